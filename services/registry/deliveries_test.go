@@ -364,7 +364,9 @@ func TestASlowBody(t *testing.T) {
 // slow is a body that has not come when the connection's time is over.
 type slow struct{}
 
-func (slow) Read([]byte) (int, error) { return 0, &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded} }
+func (slow) Read([]byte) (int, error) {
+	return 0, &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}
+}
 
 // TestTheSubcommandHooks: the paths of hooks can be had from every program that runs the service.
 func TestTheSubcommandHooks(t *testing.T) {

@@ -148,6 +148,7 @@ func newIntake(c Config, pool *pgxpool.Pool, log *slog.Logger, wake func()) (*in
 	if err != nil {
 		return nil, fmt.Errorf("hooks: %w", err)
 	}
+	in.sources.hooks = hooks
 	var trusted []api.Format
 	for _, f := range source.Formats() {
 		// Those with a path are posted with a token of ours and believed as they are; others come through hooks only (D43).

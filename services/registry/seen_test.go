@@ -277,3 +277,39 @@ func TestALargePushIsTaken(t *testing.T) {
 		t.Errorf("a stranger was answered %d %.300s", status, answer)
 	}
 }
+
+// TestWhoSeesASender: an organization sees its own hooks and tokens and, as long as it is the only one, those for all.
+func TestWhoSeesASender(t *testing.T) {
+	t.Parallel()
+	file := secretFile(t, hookSecret)
+	c := Config{
+		Hooks: []HookConfig{{Name: "all", Source: "harbor", Secrets: []string{file}}, {Name: "own", Source: "quay", Secrets: []string{file}, Organization: 1}},
+	}
+	names := func(c Config, organization int64) string {
+		t.Helper()
+		_, _, in := serveConfig(t, c)
+		senders, err := answers{in.sources}.Senders(t.Context(), organization)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []string
+		for _, s := range senders {
+			all = append(all, s.GetName())
+		}
+		return strings.Join(all, " ")
+	}
+	if got := names(c, 1); got != "all own" {
+		t.Errorf("the only organization sees %q", got)
+	}
+	if got := names(c, 2); got != "" {
+		t.Errorf("another organization sees %q", got)
+	}
+	c.ScopedTokens = []TokenConfig{shopCI(t, "r.example.com")}
+	c.ScopedTokens[0].Organization = 2
+	if got := names(c, 1); got != "own" {
+		t.Errorf("one of two organizations sees %q", got)
+	}
+	if got := names(c, 2); got != "shop-ci" {
+		t.Errorf("the other sees %q", got)
+	}
+}

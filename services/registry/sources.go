@@ -35,11 +35,15 @@ type sourceSet struct {
 	poller *core.Poller
 	clock  clock.Clock
 	log    *slog.Logger
+	config Config
+	pool   *pgxpool.Pool
+	// hooks is set once they are made, before the domain can ask.
+	hooks *hookSet
 }
 
 // newSourceSet puts the kinds of sources together with what looks at them.
 func newSourceSet(c Config, pool *pgxpool.Pool, told *store.Hooks, registries *oci.Registries, repositories *git.Repositories, log *slog.Logger) *sourceSet {
-	s := &sourceSet{clock: clock.System(), log: log}
+	s := &sourceSet{clock: clock.System(), log: log, config: c, pool: pool}
 	s.store = store.NewSources(pool, told, func() { s.poller.Wake() })
 	asked := newAsked(c.PollRate)
 	s.poller = core.NewPoller(core.PollerDeps{

@@ -43,7 +43,7 @@ func askedOfTheHostile() []string {
 	return []string{
 		"application list", "application get HOSTILE", "application create a --service api=r.test/a", "application archive a", "application restore a",
 		"application rollback-policy a", "application rollout-policy a", "application metrics a",
-		"source list", "source kinds", "source add a api --kind HOSTILE --set image=x", "source set artifactsource_1 --set image=x", "source test --kind oci-image@1 --set image=x", "source check-now artifactsource_1", "source versions artifactsource_1",
+		"source list", "source kinds", "source hooks", "source add a api --kind HOSTILE --set image=x", "source set artifactsource_1 --set image=x", "source test --kind oci-image@1 --set image=x", "source check-now artifactsource_1", "source versions artifactsource_1",
 		"pipeline get a", "pipeline set a FILE", "version-set list a", "version-set get versionset_1",
 		"environment list", "environment get a", "environment create a --tier production --driver HOSTILE --set x=1", "environment archive a", "environment restore a",
 		"environment approval a", "environment retry a", "driver list", "driver show HOSTILE", "driver check HOSTILE",

@@ -30,7 +30,7 @@ func outputs() map[string]any {
 		"application archive": client.Application{}, "application restore": client.Application{},
 		"application rollback-policy": client.RollbackPolicy{}, "application rollout-policy": client.RolloutPolicy{},
 		"application metrics": []client.DeliveryMetrics{},
-		"source list":         []client.Source{}, "source kinds": []client.SourceKind{}, "source add": client.Source{}, "source set": client.Source{},
+		"source list":         []client.Source{}, "source kinds": []client.SourceKind{}, "source hooks": []client.Sender{}, "source add": client.Source{}, "source set": client.Source{},
 		"source versions": []client.Version{}, "source test": client.Sight{}, "source check-now": client.Sight{},
 		"pipeline get": client.FlowDefinition{}, "pipeline set": client.FlowDefinition{},
 		"version-set list": []client.VersionSet{}, "version-set get": client.VersionSet{},

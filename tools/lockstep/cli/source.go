@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,7 +17,7 @@ import (
 // source is the noun of artifact sources.
 func (c *command) source() *cobra.Command {
 	return noun("source", "src", "Artifact sources: where versions come from",
-		c.sourceList(), c.sourceKinds(), c.sourceAdd(), c.sourceSet(), c.sourceTest(), c.sourceCheckNow(), c.sourceVersions())
+		c.sourceList(), c.sourceKinds(), c.sourceHooks(), c.sourceAdd(), c.sourceSet(), c.sourceTest(), c.sourceCheckNow(), c.sourceVersions())
 }
 
 func (c *command) sourceList() *cobra.Command {
@@ -49,6 +50,33 @@ func (c *command) sourceKinds() *cobra.Command {
 				}
 			})
 		})
+}
+
+func (c *command) sourceHooks() *cobra.Command {
+	return c.asking("hooks", "List the hooks and tokens through which artifacts are reported, and what was left out of their deliveries",
+		"  lockstep source hooks\n  lockstep source hooks -o json", exactly(0),
+		func(cmd *cobra.Command, api *client.Client, _ []string) error {
+			all, err := api.Senders(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return c.print(all, func(w io.Writer) { senderTable(w, all) })
+		})
+}
+
+// senderTable is a row for each sender, and below it one for each part of a delivery that was left out.
+func senderTable(w io.Writer, all []client.Sender) {
+	row(w, "NAME", "FORMAT", "LAST ARTIFACT", "PUBLISHED", "WAITING", "LEFT OUT")
+	for _, s := range all {
+		name := s.Name
+		if name == "" {
+			name = "(without a name)"
+		}
+		row(w, name, s.Format, s.LastArtifact, optional(s.LastPublishedAt), strconv.Itoa(s.Waiting), strconv.Itoa(len(s.Refused)))
+		for _, r := range s.Refused {
+			row(w, "  "+moment(r.LastAt), strconv.FormatInt(r.Times, 10)+"×", r.What, r.Reason)
+		}
+	}
 }
 
 // pointer is how commands are told of a source that does not exist yet.

@@ -31,6 +31,30 @@ type SourceKind struct {
 	Schema json.RawMessage `json:"schema"`
 }
 
+// Sender is a hook or a token of the registry service, through which artifacts are reported.
+type Sender struct {
+	// Name is empty for tokens without a name; Format is the hook's, or token.
+	Name         string     `json:"name"`
+	Format       string     `json:"format"`
+	Repositories []string   `json:"repositories"`
+	ExpiresAt    *time.Time `json:"expiresAt"`
+	// LastArtifact is what was published last, as image:tag@digest.
+	LastArtifact    string     `json:"lastArtifact"`
+	LastPublishedAt *time.Time `json:"lastPublishedAt"`
+	// Waiting is how many notifications the registry has not confirmed yet, and Refused what was left out of deliveries.
+	Waiting int       `json:"waiting"`
+	Refused []Refusal `json:"refused"`
+}
+
+// Refusal is a part of a delivery that was left out, and why.
+type Refusal struct {
+	What    string    `json:"what"`
+	Reason  string    `json:"reason"`
+	Times   int64     `json:"times"`
+	FirstAt time.Time `json:"firstAt"`
+	LastAt  time.Time `json:"lastAt"`
+}
+
 // Sight is what a look at a source came to.
 type Sight struct {
 	// Artifact is the newest one, as image:tag@digest; empty when there is none that counts.
@@ -79,6 +103,13 @@ func (c *Client) SourceKinds(ctx context.Context) ([]SourceKind, error) {
 	var data struct{ ArtifactSourceKinds []SourceKind }
 	err := c.do(ctx, `query { artifactSourceKinds { ref schema } }`, nil, &data)
 	return data.ArtifactSourceKinds, err
+}
+
+// Senders lists the hooks and tokens through which artifacts are reported.
+func (c *Client) Senders(ctx context.Context) ([]Sender, error) {
+	var data struct{ ArtifactSenders []Sender }
+	err := c.do(ctx, `query { artifactSenders { name format repositories expiresAt lastArtifact lastPublishedAt waiting refused { what reason times firstAt lastAt } } }`, nil, &data)
+	return data.ArtifactSenders, err
 }
 
 // CreateSource gives a service, named by its identifier, another source.

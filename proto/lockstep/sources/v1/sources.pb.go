@@ -200,8 +200,10 @@ func (x *Source) GetSourceConfig() string {
 type StatesRequest struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	OrganizationId int64                  `protobuf:"varint,1,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
-	// ids are the sources, 1 to 1000 of them.
-	Ids           []int64 `protobuf:"varint,2,rep,packed,name=ids,proto3" json:"ids,omitempty"`
+	// ids are the sources, 1 to 1000 of them; with senders, none is enough.
+	Ids []int64 `protobuf:"varint,2,rep,packed,name=ids,proto3" json:"ids,omitempty"`
+	// senders also requests the hooks and tokens of the organization. An older registry service rejects a request without ids.
+	Senders       bool `protobuf:"varint,3,opt,name=senders,proto3" json:"senders,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -250,10 +252,20 @@ func (x *StatesRequest) GetIds() []int64 {
 	return nil
 }
 
+func (x *StatesRequest) GetSenders() bool {
+	if x != nil {
+		return x.Senders
+	}
+	return false
+}
+
 // StatesResponse has the states of those sources that the registry service knows, in no particular order.
 type StatesResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	States        []*State               `protobuf:"bytes,1,rep,name=states,proto3" json:"states,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	States []*State               `protobuf:"bytes,1,rep,name=states,proto3" json:"states,omitempty"`
+	// senders are the hooks and tokens that report for the organization, if they were requested: those that are configured for it alone and, if it is the only
+	// organization, those for all.
+	Senders       []*Sender `protobuf:"bytes,2,rep,name=senders,proto3" json:"senders,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -295,6 +307,200 @@ func (x *StatesResponse) GetStates() []*State {
 	return nil
 }
 
+func (x *StatesResponse) GetSenders() []*Sender {
+	if x != nil {
+		return x.Senders
+	}
+	return nil
+}
+
+// Sender is a hook or a token of the registry service, through which artifacts are reported.
+type Sender struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// name is its name in the configuration; empty for tokens without a name.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// format is the hook's format, such as harbor, or "token".
+	Format string `protobuf:"bytes,2,opt,name=format,proto3" json:"format,omitempty"`
+	// repositories are patterns of what it may report; empty for everything.
+	Repositories []string `protobuf:"bytes,3,rep,name=repositories,proto3" json:"repositories,omitempty"`
+	// expires_at is when a token ends; absent for hooks.
+	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	// last_artifact is the artifact published last, as image:tag@digest, and last_published_at when.
+	LastArtifact    string                 `protobuf:"bytes,5,opt,name=last_artifact,json=lastArtifact,proto3" json:"last_artifact,omitempty"`
+	LastPublishedAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=last_published_at,json=lastPublishedAt,proto3" json:"last_published_at,omitempty"`
+	// waiting is the number of notifications that the registry has not confirmed yet.
+	Waiting int32 `protobuf:"varint,7,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	// refused is what was left out of its deliveries last, the latest first.
+	Refused       []*Refused `protobuf:"bytes,8,rep,name=refused,proto3" json:"refused,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Sender) Reset() {
+	*x = Sender{}
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Sender) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Sender) ProtoMessage() {}
+
+func (x *Sender) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Sender.ProtoReflect.Descriptor instead.
+func (*Sender) Descriptor() ([]byte, []int) {
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Sender) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Sender) GetFormat() string {
+	if x != nil {
+		return x.Format
+	}
+	return ""
+}
+
+func (x *Sender) GetRepositories() []string {
+	if x != nil {
+		return x.Repositories
+	}
+	return nil
+}
+
+func (x *Sender) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
+}
+
+func (x *Sender) GetLastArtifact() string {
+	if x != nil {
+		return x.LastArtifact
+	}
+	return ""
+}
+
+func (x *Sender) GetLastPublishedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastPublishedAt
+	}
+	return nil
+}
+
+func (x *Sender) GetWaiting() int32 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *Sender) GetRefused() []*Refused {
+	if x != nil {
+		return x.Refused
+	}
+	return nil
+}
+
+// Refused is a part of a delivery that was left out.
+type Refused struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// what is the artifact or, if it is not known, the field of the delivery; reason says why.
+	What   string `protobuf:"bytes,1,opt,name=what,proto3" json:"what,omitempty"`
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// times is how often the same was left out, first_at and last_at when.
+	Times         int64                  `protobuf:"varint,3,opt,name=times,proto3" json:"times,omitempty"`
+	FirstAt       *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=first_at,json=firstAt,proto3" json:"first_at,omitempty"`
+	LastAt        *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=last_at,json=lastAt,proto3" json:"last_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Refused) Reset() {
+	*x = Refused{}
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Refused) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Refused) ProtoMessage() {}
+
+func (x *Refused) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Refused.ProtoReflect.Descriptor instead.
+func (*Refused) Descriptor() ([]byte, []int) {
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Refused) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
+}
+
+func (x *Refused) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Refused) GetTimes() int64 {
+	if x != nil {
+		return x.Times
+	}
+	return 0
+}
+
+func (x *Refused) GetFirstAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FirstAt
+	}
+	return nil
+}
+
+func (x *Refused) GetLastAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastAt
+	}
+	return nil
+}
+
 // State is the polling state of a source.
 type State struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -317,7 +523,7 @@ type State struct {
 
 func (x *State) Reset() {
 	*x = State{}
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[5]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -329,7 +535,7 @@ func (x *State) String() string {
 func (*State) ProtoMessage() {}
 
 func (x *State) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[5]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -342,7 +548,7 @@ func (x *State) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use State.ProtoReflect.Descriptor instead.
 func (*State) Descriptor() ([]byte, []int) {
-	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{5}
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *State) GetId() int64 {
@@ -414,7 +620,7 @@ type LookRequest struct {
 
 func (x *LookRequest) Reset() {
 	*x = LookRequest{}
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[6]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -426,7 +632,7 @@ func (x *LookRequest) String() string {
 func (*LookRequest) ProtoMessage() {}
 
 func (x *LookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[6]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -439,7 +645,7 @@ func (x *LookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookRequest.ProtoReflect.Descriptor instead.
 func (*LookRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{6}
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *LookRequest) GetOrganizationId() int64 {
@@ -476,7 +682,7 @@ type LookResponse struct {
 
 func (x *LookResponse) Reset() {
 	*x = LookResponse{}
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[7]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -488,7 +694,7 @@ func (x *LookResponse) String() string {
 func (*LookResponse) ProtoMessage() {}
 
 func (x *LookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[7]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -501,7 +707,7 @@ func (x *LookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookResponse.ProtoReflect.Descriptor instead.
 func (*LookResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{7}
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *LookResponse) GetProblem() string {
@@ -533,12 +739,30 @@ const file_lockstep_sources_v1_sources_proto_rawDesc = "" +
 	"\x0forganization_id\x18\x02 \x01(\x03R\x0eorganizationId\x12\x1d\n" +
 	"\n" +
 	"source_ref\x18\x03 \x01(\tR\tsourceRef\x12#\n" +
-	"\rsource_config\x18\x04 \x01(\tR\fsourceConfig\"J\n" +
+	"\rsource_config\x18\x04 \x01(\tR\fsourceConfig\"d\n" +
 	"\rStatesRequest\x12'\n" +
 	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x10\n" +
-	"\x03ids\x18\x02 \x03(\x03R\x03ids\"D\n" +
+	"\x03ids\x18\x02 \x03(\x03R\x03ids\x12\x18\n" +
+	"\asenders\x18\x03 \x01(\bR\asenders\"{\n" +
 	"\x0eStatesResponse\x122\n" +
-	"\x06states\x18\x01 \x03(\v2\x1a.lockstep.sources.v1.StateR\x06states\"\xc3\x02\n" +
+	"\x06states\x18\x01 \x03(\v2\x1a.lockstep.sources.v1.StateR\x06states\x125\n" +
+	"\asenders\x18\x02 \x03(\v2\x1b.lockstep.sources.v1.SenderR\asenders\"\xd2\x02\n" +
+	"\x06Sender\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06format\x18\x02 \x01(\tR\x06format\x12\"\n" +
+	"\frepositories\x18\x03 \x03(\tR\frepositories\x129\n" +
+	"\n" +
+	"expires_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12#\n" +
+	"\rlast_artifact\x18\x05 \x01(\tR\flastArtifact\x12F\n" +
+	"\x11last_published_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x0flastPublishedAt\x12\x18\n" +
+	"\awaiting\x18\a \x01(\x05R\awaiting\x126\n" +
+	"\arefused\x18\b \x03(\v2\x1c.lockstep.sources.v1.RefusedR\arefused\"\xb7\x01\n" +
+	"\aRefused\x12\x12\n" +
+	"\x04what\x18\x01 \x01(\tR\x04what\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05times\x18\x03 \x01(\x03R\x05times\x125\n" +
+	"\bfirst_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\afirstAt\x123\n" +
+	"\alast_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x06lastAt\"\xc3\x02\n" +
 	"\x05State\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x16\n" +
 	"\x06polled\x18\x02 \x01(\bR\x06polled\x127\n" +
@@ -570,30 +794,38 @@ func file_lockstep_sources_v1_sources_proto_rawDescGZIP() []byte {
 	return file_lockstep_sources_v1_sources_proto_rawDescData
 }
 
-var file_lockstep_sources_v1_sources_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_lockstep_sources_v1_sources_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_lockstep_sources_v1_sources_proto_goTypes = []any{
 	(*PullRequest)(nil),           // 0: lockstep.sources.v1.PullRequest
 	(*PullResponse)(nil),          // 1: lockstep.sources.v1.PullResponse
 	(*Source)(nil),                // 2: lockstep.sources.v1.Source
 	(*StatesRequest)(nil),         // 3: lockstep.sources.v1.StatesRequest
 	(*StatesResponse)(nil),        // 4: lockstep.sources.v1.StatesResponse
-	(*State)(nil),                 // 5: lockstep.sources.v1.State
-	(*LookRequest)(nil),           // 6: lockstep.sources.v1.LookRequest
-	(*LookResponse)(nil),          // 7: lockstep.sources.v1.LookResponse
-	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
+	(*Sender)(nil),                // 5: lockstep.sources.v1.Sender
+	(*Refused)(nil),               // 6: lockstep.sources.v1.Refused
+	(*State)(nil),                 // 7: lockstep.sources.v1.State
+	(*LookRequest)(nil),           // 8: lockstep.sources.v1.LookRequest
+	(*LookResponse)(nil),          // 9: lockstep.sources.v1.LookResponse
+	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
 }
 var file_lockstep_sources_v1_sources_proto_depIdxs = []int32{
-	2, // 0: lockstep.sources.v1.PullResponse.sources:type_name -> lockstep.sources.v1.Source
-	5, // 1: lockstep.sources.v1.StatesResponse.states:type_name -> lockstep.sources.v1.State
-	8, // 2: lockstep.sources.v1.State.looked_at:type_name -> google.protobuf.Timestamp
-	8, // 3: lockstep.sources.v1.State.next_at:type_name -> google.protobuf.Timestamp
-	8, // 4: lockstep.sources.v1.State.last_artifact_at:type_name -> google.protobuf.Timestamp
-	2, // 5: lockstep.sources.v1.LookRequest.source:type_name -> lockstep.sources.v1.Source
-	6, // [6:6] is the sub-list for method output_type
-	6, // [6:6] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	2,  // 0: lockstep.sources.v1.PullResponse.sources:type_name -> lockstep.sources.v1.Source
+	7,  // 1: lockstep.sources.v1.StatesResponse.states:type_name -> lockstep.sources.v1.State
+	5,  // 2: lockstep.sources.v1.StatesResponse.senders:type_name -> lockstep.sources.v1.Sender
+	10, // 3: lockstep.sources.v1.Sender.expires_at:type_name -> google.protobuf.Timestamp
+	10, // 4: lockstep.sources.v1.Sender.last_published_at:type_name -> google.protobuf.Timestamp
+	6,  // 5: lockstep.sources.v1.Sender.refused:type_name -> lockstep.sources.v1.Refused
+	10, // 6: lockstep.sources.v1.Refused.first_at:type_name -> google.protobuf.Timestamp
+	10, // 7: lockstep.sources.v1.Refused.last_at:type_name -> google.protobuf.Timestamp
+	10, // 8: lockstep.sources.v1.State.looked_at:type_name -> google.protobuf.Timestamp
+	10, // 9: lockstep.sources.v1.State.next_at:type_name -> google.protobuf.Timestamp
+	10, // 10: lockstep.sources.v1.State.last_artifact_at:type_name -> google.protobuf.Timestamp
+	2,  // 11: lockstep.sources.v1.LookRequest.source:type_name -> lockstep.sources.v1.Source
+	12, // [12:12] is the sub-list for method output_type
+	12, // [12:12] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_lockstep_sources_v1_sources_proto_init() }
@@ -607,7 +839,7 @@ func file_lockstep_sources_v1_sources_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_lockstep_sources_v1_sources_proto_rawDesc), len(file_lockstep_sources_v1_sources_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

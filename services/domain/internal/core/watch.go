@@ -13,6 +13,8 @@ import (
 type SourceWatch interface {
 	// States are how sources of an organization are doing, by id; those that are not known yet are missing.
 	States(ctx context.Context, organization int64, ids []int64) (map[int64]SourceState, error)
+	// Senders are the hooks and tokens through which artifacts are reported for an organization.
+	Senders(ctx context.Context, organization int64) ([]ArtifactSender, error)
 	// Look looks at a source now. NotFound is one that is not known yet.
 	Look(ctx context.Context, organization, id int64) (SourceSight, error)
 	// Try looks at what may become a source.
@@ -34,6 +36,36 @@ type SourceState struct {
 	// LastArtifact is what was found last, as image:tag@digest, and LastArtifactAt since when.
 	LastArtifact   string
 	LastArtifactAt *time.Time
+}
+
+// ArtifactSender is a hook or a token of the registry service, through which artifacts are reported.
+type ArtifactSender struct {
+	// Name is its name in the registry service's configuration; empty for tokens without a name.
+	Name string
+	// Format is the hook's, such as harbor, or "token".
+	Format string
+	// Repositories are patterns of what it may report; none: everything.
+	Repositories []string
+	// ExpiresAt is when a token ends.
+	ExpiresAt *time.Time
+	// LastArtifact is what was published last, as image:tag@digest, and LastPublishedAt when.
+	LastArtifact    string
+	LastPublishedAt *time.Time
+	// Waiting is how many notifications the registry has not confirmed yet.
+	Waiting int
+	// Refused is what was left out of its deliveries last, the latest first.
+	Refused []ArtifactRefusal
+}
+
+// ArtifactRefusal is a part of a delivery that was left out, and why.
+type ArtifactRefusal struct {
+	// What is the artifact, or the field of the delivery where it is not known.
+	What   string
+	Reason string
+	// Times is how often the same was left out, FirstAt and LastAt when.
+	Times   int64
+	FirstAt time.Time
+	LastAt  time.Time
 }
 
 // SourceSight is what a look at a source found.
@@ -175,6 +207,14 @@ func (d *Domain) SourceStates(ctx context.Context, organization int64, ids []int
 		return map[int64]SourceState{}, nil
 	}
 	return states, err
+}
+
+// ArtifactSenders are the hooks and tokens through which artifacts are reported for the organization, for those who may configure sources.
+func (d *Domain) ArtifactSenders(ctx context.Context, a Actor) ([]ArtifactSender, error) {
+	if err := a.May(ActionTryArtifactSource); err != nil {
+		return nil, err
+	}
+	return d.watch.Senders(ctx, a.Organization)
 }
 
 // SourcesAfter are the sources of all organizations behind an id, for whoever looks at them.

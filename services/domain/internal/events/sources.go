@@ -50,6 +50,30 @@ func (r Registry) States(ctx context.Context, organization int64, ids []int64) (
 	return all, nil
 }
 
+// Senders implements core.SourceWatch.
+func (r Registry) Senders(ctx context.Context, organization int64) ([]core.ArtifactSender, error) {
+	answer, err := ask(ctx, r.conn, stateWithin, bus.SourcesStates, &sourcesv1.StatesRequest{OrganizationId: organization, Senders: true}, &sourcesv1.StatesResponse{})
+	if fault.Is(err, fault.Invalid) {
+		return nil, fault.New(fault.Unavailable, "the registry service is an older release, which does not report its hooks; upgrade it")
+	}
+	if err != nil {
+		return nil, err
+	}
+	all := make([]core.ArtifactSender, len(answer.GetSenders()))
+	for i, s := range answer.GetSenders() {
+		all[i] = core.ArtifactSender{
+			Name: s.GetName(), Format: s.GetFormat(), Repositories: s.GetRepositories(), ExpiresAt: instant(s.GetExpiresAt()), LastArtifact: s.GetLastArtifact(),
+			LastPublishedAt: instant(s.GetLastPublishedAt()), Waiting: int(s.GetWaiting()),
+		}
+		for _, refused := range s.GetRefused() {
+			all[i].Refused = append(all[i].Refused, core.ArtifactRefusal{
+				What: refused.GetWhat(), Reason: refused.GetReason(), Times: refused.GetTimes(), FirstAt: refused.GetFirstAt().AsTime(), LastAt: refused.GetLastAt().AsTime(),
+			})
+		}
+	}
+	return all, nil
+}
+
 // Look implements core.SourceWatch.
 func (r Registry) Look(ctx context.Context, organization, id int64) (core.SourceSight, error) {
 	return r.look(ctx, &sourcesv1.LookRequest{OrganizationId: organization, Id: id})

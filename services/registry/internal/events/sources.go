@@ -68,6 +68,8 @@ type Answers interface {
 	// Look looks at a source now, and Try at one that need not exist: the newest artifact, or why that is not to be had.
 	Look(ctx context.Context, organization, id int64) (artifact, problem string, err error)
 	Try(ctx context.Context, s core.Source) (artifact, problem string, err error)
+	// Senders are the hooks and tokens that an organization may see.
+	Senders(ctx context.Context, organization int64) ([]*sourcesv1.Sender, error)
 }
 
 // maxStates is how many sources may be asked about at once.
@@ -85,7 +87,7 @@ func Serve(ctx context.Context, conn Answerer, a Answers) error {
 		if err := decode(raw, &request); err != nil {
 			return nil, err
 		}
-		if n := len(request.GetIds()); request.GetOrganizationId() <= 0 || n == 0 || n > maxStates {
+		if n := len(request.GetIds()); request.GetOrganizationId() <= 0 || n == 0 && !request.GetSenders() || n > maxStates {
 			return nil, fault.New(fault.Invalid, "found organization %d and %d ids; expected one, and 1 to %d", request.GetOrganizationId(), n, maxStates)
 		}
 		states, err := a.States(ctx, request.GetOrganizationId(), request.GetIds())
@@ -93,6 +95,11 @@ func Serve(ctx context.Context, conn Answerer, a Answers) error {
 			return nil, err
 		}
 		answer := &sourcesv1.StatesResponse{}
+		if request.GetSenders() {
+			if answer.Senders, err = a.Senders(ctx, request.GetOrganizationId()); err != nil {
+				return nil, err
+			}
+		}
 		for _, s := range states {
 			answer.States = append(answer.States, &sourcesv1.State{
 				Id: s.ID, Polled: s.Polled, LookedAt: stamp(s.Looked), NextAt: stamp(s.Next), Failures: int32(s.Failures), LastError: s.LastError,

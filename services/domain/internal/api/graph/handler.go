@@ -70,6 +70,7 @@ type Domain interface {
 	RollbackOutlooks(ctx context.Context, organization int64, rollouts []int64) (map[int64]core.RollbackOutlook, error)
 	CreateApplication(ctx context.Context, a core.Actor, n core.NewApplication) (core.Application, error)
 	SourceKinds() []core.SourceKind
+	ArtifactSenders(ctx context.Context, a core.Actor) ([]core.ArtifactSender, error)
 	SourceStates(ctx context.Context, organization int64, sources []int64) (map[int64]core.SourceState, error)
 	AddArtifactSource(ctx context.Context, a core.Actor, service int64, n core.NewArtifactSource) (core.ArtifactSource, error)
 	SetArtifactSourceConfig(ctx context.Context, a core.Actor, source int64, config json.RawMessage) (core.ArtifactSource, error)

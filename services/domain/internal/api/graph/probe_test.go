@@ -179,7 +179,7 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 	f := setup(t)
 	f.populate()
 	named := map[string][]string{
-		"node": {}, "viewer": {}, "validateDriverConfig": {}, "drivers": {}, "driverOrigins": {}, "artifactSourceKinds": {}, "journalCursor": {}, "journalCheck": {}, "validateFlowDefinition": {}, // probed above or below, one's own, and nobody's
+		"node": {}, "viewer": {}, "validateDriverConfig": {}, "drivers": {}, "driverOrigins": {}, "artifactSourceKinds": {}, "artifactSenders": {}, "journalCursor": {}, "journalCheck": {}, "validateFlowDefinition": {}, // probed above or below, one's own, and nobody's
 		"application": {`(name: "shop")`}, "workflow": {`(workflowId: "rollout-2")`}, "environment": {`(name: "staging")`}, "rollout": {`(id: "rollout_1")`},
 		"rollouts": {"", `(application: "shop")`, `(application: "application_1")`, `(environment: "staging")`, `(environment: "environment_1")`},
 		"agent":    {`(name: "cluster")`},

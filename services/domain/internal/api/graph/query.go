@@ -130,6 +130,12 @@ func (q query) ArtifactSourceKinds(context.Context) ([]model.ArtifactSourceKind,
 	return wrapAll(q.domain.SourceKinds(), model.WrapArtifactSourceKind), nil
 }
 
+// ArtifactSenders are the hooks and tokens of the registry service.
+func (q query) ArtifactSenders(ctx context.Context) ([]model.ArtifactSender, error) {
+	all, err := q.domain.ArtifactSenders(ctx, loadersOf(ctx).actor)
+	return wrapAll(all, model.WrapArtifactSender), err
+}
+
 // Drivers are those that the installation carries; they belong to no organization.
 func (q query) Drivers(context.Context) ([]model.Driver, error) {
 	return wrapAll(q.domain.Drivers(), model.WrapDriver), nil

@@ -37,6 +37,18 @@ func (w *watch) States(context.Context, int64, []int64) (map[int64]core.SourceSt
 	return maps.Clone(w.states), nil
 }
 
+// Senders has one hook for the organization that asks.
+func (w *watch) Senders(_ context.Context, organization int64) ([]core.ArtifactSender, error) {
+	at := time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC)
+	if organization != 1 {
+		return nil, nil
+	}
+	return []core.ArtifactSender{{
+		Name: "shop-harbor", Format: "harbor", Waiting: 1, LastArtifact: "r.example.com/shop/api:1.4.0", LastPublishedAt: &at,
+		Refused: []core.ArtifactRefusal{{What: "events[0].request.host", Reason: "found [::1", Times: 3, FirstAt: at, LastAt: at}},
+	}}, nil
+}
+
 func (w *watch) Look(_ context.Context, _, id int64) (core.SourceSight, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -165,5 +177,33 @@ func TestArtifactSources(t *testing.T) {
 	f.ask(ours, `{ artifactSourceKinds { ref schema } }`, nil).into(t, &kinds)
 	if len(kinds.ArtifactSourceKinds) != 2 || kinds.ArtifactSourceKinds[1].Ref != "oci-image@1" || kinds.ArtifactSourceKinds[1].Schema["properties"] == nil {
 		t.Errorf("kinds: %v", kinds)
+	}
+}
+
+// TestSendersAreShown: hooks and tokens with what was left out, to those who may configure sources, of their organization.
+func TestSendersAreShown(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.populate()
+	const query = `{ artifactSenders { name format repositories expiresAt lastArtifact lastPublishedAt waiting refused { what reason times firstAt lastAt } } }`
+	var shown struct {
+		ArtifactSenders []struct {
+			Name, Format string
+			Repositories []string
+			Waiting      int
+			Refused      []struct {
+				What, Reason string
+				Times        int
+			}
+		}
+	}
+	f.ask(ours, query, nil).into(t, &shown)
+	if len(shown.ArtifactSenders) != 1 || shown.ArtifactSenders[0].Name != "shop-harbor" || shown.ArtifactSenders[0].Repositories == nil ||
+		len(shown.ArtifactSenders[0].Refused) != 1 || shown.ArtifactSenders[0].Refused[0].Times != 3 {
+		t.Errorf("shown: %+v", shown)
+	}
+	shown.ArtifactSenders = nil
+	if f.ask(theirs, query, nil).into(t, &shown); len(shown.ArtifactSenders) != 0 {
+		t.Errorf("another organization is shown %+v", shown)
 	}
 }

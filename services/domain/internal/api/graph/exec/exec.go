@@ -228,6 +228,25 @@ type ComplexityRoot struct {
 		Reason        func(childComplexity int) int
 	}
 
+	ArtifactRefusal struct {
+		FirstAt func(childComplexity int) int
+		LastAt  func(childComplexity int) int
+		Reason  func(childComplexity int) int
+		Times   func(childComplexity int) int
+		What    func(childComplexity int) int
+	}
+
+	ArtifactSender struct {
+		ExpiresAt       func(childComplexity int) int
+		Format          func(childComplexity int) int
+		LastArtifact    func(childComplexity int) int
+		LastPublishedAt func(childComplexity int) int
+		Name            func(childComplexity int) int
+		Refused         func(childComplexity int) int
+		Repositories    func(childComplexity int) int
+		Waiting         func(childComplexity int) int
+	}
+
 	ArtifactSource struct {
 		Config   func(childComplexity int) int
 		GlobalID func(childComplexity int) int
@@ -721,6 +740,7 @@ type ComplexityRoot struct {
 		Agents                 func(childComplexity int, first *int, after *string, last *int, before *string, withRevoked *bool, orderBy *core.Order) int
 		Application            func(childComplexity int, name string) int
 		Applications           func(childComplexity int, first *int, after *string, last *int, before *string, name *string, rolledOut *bool, orderBy *core.Order) int
+		ArtifactSenders        func(childComplexity int) int
 		ArtifactSourceKinds    func(childComplexity int) int
 		ArtifactSources        func(childComplexity int, first *int, after *string, last *int, before *string, application *string, orderBy *core.Order) int
 		DeliveryMetrics        func(childComplexity int, application string, environment *string, since *time.Time, until *time.Time) int
@@ -1278,6 +1298,7 @@ type QueryResolver interface {
 	AccessChanges(ctx context.Context, first *int, after *string, last *int, before *string, orderBy *core.Order) (model.AccessChangeConnection, error)
 	ArtifactSources(ctx context.Context, first *int, after *string, last *int, before *string, application *string, orderBy *core.Order) (model.ArtifactSourceConnection, error)
 	ArtifactSourceKinds(ctx context.Context) ([]model.ArtifactSourceKind, error)
+	ArtifactSenders(ctx context.Context) ([]model.ArtifactSender, error)
 	Drivers(ctx context.Context) ([]model.Driver, error)
 	DeliveryMetrics(ctx context.Context, application string, environment *string, since *time.Time, until *time.Time) ([]model.DeliveryMetrics, error)
 	DriverOrigins(ctx context.Context) ([]model.DriverOrigin, error)
@@ -2017,6 +2038,86 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Archiving.Reason(childComplexity), true
+
+	case "ArtifactRefusal.firstAt":
+		if e.ComplexityRoot.ArtifactRefusal.FirstAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ArtifactRefusal.FirstAt(childComplexity), true
+	case "ArtifactRefusal.lastAt":
+		if e.ComplexityRoot.ArtifactRefusal.LastAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ArtifactRefusal.LastAt(childComplexity), true
+	case "ArtifactRefusal.reason":
+		if e.ComplexityRoot.ArtifactRefusal.Reason == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ArtifactRefusal.Reason(childComplexity), true
+	case "ArtifactRefusal.times":
+		if e.ComplexityRoot.ArtifactRefusal.Times == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ArtifactRefusal.Times(childComplexity), true
+	case "ArtifactRefusal.what":
+		if e.ComplexityRoot.ArtifactRefusal.What == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ArtifactRefusal.What(childComplexity), true
+
+	case "ArtifactSender.expiresAt":
+		if e.ComplexityRoot.ArtifactSender.ExpiresAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ArtifactSender.ExpiresAt(childComplexity), true
+	case "ArtifactSender.format":
+		if e.ComplexityRoot.ArtifactSender.Format == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ArtifactSender.Format(childComplexity), true
+	case "ArtifactSender.lastArtifact":
+		if e.ComplexityRoot.ArtifactSender.LastArtifact == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ArtifactSender.LastArtifact(childComplexity), true
+	case "ArtifactSender.lastPublishedAt":
+		if e.ComplexityRoot.ArtifactSender.LastPublishedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ArtifactSender.LastPublishedAt(childComplexity), true
+	case "ArtifactSender.name":
+		if e.ComplexityRoot.ArtifactSender.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ArtifactSender.Name(childComplexity), true
+	case "ArtifactSender.refused":
+		if e.ComplexityRoot.ArtifactSender.Refused == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ArtifactSender.Refused(childComplexity), true
+	case "ArtifactSender.repositories":
+		if e.ComplexityRoot.ArtifactSender.Repositories == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ArtifactSender.Repositories(childComplexity), true
+	case "ArtifactSender.waiting":
+		if e.ComplexityRoot.ArtifactSender.Waiting == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ArtifactSender.Waiting(childComplexity), true
 
 	case "ArtifactSource.sourceConfig":
 		if e.ComplexityRoot.ArtifactSource.Config == nil {
@@ -4127,6 +4228,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Applications(childComplexity, args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["name"].(*string), args["rolledOut"].(*bool), args["orderBy"].(*core.Order)), true
+	case "Query.artifactSenders":
+		if e.ComplexityRoot.Query.ArtifactSenders == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.ArtifactSenders(childComplexity), true
 	case "Query.artifactSourceKinds":
 		if e.ComplexityRoot.Query.ArtifactSourceKinds == nil {
 			break
@@ -5969,6 +6076,11 @@ type Query {
   artifactSources(first: Int, after: String, last: Int, before: String, application: String, orderBy: CreationOrder = CREATED): ArtifactSourceConnection!
   "The available kinds of artifact sources."
   artifactSourceKinds: [ArtifactSourceKind!]!
+  """
+  The hooks and tokens of the registry service through which artifacts are reported for the organization, with what was left out of their deliveries. For those who
+  may configure sources. Hooks and tokens that report for every organization are shown only if there is one.
+  """
+  artifactSenders: [ArtifactSender!]!
   "The deploy drivers of this installation."
   drivers: [Driver!]!
   """
@@ -6622,6 +6734,36 @@ type ArtifactSourceState {
   "The artifact found last, as image:tag@digest; empty before the first."
   lastArtifact: String!
   lastArtifactAt: Time
+}
+
+"A hook or a token of the registry service, through which artifacts are reported."
+type ArtifactSender {
+  "The name in the registry service's configuration; empty for tokens without a name."
+  name: String!
+  "The hook's format, such as harbor, or token."
+  format: String!
+  "Patterns of the repositories that may be reported; empty for all."
+  repositories: [String!]!
+  "When a token expires; null for hooks."
+  expiresAt: Time
+  "The artifact published last, as image:tag@digest; empty before the first, and for tokens."
+  lastArtifact: String!
+  lastPublishedAt: Time
+  "The number of notifications that the registry has not confirmed yet."
+  waiting: Int!
+  "What was left out of its deliveries, the latest first: at most 20."
+  refused: [ArtifactRefusal!]!
+}
+
+"A part of a delivery that was left out, and why."
+type ArtifactRefusal {
+  "The artifact or, if it is not known, the field of the delivery."
+  what: String!
+  reason: String!
+  "How often the same was left out."
+  times: Int!
+  firstAt: Time!
+  lastAt: Time!
 }
 
 type ArtifactSource implements Node {
@@ -8250,6 +8392,44 @@ func (ec *executionContext) childFields_Archiving(ctx context.Context, field gra
 		return ec.fieldContext_Archiving_createdAt(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Archiving", field.Name)
+}
+
+func (ec *executionContext) childFields_ArtifactRefusal(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "what":
+		return ec.fieldContext_ArtifactRefusal_what(ctx, field)
+	case "reason":
+		return ec.fieldContext_ArtifactRefusal_reason(ctx, field)
+	case "times":
+		return ec.fieldContext_ArtifactRefusal_times(ctx, field)
+	case "firstAt":
+		return ec.fieldContext_ArtifactRefusal_firstAt(ctx, field)
+	case "lastAt":
+		return ec.fieldContext_ArtifactRefusal_lastAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ArtifactRefusal", field.Name)
+}
+
+func (ec *executionContext) childFields_ArtifactSender(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_ArtifactSender_name(ctx, field)
+	case "format":
+		return ec.fieldContext_ArtifactSender_format(ctx, field)
+	case "repositories":
+		return ec.fieldContext_ArtifactSender_repositories(ctx, field)
+	case "expiresAt":
+		return ec.fieldContext_ArtifactSender_expiresAt(ctx, field)
+	case "lastArtifact":
+		return ec.fieldContext_ArtifactSender_lastArtifact(ctx, field)
+	case "lastPublishedAt":
+		return ec.fieldContext_ArtifactSender_lastPublishedAt(ctx, field)
+	case "waiting":
+		return ec.fieldContext_ArtifactSender_waiting(ctx, field)
+	case "refused":
+		return ec.fieldContext_ArtifactSender_refused(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ArtifactSender", field.Name)
 }
 
 func (ec *executionContext) childFields_ArtifactSource(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -14534,6 +14714,314 @@ func (ec *executionContext) _Archiving_createdAt(ctx context.Context, field grap
 }
 func (ec *executionContext) fieldContext_Archiving_createdAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Archiving", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _ArtifactRefusal_what(ctx context.Context, field graphql.CollectedField, obj *model.ArtifactRefusal) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ArtifactRefusal_what(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.What, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ArtifactRefusal_what(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ArtifactRefusal", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ArtifactRefusal_reason(ctx context.Context, field graphql.CollectedField, obj *model.ArtifactRefusal) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ArtifactRefusal_reason(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Reason, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ArtifactRefusal_reason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ArtifactRefusal", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ArtifactRefusal_times(ctx context.Context, field graphql.CollectedField, obj *model.ArtifactRefusal) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ArtifactRefusal_times(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Times, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt2int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ArtifactRefusal_times(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ArtifactRefusal", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _ArtifactRefusal_firstAt(ctx context.Context, field graphql.CollectedField, obj *model.ArtifactRefusal) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ArtifactRefusal_firstAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.FirstAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ArtifactRefusal_firstAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ArtifactRefusal", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _ArtifactRefusal_lastAt(ctx context.Context, field graphql.CollectedField, obj *model.ArtifactRefusal) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ArtifactRefusal_lastAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.LastAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ArtifactRefusal_lastAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ArtifactRefusal", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _ArtifactSender_name(ctx context.Context, field graphql.CollectedField, obj *model.ArtifactSender) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ArtifactSender_name(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Name, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ArtifactSender_name(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ArtifactSender", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ArtifactSender_format(ctx context.Context, field graphql.CollectedField, obj *model.ArtifactSender) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ArtifactSender_format(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Format, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ArtifactSender_format(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ArtifactSender", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ArtifactSender_repositories(ctx context.Context, field graphql.CollectedField, obj *model.ArtifactSender) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ArtifactSender_repositories(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Repositories, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []string) graphql.Marshaler {
+			return ec.marshalNString2ᚕstringᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ArtifactSender_repositories(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ArtifactSender", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ArtifactSender_expiresAt(ctx context.Context, field graphql.CollectedField, obj *model.ArtifactSender) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ArtifactSender_expiresAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ExpiresAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *time.Time) graphql.Marshaler {
+			return ec.marshalOTime2ᚖtimeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ArtifactSender_expiresAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ArtifactSender", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _ArtifactSender_lastArtifact(ctx context.Context, field graphql.CollectedField, obj *model.ArtifactSender) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ArtifactSender_lastArtifact(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.LastArtifact, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ArtifactSender_lastArtifact(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ArtifactSender", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ArtifactSender_lastPublishedAt(ctx context.Context, field graphql.CollectedField, obj *model.ArtifactSender) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ArtifactSender_lastPublishedAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.LastPublishedAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *time.Time) graphql.Marshaler {
+			return ec.marshalOTime2ᚖtimeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ArtifactSender_lastPublishedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ArtifactSender", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _ArtifactSender_waiting(ctx context.Context, field graphql.CollectedField, obj *model.ArtifactSender) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ArtifactSender_waiting(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Waiting, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ArtifactSender_waiting(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ArtifactSender", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _ArtifactSender_refused(ctx context.Context, field graphql.CollectedField, obj *model.ArtifactSender) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ArtifactSender_refused(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Refused(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.ArtifactRefusal) graphql.Marshaler {
+			return ec.marshalNArtifactRefusal2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArtifactRefusalᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ArtifactSender_refused(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ArtifactSender",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ArtifactRefusal(ctx, field)
+		},
+	}
+	return fc, nil
 }
 
 func (ec *executionContext) _ArtifactSource_id(ctx context.Context, field graphql.CollectedField, obj *model.ArtifactSource) (ret graphql.Marshaler) {
@@ -24037,6 +24525,38 @@ func (ec *executionContext) fieldContext_Query_artifactSourceKinds(_ context.Con
 		IsResolver: true,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_ArtifactSourceKind(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Query_artifactSenders(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Query_artifactSenders(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Query().ArtifactSenders(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.ArtifactSender) graphql.Marshaler {
+			return ec.marshalNArtifactSender2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArtifactSenderᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Query_artifactSenders(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Query",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ArtifactSender(ctx, field)
 		},
 	}
 	return fc, nil
@@ -35560,6 +36080,137 @@ func (ec *executionContext) _Archiving(ctx context.Context, sel ast.SelectionSet
 	return out
 }
 
+var artifactRefusalImplementors = []string{"ArtifactRefusal"}
+
+func (ec *executionContext) _ArtifactRefusal(ctx context.Context, sel ast.SelectionSet, obj *model.ArtifactRefusal) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, artifactRefusalImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ArtifactRefusal")
+		case "what":
+			out.Values[i] = ec._ArtifactRefusal_what(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "reason":
+			out.Values[i] = ec._ArtifactRefusal_reason(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "times":
+			out.Values[i] = ec._ArtifactRefusal_times(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "firstAt":
+			out.Values[i] = ec._ArtifactRefusal_firstAt(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "lastAt":
+			out.Values[i] = ec._ArtifactRefusal_lastAt(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var artifactSenderImplementors = []string{"ArtifactSender"}
+
+func (ec *executionContext) _ArtifactSender(ctx context.Context, sel ast.SelectionSet, obj *model.ArtifactSender) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, artifactSenderImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ArtifactSender")
+		case "name":
+			out.Values[i] = ec._ArtifactSender_name(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "format":
+			out.Values[i] = ec._ArtifactSender_format(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "repositories":
+			out.Values[i] = ec._ArtifactSender_repositories(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "expiresAt":
+			out.Values[i] = ec._ArtifactSender_expiresAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "lastArtifact":
+			out.Values[i] = ec._ArtifactSender_lastArtifact(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "lastPublishedAt":
+			out.Values[i] = ec._ArtifactSender_lastPublishedAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "waiting":
+			out.Values[i] = ec._ArtifactSender_waiting(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "refused":
+			out.Values[i] = ec._ArtifactSender_refused(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var artifactSourceImplementors = []string{"ArtifactSource", "Node"}
 
 func (ec *executionContext) _ArtifactSource(ctx context.Context, sel ast.SelectionSet, obj *model.ArtifactSource) graphql.Marshaler {
@@ -40878,6 +41529,28 @@ func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) gr
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
+		case "artifactSenders":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Query_artifactSenders(ctx, field)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			rrm := func(ctx context.Context) graphql.Marshaler {
+				return ec.OperationContext.RootResolverMiddleware(ctx,
+					func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
 		case "drivers":
 			field := field
 
@@ -45910,6 +46583,46 @@ func (ec *executionContext) marshalNArchiving2ᚕgithubᚗcomᚋlockstepᚑcdᚋ
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
 		return ec.marshalNArchiving2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArchiving(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNArtifactRefusal2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArtifactRefusal(ctx context.Context, sel ast.SelectionSet, v model.ArtifactRefusal) graphql.Marshaler {
+	return ec._ArtifactRefusal(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNArtifactRefusal2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArtifactRefusalᚄ(ctx context.Context, sel ast.SelectionSet, v []model.ArtifactRefusal) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNArtifactRefusal2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArtifactRefusal(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNArtifactSender2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArtifactSender(ctx context.Context, sel ast.SelectionSet, v model.ArtifactSender) graphql.Marshaler {
+	return ec._ArtifactSender(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNArtifactSender2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArtifactSenderᚄ(ctx context.Context, sel ast.SelectionSet, v []model.ArtifactSender) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNArtifactSender2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArtifactSender(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {

@@ -24,6 +24,21 @@ type ArtifactSource struct{ core.ArtifactSource }
 // ArtifactSourceState wraps the domain's.
 type ArtifactSourceState struct{ core.SourceState }
 
+// ArtifactSender wraps the domain's.
+type ArtifactSender struct{ core.ArtifactSender }
+
+// Refused is what was left out of its deliveries.
+func (s ArtifactSender) Refused() []ArtifactRefusal {
+	all := make([]ArtifactRefusal, len(s.ArtifactSender.Refused))
+	for i, r := range s.ArtifactSender.Refused {
+		all[i] = ArtifactRefusal{r}
+	}
+	return all
+}
+
+// ArtifactRefusal wraps the domain's.
+type ArtifactRefusal struct{ core.ArtifactRefusal }
+
 // ArtifactSourceKind wraps the domain's.
 type ArtifactSourceKind struct{ core.SourceKind }
 

@@ -16,6 +16,9 @@ func WrapArtifactSource(s core.ArtifactSource) ArtifactSource { return ArtifactS
 // WrapArtifactSourceState wraps the domain's.
 func WrapArtifactSourceState(s core.SourceState) ArtifactSourceState { return ArtifactSourceState{s} }
 
+// WrapArtifactSender wraps the domain's.
+func WrapArtifactSender(s core.ArtifactSender) ArtifactSender { return ArtifactSender{s} }
+
 // WrapArtifactSourceKind wraps the domain's.
 func WrapArtifactSourceKind(k core.SourceKind) ArtifactSourceKind { return ArtifactSourceKind{k} }
 
