@@ -46,6 +46,7 @@ func Run(ctx context.Context, c Config) error {
 	c = c.withDefaults()
 	log := telemetry.Logger(os.Stderr, c.LogLevel).With(telemetry.KeyService, name)
 	log.InfoContext(ctx, "starting", telemetry.KeyConfiguration, config.Redacted(c))
+	fitMemory(ctx, c, log)
 	stopTracing, err := telemetry.StartTracing(ctx, name, log)
 	if err != nil {
 		return err

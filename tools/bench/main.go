@@ -21,10 +21,15 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/run"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+	"github.com/lockstep-cd/lockstep/services/workflow"
 	"github.com/lockstep-cd/lockstep/tools/bench/probe"
 )
 
 func main() {
+	// What runs the programs is a child of the service.
+	if len(os.Args) == 2 && os.Args[1] == workflow.SandboxCommand {
+		os.Exit(run.Main("bench "+workflow.SandboxCommand, workflow.Sandbox))
+	}
 	// The service under test is a child of this executable, so that its processor time can be told from ours.
 	if len(os.Args) > 1 && os.Args[1] == serveCommand {
 		os.Exit(run.Main("bench "+serveCommand, serve))

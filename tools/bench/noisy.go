@@ -124,6 +124,7 @@ func (w *world) quiet(ctx, noise context.Context, r *report, m row) error {
 	}
 	m.Engine, m.Clients, m.N, m.Unit = "lockstep", quietTenants, len(all), "workflows"
 	m.PerSecond, m.P50, m.P99 = float64(len(all))/now().Sub(began).Seconds(), all.at(0.5), all.at(0.99)
+	m.Note += fmt.Sprintf("; p95 %.1f ms", all.at(0.95))
 	r.add(m)
 	return nil
 }

@@ -35,6 +35,7 @@ func scenarios() []scenario {
 		{name: "B10-duplicates", run: duplicates},
 		{name: "B11-kill", run: killed},
 		{name: "B12-noisy", run: noisy},
+		{name: "B12-hogs", run: hogs, config: func(c *workflow.Config) { c.TrustPrograms = false }},
 		{name: "B13-canary", run: canary},
 		{name: "B15-records", run: records},
 	}
