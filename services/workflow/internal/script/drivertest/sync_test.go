@@ -188,3 +188,24 @@ func TestAnAbortIsHeededWhileTheSyncIsUnderWay(t *testing.T) {
 		})
 	}
 }
+
+// In the middle of an upgrade a service or a relay may be of the release before: then the sync is waited for, as it was.
+func TestARelayOfTheReleaseBeforeIsCalledAsItWas(t *testing.T) {
+	t.Parallel()
+	for _, words := range []string{ // the relay's, and those of the workflow service
+		"operation: unknown; expected only agent_id, app_name; wait: unknown; expected only agent_id, app_name",
+		"argo.sync: operation: unknown, expected only agent_id, app_name; wait: unknown, expected only agent_id, app_name",
+	} {
+		w := shop(t)
+		w.fail = func(name string, args object) *core.FunctionError {
+			if name == "argo.sync" && args["wait"] != nil {
+				return &core.FunctionError{Code: core.CodeInvalid, Message: words}
+			}
+			return nil
+		}
+		if failure := w.run(driver.Deploy, inputs(2, nil)); failure != "" {
+			t.Fatal(failure)
+		}
+		inOrder(t, strings.Join(w.story, "\n"), "sync: argocd/shop-staging", "promote: api past 25", "deployment.healthy deployment_id=11", "rollout.healthy")
+	}
+}
