@@ -10,9 +10,6 @@ import (
 // heap, and what a program may allocate in one step before the watchdog has seen it.
 const spare = 256 << 20
 
-// niceness lets trusted programs and the service itself go first.
-const niceness = 5
-
 // confine sets the limits of the operating system, for good. Memory is counted as private writable memory: the
 // runtime reserves far more address space than it uses.
 func confine(l Limits) error {

@@ -13,6 +13,8 @@ const (
 	slice = 10 * time.Millisecond
 	// credit is how much an organization that was idle may compute ahead of those that were not.
 	credit = 100 * time.Millisecond
+	// patience is how long a program computes with the priority that it begins with.
+	patience = 200 * time.Millisecond
 	// accounts bounds how many organizations are remembered that have nothing to compute.
 	accounts = 1024
 )
@@ -43,6 +45,9 @@ type cpu struct {
 type stoppable interface {
 	pause()
 	resume()
+	// slow has it yield to everything else, and restore ends that, where the system lets it.
+	slow()
+	restore()
 }
 
 // task is one request to a child.
@@ -55,6 +60,9 @@ type task struct {
 	// since is until when it has been charged, or since when it has been stopped. stopped is how long that was, in all.
 	since   time.Time
 	stopped time.Duration
+	// computed is how long it has had a slot, and slowed says that this was too long for it to keep its priority.
+	computed time.Duration
+	slowed   bool
 }
 
 func newCPU(slots int, c clock.Clock) *cpu {
@@ -86,6 +94,9 @@ func (c *cpu) leave(t *task) {
 	} else if i := slices.Index(c.waiting, t); i >= 0 { // it was done when it was stopped
 		c.waiting = slices.Delete(c.waiting, i, i+1)
 		t.child.resume()
+	}
+	if t.slowed {
+		t.child.restore()
 	}
 	if !c.active(t.organization) {
 		c.floor = max(c.floor, c.least(c.used[t.organization]))
@@ -143,6 +154,11 @@ func (c *cpu) forget(organization int64) {
 func (c *cpu) charge(now time.Time) {
 	for _, t := range c.running {
 		c.used[t.organization] += now.Sub(t.since)
+		t.computed += now.Sub(t.since)
+		if t.computed > patience && !t.slowed {
+			t.slowed = true
+			t.child.slow()
+		}
 		t.since = now
 	}
 	c.floor = max(c.floor, c.least(c.floor))

@@ -33,6 +33,10 @@ func (m *machineOf) pause() {
 	m.left -= time.Since(m.since) //nolint:forbidigo // virtual
 }
 
+func (*machineOf) slow() {}
+
+func (*machineOf) restore() {}
+
 func (m *machineOf) resume() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,5 +1,8 @@
 package sandbox
 
+// niceness lets trusted programs and the service itself go first, slowest everything else.
+const niceness, slowest = 5, 19
+
 // Isolation says what keeps a child from everything that is not its pipes. Of each layer it has why it is not in force; empty: it is.
 type Isolation struct {
 	// Landlock refuses files, networks, and signals to and looks at processes outside of the child.

@@ -22,7 +22,14 @@ const (
 )
 
 // attributes are those of a child when it is started: it ends with its service, also while it is stopped and cannot see the end of its input.
-func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
+//
+// It leads a group of its own, by which all its threads get another priority.
+func attributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+}
+
+// prioritize sets the priority of all threads of a child.
+func prioritize(pid, nice int) { _ = syscall.Setpriority(syscall.PRIO_PGRP, pid, nice) } // less nice than before is for the privileged
 
 // isolate takes from the process, for good, everything that it does not need: from here on it has its pipes, its memory and the time. What the kernel
 // does not have is in the answer.

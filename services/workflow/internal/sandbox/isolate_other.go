@@ -18,6 +18,9 @@ const (
 // attributes are those of a child when it is started.
 func attributes() *syscall.SysProcAttr { return nil }
 
+// prioritize does nothing here.
+func prioritize(int, int) {}
+
 // isolate says that there is nothing to confine a child with.
 func isolate() Isolation {
 	missing := "there is none on " + runtime.GOOS

@@ -254,10 +254,13 @@ func (p *places) watch() {
 	for more := true; more; {
 		timer := p.clock.NewTimer(placesWatchedEvery)
 		<-timer.C()
+		p.mu.Lock()
+		idle := p.working == 0 // what is looked at from here on does not grow
+		p.mu.Unlock()
 		p.shed(p.budget)
 		p.mu.Lock()
 		p.serve()
-		more = !p.closed && (p.working > 0 || p.waiting.Len() > 0)
+		more = !p.closed && (!idle || p.working > 0 || p.waiting.Len() > 0)
 		p.watching = more
 		p.mu.Unlock()
 	}

@@ -71,6 +71,7 @@ func start(command []string, limits Limits, c clock.Clock) (*process, error) {
 		return nil, fmt.Errorf("start a child process: %w", err)
 	}
 	p.in, p.out = in, bufio.NewReader(out)
+	prioritize(p.pid(), niceness)
 	hello, err := p.do(request{Do: doHello, Limits: limits}, core.Environment{}, startWithin)
 	if err == nil {
 		err = hello.Error.error()
@@ -140,6 +141,10 @@ func (p *process) pid() int { return p.cmd.Process.Pid }
 // pause and resume stop the child where it is, and have it go on.
 func (p *process) pause()  { _ = p.cmd.Process.Signal(signalStop) } // one that has ended needs neither
 func (p *process) resume() { _ = p.cmd.Process.Signal(signalContinue) }
+
+// slow has the child yield to everything else; restore gives it its priority back, which only a privileged service may.
+func (p *process) slow()    { prioritize(p.pid(), slowest) }
+func (p *process) restore() { prioritize(p.pid(), niceness) }
 
 // alarm kills the child when it has not been called off in time, that in which it was stopped left out. Calling it off says whether it was too late.
 func (p *process) alarm(within time.Duration, stopped func() time.Duration) (callOff func() (late bool)) {
