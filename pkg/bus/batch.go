@@ -60,7 +60,7 @@ func (c *Conn) PublishAll(ctx context.Context, events []event.Sealed, msgIDs []s
 	defer c.back.add(stop)()
 	all, errs := make([]outgoing, len(events)), make([]error, len(events))
 	for i, e := range events {
-		all[i] = outgoing{Sealed: e, msgID: msgIDs[i], began: c.clock.Now()}
+		all[i] = outgoing{Sealed: e, msgID: msgIDs[i]}
 	}
 	for done := 0; done < len(all); {
 		run := all[done : done+c.together(all[done:])]
@@ -104,13 +104,14 @@ func (c *Conn) together(all []outgoing) int {
 // publishEach publishes one after the other and says how many it has tried; errs takes what came of them. An attempt on
 // another connection than the one it began on does not count.
 func (c *Conn) publishEach(ctx context.Context, run []outgoing, errs []error, same func() bool) (tried int) {
-	for i, o := range run {
+	for i := range run {
 		if !same() {
 			return i
 		}
-		o.began = c.clock.Now()
-		err := c.publishWhile(ctx, o, same)
-		o.end(ctx, c.clock.Now(), err)
+		o := &run[i]
+		o.begin(ctx, c.clock.Now())
+		err := c.publishWhile(ctx, *o, same)
+		o.end(c.clock.Now(), err)
 		if err != nil && !refused(err) && !same() {
 			return i
 		}
@@ -123,15 +124,17 @@ func (c *Conn) publishEach(ctx context.Context, run []outgoing, errs []error, sa
 
 // publishBatch stores all of run, or nothing of it; on an error it may be either.
 func (c *Conn) publishBatch(ctx context.Context, run []outgoing) error {
-	subjects := make(map[string]bool, 1)
-	for _, o := range run {
+	subjects, began := make(map[string]bool, 1), c.clock.Now()
+	for i := range run {
+		o := &run[i]
+		o.begin(ctx, began)
 		subjects[o.Subject()] = true
 		if int64(len(o.JSON()))+headerRoom > c.nc.MaxPayload() {
 			return fault.New(fault.Invalid, "a message of the batch may be too large")
 		}
 	}
 	concerns := func(subject string) bool { return subjects[subject] }
-	id, began := rand.Text(), c.clock.Now()
+	id := rand.Text()
 	batch := []string{id} // for every message: nobody changes it
 	var answer *nats.Msg
 	err := c.denied.watch(ctx, publishWithin, concerns, func(ctx context.Context) (err error) {
@@ -158,9 +161,8 @@ func (c *Conn) publishBatch(ctx context.Context, run []outgoing) error {
 		return err
 	}
 	now := c.clock.Now()
-	for _, o := range run {
-		o.began = began
-		o.end(ctx, now, nil)
+	for i := range run {
+		run[i].end(now, nil)
 	}
 	return nil
 }

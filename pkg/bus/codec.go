@@ -20,6 +20,8 @@ const (
 	contentType       = "application/cloudevents+json"
 	// sourceHeader repeats the event's source, for Consumer.Skip.
 	sourceHeader = "Lockstep-Source"
+	// sentHeader names the span that sent the message (W3C Trace Context). The trace of the event itself is an attribute of the event.
+	sentHeader = "traceparent"
 )
 
 // structured is the value of contentTypeHeader, which all messages share: nobody changes it.
@@ -35,6 +37,9 @@ func (o outgoing) message() *nats.Msg {
 	header[contentTypeHeader] = structured
 	header[sourceHeader] = []string{o.Source()}
 	header[nats.MsgIdHdr] = []string{o.msgID}
+	if sent := o.span.TraceParent(); sent != "" {
+		header[sentHeader] = []string{sent}
+	}
 	return &nats.Msg{Subject: o.Subject(), Header: header, Data: o.JSON()}
 }
 

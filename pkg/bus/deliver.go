@@ -65,7 +65,8 @@ func (l *loop) deliver(ctx context.Context, msg jetstream.Msg) {
 	if err == nil {
 		kind, age = kindOf(d), ageOf(d, started)
 	}
-	ctx, endSpan := telemetry.StartSpan(telemetry.ExtractTrace(ctx, d.Event), "process "+kind, telemetry.Consumer, telemetry.EventAttributes("process", d.Subject, d.Event.ID())...)
+	ctx, endSpan := telemetry.StartProcessing(telemetry.ExtractTrace(ctx, d.Event), msg.Headers().Get(sentHeader), "process "+kind,
+		append(telemetry.EventAttributes("process", d.Subject, d.Event.ID()), telemetry.ConsumerAttribute(l.consumer.Durable))...)
 	if err == nil {
 		err = l.run(ctx, msg, d)
 	}

@@ -242,8 +242,8 @@ func (l *loop) note(ctx context.Context, one *held, what outcome, delay time.Dur
 		kind, age = kindOf(one.delivery), ageOf(one.delivery, one.began)
 	}
 	ctx = telemetry.ExtractTrace(ctx, one.delivery.Event)
-	telemetry.RecordSpan(ctx, "process "+kind, telemetry.Consumer, one.began, l.conn.clock.Now(), problem(what, err),
-		telemetry.EventAttributes("process", one.delivery.Subject, one.delivery.Event.ID())...)
+	telemetry.RecordProcessing(ctx, one.msg.Headers().Get(sentHeader), "process "+kind, one.began, l.conn.clock.Now(), problem(what, err),
+		append(telemetry.EventAttributes("process", one.delivery.Subject, one.delivery.Event.ID()), telemetry.ConsumerAttribute(l.consumer.Durable))...)
 	l.report(ctx, one.delivery, what, result{
 		kind: kind, age: age, took: l.conn.clock.Now().Sub(one.began), delay: delay, err: err, unsettled: unsettled,
 	})

@@ -37,9 +37,10 @@ func (c *Conn) PublishAttempt(ctx context.Context, e event.Event, msgID string) 
 	if err != nil {
 		return err
 	}
-	o := outgoing{Sealed: sealed, msgID: msgID, began: c.clock.Now()}
+	o := outgoing{Sealed: sealed, msgID: msgID}
+	o.begin(ctx, c.clock.Now())
 	err = c.publishWhile(ctx, o, func() bool { return true })
-	o.end(ctx, c.clock.Now(), err)
+	o.end(c.clock.Now(), err)
 	return err
 }
 
@@ -47,17 +48,23 @@ func (c *Conn) PublishAttempt(ctx context.Context, e event.Event, msgID string) 
 type outgoing struct {
 	event.Sealed
 	msgID string
-	began time.Time
+	span  telemetry.Sending
 }
 
-// end makes the span of an event that was published or not. It is nobody's parent: who receives the event goes on from
-// whoever made it.
-func (o outgoing) end(ctx context.Context, now time.Time, err error) {
-	if !telemetry.Tracing() {
+// begin starts the span of an event that is about to be sent, unless it has one. Its consumers link theirs to it: they continue the trace of the
+// event itself.
+func (o *outgoing) begin(ctx context.Context, now time.Time) {
+	if o.span.Started() || !telemetry.Tracing() {
 		return
 	}
-	telemetry.RecordSpan(telemetry.WithTraceParent(ctx, o.Trace()), "send "+o.Type(), telemetry.Producer, o.began, now, sendProblem(err),
-		telemetry.EventAttributes("send", o.Subject(), o.ID())...)
+	o.span = telemetry.StartSending(ctx, o.Trace(), "send "+o.Type(), now, telemetry.EventAttributes("send", o.Subject(), o.ID())...)
+}
+
+// end ends the span of an event that was published or not.
+func (o *outgoing) end(now time.Time, err error) {
+	if o.span.Started() {
+		o.span.End(now, sendProblem(err))
+	}
 }
 
 // publishWhile keeps trying to store o until ctx ends, for publishWithin at most, and only as long as the condition holds.

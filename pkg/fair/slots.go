@@ -57,6 +57,13 @@ func (s *Slots) enter(tenant int64) (turn chan struct{}, place *Place[chan struc
 	return turn, s.waiting.Push(tenant, turn)
 }
 
+// Free is how many slots nobody has.
+func (s *Slots) Free() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.free
+}
+
 // TryAcquire takes a slot if one is free.
 func (s *Slots) TryAcquire() bool {
 	s.mu.Lock()

@@ -19,6 +19,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
 	"github.com/go-git/go-git/v5/plumbing/transport"
+
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 )
 
 // Want is what to get.
@@ -37,6 +39,17 @@ var ErrInterrupted = errors.New("the pack did not come to its end")
 // Fetch gets what is wanted into the store. refs are those that the session has told of; ctx is that of a share of the budget, and the session's
 // requests go through a Transport. An error is what the session says as it is, so that it can be classed, or wraps ErrInterrupted.
 func (s *Store) Fetch(ctx context.Context, session transport.UploadPackSession, refs *packp.AdvRefs, w Want) error {
+	ctx, end := telemetry.StartChildSpan(ctx, "git fetch", telemetry.Client, telemetry.Count(telemetry.GitObjects, len(w.Objects)))
+	err := s.fetch(ctx, session, refs, w)
+	if err != nil {
+		end("the fetch failed")
+	} else {
+		end("")
+	}
+	return err
+}
+
+func (s *Store) fetch(ctx context.Context, session transport.UploadPackSession, refs *packp.AdvRefs, w Want) error {
 	req, err := request(refs, w)
 	if err != nil {
 		return err

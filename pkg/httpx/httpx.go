@@ -21,6 +21,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/certs"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 )
 
 // Config is what an operator may set. The zero value reaches public addresses on ports 80 and 443.
@@ -121,11 +122,16 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), t.timeout)
+	ctx, end := telemetry.StartChildSpan(ctx, "HTTP "+r.Method, telemetry.Client, telemetry.Text(telemetry.HTTPMethod, r.Method),
+		telemetry.Text(telemetry.URLScheme, r.URL.Scheme), telemetry.Text(telemetry.ServerAddress, r.URL.Host))
 	response, err := t.base.RoundTrip(r.WithContext(ctx))
 	if err != nil {
+		end("no answer") // the error may name what the host resolves to
 		cancel()
 		return nil, t.conceal(r.Context(), r.URL.Host, err)
 	}
+	telemetry.Annotate(ctx, telemetry.Count(telemetry.HTTPStatus, response.StatusCode))
+	end("")
 	if response.ContentLength > t.maxBody && r.Method != http.MethodHead {
 		_ = response.Body.Close()
 		cancel()

@@ -113,6 +113,7 @@ func poolConfig(c Config) (*pgxpool.Config, error) {
 		pc.MaxConns = c.MaxConns
 	}
 	adjust(pc.ConnConfig, c.Schema)
+	pc.ConnConfig.Tracer = tracer{schema: c.Schema}
 	if c.Role != "" {
 		pc.ConnConfig.RuntimeParams["role"] = c.Role
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -14,6 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/lockstep-cd/lockstep/pkg/certs"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -94,7 +96,17 @@ func (c ClientConfig) unary(ctx context.Context, method string, req, reply any, 
 		ctx, cancel = context.WithTimeout(ctx, answerWithin)
 		defer cancel()
 	}
-	return fromStatus(ctx, method, invoke(c.outgoing(ctx), method, req, reply, cc, opts...))
+	ctx, end := c.span(ctx, method)
+	err := invoke(c.outgoing(ctx), method, req, reply, cc, opts...)
+	telemetry.Annotate(ctx, telemetry.Count(telemetry.RPCStatus, int(status.Code(err))))
+	end(spanProblem(err))
+	return fromStatus(ctx, method, err)
+}
+
+// span is that of a call, below the one that makes it.
+func (c ClientConfig) span(ctx context.Context, method string) (context.Context, func(string)) {
+	return telemetry.StartChildSpan(ctx, strings.TrimPrefix(method, "/"), telemetry.Client,
+		append(callAttributes(method), telemetry.Text(telemetry.ServerAddress, c.Address))...)
 }
 
 func (c ClientConfig) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {

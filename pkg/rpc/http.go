@@ -69,7 +69,8 @@ func (o *observed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, endSpan := telemetry.WithTraceParent(r.Context(), r.Header.Get(traceHeader)), func(string) {}
 	if !isProbe(r.URL.Path) {
 		// Named by the method alone: a path may hold a secret, and has as many values as callers like.
-		ctx, endSpan = telemetry.StartSpan(ctx, "HTTP "+method(r.Method), telemetry.Server)
+		ctx, endSpan = telemetry.StartSpan(ctx, "HTTP "+method(r.Method), telemetry.Server,
+			telemetry.Text(telemetry.HTTPMethod, method(r.Method)), telemetry.Text(telemetry.URLScheme, scheme(r)))
 	}
 	ctx = telemetry.EnsureTrace(ctx)
 	ctx, cancel := context.WithCancel(ctx)
@@ -83,6 +84,7 @@ func (o *observed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if answer.status == 0 {
 		answer.status = http.StatusOK
 	}
+	telemetry.Annotate(ctx, telemetry.Count(telemetry.HTTPStatus, answer.status))
 	if answer.status >= http.StatusInternalServerError {
 		endSpan(http.StatusText(answer.status))
 	} else {
@@ -104,6 +106,14 @@ func (o *observed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if broken {
 		panic(http.ErrAbortHandler) // cuts the connection, so that half an answer is not taken for a whole one
 	}
+}
+
+// scheme is the one that the request came by, as far as this process sees.
+func scheme(r *http.Request) string {
+	if r.TLS != nil {
+		return "https"
+	}
+	return "http"
 }
 
 // guarded calls the handler. A panic is answered 500; if the answer has begun already, it is broken.

@@ -61,6 +61,12 @@ type streamWithContext struct {
 // Context is the stream's, with the caller and the trace.
 func (s *streamWithContext) Context() context.Context { return s.ctx }
 
+// callAttributes describe a call in a span; method is its full name, with a slash before it.
+func callAttributes(method string) []slog.Attr {
+	service, name, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
+	return []slog.Attr{telemetry.Text(telemetry.RPCSystem, "grpc"), telemetry.Text(telemetry.RPCService, service), telemetry.Text(telemetry.RPCMethod, name)}
+}
+
 // around authenticates, calls, and writes the one line.
 func (i *interceptors) around(ctx context.Context, method string, call func(context.Context) error) error {
 	started := i.clock.Now()
@@ -70,7 +76,7 @@ func (i *interceptors) around(ctx context.Context, method string, call func(cont
 	}
 	var endSpan func(string)
 	if endSpan = func(string) {}; !isPublic(method) {
-		ctx, endSpan = telemetry.StartSpan(ctx, strings.TrimPrefix(method, "/"), telemetry.Server)
+		ctx, endSpan = telemetry.StartSpan(ctx, strings.TrimPrefix(method, "/"), telemetry.Server, callAttributes(method)...)
 	}
 	ctx = telemetry.EnsureTrace(ctx)
 	var caller Caller
@@ -84,6 +90,7 @@ func (i *interceptors) around(ctx context.Context, method string, call func(cont
 		err = i.guarded(WithCaller(ctx, caller), method, call)
 	}
 	answer := toStatus(err)
+	telemetry.Annotate(ctx, telemetry.Count(telemetry.RPCStatus, int(status.Code(answer))))
 	endSpan(spanProblem(answer))
 	took := i.clock.Now().Sub(started)
 	if !isPublic(method) {

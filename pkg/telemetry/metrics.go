@@ -34,11 +34,24 @@ var (
 	rejected = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "lockstep_events_rejected_total", Help: "Events from the bus that were given up, by consumer and reason: the part of the event that is wrong, or failed.",
 	}, []string{"consumer", "reason"})
+	functions = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "lockstep_function_duration_seconds", Help: "How long attempts at Functions took where they were carried out, by function and outcome: ok or failed.",
+		Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800},
+	}, []string{"function", "outcome"})
 )
 
 // process are the collectors that every Health shows.
 func process() []prometheus.Collector {
-	return []prometheus.Collector{requests, inFlight, events, eventAge, rejected, authentications}
+	return []prometheus.Collector{requests, inFlight, events, eventAge, rejected, authentications, functions}
+}
+
+// ObserveFunction counts one attempt at a Function. function is one of those that are registered.
+func ObserveFunction(function string, ok bool, took time.Duration) {
+	outcome := "failed"
+	if ok {
+		outcome = "ok"
+	}
+	functions.WithLabelValues(function, outcome).Observe(took.Seconds())
 }
 
 // RejectedEvent counts an event that was given up. reason is one of few words.

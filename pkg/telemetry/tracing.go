@@ -41,6 +41,27 @@ const (
 	attributeDestination = "messaging.destination.name"
 	attributeMessageID   = "messaging.message.id"
 	attributeOperation   = "messaging.operation.type"
+	attributeGroup       = "messaging.consumer.group.name"
+)
+
+// The attributes of spans about requests, calls and databases: OpenTelemetry's semantic conventions for HTTP, RPC and databases. A path, a
+// query and a statement's arguments are in none of them: they may hold secrets.
+const (
+	HTTPMethod    = "http.request.method"
+	HTTPStatus    = "http.response.status_code"
+	HTTPRoute     = "http.route"
+	URLScheme     = "url.scheme"
+	ServerAddress = "server.address"
+	RPCSystem     = "rpc.system"
+	RPCService    = "rpc.service"
+	RPCMethod     = "rpc.method"
+	RPCStatus     = "rpc.grpc.status_code"
+	DBSystem      = "db.system.name"
+	DBNamespace   = "db.namespace"
+	DBSummary     = "db.query.summary"
+	DBStatus      = "db.response.status_code"
+	// GitObjects is how many objects a Git operation asks for or sends; OpenTelemetry has no name for it.
+	GitObjects = "lockstep.git.objects"
 )
 
 // StartTracing has the process's spans recorded and sent by OTLP over gRPC, where the environment names a collector
@@ -89,11 +110,85 @@ func StartSpan(ctx context.Context, name string, kind trace.SpanKind, attributes
 	return startSpan(ctx, name, kind, nil, attributes)
 }
 
-// RecordSpan makes a span below the one in ctx of something that is over, with what went wrong, if anything did.
-func RecordSpan(ctx context.Context, name string, kind trace.SpanKind, began, ended time.Time, problem string, attributes ...slog.Attr) {
-	_, span := otel.Tracer(tracerName).Start(ctx, name, trace.WithSpanKind(kind), trace.WithTimestamp(began))
+// StartChildSpan is StartSpan where the span in ctx is recorded, and nothing otherwise: for what a request does below itself, such as statements and calls.
+// Loops that look for work by themselves would be a trace for each look.
+func StartChildSpan(ctx context.Context, name string, kind trace.SpanKind, attributes ...slog.Attr) (inside context.Context, end func(problem string)) {
+	if !Recorded(ctx) {
+		return ctx, func(string) {}
+	}
+	return startSpan(ctx, name, kind, nil, attributes)
+}
+
+// Recorded reports whether the span in ctx is recorded in this process: whether it is worth finding out what spans below it would say.
+func Recorded(ctx context.Context) bool {
+	return Tracing() && trace.SpanContextFromContext(ctx).IsSampled()
+}
+
+// Annotate adds attributes to the span in ctx, such as an answer's status, which is known only at its end.
+func Annotate(ctx context.Context, attributes ...slog.Attr) {
+	describe(trace.SpanFromContext(ctx), attributes, "")
+}
+
+// Sending is the span of a message that is being sent. The zero value is none.
+type Sending struct {
+	span   trace.Span
+	parent string
+}
+
+// StartSending begins the span of an event that is to be sent, in the event's own trace (W3C form, "" for a new one). It costs nothing
+// where no spans are made.
+func StartSending(ctx context.Context, eventTrace, name string, began time.Time, attributes ...slog.Attr) Sending {
+	if !Tracing() {
+		return Sending{}
+	}
+	ctx, span := otel.Tracer(tracerName).Start(WithTraceParent(ctx, eventTrace), name, trace.WithSpanKind(Producer), trace.WithTimestamp(began))
+	describe(span, attributes, "")
+	return Sending{span: span, parent: TraceParent(ctx)}
+}
+
+// TraceParent is what the message carries so that who processes it can name this span; "" for none.
+func (s Sending) TraceParent() string { return s.parent }
+
+// Started reports whether there is a span.
+func (s Sending) Started() bool { return s.span != nil }
+
+// End ends the span, as failed if it is given a problem.
+func (s Sending) End(at time.Time, problem string) {
+	if s.span == nil {
+		return
+	}
+	describe(s.span, nil, problem)
+	s.span.End(trace.WithTimestamp(at))
+}
+
+// StartProcessing begins the span of a message that is processed: in the trace of the event itself, linked to the span that sent the message; and below that
+// span where the event is in no trace of its own. sent is what Sending.TraceParent gave.
+func StartProcessing(ctx context.Context, sent, name string, attributes ...slog.Attr) (inside context.Context, end func(problem string)) {
+	ctx, links := processing(ctx, sent)
+	return startSpan(ctx, name, Consumer, links, attributes)
+}
+
+// RecordProcessing is StartProcessing for what is over, such as one message of many that were processed together.
+func RecordProcessing(ctx context.Context, sent, name string, began, ended time.Time, problem string, attributes ...slog.Attr) {
+	if !Tracing() {
+		return
+	}
+	ctx, links := processing(ctx, sent)
+	_, span := otel.Tracer(tracerName).Start(ctx, name, trace.WithSpanKind(Consumer), trace.WithLinks(links...), trace.WithTimestamp(began))
 	describe(span, attributes, problem)
 	span.End(trace.WithTimestamp(ended))
+}
+
+// processing is where the span of a message that is processed belongs, and what it is linked to.
+func processing(ctx context.Context, sent string) (context.Context, []trace.Link) {
+	if !trace.SpanContextFromContext(ctx).IsValid() {
+		return WithTraceParent(ctx, sent), nil
+	}
+	cause := trace.SpanContextFromContext(WithTraceParent(context.Background(), sent))
+	if !cause.IsValid() {
+		return ctx, nil
+	}
+	return ctx, []trace.Link{{SpanContext: cause}}
 }
 
 // LinkSpan makes a span that takes no time, below the trace named by parent (W3C form) and linked to the one in ctx, and
@@ -147,13 +242,21 @@ func spanAttribute(a slog.Attr) attribute.KeyValue {
 	return attribute.String(key, a.Value.String())
 }
 
+// Text is an attribute of a span with a text, such as telemetry.Text(telemetry.HTTPMethod, "GET").
+func Text(key, value string) slog.Attr { return slog.Attr{Key: key, Value: slog.StringValue(value)} }
+
+// Count is an attribute of a span with a whole number.
+func Count(key string, value int) slog.Attr { return slog.Attr{Key: key, Value: slog.IntValue(value)} }
+
 // EventAttributes describe an event in a span, by the semantic conventions for messaging. operation is send or process.
 func EventAttributes(operation, subject, id string) []slog.Attr {
-	text := func(key, value string) slog.Attr { return slog.Attr{Key: key, Value: slog.StringValue(value)} }
 	return []slog.Attr{
-		text(attributeSystem, "nats"), text(attributeOperation, operation), text(attributeDestination, subject), text(attributeMessageID, id),
+		Text(attributeSystem, "nats"), Text(attributeOperation, operation), Text(attributeDestination, subject), Text(attributeMessageID, id),
 	}
 }
+
+// ConsumerAttribute names the durable consumer that an event came through.
+func ConsumerAttribute(name string) slog.Attr { return Text(attributeGroup, name) }
 
 // RecordedTrace is TraceParent where the span of ctx is recorded somewhere, and "" otherwise: what is worth keeping with a
 // row, so that whoever goes on with it goes on in its trace.

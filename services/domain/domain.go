@@ -130,7 +130,8 @@ func Run(ctx context.Context, c Config) error {
 		// unready would have both taken away.
 		checks := map[string]func(context.Context) error{"database": pool.Ping}
 		delivery := &telemetry.Delivery{}
-		parts = append(parts, rpc.PlainHTTPPart("health", c.HealthAddress, log, telemetry.Health(checks, pg.Metrics(pool), outbox.Metrics(pool), telemetry.BreakGlass(s.store.BrokenGlass), delivery, s.streams)))
+		parts = append(parts, rpc.PlainHTTPPart("health", c.HealthAddress, log, telemetry.Health(checks, append(bus.Metrics(s.bus.conn.Load),
+			pg.Metrics(pool), outbox.Metrics(pool), telemetry.BreakGlass(s.store.BrokenGlass), store.Metrics(pool), delivery, s.streams)...)))
 		if len(c.DeliveryMetrics.Environments) > 0 {
 			parts = append(parts, run.Loop("delivery metrics", func(ctx context.Context) error { return s.showDelivery(ctx, c.DeliveryMetrics, delivery) }))
 		}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -34,6 +35,8 @@ type publisher struct {
 	log    *slog.Logger
 	// wake holds one nudge: while it has not been read, a second one would say nothing new.
 	wake chan struct{}
+	// conn is nil until the bus is there.
+	conn atomic.Pointer[bus.Conn]
 	// follow keeps up with the domain's sources while the bus is there.
 	follow func(ctx context.Context, conn *bus.Conn) error
 }
@@ -56,6 +59,7 @@ func (p *publisher) run(ctx context.Context, ready func()) error {
 		return fmt.Errorf("connect to the bus: %w", err)
 	}
 	defer conn.Close()
+	p.conn.Store(conn)
 	// At every start, so that a bus that lost its disk has the stream again; the outbox then fills it (D44).
 	if err := conn.Apply(ctx, events.Topology()); err != nil {
 		return fmt.Errorf("make the stream: %w", err)

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/config"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
@@ -83,7 +84,7 @@ func Run(ctx context.Context, c Config) error {
 		// Only the database: without the bus or a registry deliveries are still taken, and a service that reports itself
 		// unready for those would have its senders turned away.
 		checks := map[string]func(context.Context) error{"database": pool.Ping}
-		parts = append(parts, rpc.PlainHTTPPart("health", c.HealthAddress, log, telemetry.Health(checks, append(in.budget.Metrics(), pg.Metrics(pool), outbox.Metrics(pool))...)))
+		parts = append(parts, rpc.PlainHTTPPart("health", c.HealthAddress, log, telemetry.Health(checks, append(slices.Concat(in.budget.Metrics(), bus.Metrics(sender.conn.Load)), pg.Metrics(pool), outbox.Metrics(pool))...)))
 	}
 	return run.Parts(ctx, log, stopWithin, parts...)
 }

@@ -89,7 +89,7 @@ func Run(ctx context.Context, c Config) error {
 			"bus":     func(context.Context) error { return conn.Ready() },
 			"cluster": heartbeat.Cluster,
 		}
-		parts = append(parts, rpc.PlainHTTPPart("health", c.HealthAddress, log, telemetry.Health(checks)))
+		parts = append(parts, rpc.PlainHTTPPart("health", c.HealthAddress, log, telemetry.Health(checks, bus.Metrics(func() *bus.Conn { return conn })...)))
 	}
 	return run.Parts(ctx, log, stopWithin, parts...)
 }

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/certs"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
@@ -88,14 +86,20 @@ func functions(c Config, several func(context.Context) (bool, error), budget *gi
 	return registry, nil
 }
 
-// observe records an attempt at a Function in the trace of its run. A run that was started in none is not recorded: a
+// observe times an attempt at a Function, and records it in the trace of its run. A run that was started in none is not recorded: a
 // trace of one Function alone says nothing.
-func observe(ctx context.Context, call core.Call) (inside context.Context, end func(problem string)) {
-	if call.Trace == "" {
-		return ctx, func(string) {}
+func observe(now clock.Clock) func(context.Context, core.Call) (context.Context, func(string)) {
+	return func(ctx context.Context, call core.Call) (inside context.Context, end func(problem string)) {
+		began, endSpan := now.Now(), func(string) {}
+		if call.Trace != "" {
+			ctx, endSpan = telemetry.StartSpan(telemetry.WithTraceParent(ctx, call.Trace), call.Function, telemetry.Internal,
+				slog.String(telemetry.KeyWorkflow, call.Workflow), slog.String(telemetry.KeyCall, call.ID), slog.Int(telemetry.KeyAttempt, call.Attempt))
+		}
+		return ctx, func(problem string) {
+			telemetry.ObserveFunction(call.Function, problem == "", now.Now().Sub(began))
+			endSpan(problem)
+		}
 	}
-	return telemetry.StartSpan(telemetry.WithTraceParent(ctx, call.Trace), call.Function, telemetry.Internal,
-		slog.String(telemetry.KeyWorkflow, call.Workflow), slog.String(telemetry.KeyCall, call.ID), slog.Int(telemetry.KeyAttempt, call.Attempt))
 }
 
 // settings are the numbers of a configuration that has its defaults: the engine takes no zero.
@@ -105,20 +109,6 @@ func settings(c Config) core.Settings {
 		CallTimeout: c.CallTimeout, WaitTimeout: c.WaitTimeout, Retention: c.EventRetention,
 		Live: c.MaxLive, Cache: c.CacheBytes, Activities: c.MaxActivities, History: c.MaxHistory, Generations: max(0, c.MaxGenerations), Crashes: c.MaxCrashes,
 	}
-}
-
-// longHistories is how often a run has come close to max_history without ending its generation.
-func longHistories(engine *core.Engine) prometheus.Collector {
-	return prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "lockstep_workflow_long_histories_total", Help: "Runs whose history was found to be close to max_history; they need continue_with.",
-	}, func() float64 { return float64(engine.LongHistories()) })
-}
-
-// heldGenerations is how often a run was held back.
-func heldGenerations(engine *core.Engine) prometheus.Collector {
-	return prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "lockstep_workflow_held_generations_total", Help: "Generations of runs that were held back because their programs call continue_with more often than max_generations.",
-	}, func() float64 { return float64(engine.Held()) })
 }
 
 // topology makes the streams and consumers of the cluster path and those that this service has elsewhere. Whoever

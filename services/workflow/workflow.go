@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -106,7 +107,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	}
 	watchers := core.NewWatchers(executions, wall, log)
 	engine = core.NewEngine(core.EngineDeps{
-		Store: watchers.Store(executions), Scripts: scripts, Functions: registry, Agents: owners, CheckEmit: events.CheckEmit, Observe: observe, Clock: wall, Log: log,
+		Store: watchers.Store(executions), Scripts: scripts, Functions: registry, Agents: owners, CheckEmit: events.CheckEmit, Observe: observe(wall), Clock: wall, Log: log,
 		Flows: func() { flows.Wake() }, Settings: settings(c),
 	})
 	service := core.NewService(executions, scripts, wall, engine)
@@ -149,7 +150,8 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		parts = append(parts, rpc.PlainHTTPPart("health", c.HealthAddress, log, telemetry.Health(map[string]func(context.Context) error{
 			"database": pool.Ping,
 			"bus":      topology.Ready,
-		}, append(budget.Metrics(), pg.Metrics(pool), outbox.Metrics(pool), longHistories(engine), heldGenerations(engine), isolation{scripts})...)))
+		}, append(slices.Concat(budget.Metrics(), bus.Metrics(func() *bus.Conn { return conn })),
+			pg.Metrics(pool), outbox.Metrics(pool), store.Metrics(pool, wall), engineMetrics(engine), isolation{scripts})...)))
 	}
 	return run.Parts(ctx, log, stopWithin, parts...)
 }

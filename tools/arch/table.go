@@ -38,7 +38,7 @@ func table() []rule {
 			never: join(sql, nats, kube, star, grpcs),
 		},
 		// It speaks Git, and nothing else.
-		{layer: "git", packages: []string{"pkg/gitfetch"}, ours: []string{"pkg/fault", "pkg/fair"}, never: join(sql, nats, kube, star, grpcs)},
+		{layer: "git", packages: []string{"pkg/gitfetch"}, ours: []string{"pkg/fault", "pkg/fair", "pkg/telemetry"}, never: join(sql, nats, kube, star, grpcs)},
 		{layer: "mechanics", packages: []string{"pkg/**"}, ours: []string{"pkg/**", "proto/**"}, never: kube},
 
 		{

@@ -21,9 +21,14 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/promql/promqltest"
 
+	"github.com/lockstep-cd/lockstep/pkg/bus"
+	"github.com/lockstep-cd/lockstep/pkg/gitfetch"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+	"github.com/lockstep-cd/lockstep/services/domain"
+	"github.com/lockstep-cd/lockstep/services/workflow"
+	"github.com/lockstep-cd/lockstep/tools/charts/derive"
 )
 
 // rules are the alerts, as Prometheus reads them.
@@ -65,6 +70,21 @@ lockstep_delivery_failures{job="lockstep-domain-health", application="shop", env
 lockstep_delivery_unrecovered{job="lockstep-domain-health", application="shop", environment="live", tier="production"} 0x90
 lockstep_delivery_refreshed_timestamp_seconds{job="lockstep-domain-health"} 0+60x90
 lockstep_break_glass_last_timestamp_seconds{job="lockstep-domain-health"} 0x90
+lockstep_agent_heartbeat_age_seconds{job="lockstep-workflow-health", agent="1"} 3x90
+lockstep_agent_heartbeat_age_seconds{job="lockstep-workflow-health", agent="2"} 4x90
+lockstep_agent_cluster_reachable{job="lockstep-workflow-health", agent="1"} 1x90
+lockstep_agent_cluster_reachable{job="lockstep-workflow-health", agent="2"} 1x90
+lockstep_nats_connected{job="lockstep-workflow-health", instance="a"} 1x90
+lockstep_nats_connected{job="lockstep-domain-health", instance="b"} 1x90
+lockstep_runs_oldest_runnable_age_seconds{job="lockstep-workflow-health"} 900x90
+lockstep_places_used{job="lockstep-workflow-health", kind="runs"} 3x90
+lockstep_places_max{job="lockstep-workflow-health", kind="runs"} 1024x90
+lockstep_runs_quarantined_total{job="lockstep-workflow-health"} 2x90
+lockstep_handoffs_oldest_age_seconds{job="lockstep-domain-health"} 0x90
+process_resident_memory_bytes{job="lockstep-workflow-health", instance="a"} 500000000x90
+go_gc_gomemlimit_bytes{job="lockstep-workflow-health", instance="a"} 966367641x90
+process_resident_memory_bytes{job="lockstep-domain-health", instance="b"} 500000000x90
+go_gc_gomemlimit_bytes{job="lockstep-domain-health", instance="b"} 9.223372036854776e+18x90
 `
 
 // faults are, for each alert, the lines of well that are otherwise when it ought to fire.
@@ -78,6 +98,13 @@ func faults() map[string][][2]string {
 		"LockstepEventsLate":               {{`le="1"} 0+10x90`, `le="1"} 0x90`}},
 		"LockstepOutboxStuck":              {{`event_age_seconds{job="lockstep-domain-health"} 1x90`, `event_age_seconds{job="lockstep-domain-health"} 0+60x90`}},
 		"LockstepDatabaseConnectionsTaken": {{`state="used"} 3x90`, `state="used"} 16x90`}},
+		"LockstepAgentAway":                {{`agent="2"} 4x90`, `agent="2"} 0+60x90`}},
+		"LockstepClusterUnreachable":       {{`cluster_reachable{job="lockstep-workflow-health", agent="2"} 1x90`, `cluster_reachable{job="lockstep-workflow-health", agent="2"} 0x90`}},
+		"LockstepNATSDisconnected":         {{`connected{job="lockstep-domain-health", instance="b"} 1x90`, `connected{job="lockstep-domain-health", instance="b"} 0x90`}},
+		"LockstepRunsWait":                 {{`kind="runs"} 3x90`, `kind="runs"} 1024x90`}},
+		"LockstepRunsQuarantined":          {{`quarantined_total{job="lockstep-workflow-health"} 2x90`, `quarantined_total{job="lockstep-workflow-health"} 2x60 3x29`}},
+		"LockstepHandoffsStuck":            {{`handoffs_oldest_age_seconds{job="lockstep-domain-health"} 0x90`, `handoffs_oldest_age_seconds{job="lockstep-domain-health"} 0+60x90`}},
+		"LockstepMemoryNearLimit":          {{`process_resident_memory_bytes{job="lockstep-workflow-health", instance="a"} 500000000x90`, `process_resident_memory_bytes{job="lockstep-workflow-health", instance="a"} 950000000x90`}},
 		"LockstepNoHeartbeats":             {{`outcome="acknowledged"} 0+12x90`, `outcome="acknowledged"} 7x90`}},
 		"LockstepChangesFail":              {{`tier="production"} 2x90`, `tier="production"} 6x90`}},
 		"LockstepNotRecovered":             {{`tier="production"} 0x90`, `tier="production"} 1x90`}},
@@ -176,6 +203,9 @@ func TestMetricsExist(t *testing.T) {
 			expressions[fmt.Sprintf("panel %s, %d", p.Title, i)] = strings.ReplaceAll(target.Expr, "$__rate_interval", "5m")
 		}
 	}
+	for name, query := range kedaQueries(t) {
+		expressions["KEDA "+name] = query
+	}
 	asked := map[string]bool{}
 	for of, expression := range expressions {
 		parsed, err := parser.ParseExpr(expression)
@@ -193,17 +223,47 @@ func TestMetricsExist(t *testing.T) {
 			return nil
 		})
 	}
-	for _, name := range names(t, outbox.Metrics(nil)) {
+	// A rate of buckets is how a panel asks for a histogram.
+	asked["lockstep_function_duration_seconds"] = asked["lockstep_function_duration_seconds_bucket"]
+	for _, name := range names(t, slices.Concat(own(), []prometheus.Collector{outbox.Metrics(nil)})...) {
 		if !asked[name] {
 			t.Errorf("no panel of the dashboard asks for %s", name)
 		}
 	}
 }
 
+// kedaQueries are the charts' own queries of queue depth, by service.
+func kedaQueries(t *testing.T) map[string]string {
+	t.Helper()
+	rows, err := derive.Rows(filepath.Join(root, "charts/lockstep/values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	queries := map[string]string{}
+	for _, row := range rows {
+		if service, ok := strings.CutSuffix(row.Path, ".autoscaling.keda.query"); ok {
+			var query string
+			if err := json.Unmarshal([]byte(row.Default), &query); err != nil {
+				t.Fatal(err)
+			}
+			queries[service] = query
+		}
+	}
+	if len(queries) != 3 {
+		t.Errorf("found queries %v, expected one for each service", queries)
+	}
+	return queries
+}
+
+// own are the collectors of services alone.
+func own() []prometheus.Collector {
+	return slices.Concat(domain.Metrics(), workflow.Metrics(), bus.Metrics(func() *bus.Conn { return nil }), gitfetch.NewBudget(gitfetch.Limits{}).Metrics())
+}
+
 // names are those of the metrics of collectors.
 func names(t *testing.T, of ...prometheus.Collector) []string {
 	t.Helper()
-	descriptions := make(chan *prometheus.Desc, 32)
+	descriptions := make(chan *prometheus.Desc, 64)
 	for _, c := range of {
 		c.Describe(descriptions)
 	}
@@ -224,6 +284,8 @@ func exposed(t *testing.T) map[string]bool {
 	t.Helper()
 	telemetry.RequestStarted(telemetry.ProtocolHTTP)()
 	telemetry.ObserveRequest(telemetry.ProtocolHTTP, "GET", "200", time.Second)
+	telemetry.RejectedEvent("test", "data")
+	telemetry.ObserveFunction("test", true, time.Second)
 	telemetry.ObserveEvent("test", "com.gitlab.cd.test", "acknowledged", time.Second, time.Second)
 	telemetry.RejectedEvent("test", "data")
 	answer := httptest.NewRecorder()
@@ -235,7 +297,7 @@ func exposed(t *testing.T) map[string]bool {
 			known[name] = true
 		}
 	}
-	for _, name := range names(t, pg.Metrics(nil), outbox.Metrics(nil), new(telemetry.Delivery), telemetry.BreakGlass(nil)) {
+	for _, name := range names(t, slices.Concat(own(), []prometheus.Collector{pg.Metrics(nil), outbox.Metrics(nil), new(telemetry.Delivery), telemetry.BreakGlass(nil)})...) {
 		known[name] = true
 	}
 	return known

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -75,6 +76,16 @@ func TestOneTraceFromPushToHealthy(t *testing.T) {
 			t.Errorf("the trace has no span %q; it has %q", want, found)
 		}
 	}
+	for _, want := range []string{"workflow: git fetch", "workflow: git push", "workflow: HTTP POST", "domain: lockstep.autoflow.v1.AutoFlow/StartWorkflow"} {
+		if !slices.Contains(found, want) {
+			t.Errorf("the trace has no span %q; it has %q", want, found)
+		}
+	}
+	if !slices.ContainsFunc(found, func(name string) bool { return strings.HasPrefix(name, "workflow: SQL ") }) {
+		t.Errorf("the trace has no span of a statement; it has %q", found)
+	}
+	spans.checkJoined(t)
+	spans.checkAttributes(t)
 	if links := spans.links(trace, "rollout created"); links != 1 {
 		t.Errorf("the rollout's creation has %d links, want one to the request of who created it", links)
 	}
@@ -82,6 +93,79 @@ func TestOneTraceFromPushToHealthy(t *testing.T) {
 	for call, n := range before {
 		if after[call] != n {
 			t.Errorf("commit %s was recorded %d times, and %d times before the service was killed: a replay records nothing", call, after[call], n)
+		}
+	}
+}
+
+// checkJoined: what processes an event names the span that sent it, as a link or as its parent, on each of the three paths.
+func (c *collector) checkJoined(t *testing.T) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	sent := map[string]bool{}
+	for _, s := range c.spans {
+		if strings.HasPrefix(s.GetName(), "send ") {
+			sent[string(s.GetSpanId())] = true
+		}
+	}
+	joined := map[string]int{}
+	for _, s := range c.spans {
+		if !strings.HasPrefix(s.GetName(), "process ") {
+			continue
+		}
+		path := strings.Join(strings.Split(value(s.GetAttributes(), "messaging.destination.name"), ".")[:2], ".")
+		ok := sent[string(s.GetParentSpanId())]
+		for _, link := range s.GetLinks() {
+			ok = ok || sent[string(link.GetSpanId())]
+		}
+		if ok {
+			joined[path]++
+		} else if len(s.GetLinks()) == 0 && len(s.GetParentSpanId()) == 0 {
+			// The sender's span may be in a batch that is still under way; that there is a link or a parent may not.
+			t.Errorf("%s: %s is joined to nothing that sent it", s.service, s.GetName())
+		}
+	}
+	for _, path := range []string{"cd.registry", "cd.cluster", "cd.domain"} {
+		if joined[path] == 0 {
+			t.Errorf("no event on path %s is processed in a span that names the one that sent it; joined: %v", path, joined)
+		}
+	}
+}
+
+// checkAttributes: spans of each kind have the attributes of OpenTelemetry's semantic conventions, and none a path or a statement's text.
+func (c *collector) checkAttributes(t *testing.T) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	want := map[string][]string{
+		"SQL ":                           {"db.system.name", "db.namespace", "db.query.summary"},
+		"HTTP ":                          {"http.request.method", "url.scheme"},
+		"lockstep.autoflow.v1.AutoFlow/": {"rpc.system", "rpc.service", "rpc.method"},
+		"send ":                          {"messaging.system", "messaging.destination.name"},
+		"process ":                       {"messaging.system", "messaging.destination.name", "messaging.consumer.group.name"},
+	}
+	seen := map[string]bool{}
+	for _, s := range c.spans {
+		for prefix, keys := range want {
+			if !strings.HasPrefix(s.GetName(), prefix) {
+				continue
+			}
+			seen[prefix] = true
+			for _, key := range keys {
+				if value(s.GetAttributes(), key) == "" {
+					t.Errorf("%s: %s has no attribute %s", s.service, s.GetName(), key)
+				}
+			}
+		}
+		for _, a := range s.GetAttributes() {
+			if slices.Contains([]string{"url.path", "url.full", "db.query.text", "db.statement"}, a.GetKey()) {
+				t.Errorf("%s: %s has %s, which may hold a secret", s.service, s.GetName(), a.GetKey())
+			}
+		}
+	}
+	for prefix := range want {
+		if !seen[prefix] {
+			t.Errorf("no span is called %q", prefix)
 		}
 	}
 }

@@ -149,6 +149,7 @@ func (r *Receiver) carryOut(ctx context.Context, e event.Event, call core.Call) 
 	} else {
 		endSpan("")
 	}
+	telemetry.ObserveFunction(call.Function, answer.Err == nil, r.deps.Clock.Now().Sub(start))
 	if ctx.Err() == nil {
 		if err := r.answer(ctx, e, call, answer); err != nil {
 			outcome, level = "unanswered: "+err.Error(), slog.LevelError

@@ -79,6 +79,7 @@ func (e *Engine) setAside(ctx context.Context, d *Damaged) bool {
 	ended, err := e.Store.Quarantine(ctx, d.Organization, d.Workflow, reason, e.Clock.Now())
 	e.report(ctx, "quarantine what is damaged", err)
 	if ended {
+		e.quarantined.Add(1)
 		e.Log.ErrorContext(ctx, "workflow quarantined", "workflow", d.Workflow, "organization", d.Organization, "damage", d.What)
 	}
 	return err == nil

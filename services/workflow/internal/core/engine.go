@@ -96,6 +96,8 @@ type Engine struct {
 	held atomic.Int64
 	// longHistories counts the warnings of measure.
 	longHistories atomic.Int64
+	// quarantined counts the executions that this process has set aside.
+	quarantined atomic.Int64
 }
 
 var _ Runner = (*Engine)(nil)
@@ -114,10 +116,6 @@ func NewEngine(d EngineDeps) *Engine {
 		places:     newPlaces(d.Settings.Live, d.Settings.Cache),
 	}
 }
-
-// LongHistories is how often the history of a run was found to be close to Settings.History. A run is counted once for as long as
-// it stays in memory.
-func (e *Engine) LongHistories() int64 { return e.longHistories.Load() }
 
 // Calls is raised when a turn has opened a call that a relay is to carry out, and when one is to be sent (again).
 func (e *Engine) Calls() <-chan struct{} { return e.calls }

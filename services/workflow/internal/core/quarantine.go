@@ -90,6 +90,7 @@ func (e *Engine) quarantine(ctx context.Context, c Claimed) bool {
 	ended, err := e.Store.Quarantine(ctx, c.Organization, c.Workflow, reason, e.Clock.Now())
 	e.report(ctx, "quarantine", err)
 	if ended {
+		e.quarantined.Add(1)
 		e.Log.ErrorContext(ctx, "workflow quarantined", "workflow", c.Workflow, "organization", c.Organization, "crashes", c.Crashes)
 	}
 	return err == nil

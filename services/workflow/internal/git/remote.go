@@ -21,6 +21,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/gitfetch"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 )
 
 // repository is one remote repository during one operation, and what has been fetched of it.
@@ -217,6 +218,17 @@ func (r *repository) fetchFile(ctx context.Context, commit *object.Commit, file 
 
 // push has the branch moved from base to the commit, if it still stands at base: else the error is errMoved.
 func (r *repository) push(ctx context.Context, branch string, base plumbing.Hash, made built) error {
+	ctx, end := telemetry.StartChildSpan(ctx, "git push", telemetry.Client, telemetry.Count(telemetry.GitObjects, len(made.objects)))
+	err := r.pushObjects(ctx, branch, base, made)
+	if err != nil {
+		end("the push failed")
+	} else {
+		end("")
+	}
+	return err
+}
+
+func (r *repository) pushObjects(ctx context.Context, branch string, base plumbing.Hash, made built) error {
 	session, err := r.client.NewReceivePackSession(r.endpoint, r.auth)
 	if err != nil {
 		return fmt.Errorf("session with %s: %w", r.url, err)

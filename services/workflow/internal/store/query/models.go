@@ -216,6 +216,7 @@ type Retry struct {
 
 type Runnable struct {
 	Execution int64
+	Since     time.Time
 }
 
 type Shape struct {

@@ -127,7 +127,9 @@ func arguments(list ast.ArgumentDefinitionList) []input {
 
 // inputs compares what clients give: what they gave before has to be taken still, and nothing else may be required.
 func (c *comparison) inputs(at string, old, now []input) {
-	find := func(all []input, name string) int { return slices.IndexFunc(all, func(i input) bool { return i.name == name }) }
+	find := func(all []input, name string) int {
+		return slices.IndexFunc(all, func(i input) bool { return i.name == name })
+	}
 	for _, o := range old {
 		i := find(now, o.name)
 		switch {
