@@ -14,7 +14,8 @@ import (
 func TestWhatWaitsIsMeasured(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	s.asking("", "", `"quorum":2,"reason":"half of the traffic"`)
+	s.group("release-managers", 2)
+	s.asking("", "", `"quorum":2,"group":"release-managers","reason":"half of the traffic"`)
 	s.handOver()
 	measure := func(name string, want float64) {
 		t.Helper()
@@ -32,9 +33,9 @@ func TestWhatWaitsIsMeasured(t *testing.T) {
 	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "release"})
 	measure("lockstep_gates_waiting", 2)
 	s.ok(s.approve(person(7), r, "release"))
-	s.ok(s.approve(person(7), r, "production/50"))
+	s.ok(s.approve(person(7, "release-managers"), r, "production/50"))
 	measure("lockstep_gates_waiting", 1)
-	s.ok(s.approve(person(8), r, "production/50"))
+	s.ok(s.approve(person(8, "release-managers"), r, "production/50"))
 	measure("lockstep_gates_waiting", 0)
 	measure("lockstep_gates_oldest_age_seconds", 0)
 }
