@@ -18,7 +18,7 @@ func permissions() []string {
 
 func roles() []string { return []string{"viewer", "approver", "deployer", "maintainer", "owner"} }
 
-// accessToken is what one shows to say who one is.
+// accessToken manages access tokens.
 func (c *command) accessToken() *cobra.Command {
 	var in client.TokenInput
 	var member string
@@ -72,7 +72,7 @@ func (c *command) accessToken() *cobra.Command {
 			}
 			return c.print(one, func(w io.Writer) { tokenTable(w, c.clock.Now(), []client.AccessToken{one}) })
 		})
-	return noun("token", "tokens", "Tokens: what one shows to say who one is", create, list, revoke)
+	return noun("token", "tokens", "Manage access tokens", create, list, revoke)
 }
 
 func tokenTable(w io.Writer, now time.Time, all []client.AccessToken) {
@@ -117,7 +117,7 @@ func (c *command) member() *cobra.Command {
 			return show(m)
 		})
 	wordFlag(add, &role, "role", "viewer", "what it may do", roles())
-	add.Flags().BoolVar(&machine, "machine", false, "it is no person")
+	add.Flags().BoolVar(&machine, "machine", false, "create a service account")
 	promote := c.asking("role NAME ROLE", "Give a member another role", "  lockstep member role alice@example.com approver", exactly(2),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			role, err := chosen(roles(), args[1])
@@ -183,7 +183,7 @@ func (c *command) group() *cobra.Command {
 			switch members := args[1:]; {
 			case len(members) == 0 && !empty:
 				// Rollouts go on with whatever the group is, so a gate that is for it would have nobody to answer it.
-				return fault.New(fault.Invalid, "members: found none; expected those who belong to the group, or --empty for nobody")
+				return fault.New(fault.Invalid, "missing members; expected those who belong to the group, or --empty for nobody")
 			case len(members) > 0 && empty:
 				return fault.New(fault.Invalid, "empty: found it with %d members; expected one or the other", len(members))
 			}

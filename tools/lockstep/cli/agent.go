@@ -127,7 +127,7 @@ func revokeKey(cmd *cobra.Command, api *client.Client, of client.Agent, which st
 			return api.RevokeAgentKey(cmd.Context(), k.ID)
 		}
 	}
-	return of, fault.New(fault.NotFound, "key %q: agent %q has no such key", which, of.Name)
+	return of, fault.New(fault.NotFound, "key %q of agent %q not found", which, of.Name)
 }
 
 func seedFile(cmd *cobra.Command, file *string) {

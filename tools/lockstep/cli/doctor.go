@@ -26,7 +26,12 @@ import (
 // unwellError is an examination that found something wrong.
 type unwellError struct{ count int }
 
-func (e unwellError) Error() string { return fmt.Sprintf("things that are wrong: %d", e.count) }
+func (e unwellError) Error() string {
+	if e.count == 1 {
+		return "1 problem found"
+	}
+	return fmt.Sprintf("%d problems found", e.count)
+}
 
 func (c *command) doctor() *cobra.Command {
 	var health, servers []string

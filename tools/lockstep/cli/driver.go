@@ -78,7 +78,7 @@ func (c *command) driverShow() *cobra.Command {
 			}
 			at := slices.IndexFunc(all, func(d client.Driver) bool { return d.Ref == args[0] })
 			if at < 0 {
-				return fault.New(fault.NotFound, "driver: the installation has no %q; `lockstep driver list` lists what it has", args[0])
+				return fault.New(fault.NotFound, "driver %q not found; `lockstep driver list` lists what there is", args[0])
 			}
 			d := all[at]
 			return c.print(d, func(w io.Writer) {

@@ -28,7 +28,7 @@ func noun(name, alias, short string, subcommands ...*cobra.Command) *cobra.Comma
 	return cmd
 }
 
-// subcommand refuses what is no subcommand of a command that does nothing by itself, and says which one may have been meant.
+// subcommand refuses an unknown subcommand of a command that only groups others, and suggests the closest one.
 func subcommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -41,9 +41,9 @@ func subcommand(cmd *cobra.Command, args []string) error {
 	}
 	meant := ""
 	if len(names) > 0 {
-		meant = "did you mean " + strings.Join(near.Order(strconv.Quote(args[0]), names), " or ") + "? "
+		meant = "; did you mean " + strings.Join(near.Order(strconv.Quote(args[0]), names), " or ") + "?"
 	}
-	return fault.New(fault.Invalid, "command: found %q; %s`%s --help` lists what there is", args[0], meant, cmd.CommandPath())
+	return fault.New(fault.Invalid, "unknown command %q%s; run '%s --help'", args[0], meant, cmd.CommandPath())
 }
 
 // asking is a subcommand that asks the API.

@@ -28,7 +28,7 @@ func (c *command) organization() *cobra.Command {
 			"  LOCKSTEP_TOKEN=$(lockstep organization create books --owner alice -o json | jq -r .token) lockstep token create laptop", exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			if owner == "" {
-				return fault.New(fault.Invalid, "owner: found none, expected --owner NAME: whoever looks after the organization")
+				return fault.New(fault.Invalid, "missing owner; expected --owner NAME: whoever looks after the organization")
 			}
 			made, err := api.CreateOrganization(cmd.Context(), args[0], owner)
 			if err != nil {
@@ -48,7 +48,7 @@ func (c *command) organization() *cobra.Command {
 			}
 			at := slices.IndexFunc(all, func(o client.Organization) bool { return o.Name == args[0] || o.ID == args[0] })
 			if at < 0 {
-				return fault.New(fault.NotFound, "organization %q: there is none; `lockstep organization list` lists them", args[0])
+				return fault.New(fault.NotFound, "organization %q not found; `lockstep organization list` lists them", args[0])
 			}
 			one, err := api.RenameOrganization(cmd.Context(), all[at].ID, args[1])
 			if err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/lockstep-cd/lockstep/tools/lockstep/stack"
 )
 
-const publishHelp = `Tell Lockstep that an image is there: what a CI job does after its push.
+const publishHelp = `Report an image to Lockstep: what a CI job does after its push.
 
 IMAGE is a whole reference with a tag, a digest or both. Without a digest the registry is asked for the tag's, with
 the credentials of docker's configuration. The event goes to the registry service at --registry, LOCKSTEP_REGISTRY or
@@ -52,7 +52,7 @@ type published struct {
 func (c *command) publish() *cobra.Command {
 	var registry, source string
 	cmd := &cobra.Command{
-		Use: "publish IMAGE", Short: "Tell Lockstep that an image is there", Long: publishHelp, Example: publishExample,
+		Use: "publish IMAGE", Short: "Report an image to Lockstep", Long: publishHelp, Example: publishExample,
 		GroupID: "objects", Args: exactly(1), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := c.checkOutput(); err != nil {
@@ -97,7 +97,7 @@ func (c *command) registryService(registry string) (address, token string, err e
 		}
 	}
 	if registry == "" {
-		return "", "", fault.New(fault.Invalid, "registry: found none, expected --registry URL, LOCKSTEP_REGISTRY or --endpoints-file FILE")
+		return "", "", fault.New(fault.Invalid, "missing address of the registry service; expected --registry URL, LOCKSTEP_REGISTRY or --endpoints-file FILE")
 	}
 	if token == "" {
 		token = c.getenv("LOCKSTEP_TOKEN")
@@ -136,7 +136,7 @@ func locate(ctx context.Context, reference string) (published, error) {
 	case !ok:
 		return p, fault.New(fault.Unavailable, "registry of %s: %w", rest, err)
 	case answered.StatusCode == http.StatusNotFound:
-		return p, fault.New(fault.NotFound, "image: the registry has no %s", rest)
+		return p, fault.New(fault.NotFound, "image %s not found in its registry", rest)
 	case answered.StatusCode == http.StatusUnauthorized || answered.StatusCode == http.StatusForbidden:
 		return p, fault.New(fault.Denied, "image: the registry does not let us look at %s; `docker login` may help", rest)
 	default:
@@ -176,7 +176,7 @@ func (c *command) tell(ctx context.Context, address, token, source string, p pub
 	}
 	switch {
 	case response.StatusCode == http.StatusUnauthorized:
-		return nil, fault.New(fault.Unauthenticated, "token: found another, expected one of the registry service's")
+		return nil, fault.New(fault.Unauthenticated, "invalid or expired token; expected one of the registry service")
 	case response.StatusCode == http.StatusBadRequest:
 		return nil, fault.New(fault.Invalid, "registry service: %s", answer.Detail)
 	case response.StatusCode >= http.StatusInternalServerError:

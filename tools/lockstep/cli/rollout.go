@@ -126,7 +126,7 @@ func chooseGate(ctx context.Context, api *client.Client, args []string) (string,
 	}
 	switch len(gates) {
 	case 0:
-		return "", fault.New(fault.Refused, "gate: %s, %s, waits for no approval", r.ID, journal.Human(r.State))
+		return "", fault.New(fault.Refused, "%s is %s and has no pending approval", r.ID, journal.Human(r.Status))
 	case 1:
 		return gates[0], nil
 	default:

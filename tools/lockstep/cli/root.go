@@ -25,17 +25,17 @@ engine underneath.
 
 Exit codes:
   0    done; what was watched completed
-  1    something went wrong that nobody planned for
-  2    the command or its input is wrong
-  3    there is no such object
-  4    it does not fit the present state, such as a second active rollout
-  5    the token is missing or not good enough
+  1    unexpected error
+  2    the command or its input is invalid
+  3    not found
+  4    conflict with the current state, such as a second active rollout
+  5    the token is missing, invalid or expired, or lacks a permission
   6    the API does not answer
-  7    the rollout or workflow that was watched failed, or did not end in the time that --wait gave it
-  8    lockstep doctor found something wrong
+  7    what was watched or waited for failed, or --wait or --timeout ran out
+  8    lockstep doctor found a problem
   9    the rollout that was watched was cancelled
   10   the rollout that was watched was superseded by a newer version set
-  11   the rollout is queued: it begins when the active one is over
+  11   the rollout is queued: it starts when the active one ends
   130  interrupted`
 
 // command is what all subcommands share.
@@ -98,7 +98,7 @@ func (c *command) root() *cobra.Command {
 	root.SetErr(c.errOut)
 	root.AddCommand(c.doctor())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return fault.New(fault.Invalid, "%w; `%s --help` lists what there is", err, cmd.CommandPath())
+		return fault.New(fault.Invalid, "%w; run '%s --help'", err, cmd.CommandPath())
 	})
 	flags := root.PersistentFlags()
 	flags.StringVar(&c.endpoint, "endpoint", "", "`URL` of the GraphQL API (LOCKSTEP_ENDPOINT)")
@@ -153,7 +153,7 @@ func (c *command) api() (*client.Client, error) {
 		return nil, err
 	}
 	if endpoint == "" {
-		return nil, fault.New(fault.Invalid, "endpoint: found none, expected --endpoint URL, LOCKSTEP_ENDPOINT or --endpoints-file FILE")
+		return nil, fault.New(fault.Invalid, "missing endpoint; expected --endpoint URL, LOCKSTEP_ENDPOINT or --endpoints-file FILE")
 	}
 	return client.New(client.Config{Endpoint: endpoint, Token: token}), nil
 }
@@ -186,8 +186,23 @@ func exactly(n int) cobra.PositionalArgs { return between(n, n) }
 func between(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
-			return fault.New(fault.Invalid, "arguments: found %q, expected `%s`", args, cmd.UseLine())
+			return arguments(cmd, args, least, most)
 		}
 		return nil
 	}
+}
+
+// arguments says which arguments are missing, or which ones are too many.
+func arguments(cmd *cobra.Command, args []string, least, most int) error {
+	usage := strings.TrimSuffix(cmd.UseLine(), " [flags]")
+	if len(args) > most {
+		return fault.New(fault.Invalid, "unexpected argument %q; usage: %s", args[most], usage)
+	}
+	names := strings.Fields(cmd.Use)[1:]
+	missing := names[min(len(args), len(names)):min(least, len(names))]
+	word := "argument"
+	if len(missing) > 1 {
+		word = "arguments"
+	}
+	return fault.New(fault.Invalid, "missing %s %s; usage: %s", word, strings.Join(missing, ", "), usage)
 }

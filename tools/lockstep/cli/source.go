@@ -138,7 +138,7 @@ func (c *command) sourceAdd() *cobra.Command {
 				}
 				return c.print(one, func(w io.Writer) { sourceTable(w, []client.Source{one}) })
 			}
-			return fault.New(fault.NotFound, "application %s has no service %q", args[0], args[1])
+			return fault.New(fault.NotFound, "service %q of application %q not found", args[1], args[0])
 		})
 	p.flags(cmd)
 	return cmd
@@ -165,7 +165,7 @@ func (c *command) sourceSet() *cobra.Command {
 
 func (c *command) sourceTest() *cobra.Command {
 	var p pointer
-	cmd := c.asking("test", "Look at what may become a source, and keep nothing",
+	cmd := c.asking("test", "Test a source configuration without saving it",
 		"  lockstep source test --set image=registry.example.com/shop/api --set selection=semver --set poll=true", exactly(0),
 		func(cmd *cobra.Command, api *client.Client, _ []string) error {
 			config, err := p.set.json()
@@ -230,7 +230,7 @@ func (c *command) sighted(s client.Sight) error {
 		if s.Problem == "" {
 			newest := s.Artifact
 			if newest == "" {
-				newest = "nothing that counts (a look never prefers one tag where the source takes any: report one with `lockstep publish`)"
+				newest = "no matching tag (sources that accept any tag are not polled: use `lockstep publish`)"
 			}
 			fmt.Fprintln(w, "newest: "+text.Line(newest))
 		}

@@ -33,7 +33,7 @@ DIR/run/*.pid        its process id`,
 		Args:    exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if dir == "" {
-				return fault.New(fault.Invalid, "data: found none, expected --data DIR")
+				return fault.New(fault.Invalid, "missing --data DIR")
 			}
 			if kubeconfig != "" {
 				if _, err := os.Stat(kubeconfig); err != nil {
@@ -116,7 +116,7 @@ func (c *command) serve() *cobra.Command {
 		Use: "serve PART [FLAG]…", Hidden: true, DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return fault.New(fault.Invalid, "part: found none, expected one of %q", stack.Parts())
+				return fault.New(fault.Invalid, "missing part; expected one of %q", stack.Parts())
 			}
 			err := serve.Run(cmd.Context(), args[0], args[1:])
 			if fault.Is(err, fault.Invalid) {

@@ -77,7 +77,7 @@ func (c *command) rolloutBreakGlass() *cobra.Command {
 		"  lockstep rollout break-glass rollout_12 --reason 'incident 99: alone on call'", (*client.Client).BreakGlass)
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		if reason, err := cmd.Flags().GetString("reason"); err != nil || strings.TrimSpace(reason) == "" {
-			return fault.New(fault.Invalid, "reason: found none; expected --reason, which is kept in the journal")
+			return fault.New(fault.Invalid, "missing reason; expected --reason, which is kept in the journal")
 		}
 		return nil
 	}

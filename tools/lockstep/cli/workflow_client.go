@@ -102,7 +102,7 @@ func (e *engine) config() (rpc.ClientConfig, error) {
 		}
 	}
 	if address == "" {
-		return config, fault.New(fault.Invalid, "grpc: found none, expected --grpc ADDRESS, LOCKSTEP_GRPC or --endpoints-file FILE")
+		return config, fault.New(fault.Invalid, "missing address of the workflow service; expected --grpc ADDRESS, LOCKSTEP_GRPC or --endpoints-file FILE")
 	}
 	if config.Token == "" {
 		config.Token = e.getenv("LOCKSTEP_TOKEN")

@@ -79,7 +79,7 @@ func (c *Client) Member(ctx context.Context, nameOrID string) (Member, error) {
 	}
 	i := slices.IndexFunc(everybody, func(m Member) bool { return m.Name == nameOrID || m.ID == nameOrID })
 	if i < 0 {
-		return Member{}, fault.New(fault.NotFound, "member %q: there is none", nameOrID)
+		return Member{}, fault.New(fault.NotFound, "member %q not found", nameOrID)
 	}
 	return everybody[i], nil
 }

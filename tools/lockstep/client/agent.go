@@ -76,7 +76,7 @@ func (c *Client) Agent(ctx context.Context, which string) (Agent, error) {
 		return a.Name == which || a.ID == which || strconv.FormatInt(a.Number, 10) == which
 	})
 	if i < 0 {
-		return Agent{}, fault.New(fault.NotFound, "agent %q: there is none", which)
+		return Agent{}, fault.New(fault.NotFound, "agent %q not found", which)
 	}
 	return agents[i], nil
 }

@@ -105,7 +105,7 @@ func (c *Client) NewestVersionSet(ctx context.Context, application string) (Vers
 		return VersionSet{}, err
 	}
 	if a.NewestVersionSet == nil {
-		return VersionSet{}, fault.New(fault.NotFound, "version set: application %q has none; there is one as soon as every artifact source has a version", application)
+		return VersionSet{}, fault.New(fault.NotFound, "application %q has no version set yet; it gets one when every artifact source has a version", application)
 	}
 	return *a.NewestVersionSet, nil
 }
@@ -179,7 +179,7 @@ func found[T any](object *T, err error, kind, key string) (T, error) {
 		return zero, err
 	}
 	if object == nil {
-		return zero, fault.New(fault.NotFound, "%s %q: there is none, or you may not see it", kind, key)
+		return zero, fault.New(fault.NotFound, "%s %q not found, or you don't have access", kind, key)
 	}
 	return *object, nil
 }

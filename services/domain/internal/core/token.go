@@ -143,7 +143,7 @@ func (d *Domain) Authenticate(ctx context.Context, secret string, session bool) 
 
 // holder is a good token, and who holds it. Nothing is kept in memory: a token that is revoked is good for nothing at once.
 func (d *Domain) holder(ctx context.Context, secret string, session bool) (AccessToken, Actor, error) {
-	unknown := fault.New(fault.Unauthenticated, "found a token that nobody has, or that is not good any more; expected one of this installation")
+	unknown := fault.New(fault.Unauthenticated, "invalid or expired token")
 	digest, now := digestOf(secret), d.clock.Now()
 	organizations, err := d.store.OrganizationsWithToken(ctx, digest)
 	if err != nil {

@@ -36,7 +36,7 @@ describe('an installation with a history', () => {
     await shot(page, 'sign-in-light')
     await page.getByLabel('Token').fill('not-a-token-of-theirs')
     await page.keyboard.press('Enter')
-    await page.getByRole('alert').getByText('found a token that nobody has').waitFor()
+    await page.getByRole('alert').getByText('invalid or expired token').waitFor()
     await page.getByLabel('Token').fill(stack.token)
     await page.keyboard.press('Enter')
     await page.getByRole('heading', { name: /^shop: set-/ }).waitFor()
