@@ -11,7 +11,7 @@ import (
 )
 
 // TestCallsAreSpreadOverAllAddresses: two replicas behind one name, and a third that an autoscaler adds, each get calls. With gRPC's own default,
-// pick_first, the first replica gets all of them (M6).
+// pick_first, the first replica gets all of them.
 func TestCallsAreSpreadOverAllAddresses(t *testing.T) {
 	t.Parallel()
 	counts := make(chan string, 1)

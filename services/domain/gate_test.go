@@ -307,7 +307,7 @@ func TestAQuestionThatNobodyCouldAnswerIsRefused(t *testing.T) {
 	s.rollout(s.set) // fails the test where it is refused
 }
 
-// D7 of user.md: without a group, too, a question takes no more people than may approve; and when they leave, the rollout that waits says so.
+// Without a group, too, a question takes no more people than may approve; and when they leave, the rollout that waits says so.
 func TestAQuorumOfMoreThanMayApproveIsRefusedAndReported(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

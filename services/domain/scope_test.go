@@ -70,7 +70,7 @@ func (s *shop) begin(r core.Rollout, stop int) {
 	}
 }
 
-// D1, D2 of user.md: a way back neither enters an environment that runs its target, nor waits for anybody's approval of it.
+// A rollback neither enters an environment that runs its target, nor waits for anybody's approval of it.
 func TestARollbackSkipsWhatRunsItsTargetAndItsApprovals(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -181,7 +181,7 @@ func TestARollbackGoesWhereItIsAskedTo(t *testing.T) {
 	s.want(s.skips(again), map[int64]core.SkipCause{s.staging.ID: core.SkipExcluded})
 }
 
-func TestASetThatIsLiveEverywhereIsRolledOutAgainOnlyOnRequest(t *testing.T) { // D14 of user.md
+func TestASetThatIsLiveEverywhereIsRolledOutAgainOnlyOnRequest(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.succeed(s.rollout(s.set))
@@ -201,7 +201,7 @@ func TestASetThatIsLiveEverywhereIsRolledOutAgainOnlyOnRequest(t *testing.T) { /
 	}
 }
 
-// Break-glass (D1 of user.md) is a person's, with the permission and a reason, and passes what is open and what comes.
+// Break-glass is a person's, with the permission and a reason, and passes what is open and what comes.
 func TestBreakGlassPassesTheApprovalsOfOneRollout(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -272,7 +272,7 @@ func TestNoProgramCanWriteThatTheGlassIsBroken(t *testing.T) {
 	}
 }
 
-// D3 of user.md: what a policy is about to do is shown, with its reason, and can be stopped.
+// What a policy is about to do is shown, with its reason, and can be stopped.
 func TestAnAutomaticRollbackIsAnnouncedAndCanBeStopped(t *testing.T) {
 	t.Parallel()
 	w, r := live(t)
@@ -310,7 +310,7 @@ func TestAnAutomaticRollbackIsAnnouncedAndCanBeStopped(t *testing.T) {
 	w.verifyJournal(r)
 }
 
-// D4 and D5 of user.md.
+// An aborted rollout has a status of its own, and what the server refuses is not offered.
 func TestAbortedIsAStatusOfItsOwnAndAbortIsOfferedOnlyWhereItIsTaken(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

@@ -19,7 +19,7 @@ func stateOf(id, phase, more string) string {
 }
 
 // A call that starts a sync is answered while the sync is under way, whatever that waits for: the Rollout that Argo CD waits for becomes
-// healthy only when it is promoted (P4).
+// healthy only when it is promoted.
 func TestASyncThatIsOnlyStartedIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	const rollout = `{"group":"argoproj.io","kind":"Rollout","namespace":"shop","name":"api","status":"Synced"}`

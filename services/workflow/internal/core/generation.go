@@ -10,7 +10,7 @@ import (
 
 // A run that is meant to go on for ever would have a history without end, and with it a replay without end. So a program may
 // end a generation of its run by continue_with: the run goes on at once, with the call that it has asked for and an empty
-// history, in place of the frames of an interpreter, which nobody can store (engine.md f.6).
+// history, in place of the frames of an interpreter, which cannot be stored.
 //
 // To everybody else it is the same run: id, handle, labels, secrets, organization, trace and attempt are its row's, which
 // stays; so do its channels, with the messages that nobody has received yet, and its watches. Events are counted from

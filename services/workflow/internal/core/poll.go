@@ -8,7 +8,7 @@ import (
 
 // A poll calls a Function again and again until the program is content with the answer. It is one activity: while it
 // lasts, what is known of it is kept in one place and overwritten, and when it is over its last observation becomes one
-// entry of the history, however many there were (engine.md f.6). So nothing that the program does may depend on the
+// entry of the history, however many there were. So nothing that the program does may depend on the
 // observations in between, and the machine lets the program's condition change nothing (script).
 //
 // A poll alternates between a round, in which the Function is called, and a pause. Each change is a turn that closes

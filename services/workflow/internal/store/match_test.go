@@ -94,7 +94,7 @@ func TestAnEventForAWaitThatGaveUpIsThereForTheNext(t *testing.T) {
 }
 
 // TestEventsRaceWaits has an event and its wait committed at the same moment by two processes, many times, under filters
-// that are new and filters that are known: no pair may miss each other (engine.md B6).
+// that are new and filters that are known: no pair may miss each other.
 func TestEventsRaceWaits(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
