@@ -51,8 +51,10 @@ func config(p *oidctest.Provider) oidc.Config {
 	return oidc.Config{
 		Issuer: p.URL, ClientID: oidctest.ClientID, ClientSecret: oidctest.ClientSecret, RedirectURL: "https://cd.example.com/session/oidc/callback",
 		Scopes: []string{"email"}, NameClaim: "email", GroupsClaim: "groups", Roles: []oidc.Grant{
-			{Group: "platform", Organization: 1, Role: core.RoleOwner}, {Group: "shop", Organization: 1, Role: core.RoleDeployer},
-			{Group: "books", Organization: 2, Role: core.RoleOwner}, {Group: "platform", Organization: 2, Role: core.RoleViewer},
+			{Group: "platform", Organization: 1, Role: core.RoleOwner},
+			{Group: "shop", Organization: 1, Role: core.RoleDeployer},
+			{Group: "books", Organization: 2, Role: core.RoleOwner},
+			{Group: "platform", Organization: 2, Role: core.RoleViewer},
 		},
 	}
 }
