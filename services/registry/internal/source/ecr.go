@@ -53,7 +53,11 @@ func parseECR(_ http.Header, _ string, body []byte) ([]core.Notification, error)
 // partitions are the domains of the partitions of AWS, by what the names of their regions begin with.
 func partitions() [][2]string {
 	return [][2]string{
-		{"cn-", "amazonaws.com.cn"}, {"us-iso-", "c2s.ic.gov"}, {"us-isob-", "sc2s.sgov.gov"}, {"us-isof-", "csp.hci.ic.gov"}, {"eu-isoe-", "cloud.adc-e.uk"},
+		{"cn-", "amazonaws.com.cn"},
+		{"us-iso-", "c2s.ic.gov"},
+		{"us-isob-", "sc2s.sgov.gov"},
+		{"us-isof-", "csp.hci.ic.gov"},
+		{"eu-isoe-", "cloud.adc-e.uk"},
 		{"eusc-", "amazonaws.eu"},
 	}
 }

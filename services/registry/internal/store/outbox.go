@@ -11,6 +11,7 @@ import (
 	"io/fs"
 
 	"github.com/jackc/pgx/v5"
+
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
