@@ -112,36 +112,61 @@ func TestEveryFunctionIsGuarded(t *testing.T) {
 	}
 }
 
-func TestAnApplicationOutsideOfTheLimitsIsRefused(t *testing.T) {
-	t.Parallel()
-	confined := Object{"metadata": map[string]any{"name": "team-shop"}, "spec": map[string]any{
+// limitCase is a sync that strict limits, edited, allow or refuse with want.
+type limitCase struct {
+	name, args, app, want string
+	project               Object
+	denied                string
+	limits                func(*Limits)
+}
+
+// confined is an AppProject that allows no more than strict limits do.
+func confined() Object {
+	return Object{"metadata": map[string]any{"name": "team-shop"}, "spec": map[string]any{
 		"destinations": []any{map[string]any{"server": inCluster, "namespace": "shop*"}},
 	}}
-	project := func(edit func(spec map[string]any)) Object {
-		spec := maps.Clone(map[string]any(confined.object("spec")))
-		edit(spec)
-		return Object{"metadata": map[string]any{"name": "team-shop"}, "spec": spec}
+}
+
+// check runs the case as argo.check, which writes nothing either way, and a refused one as argo.sync as well.
+func (tc limitCase) check(t *testing.T) {
+	t.Helper()
+	world := &shelf{objects: map[string]Object{"AppProject argocd/team-shop": confined()}, denied: tc.denied}
+	if tc.project != nil {
+		world.objects["AppProject argocd/team-shop"] = tc.project
 	}
-	destinations := func(all ...string) func(map[string]any) {
-		return func(spec map[string]any) {
-			var list []any
-			for _, each := range all {
-				server, namespace, _ := strings.Cut(each, " ")
-				list = append(list, map[string]any{"server": server, "namespace": namespace})
-			}
-			spec["destinations"] = list
-		}
+	limits := strict()
+	if tc.limits != nil {
+		tc.limits(&limits)
 	}
+	if tc.app != "" {
+		world.objects["Application argocd/shop"] = object(t, tc.app)
+	}
+	args := strings.Replace(strings.Replace(tc.args, `"revision":"`+revision+`",`, "", 1), `,"wait":"start"`, "", 1)
+	answer := world.run(t, limits, FunctionCheck, args)
+	switch {
+	case tc.want == "" && answer.Err != nil:
+		t.Errorf("refused: %v", answer.Err)
+	case tc.want != "" && (answer.Err == nil || answer.Err.Code != CodeForbidden || !strings.Contains(answer.Err.Message, tc.want)):
+		t.Errorf("answer %+v, want forbidden: %s", answer, tc.want)
+	}
+	if world.writes > 0 {
+		t.Errorf("argo.check has written %d times", world.writes)
+	}
+	if tc.want == "" {
+		return
+	}
+	if answer := world.run(t, limits, FunctionSync, tc.args); answer.Err == nil || answer.Err.Code != CodeForbidden || world.writes > 0 {
+		t.Errorf("argo.sync: answer %+v after %d writes, want forbidden", answer, world.writes)
+	}
+}
+
+func TestAnApplicationOutsideOfTheLimitsIsRefused(t *testing.T) {
+	t.Parallel()
 	application := func(text string) string {
 		return `{"metadata":{"name":"shop"` + text + `},"spec":{"project":"team-shop","destination":{"server":"` + inCluster + `","namespace":"shop"},
 			"source":{"repoURL":"https://git.example.com/shop","path":"staging"}}}`
 	}
-	for _, tc := range []struct {
-		name, args, app, want string
-		project               Object
-		denied                string
-		limits                func(*Limits)
-	}{
+	for _, tc := range []limitCase{
 		{name: "inside", args: appArgs(func(_, _ map[string]any) {})},
 		{name: "another project", args: appArgs(func(_, s map[string]any) { s["project"] = "default" }), want: `project: found "default"`},
 		{name: "a project that is taken away", args: appArgs(func(_, s map[string]any) { s["project"] = "team-root" }), want: `project: found "team-root"`},
@@ -188,6 +213,33 @@ func TestAnApplicationOutsideOfTheLimitsIsRefused(t *testing.T) {
 				a["allowed"] = map[string]any{"projects": []any{"team-*"}, "repositories": []any{}}
 			}),
 		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			tc.check(t)
+		})
+	}
+}
+
+// An AppProject that allows more than the limits do would let an Application inside of them deploy what they forbid.
+func TestAnAppProjectWiderThanTheLimitsIsRefused(t *testing.T) {
+	t.Parallel()
+	project := func(edit func(spec map[string]any)) Object {
+		spec := maps.Clone(map[string]any(confined().object("spec")))
+		edit(spec)
+		return Object{"metadata": map[string]any{"name": "team-shop"}, "spec": spec}
+	}
+	destinations := func(all ...string) func(map[string]any) {
+		return func(spec map[string]any) {
+			var list []any
+			for _, each := range all {
+				server, namespace, _ := strings.Cut(each, " ")
+				list = append(list, map[string]any{"server": server, "namespace": namespace})
+			}
+			spec["destinations"] = list
+		}
+	}
+	for _, tc := range []limitCase{
 		{
 			name: "the stock project", args: appArgs(func(_, _ map[string]any) {}),
 			project: project(destinations("* *")), want: "allows the destination server *",
@@ -217,34 +269,7 @@ func TestAnApplicationOutsideOfTheLimitsIsRefused(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			world := &shelf{objects: map[string]Object{"AppProject argocd/team-shop": confined}, denied: tc.denied}
-			if tc.project != nil {
-				world.objects["AppProject argocd/team-shop"] = tc.project
-			}
-			limits := strict()
-			if tc.limits != nil {
-				tc.limits(&limits)
-			}
-			if tc.app != "" {
-				world.objects["Application argocd/shop"] = object(t, tc.app)
-			}
-			args := strings.Replace(strings.Replace(tc.args, `"revision":"`+revision+`",`, "", 1), `,"wait":"start"`, "", 1)
-			answer := world.run(t, limits, FunctionCheck, args)
-			switch {
-			case tc.want == "" && answer.Err != nil:
-				t.Errorf("refused: %v", answer.Err)
-			case tc.want != "" && (answer.Err == nil || answer.Err.Code != CodeForbidden || !strings.Contains(answer.Err.Message, tc.want)):
-				t.Errorf("answer %+v, want forbidden: %s", answer, tc.want)
-			}
-			if world.writes > 0 {
-				t.Errorf("argo.check has written %d times", world.writes)
-			}
-			if tc.want == "" {
-				return
-			}
-			if answer := world.run(t, limits, FunctionSync, tc.args); answer.Err == nil || answer.Err.Code != CodeForbidden || world.writes > 0 {
-				t.Errorf("argo.sync: answer %+v after %d writes, want forbidden", answer, world.writes)
-			}
+			tc.check(t)
 		})
 	}
 }
