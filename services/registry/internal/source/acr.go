@@ -16,8 +16,12 @@ func parseACR(_ http.Header, _ string, body []byte) ([]core.Notification, error)
 	if err := checkDocument(body); err != nil {
 		return nil, err
 	}
-	items, prefix := []json.RawMessage{body}, ""
-	if kind(body) == "an array" {
+	var items []json.RawMessage
+	prefix := ""
+	if kind(body) != "an array" {
+		items = []json.RawMessage{body}
+	} else {
+		// Into a list of its own: decoding into one that holds the body would write over it.
 		if err := json.Unmarshal(body, &items); err != nil {
 			return nil, notJSON(err, 0)
 		}
