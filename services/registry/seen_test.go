@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	ociname "github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -13,6 +14,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
@@ -137,6 +139,54 @@ func TestADigestIsSeenAtItsRegistry(t *testing.T) {
 	h.Set("Authorization", "Bearer token-of-other-0123456789")
 	if _, _, shown := (post{method: http.MethodGet, path: "/v1/hooks", header: h}).do(t, s.URL); strings.Contains(shown, "chart") || !strings.Contains(shown, `"name":"other"`) {
 		t.Errorf("another token is shown %s", shown)
+	}
+}
+
+// TestALateConfirmationIsNoLaterPublication: a sender that says no instant has published when it reported it first. Otherwise, the confirmation of a digest would
+// count as its tag moving back to it from a newer one.
+func TestALateConfirmationIsNoLaterPublication(t *testing.T) {
+	t.Parallel()
+	host := ociServer(t)
+	s, pool, in := serveConfig(t, Config{
+		ScopedTokens: []TokenConfig{shopCI(t, host)}, Registries: []AccountConfig{{Host: host, Organizations: []int64{1}}}, AllowNetworks: []string{host},
+	})
+	(hooked{server: s, pool: pool, in: in}).resolving(t)
+	late, err := random.Image(10, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lateDigest, err := late.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	report := func(id, digest string) {
+		t.Helper()
+		if status, _, answer := publishes(host, "shop/api", id, "stable", digest).do(t, s.URL); status != http.StatusAccepted {
+			t.Fatalf("answered %d %s", status, answer)
+		}
+	}
+	report("1", lateDigest.String())
+	eventually(t, "the event that nobody has seen it", func() bool { return slices.Equal(seenEvents(t, pool, "stable"), []string{"false"}) })
+	newer := digestOf(t, push(t, host+"/shop/api:stable"))
+	report("2", newer)
+	eventually(t, "the event of the newer one", func() bool { return slices.Equal(seenEvents(t, pool, "stable"), []string{"false", "true"}) })
+	report("1", lateDigest.String()) // again, as senders do that have had no answer
+	pushImage(t, host+"/shop/api:late", late)
+	eventually(t, "the event that the late one is there", func() bool { return slices.Equal(seenEvents(t, pool, "stable"), []string{"false", "true", "true"}) })
+	rows, err := pool.Query(t.Context(), "SELECT event->'data'->>'digest', (event->'data'->>'published_at')::timestamptz FROM outbox ORDER BY id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type publication struct {
+		Digest string
+		At     *time.Time
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[publication])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all[0].At == nil || all[1].At == nil || all[2].At == nil || !all[2].At.Equal(*all[0].At) || !all[1].At.After(*all[2].At) || all[2].Digest != lateDigest.String() || all[1].Digest != newer {
+		t.Errorf("published: %+v; expected the confirmation at the instant of the report, before the newer one", all)
 	}
 }
 

@@ -167,7 +167,9 @@ func (d *Desk) sort(h Hook, delivery []Notification) sorted {
 			s.known = append(s.known, identified(n))
 			continue
 		}
-		n.Believed = believed
+		if believed {
+			n = n.believed(d.intake.clock.Now())
+		}
 		hint, wrong := h.hint(n)
 		if len(wrong) > 0 {
 			s.refused = append(s.refused, refused(what, wrong))

@@ -89,8 +89,8 @@ func (i *Intake) Accept(ctx context.Context, t Token, delivery []Notification, l
 			a.Correlation = group
 		}
 		if i.asks(t.Scope.Organization, t.AllKinds, from[n]) {
-			hinted := from[n]
-			hinted.Believed, hinted.Correlation, hinted.TraceParent = true, a.Correlation, a.TraceParent
+			hinted := from[n].believed(i.clock.Now())
+			hinted.Correlation, hinted.TraceParent = a.Correlation, a.TraceParent
 			hints = append(hints, Hint{ID: a.ID, Hook: t.Sender(), Notification: hinted})
 			continue
 		}

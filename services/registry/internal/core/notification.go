@@ -57,6 +57,16 @@ type Names struct {
 	Place string `json:",omitempty"`
 }
 
+// believed is n of a sender that may report digests. Two events may follow, one before its registry has confirmed it and one after: both are of
+// the instant at which it was reported, so that the later one is no later publication.
+func (n Notification) believed(at time.Time) Notification {
+	n.Believed = true
+	if n.PublishedAt == "" {
+		n.PublishedAt = at.UTC().Format(time.RFC3339Nano)
+	}
+	return n
+}
+
 // Seen says whether the digest of an artifact was found at its registry.
 type Seen int
 

@@ -17,13 +17,16 @@ WHERE t.id = ANY (@ids::uuid[]) AND t.reference <> (
 SELECT id, reference FROM told WHERE line = @line ORDER BY seq DESC LIMIT 1;
 
 -- name: Hint :exec
--- What has become an event already is not looked up again. What is told again is due again, even if it was given up.
+-- What has become an event already is not looked up again. What is told again is due again, even if it was given up; the same digest told again
+-- was published when it was first.
 INSERT INTO hint (id, hook, notification, reference, heard_at, next_at)
 SELECT @id, @hook, @notification, @reference, @heard_at, @heard_at
 WHERE NOT EXISTS (SELECT FROM told t WHERE t.id = @id)
 ON CONFLICT (id) DO UPDATE
 SET heard        = hint.heard + 1,
-    notification = excluded.notification,
+    notification = excluded.notification || CASE
+        WHEN hint.notification ->> 'Believed' = 'true' AND hint.notification ->> 'Digest' = excluded.notification ->> 'Digest' AND hint.notification ->> 'PublishedAt' <> ''
+        THEN jsonb_build_object('PublishedAt', hint.notification -> 'PublishedAt') ELSE '{}' END,
     reference    = excluded.reference,
     heard_at     = excluded.heard_at,
     attempts     = 0,

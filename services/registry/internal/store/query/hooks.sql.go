@@ -100,7 +100,9 @@ SELECT $1, $2, $3, $4, $5, $5
 WHERE NOT EXISTS (SELECT FROM told t WHERE t.id = $1)
 ON CONFLICT (id) DO UPDATE
 SET heard        = hint.heard + 1,
-    notification = excluded.notification,
+    notification = excluded.notification || CASE
+        WHEN hint.notification ->> 'Believed' = 'true' AND hint.notification ->> 'Digest' = excluded.notification ->> 'Digest' AND hint.notification ->> 'PublishedAt' <> ''
+        THEN jsonb_build_object('PublishedAt', hint.notification -> 'PublishedAt') ELSE '{}' END,
     reference    = excluded.reference,
     heard_at     = excluded.heard_at,
     attempts     = 0,
@@ -115,7 +117,8 @@ type HintParams struct {
 	HeardAt      time.Time
 }
 
-// What has become an event already is not looked up again. What is told again is due again, even if it was given up.
+// What has become an event already is not looked up again. What is told again is due again, even if it was given up; the same digest told again
+// was published when it was first.
 func (q *Queries) Hint(ctx context.Context, arg HintParams) error {
 	_, err := q.db.Exec(ctx, hint,
 		arg.ID,
