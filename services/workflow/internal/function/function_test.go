@@ -188,6 +188,7 @@ spec: {template: {spec: {containers: [{name: api, image: old}]}}}
 	want := m{
 		"content": strings.Replace(before, "old", "new:1", 1), "changed": true,
 		"rollout_name": "api", "rollout_namespace": "shop", "containers": []string{"api"}, "workload": "",
+		"steps": []any{},
 	}
 	if diff := cmp.Diff(want, value); diff != "" {
 		t.Errorf("value (-want +got):\n%s", diff)

@@ -54,7 +54,7 @@ type Result struct {
 	// Workload, as kind/name, is what the Rollout takes its pods from when that is not in this file; then there are no
 	// Containers.
 	Workload string
-	// Steps are the canary steps that the manifest has now.
+	// Steps are the canary steps that the manifest has now, an empty list where it has none.
 	Steps []any
 }
 
@@ -100,12 +100,15 @@ func Pin(content []byte, r Request) (Result, error) {
 
 // stepsIn are the canary steps of a Rollout in a manifest that has been verified.
 func stepsIn(content []byte, rollout doc) []any {
+	none := []any{} // programs go through it
 	all, err := read(content)
 	if err != nil {
-		return nil
+		return none
 	}
-	steps, _ := all[rollout.index].steps().([]any)
-	return steps
+	if steps, ok := all[rollout.index].steps().([]any); ok {
+		return steps
+	}
+	return none
 }
 
 // reference is the shape of image references that need no escaping in any style of YAML.
