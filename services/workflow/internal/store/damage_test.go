@@ -57,3 +57,37 @@ func TestDamageIsSaidAndHarmsNobodyElse(t *testing.T) {
 		})
 	}
 }
+
+// TestWhatCannotBeReadIsNotDamaged has a database that refuses to answer, in a way that says nothing of connections, as one does whose rights an
+// operator is changing. Runs with long histories are not damaged by it, as those with short ones are not.
+func TestWhatCannotBeReadIsNotDamaged(t *testing.T) {
+	t.Parallel()
+	for _, length := range []int{3, loadEntries + 1} {
+		b := setup(t)
+		l := b.running(1)
+		c := b.recorded(l, length)
+		b.commit(c)
+		if _, err := b.Load(t.Context(), l.ID); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Pool.Exec(t.Context(), "ALTER TABLE entry RENAME COLUMN recorded_at TO hidden"); err != nil {
+			t.Fatal(err)
+		}
+		_, err := b.Load(t.Context(), l.ID)
+		if damage, is := errors.AsType[*core.Damaged](err); err == nil || is {
+			t.Errorf("%d entries: found %v, %v; expected an error that is no damage", length, err, damage)
+		}
+		if _, err := b.Pool.Exec(t.Context(), "ALTER TABLE entry RENAME COLUMN hidden TO recorded_at"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Load(t.Context(), l.ID); err != nil {
+			t.Error(err)
+		}
+		if _, err := b.Pool.Exec(t.Context(), `UPDATE entry SET error = '[]' WHERE execution = $1 AND seq = 2`, l.ID); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Load(t.Context(), l.ID); err == nil || !strings.Contains(err.Error(), "entry 2") {
+			t.Errorf("%d entries: found %v, expected the damage of entry 2", length, err)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -49,8 +50,8 @@ func (s *Store) Load(ctx context.Context, execution int64) (core.Loaded, error) 
 		var err error
 		// All of the generation: replay needs every entry, and max_history bounds them.
 		if item.loaded.History, err = s.entries(ctx, execution, item.loaded.Base, math.MaxInt32); err != nil {
-			if !fault.Is(err, fault.Unavailable) && ctx.Err() == nil {
-				return core.Loaded{}, item.damaged("%v", err)
+			if broken, is := errors.AsType[*undecodable](err); is {
+				return core.Loaded{}, item.damaged("%v", broken)
 			}
 			return core.Loaded{}, err
 		}

@@ -212,11 +212,17 @@ func (s *Store) entries(ctx context.Context, execution, after int64, limit int) 
 	entries := make([]core.Entry, len(rows))
 	for i, row := range rows {
 		if entries[i], err = entry(row); err != nil {
-			return nil, err
+			return nil, &undecodable{err}
 		}
 	}
 	return entries, nil
 }
+
+// undecodable is a row that was read and says nothing: no process makes more of it by reading it again, as it may of one that could not be read.
+type undecodable struct{ error }
+
+// Unwrap is what is wrong with it.
+func (u *undecodable) Unwrap() error { return u.error }
 
 // entry is a row as core knows it.
 func entry(row query.Entry) (core.Entry, error) {
