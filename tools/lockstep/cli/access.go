@@ -24,7 +24,7 @@ func (c *command) accessToken() *cobra.Command {
 	var member string
 	create := c.asking("create NAME", "Make a token; it is shown this once",
 		"  lockstep token create laptop\n"+
-			"  lockstep token create ci --scope deploy --expires-after 720h\n"+
+			"  lockstep token create ci --scope deploy --expires-after 30d\n"+
 			"  LOCKSTEP_TOKEN=$(lockstep token create ci --member ci-bot -o json | jq -r .token)", exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			in.Name = args[0]
@@ -48,7 +48,7 @@ func (c *command) accessToken() *cobra.Command {
 			})
 		})
 	wordsFlag(create, &in.Scopes, "scope", "what it is good for, by default all that you may do but break_glass", permissions())
-	create.Flags().DurationVar(&in.Lifetime, "expires-after", 90*24*time.Hour, "how long it is good, a year at most")
+	durationFlag(create, &in.Lifetime, "expires-after", 90*day, "how long it is good, a year at most")
 	create.Flags().StringVar(&member, "member", "", "whose it is, by `name`; your own without it")
 
 	list := c.asking("list", "List your tokens, or those of a member", "  lockstep token list\n  lockstep token list --member ci-bot -o json", exactly(0),

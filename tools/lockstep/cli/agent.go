@@ -93,7 +93,7 @@ func (c *command) rotateAgent() *cobra.Command {
 			}
 			return c.keyed(file, func() (client.Agent, error) { return api.RotateAgent(cmd.Context(), one.ID, overlap) })
 		})
-	rotate.Flags().DurationVar(&overlap, "overlap", 24*time.Hour, "how long the key before stays good, 30 days at most; 0 ends it at once")
+	durationFlag(rotate, &overlap, "overlap", day, "how long the key before stays good, 30 days at most; 0 ends it at once")
 	seedFile(rotate, &file)
 	return rotate
 }

@@ -48,15 +48,20 @@ func (c *command) applicationCreate() *cobra.Command {
 func (c *command) environmentCreate() *cobra.Command {
 	in := client.EnvironmentInput{}
 	var config fields
+	var wait waitFlags
 	cmd := c.asking("create NAME", "Create an environment; its onboarding begins at once",
-		"  lockstep environment create production --tier production --set cluster_agent_id=42", exactly(1),
+		"  lockstep environment create production --tier production --set cluster_agent_id=production-eu --wait\n"+
+			"  lockstep environment create production --tier production --set cluster_agent_id=42", exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
-			driver, err := config.json()
+			driver, err := config.withAgent(cmd.Context(), api)
 			if err != nil {
 				return err
 			}
 			in.Name, in.DriverConfig = args[0], driver
 			one, err := api.CreateEnvironment(cmd.Context(), in)
+			if err == nil && wait.wait {
+				one, err = c.untilReady(cmd.Context(), api, one.Name, wait.timeout)
+			}
 			if err != nil {
 				return err
 			}
@@ -66,7 +71,8 @@ func (c *command) environmentCreate() *cobra.Command {
 	wordFlag(cmd, &in.Tier, "tier", "development", "what is at stake there", tiers())
 	flags.StringVar(&in.DriverRef, "driver", "argo-rollouts@1", "the `driver` that deploys there")
 	flags.StringVar(&in.Description, "description", "", "what it is")
-	flags.StringArrayVar((*[]string)(&config), "set", nil, "a field of the driver's configuration, as `field=value`; again for more")
+	flags.StringArrayVar((*[]string)(&config), "set", nil, "a field of the driver's configuration, as `field=value`; again for more. cluster_agent_id takes an agent's name or number")
+	wait.add(cmd, "its onboarding has ended")
 	return cmd
 }
 
@@ -80,8 +86,9 @@ func (c *command) pipeline() *cobra.Command {
 			}
 			return c.print(one, func(w io.Writer) { pipelineTable(w, one) })
 		})
+	var wait waitFlags
 	set := c.asking("set APPLICATION FILE", "Give an application a new version of its pipeline, from YAML or JSON; - for the standard input",
-		"  lockstep pipeline set shop pipeline.yaml\n  lockstep pipeline get shop -o yaml > pipeline.yaml    # to change and set", exactly(2),
+		"  lockstep pipeline set shop pipeline.yaml --wait\n  lockstep pipeline get shop -o yaml > pipeline.yaml    # to change and set", exactly(2),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			document, err := readYAML(cmd.InOrStdin(), args[1])
 			if err != nil {
@@ -91,11 +98,17 @@ func (c *command) pipeline() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if wait.wait {
+				if err := c.untilSetUp(cmd.Context(), api, args[0], stops(one.Definition), wait.timeout); err != nil {
+					return err
+				}
+			}
 			if one.Unchanged {
 				fmt.Fprintf(c.errOut, "version %d of the pipeline says the same already; nothing has changed\n", one.Version)
 			}
 			return c.print(one, func(w io.Writer) { pipelineTable(w, one) })
 		})
+	wait.add(set, "the application is set up in every environment of it")
 	return noun("pipeline", "flow", "Pipelines: the environments and gates that an application goes through", get, set)
 }
 

@@ -93,7 +93,7 @@ It changes nothing. It exits with 8 when something is wrong, and with 0 when the
 	flags.StringVar(&databaseStorage, "database-storage", "", "how `much` the database may take, as 50Gi: SQL does not say how large its volume is")
 	flags.StringVar(&config.NATSMonitor, "nats-monitor", "", "`URL` of NATS's monitoring, as http://nats:8222, which tells how full its disk is")
 	flags.StringVar(&authority, "ca-file", "", "`file` with certificates of authorities that servers are checked against, beside the system's")
-	flags.DurationVar(&config.Listen, "listen", config.Listen, "how long heartbeats are waited for")
+	durationFlag(cmd, &config.Listen, "listen", config.Listen, "how long heartbeats are waited for")
 	return cmd
 }
 

@@ -136,13 +136,9 @@ func (c *command) driverPush() *cobra.Command {
 			if err != nil {
 				return fault.New(fault.Invalid, "reference: %w", err)
 			}
-			said := map[string]string{}
-			for _, pair := range annotations {
-				key, value, ok := strings.Cut(pair, "=")
-				if !ok || key == "" {
-					return fault.New(fault.Invalid, "annotation: found %q, expected key=value", pair)
-				}
-				said[key] = value
+			said, err := keysAndValues("annotation", annotations)
+			if err != nil {
+				return err
 			}
 			if _, err := e.checkFiles(ctx, files); err != nil {
 				return err

@@ -41,7 +41,7 @@ func (c *command) environmentApproval() *cobra.Command {
 	flags.StringVar(&asked.Group, "group", "", "the `group` that they belong to; empty for anybody")
 	flags.StringVar(&asked.Reason, "reason", "", "what is shown to whoever decides")
 	flags.BoolVar(&asked.RequesterMayApprove, "requester-may-approve", false, "whether whoever has asked for the rollout may be one of them")
-	flags.DurationVar(&expires, "expires-after", 0, "close an unanswered gate after this time; 0 for never")
+	durationFlag(cmd, &expires, "expires-after", 0, "close an unanswered gate after this time; 0 for never")
 	wordFlag(cmd, &asked.OnExpiry, "on-expiry", "reject", "what no answer means", []string{"reject", "approve"})
 	flags.BoolVar(&none, "none", false, "ask nothing any more")
 	return cmd
@@ -93,6 +93,7 @@ func environmentApprovalTable(w io.Writer, a *client.EnvironmentApproval) {
 // environmentRetry onboards an environment again, or sets an application up in it again.
 func (c *command) environmentRetry() *cobra.Command {
 	var application string
+	var wait waitFlags
 	cmd := c.asking("retry NAME", "Onboard an environment again, or set an application up in it again",
 		"  lockstep environment retry production\n  lockstep environment retry production --application shop", exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
@@ -103,6 +104,11 @@ func (c *command) environmentRetry() *cobra.Command {
 				}
 				if one, err = api.RetryOnboarding(cmd.Context(), one.ID); err != nil {
 					return err
+				}
+				if wait.wait {
+					if one, err = c.untilReady(cmd.Context(), api, one.Name, wait.timeout); err != nil {
+						return err
+					}
 				}
 				return c.print(one, func(w io.Writer) { environmentTable(w, []client.Environment{one}) })
 			}
@@ -115,6 +121,9 @@ func (c *command) environmentRetry() *cobra.Command {
 					continue
 				}
 				one, err := api.RetrySetup(cmd.Context(), ae.ID)
+				if err == nil && wait.wait {
+					one, err = c.untilSetUpAgain(cmd.Context(), api, a.Name, args[0], wait.timeout)
+				}
 				if err != nil {
 					return err
 				}
@@ -126,6 +135,7 @@ func (c *command) environmentRetry() *cobra.Command {
 			return fault.New(fault.NotFound, "environment: the pipeline of %q does not deploy to %q", application, args[0])
 		})
 	cmd.Flags().StringVar(&application, "application", "", "set the application of this `name` up there")
+	wait.add(cmd, "the onboarding has ended; with --application, the setup")
 	return cmd
 }
 

@@ -44,7 +44,7 @@ func askedOfTheHostile() []string {
 		"application list", "application get HOSTILE", "application create a --service api=r.test/a", "application archive a", "application restore a",
 		"application rollback-policy a", "application rollout-policy a", "application metrics a",
 		"source list", "source kinds", "source hooks", "source add a api --kind HOSTILE --set image=x", "source set artifactsource_1 --set image=x", "source test --kind oci-image@1 --set image=x", "source check-now artifactsource_1", "source versions artifactsource_1",
-		"pipeline get a", "pipeline set a FILE", "version-set list a", "version-set get versionset_1",
+		"pipeline get a", "pipeline set a FILE", "version-set list a", "version-set wait a", "version-set get versionset_1",
 		"environment list", "environment get a", "environment create a --tier production --driver HOSTILE --set x=1", "environment archive a", "environment restore a",
 		"environment approval a", "environment retry a", "driver list", "driver show HOSTILE", "driver check HOSTILE",
 		"rollout list", "rollout get rollout_1", "rollout create --application a", "rollout approve rollout_1 HOSTILE", "rollout reject rollout_1 HOSTILE",
@@ -60,7 +60,7 @@ func askedOfTheHostile() []string {
 // silentOfServers are commands that print nothing of a server's answer, and why.
 func silentOfServers() map[string]string {
 	return map[string]string{
-		"agent authority": "prints what it has generated", "demo": "has its own test, in its package", "dev": "prints its own addresses", "serve": "a service", "version": "a constant",
+		"agent authority": "prints what it has generated", "demo": "has its own test, in its package", "dev": "prints its own addresses", "dev env": "prints the addresses of a stack of this account, and nothing of its answer", "dev push": "prints what was given, and a digest of its own", "serve": "a service", "version": "a constant",
 		"completion bash": "a script", "completion fish": "a script", "completion powershell": "a script", "completion zsh": "a script",
 		"driver push": "prints digests of files here", "driver pull": "prints what it has read of files, through the same table as driver check",
 	}

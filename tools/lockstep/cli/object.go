@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,8 +25,26 @@ func noun(name, alias, short string, subcommands ...*cobra.Command) *cobra.Comma
 	if alias != "" {
 		cmd.Aliases = []string{alias}
 	}
+	if plural := name + "s"; alias != plural && slices.Contains(counted(), name) {
+		cmd.Aliases = append(cmd.Aliases, plural)
+	}
+	for _, sub := range subcommands {
+		switch sub.Name() {
+		case "list":
+			sub.Aliases = append(sub.Aliases, "ls")
+		case "remove":
+			sub.Aliases = append(sub.Aliases, "rm")
+		}
+	}
 	cmd.AddCommand(subcommands...)
 	return cmd
+}
+
+// counted are the nouns that have a plural, which is an alias.
+func counted() []string {
+	return []string{
+		"application", "source", "pipeline", "version-set", "environment", "driver", "rollout", "workflow", "flow", "member", "group", "token", "organization", "agent",
+	}
 }
 
 // subcommand refuses an unknown subcommand of a command that only groups others, and suggests the closest one.
@@ -53,7 +72,7 @@ func (c *command) asking(use, short, example string, args cobra.PositionalArgs,
 	return &cobra.Command{
 		Use: use, Short: short, Example: example, Args: args, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := c.checkOutput(); err != nil {
+			if err := c.checkNamed(cmd); err != nil {
 				return err
 			}
 			api, err := c.api()
@@ -139,7 +158,7 @@ func (c *command) versionSet() *cobra.Command {
 			}
 			return c.print(one, func(w io.Writer) { versionSetDetail(w, one) })
 		})
-	return noun("version-set", "vs", "Version sets: one tested combination of versions", list, get)
+	return noun("version-set", "vs", "Version sets: one pinned version of every service", list, get, c.versionSetWait())
 }
 
 func versionSetTable(w io.Writer, all []client.VersionSet) {

@@ -6,14 +6,18 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
+	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v4"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/text"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 )
 
 // print writes v in the format asked for; table writes it for people.
@@ -30,6 +34,11 @@ func (c *command) print(v any, table func(io.Writer)) error {
 		return e.Encode(v)
 	case "yaml":
 		return printYAML(c.out, v)
+	case "name":
+		for _, name := range namesOf(v) {
+			fmt.Fprintln(c.out, name)
+		}
+		return nil
 	default:
 		return c.checkOutput()
 	}
@@ -43,6 +52,58 @@ func (c *command) checkOutput() error {
 	default:
 		return fault.New(fault.Invalid, "output: found %q, expected table, json or yaml", c.output)
 	}
+}
+
+// checkNamed is checkOutput for a command that may print what it answers with by name.
+func (c *command) checkNamed(cmd *cobra.Command) error {
+	if c.output != "name" {
+		return c.checkOutput()
+	}
+	if parent := cmd.Parent(); parent == nil || !slices.Contains(namedNouns(), parent.Name()) || !slices.Contains(namedVerbs(), cmd.Name()) {
+		return fault.New(fault.Invalid, "output: %s has no format name; expected table, json or yaml", cmd.CommandPath())
+	}
+	if watch := cmd.Flags().Lookup("watch"); watch != nil && watch.Changed {
+		return fault.New(fault.Invalid, "output: --watch has no format name; expected table, json or yaml")
+	}
+	return nil
+}
+
+// namedNouns and namedVerbs are the commands that print with -o name what other commands take.
+func namedNouns() []string {
+	return []string{"application", "environment", "version-set", "rollout", "agent", "member", "group", "source"}
+}
+
+func namedVerbs() []string { return []string{"list", "get", "create", "add", "rollback", "wait"} }
+
+// namesOf are what other commands name the objects of an answer by: a name, or an identifier.
+func namesOf(v any) []string {
+	switch v := v.(type) {
+	case client.Application:
+		return []string{v.Name}
+	case client.Environment:
+		return []string{v.Name}
+	case client.Agent:
+		return []string{v.Name}
+	case client.Member:
+		return []string{v.Name}
+	case client.Group:
+		return []string{v.Name}
+	case client.VersionSet:
+		return []string{v.ID}
+	case client.Rollout:
+		return []string{v.ID}
+	case client.Source:
+		return []string{v.ID}
+	}
+	list := reflect.ValueOf(v)
+	if list.Kind() != reflect.Slice {
+		return nil
+	}
+	var all []string
+	for i := range list.Len() {
+		all = append(all, namesOf(list.Index(i).Interface())...)
+	}
+	return all
 }
 
 // printYAML writes what JSON would say, with JSON's field names.

@@ -49,7 +49,7 @@ func (c *command) rollbackPolicy() *cobra.Command {
 	cmd.Flags().BoolVar(&failed, "on-failed", true, "roll back at once when a rollout fails")
 	cmd.Flags().BoolVar(&degraded, "on-degraded", true, "roll back some time after a deployment has degraded")
 	cmd.Flags().BoolVar(&inFull, "in-full", false, "promote a way back at once, without the gates by weight")
-	cmd.Flags().DurationVar(&after, "degraded-after", 30*time.Minute, "how long a degraded rollout is left for people to look at")
+	durationFlag(cmd, &after, "degraded-after", 30*time.Minute, "how long a degraded rollout is left for people to look at")
 	return cmd
 }
 

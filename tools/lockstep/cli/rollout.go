@@ -57,9 +57,15 @@ func (c *command) rolloutGet() *cobra.Command {
 func (c *command) rolloutCreate() *cobra.Command {
 	var application, reason string
 	var watch, again bool
+	var most watchFlags
 	cmd := c.asking("create [VERSION-SET]", "Promote a version set; an earlier one is a rollback",
-		"  lockstep rollout create versionset_3 --reason 'ticket 81' --watch\n  lockstep rollout create --application shop    # its newest set", between(0, 1),
+		"  lockstep rollout create versionset_3 --reason 'ticket 81' --watch\n  lockstep rollout create --application shop    # its newest set\n"+
+			"  lockstep rollout create --application shop --watch --until approval --timeout 10m\n"+
+			"  ROLLOUT=$(lockstep rollout create --application shop -o name)", between(0, 1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			if err := most.check(cmd, watch); err != nil {
+				return err
+			}
 			set, err := chooseVersionSet(cmd, api, application, args)
 			if err != nil {
 				return err
@@ -69,13 +75,14 @@ func (c *command) rolloutCreate() *cobra.Command {
 				return err
 			}
 			if watch {
-				return c.watch(cmd.Context(), api, one.ID)
+				return c.watch(cmd.Context(), api, one.ID, most)
 			}
 			return c.print(one, func(w io.Writer) { rolloutTable(w, []client.Rollout{one}) })
 		})
 	cmd.Flags().StringVar(&application, "application", "", "promote the newest version set of the application of this `name`")
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the journal")
-	cmd.Flags().BoolVar(&watch, "watch", false, "follow the rollout to its end")
+	cmd.Flags().BoolVar(&watch, "watch", false, "follow the rollout")
+	most.add(cmd, "with --watch,")
 	cmd.Flags().BoolVar(&again, "again", false, "deploy it also where it is live in every environment already")
 	return cmd
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/signal"
 	"strings"
@@ -104,8 +105,8 @@ func (c *command) root() *cobra.Command {
 	flags.StringVar(&c.endpoint, "endpoint", "", "`URL` of the GraphQL API (LOCKSTEP_ENDPOINT)")
 	flags.StringVar(&c.token, "token", "", "bearer `token` (LOCKSTEP_TOKEN, which does not show in the list of processes)")
 	flags.StringVar(&c.endpointsFile, "endpoints-file", "", "`file` that lockstep dev writes: DIR/endpoints.json")
-	flags.StringVarP(&c.output, "output", "o", "table", "`format`: table, json or yaml")
-	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
+	flags.StringVarP(&c.output, "output", "o", "table", "`format`: table, json or yaml; name, where a command prints what other commands take")
+	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json", "yaml", "name"}, cobra.ShellCompDirectiveNoFileComp))
 	root.AddGroup(
 		&cobra.Group{ID: "objects", Title: "What Lockstep knows:"},
 		&cobra.Group{ID: "local", Title: "Lockstep on this machine:"},
@@ -182,6 +183,9 @@ func (c *command) target() (endpoint, token string, err error) {
 
 // exactly is cobra.ExactArgs with an error of our class.
 func exactly(n int) cobra.PositionalArgs { return between(n, n) }
+
+// anyNumber is no limit of arguments.
+const anyNumber = math.MaxInt
 
 func between(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {

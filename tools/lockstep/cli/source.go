@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -92,6 +94,26 @@ func (p *pointer) flags(cmd *cobra.Command) {
 
 // fields are those of a configuration, as field=value.
 type fields []string
+
+// agentField is the field by which drivers name the relay that reaches a cluster: its number.
+const agentField = "cluster_agent_id"
+
+// withAgent is json, with the number of an agent that was given by its name.
+func (f fields) withAgent(ctx context.Context, api *client.Client) (json.RawMessage, error) {
+	named := slices.Clone(f)
+	for i, pair := range f {
+		field, value, _ := strings.Cut(pair, "=")
+		if _, err := strconv.ParseFloat(value, 64); field != agentField || value == "" || err == nil {
+			continue
+		}
+		agent, err := api.Agent(ctx, value)
+		if err != nil {
+			return nil, err
+		}
+		named[i] = field + "=" + strconv.FormatInt(agent.Number, 10)
+	}
+	return named.json()
+}
 
 // json is the configuration. A value that is a number, true or false in JSON is one.
 func (f fields) json() (json.RawMessage, error) {

@@ -21,7 +21,7 @@ func (c *command) dev() *cobra.Command {
 	var set []string
 	var verbose bool
 	cmd := &cobra.Command{
-		Use: "dev --data DIR", GroupID: "local",
+		Use: "dev", GroupID: "local",
 		Short: "Keep a whole Lockstep up on this machine",
 		Long: `dev starts PostgreSQL, NATS, an OCI registry, a Git server, a simulated cluster and the four services, and keeps them up until
 it is interrupted. A process that dies is started again; it continues with what an earlier run left in DIR.
@@ -29,17 +29,17 @@ it is interrupted. A process that dies is started again; it continues with what 
 DIR/endpoints.json   where everything listens, for scripts and for --endpoints-file
 DIR/log/*.log        what each process says
 DIR/run/*.pid        its process id`,
-		Example: "  lockstep dev --data /tmp/lockstep\n  lockstep rollout list --endpoints-file /tmp/lockstep/endpoints.json",
-		Args:    exactly(0),
+		Example: "  lockstep dev\n\n  eval \"$(lockstep dev env)\"    # in another terminal\n  lockstep rollout list",
+		Args:    subcommand,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if dir == "" {
-				return fault.New(fault.Invalid, "missing --data DIR")
+			dir, err := c.dataFolder(dir)
+			if err != nil {
+				return err
 			}
 			if kubeconfig != "" {
 				if _, err := os.Stat(kubeconfig); err != nil {
 					return fault.New(fault.Invalid, "kubeconfig: %v, expected a file with which the relay signs in to a cluster", err)
 				}
-				var err error
 				if kubeconfig, err = filepath.Abs(kubeconfig); err != nil {
 					return fmt.Errorf("kubeconfig: %w", err)
 				}
@@ -55,11 +55,11 @@ DIR/run/*.pid        its process id`,
 			return s.Stop()
 		},
 	}
-	cmd.Flags().StringVar(&dir, "data", "", "`folder` of everything; made when it is not there")
+	dataFlag(cmd, &dir)
 	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "`file` with which the relay signs in to a real cluster, in place of the simulated one")
 	cmd.Flags().StringArrayVar(&set, "set", nil, "more configuration of one part, as `part.key=value`; repeatable")
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "say what the supervisor does")
-	_ = cmd.MarkFlagDirname("data")
+	cmd.AddCommand(c.devEnv(), c.devPush())
 	return cmd
 }
 
@@ -71,12 +71,16 @@ func (c *command) logger(verbose bool) *slog.Logger {
 }
 
 func (c *command) printEndpoints(e stack.Endpoints, dir string) {
+	flag := ""
+	if dir != stack.DefaultFolder() {
+		flag = " --data " + shellQuoted(dir)
+	}
 	_ = c.print(e, func(w io.Writer) {
 		row(w, "GraphQL", e.GraphQL)
 		row(w, "console", e.Console)
 		row(w, "registry", e.Registry+"  (CloudEvents and notifications)")
 		row(w, "gRPC", e.GRPC+"  (reflection and health are on)")
-		row(w, "OCI registry", e.OCI+"  (docker push "+e.OCI+"/…)")
+		row(w, "OCI registry", e.OCI+"  (lockstep dev push NAME:TAG, or docker push "+e.OCI+"/…)")
 		row(w, "Git", e.Git)
 		row(w, "NATS", e.NATS)
 		row(w, "PostgreSQL", e.Database)
@@ -85,7 +89,7 @@ func (c *command) printEndpoints(e stack.Endpoints, dir string) {
 		}
 		row(w, "token", e.Token)
 		fmt.Fprintln(w)
-		fmt.Fprintln(w, "ready; for scripts: "+dir+"/endpoints.json; Ctrl-C stops everything")
+		fmt.Fprintln(w, "ready; in another terminal: eval \"$(lockstep dev env"+flag+")\"; Ctrl-C stops everything")
 	})
 }
 

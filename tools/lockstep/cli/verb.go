@@ -49,17 +49,21 @@ func (c *command) rolloutRetry() *cobra.Command {
 func (c *command) rolloutRollback() *cobra.Command {
 	var in client.RollbackInput
 	var watch bool
+	var most watchFlags
 	cmd := c.asking("rollback ID", "End a rollout, if it has not ended, and go back to an earlier version set",
 		"  lockstep rollout rollback rollout_12 --reason 'slow' --watch\n"+
 			"  lockstep rollout rollback rollout_12 --environment production --reason 'incident 99'\n"+
 			"  lockstep rollout rollback rollout_12 --to versionset_3", exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			if err := most.check(cmd, watch); err != nil {
+				return err
+			}
 			one, err := api.RollbackRollout(cmd.Context(), args[0], in)
 			if err != nil {
 				return err
 			}
 			if watch {
-				return c.watch(cmd.Context(), api, one.ID)
+				return c.watch(cmd.Context(), api, one.ID, most)
 			}
 			return c.print(one, func(w io.Writer) { rolloutTable(w, []client.Rollout{one}) })
 		})
@@ -68,7 +72,8 @@ func (c *command) rolloutRollback() *cobra.Command {
 	cmd.Flags().StringSliceVar(&in.Exclude, "exclude", nil, "leave this `environment` as it is; again, or with commas, for more")
 	cmd.Flags().BoolVar(&in.BreakGlass, "break-glass", false, "pass its approvals without anybody else's consent; needs --reason, and everybody sees it")
 	cmd.Flags().StringVar(&in.Reason, "reason", "", "why, for the journal")
-	cmd.Flags().BoolVar(&watch, "watch", false, "follow the new rollout to its end")
+	cmd.Flags().BoolVar(&watch, "watch", false, "follow the new rollout")
+	most.add(cmd, "with --watch,")
 	return cmd
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,40 +26,108 @@ const (
 )
 
 func (c *command) rolloutWatch() *cobra.Command {
+	var most watchFlags
 	cmd := c.asking("watch ID", "Follow a rollout to its end: one line for each entry of its journal, as it is written",
-		"  lockstep rollout watch rollout_12\n  lockstep rollout watch rollout_12 -o json | jq .event", exactly(1),
+		"  lockstep rollout watch rollout_12\n  lockstep rollout watch rollout_12 --until approval --timeout 10m\n  lockstep rollout watch rollout_12 -o json | jq .event", exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
-			return c.watch(cmd.Context(), api, args[0])
+			if err := most.check(cmd, true); err != nil {
+				return err
+			}
+			return c.watch(cmd.Context(), api, args[0], most)
 		})
 	cmd.Long = cmd.Short + `.
 
-It follows the journal's stream, and goes on where it was when the connection breaks. The exit code says how it ended:
-  0   completed
-  7   failed
+It follows the journal's stream, and resumes where it was when the connection breaks. With --until gate it ends as soon as the rollout waits at
+a gate (for an approval, a soak time or to be resumed), with --until approval as soon as it waits for an approval. The exit code says how it ended:
+  0   completed, or reached what --until names
+  7   failed, or --timeout ran out; the rollout continues
   9   cancelled
   10  superseded: a newer version set took its place
-  6   the API did not answer for two minutes; the rollout goes on`
+  6   the API did not answer for two minutes; the rollout continues`
+	most.add(cmd, "")
 	return cmd
 }
 
-// watch prints what the journal has, and then what is written to it, until the rollout is over. Rows are read by the rollout's
+// watchFlags are how far a rollout is watched.
+type watchFlags struct {
+	until   string
+	timeout time.Duration
+}
+
+// add gives a command its flags; with names the flag that they belong to, where there is one.
+func (f *watchFlags) add(cmd *cobra.Command, with string) {
+	wordFlag(cmd, &f.until, "until", "end", strings.TrimSpace(with+" how far it is watched"), []string{"gate", "approval", "end"})
+	timeoutFlag(cmd, &f.timeout, 0, strings.TrimSpace(with+" how long it is watched at most; then the exit code is 7. 0 is without limit"))
+}
+
+// check refuses flags before anything is changed.
+func (f *watchFlags) check(cmd *cobra.Command, watch bool) error {
+	if f.timeout < 0 {
+		return fault.New(fault.Invalid, "timeout: found %s; expected zero or more", f.timeout)
+	}
+	if !watch && (cmd.Flags().Changed("until") || cmd.Flags().Changed("timeout")) {
+		return fault.New(fault.Invalid, "--until and --timeout are for --watch, which is missing")
+	}
+	return nil
+}
+
+// reached reports whether a rollout waits for what it is watched for.
+func (f *watchFlags) reached(r client.Rollout) bool {
+	return slices.ContainsFunc(r.WaitingOn, func(one client.Wait) bool {
+		switch f.until {
+		case "APPROVAL":
+			return one.Kind == "APPROVAL"
+		case "GATE":
+			return one.Kind == "APPROVAL" || one.Kind == "SOAK" || one.Kind == "PAUSE"
+		default:
+			return false
+		}
+	})
+}
+
+// watch prints what the journal has, and then what is written to it, until the rollout is over or has come as far as asked. Rows are read by the rollout's
 // own journal, each once; the stream says when. A short absence of the API does not end it.
-func (c *command) watch(ctx context.Context, api *client.Client, id string) error {
-	w := &watching{command: c, api: api, id: id, lastAnswer: c.clock.Now()}
+func (c *command) watch(ctx context.Context, api *client.Client, id string, most watchFlags) error {
+	interrupted := ctx
+	if most.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, most.timeout)
+		defer cancel()
+	}
+	w := &watching{command: c, api: api, id: id, most: most, lastAnswer: c.clock.Now()}
 	for {
 		over, err := w.round(ctx)
 		switch {
+		case over && !w.rollout.Over():
+			return nil
 		case over:
 			return c.watchEnd(w.rollout)
+		case ctx.Err() != nil && interrupted.Err() == nil:
+			return w.timedOut()
 		case err == nil: // the server has ended the stream, as it does now and then
 		case !fault.Is(err, fault.Unavailable) || c.clock.Now().Sub(w.lastAnswer) > patience:
 			return err
 		default:
 			if err := clock.Sleep(ctx, c.clock, watchPause); err != nil {
+				if interrupted.Err() == nil {
+					return w.timedOut()
+				}
 				return err
 			}
 		}
 	}
+}
+
+// timedOut is a watch that ended before the rollout did.
+func (w *watching) timedOut() error {
+	how := "is unknown"
+	if w.rollout.ID != "" {
+		how = "is " + journal.Human(w.rollout.Status)
+	}
+	if waits := waitsFor(w.rollout); len(waits) > 0 {
+		how += " and waits for " + strings.Join(waits, ", ")
+	}
+	return notCompletedError{fmt.Sprintf("timed out after %s: %s %s; it continues", w.most.timeout, w.id, how), exitNotCompleted}
 }
 
 // watching is how far a watch has come.
@@ -66,6 +135,7 @@ type watching struct {
 	*command
 	api     *client.Client
 	id      string
+	most    watchFlags
 	rollout client.Rollout
 	// shown is the cursor of the last row of the rollout that was printed; stream that of the organization's journal from which
 	// the stream goes on.
@@ -73,7 +143,7 @@ type watching struct {
 	lastAnswer    time.Time
 }
 
-// errOver ends a stream whose rollout is over.
+// errOver ends a stream whose rollout is over, or has come as far as asked.
 var errOver = errors.New("the rollout is over")
 
 // round follows one stream to its end.
@@ -108,7 +178,7 @@ func (w *watching) round(ctx context.Context) (over bool, err error) {
 	return false, err
 }
 
-// show prints the rows that have not been printed, and reports whether the rollout is over.
+// show prints the rows that have not been printed, and reports whether the rollout is over, or has come as far as asked.
 func (w *watching) show(ctx context.Context) (over bool, err error) {
 	r, cursor, err := w.api.RolloutSince(ctx, w.id, w.shown)
 	if err != nil {
@@ -124,7 +194,7 @@ func (w *watching) show(ctx context.Context) (over bool, err error) {
 		r.Journal = w.rollout.Journal // the last rows there were, which say why it ended
 	}
 	w.rollout, w.shown = r, cursor
-	return r.Over(), nil
+	return r.Over() || w.most.reached(r), nil
 }
 
 // watched prints one entry: a line for people, or one JSON object on a line.

@@ -35,7 +35,7 @@ func (p *patienceFlag) Set(text string) error {
 	if text == theEnd {
 		return nil
 	}
-	most, err := time.ParseDuration(text)
+	most, err := parseDuration(text)
 	if err != nil || most <= 0 {
 		return fmt.Errorf("found %q; expected a duration above zero, such as 30s", text)
 	}

@@ -1,0 +1,186 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/spf13/cobra"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/demo"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/stack"
+)
+
+// dataFlag is the folder of a local Lockstep.
+func dataFlag(cmd *cobra.Command, dir *string) {
+	cmd.Flags().StringVar(dir, "data", "", "`folder` of everything; by default LOCKSTEP_DATA, or else "+stack.DefaultFolder())
+	_ = cmd.MarkFlagDirname("data")
+}
+
+// dataFolder is the folder of a local Lockstep: the one given, or the default one.
+func (c *command) dataFolder(given string) (string, error) {
+	if given == "" {
+		given = c.getenv("LOCKSTEP_DATA")
+	}
+	if given == "" {
+		if err := stack.CheckDefaultFolder(); err != nil {
+			return "", err
+		}
+		given = stack.DefaultFolder()
+	}
+	folder, err := filepath.Abs(given)
+	if err != nil {
+		return "", fmt.Errorf("data folder: %w", err)
+	}
+	return folder, nil
+}
+
+// running is where the Lockstep of a folder listens. Its API is asked, so that what an earlier run left in the folder is not taken for a
+// Lockstep that runs.
+func (c *command) running(ctx context.Context, given string) (folder string, e stack.Endpoints, err error) {
+	if folder, err = c.dataFolder(given); err != nil {
+		return "", e, err
+	}
+	e, err = stack.ReadEndpoints(filepath.Join(folder, "endpoints.json"))
+	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, answerTime)
+		defer cancel()
+		_, err = client.New(client.Config{Endpoint: e.GraphQL, Token: e.Token}).Viewer(ctx)
+	}
+	if err != nil {
+		return "", e, fault.New(fault.Unavailable, "no Lockstep is running on %s: %w; start one with `lockstep dev --data %s`, or name its folder with --data", folder, err, folder)
+	}
+	return folder, e, nil
+}
+
+// variable is one of a shell's environment.
+type variable struct{ name, value string }
+
+// devVariables are what other commands and scripts need to find a local Lockstep.
+func devVariables(folder string, e stack.Endpoints) []variable {
+	git := e.Git
+	if scheme, rest, ok := strings.Cut(e.Git, "://"); ok {
+		if _, host, signedIn := strings.Cut(rest, "@"); signedIn {
+			git = scheme + "://" + host
+		}
+	}
+	return []variable{
+		{"LOCKSTEP_ENDPOINT", e.GraphQL},
+		{"LOCKSTEP_TOKEN", e.Token},
+		{"LOCKSTEP_REGISTRY", e.Registry},
+		{"LOCKSTEP_GRPC", "grpc://" + e.GRPC},
+		{"LOCKSTEP_ORGANIZATION", "1"}, // a local stack has one, and its token is for any
+		{"LOCKSTEP_DATA", folder},
+		{"LOCKSTEP_CONSOLE", e.Console},
+		{"LOCKSTEP_OCI", e.OCI},
+		{"LOCKSTEP_GIT", git},
+		{"LOCKSTEP_GIT_PUSH", e.Git},
+	}
+}
+
+// devEnv prints what a shell evaluates.
+func (c *command) devEnv() *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use: "env", Short: "Print the environment variables of a running dev, for a shell to evaluate",
+		Long: `env prints export statements for the Lockstep that runs on the data folder: the endpoint and token that every command uses, the addresses of
+the registry service and of the workflow service, and those of the console (LOCKSTEP_CONSOLE), of the OCI registry (LOCKSTEP_OCI), and of the Git server as
+a URL for pipelines (LOCKSTEP_GIT) and with credentials for pushing (LOCKSTEP_GIT_PUSH). It exits with 6 when none runs there.`,
+		Example: "  eval \"$(lockstep dev env)\"\n  lockstep dev env --data /tmp/other -o json",
+		Args:    exactly(0), ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := c.checkOutput(); err != nil {
+				return err
+			}
+			folder, e, err := c.running(cmd.Context(), dir)
+			if err != nil {
+				return err
+			}
+			all := devVariables(folder, e)
+			if c.output == "table" {
+				for _, v := range all {
+					fmt.Fprintf(c.out, "export %s=%s\n", v.name, shellQuoted(v.value))
+				}
+				return nil
+			}
+			object := make(map[string]string, len(all))
+			for _, v := range all {
+				object[v.name] = v.value
+			}
+			return c.print(object, nil)
+		},
+	}
+	dataFlag(cmd, &dir)
+	return cmd
+}
+
+// shellQuoted is a text that a POSIX shell takes literally.
+func shellQuoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
+
+// pushedImage is an image that dev push has pushed.
+type pushedImage struct {
+	Image  string `json:"image"`
+	Tag    string `json:"tag"`
+	Digest string `json:"digest"`
+}
+
+// devPush pushes an image without Docker.
+func (c *command) devPush() *cobra.Command {
+	var dir string
+	var labels []string
+	cmd := &cobra.Command{
+		Use: "push NAME:TAG", Short: "Push a small sample image to the registry of a running dev, without Docker",
+		Long: `push builds a small image and pushes it to the OCI registry of the Lockstep that runs on the data folder, as a CI job would. The simulated
+cluster reads from the label lockstep.dev/simulate how its pods behave: degraded-at=50 becomes degraded at 50 % of the traffic. The image contains no
+program: a real cluster (dev --kubeconfig) cannot run it.`,
+		Example: "  lockstep dev push shop/api:1.0.0\n  lockstep dev push shop/api:1.1.0 --label lockstep.dev/simulate=degraded-at=50",
+		Args:    exactly(1), ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := c.checkOutput(); err != nil {
+				return err
+			}
+			labelled, err := keysAndValues("label", labels)
+			if err != nil {
+				return err
+			}
+			_, e, err := c.running(cmd.Context(), dir)
+			if err != nil {
+				return err
+			}
+			tag, err := name.NewTag(e.OCI+"/"+strings.TrimPrefix(args[0], e.OCI+"/"), name.StrictValidation, name.Insecure)
+			if err != nil {
+				return fault.New(fault.Invalid, "image: found %q; expected NAME:TAG, such as shop/api:1.0.0", args[0])
+			}
+			digest, err := demo.PushImage(cmd.Context(), e.OCI, tag.RepositoryStr(), tag.TagStr(), labelled)
+			if err != nil {
+				return err
+			}
+			made := pushedImage{Image: tag.RegistryStr() + "/" + tag.RepositoryStr(), Tag: tag.TagStr(), Digest: digest}
+			return c.print(made, func(w io.Writer) {
+				row(w, "IMAGE", "TAG", "DIGEST")
+				row(w, made.Image, made.Tag, short(made.Digest))
+			})
+		},
+	}
+	dataFlag(cmd, &dir)
+	cmd.Flags().StringArrayVar(&labels, "label", nil, "a label of the image, as `key=value`; again for more")
+	return cmd
+}
+
+// keysAndValues are those of a flag that may be repeated.
+func keysAndValues(flag string, pairs []string) (map[string]string, error) {
+	all := map[string]string{}
+	for _, pair := range pairs {
+		key, value, ok := strings.Cut(pair, "=")
+		if !ok || key == "" {
+			return nil, fault.New(fault.Invalid, "%s: found %q, expected key=value", flag, pair)
+		}
+		all[key] = value
+	}
+	return all, nil
+}

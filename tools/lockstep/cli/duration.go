@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+const (
+	day  = 24 * time.Hour
+	week = 7 * day
+)
+
+// duration is a flag that takes what time.ParseDuration does, and before it weeks and days: 90d, 1w, 1d12h.
+type duration time.Duration
+
+var _ pflag.Value = (*duration)(nil)
+
+// durationFlag gives a command a flag that takes a duration.
+func durationFlag(cmd *cobra.Command, into *time.Duration, name string, otherwise time.Duration, usage string) {
+	*into = otherwise
+	cmd.Flags().Var((*duration)(into), name, usage)
+}
+
+// Set implements pflag.Value.
+func (d *duration) Set(text string) error {
+	parsed, err := parseDuration(text)
+	*d = duration(parsed)
+	return err
+}
+
+// String implements pflag.Value: the largest unit that it is a whole number of.
+func (d *duration) String() string {
+	of := time.Duration(*d)
+	for _, unit := range []struct {
+		length time.Duration
+		name   string
+	}{{day, "d"}, {time.Hour, "h"}, {time.Minute, "m"}} {
+		if of > 0 && of%unit.length == 0 && (unit.length != day || of > day) {
+			return strconv.FormatInt(int64(of/unit.length), 10) + unit.name
+		}
+	}
+	return of.String()
+}
+
+// Type is what the help calls it.
+func (*duration) Type() string { return "duration" }
+
+// longUnits are the weeks and days that a duration begins with.
+var longUnits = regexp.MustCompile(`^(?:(\d{1,4})w)?(?:(\d{1,5})d)?`) //nolint:gochecknoglobals // a pattern
+
+// parseDuration reads a duration that may begin with weeks and days.
+func parseDuration(text string) (time.Duration, error) {
+	refused := fmt.Errorf("found %q; expected a duration such as 30s, 5m, 12h, 90d or 1d12h", text)
+	parts := longUnits.FindStringSubmatch(text)
+	rest := strings.TrimPrefix(text, parts[0])
+	weeks, _ := strconv.Atoi(parts[1]) // none is 0
+	days, _ := strconv.Atoi(parts[2])
+	long := time.Duration(weeks)*week + time.Duration(days)*day
+	if rest == "" {
+		if parts[0] == "" {
+			return 0, refused
+		}
+		return long, nil
+	}
+	short, err := time.ParseDuration(rest)
+	if err != nil || parts[0] != "" && (strings.ContainsAny(rest[:1], "+-") || long+short < long) {
+		return 0, refused
+	}
+	return long + short, nil
+}
