@@ -24,7 +24,7 @@ func TestGuessingTokensIsSlow(t *testing.T) {
 	server := rpc.NewServer(rpc.ServerConfig{
 		Log: slog.New(slog.DiscardHandler), Tokens: map[string]rpc.Caller{"good": {Name: "domain"}}, Guard: throttle.New(nil),
 	})
-	empty := func(_ any, ctx context.Context, _ func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) { //nolint:revive // grpc's order
+	empty := func(_ any, ctx context.Context, _ func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
 		handle := func(context.Context, any) (any, error) { return &emptypb.Empty{}, nil }
 		return intercept(ctx, &emptypb.Empty{}, &grpc.UnaryServerInfo{FullMethod: "/test.S/Do"}, handle)
 	}

@@ -141,9 +141,10 @@ func StartSending(ctx context.Context, eventTrace, name string, began time.Time,
 	if !Tracing() {
 		return Sending{}
 	}
+	//nolint:spancheck // Sending.End ends it
 	ctx, span := otel.Tracer(tracerName).Start(WithTraceParent(ctx, eventTrace), name, trace.WithSpanKind(Producer), trace.WithTimestamp(began))
 	describe(span, attributes, "")
-	return Sending{span: span, parent: TraceParent(ctx)}
+	return Sending{span: span, parent: TraceParent(ctx)} //nolint:spancheck // Sending.End ends it
 }
 
 // TraceParent is what the message carries so that who processes it can name this span; "" for none.
