@@ -34,7 +34,8 @@ func (c Config) unscoped() []fault.Field {
 	for i, r := range c.Registries {
 		if r.Password != "" && len(r.Organizations) == 0 {
 			found = append(found, fault.Field{
-				Name: fmt.Sprintf("registries[%d].organizations", i), Problem: fmt.Sprintf("missing; expected the organizations whose sources may use the account for %s", r.Host),
+				Name:    fmt.Sprintf("registries[%d].organizations", i),
+				Problem: "missing; expected the organizations whose sources may use the account for " + r.Host,
 			})
 		}
 	}

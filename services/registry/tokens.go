@@ -102,13 +102,13 @@ func newTokenSet(c Config, secrets *secret.Reader, clk clock.Clock, log *slog.Lo
 			s.plain = append(s.plain, sha256.Sum256([]byte(token)))
 		}
 	}
-	return s, s.reread()
+	return s, s.reread(context.Background())
 }
 
 // reread reads every scoped token again. Nothing changes if one of them cannot be read. The caller holds mu, or is the only one that knows s.
-func (s *tokenSet) reread() error {
+func (s *tokenSet) reread(ctx context.Context) error {
 	s.read = s.clock.Now()
-	ctx, cancel := context.WithTimeout(context.Background(), rereadWithin)
+	ctx, cancel := context.WithTimeout(ctx, rereadWithin)
 	defer cancel()
 	fresh := make([][][sha256.Size]byte, len(s.scoped))
 	for i, t := range s.scoped {
@@ -129,13 +129,14 @@ func (s *tokenSet) reread() error {
 
 // Find implements api.Tokens. Digests are compared, all of them and in constant time, so that neither the length of a token nor how much of it was right shows in
 // how long the answer takes.
-func (s *tokenSet) Find(_ context.Context, presented string) (core.Token, error) {
+func (s *tokenSet) Find(ctx context.Context, presented string) (core.Token, error) {
 	digest := sha256.Sum256([]byte(presented))
 	now := s.clock.Now()
 	s.mu.Lock()
 	if len(s.scoped) > 0 && now.Sub(s.read) >= rereads {
-		if err := s.reread(); err != nil { //nolint:contextcheck // secrets are read for all callers
-			s.log.WarnContext(context.Background(), "tokens stay as they were", "error", err.Error())
+		// They are read for all callers: this one may go.
+		if err := s.reread(context.WithoutCancel(ctx)); err != nil {
+			s.log.WarnContext(ctx, "tokens stay as they were", "error", err.Error())
 		}
 	}
 	digests := s.digests

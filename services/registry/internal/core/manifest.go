@@ -1,7 +1,6 @@
 package core
 
 import (
-	"fmt"
 	"strings"
 )
 
@@ -114,5 +113,5 @@ func mediaTypeOf(mediaType string) mediaRow {
 			return row
 		}
 	}
-	return mediaRow{mediaType, roleOther, fmt.Sprintf("an artifact of type %s", quote(mediaType))}
+	return mediaRow{mediaType, roleOther, "an artifact of type " + quote(mediaType)}
 }
