@@ -88,7 +88,7 @@ func (o RollbackOutlook) why(policy RollbackPolicy, active Rollout) string {
 	if o.Cause == causeFailed {
 		return "the rollout failed, and the application's rollback policy rolls back at once"
 	}
-	why := fmt.Sprintf("a service that the rollout deployed is degraded; the application's rollback policy rolls back after %s", forPeopleToRead(policy.DegradedAfter))
+	why := "a service that the rollout deployed is degraded; the application's rollback policy rolls back after " + forPeopleToRead(policy.DegradedAfter)
 	if o.State() == RollbackDue && active.ID != 0 {
 		why += fmt.Sprintf(", and not before rollout_%d, which is %s, has ended", active.ID, active.State.Words())
 	}

@@ -209,7 +209,7 @@ func (p plan) recordSkips(ctx context.Context, t *tree) error {
 		if err := t.tx.AddRolloutSkip(ctx, s.SkippedEnvironment); err != nil {
 			return err
 		}
-		why := fmt.Sprintf("%s is left out by request", s.name)
+		why := s.name + " is left out by request"
 		if s.Cause == SkipUnchanged {
 			why = fmt.Sprintf("%s has %s already; nothing is deployed there, and no approval is asked for it", s.name, p.versionSet.Name)
 		}

@@ -27,12 +27,12 @@ func (rollout) FlowDefinition(ctx context.Context, r *model.Rollout) (model.Flow
 
 // RollbackOf is the one that it takes back.
 func (rollout) RollbackOf(ctx context.Context, r *model.Rollout) (*model.Rollout, error) {
-	return optional(ctx, loadersOf(ctx).rollouts, r.Rollout.RollbackOf, model.WrapRollout)
+	return optional(ctx, loadersOf(ctx).rollouts, r.RollbackOf, model.WrapRollout)
 }
 
 // RolledBackBy is the newest one that takes it back.
 func (rollout) RolledBackBy(ctx context.Context, r *model.Rollout) (*model.Rollout, error) {
-	return optional(ctx, loadersOf(ctx).rollouts, r.Rollout.RolledBackBy, model.WrapRollout)
+	return optional(ctx, loadersOf(ctx).rollouts, r.RolledBackBy, model.WrapRollout)
 }
 
 // AutomaticRollback is what the policy wants of it.

@@ -6,7 +6,6 @@ package model
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -75,7 +74,10 @@ func checkTexts(v any) error {
 		}
 	case map[string]any:
 		for name, one := range v {
-			if err := cmp.Or(checkText(name), checkTexts(one)); err != nil {
+			if err := checkText(name); err != nil {
+				return err
+			}
+			if err := checkTexts(one); err != nil {
 				return err
 			}
 		}
@@ -137,7 +139,7 @@ func UnmarshalAutomaticRollbackState(v any) (core.RollbackState, error) {
 func MarshalAutomaticRollbackCause(cause string) graphql.Marshaler { return word(cause) }
 
 // UnmarshalAutomaticRollbackCause reads a cause.
-func UnmarshalAutomaticRollbackCause(v any) (string, error) { return graphql.UnmarshalString(v) }
+func UnmarshalAutomaticRollbackCause(v any) (string, error) { return UnmarshalText(v) }
 
 // MarshalSkipCause writes a cause.
 func MarshalSkipCause(c core.SkipCause) graphql.Marshaler { return word(string(c)) }

@@ -3,37 +3,40 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/contract"
 )
 
 func main() {
-	const files = 2
-	if len(os.Args) != files+1 {
-		fmt.Fprintln(os.Stderr, "usage: compare BEFORE AFTER")
-		os.Exit(2)
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "compare:", err)
+		os.Exit(1) //nolint:forbidigo // this is a main package
 	}
-	var schemas [files]string
-	for i := range schemas {
-		text, err := os.ReadFile(os.Args[i+1])
+}
+
+func run(files []string) error {
+	if len(files) != 2 {
+		return errors.New("usage: compare BEFORE AFTER")
+	}
+	var schemas [2]string
+	for i, file := range files {
+		text, err := os.ReadFile(file)
 		if err != nil {
-			fmt.Fprintln(os.Stderr, "compare:", err)
-			os.Exit(2)
+			return fmt.Errorf("read schema: %w", err)
 		}
 		schemas[i] = string(text)
 	}
 	found, err := contract.Breaking(schemas[0], schemas[1])
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "compare:", err)
-		os.Exit(2)
-	}
-	for _, f := range found {
-		fmt.Fprintln(os.Stderr, f)
+		return err
 	}
 	if len(found) > 0 {
-		fmt.Fprintf(os.Stderr, "compare: %d changes of the GraphQL schema break clients; add beside what is there, and deprecate it before it goes\n", len(found))
-		os.Exit(1)
+		return fmt.Errorf("%d changes of the GraphQL schema break clients; add beside what is there, and deprecate it before it is removed:\n%s",
+			len(found), strings.Join(found, "\n"))
 	}
+	return nil
 }
