@@ -22,7 +22,7 @@ type machineOf struct {
 }
 
 func (m *machineOf) start() {
-	m.since, m.done = time.Now(), make(chan struct{}) //nolint:forbidigo // virtual
+	m.since, m.done = time.Now(), make(chan struct{})
 	m.timer = time.AfterFunc(m.left, func() { close(m.done) })
 }
 
@@ -30,7 +30,7 @@ func (m *machineOf) pause() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.stopped = m.timer.Stop()
-	m.left -= time.Since(m.since) //nolint:forbidigo // virtual
+	m.left -= time.Since(m.since)
 }
 
 func (*machineOf) slow() {}
@@ -41,7 +41,7 @@ func (m *machineOf) resume() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.stopped {
-		m.stopped, m.since = false, time.Now() //nolint:forbidigo // virtual
+		m.stopped, m.since = false, time.Now()
 		m.timer.Reset(m.left)
 	}
 }
@@ -49,19 +49,19 @@ func (m *machineOf) resume() {
 // compute has an organization compute for a time, and answers how long it took.
 func compute(c *cpu, organization int64, length time.Duration) time.Duration {
 	m := &machineOf{left: length}
-	began := time.Now() //nolint:forbidigo // virtual
+	began := time.Now()
 	m.mu.Lock()
 	m.start()
 	m.timer.Stop()
 	m.mu.Unlock()
 	t := c.enter(organization, m)
 	m.mu.Lock()
-	m.since = time.Now() //nolint:forbidigo // virtual
+	m.since = time.Now()
 	m.timer.Reset(m.left)
 	m.mu.Unlock()
 	<-m.done
 	c.leave(t)
-	return time.Since(began) //nolint:forbidigo // virtual
+	return time.Since(began)
 }
 
 // TestHogsTakeNobodysTurn has organizations compute without end in all slots, and more of them than there are slots. One that computes for a moment
@@ -89,11 +89,11 @@ func TestHogsTakeNobodysTurn(t *testing.T) {
 				const quick = 3 * time.Millisecond
 				var took []time.Duration
 				for range 10 {
-					<-time.After(200 * time.Millisecond) //nolint:forbidigo // virtual
+					<-time.After(200 * time.Millisecond)
 					took = append(took, compute(c, 1, quick))
 				}
 				group.Wait()
-				<-time.After(2 * slice) //nolint:forbidigo // virtual: the last tick
+				<-time.After(2 * slice) // the last tick
 				if worst := slices.Max(took); worst > quick+slice {
 					t.Errorf("%s of computing took %v, expected at most a slice of %s more", quick, took, slice)
 				}
@@ -112,14 +112,14 @@ func TestNoSlotIsEmptyWhileAnybodyWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCPU(2, clock.System())
-		began := time.Now() //nolint:forbidigo // virtual
+		began := time.Now()
 		var group sync.WaitGroup
 		for i := range 40 {
 			group.Go(func() { compute(c, int64(i%3), time.Second) })
 		}
 		group.Wait()
-		<-time.After(2 * slice)                               //nolint:forbidigo // virtual: the last tick
-		if took := time.Since(began); took > 21*time.Second { //nolint:forbidigo // virtual
+		<-time.After(2 * slice) // the last tick
+		if took := time.Since(began); took > 21*time.Second {
 			t.Errorf("40 s of work in two slots took %s", took)
 		}
 		if len(c.running)+len(c.waiting) > 0 {
@@ -133,18 +133,18 @@ func TestTwoHogsShareAlike(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCPU(1, clock.System())
-		began := time.Now() //nolint:forbidigo // virtual
+		began := time.Now()
 		var group sync.WaitGroup
 		ended := make([]time.Duration, 2)
-		group.Go(func() { compute(c, 1, 4*time.Second); ended[0] = time.Since(began) }) //nolint:forbidigo // virtual
+		group.Go(func() { compute(c, 1, 4*time.Second); ended[0] = time.Since(began) })
 		var many sync.WaitGroup
 		for range 10 {
 			many.Go(func() { compute(c, 2, 400*time.Millisecond) })
 		}
 		many.Wait()
-		ended[1] = time.Since(began) //nolint:forbidigo // virtual
+		ended[1] = time.Since(began)
 		group.Wait()
-		<-time.After(2 * slice) //nolint:forbidigo // virtual: the last tick
+		<-time.After(2 * slice) // the last tick
 		for organization, after := range ended {
 			if after < 7*time.Second || after > 8*time.Second+credit {
 				t.Errorf("organization %d ended after %s, expected about 8 s", organization+1, after)

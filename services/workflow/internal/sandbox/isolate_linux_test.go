@@ -189,7 +189,7 @@ func runProbe(t *testing.T, layer string) (result probed) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.CommandContext(t.Context(), self, probeCommand, layer, strconv.Itoa(os.Getpid()), listener.Addr().String(), file).Output() //nolint:gosec // ourselves
+	out, err := exec.CommandContext(t.Context(), self, probeCommand, layer, strconv.Itoa(os.Getpid()), listener.Addr().String(), file).Output()
 	if err != nil {
 		t.Fatalf("%s: %v", layer, err)
 	}
@@ -259,7 +259,7 @@ func TestAnUndumpableProcessHidesItsVariables(t *testing.T) {
 	t.Parallel()
 	self, user := reachable(t)
 	for layer, want := range map[string]bool{"none": true, "undumpable": false} {
-		watched := exec.CommandContext(t.Context(), self, holdCommand, layer) //nolint:gosec // ourselves
+		watched := exec.CommandContext(t.Context(), self, holdCommand, layer)
 		watched.SysProcAttr = user
 		in, err := watched.StdinPipe()
 		if err != nil {
@@ -275,7 +275,7 @@ func TestAnUndumpableProcessHidesItsVariables(t *testing.T) {
 		if _, err := out.Read(make([]byte, 1)); err != nil { // it is ready
 			t.Fatal(err)
 		}
-		looking := exec.CommandContext(t.Context(), self, probeCommand, "none", strconv.Itoa(watched.Process.Pid), "127.0.0.1:1", "/nothing") //nolint:gosec // ourselves
+		looking := exec.CommandContext(t.Context(), self, probeCommand, "none", strconv.Itoa(watched.Process.Pid), "127.0.0.1:1", "/nothing")
 		looking.SysProcAttr = user
 		text, err := looking.Output()
 		if err != nil {
@@ -310,13 +310,13 @@ func reachable(t *testing.T) (path string, user *syscall.SysProcAttr) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	binary, err := os.ReadFile(self) //nolint:gosec // ourselves
+	binary, err := os.ReadFile(self)
 	if err == nil {
-		err = os.Chmod(dir, 0o755) //nolint:gosec // for the other user
+		err = os.Chmod(dir, 0o755) // for the other user
 	}
 	path = filepath.Join(dir, "probe")
 	if err == nil {
-		err = os.WriteFile(path, binary, 0o755) //nolint:gosec // likewise
+		err = os.WriteFile(path, binary, 0o755)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -359,8 +359,8 @@ func (p *places) victim(held map[*tenement]int64) *tenement {
 	var idle, busy *tenement
 	working := 0
 	for c := range held {
-		switch {
-		case c.pinned == 0:
+		switch c.pinned {
+		case 0:
 			if idle == nil || c.used.Before(idle.used) {
 				idle = c
 			}
@@ -390,7 +390,7 @@ func (p *places) close() {
 		<-c.started
 		if c.failed == nil {
 			c.move() // not when its request is done: that may take long
-			c.process.close()
+			c.close()
 		}
 	}
 	if spare != nil {
