@@ -72,7 +72,7 @@ func newCommand(version string, out, errOut io.Writer, getenv func(string) strin
 
 // run is one command to its end, and answers the exit code.
 func (c *command) run(ctx context.Context, args []string) int {
-	root := c.root()
+	root := c.root() //nolint:contextcheck // commands take the context that ExecuteContext is given
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	code := exitCode(ctx, err)
