@@ -49,10 +49,19 @@ function Gatekeeper() {
   // Asked before any page asks for anything, so that the stream begins before what the pages show.
   const beginning = useAsk(JournalCursor, {}, { once: true })
   const client = useQueryClient()
-  if (viewer.error instanceof ApiError && viewer.error.kind === 'signed-out') return <SignIn done={() => client.resetQueries()} />
+  const [left, setLeft] = useState(false)
+  if (viewer.error instanceof ApiError && viewer.error.kind === 'signed-out') {
+    // Data that stays beside the error is of a session that was there.
+    const note = left ? 'Signed out.' : viewer.data ? 'Your session has ended. Sign in again to continue here.' : ''
+    const done = () => {
+      setLeft(false)
+      void client.resetQueries()
+    }
+    return <SignIn note={note} done={done} />
+  }
   if (!viewer.data) return viewer.error ? <Unreachable retry={() => void viewer.refetch()} /> : <Loading what="console" />
   const { organization } = viewer.data.viewer
-  return <Frame key={organization.id} viewer={viewer.data.viewer} cursor={beginning.error ? '' : beginning.data?.journalCursor} />
+  return <Frame key={organization.id} onLeave={() => setLeft(true)} viewer={viewer.data.viewer} cursor={beginning.error ? '' : beginning.data?.journalCursor} />
 }
 
 /** Nobody has answered yet, not even once. */
@@ -60,7 +69,7 @@ function Unreachable({ retry }: { retry: () => void }) {
   return (
     <main id="main" className="alone">
       <Empty icon="offline" title="Lockstep does not answer">
-        <p>The page tries again by itself. Is the domain service up, and is this machine on the network?</p>
+        <p>Retrying automatically. Check that the domain service is up and that this machine is on the network.</p>
         <p>
           <button type="button" onClick={retry}>
             Try now
@@ -71,7 +80,7 @@ function Unreachable({ retry }: { retry: () => void }) {
   )
 }
 
-function Frame({ viewer, cursor }: { viewer: ViewerData['viewer']; cursor: string | undefined }) {
+function Frame({ viewer, cursor, onLeave }: { viewer: ViewerData['viewer']; cursor: string | undefined; onLeave: () => void }) {
   const { organization, member } = viewer
   const client = useQueryClient()
   const live = useLive(organization.id, cursor)
@@ -80,6 +89,7 @@ function Frame({ viewer, cursor }: { viewer: ViewerData['viewer']; cursor: strin
   useEffect(() => rememberOrganization(viewer.organizations.length > 1 ? organization.id : ''), [organization.id, viewer.organizations.length])
   const leave = async () => {
     await signOut()
+    onLeave()
     await client.resetQueries()
   }
   return (
@@ -136,7 +146,7 @@ function Frame({ viewer, cursor }: { viewer: ViewerData['viewer']; cursor: strin
               <Route path="/workflows/:id" element={<WorkflowDetail />} />
               <Route path="/agents" element={<Agents />} />
               <Route path="/access" element={<Access />} />
-              <Route path="*" element={<NotThere what="page" to="/" list="What is where" />} />
+              <Route path="*" element={<NotThere what="page" to="/" list="Live versions" />} />
             </Routes>
           </Suspense>
         </main>
@@ -159,8 +169,8 @@ function Away({ live }: { live: Live }) {
     <div className="away" role="status">
       <Icon name="offline" />
       <p>
-        <strong>Lockstep does not answer.</strong> What you see is from <time title={absolute(new Date(state.since).toISOString())}>{clockTime(new Date(state.since).toISOString())}</time>. It goes on by itself
-        from there as soon as it can; if that takes long, look whether the domain service is up and this machine is on the network.
+        <strong>Lockstep does not answer.</strong> What you see is from <time title={absolute(new Date(state.since).toISOString())}>{clockTime(new Date(state.since).toISOString())}</time>. Updates
+        resume automatically. If this takes long, check that the domain service is up and that this machine is on the network.
       </p>
       <button type="button" onClick={live.again}>
         Try now
@@ -175,7 +185,7 @@ function Menu() {
   return (
     <nav aria-label="Main">
       <NavLink to="/" end>
-        <Icon name="where" /> What is where
+        <Icon name="where" /> Live versions
       </NavLink>
       <NavLink to="/waiting">
         <Icon name="inbox" /> Waiting for me

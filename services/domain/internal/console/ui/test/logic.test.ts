@@ -4,7 +4,9 @@ import { documentOf, environmentOf, inserted, located, moved, newDeploy, newStep
 import { ability } from '../src/logic/ability'
 import { difference, shortDigest } from '../src/logic/difference'
 import { course, urgentFirst, type Lane } from '../src/logic/gates'
-import { ago, span } from '../src/logic/time'
+import type { Step } from '../src/logic/pipeline'
+import { earlier, leftOut, skipWords, targets } from '../src/logic/scope'
+import { ago, progress, remaining, shortTime, span } from '../src/logic/time'
 import { conditions, names } from '../src/logic/waiting'
 import { attempt, filterOf } from '../src/logic/where'
 
@@ -19,7 +21,7 @@ const gates = (reached: number[], passed: number[] = []): Gates =>
 function rollout(states: [string, string], seen: [Gates, Gates] = [[], []], change: object = {}): Rollout {
   const deployment = (id: string, name: string, state: string, g: Gates) => ({ id, state, startedAt: state === 'PENDING' ? null : at, finishedAt: null, service: { id: name, name }, versions: [], gates: g, snapshot: null })
   return {
-    id: 'rollout_1', state: 'IN_PROGRESS', createdAt: at, workflowRef: 'x', openGates: [], waitingOn: [],
+    id: 'rollout_1', state: 'IN_PROGRESS', createdAt: at, workflowRef: 'x', openGates: [], waitingOn: [], skippedEnvironments: [],
     flowDefinition: { id: 'f', version: 1, definition: { steps: [{ type: 'deploy', environment: 'staging', gates: [{ weight: 25 }, { weight: 50 }], config: {} }, { type: 'approval', name: 'release', reason: 'look' }, { type: 'dance' }] } },
     environments: [{ id: 'e', position: 1, state: 'IN_PROGRESS', startedAt: at, environment: { id: 'x', name: 'staging', tier: 'STAGING' }, deployments: [deployment('deployment_1', 'api', states[0], seen[0]), deployment('deployment_2', 'web', states[1], seen[1])] }],
     ...change,
@@ -48,8 +50,51 @@ describe('gates', () => {
     for (const d of never.environments[0]!.deployments) d.state = 'CANCELLED'
     expect(marks(never)).toEqual(['ahead ahead ahead', 'ahead ahead ahead'])
   })
+  test('what is aborted stands nowhere: it is taken back from wherever it was', () => {
+    const aborted = rollout(['DEPLOYING', 'DEPLOYING'], [gates([25, 50], [25]), gates([25])])
+    for (const d of aborted.environments[0]!.deployments) d.status = 'ABORTED'
+    expect(marks(aborted)).toEqual(['back back back', 'back ahead back'])
+    const part = course(aborted, []).find((p) => p.kind === 'lane') as { lane: Lane }
+    expect(part.lane.arrived).toEqual([0, 0])
+  })
+  test('environments that a rollback skips are in their place, with what was asked before them', () => {
+    const skip = { skippedEnvironments: [{ environment: { id: 'x', name: 'staging', tier: 'STAGING' }, cause: 'UNCHANGED' }], environments: [] }
+    const parts = course(rollout(['PENDING', 'PENDING'], [[], []], skip), [])
+    expect(parts.map((p) => (p.kind === 'lane' ? 'lane' : p.stop.kind))).toEqual(['skipped'])
+  })
   test('stops between environments, and steps that this build does not know', () => {
     expect(course(rollout(['PENDING', 'PENDING']), []).map((p) => (p.kind === 'lane' ? 'lane' : p.stop.kind))).toEqual(['lane', 'approval', 'other'])
+  })
+})
+
+describe('where a rollback goes', () => {
+  const deploy = (environment: string) => ({ kind: 'deploy' as const, environment, approval: null, gates: [], config: {} }) satisfies Step
+  const ask = (name: string) => ({ kind: 'approval' as const, gateId: name, reason: '' }) satisfies Step
+  const wait = { kind: 'pause' as const, seconds: 5, name: '' } satisfies Step
+  const skips = (of: Record<string, string>) => Object.entries(of).map(([name, cause]) => ({ environment: { id: name, name, tier: 'QA' }, cause })) as never
+  // The rule of the service (core/scope.go, keepsBetween), step by step.
+  const left = (steps: Parameters<typeof leftOut>[0], of: Record<string, string>) => steps.flatMap((s, i) => (s.kind !== 'deploy' && leftOut(steps, i, skips(of)) ? [i] : []))
+  test('what is asked or waited for goes with the environments that are skipped, and only with them', () => {
+    const steps = [deploy('qa'), wait, ask('release'), deploy('eu'), ask('more'), deploy('us'), ask('done')]
+    expect(left(steps, {})).toEqual([])
+    expect(left(steps, { qa: 'UNCHANGED' })).toEqual([1])
+    expect(left(steps, { eu: 'UNCHANGED' })).toEqual([2])
+    expect(left(steps, { eu: 'EXCLUDED' })).toEqual([])
+    expect(left(steps, { us: 'EXCLUDED' })).toEqual([4, 6])
+    expect(left(steps, { eu: 'UNCHANGED', us: 'EXCLUDED' })).toEqual([1, 2, 4, 6])
+  })
+  test('environments in the order of the pipeline; what was tried since is not unchanged', () => {
+    const cell = (name: string, live: string, latest: object | null = null) => ({ environment: { id: name, name, tier: 'QA' }, live: { id: live, name: live }, latestVersionSet: { id: 'new' }, latest })
+    const app = {
+      flowDefinition: { id: 'f', definition: { steps: [{ type: 'deploy', environment: 'a' }, { type: 'approval' }, { type: 'deploy', environment: 'b' }, { type: 'deploy', environment: 'c' }] } },
+      environments: [cell('c', 'old', { status: 'FAILED', startedAt: at }), cell('b', 'old', { status: 'CANCELLED', startedAt: null }), cell('a', 'new'), cell('elsewhere', 'new')],
+    } as unknown as Parameters<typeof targets>[0]
+    expect(targets(app, 'old').map((t) => `${t.name} ${t.unchanged}`)).toEqual(['a false', 'b true', 'c false'])
+  })
+  test('never to its own set or a newer one', () => {
+    const set = (id: string, second: number) => ({ id, createdAt: `2026-11-21T04:00:0${second}Z` })
+    expect(earlier([set('3', 3), set('2', 2), set('1', 1)], set('2', 2)).map((s) => s.id)).toEqual(['1'])
+    expect(skipWords('UNCHANGED', 'set-1')).toBe('set-1 is live there already')
   })
 })
 
@@ -59,7 +104,7 @@ describe('why it waits', () => {
     const late = { waitingOn: [wait('HEALTH', { service: { id: 'web', name: 'web' } })] }
     const one = conditions(rollout(['DEPLOYING', 'DEPLOYING'], [gates([25]), []], late))
     expect(one.map((c) => c.title)).toEqual(['web is on its way to 25 % in staging'])
-    expect(one[0]?.joint).toContain('api stands there already')
+    expect(one[0]?.joint).toContain('api is there already')
     const both = { waitingOn: ['api', 'web'].map((name) => wait('HEALTH', { service: { id: name, name } })) }
     expect(conditions(rollout(['DEPLOYING', 'DEPLOYING'], [[], []], both)).map((c) => c.title)).toEqual(['api and web are on their way to 25 % in staging'])
     const passed = gates([25, 50], [25, 50])
@@ -68,8 +113,12 @@ describe('why it waits', () => {
   test('everything else is said in the server’s order and words', () => {
     const open = { gateId: 'release', viewerCan: [] }
     const all = conditions(rollout(['HEALTHY', 'HEALTHY'], [[], []], { openGates: [open], waitingOn: [wait('PAUSE', { environment: null }), wait('APPROVAL', { gateId: 'release' }), wait('AGENT')] }))
-    expect(all.map((c) => c.title)).toEqual(['It is held', '“release” needs approval', 'Nobody can be reached in staging'])
+    expect(all.map((c) => c.title)).toEqual(['Paused', '“release” needs approval', 'No agent can be reached in staging'])
     expect(all.map((c) => c.gate)).toEqual([null, open, null])
+    const held = (status: string) => conditions(rollout(['DEPLOYING', 'DEPLOYING'], [[], []], { status, waitingOn: [wait('PAUSE', { environment: null })] })).map((c) => c.title)
+    expect([held('PAUSED'), held('ABORTING'), held('ABORTED')]).toEqual([['Paused'], ['Aborting: the previous version is being restored'], ['Aborted: retry it, roll it back or cancel it']])
+    const soak = conditions(rollout(['DEPLOYING', 'DEPLOYING'], [[], []], { waitingOn: [wait('SOAK', { gateId: 'staging/10', until: at })] }))
+    expect(soak.map((c) => [c.title, c.detail, c.until])).toEqual([['Soaking at 10 % in staging', '', at]])
     expect(all.every((c) => c.detail === 'because' && c.resolver === 'the cluster')).toBe(true)
   })
 })
@@ -79,14 +128,14 @@ test('what the server does not speak of is left to it to refuse', () => {
   expect(ability(undefined, 'a').allowed).toBe(true)
 })
 
-describe('what is where', () => {
+describe('live versions', () => {
   const at = (state: string | null, more: object = {}) =>
-    ({ state, latestVersionSet: { id: 's', name: 'set-2' }, latest: state && { id: 'e', startedAt: '2026-11-21T04:00:00Z', rollout: { id: 'r', isRollback: false } }, gates: [], ...more }) as unknown as CellFields
+    ({ state, latestVersionSet: { id: 's', name: 'set-2' }, latest: state && { id: 'e', startedAt: '2026-11-21T04:00:00Z', status: state, rollout: { id: 'r', isRollback: false } }, gates: [], ...more }) as unknown as CellFields
   test('what is on its way, or did not come through', () => {
     expect(attempt(at(null))).toBeNull()
     expect(attempt(at('COMPLETED'))).toBeNull()
     expect(attempt(at('FAILED'))).toEqual({ rolloutId: 'r', state: 'FAILED', set: 'set-2', isRollback: false, gate: null })
-    expect(attempt(at('CANCELLED', { latest: { id: 'e', startedAt: null, rollout: { id: 'r', isRollback: false } } }))).toBeNull()
+    expect(attempt(at('CANCELLED', { latest: { id: 'e', startedAt: null, status: 'CANCELLED', rollout: { id: 'r', isRollback: false } } }))).toBeNull()
     expect(attempt(at('PENDING', { gates: [{ gateId: 'release' }] }))?.gate).toBe('release')
     expect(attempt(at('FAILED', { gates: [{ gateId: 'release' }] }))?.gate).toBeNull()
   })
@@ -109,6 +158,16 @@ test('differences are by source', () => {
 test('times', () => {
   expect([span(400), span(59_000), span(61_000), span(7_300_000), span(200_000_000)]).toEqual(['0 s', '59 s', '1 min', '2 h', '2 d'])
   expect(ago(at, Date.parse(at) - 3000)).toBe('just now')
+  const now = Date.parse(at)
+  expect(shortTime(at, now)).toMatch(/^\d\d:\d\d( [AP]M)?$/)
+  expect(shortTime(at, now + 86_400_000)).toContain('21')
+})
+
+test('a countdown stays within its bar, whatever the clocks say', () => {
+  const now = Date.parse(at)
+  const later = (ms: number) => new Date(now + ms).toISOString()
+  expect([remaining(42_000), remaining(598_000), remaining(600_000), remaining(7_500_000), remaining(90_000_000), remaining(-5)]).toEqual(['42 s', '9 min 58 s', '10 min', '2 h 5 min', '1 d 1 h', '0 s'])
+  expect([progress(at, later(100_000), now + 25_000), progress(at, later(1000), now - 5000), progress(at, later(1000), now + 5000), progress(at, at, now), progress(later(5), at, now)]).toEqual([0.25, 0, 1, 1, 1])
 })
 
 test('a pipeline goes through the editor unchanged, whatever its steps have', () => {

@@ -18,7 +18,7 @@ describe('what is shown and what is valid follow from the same conditions', () =
     expect(wrong(functions, prune(functions, functions, before))).toEqual([])
   })
   test('a branch makes fields required', () => {
-    expect(wrong(functions, { runtime: 'container', public: true })).toEqual(['image: This is needed.', 'registry: This is needed.', 'domain: This is needed.'])
+    expect(wrong(functions, { runtime: 'container', public: true })).toEqual(['image: Required.', 'registry: Required.', 'domain: Required.'])
     expect(fields(functions, functions, { runtime: 'container' }).filter((f) => f.required).map((f) => f.name)).toEqual(['runtime', 'public', 'image', 'registry'])
   })
   test('every value that is pruned and valid has only fields that are shown', () => {
@@ -53,12 +53,12 @@ describe('defaults', () => {
 describe('validation', () => {
   test.each([
     [boats, { harbour: 'x', size: 'small', knots: 12 }, []],
-    [boats, { harbour: '', size: 'small', knots: 12 }, ['harbour: This is needed.']],
+    [boats, { harbour: '', size: 'small', knots: 12 }, ['harbour: Required.']],
     [boats, { harbour: 'x', size: 'huge', knots: 41 }, ['size: Choose one of the options.', 'knots: At most 40.']],
     [boats, { harbour: 'x', size: 'small', knots: 1.5 }, ['knots: Expected a whole number.']],
     [boats, { harbour: 'x', size: 'small', knots: 2, extra: 1 }, ['extra: This must not be set.']],
     [machines, { hosts: [], login: { user: 'me' } }, ['hosts: At least 1.']],
-    [machines, { hosts: [{ name: 'A' }], login: {} }, ['login/user: This is needed.', 'hosts/0/name: This does not have the form that is expected here.']],
+    [machines, { hosts: [{ name: 'A' }], login: {} }, ['login/user: Required.', 'hosts/0/name: This does not have the form that is expected here.']],
     [machines, { hosts: [{ name: 'abcdefghi' }], login: { user: 'me' } }, ['hosts/0/name: At most 8 characters.']],
     [machines, { hosts: [{ name: 'a' }], login: { user: 'me' }, labels: { a: 1 } }, ['labels/a: Expected text.']],
   ] as Array<[Schema, unknown, string[]]>)('%#', (schema, value, expected) => {

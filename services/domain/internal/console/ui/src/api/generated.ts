@@ -21,6 +21,15 @@ export interface ArchiveEnvironmentInput {
   reason?: string | null
 }
 
+export type AutomaticRollbackCause = 'FAILED' | 'DEGRADED'
+
+export type AutomaticRollbackState = 'DUE' | 'STARTED' | 'DROPPED'
+
+export interface BreakGlassInput {
+  rolloutId: string
+  reason: string
+}
+
 export interface CancelRolloutInput {
   rolloutId: string
   reason?: string | null
@@ -87,6 +96,8 @@ export interface CreateTokenInput {
 }
 
 export type DeploymentState = 'PENDING' | 'DEPLOYING' | 'HEALTHY' | 'DEGRADED' | 'FAILED' | 'CANCELLED'
+
+export type DeploymentStatus = 'PENDING' | 'DEPLOYING' | 'HEALTHY' | 'DEGRADED' | 'ABORTING' | 'ABORTED' | 'FAILED' | 'CANCELLED'
 
 export interface EnvironmentApprovalInput {
   reason?: string | null
@@ -214,6 +225,8 @@ export interface RollbackRolloutInput {
 
 export type RolloutState = 'PENDING' | 'IN_PROGRESS' | 'PAUSED' | 'COMPLETED' | 'FAILED' | 'CANCELLED'
 
+export type RolloutStatus = 'PENDING' | 'IN_PROGRESS' | 'PAUSED' | 'ABORTING' | 'ABORTED' | 'COMPLETED' | 'FAILED' | 'CANCELLED'
+
 export interface RotateAgentInput {
   agentId: string
   overlapSeconds?: number | null
@@ -253,6 +266,13 @@ export interface SetRolloutPolicyInput {
   onNewer: NewerPolicy
 }
 
+export type SkipCause = 'UNCHANGED' | 'EXCLUDED'
+
+export interface StopAutomaticRollbackInput {
+  rolloutId: string
+  reason?: string | null
+}
+
 export type Tier = 'DEVELOPMENT' | 'QA' | 'STAGING' | 'PRODUCTION'
 
 export interface TryArtifactSourceInput {
@@ -290,6 +310,7 @@ export interface SourceFields {
       id: string
       name: string
       digest: string
+      digestSeen: boolean | null
       reference: string
       createdAt: string
     }>
@@ -352,6 +373,7 @@ export interface CellFields {
   state: RolloutState | null
   latest: {
     startedAt: string | null
+    status: RolloutStatus
     rollout: {
       id: string
       isRollback: boolean
@@ -414,6 +436,7 @@ export interface BeginningFields {
 export interface RolloutLine {
   id: string
   state: RolloutState
+  status: RolloutStatus
   isRollback: boolean
   createdAt: string
   startedAt: string | null
@@ -434,6 +457,7 @@ export interface RolloutLine {
   environments: Array<{
     id: string
     state: RolloutState
+    status: RolloutStatus
     environment: {
       id: string
       name: string
@@ -578,6 +602,7 @@ export interface SourcesData {
           id: string
           name: string
           digest: string
+          digestSeen: boolean | null
           reference: string
           createdAt: string
         }>
@@ -594,7 +619,28 @@ export interface SourcesVariables {
   after?: string | null
   application?: string | null
 }
-export const Sources: Operation<SourcesData, SourcesVariables> = { name: 'Sources', text: 'query Sources($first: Int!, $after: String, $application: String) { artifactSources(first: $first, after: $after, application: $application) { nodes { ...SourceFields } pageInfo { hasNextPage endCursor } } } fragment SourceFields on ArtifactSource { id sourceRef sourceConfig service { id name application { id name } } state { polled lookedAt nextLookAt failures lastError lastArtifact lastArtifactAt } versions(first: 1) { nodes { id name digest reference createdAt } } }' }
+export const Sources: Operation<SourcesData, SourcesVariables> = { name: 'Sources', text: 'query Sources($first: Int!, $after: String, $application: String) { artifactSources(first: $first, after: $after, application: $application) { nodes { ...SourceFields } pageInfo { hasNextPage endCursor } } } fragment SourceFields on ArtifactSource { id sourceRef sourceConfig service { id name application { id name } } state { polled lookedAt nextLookAt failures lastError lastArtifact lastArtifactAt } versions(first: 1) { nodes { id name digest digestSeen reference createdAt } } }' }
+
+export interface ArtifactSendersData {
+  artifactSenders: Array<{
+    name: string
+    format: string
+    repositories: Array<string>
+    expiresAt: string | null
+    lastArtifact: string
+    lastPublishedAt: string | null
+    waiting: number
+    refused: Array<{
+      what: string
+      reason: string
+      times: number
+      firstAt: string
+      lastAt: string
+    }>
+  }>
+}
+export type ArtifactSendersVariables = Record<string, never>
+export const ArtifactSenders: Operation<ArtifactSendersData, ArtifactSendersVariables> = { name: 'ArtifactSenders', text: 'query ArtifactSenders { artifactSenders { name format repositories expiresAt lastArtifact lastPublishedAt waiting refused { what reason times firstAt lastAt } } }' }
 
 export interface OneSourceData {
   node: {
@@ -623,6 +669,7 @@ export interface OneSourceData {
         id: string
         name: string
         digest: string
+        digestSeen: boolean | null
         reference: string
         createdAt: string
       }>
@@ -636,7 +683,7 @@ export interface OneSourceData {
 export interface OneSourceVariables {
   id: string
 }
-export const OneSource: Operation<OneSourceData, OneSourceVariables> = { name: 'OneSource', text: 'query OneSource($id: ID!) { node(id: $id) { ... on ArtifactSource { ...SourceFields } } artifactSourceKinds { ref schema } } fragment SourceFields on ArtifactSource { id sourceRef sourceConfig service { id name application { id name } } state { polled lookedAt nextLookAt failures lastError lastArtifact lastArtifactAt } versions(first: 1) { nodes { id name digest reference createdAt } } }' }
+export const OneSource: Operation<OneSourceData, OneSourceVariables> = { name: 'OneSource', text: 'query OneSource($id: ID!) { node(id: $id) { ... on ArtifactSource { ...SourceFields } } artifactSourceKinds { ref schema } } fragment SourceFields on ArtifactSource { id sourceRef sourceConfig service { id name application { id name } } state { polled lookedAt nextLookAt failures lastError lastArtifact lastArtifactAt } versions(first: 1) { nodes { id name digest digestSeen reference createdAt } } }' }
 
 export interface SourceKindsData {
   artifactSourceKinds: Array<{
@@ -1510,6 +1557,7 @@ export interface WhereData {
         state: RolloutState | null
         latest: {
           startedAt: string | null
+          status: RolloutStatus
           rollout: {
             id: string
             isRollback: boolean
@@ -1536,7 +1584,7 @@ export interface WhereVariables {
   after?: string | null
   filter?: MatrixFilter | null
 }
-export const Where: Operation<WhereData, WhereVariables> = { name: 'Where', text: 'query Where($first: Int!, $after: String, $filter: MatrixFilter) { matrix(first: $first, after: $after, filter: $filter) { nodes { application { id name } newest { id name createdAt } cells { ...CellFields } } pageInfo { hasNextPage endCursor } } } fragment CellFields on ApplicationEnvironment { environment { id } readiness readinessReason live { id name } liveSince latestVersionSet { name } state latest { startedAt rollout { id isRollback } } gates { gateId } health reconciliation { drift since } }' }
+export const Where: Operation<WhereData, WhereVariables> = { name: 'Where', text: 'query Where($first: Int!, $after: String, $filter: MatrixFilter) { matrix(first: $first, after: $after, filter: $filter) { nodes { application { id name } newest { id name createdAt } cells { ...CellFields } } pageInfo { hasNextPage endCursor } } } fragment CellFields on ApplicationEnvironment { environment { id } readiness readinessReason live { id name } liveSince latestVersionSet { name } state latest { startedAt status rollout { id isRollback } } gates { gateId } health reconciliation { drift since } }' }
 
 export interface ColumnsData {
   environments: {
@@ -1682,6 +1730,7 @@ export interface RolloutsData {
     nodes: Array<{
       id: string
       state: RolloutState
+      status: RolloutStatus
       isRollback: boolean
       createdAt: string
       startedAt: string | null
@@ -1702,6 +1751,7 @@ export interface RolloutsData {
       environments: Array<{
         id: string
         state: RolloutState
+        status: RolloutStatus
         environment: {
           id: string
           name: string
@@ -1721,13 +1771,55 @@ export interface RolloutsVariables {
   application?: string | null
   states?: Array<RolloutState> | null
 }
-export const Rollouts: Operation<RolloutsData, RolloutsVariables> = { name: 'Rollouts', text: 'query Rollouts($first: Int!, $after: String, $application: String, $states: [RolloutState!]) { rollouts( first: $first after: $after application: $application states: $states ) { nodes { ...RolloutLine } pageInfo { hasNextPage endCursor } } } fragment RolloutLine on Rollout { id state isRollback createdAt startedAt finishedAt application { id name } versionSet { id name } openGates { gateId reason requestedAt } environments { id state environment { id name tier } } }' }
+export const Rollouts: Operation<RolloutsData, RolloutsVariables> = { name: 'Rollouts', text: 'query Rollouts($first: Int!, $after: String, $application: String, $states: [RolloutState!]) { rollouts( first: $first after: $after application: $application states: $states ) { nodes { ...RolloutLine } pageInfo { hasNextPage endCursor } } } fragment RolloutLine on Rollout { id state status isRollback createdAt startedAt finishedAt application { id name } versionSet { id name } openGates { gateId reason requestedAt } environments { id state status environment { id name tier } } }' }
 
 export interface RolloutPageData {
   rollout: {
     id: string
     state: RolloutState
+    status: RolloutStatus
     isRollback: boolean
+    rollbackOf: {
+      id: string
+      versionSet: {
+        id: string
+        name: string
+      }
+    } | null
+    rolledBackBy: {
+      id: string
+      status: RolloutStatus
+      versionSet: {
+        id: string
+        name: string
+      }
+    } | null
+    automaticRollback: {
+      state: AutomaticRollbackState
+      cause: AutomaticRollbackCause
+      dueAt: string | null
+      why: string
+      outcome: string | null
+      rollout: {
+        id: string
+      } | null
+    } | null
+    breakGlass: {
+      principal: {
+        id: string
+        name: string
+      } | null
+      reason: string
+      at: string
+    } | null
+    skippedEnvironments: Array<{
+      environment: {
+        id: string
+        name: string
+        tier: Tier
+      }
+      cause: SkipCause
+    }>
     pauseRequested: boolean
     workflowRef: string | null
     createdAt: string
@@ -1736,6 +1828,9 @@ export interface RolloutPageData {
     application: {
       id: string
       name: string
+      rollbackPolicy: {
+        degradedAfterSeconds: number
+      }
     }
     versionSet: {
       id: string
@@ -1813,6 +1908,7 @@ export interface RolloutPageData {
       id: string
       position: number
       state: RolloutState
+      status: RolloutStatus
       startedAt: string | null
       finishedAt: string | null
       driverDigest: string
@@ -1838,6 +1934,7 @@ export interface RolloutPageData {
       deployments: Array<{
         id: string
         state: DeploymentState
+        status: DeploymentStatus
         startedAt: string | null
         finishedAt: string | null
         service: {
@@ -1897,7 +1994,7 @@ export interface RolloutPageVariables {
   id: string
   after?: string | null
 }
-export const RolloutPage: Operation<RolloutPageData, RolloutPageVariables> = { name: 'RolloutPage', text: 'query RolloutPage($id: ID!, $after: String) { rollout(id: $id) { id state isRollback pauseRequested workflowRef createdAt startedAt finishedAt application { id name } versionSet { ...SetFields } flowDefinition { id version definition } openGates { ...GateFields } waitingOn { kind detail resolver neededPermission since until gateId environment { id name } service { id name } } viewerCan { ...AbilityFields } environments { id position state startedAt finishedAt driverDigest driverBinding { id version driverRef } environment { id name tier contact { reachable reason since } } previousVersionSet { id name } deployments { id state startedAt finishedAt service { id name } versions { id name digest reference } gates { gateId weight reachedAt passedAt } snapshot { commitSha manifestDigest driverDigest parameters changes { ...ChangeFields } } } } journal(first: 200, after: $after) { nodes { ...JournalRow } pageInfo { hasNextPage endCursor } } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen reference createdAt } } } fragment GateFields on Gate { gateId reason requestedAt quorum group requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason } fragment ChangeFields on FileChange { path diff truncated } fragment JournalRow on Transition { subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt }' }
+export const RolloutPage: Operation<RolloutPageData, RolloutPageVariables> = { name: 'RolloutPage', text: 'query RolloutPage($id: ID!, $after: String) { rollout(id: $id) { id state status isRollback rollbackOf { id versionSet { id name } } rolledBackBy { id status versionSet { id name } } automaticRollback { state cause dueAt why outcome rollout { id } } breakGlass { principal { id name } reason at } skippedEnvironments { environment { id name tier } cause } pauseRequested workflowRef createdAt startedAt finishedAt application { id name rollbackPolicy { degradedAfterSeconds } } versionSet { ...SetFields } flowDefinition { id version definition } openGates { ...GateFields } waitingOn { kind detail resolver neededPermission since until gateId environment { id name } service { id name } } viewerCan { ...AbilityFields } environments { id position state status startedAt finishedAt driverDigest driverBinding { id version driverRef } environment { id name tier contact { reachable reason since } } previousVersionSet { id name } deployments { id state status startedAt finishedAt service { id name } versions { id name digest reference } gates { gateId weight reachedAt passedAt } snapshot { commitSha manifestDigest driverDigest parameters changes { ...ChangeFields } } } } journal(first: 200, after: $after) { nodes { ...JournalRow } pageInfo { hasNextPage endCursor } } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen reference createdAt } } } fragment GateFields on Gate { gateId reason requestedAt quorum group requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason } fragment ChangeFields on FileChange { path diff truncated } fragment JournalRow on Transition { subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt }' }
 
 export interface AskPreviewData {
   previewRollout: {
@@ -1965,6 +2062,7 @@ export interface InboxData {
       rollout: {
         id: string
         state: RolloutState
+        status: RolloutStatus
         isRollback: boolean
         createdAt: string
         application: {
@@ -1996,7 +2094,7 @@ export interface InboxVariables {
   first: number
   after?: string | null
 }
-export const Inbox: Operation<InboxData, InboxVariables> = { name: 'Inbox', text: 'query Inbox($first: Int!, $after: String) { gatesForMe(first: $first, after: $after) { nodes { ...GateFields rollout { id state isRollback createdAt application { id name } versionSet { id name } environments { id state environment { id name tier } } } } pageInfo { hasNextPage endCursor } } } fragment GateFields on Gate { gateId reason requestedAt quorum group requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason }' }
+export const Inbox: Operation<InboxData, InboxVariables> = { name: 'Inbox', text: 'query Inbox($first: Int!, $after: String) { gatesForMe(first: $first, after: $after) { nodes { ...GateFields rollout { id state status isRollback createdAt application { id name } versionSet { id name } environments { id state environment { id name tier } } } } pageInfo { hasNextPage endCursor } } } fragment GateFields on Gate { gateId reason requestedAt quorum group requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason }' }
 
 export interface MoreJournalData {
   rollout: {
@@ -2050,6 +2148,7 @@ export interface SetsData {
     }
     flowDefinition: {
       id: string
+      definition: unknown
     } | null
     viewerCan: Array<{
       action: string
@@ -2068,6 +2167,13 @@ export interface SetsData {
         name: string
       } | null
       liveSince: string | null
+      latestVersionSet: {
+        id: string
+      } | null
+      latest: {
+        status: RolloutStatus
+        startedAt: string | null
+      } | null
     }>
     newestVersionSet: {
       id: string
@@ -2130,7 +2236,7 @@ export interface SetsVariables {
   first: number
   after?: string | null
 }
-export const Sets: Operation<SetsData, SetsVariables> = { name: 'Sets', text: 'query Sets($application: String!, $first: Int!, $after: String) { application(name: $application) { id name activeRollout { id state } queuedRollout { versionSet { id name } requestedAt } rolloutPolicy { onNewer } flowDefinition { id } viewerCan { ...AbilityFields } environments { id environment { id name tier } live { id name } liveSince } newestVersionSet { ...SetFields } versionSets(first: $first, after: $after) { nodes { ...SetFields } pageInfo { hasNextPage endCursor } } } } fragment AbilityFields on Ability { action allowed reason } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen reference createdAt } } }' }
+export const Sets: Operation<SetsData, SetsVariables> = { name: 'Sets', text: 'query Sets($application: String!, $first: Int!, $after: String) { application(name: $application) { id name activeRollout { id state } queuedRollout { versionSet { id name } requestedAt } rolloutPolicy { onNewer } flowDefinition { id definition } viewerCan { ...AbilityFields } environments { id environment { id name tier } live { id name } liveSince latestVersionSet { id } latest { status startedAt } } newestVersionSet { ...SetFields } versionSets(first: $first, after: $after) { nodes { ...SetFields } pageInfo { hasNextPage endCursor } } } } fragment AbilityFields on Ability { action allowed reason } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen reference createdAt } } }' }
 
 export interface OneSetData {
   node: {
@@ -2188,7 +2294,7 @@ export interface ApplicationsData {
       }>
       activeRollout: {
         id: string
-        state: RolloutState
+        status: RolloutStatus
       } | null
     }>
     pageInfo: {
@@ -2201,7 +2307,7 @@ export interface ApplicationsVariables {
   first: number
   after?: string | null
 }
-export const Applications: Operation<ApplicationsData, ApplicationsVariables> = { name: 'Applications', text: 'query Applications($first: Int!, $after: String) { applications(first: $first, after: $after) { nodes { id name description createdAt services { id name } flowDefinition { id version } environments { id readiness environment { id name } } activeRollout { id state } } pageInfo { hasNextPage endCursor } } }' }
+export const Applications: Operation<ApplicationsData, ApplicationsVariables> = { name: 'Applications', text: 'query Applications($first: Int!, $after: String) { applications(first: $first, after: $after) { nodes { id name description createdAt services { id name } flowDefinition { id version } environments { id readiness environment { id name } } activeRollout { id status } } pageInfo { hasNextPage endCursor } } }' }
 
 export interface ApplicationPageData {
   application: {
@@ -2278,6 +2384,7 @@ export interface ApplicationPageData {
       nodes: Array<{
         id: string
         state: RolloutState
+        status: RolloutStatus
         isRollback: boolean
         createdAt: string
         startedAt: string | null
@@ -2298,6 +2405,7 @@ export interface ApplicationPageData {
         environments: Array<{
           id: string
           state: RolloutState
+          status: RolloutStatus
           environment: {
             id: string
             name: string
@@ -2317,7 +2425,7 @@ export interface ApplicationPageData {
 export interface ApplicationPageVariables {
   name: string
 }
-export const ApplicationPage: Operation<ApplicationPageData, ApplicationPageVariables> = { name: 'ApplicationPage', text: 'query ApplicationPage($name: String!) { application(name: $name) { id name description createdAt archivedAt archivings { ...ArchivingFields } rollbackPolicy { onFailed onDegraded degradedAfterSeconds inFull } rolloutPolicy { onFailure onNewer } viewerCan { ...AbilityFields } activeRollout { id state } services { id name description artifactSources { id sourceRef sourceConfig versions(first: 3) { nodes { id name digest digestSeen reference createdAt } } } } flowDefinition { id version definition createdAt } environments { id readiness readinessReason discovered environment { id name tier } } rollouts(first: 10) { nodes { ...RolloutLine } } versionSets(first: 1) { nodes { id name } } } } fragment ArchivingFields on Archiving { archived reason createdAt principal { name } } fragment AbilityFields on Ability { action allowed reason } fragment RolloutLine on Rollout { id state isRollback createdAt startedAt finishedAt application { id name } versionSet { id name } openGates { gateId reason requestedAt } environments { id state environment { id name tier } } }' }
+export const ApplicationPage: Operation<ApplicationPageData, ApplicationPageVariables> = { name: 'ApplicationPage', text: 'query ApplicationPage($name: String!) { application(name: $name) { id name description createdAt archivedAt archivings { ...ArchivingFields } rollbackPolicy { onFailed onDegraded degradedAfterSeconds inFull } rolloutPolicy { onFailure onNewer } viewerCan { ...AbilityFields } activeRollout { id state } services { id name description artifactSources { id sourceRef sourceConfig versions(first: 3) { nodes { id name digest digestSeen reference createdAt } } } } flowDefinition { id version definition createdAt } environments { id readiness readinessReason discovered environment { id name tier } } rollouts(first: 10) { nodes { ...RolloutLine } } versionSets(first: 1) { nodes { id name } } } } fragment ArchivingFields on Archiving { archived reason createdAt principal { name } } fragment AbilityFields on Ability { action allowed reason } fragment RolloutLine on Rollout { id state status isRollback createdAt startedAt finishedAt application { id name } versionSet { id name } openGates { gateId reason requestedAt } environments { id state status environment { id name tier } } }' }
 
 export interface EnvironmentsData {
   environments: {
@@ -2418,6 +2526,7 @@ export interface EnvironmentPageData {
     nodes: Array<{
       id: string
       state: RolloutState
+      status: RolloutStatus
       isRollback: boolean
       createdAt: string
       startedAt: string | null
@@ -2438,6 +2547,7 @@ export interface EnvironmentPageData {
       environments: Array<{
         id: string
         state: RolloutState
+        status: RolloutStatus
         environment: {
           id: string
           name: string
@@ -2450,7 +2560,7 @@ export interface EnvironmentPageData {
 export interface EnvironmentPageVariables {
   name: string
 }
-export const EnvironmentPage: Operation<EnvironmentPageData, EnvironmentPageVariables> = { name: 'EnvironmentPage', text: 'query EnvironmentPage($name: String!) { environment(name: $name) { ...EnvironmentFields archivedAt archivings { ...ArchivingFields } approval { reason quorum group requesterMayApprove expiresAfterSeconds onExpiry } healths { service { id name application { id name } } health reason since observedAt } viewerCan { ...AbilityFields } } rollouts(first: 10, environment: $name) { nodes { ...RolloutLine } } } fragment EnvironmentFields on Environment { id name description tier readiness readinessReason createdAt contact { reachable reason since observedAt } driverBindings { id version driverRef driverConfig createdAt } } fragment ArchivingFields on Archiving { archived reason createdAt principal { name } } fragment AbilityFields on Ability { action allowed reason } fragment RolloutLine on Rollout { id state isRollback createdAt startedAt finishedAt application { id name } versionSet { id name } openGates { gateId reason requestedAt } environments { id state environment { id name tier } } }' }
+export const EnvironmentPage: Operation<EnvironmentPageData, EnvironmentPageVariables> = { name: 'EnvironmentPage', text: 'query EnvironmentPage($name: String!) { environment(name: $name) { ...EnvironmentFields archivedAt archivings { ...ArchivingFields } approval { reason quorum group requesterMayApprove expiresAfterSeconds onExpiry } healths { service { id name application { id name } } health reason since observedAt } viewerCan { ...AbilityFields } } rollouts(first: 10, environment: $name) { nodes { ...RolloutLine } } } fragment EnvironmentFields on Environment { id name description tier readiness readinessReason createdAt contact { reachable reason since observedAt } driverBindings { id version driverRef driverConfig createdAt } } fragment ArchivingFields on Archiving { archived reason createdAt principal { name } } fragment AbilityFields on Ability { action allowed reason } fragment RolloutLine on Rollout { id state status isRollback createdAt startedAt finishedAt application { id name } versionSet { id name } openGates { gateId reason requestedAt } environments { id state status environment { id name tier } } }' }
 
 export interface DriversData {
   drivers: Array<{
@@ -2693,6 +2803,40 @@ export interface AbortRolloutVariables {
   input: AbortRolloutInput
 }
 export const AbortRollout: Operation<AbortRolloutData, AbortRolloutVariables> = { name: 'AbortRollout', text: 'mutation AbortRollout($input: AbortRolloutInput!) { abortRollout(input: $input) { rollout { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface BreakTheGlassData {
+  breakGlass: {
+    rollout: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface BreakTheGlassVariables {
+  input: BreakGlassInput
+}
+export const BreakTheGlass: Operation<BreakTheGlassData, BreakTheGlassVariables> = { name: 'BreakTheGlass', text: 'mutation BreakTheGlass($input: BreakGlassInput!) { breakGlass(input: $input) { rollout { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface StopAutomaticRollbackData {
+  stopAutomaticRollback: {
+    rollout: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface StopAutomaticRollbackVariables {
+  input: StopAutomaticRollbackInput
+}
+export const StopAutomaticRollback: Operation<StopAutomaticRollbackData, StopAutomaticRollbackVariables> = { name: 'StopAutomaticRollback', text: 'mutation StopAutomaticRollback($input: StopAutomaticRollbackInput!) { stopAutomaticRollback(input: $input) { rollout { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
 
 export interface RetryRolloutData {
   retryRollout: {

@@ -6,6 +6,7 @@ import { keepPreviousData, type Query, QueryCache, QueryClient, useMutation, use
 import { useEffect, useRef, useState } from 'react'
 import { ApiError, ask } from './client'
 import { MoreJournal, RolloutPage, type JournalRow, type Operation, type RolloutPageData } from './generated'
+import { isOver } from '../logic/waiting'
 import { Live, nothing, type Touched } from './live'
 
 const lively = 2_000
@@ -90,13 +91,18 @@ async function wholeRollout(id: string, known: JournalPage[]): Promise<LiveRollo
   return { rollout, journal: pages.flatMap((p) => p.rows), pages }
 }
 
+/** A rollback is a rollout of its own: one that has ended learns of it by its application. */
+function mayBeRolledBack(touched: Touched, live: LiveRollout | null | undefined): boolean {
+  return Boolean(live && isOver(live.rollout.state) && touched.applications.has(live.rollout.application.id))
+}
+
 export function useRollout(id: string) {
   const client = useQueryClient()
   const queryKey = ['RolloutPage', id]
   return useQuery({
     queryKey,
     queryFn: () => wholeRollout(id, client.getQueryData<LiveRollout | null>(queryKey)?.pages ?? []),
-    meta: { follows: (touched: Touched) => touched.rollouts.has(id) },
+    meta: { follows: (touched: Touched, data: unknown) => touched.rollouts.has(id) || mayBeRolledBack(touched, data as LiveRollout | null | undefined) },
     refetchInterval: calm,
   })
 }

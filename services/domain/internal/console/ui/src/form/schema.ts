@@ -212,7 +212,7 @@ function ofValue(root: Schema, s: SchemaObject, value: unknown, path: string[]):
   }
   if (typeof value === 'string') {
     const length = [...value].length
-    say(s.minLength !== undefined && length < s.minLength, s.minLength === 1 ? 'This is needed.' : `At least ${s.minLength} characters.`)
+    say(s.minLength !== undefined && length < s.minLength, s.minLength === 1 ? 'Required.' : `At least ${s.minLength} characters.`)
     say(s.maxLength !== undefined && length > s.maxLength, `At most ${s.maxLength} characters.`)
     say(s.pattern !== undefined && !matches(s.pattern, value), 'This does not have the form that is expected here.')
   }
@@ -230,7 +230,7 @@ function ofValue(root: Schema, s: SchemaObject, value: unknown, path: string[]):
 function ofChildren(root: Schema, s: SchemaObject, value: unknown, path: string[]): Finding[] {
   if (Array.isArray(value)) return value.flatMap((v, i) => (s.items === undefined ? [] : validate(root, s.items, v, [...path, String(i)])))
   if (!isRecord(value)) return []
-  const missing = (s.required ?? []).filter((name) => value[name] === undefined).map((name) => ({ path: [...path, name], message: 'This is needed.' }))
+  const missing = (s.required ?? []).filter((name) => value[name] === undefined).map((name) => ({ path: [...path, name], message: 'Required.' }))
   const nested = Object.entries(value).flatMap(([name, v]) => {
     if (v === undefined) return []
     const property = s.properties?.[name]

@@ -1,14 +1,15 @@
 // Where each service stands: a deployment reaches a gate and passes it, all services of an environment together. The API reads
 // it off the journal, so the console keeps no memory of its own.
-import type { DeploymentState, GateFields, JournalRow, RolloutPageData } from '../api/generated'
+import type { DeploymentState, GateFields, JournalRow, RolloutPageData, SkipCause } from '../api/generated'
 import { readPipeline, type GatePlan, type Step } from './pipeline'
+import { leftOut } from './scope'
 
 type Rollout = NonNullable<RolloutPageData['rollout']>
 export type Place = Rollout['environments'][number]
 export type Deployment = Place['deployments'][number]
 
-/** passed, stands here, on its way to here, not there yet, not needed (nothing to shift: a first deploy, or stable already), stopped. */
-export type Mark = 'passed' | 'here' | 'next' | 'ahead' | 'skipped' | 'stopped'
+/** Passed, waits here, on its way to here, not reached, not needed (nothing to shift: a first deploy, or stable already), stopped, taken back. */
+export type Mark = 'passed' | 'here' | 'next' | 'ahead' | 'skipped' | 'stopped' | 'back'
 
 export interface Row {
   deployment: Deployment
@@ -36,6 +37,11 @@ function row(deployment: Deployment, environment: string, plan: GatePlan[]): Row
   const ended = over.includes(deployment.state)
   const healthy = deployment.state === 'HEALTHY'
   const seen = new Map(deployment.gates.map((g) => [g.gateId, g]))
+  if (deployment.status === 'ABORTING' || deployment.status === 'ABORTED') {
+    // Wherever it had come, it is not there any more.
+    const marks = plan.map((gate): Mark => (seen.get(gateId(environment, gate.weight))?.reachedAt ? 'back' : 'ahead'))
+    return { deployment, marks, end: 'back' }
+  }
   let ahead = false // something before this gate is not done
   const marks = plan.map((gate): Mark => {
     const at = seen.get(gateId(environment, gate.weight))
@@ -82,6 +88,7 @@ export type Stop =
   | { kind: 'approval'; gateId: string; reason: string; open: GateFields | null; resolution: JournalRow | null; before: string }
   | { kind: 'pause'; seconds: number; name: string }
   | { kind: 'other'; type: string; name: string }
+  | { kind: 'skipped'; environment: { name: string; tier: string }; cause: SkipCause }
 
 export type Part = { kind: 'lane'; lane: Lane } | { kind: 'stop'; stop: Stop; key: string }
 
@@ -97,9 +104,13 @@ export function course(rollout: Rollout, journal: JournalRow[]): Part[] {
   steps.forEach((s, index) => {
     if (s.kind === 'deploy') {
       const place = rollout.environments.find((e) => e.environment.name === s.environment)
-      if (!place) return
+      const skipped = rollout.skippedEnvironments.find((e) => e.environment.name === s.environment)
+      if (skipped) parts.push({ kind: 'stop', key: `skip-${s.environment}`, stop: { kind: 'skipped', ...skipped } })
+      if (!place || skipped) return
       if (s.approval) ask(s.environment, s.approval.reason, s.environment)
       parts.push({ kind: 'lane', lane: lane(place, steps) })
+    } else if (leftOut(steps, index, rollout.skippedEnvironments)) {
+      // It goes with the environments that it is about.
     } else if (s.kind === 'approval') {
       const next = steps.slice(index + 1).find((n) => n.kind === 'deploy')
       ask(s.gateId, s.reason, next?.kind === 'deploy' ? next.environment : '')

@@ -41,7 +41,7 @@ function together(rollout: Rollout, place: Place): { goal: string; joint: string
   const gate = plan[index]
   if (!gate) return { goal: 'full traffic and health', joint: '' }
   const there = rows.filter((r) => r.marks[index] === 'here').map((r) => r.deployment.service.name)
-  const joint = there.length > 0 ? `${names(there)} ${verb(there, 'stands', 'stand')} there already: no service passes a gate before all have come.` : ''
+  const joint = there.length > 0 ? `${names(there)} ${verb(there, 'is', 'are')} there already: no service passes a gate before all have reached it.` : ''
   return { goal: `${gate.weight} %`, joint }
 }
 
@@ -49,6 +49,7 @@ function moving(rollout: Rollout, waits: Wait[]): Condition {
   const first = waits[0] as Wait
   const services = waits.flatMap((w) => (w.service ? [w.service.name] : []))
   const place = rollout.environments.find((e) => e.environment.id === first.environment?.id)
+  if (rollout.status === 'ABORTING') return { ...plain(rollout, first), key: `HEALTH ${first.environment?.id ?? ''}`, title: `${names(services)} ${verb(services, 'is', 'are')} being taken back in ${first.environment?.name ?? 'an environment'}`, detail: '' }
   const { goal, joint } = place ? together(rollout, place) : { goal: 'health', joint: '' }
   const times = waits.flatMap((w) => (w.since ? [w.since] : [])).sort()
   return {
@@ -61,23 +62,24 @@ function moving(rollout: Rollout, waits: Wait[]): Condition {
   }
 }
 
-function title(w: Wait): string {
+function title(rollout: Rollout, w: Wait): string {
   const where = w.environment?.name ?? 'an environment'
   switch (w.kind) {
     case 'HAND_OVER':
-      return 'Its workflow has not begun'
+      return 'Its workflow has not started'
     case 'APPROVAL':
       return `“${w.gateId ?? ''}” needs approval`
     case 'PAUSE':
-      return 'It is held'
+      if (rollout.status === 'ABORTED') return 'Aborted: retry it, roll it back or cancel it'
+      return rollout.status === 'ABORTING' ? 'Aborting: the previous version is being restored' : 'Paused'
     case 'SOAK':
-      return `The gate ${w.gateId ?? ''} asks for time`
+      return `Soaking at ${/\d+$/.exec(w.gateId ?? '')?.[0] ?? '?'} % in ${where}`
     case 'ENVIRONMENT':
       return `${where} is not ready`
     case 'AGENT':
-      return `Nobody can be reached in ${where}`
+      return `No agent can be reached in ${where}`
     case 'HEALTH':
-      return `A service is on its way in ${where}`
+      return `A service is being deployed in ${where}`
   }
 }
 
@@ -85,8 +87,9 @@ function plain(rollout: Rollout, w: Wait): Condition {
   return {
     key: `${w.kind} ${w.gateId ?? ''} ${w.environment?.id ?? ''} ${w.service?.id ?? ''}`,
     kind: w.kind,
-    title: title(w),
-    detail: w.detail,
+    title: title(rollout, w),
+    // The title says all of it.
+    detail: w.kind === 'SOAK' ? '' : w.detail,
     joint: '',
     resolver: w.resolver,
     since: w.since,

@@ -1,10 +1,10 @@
-// What is where: what a cell of the matrix shows, and which cells are asked for.
-import type { CellFields, Health, MatrixFilter, RolloutState } from '../api/generated'
+// Live versions: what a cell of the matrix shows, and which cells are asked for.
+import type { CellFields, Health, MatrixFilter, RolloutState, RolloutStatus } from '../api/generated'
 import { isOver } from './waiting'
 
 export interface Attempt {
   rolloutId: string
-  state: RolloutState
+  state: RolloutStatus
   set: string
   isRollback: boolean
   /** The gate that it waits at; null for none. */
@@ -15,7 +15,7 @@ export interface Attempt {
 export function attempt(cell: CellFields): Attempt | null {
   const { latest, state, latestVersionSet } = cell
   if (!latest || !state || state === 'COMPLETED' || (isOver(state) && !latest.startedAt)) return null
-  return { rolloutId: latest.rollout.id, state, set: latestVersionSet?.name ?? '', isRollback: latest.rollout.isRollback, gate: isOver(state) ? null : (cell.gates[0]?.gateId ?? null) }
+  return { rolloutId: latest.rollout.id, state: latest.status, set: latestVersionSet?.name ?? '', isRollback: latest.rollout.isRollback, gate: isOver(state) ? null : (cell.gates[0]?.gateId ?? null) }
 }
 
 export const states: RolloutState[] = ['PENDING', 'IN_PROGRESS', 'PAUSED', 'COMPLETED', 'FAILED', 'CANCELLED']

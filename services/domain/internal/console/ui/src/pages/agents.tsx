@@ -137,7 +137,7 @@ function Keys({ agent, onRevoke }: { agent: Agent; onRevoke: (key: Key) => void 
                 <th scope="row">
                   <code>{k.publicKey.slice(0, 12)}…</code>
                   <div className="faint">
-                    made <Ago at={k.createdAt} />
+                    created <Ago at={k.createdAt} />
                   </div>
                 </th>
                 <td>{k.revokedAt ? 'revoked' : over ? 'replaced' : k.expiresAt ? <>replaced, until <Due at={k.expiresAt} /></> : 'until it is replaced'}</td>

@@ -74,7 +74,7 @@ export function ApplicationPage() {
           <h2 id="rollouts">Rollouts</h2>
           {app.rollouts.nodes.length === 0 ? (
             <Empty icon="rollout" title="Not rolled out yet">
-              <p>{app.versionSets.nodes.length > 0 ? 'Roll out its newest version set.' : 'The first version set is made once every service has a version: push the images.'}</p>
+              <p>{app.versionSets.nodes.length > 0 ? 'Roll out its newest version set.' : 'The first version set is created once every service has a version: push the images.'}</p>
             </Empty>
           ) : (
             <RolloutTable rows={app.rollouts.nodes} application={false} />
@@ -89,7 +89,7 @@ export function ApplicationPage() {
             kind="application"
             name={app.name}
             viewerCan={app.viewerCan}
-            means={<p>Nothing of {app.name} is rolled out any more, and lists and the matrix leave it out. What runs goes on running. Its name stays taken, and its page stays here: restore it from there.</p>}
+            means={<p>{app.name} is not rolled out any more, and lists and the matrix omit it. What runs keeps running. Its name stays taken, and its page stays: restore it there.</p>}
             send={async (reason) => accepted((await ask(ArchiveApplication, { input: { application: app.id, reason } })).archiveApplication)}
           />
         )}

@@ -44,7 +44,7 @@ export function Applications() {
                   <td>
                     {a.flowDefinition ? a.environments.map((e) => e.environment.name).join(' → ') : <Link to={`/applications/${a.name}/pipeline`}>Create one</Link>}
                   </td>
-                  <td>{a.activeRollout ? <Link to={`/rollouts/${a.activeRollout.id}`}><State state={a.activeRollout.state} /></Link> : <span className="faint">none</span>}</td>
+                  <td>{a.activeRollout ? <Link to={`/rollouts/${a.activeRollout.id}`}><State state={a.activeRollout.status} /></Link> : <span className="faint">none</span>}</td>
                   <td>
                     <Ago at={a.createdAt} />
                   </td>

@@ -50,7 +50,7 @@ function Form({ kinds, source }: { kinds: SourceKindsData['artifactSourceKinds']
   const value = prune(schema, schema, withDefaults(schema, schema, config)) as Json
   const local = validate(schema, schema, value)
   const done = () => {
-    announce('The source is there.')
+    announce(source ? 'Source saved' : 'Source created')
     void navigate('/sources')
   }
   const save = useChange(

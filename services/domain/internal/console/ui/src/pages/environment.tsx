@@ -70,7 +70,7 @@ export function EnvironmentPage() {
           <p className="faint">{explain}</p>
           <p>
             <ActButton
-              ability={environment.readiness === 'PENDING' ? { action: 'retryEnvironmentOnboarding', allowed: false, reason: 'It is being looked at now' } : ability(environment.viewerCan, 'retryEnvironmentOnboarding')}
+              ability={environment.readiness === 'PENDING' ? { action: 'retryEnvironmentOnboarding', allowed: false, reason: 'It is being checked now' } : ability(environment.viewerCan, 'retryEnvironmentOnboarding')}
               className={environment.readiness === 'NOT_READY' ? 'primary' : undefined}
               onClick={() => change.mutate(environment.id)}
             >
@@ -107,7 +107,7 @@ export function EnvironmentPage() {
             kind="environment"
             name={name}
             viewerCan={environment.viewerCan}
-            means={<p>No rollout goes to {name} any more, and lists leave it out. What runs there goes on running. Its page stays here: restore it from there.</p>}
+            means={<p>No rollout goes to {name} any more, and lists omit it. What runs there keeps running. Its page stays: restore it there.</p>}
             send={async (reason) => accepted((await ask(ArchiveEnvironment, { input: { environmentId: environment.id, reason } })).archiveEnvironment)}
           />
         )}
@@ -121,7 +121,7 @@ function Agent({ contact }: { contact: Environment['contact'] }) {
   return (
     <section className={contact && !contact.reachable ? 'card why bad' : 'card'} aria-labelledby="agent">
       <h2 id="agent">Agent</h2>
-      {!contact && <p className="faint">Nobody has been heard of yet. The first rollout, or onboarding it again, tells.</p>}
+      {!contact && <p className="faint">No agent has reported yet. It will after the first rollout or a new check.</p>}
       {contact && (
         <p className="line">
           {contact.reachable ? <Chip tone="good" icon="completed" word="Can be reached" /> : <Chip tone="bad" icon="offline" word="Cannot be reached" />}

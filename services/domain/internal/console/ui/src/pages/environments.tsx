@@ -54,7 +54,7 @@ export function Environments() {
                         </div>
                       </>
                     ) : (
-                      <span className="faint">not heard of yet</span>
+                      <span className="faint">no agent has reported yet</span>
                     )}
                   </td>
                   <td>

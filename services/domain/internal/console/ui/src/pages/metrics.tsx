@@ -58,7 +58,7 @@ function Answer({ all, days, name }: { all: Metrics[]; days: number; name: strin
   if (all.every((m) => m.deployments + m.failures + m.cancelled === 0)) {
     return (
       <Empty icon="rollout" title={`Nothing was deployed in ${days} days`}>
-        <p>There is nothing to measure in this window. A rollout that is on its way counts once it is over in an environment.</p>
+        <p>There is nothing to measure in this window. An active rollout counts once it has ended in an environment.</p>
       </Empty>
     )
   }
@@ -71,8 +71,8 @@ function Answer({ all, days, name }: { all: Metrics[]; days: number; name: strin
               <th scope="col">Environment</th>
               <th scope="col">Deployments</th>
               <th scope="col">Lead time</th>
-              <th scope="col">… of people</th>
-              <th scope="col">… of the machine</th>
+              <th scope="col">Waiting on people</th>
+              <th scope="col">Automation time</th>
               <th scope="col">Change fail rate</th>
               <th scope="col">Rework rate</th>
               <th scope="col">Recovery time</th>
@@ -105,7 +105,11 @@ function Answer({ all, days, name }: { all: Metrics[]; days: number; name: strin
         <summary>What is counted</summary>
         <dl>
           <dt>Lead time</dt>
-          <dd>From the version set to the end of its first deployment here. Of people: until somebody asked for the rollout, while a gate asked for approval, and while the rollout was paused. Of the machine: the rest, soak times included.</dd>
+          <dd>From the version set to the end of its first deployment here. </dd>
+          <dt>Waiting on people</dt>
+          <dd>The part of the lead time before the rollout was requested, while a gate waited for approval, and while the rollout was paused.</dd>
+          <dt>Automation time</dt>
+          <dd>The rest of the lead time, soak times included.</dd>
           <dt>Change fail rate</dt>
           <dd>Deployments that failed, were aborted, or were rolled back, of all that were completed, failed or aborted.</dd>
           <dt>Rework rate</dt>

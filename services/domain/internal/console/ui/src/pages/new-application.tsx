@@ -46,7 +46,7 @@ export function ApplicationForm({ done }: { done: (name: string) => void }) {
         ).createApplication,
       ),
     (payload) => {
-      announce(`${name} is there.`)
+      announce('Application created')
       done(payload.application?.name ?? name)
     },
   )

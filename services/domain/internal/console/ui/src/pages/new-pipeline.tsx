@@ -105,13 +105,13 @@ function Form({ app, environments, drivers, done }: FormProps) {
     const next = steps.filter((_, i) => i !== index)
     setSteps(next)
     if (gone?.key === chosen) setChosen(next[Math.max(0, index - 1)]?.key ?? '')
-    if (gone) announce(`${titleOf(gone)} is removed.`)
+    if (gone) announce(`${titleOf(gone)} removed`)
   }
   const add = (what: string, at: number) => {
     const step = names.includes(what) ? newDeploy(what, services) : newStep(what as Exclude<StepType, 'deploy'>, steps)
     setSteps(inserted(steps, at, step))
     setChosen(step.key)
-    announce(`${titleOf(step)} is added.`)
+    announce(`${titleOf(step)} added`)
   }
   const palette = { environments: names.filter((n) => !steps.some((s) => environmentOf(s) === n)), types: supported(drivers, environments, steps) }
   const form = (index: number) => {
@@ -151,7 +151,7 @@ function Form({ app, environments, drivers, done }: FormProps) {
           ))}
         </div>
         <p className={`verdict ${due.length > 0 ? 'bad' : todo.length > 0 ? '' : 'good'}`} role="status">
-          {parsed === undefined ? 'This is not JSON yet.'
+          {parsed === undefined ? 'Invalid JSON'
           : checked.pending ? 'Checking…'
           : due.length > 0 ? <><Icon name="failed" /> {due.length === 1 ? '1 error' : `${due.length} errors`}</>
           : todo.length > 0 ? `${todo.length === 1 ? '1 field' : `${todo.length} fields`} to fill in`

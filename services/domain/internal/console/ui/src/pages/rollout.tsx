@@ -1,16 +1,22 @@
 // A rollout: why it waits, where each service stands, and who did what.
 import { useEffect, useRef, useState } from 'react'
 import { Link, useParams } from 'react-router'
-import { OneSet, type RolloutPageData, type WaitKind } from '../api/generated'
+import { accepted, ask } from '../api/client'
+import { OneSet, StopAutomaticRollback, type RolloutPageData, type WaitKind } from '../api/generated'
 import { useAsk, useRollout, type LiveRollout } from '../api/hooks'
+import { ability } from '../logic/ability'
 import { course } from '../logic/gates'
 import { conditions, isOver } from '../logic/waiting'
+import { ActButton } from '../parts/act'
 import { announce } from '../parts/announce'
 import { Changes } from '../parts/changes'
+import { Confirm } from '../parts/confirm'
+import { At, Countdown } from '../parts/countdown'
 import { Diffs } from '../parts/diff'
 import { GateButtons, GateRule, RolloutActs } from '../parts/decide'
 import { useFirst } from '../parts/fold'
 import { sentence } from '../parts/form'
+import { GlassBanner } from '../parts/glass'
 import { Icon } from '../parts/icon'
 import { Record } from '../parts/journal'
 import { LaneView, StopView } from '../parts/lane'
@@ -50,17 +56,35 @@ function Shown({ live }: { live: LiveRollout }) {
       }
       lead={
         <p className="line">
-          <RolloutChip state={rollout.state} gates={rollout.openGates.length} />
+          <RolloutChip state={rollout.status} gates={rollout.openGates.length} />
           {rollout.pauseRequested && rollout.state !== 'PAUSED' && <Chip tone="wait" icon="paused" word="Pauses at the next gate" />}
-          {rollout.isRollback && <Chip tone="quiet" icon="back" word="Rollback" />}
+          {rollout.breakGlass && <Chip tone="bad" icon="degraded" word="Break-glass" />}
+          {rollout.isRollback && !rollout.rollbackOf && <Chip tone="quiet" icon="back" word="Rollback" />}
+          {rollout.rollbackOf && (
+            <span>
+              <Chip tone="quiet" icon="back" word="Rollback" /> of{' '}
+              <Link to={`/rollouts/${rollout.rollbackOf.id}`}>
+                {rollout.rollbackOf.versionSet.name} ({rollout.rollbackOf.id})
+              </Link>
+            </span>
+          )}
+          {rollout.rolledBackBy && (
+            <span>
+              <Chip tone="quiet" icon="back" word={rollout.rolledBackBy.status === 'COMPLETED' ? 'Rolled back' : 'Rollback started'} /> by{' '}
+              <Link to={`/rollouts/${rollout.rolledBackBy.id}`}>
+                {rollout.rolledBackBy.versionSet.name} ({rollout.rolledBackBy.id})
+              </Link>
+            </span>
+          )}
           <span className="faint">
-            made <Ago at={rollout.createdAt} />
+            Created <Ago at={rollout.createdAt} />
             {rollout.finishedAt && (
               <>
-                , over <Ago at={rollout.finishedAt} />
+                {' '}
+                · ended <Ago at={rollout.finishedAt} />
               </>
-            )}
-            , pipeline {rollout.flowDefinition.version}
+            )}{' '}
+            · pipeline v{rollout.flowDefinition.version}
           </span>
         </p>
       }
@@ -68,13 +92,15 @@ function Shown({ live }: { live: LiveRollout }) {
     >
       <div className="beside">
         <div className="stack">
+          {rollout.breakGlass && <GlassBanner glass={rollout.breakGlass} />}
+          <Automatic rollout={rollout} what={what} />
           <Why live={live} what={what} />
           <ol className="course" aria-label="The course of this rollout">
             {course(rollout, journal).map((part) =>
               part.kind === 'lane' ? (
                 <LaneView key={part.lane.place.id} lane={part.lane} target={rollout.versionSet.name} brief={rollout.environments.length > 6} />
               ) : (
-                <StopView key={part.key} stop={part.stop} over={isOver(rollout.state)} />
+                <StopView key={part.key} stop={part.stop} over={isOver(rollout.state)} target={rollout.versionSet.name} />
               ),
             )}
           </ol>
@@ -89,17 +115,17 @@ function Shown({ live }: { live: LiveRollout }) {
 /** Says changes of state to those who do not see them. */
 function useSayWhatMoves(rollout: Rollout, what: string) {
   const said = useRef('')
-  const now = rollout.openGates.length > 0 ? `waits for approval of ${rollout.openGates.map((g) => g.gateId).join(', ')}` : `is ${stateWord(rollout.state)}`
+  const now = rollout.openGates.length > 0 ? `waits for approval of ${rollout.openGates.map((g) => g.gateId).join(', ')}` : stateWord(rollout.status)
   useEffect(() => {
-    if (said.current !== '' && said.current !== now) announce(`${what} ${now}.`)
+    if (said.current !== '' && said.current !== now) announce(`${what}: ${now}.`)
     said.current = now
   }, [now, what])
 }
 
 function Actions({ rollout, what }: { rollout: Rollout; what: string }) {
   const [promote, setPromote] = useState<'again' | 'back' | null>(null)
-  // What the server goes back to if no set is named: what was live before, in the last environment that had anything.
-  const before = rollout.environments.findLast((e) => e.previousVersionSet)?.previousVersionSet
+  // What the server goes back to if no set is named: what was live before, in the last environment that had anything. Never its own set.
+  const before = rollout.environments.findLast((e) => e.previousVersionSet && e.previousVersionSet.id !== rollout.versionSet.id)?.previousVersionSet
   return (
     <>
       <RolloutActs rollout={rollout} what={what} rollBack={() => setPromote('back')} />
@@ -117,13 +143,14 @@ function Actions({ rollout, what }: { rollout: Rollout; what: string }) {
 function Why({ live, what }: { live: LiveRollout; what: string }) {
   const { rollout, journal } = live
   if (isOver(rollout.state)) {
-    const end = journal.findLast((r) => r.subject === rollout.id && r.toState.toUpperCase() === rollout.state)
+    // The row that ended it: others may follow, such as that its automatic rollback was stopped.
+    const end = journal.findLast((r) => r.subject === rollout.id && r.fromState !== r.toState && r.toState.toUpperCase() === rollout.state)
     if (rollout.state === 'COMPLETED' || !end?.reason) return null
     return (
       <section className={`card why ${rollout.state === 'FAILED' ? 'bad' : ''}`} aria-label="Why it ended">
         <h2>{rollout.state === 'FAILED' ? 'Why it failed' : 'Why it was cancelled'}</h2>
         <p dir="auto">{end.reason}</p>
-        {rollout.state === 'FAILED' && <p className="faint">What is deployed stays as it is. Roll back, retry, or roll out a version set that mends it.</p>}
+        {rollout.state === 'FAILED' && <p className="faint">{afterFailure(rollout)}</p>}
       </section>
     )
   }
@@ -131,7 +158,7 @@ function Why({ live, what }: { live: LiveRollout; what: string }) {
   return (
     <section className="card why" aria-labelledby="why">
       <h2 id="why">Why is it waiting?</h2>
-      {all.length === 0 && <p className="faint">It is not: the next step is being taken.</p>}
+      {all.length === 0 && <p className="faint">It is not waiting: the next step is starting.</p>}
       <ul>
         {all.map((c) => (
           <li key={c.key} className={c.gate ? 'gate' : undefined}>
@@ -144,21 +171,85 @@ function Why({ live, what }: { live: LiveRollout; what: string }) {
                     , since <Ago at={c.since} />
                   </span>
                 )}
-                {c.until && !c.gate && (
+                {c.until && !c.gate && c.kind !== 'SOAK' && (
                   <span className="faint">
                     , until <Due at={c.until} />
                   </span>
                 )}
               </p>
               {(c.gate ? c.gate.reason : c.detail) && <p dir="auto">{sentence(c.gate ? c.gate.reason : c.detail)}</p>}
+              {c.kind === 'SOAK' && c.until && <Countdown since={c.since} until={c.until} label={c.title} />}
               {c.joint && <p>{c.joint}</p>}
               {c.gate && <GateRule gate={c.gate} />}
-              <p className="faint">Resolved by {c.resolver}.</p>
+              {!c.gate && c.kind !== 'SOAK' && <p className="faint">Resolved by {c.resolver}.</p>}
             </div>
-            {c.gate && <GateButtons rolloutId={rollout.id} gate={c.gate} what={what} />}
+            {c.gate && <GateButtons rolloutId={rollout.id} gate={c.gate} what={what} glass={ability(rollout.viewerCan, 'breakGlass')} />}
           </li>
         ))}
       </ul>
+    </section>
+  )
+}
+
+/** What has become of what a failed rollout deployed. */
+function afterFailure(rollout: Rollout) {
+  const back = rollout.rolledBackBy
+  if (!back) {
+    return rollout.automaticRollback?.state === 'DUE'
+      ? 'What is deployed stays as it is until it is rolled back automatically.'
+      : 'What is deployed stays as it is. Roll back, retry, or roll out a version set that fixes it.'
+  }
+  const link = (
+    <Link to={`/rollouts/${back.id}`}>
+      {back.versionSet.name} ({back.id})
+    </Link>
+  )
+  if (back.status === 'COMPLETED') return <>It has been rolled back to {link}.</>
+  if (isOver(back.status)) return <>The rollback to {link} is {stateWord(back.status)}. Look there for what is deployed now.</>
+  return <>It is being rolled back to {link}, which is {stateWord(back.status)}.</>
+}
+
+/** What the application's policy is about to do to it, with a way to stop that; or what came of it. */
+function Automatic({ rollout, what }: { rollout: Rollout; what: string }) {
+  const [open, setOpen] = useState(false)
+  const due = rollout.automaticRollback
+  if (!due || due.state === 'STARTED') return null
+  if (due.state === 'DROPPED' || !due.dueAt) {
+    return (
+      <section className="card" aria-label="Automatic rollback">
+        <p>
+          <Chip tone="quiet" icon="cancelled" word="No automatic rollback" /> <span className="faint">{due.outcome && sentence(due.outcome)}</span>
+        </p>
+      </section>
+    )
+  }
+  // A failure counts from the end of the rollout, a degradation for as long as the policy has it.
+  const since = due.cause === 'FAILED' ? rollout.finishedAt : new Date(Date.parse(due.dueAt) - rollout.application.rollbackPolicy.degradedAfterSeconds * 1000).toISOString()
+  return (
+    <section className="card why bad automatic" aria-label="Automatic rollback">
+      <Countdown since={since} until={due.dueAt} label="Time until the automatic rollback">
+        <Icon name="back" />
+        <strong>
+          Rolls back automatically at <At at={due.dueAt} />
+        </strong>
+        <ActButton ability={ability(rollout.viewerCan, 'stopAutomaticRollback')} onClick={() => setOpen(true)} label="Stop the automatic rollback">
+          Stop
+        </ActButton>
+      </Countdown>
+      <p className="faint">{sentence(due.why)}</p>
+      {open && (
+        <Confirm
+          title={`Stop the automatic rollback of ${what}`}
+          submit="Stop it"
+          tone="danger"
+          reasoned
+          done={`${what} is not rolled back automatically.`}
+          onClose={() => setOpen(false)}
+          send={async (reason) => accepted((await ask(StopAutomaticRollback, { input: { rolloutId: rollout.id, reason } })).stopAutomaticRollback)}
+        >
+          <p>What is deployed stays as it is until someone acts. It is not scheduled again for this rollout.</p>
+        </Confirm>
+      )}
     </section>
   )
 }
@@ -201,7 +292,7 @@ function CommittedParts({ committed, place }: { committed: Snapshot[]; place: Ro
   const [shown, more] = useFirst(committed, 20, 'services')
   return (
     <>
-      <Diffs changes={committed.flatMap((c) => c.changes)} nothing="Everything was in the repository already: nothing was changed by this rollout." />
+      <Diffs changes={committed.flatMap((c) => c.changes)} nothing="Everything was in the repository already: this rollout changed nothing." />
       <dl className="config">
         {shown.map((c) => (
           <div key={c.service}>

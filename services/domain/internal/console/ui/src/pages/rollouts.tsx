@@ -39,7 +39,7 @@ export function Rollouts() {
         <Empty icon="rollout" title="No rollouts here">
           <p>A rollout takes a version set through the environments of an application’s pipeline.</p>
           <p>
-            <Link to="/">Roll out from what is where</Link>
+            <Link to="/">Roll out from Live versions</Link>
           </p>
         </Empty>
       ) : (
@@ -59,7 +59,7 @@ export function RolloutTable({ rows, application }: { rows: RolloutLine[]; appli
             <th scope="col">Rollout</th>
             <th scope="col">State</th>
             <th scope="col">Environments</th>
-            <th scope="col">Made</th>
+            <th scope="col">Created</th>
           </tr>
         </thead>
         <tbody>
@@ -73,7 +73,7 @@ export function RolloutTable({ rows, application }: { rows: RolloutLine[]; appli
                 <div className="faint">{r.id}</div>
               </th>
               <td>
-                <RolloutChip state={r.state} gates={r.openGates.length} /> {r.isRollback && <Chip tone="quiet" icon="back" word="Rollback" />}
+                <RolloutChip state={r.status} gates={r.openGates.length} /> {r.isRollback && <Chip tone="quiet" icon="back" word="Rollback" />}
               </td>
               <td>
                 <Way environments={r.environments} />
@@ -102,7 +102,7 @@ function Way({ environments }: { environments: RolloutLine['environments'] }) {
         {done} of {environments.length} done
         {at && (
           <span className="faint">
-            ; {at.environment.name}: {stateWord(at.state)}
+            ; {at.environment.name}: {stateWord(at.status)}
           </span>
         )}
       </>
@@ -113,7 +113,8 @@ function Way({ environments }: { environments: RolloutLine['environments'] }) {
       {i > 0 && ' → '}
       {e.state === 'PENDING' || e.state === 'CANCELLED' ? <span className="faint">{e.environment.name}</span> : <strong>{e.environment.name}</strong>}
       {(e.state === 'COMPLETED' || e.state === 'FAILED') && <> <Icon name={e.state.toLowerCase()} /></>}
-      <span className="visually-hidden"> ({stateWord(e.state)})</span>
+      {(e.status === 'ABORTED' || e.status === 'ABORTING') && <> <Icon name="back" /></>}
+      <span className="visually-hidden"> ({stateWord(e.status)})</span>
     </span>
   ))
 }

@@ -32,7 +32,7 @@ export function Sets() {
     <Page title={`Version sets of ${app.name}`} above={<Link to={`/applications/${app.name}`}>{app.name}</Link>} lead={<p>A version set is one version of each source, tested and rolled out together.</p>}>
       {sets.length === 0 ? (
         <Empty icon="app" title="No version sets yet">
-          <p>The first is made once every service has a version: push the images, and the registry tells Lockstep.</p>
+          <p>The first is created once every service has a version: push the images, and the registry notifies Lockstep.</p>
         </Empty>
       ) : (
         <div className="stack">

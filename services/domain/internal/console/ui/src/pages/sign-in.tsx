@@ -8,15 +8,16 @@ import { Icon } from '../parts/icon'
 
 /** What became of a sign-in at the identity provider, as the server says it in the address. The words are ours. */
 const outcomes: Record<string, string> = {
-  expired: 'That sign-in was begun elsewhere, or took too long. Begin again.',
-  refused: 'The identity provider did not let you in.',
-  provider: 'The identity provider does not answer as it should. Try again, or ask whoever runs Lockstep: its log says why.',
+  expired: 'This sign-in was started in another browser, or took too long. Try again.',
+  refused: 'The identity provider refused the sign-in.',
+  provider: 'The identity provider did not answer correctly. Try again, or ask your administrator to check the log of Lockstep.',
   'no-access': 'You are known to the identity provider, but have no access here. Ask an owner of the organization to add you, or your group.',
   insecure: 'Signing in needs HTTPS, or an address of this machine such as 127.0.0.1.',
-  failed: 'Signing in did not work. Try again.',
+  failed: 'Sign-in failed. Try again.',
 }
 
-export function SignIn({ done }: { done: () => void }) {
+/** The note says what became of the session before. */
+export function SignIn({ note = '', done }: { note?: string; done: () => void }) {
   const [token, setToken] = useState('')
   const [byToken, setByToken] = useState(false)
   const id = useId()
@@ -37,6 +38,11 @@ export function SignIn({ done }: { done: () => void }) {
         <img src="/favicon.svg" alt="" width="48" height="48" />
         <h1>Lockstep</h1>
         <p className="faint">Several services, one version set, gate by gate.</p>
+        {note && !outcome && (
+          <p className="faint" role="status">
+            {note}
+          </p>
+        )}
         {outcome && (
           <p className="banner bad" role="alert">
             <Icon name="failed" /> {outcomes[outcome] ?? outcomes.failed}

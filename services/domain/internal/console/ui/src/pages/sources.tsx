@@ -2,13 +2,15 @@
 import { useState } from 'react'
 import { Link, useSearchParams } from 'react-router'
 import { accepted, ask } from '../api/client'
-import { LookAtSource, Sources as Operation, type SourceFields } from '../api/generated'
+import { LookAtSource, Sources as Operation, Viewer, type SourceFields } from '../api/generated'
 import { useAsk, useChange } from '../api/hooks'
 import { sourceName } from '../logic/difference'
 import { announce } from '../parts/announce'
+import { DigestNotSeen } from '../parts/changes'
 import { FormError, sentence } from '../parts/form'
 import { Icon } from '../parts/icon'
 import { Empty, More, Page, Waiting } from '../parts/page'
+import { Senders } from '../parts/senders'
 import { Chip } from '../parts/state'
 import { Ago, Due } from '../parts/time'
 
@@ -17,12 +19,13 @@ export default function Sources() {
   const after = search.get('after')
   const application = search.get('application')
   const query = useAsk(Operation, { first: 50, after, application })
+  const viewer = useAsk(Viewer, {})
   const nodes = query.data?.artifactSources.nodes
   const add = `/sources/new${application ? `?application=${application}` : ''}`
   return (
     <Page
       title={application ? `Sources of ${application}` : 'Sources'}
-      lead={<p>Where versions come from. Registries tell of new artifacts; sources that are polled are looked at as well.</p>}
+      lead={<p>Where versions come from. Registries and CI report new artifacts; some sources are polled as well.</p>}
       beside={
         <Link className="button primary" to={add}>
           New source
@@ -40,7 +43,7 @@ export default function Sources() {
         <Waiting query={query} what="sources" />
       ) : nodes.length === 0 ? (
         <Empty icon="source" title="No sources yet">
-          <p>An application is made with the first source of each of its services.</p>
+          <p>An application is created with the first source of each of its services.</p>
           <p>
             <Link to="/applications/new">Create an application</Link>
           </p>
@@ -51,7 +54,7 @@ export default function Sources() {
             <thead>
               <tr>
                 <th scope="col">Source</th>
-                <th scope="col">How it is doing</th>
+                <th scope="col">Status</th>
                 <th scope="col">Newest artifact</th>
                 <th scope="col">
                   <span className="visually-hidden">Actions</span>
@@ -67,6 +70,7 @@ export default function Sources() {
         </div>
       )}
       {query.data && <More info={query.data.artifactSources.pageInfo} after={after} />}
+      {!application && viewer.data?.viewer.permissions.includes('CONFIGURE') && <Senders />}
     </Page>
   )
 }
@@ -78,7 +82,7 @@ function Row({ source }: { source: SourceFields }) {
     async () => accepted((await ask(LookAtSource, { input: { artifactSourceId: source.id } })).lookAtArtifactSource),
     (found) => {
       setSeen(found)
-      announce(found.problem ? `Looking at ${name} failed.` : `Looked at ${name}.`)
+      announce(found.problem ? `Checking ${name} failed` : `Checked ${name}`)
     },
   )
   const version = source.versions.nodes[0]
@@ -95,10 +99,10 @@ function Row({ source }: { source: SourceFields }) {
       </th>
       <td>
         <Standing source={source} />
-        {look.isPending && <p role="status">Looking now…</p>}
+        {look.isPending && <p role="status">Checking…</p>}
         {seen && !look.isPending && (
           <p role="status" className={seen.problem ? 'reason' : 'help'}>
-            {seen.problem ? sentence(seen.problem) : seen.artifact ? `Found ${seen.artifact.replace(/@.*/, '')}.` : 'Nothing there that counts.'}
+            {seen.problem ? sentence(seen.problem) : seen.artifact ? `Found ${seen.artifact.replace(/@.*/, '')}.` : 'No matching artifact.'}
           </p>
         )}
         <FormError error={look.error} shown={() => false} />
@@ -107,6 +111,7 @@ function Row({ source }: { source: SourceFields }) {
         {version ? (
           <>
             <strong>{version.name}</strong> <code className="faint">{version.digest.slice(7, 19)}</code>
+            {version.digestSeen === false && <div><DigestNotSeen /></div>}
             <div className="faint">
               <Ago at={version.createdAt} />
             </div>
@@ -130,7 +135,7 @@ function Standing({ source: { state } }: { source: SourceFields }) {
     return (
       <>
         <Chip tone="quiet" icon="pending" word="Not known" />
-        <div className="faint">The registry service does not answer, or has not heard of it yet.</div>
+        <div className="faint">The registry service does not answer, or does not know this source yet.</div>
       </>
     )
   }
@@ -138,19 +143,19 @@ function Standing({ source: { state } }: { source: SourceFields }) {
   return (
     <>
       {failing ? <Chip tone="bad" icon="failed" word={`Failing, ${state.failures} in a row`} />
-      : !state.polled ? <Chip tone="quiet" icon="inbox" word="Told of by webhooks and CI" />
-      : state.lookedAt ? <Chip tone="good" icon="completed" word="Doing well" />
-      : <Chip tone="quiet" icon="pending" word="Not looked at yet" />}
+      : !state.polled ? <Chip tone="quiet" icon="inbox" word="Webhooks and CI" />
+      : state.lookedAt ? <Chip tone="good" icon="completed" word="Working" />
+      : <Chip tone="quiet" icon="pending" word="Not checked yet" />}
       {state.lastError && <p className="reason">{sentence(state.lastError)}</p>}
       <div className="faint">
         {state.lookedAt && (
           <>
-            Last look <Ago at={state.lookedAt} />
+            Last checked <Ago at={state.lookedAt} />
           </>
         )}
         {state.nextLookAt && (
           <>
-            {state.lookedAt ? ', next ' : 'Next look '}
+            {state.lookedAt ? ', next ' : 'Next check '}
             <Due at={state.nextLookAt} />
           </>
         )}

@@ -71,7 +71,7 @@ function Way({ app, ready, environments, more }: { app: App | null; ready: boole
     {
       title: 'A version of every service',
       done: Boolean(set),
-      text: set ? set.name : 'Push the images. The registry tells Lockstep, which makes a version set as soon as every service has a version.',
+      text: set ? set.name : 'Push the images. The registry notifies Lockstep, which creates a version set as soon as every service has a version.',
       act: app && <Awaited app={app} />,
     },
     {
@@ -193,7 +193,7 @@ function Awaited({ app }: { app: App }) {
         ))}
       </ul>
       <p className="faint">
-        This page goes on by itself. If a pushed image does not show up, <Link to={`/sources?application=${app.name}`}>look at the sources</Link>: each says when it was looked at last, and what was wrong.
+        This page updates automatically. If a pushed image does not show up, <Link to={`/sources?application=${app.name}`}>check the sources</Link>: each shows when it was last checked, and any error.
       </p>
     </>
   )

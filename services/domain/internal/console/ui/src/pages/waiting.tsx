@@ -26,7 +26,7 @@ export function WaitingForMe() {
     <Page title="Waiting for me" lead={<p>Gates of all applications that you may answer. The oldest rollouts first.</p>}>
       {open.length === 0 ? (
         <Empty icon="inbox" title="Nothing waits for you">
-          <p>A gate that you may answer appears here by itself.</p>
+          <p>New gates that you may answer appear here automatically.</p>
           <p>
             <Link to="/rollouts?state=active">What is under way</Link>
           </p>
@@ -46,7 +46,7 @@ export function WaitingForMe() {
                   </h2>
                   <p className="line">
                     <Chip tone="wait" icon="gate" word={gate.gateId} />
-                    {rollout.state === 'PAUSED' && <RolloutChip state={rollout.state} gates={0} />}
+                    {(rollout.state === 'PAUSED' || rollout.status === 'ABORTING') && <RolloutChip state={rollout.status} gates={0} />}
                     {rollout.isRollback && <Chip tone="quiet" icon="back" word="Rollback" />}
                     <span className="faint">
                       asked <Ago at={gate.requestedAt} />

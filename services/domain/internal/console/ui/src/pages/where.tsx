@@ -1,4 +1,4 @@
-// What is where: applications down, environments across. Filters and pages are the server's, and in the address.
+// Live versions: applications down, environments across. Filters and pages are the server's, and in the address.
 import { memo, useCallback, useId, useMemo, useState } from 'react'
 import { Link, Navigate, useSearchParams } from 'react-router'
 import { Columns, Where as WhereOperation, type WhereData } from '../api/generated'
@@ -36,7 +36,7 @@ export function Where() {
   }, [rows, all])
   if (!query.data || !rows || !all) {
     return (
-      <Page title="What is where">
+      <Page title="Live versions">
         <Waiting query={query.error ? query : environments} what="matrix" />
       </Page>
     )
@@ -44,7 +44,7 @@ export function Where() {
   const beginning = !after && !filter && rows.length <= 1 && !rows[0]?.cells.some((c) => c.latest)
   if (beginning) return <Navigate to="/start" replace />
   return (
-    <Page title="What is where" lead={<p>Which version set is live in each environment, how it does, and what is on its way.</p>}>
+    <Page title="Live versions" lead={<p>The version set that is live in each environment, its health, and what is being rolled out.</p>}>
       <Filters environments={all} />
       {rows.length === 0 ? <NoRows after={after} /> : <Matrix rows={rows} columns={columns} old={query.isPlaceholderData} />}
       <More info={query.data.matrix.pageInfo} after={after} />
@@ -54,8 +54,8 @@ export function Where() {
 
 function NoRows({ after }: { after: string | null }) {
   return (
-    <Empty icon="where" title="No application has such a cell">
-      <p>{after ? 'There is nothing on this page any more.' : 'Every condition has to be met in one environment.'}</p>
+    <Empty icon="where" title="No matching applications">
+      <p>{after ? 'This page is empty now.' : 'All conditions have to match in the same environment.'}</p>
       <p>
         <Link to="?">Show everything</Link>
       </p>

@@ -34,7 +34,7 @@ export default function WorkflowDetail() {
       lead={
         <p className="line">
           <RunState state={run.state} /> <span className="mono wrap">{run.workflowId}</span> <span>for <Subject subject={run.subject} /></span>
-          <span>begun <Ago at={run.createdAt} /></span>
+          <span>started <Ago at={run.createdAt} /></span>
           {run.generation > 1 && <span>generation {run.generation}, since step {run.generationSequence}</span>}
           {run.finishedAt && <span>ended <Ago at={run.finishedAt} /></span>}
         </p>
@@ -106,8 +106,8 @@ function Acts({ run }: { run: Run }) {
         Cancel workflow
       </ActButton>
       {open === 'retry' && (
-        <Confirm title={`Retry ${run.workflowId}`} submit="Retry" tone="primary" reasoned done="It goes on." onClose={close} send={async (reason) => accepted((await ask(RetryRun, input(reason))).retryWorkflow)}>
-          <p>It goes on from the step that failed: what came before is kept and not done again. What it was run for may be over by now, and stays so.</p>
+        <Confirm title={`Retry ${run.workflowId}`} submit="Retry" tone="primary" reasoned done="Workflow retried" onClose={close} send={async (reason) => accepted((await ask(RetryRun, input(reason))).retryWorkflow)}>
+          <p>It continues from the step that failed: earlier steps are kept and not repeated. What it was started for may have ended by now, and stays so.</p>
         </Confirm>
       )}
       {open === 'cancel' && (

@@ -58,9 +58,9 @@ export default function Workflows() {
         <Waiting query={query} what="workflows" />
       ) : nodes.length === 0 ? (
         <Empty icon="workflow" title="No workflows here">
-          <p>One begins when an environment is onboarded, an application set up, or a version set rolled out.</p>
+          <p>One starts when an environment is onboarded, an application set up, or a version set rolled out.</p>
           <p>
-            <Link to="/">What is where</Link>
+            <Link to="/">Live versions</Link>
           </p>
         </Empty>
       ) : (

@@ -26,7 +26,7 @@ export function RequiredApproval({ environment }: { environment: Environment }) 
         <p>
           {approval.quorum} {approval.quorum > 1 ? 'different people' : 'person'}
           {approval.group && ` of ${approval.group}`}
-          {!approval.requesterMayApprove && ', not whoever asked for the rollout'}
+          {!approval.requesterMayApprove && ' other than the requester'}
           {approval.expiresAfterSeconds > 0 && `; without an answer in ${span(approval.expiresAfterSeconds * 1000)} it is ${approval.onExpiry === 'APPROVE' ? 'approved' : 'rejected'}`}.
         </p>
       )}
@@ -47,8 +47,8 @@ export function RequiredApproval({ environment }: { environment: Environment }) 
       </p>
       {open === 'change' && <ApprovalForm environment={environment} onClose={() => setOpen(null)} />}
       {open === 'drop' && (
-        <Confirm title={`Require no approval before ${name}`} submit="Require none" done={`${name} asks for no approval any more.`} send={drop} onClose={() => setOpen(null)}>
-          <p>Rollouts that are made from now on enter {name} as their pipelines say. Those that are under way keep what they were made with.</p>
+        <Confirm title={`Require no approval before ${name}`} submit="Require none" done="Required approval removed" send={drop} onClose={() => setOpen(null)}>
+          <p>New rollouts enter {name} as their pipelines define. Active rollouts keep the rules that they were created with.</p>
         </Confirm>
       )}
     </section>
@@ -70,7 +70,7 @@ function ApprovalForm({ environment, onClose }: { environment: Environment; onCl
       return accepted((await ask(SetEnvironmentApproval, { input: { environmentId: environment.id, approval } })).setEnvironmentApproval)
     },
     () => {
-      announce(`${environment.name} asks for an approval from now on.`)
+      announce('Required approval saved')
       onClose()
     },
   )
@@ -78,14 +78,14 @@ function ApprovalForm({ environment, onClose }: { environment: Environment; onCl
   const problem = (field: string) => findingsUnder(change.error, 'approval', field)[0]?.message ?? findingsUnder(change.error, field)[0]?.message
   return (
     <Dialog title={`Approval before ${environment.name}`} submit="Save" busy={change.isPending} onSubmit={() => change.mutate(undefined)} onClose={onClose}>
-      <p>Every rollout that is made from now on asks for it before it enters {environment.name}. No pipeline can weaken it.</p>
+      <p>Every new rollout needs it before it enters {environment.name}. No pipeline can weaken it.</p>
       <Field id={`${id}-quorum`} label="How many different people" problem={problem('quorum')}>
         <input id={`${id}-quorum`} aria-describedby={`${id}-quorum-notes`} type="number" min={1} max={20} required autoFocus value={quorum} onChange={(e) => setQuorum(e.target.value)} />
       </Field>
-      <Field id={`${id}-group`} label="Group" optional help="That they belong to; without one, anybody who may approve." problem={problem('group')}>
+      <Field id={`${id}-group`} label="Group" optional help="That they belong to; without one, anyone who may approve." problem={problem('group')}>
         <input id={`${id}-group`} aria-describedby={`${id}-group-notes`} type="text" autoComplete="off" value={group} onChange={(e) => setGroup(e.target.value)} />
       </Field>
-      <Field id={`${id}-requester`} label="Whoever asked for the rollout may approve" inline>
+      <Field id={`${id}-requester`} label="The requester of the rollout may approve" inline>
         <input id={`${id}-requester`} aria-describedby={`${id}-requester-notes`} type="checkbox" checked={requesterMayApprove} onChange={(e) => setRequester(e.target.checked)} />
       </Field>
       <Field id={`${id}-hours`} label="Hours until it expires" help="0 for never; at most 720." problem={problem('expiresAfterSeconds')}>
@@ -95,7 +95,7 @@ function ApprovalForm({ environment, onClose }: { environment: Environment; onCl
         <Field id={`${id}-expiry`} label="Then it is">
           <select id={`${id}-expiry`} aria-describedby={`${id}-expiry-notes`} value={onExpiry} onChange={(e) => setOnExpiry(e.target.value as GateOutcome)}>
             <option value="REJECT">rejected: the rollout is cancelled</option>
-            <option value="APPROVE">approved: the rollout goes on</option>
+            <option value="APPROVE">approved: the rollout continues</option>
           </select>
         </Field>
       )}

@@ -1,7 +1,9 @@
 // What changes between two version sets, as a table; brief leaves out what stays the same.
 import type { SetFields } from '../api/generated'
 import { difference, shortDigest } from '../logic/difference'
+import { useId } from 'react'
 import { useFirst } from './fold'
+import { Icon } from './icon'
 import { Chip } from './state'
 
 const kinds = {
@@ -63,9 +65,25 @@ export function VersionName({ version }: { version: { name: string; digest: stri
       {version.digestSeen === false && (
         <>
           {' '}
-          <Chip tone="wait" icon="clock" word="Not seen at its registry" />
+          <DigestNotSeen />
         </>
       )}
     </>
+  )
+}
+
+/** A version that somebody reported and its registry does not have; what that means is on hover and on focus. */
+export function DigestNotSeen() {
+  const id = useId()
+  return (
+    <span className="act unseen">
+      <span className="chip wait" role="note" tabIndex={0} aria-describedby={id}>
+        <Icon name="degraded" />
+        Digest not seen at the registry
+      </span>
+      <span role="tooltip" id={id} className="why-not">
+        This version was reported, but its registry does not have this digest: the image may have been deleted, not pushed yet, or reported wrongly. It does not become the newest version until it has been seen.
+      </span>
+    </span>
   )
 }

@@ -16,7 +16,7 @@ interface ConfirmProps {
   /** What is announced once it is done. */
   done: string
   /** Whether to ask for a reason, which send gets; otherwise it gets an empty one. */
-  reasoned?: boolean
+  reasoned?: boolean | 'required'
   send: (reason: string) => Promise<unknown>
   onClose: () => void
 }
@@ -28,9 +28,9 @@ export function Confirm({ title, submit, tone = 'danger', children, done, reason
     onClose()
   })
   return (
-    <Dialog title={title} submit={submit} tone={tone} busy={change.isPending} onSubmit={() => change.mutate(reason)} onClose={onClose}>
+    <Dialog title={title} submit={submit} tone={tone} busy={change.isPending} disabled={reasoned === 'required' && reason.trim() === ''} onSubmit={() => change.mutate(reason)} onClose={onClose}>
       {children}
-      {reasoned && <Reason value={reason} onChange={setReason} />}
+      {reasoned && <Reason value={reason} onChange={setReason} required={reasoned === 'required'} />}
       <FormError error={change.error} shown={() => false} />
     </Dialog>
   )

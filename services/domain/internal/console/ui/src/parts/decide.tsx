@@ -4,15 +4,16 @@ import { useState } from 'react'
 import { useNavigate } from 'react-router'
 import { accepted, ask } from '../api/client'
 import { AbortRollout, ApproveGate, CancelRollout, PauseRollout, RejectGate, ResumeRollout, RetryRollout, type GateFields, type RolloutPageData } from '../api/generated'
-import { ability } from '../logic/ability'
+import { ability, type Ability } from '../logic/ability'
 import { isOver } from '../logic/waiting'
 import { ActButton } from './act'
 import { Confirm } from './confirm'
+import { GlassDialog } from './glass'
 import { Due } from './time'
 
-/** Approve and Reject, for one open gate. */
-export function GateButtons({ rolloutId, gate, what }: { rolloutId: string; gate: GateFields; what: string }) {
-  const [open, setOpen] = useState<'approve' | 'reject' | null>(null)
+/** Approve and Reject, for one open gate; and break-glass, for those who may. */
+export function GateButtons({ rolloutId, gate, what, glass }: { rolloutId: string; gate: GateFields; what: string; glass?: Ability | undefined }) {
+  const [open, setOpen] = useState<'approve' | 'reject' | 'glass' | null>(null)
   const { gateId } = gate
   const close = () => setOpen(null)
   const missing = gate.quorum - gate.approvals.length - 1
@@ -24,6 +25,12 @@ export function GateButtons({ rolloutId, gate, what }: { rolloutId: string; gate
       <ActButton ability={ability(gate.viewerCan, 'rejectGate')} onClick={() => setOpen('reject')} label={`Reject ${gateId} of ${what}`}>
         Reject
       </ActButton>
+      {glass?.allowed && (
+        <button type="button" className="danger-quiet" onClick={() => setOpen('glass')}>
+          Break glass…
+        </button>
+      )}
+      {open === 'glass' && <GlassDialog rolloutId={rolloutId} what={what} onClose={close} />}
       {open === 'approve' && (
         <Confirm
           title={`Approve “${gateId}”`}
@@ -34,7 +41,15 @@ export function GateButtons({ rolloutId, gate, what }: { rolloutId: string; gate
           onClose={close}
           send={async (reason) => accepted((await ask(ApproveGate, { input: { rolloutId, gateId, reason } })).approveGate)}
         >
-          <p>{missing > 0 ? `${what} goes on when ${missing} more ${missing > 1 ? 'people have' : 'person has'} approved.` : `${what} goes on.`}</p>
+          <p>{missing > 0 ? `${what} continues when ${missing} more ${missing > 1 ? 'people have' : 'person has'} approved.` : `${what} continues.`}</p>
+          {missing > 0 && glass?.allowed && (
+            <p>
+              No one else can approve in time?{' '}
+              <button type="button" className="danger-quiet" onClick={() => setOpen('glass')}>
+                Break glass instead…
+              </button>
+            </p>
+          )}
         </Confirm>
       )}
       {open === 'reject' && (
@@ -47,7 +62,7 @@ export function GateButtons({ rolloutId, gate, what }: { rolloutId: string; gate
           onClose={close}
           send={async (reason) => accepted((await ask(RejectGate, { input: { rolloutId, gateId, reason } })).rejectGate)}
         >
-          <p>{what} is cancelled where it stands. What is deployed stays as it is.</p>
+          <p>{what} is cancelled where it is. What is deployed stays as it is.</p>
         </Confirm>
       )}
     </span>
@@ -59,9 +74,8 @@ export function GateRule({ gate }: { gate: GateFields }) {
   const { approvals, quorum, group, expiresAt, onExpiry } = gate
   return (
     <p className="faint">
-      {approvals.length} of {quorum} {quorum > 1 ? 'approvals' : 'approval'}
-      {group && <>, by members of {group}</>}
-      {!gate.requesterMayApprove && ', not by whoever asked for the rollout'}
+      {approvals.length} of {quorum} approvals. {group ? <>Members of {group}</> : 'Anyone with “approve”'}
+      {!gate.requesterMayApprove && ' except the requester'}
       {expiresAt && (
         <>
           . Without an answer it is {onExpiry === 'APPROVE' ? 'approved' : 'rejected'} <Due at={expiresAt} />
@@ -92,26 +106,26 @@ export function RolloutActs({ rollout, what, rollBack }: { rollout: NonNullable<
   const acts: RolloutActProps[] = [
     held(rollout)
       ? {
-          action: 'resumeRollout', label: 'Resume', title: `Resume ${what}`, explain: 'It goes on from where it stands.', done: `${what} goes on.`,
+          action: 'resumeRollout', label: 'Resume', title: `Resume ${what}`, explain: 'It continues from where it is.', done: `${what} continues.`,
           send: async (input) => accepted((await ask(ResumeRollout, input)).resumeRollout),
         }
       : {
-          action: 'pauseRollout', label: 'Pause', title: `Pause ${what}`, explain: 'It is held at the gate where it stands, or at the next one that it comes to.', done: `${what} pauses at its next gate.`,
+          action: 'pauseRollout', label: 'Pause', title: `Pause ${what}`, explain: 'It is held at its current gate, or at the next one that it reaches.', done: `${what} pauses at its next gate.`,
           send: async (input) => accepted((await ask(PauseRollout, input)).pauseRollout),
         },
     {
       action: 'abortRollout', label: 'Abort', tone: 'danger', title: `Abort ${what}`, done: `${what} is aborted.`,
-      explain: 'What is being deployed goes back to the version that was stable. The rollout stands there until it is retried, rolled back or cancelled.',
+      explain: 'What is being deployed returns to the previous stable version. The rollout stays aborted until it is retried, rolled back or cancelled.',
       send: async (input) => accepted((await ask(AbortRollout, input)).abortRollout),
     },
     {
-      action: 'retryRollout', label: 'Retry', title: `Retry ${what}`, done: `${what} begins again.`,
-      explain: isOver(rollout.state) ? 'A new rollout of the same version set begins.' : 'It starts again from its first gate.',
+      action: 'retryRollout', label: 'Retry', title: `Retry ${what}`, done: `${what} starts again.`,
+      explain: isOver(rollout.state) ? 'A new rollout of the same version set starts.' : 'It starts again from its first gate.',
       send: async (input) => goTo(accepted((await ask(RetryRollout, input)).retryRollout).rollout),
     },
     {
       action: 'cancelRollout', label: 'Cancel rollout', tone: 'danger', title: `Cancel ${what}`, done: `Cancelled ${what}.`,
-      explain: 'It ends where it stands. What is deployed stays as it is.',
+      explain: 'It ends where it is. What is deployed stays as it is.',
       send: async (input) => accepted((await ask(CancelRollout, input)).cancelRollout),
     },
   ]
@@ -123,7 +137,7 @@ export function RolloutActs({ rollout, what, rollBack }: { rollout: NonNullable<
           {act.label}
         </ActButton>
       ))}
-      <ActButton ability={ability(rollout.viewerCan, 'rollbackRollout')} className={rollout.state === 'FAILED' ? 'primary' : undefined} onClick={rollBack}>
+      <ActButton ability={ability(rollout.viewerCan, 'rollbackRollout')} className={rollout.state === 'FAILED' && !rollout.rolledBackBy ? 'primary' : undefined} onClick={rollBack}>
         Roll back
       </ActButton>
       {open && (

@@ -10,17 +10,23 @@ import { Logs } from './logs'
 import { stateWord } from './state'
 
 const verbs: Record<string, string> = {
-  create: 'made',
+  create: 'created',
   start: 'started',
   pause: 'paused',
-  resume: 'went on',
-  request_approval: 'asks for approval',
+  resume: 'resumed',
+  request_approval: 'requested approval',
   approve: 'approved',
   reject: 'rejected',
-  request_passage: 'asks to pass',
+  request_passage: 'asked to pass',
   degrade: 'degraded',
   fail: 'failed',
   cancel: 'cancelled',
+  expire: 'expired',
+  abort: 'aborted',
+  retry: 'retried',
+  skip: 'skipped an environment',
+  break_glass: 'approvals overridden by break-glass',
+  stop_rollback: 'automatic rollback stopped',
   reach_gate: 'reached',
   pass_gate: 'passed',
 }
@@ -89,13 +95,14 @@ function Journal({ rollout, rows }: { rollout: LiveRollout['rollout']; rows: Jou
 /** A pause or resume that changes no state yet is a wish. */
 function verb(row: JournalRow): string {
   if (row.event === 'complete') return stateWord(row.toState)
+  if (row.event === 'break_glass' && row.gateId) return 'gate overridden by break-glass'
   if (row.fromState === row.toState && (row.event === 'pause' || row.event === 'resume')) return `asked to ${row.event}`
   return verbs[row.event] ?? row.event.replaceAll('_', ' ')
 }
 
 function Entry({ row, name }: { row: JournalRow; name: string }) {
   return (
-    <li className={`entry ${row.event}`}>
+    <li className="entry" data-event={row.event}>
       <time dateTime={row.createdAt} title={absolute(row.createdAt)}>
         {clockTime(row.createdAt)}
       </time>

@@ -3,6 +3,7 @@ import { useState } from 'react'
 import { Link } from 'react-router'
 import { urgentFirst, type Deployment, type Lane, type Mark, type Stop } from '../logic/gates'
 import { shortDigest } from '../logic/difference'
+import { skipWords } from '../logic/scope'
 import { span } from '../logic/time'
 import { useFirst } from './fold'
 import { Icon } from './icon'
@@ -14,18 +15,19 @@ const most = 20
 
 const marks: Record<Mark, { icon: string; word: string }> = {
   passed: { icon: 'completed', word: 'Passed' },
-  here: { icon: 'here', word: 'Stands here' },
+  here: { icon: 'here', word: 'At gate' },
   next: { icon: 'moving', word: 'On its way' },
-  ahead: { icon: 'pending', word: 'Not yet' },
+  ahead: { icon: 'pending', word: 'Not reached' },
   skipped: { icon: 'skipped', word: 'Not needed' },
   stopped: { icon: 'failed', word: 'Stopped' },
+  back: { icon: 'back', word: 'Taken back' },
 }
 
 function MarkCell({ mark, last }: { mark: Mark; last?: Deployment }) {
   if (last && mark !== 'ahead') {
     return (
       <td className={`mark ${mark}`}>
-        <State state={last.state} />
+        <State state={last.status} />
       </td>
     )
   }
@@ -54,18 +56,18 @@ export function LaneView({ lane, target, brief }: { lane: Lane; target: string; 
   const [shown, more] = useFirst(rows.length > most ? urgentFirst(rows) : rows, most, 'services')
   const from = place.previousVersionSet
   return (
-    <li className={`card lane ${place.state.toLowerCase()}`}>
+    <li className={`card lane ${place.status.toLowerCase()}`}>
       <header>
         <h2>
           <Link to={`/environments/${place.environment.name}`}>{place.environment.name}</Link> <Tier environment={place.environment} />
         </h2>
-        <State state={place.state} />
+        <State state={place.status} />
         <p className="faint">
-          {from ? (from.name === target ? `${target}, as before` : `${from.name} → ${target}`) : `first: ${target}`}
+          {laneWords(place.status, from?.name, target)}
           {place.startedAt && (
             <>
               {' · '}
-              {place.finishedAt ? `took ${span(Date.parse(place.finishedAt) - Date.parse(place.startedAt))}` : <>began <Ago at={place.startedAt} /></>}
+              {place.finishedAt ? `took ${span(Date.parse(place.finishedAt) - Date.parse(place.startedAt))}` : <>started <Ago at={place.startedAt} /></>}
             </>
           )}
         </p>
@@ -86,10 +88,9 @@ export function LaneView({ lane, target, brief }: { lane: Lane; target: string; 
                   <th scope="col" key={g.weight}>
                     {g.weight}&nbsp;%
                     <div className="faint">
-                      {arrived[i]} of {rows.length} came
-                      {g.soak > 0 && `, soak ${span(g.soak * 1000)}`}
-                      {g.approval && ', approval'}
+                      {arrived[i]} of {rows.length} at gate
                     </div>
+                    {(g.soak > 0 || g.approval) && <div className="faint">{[g.soak > 0 && `${span(g.soak * 1000)} soak`, g.approval && 'approval'].filter(Boolean).join(' · ')}</div>}
                   </th>
                 ))}
                 <th scope="col">
@@ -130,7 +131,25 @@ export function LaneView({ lane, target, brief }: { lane: Lane; target: string; 
   )
 }
 
-export function StopView({ stop, over }: { stop: Stop; over: boolean }) {
+/** What becomes of what is live, in the words of its state. */
+function laneWords(status: Lane['place']['status'], from: string | undefined, target: string): string {
+  if (status === 'ABORTED') return from ? `${target} was taken back to ${from}` : `${target} was taken back`
+  if (status === 'ABORTING') return from ? `${target} is being taken back to ${from}` : `${target} is being taken back`
+  if (!from) return `first: ${target}`
+  return from === target ? `${target}, as before` : `${from} → ${target}`
+}
+
+export function StopView({ stop, over, target }: { stop: Stop; over: boolean; target: string }) {
+  if (stop.kind === 'skipped') {
+    return (
+      <li className="stop">
+        <Chip tone="quiet" icon="skipped" word="Skipped" />
+        <span>
+          <Link to={`/environments/${stop.environment.name}`}>{stop.environment.name}</Link> <Tier environment={stop.environment} /> <span className="faint">{skipWords(stop.cause, target)}</span>
+        </span>
+      </li>
+    )
+  }
   if (stop.kind === 'pause') {
     return (
       <li className="stop">
@@ -153,7 +172,7 @@ export function StopView({ stop, over }: { stop: Stop; over: boolean }) {
       ) : resolution ? (
         <Chip tone={resolution.event === 'approve' ? 'good' : 'bad'} icon={resolution.event === 'approve' ? 'completed' : 'failed'} word={resolution.event === 'approve' ? 'Approved' : 'Rejected'} />
       ) : (
-        <Chip tone="quiet" icon="gate" word={over ? 'Never asked for' : 'Approval, later'} />
+        <Chip tone="quiet" icon="gate" word={over ? 'Not reached' : 'Approval, later'} />
       )}
       <span>
         <strong>{gateId}</strong>
@@ -169,7 +188,7 @@ export function StopView({ stop, over }: { stop: Stop; over: boolean }) {
         {open && (
           <span className="faint">
             {' · '}
-            asked <Ago at={open.requestedAt} />, {open.approvals.length} of {open.quorum} approved
+            requested <Ago at={open.requestedAt} />, {open.approvals.length} of {open.quorum} approved
           </span>
         )}
       </span>

@@ -19,7 +19,7 @@ export function Logs({ rolloutId }: { rolloutId: string }) {
   const runs = useAsk(RolloutRuns, { subject: rolloutId }, { follows: (touched) => touched.rollouts.has(rolloutId) })
   if (!runs.data) return <Waiting query={runs} what="workflow" />
   const run = runs.data.workflows.nodes[0]
-  if (!run) return <p className="faint">No workflow has taken this rollout yet. Its log begins when one does.</p>
+  if (!run) return <p className="faint">No workflow has started for this rollout yet.</p>
   return (
     <>
       <p className="faint">

@@ -68,7 +68,7 @@ export function Waiting({ query, what }: { query: { error: Error | null; refetch
   const offline = query.error instanceof ApiError && query.error.kind === 'offline'
   return (
     <Empty icon={offline ? 'offline' : 'failed'} title={offline ? 'Lockstep does not answer' : `The ${what} cannot be shown`}>
-      <p>{offline ? 'The page asks again by itself. Is the domain service up, and is this machine on the network?' : query.error.message}</p>
+      <p>{offline ? 'Retrying automatically. Check that the domain service is up and that this machine is on the network.' : query.error.message}</p>
       <p>
         <button type="button" onClick={() => void query.refetch()} disabled={query.isFetching}>
           Try again

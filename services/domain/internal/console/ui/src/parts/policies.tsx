@@ -1,4 +1,4 @@
-// What an application does by itself about failures and about newer version sets, and the forms that change it.
+// What an application does automatically about failures and about newer version sets, and the forms that change it.
 import { useId, useState } from 'react'
 import { accepted, ask } from '../api/client'
 import { SetRollbackPolicy, SetRolloutPolicy, type ApplicationPageData, type FailurePolicy, type NewerPolicy } from '../api/generated'
@@ -13,23 +13,23 @@ import { Field, findingsUnder, FormError } from './form'
 type App = NonNullable<ApplicationPageData['application']>
 
 const failures: Record<FailurePolicy, string> = {
-  STOP: 'Stays as it is, for people to look at',
-  ABORT: 'What is being deployed goes back to the version before',
-  ROLLBACK: 'Is rolled back at once, however it failed',
+  STOP: 'Stop: what is deployed stays, unless it is rolled back automatically',
+  ABORT: 'Abort: what is being deployed returns to the previous version',
+  ROLLBACK: 'Roll back at once, whatever the cause',
 }
 const newer: Record<NewerPolicy, string> = {
-  REFUSE: 'Is refused: one rollout at a time',
-  QUEUE: 'Waits; the latest one begins when the rollout is over',
-  SUPERSEDE: 'Replaces a rollout that is paused or waits for approval',
+  REFUSE: 'Refuse it: one rollout at a time',
+  QUEUE: 'Queue it: the latest one starts when the rollout has ended',
+  SUPERSEDE: 'Replace a rollout that is paused or waits for approval',
 }
 
 /** In the words of its form. */
 function rollbackWords({ onFailed, onDegraded, degradedAfterSeconds, inFull }: App['rollbackPolicy']): string[] {
   const words = []
-  if (onFailed) words.push('At once when a rollout has failed')
+  if (onFailed) words.push('At once when a rollout fails')
   if (onDegraded) words.push(`When a service has been degraded for ${span(degradedAfterSeconds * 1000)}`)
-  if (words.length === 0) return ['Never by itself: people roll back']
-  words.push(inFull ? 'In full, without the gates by weight' : 'Gate by gate, as any rollout')
+  if (words.length === 0) return ['Never: people roll back']
+  words.push(inFull ? 'At once to full traffic, without the gates by weight' : 'Gate by gate, like any rollout')
   return words
 }
 
@@ -41,7 +41,7 @@ export function Policies({ app }: { app: App }) {
       <h2 id="policies">Policies</h2>
       <dl className="policies">
         <div>
-          <dt>Rollback by itself</dt>
+          <dt>Automatic rollback</dt>
           <dd>
             {rollbackWords(app.rollbackPolicy).map((words) => (
               <p key={words}>{words}</p>
@@ -54,7 +54,7 @@ export function Policies({ app }: { app: App }) {
           </dd>
         </div>
         <div>
-          <dt>A rollout that fails</dt>
+          <dt>On failure</dt>
           <dd>{failures[app.rolloutPolicy.onFailure]}</dd>
           <dd className="buttons">
             <ActButton ability={ability(app.viewerCan, 'setRolloutPolicy')} onClick={() => setOpen('rollout')} label="Change the rollout policy">
@@ -63,7 +63,7 @@ export function Policies({ app }: { app: App }) {
           </dd>
         </div>
         <div>
-          <dt>A newer version set meanwhile</dt>
+          <dt>When a newer version set arrives</dt>
           <dd>{newer[app.rolloutPolicy.onNewer]}</dd>
         </div>
       </dl>
@@ -84,23 +84,23 @@ function RollbackForm({ app, onClose }: { app: App; onClose: () => void }) {
     async () =>
       accepted((await ask(SetRollbackPolicy, { input: { application: app.name, onFailed, onDegraded, degradedAfterSeconds: Math.round(Number(minutes) * 60), inFull } })).setRollbackPolicy),
     () => {
-      announce(`The rollback policy of ${app.name} is changed.`)
+      announce('Rollback policy changed')
       onClose()
     },
   )
   return (
     <Dialog title={`Rollback policy of ${app.name}`} submit="Save" busy={change.isPending} onSubmit={() => change.mutate(undefined)} onClose={onClose}>
-      <p>Counts for what fails or degrades from now on: at most once for a rollout, and never for a rollback.</p>
+      <p>Applies to what fails or degrades from now on: at most once for each rollout, and never for a rollback.</p>
       <fieldset className="scopes">
-        <legend>Roll back by itself</legend>
+        <legend>Automatic rollback</legend>
         <label>
-          <input type="checkbox" autoFocus checked={onFailed} onChange={(e) => setOnFailed(e.target.checked)} /> When a rollout has failed
+          <input type="checkbox" autoFocus checked={onFailed} onChange={(e) => setOnFailed(e.target.checked)} /> When a rollout fails
         </label>
         <label>
-          <input type="checkbox" checked={onDegraded} onChange={(e) => setOnDegraded(e.target.checked)} /> When a service stays degraded, also after the rollout
+          <input type="checkbox" checked={onDegraded} onChange={(e) => setOnDegraded(e.target.checked)} /> When a service stays degraded, even after the rollout has ended
         </label>
       </fieldset>
-      <Field id={`${id}-minutes`} label="Minutes degraded before that" problem={findingsUnder(change.error, 'degradedAfterSeconds')[0]?.message}>
+      <Field id={`${id}-minutes`} label="Minutes degraded before it rolls back" problem={findingsUnder(change.error, 'degradedAfterSeconds')[0]?.message}>
         <input
           id={`${id}-minutes`}
           aria-describedby={`${id}-minutes-notes`}
@@ -113,7 +113,7 @@ function RollbackForm({ app, onClose }: { app: App; onClose: () => void }) {
           onChange={(e) => setMinutes(e.target.value)}
         />
       </Field>
-      <Field id={`${id}-full`} label="In full, without the gates by weight" inline>
+      <Field id={`${id}-full`} label="At once to full traffic, without the gates by weight" inline>
         <input id={`${id}-full`} aria-describedby={`${id}-full-notes`} type="checkbox" checked={inFull} onChange={(e) => setInFull(e.target.checked)} />
       </Field>
       <FormError error={change.error} shown={(path) => path[0] === 'degradedAfterSeconds'} />
@@ -128,13 +128,13 @@ function RolloutForm({ app, onClose }: { app: App; onClose: () => void }) {
   const change = useChange(
     async () => accepted((await ask(SetRolloutPolicy, { input: { application: app.name, onFailure, onNewer } })).setRolloutPolicy),
     () => {
-      announce(`The rollout policy of ${app.name} is changed.`)
+      announce('Rollout policy changed')
       onClose()
     },
   )
   return (
     <Dialog title={`Rollout policy of ${app.name}`} submit="Save" busy={change.isPending} onSubmit={() => change.mutate(undefined)} onClose={onClose}>
-      <Field id={`${id}-failure`} label="A rollout that fails" help="What the rollback policy says comes after it.">
+      <Field id={`${id}-failure`} label="On failure" help="The rollback policy applies after it.">
         <select id={`${id}-failure`} aria-describedby={`${id}-failure-notes`} autoFocus value={onFailure} onChange={(e) => setOnFailure(e.target.value as FailurePolicy)}>
           {Object.entries(failures).map(([value, words]) => (
             <option key={value} value={value}>
@@ -143,7 +143,7 @@ function RolloutForm({ app, onClose }: { app: App; onClose: () => void }) {
           ))}
         </select>
       </Field>
-      <Field id={`${id}-newer`} label="A newer version set while one is under way">
+      <Field id={`${id}-newer`} label="When a newer version set arrives during a rollout">
         <select id={`${id}-newer`} aria-describedby={`${id}-newer-notes`} value={onNewer} onChange={(e) => setOnNewer(e.target.value as NewerPolicy)}>
           {Object.entries(newer).map(([value, words]) => (
             <option key={value} value={value}>

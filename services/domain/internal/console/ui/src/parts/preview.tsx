@@ -11,7 +11,9 @@ import { Icon } from './icon'
 /** How long a choice has to stand before it is asked about: arrow keys go through many. */
 const settled = 400
 
-export function WouldCommit({ setId, rollback }: { setId: string; rollback: boolean }) {
+/** Only: the environments that a rollback goes to; null for a rollout, which goes to all. */
+export function WouldCommit({ setId, only }: { setId: string; only: string[] | null }) {
+  const rollback = only !== null
   const [asked, setAsked] = useState<{ id: string } | { problem: string } | null>(null)
   useEffect(() => {
     let gone = false
@@ -29,7 +31,7 @@ export function WouldCommit({ setId, rollback }: { setId: string; rollback: bool
   return (
     <section className="effect" aria-labelledby="would-commit" aria-busy={!asked}>
       <h3 id="would-commit">What it commits</h3>
-      {!asked ? <Working /> : 'id' in asked ? <Answer key={asked.id} id={asked.id} /> : <Untold reason={asked.problem} />}
+      {!asked ? <Working /> : 'id' in asked ? <Answer key={asked.id} id={asked.id} only={only} /> : <Untold reason={asked.problem} />}
     </section>
   )
 }
@@ -44,15 +46,16 @@ async function request(versionSetId: string, rollback: boolean): Promise<{ id: s
   }
 }
 
-function Answer({ id }: { id: string }) {
+function Answer({ id, only }: { id: string; only: string[] | null }) {
   const query = useAsk(Preview, { id }, { live: (d) => d.rolloutPreview?.state === 'PENDING' })
   const preview = query.data?.rolloutPreview
   if (!preview || preview.state === 'PENDING') return <Working />
   if (preview.state === 'FAILED') return <Untold reason={preview.reason} />
-  return preview.environments.map((e) => (
-    <details key={e.environment.id} className="committed" open={preview.environments.length === 1}>
+  const shown = preview.environments.filter((e) => !only || only.includes(e.environment.name))
+  return shown.map((e) => (
+    <details key={e.environment.id} className="committed" open={shown.length === 1}>
       <summary>
-        {e.environment.name}: {e.reason ? 'cannot be told' : summary(e.changes)}
+        {e.environment.name}: {e.reason ? 'cannot be compared' : summary(e.changes)}
       </summary>
       {e.reason ? <Untold reason={e.reason} /> : <Diffs changes={e.changes} nothing="Everything is in the repository already: nothing is committed." />}
     </details>

@@ -3,14 +3,16 @@
 import { useId, useState } from 'react'
 import { useNavigate } from 'react-router'
 import { accepted, ask } from '../api/client'
-import { CreateRollout, OneSet, RollbackRollout, Sets, type SetFields, type SetsData } from '../api/generated'
+import { CreateRollout, OneSet, RollbackRollout, Sets, Viewer, type SetFields, type SetsData } from '../api/generated'
 import { useAsk, useChange } from '../api/hooks'
 import { ability } from '../logic/ability'
+import { earlier, targets, type Target } from '../logic/scope'
 import { isOver } from '../logic/waiting'
 import { announce } from './announce'
 import { Changes } from './changes'
 import { Dialog } from './dialog'
 import { Field, FormError, sentence } from './form'
+import { GlassMeans } from './glass'
 import { Icon } from './icon'
 import { Loading } from './page'
 import { WouldCommit } from './preview'
@@ -21,7 +23,7 @@ interface PromoteProps {
   /** The set that is chosen at first; otherwise the newest. */
   setId?: string | undefined
   /** The rollout to go back from: it ends, and that of an earlier set begins. */
-  rollBackFrom?: { id: string; state: string; versionSet: { name: string } }
+  rollBackFrom?: { id: string; state: string; versionSet: { id: string; name: string; createdAt: string } }
   onClose: () => void
 }
 
@@ -36,7 +38,7 @@ function hindrance(app: App): string | null {
 /** What becomes of the rollout that is under way, where the application's policy does not refuse a newer one. */
 function meanwhile(app: App): string | null {
   if (!app.activeRollout) return null
-  return app.rolloutPolicy.onNewer === 'SUPERSEDE' ? `${app.activeRollout.id} is parked, and is cancelled for this one.` : `${app.activeRollout.id} is under way: this one begins when that is over.`
+  return app.rolloutPolicy.onNewer === 'SUPERSEDE' ? `${app.activeRollout.id} is waiting, and is cancelled for this one.` : `${app.activeRollout.id} is active: this one starts when it has ended.`
 }
 
 export function Promote({ application, setId, rollBackFrom, onClose }: PromoteProps) {
@@ -46,19 +48,29 @@ export function Promote({ application, setId, rollBackFrom, onClose }: PromotePr
   const navigate = useNavigate()
   const id = useId()
   const app = query.data?.application
-  const sets = app?.versionSets.nodes ?? []
+  const all = app?.versionSets.nodes ?? []
+  const sets = rollBackFrom ? earlier(all, rollBackFrom.versionSet) : all
   // The newest need not be the last one made, nor on the page.
-  const listed = sets.find((s) => s.id === chosen) ?? (chosen === '' ? (app?.newestVersionSet ?? undefined) : undefined)
+  const listed = sets.find((s) => s.id === chosen) ?? (chosen === '' ? (rollBackFrom ? sets[0] : (app?.newestVersionSet ?? undefined)) : undefined)
   const older = useAsk(OneSet, { id: chosen }, { once: true, enabled: Boolean(app) && !listed && chosen !== '' })
   const set = listed ?? older.data?.node ?? undefined
+  const [leftOut, setLeftOut] = useState<ReadonlySet<string>>(new Set())
+  const [glass, setGlass] = useState(false)
+  const viewer = useAsk(Viewer, {}, { once: true })
+  const mayBreak = rollBackFrom !== undefined && viewer.data?.viewer.principalType === 'user' && viewer.data.viewer.permissions.includes('BREAK_GLASS')
+  const places = app && set && rollBackFrom ? targets(app, set.id) : []
+  const going = places.filter((p) => !p.unchanged && !leftOut.has(p.name))
+  const nowhere = places.length > 0 && going.length === 0
   const change = useChange(
     async () => {
       const versionSetId = set?.id ?? chosen
-      if (rollBackFrom) return { rollout: accepted((await ask(RollbackRollout, { input: { rolloutId: rollBackFrom.id, versionSetId, reason } })).rollbackRollout).rollout, queued: null }
+      // What is left out is named, and not what is left: the server knows better than this page what would change.
+      const exclude = places.filter((p) => !p.unchanged && leftOut.has(p.name)).map((p) => p.name)
+      if (rollBackFrom) return { rollout: accepted((await ask(RollbackRollout, { input: { rolloutId: rollBackFrom.id, versionSetId, reason, exclude, breakGlass: glass } })).rollbackRollout).rollout, queued: null }
       return accepted((await ask(CreateRollout, { input: { versionSetId, reason } })).createRollout)
     },
     (payload) => {
-      announce(payload.queued ? `${set?.name ?? 'It'} begins when the rollout that is under way is over.` : `${set?.name ?? 'The version set'} is on its way.`)
+      announce(payload.queued ? `${set?.name ?? 'It'} starts when the active rollout has ended.` : `Rollout of ${set?.name ?? 'the version set'} started.`)
       onClose()
       if (payload.rollout) void navigate(`/rollouts/${payload.rollout.id}`)
     },
@@ -67,14 +79,14 @@ export function Promote({ application, setId, rollBackFrom, onClose }: PromotePr
   const note = app && !rollBackFrom && !blocked ? meanwhile(app) : null
   const verb = rollBackFrom ? 'Roll back' : 'Roll out'
   return (
-    <Dialog title={`${verb} ${application}`} submit={verb} busy={change.isPending} disabled={!app || blocked !== null || !set} onSubmit={() => change.mutate(undefined)} onClose={onClose} wide>
+    <Dialog title={`${verb} ${application}`} submit={glass ? 'Break glass and roll back' : verb} tone={glass ? 'danger' : 'primary'} busy={change.isPending} disabled={!app || blocked !== null || !set || nowhere || (glass && reason.trim() === '')} onSubmit={() => change.mutate(undefined)} onClose={onClose} wide>
       {!app ? (
         <Loading what="version sets" />
       ) : (
         <>
           {rollBackFrom && (
             <p>
-              {isOver(rollBackFrom.state) ? '' : `${rollBackFrom.versionSet.name} ends where it stands. `}A rollback is a rollout of an earlier version set: it goes through the same environments and gates.
+              {isOver(rollBackFrom.state) ? '' : `The rollout of ${rollBackFrom.versionSet.name} is cancelled. `}A rollback is a rollout of an earlier version set. It goes through the same gates, but only to environments where it changes something.
             </p>
           )}
           {(blocked ?? note) && (
@@ -82,7 +94,7 @@ export function Promote({ application, setId, rollBackFrom, onClose }: PromotePr
               <Icon name="clock" /> {blocked ?? note}
             </p>
           )}
-          {sets.length === 0 && <p className="banner wait">There is no version set yet: the first is made once every service has a version.</p>}
+          {sets.length === 0 && <p className="banner wait">{rollBackFrom ? `There is no version set before ${rollBackFrom.versionSet.name}.` : 'There is no version set yet: the first is created once every service has a version.'}</p>}
           <Field id={id} label="Version set">
             <select id={id} aria-describedby={`${id}-notes`} value={set?.id ?? chosen} onChange={(e) => setChosen(e.target.value)}>
               {!listed && chosen && <option value={chosen}>{set?.name ?? 'An older one'}</option>}
@@ -94,9 +106,18 @@ export function Promote({ application, setId, rollBackFrom, onClose }: PromotePr
               ))}
             </select>
           </Field>
-          {set && <Effect app={app} set={set} />}
-          {set && !blocked && <WouldCommit setId={set.id} rollback={Boolean(rollBackFrom)} />}
-          <Reason value={reason} onChange={setReason} />
+          {set && rollBackFrom && <Places places={places} set={set.name} leftOut={leftOut} onChange={setLeftOut} nowhere={nowhere} />}
+          {set && <Effect app={app} set={set} only={rollBackFrom ? going.map((p) => p.name) : null} />}
+          {set && !blocked && <WouldCommit setId={set.id} only={rollBackFrom ? going.map((p) => p.name) : null} />}
+          {mayBreak && (
+            <>
+              <Field id={`${id}-glass`} label="Break glass: override the approvals of this rollback" inline>
+                <input id={`${id}-glass`} aria-describedby={`${id}-glass-notes`} type="checkbox" checked={glass} onChange={(e) => setGlass(e.target.checked)} />
+              </Field>
+              {glass && <GlassMeans />}
+            </>
+          )}
+          <Reason value={reason} onChange={setReason} required={glass} />
         </>
       )}
       <FormError error={change.error} shown={() => false} />
@@ -104,10 +125,42 @@ export function Promote({ application, setId, rollBackFrom, onClose }: PromotePr
   )
 }
 
+/** Where a rollback goes: everywhere that it changes something, until an environment is taken out. */
+function Places(props: { places: Target[]; set: string; leftOut: ReadonlySet<string>; onChange: (leftOut: ReadonlySet<string>) => void; nowhere: boolean }) {
+  const { places, set, leftOut, onChange, nowhere } = props
+  const id = useId()
+  const toggle = (name: string, to: boolean) => {
+    const next = new Set(leftOut)
+    if (to) next.delete(name)
+    else next.add(name)
+    onChange(next)
+  }
+  return (
+    <fieldset className="scopes" aria-describedby={nowhere ? id : undefined}>
+      <legend>Environments to roll back</legend>
+      {places.map((p) => (
+        <label key={p.name}>
+          <input type="checkbox" disabled={p.unchanged} checked={!p.unchanged && !leftOut.has(p.name)} onChange={(e) => toggle(p.name, e.target.checked)} />
+          <span>
+            {p.name} <span className="faint">{p.unchanged ? `skipped: ${set} is live there already` : p.live?.name === set ? `${set} again: the last rollout there did not complete` : `${p.live?.name ?? 'nothing'} → ${set}`}</span>
+          </span>
+        </label>
+      ))}
+      {nowhere && (
+        <p id={id} className="problem">
+          {places.every((p) => p.unchanged) ? `${set} is live in every environment already: there is nothing to roll back.` : 'Choose at least one environment.'}
+        </p>
+      )}
+    </fieldset>
+  )
+}
+
 /** What would change in each environment, compared with what is live there; environments with the same before are one. */
-function Effect({ app, set }: { app: App; set: SetFields }) {
+function Effect({ app, set, only }: { app: App; set: SetFields; only: string[] | null }) {
   const groups = new Map<string, App['environments']>()
-  for (const e of app.environments) groups.set(e.live?.id ?? '', [...(groups.get(e.live?.id ?? '') ?? []), e])
+  // Of a rollback only where it goes, and not where the set is live already: what is restored there is in what it commits.
+  const shown = app.environments.filter((e) => only === null || (only.includes(e.environment.name) && e.live?.id !== set.id))
+  for (const e of shown) groups.set(e.live?.id ?? '', [...(groups.get(e.live?.id ?? '') ?? []), e])
   return (
     <div className="effect">
       {[...groups].map(([live, environments]) => {

@@ -1,17 +1,19 @@
 // States as an icon and a word; the colour only helps.
-import type { DeploymentState, Health, Readiness, RolloutState } from '../api/generated'
+import type { DeploymentStatus, Health, Readiness, RolloutStatus } from '../api/generated'
 import { Icon } from './icon'
 
 interface Look {
   word: string
   icon: string
-  tone: 'quiet' | 'info' | 'busy' | 'wait' | 'good' | 'bad'
+  tone: 'quiet' | 'info' | 'busy' | 'wait' | 'good' | 'bad' | 'aborted'
 }
 
-const looks: Record<RolloutState | DeploymentState | Readiness | Health, Look> = {
+const looks: Record<RolloutStatus | DeploymentStatus | Readiness | Health, Look> = {
   PENDING: { word: 'Pending', icon: 'pending', tone: 'quiet' },
   IN_PROGRESS: { word: 'In progress', icon: 'moving', tone: 'busy' },
   PAUSED: { word: 'Paused', icon: 'paused', tone: 'wait' },
+  ABORTING: { word: 'Aborting', icon: 'back', tone: 'aborted' },
+  ABORTED: { word: 'Aborted', icon: 'back', tone: 'aborted' },
   COMPLETED: { word: 'Completed', icon: 'completed', tone: 'good' },
   FAILED: { word: 'Failed', icon: 'failed', tone: 'bad' },
   CANCELLED: { word: 'Cancelled', icon: 'cancelled', tone: 'quiet' },
@@ -24,7 +26,7 @@ const looks: Record<RolloutState | DeploymentState | Readiness | Health, Look> =
   NOT_READY: { word: 'Not ready', icon: 'degraded', tone: 'bad' },
 }
 
-export function State({ state, word }: { state: RolloutState | DeploymentState | Readiness | Health; word?: string }) {
+export function State({ state, word }: { state: RolloutStatus | DeploymentStatus | Readiness | Health; word?: string }) {
   const look = looks[state]
   return <Chip tone={look.tone} icon={look.icon} word={word ?? look.word} />
 }
@@ -39,7 +41,7 @@ export function Chip({ tone, icon, word }: { tone: Look['tone']; icon: string; w
 }
 
 /** A rollout: an open gate is said before its state, because that is what it waits for. */
-export function RolloutChip({ state, gates }: { state: RolloutState; gates: number }) {
+export function RolloutChip({ state, gates }: { state: RolloutStatus; gates: number }) {
   if (gates > 0 && (state === 'IN_PROGRESS' || state === 'PENDING')) return <Chip tone="wait" icon="gate" word="Waits for approval" />
   return <State state={state} />
 }

@@ -15,7 +15,7 @@ type Member = MembersData['members']['nodes'][number]
 type Token = NonNullable<Member['tokens']>[number]
 
 const scopeWords: Record<Permission, string> = {
-  READ: 'look at everything',
+  READ: 'view everything',
   DEPLOY: 'begin rollouts and act on them',
   APPROVE: 'answer gates',
   CONFIGURE: 'change applications, environments and pipelines',
@@ -76,7 +76,7 @@ export function Tokens({ viewer, member }: TokensProps) {
                   <th scope="row">
                     <span className="wrap">{t.name}</span>
                     <div className="faint">
-                      made <Ago at={t.createdAt} />
+                      created <Ago at={t.createdAt} />
                     </div>
                   </th>
                   <td>
@@ -139,7 +139,7 @@ function NewToken({ member, may, onClose, onMade }: NewTokenProps) {
   const change = useChange(
     async () => accepted((await ask(AddToken, { input: { name, memberId: member.id, scopes: [...scopes], lifetimeSeconds: life } })).createToken),
     (payload) => {
-      announce('The token is made. It is shown now, and never again.')
+      announce('Token created. It is shown only once.')
       onMade(name, payload.token ?? '')
     },
   )
