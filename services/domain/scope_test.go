@@ -181,6 +181,58 @@ func TestARollbackGoesWhereItIsAskedTo(t *testing.T) {
 	s.want(s.skips(again), map[int64]core.SkipCause{s.staging.ID: core.SkipExcluded})
 }
 
+// A policy that goes back at once trusts what has run there: a set that has not passes every gate, whichever verb brings it.
+func TestARollbackToWhatNeverRanThereStopsAtItsGates(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	_, err := s.domain.SetRollbackPolicy(t.Context(), user(), core.RollbackPolicy{ApplicationID: s.application.ID, InFull: true})
+	s.ok(err)
+	s.succeed(s.rollout(s.set))
+	never, r := s.release(2), s.rollout(s.release(3))
+	for stop := range s.stops(r) {
+		s.begin(r, stop)
+	}
+	back := func(of core.Rollout, to core.VersionSet) (made core.Rollout, full bool) {
+		t.Helper()
+		made, err := s.domain.RollbackRollout(t.Context(), user(), core.Rollback{RolloutID: of.ID, VersionSetID: to.ID})
+		s.ok(err)
+		s.handOver()
+		return made, strings.Contains(string(s.engine.started[len(s.engine.started)-1].Inputs), `"promote_full": true`)
+	}
+	made, full := back(r, never)
+	s.want(full, false)
+	// In staging alone it has run, and production is not asked of staging.
+	s.say(event.RolloutEnvironmentHealthy{RolloutID: made.ID, EnvironmentID: s.staging.ID})
+	s.begin(made, 1)
+	_, err = s.domain.CancelRollout(t.Context(), user(), made.ID, "")
+	s.ok(err)
+	made, full = back(r, never)
+	s.want(full, false)
+	s.begin(made, 0)
+	_, full = back(made, s.set)
+	s.want(full, true)
+}
+
+// What a rollback leaves out by request may have left the pipeline when it is retried.
+func TestARollbackIsRetriedWithoutWhatIsNoLongerInThePipeline(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.succeed(s.rollout(s.set))
+	r := s.rollout(s.release(2))
+	s.begin(r, 0)
+	s.begin(r, 1)
+	back, err := s.domain.RollbackRollout(t.Context(), user(), core.Rollback{RolloutID: r.ID, Scope: core.Scope{Except: []string{"staging"}}})
+	s.ok(err)
+	s.begin(back, 0)
+	s.say(event.RolloutFailed{RolloutID: back.ID, Reason: "no"})
+	_, err = s.domain.CreateFlowDefinition(t.Context(), user(), core.NewFlowDefinition{ApplicationID: s.application.ID, Definition: pipeline("production")})
+	s.ok(err)
+	s.makeReady()
+	again, err := s.domain.RetryRollout(t.Context(), user(), back.ID, "")
+	s.ok(err)
+	s.want(s.stepsOf(again), []string{"deploy production", "in production"})
+}
+
 func TestASetThatIsLiveEverywhereIsRolledOutAgainOnlyOnRequest(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

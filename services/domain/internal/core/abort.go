@@ -87,7 +87,7 @@ func (d *Domain) beginAgain(ctx context.Context, t *tree, reason string) (Rollou
 		if err != nil {
 			return Rollout{}, err
 		}
-		back = &wayBack{of: t.rollout.RollbackOf, scope: scope}
+		back = &wayBack{of: t.rollout.RollbackOf, scope: scope, again: true}
 	}
 	p, err := d.planRollout(ctx, t.tx, t.cause.Organization, t.rollout.VersionSetID, back)
 	if err != nil {

@@ -18,8 +18,8 @@ type RollbackPolicy struct {
 	// somebody may still want to look, or to mend it.
 	OnDegraded    bool
 	DegradedAfter time.Duration
-	// InFull promotes a way back at once, without the gates by weight (D14). Argo does that by itself only where the
-	// target is what still serves.
+	// InFull promotes a way back at once, without the gates by weight (D14), where its target has been live before. Argo does that by itself
+	// only where the target is what still serves.
 	InFull bool
 }
 

@@ -134,7 +134,7 @@ func (p plan) previewInput(organization, preview int64) previewInput {
 	in := previewInput{
 		Preview: numbered{preview},
 		Rollout: previewedRolloutInput{
-			OrganizationID: organization, Application: named{p.application.ID, p.application.Name}, PromoteFull: p.back != nil && p.inFull,
+			OrganizationID: organization, Application: named{p.application.ID, p.application.Name}, PromoteFull: p.inFull,
 		},
 		VersionSet: versionSetInput{p.versionSet.ID, p.versionSet.Name, p.versionsOf(0)},
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
@@ -59,7 +60,7 @@ type plan struct {
 	live map[int64]int64
 	// touched are the environments in which something may have changed since.
 	touched map[int64]bool
-	// onFailure and inFull are the application's policies.
+	// onFailure and inFull are the application's policies; inFull holds for a way back to what was live before.
 	onFailure FailurePolicy
 	inFull    bool
 	// retry is that the rollout is made to bring another one to its end, and back that it is a way back; nil for none.
@@ -134,7 +135,21 @@ func (d *Domain) planAny(ctx context.Context, tx Tx, organization, versionSet in
 	if err := p.readPolicies(ctx, tx, organization); err != nil {
 		return p, err
 	}
-	return p, d.planStops(ctx, tx, organization, &p)
+	if err := d.planStops(ctx, tx, organization, &p); err != nil {
+		return p, err
+	}
+	return p, p.readRan(ctx, tx)
+}
+
+// readRan finds out whether gates by weight may be passed at once: what they would show is known only of a version set that has been live wherever
+// it goes back to.
+func (p *plan) readRan(ctx context.Context, tx Tx) error {
+	if p.inFull = p.inFull && p.back != nil; !p.inFull {
+		return nil
+	}
+	ran, err := tx.EnvironmentsThatRan(ctx, p.versionSet.ID)
+	p.inFull = !slices.ContainsFunc(p.stops, func(s stop) bool { return !ran[s.environment.ID] })
+	return err
 }
 
 // readPolicies are those of the application, or the defaults.
@@ -255,7 +270,7 @@ func (d *Domain) createPlanned(ctx context.Context, tx Tx, c cause, p plan, reas
 	in := deployInput{
 		Rollout: rolloutInput{
 			ID: r.ID, OrganizationID: c.Organization, Application: named{p.application.ID, p.application.Name},
-			Retry: p.retry, OnFailure: p.onFailure, PromoteFull: p.back != nil && p.inFull,
+			Retry: p.retry, OnFailure: p.onFailure, PromoteFull: p.inFull,
 		},
 		VersionSet: versionSetInput{p.versionSet.ID, p.versionSet.Name, p.versionsOf(0)},
 		Pipeline:   p.program,

@@ -88,6 +88,8 @@ type wayBack struct {
 	// of is the rollout that it takes back; 0 for a preview.
 	of    int64
 	scope Scope
+	// again is that the scope is of the record, and may name what has left the pipeline since.
+	again bool
 	// instead is what else there is to do where the rollout has changed nothing; empty for nothing.
 	instead string
 }
@@ -98,8 +100,10 @@ func (p *plan) skips(flow Flow, environments map[string]BoundEnvironment) (map[s
 	if p.back == nil {
 		return skipped, nil
 	}
-	if err := p.back.scope.check(flow); err != nil {
-		return nil, err
+	if !p.back.again {
+		if err := p.back.scope.check(flow); err != nil {
+			return nil, err
+		}
 	}
 	for _, step := range flow.Deploys {
 		switch id := environments[step.Environment].ID; {

@@ -171,6 +171,8 @@ type RolloutWrites interface {
 	AddRolloutSkip(ctx context.Context, s SkippedEnvironment) error
 	// TouchedEnvironments are those in which a rollout may have changed something since the last one completed there.
 	TouchedEnvironments(ctx context.Context, application int64) (map[int64]bool, error)
+	// EnvironmentsThatRan are those in which a version set has been completed, whatever came later.
+	EnvironmentsThatRan(ctx context.Context, versionSet int64) (map[int64]bool, error)
 	// LiveVersionSets is the version set that last completed in each environment, whatever became of its rollout later.
 	LiveVersionSets(ctx context.Context, application int64) (map[int64]int64, error)
 	// LockRollout is the lock of a rollout and of everything under it; it comes before that of the application.

@@ -62,6 +62,16 @@ func (t *tx) TouchedEnvironments(ctx context.Context, application int64) (map[in
 	return touched, pg.Classify(err, "read where application %d may have changed", application)
 }
 
+// EnvironmentsThatRan implements core.Tx.
+func (t *tx) EnvironmentsThatRan(ctx context.Context, versionSet int64) (map[int64]bool, error) {
+	ids, err := t.q.EnvironmentsThatRan(ctx, t.organization, versionSet)
+	ran := make(map[int64]bool, len(ids))
+	for _, id := range ids {
+		ran[id] = true
+	}
+	return ran, pg.Classify(err, "read where version set %d has run", versionSet)
+}
+
 // LiveVersionSets implements core.Tx.
 func (t *tx) LiveVersionSets(ctx context.Context, application int64) (map[int64]int64, error) {
 	// Of stops, not of rollouts: an environment that was completed counts even if the rollout failed in a later one.

@@ -51,6 +51,13 @@ WHERE r.organization_id = @organization_id AND r.application_id = @application_i
     OR EXISTS (SELECT FROM cd_rollout_transitions t
                WHERE t.organization_id = r.organization_id AND t.rollout_id = r.id AND t.event = 'pass_gate' AND t.gate_id = n.name));
 
+-- name: EnvironmentsThatRan :many
+-- Where a version set has been completed, whatever came later.
+SELECT DISTINCT e.environment_id
+FROM cd_rollouts r
+JOIN cd_rollout_environments e ON e.organization_id = r.organization_id AND e.rollout_id = r.id AND e.state = 3
+WHERE r.organization_id = @organization_id AND r.version_set_id = @version_set_id;
+
 -- name: LockRollout :one
 SELECT * FROM cd_rollouts WHERE organization_id = @organization_id AND id = @id FOR NO KEY UPDATE;
 

@@ -185,6 +185,34 @@ func (q *Queries) DeploymentsByRolloutEnvironment(ctx context.Context, organizat
 	return items, nil
 }
 
+const environmentsThatRan = `-- name: EnvironmentsThatRan :many
+SELECT DISTINCT e.environment_id
+FROM cd_rollouts r
+JOIN cd_rollout_environments e ON e.organization_id = r.organization_id AND e.rollout_id = r.id AND e.state = 3
+WHERE r.organization_id = $1 AND r.version_set_id = $2
+`
+
+// Where a version set has been completed, whatever came later.
+func (q *Queries) EnvironmentsThatRan(ctx context.Context, organizationID int64, versionSetID int64) ([]int64, error) {
+	rows, err := q.db.Query(ctx, environmentsThatRan, organizationID, versionSetID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var environment_id int64
+		if err := rows.Scan(&environment_id); err != nil {
+			return nil, err
+		}
+		items = append(items, environment_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const insertDeployment = `-- name: InsertDeployment :one
 INSERT INTO cd_deployments (organization_id, rollout_environment_id, service_id)
 VALUES ($1, $2, $3) RETURNING id, organization_id, rollout_environment_id, service_id, state, started_at, finished_at, created_at, updated_at

@@ -6671,7 +6671,7 @@ type RollbackPolicy {
   "Roll back when a service has been degraded for degradedAfterSeconds, even after the rollout has ended, unless a newer one is active."
   onDegraded: Boolean!
   degradedAfterSeconds: Int!
-  "Promote rollbacks in full at once, without stopping at weight gates."
+  "Promote rollbacks in full at once, without stopping at weight gates, where their version set has been live before in every environment that they go to."
   inFull: Boolean!
 }
 
@@ -7920,7 +7920,7 @@ input SetRollbackPolicyInput {
   onDegraded: Boolean!
   "At most a week."
   degradedAfterSeconds: Int = 1800
-  "Promote rollbacks in full at once, without stopping at weight gates."
+  "Promote rollbacks in full at once, without stopping at weight gates, where their version set has been live before in every environment that they go to."
   inFull: Boolean = false
 }
 
