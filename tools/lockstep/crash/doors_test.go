@@ -47,6 +47,8 @@ func routes() map[string]route {
 		domain + `"GET /session"`:        session,
 		domain + `"GET " + signOnPath`:   {"domain", []string{"/session/oidc"}, look},
 		domain + `"GET " + callbackPath`: {"domain", []string{"/session/oidc/callback", "/session/oidc/callback?code=x&state=y"}, look},
+		// An identity provider shows no credential: its token is signed, and without one the answer is that it is invalid.
+		domain + `"POST " + logoutPath`:  {"domain", []string{"/session/oidc/logout"}, append(look, http.MethodPost)},
 		domain + `"/"`:                   {"domain", []string{"/", "/rollouts/rollout_1", "/rollouts/rollout_999", "/assets/none.js", "/metrics", "/readyz", "/debug/pprof/"}, look},
 		registry + `f.Path`:              {"registry", []string{"/v1/events", "/v1/notifications/distribution"}, nil},
 		registry + `"/"`:                 {"registry", []string{"/", "/v1/nothing", "/metrics", "/readyz", "/debug/pprof/"}, nil},
@@ -143,11 +145,13 @@ func doors(t *testing.T, canary string) (context.Context, *world) {
 	issuer = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { discovery(rw, issuer.URL) }))
 	t.Cleanup(issuer.Close)
 	e := w.stack.Endpoints()
+	// Each probe is a failed authentication, and there are hundreds: that the others are slowed down is shown elsewhere.
+	unslowed := map[string]any{"off": true}
 	w.configure(ctx, t, map[string]map[string]any{
-		"workflow": {"token": "engine-" + canary},
-		"registry": {"tokens": []string{"ci-" + canary}, "hooks": []map[string]any{{"name": "hook-" + strings.ToLower(canary), "source": "harbor", "secrets": []string{"file:" + hook}}}},
+		"workflow": {"token": "engine-" + canary, "failed_authentication": unslowed},
+		"registry": {"failed_authentication": unslowed, "tokens": []string{"ci-" + canary}, "hooks": []map[string]any{{"name": "hook-" + strings.ToLower(canary), "source": "harbor", "secrets": []string{"file:" + hook}}}},
 		"domain": {
-			"workflow_token": "engine-" + canary, "public_url": strings.TrimSuffix(e.Console, "/"),
+			"failed_authentication": unslowed, "workflow_token": "engine-" + canary, "public_url": strings.TrimSuffix(e.Console, "/"),
 			"oidc": map[string]any{"issuer": issuer.URL, "client_id": "lockstep", "client_secret": "oidc-" + canary},
 		},
 	})

@@ -86,7 +86,7 @@ func (s *Stack) ownChildren() []child {
 			"allow_networks": []string{s.address("oci"), s.address("git")},
 			"registries": []map[string]any{
 				{"host": s.address("oci"), "insecure": true},
-				{"host": s.address("git"), "username": gitUser, "password": "file:" + s.path("config", "git-password")},
+				{"host": s.address("git"), "username": gitUser, "password": "file:" + s.path("config", "git-password"), "organizations": []int{1}},
 			},
 		})},
 		{name: "domain", stage: 1, ready: healthy("domain"), config: s.service("domain", map[string]any{

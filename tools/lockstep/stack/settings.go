@@ -65,7 +65,7 @@ func openSettings(ctx context.Context, c clock.Clock, dir string) (settings, *po
 	if err != nil {
 		return settings{}, nil, err
 	}
-	s := settings{ID: strings.ToLower(rand.Text()[:8]), Token: rand.Text(), Passwords: map[string]string{}, Ports: ports}
+	s := settings{ID: strings.ToLower(rand.Text()[:8]), Token: rand.Text() + rand.Text(), Passwords: map[string]string{}, Ports: ports}
 	for _, user := range natsUsers() {
 		s.Passwords[user] = rand.Text()
 	}
