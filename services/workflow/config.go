@@ -104,7 +104,8 @@ type Config struct {
 	// of the organization that has been idle longest, whose workflows then resume by replaying their histories.
 	SandboxChildren int `koanf:"sandbox_children" default:"16"`
 	// SandboxTotalMemory is the memory limit of all child processes together in MiB. Beyond it, those that have been idle longest are ended, then
-	// the one that began to compute last; their workflows resume by replaying their histories.
+	// the one that began to compute last, of the organizations that hold more than their equal share; their workflows resume by replaying their
+	// histories.
 	SandboxTotalMemory int `koanf:"sandbox_total_memory" default:"512"`
 	// SandboxMemory is the memory limit of such a program in MiB; SandboxCPU its limit of CPU time between two waits.
 	SandboxMemory int           `koanf:"sandbox_memory" default:"256"`

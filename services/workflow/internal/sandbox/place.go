@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"errors"
 	"runtime"
 	"slices"
@@ -50,11 +51,15 @@ type places struct {
 	// moved counts the children that were ended for others.
 	moved int64
 
-	// clock and budget are for watch, which looks what the children hold while one of them works; working is how many requests are under way.
+	// clock and budget are for watch, which looks what the children hold while one of them works; working is how many requests are under way, and
+	// requests how many have begun.
 	clock    clock.Clock
 	budget   int64
 	working  int
+	requests uint64
 	watching bool
+	// resident is what a process holds, in bytes.
+	resident func(pid int) int64
 }
 
 // waiter is a run that waits for a place. It is sent what find has found.
@@ -225,17 +230,26 @@ func (p *places) prepare() {
 
 // ask has a child do something for a run in it. One that was ended for others says so.
 func (p *places) ask(home *tenement, req request, env core.Environment, within time.Duration) (reply, error) {
+	p.begin(home)
+	defer p.done(home)
+	return home.do(req, env, within)
+}
+
+// begin is before a request, done behind it.
+func (p *places) begin(home *tenement) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	home.pinned++
 	p.working++
+	p.requests++
 	p.look()
-	p.mu.Unlock()
-	r, err := home.do(req, env, within)
+}
+
+func (p *places) done(home *tenement) {
 	p.mu.Lock()
 	p.working--
 	p.mu.Unlock()
 	p.release(home)
-	return r, err
 }
 
 // placesWatchedEvery is how often watch looks.
@@ -255,12 +269,12 @@ func (p *places) watch() {
 		timer := p.clock.NewTimer(placesWatchedEvery)
 		<-timer.C()
 		p.mu.Lock()
-		idle := p.working == 0 // what is looked at from here on does not grow
+		idle, before := p.working == 0, p.requests // what is looked at from here on does not grow, unless another request begins
 		p.mu.Unlock()
 		p.shed(p.budget)
 		p.mu.Lock()
 		p.serve()
-		more = !p.closed && (!idle || p.working > 0 || p.waiting.Len() > 0)
+		more = !p.closed && (!idle || p.working > 0 || p.requests != before || p.waiting.Len() > 0)
 		p.watching = more
 		p.mu.Unlock()
 	}
@@ -324,17 +338,16 @@ func (t *tenement) isStarted() bool {
 	}
 }
 
-// shed ends children until what they hold is within budget: idle ones first, those that were idle longest, and then the one whose request is the
-// latest, so that there is always one that comes to its end.
+// shed ends children until what they hold is within budget: idle ones first, those that were idle longest, and then those at work (busiest).
 func (p *places) shed(budget int64) {
 	total, held := int64(0), map[*tenement]int64{}
 	for _, c := range p.all() {
-		held[c] = residentBytes(c.pid())
+		held[c] = p.resident(c.pid())
 		total += held[c]
 	}
 	for total > budget {
 		p.mu.Lock()
-		victim := p.victim(held)
+		victim := victim(held, budget)
 		if victim == nil {
 			p.mu.Unlock()
 			return
@@ -355,25 +368,47 @@ func (p *places) shed(budget int64) {
 }
 
 // victim is the child to end next; nil: there is none but one that works.
-func (p *places) victim(held map[*tenement]int64) *tenement {
-	var idle, busy *tenement
-	working := 0
-	for c := range held {
-		switch c.pinned {
-		case 0:
-			if idle == nil || c.used.Before(idle.used) {
-				idle = c
-			}
-		default:
-			if working++; busy == nil || c.begun.Load() > busy.begun.Load() {
-				busy = c
-			}
+func victim(held map[*tenement]int64, budget int64) *tenement {
+	var idle *tenement
+	busy := map[*tenement]int64{}
+	for c, bytes := range held {
+		switch {
+		case c.pinned > 0:
+			busy[c] = bytes
+		case idle == nil || c.used.Before(idle.used):
+			idle = c
 		}
 	}
-	if idle == nil && working > 1 {
-		return busy
+	if idle == nil && len(busy) > 1 {
+		return busiest(busy, budget)
 	}
 	return idle
+}
+
+// busiest is the child to end of those that work: of the organizations that hold more than their equal share of the budget the one whose request is the
+// latest. Otherwise programs that hold a lot for long would have those of everybody else ended, as these begin later. The oldest request
+// of all stays, so that there is always one that comes to its end.
+func busiest(busy map[*tenement]int64, budget int64) *tenement {
+	var oldest, latest, greedy *tenement
+	holds := map[int64]int64{}
+	for c, bytes := range busy {
+		holds[c.organization] += bytes
+		if oldest == nil || c.begun.Load() < oldest.begun.Load() {
+			oldest = c
+		}
+	}
+	for c := range busy {
+		if c == oldest {
+			continue
+		}
+		if latest == nil || c.begun.Load() > latest.begun.Load() {
+			latest = c
+		}
+		if holds[c.organization] > budget/int64(len(holds)) && (greedy == nil || c.begun.Load() > greedy.begun.Load()) {
+			greedy = c
+		}
+	}
+	return cmp.Or(greedy, latest)
 }
 
 // close ends all children, and waits for those that are being started.

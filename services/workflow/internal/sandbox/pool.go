@@ -77,7 +77,7 @@ func New(c Config) *Scripts {
 		c.Memory = max(defaultTotalMemory, c.Limits.Memory)
 	}
 	s := &Scripts{Config: c, suspects: map[string]bool{}, spawner: newSpawner()}
-	s.places = &places{start: s.start, most: c.Children, share: c.Processes, clock: c.Clock, budget: c.Memory}
+	s.places = &places{start: s.start, most: c.Children, share: c.Processes, clock: c.Clock, budget: c.Memory, resident: residentBytes}
 	s.processors = newCPU(c.Processes, c.Clock)
 	return s
 }
