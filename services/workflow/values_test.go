@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/script/scripttest"
 )
@@ -151,6 +152,32 @@ func TestAFlowSkipsWhatItCannotRead(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestInputsOfFlowsAreObjectsWithRoomForAnEvent: null made the registration panic, and with inputs that left no room for an event every run of the flow was
+// refused later.
+func TestInputsOfFlowsAreObjectsWithRoomForAnEvent(t *testing.T) {
+	t.Parallel()
+	e := newEngines(t)
+	flows := core.NewFlows(core.FlowsDeps{Store: e.store, Scripts: e.scripts, Start: e.service.StartOfFlow, Clock: clock.System(), Log: bustest.Log(t)})
+	const program = "v = 1\ndef tick(event):\n    print(event.id)\n\non_event(type = \"com.example.tick\", handler = tick)\n"
+	padded := func(size int) string {
+		return `{` + strings.Repeat(" ", size-2) + `}`
+	}
+	for name, tt := range map[string]struct {
+		inputs string
+		fits   bool
+	}{
+		"null": {"null", false}, "a list": {"[]", false}, "a text": {`"{}"`, false}, "a number": {"1", false}, "half an object": {"{", false},
+		"none": {"", true}, "blanks": {" \n", true}, "an object": {"{}", true},
+		"with room for an event": {padded(2 << 20), true}, "with no room for an event": {padded(4<<20 - 100), false},
+	} {
+		_, _, err := flows.Register(t.Context(), core.Flow{Organization: 1, Name: "ticks", Inputs: []byte(tt.inputs), Program: core.Program{Source: []byte(program)}})
+		fields := fault.FieldsOf(err)
+		if tt.fits != (err == nil) || err != nil && (len(fields) == 0 || fields[0].Name != "inputs") {
+			t.Errorf("%s: found %v", name, err)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -176,8 +177,8 @@ func (f *Flows) load(ctx context.Context, id int64) (Flow, error) {
 func (f Flow) start(place int, e Event) (Start, error) {
 	inputs := map[string]json.RawMessage{}
 	if len(f.Inputs) > 0 {
-		if err := json.Unmarshal(f.Inputs, &inputs); err != nil {
-			return Start{}, fault.InvalidFields(fault.Field{Name: "inputs", Problem: "not a JSON object: " + err.Error()})
+		if err := json.Unmarshal(f.Inputs, &inputs); err != nil || inputs == nil { // null is a map for encoding/json
+			return Start{}, fault.InvalidFields(fault.Field{Name: "inputs", Problem: "found JSON that is no object, expected an object"})
 		}
 	}
 	handler := f.Handlers[place]
@@ -204,14 +205,26 @@ func (f Flow) start(place int, e Event) (Start, error) {
 // flowName is short enough for a label, and for the id of a run.
 var flowName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,99}$`)
 
+// maxFlowInputs bounds the inputs of a flow in bytes: beside them, the largest event has to fit into the inputs of a run, with some room for its attributes.
+func maxFlowInputs() int {
+	const attributes = 64 << 10
+	return InputsDoor.Limits().Size - EventDoor.Limits().Size - attributes
+}
+
 // Register checks a flow and makes it the current version of its name. Handlers are read from the program.
 func (f *Flows) Register(ctx context.Context, flow Flow) (current Flow, created bool, err error) {
 	if !flowName.MatchString(flow.Name) {
 		return Flow{}, false, fault.InvalidFields(fault.Field{Name: "name", Problem: fmt.Sprintf("found %.120q, expected 1 to 100 lower-case letters, digits, \".\", \"_\" and \"-\"", flow.Name)})
 	}
+	if len(bytes.TrimSpace(flow.Inputs)) == 0 {
+		flow.Inputs = nil // as for a run
+	}
 	basis := Start{Organization: flow.Organization, Workflow: "flow/" + flow.Name, Program: flow.Program, Inputs: flow.Inputs, Secrets: flow.Secrets, Labels: flow.Labels}
 	if err := basis.admit(); err != nil {
 		return Flow{}, false, err
+	}
+	if len(flow.Inputs) > maxFlowInputs() {
+		return Flow{}, false, fault.InvalidFields(fault.Field{Name: "inputs", Problem: fmt.Sprintf("found %d bytes, expected at most %d: each run has an event beside them", len(flow.Inputs), maxFlowInputs())})
 	}
 	outline, err := scriptsOf(f.Scripts, flow.Organization).Inspect(flow.Program)
 	if err != nil {
