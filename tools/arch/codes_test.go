@@ -33,12 +33,13 @@ func TestEveryCodeIsExplained(t *testing.T) {
 		}
 		used[line[1]] = false
 	}
-	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	tree := os.DirFS(root)
+	err = fs.WalkDir(tree, ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		if d.IsDir() {
-			if base := d.Name(); base == "node_modules" || base == "dist" || base == "docs" || strings.HasPrefix(base, ".") && base != ".." {
+			if base := d.Name(); base == "node_modules" || base == "dist" || base == "docs" || strings.HasPrefix(base, ".") && base != "." {
 				return filepath.SkipDir
 			}
 			return nil
@@ -48,7 +49,7 @@ func TestEveryCodeIsExplained(t *testing.T) {
 		default:
 			return nil
 		}
-		content, err := os.ReadFile(path)
+		content, err := fs.ReadFile(tree, path)
 		if err != nil {
 			return err
 		}
