@@ -52,7 +52,7 @@ func (d *duration) String() string {
 func (*duration) Type() string { return "duration" }
 
 // longUnits are the weeks and days that a duration begins with.
-var longUnits = regexp.MustCompile(`^(?:(\d{1,4})w)?(?:(\d{1,5})d)?`) //nolint:gochecknoglobals // a pattern
+var longUnits = regexp.MustCompile(`^(?:(\d{1,4})w)?(?:(\d{1,5})d)?`)
 
 // parseDuration reads a duration that may begin with weeks and days.
 func parseDuration(text string) (time.Duration, error) {
