@@ -99,7 +99,8 @@ func (c *command) watch(ctx context.Context, api *client.Client, id string, most
 		over, err := w.round(ctx)
 		switch {
 		case over && !w.rollout.Over():
-			return nil
+			_, err := w.show(ctx) // the rows that say so may have been written after those that came with it
+			return err
 		case over:
 			return c.watchEnd(w.rollout)
 		case ctx.Err() != nil && interrupted.Err() == nil:

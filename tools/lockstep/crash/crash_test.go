@@ -21,9 +21,6 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "serve" || os.Getenv("LOCKSTEP_TEST_AS_COMMAND") != "" {
 		os.Exit(cli.Main("test", os.Args[1:]))
 	}
-	if os.Getenv("LOCKSTEP_TEST_AS_DOCKER") != "" {
-		os.Exit(docker(os.Args[1:]))
-	}
 	os.Exit(m.Run())
 }
 
