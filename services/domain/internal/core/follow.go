@@ -161,7 +161,7 @@ func (d *Domain) journalUpTo(ctx context.Context, organization, after, settled, 
 // JournalOf is a page of the organization's whole journal as it can be seen, oldest first. To follow on, take Present: below
 // the end of what can be seen a row may still come.
 func (d *Domain) JournalOf(ctx context.Context, organization int64, p Page) (Slice[JournalEntry], error) {
-	w, err := p.Open(OrderCreated)
+	w, err := p.Open(JournalList, OrderCreated)
 	if err != nil {
 		return Slice[JournalEntry]{}, err
 	}

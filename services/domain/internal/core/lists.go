@@ -55,7 +55,7 @@ type Range struct {
 
 // GatesFor are the open gates that an actor may approve, by when their rollouts began, then by when they were asked for.
 func (d *Domain) GatesFor(ctx context.Context, a Actor, p Page) (Slice[Gate], error) {
-	w, err := p.Open(OrderCreated)
+	w, err := p.Open("gates", OrderCreated)
 	if err != nil {
 		return Slice[Gate]{}, err
 	}

@@ -46,7 +46,7 @@ type Page struct {
 	// First is how many at most; below 1 means 50, above 500 means 500. Last takes its place when it is above 0.
 	First, Last int
 	// After and Before are cursors of items of the list in this order, which are not shown themselves; empty for its ends.
-	// Anything else is Invalid.
+	// Anything else is Invalid, also a cursor of another list.
 	After, Before string
 	// Order is the list's own when empty.
 	Order Order
@@ -100,20 +100,23 @@ type Window struct {
 	// Shown is how many items the page has at most.
 	Shown int
 	page  Page
+	// issuer begins the cursors of this list in this order.
+	issuer string
 }
 
 // Limit is how many rows to read: one more than are shown, to see whether there are more.
 func (w Window) Limit() int { return w.Shown + 1 }
 
 // Open reads a page of a list that goes by usual where nothing else is asked for. What is shown does not shift when items
-// are added, and a page costs the same however deep it is: a cursor says where an item stands, not how many are before it.
-func (p Page) Open(usual Order) (Window, error) {
+// are added, and a page costs the same however deep it is: a cursor says where an item stands, not how many are before it. The list's name is
+// in its cursors, which no list of another name takes.
+func (p Page) Open(list string, usual Order) (Window, error) {
 	order := p.Order
 	if order == "" {
 		order = usual
 	}
 	w := Window{
-		Key: order.Key(), Turned: p.Last > 0, Shown: min(p.First, fullPage), page: p,
+		Key: order.Key(), Turned: p.Last > 0, Shown: min(p.First, fullPage), page: p, issuer: issuerMark + list + "/" + string(order) + "/",
 		Above: Position{At: time.Time{}}, Below: Position{Number: math.MaxInt64, Minor: math.MaxInt64, At: Never().AddDate(0, 0, 1)},
 	}
 	if w.Turned {
@@ -147,7 +150,13 @@ func (p Page) Open(usual Order) (Window, error) {
 	return w, nil
 }
 
-// cursor is a position in wrapping: opaque to clients, and none of another order's.
+// issuerMark begins every cursor that says which list it is of. Those of the release before begin with a digit or the name of a key.
+const issuerMark = "@"
+
+// JournalList is the name of the organization's journal, of which the journal of a rollout is a part.
+const JournalList = "journal"
+
+// cursor is a position in wrapping: opaque to clients, and none of another list's or order's.
 func (w Window) cursor(p Position) string {
 	text := strconv.FormatInt(p.Number, 10)
 	switch w.Key {
@@ -160,16 +169,19 @@ func (w Window) cursor(p Position) string {
 			text += "." + strconv.FormatInt(p.Minor, 10)
 		}
 	}
-	return base64.RawURLEncoding.EncodeToString([]byte(text))
+	return base64.RawURLEncoding.EncodeToString([]byte(w.issuer + text))
 }
 
-// position reads what cursor has written.
+// position reads what cursor has written, also that of the release before, which did not say which list it was of.
 func (w Window) position(cursor string) (p Position, ok bool) {
 	raw, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err != nil {
 		return p, false
 	}
-	written := string(raw)
+	written, ours := strings.CutPrefix(string(raw), w.issuer)
+	if !ours && strings.HasPrefix(written, issuerMark) {
+		return p, false
+	}
 	if w.Key != OrderCreated {
 		if written, ok = strings.CutPrefix(written, string(w.Key)+":"); !ok {
 			return p, false
@@ -220,13 +232,14 @@ func Cut[T any](w Window, rows []T, position func(T) Position) Slice[T] {
 	return s
 }
 
-// CursorOf is a number in wrapping, as lists that go by numbers have it.
+// CursorOf is the cursor of a row of the journal.
 func CursorOf(position int64) string {
-	return Window{Key: OrderCreated}.cursor(Position{Number: position})
+	w, _ := Page{}.Open(JournalList, OrderCreated) // only a cursor could be wrong
+	return w.cursor(Position{Number: position})
 }
 
-// PositionOf reads a cursor; 0 for none.
+// PositionOf reads a cursor of the journal; 0 for none.
 func PositionOf(cursor string) (int64, error) {
-	w, err := Page{After: cursor}.Open(OrderCreated)
+	w, err := Page{After: cursor}.Open(JournalList, OrderCreated)
 	return w.Above.Number, err
 }

@@ -82,12 +82,12 @@ func keyed[R, T any](convert func(R) T, key func(T) int64) func(R) (int64, T) {
 	}
 }
 
-// list reads one page of a list that goes by usual where nothing else is asked for.
+// list reads one page of a list that goes by usual where nothing else is asked for. What it is called is in its cursors.
 func list[R, T any](
 	ctx context.Context, r reader, organization int64, p core.Page, usual core.Order, what string,
 	read func(*query.Queries, core.Window) ([]R, error), convert func(R) T, position func(T) core.Position,
 ) (s core.Slice[T], err error) {
-	w, err := p.Open(usual)
+	w, err := p.Open(what, usual)
 	if err != nil {
 		return s, err
 	}
@@ -103,12 +103,12 @@ func list[R, T any](
 	return s, err
 }
 
-// pages reads the same page of what belongs to each parent.
+// pages reads the same page of what belongs to each parent. What it is called is in its cursors.
 func pages[R, T any](
 	ctx context.Context, r reader, organization int64, parents []int64, p core.Page, usual core.Order, what string,
 	read func(*query.Queries, []int64, core.Window) ([]R, error), convert func(R) (int64, T), number func(T) int64,
 ) (map[int64]core.Slice[T], error) {
-	w, err := p.Open(usual)
+	w, err := p.Open(what, usual)
 	if err != nil {
 		return nil, err
 	}

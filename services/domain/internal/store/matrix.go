@@ -141,7 +141,7 @@ func (r reader) StopsAsking(ctx context.Context, organization int64) (ids []int6
 
 // MatrixApplications implements core.Reads.
 func (r reader) MatrixApplications(ctx context.Context, organization int64, f core.MatrixFilter, stops []int64, p core.Page) (core.Slice[core.Application], error) {
-	return list(ctx, r, organization, p, core.OrderName, "applications of the matrix", func(q *query.Queries, w core.Window) ([]query.Application, error) {
+	return list(ctx, r, organization, p, core.OrderName, "applications", func(q *query.Queries, w core.Window) ([]query.Application, error) {
 		return matrix(ctx, q, organization, f, stops, w)
 	}, application, func(a core.Application) core.Position { return core.Position{Name: a.Name} })
 }

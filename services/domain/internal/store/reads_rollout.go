@@ -135,7 +135,7 @@ func (r reader) RolloutsByID(ctx context.Context, organization int64, ids []int6
 
 // RolloutsByApplication implements core.Reads.
 func (r reader) RolloutsByApplication(ctx context.Context, organization int64, applications []int64, p core.Page) (map[int64]core.Slice[core.Rollout], error) {
-	w, err := p.Open(core.OrderCreatedDesc)
+	w, err := p.Open("rollouts", core.OrderCreatedDesc)
 	if err != nil {
 		return nil, err
 	}
@@ -268,7 +268,7 @@ func (r reader) Journal(ctx context.Context, organization, rollout int64, p core
 
 // JournalsByRollout implements core.Reads.
 func (r reader) JournalsByRollout(ctx context.Context, organization int64, rollouts []int64, p core.Page) (map[int64]core.Slice[core.Transition], error) {
-	return pages(ctx, r, organization, rollouts, p, core.OrderCreated, "journals", func(q *query.Queries, ids []int64, w core.Window) ([]query.JournalsByRolloutRow, error) {
+	return pages(ctx, r, organization, rollouts, p, core.OrderCreated, core.JournalList, func(q *query.Queries, ids []int64, w core.Window) ([]query.JournalsByRolloutRow, error) {
 		return q.JournalsByRollout(ctx, query.JournalsByRolloutParams{
 			Ids: ids, OrganizationID: organization, Above: w.Above.Number, Below: w.Below.Number, Falling: w.Falling, AtMost: limit(w),
 		})

@@ -1,13 +1,16 @@
 package graph_test
 
 import (
+	"cmp"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
@@ -161,7 +164,7 @@ func TestEveryListIsAConnection(t *testing.T) { //nolint:tparallel // lists are 
 				for _, value := range schema.Types[order.Type.Name()].EnumValues {
 					orders[value.Name] = walk(t, f, p, field.Name, value.Name)
 				}
-				if diff := cmp.Diff(orders[order.DefaultValue.Raw], usual.items()); diff != "" {
+				if diff := gocmp.Diff(orders[order.DefaultValue.Raw], usual.items()); diff != "" {
 					t.Errorf("without an order it is not as its schema says (-want +got):\n%s", diff)
 				}
 				if usual.TotalCount != len(usual.Edges) || usual.TotalCount < 5 {
@@ -170,7 +173,7 @@ func TestEveryListIsAConnection(t *testing.T) { //nolint:tparallel // lists are 
 				for name, all := range orders {
 					if turned, ok := orders[name+"_DESC"]; ok {
 						slices.Reverse(turned)
-						if diff := cmp.Diff(all, turned); diff != "" {
+						if diff := gocmp.Diff(all, turned); diff != "" {
 							t.Errorf("%s_DESC is not %s turned round (-want +got):\n%s", name, name, diff)
 						}
 					}
@@ -191,14 +194,14 @@ func walk(t *testing.T, f *fixture, p place, field, order string) []string {
 	}
 	check := func(what string, page relay, from, to int) {
 		t.Helper()
-		if diff := cmp.Diff(all[from:to], page.items()); diff != "" {
+		if diff := gocmp.Diff(all[from:to], page.items()); diff != "" {
 			t.Errorf("%s, %s (-want +got):\n%s", order, what, diff)
 		}
 		nodes := []string{}
 		for _, n := range page.Nodes {
 			nodes = append(nodes, string(n))
 		}
-		if diff := cmp.Diff(page.items(), nodes); diff != "" {
+		if diff := gocmp.Diff(page.items(), nodes); diff != "" {
 			t.Errorf("%s, %s: nodes are not those of the edges:\n%s", order, what, diff)
 		}
 		if page.PageInfo.HasPreviousPage != (from > 0) || page.PageInfo.HasNextPage != (to < len(all)) {
@@ -280,7 +283,7 @@ func TestPagesStandStillWhenAListGrows(t *testing.T) {
 	got := append(page.items(), next.items()...)
 	// What was added behind the cursor is there, what was added before it is not, and nothing comes twice.
 	want := []string{`{"name":"b"}`, `{"name":"d"}`, `{"name":"e"}`, `{"name":"f"}`, `{"name":"h"}`, `{"name":"i"}`}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Errorf("pages (-want +got):\n%s", diff)
 	}
 }
@@ -322,7 +325,7 @@ func TestTheNextToRollOutIsFoundBehindAnyNumber(t *testing.T) {
 			}
 			names = append(names, one.Name)
 		}
-		if diff := cmp.Diff(want.names, names); diff != "" || page.TotalCount != want.total {
+		if diff := gocmp.Diff(want.names, names); diff != "" || page.TotalCount != want.total {
 			t.Errorf("%s(%s): total %d, expected %d; names (-want +got):\n%s", want.field, arguments, page.TotalCount, want.total, diff)
 		}
 	}
@@ -350,6 +353,63 @@ func TestWhatIsNoPageIsRefused(t *testing.T) {
 			t.Errorf("%s: answered %+v; expected INVALID at %s", arguments, a.Errors, field)
 		}
 	}
+}
+
+// TestACursorIsOfItsListAndOrder: every list refuses the cursors of every other one and of its other orders, and goes on from those of the release before, which
+// did not say what they were of. The journals of rollouts are parts of one journal, and the rollouts of an application of one
+// list; the rows of the matrix are applications.
+func TestACursorIsOfItsListAndOrder(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.many()
+	same := map[string]string{"Rollout.journal": "Query.journal", "Application.rollouts": "Query.rollouts", "Query.matrix": "Query.applications"}
+	listOf := func(name string) string { return cmp.Or(same[name], name) }
+	orders := []string{"CREATED", "CREATED_DESC", "NAME", "NAME_DESC"}
+	type from struct{ list, order, cursor string }
+	var issued []from
+	for name, p := range listed {
+		for _, order := range orders {
+			if p.around == "" || !p.has(f, name, order) {
+				continue
+			}
+			field := name[strings.IndexByte(name, '.')+1:]
+			page := p.page(f, field, "first: 1, orderBy: "+order, "")
+			issued = append(issued, from{name, order, page.Edges[0].Cursor})
+		}
+	}
+	for _, at := range issued {
+		p, field := listed[at.list], at.list[strings.IndexByte(at.list, '.')+1:]
+		for _, other := range issued {
+			arguments := fmt.Sprintf("first: 1, orderBy: %s, after: %q", at.order, other.cursor)
+			a := f.ask(ours, "{ "+fmt.Sprintf(p.around, fmt.Sprintf("%s(%s) { nodes %s }", field, arguments, p.node))+" }", nil)
+			taken, want := len(a.Errors) == 0, listOf(at.list) == listOf(other.list) && at.order == other.order
+			if taken != want || !taken && a.Errors[0].Extensions.Code != "INVALID" {
+				t.Errorf("%s by %s with a cursor of %s by %s: %+v; expected it to be taken: %t", at.list, at.order, other.list, other.order, a.Errors, want)
+			}
+		}
+		if raw, err := base64.RawURLEncoding.DecodeString(at.cursor); err != nil {
+			t.Error(err)
+		} else if parts := strings.SplitN(string(raw), "/", 3); len(parts) == 3 {
+			old := base64.RawURLEncoding.EncodeToString([]byte(parts[2]))
+			arguments := fmt.Sprintf("first: 1, orderBy: %s, after: ", at.order)
+			if got, want := p.page(f, field, arguments+strconv.Quote(old), "").items(), p.page(f, field, arguments+strconv.Quote(at.cursor), "").items(); !slices.Equal(got, want) {
+				t.Errorf("%s by %s with a cursor of the release before: %v; expected %v", at.list, at.order, got, want)
+			}
+		} else {
+			t.Errorf("%s: cursor %q says no list", at.list, raw)
+		}
+	}
+	if len(issued) < 15 {
+		t.Errorf("only %d lists and orders have been tried", len(issued))
+	}
+}
+
+// has is whether a list has an order.
+func (p place) has(f *fixture, name, order string) bool {
+	f.t.Helper()
+	field := name[strings.IndexByte(name, '.')+1:]
+	a := f.ask(ours, "{ "+fmt.Sprintf(p.around, fmt.Sprintf("%s(first: 1, orderBy: %s) { nodes %s }", field, order, p.node))+" }", nil)
+	return len(a.Errors) == 0
 }
 
 const byDesc = ", orderBy: NAME_DESC"
