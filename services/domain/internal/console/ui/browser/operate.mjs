@@ -142,6 +142,35 @@ test('a source is tested before it is added, checked when asked, and its form is
   await page.finish()
 })
 
+test('what was refused of the deliveries of a hook or token is on the page of sources, with its reason; for those who may configure', async () => {
+  const target = { repository: 'shop/api', digest: 'sha256:short', tag: '9.9.9', mediaType: 'application/vnd.oci.image.manifest.v1+json' }
+  for (let i = 0; i < 2; i++) {
+    const sent = await fetch(new URL('/v1/notifications/distribution', stack.registry), {
+      method: 'POST', headers: { 'Content-Type': 'application/vnd.docker.distribution.events.v2+json', Authorization: `Bearer ${stack.token}` },
+      body: JSON.stringify({ events: [{ id: `refused-${i}`, action: 'push', target, request: { host: stack.oci } }] }),
+    })
+    assert.equal(sent.status, 200)
+  }
+  for (const look of [{ name: 'light' }, { name: 'dark', dark: true }, { name: '390', width: 390, height: 844 }]) {
+    const page = await open(browser, stack, look)
+    await page.goto('/sources')
+    const refusals = page.getByRole('region', { name: 'Webhooks and CI tokens' }).getByRole('list', { name: /^Last refusals of/ })
+    await refusals.getByText('shop/api:9.9.9@sha256:short').waitFor()
+    await refusals.getByText(/expected sha256: and 64 hexadecimal digits/).waitFor()
+    await refusals.getByText(/2 times since/).waitFor()
+    await check(page, `refusals ${look.name}`)
+    await shot(page, `refusals-${look.name}`)
+    await page.finish()
+  }
+  const viewer = await open(browser, stack, { signedIn: false })
+  await viewer.goto('/sources')
+  await viewer.getByRole('link', { name: 'Sign in with Example ID' }).click()
+  await viewer.getByRole('link', { name: 'vera@example.com' }).click()
+  await viewer.getByRole('button', { name: /^Check now/ }).first().waitFor()
+  assert.equal(await viewer.getByText('Webhooks and CI tokens').count(), 0)
+  await viewer.finish()
+})
+
 test('a member gets a token, which is shown once, works, and is revoked; who may not says why', async () => {
   const page = await open(browser, stack)
   await page.goto('/access')

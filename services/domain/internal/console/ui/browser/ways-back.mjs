@@ -125,46 +125,7 @@ test('a failed rollout says when it is rolled back automatically, until that is 
   await page.finish()
 })
 
-test('a soak counts down; what is aborted says so wherever it is shown, and offers what makes sense then', async (t) => {
-  await soakFor(600)
-  const id = await rollTo(stack, 'set-1')
-  // The application has one place for a rollout, which the next test needs.
-  t.after(() => change('cancelRollout', 'CancelRolloutInput', { rolloutId: id }))
-  const page = await open(browser, stack)
-  await page.goto(`/rollouts/${id}`)
-  await page.getByText('Soaking at 25 % in staging').waitFor({ timeout: 120_000 })
-  await page.getByRole('progressbar', { name: 'Soaking at 25 % in staging' }).waitFor()
-  assert.deepEqual(await page.locator('.lane').first().getByText('2 of 2 at gate').count(), 1)
-  await check(page, 'a soak')
-  await shot(page, 'soak-light')
-  await looks(`/rollouts/${id}`, 'soak', (p) => p.getByRole('progressbar'))
-  await page.getByRole('button', { name: 'Abort', exact: true }).click()
-  await page.getByRole('dialog').getByLabel('Reason').fill('errors at the checkout')
-  await page.getByRole('dialog').getByRole('button', { name: 'Abort' }).click()
-  const chip = page.locator('.page-head .chip')
-  await chip.getByText('Aborted', { exact: true }).waitFor({ timeout: 120_000 })
-  await page.getByText('Aborted: retry it, roll it back or cancel it').waitFor()
-  const lane = page.locator('.lane').first()
-  await lane.getByText('set-1 was taken back to set-3').waitFor()
-  assert.equal(await lane.locator('.mark').getByText('Taken back').count(), 2)
-  assert.deepEqual([await lane.locator('.mark').getByText('At gate').count(), await chip.getByText('Paused').count()], [0, 0])
-  for (const [verb, disabled] of [['Resume', 'true'], ['Abort', 'true'], ['Retry', null], ['Roll back', null], ['Cancel rollout', null]]) {
-    assert.equal(await page.getByRole('button', { name: verb, exact: true }).getAttribute('aria-disabled'), disabled, verb)
-  }
-  await check(page, 'an aborted rollout')
-  await shot(page, 'aborted-light')
-  await looks(`/rollouts/${id}`, 'aborted', (p) => p.locator('.mark').getByText('Taken back').first())
-  for (const path of ['/', '/rollouts', '/applications']) {
-    await page.goto(path)
-    await page.locator('main .chip').getByText('Aborted', { exact: true }).first().waitFor()
-    await check(page, `aborted on ${path}`)
-    await shot(page, `aborted-on-${path.slice(1) || 'live-versions'}-light`)
-  }
-  await page.finish()
-})
-
 test('break-glass: for those who may, never without a reason, and seen by everyone afterwards', async () => {
-  await soakFor(0)
   const id = await rollTo(stack, 'set-1')
   const page = await open(browser, stack)
   await page.goto(`/rollouts/${id}`)
@@ -197,18 +158,63 @@ test('break-glass: for those who may, never without a reason, and seen by everyo
   await page.getByLabel('Journal, newest first').getByText('gate overridden by break-glass').waitFor()
   await page.locator('.page-head .chip').getByText('Completed').waitFor({ timeout: 120_000 })
   await other.getByRole('region', { name: 'Break-glass' }).getByText('incident 99').waitFor()
+  await page.locator('.stop').getByText('Overridden by break-glass').waitFor()
   await check(page, 'a rollout of broken glass')
   await shot(page, 'broken-glass-light')
   await looks(`/rollouts/${id}`, 'broken-glass', (p) => p.getByRole('region', { name: 'Break-glass' }))
   await other.finish()
 
   // The same from the dialog that rolls back, for whoever is alone with a bad production.
+  // What was live before set-1 is newer than it: it is no way back, and is not offered.
   await page.getByRole('button', { name: 'Roll back', exact: true }).click()
-  await dialog.getByLabel('Version set').waitFor()
+  await dialog.getByText('There is no version set before set-1.').waitFor()
+  assert.equal(await dialog.getByRole('button', { name: 'Roll back' }).isDisabled(), true)
+  await page.keyboard.press('Escape')
+  await page.goto('/rollouts/rollout_3')
+  await page.getByRole('button', { name: 'Roll back', exact: true }).click()
+  await dialog.getByRole('group', { name: 'Environments to roll back' }).getByText('set-1 → set-3').first().waitFor()
   await dialog.getByLabel('Break glass: override the approvals of this rollback').check()
   assert.equal(await dialog.getByRole('button', { name: 'Break glass and roll back' }).isDisabled(), true)
   await check(page, 'roll back with break-glass')
   await shot(page, 'roll-back-glass-light')
+  await page.finish()
+})
+
+test('a soak counts down; what is aborted says so wherever it is shown, and offers what makes sense then', async (t) => {
+  await soakFor(600)
+  const id = await rollTo(stack, 'set-3')
+  // The application has one place for a rollout.
+  t.after(() => change('cancelRollout', 'CancelRolloutInput', { rolloutId: id }))
+  const page = await open(browser, stack)
+  await page.goto(`/rollouts/${id}`)
+  await page.getByText('Soaking at 25 % in staging').waitFor({ timeout: 120_000 })
+  await page.getByRole('progressbar', { name: 'Soaking at 25 % in staging' }).waitFor()
+  assert.deepEqual(await page.locator('.lane').first().getByText('2 of 2 at gate').count(), 1)
+  await check(page, 'a soak')
+  await shot(page, 'soak-light')
+  await looks(`/rollouts/${id}`, 'soak', (p) => p.getByRole('progressbar'))
+  await page.getByRole('button', { name: 'Abort', exact: true }).click()
+  await page.getByRole('dialog').getByLabel('Reason').fill('errors at the checkout')
+  await page.getByRole('dialog').getByRole('button', { name: 'Abort' }).click()
+  const chip = page.locator('.page-head .chip')
+  await chip.getByText('Aborted', { exact: true }).waitFor({ timeout: 120_000 })
+  await page.getByText('Aborted: retry it, roll it back or cancel it').waitFor()
+  const lane = page.locator('.lane').first()
+  await lane.getByText('set-3 was taken back to set-1').waitFor()
+  assert.equal(await lane.locator('.mark').getByText('Taken back').count(), 2)
+  assert.deepEqual([await lane.locator('.mark').getByText('At gate').count(), await chip.getByText('Paused').count()], [0, 0])
+  for (const [verb, disabled] of [['Resume', 'true'], ['Abort', 'true'], ['Retry', null], ['Roll back', null], ['Cancel rollout', null]]) {
+    assert.equal(await page.getByRole('button', { name: verb, exact: true }).getAttribute('aria-disabled'), disabled, verb)
+  }
+  await check(page, 'an aborted rollout')
+  await shot(page, 'aborted-light')
+  await looks(`/rollouts/${id}`, 'aborted', (p) => p.locator('.mark').getByText('Taken back').first())
+  for (const path of ['/', '/rollouts', '/applications']) {
+    await page.goto(path)
+    await page.locator('main .chip').getByText('Aborted', { exact: true }).first().waitFor()
+    await check(page, `aborted on ${path}`)
+    await shot(page, `aborted-on-${path.slice(1) || 'live-versions'}-light`)
+  }
   await page.finish()
 })
 

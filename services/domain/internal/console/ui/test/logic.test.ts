@@ -62,6 +62,10 @@ describe('gates', () => {
     const parts = course(rollout(['PENDING', 'PENDING'], [[], []], skip), [])
     expect(parts.map((p) => (p.kind === 'lane' ? 'lane' : p.stop.kind))).toEqual(['skipped'])
   })
+  test('a gate says how it was closed, by break-glass too', () => {
+    const closed = (event: string) => course(rollout(['HEALTHY', 'HEALTHY']), [{ subject: 'rollout_1', gateId: 'release', event } as never]).flatMap((p) => (p.kind === 'stop' && p.stop.kind === 'approval' ? [p.stop.resolution?.event] : []))
+    expect(['approve', 'reject', 'expire', 'break_glass', 'request_approval'].map((e) => closed(e)[0])).toEqual(['approve', 'reject', 'expire', 'break_glass', undefined])
+  })
   test('stops between environments, and steps that this build does not know', () => {
     expect(course(rollout(['PENDING', 'PENDING']), []).map((p) => (p.kind === 'lane' ? 'lane' : p.stop.kind))).toEqual(['lane', 'approval', 'other'])
   })

@@ -92,13 +92,16 @@ export type Stop =
 
 export type Part = { kind: 'lane'; lane: Lane } | { kind: 'stop'; stop: Stop; key: string }
 
+/** What closes a gate. */
+const answers = ['approve', 'reject', 'expire', 'break_glass']
+
 /** The rollout from top to bottom: lanes, and what stands between them. */
 export function course(rollout: Rollout, journal: JournalRow[]): Part[] {
   const steps = readPipeline(rollout.flowDefinition.definition)
   const parts: Part[] = []
   const ask = (gateId: string, reason: string, before: string) => {
     const open = rollout.openGates.find((g) => g.gateId === gateId)
-    const resolution = journal.findLast((r) => r.gateId === gateId && (r.event === 'approve' || r.event === 'reject')) ?? null
+    const resolution = journal.findLast((r) => r.gateId === gateId && answers.includes(r.event)) ?? null
     parts.push({ kind: 'stop', key: gateId, stop: { kind: 'approval', gateId, reason, open: open ?? null, resolution: open ? null : resolution, before } })
   }
   steps.forEach((s, index) => {

@@ -156,13 +156,13 @@ function Why({ live, what }: { live: LiveRollout; what: string }) {
   }
   const all = conditions(rollout)
   return (
-    <section className="card why" aria-labelledby="why">
+    <section className={rollout.status === 'ABORTED' || rollout.status === 'ABORTING' ? 'card why bad' : 'card why'} aria-labelledby="why">
       <h2 id="why">Why is it waiting?</h2>
       {all.length === 0 && <p className="faint">It is not waiting: the next step is starting.</p>}
       <ul>
         {all.map((c) => (
           <li key={c.key} className={c.gate ? 'gate' : undefined}>
-            <Icon name={kindIcons[c.kind]} />
+            <Icon name={c.kind === 'PAUSE' && rollout.status !== 'PAUSED' ? 'back' : kindIcons[c.kind]} />
             <div>
               <p>
                 <strong>{c.title}</strong>

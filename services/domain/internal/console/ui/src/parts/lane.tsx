@@ -131,6 +131,14 @@ export function LaneView({ lane, target, brief }: { lane: Lane; target: string; 
   )
 }
 
+/** How a gate was closed. */
+const resolutions: Record<string, { tone: 'good' | 'bad' | 'wait'; icon: string; word: string }> = {
+  approve: { tone: 'good', icon: 'completed', word: 'Approved' },
+  reject: { tone: 'bad', icon: 'failed', word: 'Rejected' },
+  expire: { tone: 'wait', icon: 'clock', word: 'Expired' },
+  break_glass: { tone: 'bad', icon: 'degraded', word: 'Overridden by break-glass' },
+}
+
 /** What becomes of what is live, in the words of its state. */
 function laneWords(status: Lane['place']['status'], from: string | undefined, target: string): string {
   if (status === 'ABORTED') return from ? `${target} was taken back to ${from}` : `${target} was taken back`
@@ -170,7 +178,7 @@ export function StopView({ stop, over, target }: { stop: Stop; over: boolean; ta
       {open ? (
         <Chip tone="wait" icon="gate" word="Waits for approval" />
       ) : resolution ? (
-        <Chip tone={resolution.event === 'approve' ? 'good' : 'bad'} icon={resolution.event === 'approve' ? 'completed' : 'failed'} word={resolution.event === 'approve' ? 'Approved' : 'Rejected'} />
+        <Chip {...(resolutions[resolution.event] ?? resolutions.reject!)} />
       ) : (
         <Chip tone="quiet" icon="gate" word={over ? 'Not reached' : 'Approval, later'} />
       )}

@@ -43,17 +43,20 @@ function meanwhile(app: App): string | null {
 
 export function Promote({ application, setId, rollBackFrom, onClose }: PromoteProps) {
   const query = useAsk(Sets, { application, first: 30 })
-  const [chosen, setChosen] = useState(setId ?? '')
+  const [wanted, setChosen] = useState(setId ?? '')
   const [reason, setReason] = useState('')
   const navigate = useNavigate()
   const id = useId()
   const app = query.data?.application
   const all = app?.versionSets.nodes ?? []
   const sets = rollBackFrom ? earlier(all, rollBackFrom.versionSet) : all
+  // What was live before a rollout may be newer than its own set, and is then no way back.
+  const chosen = all.some((s) => s.id === wanted) && !sets.some((s) => s.id === wanted) ? '' : wanted
   // The newest need not be the last one made, nor on the page.
   const listed = sets.find((s) => s.id === chosen) ?? (chosen === '' ? (rollBackFrom ? sets[0] : (app?.newestVersionSet ?? undefined)) : undefined)
   const older = useAsk(OneSet, { id: chosen }, { once: true, enabled: Boolean(app) && !listed && chosen !== '' })
-  const set = listed ?? older.data?.node ?? undefined
+  // A query keeps what it answered before until it has another answer: that is no set that was chosen.
+  const set = listed ?? (older.data?.node?.id === chosen ? older.data.node : undefined)
   const [leftOut, setLeftOut] = useState<ReadonlySet<string>>(new Set())
   const [glass, setGlass] = useState(false)
   const viewer = useAsk(Viewer, {}, { once: true })
@@ -109,7 +112,7 @@ export function Promote({ application, setId, rollBackFrom, onClose }: PromotePr
           {set && rollBackFrom && <Places places={places} set={set.name} leftOut={leftOut} onChange={setLeftOut} nowhere={nowhere} />}
           {set && <Effect app={app} set={set} only={rollBackFrom ? going.map((p) => p.name) : null} />}
           {set && !blocked && <WouldCommit setId={set.id} only={rollBackFrom ? going.map((p) => p.name) : null} />}
-          {mayBreak && (
+          {mayBreak && set && (
             <>
               <Field id={`${id}-glass`} label="Break glass: override the approvals of this rollback" inline>
                 <input id={`${id}-glass`} aria-describedby={`${id}-glass-notes`} type="checkbox" checked={glass} onChange={(e) => setGlass(e.target.checked)} />
