@@ -31,7 +31,7 @@ func table() []rule {
 	return []rule{
 		{layer: "contract", packages: []string{"proto/**"}, never: join(sql, nats, kube, star)},
 
-		{layer: "leaf", packages: []string{"pkg/clock/**", "pkg/id", "pkg/fault", "pkg/turn", "pkg/fair", "pkg/near", "pkg/text", "pkg/secret/reference"}, ours: []string{"pkg/clock"}, onlyStandard: true},
+		{layer: "leaf", packages: []string{"pkg/clock/**", "pkg/id", "pkg/fault", "pkg/turn", "pkg/fair", "pkg/near", "pkg/pattern", "pkg/text", "pkg/secret/reference"}, ours: []string{"pkg/clock"}, onlyStandard: true},
 		{
 			layer: "event catalogue", packages: []string{"pkg/event/**"},
 			ours:  []string{"proto/**", "pkg/clock", "pkg/id", "pkg/fault", "pkg/schema", "pkg/event/**"},
@@ -43,7 +43,7 @@ func table() []rule {
 
 		{
 			layer: "core", packages: []string{"services/SERVICE/internal/core/**"},
-			ours:         []string{"pkg/clock", "pkg/id", "pkg/fault", "pkg/turn", "pkg/fair", "pkg/text", "pkg/secret/reference", "services/SERVICE/internal/core/**"},
+			ours:         []string{"pkg/clock", "pkg/id", "pkg/fault", "pkg/turn", "pkg/fair", "pkg/pattern", "pkg/text", "pkg/secret/reference", "services/SERVICE/internal/core/**"},
 			never:        []string{"database/sql/**", "net/http/**", "net/rpc/**", "net/smtp", "os/exec", "log"},
 			onlyStandard: true,
 		},
