@@ -483,7 +483,7 @@ type SetRollbackPolicyInput struct {
 	OnDegraded  bool   `json:"onDegraded"`
 	// At most a week.
 	DegradedAfterSeconds *int `json:"degradedAfterSeconds,omitempty"`
-	// Promote rollbacks in full at once, without stopping at weight gates.
+	// Promote rollbacks in full at once, without stopping at weight gates, where their version set has been live before in every environment that they go to.
 	InFull *bool `json:"inFull,omitempty"`
 }
 
