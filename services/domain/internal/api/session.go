@@ -124,11 +124,19 @@ func (k keyring) signIn(w http.ResponseWriter, r *http.Request) {
 	if k.tried(r, token, err); !known(w, "token", err) {
 		return
 	}
+	k.issued(value)
 	http.SetCookie(w, &http.Cookie{ //nolint:gosec // Secure wherever the browser speaks TLS; plain HTTP is only for loopback
 		Name: name, Value: value, Path: "/", MaxAge: int(until.Sub(k.clock.Now()).Seconds()),
 		Secure: isSecure(r), HttpOnly: true, SameSite: http.SameSiteStrictMode,
 	})
 	w.WriteHeader(http.StatusNoContent)
+}
+
+// issued remembers a session that has just been given as good: its first request is not slowed down by what others do at its address.
+func (k keyring) issued(session string) {
+	if session != "" {
+		k.guard.Passed(k.clock.Now(), session)
+	}
 }
 
 // signOut ends the session, and takes the cookie away. A browser without one is signed out too.

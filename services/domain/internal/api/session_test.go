@@ -76,6 +76,17 @@ func TestAMembersTokenIsGoodForASession(t *testing.T) {
 	b.expect(401, "POST", "http://127.0.0.1/graphql", "{}", csrfHeader, "1") // it has ended on the server too
 }
 
+// A session that has just been given is good, whatever somebody else at the address does before its first request.
+func TestANewSessionIsNotSlowedDownByItsNeighbours(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t, owner())
+	b.expect(204, "POST", "http://127.0.0.1/session", `{"token":"`+memberToken+`"}`, csrfHeader, "1")
+	for i := range 30 {
+		b.send("POST", "http://127.0.0.1/graphql", "{}", "Authorization", "Bearer guess-"+strings.Repeat("x", i))
+	}
+	b.expect(200, "POST", "http://127.0.0.1/graphql", "{}", csrfHeader, "1")
+}
+
 // stopped is a clock that stands still.
 type stopped struct {
 	clock.Clock

@@ -119,8 +119,8 @@ func (s *SignOn) begin(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, target, http.StatusFound)
 }
 
-// finish takes the browser back, and gives it a session.
-func (s *SignOn) finish(w http.ResponseWriter, r *http.Request) error {
+// finish takes the browser back, and gives it a session, which it answers.
+func (s *SignOn) finish(w http.ResponseWriter, r *http.Request) (string, error) {
 	name := cookieName(r)
 	a, ok := attemptOf(r, name+attemptSuffix)
 	http.SetCookie(w, &http.Cookie{ //nolint:gosec // Secure wherever the browser speaks TLS; plain HTTP is only for loopback
@@ -129,16 +129,16 @@ func (s *SignOn) finish(w http.ResponseWriter, r *http.Request) error {
 	given := r.URL.Query()
 	if name == "" || !ok || subtle.ConstantTimeCompare([]byte(a.State), []byte(given.Get("state"))) != 1 {
 		s.back(w, r, "expired", nil)
-		return errProvedNothing
+		return "", errProvedNothing
 	}
 	if given.Get("code") == "" {
 		s.back(w, r, "refused", nil)
-		return nil
+		return "", nil
 	}
 	id, err := s.Provider.Identify(r.Context(), given.Get("code"), a.Nonce, a.Verifier)
 	if err != nil {
 		s.back(w, r, "provider", err)
-		return err
+		return "", err
 	}
 	session, until, err := s.Sessions.StartIdentitySession(r.Context(), a.Organization, id)
 	if err != nil {
@@ -148,28 +148,30 @@ func (s *SignOn) finish(w http.ResponseWriter, r *http.Request) error {
 		}
 		s.back(w, r, outcome, err)
 		if outcome == "no-access" {
-			return errProvedNothing
+			return "", errProvedNothing
 		}
-		return err
+		return "", err
 	}
 	http.SetCookie(w, &http.Cookie{ //nolint:gosec // Secure wherever the browser speaks TLS; plain HTTP is only for loopback
 		Name: name, Value: session, Path: "/", MaxAge: int(until.Sub(s.Clock.Now()).Seconds()),
 		Secure: isSecure(r), HttpOnly: true, SameSite: http.SameSiteStrictMode,
 	})
 	http.Redirect(w, r, a.Return, http.StatusFound)
-	return nil
+	return session, nil
 }
 
 // errProvedNothing counts as a failed authentication: a sign-in that was not begun in this browser, or that leads nowhere.
 var errProvedNothing = fault.New(fault.Unauthenticated, "the sign-in proved nothing")
 
 // slowed is a step of a sign-in that shows no credential of ours: its failures count for the address. It has answered already.
-func (k keyring) slowed(step func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
+func (k keyring) slowed(step func(http.ResponseWriter, *http.Request) (session string, err error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !k.mayTry(w, r, "sign-in", r.URL.Path+"\n"+k.guard.AddressOf(r)) {
 			return
 		}
-		if err := step(w, r); fault.Is(err, fault.Unauthenticated) || fault.Is(err, fault.Invalid) {
+		session, err := step(w, r)
+		k.issued(session)
+		if fault.Is(err, fault.Unauthenticated) || fault.Is(err, fault.Invalid) {
 			k.guard.FailedAt(k.clock.Now(), k.guard.AddressOf(r))
 			telemetry.AuthenticationFailed(telemetry.ProtocolHTTP, telemetry.OutcomeRefused)
 		}
@@ -177,7 +179,7 @@ func (k keyring) slowed(step func(http.ResponseWriter, *http.Request) error) htt
 }
 
 // logout ends what began with a session that the provider has ended. Nobody is known here but by the token, which the provider signs.
-func (s *SignOn) logout(w http.ResponseWriter, r *http.Request) error {
+func (s *SignOn) logout(w http.ResponseWriter, r *http.Request) (string, error) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxLogout)
 	issuer, subject, session, err := s.Provider.Logout(r.Context(), r.PostFormValue("logout_token"))
 	if err == nil {
@@ -185,7 +187,7 @@ func (s *SignOn) logout(w http.ResponseWriter, r *http.Request) error {
 	}
 	if err == nil {
 		w.WriteHeader(http.StatusOK)
-		return nil
+		return "", nil
 	}
 	s.Log.WarnContext(r.Context(), "logout by the identity provider failed", slog.Any(telemetry.KeyError, err))
 	status := http.StatusBadRequest
@@ -195,7 +197,7 @@ func (s *SignOn) logout(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(map[string]string{"error": "invalid_request", "error_description": fault.Public(err)}) // a client that is gone needs no answer
-	return err
+	return "", err
 }
 
 // organizationOf reads the number of an organization, as 2 or organization_2; 0 for an empty text.
