@@ -51,6 +51,49 @@ func TestSecretsAreReadAgain(t *testing.T) {
 	}
 }
 
+// TestOneSecretThatCannotBeReadKeepsNoOther: where one sender's secret is gone, another one's that has leaked is still revoked by its replacement.
+func TestOneSecretThatCannotBeReadKeepsNoOther(t *testing.T) {
+	t.Parallel()
+	const gone, old, replaced = "a-secret-that-is-gone", "a-secret-that-has-leaked", "a-secret-in-its-place"
+	broken, leaked := secretFile(t, gone), secretFile(t, old)
+	c := clocktest.New(time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC))
+	config := Config{
+		Hooks: []HookConfig{{Name: "a", Source: "quay", Secrets: []string{broken}}, {Name: "b", Source: "quay", Secrets: []string{leaked}}},
+		ScopedTokens: []TokenConfig{
+			{Name: "a", Secrets: []string{broken}, Organization: 1, Repositories: []string{"r.example.com/a/**"}, Expires: "2999-12-31"},
+			{Name: "b", Secrets: []string{leaked}, Organization: 2, Repositories: []string{"r.example.com/b/**"}, Expires: "2999-12-31"},
+		},
+	}
+	hooks, err := newHookSet(config, hookDeps{clock: c, log: bustest.Log(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens, err := newTokenSet(config, nil, c, bustest.Log(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(strings.TrimPrefix(broken, "file:")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(strings.TrimPrefix(leaked, "file:"), []byte(replaced), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.Advance(rereads)
+	for _, tt := range []struct {
+		sender int
+		secret string
+		known  bool
+	}{{0, gone, true}, {1, old, false}, {1, replaced, true}} {
+		h := config.Hooks[tt.sender]
+		if found := hooks.Find("quay", filepath.Base(hookPath(h, tt.secret))).Name == h.Name; found != tt.known {
+			t.Errorf("hook %s with %s: found %t", h.Name, tt.secret, found)
+		}
+		if token, err := tokens.Find(t.Context(), tt.secret); (err == nil) != tt.known || tt.known && token.Name != h.Name {
+			t.Errorf("token %s with %s: found %+v, %v", h.Name, tt.secret, token, err)
+		}
+	}
+}
+
 func TestWrongHooksAreRefusedByName(t *testing.T) {
 	t.Parallel()
 	good := HookConfig{Name: "a", Source: "quay", Secrets: []string{"env:A"}}

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
@@ -116,14 +117,17 @@ func (s *hookSet) makeDecoy() error {
 	return nil
 }
 
-// reread reads every secret again and derives the paths. Nothing changes if one of them cannot be read: half a set
-// would turn senders away whose secrets are fine. The caller holds mu, or is the only one that knows s.
+// reread reads every secret again and derives the paths. A hook of which one cannot be read stays as it was. The caller holds mu, or is the only one that
+// knows s.
 func (s *hookSet) reread() error {
-	// A Vault that hangs holds deliveries up for no longer than this.
-	ctx, cancel := context.WithTimeout(context.Background(), rereadWithin)
-	defer cancel()
-	fresh := make([][]string, len(s.hooks))
-	for i, h := range s.hooks {
+	s.read = s.clock.Now()
+	fresh := make([]*configured, len(s.hooks))
+	err := readEach(context.Background(), len(s.hooks), func(ctx context.Context, i int) error {
+		h := s.hooks[i]
+		fresh[i] = h
+		// The copy shares its limiter, or every reread would fill the allowance up.
+		next := *h
+		next.secrets = nil
 		for n, reference := range h.config.Secrets {
 			secret, err := s.secrets.Read(ctx, reference)
 			if err != nil {
@@ -132,21 +136,33 @@ func (s *hookSet) reread() error {
 			if len(secret) < shortest {
 				return fault.New(fault.Invalid, "hooks[%d].secrets[%d] of %s: found %d characters in %s; expected %d or more", i, n, h.config.Name, len(secret), reference, shortest)
 			}
-			fresh[i] = append(fresh[i], secret)
+			next.secrets = append(next.secrets, secret)
 		}
-	}
+		fresh[i] = &next
+		return nil
+	})
 	s.byPath = map[[sha256.Size]byte]*configured{}
-	for i, h := range s.hooks {
-		// The copy shares its limiter, or every reread would fill the allowance up.
-		next := *h
-		next.secrets = fresh[i]
-		s.hooks[i] = &next
-		for _, secret := range fresh[i] {
-			s.byPath[sha256.Sum256([]byte(hookPath(h.config, secret)))] = &next
+	for i, h := range fresh {
+		s.hooks[i] = h
+		for _, secret := range h.secrets {
+			s.byPath[sha256.Sum256([]byte(hookPath(h.config, secret)))] = h
 		}
 	}
-	s.read = s.clock.Now()
-	return nil
+	return err
+}
+
+// readEach reads the secrets of each of so many senders, of all at the same time: where those of one cannot be read, or their Vault hangs, the others have
+// theirs replaced or revoked nevertheless, and deliveries wait for no longer than rereadWithin. The error is that of the first that failed.
+func readEach(ctx context.Context, senders int, read func(ctx context.Context, i int) error) error {
+	ctx, cancel := context.WithTimeout(ctx, rereadWithin)
+	defer cancel()
+	problems := make([]error, senders)
+	var all sync.WaitGroup
+	for i := range senders {
+		all.Go(func() { problems[i] = read(ctx, i) })
+	}
+	all.Wait()
+	return cmp.Or(problems...)
 }
 
 // hookPath is where a hook is found: the last part is derived from the secret, so that who may not know the one cannot
@@ -163,10 +179,9 @@ func hookPath(h HookConfig, secret string) string {
 func (s *hookSet) Find(format, key string) api.Hook {
 	s.mu.Lock()
 	if s.clock.Now().Sub(s.read) >= rereads {
+		// The pause is kept after a failure too, or every delivery would try the files again and log this line.
 		if err := s.reread(); err != nil {
-			s.read = s.clock.Now()
-			// The pause is kept after a failure too, or every delivery would try the files again and log this line.
-			s.log.WarnContext(context.Background(), "secrets of hooks stay as they were", "error", err.Error())
+			s.log.WarnContext(context.Background(), "secrets of a hook stay as they were", "error", err.Error())
 		}
 	}
 	h := s.byPath[sha256.Sum256([]byte(api.HookPath+format+"/"+key))] // looking up a digest tells nothing about the path

@@ -105,13 +105,14 @@ func newTokenSet(c Config, secrets *secret.Reader, clk clock.Clock, log *slog.Lo
 	return s, s.reread(context.Background())
 }
 
-// reread reads every scoped token again. Nothing changes if one of them cannot be read. The caller holds mu, or is the only one that knows s.
+// reread reads every scoped token again. One of which a secret cannot be read stays as it was. The caller holds mu, or is the only one that knows s.
 func (s *tokenSet) reread(ctx context.Context) error {
 	s.read = s.clock.Now()
-	ctx, cancel := context.WithTimeout(ctx, rereadWithin)
-	defer cancel()
-	fresh := make([][][sha256.Size]byte, len(s.scoped))
-	for i, t := range s.scoped {
+	fresh := make([][][sha256.Size]byte, len(s.scoped)) // another one: callers have s.digests without the lock
+	copy(fresh, s.digests)
+	err := readEach(ctx, len(s.scoped), func(ctx context.Context, i int) error {
+		t := s.scoped[i]
+		digests := make([][sha256.Size]byte, len(t.Secrets))
 		for n, ref := range t.Secrets {
 			token, err := s.secrets.Read(ctx, ref)
 			if err != nil {
@@ -120,11 +121,13 @@ func (s *tokenSet) reread(ctx context.Context) error {
 			if len(token) < shortest || strings.ContainsAny(token, " \t\r\n") {
 				return fault.New(fault.Invalid, "scoped_tokens[%d].secrets[%d] of %s: found %d characters in %s; expected %d or more, none of them a space", i, n, t.Name, len(token), ref, shortest)
 			}
-			fresh[i] = append(fresh[i], sha256.Sum256([]byte(token)))
+			digests[n] = sha256.Sum256([]byte(token))
 		}
-	}
+		fresh[i] = digests
+		return nil
+	})
 	s.digests = fresh
-	return nil
+	return err
 }
 
 // Find implements api.Tokens. Digests are compared, all of them and in constant time, so that neither the length of a token nor how much of it was right shows in
@@ -136,7 +139,7 @@ func (s *tokenSet) Find(ctx context.Context, presented string) (core.Token, erro
 	if len(s.scoped) > 0 && now.Sub(s.read) >= rereads {
 		// They are read for all callers: this one may go.
 		if err := s.reread(context.WithoutCancel(ctx)); err != nil {
-			s.log.WarnContext(ctx, "tokens stay as they were", "error", err.Error())
+			s.log.WarnContext(ctx, "a token stays as it was", "error", err.Error())
 		}
 	}
 	digests := s.digests
