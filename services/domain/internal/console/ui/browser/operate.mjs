@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { identityProvider } from './idp.mjs'
 import { check, launch, open, shot, tabTo } from './page.mjs'
-import { createRepository, moveFile, start, startWorkflow, tell } from './stack.mjs'
+import { createRepository, graphql, moveFile, start, startWorkflow, tell } from './stack.mjs'
 
 let browser
 let dir
@@ -417,6 +417,11 @@ test('policies and a required approval are changed, an application and an enviro
   await page.getByRole('button', { name: 'Archive shop' }).waitFor()
   assert.equal(await rollOut.getAttribute('aria-disabled'), null)
 
+  // A quorum of more people than may approve would be refused.
+  for (const name of ['approver-1', 'approver-2']) {
+    const made = await graphql(stack, 'mutation($i: CreateMemberInput!) { createMember(input: $i) { errors { message } } }', { i: { name, kind: 'USER', role: 'APPROVER' } })
+    assert.deepEqual(made.createMember.errors, [])
+  }
   await page.goto('/environments/production')
   const required = page.getByRole('region', { name: 'Required approval' })
   await press('Require an approval')
