@@ -55,21 +55,21 @@ func (t *tx) AddRolloutSkip(ctx context.Context, s core.SkippedEnvironment) erro
 // TouchedEnvironments implements core.Tx.
 func (t *tx) TouchedEnvironments(ctx context.Context, application int64) (map[int64]bool, error) {
 	ids, err := t.q.TouchedEnvironments(ctx, t.organization, application)
-	touched := make(map[int64]bool, len(ids))
-	for _, id := range ids {
-		touched[id] = true
-	}
-	return touched, pg.Classify(err, "read where application %d may have changed", application)
+	return setOf(ids), pg.Classify(err, "read where application %d may have changed", application)
 }
 
 // EnvironmentsThatRan implements core.Tx.
 func (t *tx) EnvironmentsThatRan(ctx context.Context, versionSet int64) (map[int64]bool, error) {
 	ids, err := t.q.EnvironmentsThatRan(ctx, t.organization, versionSet)
-	ran := make(map[int64]bool, len(ids))
+	return setOf(ids), pg.Classify(err, "read where version set %d has run", versionSet)
+}
+
+func setOf(ids []int64) map[int64]bool {
+	set := make(map[int64]bool, len(ids))
 	for _, id := range ids {
-		ran[id] = true
+		set[id] = true
 	}
-	return ran, pg.Classify(err, "read where version set %d has run", versionSet)
+	return set
 }
 
 // LiveVersionSets implements core.Tx.
