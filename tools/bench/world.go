@@ -47,6 +47,8 @@ type world struct {
 	joined []*exec.Cmd
 	db     *pgx.Conn
 	conns  []*grpc.ClientConn
+	// herds is how often hogs were let loose, for their names.
+	herds int
 }
 
 func newWorld(ctx context.Context, log *slog.Logger, dir string, o options, adjust func(*workflow.Config)) (_ *world, err error) {

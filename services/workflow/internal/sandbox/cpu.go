@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -13,8 +14,10 @@ const (
 	slice = 10 * time.Millisecond
 	// credit is how much an organization that was idle may compute ahead of those that were not.
 	credit = 100 * time.Millisecond
-	// patience is how long a program computes with the priority that it begins with.
-	patience = 200 * time.Millisecond
+	// patience is how long an organization computes with the usual priority before its children make room for everything else, beyond
+	// the part of one processor that it may use for good: one in thrift.
+	patience = 100 * time.Millisecond
+	thrift   = 20
 	// accounts bounds how many organizations are remembered that have nothing to compute.
 	accounts = 1024
 )
@@ -34,6 +37,8 @@ type cpu struct {
 	running, waiting []*task
 	// used is the time that organizations have computed, on one scale for all. One that is not in it has floor.
 	used map[int64]time.Duration
+	// recent is what organizations have computed of late beyond their part of a processor. One that is not in it has computed nothing.
+	recent map[int64]*load
 	// floor is the least that an organization with something to compute has used. It never goes down: time in which an organization is idle is
 	// not saved up, but for the credit.
 	floor time.Duration
@@ -45,9 +50,22 @@ type cpu struct {
 type stoppable interface {
 	pause()
 	resume()
-	// slow has it yield to everything else, and restore ends that, where the system lets it.
-	slow()
-	restore()
+	// yield says whether it makes room for whatever else wants a processor. It costs nothing where that has not changed.
+	yield(bool)
+}
+
+// load is a leaky bucket: what was computed goes in, and a part of the time that passes goes out.
+type load struct {
+	level time.Duration
+	at    time.Time
+}
+
+// add puts in what was computed until now, and reports whether that is more than patience. It keeps no more than twice that, so that an
+// organization that stops computing has its priority back soon.
+func (l *load) add(computed time.Duration, now time.Time) bool {
+	l.level = min(max(0, l.level-now.Sub(l.at)/thrift)+computed, 2*patience)
+	l.at = now
+	return l.level > patience
 }
 
 // task is one request to a child.
@@ -60,13 +78,10 @@ type task struct {
 	// since is until when it has been charged, or since when it has been stopped. stopped is how long that was, in all.
 	since   time.Time
 	stopped time.Duration
-	// computed is how long it has had a slot, and slowed says that this was too long for it to keep its priority.
-	computed time.Duration
-	slowed   bool
 }
 
 func newCPU(slots int, c clock.Clock) *cpu {
-	return &cpu{clock: c, slots: slots, used: map[int64]time.Duration{}}
+	return &cpu{clock: c, slots: slots, used: map[int64]time.Duration{}, recent: map[int64]*load{}}
 }
 
 // enter waits for a slot.
@@ -94,9 +109,6 @@ func (c *cpu) leave(t *task) {
 	} else if i := slices.Index(c.waiting, t); i >= 0 { // it was done when it was stopped
 		c.waiting = slices.Delete(c.waiting, i, i+1)
 		t.child.resume()
-	}
-	if t.slowed {
-		t.child.restore()
 	}
 	if !c.active(t.organization) {
 		c.floor = max(c.floor, c.least(c.used[t.organization]))
@@ -140,24 +152,30 @@ func (c *cpu) forget(organization int64) {
 	if c.used[organization] <= c.floor-credit {
 		delete(c.used, organization)
 	}
-	if len(c.used) <= accounts {
-		return
+	if len(c.used) > accounts {
+		maps.DeleteFunc(c.used, func(known int64, _ time.Duration) bool { return !c.active(known) })
 	}
-	for known := range c.used {
-		if !c.active(known) {
-			delete(c.used, known)
-		}
+	if len(c.recent) > accounts {
+		maps.DeleteFunc(c.recent, func(known int64, _ *load) bool { return !c.active(known) })
 	}
+}
+
+// heavy adds what an organization has computed until now, and reports whether it computes so much that its children yield.
+func (c *cpu) heavy(organization int64, computed time.Duration, now time.Time) bool {
+	l := c.recent[organization]
+	if l == nil {
+		l = &load{at: now}
+		c.recent[organization] = l
+	}
+	return l.add(computed, now)
 }
 
 // charge adds the time since it was called last to the organizations of those that compute.
 func (c *cpu) charge(now time.Time) {
 	for _, t := range c.running {
 		c.used[t.organization] += now.Sub(t.since)
-		t.computed += now.Sub(t.since)
-		if t.computed > patience && !t.slowed {
-			t.slowed = true
-			t.child.slow()
+		if c.heavy(t.organization, now.Sub(t.since), now) {
+			t.child.yield(true)
 		}
 		t.since = now
 	}
@@ -222,6 +240,7 @@ func (c *cpu) stop(t *task, now time.Time) {
 func (c *cpu) grant(t *task, now time.Time) {
 	c.waiting = slices.DeleteFunc(c.waiting, func(w *task) bool { return w == t })
 	c.running = append(c.running, t)
+	t.child.yield(c.heavy(t.organization, 0, now))
 	if t.begun {
 		t.stopped += now.Sub(t.since)
 		t.child.resume()

@@ -19,6 +19,7 @@ type machineOf struct {
 	stopped bool
 	timer   *time.Timer
 	done    chan struct{}
+	yields  bool
 }
 
 func (m *machineOf) start() {
@@ -33,9 +34,11 @@ func (m *machineOf) pause() {
 	m.left -= time.Since(m.since)
 }
 
-func (*machineOf) slow() {}
-
-func (*machineOf) restore() {}
+func (m *machineOf) yield(on bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.yields = on
+}
 
 func (m *machineOf) resume() {
 	m.mu.Lock()
@@ -149,6 +152,37 @@ func TestTwoHogsShareAlike(t *testing.T) {
 			if after < 7*time.Second || after > 8*time.Second+credit {
 				t.Errorf("organization %d ended after %s, expected about 8 s", organization+1, after)
 			}
+		}
+	})
+}
+
+// TestWhoComputesALotYields has an organization compute in many short programs, none of which takes long by itself, beside one that computes a little now
+// and then: the children of the first make room for everything else, soon and until it has been idle for a while, those of the other never do.
+func TestWhoComputesALotYields(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCPU(2, clock.System())
+		turn := func(organization int64, length time.Duration) bool {
+			m := &machineOf{left: length}
+			m.start()
+			task := c.enter(organization, m)
+			<-m.done
+			c.leave(task)
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			return m.yields
+		}
+		for i := range 20 {
+			if got, want := turn(1, 30*time.Millisecond), i >= 3; got != want {
+				t.Errorf("after %d short programs: yields %t, expected %t", i+1, got, want)
+			}
+			if turn(2, 500*time.Microsecond) {
+				t.Errorf("an organization that computes little yields after %d programs", i+1)
+			}
+		}
+		<-time.After(2 * thrift * patience) //nolint:forbidigo // virtual
+		if turn(1, time.Millisecond) {
+			t.Error("an organization that was idle still yields")
 		}
 	})
 }

@@ -1,7 +1,7 @@
 package sandbox
 
-// niceness lets trusted programs and the service itself go first, slowest everything else.
-const niceness, slowest = 5, 19
+// niceness lets trusted programs and the service itself go first.
+const niceness = 5
 
 // Isolation says what keeps a child from everything that is not its pipes. Of each layer it has why it is not in force; empty: it is.
 type Isolation struct {

@@ -2,12 +2,14 @@ package sandbox
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
 	"slices"
 	"strconv"
 	"syscall"
+	"time"
 
 	seccomp "github.com/elastic/go-seccomp-bpf"
 	"github.com/elastic/go-seccomp-bpf/arch"
@@ -22,14 +24,46 @@ const (
 )
 
 // attributes are those of a child when it is started: it ends with its service, also while it is stopped and cannot see the end of its input.
-//
-// It leads a group of its own, by which all its threads get another priority.
+// It leads a group of its own: a signal from a terminal to the service is not for it.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 }
 
-// prioritize sets the priority of all threads of a child.
-func prioritize(pid, nice int) { _ = syscall.Setpriority(syscall.PRIO_PGRP, pid, nice) } // less nice than before is for the privileged
+// patientSlice is the time slice that a child asks for that computes for long: the longest that the kernel gives.
+const patientSlice = 100 * time.Millisecond
+
+// background has all threads of a child make room at once for whatever wakes up, or ends that. Kernels from Linux 6.12 on let what asks for a shorter time
+// slice go first, and one that is only nice finish its own: some milliseconds, at each step of the way through service and database. The part of the
+// processor that it gets in the long run stays what its niceness says, so that it is never starved. Older kernels know no such slices and take it
+// for nothing; the way back is for everybody, which it is not for niceness and policies.
+func background(pid int, on bool) error {
+	attributes := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Nice: niceness}
+	if on {
+		attributes.Runtime = uint64(patientSlice)
+	}
+	seen := map[string]bool{}
+	for more := true; more; { // a thread that was not looked at yet may have made another
+		more = false
+		tasks, err := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/task")
+		if err != nil {
+			return fmt.Errorf("list the threads of a child: %w", err)
+		}
+		for _, task := range tasks {
+			if seen[task.Name()] {
+				continue
+			}
+			more, seen[task.Name()] = true, true
+			tid, err := strconv.Atoi(task.Name())
+			if err != nil {
+				return fmt.Errorf("list the threads of a child: %w", err)
+			}
+			if err := unix.SchedSetAttr(tid, &attributes, 0); err != nil && !errors.Is(err, unix.ESRCH) { // it has ended
+				return fmt.Errorf("set the time slice of a child: %w", err)
+			}
+		}
+	}
+	return nil
+}
 
 // isolate takes from the process, for good, everything that it does not need: from here on it has its pipes, its memory and the time. What the kernel
 // does not have is in the answer.

@@ -18,8 +18,8 @@ const (
 // attributes are those of a child when it is started.
 func attributes() *syscall.SysProcAttr { return nil }
 
-// prioritize does nothing here.
-func prioritize(int, int) {}
+// background does nothing here.
+func background(int, bool) error { return nil }
 
 // isolate says that there is nothing to confine a child with.
 func isolate() Isolation {

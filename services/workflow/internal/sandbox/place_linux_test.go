@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
 )
@@ -180,4 +182,45 @@ func within(t *testing.T, holds func() bool) {
 		_ = clock.Sleep(t.Context(), clock.System(), 10*time.Millisecond) // ends early with the test
 	}
 	t.Error("it did not come to that")
+}
+
+// TestAllThreadsOfAChildMakeRoom has a child yield and go back, which needs no privilege: all its threads have the long time slice in between, and the same
+// niceness throughout, so that it is never starved.
+func TestAllThreadsOfAChildMakeRoom(t *testing.T) {
+	t.Parallel()
+	s := fakeChildren(t, Config{})
+	m, pid, err := begin(s, 1, 1, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	child, err := strconv.Atoi(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, on := range []bool{true, false} {
+		if err := background(child, on); err != nil {
+			t.Fatal(err)
+		}
+		threads, err := os.ReadDir("/proc/" + pid + "/task")
+		if err != nil || len(threads) < 2 {
+			t.Fatalf("found %d threads, expected several: %v", len(threads), err)
+		}
+		for _, thread := range threads {
+			tid, err := strconv.Atoi(thread.Name())
+			if err != nil {
+				t.Fatal(err)
+			}
+			has, err := unix.SchedGetAttr(tid, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if has.Runtime == 0 {
+				t.Skip("this kernel has no time slices of threads")
+			}
+			if long := has.Runtime == uint64(patientSlice); long != on || has.Nice != niceness || has.Policy != unix.SCHED_NORMAL {
+				t.Errorf("yields %t, thread %d: found slice %d, niceness %d and policy %d", on, tid, has.Runtime, has.Nice, has.Policy)
+			}
+		}
+	}
 }

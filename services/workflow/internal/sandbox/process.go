@@ -38,6 +38,8 @@ type process struct {
 	moved atomic.Bool
 	// begun is when the present request began, or the last one, in nanoseconds since 1970.
 	begun atomic.Int64
+	// yields says that it makes room for whatever else wants a processor.
+	yields bool
 	// isolation is how far it says it is confined.
 	isolation Isolation
 }
@@ -54,8 +56,8 @@ var errStalled = errors.New("the child process does not answer")
 // start starts a child, which belongs to no organization yet. It inherits nothing: no environment, no file but the pipes. It is called on a
 // thread that outlives the child, which ends with it.
 func start(command []string, limits Limits, c clock.Clock) (*process, error) {
-	cmd := exec.Command(command[0], command[1:]...) //nolint:gosec,noctx // the operator's choice, by default this binary; it ends with its pipe
-	cmd.Env = []string{marker + "=1"}
+	cmd := exec.Command(command[0], command[1:]...)   //nolint:gosec,noctx // the operator's choice, by default this binary; it ends with its pipe
+	cmd.Env = []string{marker + "=1", "GOMAXPROCS=1"} // a slot is one processor: no garbage is collected beside the program
 	cmd.Dir, cmd.SysProcAttr = os.TempDir(), attributes()
 	p := &process{cmd: cmd, wrote: &head{}, clock: c, turns: fair.NewSlots(1)}
 	cmd.Stderr = p.wrote
@@ -71,7 +73,7 @@ func start(command []string, limits Limits, c clock.Clock) (*process, error) {
 		return nil, fmt.Errorf("start a child process: %w", err)
 	}
 	p.in, p.out = in, bufio.NewReader(out)
-	prioritize(p.pid(), niceness)
+	_ = background(p.pid(), false) // the threads that it has before it lowers its own priority; one that has ended is found below
 	hello, err := p.do(request{Do: doHello, Limits: limits}, core.Environment{}, startWithin)
 	if err == nil {
 		err = hello.Error.error()
@@ -142,9 +144,15 @@ func (p *process) pid() int { return p.cmd.Process.Pid }
 func (p *process) pause()  { _ = p.cmd.Process.Signal(signalStop) } // one that has ended needs neither
 func (p *process) resume() { _ = p.cmd.Process.Signal(signalContinue) }
 
-// slow has the child yield to everything else; restore gives it its priority back, which only a privileged service may.
-func (p *process) slow()    { prioritize(p.pid(), slowest) }
-func (p *process) restore() { prioritize(p.pid(), niceness) }
+// yield has the child make room for whatever else wants a processor, or ends that. It is called under the lock of cpu.
+func (p *process) yield(on bool) {
+	if p.yields == on {
+		return
+	}
+	if background(p.pid(), on) == nil { // one that has ended needs nothing
+		p.yields = on
+	}
+}
 
 // alarm kills the child when it has not been called off in time, that in which it was stopped left out. Calling it off says whether it was too late.
 func (p *process) alarm(within time.Duration, stopped func() time.Duration) (callOff func() (late bool)) {
