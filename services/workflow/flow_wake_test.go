@@ -22,7 +22,7 @@ func TestAnEventStartsItsRunWithoutWaitingForALook(t *testing.T) {
 	pool, _ := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()}, pgtest.Migration{Name: "workflow", FS: store.Migrations()})
 	var flows *core.Flows
 	var met atomic.Int64
-	e := &engines{t: t, scripts: script.New(script.Limits{})}
+	e := &engines{t: t, scripts: script.New(script.Limits{}), clock: clock.System()}
 	e.store = store.New(store.Deps{
 		Pool: pool, Encode: events.Encode, Add: outbox.AddNumbered, AddNew: outbox.AddNew, Committed: func() {}, Woken: e.Wake, Clock: clock.System(), Log: bustest.Log(t),
 		Met: func() { met.Add(1); flows.Wake() },
