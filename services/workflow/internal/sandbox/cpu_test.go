@@ -180,7 +180,7 @@ func TestWhoComputesALotYields(t *testing.T) {
 				t.Errorf("an organization that computes little yields after %d programs", i+1)
 			}
 		}
-		<-time.After(2 * thrift * patience) //nolint:forbidigo // virtual
+		<-time.After(2 * thrift * patience)
 		if turn(1, time.Millisecond) {
 			t.Error("an organization that was idle still yields")
 		}
