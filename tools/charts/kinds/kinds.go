@@ -99,10 +99,11 @@ func own(ctx context.Context, files map[string]map[string]any) error {
 		return fmt.Errorf("read OpenAPI document of %s: %w", kubernetes, err)
 	}
 	for _, name := range definitions() {
-		schema, reached := strict(document.Definitions[name]).(map[string]any), map[string]any{}
-		if schema == nil {
+		definition, found := document.Definitions[name]
+		if !found {
 			return fmt.Errorf("%s: found no definition %s", kubernetes, name)
 		}
+		schema, reached := strictObject(definition), map[string]any{}
 		reach(schema, document.Definitions, reached)
 		schema["definitions"] = reached
 		parts := strings.Split(name, ".")
@@ -122,7 +123,7 @@ func reach(schema any, all map[string]map[string]any, reached map[string]any) {
 		if ref, ok := s["$ref"].(string); ok {
 			name := strings.TrimPrefix(ref, "#/definitions/")
 			if _, done := reached[name]; !done {
-				definition := strict(all[name])
+				definition := strictObject(all[name])
 				if name == quantity {
 					definition = map[string]any{"type": []any{"string", "number"}}
 				}
@@ -166,7 +167,7 @@ func custom(ctx context.Context, module string, paths []string, files map[string
 			return fmt.Errorf("read %s of %s: %w", path, module, err)
 		}
 		for _, v := range crd.Spec.Versions {
-			files[file(crd.Spec.Group, v.Name, crd.Spec.Names.Kind)] = strict(v.Schema.OpenAPIV3Schema).(map[string]any)
+			files[file(crd.Spec.Group, v.Name, crd.Spec.Names.Kind)] = strictObject(v.Schema.OpenAPIV3Schema)
 		}
 	}
 	return nil
@@ -177,30 +178,7 @@ func custom(ctx context.Context, module string, paths []string, files map[string
 func strict(schema any) any {
 	switch s := schema.(type) {
 	case map[string]any:
-		out := map[string]any{}
-		for key, value := range s {
-			switch key {
-			case "description", "x-kubernetes-validations", "default":
-				// A property may be called description: then it is a schema, not a text.
-				if _, isText := value.(map[string]any); !isText {
-					continue
-				}
-			}
-			out[key] = strict(value)
-		}
-		number := out["format"] == "int-or-string" || out["x-kubernetes-int-or-string"] == true
-		if number {
-			delete(out, "format")
-			delete(out, "type")
-			delete(out, "anyOf")
-			out["type"] = []any{"string", "integer"}
-		}
-		_, hasProperties := out["properties"].(map[string]any)
-		_, says := out["additionalProperties"]
-		if hasProperties && !says && out["x-kubernetes-preserve-unknown-fields"] != true && out["type"] == "object" {
-			out["additionalProperties"] = false
-		}
-		return out
+		return strictObject(s)
 	case []any:
 		out := make([]any, len(s))
 		for i, item := range s {
@@ -212,10 +190,37 @@ func strict(schema any) any {
 	}
 }
 
+func strictObject(schema map[string]any) map[string]any {
+	out := map[string]any{}
+	for key, value := range schema {
+		switch key {
+		case "description", "x-kubernetes-validations", "default":
+			// A property may be called description: then it is a schema, not a text.
+			if _, isText := value.(map[string]any); !isText {
+				continue
+			}
+		}
+		out[key] = strict(value)
+	}
+	number := out["format"] == "int-or-string" || out["x-kubernetes-int-or-string"] == true
+	if number {
+		delete(out, "format")
+		delete(out, "type")
+		delete(out, "anyOf")
+		out["type"] = []any{"string", "integer"}
+	}
+	_, hasProperties := out["properties"].(map[string]any)
+	_, says := out["additionalProperties"]
+	if hasProperties && !says && out["x-kubernetes-preserve-unknown-fields"] != true && out["type"] == "object" {
+		out["additionalProperties"] = false
+	}
+	return out
+}
+
 // read is a file of a module at a version.
 func read(ctx context.Context, module, path string) ([]byte, error) {
-	command := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
-	command.Dir = os.TempDir() // outside any module: the version is the one that is named
+	command := exec.CommandContext(ctx, "go", "mod", "download", "-json", module) //nolint:gosec // one of the modules that this package names
+	command.Dir = os.TempDir()                                                    // outside any module: the version is the one that is named
 	answer, err := command.Output()
 	if err != nil {
 		return nil, fmt.Errorf("download %s: %w: %s", module, err, answer)
@@ -224,7 +229,7 @@ func read(ctx context.Context, module, path string) ([]byte, error) {
 	if err := json.Unmarshal(answer, &downloaded); err != nil {
 		return nil, fmt.Errorf("download %s: %w", module, err)
 	}
-	text, err := os.ReadFile(filepath.Join(downloaded.Dir, path)) //nolint:gosec // a file of the module cache, by a constant name
+	text, err := os.ReadFile(filepath.Join(downloaded.Dir, path))
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", module, err)
 	}
