@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -30,8 +31,10 @@ func TestServicesTakeTheirConfiguration(t *testing.T) {
 	for name, values := range cases(t, "lockstep") {
 		t.Run(name, func(t *testing.T) {
 			objects := mustRender(t, "lockstep", values)
-			takes[registry.Config](t, "registry", objects)
-			takes[workflow.Config](t, "workflow", objects)
+			r := takes[registry.Config](t, "registry", objects)
+			fits(t, containerOf(t, objects, "registry"), r.GitLimits.MemoryBytes+serviceAlone, 0)
+			w := takes[workflow.Config](t, "workflow", objects)
+			fits(t, containerOf(t, objects, "workflow"), w.Memory().Total(), w.Memory().Programs)
 			c := takes[domain.Config](t, "domain", objects, "owner_database_url", "nats_authority_seed")
 			if !hasService(objects, strings.TrimPrefix(c.WorkflowAddress, "dns:///")) {
 				t.Errorf("domain calls %s, which is no Service of the chart", c.WorkflowAddress)
@@ -46,6 +49,29 @@ func TestServicesTakeTheirConfiguration(t *testing.T) {
 			}
 		})
 	}
+}
+
+// serviceAlone is what a service takes beside the budgets of its configuration, in bytes.
+const serviceAlone = 128 << 20
+
+// fits: a container's limit has room for all that its configuration can take, and Go begins to collect garbage before its own part of that is gone.
+func fits(t *testing.T, c corev1.Container, most, children int64) {
+	t.Helper()
+	limit := c.Resources.Limits.Memory().Value()
+	if limit < most {
+		t.Errorf("%s may take %d bytes of memory, and its configuration can take %d", c.Name, limit, most)
+	}
+	for _, e := range c.Env {
+		if e.Name != "GOMEMLIMIT" {
+			continue
+		}
+		own, err := strconv.ParseInt(e.Value, 10, 64)
+		if err != nil || own > limit-children || own < most-children {
+			t.Errorf("%s collects garbage from %q bytes on; expected at least %d and at most %d", c.Name, e.Value, most-children, limit-children)
+		}
+		return
+	}
+	t.Errorf("%s has no GOMEMLIMIT", c.Name)
 }
 
 // takes loads the configuration that a release gives a component.

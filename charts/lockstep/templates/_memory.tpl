@@ -10,13 +10,28 @@
 {{- mulf (float64 $number) (float64 (get $units $unit)) | int64 -}}
 {{- end }}
 
-{{/* GOMEMLIMIT, so that Go collects garbage before the kernel ends the process: nine tenths of the memory limit, unless extraEnv has it. Takes values and component. */}}
+{{/* What children take of a container's memory: those of the workflow service that run programs (sandbox_total_memory, in MiB). Takes values and component. */}}
+{{- define "lockstep.childMemory" -}}
+{{- if or (ne .component "workflow") (dig "trust_programs" false .values.config) -}}0
+{{- else -}}
+{{- mul (int64 (dig "sandbox_total_memory" 512 .values.config)) 1048576 -}}
+{{- end -}}
+{{- end }}
+
+{{/*
+GOMEMLIMIT, so that Go collects garbage before the kernel ends the process: nine tenths of what children leave of the memory limit, unless extraEnv has it.
+Takes values and component.
+*/}}
 {{- define "lockstep.memoryLimitEnv" -}}
 {{- $own := list -}}{{- range .values.extraEnv }}{{ $own = append $own .name }}{{ end -}}
 {{- if not (has "GOMEMLIMIT" $own) -}}
 {{- with dig "limits" "memory" "" .values.resources -}}
 {{- $bytes := include "lockstep.bytes" (dict "quantity" . "path" (printf "%s.resources.limits.memory" $.component)) -}}
-- {name: GOMEMLIMIT, value: "{{ div (mul (int64 $bytes) 9) 10 }}"}
+{{- $left := sub (int64 $bytes) (int64 (include "lockstep.childMemory" $)) -}}
+{{- if le (int64 $left) 0 -}}
+{{- fail (printf "found %s.resources.limits.memory %s, which sandbox_total_memory alone takes; expected more, or a lower %s.config.sandbox_total_memory" $.component . $.component) -}}
+{{- end }}
+- {name: GOMEMLIMIT, value: "{{ div (mul $left 9) 10 }}"}
 {{- end -}}
 {{- end -}}
 {{- end }}

@@ -42,7 +42,7 @@ func TestEveryInvariantBites(t *testing.T) {
 		{"Secrets to list", "Role", "n-r-workflow-secrets", "verbs: [get]", "verbs: [get, list]", "expected get, and names"},
 		{"everything", "Role", "n-r-workflow-secrets", "verbs: [get]", "verbs: ['*']", "has a wildcard"},
 		{"service links", "Deployment", "r-registry", "enableServiceLinks: false", "enableServiceLinks: true", "enableServiceLinks"},
-		{"limits", "Deployment", "r-registry", "memory: 256Mi", "hugepages-2Mi: 256Mi", "limit of memory"},
+		{"limits", "Deployment", "r-registry", "memory: 512Mi", "hugepages-2Mi: 512Mi", "limit of memory"},
 		{"image", "Deployment", "r-registry", "/registry:0.1.0", "/registry:latest", "not pinned"},
 		{"literal secret", "Deployment", "r-domain", "- name: LOCKSTEP_DOMAIN_WORKFLOW_TOKEN", "- {name: A_TOKEN, value: hunter2}\n            - name: LOCKSTEP_DOMAIN_WORKFLOW_TOKEN", "A_TOKEN is written out"},
 		{"password in a URL", "ConfigMap", "r-domain", "tls://nats:4222", "tls://me:hunter2@nats:4222", "has a password in it"},
