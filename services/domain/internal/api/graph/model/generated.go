@@ -279,7 +279,7 @@ type OrganizationPayload struct {
 // Pagination follows the Relay Cursor Connections Specification: first and after page forwards, last and before page backwards. first and
 // last cannot be combined; after and before together select a range. A page has 50 items by default and 200 at most. A cursor encodes the
 // item's place in the list's order, so items added in the meantime shift nothing, and a deep page costs no more than the first. A cursor is
-// only valid for the order it was issued for.
+// only valid for the list and the order it was issued for; any other use is INVALID.
 type PageInfo struct {
 	// Whether there are items after this page; also true if before was given.
 	HasNextPage bool `json:"hasNextPage"`
