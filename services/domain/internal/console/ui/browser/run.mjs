@@ -279,7 +279,7 @@ test('from an empty installation to the first rollout', async () => {
     assert.match(page.url(), /\/start$/)
     const step = (name) => page.getByRole('listitem').filter({ has: page.getByRole('heading', { name }) })
     await page.getByRole('button', { name: 'Create application' }).click()
-    await page.getByText(/expected 1 to 63 letters/).first().waitFor()
+    await page.getByText('Required.').first().waitFor()
     await shot(page, 'new-application-wrong-light')
     await page.getByLabel('Name', { exact: true }).fill('books')
     await page.getByLabel('Name of the service').fill('store')
