@@ -21,6 +21,8 @@ type mortal struct {
 	wall  *toldClock
 	begun chan struct{}
 	stop  func()
+	// release lets the Function end.
+	release atomic.Bool
 }
 
 // tell moves the time on.
@@ -41,11 +43,10 @@ func TestBeingThereWhenAProcessDiesConvictsNobody(t *testing.T) {
 		p.clock = p.wall
 		return p
 	}
-	var release atomic.Bool
 	up := func(p *mortal) {
 		p.stop = p.run("one", unreleased{p.store}, func(ctx context.Context, _ core.Call) (any, error) {
 			p.begun <- struct{}{}
-			for !release.Load() && ctx.Err() == nil {
+			for !p.release.Load() && ctx.Err() == nil {
 				_ = clock.Sleep(ctx, clock.System(), time.Millisecond)
 			}
 			return 1, ctx.Err()
@@ -78,7 +79,7 @@ func TestBeingThereWhenAProcessDiesConvictsNobody(t *testing.T) {
 		}
 		up(p)
 		eventually(t, "it is tried", func() bool { p.tell(time.Second); return begins(p) })
-		release.Store(true)
+		p.release.Store(true)
 		p.await(core.Completed)
 	})
 	t.Run("killed by it", func(t *testing.T) {

@@ -75,6 +75,28 @@ type UserError struct {
 
 // do sends one document and decodes its data. Errors have the class that the API gave them.
 func (c *Client) do(ctx context.Context, query string, variables map[string]any, data any) error {
+	err := c.ask(ctx, query, variables, data)
+	if err == nil || !strings.Contains(err.Error(), unknownField) {
+		return err
+	}
+	// A document that does not fit the schema is refused before anything of it is carried out: asking again repeats nothing.
+	if older := forOlder(query); older != query {
+		return c.ask(ctx, older, variables, data)
+	}
+	return err
+}
+
+// unknownField is how a server says that its schema lacks a field.
+const unknownField = "Cannot query field"
+
+// forOlder is a query as the domain service of the release before understands it: in an upgrade the command line may be newer than the server.
+// What a rollout's status is was its state then.
+func forOlder(query string) string {
+	return strings.NewReplacer(" state status ", " state status: state ", rolloutNewer, "", " digestSeen ", " ").Replace(query)
+}
+
+// ask is one request.
+func (c *Client) ask(ctx context.Context, query string, variables map[string]any, data any) error {
 	r, err := c.request(ctx, query, variables, "application/json")
 	if err != nil {
 		return err

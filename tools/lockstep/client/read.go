@@ -55,12 +55,14 @@ const (
 	rolloutFields    = `id application { id name } versionSet { id name } state status workflowRef isRollback awaitingApproval pauseRequested ` +
 		`openGates { gateId reason requestedAt quorum group expiresAt onExpiry approvals { principalType principalId reason approvedAt } } createdAt startedAt finishedAt ` +
 		`waitingOn { kind detail resolver since until gateId environment { id name } service { id name } } ` +
-		`rollbackOf { id } rolledBackBy { id } automaticRollback { state cause dueAt why outcome rollout { id } } ` +
-		`breakGlass { principal { id name } reason at } skippedEnvironments { environment { id name } cause } ` +
+		rolloutNewer +
 		`environments { id environment { id name } position state status driverDigest driverBinding { id version driverRef } ` +
 		`previousVersionSet { id name } startedAt finishedAt ` +
 		`deployments { id service { id name } state status versions { id name digest reference } snapshot { commitSha manifestDigest } ` +
 		`gates { gateId weight reachedAt passedAt } } }`
+	// rolloutNewer is what the domain service of the release before does not know.
+	rolloutNewer = `rollbackOf { id } rolledBackBy { id } automaticRollback { state cause dueAt why outcome rollout { id } } ` +
+		`breakGlass { principal { id name } reason at } skippedEnvironments { environment { id name } cause } `
 	transitionFields = `subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt`
 )
 

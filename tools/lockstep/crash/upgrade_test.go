@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"go.yaml.in/yaml/v4"
+
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 )
 
@@ -36,6 +38,7 @@ func TestUpgradeFromThePreviousRelease(t *testing.T) {
 	endpoints := w.stack.Endpoints()
 	// Where the stack's own stood: the image registry tells of pushes there.
 	registry := w.replica(t, "registry", "previous", strings.TrimPrefix(endpoints.Registry, "http://"), nil)
+	registry.forget(t)
 	pairs := []*pair{w.pair(t, "a"), w.pair(t, "b")}
 	registry.program = previous
 	registry.start(ctx, t)
@@ -52,6 +55,32 @@ func TestUpgradeFromThePreviousRelease(t *testing.T) {
 	registry.start(ctx, t)
 	if _, err := w.Push(ctx, "3.0.0", nil); err != nil { // the version set of a push that the new registry service was told of
 		t.Error(err)
+	}
+}
+
+// forget takes out of a registry service's configuration what the previous release does not know: an operator adds it once the release is replaced.
+func (r *replica) forget(t *testing.T) {
+	t.Helper()
+	text, err := os.ReadFile(r.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings := map[string]any{}
+	if err := yaml.Unmarshal(text, &settings); err != nil {
+		t.Fatal(err)
+	}
+	delete(settings, "shared_tokens")
+	registries, _ := settings["registries"].([]any)
+	for _, one := range registries {
+		if account, ok := one.(map[string]any); ok {
+			delete(account, "organizations")
+		}
+	}
+	if text, err = yaml.Marshal(settings); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(r.config, text, 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
 

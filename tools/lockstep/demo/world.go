@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
@@ -149,7 +150,10 @@ func (w *World) Roll(ctx context.Context, set, reason string) (client.Rollout, e
 	var r client.Rollout
 	unsure := false
 	err := w.insist(ctx, "a rollout to be created", func() (err error) {
-		r, err = w.API.CreateRollout(ctx, set, reason, true)
+		r, err = w.API.CreateRollout(ctx, set, reason, false)
+		if err != nil && strings.Contains(err.Error(), "live already") { // a server of the release before does not ask
+			r, err = w.API.CreateRollout(ctx, set, reason, true)
+		}
 		if !unsure || !fault.Is(err, fault.Conflict) && !fault.Is(err, fault.Refused) {
 			unsure = unsure || fault.Is(err, fault.Unavailable)
 			return err
