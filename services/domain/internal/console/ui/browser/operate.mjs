@@ -310,7 +310,9 @@ test('a pipeline with changes is not left without asking, and asks nothing once 
   assert.deepEqual(asked, [])
   await page.goto('/applications/shop/pipeline')
   await page.getByRole('button', { name: 'Add Approval' }).click()
+  const question = page.waitForEvent('dialog')
   await page.getByRole('link', { name: 'Rollouts', exact: true }).click()
+  await question
   await page.getByRole('heading', { name: /^Pipeline of shop/ }).waitFor()
   assert.deepEqual(asked, ['confirm'])
   answer = true

@@ -81,9 +81,10 @@ function Form({ app, environments, drivers, done }: FormProps) {
   const [visited, setVisited] = useState<ReadonlySet<string>>(new Set())
   const leave = (e: FocusEvent<HTMLElement>) => {
     const field = e.target.dataset.field
-    if (field !== undefined && !visited.has(field)) setVisited(new Set([...visited, field]))
+    // A moment later: what is shown may move what is being clicked.
+    if (field !== undefined) setTimeout(() => setVisited((before) => (before.has(field) ? before : new Set([...before, field]))), afterClick)
   }
-  const [due, todo] = split(checked.found, (l) => attempted || text !== null || !isMissing(l.finding) || visited.has(l.finding.path.slice(1).join('/')))
+  const [due, todo] = split(checked.found, (l) => attempted || text !== null || !isMissing(l.finding) || (!checked.pending && visited.has(l.finding.path.slice(1).join('/'))))
   const change = useChange(
     async () => accepted((await ask(CreatePipeline, { input: { application: app.name, definition: parsed } })).createFlowDefinition),
     () => {
@@ -234,6 +235,9 @@ function supported(drivers: DriversData['drivers'], environments: EnvironmentFie
 }
 
 const settleAfter = 400
+
+/** How long after a field was left a click that left it is over. */
+const afterClick = 200
 
 /** What the server finds wrong with a document, a moment after it was last changed. */
 function useChecked(document: unknown) {
