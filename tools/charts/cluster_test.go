@@ -148,8 +148,26 @@ func suit(chart, name string, values map[string]any) {
 		set(values, "", "domain", "priorityClassName")
 		set(values, map[string]any{}, "domain", "affinity")
 		set(values, []any{}, "domain", "topologySpreadConstraints")
+		// No KEDA, no other runtime, and no pod that ever ends.
+		set(values, false, "workflow", "autoscaling", "keda", "enabled")
+		set(values, "", "registry", "runtimeClassName")
+		set(values, false, "migrations", "job", "enabled")
+		set(values, []any{}, "registry", "initContainers")
 	case chart == "lockstep-relay" && name == "full":
 		set(values, "", "priorityClassName")
+		set(values, "", "runtimeClassName")
+		set(values, []any{}, "initContainers")
+	}
+	// The nodes here have no room on a disk to give away.
+	for _, component := range []string{"registry", "domain", "workflow"} {
+		if chart == "lockstep" {
+			set(values, nil, component, "resources", "requests", "ephemeral-storage")
+			set(values, nil, component, "resources", "limits", "ephemeral-storage")
+		}
+	}
+	if chart == "lockstep-relay" {
+		set(values, nil, "resources", "requests", "ephemeral-storage")
+		set(values, nil, "resources", "limits", "ephemeral-storage")
 	}
 }
 
@@ -313,8 +331,8 @@ func (a *apiServer) relayRights(t *testing.T) {
 	slices.Sort(may)
 	want := []string{
 		"create argoproj.io/applications",
-		"get apps/deployments", "get apps/statefulsets", "get argoproj.io/applications", "get argoproj.io/rollouts",
-		"list argoproj.io/applications", "list argoproj.io/rollouts",
+		"get apps/deployments", "get apps/statefulsets", "get argoproj.io/applications", "get argoproj.io/appprojects", "get argoproj.io/rollouts",
+		"list apps/deployments", "list apps/statefulsets", "list argoproj.io/applications", "list argoproj.io/rollouts",
 		"patch argoproj.io/applications", "patch argoproj.io/rollouts/status",
 		"watch argoproj.io/applications", "watch argoproj.io/rollouts",
 	}
