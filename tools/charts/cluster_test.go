@@ -153,12 +153,14 @@ func suit(chart, name string, values map[string]any) {
 		set(values, "", "registry", "runtimeClassName")
 		set(values, false, "migrations", "job", "enabled")
 		set(values, []any{}, "registry", "initContainers")
+		set(values, []any{}, "workflow", "sidecars")
 	case chart == "lockstep-relay" && name == "full":
 		set(values, "", "priorityClassName")
 		set(values, "", "runtimeClassName")
 		set(values, []any{}, "initContainers")
+		set(values, []any{}, "sidecars")
 	}
-	// The nodes here have no room on a disk to give away.
+	// KWOK's nodes have no room on a disk to give away: a pod that asks for some stays pending, other containers of these values as well.
 	for _, component := range []string{"registry", "domain", "workflow"} {
 		if chart == "lockstep" {
 			set(values, nil, component, "resources", "requests", "ephemeral-storage")
