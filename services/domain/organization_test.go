@@ -188,6 +188,23 @@ func TestSigningInToOneOfSeveralOrganizations(t *testing.T) {
 	if got := w.asks(myWhere); !strings.Contains(got, `"organization":{"id":"organization_2"`) || !strings.Contains(got, `"role":"APPROVER"`) {
 		t.Errorf("added to the second only: found %s", got)
 	}
+	// An owner elsewhere who adds the name invites, and does not decide where its bearer signs in.
+	f.ok(f.store.In(t.Context(), 1, func(ctx context.Context, tx core.Tx) error {
+		_, err := tx.AddMember(ctx, core.Member{Name: "dora@example.com", Kind: core.PrincipalUser, Role: core.RoleViewer})
+		return err
+	}))
+	w.cookies = map[string]*http.Cookie{}
+	w.signIn("/")
+	if got := w.asks(myWhere); !strings.Contains(got, `"organization":{"id":"organization_2"`) || strings.Contains(got, `{"name":"default"}`) {
+		t.Errorf("added elsewhere: found %s, want organization_2 alone", got)
+	}
+	begun := w.get(w.origin + "/session/oidc?return=/&organization=1")
+	if at := begun.Header().Get("Location"); !strings.HasPrefix(at, "/") {
+		w.get(w.atProvider(begun))
+	}
+	if got := w.asks(myWhere); !strings.Contains(got, `"organization":{"id":"organization_1"`) || !strings.Contains(got, `"role":"VIEWER"`) {
+		t.Errorf("chosen: found %s, want organization_1", got)
+	}
 	unverified := claimsOf("erna@example.com")
 	unverified["email_verified"] = false
 	f.ok(f.store.In(t.Context(), 2, func(ctx context.Context, tx core.Tx) error {

@@ -28,8 +28,10 @@ type Identity struct {
 }
 
 // StartIdentitySession gives a browser a session for somebody whom an identity provider has vouched for, in an organization, or, for 0, in
-// the first of those where they have access. A member is made at the first sign-in, in each of them, and has the role of its groups from
-// each sign-in on; where groups no longer give one, its sessions end. Denied, with the reason, for those without access.
+// the first of those where they have access. A member is made at the first sign-in and has the role of its groups from each sign-in on; where
+// groups no longer give one, its sessions end. Groups, which an operator configures, make members of all their organizations. A name that an
+// organization's owner has added makes a member of that organization alone, and only when it is chosen or the identity is a member of none:
+// otherwise an owner elsewhere could decide where somebody signs in. Denied, with the reason, for those without access.
 func (d *Domain) StartIdentitySession(ctx context.Context, organization int64, id Identity) (session string, until time.Time, err error) {
 	if found := checkMemberName(id.Name); len(found) > 0 {
 		return "", until, fault.InvalidFields(found...)
@@ -51,7 +53,7 @@ func (d *Domain) StartIdentitySession(ctx context.Context, organization int64, i
 		return "", until, fault.New(fault.Denied, "%s is in no group that has a role in organization %d; ask whoever administers Lockstep, or the groups", id.Name, organization)
 	}
 	for _, other := range homes {
-		if other == organization {
+		if other == organization || !id.GroupsDecide {
 			continue
 		}
 		// So that it can be chosen there. Who was turned away in another organization is none of this one's business.
@@ -78,7 +80,8 @@ func (d *Domain) join(ctx context.Context, organization int64, id Identity) erro
 	})
 }
 
-// homes are the organizations where an identity has access, in order: by its groups, or as a member whom somebody has added.
+// homes are the organizations where an identity signs in without choosing, in order: those of its groups, or those where it is a member; where it
+// is a member of none, those that have added its name.
 func (d *Domain) homes(ctx context.Context, id Identity) ([]int64, error) {
 	var all []int64
 	if id.GroupsDecide {
@@ -101,7 +104,7 @@ func (d *Domain) homes(ctx context.Context, id Identity) ([]int64, error) {
 	for _, o := range known {
 		all = append(all, o.ID)
 	}
-	if id.NameIsVerified {
+	if len(all) == 0 && id.NameIsVerified {
 		named, err := d.store.OrganizationsWithMember(ctx, id.Name)
 		if err != nil {
 			return nil, err
