@@ -1,6 +1,6 @@
 // Package build reports what a binary was built from: version, commit and Go release.
 //
-// It does not tell what a binary can do: services rely on events and proto for compatibility, never on versions.
+// It does not report what a binary can do: services rely on events and proto for compatibility, never on versions.
 package build
 
 import (
@@ -15,17 +15,17 @@ var (
 	commit  string //nolint:gochecknoglobals // the linker sets variables of packages only
 )
 
-// Info says what a binary was made from.
+// Info describes what a binary was built from.
 type Info struct {
-	// Version is a release's, or what git describe says; "dev" when nobody said.
+	// Version is the release or the output of git describe; "dev" if the linker set none.
 	Version string `json:"version"`
-	// Commit is the whole id; "unknown" when nobody said, and the build was not from a checkout.
+	// Commit is the full commit hash; "unknown" if neither the linker nor the build information has one.
 	Commit string `json:"commit"`
-	// Go is the release of Go.
+	// Go is the Go release.
 	Go string `json:"go"`
 }
 
-// Read is about this binary.
+// Read returns the information about this binary.
 func Read() Info {
 	revision := ""
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -38,5 +38,5 @@ func Read() Info {
 	return Info{Version: cmp.Or(version, "dev"), Commit: cmp.Or(commit, revision, "unknown"), Go: runtime.Version()}
 }
 
-// String is one line for people.
+// String returns one line for people.
 func (i Info) String() string { return i.Version + " (commit " + i.Commit + ", " + i.Go + ")" }

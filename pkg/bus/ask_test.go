@@ -10,8 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
-	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/wait"
 )
 
 func TestAQuestionIsAnswered(t *testing.T) {
@@ -57,7 +58,7 @@ func TestAQuestionIsAnswered(t *testing.T) {
 		}
 	}
 	stop()
-	await(t, "the end of answers", func() bool {
+	wait.For(t, "the end of answers", func() bool {
 		_, err := registry.Ask(t.Context(), bus.SourcesPull, []byte("1"))
 		return fault.Is(err, fault.Unavailable)
 	})

@@ -12,9 +12,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
-	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/wait"
 )
 
 // many are n events of the domain path, and their ids.
@@ -64,7 +65,7 @@ func sealed(t *testing.T, events []event.Event) []event.Sealed {
 // publishAll repeats what was not tried, as a sender does, and fails on an error that is not expected to go away.
 func publishAll(t *testing.T, conn *bus.Conn, events []event.Event, ids []string) {
 	t.Helper()
-	await(t, "everything is published", func() bool {
+	wait.For(t, "everything is published", func() bool {
 		errs := conn.PublishAll(t.Context(), sealed(t, events), ids)
 		for i, err := range errs {
 			if err == nil {

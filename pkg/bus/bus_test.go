@@ -13,11 +13,12 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
-	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/wait"
 )
 
 func TestAnEventArrivesAsItWasSent(t *testing.T) {
@@ -126,7 +127,7 @@ func repeat(err error, n int) []error {
 func awaitDone(t *testing.T, conn *bus.Conn, consumer bus.Consumer) {
 	t.Helper()
 	js := bus.JetStream(conn)
-	await(t, "consumer is done", func() bool {
+	wait.For(t, "consumer is done", func() bool {
 		c, err := js.Consumer(t.Context(), consumer.Stream, consumer.Durable)
 		return err == nil && c.CachedInfo().NumAckPending == 0 && c.CachedInfo().NumPending == 0
 	})
@@ -365,7 +366,7 @@ func TestHints(t *testing.T) {
 	if p := next(t, got); p != "back" {
 		t.Errorf("after a restart %q, want to be told that the connection is back", p)
 	}
-	await(t, "hints after a restart", func() bool {
+	wait.For(t, "hints after a restart", func() bool {
 		domain.Hint("cd.receipt.workflow", []byte("13"))
 		return len(got) > 0
 	})

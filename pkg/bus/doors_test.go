@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
-	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
 )
 
 // TestEveryAccountAtEverySubject (E13): each account of an installation tries each subject there is, its own and everybody else's, and

@@ -13,8 +13,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
-	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
 	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m, bustest.Leftovers()...) }
@@ -153,22 +153,6 @@ func none[T any](t *testing.T, c <-chan T, within time.Duration) {
 	case v := <-c:
 		t.Errorf("got %v, want nothing", v)
 	case <-timeout.C:
-	}
-}
-
-// await polls until done.
-func await(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	ticker := time.NewTicker(10 * time.Millisecond)
-	defer ticker.Stop()
-	timeout := time.NewTimer(patience)
-	defer timeout.Stop()
-	for !done() {
-		select {
-		case <-ticker.C:
-		case <-timeout.C:
-			t.Fatalf("%s: not within %v", what, patience)
-		}
 	}
 }
 

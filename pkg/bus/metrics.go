@@ -11,7 +11,7 @@ func Metrics(conn func() *Conn) []prometheus.Collector {
 			}
 			return 0
 		}),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "lockstep_nats_reconnects_total", Help: "How often this process has lost NATS and connected again."}, func() float64 {
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "lockstep_nats_reconnects_total", Help: "Reconnections of this process to NATS."}, func() float64 {
 			if c := conn(); c != nil {
 				return float64(c.nc.Stats().Reconnects)
 			}

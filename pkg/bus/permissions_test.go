@@ -6,9 +6,10 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
-	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/wait"
 )
 
 // everything makes all streams, each by a service that may.
@@ -140,7 +141,7 @@ func TestARelayReachesOnlyItsOwnAgent(t *testing.T) {
 	if got := next(t, own.handled).Subject; got != "cd.cluster.42.call" {
 		t.Errorf("relay 42 got %s", got)
 	}
-	await(t, "the call is acknowledged", func() bool {
+	wait.For(t, "the call is acknowledged", func() bool {
 		c, err := bus.JetStream(workflow).Consumer(t.Context(), bus.StreamClusterCalls, "agent-42")
 		return err == nil && c.CachedInfo().NumAckPending == 0
 	})
@@ -154,7 +155,7 @@ func TestARelayReachesOnlyItsOwnAgent(t *testing.T) {
 			return nil
 		}, nil)
 	}()
-	await(t, "relay 42 is denied the calls to agent 43", func() bool { return fault.Is(thief.Ready(), fault.Denied) })
+	wait.For(t, "relay 42 is denied the calls to agent 43", func() bool { return fault.Is(thief.Ready(), fault.Denied) })
 	stop()
 	if err := <-robbed; err != nil {
 		t.Errorf("consume: %v", err)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
-	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
 )
 
 // warnings hands what is logged as a warning to a channel, as far as there is room in it.

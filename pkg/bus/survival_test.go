@@ -7,8 +7,9 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
-	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/wait"
 )
 
 // hits are the ways in which the ground goes from under a consumer. After each, events published later arrive.
@@ -56,7 +57,7 @@ func TestAConsumerSurvives(t *testing.T) {
 			n++
 			publish(t, conn, healthy(t, n))
 			awaitEvent(t, c, fmt.Sprintf("healthy-%d", n))
-			await(t, "ready", func() bool { return conn.Ready() == nil })
+			wait.For(t, "ready", func() bool { return conn.Ready() == nil })
 			if len(c.rejected) > 0 {
 				t.Errorf("rejected: %v", next(t, c.rejected).err)
 			}
@@ -102,7 +103,7 @@ func TestPublishWaitsForAServerThatIsAway(t *testing.T) {
 	t.Parallel()
 	server, conn := setup(t)
 	server.Stop(t)
-	await(t, "disconnected", func() bool { return fault.Is(conn.Ready(), fault.Unavailable) })
+	wait.For(t, "disconnected", func() bool { return fault.Is(conn.Ready(), fault.Unavailable) })
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	if err := conn.Publish(ctx, healthy(t, 1)); !fault.Is(err, fault.Unavailable) {

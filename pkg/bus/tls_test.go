@@ -9,13 +9,13 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
-	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
-	"github.com/lockstep-cd/lockstep/pkg/bus/server"
 	"github.com/lockstep-cd/lockstep/pkg/certs"
 	"github.com/lockstep-cd/lockstep/pkg/certs/certstest"
-	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/pkg/port/porttest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/natsserver"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/porttest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/wait"
 )
 
 // TestCertificatesOfTheBusRotate: a connection with certificates on both sides outlives a rotation with a question under way, and
@@ -31,7 +31,7 @@ func TestCertificatesOfTheBusRotate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := server.Config{StoreDir: filepath.Join(folder, "nats"), Host: host, Users: []server.User{bustest.Unrestricted("u")}, TLS: theirs, Log: bustest.Log(t)}
+	config := natsserver.Config{StoreDir: filepath.Join(folder, "nats"), Host: host, Users: []natsserver.User{bustest.Unrestricted("u")}, TLS: theirs, Log: bustest.Log(t)}
 	if config.Port, err = strconv.Atoi(port); err != nil {
 		t.Fatal(err)
 	}
@@ -79,15 +79,7 @@ func TestCertificatesOfTheBusRotate(t *testing.T) {
 	fresh.Close()
 	nats.Shutdown()
 	nats = startServer(t, config)
-	for {
-		err := conn.Ready()
-		if err == nil {
-			break
-		}
-		if clock.Sleep(ctx, clock.System(), 20*time.Millisecond) != nil {
-			t.Fatalf("not connected again with the new certificates: %v", err)
-		}
-	}
+	wait.For(t, "connected again with the new certificates", func() bool { return conn.Ready() == nil })
 	former := first.Files(t, folder, "former")
 	for name, files := range map[string]certs.Files{
 		"a server that nobody vouches for": {CA: former.CA, Cert: ours.Cert, Key: ours.Key},
@@ -123,9 +115,9 @@ func TestAServerWithoutTLSIsRefused(t *testing.T) {
 	}
 }
 
-func startServer(t *testing.T, c server.Config) *server.Server {
+func startServer(t *testing.T, c natsserver.Config) *natsserver.Server {
 	t.Helper()
-	s, err := server.Start(c)
+	s, err := natsserver.Start(c)
 	if err != nil {
 		t.Fatal(err)
 	}

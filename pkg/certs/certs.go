@@ -13,27 +13,25 @@ import (
 	"sync"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/pkg/stamp"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 )
 
-// Files are PEM files, which may be replaced while the process runs: they are looked at again at every handshake.
-// Files that do not fit together, as in the middle of a rotation, leave the former ones in force. The zero value is none.
+// Files are PEM files that may be replaced while the process runs: every handshake checks whether they have changed. Files that do not fit
+// together, as in the middle of a rotation, are ignored, and the previous ones stay in use. The zero value has no files.
 type Files struct {
 	// Cert and Key are our own certificate, with its chain, and its private key; both or neither.
 	Cert, Key string
-	// CA vouches for the other side. A server with one asks its clients for certificates (mTLS); a client without one
-	// trusts the system's.
+	// CA is the authority that the peer's certificate must come from. A server with one requires client certificates (mTLS); a client
+	// without one trusts the system's authorities.
 	CA string
-	// System has a client trust the system's authorities beside CA: for servers of which some are public and others one's own.
+	// System makes a client trust the system's authorities as well as CA, for servers of which some are public and some private.
 	System bool
 }
 
-// Given reports whether there is any file.
+// Given reports whether any file is configured.
 func (f Files) Given() bool { return f.Cert != "" || f.Key != "" || f.CA != "" }
 
-// Check is what is wrong with a configuration that names these files, none for nothing: the files of a client's side begin with
-// prefix, as nats_ for nats_cert_file.
+// Check returns the problems of a configuration with these files, if any. The keys begin with prefix: nats_ for nats_cert_file.
 func (f Files) Check(prefix string) []fault.Field {
 	if (f.Cert == "") == (f.Key == "") {
 		return nil
@@ -41,8 +39,8 @@ func (f Files) Check(prefix string) []fault.Field {
 	return []fault.Field{{Name: prefix + "cert_file", Problem: "expected " + prefix + "cert_file and " + prefix + "key_file, or neither"}}
 }
 
-// Server is a server's configuration, for connections that speak one of the protocols (ALPN: h2, http/1.1). The error is Invalid
-// and says which file is at fault.
+// Server returns the configuration of a server whose connections use one of the protocols (ALPN: h2, http/1.1). The error is Invalid and
+// names the file at fault.
 func (f Files) Server(log *slog.Logger, protocols ...string) (*tls.Config, error) {
 	if f.Cert == "" || f.Key == "" {
 		return nil, fault.New(fault.Invalid, "tls: found no certificate or no key, expected both")
@@ -65,7 +63,7 @@ func (f Files) Server(log *slog.Logger, protocols ...string) (*tls.Config, error
 	}, nil
 }
 
-// Client is a client's side. The error is Invalid and says which file is at fault.
+// Client returns the client side. The error is Invalid and names the file at fault.
 func (f Files) Client(log *slog.Logger) (*Client, error) {
 	s := &source{files: f, log: log}
 	if err := s.load(); err != nil {
@@ -74,8 +72,8 @@ func (f Files) Client(log *slog.Logger) (*Client, error) {
 	return &Client{s}, nil
 }
 
-// Beside is a client's side that trusts the authorities in file beside the system's; nil where there is no file. The error is Invalid
-// and says which file is at fault.
+// Beside returns a client side that trusts the authorities in file as well as the system's; nil without a file. The error is Invalid and
+// names the file at fault.
 func Beside(file string, log *slog.Logger) (*Client, error) {
 	if file == "" {
 		return nil, nil //nolint:nilnil // the system's alone are trusted without one
@@ -83,11 +81,10 @@ func Beside(file string, log *slog.Logger) (*Client, error) {
 	return Files{CA: file, System: true}.Client(log)
 }
 
-// Client is what a client's handshakes are made with. It is safe for concurrent use.
+// Client makes the configurations of a client's handshakes. It is safe for concurrent use.
 type Client struct{ source *source }
 
-// Config is the configuration of one handshake, with the files as they are now. An empty server name is for libraries that
-// set it themselves.
+// Config returns the configuration of one handshake, from the current files. An empty server name is for libraries that set it themselves.
 func (c *Client) Config(serverName string) *tls.Config {
 	loaded := c.source.current()
 	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: loaded.authorities, ServerName: serverName}
@@ -97,46 +94,46 @@ func (c *Client) Config(serverName string) *tls.Config {
 	return config
 }
 
-// source is files and what they held when they last fitted together.
+// source holds files and their content when they last fitted together.
 type source struct {
 	files Files
 	log   *slog.Logger
 
 	mu     sync.Mutex
 	loaded material
-	stamps [3]stamp.Stamp
+	stamps [3]Stamp
 }
 
-// material is what the files hold; authorities are nil without a CA file.
+// material is the content of the files; authorities is nil without a CA file.
 type material struct {
 	certificate tls.Certificate
 	authorities *x509.CertPool
 }
 
-// current is what the files hold now, or held before.
+// current returns the content of the files, or their previous content if they cannot be loaded.
 func (s *source) current() material {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.look() != s.stamps {
 		if err := s.load(); err != nil {
-			s.log.Warn("certificates not replaced", telemetry.KeyError, err)
+			s.log.Warn("loading replaced certificates failed; the previous ones stay in use", telemetry.KeyError, err)
 		}
 	}
 	return s.loaded
 }
 
-// look is the stamps of the files. One that is not there has the zero stamp, which load will complain about.
-func (s *source) look() (stamps [3]stamp.Stamp) {
+// look returns the stamps of the files. A missing file has the zero stamp; load reports it.
+func (s *source) look() (stamps [3]Stamp) {
 	for i, file := range []string{s.files.Cert, s.files.Key, s.files.CA} {
 		if file != "" {
-			stamps[i], _ = stamp.Of(file)
+			stamps[i], _ = StampOf(file)
 		}
 	}
 	return stamps
 }
 
 func (s *source) load() error {
-	stamps := s.look() // before reading: what changes meanwhile is read again
+	stamps := s.look() // before reading: a change meanwhile causes another read
 	var m material
 	if s.files.Cert != "" || s.files.Key != "" {
 		pair, err := tls.LoadX509KeyPair(s.files.Cert, s.files.Key)

@@ -16,8 +16,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// TestARequestOutlivesARotation replaces a server's certificate and its authority while a request is under way: that one ends as
-// if nothing had happened, and the next is made with what the files hold by then, on both sides.
+// TestARequestOutlivesARotation replaces a server's certificate and its authority while a request is running: the request completes
+// undisturbed, and the next one uses the new files, on both sides.
 func TestARequestOutlivesARotation(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -37,13 +37,13 @@ func TestARequestOutlivesARotation(t *testing.T) {
 	second := certstest.New(t)
 	second.Write(t, server)
 	if err := get(t, url, client); err == nil {
-		t.Error("a certificate of the former authority was taken")
+		t.Error("a certificate of the former authority was accepted")
 	}
 	second.Write(t, client)
 	if err := get(t, url, client); err != nil {
 		t.Errorf("after the rotation: %v", err)
 	}
-	// Half a rotation leaves the former certificate in force, and so does one that is gone.
+	// Neither half a rotation nor a deleted file replaces the previous certificate.
 	if err := os.Remove(server.Key); err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestARequestOutlivesARotation(t *testing.T) {
 	}
 	close(release)
 	if err := <-underWay; err != nil {
-		t.Errorf("the request that was under way: %v", err)
+		t.Errorf("the request that was running: %v", err)
 	}
 }
 
@@ -74,7 +74,7 @@ func serve(t *testing.T, files certs.Files, handler http.HandlerFunc) string {
 	return "https://" + lis.Addr().String()
 }
 
-// get asks over a connection of its own.
+// get sends a request over a connection of its own.
 func get(t *testing.T, url string, files certs.Files) error {
 	t.Helper()
 	client, err := files.Client(slog.New(slog.DiscardHandler))
@@ -116,7 +116,7 @@ func TestFilesAreChecked(t *testing.T) {
 	}
 }
 
-// An authority of one's own comes beside the system's where that is asked for, and in their place where it is not.
+// A private authority is trusted as well as the system's if configured so, and instead of them otherwise.
 func TestAnAuthorityBesideTheSystems(t *testing.T) {
 	t.Parallel()
 	authority := certstest.New(t).Files(t, t.TempDir(), "server").CA

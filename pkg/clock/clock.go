@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// A Clock tells the time and wakes its callers. Implementations are safe for concurrent use.
+// A Clock returns the current time and wakes its callers. Implementations are safe for concurrent use.
 type Clock interface {
-	// Now is the present instant. It carries a monotonic reading where the platform has one.
+	// Now returns the current time, with a monotonic reading where the platform has one.
 	Now() time.Time
 	// NewTimer fires once on its channel after d; d ≤ 0 fires at once.
 	NewTimer(d time.Duration) Timer
@@ -21,19 +21,19 @@ type Clock interface {
 type Timer interface {
 	// C delivers the instant at which the timer fired.
 	C() <-chan time.Time
-	// Stop gives the timer up; it reports whether that came before the timer fired.
+	// Stop cancels the timer. It reports whether the timer had not fired yet.
 	Stop() bool
 }
 
-// System is the machine's clock.
+// System returns the machine's clock.
 func System() Clock { return system{} }
 
 type system struct{}
 
-// Now is the machine's time.
+// Now returns the machine's time.
 func (system) Now() time.Time { return time.Now() }
 
-// NewTimer is a timer of the runtime.
+// NewTimer returns a timer of the runtime.
 func (system) NewTimer(d time.Duration) Timer { return systemTimer{time.NewTimer(d)} }
 
 type systemTimer struct{ t *time.Timer }
@@ -41,10 +41,10 @@ type systemTimer struct{ t *time.Timer }
 // C delivers the instant at which the timer fired.
 func (s systemTimer) C() <-chan time.Time { return s.t.C }
 
-// Stop gives the timer up; it reports whether that came before the timer fired.
+// Stop cancels the timer. It reports whether the timer had not fired yet.
 func (s systemTimer) Stop() bool { return s.t.Stop() }
 
-// Sleep waits for d on c, or until ctx ends, whose error it then returns.
+// Sleep waits for d on c. If ctx ends first, it returns the error of ctx.
 func Sleep(ctx context.Context, c Clock, d time.Duration) error {
 	t := c.NewTimer(d)
 	defer t.Stop()

@@ -70,8 +70,8 @@ func load[T any](service string, args []string, environ func() []string) (T, err
 	return target, validate(service, &target)
 }
 
-// WithDefaults is c with the default tags of Load in all fields that have their zero value. It is for configurations that were written
-// as Go literals: those that Load has read have their defaults already. It panics if a tag does not fit its field, which Load reports.
+// WithDefaults returns c with the default tags of Load applied to all fields that have their zero value. It is for configurations written
+// as Go literals; Load has applied the defaults already. It panics if a tag does not fit its field, which Load reports as an error.
 func WithDefaults[T any](c T) T {
 	s := schemaOf(&c)
 	for _, f := range s.leaves {
@@ -103,7 +103,7 @@ func validate(service string, target any) error {
 	return fmt.Errorf("configuration of %s: %w", service, err)
 }
 
-// layer is the values of one origin, nested by key.
+// layer holds the values of one origin, nested by key.
 type layer struct {
 	// name says where the values come from.
 	name   string
@@ -121,7 +121,7 @@ func (l layer) origin(key string) string {
 	return l.name
 }
 
-// readFile reads a YAML file. A file that was named but cannot be read is a mistake, never an empty layer.
+// readFile reads a YAML file. A named file that cannot be read is an error, never an empty layer.
 func readFile(path string) (layer, error) {
 	k := koanf.New(".")
 	if err := k.Load(file.Provider(path), yamlparser.Parser()); err != nil {
@@ -133,13 +133,13 @@ func readFile(path string) (layer, error) {
 	return layer{name: path, values: k.Raw()}, nil
 }
 
-// options is what the command line said.
+// options holds the parsed command line.
 type options struct {
 	file string
 	sets []string
 }
 
-// parseArgs reads the command line, all of which must be understood.
+// parseArgs parses the command line and refuses anything unknown.
 func parseArgs(service string, args []string, s *schema) (options, error) {
 	var o options
 	flags := flag.NewFlagSet(service, flag.ContinueOnError)
@@ -164,7 +164,7 @@ func parseArgs(service string, args []string, s *schema) (options, error) {
 	return o, nil
 }
 
-// layer is the values given by --set.
+// layer returns the values given by --set.
 func (o options) layer() layer {
 	l := layer{name: "--set", values: map[string]any{}, text: true}
 	for _, s := range o.sets {
@@ -174,11 +174,11 @@ func (o options) layer() layer {
 	return l
 }
 
-// helpError is the usage text as an error that is flag.ErrHelp.
+// helpError is the usage text as an error that matches flag.ErrHelp.
 type helpError string
 
-// Error is the whole text, so that whoever prints errors prints help.
+// Error returns the whole text, so printing the error prints the help.
 func (e helpError) Error() string { return string(e) }
 
-// Is makes it flag.ErrHelp, which is what callers know.
+// Is matches flag.ErrHelp, which callers check for.
 func (helpError) Is(target error) bool { return target == flag.ErrHelp }

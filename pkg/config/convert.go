@@ -20,7 +20,7 @@ type mismatch struct {
 	found, expected string
 }
 
-// convert is raw as a value of type t. In text layers scalars come as text, and lists and maps as YAML or as a,b.
+// convert returns raw as a value of type t. In text layers scalars are text, and lists and maps are YAML or a,b.
 func convert(raw any, t reflect.Type, text bool) (reflect.Value, []mismatch) {
 	out := reflect.New(t).Elem()
 	return out, into(out, raw, text, "")
@@ -63,7 +63,7 @@ func into(out reflect.Value, raw any, text bool, at string) []mismatch {
 	}
 }
 
-// parseText turns the text of a variable or flag into what a file would have held.
+// parseText converts the text of a variable or flag to what a YAML file would hold.
 func parseText(s string, t reflect.Type) (any, error) {
 	switch t.Kind() {
 	case reflect.String:
@@ -87,7 +87,7 @@ func parseText(s string, t reflect.Type) (any, error) {
 	return doc["value"], nil
 }
 
-// splitList takes a,b apart.
+// splitList splits a,b.
 func splitList(s string, element reflect.Type) []any {
 	list := []any{}
 	if s == "" {
@@ -104,7 +104,7 @@ func splitList(s string, element reflect.Type) []any {
 	return list
 }
 
-// intoDuration refuses bare numbers, since 5 may mean seconds to one and nanoseconds to another.
+// intoDuration refuses bare numbers, since 5 could mean seconds or nanoseconds.
 func intoDuration(out reflect.Value, raw any, at string) []mismatch {
 	s, ok := raw.(string)
 	d, err := time.ParseDuration(s)
@@ -115,7 +115,7 @@ func intoDuration(out reflect.Value, raw any, at string) []mismatch {
 	return nil
 }
 
-// intoSlice reports every item at fault by its index.
+// intoSlice reports every invalid item by its index.
 func intoSlice(out reflect.Value, raw any, text bool, at string) []mismatch {
 	items, ok := raw.([]any)
 	if !ok {
@@ -129,7 +129,7 @@ func intoSlice(out reflect.Value, raw any, text bool, at string) []mismatch {
 	return bad
 }
 
-// intoMap reports every value at fault by its key.
+// intoMap reports every invalid value by its key.
 func intoMap(out reflect.Value, raw any, text bool, at string) []mismatch {
 	m, ok := raw.(map[string]any)
 	if !ok || out.Type().Key().Kind() != reflect.String {
@@ -145,7 +145,7 @@ func intoMap(out reflect.Value, raw any, text bool, at string) []mismatch {
 	return bad
 }
 
-// intoStruct is for structs inside lists and maps, whose keys the schema does not know: unknown ones are refused here.
+// intoStruct sets structs inside lists and maps. The schema does not know their keys, so unknown ones are refused here.
 func intoStruct(out reflect.Value, raw any, text bool, at string) []mismatch {
 	m, ok := raw.(map[string]any)
 	if !ok {
@@ -171,7 +171,7 @@ func intoStruct(out reflect.Value, raw any, text bool, at string) []mismatch {
 	return bad
 }
 
-// intoScalar takes a value only if nothing is lost: no text as a number, no overflow, no fraction as a whole number.
+// intoScalar accepts a value only if nothing is lost: no text as a number, no overflow, no fraction as a whole number.
 func intoScalar(out reflect.Value, raw any, at string) []mismatch {
 	v := reflect.ValueOf(raw)
 	switch k := out.Kind(); {
@@ -197,7 +197,7 @@ func intoScalar(out reflect.Value, raw any, at string) []mismatch {
 	return nil
 }
 
-// isText reports whether values of t are read from and written as text.
+// isText reports whether values of t are read and written as text.
 func isText(t reflect.Type) bool {
 	return reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
@@ -206,7 +206,7 @@ func wrong(at string, raw any, t reflect.Type) []mismatch {
 	return []mismatch{{at: at, found: describe(raw), expected: expected(t)}}
 }
 
-// describe is a value as a person would recognize it.
+// describe formats a value for an error message.
 func describe(raw any) string {
 	switch v := raw.(type) {
 	case string:

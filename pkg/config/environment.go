@@ -7,26 +7,37 @@ import (
 	"github.com/knadh/koanf/providers/env/v2"
 )
 
-// prefix begins every variable that we read.
+// prefix begins every variable that is read.
 const prefix = "LOCKSTEP_"
 
-// injected are the variables that Kubernetes sets for every Service of a namespace. A Service called lockstep-workflow
-// makes them look like ours (LOCKSTEP_WORKFLOW_PORT=tcp://…), so they are not unknown keys.
+// injected matches the variables that Kubernetes sets for every Service of a namespace. For a Service called lockstep-workflow they begin
+// with our prefix (LOCKSTEP_WORKFLOW_PORT=tcp://…), but they are not unknown keys.
 var injected = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
 // sharedEnvironment reads the variables that all services share.
 func sharedEnvironment(s *schema, environ func() []string) layer {
-	shared := map[string]string{prefix + "DATABASE_URL": "database_url", prefix + "NATS_URL": "nats_url"}
 	return readEnvironment(environ, func(name string) string {
-		if key := shared[name]; s.leaves[key] != nil {
-			return key
+		for key := range s.leaves {
+			if sharedVariable(key) == name {
+				return key
+			}
 		}
 		return ""
 	})
 }
 
-// serviceEnvironment reads the variables of one service. A variable with its prefix that names no key stays in the layer
-// under its own name, to be refused.
+// sharedVariable is the variable from which all services read a key that has no variable of its own set; "" for most keys.
+func sharedVariable(key string) string {
+	switch key {
+	case "database_url", "nats_url":
+		return prefix + strings.ToUpper(key)
+	default:
+		return ""
+	}
+}
+
+// serviceEnvironment reads the variables of one service. A variable with its prefix that names no key stays in the layer under its own
+// name, so that it is refused.
 func serviceEnvironment(service string, s *schema, environ func() []string) layer {
 	own := variable(service, "")
 	return readEnvironment(environ, func(name string) string {
@@ -46,12 +57,12 @@ func serviceEnvironment(service string, s *schema, environ func() []string) laye
 	})
 }
 
-// variable is the name of the environment variable of a key.
+// variable returns the name of a key's environment variable.
 func variable(service, key string) string {
 	return prefix + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(service+"_"+key))
 }
 
-// readEnvironment reads the variables that keyOf gives a key to.
+// readEnvironment reads the variables for which keyOf returns a key.
 func readEnvironment(environ func() []string, keyOf func(name string) string) layer {
 	l := layer{name: "environment", values: map[string]any{}, text: true, origins: map[string]string{}}
 	provider := env.Provider(".", env.Opt{Prefix: prefix, EnvironFunc: environ, TransformFunc: func(name, value string) (string, any) {
@@ -61,6 +72,6 @@ func readEnvironment(environ func() []string, keyOf func(name string) string) la
 		}
 		return key, value
 	}})
-	l.values, _ = provider.Read() // it has no way to fail
+	l.values, _ = provider.Read() // the provider cannot fail
 	return l
 }

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// hidden stands for a secret that is set.
+// hidden replaces a secret that is set.
 const hidden = "***"
 
-// Redacted is a configuration as YAML, one key a line, for a log line or for a person who asks what is in effect. Fields
+// Redacted formats a configuration as YAML, one key per line, for a log line or for an operator who wants to see what is in effect. Fields
 // tagged secret:"true" show only whether they are set, and passwords inside URLs are hidden.
 func Redacted(v any) string {
 	rv := reflect.Indirect(reflect.ValueOf(v))
@@ -29,7 +29,7 @@ func Redacted(v any) string {
 		if f.secret {
 			value = mask(f.target)
 		}
-		text, err := json.Marshal(value) // JSON is YAML, and keeps a value on its line
+		text, err := json.Marshal(value) // JSON is valid YAML, and keeps a value on its line
 		if err != nil {
 			text = []byte(`"?"`)
 		}
@@ -38,7 +38,7 @@ func Redacted(v any) string {
 	return b.String()
 }
 
-// mask says of a secret only that it is there.
+// mask shows only whether a secret is set.
 func mask(v reflect.Value) any {
 	if v.IsZero() {
 		return ""
@@ -46,7 +46,7 @@ func mask(v reflect.Value) any {
 	return hidden
 }
 
-// plain is v in terms of JSON, redacted.
+// plain converts v to JSON types, redacted.
 func plain(v reflect.Value) any {
 	switch {
 	case !v.IsValid():

@@ -12,12 +12,12 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// schema is the keys of a configuration struct.
+// schema describes the keys of a configuration struct.
 type schema struct {
 	order  []string
 	leaves map[string]*leaf
-	// checked are the values that fitted their fields. The layers are merged with indexes into it in place of the
-	// values, because the merge would look into maps and copy what it finds.
+	// checked holds the values that fit their fields. The layers are merged with indexes into it in place of the values, because the merge
+	// would descend into maps and copy their content.
 	checked []reflect.Value
 }
 
@@ -30,19 +30,19 @@ type leaf struct {
 	target   reflect.Value
 	secret   bool
 	fallback string
-	// former is what the key was called before.
+	// former is the key's former name.
 	former string
 }
 
-// schemaOf is the schema of the struct that target points to. It panics on another kind of value, as reflect would.
+// schemaOf returns the schema of the struct that target points to. It panics on another kind of value, as reflect would.
 func schemaOf(target any) *schema {
 	s := &schema{leaves: map[string]*leaf{}}
 	s.add("", reflect.ValueOf(target).Elem())
 	return s
 }
 
-// add adds the fields of a struct, whose keys begin with under. Structs inside it are keys of their own; those that are
-// written as one text (times, addresses) are values.
+// add adds the fields of a struct, whose keys begin with under. A nested struct adds its own keys, unless it is written as one text (times,
+// addresses).
 func (s *schema) add(under string, v reflect.Value) {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
@@ -67,7 +67,7 @@ func (s *schema) add(under string, v reflect.Value) {
 	}
 }
 
-// keyName is the key of a struct field.
+// keyName returns the key of a struct field.
 func keyName(f reflect.StructField) string {
 	for _, tag := range []string{"koanf", "yaml"} {
 		if name, _, _ := strings.Cut(f.Tag.Get(tag), ","); name != "" {
@@ -77,7 +77,7 @@ func keyName(f reflect.StructField) string {
 	return snake(f.Name)
 }
 
-// snake is a Go name in snake_case: DatabaseURL is database_url, and NATSURL, two initialisms in a row, nats_url.
+// snake converts a Go name to snake_case: DatabaseURL to database_url, and NATSURL, two initialisms in a row, to nats_url.
 func snake(name string) string {
 	var b strings.Builder
 	runes := []rune(strings.NewReplacer("NATS", "Nats", "URL", "Url").Replace(name))
@@ -92,7 +92,7 @@ func snake(name string) string {
 	return b.String()
 }
 
-// defaults is the lowest layer: the default tags, which are text like everything an operator writes.
+// defaults returns the lowest layer: the default tags, which are text like everything an operator writes.
 func (s *schema) defaults() layer {
 	l := layer{name: "default", values: map[string]any{}, text: true}
 	for _, f := range s.leaves {
@@ -103,8 +103,7 @@ func (s *schema) defaults() layer {
 	return l
 }
 
-// rename moves the values under former keys to what the keys are called now. A layer that has both is refused: which of the two is meant
-// cannot be told.
+// rename moves the values under former keys to the present ones. A layer with both is refused, because either could be meant.
 func (s *schema) rename(l layer) []fault.Field {
 	var problems []fault.Field
 	for _, f := range s.leaves {
@@ -126,8 +125,7 @@ func (s *schema) rename(l layer) []fault.Field {
 	return problems
 }
 
-// check replaces the values of l by ones of the types of their fields, and reports those that have none and the keys
-// that do not exist.
+// check converts the values of l to the types of their fields, and reports values that do not fit and keys that do not exist.
 func (s *schema) check(l layer) []fault.Field {
 	var problems []fault.Field
 	s.walk(l.values, "", func(key string, holder map[string]any, name string) {
@@ -162,7 +160,7 @@ func (s *schema) assign(values map[string]any) {
 	})
 }
 
-// walk calls fn for every key of values that is known to hold a value, or is not known at all.
+// walk calls fn for every key of values that holds a value or is unknown.
 func (s *schema) walk(values map[string]any, under string, fn func(key string, holder map[string]any, name string)) {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		key := under + name
@@ -179,7 +177,7 @@ func (s *schema) hasUnder(prefix string) bool {
 	return slices.ContainsFunc(s.order, func(key string) bool { return strings.HasPrefix(key, prefix) })
 }
 
-// put sets a key with dots in nested maps. A key that runs into a value stays whole, and is refused as unknown.
+// put sets a dotted key in nested maps. A key that leads through a plain value stays whole and is refused as unknown.
 func put(values map[string]any, key string, value any) {
 	parts := strings.Split(key, ".")
 	m := values
@@ -197,7 +195,7 @@ func put(values map[string]any, key string, value any) {
 	m[parts[len(parts)-1]] = value
 }
 
-// usage is the text of --help.
+// usage returns the text of --help.
 func (s *schema) usage(service string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "usage: %s [--config FILE] [--set key=value]...\n\nkeys, with their environment variables:\n", service)

@@ -5,10 +5,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lockstep-cd/lockstep/pkg/near"
+	"github.com/lockstep-cd/lockstep/pkg/text"
 )
 
-// suggest says which known keys an unknown one may have meant.
+// suggest returns the known keys that an unknown one may have meant.
 func (s *schema) suggest(unknown string) string {
 	limit := max(2, len(unknown)/3)
 	type candidate struct {
@@ -17,7 +17,7 @@ func (s *schema) suggest(unknown string) string {
 	}
 	var similar []candidate
 	for _, key := range s.order {
-		if d := near.Distance(unknown, key); d <= limit {
+		if d := text.Distance(unknown, key); d <= limit {
 			similar = append(similar, candidate{key, d})
 		}
 	}

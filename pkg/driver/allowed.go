@@ -13,13 +13,13 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/schema"
 )
 
-// allowedBy is the keyword by which a field of an application's config says that the environment decides what it may be: its value is
-// the field of the environment's config that lists patterns. One that is absent, or empty, allows everything.
+// allowedBy is the keyword that lets the environment restrict a field of an application's config: its value names the field of the
+// environment's config that lists the allowed patterns. An absent or empty list allows everything.
 func allowedBy() schema.Vocabulary {
 	return schema.Vocabulary{Keyword: "allowedBy", Schema: `{"type":"string","minLength":1,"maxLength":255}`}
 }
 
-// CheckAllowed checks an application's config, which has passed its schema, against what the config of the environment allows. The error is
+// CheckAllowed checks an application's config, which has passed its schema, against what the environment's config allows. The error is
 // Invalid, with one field for each finding.
 func (b *Bundle) CheckAllowed(environment, config json.RawMessage) error {
 	var form struct {
@@ -56,7 +56,7 @@ func (b *Bundle) CheckAllowed(environment, config json.RawMessage) error {
 	return nil
 }
 
-// patternsOf are the patterns of a list in an environment's config.
+// patternsOf returns the patterns of a list in an environment's config.
 func patternsOf(v any) []string {
 	items, _ := v.([]any)
 	list := make([]string, 0, len(items))

@@ -9,7 +9,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// What an application may use in an environment is for the owner of the environment to say.
+// The owner of an environment decides what applications may use in it.
 func TestAnApplicationFitsWhatTheEnvironmentAllows(t *testing.T) {
 	t.Parallel()
 	set, err := driver.Embedded()
@@ -22,7 +22,7 @@ func TestAnApplicationFitsWhatTheEnvironmentAllows(t *testing.T) {
 	}
 	const config = `"repository_url": "https://git.example.com/shop", "destination_namespace": "shop-staging"`
 	for _, tc := range []struct{ name, environment, config, want string }{
-		{"no limits, as every environment before there were any", `{}`, `{` + config + `}`, ""},
+		{"no limits, as before the fields existed", `{}`, `{` + config + `}`, ""},
 		{"empty lists", `{"projects": [], "repositories": []}`, `{` + config + `}`, ""},
 		{"inside", `{"projects": ["default"], "repositories": ["https://git.example.com/*"], "destination_namespaces": ["shop-*", "!shop-production"]}`, `{` + config + `}`, ""},
 		{"another namespace", `{"destination_namespaces": ["team-*"]}`, `{` + config + `}`, `/destination_namespace: found "shop-staging"; expected one that the environment allows (destination_namespaces: team-*)`},

@@ -18,8 +18,8 @@ import (
 // maxArchive bounds what Import reads.
 const maxArchive = 16 << 20
 
-// Export is the bundle as bytes, to be kept as long as a rollout that used it (D7): a JSON object of its files' texts by
-// path. Import reads it back; digests agree.
+// Export encodes the bundle, to be stored as long as a rollout that used it (D7): as a JSON object of its files' texts by path. Import
+// decodes it; the digests agree.
 func (b *Bundle) Export() ([]byte, error) {
 	texts := make(map[string]string, len(b.files))
 	for name, text := range b.files {
@@ -34,7 +34,7 @@ func (b *Bundle) Export() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Import reads what Export wrote and checks it as Load does.
+// Import decodes what Export wrote, and checks it as Load does.
 func Import(archive []byte) (*Bundle, error) {
 	if len(archive) > maxArchive {
 		return nil, fault.New(fault.Invalid, "driver archive: found %d bytes; expected at most %d", len(archive), maxArchive)
@@ -59,8 +59,8 @@ func Import(archive []byte) (*Bundle, error) {
 	return build(files)
 }
 
-// digest is the content digest of a bundle: over all files in the order of their paths, each with both lengths before it,
-// so that no two sets of files run together into the same bytes.
+// digest hashes all files of a bundle in the order of their paths, each preceded by both lengths, so that no two sets of files yield the
+// same bytes.
 func digest(files map[string][]byte) string {
 	h := sha256.New()
 	for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -84,5 +84,5 @@ var embedded = sync.OnceValues(func() (*Set, error) {
 	return LoadAll(folder)
 })
 
-// Embedded is the set of built-in drivers. An error is a defect of the build.
+// Embedded returns the built-in drivers. An error is a defect of the build.
 func Embedded() (*Set, error) { return embedded() }

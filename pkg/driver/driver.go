@@ -2,9 +2,8 @@
 // schemas (E30–E35). This package reads, checks, digests and keeps that data, and validates configuration against the
 // schemas by reflection. It does not run programs, and nothing in it knows what a driver deploys to (R1).
 //
-// A driver's folder holds manifest.json, which describes its newest major, and one folder v1, v2 … for each major. An
-// older major keeps its own manifest inside its folder. Old majors stay for ever, and a driver_ref, name@major, is never
-// moved to another (R21, D7).
+// A driver's folder holds manifest.json, which describes its newest major, and one folder v1, v2 … for each major. An older major keeps its
+// own manifest inside its folder. Old majors are never removed, and a driver_ref, name@major, never changes its meaning (R21, D7).
 package driver
 
 import (
@@ -20,7 +19,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/schema"
 )
 
-// The workflows of drivers: the first three are every driver's (E32).
+// The workflows of drivers. Every driver has the first three (E32).
 const (
 	// Onboarding checks that an environment can be reached and has what the driver needs.
 	Onboarding Workflow = "onboarding"
@@ -28,17 +27,17 @@ const (
 	Setup Workflow = "application_environment_setup"
 	// Deploy carries a rollout through its environments.
 	Deploy Workflow = "deploy"
-	// Preview says what a deploy would change, and changes nothing. A driver need not have it.
+	// Preview reports what a deploy would change, and changes nothing. It is optional.
 	Preview Workflow = "preview"
 )
 
 // A Workflow names one of a driver's programs.
 type Workflow string
 
-// Workflows are all that a driver may have, in the order in which an environment comes to need them.
+// Workflows returns all workflows that a driver may have, in the order in which an environment needs them.
 func Workflows() []Workflow { return []Workflow{Onboarding, Setup, Preview, Deploy} }
 
-// Inputs are the names of what a workflow's program is given, each a global of it.
+// Inputs returns the names of the inputs of a workflow's program; each is a global there.
 func (w Workflow) Inputs() []string {
 	switch w {
 	case Onboarding:
@@ -66,43 +65,42 @@ type Bundle struct {
 	applicationEnvironment *schema.Schema
 }
 
-// A Program is a workflow as the engine wants it.
+// A Program is a workflow in the form that the engine accepts.
 type Program struct {
 	// Path is the file within the bundle, for messages.
 	Path string
 	// Source is the program's text.
 	Source []byte
-	// Modules are the texts that it may load, by the name it loads them by.
+	// Modules holds the texts of the modules that it may load, by name.
 	Modules map[string][]byte
 }
 
-// Ref is the driver_ref: name@major.
+// Ref returns the driver_ref: name@major.
 func (b *Bundle) Ref() string { return Ref(b.name, b.major) }
 
-// Name is the driver's name, the manifest's ref.
+// Name returns the driver's name, which is the manifest's ref.
 func (b *Bundle) Name() string { return b.name }
 
-// Major is the major version.
+// Major returns the major version.
 func (b *Bundle) Major() int { return b.major }
 
-// Digest identifies the bundle to the byte: sha256:<64 hexadecimal digits> over its manifest and all files of its major.
+// Digest identifies the exact content of the bundle: sha256:<64 hexadecimal digits> over its manifest and all files of its major.
 func (b *Bundle) Digest() string { return b.digest }
 
-// SupportedSteps are the step types that the driver can carry out (E33).
+// SupportedSteps returns the step types that the driver can execute (E33).
 func (b *Bundle) SupportedSteps() []string { return slices.Clone(b.manifest.Steps) }
 
-// EnvironmentSchema is the schema of an environment's config, for a form to reflect on (E36).
+// EnvironmentSchema returns the schema of an environment's config, from which a form can be built (E36).
 func (b *Bundle) EnvironmentSchema() json.RawMessage {
 	return slices.Clone(b.files[b.manifest.EnvironmentSchema])
 }
 
-// ApplicationEnvironmentSchema is the schema of an application's config in an environment.
+// ApplicationEnvironmentSchema returns the schema of an application's config in an environment.
 func (b *Bundle) ApplicationEnvironmentSchema() json.RawMessage {
 	return slices.Clone(b.files[b.manifest.ApplicationEnvironmentSchema])
 }
 
-// Program is one of the driver's workflows. Every bundle has the three that E32 names; the error is NotFound for one without a
-// Preview.
+// Program returns one of the driver's workflows. Every bundle has the three that E32 names; the error is NotFound for a missing Preview.
 func (b *Bundle) Program(w Workflow) (Program, error) {
 	path, ok := b.manifest.Workflows[string(w)]
 	if !ok {
@@ -115,7 +113,7 @@ func (b *Bundle) Program(w Workflow) (Program, error) {
 	return Program{Path: path, Source: slices.Clone(b.files[path]), Modules: modules}, nil
 }
 
-// Has is whether the bundle has a workflow.
+// Has reports whether the bundle has a workflow.
 func (b *Bundle) Has(w Workflow) bool {
 	_, ok := b.manifest.Workflows[string(w)]
 	return ok
@@ -138,12 +136,12 @@ func (b *Bundle) ValidateApplicationEnvironment(config json.RawMessage) error {
 	return nil
 }
 
-// Ref is the driver_ref of a major of a driver.
+// Ref returns the driver_ref of a major of a driver.
 func Ref(name string, major int) string { return name + "@" + strconv.Itoa(major) }
 
 var refForm = regexp.MustCompile(`^([a-z0-9]+(?:-[a-z0-9]+)*)@([1-9][0-9]{0,3})$`)
 
-// ParseRef reads a driver_ref.
+// ParseRef parses a driver_ref.
 func ParseRef(ref string) (name string, major int, err error) {
 	m := refForm.FindStringSubmatch(ref)
 	if m == nil {
@@ -156,12 +154,12 @@ func ParseRef(ref string) (name string, major int, err error) {
 	return m[1], major, nil
 }
 
-// A Set is the drivers of an installation, by reference. It never changes.
+// A Set holds the drivers of an installation by reference. It is immutable.
 type Set struct {
 	bundles map[string]*Bundle
 }
 
-// NewSet is a set of bundles. The error is Conflict when two with different content have the same reference.
+// NewSet returns a set of bundles. The error is Conflict if two with different content have the same reference.
 func NewSet(bundles ...*Bundle) (*Set, error) {
 	s := &Set{bundles: map[string]*Bundle{}}
 	for _, b := range bundles {
@@ -173,8 +171,8 @@ func NewSet(bundles ...*Bundle) (*Set, error) {
 	return s, nil
 }
 
-// Get finds the bundle of a driver_ref. The error is Invalid for a malformed reference and NotFound for an unknown one; it
-// lists what there is.
+// Get returns the bundle of a driver_ref. The error is Invalid for a malformed reference and NotFound for an unknown one; it lists the
+// installed drivers.
 func (s *Set) Get(ref string) (*Bundle, error) {
 	if _, _, err := ParseRef(ref); err != nil {
 		return nil, err
@@ -185,10 +183,10 @@ func (s *Set) Get(ref string) (*Bundle, error) {
 	return nil, fault.New(fault.NotFound, "driver %q is not installed; installed: %s", ref, strings.Join(s.Refs(), ", "))
 }
 
-// Refs are the references of all bundles, sorted.
+// Refs returns the references of all bundles, sorted.
 func (s *Set) Refs() []string { return slices.Sorted(maps.Keys(s.bundles)) }
 
-// All are all bundles, by reference.
+// All returns all bundles, ordered by reference.
 func (s *Set) All() []*Bundle {
 	all := make([]*Bundle, 0, len(s.bundles))
 	for _, ref := range s.Refs() {
@@ -197,5 +195,5 @@ func (s *Set) All() []*Bundle {
 	return all
 }
 
-// With is the set with the bundles of another added.
+// With returns the union of two sets.
 func (s *Set) With(other *Set) (*Set, error) { return NewSet(append(s.All(), other.All()...)...) }

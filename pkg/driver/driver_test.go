@@ -284,7 +284,7 @@ func TestTheArgoDriversSchemas(t *testing.T) {
 		{"helm without the Rollout's name", entry(`"format":"helm","image_path":"api.image"`), `/services/0/rollout_name: found nothing; expected a value`},
 		{"a value's path in a manifest", entry(`"image_path":"api.image"`), `/services/0/image_path: found "api.image"; expected nothing: not allowed here`},
 		{"traffic", entry(`"traffic":{"stable_service":"api","canary_service":"api-canary","ingress":"shop","service_port":80}`), ``},
-		{"a port that is none", entry(`"traffic":{"service_port":0}`), `/services/0/traffic/service_port: `},
+		{"an invalid port", entry(`"traffic":{"service_port":0}`), `/services/0/traffic/service_port: `},
 		{"an unknown field", `{` + valid + `,"use_load_balancing":false,"helm":{}}`, `/helm: found a field that does not exist`},
 	}
 	for _, tt := range tests {

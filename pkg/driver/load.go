@@ -22,7 +22,7 @@ import (
 
 const (
 	manifestFile = "manifest.json"
-	// maxFile and maxFiles bound a bundle: it is written by hand, kept with every rollout, and sent to the engine.
+	// maxFile and maxFiles bound a bundle: it is written by hand, stored with every rollout, and sent to the engine.
 	maxFile  = 512 << 10
 	maxFiles = 64
 )
@@ -40,7 +40,7 @@ type manifest struct {
 //go:embed manifest.json
 var manifestSchemaText []byte
 
-// manifestSchema is compiled once; it is part of the build, so any test finds a defect in it.
+// manifestSchema is compiled once. It is part of the build, so any test finds a defect in it.
 //
 //nolint:gochecknoglobals // written once, by sync.OnceValues
 var manifestSchema = sync.OnceValues(func() (*schema.Schema, error) { return schema.Compile(manifestSchemaText) })
@@ -56,8 +56,8 @@ func Load(folder fs.FS) ([]*Bundle, error) {
 	return FromFiles(files)
 }
 
-// Files are the texts of the driver in one folder by their paths in it: the manifest, and everything in the folders of its majors.
-// They are not checked; FromFiles does that. The error is Invalid for a folder that has no manifest or holds anything but files.
+// Files returns the texts of the driver in one folder, by path: the manifest, and everything in the folders of its majors. They are not
+// checked; FromFiles does that. The error is Invalid for a folder without a manifest or with anything but regular files.
 func Files(folder fs.FS) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	var err error
@@ -81,8 +81,8 @@ func Files(folder fs.FS) (map[string][]byte, error) {
 	return files, nil
 }
 
-// FromFiles are all majors of the driver whose texts files has, by their paths in its folder. The error is Invalid and names file
-// and line.
+// FromFiles returns all majors of the driver with the given texts, by their paths in its folder. The error is Invalid and names file and
+// line.
 func FromFiles(files map[string][]byte) ([]*Bundle, error) {
 	newest, ok := files[manifestFile]
 	if !ok {
@@ -124,7 +124,7 @@ func FromFiles(files map[string][]byte) ([]*Bundle, error) {
 	return bundles, nil
 }
 
-// byMajor sorts texts by the major whose folder they are in. What is in none belongs to no bundle.
+// byMajor groups texts by the major whose folder they are in. Other files belong to no bundle.
 func byMajor(files map[string][]byte) (map[string]map[string][]byte, error) {
 	majors := map[string]map[string][]byte{}
 	for name, text := range files {
@@ -143,7 +143,7 @@ func byMajor(files map[string][]byte) (map[string]map[string][]byte, error) {
 	return majors, nil
 }
 
-// LoadAll reads every driver in a folder of drivers' folders. Files in it and hidden folders are left alone.
+// LoadAll reads every driver in a folder of drivers. It ignores files and hidden folders.
 func LoadAll(folder fs.FS) (*Set, error) {
 	entries, err := fs.ReadDir(folder, ".")
 	if err != nil {
@@ -167,7 +167,7 @@ func LoadAll(folder fs.FS) (*Set, error) {
 	return NewSet(all...)
 }
 
-// readMajor reads every file of a major's folder.
+// readMajor reads every file in a major's folder.
 func readMajor(folder fs.FS, major string) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	err := fs.WalkDir(folder, major, func(name string, entry fs.DirEntry, err error) error {
@@ -204,7 +204,7 @@ func missingFile(name string) error {
 	return fault.New(fault.Invalid, "%s: found no such file; expected it in the driver's folder", name)
 }
 
-// build checks the files of one major and makes the bundle of them.
+// build checks the files of one major and returns its bundle.
 func build(files map[string][]byte) (*Bundle, error) {
 	for name, text := range files {
 		if err := checkText(name, text); err != nil {
@@ -235,7 +235,7 @@ func build(files map[string][]byte) (*Bundle, error) {
 	return b, nil
 }
 
-// resolve checks that every path of the manifest names a file, all of one major.
+// resolve checks that every path of the manifest names a file, and that all belong to one major.
 func (b *Bundle) resolve() error {
 	paths := map[string]string{
 		"/environment_schema":             b.manifest.EnvironmentSchema,
@@ -277,8 +277,7 @@ func compile(files map[string][]byte, name string) (*schema.Schema, error) {
 	return s, nil
 }
 
-// checkText checks what can be told of any file: a bundle is text. Whether a program is one, the engine says when it is
-// submitted; nothing here can.
+// checkText checks that a file is text. Whether a program is valid is checked by the engine when it is submitted.
 func checkText(name string, text []byte) error {
 	if len(text) > maxFile {
 		return fault.New(fault.Invalid, "%s: found %d bytes; expected at most %d", name, len(text), maxFile)
@@ -291,7 +290,7 @@ func checkText(name string, text []byte) error {
 	return nil
 }
 
-// located puts file and line in front of what err says about the text of a JSON file.
+// located prefixes file and line to an error about the text of a JSON file.
 func located(file string, text []byte, err error) error {
 	fields := fault.FieldsOf(err)
 	if len(fields) == 0 {

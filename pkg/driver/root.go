@@ -10,9 +10,9 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/schema"
 )
 
-// CheckNew checks what the newest of a driver's majors must have, where it is published or pulled, beyond what Load and FromFiles ask of all:
-// a configuration is an object, so the root of its schema says that it is one. Drivers that an installation has already are not held to
-// it, and neither are older majors, which stay as they are for ever (R21). The error is Invalid and names file and line.
+// CheckNew applies the rules for newly published or pulled drivers to the newest major, beyond those of Load and FromFiles: a config is an
+// object, and the root of its schema must say so. Drivers that are already installed are exempt, and so are older majors, which never
+// change (R21). The error is Invalid and names file and line.
 func CheckNew(bundles []*Bundle) error {
 	if len(bundles) == 0 {
 		return nil
@@ -26,7 +26,7 @@ func CheckNew(bundles []*Bundle) error {
 	return nil
 }
 
-// checkRoot checks the root of a schema that compiles.
+// checkRoot checks the root of a schema that has been compiled.
 func checkRoot(text []byte) error {
 	doc, err := schema.Decode(text)
 	if err != nil {

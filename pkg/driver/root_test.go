@@ -8,7 +8,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// A configuration is an object: a driver whose schema says otherwise, or nothing, is not published, and loads where it is kept already.
+// A config is an object: a driver whose schema does not say so cannot be published, but still loads where it is installed.
 func TestTheRootOfASchemaIsAnObject(t *testing.T) {
 	t.Parallel()
 	if err := driver.CheckNew([]*driver.Bundle{load(t, nil)}); err != nil {
@@ -28,7 +28,7 @@ func TestTheRootOfASchemaIsAnObject(t *testing.T) {
 	}
 }
 
-// Older majors stay as they are for ever (R21), also where a newer one is published beside them.
+// Older majors never change (R21), even when a newer one is published.
 func TestAnOlderMajorKeepsItsRoot(t *testing.T) {
 	t.Parallel()
 	first := files(map[string]string{"v1/app.json": "{}"})

@@ -2,37 +2,44 @@ package event
 
 import "encoding/json"
 
-// What a rollout changes in files: before it is begun, and once it is committed.
+// What a rollout changes in files: before it is started, and once it is committed.
 
-// DeploymentCommitted is com.gitlab.cd.deployment.committed: what exactly was deployed (E46).
+// DeploymentCommitted is com.gitlab.cd.deployment.committed: the desired state of the deployment is in Git.
 type DeploymentCommitted struct {
-	DeploymentID   int64  `json:"deployment_id" jsonschema:"minimum=1"`
-	CommitSHA      string `json:"commit_sha" jsonschema:"pattern=^[0-9a-f]{40}([0-9a-f]{24})?$"`
+	DeploymentID int64 `json:"deployment_id" jsonschema:"minimum=1"`
+	// CommitSHA is the commit.
+	CommitSHA string `json:"commit_sha" jsonschema:"pattern=^[0-9a-f]{40}([0-9a-f]{24})?$"`
+	// ManifestDigest is the digest of the manifest.
 	ManifestDigest string `json:"manifest_digest" jsonschema:"pattern=^sha256:[0-9a-f]{64}$"`
-	// Parameters are the values that were set, without secrets; Changes what differs from before, where the driver tells.
+	// Parameters are the values that were set, without secrets.
 	Parameters json.RawMessage `json:"parameters,omitempty" jsonschema:"type=object"`
-	Changes    []FileChange    `json:"changes,omitempty"`
+	// Changes are the differences from the commit before, if the driver reports them.
+	Changes []FileChange `json:"changes,omitempty"`
 }
 
-// FileChange is what changes in one file, for people to read.
+// FileChange is the change to one file, for people to read.
 type FileChange struct {
+	// Path is the path of the file.
 	Path string `json:"path" jsonschema:"minLength=1"`
-	// Diff is in the unified form; Truncated is that the rest was left out.
-	Diff      string `json:"diff"`
-	Truncated bool   `json:"truncated,omitempty"`
+	// Diff is a unified diff.
+	Diff string `json:"diff"`
+	// Truncated is true if the diff was cut off.
+	Truncated bool `json:"truncated,omitempty"`
 }
 
-// RolloutPreviewed is com.gitlab.cd.rollout.previewed: what a rollout would change, were it begun now.
+// RolloutPreviewed is com.gitlab.cd.rollout.previewed: what a rollout would change if it was started now.
 type RolloutPreviewed struct {
-	PreviewID    int64                  `json:"preview_id" jsonschema:"minimum=1"`
+	PreviewID int64 `json:"preview_id" jsonschema:"minimum=1"`
+	// Environments are the environments that it would deploy to, in the order of promotion.
 	Environments []PreviewedEnvironment `json:"environments"`
 }
 
 // PreviewedEnvironment is what would change in one environment.
 type PreviewedEnvironment struct {
-	EnvironmentID int64        `json:"environment_id" jsonschema:"minimum=1"`
-	Changes       []FileChange `json:"changes"`
-	// Reason is why that cannot be told; then there are no changes.
+	EnvironmentID int64 `json:"environment_id" jsonschema:"minimum=1"`
+	// Changes are the changes to its files.
+	Changes []FileChange `json:"changes"`
+	// Reason is why the changes are unknown; absent if they are known.
 	Reason string `json:"reason,omitempty"`
 }
 

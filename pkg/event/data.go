@@ -8,127 +8,185 @@ import (
 	"strings"
 )
 
-// The payloads are flat records in snake_case with identifiers as JSON numbers, as the contract has them. A tag
-// `jsonschema` carries the constraints that the generated schema checks.
+// The payloads are flat records in snake_case, with identifiers as JSON numbers, as the contract requires. A tag `jsonschema` holds the
+// constraints of the generated schema. The reference is written from the comments: what a payload means follows its type's name.
 
-// ArtifactPublished is com.gitlab.cd.artifact.published: an artifact exists. A commit of a Git repository is one too:
-// its image is git:<host>/<path>#<branch>, its digest the commit's SHA.
-//
-// DigestSeen says whether the registry service found the digest at the artifact's registry itself. Absent: unknown, because the service has no
-// access to that registry or is an older release. False: it has access, but has not found the digest there. True: it has. An event with
-// false may be followed by one with true for the same image, tag and digest, never the other way round.
+// ArtifactPublished is com.gitlab.cd.artifact.published: an artifact exists. A commit of a Git repository
+// is an artifact too: its image is git:<host>/<path>#<branch>, its digest the SHA of the commit.
 type ArtifactPublished struct {
-	Image       string `json:"image" jsonschema:"minLength=1,maxLength=1024"`
-	Digest      string `json:"digest" jsonschema:"pattern=^(?:[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[0-9a-fA-F]{32\\,}|[0-9a-f]{40}|[0-9a-f]{64})$"`
-	Tag         string `json:"tag,omitempty" jsonschema:"maxLength=256"`
+	// Image is the repository without a tag: registry.example.com/shop/api.
+	Image string `json:"image" jsonschema:"minLength=1,maxLength=1024"`
+	// Digest is the digest of the image, or the SHA of the commit.
+	Digest string `json:"digest" jsonschema:"pattern=^(?:[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[0-9a-fA-F]{32\\,}|[0-9a-f]{40}|[0-9a-f]{64})$"`
+	// Tag is the tag under which it was published.
+	Tag string `json:"tag,omitempty" jsonschema:"maxLength=256"`
+	// PublishedAt is when it was published.
 	PublishedAt string `json:"published_at,omitempty" jsonschema:"format=date-time"`
-	DigestSeen  *bool  `json:"digest_seen,omitempty"`
+	// DigestSeen is true if the registry service found the digest at the registry itself, false if it has access and did not find it, and
+	// absent if it has no access or is an older release. An event with false may be followed by one with true for the same image, tag and
+	// digest, never the other way round.
+	DigestSeen *bool `json:"digest_seen,omitempty"`
 }
 
-// FunctionCalled is com.gitlab.cd.function.called: a relay is to carry out a Function.
+// ArtifactDeleted is com.gitlab.cd.artifact.deleted: an artifact, or a tag of it, is no longer at its registry. At least one of digest and tag is
+// set. A digest alone: the image is gone, with every tag that named it. A tag alone: the tag is gone, whatever it named. Both: the tag no longer
+// names that digest. An image that is published again later exists again.
+type ArtifactDeleted struct {
+	// Image is the repository, without tag and digest.
+	Image string `json:"image" jsonschema:"minLength=1,maxLength=1024"`
+	// Digest is that of the image.
+	Digest string `json:"digest,omitempty" jsonschema:"pattern=^[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[0-9a-fA-F]{32\\,}$"`
+	// Tag is the tag that was deleted.
+	Tag string `json:"tag,omitempty" jsonschema:"maxLength=256"`
+	// DeletedAt is when the registry deleted it; without it, it is the time of the event.
+	DeletedAt string `json:"deleted_at,omitempty" jsonschema:"format=date-time"`
+}
+
+// FunctionCalled is com.gitlab.cd.function.called: a relay is to execute a Function.
 type FunctionCalled struct {
 	AgentID int64 `json:"agent_id" jsonschema:"minimum=1"`
 	// CallID is the idempotency key: the same for every attempt at the same activity.
-	CallID    string          `json:"call_id" jsonschema:"minLength=1"`
-	Function  string          `json:"function" jsonschema:"minLength=1"`
+	CallID string `json:"call_id" jsonschema:"minLength=1"`
+	// Function is the name of the Function.
+	Function string `json:"function" jsonschema:"minLength=1"`
+	// Arguments are its arguments.
 	Arguments json.RawMessage `json:"arguments" jsonschema:"type=object"`
-	Attempt   int             `json:"attempt" jsonschema:"minimum=1"`
-	Deadline  string          `json:"deadline" jsonschema:"format=date-time"`
+	// Attempt counts the times that the call was sent, from 1.
+	Attempt int `json:"attempt" jsonschema:"minimum=1"`
+	// Deadline is when the caller stops waiting for the answer.
+	Deadline string `json:"deadline" jsonschema:"format=date-time"`
 }
 
-// FunctionCompleted is com.gitlab.cd.function.completed: a relay has carried out a Function.
+// FunctionCompleted is com.gitlab.cd.function.completed: a relay has executed a Function.
 type FunctionCompleted struct {
-	AgentID int64           `json:"agent_id" jsonschema:"minimum=1"`
-	CallID  string          `json:"call_id" jsonschema:"minLength=1"`
-	Attempt int             `json:"attempt" jsonschema:"minimum=1"`
-	Value   json.RawMessage `json:"value,omitempty" jsonschema:"type=object"`
-	Error   *CallError      `json:"error,omitempty"`
+	AgentID int64 `json:"agent_id" jsonschema:"minimum=1"`
+	// CallID is that of the call.
+	CallID string `json:"call_id" jsonschema:"minLength=1"`
+	// Attempt is the attempt that is answered.
+	Attempt int `json:"attempt" jsonschema:"minimum=1"`
+	// Value is the answer; absent if the Function failed.
+	Value json.RawMessage `json:"value,omitempty" jsonschema:"type=object"`
+	// Error is why the Function failed; absent if it did not.
+	Error *CallError `json:"error,omitempty"`
 }
 
-// CallError says why a Function did not do what it was asked to.
+// CallError is why a Function failed.
 type CallError struct {
 	// Code is a stable token: not_found, forbidden, unreachable, conflict, invalid …
-	Code      string `json:"code" jsonschema:"minLength=1"`
-	Message   string `json:"message"`
-	Retryable bool   `json:"retryable,omitempty"`
+	Code string `json:"code" jsonschema:"minLength=1"`
+	// Message is one sentence for people.
+	Message string `json:"message"`
+	// Retryable is true if another attempt may succeed.
+	Retryable bool `json:"retryable,omitempty"`
 }
 
-// WatchesWanted is com.gitlab.cd.watches.wanted: everything that a relay is to watch, in place of what it has been told
-// before.
+// WatchesWanted is com.gitlab.cd.watches.wanted: all that a relay is to watch. It replaces the set before.
 type WatchesWanted struct {
 	AgentID int64 `json:"agent_id" jsonschema:"minimum=1"`
-	// AsOf orders sets by the sender's clock. LeaseSeconds is how long the set holds unless it is sent again.
-	AsOf         string  `json:"as_of" jsonschema:"format=date-time"`
-	LeaseSeconds int     `json:"lease_seconds" jsonschema:"minimum=1"`
-	Watches      []Watch `json:"watches"`
+	// AsOf orders the sets by the clock of the sender.
+	AsOf string `json:"as_of" jsonschema:"format=date-time"`
+	// LeaseSeconds is how long the set is valid unless it is sent again.
+	LeaseSeconds int `json:"lease_seconds" jsonschema:"minimum=1"`
+	// Watches are all watches of the agent.
+	Watches []Watch `json:"watches"`
 }
 
-// Watch is one object, or the objects with certain labels, of which a workflow wants to be told.
+// Watch selects one object, or all objects with certain labels, for a workflow.
 type Watch struct {
-	// Watch is its id; what is observed carries it.
-	Watch      string `json:"watch" jsonschema:"minLength=1"`
-	Kind       string `json:"kind" jsonschema:"minLength=1"`
+	// Watch is its id. Every observation carries it.
+	Watch string `json:"watch" jsonschema:"minLength=1"`
+	// Kind is the kind of the objects, such as Pod.
+	Kind string `json:"kind" jsonschema:"minLength=1"`
+	// APIVersion is their group and version; absent for kinds that the relay knows.
 	APIVersion string `json:"api_version,omitempty"`
-	Namespace  string `json:"namespace,omitempty"`
-	Name       string `json:"name,omitempty"`
-	// Labels is a selector as kubectl writes it, where there is no name.
+	// Namespace is theirs; absent for cluster-scoped kinds.
+	Namespace string `json:"namespace,omitempty"`
+	// Name is the name of a single object.
+	Name string `json:"name,omitempty"`
+	// Labels is a label selector, as kubectl takes it, for objects without a given name.
 	Labels string `json:"labels,omitempty"`
-	// Fields are the dotted paths whose changes matter, and all that is told.
+	// Fields are the dotted paths that are observed and reported.
 	Fields []string `json:"fields"`
-	// Report asks for what the object means in place of fields: argo.health, or argo.reconciliation with ExpectedRevision.
-	Report           string `json:"report,omitempty"`
+	// Report requests an interpretation in place of the fields: argo.health, or argo.reconciliation with ExpectedRevision.
+	Report string `json:"report,omitempty"`
+	// ExpectedRevision is the commit that should be in effect.
 	ExpectedRevision string `json:"expected_revision,omitempty"`
 }
 
-// ObjectChanged is com.gitlab.cd.object.changed: the state of a watched object. Exactly one of these holds: object is
-// its projection; found is false; error says why it cannot be watched. A watch that asks for a report has report in place
-// of object.
+// ObjectChanged is com.gitlab.cd.object.changed: the state of a watched object. Exactly one of these holds:
+// object or report is present; found is false; error is present.
 type ObjectChanged struct {
-	AgentID    int64           `json:"agent_id" jsonschema:"minimum=1"`
-	Watch      string          `json:"watch" jsonschema:"minLength=1"`
-	Kind       string          `json:"kind" jsonschema:"minLength=1"`
-	Namespace  string          `json:"namespace,omitempty"`
-	Name       string          `json:"name,omitempty"`
-	Found      bool            `json:"found"`
-	Object     json.RawMessage `json:"object,omitempty" jsonschema:"type=object"`
-	Report     json.RawMessage `json:"report,omitempty" jsonschema:"type=object"`
-	Error      *CallError      `json:"error,omitempty"`
-	ObservedAt string          `json:"observed_at" jsonschema:"format=date-time"`
+	AgentID int64 `json:"agent_id" jsonschema:"minimum=1"`
+	// Watch is the id of the watch.
+	Watch string `json:"watch" jsonschema:"minLength=1"`
+	// Kind is the kind of the object.
+	Kind string `json:"kind" jsonschema:"minLength=1"`
+	// Namespace is its namespace.
+	Namespace string `json:"namespace,omitempty"`
+	// Name is its name.
+	Name string `json:"name,omitempty"`
+	// Found is false if the object does not exist.
+	Found bool `json:"found"`
+	// Object has the watched fields.
+	Object json.RawMessage `json:"object,omitempty" jsonschema:"type=object"`
+	// Report is the requested interpretation of the object.
+	Report json.RawMessage `json:"report,omitempty" jsonschema:"type=object"`
+	// Error is why the object cannot be watched.
+	Error *CallError `json:"error,omitempty"`
+	// ObservedAt is when the relay observed it.
+	ObservedAt string `json:"observed_at" jsonschema:"format=date-time"`
 }
 
-// ArgoRolloutStatusChanged is com.gitlab.cd.argo.rollout.status_changed.
+// ArgoRolloutStatusChanged is com.gitlab.cd.argo.rollout.status_changed: the status of a watched Argo Rollout has changed.
 type ArgoRolloutStatusChanged struct {
-	AgentID          int64            `json:"agent_id" jsonschema:"minimum=1"`
-	RolloutName      string           `json:"rollout_name" jsonschema:"minLength=1"`
-	Namespace        string           `json:"namespace" jsonschema:"minLength=1"`
-	Phase            string           `json:"phase"`
-	CurrentStepIndex int              `json:"current_step_index"`
-	StableRS         string           `json:"stable_rs"`
-	CurrentPodHash   string           `json:"current_pod_hash"`
-	PauseConditions  []PauseCondition `json:"pause_conditions"`
-	Abort            bool             `json:"abort"`
-	// Watch, Object and ObservedAt are as in ObjectChanged.
-	Watch      string          `json:"watch,omitempty"`
-	Object     json.RawMessage `json:"object,omitempty" jsonschema:"type=object"`
-	ObservedAt string          `json:"observed_at,omitempty" jsonschema:"format=date-time"`
+	AgentID int64 `json:"agent_id" jsonschema:"minimum=1"`
+	// RolloutName is the name of the Argo Rollout.
+	RolloutName string `json:"rollout_name" jsonschema:"minLength=1"`
+	// Namespace is its namespace.
+	Namespace string `json:"namespace" jsonschema:"minLength=1"`
+	// Phase is its status.phase.
+	Phase string `json:"phase"`
+	// CurrentStepIndex is its status.currentStepIndex.
+	CurrentStepIndex int `json:"current_step_index"`
+	// StableRS is its status.stableRS.
+	StableRS string `json:"stable_rs"`
+	// CurrentPodHash is its status.currentPodHash.
+	CurrentPodHash string `json:"current_pod_hash"`
+	// PauseConditions are its status.pauseConditions.
+	PauseConditions []PauseCondition `json:"pause_conditions"`
+	// Abort is its status.abort.
+	Abort bool `json:"abort"`
+	// Watch is the id of the watch.
+	Watch string `json:"watch,omitempty"`
+	// Object has the watched fields.
+	Object json.RawMessage `json:"object,omitempty" jsonschema:"type=object"`
+	// ObservedAt is when the relay observed it.
+	ObservedAt string `json:"observed_at,omitempty" jsonschema:"format=date-time"`
 }
 
 // PauseCondition says why an Argo Rollout is paused.
 type PauseCondition struct {
+	// Reason is the reason, as Argo Rollouts gives it.
 	Reason string `json:"reason"`
 }
 
-// AgentHeartbeat is com.gitlab.cd.agent.heartbeat: a relay is alive, and whether its cluster is.
+// AgentHeartbeat is com.gitlab.cd.agent.heartbeat: a relay is running, and whether its cluster can be reached.
 type AgentHeartbeat struct {
-	AgentID          int64  `json:"agent_id" jsonschema:"minimum=1"`
-	Version          string `json:"version"`
-	StartedAt        string `json:"started_at" jsonschema:"format=date-time"`
-	ObservedAt       string `json:"observed_at" jsonschema:"format=date-time"`
-	ClusterReachable bool   `json:"cluster_reachable"`
-	Message          string `json:"message,omitempty"`
-	// Watching is the digest (WatchDigest) of the watches held, "" for none; LeaseSeconds is what is left of their lease.
-	Watching     string `json:"watching,omitempty"`
-	LeaseSeconds int    `json:"lease_seconds,omitempty"`
+	AgentID int64 `json:"agent_id" jsonschema:"minimum=1"`
+	// Version is the release of the relay.
+	Version string `json:"version"`
+	// StartedAt is when the process started.
+	StartedAt string `json:"started_at" jsonschema:"format=date-time"`
+	// ObservedAt is when the heartbeat was sent.
+	ObservedAt string `json:"observed_at" jsonschema:"format=date-time"`
+	// ClusterReachable is false if the API server does not answer.
+	ClusterReachable bool `json:"cluster_reachable"`
+	// Message is the version of Kubernetes or, if the cluster is unreachable, the error.
+	Message string `json:"message,omitempty"`
+	// Watching is the digest of the current set of watches; absent for none.
+	Watching string `json:"watching,omitempty"`
+	// LeaseSeconds is how long that set remains valid.
+	LeaseSeconds int `json:"lease_seconds,omitempty"`
 }
 
 // WatchDigest identifies a set of watches by their ids, in whatever order.
@@ -140,206 +198,240 @@ func WatchDigest(ids []string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// RolloutStarted is com.gitlab.cd.rollout.started.
+// RolloutStarted is com.gitlab.cd.rollout.started: the rollout is in progress.
 type RolloutStarted struct {
 	RolloutID int64 `json:"rollout_id" jsonschema:"minimum=1"`
 }
 
-// RolloutGateReached is com.gitlab.cd.rollout.gate_reached: all deployments of the environment stand at the weight.
+// RolloutGateReached is com.gitlab.cd.rollout.gate_reached: all deployments of the environment have reached the gate.
 type RolloutGateReached struct {
 	RolloutID     int64 `json:"rollout_id" jsonschema:"minimum=1"`
 	EnvironmentID int64 `json:"environment_id" jsonschema:"minimum=1"`
-	Weight        int   `json:"weight" jsonschema:"minimum=0,maximum=100"`
+	// Weight is the traffic weight of the gate in percent.
+	Weight int `json:"weight" jsonschema:"minimum=0,maximum=100"`
 }
 
-// RolloutPassageRequested is com.gitlab.cd.rollout.passage_requested: may the rollout go past the gate?
+// RolloutPassageRequested is com.gitlab.cd.rollout.passage_requested: the rollout waits for permission to pass the gate.
 type RolloutPassageRequested struct {
 	RolloutID     int64 `json:"rollout_id" jsonschema:"minimum=1"`
 	EnvironmentID int64 `json:"environment_id,omitempty" jsonschema:"minimum=1"`
-	// GateID is <environment> for the way in, <environment>/<weight> for a gate within.
+	// GateID is <environment> for entering an environment, and <environment>/<weight> for a gate in it.
 	GateID string `json:"gate_id" jsonschema:"minLength=1,maxLength=255"`
 }
 
-// RolloutPassageGranted is com.gitlab.cd.rollout.passage_granted: it may.
+// RolloutPassageGranted is com.gitlab.cd.rollout.passage_granted: the rollout may pass the gate.
 type RolloutPassageGranted struct {
-	RolloutID int64  `json:"rollout_id" jsonschema:"minimum=1"`
-	GateID    string `json:"gate_id" jsonschema:"minLength=1,maxLength=255"`
+	RolloutID int64 `json:"rollout_id" jsonschema:"minimum=1"`
+	// GateID is the gate of the request.
+	GateID string `json:"gate_id" jsonschema:"minLength=1,maxLength=255"`
 }
 
-// RolloutAbortRequested is com.gitlab.cd.rollout.abort_requested: back to what is stable, and stay there.
+// RolloutAbortRequested is com.gitlab.cd.rollout.abort_requested: the rollout is to return to the stable version.
 type RolloutAbortRequested struct {
-	RolloutID int64  `json:"rollout_id" jsonschema:"minimum=1"`
-	Reason    string `json:"reason,omitempty"`
+	RolloutID int64 `json:"rollout_id" jsonschema:"minimum=1"`
+	// Reason is why, as the person who requested it has given it.
+	Reason string `json:"reason,omitempty"`
 }
 
-// RolloutAborted is com.gitlab.cd.rollout.aborted: it is back, and stays there.
+// RolloutAborted is com.gitlab.cd.rollout.aborted: the rollout has returned to the stable version, and waits there.
 type RolloutAborted struct {
-	RolloutID     int64  `json:"rollout_id" jsonschema:"minimum=1"`
-	EnvironmentID int64  `json:"environment_id" jsonschema:"minimum=1"`
-	Reason        string `json:"reason,omitempty"`
+	RolloutID     int64 `json:"rollout_id" jsonschema:"minimum=1"`
+	EnvironmentID int64 `json:"environment_id" jsonschema:"minimum=1"`
+	// Reason is why.
+	Reason string `json:"reason,omitempty"`
 }
 
-// RolloutRetryRequested is com.gitlab.cd.rollout.retry_requested: once more from the first gate.
+// RolloutRetryRequested is com.gitlab.cd.rollout.retry_requested: the aborted rollout is to restart from its first gate.
 type RolloutRetryRequested struct {
-	RolloutID int64  `json:"rollout_id" jsonschema:"minimum=1"`
-	Reason    string `json:"reason,omitempty"`
+	RolloutID int64 `json:"rollout_id" jsonschema:"minimum=1"`
+	// Reason is why, as the person who requested it has given it.
+	Reason string `json:"reason,omitempty"`
 }
 
-// RolloutHealthy is com.gitlab.cd.rollout.healthy.
+// RolloutHealthy is com.gitlab.cd.rollout.healthy: the rollout is completed.
 type RolloutHealthy struct {
 	RolloutID int64 `json:"rollout_id" jsonschema:"minimum=1"`
 }
 
-// RolloutFailed is com.gitlab.cd.rollout.failed.
+// RolloutFailed is com.gitlab.cd.rollout.failed: the rollout has failed.
 type RolloutFailed struct {
-	RolloutID int64  `json:"rollout_id" jsonschema:"minimum=1"`
-	Reason    string `json:"reason" jsonschema:"minLength=1"`
+	RolloutID int64 `json:"rollout_id" jsonschema:"minimum=1"`
+	// Reason is why.
+	Reason string `json:"reason" jsonschema:"minLength=1"`
 }
 
-// RolloutEnvironmentStarted is com.gitlab.cd.rollout_environment.started.
+// RolloutEnvironmentStarted is com.gitlab.cd.rollout_environment.started: the rollout has entered an environment.
 type RolloutEnvironmentStarted struct {
 	RolloutID     int64 `json:"rollout_id" jsonschema:"minimum=1"`
 	EnvironmentID int64 `json:"environment_id" jsonschema:"minimum=1"`
 }
 
-// RolloutEnvironmentHealthy is com.gitlab.cd.rollout_environment.healthy.
+// RolloutEnvironmentHealthy is com.gitlab.cd.rollout_environment.healthy: every deployment of the environment is healthy.
 type RolloutEnvironmentHealthy struct {
 	RolloutID     int64 `json:"rollout_id" jsonschema:"minimum=1"`
 	EnvironmentID int64 `json:"environment_id" jsonschema:"minimum=1"`
 }
 
-// RolloutEnvironmentFailed is com.gitlab.cd.rollout_environment.failed.
+// RolloutEnvironmentFailed is com.gitlab.cd.rollout_environment.failed: the environment does not become healthy in this rollout.
 type RolloutEnvironmentFailed struct {
-	RolloutID     int64  `json:"rollout_id" jsonschema:"minimum=1"`
-	EnvironmentID int64  `json:"environment_id" jsonschema:"minimum=1"`
-	Reason        string `json:"reason" jsonschema:"minLength=1"`
+	RolloutID     int64 `json:"rollout_id" jsonschema:"minimum=1"`
+	EnvironmentID int64 `json:"environment_id" jsonschema:"minimum=1"`
+	// Reason is why.
+	Reason string `json:"reason" jsonschema:"minLength=1"`
 }
 
-// DeploymentStarted is com.gitlab.cd.deployment.started.
+// DeploymentStarted is com.gitlab.cd.deployment.started: the deployment of a service to an environment begins.
 type DeploymentStarted struct {
 	DeploymentID int64 `json:"deployment_id" jsonschema:"minimum=1"`
 }
 
-// DeploymentGateReached is com.gitlab.cd.deployment.gate_reached.
+// DeploymentGateReached is com.gitlab.cd.deployment.gate_reached: the deployment has reached a gate.
 type DeploymentGateReached struct {
 	DeploymentID int64 `json:"deployment_id" jsonschema:"minimum=1"`
-	Weight       int   `json:"weight" jsonschema:"minimum=0,maximum=100"`
+	// Weight is the traffic weight of the gate in percent.
+	Weight int `json:"weight" jsonschema:"minimum=0,maximum=100"`
 }
 
-// DeploymentAdvance is com.gitlab.cd.deployment.advance: past the gate named, never "the next one".
+// DeploymentAdvance is com.gitlab.cd.deployment.advance: the deployment may pass the gate with this weight.
 type DeploymentAdvance struct {
 	DeploymentID int64 `json:"deployment_id" jsonschema:"minimum=1"`
-	Weight       int   `json:"weight,omitempty" jsonschema:"minimum=0,maximum=100"`
+	// Weight is the traffic weight of the gate in percent.
+	Weight int `json:"weight,omitempty" jsonschema:"minimum=0,maximum=100"`
 }
 
-// DeploymentHealthy is com.gitlab.cd.deployment.healthy.
+// DeploymentHealthy is com.gitlab.cd.deployment.healthy: the service is healthy with the new version.
 type DeploymentHealthy struct {
 	DeploymentID int64 `json:"deployment_id" jsonschema:"minimum=1"`
 }
 
-// DeploymentDegraded is com.gitlab.cd.deployment.degraded.
+// DeploymentDegraded is com.gitlab.cd.deployment.degraded: the new version of the service is degraded.
 type DeploymentDegraded struct {
-	DeploymentID int64  `json:"deployment_id" jsonschema:"minimum=1"`
-	Reason       string `json:"reason,omitempty"`
+	DeploymentID int64 `json:"deployment_id" jsonschema:"minimum=1"`
+	// Reason is why.
+	Reason string `json:"reason,omitempty"`
 }
 
-// DeploymentFailed is com.gitlab.cd.deployment.failed.
+// DeploymentFailed is com.gitlab.cd.deployment.failed: the service could not be deployed.
 type DeploymentFailed struct {
-	DeploymentID int64  `json:"deployment_id" jsonschema:"minimum=1"`
-	Reason       string `json:"reason" jsonschema:"minLength=1"`
+	DeploymentID int64 `json:"deployment_id" jsonschema:"minimum=1"`
+	// Reason is why.
+	Reason string `json:"reason" jsonschema:"minLength=1"`
 }
 
-// EnvironmentReady is com.gitlab.cd.environment.ready.
+// EnvironmentReady is com.gitlab.cd.environment.ready: the environment can be deployed to.
 type EnvironmentReady struct {
 	EnvironmentID int64 `json:"environment_id" jsonschema:"minimum=1"`
 }
 
-// EnvironmentNotReady is com.gitlab.cd.environment.not_ready.
+// EnvironmentNotReady is com.gitlab.cd.environment.not_ready: the environment cannot be deployed to.
 type EnvironmentNotReady struct {
-	EnvironmentID int64  `json:"environment_id" jsonschema:"minimum=1"`
-	Reason        string `json:"reason" jsonschema:"minLength=1"`
+	EnvironmentID int64 `json:"environment_id" jsonschema:"minimum=1"`
+	// Reason is what is missing.
+	Reason string `json:"reason" jsonschema:"minLength=1"`
 }
 
-// ServiceHealthObserved is com.gitlab.cd.service.health_observed: how a service does, rollout or not.
+// ServiceHealthObserved is com.gitlab.cd.service.health_observed: the health of a service in an environment, with or without a rollout.
 type ServiceHealthObserved struct {
-	ServiceID     int64  `json:"service_id" jsonschema:"minimum=1"`
-	EnvironmentID int64  `json:"environment_id" jsonschema:"minimum=1"`
-	Health        string `json:"health" jsonschema:"enum=unknown,enum=healthy,enum=progressing,enum=degraded"`
-	Reason        string `json:"reason,omitempty"`
-	ObservedAt    string `json:"observed_at" jsonschema:"format=date-time"`
-}
-
-// ApplicationEnvironmentReconciled is com.gitlab.cd.application_environment.reconciled: what is in force, beside what was
-// deployed last.
-type ApplicationEnvironmentReconciled struct {
-	ApplicationEnvironmentID int64 `json:"application_environment_id" jsonschema:"minimum=1"`
-	// Revision is in force, ExpectedRevision was deployed last; empty where nobody says.
-	Revision         string `json:"revision"`
-	ExpectedRevision string `json:"expected_revision"`
-	// Automatic is that the reconciler moves by itself.
-	Automatic bool `json:"automatic"`
-	// Drift says what differs from what was deployed; empty for nothing.
-	Drift      string `json:"drift"`
+	ServiceID     int64 `json:"service_id" jsonschema:"minimum=1"`
+	EnvironmentID int64 `json:"environment_id" jsonschema:"minimum=1"`
+	// Health is the observed health.
+	Health string `json:"health" jsonschema:"enum=unknown,enum=healthy,enum=progressing,enum=degraded"`
+	// Reason is why; absent if the service is healthy.
+	Reason string `json:"reason,omitempty"`
+	// ObservedAt is when it was observed.
 	ObservedAt string `json:"observed_at" jsonschema:"format=date-time"`
 }
 
-// EnvironmentContactChanged is com.gitlab.cd.environment.contact_changed: whether anybody can be reached who acts in the
-// environment, since observed_at.
-type EnvironmentContactChanged struct {
-	EnvironmentID int64  `json:"environment_id" jsonschema:"minimum=1"`
-	Reachable     bool   `json:"reachable"`
-	Reason        string `json:"reason,omitempty"`
-	ObservedAt    string `json:"observed_at" jsonschema:"format=date-time"`
+// ApplicationEnvironmentReconciled is com.gitlab.cd.application_environment.reconciled: the commit in effect for an application in an
+// environment, compared with the one that was deployed last.
+type ApplicationEnvironmentReconciled struct {
+	ApplicationEnvironmentID int64 `json:"application_environment_id" jsonschema:"minimum=1"`
+	// Revision is the commit in effect; empty if it is unknown.
+	Revision string `json:"revision"`
+	// ExpectedRevision is the commit that was deployed last; empty if it is unknown.
+	ExpectedRevision string `json:"expected_revision"`
+	// Automatic is true if Argo CD syncs the application automatically, which Lockstep did not configure.
+	Automatic bool `json:"automatic"`
+	// Drift is the difference from what was deployed last; empty if there is none.
+	Drift string `json:"drift"`
+	// ObservedAt is when it was observed.
+	ObservedAt string `json:"observed_at" jsonschema:"format=date-time"`
 }
 
-// ApplicationEnvironmentReady is com.gitlab.cd.application_environment.ready.
+// EnvironmentContactChanged is com.gitlab.cd.environment.contact_changed: whether the agent of an environment can be reached.
+type EnvironmentContactChanged struct {
+	EnvironmentID int64 `json:"environment_id" jsonschema:"minimum=1"`
+	// Reachable is whether the agent and its cluster can be reached.
+	Reachable bool `json:"reachable"`
+	// Reason is why not.
+	Reason string `json:"reason,omitempty"`
+	// ObservedAt is since when.
+	ObservedAt string `json:"observed_at" jsonschema:"format=date-time"`
+}
+
+// ApplicationEnvironmentReady is com.gitlab.cd.application_environment.ready: the application can be deployed to the environment.
 type ApplicationEnvironmentReady struct {
-	ApplicationEnvironmentID int64  `json:"application_environment_id" jsonschema:"minimum=1"`
-	RolloutName              string `json:"rollout_name,omitempty"`
-	RolloutNamespace         string `json:"rollout_namespace,omitempty"`
-	// Discovered is what the driver found and wants back at every deploy; opaque to everybody else.
+	ApplicationEnvironmentID int64 `json:"application_environment_id" jsonschema:"minimum=1"`
+	// RolloutName is the name of the Argo Rollout.
+	RolloutName string `json:"rollout_name,omitempty"`
+	// RolloutNamespace is its namespace.
+	RolloutNamespace string `json:"rollout_namespace,omitempty"`
+	// Discovered is what the driver found and needs again at every deployment. Only the driver interprets it.
 	Discovered json.RawMessage `json:"discovered,omitempty" jsonschema:"type=object"`
 }
 
-// ApplicationEnvironmentNotReady is com.gitlab.cd.application_environment.not_ready.
+// ApplicationEnvironmentNotReady is com.gitlab.cd.application_environment.not_ready: the application cannot be deployed to the environment.
 type ApplicationEnvironmentNotReady struct {
-	ApplicationEnvironmentID int64  `json:"application_environment_id" jsonschema:"minimum=1"`
-	Reason                   string `json:"reason" jsonschema:"minLength=1"`
+	ApplicationEnvironmentID int64 `json:"application_environment_id" jsonschema:"minimum=1"`
+	// Reason is why not.
+	Reason string `json:"reason" jsonschema:"minLength=1"`
 }
 
-// ApprovalRequested is com.gitlab.cd.approval.requested.
+// ApprovalRequested is com.gitlab.cd.approval.requested: a gate waits for an approval.
 type ApprovalRequested struct {
 	RolloutID int64 `json:"rollout_id" jsonschema:"minimum=1"`
-	// GateID names the gate within the rollout; approve and reject name it again.
+	// GateID identifies the gate within the rollout.
 	GateID        string `json:"gate_id" jsonschema:"minLength=1,maxLength=255"`
 	EnvironmentID int64  `json:"environment_id,omitempty" jsonschema:"minimum=1"`
-	Weight        int    `json:"weight,omitempty" jsonschema:"minimum=0,maximum=100"`
-	Reason        string `json:"reason,omitempty"`
+	// Weight is the traffic weight of the gate in percent.
+	Weight int `json:"weight,omitempty" jsonschema:"minimum=0,maximum=100"`
+	// Reason is why an approval is needed, as the pipeline says.
+	Reason string `json:"reason,omitempty"`
 }
 
-// ApprovalResolved is com.gitlab.cd.approval.resolved.
+// ApprovalResolved is com.gitlab.cd.approval.resolved: a gate was approved or rejected.
 type ApprovalResolved struct {
-	RolloutID     int64  `json:"rollout_id" jsonschema:"minimum=1"`
-	GateID        string `json:"gate_id" jsonschema:"minLength=1,maxLength=255"`
-	Resolution    string `json:"resolution" jsonschema:"enum=approved,enum=rejected"`
+	RolloutID int64 `json:"rollout_id" jsonschema:"minimum=1"`
+	// GateID is the gate of the request.
+	GateID string `json:"gate_id" jsonschema:"minLength=1,maxLength=255"`
+	// Resolution is the outcome.
+	Resolution string `json:"resolution" jsonschema:"enum=approved,enum=rejected"`
+	// PrincipalType is who has resolved it.
 	PrincipalType string `json:"principal_type" jsonschema:"enum=user,enum=agent,enum=policy,enum=schedule,enum=system"`
-	PrincipalID   int64  `json:"principal_id,omitempty"`
-	Reason        string `json:"reason,omitempty"`
+	// PrincipalID is the number of the member.
+	PrincipalID int64 `json:"principal_id,omitempty"`
+	// Reason is why, as they have given it.
+	Reason string `json:"reason,omitempty"`
 }
 
-// WorkflowCompleted is com.gitlab.cd.workflow.completed.
+// WorkflowCompleted is com.gitlab.cd.workflow.completed: the program ran to its end.
 type WorkflowCompleted struct {
+	// WorkflowID is the id that the caller has given to the workflow.
 	WorkflowID string `json:"workflow_id" jsonschema:"minLength=1"`
 }
 
-// WorkflowFailed is com.gitlab.cd.workflow.failed.
+// WorkflowFailed is com.gitlab.cd.workflow.failed: the run has failed.
 type WorkflowFailed struct {
+	// WorkflowID is the id that the caller has given to the workflow.
 	WorkflowID string `json:"workflow_id" jsonschema:"minLength=1"`
-	Error      string `json:"error" jsonschema:"minLength=1"`
+	// Error is why it failed.
+	Error string `json:"error" jsonschema:"minLength=1"`
 }
 
-// WorkflowCancelled is com.gitlab.cd.workflow.cancelled.
+// WorkflowCancelled is com.gitlab.cd.workflow.cancelled: the run was cancelled.
 type WorkflowCancelled struct {
+	// WorkflowID is the id that the caller has given to the workflow.
 	WorkflowID string `json:"workflow_id" jsonschema:"minLength=1"`
-	Reason     string `json:"reason,omitempty"`
+	// Reason is why, as the caller has given it.
+	Reason string `json:"reason,omitempty"`
 }

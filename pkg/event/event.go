@@ -1,5 +1,5 @@
-// Package event is the catalogue of CloudEvents that Lockstep's services exchange, and the only way to make or read one. One that goes
-// out is sealed: checked and encoded once, however many hands it goes through.
+// Package event is the catalogue of CloudEvents that Lockstep's services exchange, and the only way to make or read one. An outgoing event
+// is sealed: checked and encoded once, however often it is stored or sent.
 // Every type has one Go type, one JSON Schema (schema/), one golden file (testdata/) and one entry in Catalogue that
 // says who emits it, when and why. The names are the published contract (decisions D1 to D3): they are never renamed, a
 // field is never reused, and a breaking change is a new type beside the old one.
@@ -28,7 +28,7 @@ const Prefix = "com.gitlab.cd."
 
 // The extension attributes that Lockstep's events carry (D3).
 const (
-	// ExtensionOrganization is the organization an event belongs to, as a decimal number. Every event on the domain
+	// ExtensionOrganization is the organization that an event belongs to, as a decimal number. Every event on the domain
 	// path has it; on the registry path it narrows who may match, and is often absent.
 	ExtensionOrganization = "organizationid"
 	// ExtensionTraceParent is the W3C trace context of the producer.
@@ -44,31 +44,31 @@ type Path string
 
 // The paths.
 const (
-	// PathRegistry carries what registries tell, from the registry service to the domain.
+	// PathRegistry carries notifications of registries, from the registry service to the domain.
 	PathRegistry Path = "registry"
 	// PathCluster carries calls to, and answers and observations from, the relays. Only the workflow service reads it.
 	PathCluster Path = "cluster"
-	// PathDomain carries what happened in the words of continuous delivery, never of Kubernetes (E14).
+	// PathDomain carries what happened, in terms of continuous delivery, never of Kubernetes (E14).
 	PathDomain Path = "domain"
 )
 
-// Header is what New needs to know beside type and data.
+// Header is what New needs beside type and data.
 type Header struct {
-	// ID identifies the event: unique for its source, made once, and reused whenever the event is sent again.
+	// ID identifies the event: unique per source, generated once, and reused whenever the event is sent again.
 	ID string
-	// Source says who emitted it, as a URI reference: "/services/workflow", "/agents/42".
+	// Source is the emitter, as a URI reference: "/services/workflow", "/agents/42".
 	Source string
-	// Organization owns the event; 0 where none does.
+	// Organization owns the event; 0 for none.
 	Organization int64
 	// Correlation and Causation may be empty.
 	Correlation, Causation string
-	// Trace is the W3C trace context of whoever makes the event; "" where there is none.
+	// Trace is the W3C trace context of the producer; "" for none.
 	Trace string
 	// Time is when it happened.
 	Time time.Time
 }
 
-// New makes an event of the type that data belongs to and checks it against the type's schema. The error is Invalid.
+// New creates an event of data's type and checks it against the type's schema. The error is Invalid.
 func New(h Header, data Data) (Event, error) {
 	e, err := unchecked(h, data)
 	if err != nil {
@@ -77,7 +77,7 @@ func New(h Header, data Data) (Event, error) {
 	return e, Validate(e)
 }
 
-// unchecked makes an event.
+// unchecked creates an event without checking it.
 func unchecked(h Header, data Data) (Event, error) {
 	e := cloudevents.New()
 	e.SetType(data.EventType())
@@ -111,18 +111,18 @@ type Data interface {
 	EventType() string
 }
 
-// Raw is a payload whose type is known at run time only. It is checked as every other: against the schema of its type.
+// Raw is a payload whose type is known only at run time. It is checked against the schema of its type, like any other.
 type Raw struct {
 	// Type is the CloudEvents type.
 	Type string
-	// JSON is the payload as it is sent.
+	// JSON is the encoded payload.
 	JSON json.RawMessage
 }
 
-// EventType is the type given.
+// EventType returns the given type.
 func (r Raw) EventType() string { return r.Type }
 
-// Decode reads the payload of e as T, after Validate. The error is Invalid and names the field.
+// Decode decodes the payload of e as T, after Validate. The error is Invalid and names the field.
 func Decode[T Data](e Event) (T, error) {
 	var data T
 	if want := data.EventType(); e.Type() != want {
@@ -138,7 +138,7 @@ func Decode[T Data](e Event) (T, error) {
 	return data, nil
 }
 
-// Organization is the organization of e; 0 where it has none. The error is Invalid.
+// Organization returns the organization of e; 0 if it has none. The error is Invalid.
 func Organization(e Event) (int64, error) {
 	v, ok := extension(e, ExtensionOrganization)
 	if !ok {
@@ -155,7 +155,7 @@ func parseOrganization(s string) (int64, error) {
 	return n, nil
 }
 
-// Extension is an extension attribute of e as text; "" where it has none.
+// Extension returns an extension attribute of e as text; "" if it has none.
 func Extension(e Event, name string) string {
 	v, ok := extension(e, name)
 	if !ok {
@@ -167,7 +167,7 @@ func Extension(e Event, name string) string {
 	return fmt.Sprint(v)
 }
 
-// extension is an extension attribute of e; of those of today's version without a copy of all of them, which the SDK makes.
+// extension returns an extension attribute of e. For events of the current version it avoids the SDK's copy of all attributes.
 func extension(e Event, name string) (value any, ok bool) {
 	if c, current := e.Context.(*cloudevents.EventContextV1); current {
 		value, ok = c.Extensions[name]
@@ -177,7 +177,7 @@ func extension(e Event, name string) (value any, ok bool) {
 	return value, ok
 }
 
-// Subject is where e is published: cd.registry.artifact.published, cd.cluster.<agent>.result,
+// Subject returns the subject that e is published on: cd.registry.artifact.published, cd.cluster.<agent>.result,
 // cd.domain.<organization>.<entity>.<verb>. Cluster events name their agent in their payload.
 func Subject(e Event) (string, error) {
 	d, ok := Lookup(e.Type())
@@ -194,8 +194,8 @@ func Subject(e Event) (string, error) {
 // external is the last token of ExternalSubject.
 const external = ".external"
 
-// ExternalSubject is where events of types outside of the catalogue are published, for programs of the organization that wait for
-// them: cd.domain.<organization>.external. Their own names may hold what no subject can.
+// ExternalSubject returns the subject for events of types outside the catalogue, for programs of the organization that wait for them:
+// cd.domain.<organization>.external. Their own type names may contain characters that a subject cannot.
 func ExternalSubject(organization int64) string {
 	return domainSubject + strconv.FormatInt(organization, 10) + external
 }
@@ -205,10 +205,10 @@ func IsExternal(subject string) bool {
 	return strings.HasPrefix(subject, domainSubject) && strings.HasSuffix(subject, external) && strings.Count(subject, ".") == 3
 }
 
-// domainSubject begins the subjects of the domain path.
+// domainSubject is the prefix of the subjects of the domain path.
 const domainSubject = "cd.domain."
 
-// subject is where an event of the type is published that has this organization, 0 for none, and this data.
+// subject returns the subject for an event of this type with this organization, 0 for none, and this data.
 func (d Definition) subject(organization int64, data []byte) (string, error) {
 	switch d.Path {
 	case PathRegistry:
@@ -239,12 +239,12 @@ const (
 	ChannelHeartbeat = "heartbeat"
 )
 
-// ClusterSubject is the subject of one channel of an agent.
+// ClusterSubject returns the subject of one channel of an agent.
 func ClusterSubject(agent int64, channel string) string {
 	return fmt.Sprintf("cd.cluster.%d.%s", agent, channel)
 }
 
-// split takes "com.gitlab.cd.rollout.gate_reached" apart into entity and verb; an entity may itself have dots.
+// split splits "com.gitlab.cd.rollout.gate_reached" into entity and verb; an entity may itself contain dots.
 func split(eventType string) (entity, verb string) {
 	rest := strings.TrimPrefix(eventType, Prefix)
 	i := strings.LastIndexByte(rest, '.')

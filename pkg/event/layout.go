@@ -11,21 +11,21 @@ import (
 	cloudevents "github.com/cloudevents/sdk-go/v2/event"
 )
 
-// The layout of a sealed event's JSON: all attributes, as strings, and then the data as JSON. So whoever has the text finds what it
-// needs to send the event without reading the data. The type comes second, by which the layout is told from that of the SDK.
+// The layout of a sealed event's JSON: all attributes, as strings, followed by the data as JSON. A sender finds everything it needs without
+// parsing the data. The type comes second, which distinguishes the layout from that of the SDK.
 const (
 	layoutVersion = `{"specversion":"1.0",`
 	layoutBegin   = layoutVersion + `"type":"`
 )
 
-// write is e in the layout, and how much of it are attributes; nil for an event that does not fit it: another version of CloudEvents,
-// data that is not JSON as it is, or an attribute that is not a string, or none of Unicode.
+// write returns e in the layout, and the length of the attributes; nil for an event that does not fit it: another version of CloudEvents,
+// data that is not embedded JSON, or an attribute that is not a string or not valid Unicode.
 func write(e Event) (text []byte, attributes int) {
 	c, current := e.Context.(*cloudevents.EventContextV1)
 	if !current || e.DataBase64 || !isJSON(c.DataContentType) {
 		return nil, 0
 	}
-	const usual = 512 // most attributes
+	const usual = 512 // most attributes fit
 	text = append(make([]byte, 0, usual+len(e.DataEncoded)), layoutVersion...)
 	broken := false
 	add := func(name, value string) {
@@ -47,7 +47,7 @@ func write(e Event) (text []byte, attributes int) {
 	if c.Time != nil {
 		add("time", c.Time.String())
 	}
-	const most = 8 // of those that events carry
+	const most = 8 // events carry fewer
 	names := slices.AppendSeq(make([]string, 0, most), maps.Keys(c.Extensions))
 	slices.Sort(names)
 	for _, name := range names {
@@ -65,7 +65,7 @@ func write(e Event) (text []byte, attributes int) {
 	return append(append(text, e.DataEncoded...), '}'), attributes
 }
 
-// isJSON reports whether a content type is that of data that stands in an event's JSON as it is.
+// isJSON reports whether data of a content type is embedded in an event's JSON unchanged.
 func isJSON(contentType *string) bool {
 	if contentType == nil || *contentType == cloudevents.ApplicationJSON {
 		return true
@@ -84,12 +84,12 @@ func appendMember(text []byte, name, value string) []byte {
 	}
 	quoted, err := json.Marshal(value)
 	if err != nil {
-		panic(err) // it is a string
+		panic(err) // a string always encodes
 	}
 	return append(text, quoted...)
 }
 
-// plain reports whether a string is in JSON what it is.
+// plain reports whether a string needs no escaping in JSON.
 func plain(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
@@ -99,7 +99,7 @@ func plain(s string) bool {
 	return true
 }
 
-// read finds in a text of the layout what a sealed event knows; false for any other text.
+// read parses a text in the layout into a Sealed, without the data; it reports false for any other text.
 func read(text []byte) (s Sealed, ok bool) {
 	if !bytes.HasPrefix(text, []byte(layoutBegin)) || text[len(text)-1] != '}' {
 		return Sealed{}, false
@@ -128,7 +128,7 @@ func read(text []byte) (s Sealed, ok bool) {
 	}
 }
 
-// attribute is where the attribute of that name belongs; nil for one that only the receiver needs.
+// attribute returns where the value of an attribute is stored; nil for one that only the receiver needs.
 func (s *Sealed) attribute(name string, organization *string) *string {
 	switch name {
 	case "type":
@@ -146,7 +146,7 @@ func (s *Sealed) attribute(name string, organization *string) *string {
 	}
 }
 
-// placed is s with the subject that its type, its organization and its data give it.
+// placed returns s with the subject that follows from its type, organization and data.
 func (s Sealed) placed(organization string, data []byte) (Sealed, bool) {
 	d, known := Lookup(s.eventType)
 	if !known || s.id == "" || s.source == "" {
@@ -165,7 +165,7 @@ func (s Sealed) placed(organization string, data []byte) (Sealed, bool) {
 	return s, err == nil
 }
 
-// cutString takes the JSON string at the beginning of text off it.
+// cutString splits a JSON string off the beginning of text.
 func cutString(text []byte) (quoted, rest []byte, ok bool) {
 	if len(text) == 0 || text[0] != '"' {
 		return nil, nil, false
@@ -181,7 +181,7 @@ func cutString(text []byte) (quoted, rest []byte, ok bool) {
 	return nil, nil, false
 }
 
-// unquote is what a JSON string says.
+// unquote decodes a JSON string.
 func unquote(quoted []byte) (value string, ok bool) {
 	if bytes.IndexByte(quoted, '\\') < 0 {
 		return string(quoted[1 : len(quoted)-1]), true

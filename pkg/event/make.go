@@ -9,8 +9,8 @@ import (
 	cloudevents "github.com/cloudevents/sdk-go/v2/event"
 )
 
-// Make is New and Seal in one, which checks the event once. One in the form that nearly all have is written as it goes out at once,
-// without an event of the SDK in between, which costs several times as much; what is refused or of another form goes the long way.
+// Make combines New and Seal and checks the event once. The usual form is encoded directly, without an SDK event in between, which costs
+// several times as much. Everything else, including what will be refused, takes the slow path.
 func Make(h Header, data Data) (Sealed, error) {
 	if s, ok := straight(h, data); ok {
 		return s, nil
@@ -22,17 +22,17 @@ func Make(h Header, data Data) (Sealed, error) {
 	return Seal(e)
 }
 
-// evident is a payload whose fields say whether it fits its schema, so that its JSON need not be read to know it.
+// evident is a payload whose fields show whether it fits its schema, so its JSON need not be parsed to check it.
 type evident interface {
-	// fits reports whether the payload's JSON is what the schema of its type allows.
+	// fits reports whether the payload's JSON fits the schema of its type.
 	fits() bool
 }
 
-// fits has all that the schema asks for: a text that is not empty.
+// fits checks all that the schema requires: a text that is not empty.
 func (d WorkflowCompleted) fits() bool { return d.WorkflowID != "" }
 
-// straight writes an event in the layout (layout.go). ok is false for one of another form, and for one that may have a fault, which
-// Validate finds and names.
+// straight encodes an event in the layout (layout.go). It reports false for other forms, and for an event that may be invalid: Validate
+// finds and names the mistake.
 func straight(h Header, data Data) (s Sealed, ok bool) {
 	d, known := Lookup(data.EventType())
 	if !known || h.Time.IsZero() || h.Organization < 0 || !visible(h.ID) || !isPath(h.Source) {
@@ -46,7 +46,7 @@ func straight(h Header, data Data) (s Sealed, ok bool) {
 	if err != nil {
 		return Sealed{}, false
 	}
-	const usual = 512 // most attributes
+	const usual = 512 // most attributes fit
 	text := append(make([]byte, 0, usual+len(body)), layoutVersion...)
 	add := func(name, value string) { text = append(appendMember(text, name, value), ',') }
 	add("type", d.Type)
@@ -54,7 +54,7 @@ func straight(h Header, data Data) (s Sealed, ok bool) {
 	add("source", h.Source)
 	add("datacontenttype", cloudevents.ApplicationJSON)
 	text = append(h.Time.UTC().AppendFormat(append(text, `"time":"`...), time.RFC3339Nano), `",`...)
-	// Extensions in the order of their names.
+	// Extensions are ordered by name.
 	for _, extension := range [...]struct{ name, value string }{
 		{ExtensionCausation, h.Causation}, {ExtensionCorrelation, h.Correlation}, {ExtensionOrganization, number(h.Organization)}, {ExtensionTraceParent, h.Trace},
 	} {
@@ -73,7 +73,7 @@ func straight(h Header, data Data) (s Sealed, ok bool) {
 	return Sealed{text: text, attributes: attributes, eventType: d.Type, id: h.ID, source: h.Source, trace: h.Trace, path: d.Path, subj: subject}, true
 }
 
-// payload is the JSON of data, if it fits its schema.
+// payload encodes data, if it fits its schema.
 func payload(d Definition, data Data) (body []byte, ok bool) {
 	if raw, isRaw := data.(Raw); isRaw {
 		body = raw.JSON
@@ -89,7 +89,7 @@ func payload(d Definition, data Data) (body []byte, ok bool) {
 	return body, schemas()[d.Type].Validate(body) == nil
 }
 
-// number is an organization as an attribute; "" for none.
+// number formats an organization as an attribute; "" for none.
 func number(organization int64) string {
 	if organization == 0 {
 		return ""
@@ -97,10 +97,10 @@ func number(organization int64) string {
 	return strconv.FormatInt(organization, 10)
 }
 
-// visible reports whether s is a text of one line without white space around it.
+// visible reports whether s is one line of text without white space around it.
 func visible(s string) bool { return plain(s) && s != "" && s[0] != ' ' && s[len(s)-1] != ' ' }
 
-// isPath reports whether s is a path of plain names, which is a URI reference that is written in one way only.
+// isPath reports whether s is a path of plain names, which is a URI reference with only one spelling.
 func isPath(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c != '/' && c != '-' && c != '_' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') {

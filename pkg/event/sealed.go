@@ -11,11 +11,11 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// Sealed is an event on its way out: checked against everything that Validate checks, addressed, and encoded, once. Whoever keeps it
-// keeps its JSON, and whoever sends it sends that. Its zero value is no event, and its own methods never change it.
+// Sealed is an outgoing event: checked against everything that Validate checks, addressed, and encoded, once. Storing and sending it use
+// its JSON. The zero value is no event, and its methods never modify it.
 type Sealed struct {
-	text []byte // CloudEvents JSON, which begins with the member specversion
-	// attributes is how much of text comes before the data; all of it where that is not known.
+	text []byte // CloudEvents JSON; the first member is specversion
+	// attributes is the length of the part of text before the data; all of text if unknown.
 	attributes                         int
 	eventType, id, source, trace, subj string
 	path                               Path
@@ -29,9 +29,9 @@ func Seal(e Event) (Sealed, error) {
 	return seal(e)
 }
 
-// Restore is the sealed event whose JSON was kept. What Seal wrote in its own layout was checked when it was sealed, and is only read;
-// any other text, which another version may have written, is decoded, checked and sealed. The text must be JSON, which the column that
-// it was kept in vouches for, and stay as it is.
+// Restore returns the sealed event with a stored JSON. Text in Seal's layout was checked when it was sealed, and is only parsed; any other
+// text, which another version may have written, is decoded, checked and sealed. The text must be valid JSON, which the type of its database
+// column guarantees, and must not be modified later.
 func Restore(text []byte) (Sealed, error) {
 	if s, ok := read(text); ok {
 		return s, nil
@@ -45,19 +45,19 @@ func Restore(text []byte) (Sealed, error) {
 
 // Attribute is an extension attribute.
 type Attribute struct {
-	// Name is of lower-case letters and digits.
+	// Name consists of lower-case letters and digits.
 	Name, Value string
 }
 
-// With is s with extension attributes, in place of those of the same name. The rest of its JSON stays as it is. The error is Invalid.
+// With returns s with extension attributes added or replaced. The rest of its JSON is unchanged. The error is Invalid.
 func (s Sealed) With(attributes ...Attribute) (Sealed, error) {
 	for _, a := range attributes {
-		// In a string the first quote would stand behind a backslash.
+		// Inside a string the first quote would be escaped.
 		if bytes.Contains(s.text[:s.attributes], []byte(`,"`+a.Name+`":`)) {
 			return s.instead(attributes)
 		}
 	}
-	first := bytes.IndexByte(s.text, ',') + 1 // behind specversion, which is a short string
+	first := bytes.IndexByte(s.text, ',') + 1 // after specversion, which is a short string
 	room := 0
 	for _, a := range attributes {
 		room += len(a.Name) + len(a.Value) + len(`"":"",`)
@@ -71,7 +71,7 @@ func (s Sealed) With(attributes ...Attribute) (Sealed, error) {
 	return s, nil
 }
 
-// instead is With for an event that has one of the attributes.
+// instead is With for an event that already has one of the attributes.
 func (s Sealed) instead(attributes []Attribute) (Sealed, error) {
 	e, err := s.Event()
 	if err != nil {
@@ -92,22 +92,22 @@ func (s Sealed) Type() string { return s.eventType }
 // ID is the event's id.
 func (s Sealed) ID() string { return s.id }
 
-// Source says who emitted it.
+// Source is the emitter.
 func (s Sealed) Source() string { return s.source }
 
-// Trace is the W3C trace context of its producer; "" where it has none.
+// Trace is the W3C trace context of its producer; "" if it has none.
 func (s Sealed) Trace() string { return s.trace }
 
 // Path is the path that its type travels on.
 func (s Sealed) Path() Path { return s.path }
 
-// Subject is where it is published, as the function of that name has it.
+// Subject is the subject it is published on, as the function Subject returns it.
 func (s Sealed) Subject() string { return s.subj }
 
-// JSON is the event in the JSON format of CloudEvents. It must not be changed.
+// JSON is the event in the JSON format of CloudEvents. It must not be modified.
 func (s Sealed) JSON() []byte { return s.text }
 
-// Event is what was sealed. The error is Invalid: the text is not what Restore demands.
+// Event decodes the event. The error is Invalid if the text is not what Restore requires.
 func (s Sealed) Event() (Event, error) {
 	var e Event
 	if err := json.Unmarshal(s.text, &e); err != nil {
@@ -116,7 +116,7 @@ func (s Sealed) Event() (Event, error) {
 	return e, nil
 }
 
-// seal encodes an event that was checked.
+// seal encodes a checked event.
 func seal(e Event) (Sealed, error) {
 	d, _ := Lookup(e.Type()) // Validate knows the type
 	organization, err := Organization(e)
@@ -143,7 +143,7 @@ func seal(e Event) (Sealed, error) {
 	return s, nil
 }
 
-// notText is the part of e that is not UTF-8.
+// notText names the part of e that is not UTF-8.
 func notText(e Event) string {
 	switch {
 	case !utf8.Valid(e.Data()):

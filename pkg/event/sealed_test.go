@@ -16,10 +16,10 @@ import (
 
 const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
-// canonical is e as the SDK writes it, after it has read it.
+// canonical returns e as the SDK writes it after having read it.
 func canonical(t rapid.TB, e event.Event) string {
 	t.Helper()
-	for range 2 { // the second time it writes what it has read
+	for range 2 { // the second round writes what the first has read
 		text, err := json.Marshal(e)
 		if err != nil {
 			t.Fatal(err)
@@ -45,12 +45,12 @@ func opened(t rapid.TB, s event.Sealed) event.Event {
 	return e
 }
 
-// attributes are what a Sealed says without its text.
+// attributes returns what a Sealed knows without its text.
 func attributes(s event.Sealed) []string {
 	return []string{s.Type(), s.ID(), s.Source(), s.Subject(), s.Trace(), string(s.Path())}
 }
 
-// drawEvent is a valid event of one of three paths, with any text in what may be any text.
+// drawEvent draws a valid event of one of the three paths, with arbitrary text wherever that is allowed.
 func drawEvent(t *rapid.T) event.Event {
 	id := rapid.StringMatching(`\S.{0,20}\S`).Draw(t, "id")
 	h := event.Header{
@@ -89,8 +89,8 @@ func drawEvent(t *rapid.T) event.Event {
 	return e
 }
 
-// TestASealedEventIsTheEvent: whatever is on an event, sealing, keeping and restoring it, and putting attributes on its text, come to the
-// same as decoding, setting and encoding.
+// TestASealedEventIsTheEvent: sealing, storing and restoring any event, and adding attributes to its text, gives the same as decoding,
+// setting attributes and encoding.
 func TestASealedEventIsTheEvent(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -141,8 +141,7 @@ func TestASealedEventIsTheEvent(t *testing.T) {
 	})
 }
 
-// What Seal writes is what Restore reads without decoding it: the golden text keeps the two together, and rows of one version readable
-// by the next.
+// Restore reads what Seal writes without decoding it: the golden text keeps the two in step, and stored rows readable for the next version.
 func TestTheLayoutOfASealedEvent(t *testing.T) {
 	t.Parallel()
 	h := header()
@@ -206,8 +205,8 @@ func TestSealRefusesWhatValidateRefuses(t *testing.T) {
 	}
 }
 
-// TestMakeIsNewAndSeal: whatever header and payload say, Make answers what New and Seal would, to the byte, and refuses what they refuse.
-// What is read from its text is what it says itself.
+// TestMakeIsNewAndSeal: for any header and payload, Make returns what New and Seal would, to the byte, and refuses what they refuse.
+// Reading its text gives the values that it reports itself.
 func TestMakeIsNewAndSeal(t *testing.T) {
 	t.Parallel()
 	text := rapid.OneOf(rapid.SampledFrom([]string{"", " ", " a", "a ", "a\xff", "w-1", `q"\<&>`, "ä", "\n", trace}), rapid.String())
@@ -235,7 +234,7 @@ func TestMakeIsNewAndSeal(t *testing.T) {
 			want, refusal = event.Seal(e)
 		}
 		got, err := event.Make(h, data)
-		// Which of several faults an error names is not the same each time.
+		// Which of several mistakes an error names varies.
 		if fault.ClassOf(err) != fault.ClassOf(refusal) || (err == nil) != (refusal == nil) {
 			t.Fatalf("answered %v, want %v", err, refusal)
 		}
@@ -274,7 +273,7 @@ func TestRestoreRefusesWhatIsNoEvent(t *testing.T) {
 	}
 }
 
-// FuzzRestore: what is JSON stays JSON, whatever is read of it.
+// FuzzRestore: valid JSON stays valid, whatever is read from it.
 func FuzzRestore(f *testing.F) {
 	for _, d := range event.Catalogue() {
 		s, err := event.Make(header(), d.Example)
@@ -290,7 +289,7 @@ func FuzzRestore(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if !json.Valid(text) {
-			return // a column of JSON holds none
+			return // a JSON column cannot contain it
 		}
 		s, err := event.Restore(text)
 		if err != nil {
@@ -306,8 +305,8 @@ func FuzzRestore(f *testing.F) {
 	})
 }
 
-// BenchmarkSeal is what an event costs from its payload to the text that is sent: made and checked once, read from where it was kept
-// and given a place; and beside it what it costs with the SDK alone, checked and encoded at every step.
+// BenchmarkSeal measures an event from its payload to the text that is sent: created and checked once, restored from storage, and given
+// attributes; and for comparison with the SDK alone, checked and encoded at every step.
 func BenchmarkSeal(b *testing.B) {
 	h := header()
 	h.Correlation, h.Trace = "1:rollout:7", trace

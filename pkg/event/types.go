@@ -1,8 +1,9 @@
 package event
 
-// The names of the types; each payload knows its own.
+// The names of the types. Each payload returns its own from EventType.
 const (
 	TypeArtifactPublished                = "com.gitlab.cd.artifact.published"
+	TypeArtifactDeleted                  = "com.gitlab.cd.artifact.deleted"
 	TypeFunctionCalled                   = "com.gitlab.cd.function.called"
 	TypeFunctionCompleted                = "com.gitlab.cd.function.completed"
 	TypeArgoRolloutStatusChanged         = "com.gitlab.cd.argo.rollout.status_changed"
@@ -45,6 +46,9 @@ const (
 
 // EventType is com.gitlab.cd.artifact.published.
 func (ArtifactPublished) EventType() string { return TypeArtifactPublished }
+
+// EventType is com.gitlab.cd.artifact.deleted.
+func (ArtifactDeleted) EventType() string { return TypeArtifactDeleted }
 
 // EventType is com.gitlab.cd.function.called.
 func (FunctionCalled) EventType() string { return TypeFunctionCalled }

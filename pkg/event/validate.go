@@ -15,7 +15,7 @@ import (
 //go:embed schema/*.json
 var schemaFiles embed.FS
 
-// Schema is the JSON Schema (draft 2020-12) of a type's payload; nil for an unknown type.
+// Schema returns the JSON Schema (draft 2020-12) of a type's payload; nil for an unknown type.
 func Schema(eventType string) []byte {
 	b, err := schemaFiles.ReadFile("schema/" + eventType + ".json")
 	if err != nil {
@@ -43,8 +43,8 @@ func Validate(e Event) error {
 	return nil
 }
 
-// ValidateAny is Validate for an event that may be of a type outside of the catalogue: such a one is held to CloudEvents 1.0 alone,
-// since nobody reads it but programs that wait for it.
+// ValidateAny is Validate, but accepts types outside the catalogue: those are checked against CloudEvents 1.0 only, since only programs
+// that wait for them read them.
 func ValidateAny(e Event) error {
 	if _, known := Lookup(e.Type()); known {
 		return Validate(e)
@@ -56,7 +56,7 @@ func ValidateAny(e Event) error {
 	return err
 }
 
-// attributes checks what every event has in common.
+// attributes checks the attributes that every event has.
 func attributes(e Event) error {
 	if version := e.SpecVersion(); version != cloudevents.CloudEventsVersionV1 {
 		return fault.InvalidFields(fault.Field{Name: "specversion", Problem: fmt.Sprintf("found %q, expected %q", version, cloudevents.CloudEventsVersionV1)})
@@ -67,7 +67,7 @@ func attributes(e Event) error {
 	return nil
 }
 
-// schemas are all schemas, compiled once. A schema that does not compile is a defect of the build, found by any test.
+// schemas holds all compiled schemas. One that does not compile is a defect of the build, found by any test.
 //
 //nolint:gochecknoglobals // written once, by sync.OnceValue
 var schemas = sync.OnceValue(func() map[string]*schema.Schema {
@@ -82,7 +82,7 @@ var schemas = sync.OnceValue(func() map[string]*schema.Schema {
 	return compiled
 })
 
-// inData names each field as senders of CloudEvents write it: data.digest for the pointer /digest.
+// inData renames fields from JSON pointers to the notation of CloudEvents: /digest becomes data.digest.
 func inData(err error) error {
 	fields := fault.FieldsOf(err)
 	if len(fields) == 0 {

@@ -1,37 +1,37 @@
-// Package fair lets many tenants share what there is not enough of, so that one with much to do does not keep the others waiting: whoever has
-// something queued has a turn for each turn of everybody else who has, and what nobody else wants is anybody's.
+// Package fair shares a scarce resource between tenants, so that one with much work does not delay the others: tenants with queued items
+// take turns (round robin), and capacity that the others do not need is available to everyone.
 //
-// It is in memory, for one process, and knows no weights: a turn is a turn, however long it lasts. What it holds is what waits, and
-// nothing of a tenant with nothing to do.
+// It works in memory, for one process, without weights: a turn counts the same however long it lasts. Tenants without queued items take no
+// memory.
 package fair
 
 import "container/list"
 
-// Queue has items wait by tenant: first come first served among those of one tenant, and turn by turn between tenants. Every operation takes the
-// same time, however many wait. The zero value is empty and ready to use. It is not safe for concurrent use.
+// Queue queues items by tenant: first in, first out within a tenant, and round robin between tenants. Every operation takes constant time.
+// The zero value is empty and ready to use. It is not safe for concurrent use.
 type Queue[T any] struct {
-	// tenants have something queued, by their numbers; turns has them in the order of their turns, the next one first.
+	// tenants maps the numbers of the tenants with queued items; turns lists them in the order of their turns, the next one first.
 	tenants map[int64]*tenant[T]
 	turns   list.List
 	length  int
 }
 
-// tenant is one that has something queued.
+// tenant is a tenant with queued items.
 type tenant[T any] struct {
 	number int64
-	// items has *Place[T] in it, the oldest first.
+	// items holds *Place[T], the oldest first.
 	items list.List
 	turn  *list.Element
 }
 
-// Place is where an item waits.
+// Place is the position of a queued item.
 type Place[T any] struct {
 	item   T
 	tenant *tenant[T]
 	at     *list.Element
 }
 
-// Push has an item wait behind those of the same tenant. A tenant that had nothing queued has its turn behind everybody else who has.
+// Push queues an item behind those of the same tenant. A tenant that had none queued takes its turn after all others.
 func (q *Queue[T]) Push(number int64, item T) *Place[T] {
 	t := q.tenants[number]
 	if t == nil {
@@ -48,7 +48,7 @@ func (q *Queue[T]) Push(number int64, item T) *Place[T] {
 	return p
 }
 
-// Pop takes the oldest item of the tenant whose turn it is; false: nothing is queued.
+// Pop removes and returns the oldest item of the tenant whose turn it is. It reports false if nothing is queued.
 func (q *Queue[T]) Pop() (item T, ok bool) {
 	first := q.turns.Front()
 	if first == nil {
@@ -63,7 +63,7 @@ func (q *Queue[T]) Pop() (item T, ok bool) {
 	return p.item, true
 }
 
-// Remove takes an item out that has not been popped; one that is not there any more is left alone.
+// Remove removes an item that has not been popped; for any other it is a no-op.
 func (q *Queue[T]) Remove(p *Place[T]) {
 	if p.at == nil {
 		return
@@ -77,13 +77,13 @@ func (q *Queue[T]) Remove(p *Place[T]) {
 	}
 }
 
-// Len is how many items wait, and Tenants those of how many tenants.
+// Len returns the number of queued items.
 func (q *Queue[T]) Len() int { return q.length }
 
-// Tenants is how many tenants have something queued.
+// Tenants returns the number of tenants with queued items.
 func (q *Queue[T]) Tenants() int { return q.turns.Len() }
 
-// Of is how many items of a tenant wait.
+// Of returns the number of queued items of a tenant.
 func (q *Queue[T]) Of(number int64) int {
 	if t := q.tenants[number]; t != nil {
 		return t.items.Len()

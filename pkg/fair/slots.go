@@ -5,18 +5,17 @@ import (
 	"sync"
 )
 
-// Slots bounds how many do something at the same time, as a semaphore does, with a fair queue in front. No slot is free while somebody waits.
-// It is safe for concurrent use.
+// Slots is a semaphore with a fair queue: no slot is free while a tenant waits. It is safe for concurrent use.
 type Slots struct {
 	mu      sync.Mutex
 	free    int
 	waiting Queue[chan struct{}]
 }
 
-// NewSlots makes n slots, which has to be above zero.
+// NewSlots returns n slots; n must be positive.
 func NewSlots(n int) *Slots { return &Slots{free: n} }
 
-// Acquire takes a slot for a tenant, when it is the tenant's turn. After an error, which is ctx's, there is nothing to release.
+// Acquire takes a slot for a tenant, when it is the tenant's turn. An error is that of ctx, and then there is nothing to release.
 func (s *Slots) Acquire(ctx context.Context, tenant int64) error {
 	turn, place := s.enter(tenant)
 	if place == nil {
@@ -31,21 +30,21 @@ func (s *Slots) Acquire(ctx context.Context, tenant int64) error {
 	s.waiting.Remove(place)
 	s.mu.Unlock()
 	select {
-	case <-turn: // the slot came with the end
+	case <-turn: // the slot was granted just as ctx ended
 		s.Release()
 	default:
 	}
 	return ctx.Err()
 }
 
-// Enter is Acquire for who waits as long as it takes.
+// Enter is Acquire without a context: it waits as long as it takes.
 func (s *Slots) Enter(tenant int64) {
 	if turn, place := s.enter(tenant); place != nil {
 		<-turn
 	}
 }
 
-// enter takes a slot, or a place in the queue and what is closed when it is the tenant's turn.
+// enter takes a slot, or queues the tenant and returns a channel that is closed when it is its turn.
 func (s *Slots) enter(tenant int64) (turn chan struct{}, place *Place[chan struct{}]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,7 +56,7 @@ func (s *Slots) enter(tenant int64) (turn chan struct{}, place *Place[chan struc
 	return turn, s.waiting.Push(tenant, turn)
 }
 
-// Free is how many slots nobody has.
+// Free returns the number of free slots.
 func (s *Slots) Free() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,7 +74,7 @@ func (s *Slots) TryAcquire() bool {
 	return true
 }
 
-// Release gives a slot to whoever is next.
+// Release passes a slot on to the next in the queue.
 func (s *Slots) Release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +85,7 @@ func (s *Slots) Release() {
 	s.free++
 }
 
-// Waiting is how many wait for a slot.
+// Waiting returns the number of queued callers.
 func (s *Slots) Waiting() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,30 +11,30 @@ import (
 	"strings"
 )
 
-// A Class says what a caller should do about an error.
+// A Class is what a caller should do about an error.
 type Class int
 
-// The classes. The zero value is Internal, so that a forgotten class never tells a stranger anything.
+// The classes. The zero value is Internal, so that an unclassified error never leaks its text.
 const (
-	// Internal is everything nobody planned for: the caller can do nothing, an operator reads the log.
+	// Internal covers every unexpected error: the caller can do nothing, an operator reads the log.
 	Internal Class = iota
-	// Invalid input: the caller mends it; trying again is useless.
+	// Invalid input: the caller corrects it; a retry is useless.
 	Invalid
 	// NotFound: there is no such thing, or the caller may not know of it.
 	NotFound
-	// Conflict with what exists already: the caller looks again and decides.
+	// Conflict with what exists already: the caller reads the current state and decides.
 	Conflict
 	// Refused: well-formed, but not in the present state (a second active rollout, an environment that is not ready).
 	Refused
-	// Unauthenticated: the caller has not said who it is.
+	// Unauthenticated: the caller has not proved who it is.
 	Unauthenticated
 	// Denied: the caller may not do this.
 	Denied
-	// Unavailable: something is away; try again later.
+	// Unavailable: a dependency does not answer; retry later.
 	Unavailable
-	// Limited: too much was asked for; the caller tries again later, and slower.
+	// Limited: too many requests; retry later, and slower.
 	Limited
-	// Terminal: it failed for good; trying again is useless and nobody's input is at fault.
+	// Terminal: it failed permanently; a retry is useless, and the input is not at fault.
 	Terminal
 )
 
@@ -46,7 +46,7 @@ type Field struct {
 	Problem string
 }
 
-// Error is an error with a class. Its message is safe to show to whoever may make the request.
+// Error is an error with a class. Its message is safe to show to the caller of the request.
 type Error struct {
 	class   Class
 	message string
@@ -54,8 +54,8 @@ type Error struct {
 	cause   error
 }
 
-// New is an error of a class. A %w in format keeps that cause for errors.Is and the log; its text is part of the
-// message, so wrap only what the caller may read.
+// New returns an error of a class. A %w in format keeps the cause for errors.Is and the log. Its text becomes part of the message, so wrap
+// only what the caller may read.
 func New(class Class, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	return &Error{class: class, message: err.Error(), cause: errors.Unwrap(err)}
@@ -66,7 +66,7 @@ func Because(err error, class Class, format string, args ...any) *Error {
 	return &Error{class: class, message: fmt.Sprintf(format, args...), cause: err}
 }
 
-// InvalidFields is an Invalid error about the fields given. The message lists them all.
+// InvalidFields returns an Invalid error about the given fields. The message lists them all.
 func InvalidFields(fields ...Field) *Error {
 	parts := make([]string, len(fields))
 	for i, f := range fields {
@@ -75,25 +75,25 @@ func InvalidFields(fields ...Field) *Error {
 	return &Error{class: Invalid, message: strings.Join(parts, "; "), fields: fields}
 }
 
-// WithFields is an error of any class about the fields given: a Conflict in two of them, for instance.
+// WithFields returns an error of any class about the given fields: a Conflict in two of them, for instance.
 func WithFields(class Class, message string, fields ...Field) *Error {
 	return &Error{class: class, message: message, fields: fields}
 }
 
-// Error is the public message.
+// Error returns the public message.
 func (e *Error) Error() string { return e.message }
 
-// Unwrap is the cause, if there is one.
+// Unwrap returns the cause, or nil.
 func (e *Error) Unwrap() error { return e.cause }
 
-// Class is the class of the error.
+// Class returns the class of the error.
 func (e *Error) Class() Class { return e.class }
 
-// Fields are the fields at fault; nil for most errors.
+// Fields returns the fields at fault; nil for most errors.
 func (e *Error) Fields() []Field { return e.fields }
 
-// ClassOf is the class of the outermost classed error in err's chain, and Internal where there is none. The class of
-// nil is Internal too; ask only about errors.
+// ClassOf returns the class of the outermost classified error in err's chain, or Internal if there is none. It is meant for errors: for nil
+// it returns Internal too.
 func ClassOf(err error) Class {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.class
@@ -104,7 +104,7 @@ func ClassOf(err error) Class {
 // Is reports whether err is of the class.
 func Is(err error, class Class) bool { return err != nil && ClassOf(err) == class }
 
-// FieldsOf are the fields of the outermost classed error in err's chain.
+// FieldsOf returns the fields of the outermost classified error in err's chain.
 func FieldsOf(err error) []Field {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.fields
@@ -112,7 +112,7 @@ func FieldsOf(err error) []Field {
 	return nil
 }
 
-// Public is what a caller may read of err: its message, or a constant for Internal ones.
+// Public returns what a caller may read of err: its message, or a constant for Internal errors.
 func Public(err error) string {
 	if ClassOf(err) == Internal {
 		return "internal error"

@@ -2,20 +2,20 @@ package fault
 
 import "log/slog"
 
-// Disposition says what an event consumer does with a message whose handler returned an error.
+// Disposition is what an event consumer does with a message whose handler returned an error.
 type Disposition int
 
-// The dispositions. (A handler that returns nil acknowledges.)
+// The dispositions. A handler that returns nil acknowledges the message.
 const (
-	// Retry gives the message back, to be delivered again after a delay.
+	// Retry returns the message for redelivery after a delay.
 	Retry Disposition = iota
 	// Terminate ends its delivery and reports it as a dead letter.
 	Terminate
-	// Acknowledge ends its delivery without a report: the answer is known and final.
+	// Acknowledge ends its delivery without a report: the outcome is known and final.
 	Acknowledge
 )
 
-// Row is how one class looks at every boundary.
+// Row is the mapping of one class at every boundary.
 type Row struct {
 	// Name is the class in lower case, as logs show it.
 	Name string
@@ -25,13 +25,13 @@ type Row struct {
 	GraphQL string
 	// HTTP is the status code.
 	HTTP int
-	// Consumer is what becomes of an event.
+	// Consumer is what a consumer does with the event.
 	Consumer Disposition
 	// Level is how the boundary logs it.
 	Level slog.Level
 }
 
-// Describe is the row of a class. It panics on a value that is not a class.
+// Describe returns the row of a class. It panics on a value that is not a class.
 func Describe(c Class) Row {
 	switch c {
 	case Internal:
@@ -59,12 +59,12 @@ func Describe(c Class) Row {
 	}
 }
 
-// Classes are all classes, for tables and tests.
+// Classes returns all classes, for tables and tests.
 func Classes() []Class {
 	return []Class{Internal, Invalid, NotFound, Conflict, Refused, Unauthenticated, Denied, Unavailable, Limited, Terminal}
 }
 
-// FromGRPC is the class that a status code stands for when a call of ours was answered with it.
+// FromGRPC returns the class for the status code of a call that we made.
 func FromGRPC(code uint32) Class {
 	switch code {
 	case 3, 11:
@@ -88,5 +88,5 @@ func FromGRPC(code uint32) Class {
 	}
 }
 
-// String is the name of the class.
+// String returns the name of the class.
 func (c Class) String() string { return Describe(c).Name }

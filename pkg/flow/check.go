@@ -12,7 +12,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/schema"
 )
 
-// structure finds what the schema cannot say: rising weights, one deploy step per environment, one meaning per gate id.
+// structure checks what the schema cannot express: rising weights, one deploy step per environment, unique gate ids.
 func structure(def Definition) []fault.Field {
 	var found []fault.Field
 	environments := map[string]int{}
@@ -69,7 +69,7 @@ func rising(gates []Gate, at string) []fault.Field {
 	return found
 }
 
-// Known is what a definition is checked against: what exists at the time of the check.
+// Known is the context of a check: what exists at the time.
 type Known struct {
 	// Steps are the step types that the driver supports.
 	Steps []string
@@ -78,13 +78,13 @@ type Known struct {
 	// ValidateConfig checks the config of the deploy step to an environment that exists. The fields of its error are
 	// JSON pointers into the config. Nil accepts everything.
 	ValidateConfig func(environment string, config json.RawMessage) error
-	// CheckRules finds what keeps everybody from answering by such rules. The fields are JSON pointers into the rules. Nil accepts all:
-	// what was good when it was authored is not refused later because somebody has left a group.
+	// CheckRules finds reasons why nobody could answer under such rules. The fields are JSON pointers into the rules. Nil accepts
+	// everything: a definition that was valid when written is not refused later because a member has left a group.
 	CheckRules func(Rules) []fault.Field
 }
 
-// Check checks a definition from Parse against what is known. The error is Invalid, with one field for each finding. An
-// error of ValidateConfig without fields comes back as it is if it is not Invalid: then nobody could tell.
+// Check checks a definition from Parse against what is known. The error is Invalid, with one field for each finding. An error of
+// ValidateConfig that has no fields and is not Invalid is returned unchanged: the check itself failed.
 func Check(def Definition, known Known) error {
 	found := structure(def)
 	for i, s := range def.Steps {
@@ -116,12 +116,12 @@ func Check(def Definition, known Known) error {
 	return nil
 }
 
-// rules are the findings in the rules of whatever a step asks people.
+// rules returns the findings in the rules of all approvals of a step.
 func (k Known) rules(s Step, at string) []fault.Field {
 	if k.CheckRules == nil {
 		return nil
 	}
-	asked := map[string]Rules{at: s.Rules} // a step that only asks; those of every other are zero
+	asked := map[string]Rules{at: s.Rules} // the zero value except for an approval step
 	if s.Approval != nil {
 		asked[at+"/approval"] = s.Approval.Rules
 	}
@@ -139,7 +139,7 @@ func (k Known) rules(s Step, at string) []fault.Field {
 	return found
 }
 
-// config are the findings of a config's own check, located in the definition.
+// config returns the findings of a config's own check, located in the definition.
 func config(err error, at string) ([]fault.Field, error) {
 	if err == nil {
 		return nil, nil
@@ -157,7 +157,7 @@ func config(err error, at string) ([]fault.Field, error) {
 	return fields, nil
 }
 
-// names are the names for an error, not all of them where there are many.
+// names lists names for an error, and shortens long lists.
 func names(all []string) string {
 	const most = 20
 	if len(all) == 0 {

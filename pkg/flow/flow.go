@@ -1,6 +1,6 @@
 // Package flow is the flow definition: the pipeline that an application's versions go through, in one shape for every
-// pipeline and every driver (E50, R34). It reads and checks definitions. It knows no driver: what a deploy step's config
-// means is the driver's, and a driver says which step types it can carry out (E33).
+// pipeline and every driver (E50, R34). It parses and checks definitions. It knows no driver: a deploy step's config belongs to the driver,
+// which also declares the step types that it supports (E33).
 package flow
 
 import (
@@ -16,19 +16,19 @@ import (
 // MaxBytes bounds the text of a definition.
 const MaxBytes = 1 << 20
 
-// The step types. Adding one is additive: a driver opts in by naming it in its manifest.
+// The step types. A new type is compatible: a driver opts in by naming it in its manifest.
 const (
 	// Deploy brings every service of the application to one environment.
 	Deploy StepType = "deploy"
 	// Pause waits for a while.
 	Pause StepType = "pause"
-	// Approve waits until somebody has agreed.
+	// Approve waits for approvals.
 	Approve StepType = "approval"
 	// Analysis decides by measurements.
 	Analysis StepType = "analysis"
 )
 
-// A StepType says what a step does.
+// A StepType is what a step does.
 type StepType string
 
 // A Definition is a whole pipeline.
@@ -43,19 +43,19 @@ type Step struct {
 	Type StepType `json:"type"`
 	// Environment is the name of a deploy step's environment.
 	Environment string `json:"environment,omitempty"`
-	// Approval, if set, holds a deploy step up before its first change.
+	// Approval, if set, is required before a deploy step's first change.
 	Approval *Approval `json:"approval,omitempty"`
-	// Gates are where all services of a deploy step stop and wait for each other; weights rise.
+	// Gates are where all services of a deploy step stop and wait for each other; weights rise from gate to gate.
 	Gates []Gate `json:"gates,omitempty"`
-	// Config is the driver's: of a deploy step the Application-Environment config, as the author wrote it.
+	// Config belongs to the driver: in a deploy step it is the Application-Environment config, as the author wrote it.
 	Config json.RawMessage `json:"config,omitempty"`
 	// Name names a pause, approval or analysis step for people, and an approval step's gate.
 	Name string `json:"name,omitempty"`
-	// Reason is shown to whoever decides on an approval step.
+	// Reason is shown to the people who decide on an approval step.
 	Reason string `json:"reason,omitempty"`
 	// Duration is how long a pause step waits, in seconds.
 	Duration int `json:"duration,omitempty"`
-	// Rules are an approval step's.
+	// Rules apply to an approval step.
 	Rules
 }
 
@@ -63,30 +63,30 @@ type Step struct {
 type Gate struct {
 	// Weight is the share in percent, 1 to 100.
 	Weight int `json:"weight"`
-	// SoakDuration is how long to stay once every service has come, in seconds.
+	// SoakDuration is how long to wait after every service has reached the gate, in seconds.
 	SoakDuration int `json:"soak_duration,omitempty"`
-	// Approval, if set, is asked for after the soak.
+	// Approval, if set, is requested after the soak.
 	Approval *Approval `json:"approval,omitempty"`
 }
 
 // An Approval asks people to agree (D24).
 type Approval struct {
-	// Reason is shown to whoever decides.
+	// Reason is shown to the people who decide.
 	Reason string `json:"reason,omitempty"`
 	Rules
 }
 
-// Rules are who decides on a gate, and until when. Their zero value is one person, of any group, for ever.
+// Rules define who decides on a gate, and until when. The zero value is one person, of any group, without expiry.
 type Rules struct {
-	// Quorum is how many different people have to agree; 0 stands for 1.
+	// Quorum is how many different people have to agree; 0 means 1.
 	Quorum int `json:"quorum,omitempty"`
-	// Group is the group that those who decide belong to; empty for anybody.
+	// Group restricts who may decide; empty means anyone with the permission.
 	Group string `json:"group,omitempty"`
-	// RequesterMayApprove lets whoever has asked for the rollout agree, too. Nil leaves it to the tier: not in production (D28).
+	// RequesterMayApprove lets the requester of the rollout agree, too. Nil leaves it to the tier: not in production (D28).
 	RequesterMayApprove *bool `json:"requester_may_approve,omitempty"`
-	// ExpiresAfter is how long the question stands, in seconds; 0 for ever.
+	// ExpiresAfter is how long the approval stays open, in seconds; 0 means without limit.
 	ExpiresAfter int `json:"expires_after,omitempty"`
-	// OnExpiry is what no answer means: "reject", which "" stands for, or "approve".
+	// OnExpiry is the outcome without an answer: "reject", which is the default, or "approve".
 	OnExpiry string `json:"on_expiry,omitempty"`
 }
 
@@ -100,8 +100,8 @@ var schemaText []byte
 //nolint:gochecknoglobals // written once, by sync.OnceValues
 var compiled = sync.OnceValues(func() (*schema.Schema, error) { return schema.Compile(schemaText) })
 
-// Parse reads a definition and checks all that can be told without knowing drivers and environments. The error is Invalid
-// and has one field for each finding: its JSON pointer, what was found and what was expected.
+// Parse parses a definition and checks everything that does not depend on drivers and environments. The error is Invalid and has one field
+// for each finding: its JSON pointer, what was found and what was expected.
 func Parse(text []byte) (Definition, error) {
 	if len(text) > MaxBytes {
 		return Definition{}, fault.InvalidFields(fault.Field{Problem: fmt.Sprintf("found %d bytes; expected at most %d", len(text), MaxBytes)})
@@ -115,7 +115,7 @@ func Parse(text []byte) (Definition, error) {
 	}
 	var def Definition
 	if err := json.Unmarshal(text, &def); err != nil {
-		// The schema takes 5.0 and 5e0 for whole numbers, as JSON Schema has it; everything else fits the types here.
+		// JSON Schema accepts 5.0 and 5e0 as whole numbers; everything else that it accepts fits the types here.
 		return Definition{}, fault.InvalidFields(fault.Field{Name: "/steps", Problem: "found a number with a fraction or an exponent; expected whole numbers written with digits only"})
 	}
 	if fields := structure(def); len(fields) > 0 {
@@ -124,7 +124,7 @@ func Parse(text []byte) (Definition, error) {
 	return def, nil
 }
 
-// StepGateID is the id of the gate that an approval step opens (D24).
+// StepGateID returns the id of the gate that an approval step opens (D24).
 func StepGateID(index int, s Step) string {
 	if s.Name != "" {
 		return s.Name
@@ -132,10 +132,10 @@ func StepGateID(index int, s Step) string {
 	return fmt.Sprintf("step-%d", index)
 }
 
-// EnvironmentGateID is the id of the gate before an environment.
+// EnvironmentGateID returns the id of the gate before an environment.
 func EnvironmentGateID(environment string) string { return environment }
 
-// WeightGateID is the id of the gate at a weight in an environment.
+// WeightGateID returns the id of the gate at a weight in an environment.
 func WeightGateID(environment string, weight int) string {
 	return fmt.Sprintf("%s/%d", environment, weight)
 }

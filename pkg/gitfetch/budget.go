@@ -12,21 +12,21 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// Limits are what the fetches of a process may use. Whoever names a repository chooses its server, so neither what is in the repository nor what
-// the server answers is to be trusted. 0 is the default.
+// Limits bound the resources of a process's fetches. A tenant who names a repository also chooses its server, so neither the content of the
+// repository nor the server's answers can be trusted. 0 means the default.
 type Limits struct {
-	// MemoryBytes is the memory that all fetches of the process share. One fetch gets a quarter of it at most.
+	// MemoryBytes is the memory that all fetches of the process share. One fetch gets at most a quarter of it.
 	MemoryBytes int64 `koanf:"memory_bytes" default:"268435456"`
-	// TransferBytes is how much the servers may send for one fetch, as it is on the wire. Beyond a small size it is kept in a temporary file; two
-	// such files exist at a time.
+	// TransferBytes bounds what the server may send for one fetch, as transmitted. Above a small size it is stored in a temporary file; at
+	// most two such files exist at a time.
 	TransferBytes int64 `koanf:"transfer_bytes" default:"268435456"`
-	// InflatedBytes is how much that may become when it is decompressed, which costs time but no memory.
+	// InflatedBytes bounds its size after decompression, which costs time but no memory.
 	InflatedBytes int64 `koanf:"inflated_bytes" default:"4294967296"`
-	// Objects is the number of commits, folders and files that one fetch may get.
+	// Objects bounds the number of commits, folders and files in one fetch.
 	Objects int64 `koanf:"objects" default:"1000000"`
 }
 
-// The least that is useful, and the defaults.
+// The smallest useful limits, and the defaults.
 const (
 	minMemory       = 64 << 20
 	minTransfer     = 1 << 20
@@ -36,19 +36,19 @@ const (
 	defaultObjects  = 1_000_000
 )
 
-// How the memory is divided. Half of it is for small shares, which almost every fetch fits into, half for large ones.
+// The division of the memory: half is for small shares, which almost every fetch fits into, half for large ones.
 const (
 	smallShares = 32
 	largeShares = 2
-	// No organization holds more of the small shares, so that repositories whose servers are slow leave the others some; nor more than one of the
-	// large ones.
+	// No organization holds more small shares than this, so that repositories on slow servers leave some to the others; nor more than one
+	// large share.
 	smallOfOne = 24
 	largeOfOne = 1
-	// baseUse is what a fetch has beside what it reads: buffers of its connection, and the state of a decompression.
+	// baseUse is what a fetch needs beside its data: the buffers of its connection, and the state of a decompression.
 	baseUse = 128 << 10
 )
 
-// Check is what is wrong with limits, by key below the prefix.
+// Check returns the problems of the limits, by key below the prefix.
 func (l Limits) Check(prefix string) []fault.Field {
 	var wrong []fault.Field
 	for _, one := range []struct {
@@ -67,7 +67,7 @@ func (l Limits) Check(prefix string) []fault.Field {
 	return wrong
 }
 
-// withDefaults replaces zeros.
+// withDefaults replaces zeros by the defaults.
 func (l Limits) withDefaults() Limits {
 	for _, one := range []struct {
 		of      *int64
@@ -80,17 +80,17 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// Budget is what all fetches of a process share: memory, above all. It is safe for concurrent use.
+// Budget is the resource budget, above all memory, that all fetches of a process share. It is safe for concurrent use.
 //
-// A fetch begins with a small share. One that needs more gives its share back, waits for a large one, and begins again: whoever waits holds
-// nothing, so that fetches cannot block each other, and organizations take turns.
+// A fetch begins with a small share. If it needs more, it releases its share, waits for a large one, and begins again: a waiting fetch
+// holds nothing, so fetches cannot block each other, and organizations take turns.
 type Budget struct {
 	limits       Limits
 	small, large shares
 	metrics      *metrics
 }
 
-// NewBudget makes a budget; zeros in the limits are the defaults.
+// NewBudget returns a budget; zeros in the limits mean the defaults.
 func NewBudget(l Limits) *Budget {
 	l = l.withDefaults()
 	b := &Budget{limits: l}
@@ -100,17 +100,18 @@ func NewBudget(l Limits) *Budget {
 	return b
 }
 
-// Limits are those that hold.
+// Limits returns the limits in effect.
 func (b *Budget) Limits() Limits { return b.limits }
 
-// RequestTimeout is how long one exchange with a server may take, the reading of the answer included.
+// RequestTimeout bounds one exchange with a server, including reading the answer.
 const RequestTimeout = time.Minute
 
-// MaxBody is what the transport below a Transport may let through of one answer: anything, since the limits here bound it, and say which they are.
+// MaxBody is the body limit for the transport below a Transport: practically none, since the limits here bound it, and their errors name
+// the limit.
 const MaxBody = 1 << 62
 
-// Do runs f with a share of the budget for an organization; everything that f reads over a Transport has to be asked for with its context. f may be
-// run twice: what the first attempt read is forgotten. Where a limit was met the error is a *LimitError, in place of f's own.
+// Do runs f with a share of the budget for an organization. All requests of f over a Transport must use its context. f may run twice: what
+// the first attempt read is discarded. If a limit was exceeded, the error is a *LimitError instead of f's own.
 func (b *Budget) Do(ctx context.Context, organization int64, f func(context.Context, *Share) error) error {
 	s, err := b.in(ctx, &b.small, organization, f)
 	if err == nil || s == nil || !s.outgrown.Load() {
@@ -120,7 +121,7 @@ func (b *Budget) Do(ctx context.Context, organization int64, f func(context.Cont
 	return err
 }
 
-// in runs f with one of the shares. The share is nil if there was none to be had.
+// in runs f with one of the shares. The share is nil if none could be acquired.
 func (b *Budget) in(ctx context.Context, of *shares, organization int64, f func(context.Context, *Share) error) (*Share, error) {
 	if err := of.acquire(ctx, organization); err != nil {
 		return nil, fault.Because(err, fault.Unavailable, "waited for memory to read a repository with: other fetches have all of it")
@@ -135,18 +136,18 @@ func (b *Budget) in(ctx context.Context, of *shares, organization int64, f func(
 	if err == nil {
 		return s, nil
 	}
-	// The HTTP client and the Git library wrap what they are refused, and not always so that it can be found again.
+	// The HTTP client and the Git library wrap the refusals of a share, not always so that they can be unwrapped.
 	if refusal := s.refusal.Load(); refusal != nil {
 		return s, refusal
 	}
 	return s, err
 }
 
-// shareKey is where a context has its share.
+// shareKey is the context key of the share.
 type shareKey struct{}
 
-// LimitError is a limit that a fetch has met: trying again is useless until the repository is smaller, or the limit larger. Its text says what was
-// found, what was expected, and which setting it is.
+// LimitError is an exceeded limit: a retry is useless until the repository is smaller or the limit larger. Its text names what was found,
+// what was expected, and the setting.
 type LimitError struct {
 	// Limit is memory, transfer, inflated or objects.
 	Limit string
@@ -156,27 +157,27 @@ type LimitError struct {
 // Error implements error.
 func (e *LimitError) Error() string { return e.text }
 
-// Share is what one fetch may use. It is safe for concurrent use.
+// Share is the part of the budget that one fetch may use. It is safe for concurrent use.
 type Share struct {
 	budget *Budget
 	memory int64
 	large  bool
-	// ended says whether, and why, the caller has given up.
+	// ended returns the reason if the caller has given up.
 	ended func() error
 
 	used, transferred, inflated, objects atomic.Int64
-	// outgrown is that a small share was not enough; refusal is that a limit was met that no share lifts.
+	// outgrown means that a small share was not enough; refusal is an exceeded limit that a large share would not change.
 	outgrown atomic.Bool
 	refusal  atomic.Pointer[LimitError]
-	// closers end with the share.
+	// closers are called when the share ends.
 	mu      sync.Mutex
 	closers []func()
 }
 
-// errOutgrown ends an attempt with a small share. Nobody outside sees it.
+// errOutgrown ends an attempt with a small share. It never leaves the package.
 var errOutgrown = errors.New("the fetch needs a large share of the memory")
 
-// Use takes memory. What is not given back with Free is given back at the end.
+// Use takes memory. What is not returned with Free is returned when the share ends.
 func (s *Share) Use(n int64) error {
 	if s.tryUse(n) {
 		return nil
@@ -184,7 +185,7 @@ func (s *Share) Use(n int64) error {
 	return s.exceeded(s.used.Load() + n)
 }
 
-// exceeded is the error of a share that has no room for n bytes.
+// exceeded returns the error of a share without room for n bytes.
 func (s *Share) exceeded(n int64) error {
 	if !s.large {
 		s.outgrown.Store(true)
@@ -194,7 +195,7 @@ func (s *Share) exceeded(n int64) error {
 		"the repository needs %d bytes of memory or more, found room for %d, a quarter of git_limits.memory_bytes; read a smaller file or repository, or raise it", n, s.memory)
 }
 
-// tryUse takes memory if it is there.
+// tryUse takes memory if enough is free.
 func (s *Share) tryUse(n int64) bool {
 	if n < 0 || n > s.memory {
 		return false
@@ -207,13 +208,13 @@ func (s *Share) tryUse(n int64) bool {
 	return true
 }
 
-// Free gives memory back.
+// Free returns memory.
 func (s *Share) Free(n int64) {
 	s.used.Add(-n)
 	s.budget.metrics.inUse.Add(-n)
 }
 
-// transfer counts what came over the wire.
+// transfer counts bytes received.
 func (s *Share) transfer(n int64) error {
 	s.budget.metrics.fetched.Add(n)
 	if all, most := s.transferred.Add(n), s.budget.limits.TransferBytes; all > most {
@@ -222,7 +223,7 @@ func (s *Share) transfer(n int64) error {
 	return nil
 }
 
-// inflate counts what is about to be decompressed, unless nobody waits for it any more.
+// inflate counts what is about to be decompressed, and fails if the caller has given up.
 func (s *Share) inflate(n int64) error {
 	if err := s.ended(); err != nil {
 		return err
@@ -242,7 +243,7 @@ func (s *Share) count(n int64) error {
 	return nil
 }
 
-// refuse notes the first refusal, which is what the caller of Do sees.
+// refuse records the first refusal, which Do returns to its caller.
 func (s *Share) refuse(limit, format string, args ...any) error {
 	err := &LimitError{Limit: limit, text: fmt.Sprintf(format, args...)}
 	if s.refusal.CompareAndSwap(nil, err) {
@@ -251,14 +252,14 @@ func (s *Share) refuse(limit, format string, args ...any) error {
 	return err
 }
 
-// atEnd has f called when the share ends.
+// atEnd registers f to be called when the share ends.
 func (s *Share) atEnd(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closers = append(s.closers, f)
 }
 
-// end gives everything back.
+// end releases everything.
 func (s *Share) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -268,14 +269,14 @@ func (s *Share) end() {
 	s.budget.metrics.inUse.Add(-s.used.Swap(0))
 }
 
-// shares are equal parts of memory, some of which one organization may hold.
+// shares are equal parts of the memory; an organization may hold some of them.
 type shares struct {
 	size  int64
 	ofOne int
 	all   *fair.Slots
 
 	mu sync.Mutex
-	// own are the slots of organizations that hold a share or wait for one.
+	// own holds the slots of organizations that hold a share or wait for one.
 	own map[int64]*ownSlots
 }
 
@@ -288,7 +289,7 @@ func newShares(n, ofOne int, size int64) shares {
 	return shares{size: size, ofOne: ofOne, all: fair.NewSlots(n), own: map[int64]*ownSlots{}}
 }
 
-// acquire waits for one of the organization's places first: those that wait beyond them are not in the others' way.
+// acquire first waits for one of the organization's own slots: those that wait for them do not block other organizations.
 func (s *shares) acquire(ctx context.Context, organization int64) error {
 	s.mu.Lock()
 	own := s.own[organization]
@@ -300,12 +301,12 @@ func (s *shares) acquire(ctx context.Context, organization int64) error {
 	s.mu.Unlock()
 	if err := own.slots.Acquire(ctx, organization); err != nil {
 		s.leave(organization)
-		return err // the caller says what it waited for
+		return err // the caller adds what it waited for
 	}
 	if err := s.all.Acquire(ctx, organization); err != nil {
 		own.slots.Release()
 		s.leave(organization)
-		return err // the caller says what it waited for
+		return err // the caller adds what it waited for
 	}
 	return nil
 }
@@ -319,7 +320,7 @@ func (s *shares) release(organization int64) {
 	s.leave(organization)
 }
 
-// leave forgets organizations without a user.
+// leave removes an organization without users.
 func (s *shares) leave(organization int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 
 const mib = 1 << 20
 
-// metric is the value of a collector's metric, of its first label where it has labels.
+// metric returns the value of a metric; with labels, that of the first label.
 func metric(t *testing.T, b *gitfetch.Budget, name string) float64 {
 	t.Helper()
 	r := prometheus.NewRegistry()
@@ -39,7 +39,7 @@ func metric(t *testing.T, b *gitfetch.Budget, name string) float64 {
 	return 0
 }
 
-// TestAFetchThatNeedsMoreBeginsAgainWithALargeShare, and is refused where that is too small as well. Nothing stays in use.
+// TestAFetchThatNeedsMoreBeginsAgainWithALargeShare, and is refused if that is too small as well. No memory stays in use.
 func TestAFetchThatNeedsMoreBeginsAgainWithALargeShare(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -81,8 +81,8 @@ func TestAFetchThatNeedsMoreBeginsAgainWithALargeShare(t *testing.T) {
 	}
 }
 
-// TestTheBudgetHolds: however many organizations fetch large repositories at once, they never have more than the budget, all of them come to an end,
-// and none waits for all fetches of another.
+// TestTheBudgetHolds: however many organizations fetch large repositories at once, they never exceed the budget, all of them finish, and
+// none waits for all fetches of another.
 func TestTheBudgetHolds(t *testing.T) {
 	t.Parallel()
 	b := gitfetch.NewBudget(gitfetch.Limits{MemoryBytes: 64 * mib})
@@ -122,7 +122,7 @@ func TestTheBudgetHolds(t *testing.T) {
 	}
 }
 
-// TestAnOrganizationLeavesRoom: one whose servers never answer does not keep others from fetching, small repositories or large ones.
+// TestAnOrganizationLeavesRoom: an organization whose servers never answer does not keep others from fetching small or large repositories.
 func TestAnOrganizationLeavesRoom(t *testing.T) {
 	t.Parallel()
 	b := gitfetch.NewBudget(gitfetch.Limits{})
@@ -162,8 +162,8 @@ func TestAnOrganizationLeavesRoom(t *testing.T) {
 	}
 }
 
-// TestWhoGivesUpWaitingHoldsNothing also for the one that waits beyond what its organization may hold.
-func TestWhoGivesUpWaitingHoldsNothing(t *testing.T) {
+// TestAWaiterThatGivesUpHoldsNothing, also one that waits beyond its organization's own slots.
+func TestAWaiterThatGivesUpHoldsNothing(t *testing.T) {
 	t.Parallel()
 	b := gitfetch.NewBudget(gitfetch.Limits{})
 	large := func(ctx context.Context, organization int64, f func() error) error {
@@ -181,7 +181,7 @@ func TestWhoGivesUpWaitingHoldsNothing(t *testing.T) {
 				err := large(ctx, organization+1, func() error { return nil })
 				cancel()
 				if !fault.Is(err, fault.Unavailable) || !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("organization %d: found %v, expected that it waited in vain", organization+1, err)
+					t.Errorf("organization %d: found %v, expected that it waited without success", organization+1, err)
 				}
 			}
 			return nil
@@ -197,7 +197,7 @@ func TestWhoGivesUpWaitingHoldsNothing(t *testing.T) {
 	}
 }
 
-func TestLimitsThatCannotBe(t *testing.T) {
+func TestImpossibleLimitsAreRefused(t *testing.T) {
 	t.Parallel()
 	if wrong := (gitfetch.Limits{}).Check("git_limits"); len(wrong) > 0 {
 		t.Errorf("the zero value is the defaults, found %v", wrong)

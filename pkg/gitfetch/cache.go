@@ -1,7 +1,7 @@
 package gitfetch
 
-// cache has the contents that were put together last: the next delta is often based on one of them. It uses a quarter of the share at most, and
-// gives it up when somebody needs it.
+// cache holds the most recently assembled contents: the next delta is often based on one of them. It uses at most a quarter of the share,
+// and releases it when the memory is needed.
 type cache struct {
 	share    *Share
 	most     int64
@@ -14,13 +14,13 @@ func newCache(share *Share) cache {
 	return cache{share: share, most: share.memory / 4, contents: map[int32][]byte{}}
 }
 
-// get is a content, nil for none.
+// get returns a content, or nil.
 func (c *cache) get(i int32) []byte { return c.contents[i] }
 
-// perContent is what a content takes beside its bytes.
+// perContent is the memory of a content beside its bytes.
 const perContent = 128
 
-// put keeps a content, if there is room for it.
+// put stores a content, if there is room for it.
 func (c *cache) put(i int32, content []byte) {
 	n := int64(len(content)) + perContent
 	if n > c.most || c.contents[i] != nil {
@@ -37,7 +37,7 @@ func (c *cache) put(i int32, content []byte) {
 	c.used += n
 }
 
-// drop gives up the oldest.
+// drop evicts the oldest.
 func (c *cache) drop() {
 	oldest := c.order[0]
 	c.order = c.order[1:]

@@ -1,9 +1,9 @@
-// Package gitfetch fetches parts of a repository over Git's protocol, over a session that the caller has opened, within memory that all fetches of
-// the process share.
+// Package gitfetch fetches parts of a repository over Git's protocol, over a session that the caller has opened, within a memory budget
+// that all fetches of the process share.
 //
-// What a server sends is kept as it came, compressed: in memory if that is little, else in a temporary file that has no name any more. Objects are
-// decompressed one by one when somebody asks for them, and every size is looked at before anything of that size is made. So a repository that is
-// huge, or made to look small, is refused or costs time, and never the memory of others.
+// The received pack is stored compressed: in memory if it is small, else in a temporary file that is already unlinked. Objects are
+// decompressed one by one when they are read, and every size is checked before memory of that size is allocated. So a repository that is
+// huge, or made to look small, is refused or costs time, but never the memory of others.
 //
 // It has no checkout and writes to no repository. Callers classify its errors, and decide what to do with the objects.
 package gitfetch
@@ -23,21 +23,22 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 )
 
-// Want is what to get.
+// Want is what to fetch.
 type Want struct {
-	// Objects are commits, which are got with their trees and files and with the commits before them, tags, or files.
+	// Objects are commits, which are fetched with their trees and files and with earlier commits, or tags, or files.
 	Objects []plumbing.Hash
-	// Depth is how many commits in a row are got at most; 0 is all. A server that cannot leave any out sends all.
+	// Depth bounds how many commits in a row are fetched; 0 means all. A server that cannot leave any out sends all.
 	Depth int
-	// TreesAlone leaves the contents of files out, where the server can.
+	// TreesAlone omits the contents of files, if the server supports it.
 	TreesAlone bool
 }
 
-// ErrInterrupted is that the pack did not come to its end, or was none; beside it is why.
+// ErrInterrupted means that the pack is incomplete or invalid; it is joined with the cause.
 var ErrInterrupted = errors.New("the pack did not come to its end")
 
-// Fetch gets what is wanted into the store. refs are those that the session has told of; ctx is that of a share of the budget, and the session's
-// requests go through a Transport. An error is what the session says as it is, so that it can be classed, or wraps ErrInterrupted.
+// Fetch fetches what is wanted into the store. refs are those that the session has advertised. ctx is that of a share of the budget, and
+// the session's requests go through a Transport. An error is either the session's own, unchanged, so that the caller can classify it, or
+// wraps ErrInterrupted.
 func (s *Store) Fetch(ctx context.Context, session transport.UploadPackSession, refs *packp.AdvRefs, w Want) error {
 	ctx, end := telemetry.StartChildSpan(ctx, "git fetch", telemetry.Client, telemetry.Count(telemetry.GitObjects, len(w.Objects)))
 	err := s.fetch(ctx, session, refs, w)
@@ -57,11 +58,11 @@ func (s *Store) fetch(ctx context.Context, session transport.UploadPackSession, 
 	ctx, stream := withStream(ctx)
 	res, err := session.UploadPack(ctx, req)
 	if err != nil {
-		return err // the caller classes it by what the transport has made of it
+		return err // the caller classifies it by what the transport has made of it
 	}
-	defer res.Close() //nolint:errcheck // everything of interest has been read
+	defer res.Close() //nolint:errcheck // everything relevant has been read
 	stream.pack.Store(true)
-	// The server puts progress messages between the parts of the pack, if it can; they are dropped.
+	// The server may send progress messages between the parts of the pack; they are dropped.
 	var from io.Reader = res
 	switch {
 	case req.Capabilities.Supports(capability.Sideband64k):
@@ -77,16 +78,16 @@ func (s *Store) fetch(ctx context.Context, session transport.UploadPackSession, 
 	return nil
 }
 
-// CanFilter reports whether the server can leave files out of a fetch.
+// CanFilter reports whether the server can omit files from a fetch.
 func CanFilter(refs *packp.AdvRefs) bool { return refs.Capabilities.Supports(capability.Filter) }
 
-// CanFetchFiles reports whether the server can leave files out of a fetch and send one of them when it is asked for by name.
+// CanFetchFiles reports whether the server can omit files from a fetch and later send single ones by name.
 func CanFetchFiles(refs *packp.AdvRefs) bool {
 	c := refs.Capabilities
 	return CanFilter(refs) && c.Supports(capability.AllowReachableSHA1InWant) && c.Supports(capability.AllowTipSHA1InWant)
 }
 
-// request asks for no more than the server can leave out.
+// request asks the server to omit only what it can omit.
 func request(refs *packp.AdvRefs, w Want) (*packp.UploadPackRequest, error) {
 	req := packp.NewUploadPackRequestFromCapabilities(refs.Capabilities)
 	req.Wants = w.Objects

@@ -21,7 +21,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/gitfetch"
 )
 
-// remote is a repository of three commits behind Git's own HTTP backend.
+// remote is a repository with three commits behind Git's own HTTP backend.
 type remote struct {
 	// root has the repository, shop.git, and a checkout of it, work.
 	root    string
@@ -104,8 +104,8 @@ func runIn(t *testing.T, dir, stdin string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// TestWhatIsWantedComes counts the commits and the files that are there afterwards.
-func TestWhatIsWantedComes(t *testing.T) {
+// TestFetchedObjectsAreCounted counts the commits and the files that each kind of fetch gets.
+func TestFetchedObjectsAreCounted(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name           string
@@ -157,18 +157,18 @@ func TestWhatIsWantedComes(t *testing.T) {
 	}
 }
 
-// within runs f within a budget of its own.
+// within runs f with a budget of its own.
 func within(t *testing.T, limits gitfetch.Limits, f func(context.Context, *gitfetch.Share) error) error {
 	t.Helper()
 	return gitfetch.NewBudget(limits).Do(t.Context(), 1, f)
 }
 
-// fetch gets the head.
+// fetch fetches the head.
 func (r remote) fetch(ctx context.Context, share *gitfetch.Share) error {
 	return gitfetch.NewStore(share).Fetch(ctx, r.session, r.refs, gitfetch.Want{Objects: []plumbing.Hash{r.head}})
 }
 
-func TestAPackThatIsCutOffIsNone(t *testing.T) {
+func TestATruncatedPackIsRefused(t *testing.T) {
 	t.Parallel()
 	r := setup(t, "true", true)
 	if err := within(t, gitfetch.Limits{}, r.fetch); !errors.Is(err, gitfetch.ErrInterrupted) {
@@ -176,8 +176,8 @@ func TestAPackThatIsCutOffIsNone(t *testing.T) {
 	}
 }
 
-// TestWhatTheSessionSaysIsLeftAsItIs: callers class it.
-func TestWhatTheSessionSaysIsLeftAsItIs(t *testing.T) {
+// TestErrorsOfTheSessionAreUnchanged: callers classify them.
+func TestErrorsOfTheSessionAreUnchanged(t *testing.T) {
 	t.Parallel()
 	r := setup(t, "true", false)
 	err := within(t, gitfetch.Limits{}, func(ctx context.Context, share *gitfetch.Share) error {

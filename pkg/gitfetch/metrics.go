@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are what a budget tells Prometheus.
+// metrics are the Prometheus metrics of a budget.
 type metrics struct {
 	fetched, inUse atomic.Int64
 	refused        *prometheus.CounterVec
@@ -39,8 +39,8 @@ func newMetrics(b *Budget) *metrics {
 	return m
 }
 
-// refuse counts a fetch that a limit has ended.
+// refuse counts a fetch that was ended by a limit.
 func (m *metrics) refuse(limit string) { m.refused.WithLabelValues(limit).Inc() }
 
-// Metrics are the collectors of the budget: bytes received, memory in use, fetches that wait, refusals by limit.
+// Metrics returns the collectors of the budget: bytes received, memory in use, waiting fetches, refusals by limit.
 func (b *Budget) Metrics() []prometheus.Collector { return b.metrics.all }

@@ -15,16 +15,16 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// pack is what a server has sent, as it was sent, and where each object is in it. Contents are decompressed when somebody asks for them.
+// pack is the data that a server has sent, unchanged, and the position of each object in it. Contents are decompressed when they are read.
 type pack struct {
 	share   *Share
 	data    io.ReaderAt
 	size    int64
 	entries []entry
 	byID    map[plumbing.Hash]int32
-	// named are the bases, by their names, of entries whose base has not been found yet.
+	// named maps entries whose base has not been found yet to the name of the base.
 	named map[int32]plumbing.Hash
-	// tooLarge are the types of objects whose names are not known, because they do not fit into the share, and the size of the largest.
+	// tooLarge maps types to the size of the largest object whose name is unknown, because it does not fit into the share.
 	tooLarge map[plumbing.ObjectType]int64
 	cache    cache
 }
@@ -32,36 +32,36 @@ type pack struct {
 // entry is one object of a pack.
 type entry struct {
 	id plumbing.Hash
-	// offset is where its data begins, compressed; stored is how long these are when decompressed, full how long the object is.
+	// offset is where its compressed data begins; stored is the length of that data after decompression, full the length of the object.
 	offset, stored, full int64
-	// base is the entry that a delta applies to, -1 for none or none found yet.
+	// base is the entry that a delta applies to; -1 if there is none or it has not been found yet.
 	base int32
-	// kind is the object's type, 0 while its base is not known. known is that id is set.
+	// kind is the object's type, 0 until its base is known. known means that id is set.
 	kind  plumbing.ObjectType
 	delta bool
 	known bool
 }
 
 const (
-	// perObject is the memory for one entry: its record, twice while the list grows, and its place in a map.
+	// perObject is the memory of one entry: its record, twice while the list grows, and its place in a map.
 	perObject = 192
-	// memoryPack is what a byte of a pack in memory takes while the buffer grows.
+	// memoryPack is the memory per byte of a pack in memory, while the buffer grows.
 	memoryPack = 3
-	// patchFactor is what a byte takes of an object that a delta is applied for, while the buffer grows.
+	// patchFactor is the memory per byte of an object that a delta is applied for, while the buffer grows.
 	patchFactor = 3
-	// perDecompression is what one costs beside its bytes, counted as bytes: many small ones take time, too.
+	// perDecompression is the cost of one decompression beside its bytes, counted as bytes: many small ones take time, too.
 	perDecompression = 4 << 10
-	// longestSizes is how long the two numbers before a delta are at most.
+	// longestSizes is the maximum length of the two sizes at the beginning of a delta.
 	longestSizes = 20
-	// rounds is how often bases are searched that are named before they come; servers send them in order.
+	// rounds bounds the searches for bases that come after their deltas; servers usually send bases first.
 	rounds = 16
 )
 
-// errMalformed is a pack that is none.
+// errMalformed is the error of invalid data.
 var errMalformed = errors.New("malformed pack")
 
-// readPack reads a pack to its end. What has been read is kept, in memory or in a temporary file, and every number in it is checked before anything
-// is made of that size.
+// readPack reads a pack to its end. The data is stored in memory or in a temporary file, and every size in it is checked before memory of
+// that size is allocated.
 func readPack(share *Share, from io.Reader) (*pack, error) {
 	p := &pack{share: share, byID: map[plumbing.Hash]int32{}, named: map[int32]plumbing.Hash{}, tooLarge: map[plumbing.ObjectType]int64{}, cache: newCache(share)}
 	keep, err := newKeep(share)
@@ -90,7 +90,7 @@ func readPack(share *Share, from io.Reader) (*pack, error) {
 	return p, p.name(func(kind plumbing.ObjectType) bool { return kind != plumbing.BlobObject })
 }
 
-// scan reads one object, and keeps nothing of it but its name.
+// scan reads one object, and keeps only its name.
 func (p *pack) scan(scanner *packfile.Scanner) error {
 	h, err := scanner.NextObjectHeader()
 	if err != nil {
@@ -118,7 +118,7 @@ func (p *pack) scan(scanner *packfile.Scanner) error {
 		e.delta, e.kind, sink = true, 0, &sizes
 		p.named[i] = h.Reference
 	case plumbing.CommitObject, plumbing.TreeObject, plumbing.TagObject, plumbing.BlobObject:
-		// What is larger than any share cannot be read anyway: its name is not needed.
+		// An object larger than any share cannot be read anyway: its name is not needed.
 		if e.known = h.Length <= p.share.memory; e.known {
 			name = plumbing.NewHasher(h.Type, h.Length)
 			sink = name
@@ -148,7 +148,7 @@ func (p *pack) scan(scanner *packfile.Scanner) error {
 	return nil
 }
 
-// at is the entry that begins at an offset, -1 for none.
+// at returns the entry that begins at an offset; -1 if there is none.
 func (p *pack) at(offset int64) int32 {
 	i := sort.Search(len(p.entries), func(i int) bool { return p.entries[i].offset >= offset })
 	if i == len(p.entries) || p.entries[i].offset != offset {
@@ -157,8 +157,8 @@ func (p *pack) at(offset int64) int32 {
 	return int32(i)
 }
 
-// name finds the names of objects that came as deltas, of the types that are wanted: they have to be put together for it. Objects that are too large
-// for that are left out.
+// name determines the names of objects that were sent as deltas, for the wanted types: they must be assembled for it. Objects that are too
+// large for that are skipped.
 func (p *pack) name(wanted func(plumbing.ObjectType) bool) error {
 	for range rounds {
 		again := false
@@ -195,7 +195,7 @@ func (p *pack) name(wanted func(plumbing.ObjectType) bool) error {
 	return nil
 }
 
-// nameOne finds the name of one object that came as a delta.
+// nameOne determines the name of one object that was sent as a delta.
 func (p *pack) nameOne(i int32) error {
 	content, use, err := p.read(i)
 	if errors.Is(err, errTooLarge) {
@@ -210,14 +210,14 @@ func (p *pack) nameOne(i int32) error {
 	e.id, e.known = plumbing.ComputeHash(e.kind, content), true
 	p.byID[e.id] = i
 	p.share.Free(use)
-	p.cache.put(i, content) // the next object may well be a delta to this one
+	p.cache.put(i, content) // the next object is often a delta to this one
 	return nil
 }
 
-// errTooLarge is an object that does not fit into the share.
+// errTooLarge is the error for an object that does not fit into the share.
 var errTooLarge = errors.New("the object is too large")
 
-// find is the entry of an object, -1 for none. Files that came as deltas get their names here, since only few are ever asked for.
+// find returns the entry of an object; -1 if there is none. Files that were sent as deltas are named only here, since few are ever read.
 func (p *pack) find(kind plumbing.ObjectType, id plumbing.Hash) (int32, error) {
 	i, ok := p.byID[id]
 	if !ok && (kind == plumbing.BlobObject || kind == plumbing.AnyObject) {
@@ -232,7 +232,7 @@ func (p *pack) find(kind plumbing.ObjectType, id plumbing.Hash) (int32, error) {
 	return i, nil
 }
 
-// unnamed is the size of the largest object whose name is not known, 0 if there is none.
+// unnamed returns the size of the largest object whose name is unknown; 0 if there is none.
 func (p *pack) unnamed(kind plumbing.ObjectType) int64 {
 	if kind != plumbing.AnyObject {
 		return p.tooLarge[kind]
@@ -244,9 +244,9 @@ func (p *pack) unnamed(kind plumbing.ObjectType) int64 {
 	return largest
 }
 
-// read is the content of an object, and the memory of the share that it uses.
+// read returns the content of an object, and the memory of the share that it uses.
 func (p *pack) read(i int32) (content []byte, use int64, err error) {
-	// From the object down to the one that is no delta, or is at hand.
+	// From the object down to one that is no delta, or is cached.
 	var chain []int32
 	at := i
 	for p.entries[at].delta {
@@ -274,7 +274,7 @@ func (p *pack) read(i int32) (content []byte, use int64, err error) {
 		}
 		p.share.Free(before)
 	}
-	if use == 0 { // the cache's own, which may go at any time
+	if use == 0 { // memory of the cache, which may be released at any time
 		if !p.fits(int64(len(content))) {
 			return nil, 0, errTooLarge
 		}
@@ -283,7 +283,7 @@ func (p *pack) read(i int32) (content []byte, use int64, err error) {
 	return content, use, nil
 }
 
-// fits takes memory for an object. In a small share that there is none begins the fetch again with a large one.
+// fits takes memory for an object. In a small share without enough memory the fetch begins again with a large one.
 func (p *pack) fits(n int64) bool {
 	if p.share.tryUse(n) {
 		return true
@@ -322,7 +322,7 @@ func (p *pack) patch(base []byte, i int32) (content []byte, use int64, err error
 	return content, use, nil
 }
 
-// inflate is the data of an entry as they are in the pack.
+// inflate returns the decompressed data of an entry.
 func (p *pack) inflate(i int32) (data []byte, use int64, err error) {
 	e := p.entries[i]
 	if e.stored > p.share.memory || !p.fits(e.stored) {
@@ -343,7 +343,7 @@ func (p *pack) inflate(i int32) (data []byte, use int64, err error) {
 	return nil, 0, fmt.Errorf("read the object at %d again: %w", e.offset, errors.Join(errMalformed, err))
 }
 
-// head keeps the beginning of a delta.
+// head captures the beginning of a delta.
 type head struct{ bytes []byte }
 
 // Write implements io.Writer.
@@ -352,7 +352,7 @@ func (h *head) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// full is the size of the object that the delta makes, the second of the two numbers before it.
+// full returns the size of the object that the delta produces, the second of the two sizes at its beginning.
 func (h *head) full() (int64, error) {
 	rest := h.bytes
 	var size uint64
@@ -370,7 +370,7 @@ func (h *head) full() (int64, error) {
 	return int64(size), nil
 }
 
-// keep is where a pack is kept while it is read.
+// keep stores a pack while it is read.
 type keep struct {
 	share  *Share
 	memory bytes.Buffer
@@ -379,8 +379,8 @@ type keep struct {
 	size   int64
 }
 
-// newKeep keeps small packs in memory; those of large shares go into a temporary file, which no folder names any more: nothing is left of it when
-// the process dies.
+// newKeep keeps packs of small shares in memory. Those of large shares go to a temporary file that is unlinked at once: nothing is left
+// when the process dies.
 func newKeep(share *Share) (*keep, error) {
 	k := &keep{share: share}
 	if !share.large {
@@ -414,7 +414,7 @@ func (k *keep) Write(b []byte) (int, error) {
 	return k.memory.Write(b)
 }
 
-// done is what was kept.
+// done returns the stored data.
 func (k *keep) done() (io.ReaderAt, int64, error) {
 	if k.file == nil {
 		return bytes.NewReader(k.memory.Bytes()), k.size, nil
@@ -426,5 +426,5 @@ func (k *keep) done() (io.ReaderAt, int64, error) {
 }
 
 func unkept(err error) error {
-	return fault.Because(err, fault.Unavailable, "what a Git server sends cannot be kept in the folder for temporary files (TMPDIR): there is no room, or no permission")
+	return fault.Because(err, fault.Unavailable, "data from a Git server cannot be stored in the folder for temporary files (TMPDIR): no space, or no permission")
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// FuzzPack: whatever a server sends in place of a pack, reading it ends with an error or a pack, and with the memory of its share.
+// FuzzPack: whatever a server sends in place of a pack, reading it ends with an error or a pack, within the memory of its share.
 func FuzzPack(f *testing.F) {
 	dir := f.TempDir()
 	git := func(stdin string, args ...string) []byte {

@@ -11,22 +11,22 @@ import (
 	"github.com/go-git/go-git/v5/storage/memory"
 )
 
-// Store is the objects of a repository that were fetched, and those that were made beside them. What is read out of it stays in the account of its
-// share until the share ends, so that it is for one operation. It is not safe for concurrent use.
+// Store holds the fetched objects of a repository, and those created locally. What is read from it counts against its share until the share
+// ends, so it is for one operation. It is not safe for concurrent use.
 type Store struct {
-	// What is made is in memory; it is never more than what the caller itself writes.
+	// Created objects are in memory; there are never more than the caller itself writes.
 	storer.EncodedObjectStorer
 
 	share *Share
 	packs []*pack
 }
 
-// NewStore is an empty store.
+// NewStore returns an empty store.
 func NewStore(share *Share) *Store {
 	return &Store{EncodedObjectStorer: &memory.NewStorage().ObjectStorage, share: share}
 }
 
-// How much memory an object takes that is read and decoded, by byte: the entries of a folder have names and a map.
+// The memory of a decoded object per byte: the entries of a folder have names and a map.
 const (
 	treeFactor  = 6
 	otherFactor = 3
@@ -36,7 +36,7 @@ const (
 func (s *Store) EncodedObject(kind plumbing.ObjectType, id plumbing.Hash) (plumbing.EncodedObject, error) {
 	made, err := s.EncodedObjectStorer.EncodedObject(kind, id)
 	if err == nil || !errors.Is(err, plumbing.ErrObjectNotFound) {
-		return made, err // the Git library compares it
+		return made, err // the Git library compares it by identity
 	}
 	p, i, err := s.find(kind, id)
 	if err != nil {
@@ -63,7 +63,7 @@ func (s *Store) EncodedObject(kind plumbing.ObjectType, id plumbing.Hash) (plumb
 	o := &plumbing.MemoryObject{}
 	o.SetType(found)
 	o.SetSize(int64(len(content)))
-	_, _ = o.Write(content) // it is memory
+	_, _ = o.Write(content) // in memory, cannot fail
 	return o, nil
 }
 
@@ -92,7 +92,7 @@ func (s *Store) EncodedObjectSize(id plumbing.Hash) (int64, error) {
 	return p.entries[i].full, nil
 }
 
-// find is where an object is.
+// find returns where an object is.
 func (s *Store) find(kind plumbing.ObjectType, id plumbing.Hash) (*pack, int32, error) {
 	var tooLarge int64
 	for _, p := range s.packs {
@@ -110,13 +110,13 @@ func (s *Store) find(kind plumbing.ObjectType, id plumbing.Hash) (*pack, int32, 
 		}
 		tooLarge = max(tooLarge, p.unnamed(kind))
 	}
-	if tooLarge > 0 { // it is one of those, as far as anybody can say
+	if tooLarge > 0 { // it may be one of those
 		return nil, 0, s.share.exceeded(tooLarge)
 	}
 	return nil, 0, plumbing.ErrObjectNotFound
 }
 
-// File is the content of a file. It is ErrObjectNotFound if the file was not fetched.
+// File returns the content of a file. The error is ErrObjectNotFound if the file was not fetched.
 func (s *Store) File(id plumbing.Hash) ([]byte, error) {
 	p, i, err := s.find(plumbing.BlobObject, id)
 	if err != nil {
@@ -132,18 +132,19 @@ func (s *Store) File(id plumbing.Hash) ([]byte, error) {
 	return content, err
 }
 
-// Has reports whether an object was fetched, as far as that is known without putting it together.
+// Has reports whether an object was fetched, as far as that is known without assembling it.
 func (s *Store) Has(id plumbing.Hash) bool { return s.HasEncodedObject(id) == nil }
 
-// The bounds of a comparison: folders in folders, the length of a path, and entries looked at. A repository of a few objects can have more files than there are atoms.
+// The bounds of a comparison: nesting of folders, length of a path, and entries compared. A repository with few objects can have an
+// astronomical number of files.
 const (
 	deepest     = 256
 	longestPath = 64 << 10
 	mostEntries = 1_000_000
 )
 
-// Changed reports whether one of the files that differ between two commits is wanted. known is false when there are too many to look at.
-// A file that was moved has changed in two places.
+// Changed reports whether one of the files that differ between two commits is wanted. known is false if there are too many to compare. A
+// moved file has changed in two places.
 func (s *Store) Changed(before, after plumbing.Hash, wanted func(path string) bool) (found, known bool, err error) {
 	c := comparison{store: s, wanted: wanted, left: mostEntries}
 	var trees [2]plumbing.Hash
@@ -161,7 +162,7 @@ func (s *Store) Changed(before, after plumbing.Hash, wanted func(path string) bo
 	return found, err == nil, err
 }
 
-// comparison is one that is under way.
+// comparison is the state of a comparison.
 type comparison struct {
 	store  *Store
 	wanted func(path string) bool
@@ -170,7 +171,7 @@ type comparison struct {
 
 var errTooMany = errors.New("too many files")
 
-// trees compares two folders; zero is one that is not there.
+// trees compares two folders; the zero hash is a missing one.
 func (c *comparison) trees(before, after plumbing.Hash, under string, depth int) (bool, error) {
 	if before == after {
 		return false, nil
@@ -204,7 +205,7 @@ func (c *comparison) trees(before, after plumbing.Hash, under string, depth int)
 	return false, nil
 }
 
-// entry compares what is at a path.
+// entry compares the entries at a path.
 func (c *comparison) entry(a, b object.TreeEntry, path string, depth int) (bool, error) {
 	if a.Hash == b.Hash && a.Mode == b.Mode {
 		return false, nil
@@ -225,7 +226,7 @@ func (c *comparison) entry(a, b object.TreeEntry, path string, depth int) (bool,
 	return c.trees(folders[0], folders[1], path+"/", depth+1)
 }
 
-// entries are those of a folder, by name.
+// entries returns the entries of a folder, by name.
 func (c *comparison) entries(id plumbing.Hash) (map[string]object.TreeEntry, func(), error) {
 	if id.IsZero() {
 		return nil, func() {}, nil

@@ -48,8 +48,8 @@ func write(t *testing.T, name, content string) {
 	}
 }
 
-// TestEveryObjectIsWhatGitSays, also those that come as deltas, from memory and from a temporary file.
-func TestEveryObjectIsWhatGitSays(t *testing.T) {
+// TestEveryObjectEqualsGits, also those sent as deltas, read from memory and from a temporary file.
+func TestEveryObjectEqualsGits(t *testing.T) {
 	t.Parallel()
 	r := setup(t, "false", false)
 	r.history(t)
@@ -90,7 +90,7 @@ func TestEveryObjectIsWhatGitSays(t *testing.T) {
 				if n < 60 {
 					t.Errorf("found %d objects, expected more", n)
 				}
-				if _, err := objects.File(plumbing.NewHash(strings.Repeat("1", 40))); err != plumbing.ErrObjectNotFound { //nolint:errorlint // the Git library compares it
+				if _, err := objects.File(plumbing.NewHash(strings.Repeat("1", 40))); err != plumbing.ErrObjectNotFound { //nolint:errorlint // the Git library compares it by identity
 					t.Errorf("a file that is not there: found %v", err)
 				}
 				return nil
@@ -137,7 +137,7 @@ func same(objects *gitfetch.Store, id plumbing.Hash, kind string, size int) erro
 	return nil
 }
 
-// TestLimitsOfOneFetch: each is named.
+// TestLimitsOfOneFetch: the error names the limit.
 func TestLimitsOfOneFetch(t *testing.T) {
 	t.Parallel()
 	r := setup(t, "true", false)
@@ -156,14 +156,14 @@ func TestLimitsOfOneFetch(t *testing.T) {
 				}
 				return gitfetch.NewStore(share).Fetch(ctx, r.session, refs, gitfetch.Want{Objects: []plumbing.Hash{refs.References["refs/heads/main"]}})
 			})
-			if found, ok := err.(*gitfetch.LimitError); !ok || found.Limit != limit || !strings.Contains(err.Error(), "git_limits."+limit) { //nolint:errorlint // Do returns it as it is
+			if found, ok := err.(*gitfetch.LimitError); !ok || found.Limit != limit || !strings.Contains(err.Error(), "git_limits."+limit) { //nolint:errorlint // Do returns it unwrapped
 				t.Errorf("found %v, expected the limit of %s", err, limit)
 			}
 		})
 	}
 }
 
-// TestChanged: what differs between two commits, and that a repository which has more files than can be counted is no trap.
+// TestChanged: the difference between two commits; a repository with more files than can be counted is no trap.
 func TestChanged(t *testing.T) {
 	t.Parallel()
 	r := setup(t, "true", false)

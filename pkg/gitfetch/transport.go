@@ -8,16 +8,16 @@ import (
 	"sync/atomic"
 )
 
-// Transport bounds every answer by the share of the fetch that asked, which Do has put into the request's context. Without one nothing is asked.
+// Transport bounds every answer by the share in the request's context, which Do has put there. A request without a share is refused.
 type Transport struct {
 	// Next sends the requests.
 	Next http.RoundTripper
 }
 
-// decodedFactor is how much memory a byte takes that is decoded as it comes: a name of a ref in a map, or a file in JSON, read, decoded and copied.
+// decodedFactor is the memory per byte that is decoded as it arrives: a ref's name in a map, or a file in JSON, read, decoded and copied.
 const decodedFactor = 4
 
-// errWithoutShare is a mistake of ours.
+// errWithoutShare indicates a programming error.
 var errWithoutShare = errors.New("a request without a share of the budget for fetches")
 
 // RoundTrip implements http.RoundTripper.
@@ -31,17 +31,17 @@ func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	answer, err := t.Next.RoundTrip(r)
 	if err != nil {
-		return nil, err // a transport passes errors on as they are
+		return nil, err // a transport returns errors unchanged
 	}
 	stream, _ := r.Context().Value(streamKey{}).(*stream)
 	answer.Body = &body{ReadCloser: answer.Body, share: share, stream: stream}
 	return answer, nil
 }
 
-// streamKey is where a context has the stream that its answer is.
+// streamKey is the context key of the stream.
 type streamKey struct{}
 
-// stream says whether the answer is read as a pack by now, which is kept elsewhere than in memory and accounted for there.
+// stream records whether the answer is being read as a pack, which is stored and accounted for elsewhere.
 type stream struct{ pack atomic.Bool }
 
 func withStream(ctx context.Context) (context.Context, *stream) {
@@ -49,14 +49,14 @@ func withStream(ctx context.Context) (context.Context, *stream) {
 	return context.WithValue(ctx, streamKey{}, s), s
 }
 
-// body counts what is read.
+// body counts the bytes that are read.
 type body struct {
 	io.ReadCloser
 	share  *Share
 	stream *stream
 }
 
-// Read fails once a limit is met.
+// Read fails once a limit is exceeded.
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if n > 0 {
@@ -69,5 +69,5 @@ func (b *body) Read(p []byte) (int, error) {
 			}
 		}
 	}
-	return n, err // io.EOF has to stay itself
+	return n, err // io.EOF must stay unwrapped
 }

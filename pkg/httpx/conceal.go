@@ -10,14 +10,14 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// refused is an address that the policy does not let through. Only operators may read it: to anybody else it would say where a name inside points.
+// refused is an address that the policy forbids. Only operators may read it: it would show others where an internal name points.
 type refused struct{ address string }
 
-// Error implements error. It is the cause of an error that says less.
+// Error implements error. It is only the cause of an error with a public message.
 func (r refused) Error() string { return "the address " + r.address + " is not public" }
 
-// unreached is why no connection was to be had, or why it broke, without addresses and names of servers: neither where a name points to, nor which
-// resolver was asked, nor where this process is, is the business of whoever wrote the URL. The cause is there for errors.Is.
+// unreached is a failed or broken connection, without addresses and names of servers: where a name points, which resolver was used and
+// where this process runs is none of the business of the URL's author. The cause is kept for errors.Is.
 type unreached struct {
 	host, reason string
 	cause        error
@@ -26,10 +26,10 @@ type unreached struct {
 // Error implements error.
 func (u *unreached) Error() string { return u.host + ": " + u.reason }
 
-// Unwrap is the error with the addresses.
+// Unwrap returns the error with the addresses.
 func (u *unreached) Unwrap() error { return u.cause }
 
-// Timeout reports whether time was up, which clients ask.
+// Timeout reports whether the time limit was exceeded; HTTP clients check it.
 func (u *unreached) Timeout() bool {
 	t, ok := errors.AsType[net.Error](u.cause)
 	return ok && t.Timeout() || errors.Is(u.cause, context.DeadlineExceeded)
@@ -38,12 +38,12 @@ func (u *unreached) Timeout() bool {
 // Temporary completes net.Error.
 func (u *unreached) Temporary() bool { return u.Timeout() }
 
-// conceal takes addresses out of an error of the network, and logs them for operators. Other errors stay as they are.
+// conceal removes addresses from a network error, and logs them for operators. Other errors are unchanged.
 func (t *Transport) conceal(ctx context.Context, host string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if _, ok := errors.AsType[*unreached](err); ok { // a redirect's, or by way of another transport of this package
+	if _, ok := errors.AsType[*unreached](err); ok { // from a redirect, or from another transport of this package
 		return err
 	}
 	own, isOwn := errors.AsType[*net.OpError](err)
@@ -55,8 +55,8 @@ func (t *Transport) conceal(ctx context.Context, host string, err error) error {
 	if address, ok := errors.AsType[refused](err); ok {
 		attributes = append(attributes, slog.String("address", address.address))
 	}
-	t.log.InfoContext(ctx, "a server was not reached", attributes...)
-	if own, ok := errors.AsType[*fault.Error](err); ok { // the policy's, which says no more than everybody may read
+	t.log.InfoContext(ctx, "connecting to a server failed", attributes...)
+	if own, ok := errors.AsType[*fault.Error](err); ok { // the policy's own, with a public message
 		return own
 	}
 	u := &unreached{host: host, cause: err}

@@ -1,9 +1,9 @@
-// Package httpx is the one HTTP transport for URLs that somebody other than the operator has written (D41): registries
-// that a notification names, hosts that a registry redirects to, endpoints in a tenant's configuration.
+// Package httpx is the one HTTP transport for URLs from anyone but the operator (D41): registries that a notification names, hosts that a
+// registry redirects to, endpoints in a tenant's configuration.
 //
-// It connects to public addresses only. The check is made on the address that is dialled, after every resolution and for
-// every redirect, so that no spelling of an address, no name that points inwards and no name whose answer changes gets
-// past it. What is inside, the operator allows by name.
+// It connects to public addresses only. The check applies to the address that is dialled, after every resolution and for every redirect, so
+// that no spelling of an address, no name that resolves to an internal address and no name whose answer changes gets past it. The operator
+// allows internal hosts by name.
 package httpx
 
 import (
@@ -24,23 +24,23 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 )
 
-// Config is what an operator may set. The zero value reaches public addresses on ports 80 and 443.
+// Config holds the operator's settings. The zero value allows public addresses on ports 80 and 443.
 type Config struct {
-	// Allow lists what may be reached beyond that: networks (10.1.0.0/16), addresses, and hosts by name (registry.corp, or
-	// *.corp for all below), each with a port (10.1.2.3:5000) or else on every port. A host that is allowed by name may
-	// have any address.
+	// Allow lists what may be reached beyond that: networks (10.1.0.0/16), addresses, and hosts by name (registry.corp, or *.corp for all
+	// below), each with a port (10.1.2.3:5000), or else on every port. A host that is allowed by name may have any address.
 	Allow []string
-	// Timeout is how long a request may take, body included. Default: 30 s.
+	// Timeout bounds a request, body included. Default: 30 s.
 	Timeout time.Duration
-	// MaxBody is how many bytes an answer may have, decompressed. Default: 8 MiB.
+	// MaxBody bounds the bytes of an answer, decompressed. Default: 8 MiB.
 	MaxBody int64
-	// Log gets the addresses of servers that were refused or not reached, which errors do not name; nil is none.
+	// Log receives the addresses of servers that were refused or not reached, which errors do not contain; nil means none.
 	Log *slog.Logger
-	// TLS vouches for servers, and shows a certificate to those that ask for one; nil is the system's authorities and none.
+	// TLS verifies servers, and holds a client certificate for those that request one; nil means the system's authorities and no
+	// certificate.
 	TLS *certs.Client
 }
 
-// The limits that nobody may set.
+// The fixed limits.
 const (
 	maxRedirects   = 3
 	maxHeader      = 64 << 10
@@ -49,7 +49,7 @@ const (
 	dialTimeout    = 5 * time.Second
 )
 
-// Transport is an http.RoundTripper that keeps the rules whichever client uses it.
+// Transport is an http.RoundTripper that enforces the rules for any client.
 type Transport struct {
 	policy  policy
 	base    *http.Transport
@@ -58,7 +58,7 @@ type Transport struct {
 	log     *slog.Logger
 }
 
-// New is a transport. The error is Invalid and names the entry of the list.
+// New returns a transport. The error is Invalid and names the entry of the list.
 func New(c Config) (*Transport, error) {
 	p, err := parseAllow(c.Allow)
 	if err != nil {
@@ -75,7 +75,7 @@ func New(c Config) (*Transport, error) {
 		t.log = slog.New(slog.DiscardHandler)
 	}
 	t.base = &http.Transport{
-		Proxy:                  nil, // a proxy would dial for us, and the check would see only the proxy
+		Proxy:                  nil, // the check would see only the address of the proxy
 		DialContext:            t.dial,
 		ForceAttemptHTTP2:      true,
 		MaxIdleConns:           64,
@@ -93,14 +93,13 @@ func New(c Config) (*Transport, error) {
 	return t, nil
 }
 
-// Client is a client of the transport. Its redirects keep the rules too: three at most, and no credentials for another
-// host.
+// Client returns a client with the transport. Its redirects are checked, too: three at most, and no credentials for another host.
 func (t *Transport) Client() *http.Client { return &http.Client{Transport: t} }
 
 // Close closes idle connections.
 func (t *Transport) Close() { t.base.CloseIdleConnections() }
 
-// RoundTrip checks the URL, drops what a redirect must not carry, and bounds the answer.
+// RoundTrip checks the URL, removes what a redirect must not carry, and bounds the answer.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := checkURL(r.URL); err != nil {
 		return nil, err
@@ -126,7 +125,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		telemetry.Text(telemetry.URLScheme, r.URL.Scheme), telemetry.Text(telemetry.ServerAddress, r.URL.Host))
 	response, err := t.base.RoundTrip(r.WithContext(ctx))
 	if err != nil {
-		end("no answer") // the error may name what the host resolves to
+		end("no answer") // the error may contain an internal address
 		cancel()
 		return nil, t.conceal(r.Context(), r.URL.Host, err)
 	}
@@ -137,7 +136,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		cancel()
 		return nil, t.tooLarge(r)
 	}
-	response.Body = &bounded{body: response.Body, left: t.maxBody, cancel: cancel, over: t.tooLarge(r), of: t, asked: r}
+	response.Body = &bounded{body: response.Body, left: t.maxBody, cancel: cancel, over: t.tooLarge(r), of: t, request: r}
 	response.Request = r
 	return response, nil
 }
@@ -146,8 +145,8 @@ func (t *Transport) tooLarge(r *http.Request) error {
 	return fault.New(fault.Denied, "the answer of %s has more than %d bytes", r.URL.Host, t.maxBody)
 }
 
-// dial connects to an address that the policy lets through. The check is the dialer's own control function: it sees the
-// address that is about to be connected, not a name for it.
+// dial connects to an address that the policy allows. The check is the dialer's control function: it sees the address that is about to be
+// connected, not a name for it.
 func (t *Transport) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -166,13 +165,13 @@ func (t *Transport) dial(ctx context.Context, network, address string) (net.Conn
 	return conn, nil
 }
 
-// dialTLS is dial and a handshake with the files as they are now: an authority that is replaced needs no restart.
+// dialTLS is dial and a handshake with the current files: a replaced authority needs no restart.
 func (t *Transport) dialTLS(ctx context.Context, network, address string, client *certs.Client) (net.Conn, error) {
 	conn, err := t.dial(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
-	host, _, _ := net.SplitHostPort(address) // dial has read it
+	host, _, _ := net.SplitHostPort(address) // dial has parsed it
 	config := client.Config(host)
 	config.NextProtos = []string{"h2", "http/1.1"}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
@@ -185,7 +184,7 @@ func (t *Transport) dialTLS(ctx context.Context, network, address string, client
 	return secured, nil
 }
 
-// checkURL refuses what cannot be meant: other schemes, and credentials in the URL, which would end up in logs.
+// checkURL refuses other schemes, and credentials in the URL, which would end up in logs.
 func checkURL(u *url.URL) error {
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https":
@@ -211,31 +210,31 @@ func portOf(u *url.URL) string {
 	return map[string]string{"http": "80", "https": "443"}[u.Scheme]
 }
 
-// withoutCredentials is r for another host than the one that its credentials are for.
+// withoutCredentials returns r for another host than the one that its credentials are for.
 func withoutCredentials(r *http.Request) *http.Request {
 	r = r.Clone(r.Context())
 	for name := range r.Header {
 		switch name {
 		case "Accept", "Accept-Encoding", "User-Agent", "If-None-Match", "If-Modified-Since", "Range", "Content-Type":
-		default: // whatever else a client sets may be a secret: X-Api-Key, Private-Token, Cookie
+		default: // any other header may be a secret: X-Api-Key, Private-Token, Cookie
 			r.Header.Del(name)
 		}
 	}
 	return r
 }
 
-// bounded is a body that ends with an error where it gets too long.
+// bounded is a body that fails when it exceeds its limit.
 type bounded struct {
 	body   io.ReadCloser
 	left   int64
 	cancel context.CancelFunc
 	over   error
-	// of and asked are what an error is told with.
-	of    *Transport
-	asked *http.Request
+	// of and request are for the text of an error.
+	of      *Transport
+	request *http.Request
 }
 
-// Read reads, up to the bound and one byte, which nobody gets.
+// Read reads up to the limit and one more byte, which is not returned.
 func (b *bounded) Read(p []byte) (int, error) {
 	if b.left < 0 {
 		return 0, b.over
@@ -248,10 +247,10 @@ func (b *bounded) Read(p []byte) (int, error) {
 	if b.left < 0 {
 		return n - 1, b.over
 	}
-	return n, b.of.conceal(b.asked.Context(), b.asked.URL.Host, err) // io.EOF stays what it is
+	return n, b.of.conceal(b.request.Context(), b.request.URL.Host, err) // io.EOF stays unwrapped
 }
 
-// Close ends the request's time.
+// Close releases the request's timer.
 func (b *bounded) Close() error {
 	defer b.cancel()
 	return b.body.Close()

@@ -49,8 +49,7 @@ func get(t *testing.T, c *http.Client, target string, header http.Header) (strin
 	return string(body), err
 }
 
-// Nothing that a URL can say reaches a server on this machine. Spellings that resolvers differ about are in the table
-// because some take them for addresses.
+// No URL reaches a server on this machine. Some spellings are in the table because resolvers differ about them.
 func TestNoSpellingReachesThisMachine(t *testing.T) {
 	t.Parallel()
 	var reached atomic.Int32
@@ -109,7 +108,7 @@ func TestRedirects(t *testing.T) {
 	inner := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, name := range []string{"Authorization", "Cookie", "X-Api-Key"} {
 			if r.Header.Get(name) != "" {
-				t.Errorf("%s came along to another host", name)
+				t.Errorf("%s was sent to another host", name)
 			}
 		}
 		fmt.Fprint(w, "there")
@@ -207,7 +206,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestErrorsNameNoAddress: neither where a name inside points to, nor what is there, nor which resolver knows it. The log does.
+// TestErrorsNameNoAddress: neither where an internal name points, nor whether a server is listening there, nor which resolver knows it. The
+// log has it.
 func TestErrorsNameNoAddress(t *testing.T) {
 	t.Parallel()
 	open := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -9,8 +9,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// special are the ranges of IANA's registries of special-purpose addresses, reachable or not, and multicast: none of
-// them is where a stranger's URL has any business. In IPv6 only 2000::/3 is public at all, less those within it.
+// special returns the ranges of IANA's registries of special-purpose addresses, reachable or not, and multicast: no tenant's URL may lead
+// there. In IPv6 only 2000::/3 is public at all, except for the ranges within it.
 func special() []netip.Prefix {
 	return prefixes(
 		"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24",
@@ -32,20 +32,20 @@ func prefixes(list ...string) []netip.Prefix {
 	return out
 }
 
-// policy says which addresses may be connected.
+// policy decides which addresses may be connected.
 type policy struct {
 	special []netip.Prefix
 	allowed []allowance
 }
 
-// allowance is one entry of the operator's list: a network, or a host by name. An empty port is any.
+// allowance is one entry of the operator's list: a network, or a host by name. An empty port means any.
 type allowance struct {
 	network netip.Prefix
 	host    string
 	port    string
 }
 
-// parseAllow reads the operator's list.
+// parseAllow parses the operator's list.
 func parseAllow(list []string) (policy, error) {
 	p := policy{special: special()}
 	var problems []fault.Field
@@ -92,8 +92,7 @@ func isPort(s string) bool {
 	return err == nil && at.Port() > 0
 }
 
-// isName keeps out what is neither an address nor a name, and names that are numbers, which some resolvers take for
-// addresses.
+// isName refuses texts that are neither an address nor a name, and names that are numbers, which some resolvers read as addresses.
 func isName(s string) bool {
 	if s == "" || len(s) > 253 || strings.Trim(s, "0123456789.") == "" {
 		return false
@@ -106,7 +105,7 @@ func isName(s string) bool {
 	return true
 }
 
-// check decides about one connection: to the address, which is about to be dialled, because host and port were asked for.
+// check decides about one connection: to the address that is about to be dialled, for the requested host and port.
 func (p policy) check(host, port, network, address string) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil || !strings.HasPrefix(network, "tcp") {

@@ -8,8 +8,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// What is not public, in every family and embedding. The last column of the test's table would be the same everywhere:
-// refused.
+// All of these are refused: addresses that are not public, in every family and embedding.
 func TestSpecialAddressesAreRefused(t *testing.T) {
 	t.Parallel()
 	p, err := parseAllow(nil)
@@ -95,7 +94,7 @@ func TestAllow(t *testing.T) {
 	}
 }
 
-// FuzzCheck: whatever the spelling, an address that netip does not hold for global unicast, or that is private, never passes.
+// FuzzCheck: whatever the spelling, an address that netip does not consider global unicast, or that is private, never passes.
 func FuzzCheck(f *testing.F) {
 	for _, seed := range []string{"127.0.0.1:80", "[::ffff:7f00:1]:443", "[64:ff9b::1]:443", "8.8.8.8:443", "[fe80::1%25lo]:80", "0x7f.1:80", ":80", "[::]:443"} {
 		f.Add(seed)

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// New is a version 7 UUID (RFC 9562): sortable by the time at, unique without coordination.
+// New returns a version 7 UUID (RFC 9562): sortable by the time at, unique without coordination.
 func New(at time.Time) string {
 	var u [16]byte
 	_, _ = rand.Read(u[6:]) // never fails since Go 1.24
@@ -27,11 +27,11 @@ func New(at time.Time) string {
 	return s[:8] + "-" + s[8:12] + "-" + s[12:16] + "-" + s[16:20] + "-" + s[20:]
 }
 
-// Format writes the public identifier of row n of a kind: Format("rollout", 12) is "rollout_12".
+// Format returns the public identifier of row n of a kind: Format("rollout", 12) is "rollout_12".
 func Format(kind string, n int64) string { return kind + "_" + strconv.FormatInt(n, 10) }
 
-// Parse reads a public identifier of the kind expected. It also takes the bare number, which people type. Anything else
-// is an error that says what was found and what was expected.
+// Parse reads a public identifier of the expected kind. It also accepts the bare number, which people type. Any other input is an error
+// that names what was found and what was expected.
 func Parse(kind, s string) (int64, error) {
 	digits, prefixed := strings.CutPrefix(s, kind+"_")
 	n, err := strconv.ParseInt(digits, 10, 64)
@@ -41,7 +41,7 @@ func Parse(kind, s string) (int64, error) {
 	return n, nil
 }
 
-// Split takes a public identifier of any kind apart.
+// Split returns the kind and the number of a public identifier.
 func Split(s string) (kind string, n int64, err error) {
 	i := strings.LastIndexByte(s, '_')
 	if i <= 0 {

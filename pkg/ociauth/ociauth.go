@@ -21,21 +21,21 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// Account is how to log in at a registry.
+// Account is a login for a registry.
 type Account struct {
-	// Host is the registry, or a registry and the beginning of a path for what is below it.
+	// Host is the registry, or a registry and a path prefix that limits the account to what is below it.
 	Host string
 	// Username may be empty where Password is a token.
 	Username string
-	// Password is read each time that it is needed.
+	// Password is called each time the password is needed.
 	Password func() (string, error)
-	// Insecure speaks HTTP where HTTPS is not to be had.
+	// Insecure allows HTTP if the registry does not speak HTTPS.
 	Insecure bool
-	// Organizations are those that it serves; none: all.
+	// Organizations are those that the account serves; none means all.
 	Organizations []int64
 }
 
-// Accounts are how to log in everywhere; an authn.Keychain.
+// Accounts is a set of logins; it implements authn.Keychain.
 type Accounts struct {
 	accounts []Account
 	docker   bool
@@ -43,8 +43,8 @@ type Accounts struct {
 
 var _ authn.Keychain = Accounts{}
 
-// NewAccounts checks accounts. With docker, what docker's configuration of this process's account has is good as well, credential
-// helpers included. The error is Invalid and names the account.
+// NewAccounts checks accounts. With docker, Docker's configuration of this process's user is used as well, credential helpers included. The
+// error is Invalid and names the account.
 func NewAccounts(accounts []Account, docker bool) (Accounts, error) {
 	for i, a := range accounts {
 		if _, err := name.NewRegistry(hostOf(a.Host)); err != nil || a.Host == "" {
@@ -56,7 +56,7 @@ func NewAccounts(accounts []Account, docker bool) (Accounts, error) {
 	return Accounts{accounts, docker}, nil
 }
 
-// For are the accounts that serve an organization; for 0, which is the service itself, all of them.
+// For returns the accounts that serve an organization; for 0, which is the service itself, all of them.
 func (as Accounts) For(organization int64) Accounts {
 	if organization == 0 {
 		return as
@@ -67,7 +67,8 @@ func (as Accounts) For(organization int64) Accounts {
 	return as
 }
 
-// Has reports whether there is an account for a repository, be it one without a password, which says that the registry can be read anonymously.
+// Has reports whether there is an account for a repository. One without a password counts: it says that the registry can be read
+// anonymously.
 func (as Accounts) Has(target authn.Resource) bool {
 	if slices.ContainsFunc(as.accounts, func(a Account) bool { return covers(a.Host, target.String()) }) {
 		return true
@@ -79,7 +80,7 @@ func (as Accounts) Has(target authn.Resource) bool {
 	return err != nil || auth != authn.Anonymous
 }
 
-// Options are how names of images are read: an insecure host is asked by HTTPS first, and by HTTP then.
+// Options returns how to parse the name of an image. An insecure host is tried over HTTPS first, then over HTTP.
 func (as Accounts) Options(image string) []name.Option {
 	for _, a := range as.accounts {
 		if a.Insecure && strings.EqualFold(hostOf(a.Host), hostOf(image)) {
@@ -89,8 +90,8 @@ func (as Accounts) Options(image string) []name.Option {
 	return nil
 }
 
-// Resolve is the account for a repository: the one whose host is the longest that the repository begins with.
-// Repositories come out of payloads, so a password must not go to a host that merely looks like its own.
+// Resolve returns the account with the longest host that the repository begins with. Repositories come from payloads, so a password must
+// not be sent to a host that merely resembles its own.
 func (as Accounts) Resolve(target authn.Resource) (authn.Authenticator, error) {
 	var best *Account
 	for i, a := range as.accounts {
@@ -134,8 +135,8 @@ func hostOf(image string) string {
 	return host
 }
 
-// Classify says what can be done about an error of a registry: Unavailable where it may pass, NotFound, Denied, and the guarded
-// transport's own refusals as they are.
+// Classify gives an error of a registry a class: Unavailable if a retry may help, NotFound, Denied. The guarded transport's own refusals
+// keep their class.
 func Classify(err error, reference fmt.Stringer) error {
 	if own, ok := errors.AsType[*fault.Error](err); ok { // the transport's own refusals
 		return fault.New(own.Class(), "%s: %w", reference, own)
@@ -150,7 +151,7 @@ func Classify(err error, reference fmt.Stringer) error {
 	switch t.StatusCode {
 	case http.StatusNotFound:
 		return fault.New(fault.NotFound, "%s: the registry has no such manifest", reference)
-	// Docker Hub and others say so of repositories that do not exist, too. It is tried again: a password can be mended.
+	// Docker Hub and others answer so for repositories that do not exist, too. It is retried: an operator can correct the password.
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return fault.New(fault.Denied, "%s: the registry refuses access with status %d; expected an account that may read there: an entry for this host in "+
 			"`registries` of the configuration of the service that asks", reference, t.StatusCode)
@@ -159,13 +160,13 @@ func Classify(err error, reference fmt.Stringer) error {
 	}
 }
 
-// Unusable is the error of a registry that has answered, but not as the OCI distribution specification says.
+// Unusable is the error for a registry whose answer violates the OCI distribution specification.
 type Unusable struct{ Err error }
 
-// Error says what cannot be used.
+// Error returns the message.
 func (u Unusable) Error() string { return "the registry's answer cannot be used: " + u.Err.Error() }
 
-// Unwrap is what was wrong with the answer.
+// Unwrap returns what was wrong with the answer.
 func (u Unusable) Unwrap() error { return u.Err }
 
 // silent reports whether there was no answer, or only the beginning of one.

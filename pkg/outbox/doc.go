@@ -85,7 +85,7 @@
 //	the database connection dies         the lock is gone with it; the sender begins again, or another replica does
 //
 // Order is kept per sender as long as nothing has to be sent again for want of a receipt, and for the ResendWindow lowest positions
-// when a server is lost and comes back. A receiver to whom it matters beyond that asks InTurn before it claims: what comes before
+// when a server is lost and comes back. A receiver to whom it matters beyond that calls Ready before it claims: what comes before
 // something that was told earlier is left to come again, so that events are applied in the order in which they were committed, in
 // any number of replicas. An event that the bus refuses for good holds the others up for GapAtMost.
 package outbox

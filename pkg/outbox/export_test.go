@@ -35,12 +35,12 @@ func (i *Inbox) Flush(ctx context.Context) error {
 // Take gives the sender a receipt.
 func (s *Sender) Take(payload []byte) { s.take(payload) }
 
-// Turns is InTurn without patience.
-func (i *Inbox) Turns(ctx context.Context, e event.Event) ([]bool, error) {
+// ReadyNow is Ready for one event, without waiting.
+func (i *Inbox) ReadyNow(ctx context.Context, e event.Event) ([]bool, error) {
 	p, err := placeOf(e)
 	if err != nil {
 		return nil, err
 	}
-	turns, _, err := i.turns(ctx, []place{p})
-	return turns, err
+	ready, _, err := i.ready(ctx, []place{p})
+	return ready, err
 }

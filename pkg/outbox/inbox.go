@@ -33,7 +33,7 @@ type InboxDeps struct {
 	// Retention is how long an event is remembered after it was applied. It must be longer than any stream keeps its
 	// messages. 0: thirty days.
 	Retention time.Duration
-	// GapAtMost is how long InTurn has events wait for one that does not come: several times as long as it takes until that is sent
+	// GapAtMost is how long Ready has events wait for a missing one: several times as long as it takes until that is sent
 	// again. 0: three minutes.
 	GapAtMost time.Duration
 }

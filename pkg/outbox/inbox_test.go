@@ -15,7 +15,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
-	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/wait"
 )
 
 func TestRepeatedAndReorderedEventsAreAppliedOnce(t *testing.T) {
@@ -219,13 +220,13 @@ func TestRunSendsReceiptsForWhatWasCommittedLate(t *testing.T) {
 	_, err = s.inbox.Claim(t.Context(), tx, messages[0].event)
 	s.must(err)
 	s.deliver(messages[1])
-	eventually(t, "Run has looked", func() bool {
+	wait.For(t, "Run has looked", func() bool {
 		var n int
 		s.must(s.to.QueryRow(t.Context(), `SELECT count(*) FROM inbox_mark`).Scan(&n))
 		return n == 1
 	})
 	s.must(tx.Commit(t.Context()))
-	eventually(t, "both are confirmed", func() bool {
+	wait.For(t, "both are confirmed", func() bool {
 		s.round()
 		return len(s.held()) == 0
 	})
@@ -244,7 +245,7 @@ func TestOldEventsAreForgottenOnceTheMarkHasPassedThem(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- s.inbox.Run(ctx) }()
 	var left []string
-	eventually(t, "one event is forgotten", func() bool {
+	wait.For(t, "one event is forgotten", func() bool {
 		rows, err := s.to.Query(t.Context(), `SELECT event_id FROM inbox`)
 		s.must(err)
 		left, err = pgx.CollectRows(rows, pgx.RowTo[string])

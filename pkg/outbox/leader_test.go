@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/wait"
 )
 
 // running starts senders that run until the test ends, with the system's clock.
@@ -51,14 +52,14 @@ func TestOneOfTwoReplicasPublishesAndTheOtherTakesOver(t *testing.T) {
 	s := newStage(t)
 	first := s.running(1)[0]
 	s.add("a")
-	eventually(t, "the first replica publishes", func() bool { return s.stream.stored() == 1 })
+	wait.For(t, "the first replica publishes", func() bool { return s.stream.stored() == 1 })
 	s.running(1)
 	s.add("b")
-	eventually(t, "it goes on", func() bool { return s.stream.stored() == 2 })
+	wait.For(t, "it goes on", func() bool { return s.stream.stored() == 2 })
 	same(t, "active senders", len(s.leaders()), 1)
 	first()
 	s.add("c")
-	eventually(t, "the second replica takes over", func() bool { return s.stream.stored() == 3 })
+	wait.For(t, "the second replica takes over", func() bool { return s.stream.stored() == 3 })
 	same(t, "message ids", ids(s.stream.take()), []string{"a", "b", "c"})
 }
 
@@ -78,7 +79,7 @@ func TestAFollowersCommitWakesTheActiveSender(t *testing.T) {
 	follower.Wake()
 	s.clock.AwaitTimers(3)                  // it leaves some time between two rounds,
 	s.clock.Advance(100 * time.Millisecond) // much less than to its poll
-	eventually(t, "the active sender publishes", func() bool { return s.stream.stored() == 1 })
+	wait.For(t, "the active sender publishes", func() bool { return s.stream.stored() == 1 })
 }
 
 // Where many events come, each waits a little for the others, and one that comes alone for none.
@@ -98,14 +99,14 @@ func TestARoundThatPublishedMuchIsFollowedLater(t *testing.T) {
 	sender.Wake()
 	s.clock.AwaitTimers(2) // woken, it waits for the round's time
 	s.clock.Advance(outbox.Pause(0))
-	eventually(t, "the sender publishes many", func() bool { return s.stream.stored() == 20 })
+	wait.For(t, "the sender publishes many", func() bool { return s.stream.stored() == 20 })
 	s.add("late")
 	sender.Wake()
 	s.clock.AwaitTimers(2)
 	s.clock.Advance(outbox.Pause(20) - time.Millisecond)
 	same(t, "stored before the next round's time", s.stream.stored(), 20)
 	s.clock.Advance(time.Millisecond)
-	eventually(t, "the sender publishes what came late", func() bool { return s.stream.stored() == 21 })
+	wait.For(t, "the sender publishes what came late", func() bool { return s.stream.stored() == 21 })
 }
 
 func TestASenderSurvivesTheDeathOfItsConnections(t *testing.T) {
@@ -113,15 +114,15 @@ func TestASenderSurvivesTheDeathOfItsConnections(t *testing.T) {
 	s := newStage(t)
 	s.running(1)
 	s.add("a")
-	eventually(t, "it publishes", func() bool { return s.stream.stored() == 1 })
+	wait.For(t, "it publishes", func() bool { return s.stream.stored() == 1 })
 	var killed int
 	s.must(s.to.QueryRow(t.Context(), `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
 		WHERE application_name = $1`, s.from.Config().ConnConfig.RuntimeParams["application_name"]).Scan(&killed))
 	if killed == 0 {
 		t.Fatal("found no connection to kill")
 	}
-	eventually(t, "the pool works again", func() bool { return s.from.Ping(t.Context()) == nil })
+	wait.For(t, "the pool works again", func() bool { return s.from.Ping(t.Context()) == nil })
 	s.add("b")
-	eventually(t, "it publishes again", func() bool { return s.stream.stored() == 2 })
+	wait.For(t, "it publishes again", func() bool { return s.stream.stored() == 2 })
 	same(t, "active senders", len(s.leaders()), 1)
 }

@@ -21,10 +21,12 @@ const (
 // maximum, not the sum. While the database does not answer there are none.
 func Metrics(pool *pgxpool.Pool) prometheus.Collector {
 	return metrics{
-		pool:    pool,
-		events:  prometheus.NewDesc("lockstep_outbox_events", "Events of the outbox that their receivers have not confirmed; 100000 stands for more, too.", nil, nil),
-		failing: prometheus.NewDesc("lockstep_outbox_failing_events", "Those of them that the bus has refused.", nil, nil),
-		oldest:  prometheus.NewDesc("lockstep_outbox_oldest_event_age_seconds", "How long ago the oldest of them was added; 0 where there is none.", nil, nil),
+		pool: pool,
+		events: prometheus.NewDesc("lockstep_outbox_events",
+			"Events of the outbox that are not confirmed by their receivers; counted up to 100000.", nil, nil),
+		failing: prometheus.NewDesc("lockstep_outbox_failing_events", "Unconfirmed events of the outbox that the bus has refused.", nil, nil),
+		oldest: prometheus.NewDesc("lockstep_outbox_oldest_event_age_seconds",
+			"Age of the oldest unconfirmed event of the outbox; 0 if there is none.", nil, nil),
 	}
 }
 

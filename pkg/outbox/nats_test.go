@@ -16,10 +16,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
-	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/wait"
 )
 
 // overNATS is a stage whose receiver listens to the real bus, in order, and whose sender may be anything.
@@ -112,7 +113,7 @@ func TestOverABusThatIsWiped(t *testing.T) {
 			s.nats.Wipe(t)
 		}
 	}
-	eventually(t, "everything is confirmed", func() bool { return len(s.held()) == 0 })
+	wait.For(t, "everything is confirmed", func() bool { return len(s.held()) == 0 })
 	got := map[string]int{}
 	for _, id := range s.arrived() {
 		got[id]++
@@ -155,11 +156,11 @@ func TestTheOrderIsKeptOverAWireThatLoses(t *testing.T) {
 	})
 	want := s.addMany(0, 600)
 	s.run(sender.Run)
-	eventually(t, "the first half has come", func() bool { return len(s.arrived()) >= 300 })
+	wait.For(t, "the first half has come", func() bool { return len(s.arrived()) >= 300 })
 	want = append(want, s.addMany(600, 900)...)
 	sender.Wake()
-	eventually(t, "everything has come", func() bool { return len(s.arrived()) >= len(want) })
-	eventually(t, "everything is confirmed", func() bool { return len(s.held()) == 0 })
+	wait.For(t, "everything has come", func() bool { return len(s.arrived()) >= len(want) })
+	wait.For(t, "everything is confirmed", func() bool { return len(s.held()) == 0 })
 	same(t, "arrivals", s.arrived(), want)
 }
 
@@ -172,14 +173,14 @@ func TestAKilledSenderLosesNothing(t *testing.T) {
 		want = append(want, s.addMany(1000*round, 500)...)
 		child := s.child()
 		seen := len(s.arrived())
-		eventually(t, "the child sends", func() bool { return len(s.arrived()) > seen+20*round })
+		wait.For(t, "the child sends", func() bool { return len(s.arrived()) > seen+20*round })
 		s.must(child.Process.Kill())
 		if err := child.Wait(); err == nil {
 			t.Fatal("the child ended by itself")
 		}
 	}
 	s.run(s.connected(time.Minute).Run)
-	eventually(t, "everything is confirmed", func() bool { return len(s.held()) == 0 })
+	wait.For(t, "everything is confirmed", func() bool { return len(s.held()) == 0 })
 	same(t, "arrivals", s.arrived(), want)
 }
 

@@ -46,7 +46,7 @@ type history struct {
 	positions map[string]int
 	in        []message // what the receiver's consumer may still be handed
 	crash     bool
-	ordered   bool // what is not in turn is left alone
+	ordered   bool // events that are not ready are not applied
 }
 
 func newHistory(s *stage, r *rapid.T) *history {
@@ -171,8 +171,8 @@ func (h *history) receive(messages ...message) {
 	for _, m := range messages {
 		if h.ordered {
 			h.inbox.GapAtMost = 1000 * time.Hour // nothing is lost for ever
-			turns, err := h.inbox.Turns(h.t.Context(), m.event)
-			if h.must(err); !turns[0] {
+			ready, err := h.inbox.ReadyNow(h.t.Context(), m.event)
+			if h.must(err); !ready[0] {
 				continue
 			}
 		}

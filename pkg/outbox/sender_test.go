@@ -157,10 +157,10 @@ func TestARefusedEventDoesNotHoldUpTheOthers(t *testing.T) {
 	s.round()
 	same(t, "message ids", ids(s.stream.take()), []string{"a", "c"})
 	const want = `
-# HELP lockstep_outbox_events Events of the outbox that their receivers have not confirmed; 100000 stands for more, too.
+# HELP lockstep_outbox_events Events of the outbox that are not confirmed by their receivers; counted up to 100000.
 # TYPE lockstep_outbox_events gauge
 lockstep_outbox_events 3
-# HELP lockstep_outbox_failing_events Those of them that the bus has refused.
+# HELP lockstep_outbox_failing_events Unconfirmed events of the outbox that the bus has refused.
 # TYPE lockstep_outbox_failing_events gauge
 lockstep_outbox_failing_events 1
 `

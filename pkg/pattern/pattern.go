@@ -1,5 +1,5 @@
-// Package pattern has the patterns by which configurations say what is allowed: * stands for any text, none included, and everything else
-// for itself. In a list, a pattern that begins with ! takes away from what the others allow.
+// Package pattern matches the patterns that configurations use for allowed values: * matches any text, including none, and every other
+// character matches itself. In a list, a pattern that begins with ! excludes what it matches.
 package pattern
 
 import (
@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Match reports whether the pattern stands for the text. A * in the text is like any other character: only a * in the pattern matches it, so
-// that a pattern in place of the text is matched only where all that it stands for is.
+// Match reports whether the pattern matches the text. A * in the text is an ordinary character that only a * in the pattern matches, so the
+// text may itself be a pattern: it matches only if everything that it stands for does.
 func Match(pattern, text string) bool {
 	parts := strings.Split(pattern, "*")
 	if len(parts) == 1 {
@@ -30,7 +30,8 @@ func Match(pattern, text string) bool {
 
 // Overlap reports whether some text is matched by both patterns.
 func Overlap(a, b string) bool {
-	// possible[j] says that what is left of a and b[j:] have a text in common, for every suffix of a, from the shortest on.
+	// possible[j] reports whether the rest of a and b[j:] have a text in common. The loop goes through the suffixes of a, the shortest
+	// first.
 	possible := make([]bool, len(b)+1)
 	for j := len(b); j >= 0; j-- {
 		possible[j] = strings.Trim(b[j:], "*") == ""
@@ -53,17 +54,17 @@ func Overlap(a, b string) bool {
 	return possible[0]
 }
 
-// Allows reports whether a list lets a text pass, or, for a pattern in place of the text, everything that it stands for.
+// Allows reports whether a list allows a text or, if the text is a pattern, everything that it stands for.
 func Allows(list []string, text string) bool {
 	return Includes(list, text) && len(Excluded(list, text)) == 0
 }
 
-// Includes reports whether one of the list's patterns matches the text, whatever the others take away.
+// Includes reports whether one of the list's patterns matches the text, whatever the list excludes.
 func Includes(list []string, text string) bool {
 	return slices.ContainsFunc(list, func(p string) bool { return !strings.HasPrefix(p, "!") && Match(p, text) })
 }
 
-// Excluded are the patterns, without their !, by which the list takes away from a text, or from what a pattern in its place stands for.
+// Excluded returns the patterns, without their !, by which the list excludes the text, or part of what it stands for if it is a pattern.
 func Excluded(list []string, text string) []string {
 	var all []string
 	for _, p := range list {

@@ -10,8 +10,8 @@ func Metrics(pool *pgxpool.Pool) prometheus.Collector {
 	return metrics{
 		pool:        pool,
 		connections: prometheus.NewDesc("lockstep_database_connections", "Connections of the pool, by state.", []string{"state"}, nil),
-		most:        prometheus.NewDesc("lockstep_database_connections_max", "How many connections the pool may have.", nil, nil),
-		waited:      prometheus.NewDesc("lockstep_database_wait_seconds_total", "How long was waited for a free connection, all in all.", nil, nil),
+		most:        prometheus.NewDesc("lockstep_database_connections_max", "Maximum number of connections of the pool.", nil, nil),
+		waited:      prometheus.NewDesc("lockstep_database_wait_seconds_total", "Total time spent waiting for a free connection.", nil, nil),
 	}
 }
 

@@ -18,8 +18,8 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
-	"github.com/lockstep-cd/lockstep/pkg/pg/local"
-	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/postgres"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -157,8 +157,8 @@ func TestOpenWaitsForAServerThatIsStarting(t *testing.T) {
 	if err := os.Chmod(dir, 0o711); err != nil {
 		t.Fatal(err)
 	}
-	config := local.Config{DataDir: filepath.Join(dir, "pg"), Fast: true, Log: slog.New(slog.DiscardHandler)}
-	s, err := local.Start(t.Context(), config)
+	config := postgres.Config{DataDir: filepath.Join(dir, "pg"), Fast: true, Log: slog.New(slog.DiscardHandler)}
+	s, err := postgres.Start(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func TestOpenWaitsForAServerThatIsStarting(t *testing.T) {
 		opened <- err
 	}()
 	<-waiting
-	if s, err = local.Start(t.Context(), config); err != nil {
+	if s, err = postgres.Start(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Stop() })

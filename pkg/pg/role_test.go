@@ -12,7 +12,8 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
-	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/wait"
 )
 
 func TestAServiceWorksAsItsRole(t *testing.T) {
@@ -68,16 +69,13 @@ func TestDatabasesOfOneServerMakeARoleAtTheSameMoment(t *testing.T) {
 		defer cancel()
 		made <- pg.EnsureRole(ctx, other, "test_made_at_once")
 	}()
-	deadline := time.Now().Add(time.Minute)
-	for waits := false; !waits; {
-		if time.Now().After(deadline) {
-			t.Fatal("nobody waits for the role that is being made")
-		}
-		if err := owner.QueryRow(t.Context(), `SELECT EXISTS (SELECT pg_sleep(0.01) FROM pg_stat_activity
+	wait.For(t, "the second one waits for the role of the first", func() (waits bool) {
+		if err := owner.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity
 			WHERE wait_event_type = 'Lock' AND query LIKE 'CREATE ROLE "test_made_at_once"%')`).Scan(&waits); err != nil {
 			t.Fatal(err)
 		}
-	}
+		return waits
+	})
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}

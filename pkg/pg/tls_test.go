@@ -9,10 +9,10 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/certs"
 	"github.com/lockstep-cd/lockstep/pkg/certs/certstest"
-	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
-	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/wait"
 )
 
 // TestCertificatesOfTheDatabaseRotate: connections are encrypted both ways, whatever the URL says; one that is in use outlives a
@@ -42,15 +42,12 @@ func TestCertificatesOfTheDatabaseRotate(t *testing.T) {
 	second.Write(t, ours)
 	s.Rotate(t, func(f certs.Files) { second.Write(t, f) })
 	pool.Reset() // idle connections of before would say nothing
-	fresh, err := pool.Acquire(ctx)
-	for ; err != nil && ctx.Err() == nil; fresh, err = pool.Acquire(ctx) { // the server reads its files when it comes to it
-		if clock.Sleep(ctx, clock.System(), 20*time.Millisecond) != nil {
-			break
-		}
-	}
-	if err != nil {
-		t.Fatalf("after the rotation: %v", err)
-	}
+	var fresh *pgxpool.Conn
+	wait.For(t, "a connection after the rotation", func() bool { // the server does not read its files at once
+		var err error
+		fresh, err = pool.Acquire(ctx)
+		return err == nil
+	})
 	defer fresh.Release()
 	if !isEncrypted(ctx, t, fresh) || !isEncrypted(ctx, t, inUse) {
 		t.Error("a connection is not encrypted after the rotation")

@@ -120,7 +120,7 @@ func TestKeysAreChecked(t *testing.T) {
 	}
 }
 
-// TestCertificatesRotate replaces everything that both sides of mutual TLS have, while they run and a call is under way.
+// TestCertificatesRotate replaces everything that both sides of mutual TLS use, while they run and a call is in progress.
 func TestCertificatesRotate(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -139,42 +139,42 @@ func TestCertificatesRotate(t *testing.T) {
 		return text, nil
 	})
 	ours := rpc.ClientConfig{CAFile: client.CA, CertFile: client.Cert, KeyFile: client.Key}
-	say := func(c rpc.ClientConfig, text string) error {
+	call := func(c rpc.ClientConfig, text string) error {
 		c.Address, c.Token = f.address, token
 		conn, err := rpc.Dial(c)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = conn.Close() }()
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // the one under way lasts as long as the test
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // the call in progress lasts as long as the test
 		defer cancel()
 		_, err = callEcho(ctx, conn, text)
 		return err
 	}
-	if err := say(ours, "x"); err != nil {
+	if err := call(ours, "x"); err != nil {
 		t.Errorf("with a certificate: %v", err)
 	}
-	if err := say(rpc.ClientConfig{CAFile: client.CA}, "x"); status.Code(err) != codes.Unavailable {
+	if err := call(rpc.ClientConfig{CAFile: client.CA}, "x"); status.Code(err) != codes.Unavailable {
 		t.Errorf("without a certificate: %v", err)
 	}
 	underWay := make(chan error, 1)
-	go func() { underWay <- say(ours, "wait") }()
+	go func() { underWay <- call(ours, "wait") }()
 	<-entered
 
 	second := certstest.New(t)
 	second.Write(t, server)
-	if err := say(ours, "x"); status.Code(err) != codes.Unavailable {
+	if err := call(ours, "x"); status.Code(err) != codes.Unavailable {
 		t.Errorf("with a certificate of the former authority: %v", err)
 	}
 	second.Write(t, client)
-	if err := say(ours, "x"); err != nil {
+	if err := call(ours, "x"); err != nil {
 		t.Errorf("after both sides have changed: %v", err)
 	}
-	// Half a rotation: the key does not belong to the certificate. What fitted together last stays in force.
+	// Half a rotation: the key does not belong to the certificate. The previous files stay in use.
 	if err := os.WriteFile(server.Key, []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := say(ours, "x"); err != nil {
+	if err := call(ours, "x"); err != nil {
 		t.Errorf("in the middle of a rotation: %v", err)
 	}
 	close(release)

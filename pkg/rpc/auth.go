@@ -16,18 +16,18 @@ import (
 // callerKey is the context key of the Caller.
 type callerKey struct{}
 
-// CallerFrom is who makes the call that ctx belongs to.
+// CallerFrom returns the caller of the call that ctx belongs to.
 func CallerFrom(ctx context.Context) (Caller, bool) {
 	c, ok := ctx.Value(callerKey{}).(Caller)
 	return c, ok
 }
 
-// WithCaller is ctx as a call of c would have it, for tests of handlers.
+// WithCaller returns ctx with a caller, for tests of handlers.
 func WithCaller(ctx context.Context, c Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, c)
 }
 
-// authenticate is the caller whom the call's metadata proves.
+// authenticate returns the caller whose token is in the call's metadata.
 func (i *interceptors) authenticate(ctx context.Context) (Caller, error) {
 	values := metadata.ValueFromIncomingContext(ctx, "authorization")
 	if len(values) != 1 {
@@ -43,20 +43,20 @@ func (i *interceptors) authenticate(ctx context.Context) (Caller, error) {
 	}
 	if wait := i.guard.Wait(now, address, token); wait > 0 {
 		telemetry.AuthenticationFailed(telemetry.ProtocolGRPC, telemetry.OutcomeThrottled)
-		return Caller{}, fault.New(fault.Limited, "metadata authorization: too many tokens that are not known; try again in %s", wait.Round(time.Second)+time.Second)
+		return Caller{}, fault.New(fault.Limited, "metadata authorization: too many unknown tokens; try again in %s", wait.Round(time.Second)+time.Second)
 	}
 	caller, known := i.keyring.find(sha256.Sum256([]byte(token)))
 	if !known {
 		i.guard.Failed(now, address, token)
 		telemetry.AuthenticationFailed(telemetry.ProtocolGRPC, telemetry.OutcomeRefused)
-		return Caller{}, fault.New(fault.Unauthenticated, "metadata authorization: the token is not known")
+		return Caller{}, fault.New(fault.Unauthenticated, "metadata authorization: the token is unknown")
 	}
 	i.guard.Passed(now, token)
 	return caller, nil
 }
 
-// admit refuses a method that the caller's scope does not cover. A method that the table does not name is for
-// administrators, so that a new one is closed until somebody decides.
+// admit refuses a method that the caller's scope does not cover. A method that the table does not list requires ScopeAdmin, so that a new
+// one is closed by default.
 func (i *interceptors) admit(caller Caller, method string) error {
 	if i.scopes == nil {
 		return nil

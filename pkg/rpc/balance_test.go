@@ -10,8 +10,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
 )
 
-// TestCallsAreSpreadOverAllAddresses: two replicas behind one name, and a third that an autoscaler adds, each get calls. With gRPC's own default,
-// pick_first, the first replica gets all of them.
+// TestCallsAreSpreadOverAllAddresses: two replicas behind one name, and a third that an autoscaler adds, each receive calls. With gRPC's
+// own default, pick_first, the first replica receives all of them.
 func TestCallsAreSpreadOverAllAddresses(t *testing.T) {
 	t.Parallel()
 	counts := make(chan string, 1)
@@ -32,7 +32,7 @@ func TestCallsAreSpreadOverAllAddresses(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 
-	// A connection that is not there yet gets no call, so each replica is waited for by calling until it has answered.
+	// A connection that is not established gets no call, so each replica is polled until it has answered.
 	until := func(want ...string) {
 		answered := map[string]bool{}
 		for range 20000 {

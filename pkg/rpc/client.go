@@ -22,33 +22,33 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 )
 
-// ClientConfig says which server, and who we are to it.
+// ClientConfig configures a client.
 type ClientConfig struct {
-	// Address is host:port, or a name as gRPC resolves it. Calls are spread over all addresses of a name in turn.
+	// Address is host:port, or a name in gRPC's syntax. Calls are spread over all addresses of a name in turn.
 	Address string
-	// ServerName is the name that the server's certificate has to be for; "" is the host of Address.
+	// ServerName is the name that the server's certificate must have; "" means the host of Address.
 	ServerName string
-	// Token is the bearer token to show; "" shows none.
+	// Token is the bearer token to send; "" sends none.
 	Token string
-	// CAFile is the certificate authority of the server; "" trusts the system's.
+	// CAFile is the certificate authority of the server; "" means the system's.
 	CAFile string
-	// CertFile and KeyFile are our own certificate, for a server that asks for one; both or neither.
+	// CertFile and KeyFile are our own certificate, for a server that requests one; both or neither.
 	CertFile, KeyFile string
-	// Insecure talks plain text. The token then travels in plain text as well.
+	// Insecure uses plain text, which includes the token.
 	Insecure bool
 }
 
-// answerWithin is the deadline of a call whose caller has set none.
+// answerWithin is the deadline of a call without one.
 const answerWithin = 10 * time.Second
 
-// serviceConfig spreads calls over every address of the server's name, and tries calls again that the server has not answered. Methods of
-// ours are idempotent.
+// serviceConfig spreads calls over every address of the server's name, and retries calls that the server has not answered. Our methods are
+// idempotent.
 const serviceConfig = `{"loadBalancingConfig": [{"round_robin": {}}], "methodConfig": [{"name": [{}], "retryPolicy": {
 	"maxAttempts": 5, "initialBackoff": "0.1s", "maxBackoff": "1s", "backoffMultiplier": 2, "retryableStatusCodes": ["UNAVAILABLE"]
 }}]}`
 
-// Dial is a connection to a server, which need not be there yet. Errors of calls have the class that the server gave
-// them, and Unavailable where it gave no answer.
+// Dial returns a connection to a server, which need not be up yet. Errors of calls have the class that the server gave them, and
+// Unavailable if it did not answer.
 func Dial(c ClientConfig) (*grpc.ClientConn, error) {
 	if c.Address == "" {
 		return nil, fault.InvalidFields(fault.Field{Name: "address", Problem: "missing; expected host:port"})
@@ -82,7 +82,7 @@ func (c ClientConfig) transport() (credentials.TransportCredentials, error) {
 	if c.Insecure {
 		return insecure.NewCredentials(), nil
 	}
-	// Without a word: the next call's error says what is wrong.
+	// The error of the next call reports problems with the files, so they are not logged.
 	client, err := certs.Files{Cert: c.CertFile, Key: c.KeyFile, CA: c.CAFile}.Client(slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, fmt.Errorf("grpc client: %w", err)
@@ -103,7 +103,7 @@ func (c ClientConfig) unary(ctx context.Context, method string, req, reply any, 
 	return fromStatus(ctx, method, err)
 }
 
-// span is that of a call, below the one that makes it.
+// span starts the span of a call, as a child of the caller's.
 func (c ClientConfig) span(ctx context.Context, method string) (context.Context, func(string)) {
 	return telemetry.StartChildSpan(ctx, strings.TrimPrefix(method, "/"), telemetry.Client,
 		append(callAttributes(method), telemetry.Text(telemetry.ServerAddress, c.Address))...)
@@ -117,7 +117,7 @@ func (c ClientConfig) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grp
 	return &clientStream{ClientStream: s, method: method}, nil
 }
 
-// outgoing adds who we are and which trace this is.
+// outgoing adds our token and trace to the metadata.
 func (c ClientConfig) outgoing(ctx context.Context) context.Context {
 	pairs := make([]string, 0, 4)
 	if c.Token != "" {
@@ -129,18 +129,18 @@ func (c ClientConfig) outgoing(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, pairs...)
 }
 
-// clientStream gives the errors of a stream their class. The end of a stream stays io.EOF.
+// clientStream classifies the errors of a stream. The end of a stream stays io.EOF.
 type clientStream struct {
 	grpc.ClientStream
 	method string
 }
 
-// RecvMsg is the stream's, with errors that have a class.
+// RecvMsg is the stream's, with classified errors.
 func (s *clientStream) RecvMsg(m any) error {
 	return s.class(s.ClientStream.RecvMsg(m))
 }
 
-// SendMsg is the stream's, with errors that have a class.
+// SendMsg is the stream's, with classified errors.
 func (s *clientStream) SendMsg(m any) error {
 	return s.class(s.ClientStream.SendMsg(m))
 }

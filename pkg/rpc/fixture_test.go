@@ -17,11 +17,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// say is the handler of the test service.
-type say func(ctx context.Context, text string) (string, error)
+// reply is the handler of the test service.
+type reply func(ctx context.Context, text string) (string, error)
 
 // echo describes a service with one call and one stream, without generated code.
-func echo(handle say) *grpc.ServiceDesc {
+func echo(handle reply) *grpc.ServiceDesc {
 	return &grpc.ServiceDesc{
 		ServiceName: "lockstep.test.Echo", HandlerType: (*any)(nil),
 		Methods: []grpc.MethodDesc{{MethodName: "Say", Handler: func(_ any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
@@ -62,7 +62,7 @@ type fixture struct {
 }
 
 // serve runs the test service on a free port, for the callers of defaultConfig.
-func serve(t *testing.T, handle say) *fixture {
+func serve(t *testing.T, handle reply) *fixture {
 	t.Helper()
 	return serveEcho(t, defaultConfig(), handle)
 }
@@ -73,7 +73,7 @@ func serveWith(t *testing.T, c rpc.ServerConfig) *fixture {
 	return serveEcho(t, c, func(_ context.Context, text string) (string, error) { return text, nil })
 }
 
-func serveEcho(t *testing.T, c rpc.ServerConfig, handle say) *fixture {
+func serveEcho(t *testing.T, c rpc.ServerConfig, handle reply) *fixture {
 	t.Helper()
 	lis, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -82,12 +82,12 @@ func serveEcho(t *testing.T, c rpc.ServerConfig, handle say) *fixture {
 	return serveOn(t, lis, c, handle)
 }
 
-// defaultConfig accepts token. The empty token, also configured, must let nobody in.
+// defaultConfig accepts token. The empty token, also configured, must not be accepted.
 func defaultConfig() rpc.ServerConfig {
 	return rpc.ServerConfig{Tokens: map[string]rpc.Caller{token: {Organization: 7, Name: "domain"}, "": {Name: "nobody"}}}
 }
 
-func serveOn(t *testing.T, lis net.Listener, c rpc.ServerConfig, handle say) *fixture {
+func serveOn(t *testing.T, lis net.Listener, c rpc.ServerConfig, handle reply) *fixture {
 	t.Helper()
 	f := &fixture{address: lis.Addr().String(), log: &syncBuffer{}}
 	c.Log = telemetry.Logger(f.log, "debug")

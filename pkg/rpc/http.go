@@ -24,9 +24,9 @@ const (
 	maxHeader    = 64 << 10
 )
 
-// ServeHTTP serves handler on lis until ctx ends. Then requests in progress may end within five seconds; the contexts of
-// event streams, which have no end of their own, end at once. Headers and bodies must come in time, answers may take as long as they like. It writes one line per
-// request, and a panic is answered 500.
+// ServeHTTP serves handler on lis until ctx ends. Then requests in progress have five seconds to end; event streams, which never end on
+// their own, end at once. Headers and bodies must arrive within a time limit; answers may take as long as they like. It logs one line per
+// request; a panic is answered with 500.
 func ServeHTTP(ctx context.Context, log *slog.Logger, lis net.Listener, handler http.Handler) error {
 	s := &http.Server{
 		Handler:           &observed{handler: handler, log: log, clock: clock.System(), stopping: ctx.Done()},
@@ -45,7 +45,7 @@ func ServeHTTP(ctx context.Context, log *slog.Logger, lis net.Listener, handler 
 		stopped <- err
 	})
 	err := s.Serve(lis)
-	if !unhook() { // the stop has begun: it ends before we do
+	if !unhook() { // the stop has begun: wait for it
 		err = <-stopped
 	}
 	if err != nil && !errors.Is(err, http.ErrServerClosed) {
@@ -54,7 +54,7 @@ func ServeHTTP(ctx context.Context, log *slog.Logger, lis net.Listener, handler 
 	return nil
 }
 
-// observed is a handler with what every request has in common.
+// observed wraps a handler with what every request needs: trace, log line, recovery, limits.
 type observed struct {
 	handler http.Handler
 	log     *slog.Logger
@@ -63,12 +63,12 @@ type observed struct {
 	stopping <-chan struct{}
 }
 
-// ServeHTTP is the handler's, between the trace that comes in and the line that goes out.
+// ServeHTTP calls the handler, within a span, and logs the request.
 func (o *observed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	started := o.clock.Now()
 	ctx, endSpan := telemetry.WithTraceParent(r.Context(), r.Header.Get(traceHeader)), func(string) {}
 	if !isProbe(r.URL.Path) {
-		// Named by the method alone: a path may hold a secret, and has as many values as callers like.
+		// Named by the method only: a path may contain a secret, and has unlimited values.
 		ctx, endSpan = telemetry.StartSpan(ctx, "HTTP "+method(r.Method), telemetry.Server,
 			telemetry.Text(telemetry.HTTPMethod, method(r.Method)), telemetry.Text(telemetry.URLScheme, scheme(r)))
 	}
@@ -104,11 +104,11 @@ func (o *observed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		slog.String(telemetry.KeyMethod, r.Method), slog.String(telemetry.KeyPath, answer.path), slog.Int(telemetry.KeyStatus, answer.status),
 		telemetry.Milliseconds(telemetry.KeyDuration, took))
 	if broken {
-		panic(http.ErrAbortHandler) // cuts the connection, so that half an answer is not taken for a whole one
+		panic(http.ErrAbortHandler) // cuts the connection, so that a partial answer is not mistaken for a complete one
 	}
 }
 
-// scheme is the one that the request came by, as far as this process sees.
+// scheme returns the scheme of the request, as far as this process can see.
 func scheme(r *http.Request) string {
 	if r.TLS != nil {
 		return "https"
@@ -116,7 +116,7 @@ func scheme(r *http.Request) string {
 	return "http"
 }
 
-// guarded calls the handler. A panic is answered 500; if the answer has begun already, it is broken.
+// guarded calls the handler. A panic is answered with 500; if the answer has begun, it reports broken.
 func (o *observed) guarded(ctx context.Context, w *answerWriter, r *http.Request) (broken bool) {
 	defer func() {
 		p := recover()
@@ -136,7 +136,7 @@ func (o *observed) guarded(ctx context.Context, w *answerWriter, r *http.Request
 	return false
 }
 
-// cutWhenStopping ends a request together with the server.
+// cutWhenStopping cancels a request when the server stops.
 func (o *observed) cutWhenStopping(ctx context.Context, cancel func()) {
 	select {
 	case <-o.stopping:
@@ -149,8 +149,7 @@ func isProbe(path string) bool {
 	return path == "/healthz" || path == "/readyz" || path == "/metrics" || path == "/version"
 }
 
-// limitBody has the body come in time. The server's own ReadTimeout would go on after the body and cut answers that
-// stream.
+// limitBody sets a deadline for reading the body. The server's own ReadTimeout would continue after the body and cut streaming answers.
 func (o *observed) limitBody(w http.ResponseWriter, r *http.Request) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return
@@ -162,13 +161,13 @@ func (o *observed) limitBody(w http.ResponseWriter, r *http.Request) {
 	r.Body = &timedBody{ReadCloser: r.Body, done: func() { _ = control.SetReadDeadline(time.Time{}) }}
 }
 
-// timedBody lifts the deadline once the body is read.
+// timedBody lifts the deadline once the body has been read.
 type timedBody struct {
 	io.ReadCloser
 	done func()
 }
 
-// Read lifts the deadline at the end of the body: from there on the server only listens for the client to hang up.
+// Read lifts the deadline at the end of the body: after that the server only waits for the client to hang up.
 func (b *timedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if errors.Is(err, io.EOF) {
@@ -183,24 +182,24 @@ func (b *timedBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// answerWriter remembers the status. It flushes, for handlers that look for http.Flusher, and unwraps for the rest.
+// answerWriter records the status. It flushes, for handlers that use http.Flusher, and unwraps for http.ResponseController.
 type answerWriter struct {
 	http.ResponseWriter
 	status        int
 	onEventStream func()
-	// path is what the log shows.
+	// path is the path that is logged.
 	path string
 }
 
-// ShowPath replaces the path of a request in ServeHTTP's lines about it, for paths that hold a secret. Handlers call it
-// with the writer that they were given, before anything can go wrong. A writer of another server is left alone.
+// ShowPath replaces the logged path of a request, for paths that contain a secret. Handlers call it first thing, with the writer that they
+// were given. For other writers it is a no-op.
 func ShowPath(w http.ResponseWriter, path string) {
 	if a, ok := w.(*answerWriter); ok {
 		a.path = path
 	}
 }
 
-// protocol tells streams of events from answers that have an end.
+// protocol distinguishes event streams from finite answers.
 func (w *answerWriter) protocol() string {
 	if strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream") {
 		return telemetry.ProtocolStream
@@ -208,7 +207,7 @@ func (w *answerWriter) protocol() string {
 	return telemetry.ProtocolHTTP
 }
 
-// method is one of those that there are: a label must not have as many values as a caller likes.
+// method returns one of the known methods: a label must not take arbitrary values.
 func method(m string) string {
 	switch m {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
@@ -218,7 +217,7 @@ func method(m string) string {
 	}
 }
 
-// begin takes note of the status that the answer begins with; an informational one is not it.
+// begin records the status of the answer; informational ones do not count.
 func (w *answerWriter) begin(status int) {
 	if w.status >= http.StatusOK {
 		return
@@ -229,22 +228,22 @@ func (w *answerWriter) begin(status int) {
 	}
 }
 
-// WriteHeader is the writer's.
+// WriteHeader records the status.
 func (w *answerWriter) WriteHeader(status int) {
 	w.begin(status)
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Write is the writer's. The first one implies the status 200.
+// Write writes to the underlying writer. The first call implies the status 200.
 func (w *answerWriter) Write(p []byte) (int, error) {
 	w.begin(http.StatusOK)
 	return w.ResponseWriter.Write(p)
 }
 
-// Flush sends what was written.
+// Flush flushes the underlying writer.
 func (w *answerWriter) Flush() {
 	_ = http.NewResponseController(w.ResponseWriter).Flush() // the interface has no error
 }
 
-// Unwrap gives http.ResponseController the writer underneath.
+// Unwrap returns the underlying writer for http.ResponseController.
 func (w *answerWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -35,7 +35,7 @@ func serveHTTP(t *testing.T, handler http.HandlerFunc) *fixture {
 	return f
 }
 
-// client is an HTTP client that leaves nothing behind.
+// client returns an HTTP client that is closed with the test.
 func client(t *testing.T) *http.Client {
 	t.Helper()
 	transport := &http.Transport{}
@@ -143,7 +143,7 @@ func TestHTTPStreamsAreFlushedAndEndWithTheServer(t *testing.T) {
 	<-ended
 }
 
-// A server that is told to stop takes nothing new, and answers what it has taken.
+// A server that stops accepts no new requests, and answers those that it has accepted.
 func TestHTTPStopLetsRequestsEnd(t *testing.T) {
 	t.Parallel()
 	entered, release := make(chan struct{}), make(chan struct{})
@@ -178,7 +178,7 @@ func TestHTTPStopLetsRequestsEnd(t *testing.T) {
 		_ = conn.Close()
 	}
 	if ctx.Err() != nil {
-		t.Error("a server that was told to stop takes connections after a minute")
+		t.Error("a stopping server accepts connections after a minute")
 	}
 	close(release)
 	if got := <-answered; got != (answer{http.StatusOK, "whole", nil}) {

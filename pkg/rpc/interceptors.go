@@ -20,7 +20,7 @@ import (
 
 const traceHeader = "traceparent"
 
-// interceptors do what every call to a server has in common.
+// interceptors does what is common to every call.
 type interceptors struct {
 	log     *slog.Logger
 	clock   clock.Clock
@@ -52,7 +52,7 @@ func (i *interceptors) stream(srv any, ss grpc.ServerStream, info *grpc.StreamSe
 	})
 }
 
-// streamWithContext is a stream whose context knows the caller.
+// streamWithContext is a stream whose context has the caller.
 type streamWithContext struct {
 	grpc.ServerStream
 	ctx context.Context //nolint:containedctx // grpc.ServerStream is an interface that hands out a context
@@ -61,13 +61,13 @@ type streamWithContext struct {
 // Context is the stream's, with the caller and the trace.
 func (s *streamWithContext) Context() context.Context { return s.ctx }
 
-// callAttributes describe a call in a span; method is its full name, with a slash before it.
+// callAttributes describes a call in a span; method is its full name, with a leading slash.
 func callAttributes(method string) []slog.Attr {
 	service, name, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
 	return []slog.Attr{telemetry.Text(telemetry.RPCSystem, "grpc"), telemetry.Text(telemetry.RPCService, service), telemetry.Text(telemetry.RPCMethod, name)}
 }
 
-// around authenticates, calls, and writes the one line.
+// around authenticates the caller, makes the call, and logs it.
 func (i *interceptors) around(ctx context.Context, method string, call func(context.Context) error) error {
 	started := i.clock.Now()
 	defer telemetry.RequestStarted(telemetry.ProtocolGRPC)()
@@ -96,15 +96,15 @@ func (i *interceptors) around(ctx context.Context, method string, call func(cont
 	if !isPublic(method) {
 		telemetry.ObserveRequest(telemetry.ProtocolGRPC, method, status.Code(answer).String(), took)
 	}
-	i.tell(ctx, method, caller, err, answer, took)
+	i.logCall(ctx, method, caller, err, answer, took)
 	return answer
 }
 
-// tell writes the line about a call, if there is anybody for it.
-func (i *interceptors) tell(ctx context.Context, method string, caller Caller, err, answer error, took time.Duration) {
+// logCall logs one line about a call, at the level of its outcome.
+func (i *interceptors) logCall(ctx context.Context, method string, caller Caller, err, answer error, took time.Duration) {
 	level := slog.LevelInfo
 	switch {
-	case err != nil && ctx.Err() == nil: // else the caller hung up; that is not our failure
+	case err != nil && ctx.Err() == nil: // otherwise the caller hung up, which is not our failure
 		level = fault.Describe(fault.ClassOf(err)).Level
 	case err == nil && isPublic(method):
 		level = slog.LevelDebug
@@ -122,7 +122,7 @@ func (i *interceptors) tell(ctx context.Context, method string, caller Caller, e
 	i.log.LogAttrs(ctx, level, "call handled", attrs...)
 }
 
-// spanProblem is what the span of a call says of its end; "" where it ended well.
+// spanProblem returns the problem in the span of a failed call; "" for success.
 func spanProblem(answer error) string {
 	if answer == nil {
 		return ""
@@ -130,7 +130,7 @@ func spanProblem(answer error) string {
 	return status.Convert(answer).String()
 }
 
-// guarded turns a panic into an error: one call must not take the process down with it.
+// guarded converts a panic to an error: one call must not take down the process.
 func (i *interceptors) guarded(ctx context.Context, method string, call func(context.Context) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -141,7 +141,7 @@ func (i *interceptors) guarded(ctx context.Context, method string, call func(con
 	return call(ctx)
 }
 
-// isPublic reports whether a method tells nothing that is not in our source code.
+// isPublic reports whether a method only exposes what is in our source code.
 func isPublic(method string) bool {
 	return strings.HasPrefix(method, "/grpc.health.v1.Health/") || strings.HasPrefix(method, "/grpc.reflection.")
 }

@@ -9,28 +9,27 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/lockstep-cd/lockstep/pkg/certs"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/pkg/stamp"
 )
 
-// Key is a bearer token as a configuration names it, by digest or by reference, never itself. To rotate one, configure the
-// new one beside the old, change the callers, and take the old one out.
+// Key is a bearer token in a configuration, given by digest or by reference, never in clear. To rotate one, configure the new one beside
+// the old, switch the callers, and remove the old one.
 type Key struct {
 	Caller Caller
 	// SHA256 is the token's digest, hexadecimal.
 	SHA256 string
-	// Ref is where the token is: env:NAME, or file:/path, which is looked at again whenever the file has changed. Exactly
-	// one of the two is given.
+	// Ref is where the token is: env:NAME, or file:/path, which is read again whenever the file has changed. Exactly one of SHA256 and Ref
+	// is set.
 	Ref string
 }
 
-// Keyring is the tokens that a server accepts. It is safe for concurrent use.
+// Keyring is the set of tokens that a server accepts. It is safe for concurrent use.
 type Keyring struct {
 	keys []*key
 }
 
-// key is a token by its digest. Digests all have one length, so that comparing takes the same time whatever is wrong with
-// a token.
+// key is a token by its digest. All digests have the same length, so a comparison takes the same time for any token.
 type key struct {
 	caller Caller
 	file   string
@@ -38,10 +37,10 @@ type key struct {
 	mu     sync.Mutex
 	digest [sha256.Size]byte
 	known  bool
-	stamp  stamp.Stamp
+	stamp  certs.Stamp
 }
 
-// NewKeyring checks the keys. The error is Invalid; its fields are named after the key's place: "1.sha256".
+// NewKeyring checks the keys. The error is Invalid; its fields are named by the key's position: "1.sha256".
 func NewKeyring(keys []Key) (*Keyring, error) {
 	r := &Keyring{}
 	var wrong []fault.Field
@@ -59,7 +58,7 @@ func NewKeyring(keys []Key) (*Keyring, error) {
 	return r, nil
 }
 
-// newKey never shows what it found: it may be a token that somebody put there by mistake.
+// newKey never shows what it found: it may be a token entered by mistake.
 func newKey(k Key) (made *key, field, problem string) {
 	made = &key{caller: k.Caller}
 	scheme, rest, _ := strings.Cut(k.Ref, ":")
@@ -89,28 +88,27 @@ func newKey(k Key) (made *key, field, problem string) {
 	return made, "", ""
 }
 
-// current reads the file again if it has changed, and reports whether there is a token. A file that is gone is a token
-// that was taken back.
+// current reads the file again if it has changed, and reports whether there is a token. A deleted file revokes its token.
 func (k *key) current() bool {
 	if k.file == "" {
 		return k.known
 	}
-	s, err := stamp.Of(k.file)
+	s, err := certs.StampOf(k.file)
 	if err != nil {
-		k.known, k.stamp = false, stamp.Stamp{}
+		k.known, k.stamp = false, certs.Stamp{}
 		return false
 	}
 	if k.known && s == k.stamp {
 		return true
 	}
 	text, err := os.ReadFile(k.file)
-	token := strings.TrimRight(string(text), "\r\n") // an editor's, and no part of the token
+	token := strings.TrimRight(string(text), "\r\n") // added by an editor, not part of the token
 	k.known, k.stamp = err == nil && token != "", s
 	k.digest = sha256.Sum256([]byte(token))
 	return k.known
 }
 
-// with is the keyring and tokens that are given themselves. The empty token is nobody's.
+// with returns the keyring with additional tokens in clear. The empty token is ignored.
 func (r *Keyring) with(tokens map[string]Caller) *Keyring {
 	all := &Keyring{}
 	if r != nil {
@@ -124,7 +122,7 @@ func (r *Keyring) with(tokens map[string]Caller) *Keyring {
 	return all
 }
 
-// find compares with every token, so that the time does not tell which one was close.
+// find compares with every token, so that the time does not reveal a partial match.
 func (r *Keyring) find(given [sha256.Size]byte) (found Caller, known bool) {
 	for _, k := range r.keys {
 		k.mu.Lock()

@@ -13,8 +13,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 )
 
-// Listening is a part that serves on an address. It has taken the address before it is ready: whoever waits for that can
-// connect, and an address in use is an error at the start.
+// Listening returns a part that serves on an address. It listens before it is ready: later parts can connect, and an address in use is an
+// error at the start.
 func Listening(part, address string, log *slog.Logger, serve func(context.Context, net.Listener) error) run.Part {
 	return run.Part{Name: part, Run: func(ctx context.Context, ready func()) error {
 		var lc net.ListenConfig
@@ -28,18 +28,18 @@ func Listening(part, address string, log *slog.Logger, serve func(context.Contex
 	}}
 }
 
-// PlainHTTPPart is a part that serves plain HTTP (ServeHTTP).
+// PlainHTTPPart returns a part that serves plain HTTP (ServeHTTP).
 func PlainHTTPPart(part, address string, log *slog.Logger, handler http.Handler) run.Part {
 	return Listening(part, address, log, func(ctx context.Context, listener net.Listener) error {
 		return ServeHTTP(ctx, log, listener, handler)
 	})
 }
 
-// transportSecurity asks browsers to come by HTTPS only for a year from each answer on (RFC 6797). It speaks of this name alone: others
-// below it may be somebody else's. Browsers take it only from a certificate that they trust, and for a name, not for an address.
+// transportSecurity makes browsers use HTTPS only, for a year from each answer (RFC 6797). It covers this name only: subdomains may
+// belong to others. Browsers accept it only with a trusted certificate, and for a name, not for an address.
 const transportSecurity = "max-age=31536000"
 
-// secureOnly is a handler each of whose answers, which all go over TLS, asks for that the next time, too.
+// secureOnly adds the header to every answer of a handler that is served over TLS.
 func secureOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Strict-Transport-Security", transportSecurity)
@@ -47,8 +47,8 @@ func secureOnly(next http.Handler) http.Handler {
 	})
 }
 
-// HTTPPart is PlainHTTPPart where there are no files, and HTTPS with the certificate in them, HTTP/2 and HSTS included, where there are.
-// The error is Invalid and names the file at fault.
+// HTTPPart is PlainHTTPPart if no files are given, and otherwise serves HTTPS with the certificate in them, with HTTP/2 and HSTS. The error
+// is Invalid and names the file at fault.
 func HTTPPart(part, address string, files certs.Files, log *slog.Logger, handler http.Handler) (run.Part, error) {
 	if !files.Given() {
 		return PlainHTTPPart(part, address, log, handler), nil

@@ -12,12 +12,12 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/certs"
 	"github.com/lockstep-cd/lockstep/pkg/certs/certstest"
-	"github.com/lockstep-cd/lockstep/pkg/port/porttest"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/porttest"
 )
 
-// Who has come by HTTPS is asked to do so from then on (RFC 6797), whatever the answer is; who comes without must not be (section 7.2).
-func TestHTTPSAsksToBeStayedWith(t *testing.T) {
+// An HTTPS answer, whatever it is, demands HTTPS from then on (RFC 6797); a plain HTTP answer must not (section 7.2).
+func TestHTTPSDemandsHTTPSFromThenOn(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		secured bool

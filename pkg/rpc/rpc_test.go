@@ -179,7 +179,7 @@ func TestOneLinePerCall(t *testing.T) {
 	}
 }
 
-func TestUnavailableIsTriedAgain(t *testing.T) {
+func TestUnavailableIsRetried(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int64
 	f := serve(t, func(_ context.Context, text string) (string, error) {
@@ -250,8 +250,8 @@ func TestACallerWhoGivesUpSeesThat(t *testing.T) {
 	}
 }
 
-// The server's clock may be ahead of the caller's: whose call it ends there sees its deadline passed, although its context has not yet.
-func TestADeadlineIsOneWhoeverSeesItFirst(t *testing.T) {
+// The server's clock may be ahead of the caller's: then the server ends the call before the caller's context expires.
+func TestADeadlineIsReportedAlikeByBothSides(t *testing.T) {
 	t.Parallel()
 	f := serve(t, func(context.Context, string) (string, error) { return "", context.DeadlineExceeded })
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -6,20 +6,20 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// Scope is how much a token may do. Each includes those before it.
+// Scope is what a token may do. Each scope includes those before it.
 type Scope int
 
-// The scopes. The zero value may do nothing, so that a forgotten scope opens no door.
+// The scopes. The zero value allows nothing, so that an omitted scope is safe.
 const (
-	// ScopeNone may do nothing.
+	// ScopeNone allows nothing.
 	ScopeNone Scope = iota
-	// ScopeRead may look.
+	// ScopeRead allows reading.
 	ScopeRead
-	// ScopeStart may also begin something, and tell of events.
+	// ScopeStart also allows starting workflows and delivering events.
 	ScopeStart
-	// ScopeOperate may also interfere with what others have begun.
+	// ScopeOperate also allows changing what others have started.
 	ScopeOperate
-	// ScopeAdmin may do everything.
+	// ScopeAdmin allows everything.
 	ScopeAdmin
 )
 
@@ -34,7 +34,7 @@ func (s Scope) String() string {
 	return names[s]
 }
 
-// ParseScope reads a scope's name. The error is Invalid.
+// ParseScope parses a scope's name. The error is Invalid.
 func ParseScope(name string) (Scope, error) {
 	for i, n := range scopeNames() {
 		if n == name && Scope(i) != ScopeNone {

@@ -20,60 +20,59 @@ import (
 )
 
 const (
-	// MaxMessage is the largest request and answer; a program with its modules fits well.
+	// MaxMessage is the largest request and answer; a program with its modules fits easily.
 	MaxMessage = 16 << 20
-	// callWithin bounds a call whose caller has set no deadline.
+	// callWithin bounds a call without a deadline.
 	callWithin = 30 * time.Second
-	// stopWithin is how long calls in progress may go on once the server is told to stop.
+	// stopWithin is how long calls in progress may continue after the server begins to stop.
 	stopWithin = 5 * time.Second
 	// keepaliveTime is how often an idle connection is probed; a client that probes faster than keepaliveEvery is refused.
 	keepaliveTime    = 30 * time.Second
 	keepaliveTimeout = 10 * time.Second
 	keepaliveEvery   = 10 * time.Second
-	// connectionAge is how long a connection takes new calls, give or take a tenth. A client then connects again, to the addresses that the
-	// server's name has by then: that is how replicas that an autoscaler adds get their share. Calls in progress end when they end.
+	// connectionAge is how long a connection accepts new calls, plus or minus a tenth. The client then reconnects, to the current addresses
+	// of the server's name: so replicas added by an autoscaler get their share. Calls in progress are not interrupted.
 	connectionAge = 5 * time.Minute
 )
 
-// ServerConfig is what a gRPC server needs.
+// ServerConfig configures a gRPC server.
 type ServerConfig struct {
 	Log *slog.Logger
-	// Clock times the calls for the log; nil is the system's.
+	// Clock times the calls for the log; nil means the system's.
 	Clock clock.Clock
-	// Tokens are the bearer tokens that callers show, and who they are. Without a token of these only health and
-	// reflection can be called.
+	// Tokens maps bearer tokens to callers. Without a known token only health and reflection can be called.
 	Tokens map[string]Caller
-	// Keyring has further tokens, which may be known by their digests only; nil is none.
+	// Keyring has further tokens, of which only the digests may be known; nil means none.
 	Keyring *Keyring
-	// Scopes are what each method needs, by its full name (/package.Service/Method); methods that are not named need
-	// ScopeAdmin. nil asks for no scope.
+	// Scopes maps the full name of a method (/package.Service/Method) to the scope that it requires; unlisted methods require ScopeAdmin.
+	// nil requires no scope.
 	Scopes map[string]Scope
-	// Guard slows down callers whose tokens prove nothing; nil lets them try as often as they like.
+	// Guard slows down callers whose tokens are unknown; nil means no limit.
 	Guard *throttle.Guard
-	// TLS is the server's certificate (certs.Files.Server for h2); nil is plain text.
+	// TLS is the server's certificate (certs.Files.Server for h2); nil means plain text.
 	TLS *tls.Config
 }
 
-// Caller is who makes a call.
+// Caller is the authenticated caller of a call.
 type Caller struct {
-	// Organization is the only one the caller may act for; 0 is any.
+	// Organization is the only one that the caller may act for; 0 means any.
 	Organization int64
-	// Scope is what the caller may do there.
+	// Scope is what the caller may do.
 	Scope Scope
 	// Name is for logs.
 	Name string
 }
 
-// streamWorkers are goroutines that are kept for calls, so that their stacks need not grow anew with each. A call that finds
-// none free has a goroutine of its own: those that last cost nobody anything. With 32, which 64 clients that wait for the disk keep busy,
-// growing stacks was 8 % of a service's processor time; idle ones take 2 KiB each.
+// streamWorkers is the number of goroutines kept for calls, so that their stacks need not grow anew for each. A call that finds none free
+// gets a goroutine of its own, so long calls block nobody. With 32, which 64 clients that wait for the disk keep busy, growing stacks took
+// 8 % of a service's processor time; idle ones take 2 KiB each.
 const streamWorkers = 256
 
-// window is how many bytes a peer may send before they are taken, on a stream and on a connection. Where it is not given, the library
-// finds one by sending a ping with what it receives, which for calls as small as ours costs more than it gains.
+// window is how many bytes a peer may send ahead, per stream and per connection. Without it, the library measures the bandwidth with a ping
+// for received data, which for calls as small as ours costs more than it gains.
 const window = 1 << 20
 
-// NewServer is a server without services. Register them, then Serve.
+// NewServer returns a server without services. Register them, then call Serve.
 func NewServer(c ServerConfig) *grpc.Server {
 	if c.Clock == nil {
 		c.Clock = clock.System()
@@ -94,8 +93,8 @@ func NewServer(c ServerConfig) *grpc.Server {
 	return grpc.NewServer(options...)
 }
 
-// Serve adds health (for the whole and for each service) and reflection to s and serves on lis until ctx ends. Then
-// health says so, and calls in progress may end within five seconds.
+// Serve adds health (for the whole and for each service) and reflection to s, and serves on lis until ctx ends. Then health reports it, and
+// calls in progress have five seconds to end.
 func Serve(ctx context.Context, s *grpc.Server, lis net.Listener) error {
 	h := health.NewServer()
 	for name := range s.GetServiceInfo() {
@@ -111,7 +110,7 @@ func Serve(ctx context.Context, s *grpc.Server, lis net.Listener) error {
 		stop(s)
 	})
 	err := s.Serve(lis)
-	if !unhook() { // the stop has begun: it ends before we do
+	if !unhook() { // the stop has begun: wait for it
 		<-stopped
 	}
 	if err != nil && ctx.Err() == nil {
@@ -120,7 +119,7 @@ func Serve(ctx context.Context, s *grpc.Server, lis net.Listener) error {
 	return nil
 }
 
-// stop is a graceful stop that runs out of patience.
+// stop stops gracefully, and forcibly after stopWithin.
 func stop(s *grpc.Server) {
 	done := make(chan struct{})
 	go func() {

@@ -16,11 +16,11 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// Domain says in an ErrorInfo that its reason is one of ours.
+// Domain marks the reason in an ErrorInfo as ours.
 const Domain = "lockstep.dev"
 
-// toStatus is err as the caller may see it. A status that a handler or the library made on purpose stays as it is; one
-// that is wrapped came from a call that the handler made, and is nobody else's business.
+// toStatus converts err to what the caller may see. A status that a handler or the library returned directly is kept; a wrapped one comes
+// from a call that the handler made, and is hidden.
 func toStatus(err error) error {
 	if err == nil {
 		return nil
@@ -47,7 +47,7 @@ func toStatus(err error) error {
 	return withDetails(s, details...)
 }
 
-// withDetails is the error of s with details.
+// withDetails returns the error of s with details.
 func withDetails(s *status.Status, details ...protoadapt.MessageV1) error {
 	if detailed, err := s.WithDetails(details...); err == nil {
 		s = detailed
@@ -55,7 +55,7 @@ func withDetails(s *status.Status, details ...protoadapt.MessageV1) error {
 	return s.Err()
 }
 
-// contextReason is the reason of a call whose time was up, or whose caller has left.
+// contextReason returns the reason for a call whose deadline has passed, or whose caller has left.
 func contextReason(code codes.Code) string {
 	if code == codes.DeadlineExceeded {
 		return "DEADLINE_EXCEEDED"
@@ -63,8 +63,8 @@ func contextReason(code codes.Code) string {
 	return "CANCELLED"
 }
 
-// fromStatus is the error of a call as its caller's own: with the class that the server gave it, and its message where
-// it is meant for others.
+// fromStatus converts the error of a call for the caller's own use: with the class that the server gave it, and its message if it is
+// public.
 func fromStatus(ctx context.Context, method string, err error) error {
 	if err == nil {
 		return nil
@@ -73,7 +73,7 @@ func fromStatus(ctx context.Context, method string, err error) error {
 	if !ok {
 		return fmt.Errorf("call %s: %w", method, err)
 	}
-	// The server measures the same deadline, or the transport does, and may be ahead of the caller's own context by a moment.
+	// The server or the transport, which measure the same deadline, may be slightly ahead of the caller's own context.
 	late := s.Code() == codes.DeadlineExceeded
 	switch {
 	case late:
@@ -88,7 +88,7 @@ func fromStatus(ctx context.Context, method string, err error) error {
 	case len(fields) > 0:
 		return &fieldError{message: serverMessage(s), fields: fault.WithFields(class, serverMessage(s), fields...), cause: err}
 	case s.Code() == codes.ResourceExhausted && !ours && strings.Contains(s.Message(), "larger than max"):
-		// The library refuses it, on either side: the same message never fits.
+		// Either side's library refuses it: the same message never fits.
 		return fault.Because(err, fault.Invalid, "the message is too large: %s", strings.TrimPrefix(serverMessage(s), "grpc: "))
 	case late && !ours:
 		return fault.Because(err, class, "%s has not answered in time", path.Dir(method)[1:])
@@ -99,13 +99,13 @@ func fromStatus(ctx context.Context, method string, err error) error {
 	}
 }
 
-// retryPrefix is what the library puts in front of the message of the last attempt.
+// retryPrefix matches the library's prefix of the last attempt's message.
 var retryPrefix = regexp.MustCompile(`^max retries exhausted: failed after \d+ attempts: (rpc error: code = \w+ desc = )?`)
 
-// serverMessage is the message as the server wrote it.
+// serverMessage returns the message as the server wrote it.
 func serverMessage(s *status.Status) string { return retryPrefix.ReplaceAllString(s.Message(), "") }
 
-// details is the class of a status, whether one of our servers gave it, and the fields at fault.
+// details returns the class of a status, whether it comes from one of our servers, and the fields at fault.
 func details(s *status.Status) (class fault.Class, ours bool, fields []fault.Field) {
 	class = fault.FromGRPC(uint32(s.Code()))
 	for _, d := range s.Details() {
@@ -125,15 +125,15 @@ func details(s *status.Status) (class fault.Class, ours bool, fields []fault.Fie
 	return class, ours, fields
 }
 
-// fieldError says what the server said, and unwraps to the classed fields and to the status.
+// fieldError has the server's message, and unwraps to the classified fields and to the status.
 type fieldError struct {
 	message string
 	fields  *fault.Error
 	cause   error
 }
 
-// Error is the server's message, which may say more than the fields do.
+// Error returns the server's message, which may contain more than the fields do.
 func (e *fieldError) Error() string { return e.message }
 
-// Unwrap leads to the class with its fields, and to the status.
+// Unwrap returns the class with its fields, and the status.
 func (e *fieldError) Unwrap() []error { return []error{e.fields, e.cause} }

@@ -18,7 +18,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/throttle"
 )
 
-// TestGuessingTokensIsSlow is one connection that tries three hundred tokens, with a caller of a good one behind the same address.
+// TestGuessingTokensIsSlow tries three hundred tokens over one connection, with a caller with a valid one behind the same address.
 func TestGuessingTokensIsSlow(t *testing.T) {
 	t.Parallel()
 	server := rpc.NewServer(rpc.ServerConfig{
@@ -52,7 +52,7 @@ func TestGuessingTokensIsSlow(t *testing.T) {
 	for n := range 300 {
 		found[call(fmt.Sprintf("guess-%d", n))]++
 	}
-	// More than 20 where the machine is slow: each two seconds there is another one.
+	// On a slow machine more than 20 pass: one more every two seconds.
 	if found[codes.Unauthenticated] < 20 || found[codes.Unauthenticated] > 60 || found[codes.Unauthenticated]+found[codes.ResourceExhausted] != 300 {
 		t.Errorf("found %v; want about 20 refused and the rest throttled", found)
 	}

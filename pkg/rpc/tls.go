@@ -10,13 +10,13 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/certs"
 )
 
-// clientTLS makes each handshake with the files as they are then.
+// clientTLS uses the current files for each handshake.
 type clientTLS struct {
 	credentials.TransportCredentials
 	client *certs.Client
 }
 
-// ClientHandshake is that of the present files.
+// ClientHandshake performs a handshake with the current files.
 func (c clientTLS) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	secured, info, err := credentials.NewTLS(c.client.Config("")).ClientHandshake(ctx, authority, conn)
 	if err != nil {
@@ -25,7 +25,7 @@ func (c clientTLS) ClientHandshake(ctx context.Context, authority string, conn n
 	return secured, info, nil
 }
 
-// Clone is for connections of its own with the same files.
+// Clone returns a copy with the same files.
 func (c clientTLS) Clone() credentials.TransportCredentials {
 	return clientTLS{c.TransportCredentials.Clone(), c.client}
 }

@@ -68,7 +68,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// selfSigned is a certificate for the loopback address and the file that vouches for it.
+// selfSigned returns a certificate for the loopback address and the file with its authority.
 func selfSigned(t *testing.T) (certificate tls.Certificate, caFile string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -20,13 +20,12 @@ const (
 	exitUsage   = 2
 )
 
-// Main calls run with a context that ends at the first SIGINT or SIGTERM, and returns the exit code: 0 when run
-// succeeded or was interrupted, 2 for a mistake in what the process was given (an Invalid error, or a request for help,
-// which is 0), and 1 otherwise. A second signal ends the process at once. The error goes to standard error, because a
-// process that cannot read its configuration has no logger yet. Other processes of the user cannot look at this one's memory and environment
-// (HideMemory).
+// Main calls run with a context that ends at the first SIGINT or SIGTERM, and returns the exit code: 0 if run succeeded or was interrupted,
+// 2 for invalid arguments or configuration (an Invalid error), and 1 otherwise; a request for help is 0. A second signal ends the process
+// at once. The error goes to standard error, because a process that cannot read its configuration has no logger yet. Main also hides the
+// process's memory and environment from the user's other processes (HideMemory).
 //
-// The one argument --version, or version, prints what the binary was made from instead.
+// The single argument --version, or version, prints the build information instead.
 func Main(name string, run func(context.Context) error) int {
 	if len(os.Args) == 2 && (os.Args[1] == "--version" || os.Args[1] == "version") {
 		fmt.Fprintln(os.Stdout, name, build.Read())

@@ -2,5 +2,5 @@
 
 package run
 
-// HideMemory does nothing here: there is no such switch.
+// HideMemory is a no-op here: the platform has no such switch.
 func HideMemory() error { return nil }

@@ -1,7 +1,7 @@
-// Package run starts the parts of a process in order, stops them in reverse, and turns signals and errors into an exit
-// code. What it starts has ended when it returns.
+// Package run starts the parts of a process in order, stops them in reverse, and turns signals and errors into an exit code. Everything
+// that it started has ended when it returns.
 //
-// It is not a supervisor: a part that fails is not started again, the process ends and whoever runs it decides.
+// It is not a supervisor: when a part fails, it is not restarted, and the process ends.
 package run
 
 import (
@@ -21,10 +21,9 @@ import (
 type Part struct {
 	// Name identifies the part in logs and errors.
 	Name string
-	// Run does the work until ctx ends, and calls ready once as soon as later parts may rely on this one. What it
-	// returns after ctx has ended is an error only if it is one beside the end of ctx. A part that returns nil without
-	// having called ready was a job to be done first (a migration), and later parts start. One that was ready and
-	// returns while nobody asked it to stop has failed.
+	// Run does the work until ctx ends, and calls ready once as soon as later parts may rely on this one. After ctx has ended, a returned
+	// error counts only if it is not that of ctx. A part that returns nil without having called ready was a one-time job (a migration), and
+	// later parts start. A part that was ready and returns without having been stopped has failed.
 	Run func(ctx context.Context, ready func()) error
 }
 
@@ -36,10 +35,10 @@ func Loop(name string, fn func(context.Context) error) Part {
 	}}
 }
 
-// Parts starts each part after the one before it is ready, and waits until ctx ends or a part fails. Then it stops them
-// in reverse order, each after the one behind it has ended, so that nothing serves without what it relies on. The first
-// failure is the error returned, joined with failures to stop. Parts that have not ended stopWithin after the stop began
-// are all told to end at once, and after as long again are named in the error; only such parts are still running then.
+// Parts starts each part after the one before it is ready, and waits until ctx ends or a part fails. Then it stops them in reverse order,
+// each after the one behind it has ended, so that no part loses what it relies on. It returns the first failure, joined with failures to
+// stop. Parts that still run after stopWithin are all cancelled at once; those that still run after another stopWithin are named in the
+// error and left running.
 func Parts(ctx context.Context, log *slog.Logger, stopWithin time.Duration, parts ...Part) error {
 	g := &group{log: log, clock: clock.System(), failed: make(chan error, len(parts))}
 	err := g.start(ctx, parts)
@@ -49,7 +48,7 @@ func Parts(ctx context.Context, log *slog.Logger, stopWithin time.Duration, part
 	return errors.Join(err, g.stop(context.WithoutCancel(ctx), stopWithin))
 }
 
-// group is the parts started so far.
+// group holds the parts started so far.
 type group struct {
 	log     *slog.Logger
 	clock   clock.Clock
@@ -63,7 +62,7 @@ type running struct {
 	cancel context.CancelFunc
 	ready  chan struct{}
 	ended  chan struct{}
-	// What follows is valid once ended is closed.
+	// The fields below are valid once ended is closed.
 	err    error
 	failed bool // err came before the part was asked to stop, and was reported then
 }
@@ -83,7 +82,7 @@ func (g *group) start(ctx context.Context, parts []Part) error {
 	return nil
 }
 
-// launch runs p in its own context, which keeps ctx's values but not its end: the order of stopping is ours.
+// launch runs p in a context of its own, which keeps ctx's values but not its end: group decides the order of stopping.
 func (g *group) launch(ctx context.Context, p Part) *running {
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	r := &running{name: p.Name, cancel: cancel, ready: make(chan struct{}), ended: make(chan struct{})}
@@ -101,7 +100,7 @@ func (g *group) launch(ctx context.Context, p Part) *running {
 		case err != nil:
 			r.err = fmt.Errorf("%s: %w", p.Name, err)
 		default:
-			once.Do(func() { close(r.ready) }) // a job that is done
+			once.Do(func() { close(r.ready) }) // a finished job
 			if !wasReady {
 				return
 			}
@@ -115,7 +114,7 @@ func (g *group) launch(ctx context.Context, p Part) *running {
 	return r
 }
 
-// wait returns when ctx ends, a part fails, or every part was a job and is done.
+// wait returns when ctx ends, a part fails, or every part was a job and has finished.
 func (g *group) wait(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {
@@ -139,7 +138,7 @@ func (g *group) wait(ctx context.Context) error {
 	}
 }
 
-// stop ends the parts in reverse. It reports what went wrong while stopping; failures before were reported by wait.
+// stop ends the parts in reverse. It returns the errors of stopping; wait has returned earlier ones.
 func (g *group) stop(ctx context.Context, within time.Duration) error {
 	orderly, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -159,7 +158,7 @@ func (g *group) stop(ctx context.Context, within time.Duration) error {
 	return errors.Join(append(errs, g.abandon(ctx, within))...)
 }
 
-// abandon waits once more for the parts that were late, all of which have been told to end, and names the rest.
+// abandon waits once more for the late parts, all of which have been cancelled, and names those that still run.
 func (g *group) abandon(ctx context.Context, within time.Duration) error {
 	grace, cancel := context.WithTimeout(ctx, within)
 	defer cancel()

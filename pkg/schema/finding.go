@@ -18,14 +18,14 @@ import (
 	"golang.org/x/text/message"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/pkg/near"
+	"github.com/lockstep-cd/lockstep/pkg/text"
 )
 
 // maxShown bounds how much of a refused value an error repeats.
 const maxShown = 60
 
-// fields turns the library's tree of findings into one field for each leaf, in the order of their pointers. schema is the document that the
-// value does not fit; nil for one that is not ours.
+// fields converts the library's tree of findings to one field per leaf, ordered by pointer. schema is the document that the value does not
+// fit; nil if it is not ours.
 func fields(findings *jsonschema.ValidationError, value, schema any) []fault.Field {
 	var found []fault.Field
 	var walk func(*jsonschema.ValidationError)
@@ -42,8 +42,7 @@ func fields(findings *jsonschema.ValidationError, value, schema any) []fault.Fie
 	return slices.Compact(found)
 }
 
-// leaf is what one finding says. A missing or superfluous member is named itself: a form has a control for it, and none
-// for its parent.
+// leaf converts one finding. A missing or superfluous member is named itself, not its parent: a form has a control for the member.
 func leaf(e *jsonschema.ValidationError, value, schema any) []fault.Field {
 	at := e.InstanceLocation
 	switch k := e.ErrorKind.(type) {
@@ -92,15 +91,15 @@ func each(parent, names []string, problem string) []fault.Field {
 	return found
 }
 
-// maxNamed bounds how many of the members that there are an error names.
+// maxNamed bounds how many of the known members an error names.
 const maxNamed = 8
 
-// superfluous are members that do not exist, each with those that do, the nearest first: most often it is one of them, misspelled.
+// superfluous reports unknown members, each with the known ones, the nearest first: usually it is one of them, misspelled.
 func superfluous(parent, names, members []string) []fault.Field {
 	found := make([]fault.Field, len(names))
 	for i, name := range names {
 		expected := "none of this name"
-		switch nearest := near.Order(name, members); {
+		switch nearest := text.Nearest(name, members); {
 		case len(nearest) == 1:
 			expected = nearest[0]
 		case len(nearest) > maxNamed:
@@ -113,7 +112,7 @@ func superfluous(parent, names, members []string) []fault.Field {
 	return found
 }
 
-// membersAt are the members that the part of a schema at a location lists; none where that is not in the document.
+// membersAt returns the members that a schema lists at a location; none if the document does not have it.
 func membersAt(schema any, location string) []string {
 	path, ours := strings.CutPrefix(location, root+"#")
 	if !ours {
@@ -144,7 +143,7 @@ func membersAt(schema any, location string) []string {
 	return slices.Sorted(maps.Keys(members))
 }
 
-// Pointer is the JSON pointer (RFC 6901) of the path.
+// Pointer returns the JSON pointer (RFC 6901) of the path.
 func Pointer(path ...string) string {
 	escape := strings.NewReplacer("~", "~0", "/", "~1")
 	var b strings.Builder
@@ -154,7 +153,7 @@ func Pointer(path ...string) string {
 	return b.String()
 }
 
-// show is the value at a path, shortened: what was found.
+// show formats the value at a path, shortened, for "found …".
 func show(path []string, value any) string {
 	for _, token := range path {
 		switch v := value.(type) {
@@ -178,7 +177,7 @@ func show(path []string, value any) string {
 	}
 }
 
-// short is a scalar as JSON, cut where it is long.
+// short formats a scalar as JSON and cuts a long one.
 func short(v any) string {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -201,7 +200,7 @@ func list(values []any) string {
 	return strings.Join(parts, ", ")
 }
 
-// number is a bound without a needless fraction.
+// number formats a bound without a needless fraction.
 func number(r *big.Rat) string {
 	if r.IsInt() {
 		return r.RatString()
@@ -222,7 +221,7 @@ func aOr(types []string) string {
 	return strings.Join(parts, " or ")
 }
 
-// notJSON says where text stops being JSON.
+// notJSON returns an error with the place where the text stops being JSON.
 func notJSON(text []byte, err error) error {
 	offset := int64(len(text))
 	var syntax *json.SyntaxError
@@ -238,7 +237,7 @@ func notJSON(text []byte, err error) error {
 	})
 }
 
-// notSchema says where a document is not a JSON Schema.
+// notSchema returns an error with the place where a document is not a JSON Schema.
 func notSchema(err error, doc any) error {
 	var invalid *jsonschema.SchemaValidationError
 	var findings *jsonschema.ValidationError

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Line is the line, from 1, on which the value at a JSON pointer begins in a JSON text. Where the pointer leads nowhere,
-// it is the line of the closest value above it.
+// Line returns the line, from 1, on which the value at a JSON pointer begins in a JSON text. If the pointer leads nowhere, it is the line
+// of the closest value above it.
 func Line(text []byte, pointer string) int {
 	unescape := strings.NewReplacer("~1", "/", "~0", "~")
 	var path []string
@@ -33,7 +33,7 @@ type walker struct {
 	line int
 }
 
-// value reads one value at a place; false when the text has ended or is not JSON.
+// value reads one value at a path; it reports false when the text has ended or is not JSON.
 func (w *walker) value(at []string) bool {
 	token, err := w.dec.Token()
 	if err != nil {

@@ -17,24 +17,24 @@ import (
 // MaxBytes bounds a schema's text; a schema is written by hand, and larger ones are mistakes or attacks.
 const MaxBytes = 256 << 10
 
-// A Schema is compiled and may be used by many goroutines.
+// A Schema is a compiled schema. It is safe for concurrent use.
 type Schema struct {
 	compiled *jsonschema.Schema
-	// doc is what it was compiled from: the library keeps no list of the members that there are.
+	// doc is the source document: the library keeps no list of the known members.
 	doc any
 }
 
-// A Vocabulary gives one keyword of ours a form: its value must fit Schema wherever the keyword stands in a schema.
-// Validators that do not know the keyword ignore it.
+// A Vocabulary constrains one keyword of ours: its value must fit Schema wherever the keyword occurs in a schema. Other validators ignore
+// the keyword.
 type Vocabulary struct {
 	// Keyword is the name, such as gitlabUi.
 	Keyword string
-	// Schema is what the keyword's value has to fit, as JSON Schema.
+	// Schema is the JSON Schema of the keyword's value.
 	Schema string
 }
 
-// UI is the whole of gitlabUi, by which configuration schemas say which control edits a field: a widget, whose name is free
-// (D6, R24).
+// UI returns the vocabulary of gitlabUi, with which configuration schemas choose the control that edits a field: a widget, whose name is
+// free (D6, R24).
 func UI() Vocabulary {
 	return Vocabulary{
 		Keyword: "gitlabUi",
@@ -68,8 +68,8 @@ func register(compiler *jsonschema.Compiler, v Vocabulary) error {
 	return nil
 }
 
-// Compile compiles the text of one schema. The error is Invalid and names the place in the text, by line for text that is
-// not JSON and by JSON pointer otherwise.
+// Compile compiles the text of one schema. The error is Invalid and names the place in the text: by line if it is not JSON, and by JSON
+// pointer otherwise.
 func Compile(text []byte, vocabularies ...Vocabulary) (*Schema, error) {
 	if len(text) > MaxBytes {
 		return nil, fault.New(fault.Invalid, "found %d bytes; expected a schema of at most %d", len(text), MaxBytes)
@@ -81,7 +81,7 @@ func Compile(text []byte, vocabularies ...Vocabulary) (*Schema, error) {
 	compiler := jsonschema.NewCompiler()
 	compiler.DefaultDraft(jsonschema.Draft2020)
 	compiler.UseLoader(denyAll{})
-	compiler.AssertFormat() // patterns run on Go's own RE2: linear time, whatever the pattern
+	compiler.AssertFormat() // patterns run on Go's RE2: linear time, whatever the pattern
 	compiler.AssertVocabs()
 	for _, v := range vocabularies {
 		if err := register(compiler, v); err != nil {
@@ -98,8 +98,8 @@ func Compile(text []byte, vocabularies ...Vocabulary) (*Schema, error) {
 	return &Schema{compiled: compiled, doc: doc}, nil
 }
 
-// Validate checks the text of one JSON value. The error is Invalid and has one field for each finding, named by JSON
-// pointer ("" is the whole value); a missing member is named itself, not its parent.
+// Validate checks the text of one JSON value. The error is Invalid and has one field for each finding, named by JSON pointer ("" is the
+// whole value); a missing member is named itself, not its parent.
 func (s *Schema) Validate(text []byte) error {
 	value, err := Decode(text)
 	if err != nil {
@@ -121,7 +121,7 @@ func (s *Schema) ValidateValue(value any) error {
 	return fault.InvalidFields(fields(findings, value, s.doc)...)
 }
 
-// Decode reads one JSON value, numbers exactly. The error is Invalid and names the line and column.
+// Decode reads one JSON value, with exact numbers. The error is Invalid and names the line and column.
 func Decode(text []byte) (any, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return nil, fault.InvalidFields(fault.Field{Name: "", Problem: "found nothing; expected JSON"})

@@ -10,8 +10,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/schema"
 )
 
-// TestAnUnknownMemberIsAnsweredWithThoseThatThereAre: those of the same object, the nearest first, wherever in the schema that is written.
-func TestAnUnknownMemberIsAnsweredWithThoseThatThereAre(t *testing.T) {
+// TestAnUnknownMemberIsReportedWithTheKnownOnes: with those of the same object, the nearest first, wherever the schema lists them.
+func TestAnUnknownMemberIsReportedWithTheKnownOnes(t *testing.T) {
 	t.Parallel()
 	s, err := schema.Compile([]byte(`{
 	  "properties": {"git": {"$ref": "#/$defs/a~1b c"}, "nothing": {"additionalProperties": false}, "one": {"additionalProperties": false, "properties": {"only": {}}},

@@ -17,21 +17,23 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// accountDir is where a pod has the token of its account and the authority of its cluster.
+// accountDir is where a pod finds its account's token and the certificate authority of its cluster.
 const accountDir = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-// cluster reads Secrets of the cluster that the process runs in, as its own account: what that may not read, nobody gets by a reference.
+// cluster reads Secrets of the cluster that the process runs in, with the pod's account: a reference gives access to nothing that the
+// account cannot read.
 type cluster struct {
-	// base is the API's address; tokenFile is read each time, because Kubernetes replaces the token every hour.
+	// base is the API's address. tokenFile is read each time, because Kubernetes replaces the token every hour.
 	base, tokenFile string
 	client          *http.Client
 }
 
-// newCluster is the cluster by what Kubernetes tells its pods. It is nil where there is none, and in a pod that has no token of its account.
+// newCluster returns the cluster from the environment that Kubernetes gives its pods. It is nil outside a cluster, and in a pod without a
+// token.
 func newCluster(host, port, dir string, log *slog.Logger) (*cluster, error) {
 	ca := filepath.Join(dir, "ca.crt")
 	if _, missing := os.Stat(ca); host == "" || missing != nil {
-		return nil, nil //nolint:nilnil,nilerr // there is none, which is no mistake until somebody refers to it
+		return nil, nil //nolint:nilnil,nilerr // not an error until a reference needs it
 	}
 	trust, err := certs.Files{CA: ca}.Client(log)
 	if err != nil {
@@ -40,7 +42,7 @@ func newCluster(host, port, dir string, log *slog.Logger) (*cluster, error) {
 	return &cluster{base: "https://" + net.JoinHostPort(host, port), tokenFile: filepath.Join(dir, "token"), client: client(trust, nil)}, nil
 }
 
-// read is the value of a key of a Secret.
+// read returns the value of a key of a Secret.
 func (c *cluster) read(ctx context.Context, path, key string) (string, error) {
 	ref := "k8s:" + path + "#" + key
 	token, err := os.ReadFile(c.tokenFile)
@@ -76,7 +78,7 @@ func (c *cluster) read(ctx context.Context, path, key string) (string, error) {
 	var answer struct {
 		Data map[string][]byte `json:"data"`
 	}
-	if json.Unmarshal(text, &answer) != nil { // its error may quote the secret
+	if json.Unmarshal(text, &answer) != nil { // the decoder's error may quote the secret
 		return "", fault.New(fault.Unavailable, "%s: Kubernetes answers with something else than a Secret", ref)
 	}
 	value, there := answer.Data[key]

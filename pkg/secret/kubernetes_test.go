@@ -17,7 +17,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/secret"
 )
 
-// TestASecretOfKubernetes (D27): a reference is followed with the pod's own account, each time anew, and no error has the secret or the token.
+// TestASecretOfKubernetes (D27): a reference is resolved with the pod's own account, anew each time, and no error contains the secret or
+// the token.
 func TestASecretOfKubernetes(t *testing.T) {
 	t.Parallel()
 	value, good := atomic.Pointer[string]{}, atomic.Pointer[string]{}
@@ -89,7 +90,7 @@ func TestASecretOfKubernetes(t *testing.T) {
 	}
 }
 
-// TestNoCluster: outside a cluster, and in a pod that has no token, a reference to a Secret says so.
+// TestNoCluster: outside a cluster, and in a pod without a token, the error for a reference to a Secret says so.
 func TestNoCluster(t *testing.T) {
 	t.Parallel()
 	outside, err := secret.InCluster("", "", t.TempDir())

@@ -1,8 +1,7 @@
 // Package secret resolves references to secrets (package reference has their grammar) each time the secret is needed, so that a
 // replaced secret takes effect at once.
-//
-// It stores no secret, and its errors contain none: they name the reference. It does not decide who may write references; these
-// are the operator's.
+// It stores no secrets, and its errors contain none: they name the reference. It does not decide who may write references; these come from
+// the operator.
 package secret
 
 import (
@@ -16,14 +15,14 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/secret/reference"
 )
 
-// Reader follows references. It is safe for concurrent use; nil follows env and file.
+// Reader resolves references. It is safe for concurrent use; a nil Reader resolves env and file.
 type Reader struct {
-	vault   *vault   // nil where none is configured
+	vault   *vault   // nil if none is configured
 	cluster *cluster // nil outside a pod with an account
 }
 
-// New is a reader. Without an address of Vault it refuses references to it, and outside a pod that has its account's token those to Secrets of
-// Kubernetes.
+// New returns a reader. Without Vault's address it refuses references to Vault, and outside a pod with its account's token those to
+// Kubernetes Secrets.
 func New(c VaultConfig, now clock.Clock, log *slog.Logger) (*Reader, error) {
 	in, err := newCluster(os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT"), accountDir, log)
 	if err != nil {
@@ -39,11 +38,11 @@ func New(c VaultConfig, now clock.Clock, log *slog.Logger) (*Reader, error) {
 	return r, nil
 }
 
-// Read is the secret. The error is Invalid for what is no reference, NotFound where there is nothing, Unavailable while Vault or
-// Kubernetes is away, and Denied where it refuses.
+// Read returns the secret. The error is Invalid for a malformed reference, NotFound for a missing secret, Unavailable while Vault or
+// Kubernetes does not answer, and Denied if it refuses.
 func (r *Reader) Read(ctx context.Context, ref string) (string, error) {
 	if !reference.Is(ref) {
-		return "", fault.New(fault.Invalid, "found something else than a reference; %s", reference.Expected)
+		return "", fault.New(fault.Invalid, "found a value that is not a reference; %s", reference.Expected)
 	}
 	scheme, rest, _ := strings.Cut(ref, ":")
 	var value string
@@ -55,7 +54,7 @@ func (r *Reader) Read(ctx context.Context, ref string) (string, error) {
 		if err != nil {
 			return "", fault.Because(err, fault.NotFound, "%s cannot be read", ref)
 		}
-		// Editors and echo end a file with a line break that was never part of the secret. Spaces stay: they may belong to it.
+		// Editors and echo end a file with a line break that is not part of the secret. Spaces stay: they may belong to it.
 		value = strings.TrimRight(string(content), "\r\n")
 	case "k8s":
 		if r == nil || r.cluster == nil {
@@ -77,7 +76,7 @@ func (r *Reader) Read(ctx context.Context, ref string) (string, error) {
 		}
 	}
 	if value == "" {
-		return "", fault.New(fault.NotFound, "%s: nothing is there, or it is empty", ref)
+		return "", fault.New(fault.NotFound, "%s: missing or empty", ref)
 	}
 	return value, nil
 }

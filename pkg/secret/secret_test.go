@@ -18,8 +18,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/secret"
 )
 
-// fakeVault speaks what Vault documents of its HTTP API: reading of KV version 2, sign-in with Kubernetes accounts, namespaces,
-// and its answers to what goes wrong.
+// fakeVault implements what Vault documents of its HTTP API: reading KV version 2, sign-in with Kubernetes accounts, namespaces, and error
+// responses.
 type fakeVault struct {
 	mu      sync.Mutex
 	tokens  map[string]bool
@@ -66,7 +66,7 @@ func (f *fakeVault) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(http.StatusForbidden, "permission denied")
 	case path == "secret/data/moved":
 		http.Redirect(w, r, "http://elsewhere.example.com/", http.StatusTemporaryRedirect)
-	case f.entries[path] == nil: // an entry whose last version was deleted is 404 as well, with its metadata
+	case f.entries[path] == nil: // an entry whose last version was deleted is 404 with its metadata
 		answer(http.StatusNotFound, map[string]any{"data": map[string]any{"data": nil, "metadata": map[string]any{"version": 2}}})
 	default:
 		answer(http.StatusOK, map[string]any{"data": map[string]any{"data": f.entries[path], "metadata": map[string]any{"version": 1}}})
@@ -130,7 +130,7 @@ func TestEveryKindOfReference(t *testing.T) {
 	}
 }
 
-// TestAKubernetesRoleSignsIn: once for many reads, and again when Vault has ended the token or its time is nearly over.
+// TestAKubernetesRoleSignsIn once for many reads, and again when Vault has revoked the token or it is about to expire.
 func TestAKubernetesRoleSignsIn(t *testing.T) {
 	t.Parallel()
 	f, address := newFakeVault(t)

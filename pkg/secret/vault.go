@@ -21,24 +21,24 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/secret/reference"
 )
 
-// VaultConfig is a HashiCorp Vault, or an OpenBao, whose API is the same. Either a token or a role is given.
+// VaultConfig configures a HashiCorp Vault, or an OpenBao, whose API is the same. Set either a token or a role.
 type VaultConfig struct {
-	// Address is its URL: https://vault.example.com:8200. Empty: there is none.
+	// Address is its URL: https://vault.example.com:8200. Empty means that there is no Vault.
 	Address string `koanf:"address"`
-	// Namespace is the namespace of the paths, where it has namespaces.
+	// Namespace is the namespace of the paths, if Vault has namespaces.
 	Namespace string `koanf:"namespace"`
-	// TokenRef is a reference, env:NAME or file:/path, to the token that reads: for an agent that keeps one in a file.
+	// TokenRef is a reference, env:NAME or file:/path, to the token, for an agent that keeps one in a file.
 	TokenRef string `koanf:"token_ref"`
-	// KubernetesRole is the role that the pod signs in as, in place of a token, with the account's token in KubernetesTokenFile
-	// at the authentication method mounted at KubernetesMount.
+	// KubernetesRole is the role that the pod signs in as, in place of a token: with the account's token in KubernetesTokenFile, at the
+	// authentication method mounted at KubernetesMount.
 	KubernetesRole      string `koanf:"kubernetes_role"`
 	KubernetesMount     string `koanf:"kubernetes_mount"      default:"kubernetes"`
 	KubernetesTokenFile string `koanf:"kubernetes_token_file" default:"/var/run/secrets/kubernetes.io/serviceaccount/token"`
-	// CAFile holds the certificates to check its server's against; empty means the system's.
+	// CAFile holds the certificates that the server's is verified against; empty means the system's.
 	CAFile string `koanf:"ca_file"`
 }
 
-// Check is what is wrong with a configuration, by key below vault.
+// Check returns the problems of the configuration, by key below vault.
 func (c VaultConfig) Check() []fault.Field {
 	if c.Address == "" {
 		if c.TokenRef != "" || c.KubernetesRole != "" {
@@ -60,19 +60,19 @@ func (c VaultConfig) Check() []fault.Field {
 }
 
 const (
-	// askWithin bounds one question to Vault or Kubernetes.
+	// askWithin bounds one request to Vault or Kubernetes.
 	askWithin = 5 * time.Second
-	// maxSecret bounds an answer; Vault's own limit of an entry is 1 MiB.
+	// maxSecret bounds a response; Vault limits an entry to 1 MiB.
 	maxSecret = 2 << 20
 )
 
-// vault reads entries of KV engines of version 2 by Vault's HTTP API.
+// vault reads entries of KV engines of version 2 over Vault's HTTP API.
 type vault struct {
 	config VaultConfig
 	client *http.Client
 	clock  clock.Clock
 
-	// mu guards the token of a role, and when another one is to be had.
+	// mu guards the token of a role, and the time to renew it.
 	mu     sync.Mutex
 	token  string
 	renews time.Time
@@ -92,7 +92,7 @@ func newVault(c VaultConfig, now clock.Clock, log *slog.Logger) (*vault, error) 
 	return &vault{config: c, clock: now, client: client(trust, http.ProxyFromEnvironment)}, nil
 }
 
-// client shows a token: a redirect would carry it to wherever that leads. proxy is nil for none.
+// client returns a client that follows no redirects: it sends a token. proxy is nil for none.
 func client(trust *certs.Client, proxy func(*http.Request) (*url.URL, error)) *http.Client {
 	return &http.Client{
 		Timeout:       askWithin,
@@ -101,7 +101,7 @@ func client(trust *certs.Client, proxy func(*http.Request) (*url.URL, error)) *h
 	}
 }
 
-// read is the value of a key. A token of a role that Vault has ended before its time is replaced once.
+// read returns the value of a key. If Vault has revoked the token of a role early, it signs in again, once.
 func (v *vault) read(ctx context.Context, path, key string) (string, error) {
 	for again := v.config.KubernetesRole != ""; ; again = false {
 		token, err := v.current(ctx)
@@ -127,12 +127,12 @@ func (v *vault) read(ctx context.Context, path, key string) (string, error) {
 		case nil:
 			return "", fault.New(fault.NotFound, "vault:%s has no key %s", path, key)
 		default:
-			return "", fault.New(fault.Invalid, "vault:%s#%s is no text", path, key)
+			return "", fault.New(fault.Invalid, "vault:%s#%s is not a text", path, key)
 		}
 	}
 }
 
-// current is the token to show: the operator's, or that of the role, which is had anew when two thirds of its time are over.
+// current returns the token to use: the operator's, or that of the role, which is renewed after two thirds of its lifetime.
 func (v *vault) current(ctx context.Context) (string, error) {
 	if v.config.TokenRef != "" {
 		token, err := (*Reader)(nil).Read(ctx, v.config.TokenRef)
@@ -157,7 +157,7 @@ func (v *vault) current(ctx context.Context) (string, error) {
 	var answer struct {
 		Auth struct {
 			ClientToken   string `json:"client_token"`
-			LeaseDuration int64  `json:"lease_duration"` // in seconds; 0 is for ever
+			LeaseDuration int64  `json:"lease_duration"` // in seconds; 0 means without end
 		} `json:"auth"`
 	}
 	if err := v.ask(ctx, http.MethodPost, "auth/"+v.config.KubernetesMount+"/login", "", body, &answer); err != nil {
@@ -171,7 +171,7 @@ func (v *vault) current(ctx context.Context) (string, error) {
 	return v.token, nil
 }
 
-// forget drops a token that was refused, unless another one has come meanwhile.
+// forget drops a refused token, unless it has been replaced meanwhile.
 func (v *vault) forget(token string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -180,7 +180,7 @@ func (v *vault) forget(token string) {
 	}
 }
 
-// ask calls the API. What Vault says of a failure stays with it: it may repeat what it was sent.
+// ask calls the API. Vault's error messages are not passed on: they may repeat the request.
 func (v *vault) ask(ctx context.Context, method, path, token string, body []byte, answer any) error {
 	request, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(v.config.Address, "/")+"/v1/"+path, bytes.NewReader(body))
 	if err != nil {
@@ -192,7 +192,7 @@ func (v *vault) ask(ctx context.Context, method, path, token string, body []byte
 	if v.config.Namespace != "" {
 		request.Header.Set("X-Vault-Namespace", v.config.Namespace)
 	}
-	request.Header.Set("X-Vault-Request", "true") // what its agents demand, against requests that somebody is lured into
+	request.Header.Set("X-Vault-Request", "true") // its agents require it, against forged requests
 	response, err := v.client.Do(request)
 	if err != nil {
 		return fault.Because(err, fault.Unavailable, "Vault at %s does not answer", v.config.Address)
@@ -205,14 +205,14 @@ func (v *vault) ask(ctx context.Context, method, path, token string, body []byte
 	switch code := response.StatusCode; code {
 	case http.StatusOK:
 		if json.Unmarshal(text, answer) != nil {
-			return fault.Because(errors.New("not the JSON expected"), fault.Unavailable, "Vault at %s answers %s with something else than an entry", v.config.Address, path)
+			return fault.Because(errors.New("not the JSON expected"), fault.Unavailable, "Vault at %s answers %s with something other than an entry", v.config.Address, path)
 		}
 		return nil
 	case http.StatusNotFound:
-		return fault.New(fault.NotFound, "vault:%s: nothing is there, or it was deleted", path)
+		return fault.New(fault.NotFound, "vault:%s: missing, or deleted", path)
 	case http.StatusForbidden, http.StatusUnauthorized, http.StatusBadRequest:
-		return fault.New(fault.Denied, "Vault answers %s with %d: look at the policy of the token or role", path, code)
-	default: // sealed, standby, too many requests, behind a proxy that has lost it
+		return fault.New(fault.Denied, "Vault answers %s with %d: check the policy of the token or role", path, code)
+	default: // sealed, standby, too many requests, or behind a proxy that cannot reach it
 		return fault.New(fault.Unavailable, "Vault answers %s with %d", path, code)
 	}
 }

@@ -15,12 +15,12 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// Repository is a source of kind git@1: a branch whose commits, or tags whose versions, are its artifacts. The digest of
-// such a version is the SHA of the commit.
+// Repository is a source of kind git@1: its artifacts are the commits of a branch, or the tags that are versions. The digest of such a
+// version is the SHA of the commit.
 type Repository struct {
 	// URL is where to clone from.
 	URL string
-	// Branch is what is followed; empty for tags.
+	// Branch is the branch to follow; empty to follow tags.
 	Branch string
 
 	place, name   string
@@ -33,7 +33,7 @@ var _ Source = (*Repository)(nil)
 
 const (
 	gitScheme = "git:"
-	// maxFile bounds the path of a changed file that a pattern is tried on.
+	// maxFile bounds the path of a changed file that is matched against patterns.
 	maxFile = 4096
 )
 
@@ -68,7 +68,7 @@ func parseGit(config json.RawMessage) (*Repository, []fault.Field) {
 	return s, nil
 }
 
-// repositoryName is the host and the one way of writing a repository: host and path, without scheme and .git.
+// repositoryName returns the host and the canonical name of a repository: host and path, without scheme and .git.
 func repositoryName(repository string) (host, name string) {
 	u, err := url.Parse(repository)
 	if err != nil || u.User != nil || u.Host == "" || u.RawQuery != "" || u.ForceQuery || strings.Contains(repository, "#") {
@@ -82,11 +82,11 @@ func repositoryName(repository string) (host, name string) {
 	return host, host + "/" + path
 }
 
-// patterns reads globs (** crosses folders) that are separated by spaces.
+// patterns parses globs (** crosses folders), separated by spaces.
 func patterns(field, text string, found []fault.Field) ([]string, []fault.Field) {
 	all := strings.Fields(text)
 	for _, p := range all {
-		// Each ** and each alternative multiplies what a match may cost; nobody needs more.
+		// Each ** and each alternative multiplies the cost of a match; this many is enough.
 		if !doublestar.ValidatePattern(p) || strings.HasPrefix(p, "/") || strings.Count(p, "**") > 4 || strings.Count(p, "{") > 2 {
 			found = append(found, fault.Field{Name: field, Problem: "found " + quote(p) + "; expected a pattern of files, such as deploy/**, from the top of the repository"})
 		}
@@ -94,8 +94,8 @@ func patterns(field, text string, found []fault.Field) ([]string, []fault.Field)
 	return all, found
 }
 
-// Artifact is what a commit of the source is published as: the repository, what is followed and, because two sources of one
-// branch with other filters have other versions, a digest of the filters.
+// Artifact returns the name that the source's commits are published under: the repository, what is followed and, because two sources of one
+// branch with different filters have different versions, a digest of the filters.
 func (s *Repository) Artifact() string {
 	follows := s.Branch
 	if follows == "" {
@@ -109,7 +109,7 @@ func (s *Repository) Artifact() string {
 func filterDigest(groups ...[]string) string {
 	h := sha256.New()
 	for _, g := range groups {
-		fmt.Fprintf(h, "%d\n%s\n", len(g), strings.Join(g, "\n")) // patterns hold no line breaks
+		fmt.Fprintf(h, "%d\n%s\n", len(g), strings.Join(g, "\n")) // patterns contain no line breaks
 	}
 	return hex.EncodeToString(h.Sum(nil))[:12]
 }
@@ -117,10 +117,10 @@ func filterDigest(groups ...[]string) string {
 // Key implements Source.
 func (s *Repository) Key() string { return s.Artifact() }
 
-// Takes implements Source: filters are a part of the key, so that whatever is found by it belongs.
+// Takes implements Source: the filters are part of the key, so every artifact with the key belongs to the source.
 func (s *Repository) Takes(string) bool { return true }
 
-// Rank implements Source: tags go by version, and a branch is where it points.
+// Rank implements Source: tags are ordered by version; a branch has no order but time.
 func (s *Repository) Rank(tag string) string {
 	if s.Branch != "" {
 		return ""
@@ -137,20 +137,20 @@ func (s *Repository) Interval() time.Duration { return s.interval }
 // Place implements Source.
 func (s *Repository) Place() string { return s.place }
 
-// Name is the repository in its one way of writing: host and path.
+// Name returns the canonical name of the repository: host and path.
 func (s *Repository) Name() string { return s.name }
 
-// RepositoryName is the one way of writing a repository's URL; empty for what is none.
+// RepositoryName returns the canonical name of a repository's URL; empty for an invalid one.
 func RepositoryName(repository string) string {
 	_, name := repositoryName(repository)
 	return name
 }
 
-// Filtered reports whether it matters which files a commit changes.
+// Filtered reports whether the files that a commit changes matter.
 func (s *Repository) Filtered() bool { return len(s.paths)+len(s.ignore) > 0 }
 
-// Wants reports whether one of the changed files makes a commit count. Each file is judged by itself, so that one that is
-// ignored never hides another that is wanted (PipeCD's triggers).
+// Wants reports whether one of the changed files makes a commit count. Each file is judged on its own, so an ignored file never hides
+// another that counts (as PipeCD's triggers do).
 func (s *Repository) Wants(changed []string) bool {
 	for _, file := range changed {
 		if len(file) <= maxFile && (len(s.paths) == 0 || matches(s.paths, file)) && !matches(s.ignore, file) {
@@ -169,7 +169,7 @@ func matches(all []string, file string) bool {
 	return false
 }
 
-// Newest is the tag with the highest version in range.
+// Newest returns the tag with the highest version in range.
 func (s *Repository) Newest(tags []string) (string, bool) {
 	return newest(tags, func(tag string) bool { return inRange(s.within, tag) }, lowerVersion)
 }

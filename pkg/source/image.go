@@ -13,12 +13,12 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// A Selection says which tag of a repository is the newest, as far as a source is concerned.
+// A Selection defines which tag of a repository is the newest for a source.
 type Selection string
 
 // The selections.
 const (
-	// Any takes every tag; the newest is what was published last, and nothing can be asked for.
+	// Any accepts every tag; the newest is the one published last, and it cannot be polled.
 	Any Selection = "any"
 	// Semver is the highest version in range.
 	Semver Selection = "semver"
@@ -26,18 +26,18 @@ const (
 	NewestBuild Selection = "newest_build"
 	// Lexical is the last tag in the order of characters, for tags that begin with a date.
 	Lexical Selection = "lexical"
-	// MutableTag is whatever one tag names at the moment.
+	// MutableTag is the image that one tag names at the moment.
 	MutableTag Selection = "mutable_tag"
 )
 
 // Image is a source of kind oci-image@1.
 type Image struct {
-	// Repository is the image in its one way of writing, without tag and digest.
+	// Repository is the canonical name of the image, without tag and digest.
 	Repository string
 	Selection  Selection
-	// Tag is MutableTag's.
+	// Tag is set for MutableTag.
 	Tag string
-	// Platform is os/architecture or os/architecture/variant, or empty for any.
+	// Platform is os/architecture or os/architecture/variant; empty for any.
 	Platform string
 
 	interval      time.Duration
@@ -85,7 +85,7 @@ func parseImage(config json.RawMessage) (*Image, []fault.Field) {
 	return src, nil
 }
 
-// versions reads a range; none is every release.
+// versions parses a range; an empty text means every release.
 func versions(text string, found []fault.Field) (*semver.Constraints, []fault.Field) {
 	if text == "" {
 		text = "*"
@@ -97,7 +97,7 @@ func versions(text string, found []fault.Field) (*semver.Constraints, []fault.Fi
 	return within, found
 }
 
-// expression reads a regular expression; none matches nothing, and is nil.
+// expression parses a regular expression; an empty text gives nil, which matches nothing.
 func expression(field, text string, found []fault.Field) (*regexp.Regexp, []fault.Field) {
 	if text == "" {
 		return nil, found
@@ -109,19 +109,18 @@ func expression(field, text string, found []fault.Field) (*regexp.Regexp, []faul
 	return re, found
 }
 
-// Key is the image, however it is written.
+// Key implements Source: it is the same for every spelling of the image.
 func (s *Image) Key() string { return imageKey(s.Repository) }
 
-// referring is the form of tags that stand for what refers to another manifest: the referrers tag schema of the OCI
-// distribution specification (<algorithm>-<digest>), and cosign's with its endings .sig, .att and .sbom.
+// referring matches tags of manifests that refer to another manifest: the referrers tag schema of the OCI distribution specification
+// (<algorithm>-<digest>), and cosign's with the suffixes .sig, .att and .sbom.
 var referring = regexp.MustCompile(`^sha(?:256-[0-9a-f]{64}|512-[0-9a-f]{64,128})(?:\.[a-z]+)?$`)
 
-// RefersTo reports whether what is under a tag refers to another manifest, as signatures and lists of contents do, and is
-// no image to deploy.
+// RefersTo reports whether a tag is that of a manifest that refers to another one, such as a signature or an SBOM, and is no image to
+// deploy.
 func RefersTo(tag string) bool { return referring.MatchString(tag) }
 
-// Takes implements Source. What was published without a tag can only be taken by who takes anything, and what refers to an
-// image by nobody.
+// Takes implements Source. An artifact without a tag is accepted only by selection Any, and one that refers to an image by no source.
 func (s *Image) Takes(tag string) bool {
 	if RefersTo(tag) {
 		return false
@@ -138,8 +137,8 @@ func (s *Image) Takes(tag string) bool {
 	return s.Selection != Semver || inRange(s.within, tag)
 }
 
-// inRange reports whether a tag is a version in range, with or without v in front. A number alone is a date, a build or the
-// beginning of a commit, and no version.
+// inRange reports whether a tag is a version in range, with or without a leading v. A bare number is a date, a build or the beginning of a
+// commit, not a version.
 func inRange(within *semver.Constraints, tag string) bool {
 	v, err := semver.NewVersion(tag)
 	return err == nil && strings.Contains(tag, ".") && within.Check(v)
@@ -154,8 +153,8 @@ func (s *Image) Place() string {
 	return host
 }
 
-// Newest is the tag of those given that the source takes and that is the newest by its name; none where there is none,
-// and for selections that do not go by names.
+// Newest returns the tag that the source accepts and that is the newest by its name; it reports false if there is none, and for selections
+// that do not order by name.
 func (s *Image) Newest(tags []string) (string, bool) {
 	less := func(a, b string) bool { return a < b }
 	switch s.Selection {
@@ -180,10 +179,10 @@ func (s *Image) Rank(tag string) string {
 	return ""
 }
 
-// Earliest implements Source: an image was created before it was published, under whatever tag.
+// Earliest implements Source: an image was created before it was published, under any tag.
 func (s *Image) Earliest() bool { return s.Selection == NewestBuild }
 
-// newest is the greatest of those that are wanted.
+// newest returns the greatest of the wanted names.
 func newest(names []string, wanted func(string) bool, less func(a, b string) bool) (best string, ok bool) {
 	for _, n := range names {
 		if wanted(n) && (!ok || less(best, n)) {
@@ -193,8 +192,8 @@ func newest(names []string, wanted func(string) bool, less func(a, b string) boo
 	return best, ok
 }
 
-// lowerVersion orders versions; where two are equal (1.2 and 1.2.0, or but for their build), by their spelling, so that
-// the answer does not depend on the order that a registry lists them in.
+// lowerVersion orders versions; equal ones (1.2 and 1.2.0, or differing only in build metadata) are ordered by spelling, so that the result
+// does not depend on the order in which a registry lists them.
 func lowerVersion(a, b string) bool {
 	va, errA := semver.NewVersion(a)
 	vb, errB := semver.NewVersion(b)
@@ -207,9 +206,9 @@ func lowerVersion(a, b string) bool {
 	return a < b
 }
 
-// versionRank is lowerVersion as a text: a tag is lower than another exactly if the bytes of its rank are. Numbers have a fixed width; every
-// identifier of a pre-release ends with a character that is lower than any in it; and a release is higher than its pre-releases. What
-// is no version has no rank, which is the lowest.
+// versionRank encodes lowerVersion as a text: a tag is lower than another exactly if the bytes of its rank are. Numbers have a fixed width;
+// every identifier of a pre-release ends with a character lower than any in it; a release is higher than its pre-releases. A tag that is
+// not a version has the empty rank, which is the lowest.
 func versionRank(tag string) string {
 	v, err := semver.NewVersion(tag)
 	if err != nil {
@@ -221,7 +220,7 @@ func versionRank(tag string) string {
 		b.WriteByte('~')
 	} else {
 		for part := range strings.SplitSeq(v.Prerelease(), ".") {
-			// As the library compares: a number that is too great is a text.
+			// As in the library, a number that is too large counts as text.
 			if n, err := strconv.ParseUint(part, 10, 64); err == nil {
 				fmt.Fprintf(&b, "0%020d!", n)
 			} else {
@@ -232,8 +231,8 @@ func versionRank(tag string) string {
 	return b.String() + " " + tag
 }
 
-// ImageKey is the key of all sources that point at an image: whatever way its repository is written, tag and digest left
-// out. A Git repository is published under the name that Repository.Artifact gives it.
+// ImageKey returns the key of all sources for an image, for any spelling of its repository, without tag and digest. A Git repository is
+// published under the name from Repository.Artifact.
 func ImageKey(image string) (string, error) {
 	if strings.HasPrefix(image, gitScheme) {
 		return image, nil

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestARankComparesAsTheSelectionOrders: versions of every form that the library reads, and tags that are none.
+// TestARankComparesAsTheSelectionOrders covers versions of every form that the library reads, and tags that are not versions.
 func TestARankComparesAsTheSelectionOrders(t *testing.T) {
 	t.Parallel()
 	number := rapid.OneOf(rapid.Uint64Range(0, 12), rapid.Uint64())

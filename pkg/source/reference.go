@@ -10,12 +10,12 @@ import (
 var (
 	tagForm    = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
 	digestForm = regexp.MustCompile(`^(?:sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128}|blake3:[0-9a-f]{64})$`)
-	// likeDigest is what may have been meant as one.
+	// likeDigest matches what may have been meant as a digest.
 	likeDigest = regexp.MustCompile(`^[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[0-9a-zA-Z]*$`)
 )
 
-// unpinned is an image reference without its tag and digest, which are checked. What stands before an @ may be a password, so that it is
-// neither taken for an image nor shown: this error may be stored.
+// unpinned returns an image reference without its tag and digest, which are checked. The part before an @ may be a password, so it is
+// neither treated as an image nor shown: this error may be stored.
 func unpinned(reference string) (string, error) {
 	rest := strings.TrimSpace(reference)
 	if at := strings.LastIndexByte(rest, '@'); at >= 0 {

@@ -14,20 +14,20 @@ import (
 
 const (
 	defaultRegistry = "docker.io"
-	// maxImage is more than any registry takes: 253 for the host, 255 for the repository, 128 for the tag, a digest.
+	// maxImage is more than any registry allows: 253 for the host, 255 for the repository, 128 for the tag, a digest.
 	maxImage = 1024
-	// maxHost is what the DNS allows.
+	// maxHost is the limit of DNS.
 	maxHost = 253
 )
 
 var (
-	// An underscore is in no host name of the DNS, but in those that Docker and Compose give to containers.
+	// DNS has no underscores in host names, but Docker and Compose use them in the names of containers.
 	hostForm       = regexp.MustCompile(`^(?:[a-z0-9_](?:[a-z0-9._-]*[a-z0-9_])?|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?$`)
 	repositoryForm = regexp.MustCompile(`^[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*$`)
 )
 
-// NormalizeImage is the one way of writing the repository of an image reference: with its registry, docker.io/library/…
-// where Docker leaves it out, in lower case, without tag and digest.
+// NormalizeImage returns the canonical name of an image's repository: with its registry, docker.io/library/… included where Docker omits
+// it, in lower case, without tag and digest.
 func NormalizeImage(image string) (string, error) {
 	if len(image) > maxImage {
 		return "", fault.New(fault.Invalid, "found %d bytes; expected at most %d", len(image), maxImage)
@@ -38,7 +38,7 @@ func NormalizeImage(image string) (string, error) {
 	}
 	rest = strings.ToLower(rest)
 	host, repository, ok := strings.Cut(rest, "/")
-	// Docker's own rule: what has neither dot nor port, and is not localhost, is a folder on Docker Hub.
+	// Docker's own rule: a first part without dot and port, other than localhost, is a folder on Docker Hub.
 	if !ok || !strings.ContainsAny(host, ".:") && host != "localhost" {
 		host, repository = defaultRegistry, rest
 	}
@@ -64,10 +64,10 @@ func notAnImage(image, repository, host string) error {
 	return fault.New(fault.Invalid, "found %s, understood as %s at registry %s; expected an image, such as registry.example.com/shop/api", quote(image), quote(repository), quote(host))
 }
 
-// NormalizeHost is the one way of writing a registry's host, with its port unless that is 443: in lower case, without the dot that ends a
-// fully qualified name, and in ASCII where the name is internationalized. The scheme, http or https, is that by which the host was named: in a
-// reference, a name without dot and port would be a folder of Docker Hub, so it is written with the port that the scheme implies. ok is false for
-// what is no host.
+// NormalizeHost returns the canonical form of a registry's host, with its port unless that is 443: in lower case, without the trailing dot
+// of a fully qualified name, and in ASCII if the name is internationalized. The scheme, http or https, is the one that the host was given
+// with: in a reference, a name without dot and port would be a folder on Docker Hub, so the scheme's default port is added. It reports
+// false for an invalid host.
 func NormalizeHost(host, scheme string) (normalized string, ok bool) {
 	name, port := strings.ToLower(host), ""
 	if at := strings.LastIndexByte(name, ':'); at > strings.LastIndexByte(name, ']') {
@@ -78,7 +78,7 @@ func NormalizeHost(host, scheme string) (normalized string, ok bool) {
 	}
 	name = strings.TrimSuffix(name, ".")
 	if strings.ContainsFunc(name, func(r rune) bool { return r > unicode.MaxASCII }) {
-		// The profile of IDNA that browsers and resolvers use, but for underscores.
+		// The IDNA profile of browsers and resolvers, except that underscores are allowed.
 		profile := idna.New(idna.MapForLookup(), idna.BidiRule(), idna.Transitional(false), idna.StrictDomainName(false))
 		var err error
 		if name, err = profile.ToASCII(name); err != nil {
@@ -103,7 +103,7 @@ func NormalizeHost(host, scheme string) (normalized string, ok bool) {
 	return name, true
 }
 
-// quote shows what was found, cut where it would drown the message.
+// quote quotes a value for a message, and shortens a long one.
 func quote(s string) string {
 	const most = 120
 	if len(s) > most {

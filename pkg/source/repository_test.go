@@ -76,8 +76,8 @@ func TestNoErrorShowsAPassword(t *testing.T) {
 	}
 }
 
-// TestWhatAnImageWasUnderstoodAsIsSaid, since a name without a registry is one of Docker Hub.
-func TestWhatAnImageWasUnderstoodAsIsSaid(t *testing.T) {
+// TestAnErrorNamesTheImageAsUnderstood, since a name without a registry is one of Docker Hub.
+func TestAnErrorNamesTheImageAsUnderstood(t *testing.T) {
 	t.Parallel()
 	if _, err := NormalizeImage("shop//api"); err == nil || !strings.Contains(err.Error(), `understood as "shop//api" at registry "docker.io"`) {
 		t.Errorf("error = %v", err)

@@ -1,8 +1,8 @@
-// Package source holds the kinds of artifact sources: a schema for each, what a source of that kind points at, and which
-// artifacts it takes (R7, E61). A kind is to sources what a driver is to deployments: its configuration is opaque to
-// tables, is validated and reflected by its schema, and is versioned, so that kinds grow without a change to what exists.
+// Package source holds the kinds of artifact sources: a schema for each, what a source of that kind points at, and which artifacts it
+// accepts (R7, E61). A kind is to sources what a driver is to deployments: its configuration is opaque to tables, is validated and
+// presented by its schema, and is versioned, so that new kinds do not change existing ones.
 //
-// It asks no registry and no repository: that is the registry service's. Which version a source leads to is the domain's.
+// It contacts no registry and no repository: the registry service does. The domain decides which version a source leads to.
 package source
 
 import (
@@ -19,8 +19,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/schema"
 )
 
-// The kinds there are, by source_ref. A released one is never changed so that a valid configuration becomes invalid or
-// means something else: that is a new major beside it.
+// The kinds, by source_ref. A released kind never changes so that a valid configuration becomes invalid or changes its meaning: that
+// requires a new major.
 const (
 	OCIImage = "oci-image@1"
 	Git      = "git@1"
@@ -30,36 +30,35 @@ const (
 type Kind struct {
 	// Ref is the source_ref: name@major.
 	Ref string
-	// Schema is the JSON Schema of source_config, with gitlabUi annotations for a form to reflect on (R23).
+	// Schema is the JSON Schema of source_config, with gitlabUi annotations for a form (R23).
 	Schema json.RawMessage
 
 	compiled *schema.Schema
 	parse    func(config json.RawMessage) (Source, []fault.Field)
 }
 
-// A Source is a source_config that has been understood.
+// A Source is a parsed source_config.
 type Source interface {
-	// Key is what a published artifact is looked up by: equal for all sources that point at the same artifacts.
+	// Key is what published artifacts are matched by: equal for all sources that point at the same artifacts.
 	Key() string
-	// Takes reports whether an artifact that was published under a tag ("" for none) belongs to the source.
+	// Takes reports whether an artifact published under a tag ("" for none) belongs to the source.
 	Takes(tag string) bool
-	// Rank is how high an artifact that was published under a tag is in the order of the selection, whenever it was published: a
-	// text whose bytes compare as the selection orders, and "" for all where time alone decides. Of equal rank, the one that was
-	// published last is the newest.
+	// Rank returns the position of a tag in the order of the selection, independent of when it was published: a text whose bytes compare as
+	// the selection orders; always "" if only the time decides. Of equal rank, the one published last is the newest.
 	Rank(tag string) string
-	// Earliest reports whether of several publications of one artifact the earliest is the one that counts, since it goes by when
-	// the artifact was made. Otherwise the last one does: a tag or branch that moves back is followed.
+	// Earliest reports whether the earliest of several publications of one artifact counts, because the selection orders by creation time.
+	// Otherwise the last one counts: a tag or branch that moves back is followed.
 	Earliest() bool
-	// Interval is how often it has to be asked whether there is something new; 0 for never.
+	// Interval is how often to poll the source; 0 for never.
 	Interval() time.Duration
-	// Place is the host whose limits such a question counts against.
+	// Place is the host whose rate limits a poll counts against.
 	Place() string
 }
 
 //go:embed kinds/*.json
 var files embed.FS
 
-// kinds are compiled once. One that does not compile is a defect of the build, found by any test.
+// kinds holds the compiled kinds. One that does not compile is a defect of the build, found by any test.
 //
 //nolint:gochecknoglobals // written once, by sync.OnceValue
 var kinds = sync.OnceValue(func() []Kind {
@@ -80,11 +79,11 @@ var kinds = sync.OnceValue(func() []Kind {
 	return all
 })
 
-// Kinds are all kinds, in the order of their names.
+// Kinds returns all kinds, ordered by name.
 func Kinds() []Kind { return slices.Clone(kinds()) }
 
-// Parse understands the configuration of a source, or says everything that is wrong with it. Findings are named by JSON
-// pointers into the source: /sourceRef, /sourceConfig/image.
+// Parse parses the configuration of a source, or reports everything that is wrong with it. Findings are named by JSON pointers into the
+// source: /sourceRef, /sourceConfig/image.
 func Parse(ref string, config json.RawMessage) (Source, []fault.Field) {
 	kinds := kinds()
 	i := slices.IndexFunc(kinds, func(k Kind) bool { return k.Ref == ref })
@@ -105,10 +104,10 @@ func Parse(ref string, config json.RawMessage) (Source, []fault.Field) {
 	return src, nil
 }
 
-// foundText is where a problem shows what was found.
+// foundText matches the part of a problem that shows what was found.
 var foundText = regexp.MustCompile(`found "(?:[^"\\]|\\.)*"`)
 
-// withoutCredential leaves out what may be one: what stands before an @ or behind ? and #.
+// withoutCredential removes possible credentials: what precedes an @ or follows ? or #.
 func withoutCredential(text string) string {
 	if at := strings.LastIndexByte(text, '@'); at >= 0 {
 		text = `found "…` + text[at:]
@@ -121,7 +120,7 @@ func withoutCredential(text string) string {
 
 func under(found []fault.Field) []fault.Field {
 	for i, f := range found {
-		if f.Name != "" && !strings.HasPrefix(f.Name, "/") { // not even JSON: a line and a column, which no form has
+		if f.Name != "" && !strings.HasPrefix(f.Name, "/") { // not even JSON: a line and a column, which a form cannot show
 			found[i] = fault.Field{Problem: f.Name + ": " + f.Problem}
 		}
 		found[i].Name, found[i].Problem = "/sourceConfig"+found[i].Name, foundText.ReplaceAllStringFunc(found[i].Problem, withoutCredential)
@@ -129,7 +128,7 @@ func under(found []fault.Field) []fault.Field {
 	return found
 }
 
-// decode is for configurations that fit their schema already.
+// decode decodes a configuration that fits its schema.
 func decode(config json.RawMessage, into any) []fault.Field {
 	if err := json.Unmarshal(config, into); err != nil {
 		return []fault.Field{{Problem: err.Error()}}
@@ -137,7 +136,7 @@ func decode(config json.RawMessage, into any) []fault.Field {
 	return nil
 }
 
-// defaultInterval is how often a source is asked that does not say.
+// defaultInterval is the interval of a source that sets none.
 const defaultInterval = 5 * time.Minute
 
 func seconds(n int) time.Duration {

@@ -57,7 +57,7 @@ func TestSourcesAreCheckedWhereTheyAreWrong(t *testing.T) {
 	}
 }
 
-// parse is for configurations that are right.
+// parse parses a valid configuration.
 func parse(t *testing.T, ref, config string) Source {
 	t.Helper()
 	s, wrong := Parse(ref, json.RawMessage(config))
@@ -149,7 +149,7 @@ func TestKeysMeetHoweverTheyAreWritten(t *testing.T) {
 	}
 }
 
-// TestAnIgnoredFileHidesNoOther: each file is judged by itself.
+// TestAnIgnoredFileHidesNoOther: each file is judged on its own.
 func TestAnIgnoredFileHidesNoOther(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

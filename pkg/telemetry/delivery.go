@@ -10,19 +10,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// DeliverySample is how an application was delivered to an environment within a window; what each number means is the domain service's to say.
+// DeliverySample holds the delivery metrics of an application in an environment within a window; the domain service defines each number.
 type DeliverySample struct {
 	Application, Environment, Tier                          string
 	Deployments, Reworked, Ended, Failures, Unrecovered     int
 	LeadTime, LeadTimePeople, LeadTimeMachine, RecoveryTime Percentiles
 }
 
-// Percentiles are durations by percentile, such as 50 and 90; empty where there is nothing to tell, and then nothing is shown.
+// Percentiles maps percentiles, such as 50 and 90, to durations; an empty map is not exported.
 type Percentiles map[int]time.Duration
 
-// Delivery shows the delivery metrics of a few applications and environments as gauges, all of one moment. It counts nothing by itself: the
-// record is worked out anew, so a restart changes nothing, and every replica shows the same. Its labels name applications: whoever sets
-// samples bounds how many.
+// Delivery exports the delivery metrics of a few applications and environments as gauges, all of the same time. It does not count: the
+// metrics are recomputed from the record, so a restart changes nothing, and every replica exports the same. Its labels name applications:
+// the caller of Set bounds how many.
 type Delivery struct {
 	mu      sync.Mutex
 	samples []DeliverySample
@@ -32,7 +32,8 @@ type Delivery struct {
 
 var _ prometheus.Collector = (*Delivery)(nil)
 
-// Set replaces everything that is shown. leftOut is how many pairs of application and environment were too many, or had too many rollouts.
+// Set replaces all samples. leftOut is the number of pairs of application and environment that were left out, because there were too many
+// or one had too many rollouts.
 func (d *Delivery) Set(samples []DeliverySample, leftOut int, at time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -40,7 +41,7 @@ func (d *Delivery) Set(samples []DeliverySample, leftOut int, at time.Time) {
 }
 
 var (
-	//nolint:gochecknoglobals // constants, which Go has no other way to say
+	//nolint:gochecknoglobals // constants, which Go cannot express
 	placed = []string{"application", "environment", "tier"}
 	//nolint:gochecknoglobals // as above
 	deliveryDescs = struct{ deployments, reworked, ended, failures, unrecovered, lead, recovery, at, leftOut *prometheus.Desc }{
@@ -48,11 +49,11 @@ var (
 		reworked:    prometheus.NewDesc("lockstep_delivery_reworked", "Deployments of the window that were made because of a failure.", placed, nil),
 		ended:       prometheus.NewDesc("lockstep_delivery_ended", "Deployments that were completed, failed or aborted in the window.", placed, nil),
 		failures:    prometheus.NewDesc("lockstep_delivery_failures", "Deployments of the window that failed, were aborted or rolled back.", placed, nil),
-		unrecovered: prometheus.NewDesc("lockstep_delivery_unrecovered", "Failures of the window that nothing has mended yet.", placed, nil),
-		lead:        prometheus.NewDesc("lockstep_delivery_lead_time_seconds", "Change lead time by percentile, whole and in parts: people, machine.", slices.Concat(placed, []string{"part", "percentile"}), nil),
+		unrecovered: prometheus.NewDesc("lockstep_delivery_unrecovered", "Failures of the window that no later deployment has fixed yet.", placed, nil),
+		lead:        prometheus.NewDesc("lockstep_delivery_lead_time_seconds", "Change lead time by percentile, in total and by part: people, machine.", slices.Concat(placed, []string{"part", "percentile"}), nil),
 		recovery:    prometheus.NewDesc("lockstep_delivery_recovery_seconds", "Failed deployment recovery time by percentile.", slices.Concat(placed, []string{"percentile"}), nil),
-		at:          prometheus.NewDesc("lockstep_delivery_refreshed_timestamp_seconds", "When the delivery metrics were worked out.", nil, nil),
-		leftOut:     prometheus.NewDesc("lockstep_delivery_left_out", "Pairs of application and environment that were more than may be shown.", nil, nil),
+		at:          prometheus.NewDesc("lockstep_delivery_refreshed_timestamp_seconds", "When the delivery metrics were computed.", nil, nil),
+		leftOut:     prometheus.NewDesc("lockstep_delivery_left_out", "Pairs of application and environment that were left out because there are too many.", nil, nil),
 	}
 )
 
@@ -64,7 +65,7 @@ func (*Delivery) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector; nothing before the first Set.
+// Collect implements prometheus.Collector; it exports nothing before the first Set.
 func (d *Delivery) Collect(out chan<- prometheus.Metric) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 )
 
-// TestDeliveryShowsWhatWasSetLast: nothing before there is anything, then one moment, and then the next one instead of it.
+// TestDeliveryShowsWhatWasSetLast: nothing before the first Set, then one sample set, then the next one instead.
 func TestDeliveryShowsWhatWasSetLast(t *testing.T) {
 	t.Parallel()
 	var d telemetry.Delivery
@@ -32,10 +32,10 @@ lockstep_delivery_failures{application="shop",environment="live",tier="productio
 lockstep_delivery_lead_time_seconds{application="shop",environment="live",part="all",percentile="50",tier="production"} 60
 lockstep_delivery_lead_time_seconds{application="shop",environment="live",part="machine",percentile="50",tier="production"} 40
 lockstep_delivery_lead_time_seconds{application="shop",environment="live",part="people",percentile="50",tier="production"} 20
-# HELP lockstep_delivery_left_out Pairs of application and environment that were more than may be shown.
+# HELP lockstep_delivery_left_out Pairs of application and environment that were left out because there are too many.
 # TYPE lockstep_delivery_left_out gauge
 lockstep_delivery_left_out 7
-# HELP lockstep_delivery_refreshed_timestamp_seconds When the delivery metrics were worked out.
+# HELP lockstep_delivery_refreshed_timestamp_seconds When the delivery metrics were computed.
 # TYPE lockstep_delivery_refreshed_timestamp_seconds gauge
 lockstep_delivery_refreshed_timestamp_seconds 1.8e+09
 `

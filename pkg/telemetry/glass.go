@@ -7,16 +7,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// glassWithin bounds the question that a scrape asks.
+// glassWithin bounds the query of a scrape.
 const glassWithin = 2 * time.Second
 
-// BreakGlass shows how often somebody has passed the approvals of a rollout by break-glass, and when last, as the record says: nothing is
-// counted here, so a crash or a restart forgets nothing, and every replica shows the same. While the record cannot be read there are none.
+// BreakGlass exports how often the approvals of a rollout were bypassed by break-glass, and when last. It reads the record, so a restart
+// loses nothing, and every replica exports the same. While the record cannot be read, the metrics are absent.
 func BreakGlass(read func(ctx context.Context) (times int64, last time.Time, err error)) prometheus.Collector {
 	return glass{
 		read:  read,
-		times: prometheus.NewDesc("lockstep_break_glass_total", "Rollouts whose approvals were passed by break-glass.", nil, nil),
-		last:  prometheus.NewDesc("lockstep_break_glass_last_timestamp_seconds", "When somebody last broke the glass; 0 for never.", nil, nil),
+		times: prometheus.NewDesc("lockstep_break_glass_total", "Rollouts whose approvals were bypassed by break-glass.", nil, nil),
+		last:  prometheus.NewDesc("lockstep_break_glass_last_timestamp_seconds", "When break-glass was last used; 0 for never.", nil, nil),
 	}
 }
 

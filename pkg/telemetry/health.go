@@ -16,17 +16,16 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// checkWithin bounds one readiness check: a probe that hangs says less than one that fails.
+// checkWithin bounds one readiness check: a probe that fails is more useful than one that hangs.
 const checkWithin = 2 * time.Second
 
-// Health serves what an operator's machinery asks a process: /healthz (it runs: always 200), /readyz (every check
-// passes: 200, else 503, with the outcome of each), /version and /metrics (Go, process, version, what this package counts, and the
-// collectors given, for Prometheus).
+// Health serves the operational endpoints of a process: /healthz (it runs: always 200), /readyz (200 if every check passes, else 503, with
+// the outcome of each), /version, and /metrics for Prometheus (Go, process, version, the metrics of this package, and the given
+// collectors).
 func Health(checks map[string]func(context.Context) error, metrics ...prometheus.Collector) http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(liveHeap())), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	registry.MustRegister(buildInfo())
-	registry.MustRegister(process()...)
+	registry.MustRegister(Metrics()...)
 	registry.MustRegister(metrics...)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -42,23 +41,23 @@ func Health(checks map[string]func(context.Context) error, metrics ...prometheus
 	})
 	mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(build.Read()) // the caller hung up; there is nobody to tell
+		_ = json.NewEncoder(w).Encode(build.Read()) // fails only if the caller hung up
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	return mux
 }
 
-// liveHeap adds go_gc_heap_live_bytes, what the last garbage collection left: unlike the heap in use, which goes up and down between two
-// of them, it grows only with what is kept.
+// liveHeap adds go_gc_heap_live_bytes, the heap after the last garbage collection: unlike the heap in use, which varies between
+// collections, it grows only with retained memory.
 func liveHeap() collectors.GoRuntimeMetricsRule {
 	return collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/gc/heap/live:bytes$`)}
 }
 
-// buildInfo is always 1; its labels are what the binary was made from.
+// buildInfo is always 1; its labels are the build information.
 func buildInfo() prometheus.Collector {
 	info := build.Read()
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "lockstep_build_info", Help: "What the binary was made from; always 1.",
+		Name: "lockstep_build_info", Help: "What the binary was built from; always 1.",
 		ConstLabels: prometheus.Labels{"version": info.Version, "commit": info.Commit, "go": info.Go},
 	}, func() float64 { return 1 })
 }
@@ -69,7 +68,7 @@ type report struct {
 	Checks map[string]string `json:"checks,omitempty"`
 }
 
-// examine runs all checks at once, since a probe has little patience.
+// examine runs all checks at once, since a probe has a short timeout.
 func examine(ctx context.Context, checks map[string]func(context.Context) error) report {
 	ctx, cancel := context.WithTimeout(ctx, checkWithin)
 	defer cancel()
@@ -97,5 +96,5 @@ func examine(ctx context.Context, checks map[string]func(context.Context) error)
 func answer(w http.ResponseWriter, status int, rep report) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(rep) // the caller hung up; there is nobody to tell
+	_ = json.NewEncoder(w).Encode(rep) // fails only if the caller hung up
 }

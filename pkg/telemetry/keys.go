@@ -1,6 +1,6 @@
 package telemetry
 
-// The keys of log attributes. One thing has one key in every service, so that a search finds it everywhere.
+// The keys of log attributes. One thing has the same key in every service, so that one search finds it everywhere.
 const (
 	KeyService       = "service"
 	KeyPart          = "part"

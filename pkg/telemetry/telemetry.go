@@ -1,6 +1,5 @@
-// Package telemetry makes a service observable: structured logs with one set of keys, health and metrics over HTTP, and traces, that
-// is the W3C trace context that events and calls propagate from one service to the next, and spans if the environment names a
-// collector.
+// Package telemetry makes a service observable: structured logs with one set of keys, health and metrics over HTTP, and traces: the W3C
+// trace context that events and calls propagate from one service to the next, and spans if the environment configures a collector.
 //
 // It has no influence on behaviour: with metrics, logs and traces switched off a service does the same.
 package telemetry
@@ -18,8 +17,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/text"
 )
 
-// Logger writes JSON lines of the level and above: debug, info, warn or error, and info for any other text. A line logged
-// with a context that carries a trace names it. What would act on a terminal that shows the log is escaped, which leaves the JSON the same.
+// Logger writes JSON lines of the given level and above: debug, info, warn or error; any other text means info. A line logged with a
+// context that carries a trace includes it. Terminal control characters are escaped, which does not change the JSON.
 func Logger(w io.Writer, level string) *slog.Logger {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
@@ -28,8 +27,7 @@ func Logger(w io.Writer, level string) *slog.Logger {
 	return slog.New(traced{slog.NewJSONHandler(text.NewWriter(w), &slog.HandlerOptions{Level: l})})
 }
 
-// CheckLevel is what is wrong with the member of a configuration that says what Logger writes, none for nothing; without a text it
-// writes what it does by default.
+// CheckLevel returns what is wrong with the log level in a configuration, if anything; an empty level is the default.
 func CheckLevel(member, level string) []fault.Field {
 	var l slog.Level
 	if level == "" || l.UnmarshalText([]byte(level)) == nil {
@@ -38,7 +36,7 @@ func CheckLevel(member, level string) []fault.Field {
 	return []fault.Field{{Name: member, Problem: fmt.Sprintf("found %q, expected debug, info, warn or error", level)}}
 }
 
-// Milliseconds is how durations are logged: as a number, so that they can be compared.
+// Milliseconds returns a log attribute with a duration as a number, so that values can be compared.
 func Milliseconds(key string, d time.Duration) slog.Attr {
 	return slog.Float64(key, float64(d.Microseconds())/1000)
 }
@@ -46,7 +44,7 @@ func Milliseconds(key string, d time.Duration) slog.Attr {
 // traced adds the trace of the context to each record.
 type traced struct{ slog.Handler }
 
-// Handle adds what the context knows and passes the record on.
+// Handle adds the trace of the context to the record.
 func (h traced) Handle(ctx context.Context, r slog.Record) error {
 	if sc := trace.SpanContextFromContext(ctx); sc.IsValid() {
 		r.AddAttrs(slog.String(KeyTrace, sc.TraceID().String()), slog.String(KeySpan, sc.SpanID().String()))
@@ -54,8 +52,8 @@ func (h traced) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-// WithAttrs keeps the trace on loggers made from this one.
+// WithAttrs keeps the trace in derived loggers.
 func (h traced) WithAttrs(attrs []slog.Attr) slog.Handler { return traced{h.Handler.WithAttrs(attrs)} }
 
-// WithGroup keeps the trace on loggers made from this one.
+// WithGroup keeps the trace in derived loggers.
 func (h traced) WithGroup(name string) slog.Handler { return traced{h.Handler.WithGroup(name)} }

@@ -58,7 +58,7 @@ func TestLevels(t *testing.T) {
 		}
 		problems := telemetry.CheckLevel("log_level", level)
 		if bad := level == "nonsense"; bad != (len(problems) == 1 && problems[0].Name == "log_level") || !bad && len(problems) > 0 {
-			t.Errorf("of level %q it is said: %v", level, problems)
+			t.Errorf("level %q: problems %v", level, problems)
 		}
 	}
 }
@@ -155,7 +155,7 @@ func TestMetrics(t *testing.T) {
 
 func TestEveryHealthShowsWhatTheProcessCounts(t *testing.T) {
 	t.Parallel()
-	name := rand.Text() // what is counted is the process's, which may run the test more than once
+	name := rand.Text() // the counters belong to the process, which may run the test more than once
 	end := telemetry.RequestStarted(name)
 	telemetry.ObserveRequest(telemetry.ProtocolHTTP, name, "200", 20*time.Millisecond)
 	telemetry.ObserveEvent(name, "com.gitlab.cd.test", "acknowledged", time.Second, time.Minute)

@@ -12,8 +12,7 @@ import (
 
 const traceParent = event.ExtensionTraceParent
 
-// InjectTrace writes the trace of ctx into e. An event that has one keeps it: it belongs to whoever made the event, not to
-// whoever sends it again later.
+// InjectTrace writes the trace of ctx into e, unless the event has one: that is the producer's, not that of a later sender.
 func InjectTrace(ctx context.Context, e *event.Event) {
 	if event.Extension(*e, traceParent) != "" {
 		return
@@ -23,12 +22,12 @@ func InjectTrace(ctx context.Context, e *event.Event) {
 	}
 }
 
-// ExtractTrace is ctx with the trace that e carries; ctx itself if that is none or is malformed.
+// ExtractTrace returns ctx with the trace of e; ctx itself if e has none or a malformed one.
 func ExtractTrace(ctx context.Context, e event.Event) context.Context {
 	return WithTraceParent(ctx, event.Extension(e, traceParent))
 }
 
-// TraceParent is the trace of ctx in W3C form; "" where it has none.
+// TraceParent returns the trace of ctx in W3C form; "" if it has none.
 func TraceParent(ctx context.Context) string {
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return ""
@@ -38,12 +37,12 @@ func TraceParent(ctx context.Context) string {
 	return carrier.Get(traceParent)
 }
 
-// WithTraceParent is ctx with a trace in W3C form; ctx itself if value is malformed.
+// WithTraceParent returns ctx with a trace in W3C form; ctx itself if value is malformed.
 func WithTraceParent(ctx context.Context, value string) context.Context {
 	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{traceParent: value})
 }
 
-// EnsureTrace is ctx with a trace: its own, or a new one that nobody records but that ties the log lines together.
+// EnsureTrace returns ctx with a trace: its own, or a new one that is not recorded but ties the log lines together.
 func EnsureTrace(ctx context.Context) context.Context {
 	if trace.SpanContextFromContext(ctx).IsValid() {
 		return ctx

@@ -22,11 +22,11 @@ import (
 const (
 	// tracerName is the instrumentation scope of our spans.
 	tracerName = "github.com/lockstep-cd/lockstep"
-	// flushWithin bounds what is sent when a process stops: a collector that is away must not hold it up.
+	// flushWithin bounds the export of the last spans when a process stops: an unreachable collector must not delay it.
 	flushWithin = 3 * time.Second
 )
 
-// The kinds of spans, as OpenTelemetry has them.
+// The kinds of spans defined by OpenTelemetry.
 const (
 	Internal = trace.SpanKindInternal
 	Server   = trace.SpanKindServer
@@ -44,8 +44,8 @@ const (
 	attributeGroup       = "messaging.consumer.group.name"
 )
 
-// The attributes of spans about requests, calls and databases: OpenTelemetry's semantic conventions for HTTP, RPC and databases. A path, a
-// query and a statement's arguments are in none of them: they may hold secrets.
+// The attributes of spans about requests, calls and databases: OpenTelemetry's semantic conventions for HTTP, RPC and databases. None
+// contains a path, a query or a statement's arguments: those may hold secrets.
 const (
 	HTTPMethod    = "http.request.method"
 	HTTPStatus    = "http.response.status_code"
@@ -60,14 +60,14 @@ const (
 	DBNamespace   = "db.namespace"
 	DBSummary     = "db.query.summary"
 	DBStatus      = "db.response.status_code"
-	// GitObjects is how many objects a Git operation asks for or sends; OpenTelemetry has no name for it.
+	// GitObjects is how many objects a Git operation requests or sends; OpenTelemetry has no name for it.
 	GitObjects = "lockstep.git.objects"
 )
 
-// StartTracing has the process's spans recorded and sent by OTLP over gRPC, where the environment names a collector
-// (OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT); otherwise no span is made and nothing costs.
-// Sampling, headers, certificates and batches follow the other variables of OpenTelemetry's specification; OTEL_SDK_DISABLED
-// turns all of it off. stop sends what is left; a collector that is away loses spans and holds nothing up.
+// StartTracing records the process's spans and exports them by OTLP over gRPC, if the environment configures a collector
+// (OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT); otherwise no spans are created, at no cost. Sampling, headers,
+// certificates and batches follow the other variables of OpenTelemetry's specification; OTEL_SDK_DISABLED turns all of it off. stop exports
+// the remaining spans; if the collector is unreachable, spans are lost, and nothing is delayed.
 func StartTracing(ctx context.Context, service string, log *slog.Logger) (stop func(), err error) {
 	nothing := func() {}
 	if os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "" && os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" ||
@@ -81,11 +81,11 @@ func StartTracing(ctx context.Context, service string, log *slog.Logger) (stop f
 	about, err := resource.New(ctx, resource.WithFromEnv(), resource.WithTelemetrySDK(), resource.WithHost(), resource.WithAttributes(
 		attribute.String("service.namespace", "lockstep"), attribute.String("service.name", service), attribute.String("service.version", build.Read().Version),
 	))
-	if err != nil { // an attribute that could not be found out is no reason to do without the others
-		log.WarnContext(ctx, "traces do not say everything about this process", KeyError, err)
+	if err != nil { // spans with fewer attributes are better than none
+		log.WarnContext(ctx, "detecting attributes of this process failed; traces lack some", KeyError, err)
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
-		log.LogAttrs(context.WithoutCancel(ctx), slog.LevelWarn, "spans not sent", slog.Any(KeyError, err))
+		log.LogAttrs(context.WithoutCancel(ctx), slog.LevelWarn, "exporting spans failed", slog.Any(KeyError, err))
 	}))
 	provider := sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithResource(about))
 	otel.SetTracerProvider(provider)
@@ -93,25 +93,25 @@ func StartTracing(ctx context.Context, service string, log *slog.Logger) (stop f
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushWithin)
 		defer cancel()
 		if err := provider.Shutdown(ctx); err != nil {
-			log.WarnContext(ctx, "spans not sent", KeyError, err)
+			log.WarnContext(ctx, "exporting spans failed", KeyError, err)
 		}
 	}, nil
 }
 
-// Tracing reports whether spans are made in this process: whoever makes very many need not find out what they would say.
+// Tracing reports whether this process creates spans, so that callers can skip computing attributes that nobody records.
 func Tracing() bool {
 	_, on := otel.GetTracerProvider().(*sdk.TracerProvider)
 	return on
 }
 
-// StartSpan begins a span below the one in ctx. end ends it, as failed if it is given an error; the error's text becomes
-// part of the trace, so it has to be one that may leave the process (fault.Public).
+// StartSpan starts a child of the span in ctx. end ends it, as failed if given a problem. The text of the problem is exported, so it has to
+// be one that may leave the process (fault.Public).
 func StartSpan(ctx context.Context, name string, kind trace.SpanKind, attributes ...slog.Attr) (inside context.Context, end func(problem string)) {
 	return startSpan(ctx, name, kind, nil, attributes)
 }
 
-// StartChildSpan is StartSpan where the span in ctx is recorded, and nothing otherwise: for what a request does below itself, such as statements and calls.
-// Loops that look for work by themselves would be a trace for each look.
+// StartChildSpan is StartSpan if the span in ctx is recorded, and a no-op otherwise: for the parts of a request, such as statements and
+// calls. Polling loops would otherwise create a trace per poll.
 func StartChildSpan(ctx context.Context, name string, kind trace.SpanKind, attributes ...slog.Attr) (inside context.Context, end func(problem string)) {
 	if !Recorded(ctx) {
 		return ctx, func(string) {}
@@ -119,24 +119,24 @@ func StartChildSpan(ctx context.Context, name string, kind trace.SpanKind, attri
 	return startSpan(ctx, name, kind, nil, attributes)
 }
 
-// Recorded reports whether the span in ctx is recorded in this process: whether it is worth finding out what spans below it would say.
+// Recorded reports whether the span in ctx is recorded in this process, so that attributes of child spans are worth computing.
 func Recorded(ctx context.Context) bool {
 	return Tracing() && trace.SpanContextFromContext(ctx).IsSampled()
 }
 
-// Annotate adds attributes to the span in ctx, such as an answer's status, which is known only at its end.
+// Annotate adds attributes to the span in ctx that are known only later, such as the status of a response.
 func Annotate(ctx context.Context, attributes ...slog.Attr) {
 	describe(trace.SpanFromContext(ctx), attributes, "")
 }
 
-// Sending is the span of a message that is being sent. The zero value is none.
+// Sending is the span of a message that is being sent. The zero value has no span.
 type Sending struct {
 	span   trace.Span
 	parent string
 }
 
-// StartSending begins the span of an event that is to be sent, in the event's own trace (W3C form, "" for a new one). It costs nothing
-// where no spans are made.
+// StartSending starts the span of an event that is being sent, in the event's own trace (W3C form, "" for a new one). It costs nothing if
+// no spans are created.
 func StartSending(ctx context.Context, eventTrace, name string, began time.Time, attributes ...slog.Attr) Sending {
 	if !Tracing() {
 		return Sending{}
@@ -147,7 +147,7 @@ func StartSending(ctx context.Context, eventTrace, name string, began time.Time,
 	return Sending{span: span, parent: TraceParent(ctx)} //nolint:spancheck // Sending.End ends it
 }
 
-// TraceParent is what the message carries so that who processes it can name this span; "" for none.
+// TraceParent is what the message carries so that the span of its processing can link to this span; "" for none.
 func (s Sending) TraceParent() string { return s.parent }
 
 // Started reports whether there is a span.
@@ -162,14 +162,14 @@ func (s Sending) End(at time.Time, problem string) {
 	s.span.End(trace.WithTimestamp(at))
 }
 
-// StartProcessing begins the span of a message that is processed: in the trace of the event itself, linked to the span that sent the message; and below that
-// span where the event is in no trace of its own. sent is what Sending.TraceParent gave.
+// StartProcessing starts the span of a message that is being processed: in the event's own trace, linked to the span that sent the message;
+// or below that span if the event has no trace. sent is the value of Sending.TraceParent.
 func StartProcessing(ctx context.Context, sent, name string, attributes ...slog.Attr) (inside context.Context, end func(problem string)) {
 	ctx, links := processing(ctx, sent)
 	return startSpan(ctx, name, Consumer, links, attributes)
 }
 
-// RecordProcessing is StartProcessing for what is over, such as one message of many that were processed together.
+// RecordProcessing is StartProcessing for a finished message, such as one of many that were processed together.
 func RecordProcessing(ctx context.Context, sent, name string, began, ended time.Time, problem string, attributes ...slog.Attr) {
 	if !Tracing() {
 		return
@@ -180,7 +180,7 @@ func RecordProcessing(ctx context.Context, sent, name string, began, ended time.
 	span.End(trace.WithTimestamp(ended))
 }
 
-// processing is where the span of a message that is processed belongs, and what it is linked to.
+// processing returns the parent of the span of a message, and the spans to link it to.
 func processing(ctx context.Context, sent string) (context.Context, []trace.Link) {
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return WithTraceParent(ctx, sent), nil
@@ -192,9 +192,8 @@ func processing(ctx context.Context, sent string) (context.Context, []trace.Link
 	return ctx, []trace.Link{{SpanContext: cause}}
 }
 
-// LinkSpan makes a span that takes no time, below the trace named by parent (W3C form) and linked to the one in ctx, and
-// gives ctx with that span: how one thing that waited in a trace goes on because of something that happened in another.
-// Without a parent it gives ctx as it is.
+// LinkSpan creates a span without duration, below the trace named by parent (W3C form) and linked to the span in ctx, and returns ctx with
+// it. It shows that something that waited in one trace continues because of an event in another. Without a parent it returns ctx unchanged.
 func LinkSpan(ctx context.Context, parent, name string, attributes ...slog.Attr) context.Context {
 	if parent == "" {
 		return ctx
@@ -230,8 +229,7 @@ func describe(span trace.Span, attributes []slog.Attr, problem string) {
 	}
 }
 
-// spanAttribute is an attribute of a log line as one of a span. The names are those of the log, with what is ours marked
-// as ours.
+// spanAttribute converts a log attribute to a span attribute. It keeps the name, with a prefix for our own ones.
 func spanAttribute(a slog.Attr) attribute.KeyValue {
 	key := a.Key
 	if !strings.Contains(key, ".") {
@@ -243,24 +241,24 @@ func spanAttribute(a slog.Attr) attribute.KeyValue {
 	return attribute.String(key, a.Value.String())
 }
 
-// Text is an attribute of a span with a text, such as telemetry.Text(telemetry.HTTPMethod, "GET").
+// Text returns a span attribute with a text, such as telemetry.Text(telemetry.HTTPMethod, "GET").
 func Text(key, value string) slog.Attr { return slog.Attr{Key: key, Value: slog.StringValue(value)} }
 
-// Count is an attribute of a span with a whole number.
+// Count returns a span attribute with a whole number.
 func Count(key string, value int) slog.Attr { return slog.Attr{Key: key, Value: slog.IntValue(value)} }
 
-// EventAttributes describe an event in a span, by the semantic conventions for messaging. operation is send or process.
+// EventAttributes describes an event in a span, by the semantic conventions for messaging. operation is send or process.
 func EventAttributes(operation, subject, id string) []slog.Attr {
 	return []slog.Attr{
 		Text(attributeSystem, "nats"), Text(attributeOperation, operation), Text(attributeDestination, subject), Text(attributeMessageID, id),
 	}
 }
 
-// ConsumerAttribute names the durable consumer that an event came through.
+// ConsumerAttribute names the durable consumer that an event was received by.
 func ConsumerAttribute(name string) slog.Attr { return Text(attributeGroup, name) }
 
-// RecordedTrace is TraceParent where the span of ctx is recorded somewhere, and "" otherwise: what is worth keeping with a
-// row, so that whoever goes on with it goes on in its trace.
+// RecordedTrace returns TraceParent if the span of ctx is recorded, and "" otherwise. It is stored with a row, so that later work on the
+// row continues the trace.
 func RecordedTrace(ctx context.Context) string {
 	if !trace.SpanContextFromContext(ctx).IsSampled() {
 		return ""

@@ -1,5 +1,5 @@
-// Package text says which characters a text for people may have, and shows any text, whoever wrote it, so that it cannot act on a
-// terminal. It neither translates nor formats.
+// Package text defines which characters a text for people may contain, escapes any text so that it cannot control a terminal, and suggests
+// which name a misspelt word may have meant. It neither translates nor formats.
 package text
 
 import (
@@ -10,8 +10,9 @@ import (
 	"unicode/utf8"
 )
 
-// Control is the first character of s that no text for people needs: a control character other than tab, line feed and carriage
-// return, one that reverses or hides what is around it, or a byte that is not UTF-8 (utf8.RuneError). False where there is none.
+// Control returns the first character of s that no text for people needs: a control character other than tab, line feed and carriage
+// return, a character that reverses or hides what is around it, or a byte that is not UTF-8 (utf8.RuneError). It reports false if there is
+// none.
 func Control(s string) (rune, bool) {
 	for i := 0; i < len(s); {
 		r, size := utf8.DecodeRuneInString(s[i:])
@@ -34,18 +35,18 @@ func Name(r rune) string {
 	return fmt.Sprintf("%U", r)
 }
 
-// Line is s in one line of a terminal: characters that act on one are written as JSON writes them (\u001b), line feeds and tabs too.
+// Line returns s as one line for a terminal: control characters, line feeds and tabs included, are escaped as in JSON (\u001b).
 func Line(s string) string { return escaped(s, true) }
 
 // Lines is Line for a text of several lines: line feeds and tabs stay. Because the escapes are JSON's, and an encoder leaves such
-// characters in strings only, a JSON document keeps its value.
+// characters only inside strings, a JSON document keeps its value.
 func Lines(s string) string { return escaped(s, false) }
 
-// Unsafe is whether a terminal, or a reader of one, may take s for something else than its characters; line feeds and tabs are safe.
+// Unsafe reports whether a terminal or its reader may interpret s as something other than its characters; line feeds and tabs are safe.
 func Unsafe(s string) bool { return !utf8.ValidString(s) || strings.ContainsFunc(s, unsafe) }
 
-// unsafe characters act on a terminal, or make what is shown something else than what is there. Unlike Control it has the carriage
-// return among them, which lets a line be written over.
+// unsafe reports characters that control a terminal or misrepresent the text. Unlike Control it includes the carriage return, which lets a
+// line be overwritten.
 func unsafe(r rune) bool {
 	switch {
 	case r == '\n' || r == '\t':
@@ -71,7 +72,7 @@ func escaped(s string, oneLine bool) string {
 	for i := 0; i < len(s); {
 		r, size := utf8.DecodeRuneInString(s[i:])
 		switch {
-		case r == utf8.RuneError && size == 1: // a C1 character for terminals that do not read UTF-8
+		case r == utf8.RuneError && size == 1: // a C1 character to terminals that do not read UTF-8
 			fmt.Fprintf(&b, `\x%02x`, s[i])
 		case plain(r):
 			b.WriteRune(r)
@@ -82,7 +83,7 @@ func escaped(s string, oneLine bool) string {
 		case r == '\r':
 			b.WriteString(`\r`)
 		case r > 0xffff:
-			high, low := utf16.EncodeRune(r) // all that JSON has for it
+			high, low := utf16.EncodeRune(r) // JSON has no other escape
 			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
 		default:
 			fmt.Fprintf(&b, `\u%04x`, r)

@@ -54,7 +54,7 @@ func TestControlCharactersAreFound(t *testing.T) {
 	}
 }
 
-// Characters come in parts when somebody writes byte by byte, or a buffer is full in the middle of one.
+// Characters arrive in parts when a program writes byte by byte, or a buffer ends in the middle of one.
 func TestAWriterPutsCharactersTogether(t *testing.T) {
 	t.Parallel()
 	const in, want = "Grüße 👍 \u202e\x1b[2J \u009b \xe4\n", "Grüße 👍 \\u202e\\u001b[2J \\u009b \\xe4\n"

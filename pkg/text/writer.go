@@ -6,15 +6,15 @@ import (
 	"unicode/utf8"
 )
 
-// NewWriter is a writer to a terminal that passes on what Lines makes of each text. Characters that are written in parts are put
-// together first. It is safe for concurrent use.
+// NewWriter returns a writer that passes on each text as Lines escapes it. Characters written in parts are assembled first. It is safe for
+// concurrent use.
 func NewWriter(to io.Writer) io.Writer { return &writer{to: to} }
 
 type writer struct {
 	to io.Writer
 
 	mu sync.Mutex
-	// rest is the beginning of a character whose end has not been written yet: at most three bytes.
+	// rest is the beginning of a character that is not complete yet: at most three bytes.
 	rest []byte
 }
 

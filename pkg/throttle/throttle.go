@@ -1,8 +1,8 @@
-// Package throttle slows down those who fail to prove who they are: by their address, and by the credential that they show. It checks
-// no credential itself, and never counts one that proves good.
+// Package throttle slows down clients that fail to authenticate: by address, and by the credential that they present. It checks no
+// credentials itself, and never counts one that proves valid.
 //
-// A credential that has been good is let through whatever its address does, so that nobody is locked out by a neighbour behind the same
-// proxy. Everything is kept in the memory of one process, within fixed bounds: each replica allows as much.
+// A credential that has proved valid is let through whatever its address does, so that nobody is locked out by a neighbour behind the same
+// proxy. All state is in the memory of one process, within fixed bounds, and each replica has its own.
 package throttle
 
 import (
@@ -20,35 +20,35 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// What is allowed of failures. A person who mistypes feels nothing of it; somebody who guesses gets 30 tries a minute for each address. That
-// several requests are under way at once lets through as many more, once.
+// The allowance of failures. A person who mistypes does not notice it; an attacker gets 30 tries a minute per address. Concurrent requests
+// may exceed it once, by their number.
 const (
 	addressAtOnce    = 20
 	addressEvery     = 2 * time.Second
 	credentialAtOnce = 5
 	credentialEvery  = 10 * time.Second
-	// most is how many addresses, credentials and good credentials are remembered, each.
+	// most is how many addresses, credentials and valid credentials are remembered, each.
 	most = 10_000
-	// rememberedFor is how long a credential counts as good since it proved so.
+	// rememberedFor is how long a credential counts as valid after it proved so.
 	rememberedFor = 24 * time.Hour
 )
 
-// Config is what an operator may set, in every service.
+// Config holds the settings for operators, the same in every service.
 type Config struct {
-	// Off lets everybody try as often as they like.
+	// Off disables the limit.
 	Off bool `koanf:"off"`
-	// TrustedProxies lists the networks and addresses of reverse proxies whose X-Forwarded-For says who their clients are; without it
-	// all clients of a proxy share one allowance.
+	// TrustedProxies lists the networks and addresses of reverse proxies whose X-Forwarded-For is believed; without it all clients of a
+	// proxy share one allowance.
 	TrustedProxies []string `koanf:"trusted_proxies"`
 }
 
-// Check reports what is wrong with it; member is its name in the configuration.
+// Check returns the problems of the configuration; member is its name there.
 func (c Config) Check(member string) []fault.Field {
 	_, err := Proxies(member+".trusted_proxies", c.TrustedProxies)
 	return fault.FieldsOf(err)
 }
 
-// Guard is the guard that is configured; nil where it is off.
+// Guard returns the configured guard; nil if it is off.
 func (c Config) Guard() (*Guard, error) {
 	proxies, err := Proxies("trusted_proxies", c.TrustedProxies)
 	if c.Off || err != nil {
@@ -57,7 +57,7 @@ func (c Config) Guard() (*Guard, error) {
 	return New(proxies), nil
 }
 
-// Guard is the allowance of one process. The nil Guard lets everybody try as often as they like. It is safe for concurrent use.
+// Guard is the allowance of one process. The nil Guard has no limit. It is safe for concurrent use.
 type Guard struct {
 	proxies []netip.Prefix
 
@@ -67,7 +67,7 @@ type Guard struct {
 	good        map[[sha256.Size]byte]time.Time
 }
 
-// New is a guard that believes what reverse proxies in some networks say of their clients (X-Forwarded-For), and nobody else.
+// New returns a guard that believes X-Forwarded-For only from the given networks of reverse proxies.
 func New(proxies []netip.Prefix) *Guard {
 	return &Guard{
 		proxies: proxies, good: map[[sha256.Size]byte]time.Time{},
@@ -76,7 +76,7 @@ func New(proxies []netip.Prefix) *Guard {
 	}
 }
 
-// Proxies reads networks (10.1.0.0/16) and addresses. The error is Invalid and names the entry.
+// Proxies parses networks (10.1.0.0/16) and addresses. The error is Invalid and names the entry.
 func Proxies(member string, written []string) ([]netip.Prefix, error) {
 	var all []netip.Prefix
 	for _, w := range written {
@@ -92,7 +92,7 @@ func Proxies(member string, written []string) ([]netip.Prefix, error) {
 	return all, nil
 }
 
-// Wait is how long somebody at an address has to wait until the credential that they show is looked at; 0 for not at all.
+// Wait returns how long a client at an address has to wait until its credential is checked; 0 for not at all.
 func (g *Guard) Wait(now time.Time, address, credential string) time.Duration {
 	if g == nil {
 		return 0
@@ -106,7 +106,7 @@ func (g *Guard) Wait(now time.Time, address, credential string) time.Duration {
 	return max(g.addresses.wait(network(address), now), g.credentials.wait(digest, now))
 }
 
-// Failed takes one from the allowances of an address and of a credential that proved nothing.
+// Failed counts a failure against an address and against a credential that proved invalid.
 func (g *Guard) Failed(now time.Time, address, credential string) {
 	if g == nil {
 		return
@@ -119,7 +119,7 @@ func (g *Guard) Failed(now time.Time, address, credential string) {
 	g.credentials.take(digest, now)
 }
 
-// FailedAt takes one from the allowance of an address alone, where nothing was shown that could be tried from another one.
+// FailedAt counts a failure against an address alone: no credential was presented that could be tried from another one.
 func (g *Guard) FailedAt(now time.Time, address string) {
 	if g == nil {
 		return
@@ -129,7 +129,7 @@ func (g *Guard) FailedAt(now time.Time, address string) {
 	g.addresses.take(network(address), now)
 }
 
-// Passed remembers that a credential has proved good.
+// Passed remembers that a credential has proved valid.
 func (g *Guard) Passed(now time.Time, credential string) {
 	if g == nil {
 		return
@@ -144,7 +144,8 @@ func (g *Guard) Passed(now time.Time, credential string) {
 	g.good[digest] = now
 }
 
-// AddressOf is who sends a request: the peer, or, if that is a trusted proxy, the last address that no trusted proxy has.
+// AddressOf returns the sender of a request: the peer or, if that is a trusted proxy, the last forwarded address that is not a trusted
+// proxy.
 func (g *Guard) AddressOf(r *http.Request) string {
 	address := hostOf(r.RemoteAddr)
 	if g == nil || !g.trusts(address) {
@@ -153,7 +154,7 @@ func (g *Guard) AddressOf(r *http.Request) string {
 	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 	for i := len(hops) - 1; i >= 0; i-- {
 		hop := hostOf(strings.TrimSpace(hops[i]))
-		if _, err := netip.ParseAddr(hop); err != nil { // a proxy adds addresses; whatever else is there, its client wrote
+		if _, err := netip.ParseAddr(hop); err != nil { // a proxy appends addresses; anything else was written by its client
 			return address
 		}
 		if address = hop; !g.trusts(hop) {
@@ -176,7 +177,7 @@ func (g *Guard) trusts(address string) bool {
 	return false
 }
 
-// hostOf is an address without its port, where it has one.
+// hostOf returns an address without its port.
 func hostOf(address string) string {
 	if host, _, err := net.SplitHostPort(address); err == nil {
 		return host
@@ -184,7 +185,7 @@ func hostOf(address string) string {
 	return strings.Trim(address, "[]")
 }
 
-// network is what one party has many addresses of: 64 bits of IPv6.
+// network returns the range that one party has many addresses of: 64 bits of IPv6.
 func network(address string) string {
 	parsed, err := netip.ParseAddr(hostOf(address))
 	if err != nil {
@@ -200,14 +201,14 @@ func network(address string) string {
 	return prefix.String()
 }
 
-// allowance is token buckets by key. A full bucket is like a new one, so it need not be kept.
+// allowance holds token buckets by key. A full bucket equals a new one, so it need not be kept.
 type allowance[K comparable] struct {
 	limit   rate.Limit
 	burst   int
 	buckets map[K]*rate.Limiter
 }
 
-// wait is how long until a bucket has one; it takes nothing.
+// wait returns how long until a bucket has a token; it takes none.
 func (a allowance[K]) wait(key K, now time.Time) time.Duration {
 	bucket, ok := a.buckets[key]
 	if !ok {
@@ -233,8 +234,8 @@ func (a allowance[K]) take(key K, now time.Time) {
 	bucket.AllowN(now, 1)
 }
 
-// forgetSome makes room in a map that is full, a tenth of it: sweeping it for each new key would be work that an attacker gives us. Which
-// ones go is left to the map's order, which nobody knows.
+// forgetSome evicts a tenth of a full map: sweeping it for each new key would let an attacker cause work. The map's order picks the
+// entries, which nobody can predict.
 func forgetSome[K comparable, V any](m map[K]V) {
 	for key := range m {
 		if len(m) <= most*9/10 {

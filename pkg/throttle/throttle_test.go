@@ -13,7 +13,7 @@ import (
 
 func start() time.Time { return time.Unix(1_800_000_000, 0) }
 
-// guess tries n credentials, one after the other, and answers how many of them were looked at.
+// guess tries n credentials, one after the other, and returns how many of them were checked.
 func guess(g *throttle.Guard, now time.Time, address string, n int) (tried int) {
 	for i := range n {
 		credential := fmt.Sprintf("%s/%d/%d", address, now.UnixNano(), i)
@@ -49,7 +49,7 @@ func TestGuessingIsSlowAndGoodCredentialsAreNot(t *testing.T) {
 	if tried != 30 {
 		t.Errorf("in the minute after: found %d tries; want 30", tried)
 	}
-	// A good credential that has never been seen gets its turn as soon as the address has one.
+	// A good credential that has never been seen is checked as soon as the address has an allowance.
 	if wait := g.Wait(now.Add(2*time.Second), "192.0.2.1", "new"); wait != 0 {
 		t.Errorf("it waits %s more", wait)
 	}

@@ -6,16 +6,16 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/bus/authority"
-	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
-	"github.com/lockstep-cd/lockstep/pkg/bus/server"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/natsserver"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/wait"
 )
 
 // installation is a server with an authority over keys in memory.
@@ -46,16 +46,6 @@ func (i *installation) Good(_ context.Context, _ []int64) (map[int64]bool, error
 		good[a.Key] = true
 	}
 	return good, nil
-}
-
-// until waits for something that comes by itself.
-func until(t *testing.T, happened func() bool) {
-	t.Helper()
-	for tick := time.NewTicker(10 * time.Millisecond); !happened(); <-tick.C {
-		if t.Context().Err() != nil {
-			t.Fatal("it did not happen")
-		}
-	}
 }
 
 // key makes a key of an agent; its seed is in the file.
@@ -112,9 +102,9 @@ func install(t *testing.T) *installation {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := server.Start(server.Config{
-		StoreDir: t.TempDir(), Log: bustest.Log(t), Authority: &server.Authority{Issuer: identity.Issuer, User: identity.User},
-		Users: []server.User{{Name: bus.UserWorkflow, Password: "w"}, {Name: bus.UserDomain, Password: "d"}},
+	s, err := natsserver.Start(natsserver.Config{
+		StoreDir: t.TempDir(), Log: bustest.Log(t), Authority: &natsserver.Authority{Issuer: identity.Issuer, User: identity.User},
+		Users: []natsserver.User{{Name: bus.UserWorkflow, Password: "w"}, {Name: bus.UserDomain, Password: "d"}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -175,7 +165,7 @@ func TestAnAgentReachesItsOwnSubjectsAndNoOthers(t *testing.T) {
 	go func() {
 		reading <- own.Consume(ctx, bus.AgentConsumer(7), func(context.Context, bus.Delivery) error { return nil }, nil)
 	}()
-	until(t, func() bool { return fault.Is(own.Ready(), fault.Denied) })
+	wait.For(t, "the connection is denied", func() bool { return fault.Is(own.Ready(), fault.Denied) })
 	stop()
 	if err := <-reading; err != nil {
 		t.Error(err)
@@ -192,7 +182,7 @@ func TestARevokedKeyIsCutOffAndOpensNothing(t *testing.T) {
 		t.Fatalf("two keys: %v, %v", before.Ready(), after.Ready())
 	}
 	i.revoke(old)
-	until(t, func() bool { return before.Ready() != nil })
+	wait.For(t, "the connection is not ready", func() bool { return before.Ready() != nil })
 	if _, err := bus.Connect(t.Context(), i.config(7, oldFile), bustest.Log(t)); !fault.Is(err, fault.Unauthenticated) {
 		t.Errorf("with a revoked key: %v", err)
 	}
@@ -248,7 +238,7 @@ func TestEveryDoorWithAnAgentsKey(t *testing.T) {
 			t.Fatal(err)
 		}
 		var nc *nats.Conn
-		until(t, func() bool { // a busy server may run out of time before the authority has answered
+		wait.For(t, "a connection with the key", func() bool { // a busy server may time out before the authority has answered
 			nc, err = nats.Connect(i.url, option)
 			return err == nil
 		})

@@ -1,4 +1,4 @@
-// Package certstest makes certificate authorities and certificates for tests, in the files that services are given.
+// Package certstest creates certificate authorities and certificates for tests, as files that services can load.
 package certstest
 
 import (
@@ -26,10 +26,10 @@ type Authority struct {
 	last atomic.Int64
 }
 
-// forever is when certificates end that nobody gave an end.
+// forever is the expiry of certificates for which a test sets none.
 func forever() time.Time { return time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC) }
 
-// New is an authority that nobody knows yet.
+// New creates an authority.
 func New(tb testing.TB) *Authority {
 	tb.Helper()
 	a := &Authority{}
@@ -37,20 +37,19 @@ func New(tb testing.TB) *Authority {
 	return a
 }
 
-// Write puts a new certificate, good for both sides, its key, and the authority into the files; those that are not named are
-// left out.
+// Write writes a new certificate, valid for servers and clients, its key and the authority to the files; unnamed ones are left out.
 func (a *Authority) Write(tb testing.TB, f certs.Files) {
 	tb.Helper()
 	a.WriteUntil(tb, f, forever())
 }
 
-// WriteUntil is Write with a certificate that ends then.
+// WriteUntil is Write with a certificate that expires at end.
 func (a *Authority) WriteUntil(tb testing.TB, f certs.Files, end time.Time) {
 	tb.Helper()
 	a.write(tb, f, &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"}, NotAfter: end})
 }
 
-// WriteNamed is Write with a certificate for another name, and for none of this machine's.
+// WriteNamed is Write with a certificate for name only, not for this machine.
 func (a *Authority) WriteNamed(tb testing.TB, f certs.Files, name string) {
 	tb.Helper()
 	a.write(tb, f, &x509.Certificate{DNSNames: []string{name}, NotAfter: forever()})
@@ -58,7 +57,7 @@ func (a *Authority) WriteNamed(tb testing.TB, f certs.Files, name string) {
 
 func (a *Authority) write(tb testing.TB, f certs.Files, template *x509.Certificate) {
 	tb.Helper()
-	template.Subject = pkix.Name{CommonName: "somebody"}
+	template.Subject = pkix.Name{CommonName: "service"}
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	cert, key := a.sign(tb, template)
 	private, err := x509.MarshalPKCS8PrivateKey(key)
@@ -82,7 +81,7 @@ func (a *Authority) write(tb testing.TB, f certs.Files, template *x509.Certifica
 	}
 }
 
-// Files are files of a name in a folder, with a certificate and the authority in them.
+// Files writes a certificate and the authority to files named after name in a folder.
 func (a *Authority) Files(tb testing.TB, folder, name string) certs.Files {
 	tb.Helper()
 	f := certs.Files{Cert: filepath.Join(folder, name+".pem"), Key: filepath.Join(folder, name+".key"), CA: filepath.Join(folder, name+"-ca.pem")}

@@ -18,12 +18,12 @@ type Clock struct {
 
 var _ clock.Clock = (*Clock)(nil)
 
-// New is a clock that shows start.
+// New returns a clock that shows start.
 func New(start time.Time) *Clock {
 	return &Clock{now: start, timers: map[*timer]struct{}{}, changed: make(chan struct{})}
 }
 
-// Now is the instant the clock shows.
+// Now returns the time that the clock shows.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,10 +77,10 @@ type timer struct {
 	c     chan time.Time
 }
 
-// C delivers what the clock shows when it has been advanced far enough.
+// C delivers the time that the clock shows once it has been advanced far enough.
 func (t *timer) C() <-chan time.Time { return t.c }
 
-// Stop gives the timer up; it reports whether that came before the timer fired.
+// Stop cancels the timer. It reports whether the timer had not fired yet.
 func (t *timer) Stop() bool {
 	t.clock.mu.Lock()
 	defer t.clock.mu.Unlock()

@@ -31,35 +31,35 @@ import (
 )
 
 const (
-	// Type is the artifactType of the manifest. A change that an older release could not read has another number.
+	// Type is the artifactType of the manifest. An incompatible format gets a new number.
 	Type = "application/vnd.lockstep.driver.v1"
 	// ContentType is the media type of the one layer: the driver's folder.
 	ContentType types.MediaType = "application/vnd.lockstep.driver.content.v1.tar+gzip"
-	// AnnotationDrivers lists the drivers inside, name@major with commas between, for people who look at the registry. Nobody decides by it.
+	// AnnotationDrivers lists the drivers inside, as name@major separated by commas, for people who look at the registry. No code reads it.
 	AnnotationDrivers = "dev.lockstep.driver.refs"
-	// annotationTitle is the image specification's.
+	// annotationTitle is defined by the image specification.
 	annotationTitle = "org.opencontainers.image.title"
 
-	// emptyType and emptyConfig are the config of an artifact that has none (image specification 1.1, "Guidance for an empty descriptor").
+	// emptyType and emptyConfig describe an artifact without a config (image specification 1.1, "Guidance for an empty descriptor").
 	emptyType   types.MediaType = "application/vnd.oci.empty.v1+json"
 	emptyConfig string          = "{}"
 )
 
-// An Artifact is a driver as a registry has it.
+// An Artifact is a driver as stored in a registry.
 type Artifact struct {
 	// Digest is that of the manifest: sha256:<64 hexadecimal digits>.
 	Digest string
-	// Content is the layer: what Unpack reads.
+	// Content is the layer, in the format that Unpack reads.
 	Content []byte
-	// Bundles are the majors inside, checked.
+	// Bundles are the checked majors inside.
 	Bundles []*driver.Bundle
-	// Annotations are the manifest's, anybody's words.
+	// Annotations are those of the manifest; anyone may have written them.
 	Annotations map[string]string
 }
 
-// Client reaches registries.
+// Client accesses registries.
 type Client struct {
-	// Transport is a guarded one (pkg/httpx) where a server calls; nil is http.DefaultTransport.
+	// Transport is a guarded one (pkg/httpx) in a server; nil means http.DefaultTransport.
 	Transport http.RoundTripper
 	Accounts  ociauth.Accounts
 }
@@ -71,11 +71,11 @@ func (c Client) options(ctx context.Context) []remote.Option {
 	}
 	return []remote.Option{
 		remote.WithContext(ctx), remote.WithTransport(t), remote.WithAuthFromKeychain(c.Accounts), remote.WithUserAgent("lockstep"),
-		remote.WithRetryBackoff(remote.Backoff{Steps: 1}), // who asks knows when to ask again
+		remote.WithRetryBackoff(remote.Backoff{Steps: 1}), // the caller decides when to retry
 	}
 }
 
-// Resolve is the digest of the manifest that a reference names now. One that names it by digest is not asked about.
+// Resolve returns the digest of the manifest that a reference names now. A reference by digest needs no request.
 func (c Client) Resolve(ctx context.Context, r Reference) (string, error) {
 	if r.digest != "" {
 		return r.digest, nil
@@ -100,8 +100,8 @@ func (c Client) Resolve(ctx context.Context, r Reference) (string, error) {
 	return found.Digest.String(), nil
 }
 
-// Pull fetches the artifact of a digest that Resolve gave, checks every byte against it, and that it is a driver. The error is
-// Invalid for one that is none, or broken, and names file and line; Unavailable, NotFound and Denied are the registry's.
+// Pull fetches the artifact with a digest from Resolve, checks every byte against the digest, and checks that it is a driver. The error is
+// Invalid for a broken artifact or one that is no driver, with file and line; Unavailable, NotFound and Denied come from the registry.
 func (c Client) Pull(ctx context.Context, r Reference, digest string) (Artifact, error) {
 	r.digest = digest
 	ref, err := r.in(c.Accounts)
@@ -134,7 +134,7 @@ func (c Client) Pull(ctx context.Context, r Reference, digest string) (Artifact,
 	return Artifact{Digest: digest, Content: content, Bundles: bundles, Annotations: m.Annotations}, nil
 }
 
-// Load is the bundles of a layer. The error is Invalid and names file and line.
+// Load returns the bundles in a layer. The error is Invalid and names file and line.
 func Load(content []byte) ([]*driver.Bundle, error) {
 	files, err := Unpack(content)
 	if err != nil {
@@ -143,7 +143,7 @@ func Load(content []byte) ([]*driver.Bundle, error) {
 	return driver.FromFiles(files)
 }
 
-// layerOf is the layer of a manifest that is a driver's.
+// layerOf returns the layer of a driver's manifest.
 func layerOf(m v1.Manifest) (v1.Descriptor, error) {
 	switch {
 	case m.ArtifactType != Type:
@@ -156,7 +156,7 @@ func layerOf(m v1.Manifest) (v1.Descriptor, error) {
 	return m.Layers[0], nil
 }
 
-// fetch reads the layer, whatever the registry says of its size, and checks it against its digest.
+// fetch reads the layer within its size limit, whatever size the registry reports, and checks its digest.
 func (c Client) fetch(ctx context.Context, ref name.Reference, d v1.Descriptor) ([]byte, error) {
 	layer, err := remote.Layer(ref.Context().Digest(d.Digest.String()), c.options(ctx)...)
 	if err != nil {
@@ -178,8 +178,8 @@ func (c Client) fetch(ctx context.Context, ref name.Reference, d v1.Descriptor) 
 	return content, nil
 }
 
-// Push publishes a driver's folder, once it is one, under a tag. The same files and annotations have the same digest whenever and
-// wherever they are pushed. Annotations are the caller's, beside ours.
+// Push checks a driver's folder and publishes it under a tag. The same files and annotations always have the same digest. The caller's
+// annotations are added to ours.
 func (c Client) Push(ctx context.Context, r Reference, files map[string][]byte, annotations map[string]string) (Artifact, error) {
 	if r.tag == "" {
 		return Artifact{}, fault.New(fault.Invalid, "reference: found %s; expected a tag to push to, oci://registry/repository:tag", r)
@@ -214,20 +214,20 @@ func (c Client) Push(ctx context.Context, r Reference, files map[string][]byte, 
 	if err != nil {
 		return Artifact{}, fmt.Errorf("encode the manifest of %s: %w", ref, err)
 	}
-	// After what it names: until now nobody can see a half of it.
+	// The manifest comes last: an incomplete artifact is never visible.
 	if err := remote.Put(ref, raw(text), c.options(ctx)...); err != nil {
 		return Artifact{}, classify(err, ref)
 	}
 	return Artifact{Digest: describe(text, types.OCIManifestSchema1).Digest.String(), Content: content, Bundles: bundles, Annotations: made}, nil
 }
 
-// raw is a manifest as remote takes it.
+// raw is an encoded manifest.
 type raw []byte
 
 // RawManifest implements remote.Taggable.
 func (r raw) RawManifest() ([]byte, error) { return r, nil }
 
-// MediaType is what remote sends it as.
+// MediaType is the media type to send it with.
 func (raw) MediaType() (types.MediaType, error) { return types.OCIManifestSchema1, nil }
 
 func describe(content []byte, t types.MediaType) v1.Descriptor {
@@ -243,12 +243,12 @@ func refs(bundles []*driver.Bundle) string {
 	return strings.Join(all, ",")
 }
 
-// ErrAltered is in the chain of an error of Pull for content that is not what its digest says: the registry, or something on the way, has
-// changed it, and whoever made the driver has not.
+// ErrAltered is in the chain of an error of Pull for content that does not match its digest: the registry, or something in between, has
+// changed it, not the driver's author.
 var ErrAltered = errors.New("the content is not that of its digest")
 
-// classify says what can be done about an error: what is no word of the network's or the registry's is an answer that is not what
-// was asked for, such as a manifest with another digest.
+// classify classifies an error. An error that comes from neither the network nor the registry means that the answer is not what was
+// requested, such as a manifest with another digest.
 func classify(err error, ref name.Reference) error {
 	classed := ociauth.Classify(err, ref)
 	if !fault.Is(classed, fault.Unavailable) || passing(err) {
@@ -257,7 +257,7 @@ func classify(err error, ref name.Reference) error {
 	return fault.Because(fmt.Errorf("%w: %w", ErrAltered, err), fault.Invalid, "%s: the answer is not what was asked for: %v", ref, err)
 }
 
-// passing is whether an error may be gone when it is tried again.
+// passing reports whether a retry may help.
 func passing(err error) bool {
 	_, answered := errors.AsType[*transport.Error](err)
 	_, network := errors.AsType[net.Error](err) // an *url.Error is one, and so is a deadline

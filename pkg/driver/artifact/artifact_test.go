@@ -40,7 +40,7 @@ func folder(t *testing.T) map[string][]byte {
 	return files
 }
 
-// serve is a registry behind a handler that a test may put before it.
+// serve runs a registry behind a handler of the test.
 func serve(t *testing.T, before func(next http.Handler) http.Handler) string {
 	t.Helper()
 	inner := registry.New(registry.Logger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)))
@@ -60,7 +60,7 @@ func reference(t *testing.T, s string) artifact.Reference {
 	return r
 }
 
-// What is pushed comes back to the byte, by tag and by digest, and the same files are the same artifact.
+// A pulled artifact equals the pushed one to the byte, by tag and by digest; the same files are the same artifact.
 func TestAnArtifactIsTheFolder(t *testing.T) {
 	t.Parallel()
 	host := serve(t, asIs)
@@ -170,7 +170,7 @@ func TestUnpackRefuses(t *testing.T) {
 	whole := archive(t, file("manifest.json", strings.Repeat("random enough? ", 1000)))
 	for name, tt := range map[string]struct {
 		content []byte
-		says    string
+		want    string
 	}{
 		"nothing":          {nil, "not compressed"},
 		"no archive":       {gzipped(t, "hello, world"), "not a tar archive"},
@@ -191,8 +191,8 @@ func TestUnpackRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			files, err := artifact.Unpack(tt.content)
-			if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), tt.says) {
-				t.Errorf("found %d files, %v; want an error with %q", len(files), err, tt.says)
+			if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("found %d files, %v; want an error with %q", len(files), err, tt.want)
 			}
 		})
 	}
@@ -209,7 +209,7 @@ func gzipped(t *testing.T, text string) []byte {
 	return out.Bytes()
 }
 
-// What `tar czf` and `git archive` make is a folder too.
+// The output of `tar czf` and `git archive` is accepted, too.
 func TestUnpackTakesWhatOthersPack(t *testing.T) {
 	t.Parallel()
 	content := archive(t,
@@ -224,7 +224,7 @@ func TestUnpackTakesWhatOthersPack(t *testing.T) {
 	}
 }
 
-// A broken driver is refused with the file and the line, when it is pushed and when it is pulled.
+// A broken driver is refused with the file and the line, on push and on pull.
 func TestABrokenDriverIsRefused(t *testing.T) {
 	t.Parallel()
 	host := serve(t, asIs)
@@ -239,7 +239,7 @@ func TestABrokenDriverIsRefused(t *testing.T) {
 		t.Errorf("pushed with a configuration that is no object: %v", err)
 	}
 	if digest, err := c.Resolve(t.Context(), reference(t, "oci://"+host+"/a:1")); !fault.Is(err, fault.NotFound) {
-		t.Errorf("something is there: %s, %v", digest, err)
+		t.Errorf("an artifact was stored: %s, %v", digest, err)
 	}
 	image, err := random.Image(100, 1)
 	if err != nil {
@@ -262,7 +262,7 @@ func TestABrokenDriverIsRefused(t *testing.T) {
 	}
 }
 
-// What a registry answers is checked, however it lies, and what may pass is told apart from what will not.
+// Every answer of a registry is checked, and errors that may pass are distinguished from permanent ones.
 func TestWhatARegistryMayDo(t *testing.T) {
 	t.Parallel()
 	broken := func(match string, do func(w http.ResponseWriter, r *http.Request)) func(*atomic.Bool) func(http.Handler) http.Handler {
@@ -331,7 +331,7 @@ func TestWhatARegistryMayDo(t *testing.T) {
 	}
 }
 
-// A password goes to its own registry; HEAD without an answer is asked again by GET.
+// A password is sent to its own registry only. If HEAD has no answer, GET is tried.
 func TestLoggingIn(t *testing.T) {
 	t.Parallel()
 	host := serve(t, func(next http.Handler) http.Handler {

@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// maxContent is how many bytes a layer may have, maxUnpacked how many come out of it, headers included, and maxEntries how many files
-	// and folders. A driver is written by hand: the built-in one has twenty files and 100 kB.
+	// maxContent bounds the bytes of a layer, maxUnpacked the bytes that it unpacks to, headers included, and maxEntries the files and
+	// folders. A driver is written by hand: the built-in one has twenty files and 100 kB.
 	maxContent  = 4 << 20
 	maxUnpacked = 16 << 20
 	maxEntries  = 2048
 )
 
-// Pack is a driver's files as a layer. The same files make the same bytes: no times, no owners, sorted.
+// Pack returns a driver's files as a layer. The same files give the same bytes: no times, no owners, sorted.
 func Pack(files map[string][]byte) ([]byte, error) {
 	var out bytes.Buffer
 	zipped := gzip.NewWriter(&out)
@@ -47,14 +47,14 @@ func Pack(files map[string][]byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Unpack is the files of a layer, by path; nothing is written anywhere. The error is Invalid for whatever is not a folder of regular
-// files within bounds: paths that lead out of it, links, devices, a file twice, more than the bounds.
+// Unpack returns the files of a layer by path, and writes nothing to disk. The error is Invalid for anything but a folder of regular files
+// within bounds: paths that lead out of the folder, links, devices, duplicate files, too much data.
 func Unpack(content []byte) (map[string][]byte, error) {
 	zipped, err := gzip.NewReader(bytes.NewReader(content))
 	if err != nil {
 		return nil, fault.Because(err, fault.Invalid, "the layer is not compressed with gzip")
 	}
-	// What a few bytes blow up to is cut off here, wherever in the archive it is.
+	// An archive bomb is cut off here, wherever in the archive it is.
 	bounded := &io.LimitedReader{R: zipped, N: maxUnpacked + 1}
 	archive := tar.NewReader(bounded)
 	files := map[string][]byte{}
@@ -67,7 +67,7 @@ func Unpack(content []byte) (map[string][]byte, error) {
 		if err == nil && entries == maxEntries {
 			return nil, fault.New(fault.Invalid, "found more than %d files; expected fewer", maxEntries)
 		}
-		// By what each file says that it has, too: the holes of a sparse one are in no byte of the archive.
+		// Declared sizes count, too: the holes of a sparse file take no bytes in the archive.
 		if err == nil {
 			total += header.Size
 		}
@@ -90,7 +90,7 @@ func Unpack(content []byte) (map[string][]byte, error) {
 	}
 }
 
-// entry is the next file; its name is empty for what is none, such as a folder.
+// entry reads the next file. The name is empty for other entries, such as folders.
 func entry(archive *tar.Reader, header *tar.Header, err error) (string, []byte, error) {
 	if err != nil {
 		return "", nil, fault.Because(err, fault.Invalid, "the layer is not a tar archive, or ends too early")
@@ -109,7 +109,7 @@ func entry(archive *tar.Reader, header *tar.Header, err error) (string, []byte, 
 	default:
 		return "", nil, fault.New(fault.Invalid, "%q: found a link or device; expected a regular file", header.Name)
 	}
-	// A backslash separates folders where somebody may unpack it (`lockstep driver pull`).
+	// A backslash separates folders on some systems that a driver may be unpacked on (`lockstep driver pull`).
 	if !fs.ValidPath(name) || name == "." || strings.ContainsAny(name, "\\\x00") {
 		return "", nil, badPath(header.Name)
 	}

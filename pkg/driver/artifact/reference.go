@@ -10,16 +10,16 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/ociauth"
 )
 
-// Scheme begins every reference, so that none is taken for a folder.
+// Scheme begins every reference, which distinguishes it from the path of a folder.
 const Scheme = "oci://"
 
-// A Reference names an artifact at a registry: oci://registry/repository:tag, or by what it is, oci://registry/repository@sha256:…
+// A Reference names an artifact in a registry, by tag or by digest: oci://registry/repository:tag or oci://registry/repository@sha256:…
 type Reference struct {
 	repository, tag, digest string
 }
 
-// malformed says what is wrong with a reference to a repository. Of all that a repository's name cannot have, capitals are what people
-// write most, and what is hardest to see.
+// malformed describes what is wrong with a reference. Of all that is not allowed in a repository's name, capitals are the most common
+// mistake and the hardest to see.
 func malformed(s, repository string) error {
 	host, path, _ := strings.Cut(repository, "/")
 	if lower := strings.ToLower(path); lower != path {
@@ -30,8 +30,8 @@ func malformed(s, repository string) error {
 
 const expected = "expected oci://registry/repository:tag or oci://registry/repository@sha256:…"
 
-// ParseReference reads one. The registry and the tag are always written: docker.io and latest are meant by nobody who leaves them out
-// of a configuration. The error is Invalid.
+// ParseReference parses a reference. Registry and tag are required, because docker.io and latest are never meant by omission. The error is
+// Invalid.
 func ParseReference(s string) (Reference, error) {
 	rest, ok := strings.CutPrefix(s, Scheme)
 	if !ok {
@@ -51,7 +51,7 @@ func ParseReference(s string) (Reference, error) {
 			return Reference{}, malformed(s, r.repository)
 		}
 	}
-	// The path becomes a part of the URL as it is, and the library lets dots through.
+	// The path becomes part of the URL unchanged, and the library accepts dots.
 	host, path, _ := strings.Cut(r.repository, "/")
 	if r.tag == "" && r.digest == "" || !strings.ContainsAny(host, ".:") && host != "localhost" || !fs.ValidPath(path) {
 		return Reference{}, malformed(s, r.repository)
@@ -59,7 +59,7 @@ func ParseReference(s string) (Reference, error) {
 	return r, nil
 }
 
-// String is the reference as ParseReference reads it.
+// String formats the reference for ParseReference.
 func (r Reference) String() string {
 	s := Scheme + r.repository
 	if r.tag != "" {
@@ -71,10 +71,10 @@ func (r Reference) String() string {
 	return s
 }
 
-// Fixed reports whether it names the artifact by digest: then it is always the same.
+// Fixed reports whether the reference is by digest, and thus always names the same artifact.
 func (r Reference) Fixed() bool { return r.digest != "" }
 
-// in is the reference for the library, by digest where there is one, and over HTTP where an account allows that.
+// in converts the reference for the library: by digest if it has one, and over HTTP if an account allows that.
 func (r Reference) in(accounts ociauth.Accounts) (name.Reference, error) {
 	repository, err := name.NewRepository(r.repository, accounts.Options(r.repository)...)
 	if err != nil {
@@ -86,7 +86,7 @@ func (r Reference) in(accounts ociauth.Accounts) (name.Reference, error) {
 	return repository.Tag(r.tag), nil
 }
 
-// Host is the registry, with its port if it has one.
+// Host returns the registry, with its port if it has one.
 func (r Reference) Host() string {
 	host, _, _ := strings.Cut(r.repository, "/")
 	return host

@@ -9,26 +9,25 @@ import (
 	"strings"
 )
 
-// Expected says in messages what a reference looks like.
+// Expected describes a valid reference, for messages.
 const Expected = "expected a reference: env:NAME, file:/path, k8s:namespace/name#key or vault:mount/data/path#key"
 
-// Vault's paths are those of its API: mount/data/path for a KV engine of version 2. What could leave a path, or add to the
-// request, is not part of one.
+// Vault's paths are those of its API: mount/data/path for a KV engine of version 2. Characters that could escape the path or extend the
+// request are not allowed.
 var vault = regexp.MustCompile(`^([A-Za-z0-9_-][A-Za-z0-9_.-]*/)+[A-Za-z0-9_-][A-Za-z0-9_.-]*#[^#\s]+$`)
 
-// A Secret of Kubernetes: its namespace is a label of RFC 1123 and its name a subdomain, so that neither leads out of the API's path.
+// A Secret of Kubernetes: its namespace is an RFC 1123 label and its name a subdomain, so neither can escape the API's path.
 var kubernetes = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?/[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?#[A-Za-z0-9._-]+$`)
 
-// Is reports whether s has the form of a reference. What has not may be a secret that somebody put there by mistake: do not
-// show it.
+// Is reports whether s has the form of a reference. Never print a value that does not: it may be a secret entered by mistake.
 func Is(s string) bool {
 	scheme, rest, _ := strings.Cut(s, ":")
 	switch scheme {
 	case "env":
-		// No variable has such a name; env:NAME=value is somebody who pasted the secret where its name belongs.
+		// No variable has such a name; env:NAME=value means that the secret was pasted in place of its name.
 		return rest != "" && !strings.ContainsAny(rest, "= \t\n")
 	case "file":
-		return strings.HasPrefix(rest, "/") // a relative path would depend on where the service was started
+		return strings.HasPrefix(rest, "/") // a relative path would depend on the working directory
 	case "k8s":
 		return kubernetes.MatchString(rest)
 	case "vault":

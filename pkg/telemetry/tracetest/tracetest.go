@@ -1,6 +1,6 @@
-// Package tracetest is an OpenTelemetry collector for tests: it takes what processes export by OTLP over gRPC.
+// Package tracetest is an OpenTelemetry collector for tests: it receives what processes export by OTLP over gRPC.
 //
-// It is for tests only, and looks at nothing that it is sent: what a span has to say is the test's to know.
+// It is for tests only and does not inspect the spans: the test does.
 package tracetest
 
 import (
@@ -13,8 +13,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Collect runs a collector until the test ends, and answers its host:port. Take is called with each request, with one at a
-// time.
+// Collect runs a collector until the test ends, and returns its host:port. take is called with each request, one at a time.
 func Collect(tb testing.TB, take func(*collectorv1.ExportTraceServiceRequest)) (address string) {
 	tb.Helper()
 	lis, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0")

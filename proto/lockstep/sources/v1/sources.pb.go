@@ -82,8 +82,9 @@ func (x *PullRequest) GetLimit() int32 {
 
 // PullResponse is one page; an empty one is the end.
 type PullResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Sources       []*Source              `protobuf:"bytes,1,rep,name=sources,proto3" json:"sources,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// sources are in order of their ids.
+	Sources       []*Source `protobuf:"bytes,1,rep,name=sources,proto3" json:"sources,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -127,9 +128,11 @@ func (x *PullResponse) GetSources() []*Source {
 
 // Source is an artifact source in its current configuration.
 type Source struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	Id             int64                  `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
-	OrganizationId int64                  `protobuf:"varint,2,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// id is the number of the source.
+	Id int64 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	// organization_id is the organization that it belongs to.
+	OrganizationId int64 `protobuf:"varint,2,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
 	// source_ref is the kind with its major version: oci-image@1.
 	SourceRef string `protobuf:"bytes,3,opt,name=source_ref,json=sourceRef,proto3" json:"source_ref,omitempty"`
 	// source_config is JSON that conforms to the schema of that kind.
@@ -198,8 +201,9 @@ func (x *Source) GetSourceConfig() string {
 
 // StatesRequest asks the registry service for the polling state of sources.
 type StatesRequest struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	OrganizationId int64                  `protobuf:"varint,1,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// organization_id is the organization that the sources belong to.
+	OrganizationId int64 `protobuf:"varint,1,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
 	// ids are the sources, 1 to 1000 of them; with senders, none is enough.
 	Ids []int64 `protobuf:"varint,2,rep,packed,name=ids,proto3" json:"ids,omitempty"`
 	// senders also requests the hooks and tokens of the organization. An older registry service rejects a request without ids.
@@ -261,8 +265,9 @@ func (x *StatesRequest) GetSenders() bool {
 
 // StatesResponse has the states of those sources that the registry service knows, in no particular order.
 type StatesResponse struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	States []*State               `protobuf:"bytes,1,rep,name=states,proto3" json:"states,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// states are those of the sources that are known.
+	States []*State `protobuf:"bytes,1,rep,name=states,proto3" json:"states,omitempty"`
 	// senders are the hooks and tokens that report for the organization, if they were requested: those that are configured for it alone and, if it is the only
 	// organization, those for all.
 	Senders       []*Sender `protobuf:"bytes,2,rep,name=senders,proto3" json:"senders,omitempty"`
@@ -325,8 +330,9 @@ type Sender struct {
 	Repositories []string `protobuf:"bytes,3,rep,name=repositories,proto3" json:"repositories,omitempty"`
 	// expires_at is when a token ends; absent for hooks.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// last_artifact is the artifact published last, as image:tag@digest, and last_published_at when.
-	LastArtifact    string                 `protobuf:"bytes,5,opt,name=last_artifact,json=lastArtifact,proto3" json:"last_artifact,omitempty"`
+	// last_artifact is the artifact published last, as image:tag@digest; empty before the first.
+	LastArtifact string `protobuf:"bytes,5,opt,name=last_artifact,json=lastArtifact,proto3" json:"last_artifact,omitempty"`
+	// last_published_at is when it was published.
 	LastPublishedAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=last_published_at,json=lastPublishedAt,proto3" json:"last_published_at,omitempty"`
 	// waiting is the number of notifications that the registry has not confirmed yet.
 	Waiting int32 `protobuf:"varint,7,opt,name=waiting,proto3" json:"waiting,omitempty"`
@@ -425,12 +431,15 @@ func (x *Sender) GetRefused() []*Refused {
 // Refused is a part of a delivery that was left out.
 type Refused struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// what is the artifact or, if it is not known, the field of the delivery; reason says why.
-	What   string `protobuf:"bytes,1,opt,name=what,proto3" json:"what,omitempty"`
+	// what is the artifact or, if it is not known, the field of the delivery.
+	What string `protobuf:"bytes,1,opt,name=what,proto3" json:"what,omitempty"`
+	// reason is why it was left out.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// times is how often the same was left out, first_at and last_at when.
-	Times         int64                  `protobuf:"varint,3,opt,name=times,proto3" json:"times,omitempty"`
-	FirstAt       *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=first_at,json=firstAt,proto3" json:"first_at,omitempty"`
+	// times is how often the same was left out.
+	Times int64 `protobuf:"varint,3,opt,name=times,proto3" json:"times,omitempty"`
+	// first_at is when it was left out for the first time.
+	FirstAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=first_at,json=firstAt,proto3" json:"first_at,omitempty"`
+	// last_at is when it was left out for the last time.
 	LastAt        *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=last_at,json=lastAt,proto3" json:"last_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -504,18 +513,21 @@ func (x *Refused) GetLastAt() *timestamppb.Timestamp {
 // State is the polling state of a source.
 type State struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Id    int64                  `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	// id is the number of the source.
+	Id int64 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
 	// polled is whether it is polled on a schedule.
 	Polled bool `protobuf:"varint,2,opt,name=polled,proto3" json:"polled,omitempty"`
 	// looked_at is the time of the last poll; absent if there was none.
 	LookedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=looked_at,json=lookedAt,proto3" json:"looked_at,omitempty"`
 	// next_at is the time of the next poll; absent if it is only polled on request.
 	NextAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=next_at,json=nextAt,proto3" json:"next_at,omitempty"`
-	// failures is the number of consecutive failed polls, and last_error why the last one failed.
-	Failures  int32  `protobuf:"varint,5,opt,name=failures,proto3" json:"failures,omitempty"`
+	// failures is the number of consecutive failed polls.
+	Failures int32 `protobuf:"varint,5,opt,name=failures,proto3" json:"failures,omitempty"`
+	// last_error is why the last poll failed; empty if it succeeded.
 	LastError string `protobuf:"bytes,6,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
-	// last_artifact is the artifact found last, as image:tag@digest, and last_artifact_at when it was first found.
-	LastArtifact   string                 `protobuf:"bytes,7,opt,name=last_artifact,json=lastArtifact,proto3" json:"last_artifact,omitempty"`
+	// last_artifact is the artifact found last, as image:tag@digest; empty before the first.
+	LastArtifact string `protobuf:"bytes,7,opt,name=last_artifact,json=lastArtifact,proto3" json:"last_artifact,omitempty"`
+	// last_artifact_at is when it was found for the first time.
 	LastArtifactAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=last_artifact_at,json=lastArtifactAt,proto3" json:"last_artifact_at,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -609,10 +621,12 @@ func (x *State) GetLastArtifactAt() *timestamppb.Timestamp {
 
 // LookRequest asks the registry service to poll a source now.
 type LookRequest struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	OrganizationId int64                  `protobuf:"varint,1,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
-	// id names an existing source. source is set instead to try one that does not exist yet; then nothing is stored.
-	Id            int64   `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// organization_id is the organization that the source belongs to.
+	OrganizationId int64 `protobuf:"varint,1,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	// id is an existing source.
+	Id int64 `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`
+	// source is set instead of id to try one that does not exist yet; then nothing is stored.
 	Source        *Source `protobuf:"bytes,3,opt,name=source,proto3" json:"source,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -1,0 +1,14 @@
+//go:build unix && !linux
+
+package postgres
+
+import (
+	"context"
+	"syscall"
+)
+
+// dieWithParent does nothing here: only Linux tells a process of its parent's death.
+func dieWithParent(*syscall.SysProcAttr, bool) {}
+
+// endOrphans does nothing here: PostgreSQL's own check of the pid file decides.
+func endOrphans(context.Context, string) error { return nil }
