@@ -43,17 +43,17 @@ type Config struct {
 	// TLS, or tokens and hook paths are sent unencrypted. Replaced files take effect at the next connection.
 	HTTPCertFile string `koanf:"http_cert_file"`
 	HTTPKeyFile  string `koanf:"http_key_file"`
-	// Tokens are bearer tokens without a name, for one organization: whoever has one may report any repository. Several may be valid at once, so that they can be
-	// rotated. ScopedTokens say whose they are.
+	// Tokens are bearer tokens without a name, for one organization: their holders may report any repository. Several may be valid at once,
+	// so that they can be rotated. ScopedTokens name their owner.
 	Tokens []string `koanf:"tokens" secret:"true"`
-	// SharedTokens states that Tokens may report for every organization. Without it, the service does not start with Tokens and more than one organization: use
-	// ScopedTokens.
+	// SharedTokens states that Tokens may report for every organization. Without it, the service does not start with Tokens and more than
+	// one organization: use ScopedTokens.
 	SharedTokens bool `koanf:"shared_tokens"`
-	// ScopedTokens are the bearer tokens that say whose they are: each has a name, an organization, the repositories that it may report, and an expiry.
+	// ScopedTokens are bearer tokens for one sender each, with a name, an organization, the repositories that it may report, and an expiry.
 	ScopedTokens []TokenConfig `koanf:"scoped_tokens"`
-	// FailedAuthentication slows down callers whose credentials prove nothing: an address may fail 20 times at once and then 30 times a
-	// minute, a credential 5 times and then 6 times a minute; then the answer is 429 until it may be tried again. A credential that has been
-	// good is not slowed down. failed_authentication.off switches it off.
+	// FailedAuthentication slows down callers with invalid credentials: an address may fail 20 times at once and then 30 times a minute, a
+	// credential 5 times and then 6 times a minute; beyond that the answer is 429 until the next attempt is allowed. A credential that has
+	// proved valid is not slowed down. failed_authentication.off disables it.
 	FailedAuthentication throttle.Config `koanf:"failed_authentication"`
 	// Hooks are the endpoints for senders that authenticate in their own way, such as a signature.
 	Hooks []HookConfig `koanf:"hooks"`
@@ -72,7 +72,7 @@ type Config struct {
 	// RegistriesCAFile holds certificate authorities for registries and Git servers, in addition to the system's; empty for the system's
 	// alone. A replaced file takes effect at the next connection.
 	RegistriesCAFile string `koanf:"registries_ca_file"`
-	// GitLimits are what looking at Git repositories may use: memory that all looks of this process share, and bounds of one look.
+	// GitLimits bound the resources for reading Git repositories: memory that all reads of this process share, and limits of one read.
 	GitLimits gitfetch.Limits `koanf:"git_limits"`
 	// HealthAddress is the address that serves /healthz, /readyz, /version and /metrics; empty for none. It is separate from HTTPAddress,
 	// which may be exposed to the internet.

@@ -20,12 +20,12 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
-// ceCase is one case of the CloudEvents project's, as a request to our endpoint.
+// ceCase is one case of the CloudEvents project, as a request to our endpoint.
 type ceCase struct {
 	name, media string
 	header      http.Header
 	body        []byte
-	// attributes are what the event has to be read as.
+	// attributes are the expected attributes of the event.
 	attributes map[string]string
 	// binary is whether the attributes are headers.
 	binary bool
@@ -33,7 +33,7 @@ type ceCase struct {
 
 const ourType = "com.gitlab.cd.artifact.published"
 
-// ours is the case with a type and data that our endpoint takes; all else stays as the project has it.
+// ours returns the case with a type and data that our endpoint accepts; the rest is unchanged.
 func (c ceCase) ours(t *testing.T) ceCase {
 	t.Helper()
 	if c.binary {
@@ -55,7 +55,7 @@ func (c ceCase) ours(t *testing.T) ceCase {
 	return c
 }
 
-// batched is a structured case in a batch.
+// batched returns a structured case in a batch.
 func (c ceCase) batched() ceCase {
 	c.name, c.media = c.name+", batch", strings.Replace(c.media, "cloudevents+", "cloudevents-batch+", 1)
 	c.body = fmt.Appendf(nil, "[%s]", c.body)
@@ -78,7 +78,7 @@ var (
 	indented  = regexp.MustCompile(`(?m)^ {8}`)
 )
 
-// featureCases are the scenarios of the feature file, each with all of its examples.
+// featureCases returns the scenarios of the feature file, each with all of its examples.
 func featureCases(t *testing.T) []ceCase {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", "conformance", "http-protocol-binding.feature"))
@@ -114,7 +114,7 @@ func featureCases(t *testing.T) []ceCase {
 	return all
 }
 
-// yamlCases are the events of a file, each in the modes that it does not rule out.
+// yamlCases returns the events of a file, each in the modes that it does not rule out.
 func yamlCases(t *testing.T, file string) []ceCase {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", "conformance", file))
@@ -176,9 +176,9 @@ func yamlCases(t *testing.T, file string) []ceCase {
 	return all
 }
 
-// TestCloudEventsConformance puts the cases of the CloudEvents project to our endpoint in all three modes. It takes one type
-// of event alone, whose data is JSON: as they are, the cases are therefore read, and left out for their type, or refused for what
-// their data is, and nothing else; with our type and data they are taken, as the event that they say they are.
+// TestCloudEventsConformance sends the cases of the CloudEvents project to our endpoint in all three modes. The endpoint accepts one event
+// type only, with JSON data: so the original cases are parsed, and left out for their type or refused for their data, for no other reason;
+// with our type and data they are accepted as the event that they describe.
 func TestCloudEventsConformance(t *testing.T) {
 	t.Parallel()
 	s, pool := serve(t, token)
@@ -219,7 +219,7 @@ func TestCloudEventsConformance(t *testing.T) {
 	if len(modes) != 3 {
 		t.Errorf("the cases are of modes %v, want binary, structured and batch", modes)
 	}
-	// The project's ids are used again and again: what was taken is as many events as there are of them.
+	// The project's ids repeat: there are as many events as distinct ids.
 	if got := waiting(t, pool); len(got) < 3 || !slices.Contains(got, "1234-1234-1234") || !slices.Contains(got, "4321-4321-4321") || !slices.Contains(got, "conformance-0004") {
 		t.Errorf("stored %v", got)
 	}
@@ -231,7 +231,7 @@ func TestCloudEventsConformance(t *testing.T) {
 			t.Errorf("%s: answered %d %s, want a refusal of version 0.3", c.name, status, answer)
 		}
 	}
-	// Each required attribute is missed where it is missing, in each mode (CloudEvents 1.0, "Required attributes").
+	// Each missing required attribute is reported, in each mode (CloudEvents 1.0, "Required attributes").
 	for _, c := range cases {
 		for _, name := range []string{"specversion", "id", "source", "type"} {
 			if strings.HasPrefix(c.media, batchMedia) || !strings.HasPrefix(c.name, "v1.yaml") {

@@ -16,8 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
-	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/store"
 )
@@ -39,7 +39,7 @@ func envelope(id, digest string) string {
 	return fmt.Sprintf(`{"events":[{"id":"pull","action":"pull"},{"id":%q,"timestamp":"2026-03-25T10:00:00Z","action":"push","target":{"mediaType":"application/vnd.oci.image.index.v1+json","digest":%q,"repository":"shop/web","tag":"2"},"request":{"host":"r.example.com"}}]}`, id, digest)
 }
 
-// post is a delivery that the tests change where it matters.
+// post is a delivery that tests modify.
 type post struct {
 	method, path string
 	header       http.Header
@@ -76,14 +76,14 @@ func with(media string, more ...string) http.Header {
 	return h
 }
 
-// serve is the HTTP side on a real outbox.
+// serve runs the HTTP side on a real outbox.
 func serve(t *testing.T, tokens ...string) (*httptest.Server, *pgxpool.Pool) {
 	t.Helper()
 	s, pool, _ := serveConfig(t, Config{Tokens: tokens})
 	return s, pool
 }
 
-// serveConfig is the HTTP side of a configuration, and what resolves its hints once it is told to run.
+// serveConfig runs the HTTP side of a configuration, and returns the intake, which resolves hints when it is run.
 func serveConfig(t *testing.T, c Config) (*httptest.Server, *pgxpool.Pool, *intake) {
 	t.Helper()
 	pool, _ := pgtest.New(t, pgtest.Migration{Name: store.MigrationName, FS: store.Migrations()}, pgtest.Migration{Name: store.HookMigrationName, FS: store.HookMigrations()})
@@ -96,7 +96,7 @@ func serveConfig(t *testing.T, c Config) (*httptest.Server, *pgxpool.Pool, *inta
 	return s, pool, in
 }
 
-// waiting are the causes of the events in the outbox.
+// waiting returns the causes of the events in the outbox.
 func waiting(t *testing.T, pool *pgxpool.Pool) []string {
 	t.Helper()
 	rows, err := pool.Query(context.WithoutCancel(t.Context()), "SELECT event->>'causationid' FROM outbox ORDER BY id")
@@ -145,7 +145,7 @@ func TestAccepted(t *testing.T) {
 	}
 }
 
-func TestNothingToStoreIsFineToo(t *testing.T) {
+func TestADeliveryWithoutArtifactsIsAccepted(t *testing.T) {
 	t.Parallel()
 	s, pool := serve(t, token)
 	for _, p := range []post{
@@ -253,7 +253,7 @@ func problem(t *testing.T, body string, status int, want []string) {
 	}
 }
 
-func TestNobodyMayPostWithoutTokens(t *testing.T) {
+func TestWithoutTokensEveryDeliveryIsRefused(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t)
 	p := post{path: "/v1/events", header: with(structuredMedia), body: structured("x")}
@@ -278,7 +278,7 @@ func TestTruncatedBody(t *testing.T) {
 	}
 }
 
-// broken is a body whose sender went away.
+// broken is a body whose sender disconnected.
 type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
@@ -293,7 +293,7 @@ func TestUnavailableDatabase(t *testing.T) {
 		t.Errorf("answered %d %v %s", status, h, body)
 	}
 	if strings.Contains(body, "pool") {
-		t.Errorf("the answer tells of the inside: %s", body)
+		t.Errorf("the answer reveals internals: %s", body)
 	}
 }
 
@@ -313,8 +313,8 @@ func TestConfigRefusesBadTokens(t *testing.T) {
 	}
 }
 
-// TestWhatIsLeftOut: of what can be understood in part, the rest is left out, answered with a success, and shown.
-func TestWhatIsLeftOut(t *testing.T) {
+// TestAPartlyReadableDelivery: the readable parts are accepted with a success, and the rest is left out and shown.
+func TestAPartlyReadableDelivery(t *testing.T) {
 	t.Parallel()
 	s, pool := serve(t, token)
 	bad := strings.Replace(structured("3"), digest, "latest", 1)
@@ -345,7 +345,7 @@ func TestWhatIsLeftOut(t *testing.T) {
 	}
 }
 
-// TestASlowBody: what takes longer than there is time is answered with a time-out, which senders know to send again.
+// TestASlowBody: a body that takes too long is answered with a timeout, after which senders retry.
 func TestASlowBody(t *testing.T) {
 	t.Parallel()
 	s, pool := serve(t, token)
@@ -361,14 +361,14 @@ func TestASlowBody(t *testing.T) {
 	}
 }
 
-// slow is a body that has not come when the connection's time is over.
+// slow is a body that does not arrive before the connection's deadline.
 type slow struct{}
 
 func (slow) Read([]byte) (int, error) {
 	return 0, &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}
 }
 
-// TestTheSubcommandHooks: the paths of hooks can be had from every program that runs the service.
+// TestTheSubcommandHooks: every program that runs the service can list the paths of hooks.
 func TestTheSubcommandHooks(t *testing.T) {
 	t.Parallel()
 	c := Config{Hooks: []HookConfig{{Name: "shop", Source: "harbor", Secrets: []string{secretFile(t, hookSecret)}}}}

@@ -52,7 +52,7 @@ func newIssuer(t *testing.T) *issuer {
 
 func segment(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 
-// token is an identity token that key has signed.
+// token returns an identity token signed by key.
 func (i *issuer) token(t *testing.T, key *rsa.PrivateKey, claims map[string]any) string {
 	t.Helper()
 	all := map[string]any{
@@ -83,7 +83,7 @@ func TestPubSubPushProvesItselfWithAnIdentityToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := HookConfig{Source: "google", Issuer: i.URL, Audience: "https://lockstep.example.com", Email: "push@acme.iam.gserviceaccount.com"}
-	// More attempts fail here than one hook may take at once.
+	// More attempts fail here than one hook allows at once.
 	h := hook(t, config, Config{AllowNetworks: []string{"127.0.0.0/8"}, FailedAuthentication: throttle.Config{Off: true}})
 	path := hookPath(h.config, hookSecret)
 	header, body := recorded(t, "google", "artifact-registry")
@@ -120,8 +120,8 @@ func TestPubSubPushProvesItselfWithAnIdentityToken(t *testing.T) {
 	}
 }
 
-// An issuer that is away, or whose address is not allowed, refuses everybody and breaks nothing.
-func TestWithoutTheIssuersKeysNobodyIsBelieved(t *testing.T) {
+// An unreachable issuer, or one whose address is not allowed, makes every delivery fail and breaks nothing else.
+func TestWithoutTheIssuersKeysEveryDeliveryIsRefused(t *testing.T) {
 	t.Parallel()
 	i := newIssuer(t)
 	config := HookConfig{Source: "google", Issuer: i.URL, Audience: "https://lockstep.example.com", Email: "push@acme.iam.gserviceaccount.com"}

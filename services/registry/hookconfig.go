@@ -16,53 +16,55 @@ import (
 
 // HookConfig is an endpoint for one sender that cannot send a bearer token of ours.
 type HookConfig struct {
-	// Name identifies the hook, for ever: what it has told is remembered under it, and its path depends on it.
+	// Name identifies the hook, permanently: its reports are recorded under it, and its path depends on it.
 	Name string `koanf:"name"`
 	// Source is the sender's format, such as harbor or dockerhub.
 	Source string `koanf:"source"`
-	// Secrets are references, env:NAME, file:/path, k8s:namespace/name#key or vault:path#key, to what the sender signs with or sends along. The hook's path depends
-	// on it as well. Two while one is replaced by the other.
+	// Secrets are references, env:NAME, file:/path, k8s:namespace/name#key or vault:path#key, to the secret that the sender signs with or
+	// sends along. The hook's path depends on it as well. Configure two while one replaces the other.
 	Secrets []string `koanf:"secrets"`
 	// Host is the registry, with its port if it has one, in place of the one that the sender names.
 	Host string `koanf:"host"`
-	// Verify asks the registry even where the sender tells a digest.
+	// Verify checks the digest at the registry even if the sender reports one.
 	Verify bool `koanf:"verify"`
-	// Rate is how many deliveries are taken in a second; 0 for 200. A burst may have twice as many: a registry that was
-	// cut off tells everything at once.
+	// Rate is how many deliveries are accepted per second; 0 for 200. A burst may have twice as many: a registry that was disconnected
+	// reports everything at once.
 	Rate int `koanf:"rate"`
-	// Organization is the only one whose sources hear of what the hook reports; 0 for all that have a source of the image.
+	// Organization is the only organization whose sources receive the hook's reports; 0 for all with a source of the image.
 	Organization int64 `koanf:"organization"`
-	// Repositories are patterns of what it may report, with the registry: * stands for a part of the path, ** for any path. None: all.
+	// Repositories are patterns of the repositories that it may report, with the registry: * matches a part of the path, ** any path. Empty
+	// means all.
 	Repositories []string `koanf:"repositories"`
-	// Issuer, Audience and Email are those of the identity tokens that come with source google.
+	// Issuer, Audience and Email are those of the identity tokens for source google.
 	Issuer   string `koanf:"issuer"`
 	Audience string `koanf:"audience"`
 	Email    string `koanf:"email"`
 }
 
-// AccountConfig is how to log in at a registry that is asked for digests.
+// AccountConfig is a login for a registry, which is queried for digests.
 type AccountConfig struct {
-	// Host is the registry, or the registry and the beginning of a path.
+	// Host is the registry, or the registry and a path prefix.
 	Host string `koanf:"host"`
-	// Username is empty where the password is a token.
+	// Username is empty if the password is a token.
 	Username string `koanf:"username"`
-	// Password is a reference, env:NAME, file:/path, k8s:namespace/name#key or vault:path#key. It is followed again every five minutes, so that it may be replaced
-	// while the service runs.
+	// Password is a reference, env:NAME, file:/path, k8s:namespace/name#key or vault:path#key. It is resolved again every five minutes, so
+	// that it may be replaced while the service runs.
 	Password string `koanf:"password"`
-	// Insecure speaks HTTP where HTTPS is not to be had. It holds for the whole host, whatever path Host has.
+	// Insecure allows HTTP if the registry does not speak HTTPS. It applies to the whole host, even if Host has a path.
 	Insecure bool `koanf:"insecure"`
-	// Organizations are those whose sources may use the account. Empty: the only organization there is; with more than one, the service does not start.
+	// Organizations are those whose sources may use the account. Empty means the only organization; with more than one, the service does
+	// not start.
 	Organizations []int64 `koanf:"organizations"`
 }
 
 var (
-	// A name becomes a part of the events' source, /hooks/<name>. A host may have a path, for registries that keep several
-	// repositories under one name as Artifactory does; it is in lower case because an image's path is.
+	// A name becomes part of the events' source, /hooks/<name>. A host may have a path, for registries such as Artifactory that keep
+	// several repositories under one name; it is in lower case because an image's path is.
 	hookName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 	hookHost = regexp.MustCompile(`^[A-Za-z0-9._-]+(:[0-9]{1,5})?(/[a-z0-9._/-]*[a-z0-9])?$`)
 )
 
-// formats are those that hooks may have, by name.
+// formats returns the formats that hooks may have, by name.
 func formats() map[string]source.Format {
 	all := map[string]source.Format{}
 	for _, f := range source.Formats() {
@@ -71,7 +73,7 @@ func formats() map[string]source.Format {
 	return all
 }
 
-// hookProblems says what is wrong with the hooks and registries.
+// hookProblems returns the problems of the hooks and registries.
 func (c Config) hookProblems() []fault.Field {
 	var problems []fault.Field
 	known, seen := formats(), map[string]bool{}
@@ -94,7 +96,7 @@ func (c Config) hookProblems() []fault.Field {
 			wrong("host", h.Host, "the host of the registry, with its port if it has one")
 		}
 		if len(h.Secrets) < 1 || len(h.Secrets) > 2 || !all(h.Secrets, reference.Is) {
-			// What was found is not said: it may be the secret itself, written in place of a reference.
+			// The value is not shown: it may be the secret itself, entered in place of a reference.
 			problems = append(problems, fault.Field{
 				Name:    fmt.Sprintf("hooks[%d].secrets", i),
 				Problem: fmt.Sprintf("found %d entries that are not all references; expected one, or two during a change, each env:NAME, file:/path, k8s:namespace/name#key or vault:mount/data/path#key", len(h.Secrets)),
@@ -109,9 +111,9 @@ func (c Config) hookProblems() []fault.Field {
 			wrong("organization", strconv.FormatInt(h.Organization, 10), "the organization's number, or none")
 		}
 		if h.Rate < 0 {
-			wrong("rate", strconv.Itoa(h.Rate), "how many deliveries are taken in a second")
+			wrong("rate", strconv.Itoa(h.Rate), "how many deliveries are accepted per second")
 		}
-		// Without a client: the terms are looked at here, and no issuer is asked for its keys.
+		// Without a client: the terms are checked here, and no issuer is contacted for its keys.
 		if _, err := f.Proof(source.Terms{Issuer: h.Issuer, Audience: h.Audience, Email: h.Email}); err != nil {
 			wrong("audience", h.Audience, err.Error())
 		}
@@ -120,14 +122,14 @@ func (c Config) hookProblems() []fault.Field {
 		if slices.ContainsFunc(r.Organizations, func(id int64) bool { return id < 1 }) {
 			problems = append(problems, fault.Field{Name: fmt.Sprintf("registries[%d].organizations", i), Problem: fmt.Sprintf("found %v; expected organizations' numbers", r.Organizations)})
 		}
-		// What was found is not said: whoever gets this wrong has most likely written the password itself.
+		// The value is not shown: it is most likely the password itself.
 		if r.Password != "" && !reference.Is(r.Password) {
 			problems = append(problems, fault.Field{
-				Name: fmt.Sprintf("registries[%d].password", i), Problem: "found no reference; " + reference.Expected,
+				Name: fmt.Sprintf("registries[%d].password", i), Problem: "found a value that is not a reference; " + reference.Expected,
 			})
 		}
 	}
-	// Only the transport knows what it can allow; its field is renamed to the one that the operator wrote.
+	// The transport checks the list itself; its field is renamed to that of the configuration.
 	if _, err := httpx.New(httpx.Config{Allow: c.AllowNetworks}); err != nil {
 		for _, f := range fault.FieldsOf(err) {
 			problems = append(problems, fault.Field{Name: strings.Replace(f.Name, "allow", "allow_networks", 1), Problem: f.Problem})

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
 	"github.com/lockstep-cd/lockstep/pkg/clock/clocktest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
 )
 
 func TestSecretsAreReadAgain(t *testing.T) {
@@ -51,8 +51,8 @@ func TestSecretsAreReadAgain(t *testing.T) {
 	}
 }
 
-// TestOneSecretThatCannotBeReadKeepsNoOther: where one sender's secret is gone, another one's that has leaked is still revoked by its replacement.
-func TestOneSecretThatCannotBeReadKeepsNoOther(t *testing.T) {
+// TestAnUnreadableSecretDoesNotKeepOthers: while one sender's secret is missing, the leaked secret of another is still revoked.
+func TestAnUnreadableSecretDoesNotKeepOthers(t *testing.T) {
 	t.Parallel()
 	const gone, old, replaced = "a-secret-that-is-gone", "a-secret-that-has-leaked", "a-secret-in-its-place"
 	broken, leaked := secretFile(t, gone), secretFile(t, old)

@@ -28,30 +28,30 @@ import (
 )
 
 const (
-	// rereads is how long secrets are good for before they are read again: a new one mounted over the old is in use soon,
-	// and a flood of deliveries does not become a flood of reads.
+	// rereads is how long secrets are used before they are read again: a replaced secret takes effect soon, and a flood of deliveries does
+	// not become a flood of reads.
 	rereads = 10 * time.Second
-	// rereadWithin bounds one reading of all of them.
+	// rereadWithin bounds one read of all of them.
 	rereadWithin = 2 * time.Second
-	// shortest is how long a secret has to be, in bytes. A hook's path is derived from it, so whoever has seen the path
-	// (a proxy's log is enough) could try short ones without ever asking us.
+	// shortest is the minimum length of a secret, in bytes. A hook's path is derived from it, so an attacker with the path (from a proxy's
+	// log, for instance) could otherwise guess a short one offline.
 	shortest    = 16
 	defaultRate = 200
 )
 
-// hookSet are the configured hooks, found by the digest of their path.
+// hookSet holds the configured hooks, by the digest of their path.
 type hookSet struct {
-	hooks   []*configured
-	tokens  []TokenConfig
-	secrets *secret.Reader
-	desk    *core.Desk
-	store   *store.Hooks
-	clock   clock.Clock
-	log     *slog.Logger
-	decoy   api.Hook
+	hooks      []*configured
+	tokens     []TokenConfig
+	secrets    *secret.Reader
+	hookIntake *core.HookIntake
+	store      *store.Hooks
+	clock      clock.Clock
+	log        *slog.Logger
+	decoy      api.Hook
 
-	// mu guards read, byPath and the elements of hooks. What an element points to is never changed, only replaced: a
-	// delivery keeps the secrets it was found with.
+	// mu guards read, byPath and the elements of hooks. The value that an element points to is never modified, only replaced: a delivery
+	// keeps the secrets that it was found with.
 	mu     sync.Mutex
 	read   time.Time
 	byPath map[[sha256.Size]byte]*configured
@@ -59,7 +59,7 @@ type hookSet struct {
 
 var _ api.Hooks = (*hookSet)(nil)
 
-// configured is a hook with its secrets as they were read last.
+// configured is a hook with its secrets as last read.
 type configured struct {
 	config  HookConfig
 	format  source.Format
@@ -68,9 +68,9 @@ type configured struct {
 	secrets []string
 }
 
-// newHookSet reads all secrets. Its error names the hook and the reference.
+// newHookSet reads all secrets. The error names the hook and the reference.
 func newHookSet(c Config, d hookDeps) (*hookSet, error) {
-	s := &hookSet{tokens: c.ScopedTokens, secrets: d.secrets, desk: d.desk, store: d.store, clock: d.clock, log: d.log}
+	s := &hookSet{tokens: c.ScopedTokens, secrets: d.secrets, hookIntake: d.hookIntake, store: d.store, clock: d.clock, log: d.log}
 	known := formats()
 	for i, h := range c.Hooks {
 		f := known[h.Source]
@@ -90,20 +90,20 @@ func newHookSet(c Config, d hookDeps) (*hookSet, error) {
 	return s, s.makeDecoy()
 }
 
-// hookDeps is what hooks need beside their configuration.
+// hookDeps are the dependencies of hooks.
 type hookDeps struct {
-	// secrets follows the hooks' references; nil all but those to Vault.
-	secrets *secret.Reader
-	desk    *core.Desk
-	store   *store.Hooks
-	client  *http.Client
-	clock   clock.Clock
-	log     *slog.Logger
+	// secrets resolves the hooks' references; nil resolves all but those to Vault.
+	secrets    *secret.Reader
+	hookIntake *core.HookIntake
+	store      *store.Hooks
+	client     *http.Client
+	clock      clock.Clock
+	log        *slog.Logger
 }
 
-// makeDecoy makes the hook of all paths that no hook has. It checks a signature as a hook would, with a key that nobody
-// knows: were a wrong path answered sooner than a wrong signature, the time would tell which paths exist. The outcome
-// is thrown away, so that not even the right key opens it.
+// makeDecoy creates the hook for all unknown paths. It checks a signature as a hook would, with a random key: if an unknown path were
+// answered faster than a wrong signature, the time would reveal which paths exist. The outcome is ignored, so that not even the right key
+// is accepted.
 func (s *hookSet) makeDecoy() error {
 	key := rand.Text()
 	check, err := formats()["github"].Proof(source.Terms{})
@@ -117,15 +117,15 @@ func (s *hookSet) makeDecoy() error {
 	return nil
 }
 
-// reread reads every secret again and derives the paths. A hook of which one cannot be read stays as it was. The caller holds mu, or is the only one that
-// knows s.
+// reread reads every secret again and derives the paths. A hook with a secret that cannot be read keeps its previous ones. The caller holds
+// mu, or is the only one with a reference to s.
 func (s *hookSet) reread() error {
 	s.read = s.clock.Now()
 	fresh := make([]*configured, len(s.hooks))
 	err := readEach(context.Background(), len(s.hooks), func(ctx context.Context, i int) error {
 		h := s.hooks[i]
 		fresh[i] = h
-		// The copy shares its limiter, or every reread would fill the allowance up.
+		// The copy shares its limiter, or every reread would refill the allowance.
 		next := *h
 		next.secrets = nil
 		for n, reference := range h.config.Secrets {
@@ -151,8 +151,8 @@ func (s *hookSet) reread() error {
 	return err
 }
 
-// readEach reads the secrets of each of so many senders, of all at the same time: where those of one cannot be read, or their Vault hangs, the others have
-// theirs replaced or revoked nevertheless, and deliveries wait for no longer than rereadWithin. The error is that of the first that failed.
+// readEach reads the secrets of several senders concurrently: if those of one cannot be read, or its Vault hangs, those of the others are
+// replaced or revoked nevertheless, and deliveries wait for no longer than rereadWithin. It returns the first error.
 func readEach(ctx context.Context, senders int, read func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithTimeout(ctx, rereadWithin)
 	defer cancel()
@@ -165,26 +165,25 @@ func readEach(ctx context.Context, senders int, read func(ctx context.Context, i
 	return cmp.Or(problems...)
 }
 
-// hookPath is where a hook is found: the last part is derived from the secret, so that who may not know the one cannot
-// find the other.
+// hookPath returns the path of a hook. Its last part is derived from the secret, so it cannot be found without knowing the secret.
 func hookPath(h HookConfig, secret string) string {
-	// Senders sign bodies with the same secret, and no body begins with this line: a signature that was seen is no path.
-	// 160 bits of it are as hard to guess, and keep URLs short.
+	// Senders sign bodies with the same secret, but no body begins with this line, so an observed signature is no path. 160 bits cannot be
+	// guessed either, and keep URLs short.
 	mac := hmac.New(sha256.New, []byte(secret))
 	_, _ = mac.Write([]byte("lockstep hook\n" + h.Source + "\n" + h.Name))
 	return api.HookPath + h.Source + "/" + hex.EncodeToString(mac.Sum(nil)[:20])
 }
 
-// Find is the hook at a path.
+// Find implements api.Hooks.
 func (s *hookSet) Find(format, key string) api.Hook {
 	s.mu.Lock()
 	if s.clock.Now().Sub(s.read) >= rereads {
-		// The pause is kept after a failure too, or every delivery would try the files again and log this line.
+		// The interval applies after a failure too, or every delivery would try the files again and log this line.
 		if err := s.reread(); err != nil {
-			s.log.WarnContext(context.Background(), "secrets of a hook stay as they were", "error", err.Error())
+			s.log.WarnContext(context.Background(), "reading secrets of hooks failed; the previous ones stay in use", "error", err.Error())
 		}
 	}
-	h := s.byPath[sha256.Sum256([]byte(api.HookPath+format+"/"+key))] // looking up a digest tells nothing about the path
+	h := s.byPath[sha256.Sum256([]byte(api.HookPath+format+"/"+key))] // the time of looking up a digest reveals nothing about the path
 	s.mu.Unlock()
 	if h == nil {
 		return s.decoy
@@ -195,8 +194,8 @@ func (s *hookSet) Find(format, key string) api.Hook {
 			return h.check(ctx, source.Delivery{Header: header, Body: body, At: at}, h.secrets)
 		},
 		Allow: func(at time.Time) bool { return h.limiter.AllowN(at, 1) },
-		Hear: func(ctx context.Context, delivery []core.Notification, left []core.Refusal) (core.Receipt, error) {
-			return s.desk.Hear(ctx, core.Hook{
+		Accept: func(ctx context.Context, delivery []core.Notification, left []core.Refusal) (core.Receipt, error) {
+			return s.hookIntake.Accept(ctx, core.Hook{
 				Name: h.config.Name, Host: h.config.Host, Verify: h.config.Verify, AllKinds: h.format.AllKinds, Redact: h.redact,
 				Scope: core.Scope{Organization: h.config.Organization, Repositories: h.config.Repositories},
 			}, delivery, left)
@@ -204,7 +203,7 @@ func (s *hookSet) Find(format, key string) api.Hook {
 	}
 }
 
-// redact takes the hook's secrets out of a text, should a sender repeat them in a payload.
+// redact removes the hook's secrets from a text, in case a sender repeats them in a payload.
 func (h *configured) redact(text string) string {
 	for _, secret := range h.secrets {
 		text = strings.ReplaceAll(text, secret, "***")
@@ -212,7 +211,7 @@ func (h *configured) redact(text string) string {
 	return text
 }
 
-// Status is how those hooks and tokens are doing that a token may see, in the order of the configuration.
+// Status implements api.Hooks, in the order of the configuration.
 func (s *hookSet) Status(ctx context.Context, t core.Token) (api.Statuses, error) {
 	var names []string
 	all := api.Statuses{Hooks: []api.HookStatus{}}
@@ -239,8 +238,8 @@ func (s *hookSet) Status(ctx context.Context, t core.Token) (api.Statuses, error
 		all.Tokens = append(all.Tokens, status)
 		senders = append(senders, core.Token{Name: token.Name}.Sender())
 	}
-	// Outside of the lock: deliveries do not wait for the database to answer whoever looks at the status.
-	told, waiting, err := s.store.Status(ctx, names)
+	// Without the lock: deliveries do not wait for this query.
+	reports, waiting, err := s.store.Status(ctx, names)
 	if err != nil {
 		return api.Statuses{}, fmt.Errorf("read the state of hooks: %w", err)
 	}
@@ -250,7 +249,7 @@ func (s *hookSet) Status(ctx context.Context, t core.Token) (api.Statuses, error
 	}
 	for i := range all.Hooks {
 		h := &all.Hooks[i]
-		if last, ok := told[h.Name]; ok {
+		if last, ok := reports[h.Name]; ok {
 			h.LastArtifact, h.LastPublished = last.Reference, &last.At
 		}
 		for _, w := range waiting[h.Name] {
@@ -263,7 +262,7 @@ func (s *hookSet) Status(ctx context.Context, t core.Token) (api.Statuses, error
 	for i := range all.Tokens {
 		all.Tokens[i].Refused = shownRefusals(refused[core.Token{Name: all.Tokens[i].Name}.Sender()])
 	}
-	// The tokens without a name are a row only if there is something to be said of them.
+	// The unnamed tokens have a row only if something of theirs was refused.
 	all.Tokens = slices.DeleteFunc(all.Tokens, func(t api.TokenStatus) bool { return t.Name == "" && len(t.Refused) == 0 })
 	return all, nil
 }
@@ -276,8 +275,8 @@ func shownRefusals(kept []store.Refused) []api.RefusedStatus {
 	return all
 }
 
-// ListHooks writes the path of every hook, one a line and the newest secret's first: the subcommand hooks. Whoever knows
-// a path can deliver to hooks whose sender has no other proof.
+// ListHooks writes the path of every hook, one per line, that of the newest secret first: the subcommand hooks. Anyone with a path can
+// deliver to a hook whose sender has no other proof.
 func ListHooks(ctx context.Context, w io.Writer, c Config) error {
 	secrets, err := secret.New(c.Vault, clock.System(), slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -24,10 +24,10 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/source"
 )
 
-// sender is how the sender of a source proves who it is, and one of its deliveries.
+// sender is the proof of the sender of a source, and one of its deliveries.
 type sender struct {
 	source, fixture string
-	// events and hints are what the fixture becomes.
+	// events and hints are the expected numbers for the fixture.
 	events, hints int
 	// sign adds the proof; nil for senders that have none but the path.
 	sign func(h http.Header, hookSecret string, body []byte)
@@ -44,7 +44,7 @@ func sha256MAC(hookSecret string, body ...[]byte) []byte {
 	return m.Sum(nil)
 }
 
-// standard signs as Standard Webhooks do, at an instant.
+// standard signs like Standard Webhooks, at a given time.
 func standard(at time.Time) func(h http.Header, hookSecret string, body []byte) {
 	return func(h http.Header, hookSecret string, body []byte) {
 		id, stamp := "msg_1", strconv.FormatInt(at.Unix(), 10)
@@ -96,7 +96,7 @@ func senders() []sender {
 	}
 }
 
-// recorded is a fixture of package source.
+// recorded returns a fixture of package source.
 func recorded(t *testing.T, format, name string) (http.Header, []byte) {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join("internal", "source", "testdata", format, name+".http"))
@@ -115,7 +115,7 @@ func recorded(t *testing.T, format, name string) (http.Header, []byte) {
 	return http.Header(header), body
 }
 
-// secretFile is a reference to a secret.
+// secretFile returns a reference to a secret.
 func secretFile(t *testing.T, hookSecret string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "secret")
@@ -139,7 +139,7 @@ const (
 	oldSecret  = "the one before it: 9876543210"
 )
 
-// hooked is a service with one hook, and deliveries to it.
+// hooked is a service with one hook.
 type hooked struct {
 	server *httptest.Server
 	pool   *pgxpool.Pool
@@ -203,14 +203,14 @@ func TestHooks(t *testing.T) {
 			_, unknown := send(path+"0", hookSecret, body)
 			if s.sign != nil {
 				tampered := bytes.Replace(body, []byte("1.4.0"), []byte("1.4.1"), 1)
-				if status, answer := send(path, "somebody else's secret", tampered); status != http.StatusNotFound || answer != unknown {
+				if status, answer := send(path, "another secret", tampered); status != http.StatusNotFound || answer != unknown {
 					t.Errorf("bad signature: answered %d %s, for an unknown path %s", status, answer, unknown)
 				}
 				if status, answer := h.post(t, path, recordedHeader, body); status != http.StatusNotFound || answer != unknown {
 					t.Errorf("no signature: answered %d %s", status, answer)
 				}
 			}
-			// What cannot be understood is recorded. An answer that is no success would have the vendor send it again, and hold up what comes behind it.
+			// Malformed parts are recorded. After an error the vendor would repeat the delivery, and hold up those behind it.
 			for name, bad := range map[string]string{
 				"truncated":     string(body[:len(body)/2]),
 				"wrong type":    "7",
@@ -238,9 +238,9 @@ func TestHooks(t *testing.T) {
 	}
 }
 
-// TestEverySourceHasItsCases: what TestHooks does to a delivery (accepted, replayed, bad signature, truncated, wrong type,
-// oversized, wrong charset, deeply nested) is done for every format there is; Google's identity tokens have a test of their
-// own. A format has deliveries of several versions or kinds, and a fuzz target.
+// TestEverySourceHasItsCases: every format has the cases of TestHooks (accepted, replayed, bad signature, truncated, wrong type, oversized,
+// wrong charset, deeply nested); Google's identity tokens have a test of their own. Every format has deliveries of several versions or
+// kinds, and a fuzz target.
 func TestEverySourceHasItsCases(t *testing.T) {
 	t.Parallel()
 	cases := map[string]bool{"google": true}
@@ -281,7 +281,7 @@ func TestStandardWebhooksOutsideTheToleranceAreRefused(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotThereLooksLikeWhatIsForbidden(t *testing.T) {
+func TestMissingHooksLookLikeForbiddenOnes(t *testing.T) {
 	t.Parallel()
 	h := hook(t, HookConfig{Source: "harbor"}, Config{})
 	path := hookPath(h.config, hookSecret)

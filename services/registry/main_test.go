@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestMain keeps the tests from asking anybody's DNS: names that are in no hosts file are nowhere, at once. Spellings of
-// addresses that only some resolvers take for addresses would otherwise wait for one, each of them.
+// TestMain keeps the tests from using DNS: names that are not in the hosts file do not resolve, at once. Otherwise every spelling that only
+// some resolvers accept as an address would wait for a timeout.
 func TestMain(m *testing.M) {
 	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 		return nil, errors.New("the tests have no DNS")

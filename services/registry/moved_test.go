@@ -13,10 +13,11 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	kinds "github.com/lockstep-cd/lockstep/pkg/source"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/wait"
 	sourcesv1 "github.com/lockstep-cd/lockstep/proto/lockstep/sources/v1"
 )
 
-// point makes a tag stand for an index.
+// point makes a tag point at an index.
 func point(t *testing.T, reference string, index v1.ImageIndex) {
 	t.Helper()
 	tag, err := ociname.NewTag(reference)
@@ -28,9 +29,9 @@ func point(t *testing.T, reference string, index v1.ImageIndex) {
 	}
 }
 
-// TestATagThatGoesBackIsToldAgain: of a sender without identifiers A, B and A again are three events; that the tag went back
-// is the registry's word and not the sender's, so that an old delivery that is replayed has no effect (D43).
-func TestATagThatGoesBackIsToldAgain(t *testing.T) {
+// TestATagThatMovesBackIsReported: for a sender without identifiers, A, B and A again are three events. The registry confirms that the tag
+// moved back; an old delivery that is replayed has no effect (D43).
+func TestATagThatMovesBackIsReported(t *testing.T) {
 	t.Parallel()
 	host := ociServer(t)
 	h := hook(t, HookConfig{Source: "generic"}, Config{AllowNetworks: []string{host}})
@@ -38,7 +39,7 @@ func TestATagThatGoesBackIsToldAgain(t *testing.T) {
 	edge := host + "/shop/api:edge"
 	a := push(t, edge)
 	b := push(t, edge)
-	tell := func(index v1.ImageIndex) string {
+	notify := func(index v1.ImageIndex) string {
 		t.Helper()
 		header := plainJSON()
 		header.Set("Authorization", "Bearer "+hookSecret)
@@ -50,38 +51,38 @@ func TestATagThatGoesBackIsToldAgain(t *testing.T) {
 		return answer
 	}
 	asA, asB := edge+"@"+digestOf(t, a), edge+"@"+digestOf(t, b)
-	tell(a)
-	tell(b)
-	tell(b)
-	if got := told(t, h.pool); !slices.Equal(got, []string{asA, asB}) {
-		t.Fatalf("told %q", got)
+	notify(a)
+	notify(b)
+	notify(b)
+	if got := published(t, h.pool); !slices.Equal(got, []string{asA, asB}) {
+		t.Fatalf("published %q", got)
 	}
 	settled := func() bool { return count(t, h.pool, "hint") == 0 }
-	// The tag is at B: whoever tells of A replays.
-	if answer := tell(a); !strings.Contains(answer, `"resolving":1`) {
+	// The tag is at B: a report of A is a replay.
+	if answer := notify(a); !strings.Contains(answer, `"resolving":1`) {
 		t.Errorf("answered %s", answer)
 	}
-	eventually(t, "an answer of the registry", settled)
-	if got := told(t, h.pool); len(got) != 2 {
-		t.Fatalf("a replay was told: %q", got)
+	wait.For(t, "an answer of the registry", settled)
+	if got := published(t, h.pool); len(got) != 2 {
+		t.Fatalf("a replay was published: %q", got)
 	}
 	// There and back, twice.
 	want := []string{asA, asB}
 	for range 2 {
 		point(t, edge, a)
-		tell(a)
+		notify(a)
 		want = append(want, asA)
-		eventually(t, "the event of the tag's way back", func() bool { return slices.Equal(told(t, h.pool), want) })
-		eventually(t, "an answer of the registry", settled)
-		if answer := tell(a); strings.Contains(answer, "resolving") && len(told(t, h.pool)) != len(want) {
-			t.Errorf("told again: %s, %q", answer, told(t, h.pool))
+		wait.For(t, "the event of the tag moving back", func() bool { return slices.Equal(published(t, h.pool), want) })
+		wait.For(t, "an answer of the registry", settled)
+		if answer := notify(a); strings.Contains(answer, "resolving") && len(published(t, h.pool)) != len(want) {
+			t.Errorf("reported again: %s, %q", answer, published(t, h.pool))
 		}
-		eventually(t, "an answer of the registry", settled)
+		wait.For(t, "an answer of the registry", settled)
 		point(t, edge, b)
-		tell(b)
+		notify(b)
 		want = append(want, asB)
-		eventually(t, "the event of the tag's way there", func() bool { return slices.Equal(told(t, h.pool), want) })
-		eventually(t, "an answer of the registry", settled)
+		wait.For(t, "the event of the tag moving again", func() bool { return slices.Equal(published(t, h.pool), want) })
+		wait.For(t, "an answer of the registry", settled)
 	}
 	var ids int
 	if err := h.pool.QueryRow(t.Context(), "SELECT count(DISTINCT event->>'id') FROM outbox").Scan(&ids); err != nil || ids != len(want) {
@@ -89,8 +90,8 @@ func TestATagThatGoesBackIsToldAgain(t *testing.T) {
 	}
 }
 
-// TestALookFindsATagThatWentBack: by looks alone, and of two sources of one image only one tells of it.
-func TestALookFindsATagThatWentBack(t *testing.T) {
+// TestAPollFindsATagThatMovedBack: with polls only; of two sources of one image, one publishes it.
+func TestAPollFindsATagThatMovedBack(t *testing.T) {
 	t.Parallel()
 	host := ociServer(t)
 	edge := host + "/shop/api:edge"
@@ -98,7 +99,7 @@ func TestALookFindsATagThatWentBack(t *testing.T) {
 	o, _, pool := followed(t, Config{AllowNetworks: []string{host}})
 	config := fmt.Sprintf(`{"image":%q,"selection":"mutable_tag","tag":"edge"}`, host+"/shop/api")
 	o.has(sourceOf(4, 7, kinds.OCIImage, "%s", config), sourceOf(5, 7, kinds.OCIImage, "%s", config))
-	eventually(t, "the sources", func() bool { return len(o.states(t, 7, 4, 5)) == 2 })
+	wait.For(t, "the sources", func() bool { return len(o.states(t, 7, 4, 5)) == 2 })
 	look := func() {
 		t.Helper()
 		for _, id := range []int64{4, 5, 4} {
@@ -114,7 +115,7 @@ func TestALookFindsATagThatWentBack(t *testing.T) {
 	point(t, edge, a)
 	look()
 	asA, asB := edge+"@"+digestOf(t, a), edge+"@"+digestOf(t, b)
-	if got, want := told(t, pool), []string{asA, asB, asA}; !slices.Equal(got, want) {
-		t.Errorf("told %q, want %q", got, want)
+	if got, want := published(t, pool), []string{asA, asB, asA}; !slices.Equal(got, want) {
+		t.Errorf("published %q, want %q", got, want)
 	}
 }

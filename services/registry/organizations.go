@@ -10,7 +10,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// organizations are those that the service knows of: those with sources, as the domain last listed them, and those that the configuration names.
+// organizations returns the known organizations: those with sources, as last listed by the domain, and those in the configuration.
 func (c Config) organizations(withSources []int64) []int64 {
 	all := slices.Clone(withSources)
 	for _, t := range c.ScopedTokens {
@@ -28,7 +28,7 @@ func (c Config) organizations(withSources []int64) []int64 {
 	return slices.Compact(all)
 }
 
-// unscoped are the credentials that do not say whose they are, each with what to do about it.
+// unscoped returns the credentials without an organization, each with what to do about it.
 func (c Config) unscoped() []fault.Field {
 	var found []fault.Field
 	for i, r := range c.Registries {
@@ -50,19 +50,19 @@ func (c Config) unscoped() []fault.Field {
 	return found
 }
 
-// checkOrganizations refuses credentials that do not say whose they are where there is more than one organization, and otherwise warns of them.
+// checkOrganizations refuses credentials without an organization if there is more than one organization, and otherwise warns about them.
 func (c Config) checkOrganizations(ctx context.Context, withSources []int64, log *slog.Logger) error {
 	unscoped := c.unscoped()
 	if len(unscoped) == 0 {
 		return nil
 	}
 	if all := c.organizations(withSources); len(all) > 1 {
-		return fault.WithFields(fault.Invalid, fmt.Sprintf("with %d organizations, every credential names those that it serves: %s", len(all), fault.InvalidFields(unscoped...).Error()), unscoped...)
+		return fault.WithFields(fault.Invalid, fmt.Sprintf("with %d organizations, every credential must name those that it serves: %s", len(all), fault.InvalidFields(unscoped...).Error()), unscoped...)
 	}
 	names := make([]string, len(unscoped))
 	for i, f := range unscoped {
 		names[i] = f.Name
 	}
-	log.WarnContext(ctx, "credentials without an organization are good for one organization only: with a second one the service will not start", "settings", strings.Join(names, ", "))
+	log.WarnContext(ctx, "found credentials without an organization: with a second organization the service will not start", "settings", strings.Join(names, ", "))
 	return nil
 }

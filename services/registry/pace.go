@@ -10,27 +10,26 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// allowances are token buckets by name. Names come out of what tenants configure and ask for, so that those go which say
-// nothing any more: a full bucket is like a new one.
+// allowances holds token buckets by name. Names come from tenants, so full buckets, which equal new ones, are removed.
 type allowances struct {
 	limit rate.Limit
 	burst int
 
 	mu      sync.Mutex
 	buckets map[string]*rate.Limiter
-	// sweepAt is how many there are when full ones are looked for next. It doubles with what is left, so that looking costs
-	// little for each.
+	// sweepAt is the number of buckets at which full ones are removed next. It doubles with the number that is left, so that the cost per
+	// bucket is small.
 	sweepAt int
 }
 
-// fewBuckets is how many are kept without looking.
+// fewBuckets is the number of buckets that are kept without sweeping.
 const fewBuckets = 1024
 
 func newAllowances(limit rate.Limit, burst int) *allowances {
 	return &allowances{limit: limit, burst: burst, buckets: map[string]*rate.Limiter{}, sweepAt: fewBuckets}
 }
 
-// of is the bucket of a name. The caller holds mu.
+// of returns the bucket of a name. The caller holds mu.
 func (a *allowances) of(name string, now time.Time) *rate.Limiter {
 	l, ok := a.buckets[name]
 	if !ok {
@@ -44,14 +43,14 @@ func (a *allowances) of(name string, now time.Time) *rate.Limiter {
 	return l
 }
 
-// reserve takes one, and answers how long to wait until it is there. Who waits need not ask again.
+// reserve takes a token, and returns how long to wait until it is available. The caller need not ask again.
 func (a *allowances) reserve(name string, now time.Time) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.of(name, now).ReserveN(now, 1).DelayFrom(now)
 }
 
-// take takes one if it is there, and otherwise answers how long that will be.
+// take takes a token if one is available; otherwise it returns how long that will take.
 func (a *allowances) take(name string, now time.Time) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -63,14 +62,13 @@ func (a *allowances) take(name string, now time.Time) time.Duration {
 	return wait
 }
 
-// newPace gives every place as many looks a second, and no more at once.
+// newPace gives every host so many polls a second, without bursts.
 func newPace(perSecond int) func(place string, now time.Time) time.Duration {
 	return newAllowances(rate.Limit(perSecond), perSecond).reserve
 }
 
-// What people may ask for, and scripts of theirs, whatever the pace of looks by time is: of one source some looks in a row
-// and then one every few seconds; over all of an organization's, because trying one address after the other is scanning,
-// more in a row and then one a second.
+// The limits of polls on demand, independent of scheduled polls: per source some in a row and then one every few seconds; per organization,
+// because trying one address after the other is scanning, more in a row and then one a second.
 const (
 	sourceAtOnce       = 10
 	sourceEvery        = 5 * time.Second
@@ -78,11 +76,11 @@ const (
 	organizationEvery  = time.Second
 )
 
-// asked are the looks on demand. They are not taken from those by time: people must not wait for ten thousand sources, nor
-// those for people.
+// asked limits polls on demand. They do not count against scheduled polls: people must not wait for ten thousand sources, nor the sources
+// for people.
 type asked struct{ sources, organizations, places *allowances }
 
-// newAsked gives every place as many looks on demand a second, over all organizations.
+// newAsked gives every host so many polls on demand a second, over all organizations.
 func newAsked(perSecond int) *asked {
 	return &asked{
 		sources:       newAllowances(rate.Every(sourceEvery), sourceAtOnce),
@@ -91,12 +89,12 @@ func newAsked(perSecond int) *asked {
 	}
 }
 
-// of takes a look at one source.
+// of takes a poll of one source.
 func (a *asked) of(organization, source int64, now time.Time) time.Duration {
 	return a.sources.take(fmt.Sprintf("%d/%d", organization, source), now)
 }
 
-// at takes a look of an organization at a place.
+// at takes a poll of an organization at a host.
 func (a *asked) at(organization int64, place string, now time.Time) time.Duration {
 	if wait := a.organizations.take(strconv.FormatInt(organization, 10), now); wait > 0 {
 		return wait

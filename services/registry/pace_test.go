@@ -15,7 +15,7 @@ func TestAllowances(t *testing.T) {
 			t.Fatalf("within the allowance: wait %s", wait)
 		}
 	}
-	for n := range 3 { // who waits has a turn of its own
+	for n := range 3 { // a waiting source has a turn of its own
 		if wait, want := pace("r.example.com", now), time.Duration(n+1)*100*time.Millisecond; wait != want {
 			t.Errorf("wait %s, want %s", wait, want)
 		}
@@ -29,7 +29,7 @@ func TestAllowances(t *testing.T) {
 			t.Fatalf("within the allowance: wait %s", wait)
 		}
 	}
-	for range 3 { // what is refused uses nothing up
+	for range 3 { // a refused poll uses nothing up
 		if wait := a.of(1, 7, now); wait != sourceEvery {
 			t.Errorf("wait %s, want %s", wait, sourceEvery)
 		}
@@ -53,7 +53,7 @@ func TestAllowances(t *testing.T) {
 	}
 }
 
-// TestAllowancesForgetNames: names are tenants' to make up.
+// TestAllowancesForgetNames: names come from tenants.
 func TestAllowancesForgetNames(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC)

@@ -86,18 +86,18 @@ func (p *publisher) run(ctx context.Context, ready func()) error {
 	)
 }
 
-// intake is where deliveries arrive, and what asks registries about some of them.
+// intake accepts deliveries, and queries registries and repositories.
 type intake struct {
 	handler   http.Handler
 	resolver  *core.Resolver
 	sources   *sourceSet
 	transport *httpx.Transport
-	// forges reaches Git servers, whose answers may be longer; budget is what reading them shares.
+	// forges connects to Git servers, whose responses may be longer; budget is the memory that reading them shares.
 	forges *httpx.Transport
 	budget *gitfetch.Budget
 }
 
-// newIntake puts sources, rules, registries and outbox together, none of which knows of the others.
+// newIntake assembles sources, rules, registries and outbox, which do not know each other.
 func newIntake(c Config, pool *pgxpool.Pool, log *slog.Logger, wake func()) (*intake, error) {
 	guard := httpx.Config{Allow: c.AllowNetworks, Log: log}
 	var err error
@@ -121,7 +121,7 @@ func newIntake(c Config, pool *pgxpool.Pool, log *slog.Logger, wake func()) (*in
 	accounts := make([]ociauth.Account, len(c.Registries))
 	for i, r := range c.Registries {
 		accounts[i] = ociauth.Account{Host: r.Host, Username: r.Username, Insecure: r.Insecure, Organizations: r.Organizations}
-		// A function and not a value: a password that is replaced is found without a restart.
+		// A function and not a value: a replaced password is used without a restart.
 		if r.Password != "" {
 			accounts[i].Password = func() (string, error) { return secrets.Read(context.Background(), r.Password) }
 		}
@@ -133,8 +133,7 @@ func newIntake(c Config, pool *pgxpool.Pool, log *slog.Logger, wake func()) (*in
 	registries := oci.New(oci.Deps{Transport: transport, Accounts: logins, Clock: clock.System()})
 	in := &intake{transport: transport, forges: forges, budget: budget}
 	encode := events.NewEncoder(clock.System()).Encode
-	// The store wakes a resolver that is made on the next line, because the resolver needs the store. Nothing is stored
-	// before both are there.
+	// The store wakes the resolver, which is created below because it needs the store. Nothing is stored before both exist.
 	kept := store.NewHooks(store.HooksDeps{Pool: pool, Encode: encode, Now: clock.System().Now, Wake: wake, WakeHint: func() { in.resolver.Wake() }})
 	in.resolver = core.NewResolver(core.ResolverDeps{Queue: kept, Registries: registries, Clock: clock.System(), Log: log})
 
@@ -148,14 +147,14 @@ func newIntake(c Config, pool *pgxpool.Pool, log *slog.Logger, wake func()) (*in
 		return nil, fmt.Errorf("scoped_tokens: %w", err)
 	}
 	take := core.NewIntake(store.NewOutbox(kept), registries, naming(), clock.System())
-	hooks, err := newHookSet(c, hookDeps{secrets: secrets, desk: core.NewDesk(take, kept, in.sources), store: kept, client: transport.Client(), clock: clock.System(), log: log})
+	hooks, err := newHookSet(c, hookDeps{secrets: secrets, hookIntake: core.NewHookIntake(take, kept, in.sources), store: kept, client: transport.Client(), clock: clock.System(), log: log})
 	if err != nil {
 		return nil, fmt.Errorf("hooks: %w", err)
 	}
 	in.sources.hooks = hooks
 	var trusted []api.Format
 	for _, f := range source.Formats() {
-		// Those with a path are posted with a token of ours and believed as they are; others come through hooks only (D43).
+		// Formats with a path are posted with a token of ours and believed; the others come through hooks only (D43).
 		if f.Path != "" {
 			trusted = append(trusted, api.Format{
 				Name: f.Name, Path: f.Path, MediaTypes: f.MediaTypes, Parse: f.Parse, AllKinds: f.AllKinds, Strict: f.Strict, MaxBody: f.MaxBody,
@@ -170,7 +169,7 @@ func newIntake(c Config, pool *pgxpool.Pool, log *slog.Logger, wake func()) (*in
 	return in, nil
 }
 
-// resolve asks registries about what was told until ctx ends.
+// resolve queries registries about hints until ctx ends.
 func (in *intake) resolve(ctx context.Context, ready func()) error {
 	ready()
 	defer in.transport.Close()
@@ -178,7 +177,7 @@ func (in *intake) resolve(ctx context.Context, ready func()) error {
 	return in.resolver.Run(ctx)
 }
 
-// poll asks registries and repositories about what nobody tells until ctx ends.
+// poll polls registries and repositories until ctx ends.
 func (in *intake) poll(ctx context.Context, ready func()) error {
 	ready()
 	return in.sources.poller.Run(ctx)

@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
-// crowd is a queue of many sources in memory, and looks at them: it counts each second's looks at each place.
+// crowd is a queue of many sources in memory, which also polls them: it counts the polls per second and host.
 type crowd struct {
 	clock *clocktest.Clock
 
@@ -22,7 +22,7 @@ type crowd struct {
 	sources []core.Source
 	due     []time.Time
 	looked  []int
-	// seconds are the looks of each second by place, and overall those of all.
+	// seconds counts the polls of each second by host, and overall those of all.
 	seconds map[string]map[int64]int
 	overall map[int64]int
 }
@@ -51,7 +51,7 @@ func (c *crowd) Postpone(_ context.Context, s core.Source, until time.Time) erro
 	return nil
 }
 
-func (c *crowd) Looked(_ context.Context, s core.Source, o core.Outcome) error {
+func (c *crowd) SaveOutcome(_ context.Context, s core.Source, o core.Outcome) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.due[s.ID] = *o.Next
@@ -59,7 +59,7 @@ func (c *crowd) Looked(_ context.Context, s core.Source, o core.Outcome) error {
 	return nil
 }
 
-func (c *crowd) Look(_ context.Context, s core.Source) (core.Sight, error) {
+func (c *crowd) Find(_ context.Context, s core.Source) (core.Finding, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	second := c.clock.Now().Unix()
@@ -68,12 +68,12 @@ func (c *crowd) Look(_ context.Context, s core.Source) (core.Sight, error) {
 	}
 	c.seconds[s.Place][second]++
 	c.overall[second]++
-	return core.Sight{}, nil
+	return core.Finding{}, nil
 }
 
-// TestTenThousandSourcesWithoutBursts: sources that were all configured at one moment are looked at by one process, each as
-// often as it should be, no registry more often than its rate in any second, and all of them ever more evenly.
-func TestTenThousandSourcesWithoutBursts(t *testing.T) { //nolint:paralleltest // it measures what the process holds
+// TestTenThousandSourcesWithoutBursts: sources that were all configured at the same time are polled by one process, each at its interval,
+// no registry above its rate in any second, and all of them ever more evenly.
+func TestTenThousandSourcesWithoutBursts(t *testing.T) { //nolint:paralleltest // it measures the memory of the process
 	const (
 		many     = 10_000
 		places   = 20
@@ -89,7 +89,7 @@ func TestTenThousandSourcesWithoutBursts(t *testing.T) { //nolint:paralleltest /
 	}
 	asked := newAsked(perPlace)
 	poller := core.NewPoller(core.PollerDeps{
-		Queue: c, Lookers: map[string]core.Looker{"test@1": c}, Clock: c.clock, Log: slog.New(slog.DiscardHandler), Pace: newPace(perPlace),
+		Queue: c, Finders: map[string]core.Finder{"test@1": c}, Clock: c.clock, Log: slog.New(slog.DiscardHandler), Pace: newPace(perPlace),
 		AskedOf: asked.of, AskedAt: asked.at,
 	})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -111,7 +111,7 @@ func TestTenThousandSourcesWithoutBursts(t *testing.T) { //nolint:paralleltest /
 		t.Fatal(err)
 	}
 
-	// A token bucket of ten lets ten through at once when it is full, and ten more in the second: all after that is its rate.
+	// A full token bucket of ten lets ten through at once, and ten more within the second; after that only its rate counts.
 	for place, seconds := range c.seconds {
 		for second, n := range seconds {
 			if n > 2*perPlace {
@@ -120,9 +120,9 @@ func TestTenThousandSourcesWithoutBursts(t *testing.T) { //nolint:paralleltest /
 		}
 	}
 	fewest, most := slices.Min(c.looked), slices.Max(c.looked)
-	// Intervals are up to a quarter shorter than configured, and the first look waits up to 50 seconds for its turn.
+	// Intervals are up to a quarter shorter than configured, and the first poll waits up to 50 seconds for its turn.
 	if fewest < rounds-1 || most > rounds*4/3+1 {
-		t.Errorf("in %d intervals a source was looked at %d to %d times", rounds, fewest, most)
+		t.Errorf("in %d intervals a source was polled %d to %d times", rounds, fewest, most)
 	}
 	peak := func(from, to time.Duration) (n, busiest int) {
 		for second := start.Add(from).Unix(); second < start.Add(to).Unix(); second++ {
@@ -134,7 +134,7 @@ func TestTenThousandSourcesWithoutBursts(t *testing.T) { //nolint:paralleltest /
 	n1, peak1 := peak(0, interval*3/4)
 	n3, peak3 := peak(2*interval, 3*interval)
 	if peak1 > 2*places*perPlace || peak3 > peak1 {
-		t.Errorf("the busiest second had %d looks at first and %d in the end", peak1, peak3)
+		t.Errorf("the busiest second had %d polls at first and %d in the end", peak1, peak3)
 	}
 	held := int64(after.HeapAlloc) - int64(before.HeapAlloc)
 	t.Logf("first %d looks, busiest second %d; last interval %d looks, mean %.1f a second, busiest %d; heap %+d KiB", n1, peak1, n3, float64(n3)/interval.Seconds(), peak3, held>>10)

@@ -1,7 +1,7 @@
-// Package registry is the registry service: it takes what registries, forges and CI jobs tell about artifacts, and puts
-// it on the REGISTRY stream as events that the domain trusts in form and identity (E62, R48).
+// Package registry is the registry service: it receives reports of artifacts from registries, forges and CI jobs, and publishes them on the
+// REGISTRY stream as events that the domain trusts in form and identity (E62, R48).
 //
-// It knows no application and no version: which of them an artifact belongs to is for the domain to find out.
+// It knows no applications and no versions: the domain determines which of them an artifact belongs to.
 package registry
 
 import (
@@ -15,9 +15,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/config"
-	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	"github.com/lockstep-cd/lockstep/pkg/run"
@@ -26,14 +24,14 @@ import (
 )
 
 const (
-	// receiver is the service whose receipts the outbox waits for before it lets go of an event (D44). stopWithin leaves
-	// deliveries in progress their five seconds, and the parts behind them the rest.
+	// receiver is the service whose receipts the outbox waits for before it deletes an event (D44). stopWithin leaves five seconds to
+	// deliveries in progress, and the rest to the parts behind them.
 	name       = "registry"
 	receiver   = "domain"
 	stopWithin = 15 * time.Second
 )
 
-// Run is the service until ctx ends. Deliveries are taken as soon as the database is there; the bus may come later.
+// Run runs the service until ctx ends. It accepts deliveries as soon as the database is reachable; the bus may follow later.
 func Run(ctx context.Context, c Config) error {
 	c = config.WithDefaults(c)
 	log := telemetry.Logger(os.Stderr, c.LogLevel).With(telemetry.KeyService, name)
@@ -63,17 +61,17 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	sender := &publisher{config: c, pool: pool, log: log, wake: make(chan struct{}, 1)}
-	in, err := newIntake(c, pool, log, sender.nudge) //nolint:contextcheck // secrets are read whenever they are needed, in nobody's call
+	in, err := newIntake(c, pool, log, sender.nudge) //nolint:contextcheck // secrets are read in the background as well
 	if err != nil {
 		return err
 	}
 	sender.follow = in.sources.follow
 	deliveries, err := rpc.HTTPPart("http", c.HTTPAddress, c.httpTLS(), log, in.handler)
 	if err != nil {
-		return fmt.Errorf("take deliveries: %w", err)
+		return fmt.Errorf("accept deliveries: %w", err)
 	}
-	// Parts end in reverse: nothing is taken any more when those go that ask and publish. What they leave behind is in the
-	// database, and goes on from there after a restart.
+	// Parts stop in reverse: deliveries are refused before the parts that query and publish stop. What these leave behind is in the
+	// database, and continues after a restart.
 	parts := []run.Part{
 		{Name: "publisher", Run: sender.run},
 		{Name: "resolver", Run: in.resolve},
@@ -81,16 +79,16 @@ func Run(ctx context.Context, c Config) error {
 		deliveries,
 	}
 	if c.HealthAddress != "" {
-		// Only the database: without the bus or a registry deliveries are still taken, and a service that reports itself
-		// unready for those would have its senders turned away.
+		// Only the database: without the bus or a registry deliveries are still accepted, and an unready service would get none.
 		checks := map[string]func(context.Context) error{"database": pool.Ping}
-		parts = append(parts, rpc.PlainHTTPPart("health", c.HealthAddress, log, telemetry.Health(checks, append(slices.Concat(in.budget.Metrics(), bus.Metrics(sender.conn.Load)), pg.Metrics(pool), outbox.Metrics(pool))...)))
+		parts = append(parts, rpc.PlainHTTPPart("health", c.HealthAddress, log, telemetry.Health(checks,
+			exposition{budget: in.budget, conn: sender.conn.Load, pool: pool}.collectors()...)))
 	}
 	return run.Parts(ctx, log, stopWithin, parts...)
 }
 
-// Command is what the arguments of the service's program say: to run it, or one of the subcommands migrate, which brings the tables up to date, and hooks, which
-// writes the paths of the hooks to out. The other arguments are those of pkg/config.
+// Command returns what the arguments of the service's program request: to run it, or one of the subcommands migrate, which updates the
+// tables, and hooks, which writes the paths of the hooks to out. The other arguments are those of pkg/config.
 func Command(args []string, out io.Writer) (rest []string, do func(context.Context, Config) error) {
 	if len(args) > 0 {
 		switch args[0] {
@@ -103,19 +101,19 @@ func Command(args []string, out io.Writer) (rest []string, do func(context.Conte
 	return args, Run
 }
 
-// Migrate brings the tables up to date and returns: the subcommand migrate. Run does the same at its start, so it is
-// only needed where the service's own account may not change tables.
+// Migrate updates the tables and returns: the subcommand migrate. Run does the same at its start, so it is only needed if the service's own
+// account may not change tables.
 func Migrate(ctx context.Context, c Config) error {
 	return migrate(ctx, config.WithDefaults(c), telemetry.Logger(os.Stderr, c.LogLevel).With(telemetry.KeyService, name))
 }
 
-// Tables are the sets of migrations of the service's schema, by the names that their versions are kept under.
+// Tables returns the sets of migrations of the service's schema, by the names that their versions are stored under.
 func Tables() map[string]fs.FS {
 	return map[string]fs.FS{store.MigrationName: store.Migrations(), store.HookMigrationName: store.HookMigrations()}
 }
 
-// migrate brings both sets of tables up to date. The outbox's is the package's, with versions of its own, so that the
-// two change independently of each other.
+// migrate updates both sets of tables. The outbox's set belongs to its package and has versions of its own, so that the two change
+// independently.
 func migrate(ctx context.Context, c Config, log *slog.Logger) error {
 	all := Tables()
 	for _, set := range slices.Sorted(maps.Keys(all)) {

@@ -7,22 +7,19 @@ import (
 	"net/http"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
-	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
-	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
-	"github.com/lockstep-cd/lockstep/pkg/port/porttest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/porttest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/wait"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
-// soon is longer than anything here takes, an unconfirmed event's second sending after ten seconds included.
-const soon = 60 * time.Second
-
-// process is the service as it runs, started and stopped by the test.
+// process is the running service, started and stopped by the test.
 type process struct {
 	config Config
 	stop   func()
@@ -38,7 +35,7 @@ func start(t *testing.T, db pg.Config, nats *bustest.TestServer) *process {
 	return p
 }
 
-// run starts the process and waits until it takes deliveries.
+// run starts the process and waits until it accepts deliveries.
 func (p *process) run(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -51,7 +48,7 @@ func (p *process) run(t *testing.T) {
 		}
 	})
 	t.Cleanup(p.stop)
-	eventually(t, "readiness", func() bool {
+	wait.For(t, "readiness", func() bool {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.config.HealthAddress+"/readyz", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -73,8 +70,8 @@ func (p *process) deliver(t *testing.T, id string) {
 	}
 }
 
-// domain is the receiver: it notes how often each event has come, and at which positions of the sender, and never confirms: after a while
-// each comes again, from where it was.
+// domain is the receiver: it records how often each event was received, and at which positions of the sender. It never confirms, so every
+// event is sent again after a while, from where it was.
 type domain struct {
 	mu     sync.Mutex
 	seen   map[string]int
@@ -109,7 +106,7 @@ func receive(t *testing.T, nats *bustest.TestServer) *domain {
 	return d
 }
 
-// times is how often the event of a delivery has come.
+// times returns how often the event of a delivery was received.
 func (d *domain) times(delivery string) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -118,7 +115,7 @@ func (d *domain) times(delivery string) int {
 
 func (d *domain) await(t *testing.T, delivery string, times int) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%d × %s on the stream", times, delivery), func() bool { return d.times(delivery) >= times })
+	wait.For(t, fmt.Sprintf("%d × %s on the stream", times, delivery), func() bool { return d.times(delivery) >= times })
 }
 
 func TestADeliveryBecomesOneEventOnTheStream(t *testing.T) {
@@ -150,7 +147,7 @@ func TestADeliveryBecomesOneEventOnTheStream(t *testing.T) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if places := d.places[core.Identify("/ci", "one")]; len(places) != 1 || places[""] {
-		t.Errorf("the same push told twice was sent from the places %v, expected one", places)
+		t.Errorf("a push that was reported twice was sent from positions %v, expected one", places)
 	}
 }
 
@@ -163,14 +160,14 @@ func TestNothingIsLost(t *testing.T) {
 	nats.Stop(t)
 	p.deliver(t, "while the bus is away")
 	p.stop()
-	p.run(t) // takes deliveries although there is no bus yet
+	p.run(t) // accepts deliveries without the bus
 	p.deliver(t, "after the restart")
 	nats.Start(t)
 	d := receive(t, nats)
 	d.await(t, "while the bus is away", 1)
 	d.await(t, "after the restart", 1)
 
-	nats.Wipe(t) // the domain has confirmed neither: both come again
+	nats.Wipe(t) // the domain has confirmed neither: both are sent again
 	d.await(t, "while the bus is away", 2)
 	d.await(t, "after the restart", 2)
 	p.deliver(t, "after the wipe")
@@ -192,24 +189,12 @@ func TestAnOccupiedAddressEndsTheService(t *testing.T) {
 	}
 }
 
-func TestMigrateTwiceIsOnce(t *testing.T) {
+func TestMigrateIsIdempotent(t *testing.T) {
 	t.Parallel()
 	_, db := pgtest.New(t)
 	for range 2 {
 		if err := Migrate(t.Context(), Config{DatabaseURL: db.URL, Schema: db.Schema, LogLevel: "error"}); err != nil {
 			t.Fatal(err)
 		}
-	}
-}
-
-// eventually polls a condition that another process or goroutine brings about.
-func eventually(t *testing.T, what string, reached func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(soon)
-	for !reached() {
-		if time.Now().After(deadline) {
-			t.Fatalf("no %s within %s", what, soon)
-		}
-		time.Sleep(20 * time.Millisecond)
 	}
 }

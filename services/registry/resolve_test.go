@@ -22,10 +22,11 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/lockstep-cd/lockstep/pkg/testkit/wait"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/api"
 )
 
-// resolving runs what asks registries until the test ends.
+// resolving runs the resolver until the test ends.
 func (h hooked) resolving(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -38,10 +39,10 @@ func (h hooked) resolving(t *testing.T) {
 	t.Cleanup(func() { cancel(); group.Wait() })
 }
 
-// told is what the events in the outbox say: image:tag@digest.
-func told(t *testing.T, pool *pgxpool.Pool) []string {
+// published returns the events in the outbox, as image:tag@digest, with " deleted" for a deletion.
+func published(t *testing.T, pool *pgxpool.Pool) []string {
 	t.Helper()
-	rows, err := pool.Query(t.Context(), "SELECT event->'data'->>'image', event->'data'->>'tag', event->'data'->>'digest' FROM outbox ORDER BY id")
+	rows, err := pool.Query(t.Context(), "SELECT event->'data'->>'image', event->'data'->>'tag', event->'data'->>'digest', event->>'type' LIKE '%.deleted' FROM outbox ORDER BY id")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,18 +51,22 @@ func told(t *testing.T, pool *pgxpool.Pool) []string {
 	for rows.Next() {
 		var image, digest string
 		var tag *string
-		if err := rows.Scan(&image, &tag, &digest); err != nil {
+		var deleted bool
+		if err := rows.Scan(&image, &tag, &digest, &deleted); err != nil {
 			t.Fatal(err)
 		}
 		if tag != nil {
 			image += ":" + *tag
+		}
+		if deleted {
+			digest += " deleted"
 		}
 		all = append(all, image+"@"+digest)
 	}
 	return all
 }
 
-// ociServer is go-containerregistry's registry.
+// ociServer runs go-containerregistry's registry.
 func ociServer(t *testing.T) (host string) {
 	t.Helper()
 	s := httptest.NewServer(ociregistry.New(ociregistry.Logger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo))))
@@ -69,7 +74,7 @@ func ociServer(t *testing.T) (host string) {
 	return strings.TrimPrefix(s.URL, "http://")
 }
 
-// push pushes an index with two platforms' images.
+// push pushes an index with images for two platforms.
 func push(t *testing.T, reference string) v1.ImageIndex {
 	t.Helper()
 	tag, err := ociname.NewTag(reference)
@@ -124,14 +129,14 @@ func TestATagIsResolvedAtItsRegistry(t *testing.T) {
 		if status, answer := h.post(t, path, plainJSON(), hub("1", 1774432800)); status != http.StatusAccepted || !strings.Contains(answer, `"resolving":1`) {
 			t.Fatalf("answered %d %s", status, answer)
 		}
-		eventually(t, "event", func() bool {
-			return slices.Equal(told(t, h.pool), []string{image + ":1@" + first}) && count(t, h.pool, "hint") == 0
+		wait.For(t, "event", func() bool {
+			return slices.Equal(published(t, h.pool), []string{image + ":1@" + first}) && count(t, h.pool, "hint") == 0
 		})
 	}
 	second := digestOf(t, push(t, image+":1"))
 	h.post(t, path, plainJSON(), hub("1", 1774432801))
-	eventually(t, "event of the second push", func() bool { return len(told(t, h.pool)) == 2 })
-	if got := told(t, h.pool); got[1] != image+":1@"+second {
+	wait.For(t, "event of the second push", func() bool { return len(published(t, h.pool)) == 2 })
+	if got := published(t, h.pool); got[1] != image+":1@"+second {
 		t.Errorf("events say %v, want %s in the end", got, second)
 	}
 	if s := h.status(t); s.LastArtifact != image+":1@"+second || s.LastPublished == nil || len(s.Waiting) != 0 {
@@ -139,7 +144,7 @@ func TestATagIsResolvedAtItsRegistry(t *testing.T) {
 	}
 }
 
-// A registry with a certificate of an authority of one's own is asked when the authority is named, and only then.
+// A registry with a certificate of a private authority is accessible if the authority is configured, and only then.
 func TestARegistryOfAnotherAuthority(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewTLSServer(ociregistry.New(ociregistry.Logger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo))))
@@ -167,17 +172,17 @@ func TestARegistryOfAnotherAuthority(t *testing.T) {
 			h.resolving(t)
 			h.post(t, hookPath(h.config, hookSecret), plainJSON(), hub("1", 1774432800))
 			if file == "" {
-				eventually(t, "the reason why nothing comes", func() bool {
+				wait.For(t, "the reason why nothing comes", func() bool {
 					waiting := h.status(t).Waiting
 					return len(waiting) == 1 && waiting[0].LastError != ""
 				})
-				if got := told(t, h.pool); len(got) != 0 {
+				if got := published(t, h.pool); len(got) != 0 {
 					t.Errorf("found %v, expected nothing from a registry that is not trusted", got)
 				}
 				return
 			}
-			eventually(t, "event", func() bool {
-				return slices.Equal(told(t, h.pool), []string{host + "/shop/api:1@" + digestOf(t, index)})
+			wait.For(t, "event", func() bool {
+				return slices.Equal(published(t, h.pool), []string{host + "/shop/api:1@" + digestOf(t, index)})
 			})
 		})
 	}
@@ -186,7 +191,7 @@ func TestARegistryOfAnotherAuthority(t *testing.T) {
 	}
 }
 
-func TestATagThatIsNotThereYetIsTriedAgainAndShown(t *testing.T) {
+func TestAMissingTagIsRetriedAndShown(t *testing.T) {
 	t.Parallel()
 	host := ociServer(t)
 	h := hook(t, HookConfig{Source: "quay", Host: host}, Config{AllowNetworks: []string{host}})
@@ -195,13 +200,13 @@ func TestATagThatIsNotThereYetIsTriedAgainAndShown(t *testing.T) {
 	if status, answer := h.post(t, hookPath(h.config, hookSecret), plainJSON(), body); status != http.StatusAccepted {
 		t.Fatalf("answered %d %s", status, answer)
 	}
-	eventually(t, "failed attempt", func() bool {
+	wait.For(t, "failed attempt", func() bool {
 		w := h.status(t).Waiting
 		return len(w) == 1 && w[0].Reference == host+"/shop/api:late" && strings.Contains(w[0].LastError, "no such manifest") && w[0].NextTry != nil && w[0].Attempts > 0
 	})
 	want := host + "/shop/api:late@" + digestOf(t, push(t, host+"/shop/api:late"))
-	eventually(t, "event", func() bool { return slices.Equal(told(t, h.pool), []string{want}) })
-	eventually(t, "end of waiting", func() bool { return len(h.status(t).Waiting) == 0 })
+	wait.For(t, "event", func() bool { return slices.Equal(published(t, h.pool), []string{want}) })
+	wait.For(t, "end of waiting", func() bool { return len(h.status(t).Waiting) == 0 })
 }
 
 func TestVerifiedHooksBelieveTheRegistry(t *testing.T) {
@@ -216,7 +221,7 @@ func TestVerifiedHooksBelieveTheRegistry(t *testing.T) {
 	if status, answer := h.post(t, hookPath(h.config, hookSecret), header, body); status != http.StatusAccepted {
 		t.Fatalf("answered %d %s", status, answer)
 	}
-	eventually(t, "event", func() bool { return slices.Equal(told(t, h.pool), []string{host + "/shop/api:1@" + index}) })
+	wait.For(t, "event", func() bool { return slices.Equal(published(t, h.pool), []string{host + "/shop/api:1@" + index}) })
 }
 
 func TestStatusNeedsAToken(t *testing.T) {

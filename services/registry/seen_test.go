@@ -17,8 +17,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/wait"
 )
 
 const scopedToken = "token-of-shop-ci-0123456789"
@@ -29,7 +30,7 @@ func shopCI(t *testing.T, host string) TokenConfig {
 	return TokenConfig{Name: "shop-ci", Secrets: []string{secretFile(t, scopedToken)}, Organization: 1, Repositories: []string{host + "/shop/*"}, Expires: "2999-12-31"}
 }
 
-// publishes is an event of CI.
+// publishes returns an event of CI.
 func publishes(host, repository, id, tag, digest string) post {
 	h := with(structuredMedia)
 	h.Set("Authorization", "Bearer "+scopedToken)
@@ -37,7 +38,7 @@ func publishes(host, repository, id, tag, digest string) post {
 		`{"specversion":"1.0","id":%q,"source":"/ci","type":"com.gitlab.cd.artifact.published","data":{"image":"%s/%s","digest":%q,"tag":%q}}`, id, host, repository, digest, tag)}
 }
 
-// seenEvents are the events of a tag with what they say about its digest.
+// seenEvents returns whether the digest was seen, for each event of a tag.
 func seenEvents(t *testing.T, pool *pgxpool.Pool, tag string) []string {
 	t.Helper()
 	rows, err := pool.Query(t.Context(), "SELECT coalesce(event->'data'->>'digest_seen', 'unknown') FROM outbox WHERE event->'data'->>'tag' = $1 ORDER BY id", tag)
@@ -56,7 +57,7 @@ func seenEvents(t *testing.T, pool *pgxpool.Pool, tag string) []string {
 	return all
 }
 
-// chart pushes a manifest of an image's media type whose configuration is that of a Helm chart.
+// chart pushes a manifest with an image's media type whose configuration is that of a Helm chart.
 func chart(t *testing.T, reference string) string {
 	t.Helper()
 	img, err := random.Image(10, 1)
@@ -83,8 +84,8 @@ func pushImage(t *testing.T, reference string, img v1.Image) string {
 	return d.String()
 }
 
-// TestADigestIsSeenAtItsRegistry: where there is an account, or the registry is configured to be read without one, what CI reports says whether the registry has it;
-// a digest that comes later is seen then; a chart becomes nothing.
+// TestADigestIsSeenAtItsRegistry: if the registry is accessible, the event of a CI report says whether it has the digest; a digest that is
+// pushed later is then confirmed by a second event; a chart becomes no event.
 func TestADigestIsSeenAtItsRegistry(t *testing.T) {
 	t.Parallel()
 	host, closed := ociServer(t), "127.0.0.1:1"
@@ -113,16 +114,16 @@ func TestADigestIsSeenAtItsRegistry(t *testing.T) {
 			t.Fatalf("answered %d %s", status, answer)
 		}
 	}
-	eventually(t, "the events", func() bool {
+	wait.For(t, "the events", func() bool {
 		return slices.Equal(seenEvents(t, pool, "1.0.0"), []string{"true"}) && slices.Equal(seenEvents(t, pool, "9.9.9"), []string{"false"}) && slices.Equal(seenEvents(t, pool, "2.0.0"), []string{"false"})
 	})
 	pushImage(t, host+"/shop/api:2.0.0", late)
-	eventually(t, "the event that the late one is there", func() bool { return slices.Equal(seenEvents(t, pool, "2.0.0"), []string{"false", "true"}) })
-	eventually(t, "the record of the chart", func() bool { return count(t, pool, "refusal") == 1 })
+	wait.For(t, "the event that confirms the late digest", func() bool { return slices.Equal(seenEvents(t, pool, "2.0.0"), []string{"false", "true"}) })
+	wait.For(t, "the record of the chart", func() bool { return count(t, pool, "refusal") == 1 })
 	if left := seenEvents(t, pool, "3.0.0"); len(left) != 0 {
-		t.Errorf("a chart is told of: %v", left)
+		t.Errorf("a chart was published: %v", left)
 	}
-	// Reported again, nothing more follows.
+	// A repeated report causes no further event.
 	if status, _, answer := publishes(host, "shop/api", "1", "1.0.0", there).do(t, s.URL); status != http.StatusAccepted {
 		t.Errorf("answered %d %s", status, answer)
 	}
@@ -134,7 +135,7 @@ func TestADigestIsSeenAtItsRegistry(t *testing.T) {
 	if got := seenEvents(t, pool, "1.0.0"); !slices.Equal(got, []string{"true"}) {
 		t.Errorf("reported twice: %v", got)
 	}
-	// A token sees what was left out of its own deliveries, and nothing of others'.
+	// A token sees the refusals of its own deliveries, and of no others.
 	h := with("application/json")
 	h.Set("Authorization", "Bearer token-of-other-0123456789")
 	if _, _, shown := (post{method: http.MethodGet, path: "/v1/hooks", header: h}).do(t, s.URL); strings.Contains(shown, "chart") || !strings.Contains(shown, `"name":"other"`) {
@@ -142,8 +143,8 @@ func TestADigestIsSeenAtItsRegistry(t *testing.T) {
 	}
 }
 
-// TestALateConfirmationIsNoLaterPublication: a sender that says no instant has published when it reported it first. Otherwise, the confirmation of a digest would
-// count as its tag moving back to it from a newer one.
+// TestALateConfirmationIsNoLaterPublication: without a time from the sender, the time of publication is that of the first report. Otherwise
+// the confirmation of a digest would count as its tag moving back to it from a newer one.
 func TestALateConfirmationIsNoLaterPublication(t *testing.T) {
 	t.Parallel()
 	host := ociServer(t)
@@ -166,13 +167,13 @@ func TestALateConfirmationIsNoLaterPublication(t *testing.T) {
 		}
 	}
 	report("1", lateDigest.String())
-	eventually(t, "the event that nobody has seen it", func() bool { return slices.Equal(seenEvents(t, pool, "stable"), []string{"false"}) })
+	wait.For(t, "the event that nobody has seen it", func() bool { return slices.Equal(seenEvents(t, pool, "stable"), []string{"false"}) })
 	newer := digestOf(t, push(t, host+"/shop/api:stable"))
 	report("2", newer)
-	eventually(t, "the event of the newer one", func() bool { return slices.Equal(seenEvents(t, pool, "stable"), []string{"false", "true"}) })
-	report("1", lateDigest.String()) // again, as senders do that have had no answer
+	wait.For(t, "the event of the newer one", func() bool { return slices.Equal(seenEvents(t, pool, "stable"), []string{"false", "true"}) })
+	report("1", lateDigest.String()) // again, as senders do that got no response
 	pushImage(t, host+"/shop/api:late", late)
-	eventually(t, "the event that the late one is there", func() bool { return slices.Equal(seenEvents(t, pool, "stable"), []string{"false", "true", "true"}) })
+	wait.For(t, "the event that confirms the late digest", func() bool { return slices.Equal(seenEvents(t, pool, "stable"), []string{"false", "true", "true"}) })
 	rows, err := pool.Query(t.Context(), "SELECT event->'data'->>'digest', (event->'data'->>'published_at')::timestamptz FROM outbox ORDER BY id")
 	if err != nil {
 		t.Fatal(err)
@@ -190,8 +191,8 @@ func TestALateConfirmationIsNoLaterPublication(t *testing.T) {
 	}
 }
 
-// TestChartsFromARegistryDoNotBecomeVersions: where a registry's notification does not say what a manifest is, the registry is asked; where it cannot be, the notification
-// is believed.
+// TestChartsFromARegistryDoNotBecomeVersions: if a registry's notification does not report the kind of a manifest, the registry is queried;
+// if it cannot be, the notification is believed.
 func TestChartsFromARegistryDoNotBecomeVersions(t *testing.T) {
 	t.Parallel()
 	host := ociServer(t)
@@ -208,7 +209,7 @@ func TestChartsFromARegistryDoNotBecomeVersions(t *testing.T) {
 	send(host+"/shop/chart", "3.0.0", chart(t, host+"/shop/chart:3.0.0"))
 	send(host+"/shop/api", "1.0.0", digestOf(t, push(t, host+"/shop/api:1.0.0")))
 	send("127.0.0.1:1/shop/api", "2.0.0", digest)
-	eventually(t, "the events", func() bool { return len(told(t, h.pool)) == 2 && count(t, h.pool, "hint") == 0 })
+	wait.For(t, "the events", func() bool { return len(published(t, h.pool)) == 2 && count(t, h.pool, "hint") == 0 })
 	if got := seenEvents(t, h.pool, "2.0.0"); !slices.Equal(got, []string{"unknown"}) {
 		t.Errorf("of a registry that cannot be asked: %v", got)
 	}
@@ -217,7 +218,7 @@ func TestChartsFromARegistryDoNotBecomeVersions(t *testing.T) {
 	}
 }
 
-// TestScopedTokens: a token reports what it may, until it expires.
+// TestScopedTokens: a token reports within its scope, until it expires.
 func TestScopedTokens(t *testing.T) {
 	t.Parallel()
 	expired := shopCI(t, "r.example.com")
@@ -245,7 +246,7 @@ func TestScopedTokens(t *testing.T) {
 	}
 	var organizations []string
 	if err := pool.QueryRow(t.Context(), "SELECT array_agg(event->>'organizationid') FROM outbox").Scan(&organizations); err != nil || !slices.Equal(organizations, []string{"1"}) {
-		t.Errorf("told organizations %v, %v", organizations, err)
+		t.Errorf("reached organizations %v, %v", organizations, err)
 	}
 	if n := count(t, pool, "refusal"); n != 2 {
 		t.Errorf("%d refusals are kept", n)
@@ -259,8 +260,8 @@ func TestScopedTokens(t *testing.T) {
 	}
 }
 
-// TestCredentialsSayWhoseTheyAre: with more than one organization, a credential that does not say whom it serves stops the start.
-func TestCredentialsSayWhoseTheyAre(t *testing.T) {
+// TestCredentialsNameTheirOrganization: with more than one organization, a credential without one stops the start.
+func TestCredentialsNameTheirOrganization(t *testing.T) {
 	t.Parallel()
 	account := AccountConfig{Host: "r.example.com", Username: "ci", Password: "env:P"}
 	scoped := account
@@ -290,8 +291,8 @@ func TestCredentialsSayWhoseTheyAre(t *testing.T) {
 	}
 }
 
-// TestWhoMayDeliverIsAsked: senders of CloudEvents and Azure Event Grid ask before they deliver.
-func TestWhoMayDeliverIsAsked(t *testing.T) {
+// TestHandshakesBeforeDeliveries: senders of CloudEvents and Azure Event Grid ask for permission before they deliver.
+func TestHandshakesBeforeDeliveries(t *testing.T) {
 	t.Parallel()
 	h := hook(t, HookConfig{Source: "acr"}, Config{})
 	for _, path := range []string{"/v1/events", hookPath(h.config, hookSecret), "/v1/hooks/acr/" + strings.Repeat("0", 40)} {
@@ -312,8 +313,8 @@ func TestWhoMayDeliverIsAsked(t *testing.T) {
 	}
 }
 
-// TestALargePushIsTaken: forges send up to 25 MiB about a push, and strangers a megabyte.
-func TestALargePushIsTaken(t *testing.T) {
+// TestALargePushIsAccepted: forges send up to 25 MiB about a push; unauthenticated senders may send a megabyte.
+func TestALargePushIsAccepted(t *testing.T) {
 	t.Parallel()
 	h := hook(t, HookConfig{Source: "github"}, Config{})
 	header, body := recorded(t, "github", "push")
@@ -328,8 +329,8 @@ func TestALargePushIsTaken(t *testing.T) {
 	}
 }
 
-// TestWhoSeesASender: an organization sees its own hooks and tokens and, as long as it is the only one, those for all.
-func TestWhoSeesASender(t *testing.T) {
+// TestVisibilityOfSenders: an organization sees its own hooks and tokens and, as long as it is the only one, those for all.
+func TestVisibilityOfSenders(t *testing.T) {
 	t.Parallel()
 	file := secretFile(t, hookSecret)
 	c := Config{

@@ -12,8 +12,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/store"
 )
 
-// Senders implements events.Answers: the hooks and tokens that are an organization's own and, where it is the only one, those without an organization. What
-// these were sent may be about any organization's images.
+// Senders implements events.Answers: it returns the hooks and tokens of an organization and, if it is the only one, those without an
+// organization. The reports of the latter may concern any organization's images.
 func (a answers) Senders(ctx context.Context, organization int64) ([]*sourcesv1.Sender, error) {
 	if a.hooks == nil {
 		return nil, nil

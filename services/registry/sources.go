@@ -23,13 +23,13 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/store"
 )
 
-// pullEvery is how soon the domain's sources are found to have changed when the hint was lost.
+// pullEvery is how soon a change of the domain's sources is found if the notification was lost.
 const pullEvery = time.Minute
 
-// listenAgain is how soon it is tried again to hear the domain.
+// listenAgain is the pause before another attempt to subscribe.
 const listenAgain = 5 * time.Second
 
-// sourceSet is the domain's artifact sources, and what looks at them.
+// sourceSet holds the domain's artifact sources, and polls them.
 type sourceSet struct {
 	store  *store.Sources
 	poller *core.Poller
@@ -37,18 +37,18 @@ type sourceSet struct {
 	log    *slog.Logger
 	config Config
 	pool   *pgxpool.Pool
-	// hooks is set once they are made, before the domain can ask.
+	// hooks is set before the domain's first request.
 	hooks *hookSet
 }
 
-// newSourceSet puts the kinds of sources together with what looks at them.
-func newSourceSet(c Config, pool *pgxpool.Pool, told *store.Hooks, registries *oci.Registries, repositories *git.Repositories, log *slog.Logger) *sourceSet {
+// newSourceSet assembles the kinds of sources and their finders.
+func newSourceSet(c Config, pool *pgxpool.Pool, hooks *store.Hooks, registries *oci.Registries, repositories *git.Repositories, log *slog.Logger) *sourceSet {
 	s := &sourceSet{clock: clock.System(), log: log, config: c, pool: pool}
-	s.store = store.NewSources(pool, told, func() { s.poller.Wake() })
+	s.store = store.NewSources(pool, hooks, func() { s.poller.Wake() })
 	asked := newAsked(c.PollRate)
 	s.poller = core.NewPoller(core.PollerDeps{
 		Queue: s.store, Clock: clock.System(), Log: log, Pace: newPace(c.PollRate), AskedOf: asked.of, AskedAt: asked.at,
-		Lookers: map[string]core.Looker{
+		Finders: map[string]core.Finder{
 			kinds.OCIImage: registries,
 			kinds.Git:      repositories,
 		},
@@ -56,8 +56,7 @@ func newSourceSet(c Config, pool *pgxpool.Pool, told *store.Hooks, registries *o
 	return s
 }
 
-// login is an organization's account for a Git repository: the one whose host, with its path, is the longest that the repository is at or
-// below.
+// login returns an organization's account for a Git repository: the one with the longest host and path that the repository is at or below.
 func (c Config) login(secrets *secret.Reader, organization int64, repository string) (username, password string, err error) {
 	var best *AccountConfig
 	for i, r := range c.Registries {
@@ -79,19 +78,18 @@ func (c Config) login(secrets *secret.Reader, organization int64, repository str
 	return best.Username, password, nil
 }
 
-// follow keeps up with the domain over a connection, and answers it, until ctx ends.
+// follow follows the domain's sources over a connection, and answers its requests, until ctx ends.
 func (s *sourceSet) follow(ctx context.Context, conn *bus.Conn) error {
 	changed := make(chan struct{}, 1)
-	// NATS may go away in the moment of subscribing, or not allow it yet. Deliveries do not need the domain's questions, so
-	// that the service goes on without.
+	// NATS may disconnect while subscribing, or not allow it yet. Deliveries do not need these requests, so the service continues without.
 	for err := s.listen(ctx, conn, changed); err != nil && ctx.Err() == nil; err = s.listen(ctx, conn, changed) {
-		s.log.WarnContext(ctx, "the domain cannot ask about sources", "error", err.Error())
-		_ = clock.Sleep(ctx, s.clock, listenAgain) // ended early, the loop sees why
+		s.log.WarnContext(ctx, "subscribing to the domain's requests failed; will retry", "error", err.Error())
+		_ = clock.Sleep(ctx, s.clock, listenAgain) // if it ends early, the loop condition sees why
 	}
 	for {
-		// The domain may be away: what is stored here is looked at all the same.
+		// The domain may be unreachable: the stored sources are polled all the same.
 		if err := s.pull(ctx, conn); err != nil && ctx.Err() == nil {
-			s.log.WarnContext(ctx, "sources could not be pulled from the domain", "error", err.Error())
+			s.log.WarnContext(ctx, "pulling sources from the domain failed; will retry", "error", err.Error())
 		}
 		timer := s.clock.NewTimer(pullEvery)
 		select {
@@ -105,8 +103,8 @@ func (s *sourceSet) follow(ctx context.Context, conn *bus.Conn) error {
 	}
 }
 
-// listen lets the domain ask, and notes in changed when it hints that its sources have, until ctx ends. Nothing is left of
-// it when it fails.
+// listen receives the domain's requests, and notes in changed when it reports a change of sources, until ctx ends. If it fails, it leaves
+// no subscription behind.
 func (s *sourceSet) listen(ctx context.Context, conn *bus.Conn, changed chan<- struct{}) error {
 	ctx, cancel := context.WithCancel(ctx)
 	if err := events.Serve(ctx, conn, answers{s}); err != nil {
@@ -121,15 +119,15 @@ func (s *sourceSet) listen(ctx context.Context, conn *bus.Conn, changed chan<- s
 	})
 	if err != nil {
 		cancel()
-		return fmt.Errorf("hear of changed sources: %w", err)
+		return fmt.Errorf("subscribe to changed sources: %w", err)
 	}
-	context.AfterFunc(ctx, cancel) // it ends with its parent
+	context.AfterFunc(ctx, cancel) // ends with its parent
 	return nil
 }
 
-// pull makes the stored sources those of the domain. A pull that fails on the way removes nothing.
+// pull makes the stored sources equal to the domain's. A pull that fails halfway removes nothing.
 func (s *sourceSet) pull(ctx context.Context, domain events.Asker) error {
-	at := s.clock.Now().Truncate(time.Microsecond) // as PostgreSQL keeps it
+	at := s.clock.Now().Truncate(time.Microsecond) // the precision of PostgreSQL
 	err := events.Pull(ctx, domain, func(page []core.Source) error {
 		for i, src := range page {
 			page[i] = understand(src)
@@ -147,8 +145,8 @@ func (s *sourceSet) pull(ctx context.Context, domain events.Asker) error {
 	return s.store.Drop(ctx, at)
 }
 
-// understand is a source as it is looked at. One of a kind that this release does not know is kept and shown, and looked
-// at in vain when somebody asks.
+// understand returns a source in the form in which it is polled. One of a kind that this release does not know is stored and shown, and a
+// poll on demand reports an error.
 func understand(s core.Source) core.Source {
 	sum := sha256.Sum256([]byte(s.Ref + "\n" + string(s.Config)))
 	s.Revision = hex.EncodeToString(sum[:16])
@@ -166,7 +164,7 @@ func understand(s core.Source) core.Source {
 	return s
 }
 
-// naming is how the domain names registries and images.
+// naming returns the domain's canonical names of registries and images.
 func naming() core.Naming { return core.Naming{Host: kinds.NormalizeHost, Image: kinds.NormalizeImage} }
 
 var _ core.Repositories = (*sourceSet)(nil)
@@ -180,7 +178,7 @@ func (s *sourceSet) Nudge(ctx context.Context, names []string) error {
 	return err
 }
 
-// answers is what the domain may ask.
+// answers answers the domain's requests.
 type answers struct{ *sourceSet }
 
 var _ events.Answers = answers{}
@@ -192,7 +190,7 @@ func (a answers) States(ctx context.Context, organization int64, ids []int64) ([
 
 // Look implements events.Answers.
 func (a answers) Look(ctx context.Context, organization, id int64) (artifact, problem string, err error) {
-	o, err := a.poller.LookNow(ctx, organization, id)
+	o, err := a.poller.PollNow(ctx, organization, id)
 	return describe(o), o.Problem, err
 }
 

@@ -12,15 +12,16 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
-	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
 	"github.com/lockstep-cd/lockstep/pkg/config"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	kinds "github.com/lockstep-cd/lockstep/pkg/source"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/wait"
 	sourcesv1 "github.com/lockstep-cd/lockstep/proto/lockstep/sources/v1"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
-// owner is the domain: it has sources, and asks about them.
+// owner plays the domain: it has sources, and sends requests about them.
 type owner struct {
 	conn *bus.Conn
 
@@ -30,7 +31,7 @@ type owner struct {
 	broken  bool
 }
 
-// followed is a registry service that follows a domain.
+// followed runs a registry service that follows a domain.
 func followed(t *testing.T, c Config) (*owner, *sourceSet, *pgxpool.Pool) {
 	t.Helper()
 	server := bustest.Server(t)
@@ -52,7 +53,7 @@ func followed(t *testing.T, c Config) (*owner, *sourceSet, *pgxpool.Pool) {
 	return o, in.sources, pool
 }
 
-// pull answers two sources a page.
+// pull returns two sources per page.
 func (o *owner) pull(_ context.Context, raw []byte) ([]byte, error) {
 	var request sourcesv1.PullRequest
 	if err := proto.Unmarshal(raw, &request); err != nil {
@@ -73,7 +74,7 @@ func (o *owner) pull(_ context.Context, raw []byte) ([]byte, error) {
 	return proto.Marshal(answer)
 }
 
-// has changes what the domain has, and says so.
+// has changes the domain's sources, and reports it.
 func (o *owner) has(sources ...*sourcesv1.Source) {
 	o.mu.Lock()
 	o.sources = sources
@@ -98,7 +99,7 @@ func ask[A proto.Message](t *testing.T, o *owner, subject string, request proto.
 	return answer, proto.Unmarshal(got, answer)
 }
 
-// states are what the registry service says of an organization's sources, by id.
+// states returns the registry service's states of an organization's sources, by id.
 func (o *owner) states(t *testing.T, organization int64, ids ...int64) map[int64]*sourcesv1.State {
 	t.Helper()
 	answer, err := ask(t, o, bus.SourcesStates, &sourcesv1.StatesRequest{OrganizationId: organization, Ids: ids}, &sourcesv1.StatesResponse{})
@@ -115,9 +116,9 @@ func (o *owner) states(t *testing.T, organization int64, ids ...int64) map[int64
 	return all
 }
 
-// TestWhatNobodyTellsOfIsFound: a source that is configured in the domain is looked at, tells its newest artifact to its
-// own organization once, and shows how it is doing (E62).
-func TestWhatNobodyTellsOfIsFound(t *testing.T) {
+// TestASourceIsPolledAndPublished: a source that is configured in the domain is polled, its newest artifact is published once, to its own
+// organization, and its state is shown (E62).
+func TestASourceIsPolledAndPublished(t *testing.T) {
 	t.Parallel()
 	host := ociServer(t)
 	image := host + "/shop/api"
@@ -131,15 +132,15 @@ func TestWhatNobodyTellsOfIsFound(t *testing.T) {
 		sourceOf(3, 8, kinds.OCIImage, `{"image":%q,"selection":"mutable_tag","tag":"none","poll":true}`, image),
 		sourceOf(5, 8, "helm-chart@9", `{"a":1}`),
 	)
-	eventually(t, "a look at every source that is polled", func() bool {
+	wait.For(t, "a look at every source that is polled", func() bool {
 		return o.states(t, 7, 1)[1].GetLookedAt() != nil && o.states(t, 8, 3)[3].GetLookedAt() != nil
 	})
-	if got, want := told(t, pool), []string{image + ":1.0.0@" + digest}; !slices.Equal(got, want) {
-		t.Errorf("told %q, want %q", got, want)
+	if got, want := published(t, pool), []string{image + ":1.0.0@" + digest}; !slices.Equal(got, want) {
+		t.Errorf("published %q, want %q", got, want)
 	}
 	var organization int64
 	if err := pool.QueryRow(t.Context(), "SELECT (event->>'organizationid')::bigint FROM outbox").Scan(&organization); err != nil || organization != 7 {
-		t.Errorf("told to organization %d, %v; want the source's own", organization, err)
+		t.Errorf("published to organization %d, %v; want the source's own", organization, err)
 	}
 	good, quiet, bad, odd := o.states(t, 7, 1, 2)[1], o.states(t, 7, 1, 2)[2], o.states(t, 8, 3, 5)[3], o.states(t, 8, 3, 5)[5]
 	if good.GetLastArtifact() != image+":1.0.0@"+digest || good.GetNextAt() == nil || good.GetLastError() != "" || good.GetLastArtifactAt() == nil {
@@ -157,14 +158,14 @@ func TestWhatNobodyTellsOfIsFound(t *testing.T) {
 
 	// A second source of the same image in the same organization finds the same artifact: it is one event.
 	o.has(sourceOf(1, 7, kinds.OCIImage, "%s", polled), sourceOf(6, 7, kinds.OCIImage, "%s", polled))
-	eventually(t, "a look at the second", func() bool { return o.states(t, 7, 6)[6].GetLastArtifact() != "" })
-	if got := told(t, pool); len(got) != 1 {
-		t.Errorf("told %q", got)
+	wait.For(t, "a look at the second", func() bool { return o.states(t, 7, 6)[6].GetLastArtifact() != "" })
+	if got := published(t, pool); len(got) != 1 {
+		t.Errorf("published %q", got)
 	}
-	eventually(t, "the end of those that are gone", func() bool { return len(o.states(t, 8, 3, 5)) == 0 })
+	wait.For(t, "the end of those that are gone", func() bool { return len(o.states(t, 8, 3, 5)) == 0 })
 }
 
-func TestSomebodyAsksForALook(t *testing.T) {
+func TestPollsOnDemand(t *testing.T) {
 	t.Parallel()
 	host := ociServer(t)
 	image := host + "/shop/api"
@@ -172,7 +173,7 @@ func TestSomebodyAsksForALook(t *testing.T) {
 	o, set, pool := followed(t, Config{AllowNetworks: []string{host}})
 	config := fmt.Sprintf(`{"image":%q,"selection":"mutable_tag","tag":"edge"}`, image)
 	o.has(sourceOf(4, 7, kinds.OCIImage, "%s", config))
-	eventually(t, "the source", func() bool { return len(o.states(t, 7, 4)) == 1 })
+	wait.For(t, "the source", func() bool { return len(o.states(t, 7, 4)) == 1 })
 	look := func(request *sourcesv1.LookRequest) (*sourcesv1.LookResponse, error) {
 		return ask(t, o, bus.SourcesLook, request, &sourcesv1.LookResponse{})
 	}
@@ -185,15 +186,15 @@ func TestSomebodyAsksForALook(t *testing.T) {
 	if got, err := look(&sourcesv1.LookRequest{OrganizationId: 7, Id: 4}); err != nil || got.GetArtifact() != image+":edge@"+second {
 		t.Errorf("a look after a push: %v, %v", got, err)
 	}
-	if got, want := told(t, pool), []string{image + ":edge@" + first, image + ":edge@" + second}; !slices.Equal(got, want) {
-		t.Errorf("told %q, want %q", got, want)
+	if got, want := published(t, pool), []string{image + ":edge@" + first, image + ":edge@" + second}; !slices.Equal(got, want) {
+		t.Errorf("published %q, want %q", got, want)
 	}
 	for _, request := range []*sourcesv1.LookRequest{{OrganizationId: 8, Id: 4}, {OrganizationId: 7, Id: 5}} {
 		if _, err := look(request); !fault.Is(err, fault.NotFound) {
 			t.Errorf("%v: %v", request, err)
 		}
 	}
-	// A try keeps nothing, and reaches no address that is not allowed (D41).
+	// A try stores nothing, and reaches no address that is not allowed (D41).
 	tried := func(format string, args ...any) *sourcesv1.LookRequest {
 		return &sourcesv1.LookRequest{OrganizationId: 7, Source: sourceOf(0, 0, kinds.OCIImage, format, args...)}
 	}
@@ -208,17 +209,17 @@ func TestSomebodyAsksForALook(t *testing.T) {
 	if got, err := look(&sourcesv1.LookRequest{OrganizationId: 7, Source: sourceOf(0, 0, kinds.Git, `{"repository":"http://127.0.0.1:1/x","branch":"main"}`)}); err != nil || got.GetProblem() == "" {
 		t.Errorf("a try of a private repository: %v, %v", got, err)
 	}
-	if n := len(told(t, pool)); n != 2 {
-		t.Errorf("told %d events, want 2", n)
+	if n := len(published(t, pool)); n != 2 {
+		t.Errorf("published %d events, want 2", n)
 	}
-	// What was looked at under an older configuration is not told: TakeSource, a change, and then the answer.
+	// An outcome for an older configuration is not published: claim, change, then save.
 	ctx := t.Context()
 	taken, err := set.store.TakeSource(ctx, 7, 4, set.clock.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	o.has(sourceOf(4, 7, kinds.OCIImage, `{"image":%q,"selection":"mutable_tag","tag":"other"}`, image))
-	eventually(t, "the change", func() bool {
+	wait.For(t, "the change", func() bool {
 		now, err := set.store.TakeSource(ctx, 7, 4, set.clock.Now())
 		return err == nil && now.Revision != taken.Revision
 	})
@@ -227,17 +228,17 @@ func TestSomebodyAsksForALook(t *testing.T) {
 	if err != nil || outcome.Artifact == nil {
 		t.Fatal(outcome, err)
 	}
-	if err := set.store.Looked(ctx, taken, outcome); err != nil || len(told(t, pool)) != 2 {
-		t.Errorf("%v; told %q", err, told(t, pool))
+	if err := set.store.SaveOutcome(ctx, taken, outcome); err != nil || len(published(t, pool)) != 2 {
+		t.Errorf("%v; published %q", err, published(t, pool))
 	}
 }
 
-// TestThePullSurvivesTheDomain: while the domain is away, what was pulled stays; bad requests change nothing.
-func TestThePullSurvivesTheDomain(t *testing.T) {
+// TestSourcesSurviveAnOutageOfTheDomain: the pulled sources stay; bad requests change nothing.
+func TestSourcesSurviveAnOutageOfTheDomain(t *testing.T) {
 	t.Parallel()
 	o, set, _ := followed(t, Config{})
 	o.has(sourceOf(1, 7, kinds.OCIImage, `{"image":"r.example.com/a"}`), sourceOf(2, 7, kinds.OCIImage, `{"image":"r.example.com/b"}`), sourceOf(3, 7, kinds.OCIImage, `{"image":"r.example.com/c"}`))
-	eventually(t, "three sources", func() bool { return len(o.states(t, 7, 1, 2, 3)) == 3 })
+	wait.For(t, "three sources", func() bool { return len(o.states(t, 7, 1, 2, 3)) == 3 })
 	o.mu.Lock()
 	o.broken, o.sources = true, nil
 	o.mu.Unlock()
@@ -254,30 +255,30 @@ func TestThePullSurvivesTheDomain(t *testing.T) {
 	}
 }
 
-// TestNudge: what a forge says of a repository makes its sources due at once.
+// TestNudge: a forge's report about a repository makes its sources due at once.
 func TestNudge(t *testing.T) {
 	t.Parallel()
 	o, set, _ := followed(t, Config{})
 	o.has(sourceOf(1, 7, kinds.Git, `{"repository":"http://127.0.0.1:1/shop/config.git","branch":"main","poll_interval_seconds":86400}`))
 	looked := func() string { raw, _ := json.Marshal(o.states(t, 7, 1)[1].GetLookedAt()); return string(raw) }
-	eventually(t, "the first look", func() bool { return looked() != "null" })
+	wait.For(t, "the first look", func() bool { return looked() != "null" })
 	before := looked()
 	n, err := set.store.Nudge(t.Context(), kinds.Git, []string{kinds.RepositoryName("http://127.0.0.1:1/shop/config")}, set.clock.Now())
 	if err != nil || n != 1 {
 		t.Fatalf("nudged %d, %v", n, err)
 	}
-	eventually(t, "the second look", func() bool { return looked() != before })
-	// By way of a forge's webhook, which is believed only that there is something to be looked at.
+	wait.For(t, "the second look", func() bool { return looked() != before })
+	// Through a forge's webhook, which only causes a poll.
 	hook := core.Hook{Name: "forge"}
 	before = looked()
-	desk := core.NewDesk(core.NewIntake(nil, nil, naming(), set.clock), kept{}, set)
+	hookIntake := core.NewHookIntake(core.NewIntake(nil, nil, naming(), set.clock), kept{}, set)
 	push := core.Notification{Repository: "http://127.0.0.1:1/shop/config", Names: core.Names{Repository: "repository.clone_url"}}
-	if receipt, err := desk.Hear(t.Context(), hook, []core.Notification{push}, nil); err != nil || receipt.Resolving != 1 {
+	if receipt, err := hookIntake.Accept(t.Context(), hook, []core.Notification{push}, nil); err != nil || receipt.Resolving != 1 {
 		t.Fatalf("a push: %+v, %v", receipt, err)
 	}
-	eventually(t, "the third look", func() bool { return looked() != before })
+	wait.For(t, "the third look", func() bool { return looked() != before })
 	push.Repository = "git@example.com:shop"
-	if receipt, err := desk.Hear(t.Context(), hook, []core.Notification{push}, nil); err != nil || len(receipt.Refused) != 1 || receipt.Refused[0].Fields[0].Name != "repository.clone_url" {
+	if receipt, err := hookIntake.Accept(t.Context(), hook, []core.Notification{push}, nil); err != nil || len(receipt.Refused) != 1 || receipt.Refused[0].Fields[0].Name != "repository.clone_url" {
 		t.Errorf("no repository: %+v, %v", receipt, err)
 	}
 	if n, err := set.store.Nudge(t.Context(), kinds.Git, []string{"127.0.0.1:1/shop/other"}, set.clock.Now()); n != 0 || err != nil {
@@ -285,7 +286,7 @@ func TestNudge(t *testing.T) {
 	}
 }
 
-// kept takes what hooks report.
+// kept accepts what hooks report.
 type kept struct{}
 
 func (kept) Take(context.Context, string, []core.Artifact, []core.Hint, []core.Refusal) error {

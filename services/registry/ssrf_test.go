@@ -16,12 +16,13 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	kinds "github.com/lockstep-cd/lockstep/pkg/source"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/wait"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/api"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
-// inwards are spellings of addresses that nobody outside may have us reach: of this machine, of the cloud's metadata and of
-// private networks. pkg/httpx has the rules; here it is the service's own wiring that has to keep them on every way in.
+// inwards are spellings of addresses that must not be reachable: of this machine, of the cloud's metadata service and of private networks.
+// pkg/httpx has the rules; these tests check that the service applies them on every path.
 func inwards() []string {
 	return []string{
 		"127.0.0.1", "127.1", "127.0.1", "0", "0.0.0.0", "2130706433", "0x7f000001", "0x7f.0.0.1", "0x7F.1", "017700000001", "0177.0.0.1", "0177.1",
@@ -33,7 +34,7 @@ func inwards() []string {
 	}
 }
 
-// trap is a server inside, which must not be reached, and one outside that leads there.
+// trap is an internal server, which must not be reached, and an external one that leads there.
 type trap struct {
 	reached       atomic.Int32
 	port, outside string
@@ -55,7 +56,7 @@ func setTrap(t *testing.T) *trap {
 		target := "http://" + inwards()[n] + ":" + s.port + "/token"
 		switch way {
 		case "redirect":
-			w.Header().Set("Location", target) // as it is: http.Redirect would mend some
+			w.Header().Set("Location", target) // unchanged: http.Redirect would correct some
 			w.WriteHeader(http.StatusTemporaryRedirect)
 		case "realm":
 			w.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer realm="%s",service="x"`, target))
@@ -67,8 +68,8 @@ func setTrap(t *testing.T) *trap {
 	return s
 }
 
-// TestNoSpellingReachesInside looks at sources whose address, redirect or token service is spelled in every way.
-func TestNoSpellingReachesInside(t *testing.T) {
+// TestNoSourceReachesInternalAddresses polls sources whose address, redirect or token service is spelled in every way.
+func TestNoSourceReachesInternalAddresses(t *testing.T) {
 	t.Parallel()
 	s := setTrap(t)
 	_, _, in := serveConfig(t, Config{AllowNetworks: []string{s.outside}, PollRate: 10_000})
@@ -92,7 +93,7 @@ func TestNoSpellingReachesInside(t *testing.T) {
 			"a repository":       repository("http://" + at + "/shop/config.git"),
 			"redirected Git":     repository(fmt.Sprintf("http://%s/redirect/%d/config.git", s.outside, i)),
 		} {
-			source.Organization = int64(i + 1) // each has an allowance of looks
+			source.Organization = int64(i + 1) // each has its own limit of polls
 			artifact, problem, err := answers{in.sources}.Try(t.Context(), source)
 			if artifact != "" || err == nil && problem == "" || fault.Is(err, fault.Refused) {
 				t.Errorf("%s at %s: found %q, %v", way, host, artifact, err)
@@ -104,9 +105,8 @@ func TestNoSpellingReachesInside(t *testing.T) {
 	}
 }
 
-// TestNoWebhookReachesInside: what a delivery that is proven names is looked up by the same rules, and Docker Hub's
-// callback_url is called by none.
-func TestNoWebhookReachesInside(t *testing.T) {
+// TestNoWebhookReachesInternalAddresses: the same rules apply to names in authenticated deliveries; Docker Hub's callback_url is never called.
+func TestNoWebhookReachesInternalAddresses(t *testing.T) {
 	t.Parallel()
 	s := setTrap(t)
 	quay := hook(t, HookConfig{Source: "quay"}, Config{AllowNetworks: []string{s.outside}})
@@ -118,7 +118,7 @@ func TestNoWebhookReachesInside(t *testing.T) {
 			switch status {
 			case http.StatusAccepted:
 				taken++
-			case http.StatusOK: // no image's name
+			case http.StatusOK: // not the name of an image
 				if !strings.Contains(answer, `"refused":[`) {
 					t.Errorf("%s: answered %s", image, answer)
 				}
@@ -127,9 +127,9 @@ func TestNoWebhookReachesInside(t *testing.T) {
 			}
 		}
 	}
-	eventually(t, "refusals", func() bool {
+	wait.For(t, "refusals", func() bool {
 		w := quay.status(t).Waiting
-		// Two spellings of one host, with the dot of a full name and without, are one hint.
+		// Two spellings of one host, with and without the trailing dot, are one hint.
 		return len(w) == count(t, quay.pool, "hint") && !slices.ContainsFunc(w, func(w api.WaitingStatus) bool { return w.LastError == "" })
 	})
 	if n := count(t, quay.pool, "outbox"); n != 0 || taken < 2*len(inwards()) {
@@ -146,20 +146,20 @@ func TestNoWebhookReachesInside(t *testing.T) {
 			t.Errorf("answered %d %s", status, answer)
 		}
 	}
-	eventually(t, "the events", func() bool { return count(t, hub.pool, "hint") == 0 })
+	wait.For(t, "the events", func() bool { return count(t, hub.pool, "hint") == 0 })
 	if n := s.reached.Load(); n != 0 {
 		t.Errorf("inside was reached %d times", n)
 	}
 }
 
-// TestANameThatComesToPointInsideIsNotFollowed: the name's first answer is an address that may be reached, and every one
-// after the first request is inside (DNS rebinding). The test sets the process's resolver, and so runs alone.
-func TestANameThatComesToPointInsideIsNotFollowed(t *testing.T) { //nolint:paralleltest // it sets the resolver
+// TestDNSRebindingIsRefused: the name first resolves to an allowed address, and after the first request to an internal one. The test sets
+// the process's resolver, and so runs alone.
+func TestDNSRebindingIsRefused(t *testing.T) { //nolint:paralleltest // it sets the resolver
 	var inside, outside atomic.Int32
 	bad := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { inside.Add(1) }))
 	t.Cleanup(bad.Close)
 	_, port, _ := net.SplitHostPort(bad.Listener.Addr().String())
-	// The same port at another address, which stands for a public one.
+	// The same port at another address, which plays a public one.
 	var lc net.ListenConfig
 	listener, err := lc.Listen(t.Context(), "tcp", "127.0.0.2:"+port)
 	if err != nil {
@@ -169,7 +169,7 @@ func TestANameThatComesToPointInsideIsNotFollowed(t *testing.T) { //nolint:paral
 		outside.Add(1)
 		w.Header().Set("Connection", "close")
 	}))
-	_ = good.Listener.Close() // the one that it came with
+	_ = good.Listener.Close() // its original listener
 	good.Listener = listener
 	good.Start()
 	t.Cleanup(good.Close)
@@ -189,7 +189,7 @@ func TestANameThatComesToPointInsideIsNotFollowed(t *testing.T) { //nolint:paral
 	}
 }
 
-// rebind answers for every name with what address says at that moment.
+// rebind resolves every name to the current result of address.
 func rebind(t *testing.T, address func() [4]byte) {
 	t.Helper()
 	var lc net.ListenConfig

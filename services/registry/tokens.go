@@ -20,20 +20,20 @@ import (
 
 // TokenConfig is a bearer token of one sender, for /v1/events and /v1/notifications/distribution.
 type TokenConfig struct {
-	// Name identifies the token in logs, refusals and events, permanently: what it has reported is remembered under it.
+	// Name identifies the token in logs, refusals and events, permanently: its reports are recorded under it.
 	Name string `koanf:"name"`
-	// Secrets are references, env:NAME, file:/path, k8s:namespace/name#key or vault:path#key, to the token, of 16 characters or more. Two while one is replaced
-	// by the other. They are read again every ten seconds.
+	// Secrets are references, env:NAME, file:/path, k8s:namespace/name#key or vault:path#key, to the token, of 16 characters or more.
+	// Configure two while one replaces the other. They are read again every ten seconds.
 	Secrets []string `koanf:"secrets"`
-	// Organization is the organization whose sources hear of what is reported.
+	// Organization is the organization whose sources receive the reports.
 	Organization int64 `koanf:"organization"`
-	// Repositories are patterns of what may be reported, with the registry: * stands for a part of the path, ** for any path.
+	// Repositories are patterns of what may be reported, with the registry: * matches a part of the path, ** any path.
 	Repositories []string `koanf:"repositories"`
-	// Expires is when the token ends: an instant as in RFC 3339, or the last day, such as 2027-06-30, in UTC.
+	// Expires is when the token expires: a time as in RFC 3339, or the last day, such as 2027-06-30, in UTC.
 	Expires string `koanf:"expires"`
 }
 
-// end is when a token ends; false for what is no date.
+// end returns when a token expires; false for a malformed date.
 func (t TokenConfig) end() (time.Time, bool) {
 	if at, err := time.Parse(time.RFC3339, t.Expires); err == nil {
 		return at, true
@@ -42,7 +42,7 @@ func (t TokenConfig) end() (time.Time, bool) {
 	return day.AddDate(0, 0, 1), err == nil
 }
 
-// tokenProblems says what is wrong with the tokens.
+// tokenProblems returns the problems of the tokens.
 func (c Config) tokenProblems() []fault.Field {
 	var problems []fault.Field
 	seen := map[string]bool{}
@@ -55,7 +55,7 @@ func (c Config) tokenProblems() []fault.Field {
 		}
 		seen[t.Name] = true
 		if len(t.Secrets) < 1 || len(t.Secrets) > 2 || !all(t.Secrets, reference.Is) {
-			// What was found is not said: it may be the token itself, written in place of a reference.
+			// The value is not shown: it may be the token itself, entered in place of a reference.
 			wrong("secrets", fmt.Sprintf("found %d entries that are not all references; expected one, or two during a change, each env:NAME, file:/path, k8s:namespace/name#key or vault:mount/data/path#key", len(t.Secrets)))
 		}
 		if t.Organization < 1 {
@@ -76,28 +76,28 @@ func (c Config) tokenProblems() []fault.Field {
 	return problems
 }
 
-// tokenSet are the tokens of the configuration.
+// tokenSet holds the configured tokens.
 type tokenSet struct {
 	plain  [][sha256.Size]byte
 	scoped []TokenConfig
-	// secrets follows the references.
+	// secrets resolves the references.
 	secrets *secret.Reader
 	clock   clock.Clock
 	log     *slog.Logger
 
 	mu   sync.Mutex
 	read time.Time
-	// digests are those of the scoped tokens, as they were read last.
+	// digests are those of the scoped tokens, as last read.
 	digests [][][sha256.Size]byte
 }
 
 var _ api.Tokens = (*tokenSet)(nil)
 
-// newTokenSet reads all tokens. Its error names the token and the reference.
+// newTokenSet reads all tokens. The error names the token and the reference.
 func newTokenSet(c Config, secrets *secret.Reader, clk clock.Clock, log *slog.Logger) (*tokenSet, error) {
 	s := &tokenSet{scoped: c.ScopedTokens, secrets: secrets, clock: clk, log: log}
 	for _, token := range c.Tokens {
-		// An empty one would equal what "Bearer" with nothing behind it presents, and let everybody in.
+		// An empty one would equal what "Bearer" with an empty token presents, and let everyone in.
 		if token != "" {
 			s.plain = append(s.plain, sha256.Sum256([]byte(token)))
 		}
@@ -105,10 +105,11 @@ func newTokenSet(c Config, secrets *secret.Reader, clk clock.Clock, log *slog.Lo
 	return s, s.reread(context.Background())
 }
 
-// reread reads every scoped token again. One of which a secret cannot be read stays as it was. The caller holds mu, or is the only one that knows s.
+// reread reads every scoped token again. A token with a secret that cannot be read keeps its previous ones. The caller holds mu, or is the
+// only one with a reference to s.
 func (s *tokenSet) reread(ctx context.Context) error {
 	s.read = s.clock.Now()
-	fresh := make([][][sha256.Size]byte, len(s.scoped)) // another one: callers have s.digests without the lock
+	fresh := make([][][sha256.Size]byte, len(s.scoped)) // a new slice: callers use s.digests without the lock
 	copy(fresh, s.digests)
 	err := readEach(ctx, len(s.scoped), func(ctx context.Context, i int) error {
 		t := s.scoped[i]
@@ -130,16 +131,16 @@ func (s *tokenSet) reread(ctx context.Context) error {
 	return err
 }
 
-// Find implements api.Tokens. Digests are compared, all of them and in constant time, so that neither the length of a token nor how much of it was right shows in
-// how long the answer takes.
+// Find implements api.Tokens. It compares digests, all of them and in constant time, so that the time reveals neither the length of a token
+// nor a partial match.
 func (s *tokenSet) Find(ctx context.Context, presented string) (core.Token, error) {
 	digest := sha256.Sum256([]byte(presented))
 	now := s.clock.Now()
 	s.mu.Lock()
 	if len(s.scoped) > 0 && now.Sub(s.read) >= rereads {
-		// They are read for all callers: this one may go.
+		// They are read for all callers: the read must not end with this request.
 		if err := s.reread(context.WithoutCancel(ctx)); err != nil {
-			s.log.WarnContext(ctx, "a token stays as it was", "error", err.Error())
+			s.log.WarnContext(ctx, "reading a token failed; the previous one stays in use", "error", err.Error())
 		}
 	}
 	digests := s.digests

@@ -18,7 +18,7 @@ import (
 // poisoned is a tag that no image can have.
 const poisoned = "1 4 0"
 
-// batches are deliveries of [good, poison, good], of the formats whose deliveries may hold several.
+// batches are deliveries of [good, poison, good], in the formats whose deliveries may hold several.
 func batches() map[string]post {
 	push := func(id, host, tag string) string {
 		return fmt.Sprintf(`{"id":%q,"timestamp":"2026-03-25T10:00:00Z","action":"push","target":{"mediaType":"application/vnd.oci.image.index.v1+json","digest":%q,"repository":"shop/api","tag":%q},"request":{"host":%q}}`, id, digest, tag, host)
@@ -46,8 +46,8 @@ func batches() map[string]post {
 
 var identifiers = regexp.MustCompile(`"(id|messageId|message_id)": *"([^"]+)"`)
 
-// retold is a delivery with another tag, and with other identifiers.
-func retold(format string, body []byte, tag string) []byte {
+// altered returns a delivery with another tag, and with other identifiers.
+func altered(format string, body []byte, tag string) []byte {
 	if format == "google" {
 		var push struct {
 			Message      map[string]any `json:"message"`
@@ -72,7 +72,7 @@ func retold(format string, body []byte, tag string) []byte {
 	})
 }
 
-// taken are the references of what has become an event or is looked up.
+// taken returns the references that have become events or hints.
 func taken(t *testing.T, pool *pgxpool.Pool) string {
 	t.Helper()
 	var all string
@@ -84,8 +84,8 @@ func taken(t *testing.T, pool *pgxpool.Pool) string {
 	return all
 }
 
-// TestOneNotificationHoldsUpNoOther: whatever the vendor, what cannot be understood is answered with a success, so that it is not sent again; what comes with it and
-// behind it is taken; and what was left out is shown, also after a restart.
+// TestOneNotificationHoldsUpNoOther: for every vendor, a malformed part is answered with a success, so that it is not repeated; the parts
+// beside it and later deliveries are accepted; and the left-out parts are shown, also after a restart.
 func TestOneNotificationHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	all := append(senders(), sender{source: "google", fixture: "artifact-registry"})
@@ -117,7 +117,7 @@ func TestOneNotificationHoldsUpNoOther(t *testing.T) {
 			}
 			header, body := recorded(t, s.source, s.fixture)
 			for _, tag := range []string{"1.4.0", poisoned, "1.4.2"} {
-				if status, answer := send(header, retold(s.source, body, tag)); status != http.StatusAccepted && status != http.StatusOK {
+				if status, answer := send(header, altered(s.source, body, tag)); status != http.StatusAccepted && status != http.StatusOK {
 					t.Errorf("%s: answered %d %s", tag, status, answer)
 				}
 			}
@@ -152,7 +152,8 @@ func TestOneNotificationHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-// TestHostsAsDockerWritesThem: hosts of Compose, fully qualified ones, and single labels are registries; what is no host is left out and holds up no other.
+// TestHostsAsDockerWritesThem: hosts of Compose, fully qualified names, and single labels are registries; an invalid host is left out and
+// holds up no other.
 func TestHostsAsDockerWritesThem(t *testing.T) {
 	t.Parallel()
 	s, pool := serve(t, token)
@@ -183,7 +184,7 @@ func TestHostsAsDockerWritesThem(t *testing.T) {
 	}
 }
 
-// TestRefusalsAreBounded: however much is left out, only the last of each sender is kept, and the same one as one.
+// TestRefusalsAreBounded: however much is left out, only the latest of each sender are kept, and repeated ones as one.
 func TestRefusalsAreBounded(t *testing.T) {
 	t.Parallel()
 	h := hook(t, HookConfig{Source: "quay", Rate: 1000}, Config{})

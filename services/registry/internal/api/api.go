@@ -1,7 +1,7 @@
-// Package api takes deliveries over HTTP: who may post, how much, in what form, and what is answered.
+// Package api accepts deliveries over HTTP: who may post, how much, in what form, and how they are answered.
 //
-// It reads no format itself; package source does. Every refusal is an application/problem+json document (RFC 9457) that
-// names the fields at fault, and leaves nothing stored.
+// It parses no format itself; package source does. Every refusal is an application/problem+json document (RFC 9457) that names the fields
+// at fault, and nothing is stored.
 package api
 
 import (
@@ -24,57 +24,57 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
-// MaxBody is how many bytes a delivery may have, unless its format says otherwise. A signature covers the whole body, so this much of it is read from
-// strangers too before anything is known of them.
+// MaxBody is the maximum size of a delivery in bytes, unless its format sets another. A signature covers the whole body, so this much is
+// read from unauthenticated senders too.
 const MaxBody = 1 << 20
 
-// largeBodies is how many deliveries above MaxBody are read at a time; others wait.
+// largeBodies is how many deliveries above MaxBody are read concurrently; others wait.
 const largeBodies = 2
 
-// Intake takes what a delivery says.
+// Intake stores a delivery.
 type Intake interface {
 	Accept(ctx context.Context, t core.Token, delivery []core.Notification, left []core.Refusal) (core.Receipt, error)
 }
 
-// Tokens are the senders that have a token of ours.
+// Tokens finds the senders that have a token of ours.
 type Tokens interface {
-	// Find is the sender of a token. Its error is Unauthenticated and does not say which tokens there are.
+	// Find returns the sender of a token. The error is Unauthenticated and reveals no tokens.
 	Find(ctx context.Context, presented string) (core.Token, error)
 }
 
-// Format is one way in which notifications arrive.
+// Format is one format of notifications.
 type Format struct {
 	// Name is the format in messages.
 	Name string
 	// Path is where its deliveries are posted.
 	Path string
-	// MediaTypes are the content types that it takes, without parameters.
+	// MediaTypes are the accepted content types, without parameters.
 	MediaTypes []string
-	// Parse reads one delivery, of one of the media types. Its error is Invalid and names the fields of what cannot be understood.
+	// Parse parses one delivery of one of the media types. The error is Invalid and names the fields that cannot be parsed.
 	Parse func(header http.Header, mediaType string, body []byte) ([]core.Notification, error)
-	// AllKinds means that the sender reports every manifest that is pushed.
+	// AllKinds means that the sender reports every pushed manifest, not only images.
 	AllKinds bool
-	// Strict means that a delivery of which nothing could be taken is answered with an error.
+	// Strict means that a delivery without any usable part is answered with an error.
 	Strict bool
-	// MaxBody is how many bytes a delivery may have; 0 for MaxBody.
+	// MaxBody is the maximum size of a delivery in bytes; 0 means the constant MaxBody.
 	MaxBody int64
 }
 
-// Deps is what the handler needs.
+// Deps are the handler's dependencies.
 type Deps struct {
 	Intake  Intake
 	Formats []Format
 	// Tokens are the bearer tokens of senders.
 	Tokens Tokens
-	// Hooks are the endpoints of senders that have no such token; nil for none.
+	// Hooks are the endpoints of senders without such a token; nil for none.
 	Hooks Hooks
 	Clock clock.Clock
-	// Guard slows down senders who prove nothing; nil lets them try as often as they like.
+	// Guard slows down senders with invalid credentials; nil means no limit.
 	Guard *throttle.Guard
 	Log   *slog.Logger
 }
 
-// NewHandler serves one path for each format.
+// NewHandler returns a handler with one path per format.
 func NewHandler(d Deps) http.Handler {
 	mux := http.NewServeMux()
 	for _, f := range d.Formats {
@@ -88,39 +88,39 @@ func NewHandler(d Deps) http.Handler {
 		refuse(w, r, refusal{status: http.StatusNotFound, field: "path", found: r.URL.Path, expected: strings.Join(paths, " or ")})
 	})
 	outer := http.NewServeMux()
-	// Behind the check even for paths that do not exist: whoever has no token does not learn which ones do.
+	// Unknown paths require a token too: without one, a caller does not learn which paths exist.
 	outer.Handle("/", authenticated(d, mux))
 	if d.Hooks != nil {
 		mux.Handle("GET "+StatusPath, status(d.Hooks))
-		outer.Handle(StatusPath, authenticated(d, mux)) // or else the mux would redirect it to the next line's path
+		outer.Handle(StatusPath, authenticated(d, mux)) // otherwise the mux would redirect it to the path below
 		outer.Handle(HookPath, newGate(d.Hooks, d.Clock, d.Guard))
 	}
 	return observed(d.Log, d.Clock, handshake(d.Formats, d.Clock, outer))
 }
 
-// endpoint takes the deliveries of one format.
+// endpoint accepts the deliveries of one format.
 type endpoint struct {
 	format Format
 	intake Intake
 }
 
-// answer is the body for a delivery that was taken.
+// answer is the body for an accepted delivery.
 type answer struct {
-	// Events are the ids of the registry's own events, one for each artifact. The same artifact told again has the same.
+	// Events are the ids of the registry service's own events, one for each artifact. A repeated report of an artifact has the same id.
 	Events []string `json:"events"`
-	// Resolving is how many more may follow, once their registry has told the digest.
+	// Resolving is how many more may follow, once their registry has returned the digest.
 	Resolving int `json:"resolving,omitempty"`
-	// Refused is what was left out.
+	// Refused lists the parts that were left out.
 	Refused []refusedPart `json:"refused,omitempty"`
 }
 
-// refusedPart is a part of a delivery that was left out, and why.
+// refusedPart is a part of a delivery that was left out, with the reason.
 type refusedPart struct {
 	What   string `json:"what"`
 	Reason string `json:"reason"`
 }
 
-// ServeHTTP takes one delivery.
+// ServeHTTP accepts one delivery.
 func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
@@ -141,7 +141,7 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case err == nil:
 		notifications, err = e.format.Parse(r.Header, media, body)
 		left = core.Unreadable(err)
-	// A registry would send it again, and hold up what comes behind it.
+	// A registry would send it again, and hold up the deliveries behind it.
 	case !e.format.Strict && statusOf(err) == http.StatusRequestEntityTooLarge:
 		left = []core.Refusal{header(err)}
 	default:
@@ -164,7 +164,7 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	taken(w, r, receipt)
 }
 
-// wholly is the error of a delivery of which nothing was taken; nil if what it holds is merely about something else.
+// wholly returns the error of a delivery without any usable part; nil if its parts are merely about something other than artifacts.
 func wholly(refused []core.Refusal) error {
 	var fields []fault.Field
 	class := fault.Invalid
@@ -183,7 +183,7 @@ func wholly(refused []core.Refusal) error {
 	return fault.WithFields(class, fault.InvalidFields(fields...).Error(), fields...)
 }
 
-// taken answers that a delivery has been stored, and what of it was left out.
+// taken answers a delivery that has been stored, with the parts that were left out.
 func taken(w http.ResponseWriter, r *http.Request, receipt core.Receipt) {
 	a := answer{Events: receipt.Events, Resolving: receipt.Resolving}
 	if a.Events == nil {
@@ -192,9 +192,9 @@ func taken(w http.ResponseWriter, r *http.Request, receipt core.Receipt) {
 	for _, one := range receipt.Refused {
 		a.Refused = append(a.Refused, refusedPart{What: one.What, Reason: one.Reason})
 	}
-	// 202 and not 201: it is committed, and the event goes out when the bus is there.
+	// 202 and not 201: it is committed, but the event is published only when the bus is reachable.
 	status := http.StatusAccepted
-	if len(a.Events)+a.Resolving == 0 { // pulls, deletions, blobs, or nothing that could be understood: nothing will follow
+	if len(a.Events)+a.Resolving == 0 { // pulls, deletions, blobs, or nothing usable: no event will follow
 		status = http.StatusOK
 	}
 	note(r, slog.Int(telemetry.KeyCount, len(a.Events)+a.Resolving))
@@ -203,10 +203,10 @@ func taken(w http.ResponseWriter, r *http.Request, receipt core.Receipt) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(a) // the sender hung up; what it sent is stored
+	_ = json.NewEncoder(w).Encode(a) // fails only if the sender hung up; the delivery is stored
 }
 
-// most is a limit, or the usual one.
+// most returns a limit, or the default.
 func most(limit int64) int64 {
 	if limit == 0 {
 		return MaxBody
@@ -214,10 +214,10 @@ func most(limit int64) int64 {
 	return limit
 }
 
-// read takes the body of a delivery of at most so many bytes. What is larger than MaxBody is read when one of the few places for that in large is free; nil: no
-// delivery is.
+// read reads the body of a delivery, up to a limit. A body larger than MaxBody waits for one of the few slots in large; nil means that none
+// is allowed.
 func read(w http.ResponseWriter, r *http.Request, most int64, large chan struct{}) ([]byte, error) {
-	// What announces its length is refused unread. What does not (chunked) is cut off by the reader below.
+	// A body that announces its length is refused unread. A chunked one is cut off by the reader below.
 	if r.ContentLength > most {
 		return nil, tooLarge(fmt.Sprintf("%d bytes", r.ContentLength), most)
 	}
@@ -252,7 +252,7 @@ func read(w http.ResponseWriter, r *http.Request, most int64, large chan struct{
 	return body, nil
 }
 
-// mediaType is the content type without parameters, if it is one of those that a format takes.
+// mediaType returns the content type without parameters, if a format accepts it.
 func mediaType(r *http.Request, taken []string) (string, error) {
 	wrong := func(field, found, expected string) error {
 		return refusal{status: http.StatusUnsupportedMediaType, field: field, found: found, expected: expected}
@@ -260,8 +260,8 @@ func mediaType(r *http.Request, taken []string) (string, error) {
 	values := r.Header.Values("Content-Type")
 	found := strings.Join(values, ", ")
 	media, parameters, err := mime.ParseMediaType(found)
-	// Two headers are refused: what stands between sender and us may have judged by the other one.
-	// In binary mode, the type is that of a CloudEvent's data, which may be any JSON.
+	// Duplicate headers are refused: a proxy in between may have checked the other one. In binary mode, the type is that of a CloudEvent's
+	// data, which may be any JSON.
 	if err == nil && strings.HasSuffix(media, "+json") && !strings.HasPrefix(media, "application/cloudevents") && r.Header.Get("Ce-Specversion") != "" {
 		media = "application/json"
 	}
@@ -271,7 +271,7 @@ func mediaType(r *http.Request, taken []string) (string, error) {
 	if charset := parameters["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") {
 		return "", wrong("content-type", found, "charset utf-8")
 	}
-	// Nothing is decompressed: a megabyte may become a gigabyte, and signatures are over the bytes that came.
+	// Nothing is decompressed: a megabyte may become a gigabyte, and signatures cover the bytes as sent.
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
 		return "", wrong("content-encoding", coding, "none: the body as it is")
 	}
@@ -284,7 +284,7 @@ func tooLarge(found string, most int64) error {
 
 var _ Intake = (*core.Intake)(nil)
 
-// statusOf is the HTTP status of an error.
+// statusOf returns the HTTP status for an error.
 func statusOf(err error) int {
 	if r, ok := errors.AsType[refusal](err); ok {
 		return r.status

@@ -17,7 +17,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
-// authenticated lets those through who present a token that is known.
+// authenticated lets requests with a valid token through.
 func authenticated(d Deps, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		scheme, presented, _ := strings.Cut(r.Header.Get("Authorization"), " ")
@@ -47,23 +47,23 @@ func authenticated(d Deps, next http.Handler) http.Handler {
 	})
 }
 
-// throttled answers a sender whose address, or credential, has proved nothing too often.
+// throttled answers a sender whose address, or credential, has failed too often.
 func throttled(w http.ResponseWriter, r *http.Request, wait time.Duration) {
 	telemetry.AuthenticationFailed(telemetry.ProtocolHTTP, telemetry.OutcomeThrottled)
 	seconds := int(math.Ceil(wait.Seconds()))
 	w.Header().Set("Retry-After", strconv.Itoa(seconds))
-	refuse(w, r, refusal{status: http.StatusTooManyRequests, field: "authorization", found: "too many attempts that proved nothing", expected: fmt.Sprintf("another one in %d s", seconds)})
+	refuse(w, r, refusal{status: http.StatusTooManyRequests, field: "authorization", found: "too many failed attempts", expected: fmt.Sprintf("another one in %d s", seconds)})
 }
 
 type tokenKey struct{}
 
-// tokenOf is the sender of a request that authenticated let through.
+// tokenOf returns the sender of a request that authenticated let through.
 func tokenOf(r *http.Request) core.Token {
 	t, _ := r.Context().Value(tokenKey{}).(core.Token)
 	return t
 }
 
-// line is what is logged of one request, filled in along its way. It has no lock: one goroutine serves a request.
+// line is the log line of one request, filled in while it is handled. It has no lock: one goroutine serves a request.
 type line struct {
 	err   error
 	attrs []slog.Attr
@@ -71,7 +71,7 @@ type line struct {
 
 type lineKey struct{}
 
-// note adds to the request's line.
+// note adds attributes to the request's log line.
 func note(r *http.Request, attrs ...slog.Attr) {
 	if l, ok := r.Context().Value(lineKey{}).(*line); ok {
 		l.attrs = append(l.attrs, attrs...)
@@ -84,11 +84,11 @@ func noteError(r *http.Request, err error) {
 	}
 }
 
-// observed writes one line for each request: never its body, never its token.
+// observed logs one line per request: never its body, never its token.
 func observed(log *slog.Logger, c clock.Clock, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := c.Now()
-		rpc.ShowPath(w, shown(r.URL.Path)) // the server writes a line of its own
+		rpc.ShowPath(w, shown(r.URL.Path)) // the server logs a line of its own
 		ctx := telemetry.WithTraceParent(r.Context(), r.Header.Get("Traceparent"))
 		l := &line{}
 		recorder := &statusRecorder{ResponseWriter: w, status: http.StatusOK}
@@ -102,7 +102,7 @@ func observed(log *slog.Logger, c clock.Clock, next http.Handler) http.Handler {
 		}, l.attrs...)
 		if l.err != nil {
 			attrs = append(attrs, slog.String(telemetry.KeyError, l.err.Error()))
-			// A refusal is the sender's mistake. As a warning it would let strangers fill the log that people watch.
+			// A refusal is the sender's mistake. As a warning it would let anyone fill the log that operators watch.
 			if recorder.status >= http.StatusInternalServerError {
 				level = fault.Describe(fault.ClassOf(l.err)).Level
 			}
@@ -111,7 +111,7 @@ func observed(log *slog.Logger, c clock.Clock, next http.Handler) http.Handler {
 	})
 }
 
-// shown is a path as the log may have it: that of a hook ends in a secret.
+// shown returns a path for the log: that of a hook ends in a secret.
 func shown(path string) string {
 	if strings.HasPrefix(path, HookPath) {
 		return HookPath + "***"
@@ -119,13 +119,13 @@ func shown(path string) string {
 	return path
 }
 
-// statusRecorder remembers the status that was written.
+// statusRecorder records the status of the response.
 type statusRecorder struct {
 	http.ResponseWriter
 	status int
 }
 
-// WriteHeader remembers the status and writes it.
+// WriteHeader records the status and writes it.
 func (s *statusRecorder) WriteHeader(status int) {
 	s.status = status
 	s.ResponseWriter.WriteHeader(status)

@@ -12,17 +12,17 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 )
 
-// The headers by which senders of CloudEvents ask whether they may deliver (CloudEvents, HTTP 1.1 Web Hooks, "Abuse Protection").
+// The headers by which senders of CloudEvents ask for permission to deliver (CloudEvents, HTTP 1.1 Web Hooks, "Abuse Protection").
 const (
 	requestOrigin = "Webhook-Request-Origin"
 	requestRate   = "Webhook-Request-Rate"
-	// allowedPerMinute is what a hook takes by default.
+	// allowedPerMinute is the default rate of a hook.
 	allowedPerMinute = 200 * 60
 	maxOrigin        = 253
 )
 
-// handshake answers senders that ask whether they may deliver. They may, everywhere where deliveries are taken, and whether there is such a hook or not: what is
-// delivered has to prove itself. Nothing is told to the address that they may name for an answer later.
+// handshake answers senders that ask for permission to deliver. It is always granted on delivery paths, whether or not the hook exists:
+// each delivery has to prove its origin. The callback address that senders may name is not used.
 func handshake(formats []Format, c clock.Clock, next http.Handler) http.Handler {
 	limit := rate.NewLimiter(strangersPerSecond, strangersAtOnce)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -50,8 +50,8 @@ func handshake(formats []Format, c clock.Clock, next http.Handler) http.Handler 
 	})
 }
 
-// validated answers the event by which Azure Event Grid, in its own schema, asks whether it may deliver, and reports whether it was one. Its sender has
-// proven itself.
+// validated answers the event by which Azure Event Grid, in its own schema, asks for permission to deliver, and reports whether it was one.
+// The sender has been authenticated before.
 func validated(w http.ResponseWriter, r *http.Request, body []byte) bool {
 	if !strings.EqualFold(r.Header.Get("Aeg-Event-Type"), "SubscriptionValidation") {
 		return false

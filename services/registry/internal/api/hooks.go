@@ -18,48 +18,48 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
-// HookPath is what the paths of all hooks begin with: /v1/hooks/<format>/<key>. StatusPath tells how they are doing.
+// HookPath is the prefix of the paths of all hooks: /v1/hooks/<format>/<key>. StatusPath returns their status.
 const (
 	HookPath   = "/v1/hooks/"
 	StatusPath = "/v1/hooks"
 )
 
-// Hook is the endpoint of one sender, whose path and proof only that sender knows.
+// Hook is the endpoint of one sender; only that sender knows its path and proof.
 type Hook struct {
-	// Name is the hook in the log.
+	// Name is the hook's name in the log.
 	Name string
-	// MediaTypes are the content types that it takes, without parameters.
+	// MediaTypes are the accepted content types, without parameters.
 	MediaTypes []string
-	// Proven checks that a delivery is the sender's.
+	// Proven reports whether a delivery proves that it is from the hook's sender.
 	Proven func(ctx context.Context, header http.Header, body []byte, at time.Time) bool
 	// Allow takes one delivery from the hook's allowance, and reports whether there was one left.
 	Allow func(at time.Time) bool
-	// Parse reads one delivery. Its error is Invalid and names the fields of what cannot be understood.
+	// Parse parses one delivery. The error is Invalid and names the fields that cannot be parsed.
 	Parse func(header http.Header, mediaType string, body []byte) ([]core.Notification, error)
-	// Hear takes what a delivery tells, and records what was left out.
-	Hear func(ctx context.Context, delivery []core.Notification, left []core.Refusal) (core.Receipt, error)
-	// MaxBody is how many bytes a delivery may have; 0 for MaxBody.
+	// Accept stores the notifications of a delivery, and records the parts that were left out.
+	Accept func(ctx context.Context, delivery []core.Notification, left []core.Refusal) (core.Receipt, error)
+	// MaxBody is the maximum size of a delivery in bytes; 0 means the constant MaxBody.
 	MaxBody int64
 }
 
-// Hooks are the endpoints that the configuration lists.
+// Hooks are the configured endpoints.
 type Hooks interface {
-	// Find is the hook of a format with a key. Where there is none it is a decoy, which takes as long as one to check a
-	// proof and never finds it good.
+	// Find returns the hook of a format with a key. If there is none it returns a decoy, which takes as long to check a proof and never
+	// accepts it.
 	Find(format, key string) Hook
-	// Status is how those hooks and tokens are doing that a token may see: those of its organization, and all for a token without one.
+	// Status returns the hooks and tokens that a token may see: those of its organization, or all for a token without one.
 	Status(ctx context.Context, t core.Token) (Statuses, error)
 }
 
-// Statuses is the answer at StatusPath.
+// Statuses is the response at StatusPath.
 type Statuses struct {
 	Hooks  []HookStatus  `json:"hooks"`
 	Tokens []TokenStatus `json:"tokens,omitempty"`
 }
 
-// TokenStatus is what was left out of the deliveries with one token.
+// TokenStatus shows what was refused of the deliveries with one token.
 type TokenStatus struct {
-	// Name is empty for the tokens that have none.
+	// Name is empty for the unnamed tokens.
 	Name         string          `json:"name"`
 	Organization int64           `json:"organization,omitempty"`
 	Repositories []string        `json:"repositories,omitempty"`
@@ -72,25 +72,25 @@ type RefusedStatus struct {
 	// What is the artifact, or the field of the delivery.
 	What   string `json:"what"`
 	Reason string `json:"reason"`
-	// Times is how often the same was left out, First and Last when.
+	// Times is how often the same part was left out, First and Last when.
 	Times int64     `json:"times"`
 	First time.Time `json:"first"`
 	Last  time.Time `json:"last"`
 }
 
-// HookStatus is how one hook is doing.
+// HookStatus is the status of one hook.
 type HookStatus struct {
 	Name   string `json:"name"`
 	Format string `json:"format"`
-	// Organization is the only one that hears of what the hook reports, and Repositories what it may report.
+	// Organization is the only one that receives the hook's reports, and Repositories what it may report.
 	Organization int64    `json:"organization,omitempty"`
 	Repositories []string `json:"repositories,omitempty"`
-	// LastArtifact is what was published last, and LastPublished when.
+	// LastArtifact was published last, at LastPublished.
 	LastArtifact  string     `json:"last_artifact,omitempty"`
 	LastPublished *time.Time `json:"last_published,omitempty"`
-	// Waiting are the notifications that the registry has not confirmed yet, the oldest first, some of them given up.
+	// Waiting lists the notifications that the registry has not confirmed yet, the oldest first, including those that have been given up.
 	Waiting []WaitingStatus `json:"waiting,omitempty"`
-	// Refused is what was left out of its deliveries last, the latest first.
+	// Refused lists the parts of its deliveries that were left out, the latest first.
 	Refused []RefusedStatus `json:"refused,omitempty"`
 }
 
@@ -100,19 +100,19 @@ type WaitingStatus struct {
 	Heard     time.Time `json:"heard"`
 	Attempts  int       `json:"attempts"`
 	LastError string    `json:"last_error,omitempty"`
-	// NextTry is absent for those that have been given up; telling of them again tries again.
+	// NextTry is absent for those that have been given up; another report starts over.
 	NextTry *time.Time `json:"next_try,omitempty"`
 }
 
-// Deliveries without proof that are answered at all, over all hooks and all that look like one. More than that is
-// somebody trying secrets. It is one allowance for everybody, because an address is the attacker's to choose or a
-// proxy's; real senders do not feel it, as only failed proofs count.
+// The number of deliveries without proof that are answered at all, over all hooks and all paths that look like one. More than that is an
+// attack. It is one allowance for everyone, because an attacker chooses the address, or it is a proxy's; real senders are not affected, as
+// only failed proofs count.
 const (
 	strangersPerSecond = 20
 	strangersAtOnce    = 100
 )
 
-// gate lets those deliveries through to hooks whose sender proves to be the hook's.
+// gate lets only those deliveries to hooks through that prove their sender.
 type gate struct {
 	hooks     Hooks
 	clock     clock.Clock
@@ -125,8 +125,7 @@ func newGate(h Hooks, c clock.Clock, guard *throttle.Guard) *gate {
 	return &gate{guard: guard, hooks: h, clock: c, strangers: rate.NewLimiter(strangersPerSecond, strangersAtOnce), large: make(chan struct{}, largeBodies)}
 }
 
-// ServeHTTP takes one delivery. Until the sender has proven who it is, every answer is the same for hooks that are there
-// and for those that are not.
+// ServeHTTP accepts one delivery. Until the sender has proved its identity, every response is the same for existing and missing hooks.
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	now := g.clock.Now()
 	format, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, HookPath), "/")
@@ -136,13 +135,13 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.unread(w, r, hook, now, err)
 		return
 	}
-	// The proof first, whatever the method: an answer 405, or a quicker one, would tell that there is a hook.
+	// The proof comes first, whatever the method: a 405, or a faster response, would reveal that the hook exists.
 	if !hook.Proven(r.Context(), r.Header, body, now) || r.Method != http.MethodPost {
 		g.stranger(w, r, now)
 		return
 	}
 	note(r, slog.String("hook", hook.Name))
-	// After the proof, or a stranger could use up the allowance of the sender.
+	// After the proof, or others could use up the sender's allowance.
 	if !hook.Allow(now) {
 		tooMany(w, r)
 		return
@@ -150,22 +149,22 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if validated(w, r, body) {
 		return
 	}
-	// After the proof as well: the error lists what the format takes, and so names it. A wrong type is the configuration's fault, and the same for all
-	// deliveries: it is answered with an error, which vendors show.
+	// After the proof as well: the error lists the accepted types, which reveals the format. A wrong type is a mistake in the
+	// configuration, and the same for all deliveries: it is answered with an error, which vendors show.
 	media, err := mediaType(r, hook.MediaTypes)
 	if err != nil {
-		if _, failed := hook.Hear(r.Context(), nil, []core.Refusal{header(err)}); failed != nil {
+		if _, failed := hook.Accept(r.Context(), nil, []core.Refusal{header(err)}); failed != nil {
 			err = failed
 		}
 		refuse(w, r, err)
 		return
 	}
 	notifications, err := hook.Parse(r.Header, media, body)
-	g.hear(w, r, hook, notifications, core.Unreadable(err))
+	g.accept(w, r, hook, notifications, core.Unreadable(err))
 }
 
-func (g *gate) hear(w http.ResponseWriter, r *http.Request, hook Hook, notifications []core.Notification, left []core.Refusal) {
-	receipt, err := hook.Hear(r.Context(), notifications, left)
+func (g *gate) accept(w http.ResponseWriter, r *http.Request, hook Hook, notifications []core.Notification, left []core.Refusal) {
+	receipt, err := hook.Accept(r.Context(), notifications, left)
 	if err != nil {
 		refuse(w, r, err)
 		return
@@ -173,8 +172,8 @@ func (g *gate) hear(w http.ResponseWriter, r *http.Request, hook Hook, notificat
 	taken(w, r, receipt)
 }
 
-// unread answers a delivery that could not be read whole. One that is too large would be sent again, and hold up what comes behind it: where the proof
-// does not need the body, it is recorded as left out.
+// unread answers a delivery whose body could not be read completely. One that is too large would be sent again, and hold up those behind
+// it: if the proof does not need the body, it is recorded as left out.
 func (g *gate) unread(w http.ResponseWriter, r *http.Request, hook Hook, now time.Time, err error) {
 	own, _ := errors.AsType[refusal](err)
 	if own.status != http.StatusRequestEntityTooLarge || r.Method != http.MethodPost || !hook.Proven(r.Context(), r.Header, nil, now) {
@@ -186,18 +185,18 @@ func (g *gate) unread(w http.ResponseWriter, r *http.Request, hook Hook, now tim
 		tooMany(w, r)
 		return
 	}
-	g.hear(w, r, hook, nil, []core.Refusal{header(err)})
+	g.accept(w, r, hook, nil, []core.Refusal{header(err)})
 }
 
-// header is a refusal because of what is no part of the body's contents.
+// header returns the refusal for a problem outside of the body's content.
 func header(err error) core.Refusal {
 	own, _ := errors.AsType[refusal](err)
 	return core.Refusal{What: own.field, Reason: own.Error()}
 }
 
-// stranger answers who proves nothing.
+// stranger answers a sender without a valid proof.
 func (g *gate) stranger(w http.ResponseWriter, r *http.Request, now time.Time) {
-	// Looked at only now: a real sender, whatever its neighbours do, proves itself before. The path is what is guessed.
+	// Only checked now: a real sender, whatever its neighbours do, has proved itself before. Attackers guess the path.
 	address := g.guard.AddressOf(r)
 	if wait := g.guard.Wait(now, address, r.URL.Path); wait > 0 {
 		throttled(w, r, wait)
@@ -217,7 +216,7 @@ func tooMany(w http.ResponseWriter, r *http.Request) {
 	refuse(w, r, refusal{status: http.StatusTooManyRequests, field: "rate", found: "too many deliveries", expected: "fewer in a second"})
 }
 
-// status tells how the hooks are doing, to a caller with a token.
+// status returns the status of the hooks, to a caller with a token.
 func status(h Hooks) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		all, err := h.Status(r.Context(), tokenOf(r))
@@ -226,6 +225,6 @@ func status(h Hooks) http.Handler {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(all) // the caller hung up
+		_ = json.NewEncoder(w).Encode(all) // fails only if the caller hung up
 	})
 }

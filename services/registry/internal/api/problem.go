@@ -9,7 +9,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// refusal is an error of HTTP itself, with a status that no class of fault has.
+// refusal is an error at the HTTP level, with a status that no class of package fault has.
 type refusal struct {
 	status                 int
 	field, found, expected string
@@ -19,7 +19,7 @@ type refusal struct {
 // Error names the field.
 func (r refusal) Error() string { return r.field + ": " + r.problem() }
 
-// Unwrap is for the log.
+// Unwrap returns the cause, for the log.
 func (r refusal) Unwrap() error { return r.cause }
 
 func (r refusal) problem() string {
@@ -30,8 +30,7 @@ func (r refusal) problem() string {
 	return fmt.Sprintf("%s; expected %s", found, r.expected)
 }
 
-// problem is a document of RFC 9457. Its type is left at about:blank: the status says what kind it is, and errors says
-// the rest.
+// problem is a document of RFC 9457. Its type is left at about:blank: the status and errors say everything.
 type problem struct {
 	Title  string         `json:"title"`
 	Status int            `json:"status"`
@@ -39,7 +38,7 @@ type problem struct {
 	Errors []problemField `json:"errors,omitempty"`
 }
 
-// problemField is one thing that is wrong with the request.
+// problemField is one problem of the request.
 type problemField struct {
 	// Field is its path as the sender wrote it: data.digest, [2].data.image, events[0].target.digest, content-type.
 	Field string `json:"field"`
@@ -47,7 +46,7 @@ type problemField struct {
 	Problem string `json:"problem"`
 }
 
-// refuse answers with what is wrong and notes it for the log.
+// refuse answers with an error and notes it for the log.
 func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	noteError(r, err)
 	status := statusOf(err)
@@ -56,17 +55,17 @@ func refuse(w http.ResponseWriter, r *http.Request, err error) {
 		p.Detail = own.Error()
 		p.Errors = []problemField{{Field: own.field, Problem: own.problem()}}
 	} else {
-		// The message, or a constant for internal errors, whose text is for the log alone.
+		// The message, or a constant for internal errors, whose text is only for the log.
 		p.Detail = fault.Public(err)
 		for _, f := range fault.FieldsOf(err) {
 			p.Errors = append(p.Errors, problemField{Field: f.Name, Problem: f.Problem})
 		}
 	}
-	// Seconds. Senders that heed it come back when a failover of the database is likely over.
+	// In seconds. A sender that honours it comes back when a failover of the database is likely over.
 	if status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "5")
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(p) // the sender hung up; there is nobody to tell
+	_ = json.NewEncoder(w).Encode(p) // fails only if the sender hung up
 }

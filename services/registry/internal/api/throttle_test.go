@@ -25,7 +25,7 @@ func (oneToken) Find(_ context.Context, presented string) (core.Token, error) {
 	return core.Token{}, fault.New(fault.Unauthenticated, "the token is not known")
 }
 
-// noHooks are paths of which none proves anything.
+// noHooks has only paths that accept no proof.
 type noHooks struct{ Hooks }
 
 func (noHooks) Find(string, string) Hook {

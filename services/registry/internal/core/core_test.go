@@ -120,7 +120,7 @@ func (r *recorder) Put(_ context.Context, _ string, a []core.Artifact, h []core.
 	return r.err
 }
 
-// TestOnePartDoesNotSpoilTheOthers: what breaks a rule is left out of a delivery and recorded.
+// TestOnePartDoesNotSpoilTheOthers: a part that breaks a rule is left out of a delivery and recorded.
 func TestOnePartDoesNotSpoilTheOthers(t *testing.T) {
 	t.Parallel()
 	good, bad, second := valid(), valid(), valid()
@@ -168,11 +168,11 @@ func TestManyRefusalsStayReadable(t *testing.T) {
 	t.Parallel()
 	receipt, err := core.NewIntake(&recorder{}, nil, naming(), clock.System()).Accept(t.Context(), core.Token{}, make([]core.Notification, 100), nil)
 	if n := len(receipt.Refused); err != nil || n != 20 || receipt.Refused[19].What != "…" {
-		t.Errorf("%d refusals, %v; want 19 and a word about the others", n, err)
+		t.Errorf("%d refusals, %v; want 19 and one for the others", n, err)
 	}
 }
 
-// TestWhatATokenMayReport: the organization and the repositories are the token's, whatever the sender says.
+// TestWhatATokenMayReport: organization and repositories are limited to the token's, whatever the sender reports.
 func TestWhatATokenMayReport(t *testing.T) {
 	t.Parallel()
 	token := core.Token{Name: "shop-ci", Scope: core.Scope{Organization: 2, Repositories: []string{"registry.example.com/shop/*", "docker.io/library/nginx", "registry_1:5000/**"}}}
@@ -220,7 +220,7 @@ func TestWhatATokenMayReport(t *testing.T) {
 	}
 }
 
-// TestNoTokenUsesUpAnothersIdentifiers: events with the source and the identifier of another token's are other events.
+// TestNoTokenUsesUpAnothersIdentifiers: the same source and identifier with another token is another event.
 func TestNoTokenUsesUpAnothersIdentifiers(t *testing.T) {
 	t.Parallel()
 	ids := map[string]bool{}
@@ -237,7 +237,7 @@ func TestNoTokenUsesUpAnothersIdentifiers(t *testing.T) {
 	}
 }
 
-// TestRefusalsHoldNoPasswords: what is kept and shown has no credentials and no control characters.
+// TestRefusalsHoldNoPasswords: stored refusals contain no credentials and no control characters.
 func TestRefusalsHoldNoPasswords(t *testing.T) {
 	t.Parallel()
 	n := valid()
@@ -251,7 +251,7 @@ func TestRefusalsHoldNoPasswords(t *testing.T) {
 	}
 }
 
-// naming is that of the sources.
+// naming returns the canonical names of sources.
 func naming() core.Naming {
 	return core.Naming{Host: source.NormalizeHost, Image: source.NormalizeImage}
 }

@@ -10,81 +10,81 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/id"
 )
 
-// Hook is an endpoint for one sender, as its configuration has it.
+// Hook is an endpoint for one sender, as configured.
 type Hook struct {
-	// Name identifies it: what one hook tells is never taken for what another tells.
+	// Name identifies it: reports of different hooks are never mistaken for each other.
 	Name string
-	// Host replaces the registry's host in what is told, if it is set; it may have a path.
+	// Host, if set, replaces the registry's host in reports; it may have a path.
 	Host string
-	// Verify asks the registry even where the sender tells a digest.
+	// Verify checks the digest at the registry even if the sender reports one.
 	Verify bool
-	// AllKinds means that the sender reports every manifest that is pushed, images or not.
+	// AllKinds means that the sender reports every pushed manifest, not only images.
 	AllKinds bool
 	// Scope is what it may report.
 	Scope Scope
-	// Redact takes the sender's secrets out of what is kept of refusals; nil for none.
+	// Redact removes the sender's secrets from refusals before they are stored; nil means no-op.
 	Redact func(string) string
 }
 
-// Hint is a notification that the registry itself has to complete or confirm before anybody believes it (D43).
+// Hint is a notification that the registry itself has to complete or confirm before it is published (D43).
 type Hint struct {
-	// ID identifies it while it is looked up. Where the sender has none it is made of image and tag, without the digest
-	// that nobody knows yet: a tag told ten times while its registry is away is asked about once.
+	// ID identifies it while it is looked up. If the sender has none, it is made of image and tag, without the still unknown digest: a tag
+	// reported ten times while its registry is unreachable causes one request.
 	ID string
-	// Hook is whom it came from.
+	// Hook is the sender.
 	Hook string
-	// Notification is what was told.
+	// Notification is the report.
 	Notification Notification
-	// Heard counts how often it was told, and Attempts how often the registry was asked since the last time. An answer
-	// counts only if Heard is still what it was: a tag that was told again may have moved since we asked.
+	// Heard counts the reports, and Attempts the requests to the registry since the last one. A response counts only if Heard is unchanged:
+	// a tag that was reported again may have moved since the request.
 	Heard, Attempts int
 }
 
-// Receipt is what becomes of a delivery.
+// Receipt is the outcome of a delivery.
 type Receipt struct {
 	// Events are the ids of the events that follow, each once.
 	Events []string
-	// Resolving is how many notifications the registry, or the forge, is asked about first.
+	// Resolving is the number of notifications for which the registry, or the forge, is queried first.
 	Resolving int
-	// Refused is what was left out, and why.
+	// Refused lists the parts that were left out, with reasons.
 	Refused []Refusal
 }
 
-// Hints stores what hooks tell.
+// Hints stores the reports of hooks.
 type Hints interface {
 	// Take stores artifacts, hints and refusals, all or none, and drops the artifacts that it has taken before.
 	Take(ctx context.Context, hook string, artifacts []Artifact, hints []Hint, refusals []Refusal) error
-	// Superseded are the ids of those artifacts that were taken before and after which another one of their line was.
+	// Superseded returns the ids of those stored artifacts that are no longer the latest of their line.
 	Superseded(ctx context.Context, artifacts []Artifact) ([]string, error)
 }
 
-// Repositories are those that sources point at.
+// Repositories are the Git repositories of sources.
 type Repositories interface {
-	// Name is the one way of writing a repository's address; "" for what is none.
+	// Name returns the canonical form of a repository's address; "" for an invalid one.
 	Name(address string) string
-	// Nudge makes the sources of these repositories due to be looked at.
+	// Nudge makes the sources of these repositories due for polling.
 	Nudge(ctx context.Context, names []string) error
 }
 
-// Desk takes what hooks tell.
-type Desk struct {
+// HookIntake accepts the deliveries of hooks.
+type HookIntake struct {
 	intake       *Intake
 	hints        Hints
 	repositories Repositories
 }
 
-// maxTold is how many artifacts of one delivery are taken. No vendor sends as many, and each may become a row and
-// requests to somebody else's registry.
-const maxTold = 500
+// maxArtifacts bounds the artifacts of one delivery. No vendor sends as many, and each may become a row and requests to an external
+// registry.
+const maxArtifacts = 500
 
-// NewDesk is a desk that stores where it is told.
-func NewDesk(i *Intake, h Hints, r Repositories) *Desk {
-	return &Desk{intake: i, hints: h, repositories: r}
+// NewHookIntake returns a HookIntake that stores with the given parts.
+func NewHookIntake(i *Intake, h Hints, r Repositories) *HookIntake {
+	return &HookIntake{intake: i, hints: h, repositories: r}
 }
 
-// Hear stores what a delivery tells. What cannot be understood, or may not be reported by this sender, is left out and recorded together with what
-// the parser has left out already: it must not hold up what comes with it, or behind it.
-func (d *Desk) Hear(ctx context.Context, h Hook, delivery []Notification, left []Refusal) (Receipt, error) {
+// Accept stores the notifications of a delivery. A part that cannot be parsed, or that this sender may not report, is left out and
+// recorded, together with the parts that the parser has left out: it must not hold up the rest of the delivery, or later ones.
+func (d *HookIntake) Accept(ctx context.Context, h Hook, delivery []Notification, left []Refusal) (Receipt, error) {
 	sorted := d.sort(h, delivery)
 	artifacts, _, refusals := checkAll(sorted.known)
 	artifacts, again, err := d.doubtful(ctx, h, artifacts)
@@ -94,7 +94,7 @@ func (d *Desk) Hear(ctx context.Context, h Hook, delivery []Notification, left [
 	hints := append(sorted.hints, again...)
 	refusals = h.redacted(boundedRefusals(slices.Concat(left, sorted.refused, refusals)))
 	receipt := Receipt{Events: make([]string, len(artifacts)), Resolving: len(hints) + len(sorted.nudged), Refused: refusals}
-	// One correlation for all that a delivery tells, in place of any that the payload brings.
+	// All notifications of a delivery get the same new correlation, in place of those in the payload.
 	group := id.New(d.intake.clock.Now())
 	for i := range artifacts {
 		receipt.Events[i] = artifacts[i].ID
@@ -105,19 +105,19 @@ func (d *Desk) Hear(ctx context.Context, h Hook, delivery []Notification, left [
 	}
 	if len(sorted.nudged) > 0 {
 		if err := d.repositories.Nudge(ctx, sorted.nudged); err != nil {
-			return Receipt{}, fmt.Errorf("nudge the sources of what hook %s told: %w", h.Name, err)
+			return Receipt{}, fmt.Errorf("nudge the sources of a delivery to hook %s: %w", h.Name, err)
 		}
 	}
 	if len(artifacts)+len(hints)+len(refusals) == 0 {
 		return receipt, nil
 	}
 	if err := d.hints.Take(ctx, h.Name, artifacts, hints, refusals); err != nil {
-		return Receipt{}, fmt.Errorf("store what hook %s told: %w", h.Name, err)
+		return Receipt{}, fmt.Errorf("store a delivery to hook %s: %w", h.Name, err)
 	}
 	return receipt, nil
 }
 
-// sorted is a delivery by what is to become of its parts.
+// sorted is a delivery, sorted by what happens to its parts.
 type sorted struct {
 	known   []Notification
 	hints   []Hint
@@ -125,11 +125,11 @@ type sorted struct {
 	refused []Refusal
 }
 
-func (d *Desk) sort(h Hook, delivery []Notification) sorted {
+func (d *HookIntake) sort(h Hook, delivery []Notification) sorted {
 	var s sorted
-	if len(delivery) > maxTold {
-		s.refused = append(s.refused, Refusal{What: "body", Reason: fmt.Sprintf("found %d artifacts; expected %d at most: those behind were left out", len(delivery), maxTold)})
-		delivery = delivery[:maxTold]
+	if len(delivery) > maxArtifacts {
+		s.refused = append(s.refused, Refusal{What: "body", Reason: fmt.Sprintf("found %d artifacts; expected %d at most: the rest was left out", len(delivery), maxArtifacts)})
+		delivery = delivery[:maxArtifacts]
 	}
 	for _, n := range delivery {
 		if n.Foreign != "" {
@@ -146,7 +146,7 @@ func (d *Desk) sort(h Hook, delivery []Notification) sorted {
 		}
 		what := label(n)
 		n, problems := h.place(d.intake.names, n)
-		// Without a host the client of registries would ask Docker Hub, where anybody may own a repository of that name.
+		// Without a host the registry client would ask Docker Hub, where anyone may own a repository of that name.
 		if len(problems) == 0 && n.Image != "" && withoutHost(n.Image) == n.Image {
 			problems = append(problems, fault.Field{Name: n.Names.Image, Problem: "found " + quote(n.Image) + "; expected a repository with its registry's host"})
 		}
@@ -161,8 +161,9 @@ func (d *Desk) sort(h Hook, delivery []Notification) sorted {
 			s.refused = append(s.refused, r)
 			continue
 		}
-		// The sender has proven itself and tells a digest, which pins what it means. All else the registry answers (D43).
-		believed := n.Digest != "" && !h.Verify
+		// The sender has proved its identity and reports a digest, which pins the content. Everything else is checked at the registry
+		// (D43).
+		believed := (n.Digest != "" || n.Deleted) && !h.Verify
 		if believed && !d.intake.asks(h.Scope.Organization, h.AllKinds, n) {
 			s.known = append(s.known, identified(n))
 			continue
@@ -180,7 +181,7 @@ func (d *Desk) sort(h Hook, delivery []Notification) sorted {
 	return s
 }
 
-// redacted is refusals without the sender's secrets.
+// redacted returns refusals without the sender's secrets.
 func (h Hook) redacted(all []Refusal) []Refusal {
 	if h.Redact != nil {
 		for i := range all {
@@ -190,39 +191,41 @@ func (h Hook) redacted(all []Refusal) []Refusal {
 	return all
 }
 
-// doubtful parts artifacts from those that cannot be believed: told before, of a tag that has moved since. Either the tag
-// went back, which is a new event, or an old delivery is replayed, which is none. Only the registry knows (D43).
-func (d *Desk) doubtful(ctx context.Context, h Hook, all []Artifact) (good []Artifact, hints []Hint, err error) {
+// doubtful separates artifacts from those that need confirmation: reported before, of a tag that has moved since. Either the tag moved
+// back, which is a new event, or an old delivery is replayed, which is not. Only the registry knows (D43).
+func (d *HookIntake) doubtful(ctx context.Context, h Hook, all []Artifact) (good []Artifact, hints []Hint, err error) {
 	lines := slices.DeleteFunc(slices.Clone(all), func(a Artifact) bool { return a.Line == "" })
 	if len(lines) == 0 {
 		return all, nil, nil
 	}
 	old, err := d.hints.Superseded(ctx, lines)
 	if err != nil {
-		return nil, nil, fmt.Errorf("look up what hook %s told before: %w", h.Name, err)
+		return nil, nil, fmt.Errorf("look up earlier reports of hook %s: %w", h.Name, err)
 	}
 	for _, a := range all {
 		if !slices.Contains(old, a.ID) {
 			good = append(good, a)
 			continue
 		}
-		n := Notification{Source: h.source(), Image: a.Image, Digest: a.Digest, Tag: a.Tag, PublishedAt: a.PublishedAt, TraceParent: a.TraceParent}
-		hint, _ := h.hint(n) // nothing is wrong with what has passed as an artifact
+		n := Notification{
+			Source: h.source(), Image: a.Image, Digest: a.Digest, Tag: a.Tag, PublishedAt: a.PublishedAt, TraceParent: a.TraceParent, Deleted: a.Deleted,
+		}
+		hint, _ := h.hint(n) // an accepted artifact has no problems
 		hints = append(hints, hint)
 	}
 	return good, hints, nil
 }
 
-// source is what a hook's notifications are from.
+// source is the source of a hook's notifications.
 func (h Hook) source() string { return "/hooks/" + h.Name }
 
-// place puts a notification where its hook says, and gives names to the fields that the format has no name for; or it says what is wrong with
-// the host.
+// place applies the hook's host to a notification, and names the fields for which the format has no name. It returns the problems of the
+// host.
 func (h Hook) place(names Naming, n Notification) (Notification, []fault.Field) {
-	// Never the payload's: identities are remembered by source, so one sender could otherwise use up another's ids and
-	// have the real events dropped as repetitions.
+	// Never the payload's source: identities are recorded by source, so one sender could otherwise use up another's ids and have the real
+	// events dropped as duplicates.
 	n.Source = h.source()
-	// What travels no further than the registry's database, which takes no zero bytes.
+	// The database does not accept zero bytes.
 	if !traceForm.MatchString(n.TraceParent) {
 		n.TraceParent = ""
 	}
@@ -231,12 +234,12 @@ func (h Hook) place(names Naming, n Notification) (Notification, []fault.Field) 
 		if n.Place == "" {
 			n.Image = withoutHost(n.Image)
 		}
-		n.Place, n.Names.Place = h.Host, "" // which may have a path
+		n.Place, n.Names.Place = h.Host, "" // it may have a path
 	}
 	return placed(names, n)
 }
 
-// placed is n with its registry's host in its image, in the one way of writing it.
+// placed returns n with its registry's host in its image, in canonical form.
 func placed(names Naming, n Notification) (Notification, []fault.Field) {
 	place, scheme := n.Place, "https"
 	n.Place = ""
@@ -258,7 +261,7 @@ func placed(names Naming, n Notification) (Notification, []fault.Field) {
 		place, scheme = rest, "http"
 	}
 	host, path, below := strings.TrimPrefix(place, "https://"), "", false
-	if n.Names.Place == "" { // otherwise it is a host and nothing else: one that smuggles in a path would name a repository elsewhere
+	if n.Names.Place == "" { // otherwise only a host is allowed: with a path it would name another repository
 		host, path, below = strings.Cut(host, "/")
 	}
 	normalized, ok := names.Host(host, scheme)
@@ -276,7 +279,7 @@ func placed(names Naming, n Notification) (Notification, []fault.Field) {
 	return n, nil
 }
 
-// named is n with names for the fields that the format has no name for.
+// named returns n with names for the fields for which the format has none.
 func named(n Notification) Notification {
 	for _, name := range []struct {
 		field *string
@@ -297,53 +300,67 @@ func named(n Notification) Notification {
 	return n
 }
 
-// hint is n, to be looked up; or what is wrong with it.
+// hint returns n as a hint, or its problems.
 func (h Hook) hint(n Notification) (Hint, []fault.Field) {
-	told := n
-	if told.ID == "" {
-		told.ID = n.Image + ":" + n.Tag
+	reported := n
+	if reported.ID == "" || n.Undated {
+		reported.ID = n.Image + ":" + n.Tag
+		if n.Deleted {
+			reported.ID = "deleted " + reported.ID + "@" + n.Digest
+		}
 	}
-	problems := check(told, n.Digest == "" || validDigest(n.Digest))
+	problems := check(reported, n.Digest == "" || validDigest(n.Digest))
 	if n.Digest == "" && n.Tag == "" {
 		problems = append(problems, fault.Field{Name: n.Names.Tag, Problem: "missing; expected a tag or a digest"})
 	}
-	return Hint{ID: Identify(told.Source, told.ID), Hook: h.Name, Notification: n}, problems
+	return Hint{ID: Identify(reported.Source, reported.ID), Hook: h.Name, Notification: n}, problems
 }
 
-// identified is n with an identifier: the sender's or, where it has none, what makes two tellings one in effect. The
-// digest is part of it: a tag that has moved is a new event. One that has moved back is, too, which its line shows.
+// identified returns n with an identifier: the sender's or, if it has none, one that repeated reports share. The digest is part of it: a
+// tag that has moved is a new event. A tag that has moved back, or was deleted and published
+// again, is one too, which its line shows.
 func identified(n Notification) Notification {
+	if n.ID != "" && !n.Undated {
+		return n
+	}
+	if n.Tag != "" || n.commit() {
+		n.Line = Identify(n.Source, n.Image+":"+n.Tag)
+	}
 	if n.ID == "" {
 		n.ID = n.Image + ":" + n.Tag + "@" + n.Digest
-		if n.Tag != "" || n.commit() {
-			n.Line = Identify(n.Source, n.Image+":"+n.Tag)
+		if n.Deleted {
+			n.ID = "deleted " + n.PublishedAt + " " + n.ID
 		}
 	}
 	return n
 }
 
-// Resolve is the artifact that a hint becomes with the digest that the registry told. Every rule is checked again: the
-// registry is somebody else's too, and the hint may have been stored by an older version of us.
+// Resolve returns the artifact that a hint becomes with the registry's digest. Every rule is checked again: the registry is external too,
+// and the hint may have been stored by an older version of the service.
 func (h Hint) Resolve(digest string) (Artifact, []fault.Field) {
 	n := h.Notification
-	n.Digest = digest
+	if !n.Deleted {
+		n.Digest = digest
+	}
 	a, problems := Check(identified(named(n)))
-	a.Seen = SeenYes
+	if !n.Deleted {
+		a.Seen = SeenYes
+	}
 	return a, problems
 }
 
-// asked is what the registry is asked for. Of a sender without identifiers the tag counts: the digest that it tells may be that of an old delivery,
-// sent again. Of all others that are believed, the digest does.
+// asked returns the reference to query. For a sender without identifiers it is the tag: a reported digest may be that of a replayed
+// delivery. For other believed senders it is the digest.
 func (h Hint) asked() (tag, digest string) {
 	n := h.Notification
-	if n.Believed && (n.ID != "" || n.Tag == "") {
+	if n.Believed && (n.ID != "" && !n.Undated || n.Tag == "") {
 		return "", n.Digest
 	}
 	return n.Tag, n.Digest
 }
 
-// withoutHost drops the registry's host from an image. A first component with a dot or a colon, and localhost, is one:
-// it is Docker's rule, by which every client tells shop/api at Docker Hub from localhost/api.
+// withoutHost removes the registry's host from an image. A first component with a dot or a colon, or localhost, is a host: this is Docker's
+// rule, by which every client distinguishes shop/api at Docker Hub from localhost/api.
 func withoutHost(image string) string {
 	first, rest, ok := strings.Cut(image, "/")
 	if ok && (strings.ContainsAny(first, ".:") || first == "localhost") {

@@ -9,21 +9,21 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/id"
 )
 
-// Outbox is where accepted artifacts wait for the domain to have received them.
+// Outbox stores accepted artifacts until the domain has confirmed them.
 type Outbox interface {
-	// Put stores everything or nothing, and leaves those artifacts alone that wait there already. When it returns they are
-	// committed: the answer to the sender relies on it (D44).
+	// Put stores everything or nothing, and skips those artifacts that it already has. When it returns they are committed: the response to
+	// the sender relies on it (D44).
 	Put(ctx context.Context, sender string, artifacts []Artifact, hints []Hint, refusals []Refusal) error
 }
 
-// Access says at which registries digests can be looked up.
+// Access knows at which registries digests can be looked up.
 type Access interface {
-	// Access reports whether an organization, or the service itself for 0, has an account for the registry of an image, or is configured to read
-	// there without one.
+	// Access reports whether an organization, or the service itself for 0, has an account for the registry of an image, or is configured to
+	// read there without one.
 	Access(organization int64, image string) bool
 }
 
-// Intake takes deliveries in from those who have a token of ours.
+// Intake accepts deliveries with a token of ours.
 type Intake struct {
 	outbox Outbox
 	access Access
@@ -31,26 +31,26 @@ type Intake struct {
 	clock  clock.Clock
 }
 
-// NewIntake is an intake over an outbox.
+// NewIntake returns an Intake that stores into an outbox.
 func NewIntake(outbox Outbox, access Access, names Naming, c clock.Clock) *Intake {
 	return &Intake{outbox: outbox, access: access, names: names, clock: c}
 }
 
-// Token is a sender that has a token of ours.
+// Token is a sender with a token of ours.
 type Token struct {
-	// Name identifies it; empty for a token without a name, which is not to be told from others.
+	// Name identifies it; empty for a token without a name, which cannot be distinguished from others.
 	Name string
 	// Scope is what it may report.
 	Scope Scope
-	// AllKinds means that the delivery is of a registry, which reports every manifest that is pushed, images or not.
+	// AllKinds means that the sender is a registry, which reports every pushed manifest, not only images.
 	AllKinds bool
 }
 
-// Sender is how the token is called beside hooks.
+// Sender returns the token's name among the senders, which include hooks.
 func (t Token) Sender() string { return "token:" + t.Name }
 
-// Accept stores what a delivery tells. What breaks a rule is left out and recorded, together with what the parser has left out already. The events of
-// the answer are those that the notifications become, in their order, each once.
+// Accept stores the notifications of a delivery. Those that break a rule are left out and recorded, together with the parts that the parser
+// has left out. The receipt has the events of the notifications, in their order, each once.
 func (i *Intake) Accept(ctx context.Context, t Token, delivery []Notification, left []Refusal) (Receipt, error) {
 	var (
 		known    []Notification
@@ -84,7 +84,7 @@ func (i *Intake) Accept(ctx context.Context, t Token, delivery []Notification, l
 	)
 	for n, a := range artifacts {
 		receipt.Events[n] = a.ID
-		// These senders hold a token of ours, so that a correlation of theirs is kept: a pipeline's run continues with us.
+		// These senders have a token of ours, so their correlation is kept: a pipeline's run continues here.
 		if a.Correlation == "" {
 			a.Correlation = group
 		}
@@ -106,8 +106,8 @@ func (i *Intake) Accept(ctx context.Context, t Token, delivery []Notification, l
 	return receipt, nil
 }
 
-// sign is n as this token's: the name is part of the identity, so that no token uses up the identifiers of another one's events. Tokens without a
-// name share one space of identifiers.
+// sign returns n as a report with this token: the name becomes part of the identity, so that no token uses up the identifiers of another.
+// Tokens without a name share one space of identifiers.
 func (t Token) sign(n Notification) Notification {
 	if t.Name != "" && validIdentity(n.Source) {
 		n.Source = "/tokens/" + t.Name + "/" + Identify(n.Source, "")
@@ -115,10 +115,10 @@ func (t Token) sign(n Notification) Notification {
 	return n
 }
 
-// asks reports whether the registry is asked before n is published: where there is access to it, for the digest; and where the sender does not say
-// whether it is an image, for that.
+// asks reports whether the registry is queried before n is published: for the digest, if it is accessible; and for the kind, if the sender
+// does not report it.
 func (i *Intake) asks(organization int64, allKinds bool, n Notification) bool {
-	if n.commit() {
+	if n.commit() || n.Deleted {
 		return false
 	}
 	if i.access != nil && i.access.Access(organization, n.Image) {
@@ -128,8 +128,8 @@ func (i *Intake) asks(organization int64, allKinds bool, n Notification) bool {
 	return allKinds && kind == KindUnknown
 }
 
-// checkAll checks every notification and drops repetitions. The same identity with other contents is refused: one of
-// the two would be lost, and nobody could say which. The second answer is the notification of each artifact.
+// checkAll checks every notification and drops duplicates. The same identity with different content is refused: one of the two would be
+// lost, and it is unknown which. The second result has the notification of each artifact.
 func checkAll(delivery []Notification) ([]Artifact, []Notification, []Refusal) {
 	var (
 		artifacts []Artifact

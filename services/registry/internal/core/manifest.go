@@ -4,10 +4,9 @@ import (
 	"strings"
 )
 
-// Manifest is what a sender or a registry says about the kind of a manifest; empty where it says nothing.
+// Manifest is what a sender or a registry reports about the kind of a manifest; fields that it does not report are empty.
 type Manifest struct {
-	// MediaType is the manifest's own, ArtifactType and ConfigType what the OCI image specification calls artifactType and
-	// config.mediaType.
+	// MediaType is the manifest's own, ArtifactType and ConfigType are artifactType and config.mediaType of the OCI image specification.
 	MediaType    string `json:",omitempty"`
 	ArtifactType string `json:",omitempty"`
 	ConfigType   string `json:",omitempty"`
@@ -15,17 +14,17 @@ type Manifest struct {
 	Subject bool `json:",omitempty"`
 }
 
-// Kind says whether a manifest is an image.
+// Kind is whether a manifest is an image.
 type Kind int
 
-// A manifest of an unknown kind may be an image: only its configuration says so.
+// A manifest of an unknown kind may be an image: its configuration decides.
 const (
 	KindUnknown Kind = iota
 	KindImage
 	KindOther
 )
 
-// OtherKind is the error of a manifest that is no image: a chart, an SBOM, a signature.
+// OtherKind is the error for a manifest that is not an image: a chart, an SBOM, a signature.
 type OtherKind struct{ What string }
 
 // Error names the kind.
@@ -33,7 +32,7 @@ func (o OtherKind) Error() string {
 	return "found " + o.What + "; expected a container image or an index of images: it does not become a version"
 }
 
-// Kind is whether the manifest is an image, and otherwise an OtherKind that says what it is.
+// Kind returns whether the manifest is an image; if it is not, OtherKind says what it is.
 func (m Manifest) Kind() (Kind, OtherKind) {
 	if m.Subject {
 		return KindOther, OtherKind{"a manifest that refers to another one (subject)"}
@@ -46,7 +45,7 @@ func (m Manifest) Kind() (Kind, OtherKind) {
 		switch row := mediaTypeOf(mediaType); row.role {
 		case roleIndex, roleConfig:
 			kind = KindImage
-		case roleManifest: // of what, its configuration says
+		case roleManifest: // its configuration decides
 		default:
 			return KindOther, OtherKind{row.what}
 		}
@@ -54,7 +53,7 @@ func (m Manifest) Kind() (Kind, OtherKind) {
 	return kind, OtherKind{}
 }
 
-// role is what a media type is the type of.
+// role is what a media type is used for.
 type role int
 
 const (
@@ -64,15 +63,15 @@ const (
 	roleConfig        // the configuration of an image
 )
 
-// mediaRow is a row of the table of media types. One that ends in a dot stands for all types that begin with it.
+// mediaRow is a row of the table of media types. One that ends in a dot matches all types with that prefix.
 type mediaRow struct {
 	mediaType string
 	role      role
 	what      string
 }
 
-// mediaTypes is the one table of media types, for every way in which artifacts are reported or found. What is in no row is an
-// artifact of another kind.
+// mediaTypes is the one table of media types, for all ways in which artifacts are reported or found. A type in no row is that of another
+// kind of artifact.
 func mediaTypes() []mediaRow {
 	return []mediaRow{
 		{"application/vnd.oci.image.manifest.v1+json", roleManifest, "a manifest"},
@@ -104,7 +103,7 @@ func mediaTypes() []mediaRow {
 	}
 }
 
-// mediaTypeOf is the row of a media type, whatever its parameters and case.
+// mediaTypeOf returns the row of a media type, ignoring parameters and case.
 func mediaTypeOf(mediaType string) mediaRow {
 	mediaType, _, _ = strings.Cut(strings.ToLower(mediaType), ";")
 	mediaType = strings.TrimSpace(mediaType)

@@ -1,5 +1,5 @@
-// Package core holds the rules of the registry service: what a notification has to say before the rest of Lockstep
-// hears of it, and what makes two of them one and the same.
+// Package core holds the rules of the registry service: what a notification must contain before it is published to the rest of Lockstep,
+// and when two notifications are the same.
 //
 // It knows no wire format, no HTTP, no database and no bus.
 package core
@@ -18,38 +18,42 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// Notification is what a registry, a CI job or a poller tells, whatever format it came in. It is an untrusted hint:
-// only Artifact, which Check makes of it, goes any further (D43). While its registry is asked it is stored as JSON
-// under these very names: a field that is renamed is lost for all that wait during a rolling deploy.
+// Notification is a report of a registry, a CI job or a poll, in whatever format it was sent. It is untrusted: only the Artifact that Check
+// makes of it is published (D43). While its registry is queried it is stored as JSON under these field names: a renamed field is lost for
+// all that wait during a rolling deploy.
 type Notification struct {
-	// Source and ID identify it: the same pair is the same push, however often it is told.
+	// Source and ID identify it: the same pair is the same push, however often it is reported.
 	Source, ID string
-	// Organization narrows who may match; 0 for everybody: an image is matched across owners (R48).
+	// Organization restricts who may match; 0 means everyone: an image is matched across owners (R48).
 	Organization int64
-	// Correlation and TraceParent are handed on as they came; both may be empty.
+	// Correlation and TraceParent are passed on unchanged; both may be empty.
 	Correlation, TraceParent string
-	// Image is the repository without tag or digest, Tag and PublishedAt may be empty. PublishedAt is RFC 3339.
+	// Image is the repository without tag or digest. Tag and PublishedAt may be empty. PublishedAt is RFC 3339.
 	Image, Digest, Tag, PublishedAt string
-	// Repository is set, and nothing else, by forges that tell of a push: the address of a Git repository that has something
-	// new.
+	// Repository is the address of a Git repository with new commits. Forges set it, and no other field, to report a push.
 	Repository string `json:",omitempty"`
-	// Place is what Image is below, host or host and path, for senders that tell the two apart. Empty: it is part of Image. It may begin with
-	// http:// or https://, by which the registry was named.
+	// Place is the host, or host and path, that Image is relative to, for senders that report the two separately. If empty, it is part of
+	// Image. It may begin with http:// or https://, as the registry was named.
 	Place string
-	// Manifest is what the sender says about the kind of what was pushed.
+	// Manifest is what the sender reports about the kind of the pushed manifest.
 	Manifest Manifest `json:",omitzero"`
-	// Believed means that it is published even if its registry does not confirm it at once: its sender may report digests.
+	// Believed means that it is published even before its registry confirms it: its sender may report digests.
 	Believed bool `json:",omitempty"`
-	// Foreign says why it is something else than the report of an artifact, and nothing else is set but Names.ID: the field that says so.
+	// Deleted means that the tag, or the image if there is no tag, is no longer there. PublishedAt is when it was deleted, and one of Digest
+	// and Tag is enough.
+	Deleted bool `json:",omitempty"`
+	// Undated means that the sender gives neither an identifier nor a time, and ID is made of the content: the same may happen again.
+	Undated bool `json:",omitempty"`
+	// Foreign is set if it is not the report of an artifact, and says why; then only Names.ID is set as well, for the field in question.
 	Foreign string `json:"-"`
-	// Line is set for senders without identifiers, where ID is made of what was told: it stands for the tag, or branch, whose
-	// digests come one after the other.
+	// Line is set for senders without identifiers, where ID is made of the content: it identifies the tag, or branch, whose successive
+	// digests are reported.
 	Line string `json:"-"`
 	// Names are the fields as the sender wrote them, for error messages.
 	Names Names
 }
 
-// Names are the paths of a notification's fields in the request that it came in.
+// Names are the paths of a notification's fields in its request.
 type Names struct {
 	Source, ID, Correlation, Image, Digest, Tag, PublishedAt string
 	Repository                                               string `json:",omitempty"`
@@ -57,8 +61,8 @@ type Names struct {
 	Place string `json:",omitempty"`
 }
 
-// believed is n of a sender that may report digests. Two events may follow, one before its registry has confirmed it and one after: both are of
-// the instant at which it was reported, so that the later one is no later publication.
+// believed returns n for a sender that may report digests. Two events may follow, one before its registry has confirmed it and one after:
+// both have the time of the report, so that the second is not a later publication.
 func (n Notification) believed(at time.Time) Notification {
 	n.Believed = true
 	if n.PublishedAt == "" {
@@ -67,20 +71,21 @@ func (n Notification) believed(at time.Time) Notification {
 	return n
 }
 
-// Seen says whether the digest of an artifact was found at its registry.
+// Seen is whether the digest of an artifact was found in its registry.
 type Seen int
 
-// The registry has not been asked where there is no access to it, or by older releases; it has the digest; or it has not confirmed that.
+// Unknown means that the registry was not queried, because it is not accessible or the sender is an older release. Yes means that it has
+// the digest; No that it has not confirmed it.
 const (
 	SeenUnknown Seen = iota
 	SeenYes
 	SeenNo
 )
 
-// Artifact is a notification that has passed every rule. It stays comparable with ==: that is how a delivery that tells
-// two things under one identity is found.
+// Artifact is a notification that has passed every rule. It must stay comparable with ==, which finds deliveries that use one identity for
+// two contents.
 type Artifact struct {
-	// ID is derived from the notification's source and id, so that the same push told twice is one event.
+	// ID is derived from the notification's source and id, so that repeated reports of a push are one event.
 	ID string
 	// Cause is the sender's own identifier.
 	Cause string
@@ -91,29 +96,31 @@ type Artifact struct {
 	Image, Digest, Tag, PublishedAt string
 	// Seen is whether the registry has the digest.
 	Seen Seen
-	// Line is that of the notification, "" for none. What is told of one line is told when it differs from what was told of it
-	// last, so that a tag which goes back to an older digest is told again.
+	// Deleted means that it is no longer there, since PublishedAt; one of Digest and Tag may be empty.
+	Deleted bool
+	// Line is that of the notification, "" for none. A notification of a line is forwarded only if it differs from the previous one, so
+	// that a tag which moves back to an older digest is reported.
 	Line string
 }
 
-// After is the artifact as one that came after an event of its line: the same again after the same is the same event, and
-// another than the first time that it was told.
+// After returns the artifact as the successor of an event of its line. Repeating the move yields the same ID; moving the tag back yields a
+// new one.
 func (a Artifact) After(event string) Artifact {
 	a.ID = Identify(event, a.ID)
 	return a
 }
 
-// Unconfirmed is the artifact as one that its registry has not confirmed. The event that says so is another than the one that confirms it, and
-// of no line: it does not stand for what the tag names.
+// Unconfirmed returns the artifact for an event that says that its registry has not confirmed it. It has another ID than the confirming
+// event, and no line: it does not count as the current content of the tag.
 func (a Artifact) Unconfirmed() Artifact {
 	a.ID, a.Line, a.Seen = Identify(a.ID, "unconfirmed"), "", SeenNo
 	return a
 }
 
-// Check turns a notification into an artifact, or says everything that is wrong with it.
+// Check converts a notification to an artifact, or returns all its problems.
 func Check(n Notification) (Artifact, []fault.Field) {
-	digestOK := validDigest(n.Digest)
-	if n.commit() {
+	digestOK := validDigest(n.Digest) || n.Deleted && n.Digest == ""
+	if n.commit() && !n.Deleted {
 		digestOK = commitForm.MatchString(n.Digest)
 	}
 	if problems := check(n, digestOK); len(problems) > 0 {
@@ -121,16 +128,16 @@ func Check(n Notification) (Artifact, []fault.Field) {
 	}
 	trace := n.TraceParent
 	if !traceForm.MatchString(trace) {
-		trace = "" // a broken trace context is not worth a refusal: W3C says to go on without
+		trace = "" // a broken trace context does not justify a refusal: W3C says to continue without
 	}
 	return Artifact{
 		ID: Identify(n.Source, n.ID), Cause: n.ID,
 		Organization: n.Organization, Correlation: n.Correlation, TraceParent: trace,
-		Image: n.Image, Digest: n.Digest, Tag: n.Tag, PublishedAt: n.PublishedAt, Line: n.Line,
+		Image: n.Image, Digest: n.Digest, Tag: n.Tag, PublishedAt: n.PublishedAt, Line: n.Line, Deleted: n.Deleted,
 	}, nil
 }
 
-// check says what is wrong with a notification whose digest is good or not.
+// check returns the problems of a notification; digestOK is whether its digest is valid.
 func check(n Notification, digestOK bool) []fault.Field {
 	var problems []fault.Field
 	check := func(name, value string, ok bool, expected string) {
@@ -148,19 +155,21 @@ func check(n Notification, digestOK bool) []fault.Field {
 	check(n.Names.Correlation, n.Correlation, n.Correlation == "" || validIdentity(n.Correlation), "up to 1024 bytes without control characters")
 	check(n.Names.Image, n.Image, validImage(n.Image) || n.commit() && gitForm.MatchString(n.Image) && len(n.Image) <= maxImage, "a repository such as registry.example.com/shop/api, in lower case, without tag or digest")
 	check(n.Names.Digest, n.Digest, digestOK, "sha256: and 64 hexadecimal digits in lower case (or sha512: and 128)")
+	if n.Deleted && n.Digest == "" {
+		check(n.Names.Tag, n.Tag, n.Tag != "", "the tag that was deleted, or a digest")
+	}
 	check(n.Names.Tag, n.Tag, n.Tag == "" || tagForm.MatchString(n.Tag), "up to 128 letters, digits, dots, dashes and underscores")
 	_, err := time.Parse(time.RFC3339, n.PublishedAt)
 	check(n.Names.PublishedAt, n.PublishedAt, n.PublishedAt == "" || err == nil, "an instant as in RFC 3339, such as 2026-03-25T10:00:00Z")
 	return problems
 }
 
-// Identify derives an event id from the identity of a notification: a version 8 UUID (RFC 9562, for derivations of
-// one's own) over the SHA-256 of both parts. Outbox, told and hint have stored such ids: derived in another way,
-// whatever is told again would be a new event.
+// Identify derives an event id from the identity of a notification: a version 8 UUID (RFC 9562, for custom derivations) from the SHA-256 of
+// both parts. The tables outbox, told and hint have stored such ids: with another derivation, every repeated report would be a new event.
 func Identify(source, id string) string {
 	h := sha256.New()
 	var length [8]byte
-	binary.BigEndian.PutUint64(length[:], uint64(len(source))) // so that ("ab", "c") is not ("a", "bc")
+	binary.BigEndian.PutUint64(length[:], uint64(len(source))) // distinguishes ("ab", "c") from ("a", "bc")
 	_, _ = h.Write(length[:])
 	_, _ = h.Write([]byte(source))
 	_, _ = h.Write([]byte(id))
@@ -172,14 +181,13 @@ func Identify(source, id string) string {
 }
 
 const (
-	// In bytes. The limits are ours: no message and no row grows with what a sender makes up.
+	// In bytes. The limits are ours: no message and no row grows with input from a sender.
 	maxIdentity = 1024
 	maxImage    = 1024
 )
 
-// The forms of the OCI distribution specification. A first path component with a dot, a colon or capitals is a host.
-// Go's expressions take time in proportion to their input, so that none of them can be made to hang by what a stranger
-// sends.
+// The forms of the OCI distribution specification. A first path component with a dot, a colon or capitals is a host. Go's expressions take
+// linear time, so no input can make them hang.
 var (
 	hostForm      = regexp.MustCompile(`^(?:[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?|\[[0-9a-fA-F:.]+\])(?::([0-9]{1,5}))?$`)
 	componentForm = regexp.MustCompile(`^[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*$`)
@@ -190,14 +198,14 @@ var (
 	tagForm       = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
 )
 
-// validIdentity keeps out what could not travel in a header, or would forge a line of a log.
+// validIdentity refuses what could not be sent in a header, or would forge a log line.
 func validIdentity(s string) bool {
 	return s != "" && len(s) <= maxIdentity && !strings.ContainsFunc(s, unicode.IsControl)
 }
 
 func validDigest(s string) bool { return digestForm.MatchString(s) }
 
-// commit is whether n is a commit of a Git repository, which has names of its own: git:<host>/<path>#<branch> and a SHA.
+// commit reports whether n is a commit of a Git repository, which has names of its own: git:<host>/<path>#<branch> and a SHA.
 func (n Notification) commit() bool { return strings.HasPrefix(n.Image, "git:") }
 
 func validImage(s string) bool {
@@ -226,7 +234,7 @@ func validPort(s string) bool {
 	return err == nil && n > 0 && n < 1<<16
 }
 
-// quote shows what was found, cut where it would drown the message.
+// quote quotes a value for a message, and shortens a long one.
 func quote(s string) string {
 	const most = 120
 	if len(s) > most {
@@ -235,10 +243,11 @@ func quote(s string) string {
 	return strconv.Quote(s)
 }
 
-// Naming is the one way of writing registries and images, by which they are compared.
+// Naming returns the canonical names of registries and images, which are used for comparisons.
 type Naming struct {
-	// Host is a registry's host as references have it; false for what is no host. The scheme is that by which it was named.
+	// Host returns a registry's host in the form used in references; false for an invalid one. The scheme is the one that the host was
+	// given with.
 	Host func(host, scheme string) (string, bool)
-	// Image is a repository with its registry.
+	// Image returns a repository with its registry.
 	Image func(image string) (string, error)
 }

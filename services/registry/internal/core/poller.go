@@ -15,164 +15,169 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// Source is an artifact source of the domain's, as it was configured there last (E62, R7).
+// Source is an artifact source of the domain, as last configured (E62, R7).
 type Source struct {
-	// ID and Organization are the domain's.
+	// ID and Organization are those of the domain.
 	ID, Organization int64
-	// Ref is the kind, versioned, and Config what that kind says about it.
+	// Ref is the versioned kind, and Config its configuration.
 	Ref    string
 	Config json.RawMessage
-	// Revision changes when Ref or Config does: an answer to an older question is thrown away.
+	// Revision changes with Ref or Config: a result for an older revision is discarded.
 	Revision string
-	// Name is what people know it by, and Place the host whose limits it counts against.
+	// Name is its name for people, and Place the host whose rate limits count.
 	Name, Place string
-	// Interval is how often it is asked; 0 for never by itself.
+	// Interval is how often it is polled; 0 means only on demand.
 	Interval time.Duration
-	// Memory is what the look before noted, in a form that only its Looker reads; nil the first time.
+	// Memory is what the previous poll stored, in a form private to its Finder; nil the first time.
 	Memory json.RawMessage
-	// Failures counts the looks in a row that failed.
+	// Failures counts the consecutive failed polls.
 	Failures int
-	// Nudges counts how often somebody said that there is something new. A look does not put off the next one if that
-	// happened while it was under way.
+	// Nudges counts the notifications that there is something new. A poll does not postpone the next one if such a notification arrived
+	// while it ran.
 	Nudges int
 }
 
-// Sight is what a look at a source found.
-type Sight struct {
+// Finding is the result of polling a source.
+type Finding struct {
 	// Found is the newest artifact; nil if there is none, or none that counts.
 	Found *Notification
-	// Memory is for the next look.
+	// Gone is the artifact found last, if it is certainly no longer there; nil otherwise.
+	Gone *Notification
+	// Memory is for the next poll.
 	Memory json.RawMessage
 }
 
-// Looker looks at sources of one kind.
-type Looker interface {
-	// Look is what is newest. Its error is Invalid if no later look could go better, and a Later if whoever was asked says
-	// when to come again.
-	Look(ctx context.Context, s Source) (Sight, error)
+// Finder polls sources of one kind.
+type Finder interface {
+	// Find returns the newest artifact. The error is Invalid if no later poll can succeed, and a Later if the server says when to retry.
+	Find(ctx context.Context, s Source) (Finding, error)
 }
 
-// Later is an error of somebody who is asked too often, and says when to come again.
+// Later is the error of a rate-limited request, with the time to retry.
 type Later struct {
 	At  time.Time
 	Err error
 }
 
-// Error is what was answered.
+// Error returns the text of the response.
 func (l Later) Error() string { return l.Err.Error() }
 
-// Unwrap is the answer.
+// Unwrap returns the underlying error.
 func (l Later) Unwrap() error { return l.Err }
 
-// Outcome is what became of a look.
+// Outcome is the outcome of a poll.
 type Outcome struct {
 	At time.Time
-	// Artifact is what was found, whether or not it has been told before.
+	// Artifact is what was found, whether or not it has been reported before.
 	Artifact *Artifact
-	Memory   json.RawMessage
-	// Problem is what went wrong, "" for nothing.
+	// Gone is the deletion of what was found before; nil for none.
+	Gone   *Artifact
+	Memory json.RawMessage
+	// Problem is what went wrong; "" if nothing did.
 	Problem  string
 	Failures int
-	// Next is when it is looked at again; nil: when somebody asks for it.
+	// Next is when to poll again; nil means only on demand.
 	Next *time.Time
 }
 
-// SourceState is how a source is doing.
+// SourceState is the status of a source.
 type SourceState struct {
 	ID int64
-	// Polled is whether it is looked at by itself.
+	// Polled is whether it is polled periodically.
 	Polled bool
-	// Next and Looked are when it is looked at next, and when it was last.
+	// Next and Looked are the times of the next and the last poll.
 	Next, Looked *time.Time
-	// Failures counts the looks in a row that failed, and LastError is the last one's reason, "" for none.
+	// Failures counts the consecutive failed polls, and LastError is the reason of the last one; "" for none.
 	Failures  int
 	LastError string
-	// LastArtifact is what a look found last, and LastArtifactAt when that was new.
+	// LastArtifact is what was found last, and LastArtifactAt when that was new.
 	LastArtifact   string
 	LastArtifactAt *time.Time
 }
 
-// SourceQueue hands sources out to whom looks at them.
+// SourceQueue schedules sources for polling.
 type SourceQueue interface {
-	// ClaimSources takes sources that are due, and leaves them to the caller until the instant given.
+	// ClaimSources claims due sources for the caller until the given time.
 	ClaimSources(ctx context.Context, now, until time.Time, most int) ([]Source, error)
-	// TakeSource takes one source of an organization, due or not. It is NotFound if there is none.
+	// TakeSource claims one source of an organization, due or not. The error is NotFound if it does not exist.
 	TakeSource(ctx context.Context, organization, id int64, until time.Time) (Source, error)
-	// Postpone puts a source back that has not been looked at.
+	// Postpone returns a source that has not been polled.
 	Postpone(ctx context.Context, s Source, until time.Time) error
-	// Looked stores an outcome and, in the same transaction, tells of the artifact, unless that has been told before.
-	Looked(ctx context.Context, s Source, o Outcome) error
+	// SaveOutcome stores an outcome and, in the same transaction, publishes the artifact, unless it has been published before.
+	SaveOutcome(ctx context.Context, s Source, o Outcome) error
 }
 
-// PollerDeps is what a poller needs.
+// PollerDeps are a poller's dependencies.
 type PollerDeps struct {
 	Queue SourceQueue
-	// Lookers are those of the kinds, by source_ref.
-	Lookers map[string]Looker
-	// Pace takes one look at a place from its allowance, and answers how long to wait for it: 0 to look at once.
+	// Finders are the finders of the kinds, by source_ref.
+	Finders map[string]Finder
+	// Pace takes one poll of a host from its allowance, and returns how long to wait before it; 0 for not at all.
 	Pace func(place string, now time.Time) time.Duration
-	// AskedOf and AskedAt take one look that somebody asks for from allowances of their own: of one source, and of an
-	// organization at a place. They answer how long to wait for the next: 0 if it may be made.
+	// AskedOf and AskedAt take one poll on demand from allowances of their own: of one source, and of an organization at a host. They
+	// return how long to wait before the next; 0 if it may run now.
 	AskedOf func(organization, source int64, now time.Time) time.Duration
 	AskedAt func(organization int64, place string, now time.Time) time.Duration
 	Clock   clock.Clock
 	Log     *slog.Logger
 }
 
-// Poller looks at sources, each in its own time, so that what nobody tells of is found (E62).
+// Poller polls sources, each at its interval, to find artifacts for which there are no notifications (E62).
 type Poller struct {
 	rounds
 	d PollerDeps
 
-	// mu guards turns, when the sources that wait for their place have their turn.
+	// mu guards turns, which has the times of sources that wait for their host.
 	mu    sync.Mutex
 	turns map[int64]time.Time
-	// swept is when those were last dropped that nobody has come for.
+	// swept is when stale turns were last removed.
 	swept time.Time
 }
 
-// How a poller works. Fewer at once than a registry would mind from one client; with a pause of a quarter of a second, and
-// a second for each, they make some 100 looks a second. A failing source is looked at less and less often, up to
+// Concurrency and timing of a poller. So many concurrent requests are acceptable to a registry; with idle rounds every quarter of a second,
+// and a second per poll, they allow about 100 polls a second. A failing source is polled less and less often, down to once per
 // mostPatience.
 const (
-	lookers      = 16
-	looksAtOnce  = 64
-	lookLease    = 3 * time.Minute
-	lookWithin   = time.Minute
-	pollIdle     = time.Second
-	mostPatience = time.Hour
+	concurrentPolls = 16
+	pollBatch       = 64
+	pollLease       = 3 * time.Minute
+	pollTimeout     = time.Minute
+	pollIdle        = time.Second
+	mostPatience    = time.Hour
 )
 
-// NewPoller is a poller that Run starts.
+// NewPoller returns a poller; Run starts it.
 func NewPoller(d PollerDeps) *Poller {
-	return &Poller{rounds: newRounds(d.Clock, pollIdle, looksAtOnce), d: d, turns: map[int64]time.Time{}}
+	return &Poller{rounds: newRounds(d.Clock, pollIdle, pollBatch), d: d, turns: map[int64]time.Time{}}
 }
 
-// Run looks until ctx ends.
+// Run polls until ctx ends.
 func (p *Poller) Run(ctx context.Context) error {
-	p.run(ctx, p.round, func(err error) { p.d.Log.WarnContext(ctx, "sources wait for the database", "error", err.Error()) })
+	p.run(ctx, p.round, func(err error) {
+		p.d.Log.WarnContext(ctx, "claiming due sources failed; will retry", "error", err.Error())
+	})
 	return nil
 }
 
-// round looks at those that are due, several at a time.
+// round polls the sources that are due, several concurrently.
 func (p *Poller) round(ctx context.Context, now time.Time) (int, error) {
 	p.sweep(now)
-	sources, err := p.d.Queue.ClaimSources(ctx, now, now.Add(lookLease), looksAtOnce)
+	sources, err := p.d.Queue.ClaimSources(ctx, now, now.Add(pollLease), pollBatch)
 	if err != nil {
 		return 0, fmt.Errorf("claim sources: %w", err)
 	}
-	return len(sources), each(sources, lookers, func(s Source) error {
+	return len(sources), each(sources, concurrentPolls, func(s Source) error {
 		now := p.d.Clock.Now()
 		if wait := p.turn(s, now); wait > 0 {
 			return p.d.Queue.Postpone(ctx, s, now.Add(wait))
 		}
-		_, err := p.look(ctx, s)
+		_, err := p.poll(ctx, s)
 		return err
 	})
 }
 
-// turn is how long a source has to wait for its turn at its place. Who waits has a turn of its own and does not ask again:
-// otherwise a thousand sources of one registry would all come back for the next turn, and all but one in vain.
+// turn returns how long a source has to wait for its host. A waiting source keeps its place and does not ask again: otherwise a thousand
+// sources of one registry would all return for the next slot, and all but one would wait again.
 func (p *Poller) turn(s Source, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -190,86 +195,90 @@ func (p *Poller) turn(s Source, now time.Time) time.Duration {
 	return wait
 }
 
-// sweep drops the turns of sources that are no longer there, or that another process has looked at: who has a turn is due
-// when it comes, and is claimed before a lease is over.
+// sweep removes the turns of sources that no longer exist, or that another process has polled: a source with a turn is due at its time, and
+// is claimed within a lease of it.
 func (p *Poller) sweep(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if now.Sub(p.swept) < lookLease {
+	if now.Sub(p.swept) < pollLease {
 		return
 	}
 	p.swept = now
-	maps.DeleteFunc(p.turns, func(_ int64, at time.Time) bool { return now.Sub(at) > lookLease })
+	maps.DeleteFunc(p.turns, func(_ int64, at time.Time) bool { return now.Sub(at) > pollLease })
 }
 
-// LookNow looks at one source of an organization at once, whatever its pace, and answers what came of it. It is Refused for
-// who asks too often.
-func (p *Poller) LookNow(ctx context.Context, organization, id int64) (Outcome, error) {
+// PollNow polls one source of an organization at once, regardless of its interval, and returns the outcome. The error is Refused for
+// callers above the limit.
+func (p *Poller) PollNow(ctx context.Context, organization, id int64) (Outcome, error) {
 	now := p.d.Clock.Now()
 	if wait := p.d.AskedOf(organization, id, now); wait > 0 {
 		return Outcome{}, tooOften("source "+strconv.FormatInt(id, 10), wait)
 	}
-	s, err := p.d.Queue.TakeSource(ctx, organization, id, now.Add(lookLease))
+	s, err := p.d.Queue.TakeSource(ctx, organization, id, now.Add(pollLease))
 	if err != nil {
 		return Outcome{}, err
 	}
 	if wait := p.d.AskedAt(organization, s.Place, now); wait > 0 {
-		// It has been taken off the list, and goes back to be looked at by time, in its turn.
+		// It was claimed, and is returned to be polled in its turn.
 		return Outcome{}, errors.Join(tooOften(s.Place, wait), p.d.Queue.Postpone(ctx, s, now.Add(wait)))
 	}
-	return p.look(ctx, s)
+	return p.poll(ctx, s)
 }
 
-// Try looks at a source that may not exist yet, and stores nothing: what came of it is what a look would come to. It is
-// Refused for who asks too often.
+// Try polls a source that may not exist yet, and stores nothing. The error is Refused for callers above the limit.
 func (p *Poller) Try(ctx context.Context, s Source) (Outcome, error) {
 	if wait := p.d.AskedAt(s.Organization, s.Place, p.d.Clock.Now()); wait > 0 {
 		return Outcome{}, tooOften(s.Place, wait)
 	}
-	return p.see(ctx, s)
+	return p.find(ctx, s)
 }
 
-// tooOften is the answer to who asks for more looks than there are.
+// tooOften is the error for callers above the limit of polls on demand.
 func tooOften(of string, wait time.Duration) error {
-	return fault.New(fault.Refused, "found too many looks at %s in a short time; expected the next one in %s", of, wait.Truncate(time.Second)+time.Second)
+	return fault.New(fault.Refused, "found too many polls of %s in a short time; expected the next one in %s", of, wait.Truncate(time.Second)+time.Second)
 }
 
-// look looks at one source and stores what came of it.
-func (p *Poller) look(ctx context.Context, s Source) (Outcome, error) {
-	o, err := p.see(ctx, s)
+// poll polls one source and stores the outcome.
+func (p *Poller) poll(ctx context.Context, s Source) (Outcome, error) {
+	o, err := p.find(ctx, s)
 	if err != nil {
 		return Outcome{}, err
 	}
 	if o.Problem != "" {
-		p.d.Log.InfoContext(ctx, "looked at a source in vain", "source", s.ID, "organization", s.Organization, "name", s.Name,
+		p.d.Log.InfoContext(ctx, "polling source failed", "source", s.ID, "organization", s.Organization, "name", s.Name,
 			"failures", o.Failures, "error", o.Problem)
 	}
-	if err := p.d.Queue.Looked(ctx, s, o); err != nil {
-		return Outcome{}, fmt.Errorf("note the look at source %d: %w", s.ID, err)
+	if err := p.d.Queue.SaveOutcome(ctx, s, o); err != nil {
+		return Outcome{}, fmt.Errorf("store the outcome of polling source %d: %w", s.ID, err)
 	}
 	return o, nil
 }
 
-// see looks. What the source is at fault for is an outcome; an error means that nobody has looked.
-func (p *Poller) see(ctx context.Context, s Source) (Outcome, error) {
-	looker, ok := p.d.Lookers[s.Ref]
+// find polls a source. A failure of the source is an outcome; an error means that it was not polled.
+func (p *Poller) find(ctx context.Context, s Source) (Outcome, error) {
+	finder, ok := p.d.Finders[s.Ref]
 	if !ok {
-		looker = unknown{}
+		finder = unknown{}
 	}
-	within, cancel := context.WithTimeout(ctx, lookWithin)
+	within, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
-	sight, err := looker.Look(within, s)
+	finding, err := finder.Find(within, s)
 	if err != nil && ctx.Err() != nil {
-		return Outcome{}, fmt.Errorf("look at source %d: %w", s.ID, err) // we are stopping; the lease ends by itself
+		return Outcome{}, fmt.Errorf("poll source %d: %w", s.ID, err) // the process is stopping; the lease expires
 	}
 	now := p.d.Clock.Now()
-	o := Outcome{At: now, Memory: sight.Memory}
-	if err == nil && sight.Found != nil {
-		artifact, problems := found(s, *sight.Found)
+	o := Outcome{At: now, Memory: finding.Memory}
+	if err == nil && finding.Found != nil {
+		artifact, problems := found(s, *finding.Found)
 		if len(problems) > 0 {
 			err = fault.InvalidFields(problems...)
 		} else {
 			o.Artifact = &artifact
+		}
+	}
+	if err == nil && finding.Gone != nil {
+		if artifact, problems := found(s, *finding.Gone); len(problems) == 0 {
+			o.Gone = &artifact
 		}
 	}
 	if err != nil {
@@ -279,8 +288,8 @@ func (p *Poller) see(ctx context.Context, s Source) (Outcome, error) {
 	return o, nil
 }
 
-// next is when to look again. Intervals are a little apart for every source and every time, so that sources that were
-// configured together do not stay together.
+// next returns when to poll again. Intervals vary a little for every source and every poll, so that sources that were configured together
+// drift apart.
 func (p *Poller) next(s Source, o Outcome, err error) *time.Time {
 	if s.Interval == 0 {
 		return nil
@@ -296,23 +305,24 @@ func (p *Poller) next(s Source, o Outcome, err error) *time.Time {
 	return &at
 }
 
-// found is what a look found as an artifact. It is told to the source's organization only: another one's source of the
-// same image may not be allowed what this one's credentials are.
+// found converts what a poll has found to an artifact. It is published for the source's organization only: this organization's credentials
+// may read images that others must not see.
 func found(s Source, n Notification) (Artifact, []fault.Field) {
 	n.Organization = s.Organization
 	n.Source = "/sources/" + strconv.FormatInt(s.Organization, 10)
 	n = identified(n)
 	n.Names = Names{Source: "source", ID: "id", Image: "image", Digest: "digest", Tag: "tag", PublishedAt: "published_at"}
 	a, problems := Check(n)
-	a.Seen = SeenYes // whoever has it was asked
+	if !n.Deleted {
+		a.Seen = SeenYes // it comes from the registry itself
+	}
 	return a, problems
 }
 
-// unknown looks at sources of kinds that the domain knows and this release does not: they show that, and wait for a
-// newer one.
+// unknown polls sources of kinds that the domain knows and this release does not: the error shows it, and they wait for a newer release.
 type unknown struct{}
 
-// Look implements Looker.
-func (unknown) Look(_ context.Context, s Source) (Sight, error) {
-	return Sight{}, fault.New(fault.Invalid, "found a source of kind %q; expected one that this release of the registry service knows", s.Ref)
+// Find implements Finder.
+func (unknown) Find(_ context.Context, s Source) (Finding, error) {
+	return Finding{}, fault.New(fault.Invalid, "found a source of kind %q; expected one that this release of the registry service knows", s.Ref)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// shelf is a queue of one source.
+// shelf is a queue with one source.
 type shelf struct {
 	source   Source
 	due      *time.Time
@@ -40,16 +40,16 @@ func (s *shelf) Postpone(_ context.Context, _ Source, until time.Time) error {
 	return nil
 }
 
-func (s *shelf) Looked(_ context.Context, _ Source, o Outcome) error {
+func (s *shelf) SaveOutcome(_ context.Context, _ Source, o Outcome) error {
 	s.outcomes = append(s.outcomes, o)
 	s.due, s.source.Failures, s.source.Memory = o.Next, o.Failures, o.Memory
 	return nil
 }
 
-// sights are a looker's answers, the last one for ever.
-type sights []func() (Sight, error)
+// findings are a finder's results; the last one repeats.
+type findings []func() (Finding, error)
 
-func (s *sights) Look(context.Context, Source) (Sight, error) {
+func (s *findings) Find(context.Context, Source) (Finding, error) {
 	f := (*s)[0]
 	if len(*s) > 1 {
 		*s = (*s)[1:]
@@ -57,30 +57,30 @@ func (s *sights) Look(context.Context, Source) (Sight, error) {
 	return f()
 }
 
-func sees(tag string) func() (Sight, error) {
-	return func() (Sight, error) {
-		return Sight{Found: &Notification{Image: "r.example.com/a", Tag: tag, Digest: someDigest}, Memory: []byte(tag)}, nil
+func sees(tag string) func() (Finding, error) {
+	return func() (Finding, error) {
+		return Finding{Found: &Notification{Image: "r.example.com/a", Tag: tag, Digest: someDigest}, Memory: []byte(tag)}, nil
 	}
 }
 
-func failsWith(err error) func() (Sight, error) {
-	return func() (Sight, error) { return Sight{Memory: []byte("lost")}, err }
+func failsWith(err error) func() (Finding, error) {
+	return func() (Finding, error) { return Finding{Memory: []byte("lost")}, err }
 }
 
-func stage(c *clocktest.Clock, interval time.Duration, answers ...func() (Sight, error)) (*Poller, *shelf) {
+func stage(c *clocktest.Clock, interval time.Duration, answers ...func() (Finding, error)) (*Poller, *shelf) {
 	s := &shelf{source: Source{ID: 7, Organization: 3, Ref: "test@1", Interval: interval, Place: "r.example.com"}}
 	now := c.Now()
 	s.due = &now
-	all := sights(answers)
+	all := findings(answers)
 	return NewPoller(PollerDeps{
-		Queue: s, Lookers: map[string]Looker{"test@1": &all}, Clock: c, Log: slog.New(slog.DiscardHandler),
+		Queue: s, Finders: map[string]Finder{"test@1": &all}, Clock: c, Log: slog.New(slog.DiscardHandler),
 		Pace:    func(string, time.Time) time.Duration { return 0 },
 		AskedOf: func(int64, int64, time.Time) time.Duration { return 0 },
 		AskedAt: func(int64, string, time.Time) time.Duration { return 0 },
 	}), s
 }
 
-func TestASourceIsLookedAtInItsOwnTime(t *testing.T) {
+func TestASourceIsPolledAtItsInterval(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC)
 	c := clocktest.New(start)
@@ -104,13 +104,13 @@ func TestASourceIsLookedAtInItsOwnTime(t *testing.T) {
 	if first.Artifact == nil || first.Artifact.Organization != 3 || first.Artifact.Tag != "1" || first.Artifact.ID == last.Artifact.ID {
 		t.Errorf("found %+v", first.Artifact)
 	}
-	// A failure forgets nothing, or the next look would take what it knows for new.
+	// A failure keeps the memory, or the next poll would find known artifacts new.
 	if failed.Problem != "away" || failed.Failures != 3 || string(failed.Memory) != "1" || last.Failures != 0 || string(last.Memory) != "2" {
 		t.Errorf("outcomes %+v, %+v", failed, last)
 	}
 }
 
-func TestWhoeverIsAskedTooOftenSaysWhen(t *testing.T) {
+func TestARateLimitedServerSetsTheNextPoll(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC)
 	c := clocktest.New(start)
@@ -128,13 +128,13 @@ func TestWhoeverIsAskedTooOftenSaysWhen(t *testing.T) {
 	}
 }
 
-func TestAPlaceHasItsPace(t *testing.T) {
+func TestPollsOfAHostAreLimited(t *testing.T) {
 	t.Parallel()
 	c := clocktest.New(time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC))
 	p, s := stage(c, time.Minute, sees("1"))
 	p.d.Pace = func(place string, _ time.Time) time.Duration {
 		if place != "r.example.com" {
-			t.Errorf("asked about %q", place)
+			t.Errorf("polled %q", place)
 		}
 		return 5 * time.Second
 	}
@@ -145,20 +145,20 @@ func TestAPlaceHasItsPace(t *testing.T) {
 	p.d.Pace = func(string, time.Time) time.Duration { t.Error("asked for a second turn"); return 0 }
 	c.Advance(5 * time.Second)
 	if _, err := p.round(t.Context(), c.Now()); err != nil || len(s.outcomes) != 1 {
-		t.Errorf("%d looks when the turn came, %v", len(s.outcomes), err)
+		t.Errorf("%d polls in its turn, %v", len(s.outcomes), err)
 	}
 	p.d.Pace = asked
-	// Whoever asks for a look does not wait.
-	if o, err := p.LookNow(t.Context(), 3, 7); err != nil || o.Artifact == nil {
+	// A poll on demand does not wait.
+	if o, err := p.PollNow(t.Context(), 3, 7); err != nil || o.Artifact == nil {
 		t.Errorf("%+v, %v", o, err)
 	}
-	if _, err := p.LookNow(t.Context(), 4, 7); !fault.Is(err, fault.NotFound) {
+	if _, err := p.PollNow(t.Context(), 4, 7); !fault.Is(err, fault.NotFound) {
 		t.Errorf("another organization's source: %v", err)
 	}
 }
 
-// TestTurnsOfSourcesThatAreGoneGo: who waits for a turn and is removed meanwhile leaves nothing.
-func TestTurnsOfSourcesThatAreGoneGo(t *testing.T) {
+// TestTurnsOfRemovedSourcesAreDropped: a source that is removed while it waits for its turn leaves nothing behind.
+func TestTurnsOfRemovedSourcesAreDropped(t *testing.T) {
 	t.Parallel()
 	c := clocktest.New(time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC))
 	p, s := stage(c, time.Minute, sees("1"))
@@ -174,41 +174,41 @@ func TestTurnsOfSourcesThatAreGoneGo(t *testing.T) {
 	if len(p.turns) != 1000 {
 		t.Fatalf("%d sources wait", len(p.turns))
 	}
-	s.due = nil // all are gone
+	s.due = nil // all are removed
 	c.Advance(time.Minute)
 	if _, err := p.round(t.Context(), c.Now()); err != nil || len(p.turns) != 1000 {
 		t.Fatalf("%d turns when they come, %v", len(p.turns), err)
 	}
-	c.Advance(2 * lookLease)
+	c.Advance(2 * pollLease)
 	if _, err := p.round(t.Context(), c.Now()); err != nil || len(p.turns) != 0 {
 		t.Errorf("%d turns are left, %v", len(p.turns), err)
 	}
 }
 
-// TestWhoAsksTooOftenIsRefused: asking for looks has an allowance, and one that is used up takes no source off its list.
-func TestWhoAsksTooOftenIsRefused(t *testing.T) {
+// TestPollsOnDemandAreLimited: above the limit the call is refused, and the source keeps its schedule.
+func TestPollsOnDemandAreLimited(t *testing.T) {
 	t.Parallel()
 	c := clocktest.New(time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC))
 	p, s := stage(c, time.Minute, sees("1"))
 	p.d.AskedAt = func(organization int64, place string, _ time.Time) time.Duration {
 		if organization != 3 || place != "r.example.com" {
-			t.Errorf("asked about %q of %d", place, organization)
+			t.Errorf("polled %q of %d", place, organization)
 		}
 		return 4 * time.Second
 	}
 	if _, err := p.Try(t.Context(), s.source); !fault.Is(err, fault.Refused) || !strings.Contains(err.Error(), "r.example.com") {
 		t.Errorf("a try: %v", err)
 	}
-	if _, err := p.LookNow(t.Context(), 3, 7); !fault.Is(err, fault.Refused) || len(s.put) != 1 || !s.put[0].Equal(c.Now().Add(4*time.Second)) {
+	if _, err := p.PollNow(t.Context(), 3, 7); !fault.Is(err, fault.Refused) || len(s.put) != 1 || !s.put[0].Equal(c.Now().Add(4*time.Second)) {
 		t.Errorf("a look: %v, put back until %v", err, s.put)
 	}
 	p.d.AskedOf = func(organization, source int64, _ time.Time) time.Duration {
 		if organization != 3 || source != 7 {
-			t.Errorf("asked about %d of %d", source, organization)
+			t.Errorf("polled %d of %d", source, organization)
 		}
 		return time.Second
 	}
-	if _, err := p.LookNow(t.Context(), 3, 7); !fault.Is(err, fault.Refused) || !strings.Contains(err.Error(), "source 7") || len(s.put) != 1 {
+	if _, err := p.PollNow(t.Context(), 3, 7); !fault.Is(err, fault.Refused) || !strings.Contains(err.Error(), "source 7") || len(s.put) != 1 {
 		t.Errorf("a look at one source again and again: %v", err)
 	}
 	if len(s.outcomes) != 0 {
@@ -216,7 +216,7 @@ func TestWhoAsksTooOftenIsRefused(t *testing.T) {
 	}
 }
 
-func TestWhatIsFoundIsChecked(t *testing.T) {
+func TestFindingsAreChecked(t *testing.T) {
 	t.Parallel()
 	c := clocktest.New(time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC))
 	sha := "9d8ecd27c1b5bd0b0c4b18ad0b2b5a8e2a2b6b5f"
@@ -230,7 +230,7 @@ func TestWhatIsFoundIsChecked(t *testing.T) {
 		{Notification{Image: "git:git.example.com/shop/config#main", Digest: someDigest}, false},
 		{Notification{Image: "r.example.com/a", Digest: sha}, false},
 	} {
-		p, s := stage(c, time.Minute, func() (Sight, error) { return Sight{Found: &tt.found}, nil })
+		p, s := stage(c, time.Minute, func() (Finding, error) { return Finding{Found: &tt.found}, nil })
 		if _, err := p.round(t.Context(), c.Now()); err != nil {
 			t.Fatal(err)
 		}

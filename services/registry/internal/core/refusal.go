@@ -7,21 +7,22 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// Refusal is a part of a delivery that was left out. It holds no secrets, and is bounded: what senders make up is kept and shown.
+// Refusal is a part of a delivery that was left out. It is free of secrets and bounded in size, since it comes from a sender and is stored
+// and shown.
 type Refusal struct {
-	// What is the artifact, or the field of the delivery where it is not known which artifact was meant.
+	// What is the artifact, or the field of the delivery if the artifact is unknown.
 	What string
 	// Reason says what was found and what was expected.
 	Reason string
-	// Denied means that the sender may not report it, rather than that it cannot be understood.
+	// Denied means that the sender may not report it, as opposed to a malformed part.
 	Denied bool
-	// Foreign means that it is about something else than an artifact.
+	// Foreign means that it is about something other than an artifact.
 	Foreign bool
-	// Fields are the fields at fault, for the answer to the sender. They are not kept.
+	// Fields are the fields at fault, for the response to the sender. They are not stored.
 	Fields []fault.Field
 }
 
-// foreign is the refusal of a notification about something else.
+// foreign returns the refusal of a notification about something else.
 func foreign(n Notification) Refusal {
 	r := refused("", []fault.Field{{Name: n.Names.ID, Problem: n.Foreign}})
 	r.Foreign = true
@@ -29,17 +30,18 @@ func foreign(n Notification) Refusal {
 }
 
 const (
-	// maxRefusals is how many refusals of one delivery are kept and answered.
+	// maxRefusals is how many refusals of one delivery are stored and returned.
 	maxRefusals = 20
-	// maxWhat and maxReason are bytes.
+	// maxWhat and maxReason are in bytes.
 	maxWhat   = 300
 	maxReason = 1000
 )
 
-// credentials are a user and a password, or a token, before a host: at the beginning of a reference or an address, not of one of its parts.
+// credentials matches a user and a password, or a token, before a host: at the beginning of a reference or an address, not of one of its
+// parts.
 var credentials = regexp.MustCompile(`(^|[\s"'(]|//)[^\s"'/@]+@([^\s"'/@]*)`)
 
-// refused is a refusal because of fields, of the artifact named; an empty name is that of the first field.
+// refused returns a refusal because of fields of the named artifact; an empty name is replaced by that of the first field.
 func refused(what string, fields []fault.Field) Refusal {
 	if what == "" && len(fields) > 0 {
 		what = fields[0].Name
@@ -51,7 +53,7 @@ func refused(what string, fields []fault.Field) Refusal {
 	return Refusal{What: what, Reason: strings.Join(reasons, "; "), Fields: fields}.clean()
 }
 
-// Unreadable are the refusals for an error of a parser, one for each field that it names.
+// Unreadable returns the refusals for a parser's error, one for each field that it names.
 func Unreadable(err error) []Refusal {
 	var all []Refusal
 	for _, f := range fault.FieldsOf(err) {
@@ -63,7 +65,7 @@ func Unreadable(err error) []Refusal {
 	return all
 }
 
-// clean is r bounded, and without what looks like a password.
+// clean returns r with bounded texts, without possible passwords.
 func (r Refusal) clean() Refusal {
 	r.What, r.Reason = clean(r.What, maxWhat), clean(r.Reason, maxReason)
 	return r
@@ -83,7 +85,7 @@ func clean(s string, most int) string {
 	return s
 }
 
-// bounded keeps the first refusals of a delivery.
+// boundedRefusals keeps the first refusals of a delivery.
 func boundedRefusals(all []Refusal) []Refusal {
 	if len(all) <= maxRefusals {
 		return all
@@ -91,7 +93,7 @@ func boundedRefusals(all []Refusal) []Refusal {
 	return append(all[:maxRefusals-1:maxRefusals-1], Refusal{What: "…", Reason: "more parts of the same delivery were left out than are kept"})
 }
 
-// label is an artifact in a refusal: image:tag@digest as far as it is known.
+// label names an artifact in a refusal: image:tag@digest, as far as known.
 func label(n Notification) string {
 	s := n.Image
 	if n.Place != "" {

@@ -19,14 +19,14 @@ import (
 
 const someDigest = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 
-// queue is a HintQueue of one hint in memory.
+// queue is a HintQueue with one hint in memory.
 type queue struct {
 	mu      sync.Mutex
 	hint    *Hint
 	due     *time.Time
 	settled []Artifact
 	reasons []string
-	// dropped and published are what Drop and Publish were called with.
+	// dropped and published are the arguments of Drop and Publish.
 	dropped   []Refusal
 	published []Artifact
 }
@@ -72,7 +72,7 @@ func (q *queue) Publish(_ context.Context, _ Hint, a Artifact) error {
 
 func (q *queue) Forget(context.Context, time.Time, time.Time) error { return nil }
 
-// answers are what a registry says, one after the other; the last one for ever.
+// answers are a registry's responses, one after the other; the last one repeats.
 type answers []error
 
 func (a *answers) Digest(context.Context, int64, string, string, string) (string, error) {
@@ -86,7 +86,7 @@ func (a *answers) Digest(context.Context, int64, string, string, string) (string
 	return someDigest, nil
 }
 
-// Access is for the registry of r.example.com alone.
+// Access is granted for the registry of r.example.com only.
 func (a *answers) Access(_ int64, image string) bool {
 	return strings.HasPrefix(image, "r.example.com/")
 }
@@ -95,7 +95,7 @@ func waiting(at time.Time) *queue {
 	return &queue{due: &at, hint: &Hint{ID: "1", Hook: "h", Notification: Notification{Source: "/hooks/h", Image: "r.example.com/a", Tag: "1"}}}
 }
 
-// askedAt lets a resolver ask until it has nothing to do, and says when it asked.
+// askedAt runs a resolver until it is idle, and returns the times of its queries.
 func askedAt(t *testing.T, q *queue, a answers, attempts int) []time.Duration {
 	t.Helper()
 	start := time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC)
@@ -115,7 +115,7 @@ func askedAt(t *testing.T, q *queue, a answers, attempts int) []time.Duration {
 	return asked
 }
 
-func TestARegistryIsAskedAgainUntilItAnswers(t *testing.T) {
+func TestARegistryIsQueriedUntilItAnswers(t *testing.T) {
 	t.Parallel()
 	q := waiting(time.Time{})
 	away := fault.New(fault.Unavailable, "away")
@@ -139,7 +139,7 @@ func TestAHintIsGivenUp(t *testing.T) {
 	}
 	q = waiting(time.Time{})
 	if asked := askedAt(t, q, answers{fault.New(fault.Invalid, "no image")}, 5); len(asked) != 1 || q.hint == nil {
-		t.Errorf("what can never be was asked about %d times", len(asked))
+		t.Errorf("what can never be was queried %d times", len(asked))
 	}
 }
 
@@ -169,8 +169,8 @@ func TestPausesGrowAndDiffer(t *testing.T) {
 	}
 }
 
-// TestAHintThatEndsTheProcessIsGivenUp: what is asked about counts before it is, so that a hint which no process survives
-// is asked about no more than any other.
+// TestAHintThatEndsTheProcessIsGivenUp: an attempt counts before it is made, so that a hint which kills every process is not tried more
+// often than others.
 func TestAHintThatEndsTheProcessIsGivenUp(t *testing.T) {
 	t.Parallel()
 	q := waiting(time.Time{})
@@ -197,7 +197,7 @@ func TestAHintThatEndsTheProcessIsGivenUp(t *testing.T) {
 	}
 }
 
-// deadly ends who asks.
+// deadly ends the calling process.
 type deadly struct{ asked *int }
 
 func (d deadly) Access(int64, string) bool { return true }
@@ -211,7 +211,7 @@ type taken struct {
 	artifacts []Artifact
 	hints     []Hint
 	refusals  []Refusal
-	// old is what Superseded answers.
+	// old is the result of Superseded.
 	old []string
 }
 
@@ -222,20 +222,19 @@ func (s *taken) Take(_ context.Context, _ string, artifacts []Artifact, hints []
 
 func (s *taken) Superseded(context.Context, []Artifact) ([]string, error) { return s.old, nil }
 
-// TestWhatWasToldBeforeTheTagMovedIsAskedAbout: only the registry knows whether the tag went back or somebody replays an
-// old delivery (D43).
-func TestWhatWasToldBeforeTheTagMovedIsAskedAbout(t *testing.T) {
+// TestAReportFromBeforeATagMovedIsVerified: only the registry knows whether the tag moved back or an old delivery is replayed (D43).
+func TestAReportFromBeforeATagMovedIsVerified(t *testing.T) {
 	t.Parallel()
-	told := []Notification{{Image: "r.example.com/a", Tag: "1", Digest: someDigest}, {Image: "r.example.com/b", Tag: "1", Digest: someDigest}}
+	reported := []Notification{{Image: "r.example.com/a", Tag: "1", Digest: someDigest}, {Image: "r.example.com/b", Tag: "1", Digest: someDigest}}
 	s := &taken{old: []string{Identify("/hooks/h", "r.example.com/a:1@"+someDigest)}}
-	receipt, err := NewDesk(NewIntake(nil, nil, naming(), clock.System()), s, nil).Hear(t.Context(), Hook{Name: "h"}, told, nil)
+	receipt, err := NewHookIntake(NewIntake(nil, nil, naming(), clock.System()), s, nil).Accept(t.Context(), Hook{Name: "h"}, reported, nil)
 	if err != nil || receipt.Resolving != 1 || len(receipt.Events) != 1 || len(s.hints) != 1 || len(s.artifacts) != 1 {
 		t.Fatalf("%+v, %v; stored %+v and %+v", receipt, err, s.artifacts, s.hints)
 	}
 	if h := s.hints[0]; h.Notification.Image != "r.example.com/a" || h.Notification.Tag != "1" || h.ID != Identify("/hooks/h", "r.example.com/a:1") {
 		t.Errorf("the hint is %+v", h)
 	}
-	// The line is a sender's without identifiers: with them, the identifier says what is the same.
+	// Only senders without identifiers have a line; otherwise the identifier shows what is the same.
 	for _, tt := range []struct {
 		n    Notification
 		line bool
@@ -255,33 +254,33 @@ func TestWhatWasToldBeforeTheTagMovedIsAskedAbout(t *testing.T) {
 	}
 }
 
-func TestHear(t *testing.T) {
+func TestHookIntake(t *testing.T) {
 	t.Parallel()
 	named := Names{Image: "image", Tag: "tag", Digest: "digest"}
 	for name, tt := range map[string]struct {
 		hook      Hook
-		told      Notification
+		in        Notification
 		image     string
 		resolving bool
 		field     string
 	}{
-		"with digest":        {told: Notification{Image: "r.example.com/a", Digest: someDigest, Names: named}, image: "r.example.com/a"},
-		"without":            {told: Notification{Image: "r.example.com/a", Tag: "1"}, image: "r.example.com/a", resolving: true},
-		"to be verified":     {hook: Hook{Verify: true}, told: Notification{Image: "r.example.com/a", Digest: someDigest}, image: "r.example.com/a", resolving: true},
-		"another host":       {hook: Hook{Host: "proxy:5000"}, told: Notification{Image: "r.example.com/a", Digest: someDigest}, image: "proxy:5000/a"},
-		"a host and path":    {hook: Hook{Host: "art.example.com/virtual"}, told: Notification{Place: "art.example.com/local", Image: "a/b", Digest: someDigest}, image: "art.example.com/virtual/a/b"},
-		"a place":            {told: Notification{Place: "art.example.com/local", Image: "a/b", Digest: someDigest}, image: "art.example.com/local/a/b"},
-		"no host":            {told: Notification{Image: "shop/api", Digest: someDigest}, field: "image"},
-		"no host, no digest": {told: Notification{Image: "shop/api", Tag: "1"}, field: "image"},
-		"neither":            {told: Notification{Image: "r.example.com/a"}, field: "tag"},
-		"a wrong digest":     {hook: Hook{Verify: true}, told: Notification{Image: "r.example.com/a", Digest: "sha256:1"}, field: "digest"},
-		"no image":           {told: Notification{Tag: "1"}, field: "image"},
+		"with digest":        {in: Notification{Image: "r.example.com/a", Digest: someDigest, Names: named}, image: "r.example.com/a"},
+		"without":            {in: Notification{Image: "r.example.com/a", Tag: "1"}, image: "r.example.com/a", resolving: true},
+		"to be verified":     {hook: Hook{Verify: true}, in: Notification{Image: "r.example.com/a", Digest: someDigest}, image: "r.example.com/a", resolving: true},
+		"another host":       {hook: Hook{Host: "proxy:5000"}, in: Notification{Image: "r.example.com/a", Digest: someDigest}, image: "proxy:5000/a"},
+		"a host and path":    {hook: Hook{Host: "art.example.com/virtual"}, in: Notification{Place: "art.example.com/local", Image: "a/b", Digest: someDigest}, image: "art.example.com/virtual/a/b"},
+		"a place":            {in: Notification{Place: "art.example.com/local", Image: "a/b", Digest: someDigest}, image: "art.example.com/local/a/b"},
+		"no host":            {in: Notification{Image: "shop/api", Digest: someDigest}, field: "image"},
+		"no host, no digest": {in: Notification{Image: "shop/api", Tag: "1"}, field: "image"},
+		"neither":            {in: Notification{Image: "r.example.com/a"}, field: "tag"},
+		"a wrong digest":     {hook: Hook{Verify: true}, in: Notification{Image: "r.example.com/a", Digest: "sha256:1"}, field: "digest"},
+		"no image":           {in: Notification{Tag: "1"}, field: "image"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := &taken{}
 			tt.hook.Name = "h"
-			receipt, err := NewDesk(NewIntake(nil, nil, naming(), clock.System()), s, nil).Hear(t.Context(), tt.hook, []Notification{tt.told}, nil)
+			receipt, err := NewHookIntake(NewIntake(nil, nil, naming(), clock.System()), s, nil).Accept(t.Context(), tt.hook, []Notification{tt.in}, nil)
 			if tt.field != "" {
 				if err != nil || len(receipt.Refused) != 1 || receipt.Refused[0].Fields[0].Name != tt.field || len(s.artifacts)+len(s.hints) != 0 || len(s.refusals) != 1 {
 					t.Errorf("%+v, %v; stored %+v; want a refusal about %s", receipt, err, s, tt.field)
@@ -302,16 +301,59 @@ func TestHear(t *testing.T) {
 			}
 		})
 	}
-	many := make([]Notification, maxTold+1)
+	many := make([]Notification, maxArtifacts+1)
 	for i := range many {
 		many[i] = Notification{ID: strconv.Itoa(i), Image: "r.example.com/a", Digest: someDigest}
 	}
 	s := &taken{}
-	receipt, err := NewDesk(NewIntake(nil, nil, naming(), clock.System()), s, nil).Hear(t.Context(), Hook{Name: "h"}, many, nil)
-	if err != nil || len(receipt.Events) != maxTold || len(s.refusals) != 1 || !strings.Contains(s.refusals[0].Reason, "found 501 artifacts") {
+	receipt, err := NewHookIntake(NewIntake(nil, nil, naming(), clock.System()), s, nil).Accept(t.Context(), Hook{Name: "h"}, many, nil)
+	if err != nil || len(receipt.Events) != maxArtifacts || len(s.refusals) != 1 || !strings.Contains(s.refusals[0].Reason, "found 501 artifacts") {
 		t.Errorf("more than any vendor sends: %d events, refused %+v, %v", len(receipt.Events), s.refusals, err)
 	}
 }
 
-// naming is that of the sources.
+// naming returns the canonical names of sources.
 func naming() Naming { return Naming{Host: source.NormalizeHost, Image: source.NormalizeImage} }
+
+// TestADeletionIsConfirmedByTheRegistry: only an answer that it does not exist confirms a deletion, and only one that it does refutes it.
+func TestADeletionIsConfirmedByTheRegistry(t *testing.T) {
+	t.Parallel()
+	const other = "sha256:1b4f0e9851971998e732078544c96b36c3d01cedf7caa332359d6f1d83567014"
+	away := errors.New("status 500")
+	missing := fault.New(fault.NotFound, "no such manifest")
+	tests := []struct {
+		name     string
+		digest   string
+		answers  answers
+		attempts int
+		settled  bool
+		dropped  bool
+		asked    int
+	}{
+		{name: "not there", answers: answers{missing}, settled: true, asked: 1},
+		{name: "not there any more", answers: answers{nil, nil, missing}, settled: true, asked: 3},
+		{name: "still there", answers: answers{nil}, dropped: true, asked: deletionQueries},
+		{name: "still there under that digest", digest: someDigest, answers: answers{nil}, dropped: true, asked: deletionQueries},
+		{name: "the tag names another digest", digest: other, answers: answers{nil}, settled: true, asked: 1},
+		{name: "another kind of artifact", answers: answers{OtherKind{"a Helm chart"}}, dropped: true, asked: deletionQueries},
+		{name: "a registry that is away says nothing", answers: answers{away, away, away, missing}, settled: true, asked: 4},
+		{name: "a registry that stays away says nothing", answers: answers{away}, attempts: 20, asked: 20},
+		{name: "what can never be asked says nothing", answers: answers{fault.New(fault.Invalid, "no registry")}, asked: 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			q := waiting(time.Time{})
+			q.hint.Notification.Deleted, q.hint.Notification.Digest = true, tt.digest
+			if got := len(askedAt(t, q, tt.answers, tt.attempts)); got != tt.asked {
+				t.Errorf("asked %d times, want %d: %q", got, tt.asked, q.reasons)
+			}
+			if settled := len(q.settled) == 1 && q.settled[0].Deleted && q.settled[0].Digest == tt.digest && q.settled[0].Seen == SeenUnknown; settled != tt.settled {
+				t.Errorf("settled as %+v, want a deletion: %v", q.settled, tt.settled)
+			}
+			if dropped := len(q.dropped) == 1; dropped != tt.dropped || len(q.published) > 0 {
+				t.Errorf("dropped %+v, published %+v; want dropped: %v", q.dropped, q.published, tt.dropped)
+			}
+		})
+	}
+}

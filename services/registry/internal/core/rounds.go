@@ -9,12 +9,12 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 )
 
-// rounds does what is due, round after round: at once when it is woken, and every so often for what other processes left
-// and for what has come due by time.
+// rounds runs rounds of due work: at once when it is woken, and periodically for work left by other processes and for work that has become
+// due.
 type rounds struct {
 	clock clock.Clock
 	idle  time.Duration
-	// full is as much as one round does; after that many, there is more.
+	// full is the batch size of one round; a full round is followed by the next at once.
 	full int
 	wake chan struct{}
 }
@@ -23,7 +23,7 @@ func newRounds(c clock.Clock, idle time.Duration, full int) rounds {
 	return rounds{clock: c, idle: idle, full: full, wake: make(chan struct{}, 1)}
 }
 
-// Wake says that something has become due.
+// Wake reports that work has become due.
 func (r rounds) Wake() {
 	select {
 	case r.wake <- struct{}{}:
@@ -31,14 +31,14 @@ func (r rounds) Wake() {
 	}
 }
 
-// run does rounds until ctx ends. What a round fails with is told to failed.
+// run runs rounds until ctx ends. Errors of a round are passed to failed.
 func (r rounds) run(ctx context.Context, round func(ctx context.Context, now time.Time) (int, error), failed func(error)) {
 	for {
 		n, err := round(ctx, r.clock.Now())
 		if err != nil && ctx.Err() == nil {
 			failed(err)
 		}
-		// After an error there is a pause even so, or a database that is away would be hammered.
+		// After an error it pauses as well, so as not to hammer an unreachable database.
 		if n == r.full && err == nil {
 			continue
 		}
@@ -54,7 +54,7 @@ func (r rounds) run(ctx context.Context, round func(ctx context.Context, now tim
 	}
 }
 
-// each does fn for all, several at a time.
+// each calls fn for all, several concurrently.
 func each[T any](all []T, atOnce int, fn func(T) error) error {
 	var (
 		group  sync.WaitGroup

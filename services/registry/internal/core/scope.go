@@ -11,13 +11,14 @@ import (
 
 // Scope is what a sender may report. The zero value allows everything.
 type Scope struct {
-	// Organization is the only one that hears of it; 0: what the sender says, or every organization with a source of the image.
+	// Organization is the only one that receives it; 0 means the one that the sender names, or every organization with a source of the
+	// image.
 	Organization int64
-	// Repositories are patterns of repositories, with their registry: * stands for a part of a path, ** for any path. None: all.
+	// Repositories are patterns of repositories, with their registry: * matches a part of a path, ** any path. Empty means all.
 	Repositories []string
 }
 
-// narrow is n within the scope, or why it is not.
+// narrow returns n restricted to the scope, or the reasons why it is outside.
 func (s Scope) narrow(names Naming, n Notification) (Notification, []fault.Field) {
 	var problems []fault.Field
 	if s.Organization != 0 {
@@ -34,7 +35,7 @@ func (s Scope) narrow(names Naming, n Notification) (Notification, []fault.Field
 	return n, problems
 }
 
-// covers is whether a repository is one of the scope's.
+// covers reports whether a repository is within the scope.
 func (s Scope) covers(names Naming, image string) bool {
 	if len(s.Repositories) == 0 {
 		return true
@@ -51,11 +52,10 @@ func (s Scope) covers(names Naming, image string) bool {
 	return false
 }
 
-// patternForm is what patterns of repositories are made of. The registry has to be named: a pattern must not match at a registry that
-// somebody else runs.
+// patternForm is the syntax of patterns of repositories. The registry is required: a pattern must not match in another registry.
 var patternForm = regexp.MustCompile(`^[a-z0-9_.\[\]:-]+(?:/(?:[a-z0-9._-]|\*)+)+$`)
 
-// CheckPattern is an error for what is no pattern of repositories, or has the registry in another way of writing than names are compared in.
+// CheckPattern returns an error for a malformed pattern of repositories, or one with a registry that is not in canonical form.
 func CheckPattern(names Naming, pattern string) error {
 	if _, err := repositoryPattern(pattern); err != nil {
 		return err

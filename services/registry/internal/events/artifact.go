@@ -1,4 +1,4 @@
-// Package events turns accepted artifacts into the registry service's own events, and says on which stream they travel.
+// Package events converts accepted artifacts to the registry service's own events, and defines the stream that they are published on.
 //
 // It neither stores nor sends them.
 package events
@@ -11,22 +11,29 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
-// Source is the registry service in its events.
+// Source is the registry service's name in its events.
 const Source = "/services/registry"
 
-// Encoder makes events.
+// Encoder encodes events.
 type Encoder struct{ clock clock.Clock }
 
-// NewEncoder is an encoder that dates events by a clock.
+// NewEncoder returns an encoder that takes the time of events from a clock.
 func NewEncoder(c clock.Clock) Encoder { return Encoder{clock: c} }
 
-// Encode is the event that an artifact becomes. Its error is Invalid.
+// Encode returns the event for an artifact. The error is Invalid.
 func (c Encoder) Encode(a core.Artifact) (event.Sealed, error) {
-	// The event keeps the artifact's id, which the outbox and the domain drop repetitions by. Time is when we said so;
-	// when it was published is what the sender says, and in the data (R48).
+	// The event keeps the artifact's id, by which the outbox and the domain drop duplicates. Time is that of this event; the time of
+	// publication comes from the sender and is in the data (R48).
 	header := event.Header{
 		ID: a.ID, Source: Source, Organization: a.Organization,
 		Correlation: a.Correlation, Causation: a.Cause, Trace: a.TraceParent, Time: c.clock.Now().UTC(),
+	}
+	if a.Deleted {
+		e, err := event.Make(header, event.ArtifactDeleted{Image: a.Image, Digest: a.Digest, Tag: a.Tag, DeletedAt: a.PublishedAt})
+		if err != nil {
+			return event.Sealed{}, fmt.Errorf("encode the deletion of artifact %s: %w", a.Image, err)
+		}
+		return e, nil
 	}
 	data := event.ArtifactPublished{Image: a.Image, Digest: a.Digest, Tag: a.Tag, PublishedAt: a.PublishedAt}
 	if a.Seen != core.SeenUnknown {

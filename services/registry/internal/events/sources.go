@@ -15,15 +15,15 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
-// Asker asks over the bus.
+// Asker sends requests over the bus.
 type Asker interface {
 	Ask(ctx context.Context, subject string, request []byte) ([]byte, error)
 }
 
-// pageOfSources is how many sources come in one answer: some 100 kB.
+// pageOfSources is the number of sources in one response: some 100 kB.
 const pageOfSources = 500
 
-// Pull asks the domain for the sources of all organizations, and hands them to each, page by page.
+// Pull fetches the sources of all organizations from the domain, and passes them to each, page by page.
 func Pull(ctx context.Context, domain Asker, each func([]core.Source) error) error {
 	for after := int64(0); ; {
 		request, err := proto.Marshal(&sourcesv1.PullRequest{After: after, Limit: pageOfSources})
@@ -44,7 +44,7 @@ func Pull(ctx context.Context, domain Asker, each func([]core.Source) error) err
 		all := make([]core.Source, len(page.GetSources()))
 		for i, s := range page.GetSources() {
 			all[i] = read(s)
-			// An answer in another order could have us ask for the same page for ever.
+			// A response in another order could make us request the same page for ever.
 			if s.GetId() <= after {
 				return fmt.Errorf("pull sources after %d: found id %d; expected a higher one", after, s.GetId())
 			}
@@ -56,31 +56,31 @@ func Pull(ctx context.Context, domain Asker, each func([]core.Source) error) err
 	}
 }
 
-// read leaves out what has to be understood of a configuration first.
+// read converts the fields that do not require parsing the configuration.
 func read(s *sourcesv1.Source) core.Source {
 	return core.Source{ID: s.GetId(), Organization: s.GetOrganizationId(), Ref: s.GetSourceRef(), Config: json.RawMessage(s.GetSourceConfig())}
 }
 
-// Answers is what the registry service knows about sources.
+// Answers answers the domain's requests about sources.
 type Answers interface {
-	// States are those of an organization's sources, as far as they are known.
+	// States returns the states of an organization's sources, as far as known.
 	States(ctx context.Context, organization int64, ids []int64) ([]core.SourceState, error)
-	// Look looks at a source now, and Try at one that need not exist: the newest artifact, or why that is not to be had.
+	// Look polls a source now, and Try one that need not exist: the newest artifact, or the problem.
 	Look(ctx context.Context, organization, id int64) (artifact, problem string, err error)
 	Try(ctx context.Context, s core.Source) (artifact, problem string, err error)
-	// Senders are the hooks and tokens that an organization may see.
+	// Senders returns the hooks and tokens that an organization may see.
 	Senders(ctx context.Context, organization int64) ([]*sourcesv1.Sender, error)
 }
 
-// maxStates is how many sources may be asked about at once.
+// maxStates bounds the sources in one request.
 const maxStates = 1000
 
-// Answerer answers over the bus.
+// Answerer answers requests over the bus.
 type Answerer interface {
 	Answer(ctx context.Context, subject string, fn func(ctx context.Context, request []byte) ([]byte, error)) error
 }
 
-// Serve answers the domain until ctx ends. It returns as soon as the domain can ask.
+// Serve answers the domain's requests until ctx ends. It returns as soon as it can receive them.
 func Serve(ctx context.Context, conn Answerer, a Answers) error {
 	err := conn.Answer(ctx, bus.SourcesStates, func(ctx context.Context, raw []byte) ([]byte, error) {
 		var request sourcesv1.StatesRequest

@@ -12,19 +12,19 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/gitfetch"
 )
 
-// depth is how many commits are fetched to find the one where the branch was at the last look.
+// depth is how many commits are fetched to find the previously seen one.
 const depth = 200
 
-// change is two commits of a branch.
+// change is a pair of commits of a branch.
 type change struct{ from, to string }
 
-// matters reports whether one of the files that differ between the commits is wanted. It is not known when the older one is no longer among the
-// last commits of the newer, because the branch was rewritten or has gone far, nor when there are too many files to look at.
+// matters reports whether one of the files that differ between the commits is wanted. known is false if the older commit is not among the
+// last commits of the newer one, because the branch was rewritten or has many new commits, or if there are too many files to compare.
 func (c change) matters(
 	ctx context.Context, share *gitfetch.Share, session transport.UploadPackSession, refs *packp.AdvRefs, wanted func([]string) bool,
 ) (matters, known bool, err error) {
 	objects := gitfetch.NewStore(share)
-	// Files come too from servers that cannot leave them out.
+	// Servers that cannot omit files send them, too.
 	want := gitfetch.Want{Objects: []plumbing.Hash{plumbing.NewHash(c.to)}, Depth: depth, TreesAlone: true}
 	if err := objects.Fetch(ctx, session, refs, want); err != nil {
 		return false, false, fmt.Errorf("fetch %s: %w", c.to, err)

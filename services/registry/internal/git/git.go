@@ -1,8 +1,8 @@
 // Package git polls repositories over Git's smart HTTP protocol for sources of kind git@1: which commit a branch or the newest tag
 // points to, and whether the changes up to it match the source's path filters.
 //
-// It does not clone: for a branch with filters it fetches trees without blobs, otherwise only refs, within the memory that all fetches of the process
-// share (package gitfetch). It writes to no repository.
+// It does not clone: for a branch with filters it fetches trees without blobs, otherwise only refs, within the memory budget that all
+// fetches of the process share (package gitfetch). It writes to no repository.
 package git
 
 import (
@@ -24,95 +24,95 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
-// Deps is what Repositories needs.
+// Deps are the dependencies of Repositories.
 type Deps struct {
-	// Transport reaches the repositories: their addresses are other people's (D41).
+	// Transport connects to the repositories: their addresses come from tenants (D41).
 	Transport http.RoundTripper
-	// Budget is the memory that looks share.
+	// Budget is the shared memory budget.
 	Budget *gitfetch.Budget
-	// Login is an organization's account for a repository, host and path; an empty password: none.
+	// Login returns an organization's account for a repository, given as host and path; an empty password means none.
 	Login func(organization int64, repository string) (username, password string, err error)
 }
 
-// Repositories look at any repository.
+// Repositories polls Git repositories.
 type Repositories struct {
 	client transport.Transport
 	budget *gitfetch.Budget
 	login  func(organization int64, repository string) (username, password string, err error)
 }
 
-var _ core.Looker = (*Repositories)(nil)
+var _ core.Finder = (*Repositories)(nil)
 
-// New is repositories that are reached through a transport.
+// New returns Repositories over a transport.
 func New(d Deps) *Repositories {
 	client := &http.Client{Transport: gitfetch.Transport{Next: d.Transport}}
 	return &Repositories{client: githttp.NewClient(client), budget: d.Budget, login: d.Login}
 }
 
-// note is what a look notes: the commit that the branch was at.
+// note is the memory of a source between polls: the commit that the branch was at.
 type note struct {
 	Commit string `json:"commit"`
-	// Told is the last commit that counted; the source's newest artifact.
-	Told string `json:"told"`
+	// Reported is the last commit that counted: the source's newest artifact.
+	Reported string `json:"told"`
 }
 
-// Look implements core.Looker.
-func (r *Repositories) Look(ctx context.Context, s core.Source) (core.Sight, error) {
+// Find implements core.Finder.
+func (r *Repositories) Find(ctx context.Context, s core.Source) (core.Finding, error) {
 	parsed, problems := source.Parse(s.Ref, s.Config)
 	repository, ok := parsed.(*source.Repository)
 	if len(problems) > 0 || !ok {
-		return core.Sight{}, fault.InvalidFields(problems...)
+		return core.Finding{}, fault.InvalidFields(problems...)
 	}
 	var noted note
 	if s.Memory != nil {
 		if err := json.Unmarshal(s.Memory, &noted); err != nil {
-			noted = note{} // another release's: the commit is told again, under the same identity
+			noted = note{} // from another release: the commit is reported again, under the same identity
 		}
 	}
-	var sight core.Sight
+	var finding core.Finding
 	err := r.budget.Do(ctx, s.Organization, func(ctx context.Context, share *gitfetch.Share) (err error) {
-		sight, err = r.look(ctx, share, s, repository, noted)
+		finding, err = r.look(ctx, share, s, repository, noted)
 		return err
 	})
 	if limit, ok := errors.AsType[*gitfetch.LimitError](err); ok {
-		return core.Sight{}, fault.New(fault.Refused, "%s: %w", repository.URL, limit)
+		return core.Finding{}, fault.New(fault.Refused, "%s: %w", repository.URL, limit)
 	}
-	return sight, err
+	return finding, err
 }
 
-// look is one attempt to look.
-func (r *Repositories) look(ctx context.Context, share *gitfetch.Share, s core.Source, repository *source.Repository, noted note) (core.Sight, error) {
+// look is one attempt at Find.
+func (r *Repositories) look(ctx context.Context, share *gitfetch.Share, s core.Source, repository *source.Repository, noted note) (core.Finding, error) {
 	session, refs, err := r.open(ctx, s.Organization, repository)
 	if err != nil {
-		return core.Sight{}, err
+		return core.Finding{}, err
 	}
-	defer session.Close() //nolint:errcheck // nothing is left to be read
+	defer session.Close() //nolint:errcheck // everything has been read
 	found, err := newest(repository, refs)
 	if err != nil {
-		return core.Sight{}, err
+		return core.Finding{}, err
 	}
 	if found == nil {
-		return core.Sight{Memory: s.Memory}, nil
+		return core.Finding{Memory: s.Memory}, nil
 	}
 	counts, err := r.counts(ctx, share, repository, session, refs, noted, found.Digest)
 	if err != nil {
-		return core.Sight{}, err
+		return core.Finding{}, err
 	}
 	noted.Commit = found.Digest
 	if counts {
-		noted.Told = found.Digest
+		noted.Reported = found.Digest
 	} else {
 		found = nil
 	}
 	raw, err := json.Marshal(noted)
 	if err != nil {
-		return core.Sight{}, fmt.Errorf("note a look at %s: %w", repository.URL, err)
+		return core.Finding{}, fmt.Errorf("encode the memory of %s: %w", repository.URL, err)
 	}
-	return core.Sight{Found: found, Memory: raw}, nil
+	return core.Finding{Found: found, Memory: raw}, nil
 }
 
-// counts reports whether the commit that the branch is at is an artifact of the source: the first that is seen is, and any
-// that changes what the filters want since the look before. Where it is not known what has changed, it is.
+// counts reports whether the branch's commit is an artifact of the source: the first one seen is, and any later one that changes files that
+// the filters want since the previous poll, or if the changes are unknown.
 func (r *Repositories) counts(
 	ctx context.Context, share *gitfetch.Share, s *source.Repository, session transport.UploadPackSession, refs *packp.AdvRefs, noted note, commit string,
 ) (bool, error) {
@@ -120,7 +120,7 @@ func (r *Repositories) counts(
 	case !s.Filtered() || noted.Commit == "":
 		return true, nil
 	case noted.Commit == commit:
-		return noted.Told == commit, nil
+		return noted.Reported == commit, nil
 	}
 	matters, known, err := change{from: noted.Commit, to: commit}.matters(ctx, share, session, refs, s.Wants)
 	if err != nil {
@@ -129,7 +129,7 @@ func (r *Repositories) counts(
 	return !known || matters, nil
 }
 
-// newest is where the branch is, or the newest tag; nil if there is none.
+// newest returns the commit of the branch, or the newest tag; nil if there is none.
 func newest(s *source.Repository, refs *packp.AdvRefs) (*core.Notification, error) {
 	if s.Branch != "" {
 		hash, ok := refs.References[string(plumbing.NewBranchReferenceName(s.Branch))]
@@ -144,7 +144,7 @@ func newest(s *source.Repository, refs *packp.AdvRefs) (*core.Notification, erro
 			commits[tag] = hash.String()
 		}
 	}
-	// An annotated tag is an object of its own; what it points at is advertised beside it.
+	// An annotated tag is an object of its own; its target is advertised beside it.
 	for name, hash := range refs.Peeled {
 		if tag, ok := strings.CutPrefix(name, "refs/tags/"); ok {
 			commits[tag] = hash.String()
@@ -161,7 +161,7 @@ func newest(s *source.Repository, refs *packp.AdvRefs) (*core.Notification, erro
 	return &core.Notification{Image: s.Artifact(), Tag: tag, Digest: commits[tag]}, nil
 }
 
-// open asks a repository for its refs.
+// open requests a repository's refs.
 func (r *Repositories) open(ctx context.Context, organization int64, s *source.Repository) (transport.UploadPackSession, *packp.AdvRefs, error) {
 	endpoint, err := transport.NewEndpoint(s.URL)
 	if err != nil {
@@ -174,7 +174,7 @@ func (r *Repositories) open(ctx context.Context, organization int64, s *source.R
 	}
 	if password != "" {
 		if username == "" {
-			username = "git" // forges take any name beside a token, but not none
+			username = "git" // forges accept any name with a token, but require one
 		}
 		auth = &githttp.BasicAuth{Username: username, Password: password}
 	}
@@ -189,7 +189,7 @@ func (r *Repositories) open(ctx context.Context, organization int64, s *source.R
 	return session, refs, nil
 }
 
-// classify says what can be done about an error.
+// classify classifies an error.
 func classify(err error, url string) error {
 	if own, ok := errors.AsType[*fault.Error](err); ok { // the transport's own refusals
 		return fault.New(own.Class(), "%s: %w", url, own)
@@ -198,7 +198,7 @@ func classify(err error, url string) error {
 	case errors.Is(err, transport.ErrRepositoryNotFound), errors.Is(err, transport.ErrEmptyRemoteRepository):
 		return fault.New(fault.NotFound, "%s: there is no such repository, or it is empty", url)
 	case errors.Is(err, transport.ErrAuthenticationRequired), errors.Is(err, transport.ErrAuthorizationFailed):
-		return fault.New(fault.Denied, "%s: the repository does not let us look", url)
+		return fault.New(fault.Denied, "%s: the repository refuses access", url)
 	default:
 		return fault.New(fault.Unavailable, "%s: the repository does not answer: %w", url, err)
 	}

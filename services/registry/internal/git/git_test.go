@@ -24,7 +24,7 @@ import (
 type forge struct {
 	dir, work, url string
 	repositories   *git.Repositories
-	// packs counts what was fetched beside refs.
+	// packs counts the fetches beyond refs.
 	packs atomic.Int64
 }
 
@@ -79,7 +79,7 @@ func (f *forge) git(t *testing.T, dir string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// commit changes files, each to content of its own, and answers the commit.
+// commit changes files, each with distinct content, and returns the commit.
 func (f *forge) commit(t *testing.T, files ...string) string {
 	t.Helper()
 	for _, name := range files {
@@ -102,18 +102,18 @@ func (f *forge) source(config string) core.Source {
 	return core.Source{ID: 1, Organization: 1, Ref: source.Git, Config: json.RawMessage(fmt.Sprintf(`{"repository":%q,`, f.url) + config + `}`)}
 }
 
-// look looks, and answers the commit found, "" for none.
+// look polls, and returns the commit found, "" for none.
 func (f *forge) look(t *testing.T, s *core.Source) string {
 	t.Helper()
-	sight, err := f.repositories.Look(t.Context(), *s)
+	finding, err := f.repositories.Find(t.Context(), *s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Memory = sight.Memory
-	if sight.Found == nil {
+	s.Memory = finding.Memory
+	if finding.Found == nil {
 		return ""
 	}
-	return sight.Found.Digest
+	return finding.Found.Digest
 }
 
 func TestABranchIsFollowed(t *testing.T) {
@@ -124,7 +124,7 @@ func TestABranchIsFollowed(t *testing.T) {
 	if got := f.look(t, &s); got != first {
 		t.Errorf("found %q, want %s", got, first)
 	}
-	if got := f.look(t, &s); got != first { // the poller tells it once
+	if got := f.look(t, &s); got != first { // the poller reports it once
 		t.Errorf("found %q, want %s", got, first)
 	}
 	f.commit(t, "b")
@@ -137,7 +137,7 @@ func TestABranchIsFollowed(t *testing.T) {
 	}
 }
 
-// TestAnIgnoredFileHidesNoRelevantOne also runs against a server that cannot leave files out.
+// TestAnIgnoredFileHidesNoRelevantOne also runs against a server that cannot omit files.
 func TestAnIgnoredFileHidesNoRelevantOne(t *testing.T) {
 	t.Parallel()
 	for _, filtering := range []bool{true, false} {
@@ -202,7 +202,7 @@ func TestTagsAreVersions(t *testing.T) {
 	}
 }
 
-func TestALookThatCannotGoWell(t *testing.T) {
+func TestPollsThatFailPermanently(t *testing.T) {
 	t.Parallel()
 	f := setup(t, true)
 	f.commit(t, "a")
@@ -216,7 +216,7 @@ func TestALookThatCannotGoWell(t *testing.T) {
 		"wrong password": {wrong, f.source(`"branch":"main"`), fault.Denied},
 		"bad source":     {f.repositories, f.source(`"follow":"branch"`), fault.Invalid},
 	} {
-		if _, err := tt.by.Look(t.Context(), tt.source); !fault.Is(err, tt.class) {
+		if _, err := tt.by.Find(t.Context(), tt.source); !fault.Is(err, tt.class) {
 			t.Errorf("%s: %v (%v), want %v", name, err, fault.ClassOf(err), tt.class)
 		}
 	}
@@ -224,11 +224,11 @@ func TestALookThatCannotGoWell(t *testing.T) {
 	t.Cleanup(elsewhere.Close)
 	open := git.New(git.Deps{Transport: http.DefaultTransport, Budget: gitfetch.NewBudget(gitfetch.Limits{}), Login: func(int64, string) (string, string, error) { return "", "", nil }})
 	s := core.Source{Ref: source.Git, Config: json.RawMessage(fmt.Sprintf(`{"repository":%q,"branch":"main"}`, elsewhere.URL+"/x"))}
-	if _, err := open.Look(t.Context(), s); !fault.Is(err, fault.NotFound) {
+	if _, err := open.Find(t.Context(), s); !fault.Is(err, fault.NotFound) {
 		t.Errorf("no repository: %v (%v)", err, fault.ClassOf(err))
 	}
 	elsewhere.Close()
-	if _, err := open.Look(t.Context(), s); !fault.Is(err, fault.Unavailable) {
+	if _, err := open.Find(t.Context(), s); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("no server: %v (%v)", err, fault.ClassOf(err))
 	}
 }

@@ -9,28 +9,28 @@ import (
 	"sync"
 )
 
-// conditional asks for lists of tags only if they have changed (RFC 9110, If-None-Match), at registries that tell an entity
-// tag. To the client above, a list that has not changed looks like one that was sent again: the answer 304 is the
-// registry's, which has checked the account and that the list is still what the tag stands for.
+// conditional requests lists of tags only if they have changed (RFC 9110, If-None-Match), from registries that send an entity tag. To the
+// client above, an unchanged list looks like one that was sent again. A 304 comes from the registry, which has checked the account and that
+// the list is unchanged.
 type conditional struct {
 	next http.RoundTripper
 
 	mu sync.Mutex
-	// lists are by URL, and recent has their keys, the last used first. held counts the bytes of all bodies.
+	// lists is by URL; recent has their keys, the most recently used first; held is the size of all bodies in bytes.
 	lists  map[string]*list.Element
 	recent list.List
 	held   int
 }
 
-// tagList is an answer to be had again.
+// tagList is a stored response.
 type tagList struct {
 	url, etag string
 	header    http.Header
 	body      []byte
 }
 
-// mostLists bounds what lists take in memory, in bytes, and mostList one of them: 20,000 tags are not more. Those that were
-// not used for longest go first, and are asked for whole the next time.
+// mostLists bounds the memory of all lists in bytes, and mostList that of one: enough for 20,000 tags. The least recently used are evicted,
+// and requested in full the next time.
 const (
 	mostLists = 32 << 20
 	mostList  = 2 << 20
@@ -53,7 +53,7 @@ func (c *conditional) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	switch {
 	case known != nil && answer.StatusCode == http.StatusNotModified:
-		_ = answer.Body.Close() // a 304 has none
+		_ = answer.Body.Close() // a 304 has no body
 		return known.again(answer), nil
 	case answer.StatusCode == http.StatusOK && answer.Header.Get("ETag") != "":
 		return c.keep(url, answer)
@@ -62,7 +62,7 @@ func (c *conditional) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// again is what the registry said before, as the answer to another request.
+// again returns the stored response, as the response to another request.
 func (l *tagList) again(unchanged *http.Response) *http.Response {
 	answer := *unchanged
 	answer.StatusCode, answer.Status = http.StatusOK, http.StatusText(http.StatusOK)
@@ -71,18 +71,18 @@ func (l *tagList) again(unchanged *http.Response) *http.Response {
 	return &answer
 }
 
-// keep reads a list and remembers it. One that is too large is handed on as it comes.
+// keep reads and stores a list. One that is too large is passed on unread.
 func (c *conditional) keep(url string, answer *http.Response) (*http.Response, error) {
 	body, err := io.ReadAll(io.LimitReader(answer.Body, mostList+1))
 	if err != nil {
-		_ = answer.Body.Close() // the error of reading it says more
+		_ = answer.Body.Close() // the read error is more informative
 		return nil, err
 	}
 	if len(body) > mostList {
 		answer.Body = &joined{Reader: io.MultiReader(bytes.NewReader(body), answer.Body), Closer: answer.Body}
 		return answer, nil
 	}
-	_ = answer.Body.Close() // read to its end
+	_ = answer.Body.Close() // fully read
 	header := http.Header{}
 	for _, name := range []string{"Content-Type", "Link"} { // Link has the next page
 		if v := answer.Header.Values(name); len(v) > 0 {
@@ -107,7 +107,7 @@ func (c *conditional) get(url string) *tagList {
 		return nil
 	}
 	c.recent.MoveToFront(e)
-	return e.Value.(*tagList) //nolint:forcetypeassert // put puts in nothing else
+	return e.Value.(*tagList) //nolint:forcetypeassert // put stores only these
 }
 
 func (c *conditional) put(l *tagList) {
@@ -126,12 +126,12 @@ func (c *conditional) put(l *tagList) {
 	}
 }
 
-// drop forgets a list. The caller holds mu.
+// drop evicts a list. The caller holds mu.
 func (c *conditional) drop(e *list.Element) {
-	l := c.recent.Remove(e).(*tagList) //nolint:forcetypeassert // put puts in nothing else
+	l := c.recent.Remove(e).(*tagList) //nolint:forcetypeassert // put stores only these
 	delete(c.lists, l.url)
 	c.held -= l.size()
 }
 
-// size is roughly what a list takes, with what is around it, so that a thousand empty ones are not for nothing.
+// size estimates the memory of a list, with overhead, so that empty ones count as well.
 func (l *tagList) size() int { return len(l.body) + 2*len(l.url) + len(l.etag) + 512 }

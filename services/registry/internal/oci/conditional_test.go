@@ -16,7 +16,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
-// tagged is a registry that tells entity tags of its lists, over two pages, and of which one tag points at a manifest.
+// tagged is a registry that sends entity tags with its lists, over two pages; one tag points at a manifest.
 type tagged struct {
 	version       atomic.Int64
 	whole, asked  atomic.Int64
@@ -55,7 +55,7 @@ func (s *tagged) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func TestListsOfTagsAreAskedForOnlyIfTheyHaveChanged(t *testing.T) {
+func TestListsOfTagsAreFetchedOnlyIfChanged(t *testing.T) {
 	t.Parallel()
 	s := &tagged{}
 	server := httptest.NewServer(s)
@@ -66,9 +66,9 @@ func TestListsOfTagsAreAskedForOnlyIfTheyHaveChanged(t *testing.T) {
 		s.whole.Store(0)
 		s.asked.Store(0)
 		config := fmt.Appendf(nil, `{"image":%q,"selection":"semver","range":">=0"}`, strings.TrimPrefix(server.URL, "http://")+"/shop/api")
-		sight, err := r.Look(t.Context(), core.Source{ID: 1, Organization: 1, Ref: source.OCIImage, Config: config})
-		if err != nil || sight.Found == nil || sight.Found.Tag != tag {
-			t.Fatalf("found %+v, %v; want %s", sight.Found, err, tag)
+		finding, err := r.Find(t.Context(), core.Source{ID: 1, Organization: 1, Ref: source.OCIImage, Config: config})
+		if err != nil || finding.Found == nil || finding.Found.Tag != tag {
+			t.Fatalf("found %+v, %v; want %s", finding.Found, err, tag)
 		}
 		if s.asked.Load() != 2 || s.whole.Load() != whole {
 			t.Errorf("%s: %d pages were asked for and %d sent; want 2 and %d", tag, s.asked.Load(), s.whole.Load(), whole)
@@ -80,11 +80,11 @@ func TestListsOfTagsAreAskedForOnlyIfTheyHaveChanged(t *testing.T) {
 	s.version.Store(1)
 	look("1.1.1", 2)
 	look("1.1.1", 0)
-	// What is remembered is shown to nobody whom the registry does not let look.
+	// A stored list is not shown to callers whom the registry denies access.
 	s.authenticated.Store(true)
 	config := fmt.Appendf(nil, `{"image":%q,"selection":"semver"}`, strings.TrimPrefix(server.URL, "http://")+"/shop/api")
-	if sight, err := r.Look(t.Context(), core.Source{ID: 1, Organization: 1, Ref: source.OCIImage, Config: config}); err == nil {
-		t.Errorf("without an account: found %+v", sight.Found)
+	if finding, err := r.Find(t.Context(), core.Source{ID: 1, Organization: 1, Ref: source.OCIImage, Config: config}); err == nil {
+		t.Errorf("without an account: found %+v", finding.Found)
 	}
 }
 
@@ -139,7 +139,7 @@ func TestListsTakeBoundedMemory(t *testing.T) {
 	before := len(c.lists)
 	endless := bytes.Repeat([]byte("y"), mostList+7)
 	if got := get("https://r.example.com/v2/endless/tags/list", answering{etag: "1", body: endless}); got != string(endless) {
-		t.Errorf("of an endless list came %d bytes", len(got))
+		t.Errorf("an endless list gave %d bytes", len(got))
 	}
 	get("https://r.example.com/v2/none/tags/list", answering{body: list})
 	get("https://r.example.com/v2/a/manifests/1", answering{etag: "1", body: list})

@@ -20,64 +20,85 @@ import (
 )
 
 const (
-	// maxTags is how many tags of a repository are read: some have a hundred thousand, one for each commit.
+	// maxTags is how many tags of a repository are read: some have a hundred thousand, one per commit.
 	maxTags = 20_000
-	// maxBuilds is how many tags are compared by their time of creation, each of which costs requests once; maxNewBuilds
-	// is how many of them one look asks about, the last by name first.
+	// maxBuilds is how many tags are compared by creation time, each of which costs requests once; maxNewBuilds is how many of them one
+	// poll queries, the last by name first.
 	maxBuilds    = 500
 	maxNewBuilds = 50
-	// maxJudged is how many tags one look asks about whether they fit, the newest first; the next look continues with the others. unfitFor is for how long
-	// what does not fit is passed over, and then asked about again: a tag may have moved.
+	// maxJudged is how many tags one poll checks for fit, the newest first; the next poll continues with the others. unfitFor is how long
+	// an unfit tag is skipped before it is checked again: it may have moved.
 	maxJudged = 20
 	unfitFor  = time.Hour
 )
 
-var _ core.Looker = (*Registries)(nil)
+var _ core.Finder = (*Registries)(nil)
 
-// memory is what a look notes.
+// memory is the memory of a source between polls.
 type memory struct {
-	// Digest is what was found last, and Fits whether it was built for the source's platform.
+	// Digest is what was found last, under Tag, and Fits whether it was built for the source's platform.
 	Digest string `json:"digest,omitempty"`
+	Tag    string `json:"tag,omitempty"`
 	Fits   bool   `json:"fits,omitempty"`
-	// Builds are the times of creation by tag, for newest_build, which takes tags to stay what they are.
+	// Builds maps tags to creation times, for newest_build, which assumes that tags do not move.
 	Builds map[string]time.Time `json:"builds,omitempty"`
-	// Unfit are tags of what is no image, cannot be read, or was built for another platform, and when that was found.
+	// Unfit maps tags of manifests that are not images, cannot be read, or were built for another platform, to when that was found.
 	Unfit map[string]time.Time `json:"unfit,omitempty"`
 }
 
-// Look implements core.Looker for sources of kind oci-image@1.
-func (r *Registries) Look(ctx context.Context, s core.Source) (core.Sight, error) {
+// Find implements core.Finder for sources of kind oci-image@1.
+func (r *Registries) Find(ctx context.Context, s core.Source) (core.Finding, error) {
 	parsed, problems := source.Parse(s.Ref, s.Config)
 	image, ok := parsed.(*source.Image)
 	if len(problems) > 0 || !ok {
-		return core.Sight{}, fault.InvalidFields(problems...)
+		return core.Finding{}, fault.InvalidFields(problems...)
 	}
 	var noted memory
 	if s.Memory != nil {
 		if err := json.Unmarshal(s.Memory, &noted); err != nil {
-			noted = memory{} // another release's: everything is new again, and told events are not told twice
+			noted = memory{} // from another release: everything is new again, and known events are not repeated
 		}
 	}
-	found, err := r.newest(ctx, s.Organization, image, &noted)
+	last := noted
+	found, gone, err := r.newest(ctx, s.Organization, image, &noted)
 	if err != nil {
-		return core.Sight{}, r.patient(err, image.Place())
+		return core.Finding{}, r.patient(err, image.Place())
+	}
+	var deleted *core.Notification
+	if gone && last.Tag != "" && last.Digest != "" && last.Fits {
+		deleted = &core.Notification{Image: image.Repository, Tag: last.Tag, Digest: last.Digest, PublishedAt: r.d.Clock.Now().UTC().Format(time.RFC3339Nano), Deleted: true}
 	}
 	raw, err := json.Marshal(noted)
 	if err != nil {
-		return core.Sight{}, fmt.Errorf("note a look at %s: %w", image.Repository, err)
+		return core.Finding{}, fmt.Errorf("encode the memory of %s: %w", image.Repository, err)
 	}
-	return core.Sight{Found: found, Memory: raw}, nil
+	return core.Finding{Found: found, Gone: deleted, Memory: raw}, nil
 }
 
-// newest is the newest artifact of a source; nil if there is none. Tags of what does not fit are passed over: they hide no other.
-func (r *Registries) newest(ctx context.Context, organization int64, image *source.Image, noted *memory) (*core.Notification, error) {
+// newest returns the newest artifact of a source; nil if there is none. Unfit tags are skipped: they hide no other. gone means that
+// the tag found last is in no page of the list, and that a request for it is answered 404 as well. With a mutable tag there is no list; a 404
+// alone says nothing, since some registries answer it where access is denied.
+func (r *Registries) newest(ctx context.Context, organization int64, image *source.Image, noted *memory) (found *core.Notification, gone bool, err error) {
 	if image.Selection == source.MutableTag {
-		return r.judge(ctx, organization, image, image.Tag, noted)
+		found, err = r.judge(ctx, organization, image, image.Tag, noted)
+		return found, false, err
 	}
 	tags, err := r.tags(ctx, organization, image.Repository)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
+	if last := noted.Tag; last != "" && !slices.Contains(tags, last) {
+		if _, err := r.head(ctx, organization, image.Repository, last); fault.Is(err, fault.NotFound) {
+			gone = true
+			noted.Tag = ""
+		}
+	}
+	found, err = r.selected(ctx, organization, image, tags, noted)
+	return found, gone, err
+}
+
+// selected returns the newest artifact of a source among tags.
+func (r *Registries) selected(ctx context.Context, organization int64, image *source.Image, tags []string, noted *memory) (_ *core.Notification, err error) {
 	now := r.d.Clock.Now()
 	maps.DeleteFunc(noted.Unfit, func(tag string, at time.Time) bool { return now.Sub(at) >= unfitFor || !slices.Contains(tags, tag) })
 	tags = slices.DeleteFunc(tags, func(tag string) bool { _, unfit := noted.Unfit[tag]; return unfit })
@@ -101,7 +122,7 @@ func (r *Registries) newest(ctx context.Context, organization int64, image *sour
 	return nil, nil //nolint:nilnil // the next look continues
 }
 
-// unfit notes a tag that is passed over.
+// unfit records a tag to skip.
 func (m *memory) unfit(tag string, at time.Time) {
 	if m.Unfit == nil {
 		m.Unfit = map[string]time.Time{}
@@ -109,7 +130,7 @@ func (m *memory) unfit(tag string, at time.Time) {
 	m.Unfit[tag] = at
 }
 
-// choose is the tag that a source selects.
+// choose returns the tag that a source selects.
 func choose(image *source.Image, tags []string, noted *memory) (best string, ok bool) {
 	if image.Selection != source.NewestBuild {
 		return image.Newest(tags)
@@ -122,7 +143,7 @@ func choose(image *source.Image, tags []string, noted *memory) (best string, ok 
 	return best, ok
 }
 
-// judge is what is under a tag, if it is an image that fits; nil if it is not. It is read once: as long as the tag has not moved, a HEAD says enough.
+// judge returns the image under a tag, if it fits; nil if it does not. The image is read once: a HEAD shows whether the tag has moved.
 func (r *Registries) judge(ctx context.Context, organization int64, image *source.Image, tag string, noted *memory) (*core.Notification, error) {
 	digest, err := r.head(ctx, organization, image.Repository, tag)
 	if err != nil {
@@ -147,6 +168,7 @@ func (r *Registries) judge(ctx context.Context, organization int64, image *sourc
 		}
 		noted.Digest, noted.Fits = digest, true
 	}
+	noted.Tag = tag
 	if !noted.Fits {
 		return nil, nil //nolint:nilnil // it does not fit
 	}
@@ -157,14 +179,14 @@ func (r *Registries) judge(ctx context.Context, organization int64, image *sourc
 	return n, nil
 }
 
-// passable reports whether an error is that of one tag, and says nothing about the others: what is under it is no image, is not to be read, or is gone.
+// passable reports whether an error concerns one tag only: its manifest is not an image, cannot be read, or is gone.
 func passable(err error) bool {
 	_, other := errors.AsType[core.OtherKind](err)
 	_, unusable := errors.AsType[ociauth.Unusable](err)
 	return other || unusable || fault.Is(err, fault.Invalid) || fault.Is(err, fault.NotFound)
 }
 
-// tags are the tags of a repository.
+// tags returns the tags of a repository.
 func (r *Registries) tags(ctx context.Context, organization int64, image string) ([]string, error) {
 	reference, err := r.reference(image, "latest", "")
 	if err != nil {
@@ -194,7 +216,7 @@ func (r *Registries) tags(ctx context.Context, organization int64, image string)
 	return tags, nil
 }
 
-// dated are those tags whose images are known to have been created at some time, which is noted. What cannot be read is passed over.
+// dated returns the tags whose creation time is known; it records the times. Unreadable tags are skipped.
 func (r *Registries) dated(ctx context.Context, organization int64, image *source.Image, tags []string, noted *memory) ([]string, error) {
 	tags = slices.DeleteFunc(tags, func(tag string) bool { return !image.Takes(tag) })
 	if len(tags) > maxBuilds {
@@ -227,7 +249,7 @@ func (r *Registries) dated(ctx context.Context, organization int64, image *sourc
 	return slices.Sorted(maps.Keys(builds)), nil
 }
 
-// created is when the image under a tag was made, as its configuration has it, and whether it was made for the source's platform.
+// created returns when the image under a tag was created, from its configuration, and whether it was built for the source's platform.
 func (r *Registries) created(ctx context.Context, organization int64, image *source.Image, tag string) (at time.Time, fits bool, err error) {
 	img, reference, err := r.image(ctx, organization, image, tag)
 	if err != nil || img == nil {
@@ -240,7 +262,7 @@ func (r *Registries) created(ctx context.Context, organization int64, image *sou
 	return config.Created.Time, true, nil
 }
 
-// fits reports whether what is under a tag is an image, for the source's platform if that has one.
+// fits reports whether a tag is that of an image for the source's platform, if it has one.
 func (r *Registries) fits(ctx context.Context, organization int64, image *source.Image, tag string) (bool, error) {
 	if image.Platform == "" {
 		found, _, err := r.found(ctx, organization, image, tag)
@@ -250,7 +272,7 @@ func (r *Registries) fits(ctx context.Context, organization int64, image *source
 	return img != nil, err
 }
 
-// found is what is under a tag, which is an image or an index of images.
+// found returns the manifest of a tag, which is an image or an index of images.
 func (r *Registries) found(ctx context.Context, organization int64, image *source.Image, tag string) (*remote.Descriptor, name.Reference, error) {
 	reference, err := r.reference(image.Repository, tag, "")
 	if err != nil {
@@ -270,8 +292,7 @@ func (r *Registries) found(ctx context.Context, organization int64, image *sourc
 	return found, reference, nil
 }
 
-// image is the image under a tag, of an index the one for the source's platform or else its first; nil if there is none
-// for it.
+// image returns the image under a tag: of an index the one for the source's platform, or else its first; nil if there is none.
 func (r *Registries) image(ctx context.Context, organization int64, image *source.Image, tag string) (v1.Image, name.Reference, error) {
 	found, reference, err := r.found(ctx, organization, image, tag)
 	if err != nil {
@@ -295,7 +316,7 @@ func (r *Registries) image(ctx context.Context, organization int64, image *sourc
 		return nil, nil, ociauth.Classify(err, reference)
 	}
 	for _, m := range manifest.Manifests {
-		// Attestations stand in an index too, for a platform "unknown".
+		// An index may contain attestations, for a platform "unknown".
 		if !m.MediaType.IsImage() || m.Platform != nil && m.Platform.OS == "unknown" || want != nil && (m.Platform == nil || !m.Platform.Satisfies(*want)) {
 			continue
 		}
@@ -308,7 +329,7 @@ func (r *Registries) image(ctx context.Context, organization int64, image *sourc
 	return nil, reference, nil
 }
 
-// single is an image that is no index.
+// single returns an image that is not an index.
 func single(found *remote.Descriptor, reference name.Reference, want *v1.Platform) (v1.Image, name.Reference, error) {
 	img, err := found.Image()
 	if err != nil {

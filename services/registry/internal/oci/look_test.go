@@ -23,7 +23,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/oci"
 )
 
-// build pushes an image that was created at an instant for a platform, and answers its digest.
+// build pushes an image with a creation time and a platform, and returns its digest.
 func (h held) build(t *testing.T, tag string, at time.Time, platform v1.Platform) string {
 	t.Helper()
 	img, err := random.Image(20, 1)
@@ -58,7 +58,7 @@ func (h held) write(t *testing.T, tag string, img v1.Image) {
 	}
 }
 
-// selecting is a source of the held repository.
+// selecting returns a source of the held repository.
 func (h held) selecting(format string, args ...any) core.Source {
 	return core.Source{
 		ID: 1, Organization: 1, Ref: source.OCIImage,
@@ -92,28 +92,28 @@ func TestASourceSelectsItsTag(t *testing.T) {
 	} {
 		t.Run(tt.config, func(t *testing.T) {
 			t.Parallel()
-			sight, err := r.Look(t.Context(), h.selecting("%s", tt.config))
+			finding, err := r.Find(t.Context(), h.selecting("%s", tt.config))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if tt.tag == "" {
-				if sight.Found != nil {
-					t.Errorf("found %+v", sight.Found)
+				if finding.Found != nil {
+					t.Errorf("found %+v", finding.Found)
 				}
 				return
 			}
-			if sight.Found == nil || sight.Found.Tag != tt.tag || sight.Found.Digest != digests[tt.tag] || sight.Found.Image != h.host+"/shop/api" {
-				t.Errorf("found %+v, want %s", sight.Found, tt.tag)
+			if finding.Found == nil || finding.Found.Tag != tt.tag || finding.Found.Digest != digests[tt.tag] || finding.Found.Image != h.host+"/shop/api" {
+				t.Errorf("found %+v, want %s", finding.Found, tt.tag)
 			}
-			if strings.Contains(tt.config, "newest_build") != (sight.Found.PublishedAt != "") {
-				t.Errorf("published at %q", sight.Found.PublishedAt)
+			if strings.Contains(tt.config, "newest_build") != (finding.Found.PublishedAt != "") {
+				t.Errorf("published at %q", finding.Found.PublishedAt)
 			}
 		})
 	}
 }
 
-// TestASecondLookAsksLess: a look at a tag that has not moved is one HEAD request, and builds are asked about once.
-func TestASecondLookAsksLess(t *testing.T) {
+// TestASecondPollSendsFewerRequests: one HEAD for a tag that has not moved; builds are queried once.
+func TestASecondPollSendsFewerRequests(t *testing.T) {
 	t.Parallel()
 	var heads, gets atomic.Int64
 	h := hold(t, func(next http.Handler) http.Handler {
@@ -130,14 +130,14 @@ func TestASecondLookAsksLess(t *testing.T) {
 	r := client(t, oci.Deps{})
 	for _, config := range []string{`"selection":"mutable_tag","tag":"many","poll":true,"platform":"linux/amd64"`, `"selection":"newest_build"`} {
 		s := h.selecting("%s", config)
-		first, err := r.Look(t.Context(), s)
+		first, err := r.Find(t.Context(), s)
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.Memory = first.Memory
 		heads.Store(0)
 		gets.Store(0)
-		if _, err := r.Look(t.Context(), s); err != nil {
+		if _, err := r.Find(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
 		if heads.Load() != 1 || gets.Load() != 0 {
@@ -169,22 +169,22 @@ func TestAnIndexIsJudgedByItsPlatforms(t *testing.T) {
 	}
 	r := client(t, oci.Deps{})
 	for platform, fits := range map[string]bool{"linux/arm64": true, "linux/arm64/v8": true, "linux/amd64": false, "windows/arm64": false} {
-		sight, err := r.Look(t.Context(), h.selecting(`"selection":"mutable_tag","tag":"index","poll":true,"platform":%q`, platform))
+		finding, err := r.Find(t.Context(), h.selecting(`"selection":"mutable_tag","tag":"index","poll":true,"platform":%q`, platform))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if fits != (sight.Found != nil) || fits && sight.Found.Digest != want.String() {
-			t.Errorf("%s: found %+v", platform, sight.Found)
+		if fits != (finding.Found != nil) || fits && finding.Found.Digest != want.String() {
+			t.Errorf("%s: found %+v", platform, finding.Found)
 		}
 	}
 }
 
-func TestARegistryAsksForTime(t *testing.T) {
+func TestARegistryLimitsTheRate(t *testing.T) {
 	t.Parallel()
 	for header, want := range map[string]time.Duration{
 		"120": 2 * time.Minute,
 		time.Now().Add(10 * time.Minute).UTC().Format(http.TimeFormat): 10 * time.Minute,
-		"31536000": time.Hour, // as long as a stranger may ask for
+		"31536000": time.Hour, // the maximum that is honoured
 		"":         0,
 		"soon":     0,
 	} {
@@ -194,7 +194,7 @@ func TestARegistryAsksForTime(t *testing.T) {
 				w.WriteHeader(http.StatusTooManyRequests)
 			})
 		})
-		_, err := client(t, oci.Deps{}).Look(t.Context(), h.selecting(`"selection":"mutable_tag","tag":"one"`))
+		_, err := client(t, oci.Deps{}).Find(t.Context(), h.selecting(`"selection":"mutable_tag","tag":"one"`))
 		if !fault.Is(err, fault.Unavailable) {
 			t.Errorf("Retry-After %q: %v", header, err)
 		}
@@ -208,18 +208,18 @@ func TestARegistryAsksForTime(t *testing.T) {
 	}
 }
 
-func TestALookThatCannotGoWell(t *testing.T) {
+func TestPollsThatFailPermanently(t *testing.T) {
 	t.Parallel()
 	h := hold(t, asIs)
 	r := client(t, oci.Deps{})
 	missing := core.Source{Ref: source.OCIImage, Config: json.RawMessage(fmt.Sprintf(`{"image":%q,"selection":"semver"}`, h.host+"/shop/none"))}
-	if _, err := r.Look(t.Context(), missing); !fault.Is(err, fault.NotFound) {
+	if _, err := r.Find(t.Context(), missing); !fault.Is(err, fault.NotFound) {
 		t.Errorf("no such repository: %v", err)
 	}
-	if _, err := r.Look(t.Context(), h.selecting(`"selection":"mutable_tag","tag":"none"`)); !fault.Is(err, fault.NotFound) {
+	if _, err := r.Find(t.Context(), h.selecting(`"selection":"mutable_tag","tag":"none"`)); !fault.Is(err, fault.NotFound) {
 		t.Errorf("no such tag: %v", err)
 	}
-	if _, err := r.Look(t.Context(), core.Source{Ref: source.OCIImage, Config: json.RawMessage(`{}`)}); !fault.Is(err, fault.Invalid) {
+	if _, err := r.Find(t.Context(), core.Source{Ref: source.OCIImage, Config: json.RawMessage(`{}`)}); !fault.Is(err, fault.Invalid) {
 		t.Errorf("no image: %v", err)
 	}
 }
@@ -244,13 +244,13 @@ func (h held) broken(t *testing.T, tag string) {
 	h.write(t, tag, unreadable{img})
 }
 
-// unreadable is an image whose configuration is no JSON.
+// unreadable is an image whose configuration is not JSON.
 type unreadable struct{ v1.Image }
 
-// RawConfigFile is what is pushed as the configuration.
+// RawConfigFile returns what is pushed as the configuration.
 func (unreadable) RawConfigFile() ([]byte, error) { return []byte("hello"), nil }
 
-// ConfigName is its digest.
+// ConfigName returns its digest.
 func (unreadable) ConfigName() (v1.Hash, error) {
 	d, _, err := v1.SHA256(strings.NewReader("hello"))
 	return d, err
@@ -265,7 +265,7 @@ func (u unreadable) RawManifest() ([]byte, error) {
 	return json.Marshal(m)
 }
 
-// Manifest is that of the image, with the other configuration.
+// Manifest is the image's, with the other configuration.
 func (u unreadable) Manifest() (*v1.Manifest, error) {
 	m, err := u.Image.Manifest()
 	if err != nil {
@@ -287,7 +287,7 @@ func (u unreadable) Digest() (v1.Hash, error) {
 	return d, err
 }
 
-// TestOneTagHidesNoOther: charts, artifacts, images of another platform, and what cannot be read are passed over, whatever the selection.
+// TestOneTagHidesNoOther: charts, artifacts, images of another platform, and unreadable ones are skipped, for every selection.
 func TestOneTagHidesNoOther(t *testing.T) {
 	t.Parallel()
 	h := hold(t, asIs)
@@ -306,24 +306,81 @@ func TestOneTagHidesNoOther(t *testing.T) {
 		t.Run(config, func(t *testing.T) {
 			t.Parallel()
 			s := h.selecting("%s", config)
-			for range 2 { // what was passed over is remembered
-				sight, err := r.Look(t.Context(), s)
+			for range 2 { // skipped tags are remembered
+				finding, err := r.Find(t.Context(), s)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if sight.Found == nil || sight.Found.Tag != "1.0.0" || sight.Found.Digest != want {
-					t.Errorf("found %+v", sight.Found)
+				if finding.Found == nil || finding.Found.Tag != "1.0.0" || finding.Found.Digest != want {
+					t.Errorf("found %+v", finding.Found)
 				}
-				s.Memory = sight.Memory
+				s.Memory = finding.Memory
 			}
 		})
 	}
-	// Where no platform is asked for, an image is one; a chart never is.
-	sight, err := r.Look(t.Context(), h.selecting(`"selection":"semver"`))
-	if err != nil || sight.Found == nil || sight.Found.Tag != "1.2.0" {
-		t.Errorf("found %+v, %v", sight.Found, err)
+	// Without a required platform any image fits; a chart never does.
+	finding, err := r.Find(t.Context(), h.selecting(`"selection":"semver"`))
+	if err != nil || finding.Found == nil || finding.Found.Tag != "1.2.0" {
+		t.Errorf("found %+v, %v", finding.Found, err)
 	}
-	if _, err := r.Look(t.Context(), h.selecting(`"selection":"mutable_tag","tag":"9.0.0"`)); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "a Helm chart") {
+	if _, err := r.Find(t.Context(), h.selecting(`"selection":"mutable_tag","tag":"9.0.0"`)); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "a Helm chart") {
 		t.Errorf("a tag of a chart: %v", err)
 	}
+}
+
+// TestAPollReportsThatWhatItFoundLastIsGone: only where the whole list and the tag itself say so, and once.
+func TestAPollReportsThatWhatItFoundLastIsGone(t *testing.T) {
+	t.Parallel()
+	const usual, listFails, tagFails, listLies = 0, 1, 2, 3
+	var mode atomic.Int64
+	h := hold(t, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			list := strings.HasSuffix(r.URL.Path, "/tags/list")
+			switch m := mode.Load(); {
+			case m == listFails && list, m == tagFails && strings.HasSuffix(r.URL.Path, "/manifests/1.1.0"):
+				http.Error(w, "away", http.StatusInternalServerError)
+			case m == listLies && list:
+				w.Header().Set("Content-Type", "application/json")
+				fmt.Fprint(w, `{"name":"shop/api","tags":["1.0.0"]}`)
+			default:
+				next.ServeHTTP(w, r)
+			}
+		})
+	})
+	at := time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC)
+	h.build(t, "1.0.0", at, linux)
+	digest := h.build(t, "1.1.0", at, linux)
+	r := client(t, oci.Deps{})
+	s := h.selecting(`"selection":"semver"`)
+	poll := func(m int64, gone bool) {
+		t.Helper()
+		mode.Store(m)
+		finding, err := r.Find(t.Context(), s)
+		if (err != nil) != (m == listFails) {
+			t.Fatalf("mode %d: %v", m, err)
+		}
+		if err == nil && m == usual {
+			s.Memory = finding.Memory
+		}
+		if (finding.Gone != nil) != gone {
+			t.Fatalf("mode %d: %+v is gone, want something: %v", m, finding.Gone, gone)
+		}
+		if gone && (finding.Gone.Tag != "1.1.0" || finding.Gone.Digest != digest || !finding.Gone.Deleted || finding.Found == nil || finding.Found.Tag != "1.0.0") {
+			t.Errorf("%+v is gone, and %+v exists; want 1.1.0 and 1.0.0", finding.Gone, finding.Found)
+		}
+	}
+	poll(usual, false)
+	poll(listLies, false)
+	reference, err := name.NewTag(h.host + "/shop/api:1.1.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mode.Store(usual)
+	if err := remote.Delete(reference); err != nil {
+		t.Fatal(err)
+	}
+	poll(listFails, false)
+	poll(tagFails, false)
+	poll(usual, true)
+	poll(usual, false)
 }

@@ -1,6 +1,6 @@
-// Package oci resolves references to manifests at registries that implement the OCI distribution specification.
+// Package oci resolves references to manifests in registries that implement the OCI distribution specification.
 //
-// It pulls no images and makes no decisions: what to resolve, and what follows from it, is core's.
+// It pulls no images and makes no decisions: package core decides what to resolve and what follows.
 package oci
 
 import (
@@ -25,25 +25,25 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
-// Deps is what Registries needs.
+// Deps are the dependencies of Registries.
 type Deps struct {
-	// Transport reaches the registries: names and redirects are other people's.
+	// Transport connects to the registries: names and redirects are untrusted.
 	Transport http.RoundTripper
 	Accounts  ociauth.Accounts
 	Clock     clock.Clock
 }
 
-// Registries ask any registry.
+// Registries queries any registry.
 type Registries struct {
 	d        Deps
 	patience *patience
 
 	mu sync.Mutex
-	// pullers are by organization: each logs in with its own accounts.
+	// pullers is by organization: each logs in with its own accounts.
 	pullers map[int64]kept
 }
 
-// kept is a client for a while.
+// kept is a client with an expiry.
 type kept struct {
 	puller *remote.Puller
 	until  time.Time
@@ -51,11 +51,11 @@ type kept struct {
 
 var _ core.Registries = (*Registries)(nil)
 
-// keep is how long logins and connections of registries are remembered; then passwords are read again. A registry's
-// token is good for minutes as well, and one for each hint would double the requests.
+// keep is how long logins and connections to registries are kept; then passwords are read again. A registry's token is valid for minutes as
+// well, and a new one per hint would double the requests.
 const keep = 5 * time.Minute
 
-// New is a client of all registries.
+// New returns a client for all registries.
 func New(d Deps) *Registries {
 	return &Registries{d: d, patience: &patience{next: &conditional{next: d.Transport}, clock: d.Clock}}
 }
@@ -66,8 +66,8 @@ func (r *Registries) Access(organization int64, image string) bool {
 	return err == nil && r.d.Accounts.For(organization).Has(repository)
 }
 
-// Digest asks for what is under a tag or, where that is empty, whether a digest is there. What is there is read, to know whether it is an image; Docker Hub
-// counts that as a pull, but nothing else says so.
+// Digest returns the digest of a tag or, without a tag, checks that a digest exists. It reads the manifest to find out whether it is an
+// image; Docker Hub counts that as a pull, but there is no other way.
 func (r *Registries) Digest(ctx context.Context, organization int64, image, tag, digest string) (string, error) {
 	reference, err := r.reference(image, tag, digest)
 	if err != nil {
@@ -87,7 +87,7 @@ func (r *Registries) Digest(ctx context.Context, organization int64, image, tag,
 	return digestOf(&found.Descriptor, reference)
 }
 
-// head asks for the digest under a tag, and for nothing else if the registry tells it that way: Docker Hub counts each GET of a manifest as a pull, against a
+// head returns the digest of a tag, by HEAD if the registry supports it: Docker Hub counts each GET of a manifest as a pull, against a
 // limit.
 func (r *Registries) head(ctx context.Context, organization int64, image, tag string) (string, error) {
 	reference, err := r.reference(image, tag, "")
@@ -99,7 +99,7 @@ func (r *Registries) head(ctx context.Context, organization int64, image, tag st
 		return "", err
 	}
 	found, err := puller.Head(ctx, reference)
-	if noDigest(err) { // some registries leave the digest out of an answer to HEAD
+	if noDigest(err) { // some registries omit the digest from the response to HEAD
 		var d *remote.Descriptor
 		if d, err = puller.Get(ctx, reference); err == nil {
 			found = &d.Descriptor
@@ -123,28 +123,28 @@ func kindOf(found *remote.Descriptor) (core.OtherKind, bool) {
 			Digest string `json:"digest"`
 		} `json:"subject"`
 	}
-	said := core.Manifest{MediaType: string(found.MediaType)}
+	reported := core.Manifest{MediaType: string(found.MediaType)}
 	if err := json.Unmarshal(found.Manifest, &manifest); err != nil {
 		return core.OtherKind{What: "a manifest that is not JSON"}, false
 	}
-	said.ArtifactType, said.Subject = manifest.ArtifactType, manifest.Subject != nil
+	reported.ArtifactType, reported.Subject = manifest.ArtifactType, manifest.Subject != nil
 	if manifest.Config != nil {
-		said.ConfigType = manifest.Config.MediaType
+		reported.ConfigType = manifest.Config.MediaType
 	}
-	kind, other := said.Kind()
+	kind, other := reported.Kind()
 	return other, kind != core.KindOther
 }
 
 func digestOf(found *v1.Descriptor, reference name.Reference) (string, error) {
-	// A registry, or a cache before it, may answer with another manifest; what is asked for by digest is just that one.
+	// A registry, or a cache in between, may answer with another manifest; a request by digest must return that one.
 	if d, ok := reference.(name.Digest); ok && d.DigestStr() != found.Digest.String() {
 		return "", fault.New(fault.Invalid, "%s is answered with %s", reference, found.Digest)
 	}
 	return found.Digest.String(), nil
 }
 
-// reference is what to ask for. The caller has checked tag and digest (core's rules): they become a part of the URL as
-// they are. An insecure host is asked by HTTPS first.
+// reference returns the reference to query. The caller has checked tag and digest (core's rules): they become part of the URL unchanged. An
+// insecure host is queried by HTTPS first.
 func (r *Registries) reference(image, tag, digest string) (name.Reference, error) {
 	repository, err := name.NewRepository(image, r.d.Accounts.Options(image)...)
 	if err != nil {
@@ -156,7 +156,7 @@ func (r *Registries) reference(image, tag, digest string) (name.Reference, error
 	return repository.Tag(tag), nil
 }
 
-// get is the puller of an organization, a new one now and then.
+// get returns the puller of an organization, a new one after it has expired.
 func (r *Registries) get(organization int64) (*remote.Puller, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -166,7 +166,7 @@ func (r *Registries) get(organization int64) (*remote.Puller, error) {
 	}
 	puller, err := remote.NewPuller(
 		remote.WithTransport(r.patience), remote.WithAuthFromKeychain(r.d.Accounts.For(organization)), remote.WithUserAgent("lockstep"),
-		remote.WithRetryBackoff(remote.Backoff{Steps: 1}), // hints are tried again, much later, when they are claimed
+		remote.WithRetryBackoff(remote.Backoff{Steps: 1}), // hints are retried later, when they are claimed again
 	)
 	if err != nil {
 		return nil, fmt.Errorf("make a client of registries: %w", err)
@@ -179,7 +179,7 @@ func (r *Registries) get(organization int64) (*remote.Puller, error) {
 	return puller, nil
 }
 
-// noDigest tells an answer without a digest from all other failures.
+// noDigest reports whether an error is a response without a digest.
 func noDigest(err error) bool {
 	if err == nil {
 		return false
@@ -187,6 +187,6 @@ func noDigest(err error) bool {
 	if t, ok := errors.AsType[*transport.Error](err); ok {
 		return t.StatusCode == http.StatusMethodNotAllowed
 	}
-	// The library has no type for this. If its wording changes, such registries look unavailable, and their hints wait.
+	// The library has no type for this error. If its text changes, such registries look unavailable, and their hints wait.
 	return strings.Contains(err.Error(), "response did not include")
 }

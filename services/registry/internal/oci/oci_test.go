@@ -20,7 +20,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/oci"
 )
 
-// held is a registry with an image and an index, behind a layer that a test puts before it.
+// held is a registry with an image and an index, behind a handler of the test.
 type held struct {
 	server       *httptest.Server
 	host         string
@@ -89,7 +89,7 @@ func TestDigest(t *testing.T) {
 	}{
 		{image: "/shop/api", tag: "one", want: h.image},
 		{image: "/shop/api", tag: "many", want: h.index},
-		{image: "/shop/api", tag: "one", digest: none, want: h.image}, // what is there counts, not what was told
+		{image: "/shop/api", tag: "one", digest: none, want: h.image}, // the registry's digest counts, not the reported one
 		{image: "/shop/api", digest: h.index, want: h.index},
 		{image: "/shop/api", tag: "none", class: fault.NotFound},
 		{image: "/shop/api", digest: none, class: fault.NotFound},
@@ -162,7 +162,7 @@ func TestAccounts(t *testing.T) {
 		})
 	}
 	if _, err := ociauth.NewAccounts([]ociauth.Account{{Host: "a b"}}, false); !fault.Is(err, fault.Invalid) {
-		t.Errorf("a host that is none: %v", err)
+		t.Errorf("an invalid host: %v", err)
 	}
 }
 

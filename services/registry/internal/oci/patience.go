@@ -12,8 +12,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
-// patience remembers until when hosts have asked to be left alone (RFC 9110, Retry-After), which the client of registries
-// does not tell.
+// patience records until when hosts have asked not to be queried (RFC 9110, Retry-After), which the registry client does not expose.
 type patience struct {
 	next  http.RoundTripper
 	clock clock.Clock
@@ -22,7 +21,7 @@ type patience struct {
 	until map[string]time.Time
 }
 
-// mostPatience bounds what a host may ask for; it is somebody else's header.
+// mostPatience bounds what a host may ask for: the header is untrusted.
 const mostPatience = time.Hour
 
 // RoundTrip implements http.RoundTripper.
@@ -39,7 +38,7 @@ func (p *patience) RoundTrip(r *http.Request) (*http.Response, error) {
 		if p.until == nil {
 			p.until = map[string]time.Time{}
 		}
-		for host, until := range p.until { // hosts come out of payloads: those that are over go
+		for host, until := range p.until { // hosts come from payloads: expired ones are removed
 			if until.Before(now) {
 				delete(p.until, host)
 			}
@@ -49,7 +48,7 @@ func (p *patience) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// retryAfter reads a number of seconds or an instant.
+// retryAfter parses a number of seconds or a time.
 func retryAfter(header string, now time.Time) (time.Duration, bool) {
 	if n, err := strconv.Atoi(header); err == nil && n >= 0 && n < 1<<30 {
 		return time.Duration(n) * time.Second, true
@@ -58,14 +57,14 @@ func retryAfter(header string, now time.Time) (time.Duration, bool) {
 	return at.Sub(now), err == nil
 }
 
-// of is until when a host wants to be left alone; zero for a host that does not.
+// of returns until when a host must not be queried; zero if it may be.
 func (p *patience) of(host string) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.until[strings.ToLower(host)]
 }
 
-// patient is an error of a registry that may have asked for time. Docker Hub is asked under another name than it has.
+// patient adds the time to retry to an error of a registry. Docker Hub is queried under another name than its own.
 func (r *Registries) patient(err error, host string) error {
 	if !fault.Is(err, fault.Unavailable) {
 		return err

@@ -9,9 +9,9 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
-// parseACR reads the events of Azure Container Registry, each in the form of Distribution's: from the registry's own webhook, one without an envelope;
-// and from Event Grid, as CloudEvents or in Event Grid's schema, one or a list. The ping, by which the portal tries a webhook, deletions and charts are
-// passed over.
+// parseACR parses the events of Azure Container Registry, each in the form of Distribution's: from the registry's own webhook one, without
+// an envelope; from Event Grid one or a list, as CloudEvents or in Event Grid's schema. The ping with which the portal tests a webhook, and
+// charts, are skipped.
 func parseACR(_ http.Header, _ string, body []byte) ([]core.Notification, error) {
 	if err := checkDocument(body); err != nil {
 		return nil, err
@@ -21,7 +21,7 @@ func parseACR(_ http.Header, _ string, body []byte) ([]core.Notification, error)
 	if kind(body) != "an array" {
 		items = []json.RawMessage{body}
 	} else {
-		// Into a list of its own: decoding into one that holds the body would write over it.
+		// Into a separate list: decoding into one that shares memory with the body would overwrite it.
 		if err := json.Unmarshal(body, &items); err != nil {
 			return nil, notJSON(err, 0)
 		}
@@ -47,30 +47,36 @@ func parseACR(_ http.Header, _ string, body []byte) ([]core.Notification, error)
 	return all, nil
 }
 
-// acrEvent reads one event, in its envelope if it has one.
+// acrEvent parses one event, with or without an envelope.
 func acrEvent(e node) ([]core.Notification, error) {
 	if about := e.text("type") + e.text("eventType"); about != "" {
-		if !strings.EqualFold(about, "Microsoft.ContainerRegistry.ImagePushed") && !strings.EqualFold(about, "ImagePushed") {
+		switch strings.TrimPrefix(strings.ToLower(about), "microsoft.containerregistry.") {
+		case "imagepushed", "imagedeleted":
+		default:
 			return nil, e.err()
 		}
 		e = e.in("data")
 	}
 	target := e.in("target")
 	manifest := core.Manifest{MediaType: target.text("mediaType"), ArtifactType: target.text("artifactType")}
-	if e.text("action") != "push" || manifest.MediaType == "" {
+	action := e.text("action")
+	if action != "push" && action != "delete" || manifest.MediaType == "" && action == "push" {
 		return nil, e.err()
 	}
-	// What the client that pushed called the registry, a custom domain included; a hook's host puts that right.
+	// The registry's name as the pushing client used it, which may be a custom domain; a hook's host overrides it.
 	place, _, err := hostOf(e.fields, target.fields, e.path)
 	if err != nil {
 		return nil, err
 	}
 	n := core.Notification{
 		ID: e.text("id"), Digest: target.text("digest"), Tag: target.text("tag"), PublishedAt: stamp(e.text("timestamp")),
-		Place: place, Image: target.text("repository"), Manifest: manifest,
+		Place: place, Image: target.text("repository"), Manifest: manifest, Deleted: action == "delete",
 		Names: core.Names{
 			ID: e.name("id"), Image: target.name("repository"), Digest: target.name("digest"), Tag: target.name("tag"), Place: e.name("request.host"),
 		},
+	}
+	if n.Deleted && n.Digest != "" {
+		n.Tag = "" // a manifest is deleted with all its tags
 	}
 	return single(n, e.err())
 }

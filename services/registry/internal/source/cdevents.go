@@ -8,8 +8,9 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
-// parseCDEvents reads artifact.published and artifact.packaged of CDEvents, any version of theirs: in a CloudEvent, whose
-// data it is, or by itself. What was published is a package URL of type oci or docker; other packages are passed over.
+// parseCDEvents parses artifact.published, artifact.packaged and artifact.deleted of CDEvents, in any version: as the data of a CloudEvent, or
+// on its own.
+// The artifact is a package URL of type oci or docker; other packages are skipped.
 func parseCDEvents(_ http.Header, _ string, body []byte) ([]core.Notification, error) {
 	top, err := open(body)
 	if err != nil {
@@ -21,10 +22,10 @@ func parseCDEvents(_ http.Header, _ string, body []byte) ([]core.Notification, e
 	}
 	context, subject := e.in("context"), e.in("subject")
 	context.require("type", "the type of a CDEvent")
-	// The type ends in a version of its own, as in dev.cdevents.artifact.published.0.2.0; what is read here is in all of
-	// them.
+	// The type ends in a version of its own, as in dev.cdevents.artifact.published.0.2.0; all of them have the fields used here.
 	about := context.text("type")
-	if !strings.HasPrefix(about, "dev.cdevents.artifact.published.") && !strings.HasPrefix(about, "dev.cdevents.artifact.packaged.") {
+	deleted := strings.HasPrefix(about, "dev.cdevents.artifact.deleted.")
+	if !deleted && !strings.HasPrefix(about, "dev.cdevents.artifact.published.") && !strings.HasPrefix(about, "dev.cdevents.artifact.packaged.") {
 		return nil, top.err()
 	}
 	purl := lowerType(subject.text("id"))
@@ -33,17 +34,20 @@ func parseCDEvents(_ http.Header, _ string, body []byte) ([]core.Notification, e
 	}
 	at := subject.name("id")
 	n := core.Notification{
-		ID: context.text("id"), PublishedAt: stamp(context.text("timestamp")),
+		ID: context.text("id"), PublishedAt: stamp(context.text("timestamp")), Deleted: deleted,
 		Names: core.Names{ID: context.name("id"), Image: at, Digest: at, Tag: at},
 	}
 	var ok bool
 	if n.Image, n.Tag, n.Digest, ok = splitPackageURL(purl); !ok {
 		subject.wrong("id", "a package URL with repository_url, such as pkg:oci/api@sha256%3A…?repository_url=registry.example.com/shop/api&tag=1.4.0")
 	}
+	if deleted && n.Digest != "" {
+		n.Tag = "" // the artifact is deleted, and not one of its tags
+	}
 	return single(n, top.err())
 }
 
-// lowerType is a package URL with scheme and type in lower case, which neither is sensitive to.
+// lowerType returns a package URL with scheme and type in lower case; neither is case-sensitive.
 func lowerType(purl string) string {
 	scheme, rest, ok := strings.Cut(purl, ":")
 	if !ok || !strings.EqualFold(scheme, "pkg") {
@@ -56,8 +60,8 @@ func lowerType(purl string) string {
 	return "pkg:" + strings.ToLower(kindOf) + "/" + rest
 }
 
-// splitPackageURL takes a package URL apart. The repository of type oci is in repository_url, whole; that of type docker
-// is namespace and name, at the registry that repository_url names.
+// splitPackageURL splits a package URL. For type oci, repository_url is the whole repository; for type docker, the repository is namespace
+// and name in the registry repository_url.
 func splitPackageURL(purl string) (image, tag, digest string, ok bool) {
 	rest, isOCI := strings.CutPrefix(purl, "pkg:oci/")
 	rest = strings.TrimPrefix(rest, "pkg:docker/")
@@ -77,7 +81,7 @@ func splitPackageURL(purl string) (image, tag, digest string, ok bool) {
 	switch {
 	case isOCI && repository == "":
 		return "", "", "", false // it does not say where
-	// The package URL specification has repository_url end in the name. Some generators leave it out.
+	// The specification of package URLs has repository_url end in the name. Some generators omit it.
 	case isOCI && repository != name && !strings.HasSuffix(repository, "/"+name):
 		image = repository + "/" + name
 	case isOCI:
@@ -87,7 +91,7 @@ func splitPackageURL(purl string) (image, tag, digest string, ok bool) {
 	case strings.Contains(name, "/"):
 		image = hubHost + "/" + name
 	default:
-		// Docker Hub's own images have no namespace in a package URL; its API knows them under library.
+		// Docker Hub's own images have no namespace in a package URL; its API has them under library.
 		image = hubHost + "/library/" + name
 	}
 	tag = qualifiers.Get("tag")

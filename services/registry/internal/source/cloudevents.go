@@ -21,15 +21,15 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
-// The content types of the three modes of CloudEvents over HTTP; anything in JSON is the binary mode's.
+// The content types of the three modes of CloudEvents over HTTP; any JSON is binary mode.
 const (
 	mediaStructured = cloudevents.ApplicationCloudEventsJSON
 	mediaBatch      = cloudevents.ApplicationCloudEventsBatchJSON
 	mediaJSON       = cloudevents.ApplicationJSON
 )
 
-// parseCloudEvents reads CloudEvents 1.0 in binary, structured and batch mode. The only type taken is the one that says
-// that an artifact exists (R48).
+// parseCloudEvents parses CloudEvents 1.0 in binary, structured and batch mode. The accepted types are those that report an artifact (R48), or its
+// deletion.
 func parseCloudEvents(header http.Header, mediaType string, body []byte) ([]core.Notification, error) {
 	if err := checkDocument(body); err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ func parseCloudEvents(header http.Header, mediaType string, body []byte) ([]core
 	}
 }
 
-// parseBatch reads every event of a batch, and says what is wrong with all of them at once.
+// parseBatch parses every event of a batch, and reports all problems at once.
 func parseBatch(body []byte) ([]core.Notification, error) {
 	var raw []json.RawMessage
 	if kind(body) != "an array" {
@@ -69,7 +69,7 @@ func parseBatch(body []byte) ([]core.Notification, error) {
 	return notifications, nil
 }
 
-// parseStructured reads one event whose attributes stand beside its data, for messages at prefix.
+// parseStructured parses one event whose attributes are beside its data; messages use prefix.
 func parseStructured(raw []byte, prefix string) (core.Notification, error) {
 	attributes, err := object(strings.TrimSuffix("body"+prefix, "."), raw)
 	if err != nil {
@@ -87,8 +87,8 @@ func parseStructured(raw []byte, prefix string) (core.Notification, error) {
 	return notification(*e, prefix, prefix)
 }
 
-// order writes an event again with the attributes first that say how to read the others. The SDK reads them as they
-// come and, met in another order, takes data_base64 for text or a number for a string.
+// order reorders an event so that the attributes that define the encoding come first. The SDK parses attributes in order and would
+// otherwise read data_base64 as text or a number as a string.
 func order(attributes map[string]json.RawMessage, prefix string) ([]byte, error) {
 	r := reader{}
 	for _, name := range []string{"specversion", "id", "source", "type", "time", "subject", "datacontenttype", "dataschema", "data_base64"} {
@@ -96,17 +96,17 @@ func order(attributes map[string]json.RawMessage, prefix string) ([]byte, error)
 			plain, _ := json.Marshal(text) // a string always encodes
 			attributes[name] = plain
 		} else {
-			delete(attributes, name) // null is absent
+			delete(attributes, name) // null means absent
 		}
 	}
 	if err := r.err(); err != nil {
 		return nil, err
 	}
-	// Before the SDK sees it, which also reads 0.3, where attributes are called differently.
+	// Before the SDK, which also accepts 0.3, where attributes have other names.
 	if err := checkVersion(r.text(attributes, prefix, "specversion"), prefix+"specversion"); err != nil {
 		return nil, err
 	}
-	// CloudEvents' JSON format: data without a type is JSON, and so is that of a type that ends in +json, which the SDK takes for text.
+	// By CloudEvents' JSON format, data without a type is JSON, and so is a type that ends in +json, which the SDK reads as text.
 	if _, ok := attributes["datacontenttype"]; !ok || isJSON(r.text(attributes, prefix, "datacontenttype")) {
 		attributes["datacontenttype"] = json.RawMessage(`"` + mediaJSON + `"`)
 	}
@@ -132,8 +132,8 @@ func order(attributes map[string]json.RawMessage, prefix string) ([]byte, error)
 	return b.Bytes(), nil
 }
 
-// parseBinary reads one event whose attributes are headers and whose data is the body. A header given twice is refused:
-// the SDK would take the first without a word, where a proxy may have looked at the last.
+// parseBinary parses one event whose attributes are headers and whose data is the body. A duplicate header is refused: the SDK would
+// silently use the first, where a proxy may have checked the last.
 func parseBinary(header http.Header, body []byte) (core.Notification, error) {
 	for name, values := range header {
 		if strings.HasPrefix(name, "Ce-") && len(values) > 1 {
@@ -161,15 +161,19 @@ func checkVersion(version, name string) error {
 	}
 }
 
-// notification reads what an event says. Attributes are named after prefix in messages, and the fields of its data after
-// dataPrefix: in binary mode these differ.
+// notification converts an event. In messages, attributes are named after prefix, and the fields of its data after dataPrefix: in binary
+// mode these differ.
 func notification(e event.Event, prefix, dataPrefix string) (core.Notification, error) {
-	// Brokers send events of every type, and again what is refused: another type is left out, which is recorded, and not an error.
+	// Brokers send events of every type, and repeat refused ones: an event of another type is left out and recorded, which is not an error.
+	expected := fmt.Sprintf("expected %q or %q", event.TypeArtifactPublished, event.TypeArtifactDeleted)
 	if e.Type() == "" {
-		return core.Notification{}, invalid(prefix+"type", fmt.Sprintf("missing; expected %q", event.TypeArtifactPublished))
+		return core.Notification{}, invalid(prefix+"type", "missing; "+expected)
 	}
-	if e.Type() != event.TypeArtifactPublished {
-		return core.Notification{Foreign: fmt.Sprintf("found %q; expected %q, the only type taken here", e.Type(), event.TypeArtifactPublished), Names: core.Names{ID: prefix + "type"}}, nil
+	deleted, at := e.Type() == event.TypeArtifactDeleted, "published_at"
+	if deleted {
+		at = "deleted_at"
+	} else if e.Type() != event.TypeArtifactPublished {
+		return core.Notification{Foreign: fmt.Sprintf("found %q; %s, the only types taken here", e.Type(), expected), Names: core.Names{ID: prefix + "type"}}, nil
 	}
 	if !isJSON(e.DataContentType()) {
 		return core.Notification{}, invalid(prefix+"datacontenttype", fmt.Sprintf("found %q; expected %q", e.DataContentType(), mediaJSON))
@@ -181,7 +185,7 @@ func notification(e event.Event, prefix, dataPrefix string) (core.Notification, 
 	if len(e.Data()) == 0 {
 		return core.Notification{}, invalid(dataPrefix+"data", "missing; expected an object with image and digest")
 	}
-	if e.DataBase64 { // what it encodes has not been looked at yet
+	if e.DataBase64 { // the encoded data has not been checked yet
 		if err := checkDocument(e.Data()); err != nil {
 			return core.Notification{}, invalid(dataPrefix+"data_base64", fault.FieldsOf(err)[0].Problem)
 		}
@@ -197,16 +201,16 @@ func notification(e event.Event, prefix, dataPrefix string) (core.Notification, 
 		Correlation: event.Extension(e, event.ExtensionCorrelation),
 		TraceParent: event.Extension(e, event.ExtensionTraceParent),
 		Image:       r.text(data, in, "image"), Digest: r.text(data, in, "digest"),
-		Tag: r.text(data, in, "tag"), PublishedAt: r.text(data, in, "published_at"),
+		Tag: r.text(data, in, "tag"), PublishedAt: r.text(data, in, at), Deleted: deleted,
 		Names: core.Names{
 			Source: prefix + "source", ID: prefix + "id", Correlation: prefix + event.ExtensionCorrelation, Image: in + "image", Digest: in + "digest",
-			Tag: in + "tag", PublishedAt: in + "published_at",
+			Tag: in + "tag", PublishedAt: in + at,
 		},
 	}
 	return n, r.err()
 }
 
-// notCloudEvent says what the SDK could not read, at prefix.
+// notCloudEvent describes what the SDK could not read, at prefix.
 func notCloudEvent(err error, prefix string) error {
 	name := strings.TrimSuffix(prefix, ".")
 	if name == "" || name == "ce-" {
@@ -218,7 +222,7 @@ func notCloudEvent(err error, prefix string) error {
 	})
 }
 
-// isJSON reports whether a media type is JSON in UTF-8: application/json, or one that ends in +json.
+// isJSON reports whether a media type is JSON in UTF-8: application/json, or a type that ends in +json.
 func isJSON(contentType string) bool {
 	media, parameters, err := mime.ParseMediaType(contentType)
 	charset := parameters["charset"]

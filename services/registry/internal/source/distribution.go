@@ -11,20 +11,20 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
-// The content types of the envelope in which CNCF Distribution, Docker's registry and GitLab's container registry
-// notify. Both have the same form.
+// The content types of the envelope of notifications of CNCF Distribution, Docker's registry and GitLab's container registry. All have the
+// same form.
 const (
 	mediaEnvelopeV2 = "application/vnd.docker.distribution.events.v2+json"
 	mediaEnvelopeV1 = "application/vnd.docker.distribution.events.v1+json"
 )
 
-// envelope is a delivery: what happened to manifests and blobs since the last one.
+// envelope is a delivery: the events of manifests and blobs since the last one.
 type envelope struct {
 	Events []json.RawMessage `json:"events"`
 }
 
-// parseDistribution reads an envelope. Pulls, deletions and blobs are passed over without a look, and what cannot be understood is left out: a registry
-// that is answered with an error sends the same envelope again and again, and everything behind it waits.
+// parseDistribution parses an envelope. Pulls and blobs are skipped, and malformed parts left out: after an error, a registry
+// would send the same envelope again and again, and hold up everything behind it.
 func parseDistribution(_ http.Header, _ string, body []byte) ([]core.Notification, error) {
 	if err := checkDocument(body); err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func parseDistribution(_ http.Header, _ string, body []byte) ([]core.Notificatio
 		problems      []fault.Field
 	)
 	for i, raw := range e.Events {
-		n, wanted, err := parsePush(raw, fmt.Sprintf("events[%d]", i))
+		n, wanted, err := parseManifest(raw, fmt.Sprintf("events[%d]", i))
 		switch {
 		case err != nil:
 			problems = append(problems, fault.FieldsOf(err)...)
@@ -59,14 +59,16 @@ func parseDistribution(_ http.Header, _ string, body []byte) ([]core.Notificatio
 	return notifications, nil
 }
 
-// parsePush reads one event, and reports whether it is the push of an image.
-func parsePush(raw []byte, at string) (n core.Notification, wanted bool, err error) {
+// parseManifest parses one event, and reports whether it is the push of an image, or the deletion of a tag or a digest. The deletion of a
+// digest does not say whether it was that of a manifest or of a blob.
+func parseManifest(raw []byte, at string) (n core.Notification, wanted bool, err error) {
 	o, err := object(at, raw)
 	if err != nil {
 		return n, false, err
 	}
 	r := reader{}
-	if action := r.text(o, at+".", "action"); action != "push" {
+	action := r.text(o, at+".", "action")
+	if action != "push" && action != "delete" {
 		return n, false, r.err()
 	}
 	target, err := object(at+".target", o["target"])
@@ -76,6 +78,9 @@ func parsePush(raw []byte, at string) (n core.Notification, wanted bool, err err
 	manifest, err := manifestOf(&r, target, at+".target.")
 	if err != nil {
 		return n, false, err
+	}
+	if action == "delete" {
+		manifest = core.Manifest{}
 	}
 	if kind, _ := manifest.Kind(); kind == core.KindOther {
 		return n, false, r.err()
@@ -88,6 +93,7 @@ func parsePush(raw []byte, at string) (n core.Notification, wanted bool, err err
 		Source: "/distribution/" + host, ID: r.text(o, at+".", "id"), Place: place,
 		Image: r.text(target, at+".target.", "repository"), Digest: r.text(target, at+".target.", "digest"),
 		Tag: r.text(target, at+".target.", "tag"), PublishedAt: r.text(o, at+".", "timestamp"), Manifest: manifest,
+		Deleted: action == "delete",
 		Names: core.Names{
 			Source: at + ".request.host", ID: at + ".id", Image: at + ".target.repository", Digest: at + ".target.digest",
 			Tag: at + ".target.tag", PublishedAt: at + ".timestamp", Place: at + ".request.host",
@@ -96,16 +102,16 @@ func parsePush(raw []byte, at string) (n core.Notification, wanted bool, err err
 	return n, true, r.err()
 }
 
-// manifestOf is what a target says about its kind: the manifest's type and, since version 3 of Distribution, that of the artifact and, with
-// includereferences, those of what it refers to, of which the configuration is the first.
+// manifestOf returns what a target reports about its kind: the manifest's media type and, since version 3 of Distribution, that of the
+// artifact and, with includereferences, those of the referenced descriptors, of which the first is the configuration.
 func manifestOf(r *reader, target map[string]json.RawMessage, at string) (core.Manifest, error) {
 	m := core.Manifest{MediaType: r.text(target, at, "mediaType"), ArtifactType: r.text(target, at, "artifactType")}
 	if m.MediaType == "" {
-		m.MediaType = "missing" // a blob, of whatever type
+		m.MediaType = "missing" // a blob, of any type
 	}
 	var references []json.RawMessage
 	if json.Unmarshal(target["references"], &references) != nil || len(references) == 0 {
-		return m, nil //nolint:nilerr // what is no list says nothing about the kind
+		return m, nil //nolint:nilerr // a value that is not a list says nothing about the kind
 	}
 	first, err := object(at+"references[0]", references[0])
 	if err != nil {
@@ -117,9 +123,9 @@ func manifestOf(r *reader, target map[string]json.RawMessage, at string) (core.M
 	return m, nil
 }
 
-// hostOf is the registry as the client named it, or as the registry names itself in the target's URL, with the scheme of that URL; and the host
-// alone. The former is a header that a client may set to anything; the host of a hook's configuration takes precedence over it
-// (core.Hook.Host), so what is no host is left to core. Messages name the fields after the prefix in.
+// hostOf returns the registry as the client named it, or as the registry names itself in the target's URL, with the scheme of that URL; and
+// the host alone. The former is a header that a client may set to anything; the host of a hook's configuration takes precedence
+// (core.Hook.Host), and core validates it. Messages name the fields after the prefix in.
 func hostOf(o, target map[string]json.RawMessage, in string) (place, host string, err error) {
 	r := reader{}
 	link, _ := url.Parse(r.text(target, in+"target.", "url"))

@@ -7,12 +7,11 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
-// hubHost is what Docker's own registry is called in references. The address that answers is another, index.docker.io,
-// which only package oci needs to know.
+// hubHost is Docker Hub in references. Its API has another host, index.docker.io, which only package oci needs.
 const hubHost = "docker.io"
 
-// parseDockerHub reads Docker Hub's webhook. It tells no digest and is not signed, so that all it does is make us look at
-// the registry. Its callback_url is never called: whoever knows the hook's path could have written it.
+// parseDockerHub parses Docker Hub's webhook. It has no digest and no signature, so it only causes a query of the registry. Its
+// callback_url is never called: anyone with the hook's path could have written it.
 func parseDockerHub(_ http.Header, _ string, body []byte) ([]core.Notification, error) {
 	top, err := open(body)
 	if err != nil {
@@ -20,7 +19,7 @@ func parseDockerHub(_ http.Header, _ string, body []byte) ([]core.Notification, 
 	}
 	push, repository := top.in("push_data"), top.in("repository")
 	name := repository.text("repo_name")
-	if name == "" && repository.has("name") { // what very old deliveries had
+	if name == "" && repository.has("name") { // very old deliveries
 		name = repository.text("namespace") + "/" + repository.text("name")
 	}
 	n := core.Notification{
@@ -31,7 +30,7 @@ func parseDockerHub(_ http.Header, _ string, body []byte) ([]core.Notification, 
 	if name == "" {
 		n.Image = ""
 	} else if n.PublishedAt != "" {
-		// The second of the push is all that tells a delivery sent again from a tag pushed again.
+		// The time of the push, in seconds, is all that distinguishes a repeated delivery from a repeated push.
 		n.ID = strings.Join([]string{"push", n.PublishedAt, n.Image, n.Tag}, " ")
 	}
 	push.require("tag", "the tag that was pushed")

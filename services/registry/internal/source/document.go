@@ -12,23 +12,22 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// The limits are far more than any format here needs, and far less than what would strain a parser: in how deep values are
-// nested, how many stand in one array or object, and how many there are in all.
+// The limits are far above what any format here needs, and far below what would strain a parser: nesting, values in one array or object,
+// and values in all.
 const (
 	maxDepth  = 32
 	maxItems  = 5_000
 	maxValues = 100_000
-	// maxPushItems and maxPushValues are for what forges send about pushes, which lists every file of thousands of commits.
+	// maxPushItems and maxPushValues are for pushes reported by forges, which list every file of thousands of commits.
 	maxPushItems  = 100_000
 	maxPushValues = 2_000_000
 )
 
-// checkDocument refuses what Go's decoder would let pass or stumble over: text that is not UTF-8, more than one
-// document, nesting without measure, and keys given twice, of which one would silently win: a proxy or a scanner that
-// judged the delivery by the other one would have approved something else than we read.
+// checkDocument refuses what Go's decoder would accept or stumble over: text that is not UTF-8, more than one document, excessive nesting,
+// and duplicate keys, of which one would silently win: a proxy or a scanner that checked the other one would have approved something else.
 func checkDocument(body []byte) error { return checkWithin(body, maxItems, maxValues) }
 
-// checkWithin is checkDocument with as many values in one array or object, and in all.
+// checkWithin is checkDocument with other limits for one array or object, and for all values.
 func checkWithin(body []byte, items, values int) error {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return invalid("body", "empty; expected a JSON document")
@@ -37,7 +36,7 @@ func checkWithin(body []byte, items, values int) error {
 		return invalid("body", "found bytes that are not UTF-8; expected JSON in UTF-8")
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
-	// Nobody reads these numbers here; as a float, 1e999 in a field that no format has would be an error.
+	// Numbers are not used here; as a float, 1e999 in an unused field would be an error.
 	d.UseNumber()
 	w := walker{decoder: d, maxItems: items, maxValues: values}
 	for {
@@ -54,7 +53,7 @@ func checkWithin(body []byte, items, values int) error {
 	}
 }
 
-// walker follows a document token by token and remembers the containers that are open.
+// walker follows a document token by token, with a stack of the open containers.
 type walker struct {
 	decoder *json.Decoder
 	open    []container
@@ -64,7 +63,7 @@ type walker struct {
 	maxItems, maxValues int
 }
 
-// container is an open object, or array if keys is nil.
+// container is an open object, or an array if keys is nil.
 type container struct {
 	keys    map[string]bool
 	wantKey bool
@@ -108,7 +107,7 @@ func (w *walker) scalar(token json.Token) error {
 	return w.valueEnded()
 }
 
-// valueEnded notes that an object wants a key next, or that the document is over.
+// valueEnded records that an object expects a key next, or that the document has ended.
 func (w *walker) valueEnded() error {
 	if len(w.open) == 0 {
 		w.done = true
@@ -122,8 +121,8 @@ func (w *walker) valueEnded() error {
 	return nil
 }
 
-// object reads raw as an object, for messages at name. It is a map because Go matches the fields of a struct whatever
-// their case, so that Digest would overwrite digest after checkDocument had found them to be two keys.
+// object parses raw as an object; messages use name. The result is a map, because Go matches the fields of a struct case-insensitively, so
+// that Digest would overwrite digest after checkDocument had accepted them as two keys.
 func object(name string, raw []byte) (map[string]json.RawMessage, error) {
 	var o map[string]json.RawMessage
 	if kind(raw) != "an object" {
@@ -135,10 +134,10 @@ func object(name string, raw []byte) (map[string]json.RawMessage, error) {
 	return o, nil
 }
 
-// reader takes text out of objects and collects what is wrong with it, so that one answer names every field.
+// reader extracts texts from objects and collects the problems, so that one response names every field.
 type reader struct{ problems []fault.Field }
 
-// text is the string at key; "" if it is absent, null or wrong.
+// text returns the string at key; "" if it is absent, null or of another type.
 func (r *reader) text(o map[string]json.RawMessage, prefix, key string) string {
 	raw, ok := o[key]
 	if !ok || kind(raw) == "null" {
@@ -173,7 +172,7 @@ func notJSON(err error, offset int64) error {
 	return invalid("body", fmt.Sprintf("not JSON at byte %d: %s; expected a JSON document", offset, err))
 }
 
-// kind says what a JSON value is, by its first byte: raw has passed checkDocument.
+// kind returns the kind of a JSON value by its first byte: raw has passed checkDocument.
 func kind(raw []byte) string {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 {
@@ -195,8 +194,8 @@ func kind(raw []byte) string {
 	}
 }
 
-// found describes a value of the wrong type: small ones in full. The text is answered to the sender and logged, so it
-// must not grow with what was sent.
+// found describes a value of the wrong type: small ones in full. The text is sent to the sender and logged, so it must not grow with the
+// input.
 func found(raw []byte) string {
 	const small = 40
 	raw = bytes.TrimSpace(raw)

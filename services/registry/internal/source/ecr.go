@@ -7,7 +7,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
-// arrivals are the kinds of events that say that an image has arrived, each with the fields and values by which it says so: pushed by a client, replicated from
+// arrivals maps the kinds of events that report a new image to the fields and values that confirm it: pushed by a client, replicated from
 // another region or account, or fetched by a pull-through cache.
 func arrivals() map[string][][2]string {
 	return map[string][][2]string{
@@ -17,8 +17,14 @@ func arrivals() map[string][][2]string {
 	}
 }
 
-// parseECR reads the events of Amazon ECR as an API destination of EventBridge delivers them. The registry's host follows
-// from account and region.
+// isDeletion reports whether an image was deleted, by a client or a lifecycle policy. If the event names a tag, that tag is gone; the image
+// is gone with its last tag.
+func isDeletion(top, detail node) bool {
+	return top.text("detail-type") == "ECR Image Action" && detail.text("action-type") == "DELETE" && detail.text("result") == "SUCCESS"
+}
+
+// parseECR parses the events of Amazon ECR as delivered by an API destination of EventBridge. The registry's host follows from account and
+// region.
 func parseECR(_ http.Header, _ string, body []byte) ([]core.Notification, error) {
 	top, err := open(body)
 	if err != nil {
@@ -29,16 +35,17 @@ func parseECR(_ http.Header, _ string, body []byte) ([]core.Notification, error)
 	if !ok || top.text("source") != "aws.ecr" {
 		return nil, top.err()
 	}
+	deleted := isDeletion(top, detail)
 	for _, field := range wanted {
-		if detail.text(field[0]) != field[1] {
+		if !deleted && detail.text(field[0]) != field[1] {
 			return nil, top.err()
 		}
 	}
 	account, region := top.text("account"), top.text("region")
 	n := core.Notification{
-		// EventBridge delivers at least once, and the same event with the same id.
-		ID: top.text("id"), Digest: detail.text("image-digest"), Tag: detail.text("image-tag"), PublishedAt: stamp(top.text("time")),
-		// Since 2022 the event says what it is; a chart's manifest is of an image's media type.
+		// EventBridge delivers at least once, with the same id for the same event.
+		ID: top.text("id"), Digest: detail.text("image-digest"), Tag: detail.text("image-tag"), PublishedAt: stamp(top.text("time")), Deleted: deleted,
+		// Present since 2022; a chart's manifest has the media type of an image.
 		Manifest: core.Manifest{MediaType: detail.text("manifest-media-type"), ArtifactType: detail.text("artifact-media-type")},
 		Names:    core.Names{ID: "id", Image: detail.name("repository-name"), Digest: detail.name("image-digest"), Tag: detail.name("image-tag")},
 	}
@@ -50,7 +57,7 @@ func parseECR(_ http.Header, _ string, body []byte) ([]core.Notification, error)
 	return single(n, top.err())
 }
 
-// partitions are the domains of the partitions of AWS, by what the names of their regions begin with.
+// partitions maps the prefixes of region names to the domains of AWS's partitions.
 func partitions() [][2]string {
 	return [][2]string{
 		{"cn-", "amazonaws.com.cn"},

@@ -26,10 +26,10 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/source"
 )
 
-var update = flag.Bool("update", false, "write what the fixtures of formats are read as")
+var update = flag.Bool("update", false, "rewrite the golden files of the fixtures")
 
-// fixture is a delivery in the shape in which a version of a vendor's product sends it: testdata/<format>/<version>.http,
-// headers and body, beside the golden file of what it is read as.
+// fixture is a delivery as a version of a vendor's product sends it: testdata/<format>/<version>.http, headers and body, beside the golden
+// file of its notifications.
 type fixture struct {
 	format, name string
 	header       http.Header
@@ -83,7 +83,11 @@ func TestFixtures(t *testing.T) {
 						fmt.Fprintf(&got, "repository: %s\n\n", n.Repository)
 						continue
 					}
-					fmt.Fprintf(&got, "id: %s\nplace: %s\nimage: %s\ntag: %s\ndigest: %s\npublished: %s\n\n", n.ID, n.Place, n.Image, n.Tag, n.Digest, n.PublishedAt)
+					done := "published"
+					if n.Deleted {
+						done = "deleted"
+					}
+					fmt.Fprintf(&got, "id: %s\nplace: %s\nimage: %s\ntag: %s\ndigest: %s\n%s: %s\n\n", n.ID, n.Place, n.Image, n.Tag, n.Digest, done, n.PublishedAt)
 				}
 				path := filepath.Join("testdata", f.Name, x.name+".golden")
 				if *update {
@@ -103,7 +107,7 @@ func TestFixtures(t *testing.T) {
 	}
 }
 
-// Whatever is done to a delivery, it is read or refused by name.
+// A damaged delivery is parsed, or refused with a named field.
 func TestDamagedFixtures(t *testing.T) {
 	t.Parallel()
 	for _, f := range source.Formats() {
@@ -154,7 +158,7 @@ func TestDamagedFixtures(t *testing.T) {
 	}
 }
 
-// forgetful takes everything that a hook tells, and keeps none of it.
+// forgetful accepts all reports, and stores none.
 type forgetful struct{}
 
 func (forgetful) Take(context.Context, string, []core.Artifact, []core.Hint, []core.Refusal) error {
@@ -167,8 +171,7 @@ func (forgetful) Name(address string) string { return kinds.RepositoryName(addre
 
 func (forgetful) Nudge(context.Context, []string) error { return nil }
 
-// heard checks what must hold for any input: an answer or a refusal that names a field, the same one each time, and the
-// same from core.
+// heard checks what must hold for any input: a result or a refusal that names a field, the same one each time, and the same from core.
 func heard(t *testing.T, parse func() ([]core.Notification, error)) {
 	t.Helper()
 	all, err := parse()
@@ -176,8 +179,8 @@ func heard(t *testing.T, parse func() ([]core.Notification, error)) {
 	if len(all) != len(again) || (err == nil) != (err2 == nil) {
 		t.Fatalf("the second reading differs: %d and then %d, %v and then %v", len(all), len(again), err, err2)
 	}
-	desk := core.NewDesk(core.NewIntake(nil, nil, core.Naming{Host: kinds.NormalizeHost, Image: kinds.NormalizeImage}, clock.System()), forgetful{}, forgetful{})
-	receipt, heard := desk.Hear(t.Context(), core.Hook{Name: "test"}, all, core.Unreadable(err))
+	hookIntake := core.NewHookIntake(core.NewIntake(nil, nil, core.Naming{Host: kinds.NormalizeHost, Image: kinds.NormalizeImage}, clock.System()), forgetful{}, forgetful{})
+	receipt, heard := hookIntake.Accept(t.Context(), core.Hook{Name: "test"}, all, core.Unreadable(err))
 	if heard != nil {
 		t.Fatalf("a delivery is refused as a whole: %v", heard)
 	}
@@ -191,7 +194,7 @@ func heard(t *testing.T, parse func() ([]core.Notification, error)) {
 	}
 }
 
-// mutate puts values of other types in the place of every value of a document, one after the other.
+// mutate replaces every value of a document, one after the other, by values of other types.
 func mutate(document any, check func(at string)) {
 	others := []any{nil, 7.5, true, "", "x", []any{}, []any{1, nil, []any{}}, map[string]any{}, map[string]any{"a": 1}, -1e300, strings.Repeat("y", 5000)}
 	var walk func(v any, at string)

@@ -10,7 +10,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
-// survives checks what must hold for any input: an answer or a refusal that names a field, the same one each time.
+// survives checks what must hold for any input: a result or a refusal that names a field, the same one each time.
 func survives(t *testing.T, parse func() ([]core.Notification, error)) {
 	t.Helper()
 	notifications, err := parse()

@@ -6,11 +6,12 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
-// parseGeneric reads the document for senders that have no format of their own:
+// parseGeneric parses the document for senders that have no format of their own:
 //
 //	{"image": "registry.example.com/shop/api:1.4.0", "tag": "1.4.0", "digest": "sha256:…", "published_at": "…", "id": "…"}
 //
-// The image may carry tag and digest. Without a digest the registry is asked for the tag's.
+// The image may include tag and digest. Without a digest, the registry is queried for that of the tag. With deleted_at, an instant, it
+// reports a deletion: of the tag or, if there is none, of the image.
 func parseGeneric(_ http.Header, _ string, body []byte) ([]core.Notification, error) {
 	top, err := open(body)
 	if err != nil {
@@ -28,13 +29,16 @@ func generic(top node) ([]core.Notification, error) {
 	if n.Tag == "" {
 		n.Tag, n.Names.Tag = tag, "image"
 	} else if tag != "" && tag != n.Tag {
-		// Neither takes precedence: one of the two is a mistake in somebody's script, and we cannot tell which.
+		// Neither takes precedence: one of the two is a mistake in a script, and it is unknown which.
 		top.wrong("tag", "the tag in image, or none there")
 	}
 	if n.Digest == "" {
 		n.Digest, n.Names.Digest = digest, "image"
 	} else if digest != "" && digest != n.Digest {
 		top.wrong("digest", "the digest in image, or none there")
+	}
+	if top.has("deleted_at") {
+		n.Deleted, n.PublishedAt, n.Names.PublishedAt = true, top.text("deleted_at"), "deleted_at"
 	}
 	return single(n, top.err())
 }

@@ -8,18 +8,18 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
-// githubHost is the container registry of GitHub.
+// githubHost is GitHub's container registry.
 const githubHost = "ghcr.io"
 
-// parseGitHub reads the events package and registry_package of GitHub, which differ in the name of one key, and push, and
-// passes ping and all others over. The digest is the manifest's; where it is missing, the version's name is one.
+// parseGitHub parses the events package and registry_package of GitHub, which differ in the name of one key, and push; it skips ping and
+// all others. The digest is the manifest's; if it is missing, the version's name is a digest.
 func parseGitHub(header http.Header, _ string, body []byte) ([]core.Notification, error) {
 	top, err := openPush(body)
 	if err != nil {
 		return nil, err
 	}
-	// The signature covers the body alone. All that this header decides is whether the body is read, and under which key;
-	// the identity of what is told never comes from it, nor from X-GitHub-Delivery, which a replay could change at will.
+	// The signature covers only the body. This header only decides whether the body is read, and under which key; the identity of an event
+	// never comes from it, nor from X-GitHub-Delivery, which a replay could change at will.
 	key := header.Get("X-Github-Event")
 	if key == "push" {
 		return pushed(top, top.in("repository"), "clone_url")
@@ -28,7 +28,7 @@ func parseGitHub(header http.Header, _ string, body []byte) ([]core.Notification
 	if key != "package" && key != "registry_package" || action != "published" && action != "updated" {
 		return nil, top.err()
 	}
-	if !top.has(key) { // some versions of the one use the name of the other
+	if !top.has(key) { // some versions of one use the name of the other
 		key = map[string]string{"package": "registry_package", "registry_package": "package"}[key]
 	}
 	pkg := top.in(key)
@@ -57,7 +57,7 @@ func parseGitHub(header http.Header, _ string, body []byte) ([]core.Notification
 	id, _ := version.number("id")
 	n.ID = strings.Join([]string{"version", strconv.FormatInt(id, 10), n.Image, n.Tag, n.Digest}, " ")
 	if n.Digest == "" {
-		n.ID += n.PublishedAt // the tag may have moved since it was told last
+		n.ID += n.PublishedAt // the tag may have moved since the last report
 	}
 	return single(n, top.err())
 }
@@ -71,10 +71,10 @@ func isContainer(pkg node) bool {
 	return false
 }
 
-// githubImage is what package_url names, which ends in a colon when a push had no tag; or else owner and name.
+// githubImage returns the image of package_url, which ends in a colon if the push had no tag; or else of owner and name.
 func githubImage(top, pkg, version node) string {
 	if image, _, _ := splitReference(strings.TrimSuffix(dropScheme(version.text("package_url")), ":")); image != "" {
-		// GitHub's owners and names keep their capitals; ghcr.io has none.
+		// GitHub's owners and names may have capitals; ghcr.io has none.
 		return strings.ToLower(image)
 	}
 	owner := pkg.in("owner").text("login")

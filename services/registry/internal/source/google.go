@@ -9,9 +9,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
-// parseGoogle reads the notifications of Artifact Registry and Container Registry as a push subscription of Pub/Sub wraps
-// them: message.data holds, in base64, action, digest and tag as whole references. A push with a tag is told twice, once
-// with and once without it.
+// parseGoogle parses the notifications of Artifact Registry and Container Registry, wrapped by a push subscription of Pub/Sub: message.data
+// holds, in base64, action, digest and tag as whole references. A push with a tag is reported twice, with and without the tag.
 func parseGoogle(_ http.Header, _ string, body []byte) ([]core.Notification, error) {
 	top, err := open(body)
 	if err != nil {
@@ -31,14 +30,15 @@ func parseGoogle(_ http.Header, _ string, body []byte) ([]core.Notification, err
 	if err != nil {
 		return nil, invalid("message.data", fault.FieldsOf(err)[0].Problem)
 	}
-	// So that errors name fields inside of the base64 too.
+	// So that errors can name fields inside the base64.
 	data.path = "message.data."
-	// Deletions are acknowledged, not refused: Pub/Sub sends again for up to seven days whatever is not answered 2xx.
-	if !strings.EqualFold(data.text("action"), "INSERT") {
+	// Other actions are acknowledged, not refused: Pub/Sub repeats a delivery for up to seven days until the response is 2xx.
+	deleted := strings.EqualFold(data.text("action"), "DELETE")
+	if !deleted && !strings.EqualFold(data.text("action"), "INSERT") {
 		return nil, data.err()
 	}
 	n := core.Notification{
-		ID: message.text("messageId"), PublishedAt: stamp(message.text("publishTime")),
+		ID: message.text("messageId"), PublishedAt: stamp(message.text("publishTime")), Deleted: deleted,
 		Names: core.Names{ID: "message.messageId", Image: "message.data.digest", Digest: "message.data.digest", Tag: "message.data.tag"},
 	}
 	if n.ID == "" {

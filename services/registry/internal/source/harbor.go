@@ -8,8 +8,9 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
-// parseHarbor reads both payload formats of Harbor: Default, whose type was pushImage up to version 1.10 and is
-// PUSH_ARTIFACT since 2.0, and CloudEvents, which came with 2.8. Each lists the pushed references of one repository.
+// parseHarbor parses both payload formats of Harbor: Default, whose type was pushImage up to version 1.10 and is PUSH_ARTIFACT since 2.0,
+// and CloudEvents, since 2.8. Each lists the pushed or deleted references of one repository. An artifact is deleted with all its
+// tags, whichever of them the event names; Harbor does not report the deletion of a tag alone.
 func parseHarbor(_ http.Header, _ string, body []byte) ([]core.Notification, error) {
 	top, err := open(body)
 	if err != nil {
@@ -19,12 +20,15 @@ func parseHarbor(_ http.Header, _ string, body []byte) ([]core.Notification, err
 	if top.has("specversion") {
 		data, at, id = top.in("data"), stamp(top.text("time")), top.text("id")
 	}
+	done := "push"
 	switch top.text("type") {
 	case "PUSH_ARTIFACT", "pushImage", "harbor.artifact.pushed":
+	case "DELETE_ARTIFACT", "deleteImage", "harbor.artifact.deleted":
+		done = "delete"
 	default:
 		return nil, top.err()
 	}
-	data.require("resources", "an array of what was pushed")
+	data.require("resources", "an array of what was pushed or deleted")
 	var (
 		all      []core.Notification
 		problems []fault.Field
@@ -38,16 +42,19 @@ func parseHarbor(_ http.Header, _ string, body []byte) ([]core.Notification, err
 			tag = ""
 		}
 		n := core.Notification{
-			Place: place, Image: image, Digest: resource.text("digest"), Tag: tag, PublishedAt: at,
+			Place: place, Image: image, Digest: resource.text("digest"), Tag: tag, PublishedAt: at, Deleted: done == "delete",
 			Names: core.Names{Image: resource.name("resource_url"), Digest: resource.name("digest"), Tag: resource.name("tag")},
 		}
-		// Default has no id: then the second, the tag and the digest tell a delivery sent again from another push. An event of the other format tells of
-		// many.
-		told := id
-		if told == "" {
-			told = "push " + at
+		// Default has no id: the time in seconds, the tag and the digest distinguish a repeated delivery from another push. An event of the
+		// other format may contain several artifacts.
+		event := id
+		if event == "" {
+			event = done + " " + at
 		}
-		n.ID = strings.Join([]string{told, reference, n.Tag, n.Digest}, " ")
+		if n.Deleted && n.Digest != "" {
+			n.Tag = ""
+		}
+		n.ID = strings.Join([]string{event, reference, n.Tag, n.Digest}, " ")
 		if err := resource.err(); err != nil {
 			problems = append(problems, fault.FieldsOf(err)...)
 			continue

@@ -9,14 +9,14 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/source"
 )
 
-// hostile are bodies of 1 MiB that are cheap to send and dear to read.
+// hostile returns bodies of 1 MiB that are cheap to send and expensive to parse.
 func hostile() map[string]string {
 	const size = 1 << 20
 	fill := func(head, item, tail string) string {
 		n := (size - len(head) - len(tail)) / len(item)
 		return head + strings.TrimSuffix(strings.Repeat(item, n), ",") + tail
 	}
-	within := func(head, item, tail string) string { // as many as are read at all
+	within := func(head, item, tail string) string { // the maximum number of items
 		return head + strings.TrimSuffix(strings.Repeat(item, 4_900), ",") + tail
 	}
 	var keys strings.Builder
@@ -37,7 +37,7 @@ func hostile() map[string]string {
 	}
 }
 
-// TestMemory: no body makes a parser take more than 64 MiB, even counting what it has given back meanwhile.
+// TestMemory: no body makes a parser allocate more than 64 MiB, including memory that it frees meanwhile.
 func TestMemory(t *testing.T) { //nolint:paralleltest // it measures what the process allocates
 	const most = 64 << 20
 	header := binaryHeaders()

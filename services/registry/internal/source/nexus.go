@@ -7,26 +7,25 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
-// parseNexus reads the repository webhooks of Sonatype Nexus 3, for components and for assets. Neither tells a digest,
-// nor at which host the repository's connector listens. A component's version is the tag; so is the end of an asset's
-// path, and assets that are no manifest are passed over.
+// parseNexus parses the repository webhooks of Sonatype Nexus 3, for components and for assets. Neither has a digest, or the host of the
+// repository's connector. A component's version is the tag; so is the end of an asset's path. Assets that are not manifests are skipped.
 func parseNexus(_ http.Header, _ string, body []byte) ([]core.Notification, error) {
 	top, err := open(body)
 	if err != nil {
 		return nil, err
 	}
 	action := top.text("action")
-	if action != "CREATED" && action != "UPDATED" {
+	if action != "CREATED" && action != "UPDATED" && action != "DELETED" {
 		return nil, top.err()
 	}
-	n := core.Notification{PublishedAt: stamp(top.text("timestamp"))}
+	n := core.Notification{PublishedAt: stamp(top.text("timestamp")), Deleted: action == "DELETED"}
 	component, asset := top.in("component"), top.in("asset")
 	switch {
 	case component.text("format") == "docker":
 		n.Image, n.Tag = component.text("name"), component.text("version")
 		n.Names = core.Names{Image: component.name("name"), Tag: component.name("version")}
 	case asset.text("format") == "docker":
-		// The path of the registry's API, v2/shop/api/manifests/1.4.0. Some versions begin it with a slash.
+		// The path of the registry's API, v2/shop/api/manifests/1.4.0. Some versions have a leading slash.
 		path := strings.TrimPrefix(strings.TrimPrefix(asset.text("name"), "/"), "v2/")
 		name, tag, ok := strings.Cut(path, "/manifests/")
 		if !ok {
@@ -41,10 +40,13 @@ func parseNexus(_ http.Header, _ string, body []byte) ([]core.Notification, erro
 		n.Digest, n.Tag = n.Tag, ""
 		n.Names.Digest = n.Names.Tag
 	}
-	// Without a time there is nothing to tell two pushes of a tag apart: core then makes up an identity of the tag, and of
-	// the digest once Nexus has told it.
+	// Without a time, two pushes of a tag cannot be distinguished: core then derives an identity from the tag, and from the digest once
+	// Nexus has returned it.
 	if n.PublishedAt != "" {
 		n.ID = strings.Join([]string{n.PublishedAt, n.Image, n.Tag, n.Digest}, " ")
+		if n.Deleted {
+			n.ID = "deleted " + n.ID
+		}
 	}
 	return single(n, top.err())
 }

@@ -13,18 +13,18 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
-// node is an object in a delivery, and where it is. An object that is not there has no fields and no problem: what is
-// missing in the end, core names.
+// node is an object in a delivery, with its path. A missing object has no fields and no problem: core reports the fields that are missing
+// in the end.
 type node struct {
 	problems *reader
 	path     string
 	fields   map[string]json.RawMessage
 }
 
-// open reads a body as an object.
+// open parses a body as an object.
 func open(body []byte) (node, error) { return openWithin(body, maxItems, maxValues) }
 
-// openPush is open for what a forge sends, whose pushes may be large.
+// openPush is open for pushes reported by forges, which may be large.
 func openPush(body []byte) (node, error) { return openWithin(body, maxPushItems, maxPushValues) }
 
 func openWithin(body []byte, items, values int) (node, error) {
@@ -38,7 +38,7 @@ func openWithin(body []byte, items, values int) (node, error) {
 	return node{problems: &reader{}, fields: fields}, nil
 }
 
-// name is the path of a field.
+// name returns the path of a field.
 func (n node) name(key string) string { return n.path + key }
 
 func (n node) has(key string) bool {
@@ -46,10 +46,10 @@ func (n node) has(key string) bool {
 	return ok && kind(raw) != "null"
 }
 
-// text is the string at key.
+// text returns the string at key.
 func (n node) text(key string) string { return n.problems.text(n.fields, n.path, key) }
 
-// number is the whole number at key, or the one in the string there: senders differ, even among their own versions.
+// number returns the whole number at key, or in the string there: senders differ, even among their own versions.
 func (n node) number(key string) (int64, bool) {
 	if !n.has(key) {
 		return 0, false
@@ -59,7 +59,7 @@ func (n node) number(key string) (int64, bool) {
 	if err == nil {
 		return i, true
 	}
-	// Within what a float holds exactly; beyond, int64(f) may be any number at all.
+	// Within the range that a float holds exactly; beyond, int64(f) is undefined.
 	if f, err := strconv.ParseFloat(raw, 64); err == nil && f > -1e15 && f < 1e15 {
 		return int64(f), true // 1.417566822e+09
 	}
@@ -67,7 +67,7 @@ func (n node) number(key string) (int64, bool) {
 	return 0, false
 }
 
-// in is the object at key.
+// in returns the object at key.
 func (n node) in(key string) node {
 	out := node{problems: n.problems, path: n.path + key + "."}
 	if !n.has(key) {
@@ -82,7 +82,7 @@ func (n node) in(key string) node {
 	return out
 }
 
-// list is the array at key, as raw values.
+// list returns the array at key, as raw values.
 func (n node) list(key string) []json.RawMessage {
 	if !n.has(key) {
 		return nil
@@ -95,7 +95,7 @@ func (n node) list(key string) []json.RawMessage {
 	return items
 }
 
-// objects is the array of objects at key.
+// objects returns the array of objects at key.
 func (n node) objects(key string) []node {
 	items := n.list(key)
 	out := make([]node, 0, len(items))
@@ -111,14 +111,14 @@ func (n node) objects(key string) []node {
 	return out
 }
 
-// names are the keys of the object, in order.
+// keys returns the keys of the object, in order.
 func (n node) keys() []string { return slices.Sorted(maps.Keys(n.fields)) }
 
 func (n node) wrong(key, expected string) {
 	n.problems.problems = append(n.problems.problems, fault.Field{Name: n.name(key), Problem: found(n.fields[key]) + "; expected " + expected})
 }
 
-// require notes that a field is missing.
+// require records that a field is missing.
 func (n node) require(key, expected string) {
 	if !n.has(key) {
 		n.wrong(key, expected)
@@ -127,13 +127,13 @@ func (n node) require(key, expected string) {
 
 func (n node) err() error { return n.problems.err() }
 
-// alone is n with problems of its own, so that one item of a list does not spoil the others.
+// alone returns n with problems of its own, so that one item of a list does not spoil the others.
 func (n node) alone() node {
 	n.problems = &reader{}
 	return n
 }
 
-// single is the notification of a format whose deliveries hold one, if nothing is wrong with it.
+// single returns the notification of a format with one per delivery, if it has no problems.
 func single(n core.Notification, err error) ([]core.Notification, error) {
 	if err != nil {
 		return nil, err
@@ -141,7 +141,7 @@ func single(n core.Notification, err error) ([]core.Notification, error) {
 	return []core.Notification{n}, nil
 }
 
-// indexed is the prefix of the i-th item of a list, in messages; empty for what is in no list.
+// indexed returns the prefix of the i-th item of a list, for messages; empty outside a list.
 func indexed(prefix string, i int) string {
 	if prefix == "" {
 		return ""
@@ -149,7 +149,7 @@ func indexed(prefix string, i int) string {
 	return fmt.Sprintf(prefix, i)
 }
 
-// split is the host of a reference, which always has one, and the rest.
+// split splits the host off a reference, which always has one.
 func split(reference string) (place, rest string) {
 	place, rest, ok := strings.Cut(reference, "/")
 	if !ok {
@@ -158,9 +158,9 @@ func split(reference string) (place, rest string) {
 	return place, rest
 }
 
-// stamp is a vendor's spelling of an instant in ours; empty where it is none, because a date is not worth a refusal.
+// stamp converts a vendor's time to RFC 3339; empty if it is malformed, because a date does not justify a refusal.
 func stamp(s string) string {
-	// The second layout is Nexus's, whose offset has no colon. RFC 3339 has years of four digits.
+	// The second layout is that of Nexus, whose offset has no colon. RFC 3339 has years of four digits.
 	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05.000-0700", "2006-01-02 15:04:05 MST"} {
 		if t, err := time.Parse(layout, s); err == nil && t.Year() > 0 && t.Year() < 10000 {
 			return t.UTC().Format(time.RFC3339Nano)
@@ -169,7 +169,7 @@ func stamp(s string) string {
 	return ""
 }
 
-// seconds is an instant given in seconds since 1970.
+// seconds returns a time given in seconds since 1970.
 func (n node) seconds(key string) string {
 	const year10000 = 253402300800
 	s, ok := n.number(key)
@@ -179,8 +179,7 @@ func (n node) seconds(key string) string {
 	return time.Unix(s, 0).UTC().Format(time.RFC3339)
 }
 
-// splitReference takes host/path:tag@digest apart. The tag and the digest may both be missing. A colon before the last
-// slash is a port's.
+// splitReference splits host/path:tag@digest. The tag and the digest may both be missing. A colon before the last slash belongs to a port.
 func splitReference(reference string) (image, tag, digest string) {
 	image, digest, _ = strings.Cut(reference, "@")
 	if at := strings.LastIndexByte(image, ':'); at > strings.LastIndexByte(image, '/') {
@@ -189,12 +188,12 @@ func splitReference(reference string) (image, tag, digest string) {
 	return image, tag, digest
 }
 
-// isDigest tells a digest that stands where a tag should.
+// isDigest reports whether a digest is in place of a tag.
 func isDigest(tag string) bool {
 	return strings.HasPrefix(tag, "sha256:") || strings.HasPrefix(tag, "sha512:")
 }
 
-// dropScheme takes https:// away, which some senders put before an image.
+// dropScheme removes https://, which some senders put before an image.
 func dropScheme(s string) string {
 	s = strings.TrimPrefix(strings.TrimPrefix(s, "https://"), "http://")
 	return strings.TrimSuffix(s, "/")

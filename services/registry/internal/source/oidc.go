@@ -12,8 +12,8 @@ import (
 // GoogleIssuer signs the identity tokens of Pub/Sub.
 const GoogleIssuer = "https://accounts.google.com"
 
-// openID wants an identity token in the header Authorization: signed by the issuer, for our audience, and of the account
-// that the hook's configuration names. Pub/Sub signs for whoever asks, so the account is what counts.
+// openID expects an identity token in the header Authorization: signed by the issuer, for our audience, and of the account in the hook's
+// configuration. Pub/Sub signs tokens for anyone, so the account is what counts.
 func openID(t Terms) (Check, error) {
 	if t.Audience == "" || t.Email == "" {
 		return nil, errors.New("audience and email: missing; expected those of the push subscription")
@@ -25,8 +25,8 @@ func openID(t Terms) (Check, error) {
 	return v.check, nil
 }
 
-// verifier checks identity tokens of one issuer. It asks for the issuer's keys when they are first needed, and again
-// until that has worked once; the library looks for new keys by itself.
+// verifier checks identity tokens of one issuer. It fetches the issuer's keys when they are first needed, until that succeeds; the library
+// then follows key rotations.
 type verifier struct {
 	terms Terms
 
@@ -35,16 +35,15 @@ type verifier struct {
 }
 
 func (v *verifier) get(ctx context.Context) (*oidc.IDTokenVerifier, error) {
-	// Held while the issuer is asked, for at most the client's timeout: deliveries that come meanwhile use its keys
-	// instead of fetching them too.
+	// Held while the keys are fetched, for at most the client's timeout: concurrent deliveries use them instead of fetching them too.
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.ready != nil {
 		return v.ready, nil
 	}
-	// The key set keeps its context: it must outlive the request.
+	// The key set keeps this context: it must outlive the request.
 	keep := context.WithoutCancel(ctx)
-	// The issuer is in the configuration, but its document names where the keys are: that too goes through httpx (D41).
+	// The issuer is configured, but its document names the address of the keys: that goes through httpx, too (D41).
 	if v.terms.Client != nil {
 		keep = oidc.ClientContext(keep, v.terms.Client)
 	}
@@ -58,7 +57,7 @@ func (v *verifier) get(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 
 func (v *verifier) check(ctx context.Context, d Delivery, _ []string) bool {
 	scheme, raw, _ := strings.Cut(one(d.Header, "Authorization"), " ")
-	// What cannot be a token does not make us ask the issuer for its keys.
+	// Only what may be a token causes a request for the issuer's keys.
 	if !strings.EqualFold(scheme, "bearer") || strings.Count(raw, ".") != 2 {
 		return false
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
-// parseQuay reads Quay's notification of a push. Its updated_tags are a list, and were a map from tag to an image id,
-// which is not a digest, before. There is neither a digest nor a time nor an identifier in it: the registry is asked.
+// parseQuay parses Quay's notification of a push. Its updated_tags are a list; in older versions they were a map from tag to image id,
+// which is not a digest. It has no digest, no time and no identifier: the registry is queried.
 func parseQuay(_ http.Header, _ string, body []byte) ([]core.Notification, error) {
 	top, err := open(body)
 	if err != nil {
@@ -28,7 +28,7 @@ func parseQuay(_ http.Header, _ string, body []byte) ([]core.Notification, error
 	place, image := split(reference)
 	all := make([]core.Notification, 0, len(tags))
 	for _, tag := range tags {
-		// Without an id: core identifies each by image and tag until Quay has told its digest.
+		// Without an id: core identifies each by image and tag until Quay has returned its digest.
 		all = append(all, core.Notification{
 			Place: place, Image: image, Tag: tag, Names: core.Names{Image: "docker_url", Tag: at},
 		})
@@ -36,7 +36,7 @@ func parseQuay(_ http.Header, _ string, body []byte) ([]core.Notification, error
 	return all, top.err()
 }
 
-// texts is the array of strings at key.
+// texts returns the array of strings at key.
 func texts(n node, key string) []string {
 	var out []string
 	for _, raw := range n.list(key) {

@@ -1,8 +1,7 @@
-// Package source reads the formats in which registries, CI jobs and forges tell that an artifact exists, and checks the
-// proof that each sender can give. Each format is one file and one row of Formats; what they all become is
-// core.Notification.
+// Package source parses the formats in which registries, CI jobs and forges report artifacts, and checks each sender's proof. Each format
+// is one file and one row of Formats; all of them become core.Notification.
 //
-// It does not decide whether a notification is acceptable; core does. It refuses only what cannot be read.
+// It does not decide whether a notification is acceptable; core does. It refuses only what cannot be parsed.
 package source
 
 import (
@@ -11,45 +10,44 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
-// Format is one way in which notifications arrive.
+// Format is one format of notifications.
 type Format struct {
 	// Name is the format in configuration, paths, logs and messages.
 	Name string
-	// Path is where deliveries with a bearer token are posted; empty for formats that only hooks take.
+	// Path is where deliveries with a bearer token are posted; empty for formats that only hooks accept.
 	Path string
-	// MediaTypes are the content types that it takes, without parameters.
+	// MediaTypes are the accepted content types, without parameters.
 	MediaTypes []string
-	// Parse reads one delivery, of one of the media types: none, one or many notifications. Its error is Invalid and names
-	// the fields of those parts that cannot be understood; the others are in the answer all the same.
+	// Parse parses one delivery of one of the media types: none, one or many notifications. The error is Invalid and names the fields that
+	// cannot be parsed; the other parts are returned nevertheless.
 	Parse func(header http.Header, mediaType string, body []byte) ([]core.Notification, error)
-	// Proof makes the check of a hook's deliveries. The error is about the hook's configuration.
+	// Proof creates the check of a hook's deliveries. The error is about the hook's configuration.
 	Proof func(Terms) (Check, error)
-	// NeedsHost means that the format does not say at which registry an image is: the hook's configuration has to.
+	// NeedsHost means that the format does not contain an image's registry: the hook's configuration has to.
 	NeedsHost bool
-	// AllKinds means that the sender reports every manifest that is pushed, images or not.
+	// AllKinds means that the sender reports every pushed manifest, not only images.
 	AllKinds bool
-	// MaxBody is how many bytes a delivery may have; 0 for what is usual.
+	// MaxBody is the maximum size of a delivery in bytes; 0 means the default.
 	MaxBody int64
-	// Strict means that the sender is a program of the user's, which is answered with an error if nothing of its delivery could be taken. Vendors
-	// would send the same again, and hold up what comes behind it.
+	// Strict means that the sender is a program of the user, for which a delivery without any usable part is an error. Vendors would repeat
+	// it, and hold up later deliveries.
 	Strict bool
 }
 
-// maxPush is how much forges may send about a push.
+// maxPush is the maximum size of a forge's report of a push.
 const maxPush = 25 << 20
 
-// Formats are all formats.
+// Formats returns all formats.
 func Formats() []Format {
 	var (
 		any3     = []string{mediaJSON, mediaStructured, mediaBatch}
 		plain    = []string{mediaJSON}
 		envelope = []string{mediaEnvelopeV2, mediaEnvelopeV1}
 	)
-	// A Path is only for formats whose senders can hold a token of ours and tell a digest: what comes there is believed as
-	// it is. A Proof is the most that the vendor's documentation lets a sender give. A Name is in paths and
-	// configurations, and stays for ever.
+	// A Path is only for formats whose senders can have a token of ours and report a digest: their reports are believed. A Proof is the
+	// strongest that the vendor's documentation allows. A Name is in paths and configurations, and never changes.
 	//
-	// What registries tell is read as whole images: they tell of every manifest, those of parts included.
+	// Formats of registries are wrapped in whole, because registries report every manifest, those of parts of images included.
 	return []Format{
 		{Name: "cloudevents", Path: "/v1/events", MediaTypes: []string{mediaStructured, mediaBatch, mediaJSON}, Parse: parseCloudEvents, Proof: either(standardWebhook, authorization), Strict: true},
 		{Name: "distribution", Path: "/v1/notifications/distribution", MediaTypes: envelope, Parse: whole(parseDistribution), Proof: either(authorization), AllKinds: true},

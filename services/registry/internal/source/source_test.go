@@ -81,7 +81,7 @@ func TestCloudEvents(t *testing.T) {
 		{"binary", plain, binaryHeaders(), data, []core.Notification{third}},
 		{"JSON of another name", structured, nil, attributes(`,"datacontenttype":"application/x+json","data":` + data), []core.Notification{first}},
 		{"another type", structured, nil, strings.Replace(attributes(`,"data":{}`), "artifact.published", "rollout.started", 1), []core.Notification{{
-			Foreign: `found "com.gitlab.cd.rollout.started"; expected "com.gitlab.cd.artifact.published", the only type taken here`,
+			Foreign: `found "com.gitlab.cd.rollout.started"; expected "com.gitlab.cd.artifact.published" or "com.gitlab.cd.artifact.deleted", the only types taken here`,
 		}}},
 	}
 	for _, tt := range tests {
@@ -153,7 +153,7 @@ func TestCloudEventsRefused(t *testing.T) {
 	}
 }
 
-// refused checks that err is about one field and says what is wrong with it.
+// refused checks that err is about one field and describes its problem.
 func refused(t *testing.T, err error, want []string) {
 	t.Helper()
 	fields := fault.FieldsOf(err)
@@ -186,6 +186,7 @@ func TestDistribution(t *testing.T) {
 			Place: "http://registry.example.com:5000", Image: "shop/api", Digest: digest, Tag: "1.4.0", PublishedAt: "2026-03-25T10:00:00.402973972Z",
 			Manifest: core.Manifest{MediaType: "application/vnd.docker.distribution.manifest.v2+json"},
 		},
+		{Source: "/distribution/", ID: "delete", Image: "shop/api", Tag: "1.3.0", PublishedAt: "2026-03-25T10:00:03Z", Deleted: true},
 	}
 	if diff := cmp.Diff(want, got, ignoreNames); diff != "" {
 		t.Errorf("notifications (-want +got):\n%s", diff)

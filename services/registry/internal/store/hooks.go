@@ -27,12 +27,12 @@ import (
 //go:embed migrations/*.sql
 var hookMigrations embed.FS
 
-// HookMigrations are the tables of hooks, and HookMigrationName is what their version is kept under. The name is in the
-// database: under another one, every migration would run again.
+// HookMigrations are the migrations of the tables of hooks. HookMigrationName is the name that their version is stored under in the
+// database: with another one, every migration would run again.
 func HookMigrations() fs.FS {
 	sub, err := fs.Sub(hookMigrations, "migrations")
 	if err != nil {
-		panic(err) // the embedded folder's name is a constant
+		panic(err) // the name of the embedded folder is a constant
 	}
 	return sub
 }
@@ -40,7 +40,7 @@ func HookMigrations() fs.FS {
 // HookMigrationName names the set of migrations.
 const HookMigrationName = "hooks"
 
-// Hooks keeps what hooks tell: artifacts as events in the outbox, and hints until they have become such.
+// Hooks stores the reports of hooks: artifacts as events in the outbox, and hints until they have become artifacts.
 type Hooks struct {
 	pool     *pgxpool.Pool
 	encode   func(core.Artifact) (event.Sealed, error)
@@ -54,26 +54,25 @@ var (
 	_ core.HintQueue = (*Hooks)(nil)
 )
 
-// HooksDeps is what Hooks needs.
+// HooksDeps are the dependencies of Hooks.
 type HooksDeps struct {
 	Pool *pgxpool.Pool
-	// Encode is the event that an artifact becomes.
+	// Encode returns the event for an artifact.
 	Encode func(core.Artifact) (event.Sealed, error)
 	Now    func() time.Time
 	// Wake is called after events were committed, WakeHint after hints were.
 	Wake, WakeHint func()
 }
 
-// NewHooks is a store of hooks.
+// NewHooks returns a store of hooks.
 func NewHooks(d HooksDeps) *Hooks {
 	return &Hooks{pool: d.Pool, encode: d.Encode, now: d.Now, wake: d.Wake, wakeHint: d.WakeHint}
 }
 
-// Take stores what a delivery told, in one transaction: a sender that is answered with an error tells all of it again.
-// It sorts hints in place.
+// Take stores a delivery in one transaction: after an error the sender repeats all of it. It sorts hints in place.
 func (s *Hooks) Take(ctx context.Context, hook string, artifacts []core.Artifact, hints []core.Hint, refusals []core.Refusal) error {
 	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if err := s.tell(ctx, tx, hook, artifacts); err != nil {
+		if err := s.publish(ctx, tx, hook, artifacts); err != nil {
 			return err
 		}
 		if err := s.hint(ctx, tx, hook, hints); err != nil {
@@ -96,9 +95,9 @@ func (s *Hooks) Take(ctx context.Context, hook string, artifacts []core.Artifact
 // hint stores hints, which it sorts in place.
 func (s *Hooks) hint(ctx context.Context, tx pgx.Tx, hook string, hints []core.Hint) error {
 	q := query.New(tx)
-	slices.SortFunc(hints, func(a, b core.Hint) int { return strings.Compare(a.ID, b.ID) }) // two deliveries lock in one order
+	slices.SortFunc(hints, func(a, b core.Hint) int { return strings.Compare(a.ID, b.ID) }) // concurrent deliveries lock in the same order
 	for _, h := range hints {
-		if h.Notification.TraceParent == "" { // the lookup, later, continues this trace
+		if h.Notification.TraceParent == "" { // the later lookup continues this trace
 			h.Notification.TraceParent = telemetry.RecordedTrace(ctx)
 		}
 		raw, err := json.Marshal(h.Notification)
@@ -114,11 +113,11 @@ func (s *Hooks) hint(ctx context.Context, tx pgx.Tx, hook string, hints []core.H
 	return nil
 }
 
-// keepRefusals is how many refusals of one sender are kept, the last ones.
+// keepRefusals is how many refusals of each sender are kept: the latest.
 const keepRefusals = 20
 
-// refuse notes refusals, the same one again as the same row. It comes last in a transaction: it waits for other deliveries of the same sender, which must not
-// wait for this one.
+// refuse records refusals; a repeated one updates its row. It comes last in a transaction: it waits for other deliveries of the same
+// sender, which must not wait for this one.
 func (s *Hooks) refuse(ctx context.Context, tx pgx.Tx, sender string, refusals []core.Refusal) error {
 	if len(refusals) == 0 {
 		return nil
@@ -142,19 +141,19 @@ func (s *Hooks) refuse(ctx context.Context, tx pgx.Tx, sender string, refusals [
 	return pg.Classify(q.TrimRefusals(ctx, query.TrimRefusalsParams{Sender: sender, Most: keepRefusals}), "drop old refusals of %s", sender)
 }
 
-// tell puts those artifacts into the outbox that have not been told before. The note and the event are one
-// transaction's, or a crash between the two would lose the event for good: told again, it would count as a repetition.
-func (s *Hooks) tell(ctx context.Context, tx pgx.Tx, hook string, artifacts []core.Artifact) error {
+// publish puts those artifacts into the outbox that have not been recorded before. Record and event are in one transaction, or a crash in
+// between would lose the event permanently: a repeated report would count as a duplicate.
+func (s *Hooks) publish(ctx context.Context, tx pgx.Tx, hook string, artifacts []core.Artifact) error {
 	if len(artifacts) == 0 {
 		return nil
 	}
-	p := query.TellParams{Hook: hook, ToldAt: s.now()}
+	p := query.RecordReportedParams{Hook: hook, ToldAt: s.now()}
 	for _, a := range artifacts {
 		p.Ids = append(p.Ids, a.ID)
 		p.Refs = append(p.Refs, Reference(a))
 		p.Lines = append(p.Lines, a.Line)
 	}
-	fresh, err := query.New(tx).Tell(ctx, p)
+	fresh, err := query.New(tx).RecordReported(ctx, p)
 	if err != nil {
 		return pg.Classify(err, "note %d events of hook %s", len(artifacts), hook)
 	}
@@ -175,29 +174,28 @@ func (s *Hooks) tell(ctx context.Context, tx pgx.Tx, hook string, artifacts []co
 	return nil
 }
 
-// confirmed tells of an artifact that its registry has just confirmed. Of a line it is told unless it is what was told last:
-// the tag may have come back to it. Two who confirm at one moment may each take the other's for the last; the next who
-// looks sets that right.
+// confirmed publishes an artifact that its registry has just confirmed. Within a line it is published unless it equals the latest one: the
+// tag may have moved back to it. Two concurrent confirmations may each see the other's as the latest; the next lookup corrects that.
 func (s *Hooks) confirmed(ctx context.Context, tx pgx.Tx, hook string, a core.Artifact) error {
 	if a.Line != "" {
 		last, err := query.New(tx).LastOfLine(ctx, &a.Line)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
 		case err != nil:
-			return pg.Classify(err, "look up what was told of %s last", a.Image)
+			return pg.Classify(err, "look up the latest event of %s", a.Image)
 		case last.Reference == Reference(a):
 			return nil
 		default:
 			old, err := query.New(tx).Superseded(ctx, []string{a.ID})
 			if err != nil {
-				return pg.Classify(err, "look up whether %s was told", a.ID)
+				return pg.Classify(err, "look up event %s", a.ID)
 			}
 			if len(old) > 0 {
 				a = a.After(last.ID)
 			}
 		}
 	}
-	return s.tell(ctx, tx, hook, []core.Artifact{a})
+	return s.publish(ctx, tx, hook, []core.Artifact{a})
 }
 
 // Superseded implements core.Hints.
@@ -210,7 +208,7 @@ func (s *Hooks) Superseded(ctx context.Context, artifacts []core.Artifact) ([]st
 	return old, pg.Classify(err, "look up %d events", len(ids))
 }
 
-// Claim takes hints that are due.
+// Claim implements core.HintQueue.
 func (s *Hooks) Claim(ctx context.Context, now, until time.Time, most int) ([]core.Hint, error) {
 	rows, err := query.New(s.pool).Claim(ctx, query.ClaimParams{Now: now, Until: until, Most: int32(most)})
 	if err != nil {
@@ -226,14 +224,13 @@ func (s *Hooks) Claim(ctx context.Context, now, until time.Time, most int) ([]co
 	return hints, nil
 }
 
-// Settle replaces a hint by an event. Done twice, after a lease ran out, it changes nothing more: the event has been
-// told.
+// Settle replaces a hint by an event. It is idempotent, also after the lease has expired: the event has been recorded.
 func (s *Hooks) Settle(ctx context.Context, h core.Hint, a core.Artifact) error {
 	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := s.confirmed(ctx, tx, h.Hook, a); err != nil {
 			return err
 		}
-		// Told again while the registry was asked: the answer may be older than the telling, so it stays and is due at once.
+		// If it was reported again during the query, the response may be older than the report: the hint stays and is due at once.
 		q := query.New(tx)
 		if err := q.Settle(ctx, query.SettleParams{ID: h.ID, Heard: int32(h.Heard)}); err != nil {
 			return pg.Classify(err, "remove hint %s", h.ID)
@@ -247,7 +244,7 @@ func (s *Hooks) Settle(ctx context.Context, h core.Hint, a core.Artifact) error 
 	return nil
 }
 
-// Drop removes a hint that becomes nothing, and records why.
+// Drop implements core.HintQueue.
 func (s *Hooks) Drop(ctx context.Context, h core.Hint, why core.Refusal) error {
 	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := query.New(tx).Settle(ctx, query.SettleParams{ID: h.ID, Heard: int32(h.Heard)}); err != nil {
@@ -261,25 +258,25 @@ func (s *Hooks) Drop(ctx context.Context, h core.Hint, why core.Refusal) error {
 	return nil
 }
 
-// Publish publishes an artifact that its registry has not confirmed, unless it has been before.
+// Publish publishes an artifact that its registry has not confirmed, unless it has been published before.
 func (s *Hooks) Publish(ctx context.Context, h core.Hint, a core.Artifact) error {
-	if err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error { return s.tell(ctx, tx, h.Hook, []core.Artifact{a}) }); err != nil {
+	if err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error { return s.publish(ctx, tx, h.Hook, []core.Artifact{a}) }); err != nil {
 		return fmt.Errorf("publish unconfirmed hint %s: %w", h.ID, err)
 	}
 	s.wake()
 	return nil
 }
 
-// Later puts a hint back.
+// Later implements core.HintQueue.
 func (s *Hooks) Later(ctx context.Context, h core.Hint, reason string, at *time.Time) error {
 	err := query.New(s.pool).Later(ctx, query.LaterParams{ID: h.ID, Heard: int32(h.Heard), LastError: bounded(reason), NextAt: at})
 	return pg.Classify(err, "put hint %s back", h.ID)
 }
 
-// Forget drops what is old: events, and hints that were given up and refusals.
-func (s *Hooks) Forget(ctx context.Context, told, hints time.Time) error {
+// Forget deletes old records of events, given-up hints and refusals.
+func (s *Hooks) Forget(ctx context.Context, reported, hints time.Time) error {
 	q := query.New(s.pool)
-	if err := q.Forget(ctx, told); err != nil {
+	if err := q.Forget(ctx, reported); err != nil {
 		return pg.Classify(err, "forget old events of hooks")
 	}
 	if err := q.ForgetHints(ctx, hints); err != nil {

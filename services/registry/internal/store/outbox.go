@@ -1,6 +1,5 @@
-// Package store keeps the registry service's tables: the outbox, in which accepted events wait until the domain
-// confirms them, and what hooks have told. A delivery is answered after its events are committed here, so losing every
-// stream loses none (D44).
+// Package store holds the registry service's tables: the outbox, in which accepted events wait until the domain confirms them, and the
+// reports of hooks. A delivery is answered after its events are committed here, so no event is lost even if every stream is (D44).
 //
 // It does not publish; the outbox's sender does.
 package store
@@ -19,18 +18,18 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
-// Migrations are the tables, and MigrationName is what their version is kept under.
+// Migrations are the migrations of the tables, and MigrationName is the name that their version is stored under.
 func Migrations() fs.FS { return outbox.Migrations() }
 
 // MigrationName names the set of migrations.
 const MigrationName = "outbox"
 
-// Outbox stores what is reported with a token of ours.
+// Outbox stores the reports that come with a token of ours.
 type Outbox struct{ hooks *Hooks }
 
 var _ core.Outbox = (*Outbox)(nil)
 
-// NewOutbox is an outbox beside what hooks tell, whose events it shares.
+// NewOutbox returns an Outbox that shares the tables of hooks.
 func NewOutbox(hooks *Hooks) *Outbox { return &Outbox{hooks: hooks} }
 
 // Put stores everything in one transaction. It sorts hints in place.
@@ -55,7 +54,7 @@ func (o *Outbox) Put(ctx context.Context, sender string, artifacts []core.Artifa
 	if err != nil {
 		return fmt.Errorf("put %d events into the outbox: %w", len(events), err)
 	}
-	// After the commit: a sender that is woken before it finds nothing.
+	// After the commit: a sender that is woken earlier finds nothing.
 	if len(events) > 0 {
 		o.hooks.wake()
 	}
@@ -65,8 +64,8 @@ func (o *Outbox) Put(ctx context.Context, sender string, artifacts []core.Artifa
 	return nil
 }
 
-// traced is an artifact with the trace in which all that becomes of it goes on: that of whoever told it, if they named
-// one, or else that of the delivery, or, where a poll found it, a new one.
+// traced returns an artifact with the trace that it continues in: the one of the report, if it has one, or else that of the delivery or,
+// for a poll, a new one.
 func traced(ctx context.Context, a core.Artifact) core.Artifact {
 	if a.TraceParent != "" {
 		ctx = telemetry.LinkSpan(ctx, a.TraceParent, artifactSpan)
@@ -81,5 +80,5 @@ func traced(ctx context.Context, a core.Artifact) core.Artifact {
 	return a
 }
 
-// artifactSpan is what every trace of a delivery begins with.
+// artifactSpan is the first span of every trace of a delivery.
 const artifactSpan = "artifact published"

@@ -15,22 +15,22 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/store/query"
 )
 
-// Sources keeps the artifact sources of the domain, when each is looked at next, and what the last look came to. What looks
-// find is told through Hooks.
+// Sources stores the domain's artifact sources, their polling schedule, and the outcome of the last poll. Found artifacts are published
+// through Hooks.
 type Sources struct {
-	pool *pgxpool.Pool
-	told *Hooks
-	wake func()
+	pool  *pgxpool.Pool
+	hooks *Hooks
+	wake  func()
 }
 
 var _ core.SourceQueue = (*Sources)(nil)
 
-// NewSources is a store of sources. It calls wake after something may have become due.
-func NewSources(pool *pgxpool.Pool, told *Hooks, wake func()) *Sources {
-	return &Sources{pool: pool, told: told, wake: wake}
+// NewSources returns a store of sources. It calls wake when something may have become due.
+func NewSources(pool *pgxpool.Pool, hooks *Hooks, wake func()) *Sources {
+	return &Sources{pool: pool, hooks: hooks, wake: wake}
 }
 
-// Put stores a part of what the domain has, as of a pull. What is new, or has changed, is due when next says.
+// Put stores some of the domain's sources, as of a pull. A new or changed source is due at the time that next returns.
 func (s *Sources) Put(ctx context.Context, pulled time.Time, all []core.Source, next func(core.Source) *time.Time) error {
 	params := make([]query.PutSourceParams, len(all))
 	for i, src := range all {
@@ -55,15 +55,15 @@ func (s *Sources) Put(ctx context.Context, pulled time.Time, all []core.Source, 
 	return nil
 }
 
-// Organizations are those that had sources at the last pull.
+// Organizations returns the organizations that had sources at the last pull.
 func Organizations(ctx context.Context, pool *pgxpool.Pool) ([]int64, error) {
 	all, err := query.New(pool).Organizations(ctx)
 	return all, pg.Classify(err, "list the organizations with sources")
 }
 
-// Drop removes what the domain had before a pull, and not since.
+// Drop removes sources that the domain no longer has: those that the pull has not stored again.
 func (s *Sources) Drop(ctx context.Context, pulled time.Time) error {
-	return pg.Classify(query.New(s.pool).DropSources(ctx, pulled), "remove sources that are gone")
+	return pg.Classify(query.New(s.pool).DropSources(ctx, pulled), "remove sources that no longer exist")
 }
 
 // ClaimSources implements core.SourceQueue.
@@ -101,10 +101,9 @@ func (s *Sources) Postpone(ctx context.Context, src core.Source, until time.Time
 	return pg.Classify(err, "postpone source %d", src.ID)
 }
 
-// Looked implements core.SourceQueue. An answer to a configuration that has been replaced meanwhile is not noted, and its
-// artifact is not told.
-func (s *Sources) Looked(ctx context.Context, src core.Source, o core.Outcome) error {
-	p := query.LookedAtSourceParams{
+// SaveOutcome implements core.SourceQueue. If the configuration has been replaced meanwhile, nothing is stored or published.
+func (s *Sources) SaveOutcome(ctx context.Context, src core.Source, o core.Outcome) error {
+	p := query.SaveOutcomeParams{
 		ID: src.ID, Revision: src.Revision, Nudges: int32(src.Nudges), LookedAt: o.At, NextAt: o.Next, Memory: o.Memory,
 		Failures: int32(o.Failures), LastError: bounded(o.Problem),
 	}
@@ -112,25 +111,33 @@ func (s *Sources) Looked(ctx context.Context, src core.Source, o core.Outcome) e
 		p.LastArtifact = Reference(*o.Artifact)
 	}
 	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
-		n, err := query.New(tx).LookedAtSource(ctx, p)
+		n, err := query.New(tx).SaveOutcome(ctx, p)
 		if err != nil {
-			return pg.Classify(err, "note a look")
+			return pg.Classify(err, "store the outcome of a poll")
 		}
-		if o.Artifact == nil || n == 0 {
+		if n == 0 {
 			return nil
 		}
-		return s.told.confirmed(ctx, tx, fmt.Sprintf("source %d", src.ID), *o.Artifact)
+		for _, a := range []*core.Artifact{o.Gone, o.Artifact} {
+			if a == nil {
+				continue
+			}
+			if err := s.hooks.confirmed(ctx, tx, fmt.Sprintf("source %d", src.ID), *a); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("source %d: %w", src.ID, err)
 	}
-	if o.Artifact != nil {
-		s.told.wake()
+	if o.Artifact != nil || o.Gone != nil {
+		s.hooks.wake()
 	}
 	return nil
 }
 
-// Nudge makes those sources of a kind due that have one of the names.
+// Nudge makes the sources of a kind with one of the names due.
 func (s *Sources) Nudge(ctx context.Context, ref string, names []string, now time.Time) (int, error) {
 	n, err := query.New(s.pool).NudgeSources(ctx, query.NudgeSourcesParams{SourceRef: ref, Names: names, Now: now})
 	if err != nil {
@@ -142,7 +149,7 @@ func (s *Sources) Nudge(ctx context.Context, ref string, names []string, now tim
 	return int(n), nil
 }
 
-// States are those of an organization's sources, as far as they are known here.
+// States returns the states of an organization's sources, as far as known here.
 func (s *Sources) States(ctx context.Context, organization int64, ids []int64) ([]core.SourceState, error) {
 	rows, err := query.New(s.pool).SourceStates(ctx, query.SourceStatesParams{OrganizationID: organization, Ids: ids})
 	if err != nil {

@@ -10,14 +10,13 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/store/query"
 )
 
-// Told is what a hook's deliveries became last.
-type Told struct {
+// LastReport is the last event of a hook's deliveries.
+type LastReport struct {
 	Reference string
 	At        time.Time
 }
 
-// Waiting is a hint that has not become an event. Attempts counts since it was heard last; Next is nil once it has been
-// given up.
+// Waiting is a hint that has not become an event. Attempts counts since its last report; Next is nil once it has been given up.
 type Waiting struct {
 	Reference string
 	Heard     time.Time
@@ -29,12 +28,12 @@ type Waiting struct {
 // Refused is a part of a delivery that was left out.
 type Refused struct {
 	What, Reason string
-	// Times is how often the same was left out, First and Last when.
+	// Times is how often the same part was left out, First and Last when.
 	Times       int64
 	First, Last time.Time
 }
 
-// Refusals are the last refusals of each sender that has any, the latest first.
+// Refusals returns the last refusals of each sender that has any, the latest first.
 func (s *Hooks) Refusals(ctx context.Context, senders []string) (map[string][]Refused, error) {
 	rows, err := query.New(s.pool).Refusals(ctx, senders)
 	if err != nil {
@@ -47,10 +46,10 @@ func (s *Hooks) Refusals(ctx context.Context, senders []string) (map[string][]Re
 	return all, nil
 }
 
-// Status is the last event and the hints of each hook that has any.
-func (s *Hooks) Status(ctx context.Context, hooks []string) (map[string]Told, map[string][]Waiting, error) {
+// Status returns the last event and the hints of each hook that has any.
+func (s *Hooks) Status(ctx context.Context, hooks []string) (map[string]LastReport, map[string][]Waiting, error) {
 	q := query.New(s.pool)
-	last, err := q.LastTold(ctx, hooks)
+	last, err := q.LastReported(ctx, hooks)
 	if err != nil {
 		return nil, nil, pg.Classify(err, "read the last events of %d hooks", len(hooks))
 	}
@@ -58,22 +57,30 @@ func (s *Hooks) Status(ctx context.Context, hooks []string) (map[string]Told, ma
 	if err != nil {
 		return nil, nil, pg.Classify(err, "read the hints of %d hooks", len(hooks))
 	}
-	told, waiting := map[string]Told{}, map[string][]Waiting{}
+	reports, waiting := map[string]LastReport{}, map[string][]Waiting{}
 	for _, l := range last {
-		told[l.Hook] = Told{Reference: l.Reference, At: l.ToldAt}
+		reports[l.Hook] = LastReport{Reference: l.Reference, At: l.ToldAt}
 	}
 	for _, r := range rows {
 		waiting[r.Hook] = append(waiting[r.Hook], Waiting{
 			Reference: r.Reference, Heard: r.HeardAt, Attempts: int(r.Attempts), LastError: r.LastError, Next: r.NextAt,
 		})
 	}
-	return told, waiting, nil
+	return reports, waiting, nil
 }
 
-// Reference is what was published, as people write it: image:tag@digest.
-func Reference(a core.Artifact) string { return reference(a.Image, a.Tag, a.Digest) }
+// Reference formats what was published or deleted as people write it: image:tag@digest.
+func Reference(a core.Artifact) string {
+	if a.Deleted {
+		return reference(a.Image, a.Tag, a.Digest) + deleted
+	}
+	return reference(a.Image, a.Tag, a.Digest)
+}
 
-// reference is an image with its tag and digest, as people write it.
+// deleted ends the reference of what was deleted.
+const deleted = " (deleted)"
+
+// reference formats an image with its tag and digest as people write it.
 func reference(image, tag, digest string) string {
 	if tag != "" {
 		image += ":" + tag
@@ -84,12 +91,12 @@ func reference(image, tag, digest string) string {
 	return image
 }
 
-// bounded is text that PostgreSQL takes: UTF-8 without zero bytes, and not endless. What registries answer may be any of
-// that, and an error that cannot be stored would have the same thing asked about again at every lease.
+// bounded returns a text that PostgreSQL accepts, UTF-8 without zero bytes, of bounded length. Responses of registries may be anything, and
+// an error that cannot be stored would cause the same query at every lease.
 func bounded(s string) string {
 	const most = 1000
 	if len(s) > most {
-		s = s[:most] // a character that is cut in two here is mended below
+		s = s[:most] // a character that is cut here is corrected below
 	}
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "?"), "\x00", "?")
 }

@@ -1,5 +1,5 @@
--- name: Tell :many
--- The ids that have not been told before.
+-- name: RecordReported :many
+-- RecordReported returns the ids that have not been recorded before.
 INSERT INTO told (id, hook, reference, told_at, line)
 SELECT unnest(@ids::uuid[]), @hook, unnest(@refs::text[]), @told_at::timestamptz, NULLIF(unnest(@lines::text[]), '')::uuid
 ORDER BY 1
@@ -7,7 +7,7 @@ ON CONFLICT (id) DO NOTHING
 RETURNING id;
 
 -- name: Superseded :many
--- Those ids that were told, and whose line has come to something else since.
+-- Superseded returns the recorded ids that are no longer the latest of their line.
 SELECT t.id FROM told t
 WHERE t.id = ANY (@ids::uuid[]) AND t.reference <> (
     SELECT l.reference FROM told l WHERE l.line = t.line ORDER BY l.seq DESC LIMIT 1
@@ -17,8 +17,8 @@ WHERE t.id = ANY (@ids::uuid[]) AND t.reference <> (
 SELECT id, reference FROM told WHERE line = @line ORDER BY seq DESC LIMIT 1;
 
 -- name: Hint :exec
--- What has become an event already is not looked up again. What is told again is due again, even if it was given up; the same digest told again
--- was published when it was first.
+-- Hint stores a hint, unless its event has been published. A repeated report makes it due again, even if it was given up. If it reports the
+-- same digest, the time of the first report is kept.
 INSERT INTO hint (id, hook, notification, reference, heard_at, next_at)
 SELECT @id, @hook, @notification, @reference, @heard_at, @heard_at
 WHERE NOT EXISTS (SELECT FROM told t WHERE t.id = @id)
@@ -33,7 +33,7 @@ SET heard        = hint.heard + 1,
     next_at      = excluded.next_at;
 
 -- name: Claim :many
--- Hints that are due, which others leave alone until the lease is over.
+-- Claim returns due hints; other processes skip them until the lease expires.
 UPDATE hint
 SET next_at = @until::timestamptz, attempts = attempts + 1
 WHERE id IN (
@@ -49,7 +49,7 @@ RETURNING id, hook, notification, heard, heard_at, attempts;
 DELETE FROM hint WHERE id = @id AND heard = @heard;
 
 -- name: Later :exec
--- A hint that was told again meanwhile stays due.
+-- Later changes nothing if the hint was reported again meanwhile: it stays due.
 UPDATE hint SET last_error = @last_error, next_at = sqlc.narg(next_at)
 WHERE id = @id AND heard = @heard;
 
@@ -59,7 +59,7 @@ DELETE FROM told WHERE told_at < @before::timestamptz;
 -- name: ForgetHints :exec
 DELETE FROM hint WHERE next_at IS NULL AND heard_at < @before::timestamptz;
 
--- name: LastTold :many
+-- name: LastReported :many
 SELECT t.hook, t.reference, t.told_at
 FROM unnest(@hooks::text[]) AS wanted (name)
 CROSS JOIN LATERAL (
@@ -73,7 +73,7 @@ ORDER BY heard_at
 LIMIT 200;
 
 -- name: LockRefusals :exec
--- Deliveries of one sender note refusals one after the other, or they would wait for each other's rows.
+-- LockRefusals serializes the deliveries of one sender, which would otherwise wait for each other's rows.
 SELECT pg_advisory_xact_lock(hashtextextended('registry refusals ' || @sender::text, 0));
 
 -- name: Refuse :exec

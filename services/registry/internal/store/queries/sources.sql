@@ -1,5 +1,5 @@
 -- name: PutSource :batchexec
--- What has changed is looked at when the new one is due, and what its looks noted is forgotten.
+-- PutSource resets the schedule and the memory of a source if its configuration has changed.
 INSERT INTO source (id, organization_id, source_ref, source_config, revision, name, place, interval_seconds, pulled_at, next_at)
 VALUES (@id, @organization_id, @source_ref, @source_config, @revision, @name, @place, @interval_seconds, @pulled_at, sqlc.narg(next_at))
 ON CONFLICT (id) DO UPDATE
@@ -40,7 +40,7 @@ RETURNING *;
 -- name: PostponeSource :exec
 UPDATE source SET next_at = @until::timestamptz WHERE id = @id AND revision = @revision AND interval_seconds > 0;
 
--- name: LookedAtSource :execrows
+-- name: SaveOutcome :execrows
 UPDATE source
 SET looked_at        = @looked_at::timestamptz,
     next_at          = CASE WHEN nudges = @nudges THEN sqlc.narg(next_at) ELSE next_at END,

@@ -55,7 +55,7 @@ type PutSourceParams struct {
 	NextAt          *time.Time
 }
 
-// What has changed is looked at when the new one is due, and what its looks noted is forgotten.
+// PutSource resets the schedule and the memory of a source if its configuration has changed.
 func (q *Queries) PutSource(ctx context.Context, arg []PutSourceParams) *PutSourceBatchResults {
 	batch := &pgx.Batch{}
 	for _, a := range arg {

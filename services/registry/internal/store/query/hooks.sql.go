@@ -39,7 +39,7 @@ type ClaimRow struct {
 	Attempts     int32
 }
 
-// Hints that are due, which others leave alone until the lease is over.
+// Claim returns due hints; other processes skip them until the lease expires.
 func (q *Queries) Claim(ctx context.Context, arg ClaimParams) ([]ClaimRow, error) {
 	rows, err := q.db.Query(ctx, claim, arg.Until, arg.Now, arg.Most)
 	if err != nil {
@@ -117,8 +117,8 @@ type HintParams struct {
 	HeardAt      time.Time
 }
 
-// What has become an event already is not looked up again. What is told again is due again, even if it was given up; the same digest told again
-// was published when it was first.
+// Hint stores a hint, unless its event has been published. A repeated report makes it due again, even if it was given up. If it reports the
+// same digest, the time of the first report is kept.
 func (q *Queries) Hint(ctx context.Context, arg HintParams) error {
 	_, err := q.db.Exec(ctx, hint,
 		arg.ID,
@@ -146,7 +146,7 @@ func (q *Queries) LastOfLine(ctx context.Context, line *string) (LastOfLineRow, 
 	return i, err
 }
 
-const lastTold = `-- name: LastTold :many
+const lastReported = `-- name: LastReported :many
 SELECT t.hook, t.reference, t.told_at
 FROM unnest($1::text[]) AS wanted (name)
 CROSS JOIN LATERAL (
@@ -154,21 +154,21 @@ CROSS JOIN LATERAL (
 ) AS t
 `
 
-type LastToldRow struct {
+type LastReportedRow struct {
 	Hook      string
 	Reference string
 	ToldAt    time.Time
 }
 
-func (q *Queries) LastTold(ctx context.Context, hooks []string) ([]LastToldRow, error) {
-	rows, err := q.db.Query(ctx, lastTold, hooks)
+func (q *Queries) LastReported(ctx context.Context, hooks []string) ([]LastReportedRow, error) {
+	rows, err := q.db.Query(ctx, lastReported, hooks)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []LastToldRow
+	var items []LastReportedRow
 	for rows.Next() {
-		var i LastToldRow
+		var i LastReportedRow
 		if err := rows.Scan(&i.Hook, &i.Reference, &i.ToldAt); err != nil {
 			return nil, err
 		}
@@ -192,7 +192,7 @@ type LaterParams struct {
 	Heard     int32
 }
 
-// A hint that was told again meanwhile stays due.
+// Later changes nothing if the hint was reported again meanwhile: it stays due.
 func (q *Queries) Later(ctx context.Context, arg LaterParams) error {
 	_, err := q.db.Exec(ctx, later,
 		arg.LastError,
@@ -207,7 +207,7 @@ const lockRefusals = `-- name: LockRefusals :exec
 SELECT pg_advisory_xact_lock(hashtextextended('registry refusals ' || $1::text, 0))
 `
 
-// Deliveries of one sender note refusals one after the other, or they would wait for each other's rows.
+// LockRefusals serializes the deliveries of one sender, which would otherwise wait for each other's rows.
 func (q *Queries) LockRefusals(ctx context.Context, sender string) error {
 	_, err := q.db.Exec(ctx, lockRefusals, sender)
 	return err
@@ -230,6 +230,49 @@ func (q *Queries) Organizations(ctx context.Context) ([]int64, error) {
 			return nil, err
 		}
 		items = append(items, organization_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const recordReported = `-- name: RecordReported :many
+INSERT INTO told (id, hook, reference, told_at, line)
+SELECT unnest($1::uuid[]), $2, unnest($3::text[]), $4::timestamptz, NULLIF(unnest($5::text[]), '')::uuid
+ORDER BY 1
+ON CONFLICT (id) DO NOTHING
+RETURNING id
+`
+
+type RecordReportedParams struct {
+	Ids    []string
+	Hook   string
+	Refs   []string
+	ToldAt time.Time
+	Lines  []string
+}
+
+// RecordReported returns the ids that have not been recorded before.
+func (q *Queries) RecordReported(ctx context.Context, arg RecordReportedParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, recordReported,
+		arg.Ids,
+		arg.Hook,
+		arg.Refs,
+		arg.ToldAt,
+		arg.Lines,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -325,52 +368,9 @@ WHERE t.id = ANY ($1::uuid[]) AND t.reference <> (
 )
 `
 
-// Those ids that were told, and whose line has come to something else since.
+// Superseded returns the recorded ids that are no longer the latest of their line.
 func (q *Queries) Superseded(ctx context.Context, ids []string) ([]string, error) {
 	rows, err := q.db.Query(ctx, superseded, ids)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []string
-	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		items = append(items, id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const tell = `-- name: Tell :many
-INSERT INTO told (id, hook, reference, told_at, line)
-SELECT unnest($1::uuid[]), $2, unnest($3::text[]), $4::timestamptz, NULLIF(unnest($5::text[]), '')::uuid
-ORDER BY 1
-ON CONFLICT (id) DO NOTHING
-RETURNING id
-`
-
-type TellParams struct {
-	Ids    []string
-	Hook   string
-	Refs   []string
-	ToldAt time.Time
-	Lines  []string
-}
-
-// The ids that have not been told before.
-func (q *Queries) Tell(ctx context.Context, arg TellParams) ([]string, error) {
-	rows, err := q.db.Query(ctx, tell,
-		arg.Ids,
-		arg.Hook,
-		arg.Refs,
-		arg.ToldAt,
-		arg.Lines,
-	)
 	if err != nil {
 		return nil, err
 	}

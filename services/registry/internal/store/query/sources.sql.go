@@ -76,48 +76,6 @@ func (q *Queries) DropSources(ctx context.Context, before time.Time) error {
 	return err
 }
 
-const lookedAtSource = `-- name: LookedAtSource :execrows
-UPDATE source
-SET looked_at        = $1::timestamptz,
-    next_at          = CASE WHEN nudges = $2 THEN $3 ELSE next_at END,
-    memory           = $4,
-    failures         = $5,
-    last_error       = $6,
-    last_artifact    = CASE WHEN $7::text <> '' THEN $7 ELSE last_artifact END,
-    last_artifact_at = CASE WHEN $7::text <> '' AND last_artifact <> $7 THEN $1 ELSE last_artifact_at END
-WHERE id = $8 AND revision = $9
-`
-
-type LookedAtSourceParams struct {
-	LookedAt     time.Time
-	Nudges       int32
-	NextAt       *time.Time
-	Memory       []byte
-	Failures     int32
-	LastError    string
-	LastArtifact string
-	ID           int64
-	Revision     string
-}
-
-func (q *Queries) LookedAtSource(ctx context.Context, arg LookedAtSourceParams) (int64, error) {
-	result, err := q.db.Exec(ctx, lookedAtSource,
-		arg.LookedAt,
-		arg.Nudges,
-		arg.NextAt,
-		arg.Memory,
-		arg.Failures,
-		arg.LastError,
-		arg.LastArtifact,
-		arg.ID,
-		arg.Revision,
-	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
 const nudgeSources = `-- name: NudgeSources :execrows
 UPDATE source SET next_at = $1::timestamptz, nudges = nudges + 1
 WHERE source_ref = $2 AND name = ANY ($3::text[]) AND interval_seconds > 0
@@ -150,6 +108,48 @@ type PostponeSourceParams struct {
 func (q *Queries) PostponeSource(ctx context.Context, arg PostponeSourceParams) error {
 	_, err := q.db.Exec(ctx, postponeSource, arg.Until, arg.ID, arg.Revision)
 	return err
+}
+
+const saveOutcome = `-- name: SaveOutcome :execrows
+UPDATE source
+SET looked_at        = $1::timestamptz,
+    next_at          = CASE WHEN nudges = $2 THEN $3 ELSE next_at END,
+    memory           = $4,
+    failures         = $5,
+    last_error       = $6,
+    last_artifact    = CASE WHEN $7::text <> '' THEN $7 ELSE last_artifact END,
+    last_artifact_at = CASE WHEN $7::text <> '' AND last_artifact <> $7 THEN $1 ELSE last_artifact_at END
+WHERE id = $8 AND revision = $9
+`
+
+type SaveOutcomeParams struct {
+	LookedAt     time.Time
+	Nudges       int32
+	NextAt       *time.Time
+	Memory       []byte
+	Failures     int32
+	LastError    string
+	LastArtifact string
+	ID           int64
+	Revision     string
+}
+
+func (q *Queries) SaveOutcome(ctx context.Context, arg SaveOutcomeParams) (int64, error) {
+	result, err := q.db.Exec(ctx, saveOutcome,
+		arg.LookedAt,
+		arg.Nudges,
+		arg.NextAt,
+		arg.Memory,
+		arg.Failures,
+		arg.LastError,
+		arg.LastArtifact,
+		arg.ID,
+		arg.Revision,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const sourceStates = `-- name: SourceStates :many
