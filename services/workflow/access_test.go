@@ -108,7 +108,7 @@ func methods(organization int64, id string) map[string]func(context.Context, aut
 			return first(c.DeleteFlow(ctx, &autoflowv1.DeleteFlowRequest{OrganizationId: organization, Name: "no-such-flow"}))
 		},
 		"DeclareAgents": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
-			return first(c.DeclareAgents(ctx, &autoflowv1.DeclareAgentsRequest{Agents: []*autoflowv1.DeclaredAgent{{AgentId: agent, OrganizationId: organization}}}))
+			return first(c.DeclareAgents(ctx, &autoflowv1.DeclareAgentsRequest{Agents: []*autoflowv1.DeclaredAgent{{AgentId: agentID, OrganizationId: organization}}}))
 		},
 	}
 }

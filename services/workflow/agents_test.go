@@ -46,17 +46,17 @@ func (s *service) ended(client autoflowv1.AutoFlowClient, id string) string {
 func TestAgentsOfOthersCannotBeCalled(t *testing.T) {
 	t.Parallel()
 	s := startWith(t, unowned)
-	if err := s.declare(agent, organization, false); err != nil {
+	if err := s.declare(agentID, organization, false); err != nil {
 		t.Fatal(err)
 	}
 	var mu sync.Mutex
 	var heard []string
-	relay := s.bus.Connect(t, bus.RelayUser(agent))
+	relay := s.bus.Connect(t, bus.RelayUser(agentID))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = relay.Consume(ctx, bus.AgentConsumer(agent), func(ctx context.Context, d bus.Delivery) error {
+		_ = relay.Consume(ctx, bus.AgentConsumer(agentID), func(ctx context.Context, d bus.Delivery) error {
 			mu.Lock()
 			defer mu.Unlock()
 			heard = append(heard, d.Event.Type())
@@ -65,7 +65,7 @@ func TestAgentsOfOthersCannotBeCalled(t *testing.T) {
 				return err
 			}
 			answer, err := event.New(event.Header{ID: call.CallID, Source: "/agents/7", Time: clock.System().Now()}, event.FunctionCompleted{
-				AgentID: agent, CallID: call.CallID, Attempt: call.Attempt, Value: []byte(`{"found": false}`),
+				AgentID: agentID, CallID: call.CallID, Attempt: call.Attempt, Value: []byte(`{"found": false}`),
 			})
 			if err != nil {
 				return err
@@ -113,11 +113,11 @@ func TestWhoseAgentsAreIsNotForEverybodyToSay(t *testing.T) {
 	t.Parallel()
 	s := startWith(t, unowned)
 	admin := s.as(tokenOf(2, "admin"))
-	ask := &autoflowv1.DeclareAgentsRequest{Agents: []*autoflowv1.DeclaredAgent{{AgentId: agent, OrganizationId: 2}}}
+	ask := &autoflowv1.DeclareAgentsRequest{Agents: []*autoflowv1.DeclaredAgent{{AgentId: agentID, OrganizationId: 2}}}
 	if _, err := admin.DeclareAgents(t.Context(), ask); !fault.Is(err, fault.Denied) {
 		t.Errorf("an organization's administrator declares: %v, expected a denial", err)
 	}
-	brings := &autoflowv1.StartWorkflowRequest{WorkflowId: "brings", Starlark: []byte("x = 1"), AgentIds: []int64{agent}}
+	brings := &autoflowv1.StartWorkflowRequest{WorkflowId: "brings", Starlark: []byte("x = 1"), AgentIds: []int64{agentID}}
 	if _, err := admin.StartWorkflow(t.Context(), brings); !fault.Is(err, fault.Denied) {
 		t.Errorf("an organization's administrator brings an agent: %v, expected a denial", err)
 	}
@@ -126,10 +126,10 @@ func TestWhoseAgentsAreIsNotForEverybodyToSay(t *testing.T) {
 	if _, err := s.as(tokenOf(0, "start")).StartWorkflow(t.Context(), brings); !fault.Is(err, fault.Denied) {
 		t.Errorf("a token for starts brings an agent: %v, expected a denial", err)
 	}
-	if err := s.declare(agent, organization, false); err != nil {
+	if err := s.declare(agentID, organization, false); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.declare(agent, 2, false); !fault.Is(err, fault.Conflict) {
+	if err := s.declare(agentID, 2, false); !fault.Is(err, fault.Conflict) {
 		t.Errorf("an agent gets a second owner: %v, expected a conflict", err)
 	}
 	_, err := s.DeclareAgents(t.Context(), &autoflowv1.DeclareAgentsRequest{Agents: []*autoflowv1.DeclaredAgent{
@@ -145,10 +145,10 @@ func TestWhoseAgentsAreIsNotForEverybodyToSay(t *testing.T) {
 	call := `run("k8s.get", {"agent_id": 7, "kind": "Pod", "name": "x"})`
 	s.submit("parked", call, "")
 	s.await("parked", autoflowv1.WorkflowState_WORKFLOW_STATE_PARKED)
-	if err := s.declare(agent, organization, true); err != nil {
+	if err := s.declare(agentID, organization, true); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.declare(agent, organization, false); err != nil {
+	if err := s.declare(agentID, organization, false); err != nil {
 		t.Fatal(err)
 	}
 	s.submit("late", call, "")
@@ -167,7 +167,7 @@ func TestRunsWaitForThoseWhoKnowWhoseAgentsAre(t *testing.T) {
 	})
 	call := []byte(`run("k8s.get", {"agent_id": 7, "kind": "Pod", "name": "x"})`)
 	s.submit("early", string(call), "")
-	_, err := s.StartWorkflow(t.Context(), &autoflowv1.StartWorkflowRequest{OrganizationId: organization, WorkflowId: "brings", Starlark: call, AgentIds: []int64{agent}})
+	_, err := s.StartWorkflow(t.Context(), &autoflowv1.StartWorkflowRequest{OrganizationId: organization, WorkflowId: "brings", Starlark: call, AgentIds: []int64{agentID}})
 	if err != nil {
 		t.Fatal(err)
 	}

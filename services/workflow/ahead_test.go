@@ -11,10 +11,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/control"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/events"
 	functions "github.com/lockstep-cd/lockstep/services/workflow/internal/function"
 )
@@ -22,27 +27,27 @@ import (
 // countedStarts is a store that counts the starts which it stores with and without a first turn, how often it is asked where a run
 // stands, and how many runs are loaded.
 type countedStarts struct {
-	core.Store
+	Store
 
 	created, begun, asked, loaded atomic.Int64
 }
 
-func (c *countedStarts) Get(ctx context.Context, organization int64, workflow string) (core.Execution, error) {
+func (c *countedStarts) Get(ctx context.Context, organization int64, workflow string) (execution.Execution, error) {
 	c.asked.Add(1)
 	return c.Store.Get(ctx, organization, workflow)
 }
 
-func (c *countedStarts) Load(ctx context.Context, execution int64) (core.Loaded, error) {
+func (c *countedStarts) Load(ctx context.Context, execution int64) (engine.Loaded, error) {
 	c.loaded.Add(1)
 	return c.Store.Load(ctx, execution)
 }
 
-func (c *countedStarts) Create(ctx context.Context, n core.NewExecution) (core.Created, error) {
+func (c *countedStarts) Create(ctx context.Context, n engine.NewExecution) (engine.Created, error) {
 	c.created.Add(1)
 	return c.Store.Create(ctx, n)
 }
 
-func (c *countedStarts) Begin(ctx context.Context, n core.NewExecution, first core.Commit) (int64, bool, error) {
+func (c *countedStarts) Begin(ctx context.Context, n engine.NewExecution, first engine.Commit) (int64, bool, error) {
 	id, begun, err := c.Store.Begin(ctx, n, first)
 	if begun {
 		c.begun.Add(1)
@@ -57,10 +62,10 @@ func (p patient) NewTimer(time.Duration) clock.Timer { return p.Clock.NewTimer(2
 
 // alone is one process that has places for what it starts, with the Functions of this service and "act". Its callers are patient, and
 // no time passes for its engine.
-func alone(t *testing.T, act behaviour) (*engines, *countedStarts, *core.Service) {
+func alone(t *testing.T, act behaviour) (*engines, *countedStarts, *control.Service) {
 	t.Helper()
 	e := newEngines(t)
-	registry, err := core.NewFunctions(append(functions.All(nil), act)...)
+	registry, err := activity.NewFunctions(append(functions.All(nil), act)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,9 +73,9 @@ func alone(t *testing.T, act behaviour) (*engines, *countedStarts, *core.Service
 	// No first turn takes long there, however busy the machine is: one that does is not run ahead the next time.
 	swift, now := &toldClock{}, clock.System().Now()
 	swift.now.Store(&now)
-	engine := core.NewEngine(core.EngineDeps{
+	engine := engine.New(engine.Deps{
 		Store: c, Scripts: e.scripts, Functions: registry, CheckEmit: events.CheckEmit, Clock: swift, Log: bustest.Log(t),
-		Settings: core.Settings{
+		Settings: engine.Settings{
 			Instance: "alone", Lease: time.Minute, Poll: 20 * time.Millisecond, CallTimeout: time.Minute, WaitTimeout: time.Hour,
 			Live: 100, Cache: 1 << 20, Activities: 10, History: 100, Crashes: 3, Retention: time.Hour,
 		},
@@ -85,11 +90,11 @@ func alone(t *testing.T, act behaviour) (*engines, *countedStarts, *core.Service
 			t.Errorf("the engine ended with %v", err)
 		}
 	})
-	return e, c, core.NewService(c, e.scripts, patient{clock.System()}, engine)
+	return e, c, control.NewService(c, e.scripts, patient{clock.System()}, engine)
 }
 
 // told answers a run that has ended with its history.
-func told(t *testing.T, e *engines, workflow string) (core.Execution, []core.Entry) {
+func told(t *testing.T, e *engines, workflow string) (execution.Execution, []history.Entry) {
 	t.Helper()
 	run := e.ended(workflow)
 	history, err := e.store.History(t.Context(), run.ID, 0, 100)
@@ -105,7 +110,7 @@ func TestTheFirstTurnIsStoredWithItsStart(t *testing.T) {
 	t.Parallel()
 	var e *engines
 	var calls sync.Map
-	e, c, service := alone(t, func(ctx context.Context, call core.Call) (any, error) {
+	e, c, service := alone(t, func(ctx context.Context, call activity.Call) (any, error) {
 		if _, err := e.store.Get(ctx, 1, call.Workflow); err != nil {
 			t.Errorf("%s was called before %s was stored: %v", call.ID, call.Workflow, err)
 		}
@@ -116,43 +121,43 @@ func TestTheFirstTurnIsStoredWithItsStart(t *testing.T) {
 	})
 	for name, p := range map[string]struct {
 		source string
-		state  core.State
-		kinds  []core.Kind
+		state  execution.State
+		kinds  []history.Kind
 	}{
-		"nothing": {"x = number", core.Completed, []core.Kind{core.KindCompleted}},
-		"step":    {"run('checkpoint', {'state': {'n': number}})", core.Completed, []core.Kind{core.KindRun, core.KindCompleted}},
-		"steps":   {"[run('checkpoint', {'state': {'n': n}}) for n in range(2)]\nrun('act', {})", core.Completed, []core.Kind{core.KindRun, core.KindRun, core.KindRun, core.KindCompleted}},
-		"act":     {"print(run('act', {}))\nrun('checkpoint', {'state': {'n': 1}})", core.Completed, []core.Kind{core.KindRun, core.KindPrint, core.KindRun, core.KindCompleted}},
-		"emits":   {"run('checkpoint', {'state': {'n': uuid()}})\nrun('emit', {'type': 'com.gitlab.cd.rollout.started', 'data': {'rollout_id': number}})", core.Completed, nil},
-		"fails":   {"run('checkpoint', {'state': {'n': 1}})\nfail('no more')", core.Failed, []core.Kind{core.KindRun, core.KindFailed}},
-		"refused": {"run('checkpoint', {})", core.Failed, []core.Kind{core.KindRun, core.KindFailed}},
+		"nothing": {"x = number", execution.Completed, []history.Kind{history.KindCompleted}},
+		"step":    {"run('checkpoint', {'state': {'n': number}})", execution.Completed, []history.Kind{history.KindRun, history.KindCompleted}},
+		"steps":   {"[run('checkpoint', {'state': {'n': n}}) for n in range(2)]\nrun('act', {})", execution.Completed, []history.Kind{history.KindRun, history.KindRun, history.KindRun, history.KindCompleted}},
+		"act":     {"print(run('act', {}))\nrun('checkpoint', {'state': {'n': 1}})", execution.Completed, []history.Kind{history.KindRun, history.KindPrint, history.KindRun, history.KindCompleted}},
+		"emits":   {"run('checkpoint', {'state': {'n': uuid()}})\nrun('emit', {'type': 'com.gitlab.cd.rollout.started', 'data': {'rollout_id': number}})", execution.Completed, nil},
+		"fails":   {"run('checkpoint', {'state': {'n': 1}})\nfail('no more')", execution.Failed, []history.Kind{history.KindRun, history.KindFailed}},
+		"refused": {"run('checkpoint', {})", execution.Failed, []history.Kind{history.KindRun, history.KindFailed}},
 	} {
-		var first []core.Entry
+		var first []history.Entry
 		begun := c.begun.Load()
 		for i := range 3 {
 			workflow := fmt.Sprintf("%s-%d", name, i)
-			started, err := service.Start(t.Context(), core.Start{
-				Organization: 1, Workflow: workflow, Program: core.Program{Source: []byte(p.source)}, Inputs: fmt.Appendf(nil, `{"number": %d}`, i+1),
+			started, err := service.Start(t.Context(), execution.Start{
+				Organization: 1, Workflow: workflow, Program: program.Program{Source: []byte(p.source)}, Inputs: fmt.Appendf(nil, `{"number": %d}`, i+1),
 			})
 			if err != nil || !started.Created {
 				t.Fatalf("%s: started as %+v (%v)", workflow, started, err)
 			}
-			run, history := told(t, e, workflow)
-			if run.State != p.state || run.Ref != started.Ref || run.LastSeq != int64(len(history)) {
-				t.Errorf("%s ended as %s (%s) with %d of %d entries, expected %s", workflow, run.State, run.Error, run.LastSeq, len(history), p.state)
+			run, entries := told(t, e, workflow)
+			if run.State != p.state || run.Ref != started.Ref || run.LastSeq != int64(len(entries)) {
+				t.Errorf("%s ended as %s (%s) with %d of %d entries, expected %s", workflow, run.State, run.Error, run.LastSeq, len(entries), p.state)
 			}
-			var kinds []core.Kind
-			for _, entry := range history {
+			var kinds []history.Kind
+			for _, entry := range entries {
 				kinds = append(kinds, entry.Kind)
 			}
 			if p.kinds != nil && !cmp.Equal(p.kinds, kinds) {
 				t.Errorf("%s: the history has %v, expected %v", workflow, kinds, p.kinds)
 			}
 			if i == 0 {
-				first = history
+				first = entries
 			}
 			// Nothing but values tells one from the other.
-			if diff := cmp.Diff(first, history, cmpopts.IgnoreFields(core.Entry{}, "At", "Value", "Hash")); diff != "" {
+			if diff := cmp.Diff(first, entries, cmpopts.IgnoreFields(history.Entry{}, "At", "Value", "Hash")); diff != "" {
 				t.Errorf("the history of %s is another one than that of the first run, which was stored before it ran:\n%s", workflow, diff)
 			}
 		}
@@ -169,8 +174,8 @@ func TestTheFirstTurnIsStoredWithItsStart(t *testing.T) {
 func TestManyWhoRunAheadStartOneRun(t *testing.T) {
 	t.Parallel()
 	var acts atomic.Int64
-	e, _, service := alone(t, func(context.Context, core.Call) (any, error) { return acts.Add(1), nil })
-	start := core.Start{Organization: 1, Workflow: "before", Program: core.Program{Source: []byte("run('checkpoint', {'state': {'n': 1}})\nrun('act', {})")}}
+	e, _, service := alone(t, func(context.Context, activity.Call) (any, error) { return acts.Add(1), nil })
+	start := execution.Start{Organization: 1, Workflow: "before", Program: program.Program{Source: []byte("run('checkpoint', {'state': {'n': 1}})\nrun('act', {})")}}
 	if _, err := service.Start(t.Context(), start); err != nil {
 		t.Fatal(err)
 	}
@@ -214,9 +219,9 @@ func TestManyWhoRunAheadStartOneRun(t *testing.T) {
 // What a start is refused for, it is refused for as well where its main file has done well with other modules.
 func TestACircleOfLoadsIsNotRunAhead(t *testing.T) {
 	t.Parallel()
-	_, c, service := alone(t, func(context.Context, core.Call) (any, error) { return nil, nil })
+	_, c, service := alone(t, func(context.Context, activity.Call) (any, error) { return nil, nil })
 	start := func(workflow, module string) error {
-		_, err := service.Start(t.Context(), core.Start{Organization: 1, Workflow: workflow, Program: core.Program{
+		_, err := service.Start(t.Context(), execution.Start{Organization: 1, Workflow: workflow, Program: program.Program{
 			Source: []byte("load('m.star', 'x')\nprint(x)"), Modules: map[string][]byte{"m.star": []byte(module)},
 		}})
 		return err

@@ -149,7 +149,9 @@ type AccessToken struct {
 
 // AgentOwner is an agent and the organization whose programs may call it.
 type AgentOwner struct {
-	Agent        int64 `koanf:"agent"        yaml:"agent"        json:"agent"`
+	// Agent is the agent's number.
+	Agent int64 `koanf:"agent" yaml:"agent" json:"agent"`
+	// Organization is the number of its organization.
 	Organization int64 `koanf:"organization" yaml:"organization" json:"organization"`
 }
 

@@ -7,16 +7,20 @@ import (
 	"testing"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/control"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
 // loads counts what is read of executions.
 type loads struct {
-	core.Store
+	Store
 	count atomic.Int64
 }
 
-func (l *loads) Load(ctx context.Context, execution int64) (core.Loaded, error) {
+func (l *loads) Load(ctx context.Context, execution int64) (engine.Loaded, error) {
 	l.count.Add(1)
 	return l.Store.Load(ctx, execution)
 }
@@ -26,9 +30,9 @@ func (l *loads) Load(ctx context.Context, execution int64) (core.Loaded, error) 
 func TestADamagedRunIsSetAside(t *testing.T) {
 	t.Parallel()
 	e := newEngines(t)
-	stop := e.run("one", e.store, func(context.Context, core.Call) (any, error) { return 1, nil })
+	stop := e.run("one", e.store, func(context.Context, activity.Call) (any, error) { return 1, nil })
 	e.start("run('act', {})\nrun('act', {})\nrun('act', {})\nwait_for_event(type = 'com.example.go', filter = {'n': 1})")
-	e.await(core.Parked)
+	e.await(execution.Parked)
 	stop()
 	if _, err := e.store.Pool.Exec(t.Context(), "CREATE TABLE kept AS SELECT * FROM entry WHERE seq = 2"); err != nil {
 		t.Fatal(err)
@@ -37,13 +41,13 @@ func TestADamagedRunIsSetAside(t *testing.T) {
 		t.Fatal(err)
 	}
 	// An event wakes it, as any would.
-	event := core.Event{Organization: 1, Source: "test", ID: "1", Type: "com.example.go", Data: []byte(`{"n": 1}`)}
+	event := history.Event{Organization: 1, Source: "test", ID: "1", Type: "com.example.go", Data: []byte(`{"n": 1}`)}
 	if matched, _, err := e.store.Receive(t.Context(), event); err != nil || matched != 1 {
 		t.Fatal(matched, err)
 	}
 	counted := &loads{Store: e.store}
 	e.run("two", counted, nil)
-	w := e.await(core.Quarantined)
+	w := e.await(execution.Quarantined)
 	if !strings.Contains(w.Error, "missing from its history: 2; found 2 of generation 1, expected 3") {
 		t.Errorf("the reason is %q", w.Error)
 	}
@@ -53,8 +57,8 @@ func TestADamagedRunIsSetAside(t *testing.T) {
 	if _, err := e.store.Pool.Exec(t.Context(), "INSERT INTO entry SELECT * FROM kept"); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.store.Retry(t.Context(), core.RetryRequest{Organization: 1, Workflow: "w", At: clock.System().Now()}); err != nil {
+	if err := e.store.Retry(t.Context(), control.RetryRequest{Organization: 1, Workflow: "w", At: clock.System().Now()}); err != nil {
 		t.Fatal(err)
 	}
-	e.await(core.Completed)
+	e.await(execution.Completed)
 }

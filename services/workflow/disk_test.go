@@ -10,7 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
 )
 
 // fullDisk is a disk of PostgreSQL that has no room for a table, as far as the server's answers go: every statement that changes
@@ -55,7 +56,7 @@ func TestAFullDiskLeavesNothingHalfDone(t *testing.T) {
 	exec(fullDisk)
 	var stop atomic.Bool
 	const poll = 20 * time.Millisecond // newEngines' own
-	e.runWith("one", e.store, func(_ context.Context, _ core.Call) (any, error) {
+	e.runWith("one", e.store, func(_ context.Context, _ activity.Call) (any, error) {
 		return map[string]any{"stop": stop.Load()}, nil
 	}, 1_000_000)
 	e.start(busy)
@@ -86,7 +87,7 @@ func TestAFullDiskLeavesNothingHalfDone(t *testing.T) {
 		}
 	}
 	stop.Store(true)
-	w := e.await(core.Completed)
+	w := e.await(execution.Completed)
 	consistent(t, e)
 	var operations, different, gaps int64
 	err := e.store.Pool.QueryRow(t.Context(), `SELECT count(*), count(DISTINCT (branch, op)), max(seq) - count(*) FROM entry WHERE execution = $1`, w.ID).Scan(&operations, &different, &gaps)
@@ -107,7 +108,7 @@ func refusals(t *testing.T, e *engines) (n int64) {
 func consistent(t *testing.T, e *engines) {
 	t.Helper()
 	var last, end, emitted, left int64
-	var state core.State
+	var state execution.State
 	err := e.store.Pool.QueryRow(t.Context(), `
 SELECT x.last_seq, x.state, e.seq,
     (SELECT count(*) FROM entry WHERE execution = x.id AND kind = 'emit'), (SELECT count(*) FROM outbox WHERE event_id LIKE x.ref || '/%.%')
@@ -116,7 +117,7 @@ FROM execution x CROSS JOIN LATERAL (SELECT coalesce(max(seq), 0) AS seq FROM en
 		t.Fatal(err)
 	}
 	// While it runs, its steps are in the history alone.
-	if last > end || (state != core.Running && last != end) || emitted != left {
+	if last > end || (state != execution.Running && last != end) || emitted != left {
 		t.Fatalf("half done: the history ends with %d and should with %d; %d events were recorded, %d left", end, last, emitted, left)
 	}
 }

@@ -13,21 +13,26 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/pkg/pg/local"
-	"github.com/lockstep-cd/lockstep/pkg/port/porttest"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/porttest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/postgres"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/wait"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 	"github.com/lockstep-cd/lockstep/services/workflow"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
 
 // fickle is a store whose connection breaks: before a transaction, or after it was applied and before its answer came.
 type fickle struct {
-	core.Store
+	Store
 	mu     sync.Mutex
 	random *rand.Rand
 }
@@ -58,16 +63,16 @@ func broken[T any](f *fickle, do func() (T, error)) (answer T, err error) {
 	return answer, err
 }
 
-func (f *fickle) Commit(ctx context.Context, c core.Commit) (core.Committed, error) {
-	return broken(f, func() (core.Committed, error) { return f.Store.Commit(ctx, c) })
+func (f *fickle) Commit(ctx context.Context, c engine.Commit) (engine.Committed, error) {
+	return broken(f, func() (engine.Committed, error) { return f.Store.Commit(ctx, c) })
 }
 
-func (f *fickle) Claim(ctx context.Context, c core.Claim) ([]core.Claimed, error) {
-	return broken(f, func() ([]core.Claimed, error) { return f.Store.Claim(ctx, c) })
+func (f *fickle) Claim(ctx context.Context, c engine.Claim) ([]engine.Claimed, error) {
+	return broken(f, func() ([]engine.Claimed, error) { return f.Store.Claim(ctx, c) })
 }
 
-func (f *fickle) Load(ctx context.Context, execution int64) (core.Loaded, error) {
-	return broken(f, func() (core.Loaded, error) { return f.Store.Load(ctx, execution) })
+func (f *fickle) Load(ctx context.Context, execution int64) (engine.Loaded, error) {
+	return broken(f, func() (engine.Loaded, error) { return f.Store.Load(ctx, execution) })
 }
 
 func (f *fickle) FireTimers(ctx context.Context, now time.Time, limit int) (fired int, next time.Time, err error) {
@@ -102,7 +107,7 @@ func TestCommitsOfUnknownOutcome(t *testing.T) {
 			e := newEngines(t)
 			var mu sync.Mutex
 			asked := map[string]string{}
-			act := func(_ context.Context, c core.Call) (any, error) {
+			act := func(_ context.Context, c activity.Call) (any, error) {
 				mu.Lock()
 				defer mu.Unlock()
 				what := fmt.Sprint(c.Args)
@@ -115,7 +120,7 @@ func TestCommitsOfUnknownOutcome(t *testing.T) {
 			f := &fickle{Store: e.store, random: rand.New(rand.NewPCG(seed, 0))} //nolint:gosec // a seed that can be run again
 			e.run("one", f, act)
 			e.start(errands)
-			w := e.await(core.Completed)
+			w := e.await(execution.Completed)
 			entries, err := e.service.History(t.Context(), 1, "w", 0, 100)
 			if err != nil {
 				t.Fatal(err)
@@ -159,21 +164,21 @@ func TestTheWorkOfADeadProcessMovesOn(t *testing.T) {
 	const runs = 8
 	hang := make(chan struct{})
 	defer close(hang)
-	die := e.run("dies", cutOff{e.store}, func(ctx context.Context, _ core.Call) (any, error) {
+	die := e.run("dies", cutOff{e.store}, func(ctx context.Context, _ activity.Call) (any, error) {
 		select {
 		case <-hang:
 		case <-ctx.Done():
 		}
 		return nil, ctx.Err()
 	})
-	startAs := func(name, program string) {
+	startAs := func(name, source string) {
 		t.Helper()
-		_, err := e.service.Start(t.Context(), core.Start{Organization: 1, Workflow: name, Program: core.Program{Source: []byte(program)}})
+		_, err := e.service.Start(t.Context(), execution.Start{Organization: 1, Workflow: name, Program: program.Program{Source: []byte(source)}})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	state := func(name string) core.State {
+	state := func(name string) execution.State {
 		t.Helper()
 		w, err := e.store.Get(t.Context(), 1, name)
 		if err != nil {
@@ -181,38 +186,31 @@ func TestTheWorkOfADeadProcessMovesOn(t *testing.T) {
 		}
 		return w.State
 	}
-	eventually := func(what string, holds func() bool) {
-		t.Helper()
-		for deadline := clock.System().Now().Add(within); !holds(); {
-			if clock.System().Now().After(deadline) || clock.Sleep(t.Context(), clock.System(), 5*time.Millisecond) != nil {
-				t.Fatalf("within %s this did not come about: %s", within, what)
-			}
-		}
-	}
+
 	for i := range runs {
 		startAs(fmt.Sprintf("runs-%d", i), `run("act", {})`)
 		startAs(fmt.Sprintf("waits-%d", i), fmt.Sprintf(`wait_for_event("com.example.go", filter = {"id": %d})`, i))
 	}
-	eventually("half of them are parked", func() bool {
+	wait.For(t, "half of them are parked", func() bool {
 		for i := range runs {
-			if state(fmt.Sprintf("waits-%d", i)) != core.Parked {
+			if state(fmt.Sprintf("waits-%d", i)) != execution.Parked {
 				return false
 			}
 		}
 		return true
 	})
 	die()
-	e.run("lives", e.store, func(context.Context, core.Call) (any, error) { return nil, nil })
+	e.run("lives", e.store, func(context.Context, activity.Call) (any, error) { return nil, nil })
 	for i := range runs {
 		data := json.RawMessage(fmt.Sprintf(`{"id": %d}`, i))
-		_, _, err := e.service.Receive(t.Context(), core.Event{Organization: 1, Source: "/test", ID: string(data), Type: "com.example.go", Data: data, Time: clock.System().Now()})
+		_, _, err := e.service.Receive(t.Context(), history.Event{Organization: 1, Source: "/test", ID: string(data), Type: "com.example.go", Data: data, Time: clock.System().Now()})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	eventually("all have completed", func() bool {
+	wait.For(t, "all have completed", func() bool {
 		for i := range runs {
-			if state(fmt.Sprintf("runs-%d", i)) != core.Completed || state(fmt.Sprintf("waits-%d", i)) != core.Completed {
+			if state(fmt.Sprintf("runs-%d", i)) != execution.Completed || state(fmt.Sprintf("waits-%d", i)) != execution.Completed {
 				return false
 			}
 		}
@@ -231,8 +229,8 @@ const mostKnocks = 100
 // environment says. It goes on afterwards, nothing is lost, and meanwhile it does not ask for them in a tight loop.
 func TestDatabaseAndBusGoAwayAndComeBack(t *testing.T) {
 	t.Parallel()
-	place := local.Config{DataDir: filepath.Join(t.TempDir(), "postgres"), Fast: true, Log: bustest.Log(t)}
-	database, err := local.Start(t.Context(), place)
+	place := postgres.Config{DataDir: filepath.Join(t.TempDir(), "postgres"), Fast: true, Log: bustest.Log(t)}
+	database, err := postgres.Start(t.Context(), place)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +245,7 @@ func TestDatabaseAndBusGoAwayAndComeBack(t *testing.T) {
 	toDatabase, toNATS := newDoor(t, database.URL()), newDoor(t, nats.URL())
 	s := &service{t: t, bus: nats, config: workflow.Config{
 		DatabaseURL: through(t, database.URL(), toDatabase), NATSURL: "nats://" + toNATS.address, NATSUser: "workflow", NATSPassword: "workflow",
-		GRPCAddress: porttest.FreeAddress(t), Token: token, AgentOwners: []workflow.AgentOwner{{Agent: agent, Organization: organization}}, Instance: "test", LogLevel: "error",
+		GRPCAddress: porttest.FreeAddress(t), Token: token, AgentOwners: []workflow.AgentOwner{{Agent: agentID, Organization: organization}}, Instance: "test", LogLevel: "error",
 	}}
 	conn, err := rpc.Dial(rpc.ClientConfig{Address: s.config.GRPCAddress, Token: token, Insecure: true})
 	if err != nil {
@@ -281,7 +279,7 @@ for i in range(100):
 		}
 	}
 	pause("PostgreSQL", toDatabase)
-	if database, err = local.Start(t.Context(), place); err != nil {
+	if database, err = postgres.Start(t.Context(), place); err != nil {
 		t.Fatal(err)
 	}
 	next(t, told, "com.gitlab.cd.rollout.started")

@@ -9,38 +9,43 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
-	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/control"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/events"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/script"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store"
 )
 
 // behaviour is a Function made of a Go function.
-type behaviour func(context.Context, core.Call) (any, error)
+type behaviour func(context.Context, activity.Call) (any, error)
 
 func (behaviour) Name() string { return "act" }
 
-func (behaviour) Location() core.Location { return core.InProcess }
+func (behaviour) Location() activity.Location { return activity.InProcess }
 
-func (b behaviour) Call(ctx context.Context, c core.Call) (any, error) { return b(ctx, c) }
+func (b behaviour) Call(ctx context.Context, c activity.Call) (any, error) { return b(ctx, c) }
 
 // engines are processes over one database.
 type engines struct {
 	t       *testing.T
 	store   *store.Store
-	scripts core.Scripts
-	service *core.Service
+	scripts program.Scripts
+	service *control.Service
 	// clock and generations are for those that run next.
 	clock       clock.Clock
 	generations int
 
 	mu      sync.Mutex
-	running []*core.Engine
+	running []*engine.Engine
 }
 
 func newEngines(t *testing.T) *engines {
@@ -48,36 +53,38 @@ func newEngines(t *testing.T) *engines {
 	return newEnginesWith(t, script.New(script.Limits{}))
 }
 
-func newEnginesWith(t *testing.T, scripts core.Scripts) *engines {
+func newEnginesWith(t *testing.T, scripts program.Scripts) *engines {
 	t.Helper()
 	pool, _ := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()}, pgtest.Migration{Name: "workflow", FS: store.Migrations()})
 	e := &engines{t: t, scripts: scripts, clock: clock.System()}
 	e.store = store.New(store.Deps{
 		Pool: pool, Encode: events.Encode, Add: outbox.AddNumbered, AddNew: outbox.AddNew, Committed: func() {}, Woken: e.Wake, Clock: clock.System(), Log: bustest.Log(t),
 	})
-	e.service = core.NewService(e.store, scripts, clock.System(), e)
+	e.service = control.NewService(e.store, scripts, clock.System(), e)
 	return e
 }
 
 // Reserve has no place: which of the engines gets an execution is what tests are about.
-func (e *engines) Reserve(int64) (core.Lease, bool) { return core.Lease{}, false }
+func (e *engines) Reserve(int64) (engine.Lease, bool) { return engine.Lease{}, false }
 
-func (*engines) Ahead(context.Context, core.NewExecution, core.Loaded) (core.Created, bool, error) {
-	return core.Created{}, false, nil
+func (*engines) Ahead(context.Context, engine.NewExecution, engine.Loaded) (engine.Created, bool, error) {
+	return engine.Created{}, false, nil
 }
 
-func (e *engines) Begin(core.Loaded) {}
+func (e *engines) Begin(engine.Loaded) {}
 
 func (e *engines) Release(int64) {}
 
-func (*engines) Runs(int64, string) bool                     { return false }
-func (*engines) Recall(int64, string) (core.Execution, bool) { return core.Execution{}, false }
+func (*engines) Runs(int64, string) bool { return false }
+func (*engines) Recall(int64, string) (execution.Execution, bool) {
+	return execution.Execution{}, false
+}
 
-func (e *engines) Watch(int64, string) (ended <-chan core.Execution, forget func()) {
+func (e *engines) Watch(int64, string) (ended <-chan execution.Execution, forget func()) {
 	return nil, func() {}
 }
 
-func (e *engines) Wake(w core.Woken) {
+func (e *engines) Wake(w engine.Woken) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	w.Ours = w.Ours && len(e.running) == 1 // the store knows the last engine only
@@ -89,21 +96,21 @@ func (e *engines) Wake(w core.Woken) {
 const shortLease = 1000 * time.Millisecond
 
 // run starts a process with one Function, "act". The answer stops it.
-func (e *engines) run(instance string, s core.Store, act behaviour) (stop func()) {
+func (e *engines) run(instance string, s Store, act behaviour) (stop func()) {
 	e.t.Helper()
 	return e.runWith(instance, s, act, 100)
 }
 
 // runWith lets histories have more entries.
-func (e *engines) runWith(instance string, s core.Store, act behaviour, history int) (stop func()) {
+func (e *engines) runWith(instance string, s Store, act behaviour, history int) (stop func()) {
 	e.t.Helper()
-	functions, err := core.NewFunctions(act)
+	functions, err := activity.NewFunctions(act)
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	engine := core.NewEngine(core.EngineDeps{
+	engine := engine.New(engine.Deps{
 		Store: s, Scripts: e.scripts, Functions: functions, CheckEmit: events.CheckEmit, Clock: e.clock, Log: bustest.Log(e.t),
-		Settings: core.Settings{
+		Settings: engine.Settings{
 			Generations: e.generations,
 			Instance:    instance, Lease: shortLease, Poll: 20 * time.Millisecond, CallTimeout: time.Minute, WaitTimeout: time.Hour,
 			Live: 10, Cache: 1 << 20, Activities: 10, History: history, Crashes: 3, Retention: time.Hour,
@@ -126,15 +133,15 @@ func (e *engines) runWith(instance string, s core.Store, act behaviour, history 
 	return stop
 }
 
-func (e *engines) start(program string) {
+func (e *engines) start(source string) {
 	e.t.Helper()
-	_, err := e.service.Start(e.t.Context(), core.Start{Organization: 1, Workflow: "w", Program: core.Program{Source: []byte(program)}})
+	_, err := e.service.Start(e.t.Context(), execution.Start{Organization: 1, Workflow: "w", Program: program.Program{Source: []byte(source)}})
 	if err != nil {
 		e.t.Fatal(err)
 	}
 }
 
-func (e *engines) await(want core.State) core.Execution {
+func (e *engines) await(want execution.State) execution.Execution {
 	e.t.Helper()
 	for deadline := clock.System().Now().Add(within); clock.System().Now().Before(deadline); {
 		w, err := e.store.Get(e.t.Context(), 1, "w")
@@ -152,11 +159,11 @@ func (e *engines) await(want core.State) core.Execution {
 		}
 	}
 	e.t.Fatalf("the run did not come to state %d", want)
-	return core.Execution{}
+	return execution.Execution{}
 }
 
 // ended is a run after its end, however that is.
-func (e *engines) ended(id string) core.Execution {
+func (e *engines) ended(id string) execution.Execution {
 	e.t.Helper()
 	for deadline := clock.System().Now().Add(2 * within); clock.System().Now().Before(deadline); {
 		w, err := e.store.Get(e.t.Context(), 1, id)
@@ -171,7 +178,7 @@ func (e *engines) ended(id string) core.Execution {
 		}
 	}
 	e.t.Fatalf("%s did not end", id)
-	return core.Execution{}
+	return execution.Execution{}
 }
 
 func (e *engines) history() []string {
@@ -191,7 +198,7 @@ func TestCancelInterruptsAFunction(t *testing.T) {
 	t.Parallel()
 	e := newEngines(t)
 	begun, told := make(chan struct{}), make(chan struct{})
-	e.run("one", e.store, func(ctx context.Context, _ core.Call) (any, error) {
+	e.run("one", e.store, func(ctx context.Context, _ activity.Call) (any, error) {
 		close(begun)
 		<-ctx.Done()
 		close(told)
@@ -203,7 +210,7 @@ func TestCancelInterruptsAFunction(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-told
-	e.await(core.Cancelled)
+	e.await(execution.Cancelled)
 	if h := e.history(); len(h) != 1 || !strings.HasPrefix(h[0], "cancelled") {
 		t.Errorf("history %q", h)
 	}
@@ -213,7 +220,7 @@ func TestAnEventReachesARunWhileItsFunctionIsUnderWay(t *testing.T) {
 	t.Parallel()
 	e := newEngines(t)
 	begun, release := make(chan struct{}), make(chan struct{})
-	e.run("one", e.store, func(context.Context, core.Call) (any, error) {
+	e.run("one", e.store, func(context.Context, activity.Call) (any, error) {
 		close(begun)
 		<-release
 		return nil, nil
@@ -227,7 +234,7 @@ spawn(waits)
 run("act", {})
 `)
 	<-begun
-	matched, _, err := e.service.Receive(t.Context(), core.Event{Organization: 1, Source: "/test", ID: "1", Type: "com.example.tick", Data: json.RawMessage(`{}`), Time: clock.System().Now()})
+	matched, _, err := e.service.Receive(t.Context(), history.Event{Organization: 1, Source: "/test", ID: "1", Type: "com.example.tick", Data: json.RawMessage(`{}`), Time: clock.System().Now()})
 	if err != nil || matched != 1 {
 		t.Fatal(matched, err)
 	}
@@ -237,15 +244,15 @@ run("act", {})
 		}
 	}
 	close(release)
-	e.await(core.Completed)
+	e.await(execution.Completed)
 }
 
 func TestAFunctionThatPanicsFailsItsRunOnly(t *testing.T) {
 	t.Parallel()
 	e := newEngines(t)
-	e.run("one", e.store, func(context.Context, core.Call) (any, error) { panic("at the disco") })
+	e.run("one", e.store, func(context.Context, activity.Call) (any, error) { panic("at the disco") })
 	e.start(`run("act", {})`)
-	if w := e.await(core.Failed); !strings.Contains(w.Error, "internal: the function panicked") || strings.Contains(w.Error, "disco") {
+	if w := e.await(execution.Failed); !strings.Contains(w.Error, "internal: the function panicked") || strings.Contains(w.Error, "disco") {
 		t.Errorf("failed with %q", w.Error)
 	}
 }
@@ -255,7 +262,7 @@ func TestRetryableErrorsAreRetriedUnderOneKey(t *testing.T) {
 	e := newEngines(t)
 	var mu sync.Mutex
 	keys := map[string]int{}
-	e.run("one", e.store, func(_ context.Context, c core.Call) (any, error) {
+	e.run("one", e.store, func(_ context.Context, c activity.Call) (any, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		keys[c.ID]++
@@ -263,7 +270,7 @@ func TestRetryableErrorsAreRetriedUnderOneKey(t *testing.T) {
 			t.Errorf("call %d of %s is attempt %d", keys[c.ID], c.ID, c.Attempt)
 		}
 		if c.Attempt < 3 {
-			return nil, &core.FunctionError{Code: "unreachable", Message: "away", Retryable: true}
+			return nil, &history.FunctionError{Code: "unreachable", Message: "away", Retryable: true}
 		}
 		return map[string]any{"n": c.Args["n"]}, nil
 	})
@@ -273,27 +280,27 @@ if run("act", {"n": 5}).n != 5:
 if run("act", {}, retry = False, on_error = "return").code != "unreachable":
     fail("retried")
 `)
-	e.await(core.Completed)
+	e.await(execution.Completed)
 	if len(keys) != 2 {
 		t.Errorf("keys %v", keys)
 	}
 }
 
 // cutOff is the store of a process that cannot reach the database any more to renew its lease, but works on.
-type cutOff struct{ core.Store }
+type cutOff struct{ Store }
 
-func (cutOff) Due(context.Context, core.Round) (core.Due, error) {
-	return core.Due{}, errors.New("no route to host")
+func (cutOff) Due(context.Context, engine.Round) (engine.Due, error) {
+	return engine.Due{}, errors.New("no route to host")
 }
 
-func (cutOff) Release(context.Context, core.Lease) error { return errors.New("no route to host") }
+func (cutOff) Release(context.Context, engine.Lease) error { return errors.New("no route to host") }
 
 func TestAnotherProcessTakesOverAndTheFormerOwnerIsFenced(t *testing.T) {
 	t.Parallel()
 	e := newEngines(t)
 	begun, release := make(chan struct{}), make(chan struct{})
 	letGo := sync.OnceFunc(func() { close(release) })
-	e.run("lost", cutOff{e.store}, func(_ context.Context, c core.Call) (any, error) {
+	e.run("lost", cutOff{e.store}, func(_ context.Context, c activity.Call) (any, error) {
 		close(begun)
 		<-release
 		return "from the former owner, " + c.ID, nil
@@ -301,8 +308,8 @@ func TestAnotherProcessTakesOverAndTheFormerOwnerIsFenced(t *testing.T) {
 	t.Cleanup(letGo) // before the end of the process, which waits for it
 	e.start(`print(run("act", {}))`)
 	<-begun
-	e.run("heir", e.store, func(_ context.Context, c core.Call) (any, error) { return "from the heir, " + c.ID, nil })
-	w := e.await(core.Completed)
+	e.run("heir", e.store, func(_ context.Context, c activity.Call) (any, error) { return "from the heir, " + c.ID, nil })
+	w := e.await(execution.Completed)
 	letGo()
 	want := `run "from the heir, ` + w.Ref + `/0.0"`
 	if h := e.history(); len(h) != 3 || h[0] != want {
@@ -314,7 +321,7 @@ func TestAProcessOfTheSameNameTakesOverAtOnce(t *testing.T) {
 	t.Parallel()
 	e := newEngines(t)
 	begun := make(chan struct{})
-	stop := e.run("one", e.store, func(ctx context.Context, _ core.Call) (any, error) {
+	stop := e.run("one", e.store, func(ctx context.Context, _ activity.Call) (any, error) {
 		close(begun)
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -322,8 +329,8 @@ func TestAProcessOfTheSameNameTakesOverAtOnce(t *testing.T) {
 	e.start(`run("act", {})`)
 	<-begun
 	stop()
-	e.run("one", e.store, func(context.Context, core.Call) (any, error) { return 1, nil })
-	e.await(core.Completed)
+	e.run("one", e.store, func(context.Context, activity.Call) (any, error) { return 1, nil })
+	e.await(execution.Completed)
 }
 
 func TestAHistoryThatGrowsWithoutEndIsStopped(t *testing.T) {
@@ -335,9 +342,9 @@ func TestAHistoryThatGrowsWithoutEndIsStopped(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := newEngines(t)
-			e.run("one", e.store, func(context.Context, core.Call) (any, error) { return true, nil })
+			e.run("one", e.store, func(context.Context, activity.Call) (any, error) { return true, nil })
 			e.start(program)
-			if w := e.await(core.Failed); !strings.Contains(w.Error, "the history has grown past 100 entries; a program that goes on for so long ends a generation of its run before by continue_with") {
+			if w := e.await(execution.Failed); !strings.Contains(w.Error, "the history has grown past 100 entries; a program that goes on for so long ends a generation of its run before by continue_with") {
 				t.Errorf("failed with %q", w.Error)
 			}
 		})
@@ -345,12 +352,12 @@ func TestAHistoryThatGrowsWithoutEndIsStopped(t *testing.T) {
 }
 
 // picky is a store that refuses what programs print.
-type picky struct{ core.Store }
+type picky struct{ Store }
 
-func (p picky) Commit(ctx context.Context, c core.Commit) (core.Committed, error) {
+func (p picky) Commit(ctx context.Context, c engine.Commit) (engine.Committed, error) {
 	for _, entry := range c.Entries {
-		if entry.Kind == core.KindPrint {
-			return core.Committed{}, fault.New(fault.Invalid, "no prints")
+		if entry.Kind == history.KindPrint {
+			return engine.Committed{}, fault.New(fault.Invalid, "no prints")
 		}
 	}
 	return p.Store.Commit(ctx, c)
@@ -359,9 +366,9 @@ func (p picky) Commit(ctx context.Context, c core.Commit) (core.Committed, error
 func TestATurnThatCannotBeStoredFailsTheRun(t *testing.T) {
 	t.Parallel()
 	e := newEngines(t)
-	e.run("one", picky{e.store}, func(context.Context, core.Call) (any, error) { return true, nil })
+	e.run("one", picky{e.store}, func(context.Context, activity.Call) (any, error) { return true, nil })
 	e.start("run(\"act\", {})\nprint(1)\nsleep(60)")
-	if w := e.await(core.Failed); !strings.Contains(w.Error, "what the program did last cannot be stored") {
+	if w := e.await(execution.Failed); !strings.Contains(w.Error, "what the program did last cannot be stored") {
 		t.Errorf("failed with %q", w.Error)
 	}
 	if h := e.history(); len(h) != 1 || !strings.HasPrefix(h[0], "failed") {

@@ -12,11 +12,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/control"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/flow"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/script"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store"
 )
@@ -150,7 +155,7 @@ type dying struct {
 	deaths atomic.Int64
 }
 
-func (d *dying) FlowWorkDone(ctx context.Context, w core.FlowWork, o core.FlowOutcome) error {
+func (d *dying) FlowWorkDone(ctx context.Context, w flow.Work, o flow.Outcome) error {
 	if d.deaths.Add(1)%2 == 1 {
 		return errors.New("died")
 	}
@@ -165,10 +170,10 @@ func TestFlowsStartEachRunOnce(t *testing.T) {
 	kept := &dying{Store: e.store}
 	var created atomic.Int64
 	var ahead atomic.Int64 // the wait for another attempt is not waited for
-	flows := func() *core.Flows {
-		return core.NewFlows(core.FlowsDeps{
+	flows := func() *flow.Flows {
+		return flow.NewFlows(flow.Deps{
 			Store: kept, Scripts: script.New(script.Limits{}), Clock: shifted{clock.System(), &ahead}, Log: bustest.Log(t),
-			Start: func(ctx context.Context, s core.Start) (core.Started, error) {
+			Start: func(ctx context.Context, s execution.Start) (execution.Started, error) {
 				started, err := e.service.Start(ctx, s)
 				if err == nil && started.Created {
 					created.Add(1)
@@ -178,12 +183,12 @@ func TestFlowsStartEachRunOnce(t *testing.T) {
 		})
 	}
 	first, second := flows(), flows()
-	if _, _, err := first.Register(ctx, core.Flow{Organization: 1, Name: "ticks", Program: core.Program{Source: []byte(ticking)}}); err != nil {
+	if _, _, err := first.Register(ctx, flow.Flow{Organization: 1, Name: "ticks", Program: program.Program{Source: []byte(ticking)}}); err != nil {
 		t.Fatal(err)
 	}
 	const ticks = 20
 	for i := range ticks {
-		event := core.Event{Organization: 1, Source: "/test", ID: fmt.Sprint(i), Type: "com.example.tick", Data: []byte(fmt.Sprintf(`{"n": %d}`, i%2+1)), Time: clock.System().Now()}
+		event := history.Event{Organization: 1, Source: "/test", ID: fmt.Sprint(i), Type: "com.example.tick", Data: []byte(fmt.Sprintf(`{"n": %d}`, i%2+1)), Time: clock.System().Now()}
 		for range 2 {
 			if _, _, err := e.service.Receive(ctx, event); err != nil {
 				t.Fatal(err)
@@ -192,7 +197,7 @@ func TestFlowsStartEachRunOnce(t *testing.T) {
 	}
 	running, stop := context.WithCancel(ctx)
 	var processes sync.WaitGroup
-	for _, f := range []*core.Flows{first, second} {
+	for _, f := range []*flow.Flows{first, second} {
 		processes.Go(func() { _ = f.Run(running) })
 	}
 	deadline := clock.System().Now().Add(within)
@@ -236,7 +241,7 @@ func (s shifted) Now() time.Time { return s.Clock.Now().Add(time.Duration(s.by.L
 func TestARunOfAnOlderFlowBegins(t *testing.T) {
 	t.Parallel()
 	e := newEngines(t)
-	older := core.Start{Organization: 1, Workflow: "flow/older/0/1", Program: core.Program{Source: []byte("x = 1"), Modules: map[string][]byte{"a\nb": []byte("y = 1")}}}
+	older := execution.Start{Organization: 1, Workflow: "flow/older/0/1", Program: program.Program{Source: []byte("x = 1"), Modules: map[string][]byte{"a\nb": []byte("y = 1")}}}
 	if _, err := e.service.Start(t.Context(), older); !fault.Is(err, fault.Invalid) {
 		t.Errorf("found %v, expected a refusal", err)
 	}
@@ -249,16 +254,16 @@ func TestARunOfAnOlderFlowBegins(t *testing.T) {
 func TestARefusedRunIsCounted(t *testing.T) {
 	t.Parallel()
 	e := newEngines(t)
-	flows := core.NewFlows(core.FlowsDeps{
+	flows := flow.NewFlows(flow.Deps{
 		Store: e.store, Scripts: script.New(script.Limits{}), Clock: clock.System(), Log: bustest.Log(t),
-		Start: func(context.Context, core.Start) (core.Started, error) {
-			return core.Started{}, fault.New(fault.Invalid, "no")
+		Start: func(context.Context, execution.Start) (execution.Started, error) {
+			return execution.Started{}, fault.New(fault.Invalid, "no")
 		},
 	})
-	if _, _, err := flows.Register(t.Context(), core.Flow{Organization: 1, Name: "ticks", Program: core.Program{Source: []byte(ticking)}}); err != nil {
+	if _, _, err := flows.Register(t.Context(), flow.Flow{Organization: 1, Name: "ticks", Program: program.Program{Source: []byte(ticking)}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := e.service.Receive(t.Context(), core.Event{Organization: 1, Source: "/test", ID: "1", Type: "com.example.tick", Data: []byte(`{"n": 1}`), Time: clock.System().Now()}); err != nil {
+	if _, _, err := e.service.Receive(t.Context(), history.Event{Organization: 1, Source: "/test", ID: "1", Type: "com.example.tick", Data: []byte(`{"n": 1}`), Time: clock.System().Now()}); err != nil {
 		t.Fatal(err)
 	}
 	running, stop := context.WithCancel(t.Context())
@@ -307,7 +312,7 @@ func TestCheckProgram(t *testing.T) {
 	for program, want := range map[string]string{
 		"x = ":                                   "starlark main.star:1:5: got end of file, want primary expression",
 		`run("no.such")`:                         `starlark main.star:1:4: there is no function "no.such", expected one of emit, argo.abort, argo.check, argo.promote, argo.retry, argo.sync, argo.terminate, checkpoint, git.commit, git.read_file, k8s.get, k8s.list, k8s.observe, k8s.unwatch, k8s.watch, manifest.diff, manifest.pin, manifest.pin_kustomization, manifest.pin_values`,
-		`run("emit", {"type": "com.example.x"})`: `starlark main.star:1:4: emit: type: found "com.example.x", expected a type of the domain path, as com.gitlab.cd.rollout.started is and pkg/event/README.md lists them`,
+		`run("emit", {"type": "com.example.x"})`: `starlark main.star:1:4: emit: type: found "com.example.x", expected an event type of the domain path, such as com.gitlab.cd.rollout.started`,
 		`load("m.star", "x")`:                    `starlark main.star:1:6: load of "m.star", which is not among the modules: found none`,
 		`on_event("a.b", handler = nobody)`:      "starlark main.star:1:9: on_event: nobody is no function of the main file",
 		"def main(a):\n    pass":                 "inputs.a missing; main takes it at main.star:1:10",
@@ -321,23 +326,23 @@ func TestCheckProgram(t *testing.T) {
 
 // FuzzCheckProgram: whatever is submitted is answered, and never run.
 func FuzzCheckProgram(f *testing.F) {
-	functions, err := core.NewFunctions()
+	functions, err := activity.NewFunctions()
 	if err != nil {
 		f.Fatal(err)
 	}
-	checker := core.ProgramChecker{
+	checker := control.ProgramChecker{
 		Scripts: script.New(script.Limits{}), Functions: functions,
-		CheckType: func(string) *core.FunctionError { return nil },
+		CheckType: func(string) *history.FunctionError { return nil },
 	}
 	f.Add(ticking, "", "{}")
 	f.Add(`load("m.star", "x")`, "x = 1", `{"a": 1}`)
 	f.Add("def main(a, *b, c = 1, **d):\n    return [x for x in a if x]", "", `{"a": [1]}`)
 	f.Add(`run("emit", {"type": "t", "data": {}}); wait_for_event(["a"] * 3)`, "while True: pass", "")
 	f.Add("\xff", "\x00", "[")
-	f.Fuzz(func(t *testing.T, program, module, inputs string) {
-		p := core.Program{Source: []byte(program), Modules: map[string][]byte{"m.star": []byte(module)}}
+	f.Fuzz(func(t *testing.T, source, module, inputs string) {
+		p := program.Program{Source: []byte(source), Modules: map[string][]byte{"m.star": []byte(module)}}
 		found, err := checker.Check(organization, p, []byte(inputs))
-		if err != nil && (program != "" || !fault.Is(err, fault.Invalid)) {
+		if err != nil && (source != "" || !fault.Is(err, fault.Invalid)) {
 			t.Errorf("an error instead of problems: %v", err)
 		}
 		for _, problem := range found.Problems {

@@ -5,11 +5,16 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
-	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/control"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/flow"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/events"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/script"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store"
@@ -20,32 +25,32 @@ import (
 func TestAnEventStartsItsRunWithoutWaitingForALook(t *testing.T) {
 	t.Parallel()
 	pool, _ := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()}, pgtest.Migration{Name: "workflow", FS: store.Migrations()})
-	var flows *core.Flows
+	var flows *flow.Flows
 	var met atomic.Int64
 	e := &engines{t: t, scripts: script.New(script.Limits{}), clock: clock.System()}
 	e.store = store.New(store.Deps{
 		Pool: pool, Encode: events.Encode, Add: outbox.AddNumbered, AddNew: outbox.AddNew, Committed: func() {}, Woken: e.Wake, Clock: clock.System(), Log: bustest.Log(t),
 		Met: func() { met.Add(1); flows.Wake() },
 	})
-	e.service = core.NewService(e.store, e.scripts, clock.System(), e)
+	e.service = control.NewService(e.store, e.scripts, clock.System(), e)
 	started := make(chan string, 10)
-	flows = core.NewFlows(core.FlowsDeps{
+	flows = flow.NewFlows(flow.Deps{
 		Store: e.store, Scripts: e.scripts, Clock: clock.System(), Log: bustest.Log(t),
-		Start: func(_ context.Context, s core.Start) (core.Started, error) {
+		Start: func(_ context.Context, s execution.Start) (execution.Started, error) {
 			started <- s.Labels["event_type"]
-			return core.Started{}, nil
+			return execution.Started{}, nil
 		},
 	})
-	program := `
+	source := `
 def handle(event):
     pass
 on_event(type = ["com.example.tick", "com.gitlab.cd.rollout.started"], handler = handle)
 on_event(type = "com.gitlab.cd.workflow.cancelled", filter = {"workflow_id": "sleeper"}, handler = handle)
 `
-	if _, _, err := flows.Register(t.Context(), core.Flow{Organization: organization, Name: "f", Program: core.Program{Source: []byte(program)}}); err != nil {
+	if _, _, err := flows.Register(t.Context(), flow.Flow{Organization: organization, Name: "f", Program: program.Program{Source: []byte(source)}}); err != nil {
 		t.Fatal(err)
 	}
-	stopEngine := e.run("a", e.store, func(context.Context, core.Call) (any, error) { return nil, nil })
+	stopEngine := e.run("a", e.store, func(context.Context, activity.Call) (any, error) { return nil, nil })
 	defer stopEngine()
 	running, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -54,14 +59,14 @@ on_event(type = "com.gitlab.cd.workflow.cancelled", filter = {"workflow_id": "sl
 
 	receive := func(organization int64, id, eventType string) {
 		t.Helper()
-		_, _, err := e.service.Receive(t.Context(), core.Event{Organization: organization, Source: "/test", ID: id, Type: eventType, Data: []byte("{}"), Time: clock.System().Now()})
+		_, _, err := e.service.Receive(t.Context(), history.Event{Organization: organization, Source: "/test", ID: id, Type: eventType, Data: []byte("{}"), Time: clock.System().Now()})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	submit := func(workflow, source string) {
 		t.Helper()
-		if _, err := e.service.Start(t.Context(), core.Start{Organization: organization, Workflow: workflow, Program: core.Program{Source: []byte(source)}}); err != nil {
+		if _, err := e.service.Start(t.Context(), execution.Start{Organization: organization, Workflow: workflow, Program: program.Program{Source: []byte(source)}}); err != nil {
 			t.Fatal(err)
 		}
 	}

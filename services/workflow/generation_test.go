@@ -15,7 +15,10 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
 
 // TestGenerationsAreOneRun has a run go through three generations and fail in the last: to callers it is one workflow with one
@@ -221,14 +224,14 @@ func TestGenerationsBoundReplay(t *testing.T) {
 	var mu sync.Mutex
 	keys := map[string]int{}
 	secrets := map[string]int{}
-	stop := e.run("one", loads, func(_ context.Context, c core.Call) (any, error) {
+	stop := e.run("one", loads, func(_ context.Context, c activity.Call) (any, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		keys[c.ID]++
 		secrets[c.Secrets["canary"]]++
 		return true, nil
 	})
-	const program = `
+	const source = `
 def many(generation):
     for _ in range(50):
         run("act", {"generation": generation})
@@ -239,11 +242,11 @@ def many(generation):
 def main():
     many(1)
 `
-	_, err := e.service.Start(t.Context(), core.Start{Organization: 1, Workflow: "w", Program: core.Program{Source: []byte(program)}, Secrets: map[string]string{"canary": "env:CANARY"}})
+	_, err := e.service.Start(t.Context(), execution.Start{Organization: 1, Workflow: "w", Program: program.Program{Source: []byte(source)}, Secrets: map[string]string{"canary": "env:CANARY"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	parked := e.await(core.Parked)
+	parked := e.await(execution.Parked)
 	stop()
 	if parked.Generation != 40 || parked.LastSeq != 40*51-1 || len(keys) != 40*50 {
 		t.Errorf("generation %d with %d entries and %d activities, expected 40, %d and %d", parked.Generation, parked.LastSeq, len(keys), 40*51-1, 40*50)
@@ -267,13 +270,13 @@ def main():
 
 // loaded notes the longest history that was loaded.
 type loaded struct {
-	core.Store
+	Store
 
 	mu      sync.Mutex
 	longest int
 }
 
-func (l *loaded) Load(ctx context.Context, execution int64) (core.Loaded, error) {
+func (l *loaded) Load(ctx context.Context, execution int64) (engine.Loaded, error) {
 	found, err := l.Store.Load(ctx, execution)
 	l.mu.Lock()
 	defer l.mu.Unlock()

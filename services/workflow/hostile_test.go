@@ -7,11 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
 	"github.com/lockstep-cd/lockstep/services/workflow"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/sandbox"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/script"
 )
@@ -25,7 +27,7 @@ func sandboxed(t *testing.T, limits sandbox.Limits) *sandbox.Scripts {
 	}
 	s := sandbox.New(sandbox.Config{
 		Command: []string{self, workflow.SandboxCommand}, Limits: limits,
-		Trusted: func(core.Program) bool { return false }, Here: script.New(script.Limits{}),
+		Trusted: func(program.Program) bool { return false }, Here: script.New(script.Limits{}),
 		Clock: clock.System(), Log: bustest.Log(t),
 	})
 	t.Cleanup(s.Close)
@@ -57,8 +59,8 @@ func TestHostileProgramsFailAlone(t *testing.T) {
 	t.Parallel()
 	e := newEnginesWith(t, sandboxed(t, sandbox.Limits{Memory: 64 << 20, CPU: 3 * time.Second}))
 	e.run("one", e.store, nil)
-	submit := func(id, program string) {
-		if _, err := e.service.Start(t.Context(), core.Start{Organization: 1, Workflow: id, Program: core.Program{Source: []byte(program)}}); err != nil {
+	submit := func(id, source string) {
+		if _, err := e.service.Start(t.Context(), execution.Start{Organization: 1, Workflow: id, Program: program.Program{Source: []byte(source)}}); err != nil {
 			t.Fatalf("%s: %v", id, err)
 		}
 	}
@@ -69,11 +71,11 @@ func TestHostileProgramsFailAlone(t *testing.T) {
 		submit(id, h.program)
 	}
 	submit("well-behaved", "x = 0\nfor i in range(20):\n    sleep(0.01)\n    x += i\nprint(x)")
-	if w := e.ended("well-behaved"); w.State != core.Completed {
+	if w := e.ended("well-behaved"); w.State != execution.Completed {
 		t.Errorf("the well-behaved program ended as %d: %s", w.State, w.Error)
 	}
 	for name, h := range hostile {
-		if w := e.ended(ids[name]); w.State != core.Failed || !strings.Contains(w.Error, h.want) {
+		if w := e.ended(ids[name]); w.State != execution.Failed || !strings.Contains(w.Error, h.want) {
 			t.Errorf("%s: ended as %d with %q, expected a failure with %q", name, w.State, w.Error, h.want)
 		}
 	}
@@ -88,15 +90,15 @@ func TestHostileSourceIsRefused(t *testing.T) {
 		"not not":     "x = " + strings.Repeat("not ", 1<<17) + "1",
 	} {
 		for i, err := range []error{
-			scripts.Check(core.Program{Source: []byte(source)}, nil),
-			func() error { _, err := scripts.Inspect(core.Program{Source: []byte(source)}); return err }(),
+			scripts.Check(program.Program{Source: []byte(source)}, nil),
+			func() error { _, err := scripts.Inspect(program.Program{Source: []byte(source)}); return err }(),
 		} {
 			if !fault.Is(err, fault.Invalid) {
 				t.Errorf("%s, way %d: found %v, expected a refusal", name, i, err)
 			}
 		}
 	}
-	if err := scripts.Check(core.Program{Source: []byte("x = 1")}, nil); err != nil {
+	if err := scripts.Check(program.Program{Source: []byte("x = 1")}, nil); err != nil {
 		t.Errorf("afterwards: %v", err)
 	}
 }
@@ -107,7 +109,7 @@ func TestAMillionPrints(t *testing.T) {
 	e := newEnginesWith(t, sandboxed(t, sandbox.Limits{}))
 	e.runWith("one", e.store, nil, 2000)
 	e.start("for i in range(1000000): print(i)")
-	e.await(core.Completed)
+	e.await(execution.Completed)
 	if h := e.history(); !strings.HasPrefix(h[0], "print") {
 		t.Errorf("history begins with %q", h[0])
 	}
@@ -120,7 +122,7 @@ func TestARunIsReplayedWhenItsProcessDies(t *testing.T) {
 	scripts := sandboxed(t, sandbox.Limits{Memory: 64 << 20, CPU: time.Second})
 	e := newEnginesWith(t, scripts)
 	begun, release := make(chan string, 10), make(chan struct{})
-	e.run("one", e.store, func(ctx context.Context, c core.Call) (any, error) {
+	e.run("one", e.store, func(ctx context.Context, c activity.Call) (any, error) {
 		begun <- c.ID
 		select {
 		case <-release:
@@ -132,14 +134,14 @@ func TestARunIsReplayedWhenItsProcessDies(t *testing.T) {
 	e.start("print(1)\nrun('act', {})\nprint(2)")
 	first := <-begun
 	const bad = "bad"
-	if _, err := e.service.Start(t.Context(), core.Start{Organization: 1, Workflow: bad, Program: core.Program{Source: []byte("x = 'x'\nfor _ in range(40): x += x")}}); err != nil {
+	if _, err := e.service.Start(t.Context(), execution.Start{Organization: 1, Workflow: bad, Program: program.Program{Source: []byte("x = 'x'\nfor _ in range(40): x += x")}}); err != nil {
 		t.Fatal(err)
 	}
-	if w := e.ended(bad); w.State != core.Failed {
+	if w := e.ended(bad); w.State != execution.Failed {
 		t.Errorf("the hostile program ended as %d", w.State)
 	}
 	close(release)
-	e.await(core.Completed)
+	e.await(execution.Completed)
 	if h := e.history(); len(h) != 4 {
 		t.Errorf("history %q", h)
 	}

@@ -13,14 +13,21 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/clock/clocktest"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
-	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/control"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/flow"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/events"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/script"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store"
@@ -74,10 +81,10 @@ type quiet struct {
 	clock   *clocktest.Clock
 	pool    *pgxpool.Pool // whose statements are not counted
 	store   *store.Store
-	service *core.Service
-	flows   *core.Flows
+	service *control.Service
+	flows   *flow.Flows
 	// others is the service of a process that is gone before it has told anybody of anything.
-	others *core.Service
+	others *control.Service
 }
 
 func newQuiet(t *testing.T) *quiet {
@@ -94,35 +101,35 @@ func newQuiet(t *testing.T) *quiet {
 	q.pool = owned
 	log, scripts := bustest.Log(t), script.New(script.Limits{})
 	deps := store.Deps{Pool: owned, Encode: events.Encode, Add: outbox.AddNumbered, AddNew: outbox.AddNew, Committed: func() {}, Clock: q.clock, Log: log}
-	q.others = core.NewService(store.New(deps), scripts, q.clock, &engines{t: t})
+	q.others = control.NewService(store.New(deps), scripts, q.clock, &engines{t: t})
 
-	var engine *core.Engine
+	var runner *engine.Engine
 	sender := outbox.NewSender(outbox.SenderDeps{Pool: pool, Bus: nowhere{}, Clock: q.clock, Log: log, Name: "workflow", Receivers: []string{"domain"}})
 	// Nobody wakes the sender: what it does then is in its own tests, and takes one more timer.
-	deps.Pool, deps.Woken = pool, func(w core.Woken) { engine.Wake(w) }
+	deps.Pool, deps.Woken = pool, func(w engine.Woken) { runner.Wake(w) }
 	q.store = store.New(deps)
-	functions, err := core.NewFunctions()
+	functions, err := activity.NewFunctions()
 	if err != nil {
 		t.Fatal(err)
 	}
-	owners, watchers := core.NewAgents(q.store, q.clock, log), core.NewWatchers(q.store, q.clock, log)
-	engine = core.NewEngine(core.EngineDeps{
+	owners, watchers := agent.NewRegistry(q.store, q.clock, log), control.NewSubscriptions(q.store, q.clock, log)
+	runner = engine.New(engine.Deps{
 		Store: watchers.Store(q.store), Scripts: scripts, Functions: functions, Agents: owners, CheckEmit: events.CheckEmit, Clock: q.clock, Log: log,
 		Flows: func() { q.flows.Wake() },
-		Settings: core.Settings{
+		Settings: engine.Settings{
 			Instance: "idle", Lease: 5 * time.Second, Poll: time.Second, CallTimeout: time.Minute, WaitTimeout: time.Hour,
 			Live: 10, Cache: 1 << 20, Activities: 10, History: 100, Crashes: 3, Retention: time.Hour,
 		},
 	})
-	q.service = core.NewService(q.store, scripts, q.clock, engine)
-	q.flows = core.NewFlows(core.FlowsDeps{Store: q.store, Scripts: scripts, Start: q.service.Start, Clock: q.clock, Log: log})
-	dispatcher := core.Dispatcher{Store: q.store, Clock: q.clock, Log: log, Woken: engine.Calls()}
+	q.service = control.NewService(q.store, scripts, q.clock, runner)
+	q.flows = flow.NewFlows(flow.Deps{Store: q.store, Scripts: scripts, Start: q.service.Start, Clock: q.clock, Log: log})
+	dispatcher := agent.Dispatcher{Store: q.store, Clock: q.clock, Log: log, Woken: runner.Calls()}
 	running, stop := context.WithCancel(t.Context())
 	var loops sync.WaitGroup
 	t.Cleanup(func() { stop(); loops.Wait() })
 	ready := make(chan struct{})
 	for _, loop := range []func(context.Context) error{
-		func(ctx context.Context) error { return engine.Run(ctx, func() { close(ready) }) },
+		func(ctx context.Context) error { return runner.Run(ctx, func() { close(ready) }) },
 		q.flows.Run, dispatcher.Run, owners.Run, watchers.Run, sender.Run, events.Agents{Store: q.store, Clock: q.clock, Log: log}.Run,
 		outbox.NewInbox(outbox.InboxDeps{Pool: pool, Clock: q.clock, Log: log, Name: "workflow"}).Run,
 	} {
@@ -132,15 +139,15 @@ func newQuiet(t *testing.T) *quiet {
 	return q
 }
 
-func (q *quiet) start(by *core.Service, workflow, program string) {
+func (q *quiet) start(by *control.Service, workflow, source string) {
 	q.t.Helper()
-	if _, err := by.Start(q.t.Context(), core.Start{Organization: organization, Workflow: workflow, Program: core.Program{Source: []byte(program)}}); err != nil {
+	if _, err := by.Start(q.t.Context(), execution.Start{Organization: organization, Workflow: workflow, Program: program.Program{Source: []byte(source)}}); err != nil {
 		q.t.Fatal(err)
 	}
 }
 
 // await waits until a run is in a state. No time passes meanwhile.
-func (q *quiet) await(workflow string, state core.State) {
+func (q *quiet) await(workflow string, state execution.State) {
 	q.t.Helper()
 	for deadline := clock.System().Now().Add(within); ; {
 		e, err := q.store.Get(q.t.Context(), organization, workflow)
@@ -182,7 +189,7 @@ func TestAServiceWithNothingToDoAsksLittle(t *testing.T) {
 	q := newQuiet(t)
 	for workflow, program := range map[string]string{"sleeper": "sleep(seconds = 3600)", "waiter": `wait_for_event("com.example.never")`} {
 		q.start(q.service, workflow, program)
-		q.await(workflow, core.Parked)
+		q.await(workflow, execution.Parked)
 	}
 	q.second() // what the starts have left to do is done
 	q.asleep()
@@ -207,24 +214,24 @@ func TestAServiceWithNothingToDoAsksLittle(t *testing.T) {
 func TestWhatNobodyWasToldOfIsFoundWithinASecond(t *testing.T) {
 	t.Parallel()
 	q := newQuiet(t)
-	program := `
+	source := `
 def handle(event):
     pass
 on_event(type = "com.example.tick", handler = handle)
 `
-	if _, _, err := q.flows.Register(t.Context(), core.Flow{Organization: organization, Name: "f", Program: core.Program{Source: []byte(program)}}); err != nil {
+	if _, _, err := q.flows.Register(t.Context(), flow.Flow{Organization: organization, Name: "f", Program: program.Program{Source: []byte(source)}}); err != nil {
 		t.Fatal(err)
 	}
 	q.start(q.service, "later", "sleep(seconds = 60)")
 	q.start(q.service, "sleeper", "sleep(seconds = 3600)")
-	q.await("later", core.Parked)
-	q.await("sleeper", core.Parked)
+	q.await("later", execution.Parked)
+	q.await("sleeper", execution.Parked)
 	q.second()
 	q.start(q.others, "left", "x = 1")
 	q.second()
-	q.await("left", core.Completed)
+	q.await("left", execution.Completed)
 
-	tick := core.Event{Organization: organization, Source: "/test", ID: "1", Type: "com.example.tick", Data: []byte("{}"), Time: q.clock.Now()}
+	tick := history.Event{Organization: organization, Source: "/test", ID: "1", Type: "com.example.tick", Data: []byte("{}"), Time: q.clock.Now()}
 	if _, _, err := q.others.Receive(t.Context(), tick); err != nil {
 		t.Fatal(err)
 	}
@@ -245,5 +252,5 @@ on_event(type = "com.example.tick", handler = handle)
 	}
 	q.second()
 	q.second()
-	q.await("sleeper", core.Completed)
+	q.await("sleeper", execution.Completed)
 }

@@ -27,9 +27,14 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
-	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/control"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/events"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/script"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store"
@@ -89,7 +94,7 @@ func runEngine() error {
 		return err
 	}
 	defer pool.Close()
-	var functions []core.Function
+	var functions []activity.Function
 	for _, name := range order.Functions {
 		functions = append(functions, remote{name, order.World})
 	}
@@ -100,8 +105,8 @@ func runEngine() error {
 	a, err := assemble(assembly{
 		organization: order.Organization, pool: pool, wall: wall, log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
 		functions: functions, crash: crash{at: order.At, applied: order.Applied}, die: func() { relay.whole.Lock(); killMyself() },
-		sender: func(*core.Service) core.CallSender { return relay },
-		calls:  func(s core.Store) core.Store { return counted{s, relay} },
+		sender: func(*control.Service) agent.CallSender { return relay },
+		calls:  func(s Store) Store { return counted{s, relay} },
 	})
 	if err != nil {
 		return err
@@ -120,9 +125,9 @@ type deadly string
 
 func (d deadly) Name() string { return string(d) }
 
-func (deadly) Location() core.Location { return core.InProcess }
+func (deadly) Location() activity.Location { return activity.InProcess }
 
-func (deadly) Call(context.Context, core.Call) (any, error) {
+func (deadly) Call(context.Context, activity.Call) (any, error) {
 	killMyself()
 	return nil, nil //nolint:nilnil // it does not come this far
 }
@@ -139,11 +144,11 @@ type remote struct{ name, world string }
 
 func (r remote) Name() string { return r.name }
 
-func (remote) Location() core.Location { return core.InProcess }
+func (remote) Location() activity.Location { return activity.InProcess }
 
-func (r remote) Call(ctx context.Context, c core.Call) (any, error) {
+func (r remote) Call(ctx context.Context, c activity.Call) (any, error) {
 	var done outcome
-	if err := ask(ctx, r.world+"/act", core.OutgoingCall{ID: c.ID, Function: c.Function}, &done); err != nil {
+	if err := ask(ctx, r.world+"/act", agent.OutgoingCall{ID: c.ID, Function: c.Function}, &done); err != nil {
 		return nil, err
 	}
 	if done.Error != nil {
@@ -155,7 +160,7 @@ func (r remote) Call(ctx context.Context, c core.Call) (any, error) {
 // outcome is what became of a Function.
 type outcome struct {
 	Value json.RawMessage
-	Error *core.FunctionError
+	Error *history.FunctionError
 }
 
 // remoteRelay hands calls to the parent.
@@ -168,7 +173,7 @@ type remoteRelay struct {
 	left int
 }
 
-func (r *remoteRelay) Send(ctx context.Context, c core.OutgoingCall) error {
+func (r *remoteRelay) Send(ctx context.Context, c agent.OutgoingCall) error {
 	err := ask(ctx, r.world+"/send", c, &struct{}{})
 	if r.left--; r.left == 0 {
 		r.whole.Unlock()
@@ -178,11 +183,11 @@ func (r *remoteRelay) Send(ctx context.Context, c core.OutgoingCall) error {
 
 // counted is the store of a dispatcher that sends to relay.
 type counted struct {
-	core.Store
+	Store
 	relay *remoteRelay
 }
 
-func (c counted) NextCalls(ctx context.Context, now time.Time, limit int) ([]core.OutgoingCall, error) {
+func (c counted) NextCalls(ctx context.Context, now time.Time, limit int) ([]agent.OutgoingCall, error) {
 	c.relay.whole.Lock()
 	calls, err := c.Store.NextCalls(ctx, now, limit)
 	if c.relay.left = len(calls); len(calls) == 0 {
@@ -213,9 +218,9 @@ func (w *world) spawn(database pg.Config, c crash, killed *atomic.Int64) process
 	w.t.Helper()
 	nobody := &engines{t: w.t} // who would be woken is in another process, and looks by itself
 	kept := store.New(store.Deps{Pool: w.pool, Encode: events.Encode, Add: outbox.AddNumbered, AddNew: outbox.AddNew, Committed: func() {}, Clock: shown{w.clock}, Log: slog.New(slog.DiscardHandler)})
-	service := core.NewService(kept, script.New(script.Limits{}), shown{w.clock}, nobody)
+	service := control.NewService(kept, script.New(script.Limits{}), shown{w.clock}, nobody)
 	outside := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		var asked core.OutgoingCall
+		var asked agent.OutgoingCall
 		if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
 			w.t.Error(err)
 		}
@@ -229,7 +234,7 @@ func (w *world) spawn(database pg.Config, c crash, killed *atomic.Int64) process
 		var done outcome
 		value, err := w.carryOut(asked.Function, asked.ID)
 		if done.Value = value; err != nil {
-			done.Error = core.AsFunctionError(err)
+			done.Error = history.AsFunctionError(err)
 		}
 		_ = json.NewEncoder(rw).Encode(done)
 	}))
@@ -336,8 +341,8 @@ func TestAWorkflowThatKillsItsProcessesIsQuarantined(t *testing.T) {
 	}
 	defer pool.Close()
 	kept := store.New(store.Deps{Pool: pool, Encode: events.Encode, Add: outbox.AddNumbered, AddNew: outbox.AddNew, Committed: func() {}, Clock: clock.System(), Log: slog.New(slog.DiscardHandler)})
-	service := core.NewService(kept, script.New(script.Limits{}), clock.System(), &engines{t: t})
-	state := func(id string) core.State {
+	service := control.NewService(kept, script.New(script.Limits{}), clock.System(), &engines{t: t})
+	state := func(id string) execution.State {
 		e, err := kept.Get(t.Context(), organization, id)
 		if err != nil {
 			t.Fatal(err)
@@ -346,11 +351,11 @@ func TestAWorkflowThatKillsItsProcessesIsQuarantined(t *testing.T) {
 	}
 	var killed atomic.Int64
 	order := engineOrder{Database: database, Deadly: "act", Now: clock.System().Now()}
-	for _, program := range []struct{ id, source string }{
+	for _, source := range []struct{ id, source string }{
 		{"poison", "print('before')\nrun('act', {})\nprint('after')"},
 		{"innocent", "for i in range(3):\n    print(run('checkpoint', {'state': {'i': i}}, on_error = 'return'))"},
 	} {
-		_, err := service.Start(t.Context(), core.Start{Organization: organization, Workflow: program.id, Program: core.Program{Source: []byte(program.source)}})
+		_, err := service.Start(t.Context(), execution.Start{Organization: organization, Workflow: source.id, Program: program.Program{Source: []byte(source.source)}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -365,16 +370,16 @@ func TestAWorkflowThatKillsItsProcessesIsQuarantined(t *testing.T) {
 			default:
 				order.Now = order.Now.Add(5 * time.Second) // the calm passes
 				_, _ = fmt.Fprintln(input, order.Now.Format(time.RFC3339Nano))
-				return state("poison") == core.Quarantined && state("innocent") == core.Completed
+				return state("poison") == execution.Quarantined && state("innocent") == execution.Completed
 			}
 		})
 		_ = input.Close()
 		<-gone
-		if state("poison") == core.Quarantined {
+		if state("poison") == execution.Quarantined {
 			break
 		}
 	}
-	if killed.Load() != 4 || state("poison") != core.Quarantined || state("innocent") != core.Completed {
+	if killed.Load() != 4 || state("poison") != execution.Quarantined || state("innocent") != execution.Completed {
 		t.Fatalf("%d processes were killed, the poison is %s, the innocent %s; expected 4, quarantined, completed", killed.Load(), state("poison"), state("innocent"))
 	}
 

@@ -8,7 +8,10 @@ import (
 	"testing"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/script/scripttest"
 )
 
@@ -22,15 +25,15 @@ func TestARunThatWasReadFromTheDatabaseHasItsValues(t *testing.T) {
 			e := newEngines(t)
 			paused := make(chan struct{}, 1)
 			act := func(replaced bool) behaviour {
-				return func(ctx context.Context, c core.Call) (any, error) {
+				return func(ctx context.Context, c activity.Call) (any, error) {
 					now := clock.System().Now()
 					if token, ok := c.Args["reply_to"].(string); ok {
-						if _, err := e.service.SendToChannel(ctx, core.Message{Organization: 1, Token: token, ID: "m", Data: json.RawMessage(`[1]`)}); err != nil {
+						if _, err := e.service.SendToChannel(ctx, history.Message{Organization: 1, Token: token, ID: "m", Data: json.RawMessage(`[1]`)}); err != nil {
 							return nil, err
 						}
 					}
 					if c.Args["tick"] != nil {
-						tick := core.Event{Organization: 1, Source: "/test", ID: c.ID, Type: scripttest.Tick, Data: json.RawMessage(`{"a": [1]}`), Time: now}
+						tick := history.Event{Organization: 1, Source: "/test", ID: c.ID, Type: scripttest.Tick, Data: json.RawMessage(`{"a": [1]}`), Time: now}
 						if _, _, err := e.service.Receive(ctx, tick); err != nil {
 							return nil, err
 						}
@@ -46,11 +49,11 @@ func TestARunThatWasReadFromTheDatabaseHasItsValues(t *testing.T) {
 			stop := e.runWith("one", e.store, act(false), 1000)
 			inputs := scripttest.Inputs
 			if use.Builtin == "on_event" {
-				inputs = fmt.Sprintf(`%s, %q: {"handler": "handle", "event": {"data": {"a": [1]}}}}`, strings.TrimSuffix(inputs, "}"), core.HandlerInput)
+				inputs = fmt.Sprintf(`%s, %q: {"handler": "handle", "event": {"data": {"a": [1]}}}}`, strings.TrimSuffix(inputs, "}"), program.HandlerInput)
 			}
-			_, err := e.service.StartOfFlow(t.Context(), core.Start{
+			_, err := e.service.StartOfFlow(t.Context(), execution.Start{
 				Organization: 1, Workflow: "w", Inputs: []byte(inputs),
-				Program: core.Program{Source: []byte(scripttest.Program(use, scripttest.Kinds())), Modules: scripttest.Modules()},
+				Program: program.Program{Source: []byte(scripttest.Program(use, scripttest.Kinds())), Modules: scripttest.Modules()},
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -62,7 +65,7 @@ func TestARunThatWasReadFromTheDatabaseHasItsValues(t *testing.T) {
 			}
 			stop()
 			e.runWith("two", e.store, act(true), 1000)
-			if w := e.ended("w"); w.State != core.Completed {
+			if w := e.ended("w"); w.State != execution.Completed {
 				t.Errorf("ended as %d: %s", w.State, w.Error)
 			}
 			if use.Builtin == "poll" && len(e.history()) < len(scripttest.Kinds()) {

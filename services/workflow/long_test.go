@@ -10,7 +10,11 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/events"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/script"
 )
@@ -23,16 +27,16 @@ const (
 
 // ledger is a store of one run, in memory, which notes how much work had been done at the end of each stretch of its history.
 type ledger struct {
-	core.Store
+	Store
 
-	program core.Program
+	program program.Program
 	ended   chan struct{}
 
 	mu      sync.Mutex
 	claimed bool
 	turn    int64
-	state   core.State
-	history []core.Entry
+	state   execution.State
+	history []history.Entry
 	// work is how many objects the process had allocated, commits how many turns were stored.
 	work    []uint64
 	commits []int
@@ -49,9 +53,9 @@ func (*ledger) Acquire(context.Context, string, time.Time, time.Duration) (int64
 	return 1, nil
 }
 
-func (*ledger) Due(context.Context, core.Round) (core.Due, error) { return core.Due{}, nil }
+func (*ledger) Due(context.Context, engine.Round) (engine.Due, error) { return engine.Due{}, nil }
 
-func (*ledger) Release(context.Context, core.Lease) error { return nil }
+func (*ledger) Release(context.Context, engine.Lease) error { return nil }
 
 func (*ledger) Forget(context.Context, time.Time) error { return nil }
 
@@ -59,30 +63,30 @@ func (*ledger) FireTimers(context.Context, time.Time, int) (fired int, next time
 	return 0, time.Time{}, nil
 }
 
-func (l *ledger) Claim(_ context.Context, c core.Claim) ([]core.Claimed, error) {
+func (l *ledger) Claim(_ context.Context, c engine.Claim) ([]engine.Claimed, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.claimed || c.Suspected {
 		return nil, nil
 	}
 	l.claimed = true
-	return []core.Claimed{{Woken: core.Woken{ID: 1, Ours: true}, Organization: organization, Workflow: "long"}}, nil
+	return []engine.Claimed{{Woken: engine.Woken{ID: 1, Ours: true}, Organization: organization, Workflow: "long"}}, nil
 }
 
 // Exonerate has nobody to exonerate: no process has died.
-func (*ledger) Exonerate(context.Context, core.Lease, int, time.Time) error { return nil }
+func (*ledger) Exonerate(context.Context, engine.Lease, int, time.Time) error { return nil }
 
-func (l *ledger) Load(context.Context, int64) (core.Loaded, error) {
-	return core.Loaded{
-		Execution: core.Execution{ID: 1, Ref: "run", Organization: organization, Workflow: "long", Attempt: 1}, Program: l.program, Inputs: []byte("{}"),
+func (l *ledger) Load(context.Context, int64) (engine.Loaded, error) {
+	return engine.Loaded{
+		Execution: execution.Execution{ID: 1, Ref: "run", Organization: organization, Workflow: "long", Attempt: 1}, Program: l.program, Inputs: []byte("{}"),
 	}, nil
 }
 
-func (l *ledger) Commit(_ context.Context, c core.Commit) (core.Committed, error) {
+func (l *ledger) Commit(_ context.Context, c engine.Commit) (engine.Committed, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if c.Turn != l.turn {
-		return core.Committed{}, core.ErrFenced
+		return engine.Committed{}, engine.ErrFenced
 	}
 	l.turn++
 	l.done++
@@ -93,7 +97,7 @@ func (l *ledger) Commit(_ context.Context, c core.Commit) (core.Committed, error
 	if l.state = c.Next; c.Next.Ended() {
 		close(l.ended)
 	}
-	return core.Committed{Turn: l.turn, State: c.Next}, nil
+	return engine.Committed{Turn: l.turn, State: c.Next}, nil
 }
 
 // TestALongHistoryCostsNoMoreAtItsEnd runs 50,000 activities in one run: the last thousand take as much work as the second thousand
@@ -101,17 +105,17 @@ func (l *ledger) Commit(_ context.Context, c core.Commit) (core.Committed, error
 // not parallel, for all that the process allocates is counted.
 func TestALongHistoryCostsNoMoreAtItsEnd(t *testing.T) { //nolint:paralleltest // see above
 	l := &ledger{
-		program: core.Program{Source: fmt.Appendf(nil, "for i in range(%d):\n    run(\"act\", {\"n\": i})\n", longHistory)},
-		ended:   make(chan struct{}), history: make([]core.Entry, 0, longHistory+1), work: make([]uint64, 0, longHistory/stretch), commits: make([]int, 0, longHistory/stretch),
+		program: program.Program{Source: fmt.Appendf(nil, "for i in range(%d):\n    run(\"act\", {\"n\": i})\n", longHistory)},
+		ended:   make(chan struct{}), history: make([]history.Entry, 0, longHistory+1), work: make([]uint64, 0, longHistory/stretch), commits: make([]int, 0, longHistory/stretch),
 	}
 	scripts := script.New(script.Limits{})
-	functions, err := core.NewFunctions(behaviour(func(_ context.Context, c core.Call) (any, error) { return map[string]any{"n": c.Args["n"]}, nil }))
+	functions, err := activity.NewFunctions(behaviour(func(_ context.Context, c activity.Call) (any, error) { return map[string]any{"n": c.Args["n"]}, nil }))
 	if err != nil {
 		t.Fatal(err)
 	}
-	engine := core.NewEngine(core.EngineDeps{
+	engine := engine.New(engine.Deps{
 		Store: l, Scripts: scripts, Functions: functions, CheckEmit: events.CheckEmit, Clock: clock.System(), Log: slog.New(slog.DiscardHandler),
-		Settings: core.Settings{
+		Settings: engine.Settings{
 			Instance: "one", Lease: time.Hour, Poll: time.Hour, CallTimeout: time.Hour, WaitTimeout: time.Hour, Live: 2, Cache: 1 << 20,
 			Activities: 2, History: 2 * longHistory, Crashes: 3, Retention: time.Hour,
 		},
@@ -134,7 +138,7 @@ func TestALongHistoryCostsNoMoreAtItsEnd(t *testing.T) { //nolint:paralleltest /
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.state != core.Completed || len(l.history) != longHistory+1 {
+	if l.state != execution.Completed || len(l.history) != longHistory+1 {
 		t.Fatalf("the run is %s with %d entries, expected completed with %d", l.state, len(l.history), longHistory+1)
 	}
 	last := len(l.work) - 1
@@ -146,7 +150,7 @@ func TestALongHistoryCostsNoMoreAtItsEnd(t *testing.T) { //nolint:paralleltest /
 	}
 
 	replay := func(n int) uint64 {
-		machine, err := scripts.Open(l.program, []byte("{}"), core.Environment{Ref: "run", Now: clock.System().Now})
+		machine, err := scripts.Open(l.program, []byte("{}"), program.Environment{Ref: "run", Now: clock.System().Now})
 		if err != nil {
 			t.Fatal(err)
 		}

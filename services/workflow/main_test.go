@@ -7,7 +7,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
 	"github.com/lockstep-cd/lockstep/services/workflow"
 )
 

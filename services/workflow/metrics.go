@@ -1,35 +1,66 @@
 package workflow
 
 import (
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/pkg/gitfetch"
+	"github.com/lockstep-cd/lockstep/pkg/outbox"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store"
 )
 
-// Metrics are the collectors of what this service alone shows, with nothing behind them: they can be described, for checks of dashboards and
-// alerts, and not collected.
+// exposition is what the metrics of this service are read from.
+type exposition struct {
+	budget  *gitfetch.Budget
+	conn    func() *bus.Conn
+	pool    *pgxpool.Pool
+	clock   clock.Clock
+	engine  *engine.Engine
+	scripts isolation
+}
+
+// collectors are everything that /metrics exposes beside telemetry.Metrics.
+func (e exposition) collectors() []prometheus.Collector {
+	all := append([]prometheus.Collector{pg.Metrics(e.pool), outbox.Metrics(e.pool)}, bus.Metrics(e.conn)...)
+	return append(append(all, e.budget.Metrics()...), store.Metrics(e.pool, e.clock), engineMetrics(e.engine), e.scripts)
+}
+
+// Exposed are the collectors of everything that /metrics of this service exposes beside telemetry.Metrics. They read from nothing: they
+// can be described, for references and for checks of dashboards and alerts, and not collected.
+func Exposed() []prometheus.Collector {
+	return exposition{budget: gitfetch.NewBudget(gitfetch.Limits{})}.collectors()
+}
+
+// Metrics are those of Exposed that no other service has.
 func Metrics() []prometheus.Collector {
-	return []prometheus.Collector{store.Metrics(nil, clock.System()), engineMetrics(nil), isolation{}}
+	return []prometheus.Collector{store.Metrics(nil, nil), engineMetrics(nil), isolation{}}
 }
 
 // engineMetrics are what an engine has in its process: each replica reports its own, so take the sum.
-func engineMetrics(engine *core.Engine) prometheus.Collector {
+func engineMetrics(engine *engine.Engine) prometheus.Collector {
 	return engineLoad{
-		engine:      engine,
-		used:        prometheus.NewDesc("lockstep_places_used", "Places that are taken, by kind: runs that are carried out, and attempts at Functions.", []string{"kind"}, nil),
-		most:        prometheus.NewDesc("lockstep_places_max", "How many places there are, by kind (max_live, max_activities).", []string{"kind"}, nil),
-		memory:      prometheus.NewDesc("lockstep_runs_in_memory", "Runs in this process's memory, by what they do: run, wait for a place, or parked.", []string{"place"}, nil),
-		bytes:       prometheus.NewDesc("lockstep_runs_parked_bytes", "What parked runs take of cache_bytes.", nil, nil),
-		histories:   prometheus.NewDesc("lockstep_workflow_long_histories_total", "Runs whose history was found to be close to max_history; they need continue_with.", nil, nil),
-		held:        prometheus.NewDesc("lockstep_workflow_held_generations_total", "Generations of runs that were held back because their programs call continue_with more often than max_generations.", nil, nil),
+		engine: engine,
+		used: prometheus.NewDesc("lockstep_places_used",
+			"Places in use, by kind: runs and calls of Functions in progress.", []string{"kind"}, nil),
+		most: prometheus.NewDesc("lockstep_places_max",
+			"Maximum number of places, by kind: runs (max_live) and functions (max_activities).", []string{"kind"}, nil),
+		memory: prometheus.NewDesc("lockstep_runs_in_memory",
+			"Runs in the memory of this process, by state: running, queued for a place, or parked.", []string{"place"}, nil),
+		bytes: prometheus.NewDesc("lockstep_runs_parked_bytes", "Memory of parked runs, out of cache_bytes.", nil, nil),
+		histories: prometheus.NewDesc("lockstep_workflow_long_histories_total",
+			"Runs whose history came close to max_history; their programs need continue_with.", nil, nil),
+		held: prometheus.NewDesc("lockstep_workflow_held_generations_total",
+			"Generations of runs that were held back because their programs call continue_with more often than max_generations.", nil, nil),
 		quarantined: prometheus.NewDesc("lockstep_runs_quarantined_total", "Runs that this process has quarantined.", nil, nil),
 	}
 }
 
 type engineLoad struct {
-	engine                                                  *core.Engine
+	engine                                                  *engine.Engine
 	used, most, memory, bytes, histories, held, quarantined *prometheus.Desc
 }
 

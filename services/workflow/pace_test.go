@@ -7,7 +7,10 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/wait"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
 
 // TestALoopOfGenerationsIsHeldBack has a program call continue_with without waiting for anything. After as many generations as there may be in a minute it
@@ -18,35 +21,35 @@ func TestALoopOfGenerationsIsHeldBack(t *testing.T) {
 	e := newEngines(t)
 	e.generations = most
 	e.store.Generations = most
-	act := func(context.Context, core.Call) (any, error) { return 1, nil }
+	act := func(context.Context, activity.Call) (any, error) { return 1, nil }
 	stop := e.run("one", e.store, act)
 	e.start("def again(n):\n    continue_with(again, n + 1)\ncontinue_with(again, 1)")
-	held := func() (core.Execution, string) {
+	held := func() (execution.Execution, string) {
 		w, waiting, err := e.service.Get(t.Context(), 1, "w")
 		if err != nil {
 			t.Fatal(err)
 		}
 		return w, strings.Join(waiting, "; ")
 	}
-	eventually(t, "it is held back", func() bool { _, why := held(); return strings.Contains(why, "is held back until ") })
+	wait.For(t, "it is held back", func() bool { _, why := held(); return strings.Contains(why, "is held back until ") })
 	w, why := held()
-	if w.Generation != most+2 || w.State != core.Running || !strings.Contains(why, "continue_with too often") {
+	if w.Generation != most+2 || w.State != execution.Running || !strings.Contains(why, "continue_with too often") {
 		t.Errorf("it is in generation %d, in state %d, and says %q; expected generation %d", w.Generation, w.State, why, most+2)
 	}
 	// More of them than there are places take nobody's.
 	for i := range 12 {
-		if _, err := e.service.Start(t.Context(), core.Start{
-			Organization: 2, Workflow: "loop-" + string(rune('a'+i)), Program: core.Program{Source: []byte("def again(n):\n    continue_with(again, n + 1)\ncontinue_with(again, 1)")},
+		if _, err := e.service.Start(t.Context(), execution.Start{
+			Organization: 2, Workflow: "loop-" + string(rune('a'+i)), Program: program.Program{Source: []byte("def again(n):\n    continue_with(again, n + 1)\ncontinue_with(again, 1)")},
 		}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := e.service.Start(t.Context(), core.Start{Organization: 3, Workflow: "other", Program: core.Program{Source: []byte("run('act', {})")}}); err != nil {
+	if _, err := e.service.Start(t.Context(), execution.Start{Organization: 3, Workflow: "other", Program: program.Program{Source: []byte("run('act', {})")}}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "another one ends", func() bool {
+	wait.For(t, "another one ends", func() bool {
 		other, err := e.store.Get(t.Context(), 3, "other")
-		return err == nil && other.State == core.Completed
+		return err == nil && other.State == execution.Completed
 	})
 	stop()
 	stop = e.run("two", e.store, act)
@@ -59,17 +62,5 @@ func TestALoopOfGenerationsIsHeldBack(t *testing.T) {
 	later.now.Store(&at)
 	e.clock = later
 	e.run("three", e.store, act)
-	eventually(t, "it goes on after a minute", func() bool { again, _ := held(); return again.Generation > w.Generation })
-}
-
-// eventually waits until something holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := clock.System().Now().Add(within); clock.System().Now().Before(deadline); {
-		if holds() {
-			return
-		}
-		_ = clock.Sleep(t.Context(), clock.System(), 10*time.Millisecond) // ends early with the test
-	}
-	t.Fatalf("it did not come to that: %s", what)
+	wait.For(t, "it goes on after a minute", func() bool { again, _ := held(); return again.Generation > w.Generation })
 }

@@ -21,7 +21,9 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/api"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/events"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/function"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/git"
@@ -51,7 +53,7 @@ func checkScopes(ctx context.Context, c Config, several func(context.Context) (b
 
 // functions are everything that programs may run. Which of them are carried out here and which by a relay is decided
 // here alone.
-func functions(c Config, several func(context.Context) (bool, error), budget *gitfetch.Budget, wall clock.Clock, log *slog.Logger, watching function.WatchDeps) (*core.Functions, error) {
+func functions(c Config, several func(context.Context) (bool, error), budget *gitfetch.Budget, wall clock.Clock, log *slog.Logger, watching function.WatchDeps) (*activity.Functions, error) {
 	// A program names its repositories, so they are anybody's URLs (D41); those that the operator has credentials for are
 	// the operator's own.
 	allowed := slices.Clone(c.GitAllowNetworks)
@@ -79,7 +81,7 @@ func functions(c Config, several func(context.Context) (bool, error), budget *gi
 	if err != nil {
 		return nil, fmt.Errorf("configure git: %w", err)
 	}
-	registry, err := core.NewFunctions(append(function.All(forge), function.Watching(watching)...)...)
+	registry, err := activity.NewFunctions(append(function.All(forge), function.Watching(watching)...)...)
 	if err != nil {
 		return nil, fmt.Errorf("register functions: %w", err)
 	}
@@ -88,8 +90,8 @@ func functions(c Config, several func(context.Context) (bool, error), budget *gi
 
 // observe times an attempt at a Function, and records it in the trace of its run. A run that was started in none is not recorded: a
 // trace of one Function alone says nothing.
-func observe(now clock.Clock) func(context.Context, core.Call) (context.Context, func(string)) {
-	return func(ctx context.Context, call core.Call) (inside context.Context, end func(problem string)) {
+func observe(now clock.Clock) func(context.Context, activity.Call) (context.Context, func(string)) {
+	return func(ctx context.Context, call activity.Call) (inside context.Context, end func(problem string)) {
 		began, endSpan := now.Now(), func(string) {}
 		if call.Trace != "" {
 			ctx, endSpan = telemetry.StartSpan(telemetry.WithTraceParent(ctx, call.Trace), call.Function, telemetry.Internal,
@@ -103,8 +105,8 @@ func observe(now clock.Clock) func(context.Context, core.Call) (context.Context,
 }
 
 // settings are the numbers of a configuration that has its defaults: the engine takes no zero.
-func settings(c Config) core.Settings {
-	return core.Settings{
+func settings(c Config) engine.Settings {
+	return engine.Settings{
 		Instance: c.Instance, Lease: c.LeaseDuration, Poll: poll,
 		CallTimeout: c.CallTimeout, WaitTimeout: c.WaitTimeout, Retention: c.EventRetention,
 		Live: c.MaxLive, Cache: c.CacheBytes, Activities: c.MaxActivities, History: c.MaxHistory, Generations: max(0, c.MaxGenerations), Crashes: c.MaxCrashes,
@@ -117,7 +119,7 @@ type topology struct {
 	bus *bus.Conn
 	// configured are agents that have their queue before anybody says whose they are.
 	configured []int64
-	agents     *core.Agents
+	agents     *agent.Registry
 	made       atomic.Bool
 }
 
@@ -186,10 +188,10 @@ func grpcPart(c Config, log *slog.Logger, deps api.Deps) (run.Part, error) {
 
 // own declares the agents of the configuration, and from then on looks for those that other processes are told of. PostgreSQL
 // may be away at the start: what is configured counts as soon as it is stored.
-func own(ctx context.Context, owners *core.Agents, configured []AgentOwner, wall clock.Clock, log *slog.Logger) error {
-	agents := make([]core.Agent, len(configured))
+func own(ctx context.Context, owners *agent.Registry, configured []AgentOwner, wall clock.Clock, log *slog.Logger) error {
+	agents := make([]agent.Agent, len(configured))
 	for i, o := range configured {
-		agents[i] = core.Agent{ID: o.Agent, Organization: o.Organization}
+		agents[i] = agent.Agent{ID: o.Agent, Organization: o.Organization}
 	}
 	for ctx.Err() == nil {
 		err := owners.Declare(ctx, agents)

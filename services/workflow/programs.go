@@ -13,7 +13,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/driver"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/sandbox"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/script"
 )
@@ -51,7 +51,7 @@ func programs(c Config, wall clock.Clock, log *slog.Logger) (*sandbox.Scripts, e
 			if err != nil {
 				return nil, fmt.Errorf("read driver %s: %w", bundle.Ref(), err)
 			}
-			trusted[identity(core.Program{Source: p.Source, Modules: p.Modules})] = true
+			trusted[identity(program.Program{Source: p.Source, Modules: p.Modules})] = true
 		}
 	}
 	command := c.SandboxCommand
@@ -65,7 +65,7 @@ func programs(c Config, wall clock.Clock, log *slog.Logger) (*sandbox.Scripts, e
 	return sandbox.New(sandbox.Config{
 		Command: command, Processes: c.SandboxProcesses, Children: c.SandboxChildren, Memory: int64(c.SandboxTotalMemory) << 20,
 		Limits:  sandbox.Limits{Memory: int64(c.SandboxMemory) << 20, CPU: c.SandboxCPU},
-		Trusted: func(p core.Program) bool { return c.TrustPrograms || trusted[identity(p)] },
+		Trusted: func(p program.Program) bool { return c.TrustPrograms || trusted[identity(p)] },
 		Here:    script.New(script.Limits{}), Clock: wall, Log: log,
 	}), nil
 }
@@ -81,7 +81,7 @@ func (isolation) layers() *prometheus.Desc {
 }
 
 func (isolation) moved() *prometheus.Desc {
-	return prometheus.NewDesc("lockstep_workflow_sandbox_moved_total", "Child processes that were ended because another organization needed their place or their memory.", nil, nil)
+	return prometheus.NewDesc("lockstep_workflow_sandbox_moved_total", "Child processes that were ended because another organization needed their place or memory.", nil, nil)
 }
 
 // Describe names the metrics.
@@ -107,10 +107,10 @@ func (i isolation) Collect(metrics chan<- prometheus.Metric) {
 }
 
 // identity is the digest of a program with its modules.
-func identity(p core.Program) [32]byte {
+func identity(p program.Program) [32]byte {
 	h := sha256.New()
 	write := func(name string, source []byte) {
-		sum := core.Digest(source)
+		sum := program.Digest(source)
 		_, _ = fmt.Fprintf(h, "%q%x", name, sum) // writing to a hash does not fail
 	}
 	write("", p.Source)

@@ -7,13 +7,16 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/wait"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
 )
 
 // unreleased is the store of processes that never end in order: one that is stopped has died.
-type unreleased struct{ core.Store }
+type unreleased struct{ Store }
 
-func (unreleased) Release(context.Context, core.Lease) error { return nil }
+func (unreleased) Release(context.Context, engine.Lease) error { return nil }
 
 // mortal is a process: one that can be killed, in a time that the test tells.
 type mortal struct {
@@ -44,7 +47,7 @@ func TestBeingThereWhenAProcessDiesConvictsNobody(t *testing.T) {
 		return p
 	}
 	up := func(p *mortal) {
-		p.stop = p.run("one", unreleased{p.store}, func(ctx context.Context, _ core.Call) (any, error) {
+		p.stop = p.run("one", unreleased{p.store}, func(ctx context.Context, _ activity.Call) (any, error) {
 			p.begun <- struct{}{}
 			for !p.release.Load() && ctx.Err() == nil {
 				_ = clock.Sleep(ctx, clock.System(), time.Millisecond)
@@ -71,16 +74,16 @@ func TestBeingThereWhenAProcessDiesConvictsNobody(t *testing.T) {
 				_ = clock.Sleep(t.Context(), clock.System(), 50*time.Millisecond) // the loops look
 			}
 			p.stop()
-			if w, err := p.store.Get(t.Context(), 1, "w"); err != nil || w.State == core.Quarantined {
+			if w, err := p.store.Get(t.Context(), 1, "w"); err != nil || w.State == execution.Quarantined {
 				t.Fatalf("it is in state %d: %s (%v)", w.State, w.Error, err)
 			}
 		}
 		for begins(p) {
 		}
 		up(p)
-		eventually(t, "it is tried", func() bool { p.tell(time.Second); return begins(p) })
+		wait.For(t, "it is tried", func() bool { p.tell(time.Second); return begins(p) })
 		p.release.Store(true)
-		p.await(core.Completed)
+		p.await(execution.Completed)
 	})
 	t.Run("killed by it", func(t *testing.T) {
 		t.Parallel()
@@ -89,12 +92,12 @@ func TestBeingThereWhenAProcessDiesConvictsNobody(t *testing.T) {
 		deaths := 0
 		quarantined := func() bool {
 			w, err := p.store.Get(t.Context(), 1, "w")
-			return err == nil && w.State == core.Quarantined
+			return err == nil && w.State == execution.Quarantined
 		}
 		for !quarantined() && deaths < 10 {
 			up(p)
 			died := false
-			eventually(t, "it is tried or set aside", func() bool {
+			wait.For(t, "it is tried or set aside", func() bool {
 				p.tell(time.Second)
 				died = begins(p)
 				return died || quarantined()

@@ -10,7 +10,8 @@ import (
 	"testing"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/script"
 )
 
@@ -21,7 +22,7 @@ type recording struct {
 	Inputs  json.RawMessage
 	// Continuation is what a generation begins with that is not the first.
 	Continuation json.RawMessage `json:",omitempty"`
-	History      []core.Entry
+	History      []history.Entry
 }
 
 // keep adds the histories of a scenario to testdata/replay, if there are none of it: one for each generation. What is there is
@@ -72,7 +73,7 @@ func TestRecordedHistoriesReplayForEver(t *testing.T) {
 			}
 			last := len(r.History) - 1
 			end := r.History[last]
-			if end.Kind == core.KindContinue {
+			if end.Kind == history.KindContinue {
 				last++ // the program itself has caused it
 			}
 			for n := range last {
@@ -93,7 +94,7 @@ func TestRecordedHistoriesReplayForEver(t *testing.T) {
 }
 
 // compareEnd has the program be where the last entry of its history says: at its end, or blocked when it was stopped.
-func compareEnd(t *testing.T, m core.Machine, last core.Entry, failure error) {
+func compareEnd(t *testing.T, m program.Machine, last history.Entry, failure error) {
 	t.Helper()
 	if entries, _ := m.Take(); len(entries) > 0 {
 		t.Errorf("the replay recorded %v", entries)
@@ -106,11 +107,11 @@ func compareEnd(t *testing.T, m core.Machine, last core.Entry, failure error) {
 		t.Fatal(err)
 	}
 	switch last.Kind {
-	case core.KindCompleted, core.KindContinue:
+	case history.KindCompleted, history.KindContinue:
 		if !ended || failure != nil {
 			t.Errorf("ended %t with %v, expected a good end", ended, failure)
 		}
-	case core.KindFailed:
+	case history.KindFailed:
 		// PostgreSQL takes no NUL: the engine stores another character for it.
 		if !ended || failure == nil || strings.ReplaceAll(failure.Error(), "\x00", "\ufffd") != end.Error {
 			t.Errorf("ended %t with %v, expected %s", ended, failure, end.Error)
@@ -123,14 +124,14 @@ func compareEnd(t *testing.T, m core.Machine, last core.Entry, failure error) {
 }
 
 func isMismatch(err error) bool {
-	_, ok := errors.AsType[*core.Mismatch](err)
+	_, ok := errors.AsType[*program.Mismatch](err)
 	return ok
 }
 
 // reopened prepares a replay. What the run had asked for is in its history.
-func reopened(t *testing.T, r recording) core.Machine {
+func reopened(t *testing.T, r recording) program.Machine {
 	t.Helper()
-	p := core.Program{Modules: map[string][]byte{}}
+	p := program.Program{Modules: map[string][]byte{}}
 	for name, source := range r.Program {
 		if name == mainFile {
 			p.Source = []byte(source)
@@ -151,10 +152,10 @@ func reopened(t *testing.T, r recording) core.Machine {
 const mainFile = "main.star"
 
 // replayed is what a program reaches that goes on behind a prefix of its history.
-func replayed() core.Environment {
-	return core.Environment{
+func replayed() program.Environment {
+	return program.Environment{
 		Now: clock.System().Now, UUID: func() string { return "again" }, Random: func() float64 { return 0.5 },
 		Token: func() string { return "ch_" + strings.Repeat("A", 26) },
-		Emit:  func(string, string, json.RawMessage) *core.FunctionError { return nil },
+		Emit:  func(string, string, json.RawMessage) *history.FunctionError { return nil },
 	}
 }

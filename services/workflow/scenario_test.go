@@ -22,12 +22,18 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/clock/clocktest"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
-	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/control"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/events"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/script"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store"
@@ -104,7 +110,7 @@ var errCrashed = errors.New("the process is gone")
 
 // crashing is a store whose process dies once.
 type crashing struct {
-	core.Store
+	Store
 	crash
 	mu      sync.Mutex
 	commits int
@@ -112,11 +118,11 @@ type crashing struct {
 	die     context.CancelFunc
 }
 
-func (c *crashing) Commit(ctx context.Context, commit core.Commit) (core.Committed, error) {
+func (c *crashing) Commit(ctx context.Context, commit engine.Commit) (engine.Committed, error) {
 	c.mu.Lock()
 	if c.dead {
 		c.mu.Unlock()
-		return core.Committed{}, errCrashed
+		return engine.Committed{}, errCrashed
 	}
 	c.commits++
 	dies := c.commits == c.at
@@ -127,21 +133,21 @@ func (c *crashing) Commit(ctx context.Context, commit core.Commit) (core.Committ
 	if dies {
 		defer c.die()
 		if !c.applied {
-			return core.Committed{}, errCrashed
+			return engine.Committed{}, errCrashed
 		}
 	}
 	done, err := c.Store.Commit(context.WithoutCancel(ctx), commit)
 	if dies {
-		return core.Committed{}, errCrashed
+		return engine.Committed{}, errCrashed
 	}
 	return done, err
 }
 
 // steady is a store for the dispatcher: a crash between the count of an attempt and its sending is made up for by the
 // next attempt, which in the scenario's time never comes.
-type steady struct{ core.Store }
+type steady struct{ Store }
 
-func (s steady) NextCalls(ctx context.Context, now time.Time, limit int) ([]core.OutgoingCall, error) {
+func (s steady) NextCalls(ctx context.Context, now time.Time, limit int) ([]agent.OutgoingCall, error) {
 	return s.Store.NextCalls(context.WithoutCancel(ctx), now, limit)
 }
 
@@ -170,7 +176,7 @@ func (w *world) carryOut(function, key string) (json.RawMessage, error) {
 		list := w.answers[function]
 		if len(list) == 0 {
 			w.t.Errorf("no answer for %s", function)
-			return nil, &core.FunctionError{Code: "unscripted"}
+			return nil, &history.FunctionError{Code: "unscripted"}
 		}
 		answer = list[0]
 		if len(list) > 1 {
@@ -185,9 +191,9 @@ func (w *world) carryOut(function, key string) (json.RawMessage, error) {
 		w.effects = append(w.effects, function+" "+op)
 	}
 	var failed struct {
-		Error *core.FunctionError `json:"$error"`
-		Times int                 `json:"$times"`
-		SHA   string              `json:"sha"`
+		Error *history.FunctionError `json:"$error"`
+		Times int                    `json:"$times"`
+		SHA   string                 `json:"sha"`
 	}
 	if json.Unmarshal(answer, &failed) != nil || failed.Error == nil {
 		return answer, nil
@@ -214,27 +220,27 @@ type function struct {
 
 func (f function) Name() string { return f.name }
 
-func (f function) Location() core.Location { return core.InProcess }
+func (f function) Location() activity.Location { return activity.InProcess }
 
-func (f function) Call(_ context.Context, call core.Call) (any, error) {
+func (f function) Call(_ context.Context, call activity.Call) (any, error) {
 	return f.carryOut(call.Function, call.ID)
 }
 
 // relay answers calls at once, and twice; calls of functions without answers it never answers.
 type relay struct {
 	*world
-	service *core.Service
+	service *control.Service
 }
 
-func (r relay) Send(ctx context.Context, call core.OutgoingCall) error {
+func (r relay) Send(ctx context.Context, call agent.OutgoingCall) error {
 	if !slices.Contains(r.answered, call.Function) {
 		return nil
 	}
 	ctx = context.WithoutCancel(ctx) // see steady
 	value, err := r.carryOut(call.Function, call.ID)
-	answer := core.Answer{Call: call.ID, Agent: call.Agent, Value: value}
+	answer := agent.Answer{Call: call.ID, Agent: call.Agent, Value: value}
 	if err != nil {
-		answer.Error = core.AsFunctionError(err)
+		answer.Error = history.AsFunctionError(err)
 	}
 	return errors.Join(r.service.Answer(ctx, answer), r.service.Answer(ctx, answer))
 }
@@ -242,7 +248,7 @@ func (r relay) Send(ctx context.Context, call core.OutgoingCall) error {
 // process is one life of the service: everything but the bus and the API.
 type process struct {
 	store   *crashing
-	service *core.Service
+	service *control.Service
 	gone    <-chan struct{}
 	stop    func()
 	// told is what time it is now.
@@ -251,7 +257,7 @@ type process struct {
 
 func (w *world) boot(c crash) process {
 	ctx, cancel := context.WithCancel(w.t.Context())
-	var functions []core.Function
+	var functions []activity.Function
 	for _, name := range w.answered {
 		if !onCluster(name) {
 			functions = append(functions, function{name, w})
@@ -259,7 +265,7 @@ func (w *world) boot(c crash) process {
 	}
 	a, err := assemble(assembly{
 		organization: w.organization, pool: w.pool, wall: shown{w.clock}, log: bustest.Log(w.t), functions: functions, crash: c, die: cancel,
-		sender: func(s *core.Service) core.CallSender { return relay{w, s} },
+		sender: func(s *control.Service) agent.CallSender { return relay{w, s} },
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -285,64 +291,64 @@ type assembly struct {
 	pool         *pgxpool.Pool
 	wall         clock.Clock
 	log          *slog.Logger
-	functions    []core.Function
-	sender       func(*core.Service) core.CallSender
+	functions    []activity.Function
+	sender       func(*control.Service) agent.CallSender
 	crash        crash
 	die          func()
 	// calls is the store of the dispatcher; nil for one that a crash does not interrupt.
-	calls func(core.Store) core.Store
+	calls func(Store) Store
 }
 
 type assembled struct {
 	store   *crashing
-	service *core.Service
+	service *control.Service
 	// run drives executions and sends calls until ctx ends.
 	run func(ctx context.Context) error
 }
 
 // declared is what the domain service has said of agents: of the one that the scenarios call, and of another organization's.
 type declared struct {
-	core.AgentStore
+	agent.RegistryStore
 
 	organization int64
 }
 
-func (d declared) Agents(context.Context) ([]core.Agent, error) {
-	return []core.Agent{{ID: 7, Organization: d.organization}, {ID: 8, Organization: d.organization + 1}}, nil
+func (d declared) Agents(context.Context) ([]agent.Agent, error) {
+	return []agent.Agent{{ID: 7, Organization: d.organization}, {ID: 8, Organization: d.organization + 1}}, nil
 }
 
 func assemble(a assembly) (assembled, error) {
-	var engine *core.Engine
+	var runner *engine.Engine
 	kept := store.New(store.Deps{
 		Pool: a.pool, Encode: events.Encode, Add: outbox.AddNumbered, AddNew: outbox.AddNew, Committed: func() {},
-		Woken: func(woken core.Woken) { engine.Wake(woken) }, Clock: a.wall, Log: a.log,
+		Woken: func(woken engine.Woken) { runner.Wake(woken) }, Clock: a.wall, Log: a.log,
 	})
 	crashing := &crashing{Store: kept, crash: a.crash, die: a.die}
 	scripts := script.New(script.Limits{})
-	all := append([]core.Function{core.OnCluster("k8s.get"), core.OnCluster("argo.sync"), core.OnCluster("argo.promote")}, a.functions...)
-	registry, err := core.NewFunctions(all...)
+	all := append([]activity.Function{activity.OnCluster("k8s.get"), activity.OnCluster("argo.sync"), activity.OnCluster("argo.promote")}, a.functions...)
+	registry, err := activity.NewFunctions(all...)
 	if err != nil {
 		return assembled{}, err
 	}
-	engine = core.NewEngine(core.EngineDeps{
-		Store: crashing, Scripts: scripts, Functions: registry, Agents: core.NewAgents(declared{organization: a.organization}, a.wall, a.log), CheckEmit: events.CheckEmit, Clock: a.wall, Log: a.log,
-		Settings: core.Settings{
+	runner = engine.New(engine.Deps{
+		Store: crashing, Scripts: scripts, Functions: registry, Agents: agent.NewRegistry(declared{organization: a.organization}, a.wall, a.log), CheckEmit: events.CheckEmit, Clock: a.wall, Log: a.log,
+		Settings: engine.Settings{
 			Instance: "scenario", Lease: time.Hour, Poll: 20 * time.Millisecond, CallTimeout: time.Minute, WaitTimeout: 24 * time.Hour,
 			Live: 10, Cache: 1 << 20, Activities: 10, History: 1000, Crashes: 3, Retention: 24 * time.Hour,
 		},
 	})
-	service := core.NewService(kept, scripts, a.wall, engine)
+	service := control.NewService(kept, scripts, a.wall, runner)
 	if a.calls == nil {
-		a.calls = func(s core.Store) core.Store { return steady{s} }
+		a.calls = func(s Store) Store { return steady{s} }
 	}
-	dispatcher := core.Dispatcher{
-		Store: a.calls(kept), Sender: a.sender(service), Clock: a.wall, Log: a.log, Woken: engine.Calls(),
+	dispatcher := agent.Dispatcher{
+		Store: a.calls(kept), Sender: a.sender(service), Clock: a.wall, Log: a.log, Woken: runner.Calls(),
 	}
 	return assembled{store: crashing, service: service, run: func(ctx context.Context) error {
 		var parts sync.WaitGroup
 		defer parts.Wait()
 		parts.Go(func() { _ = dispatcher.Run(ctx) })
-		return engine.Run(ctx, func() {})
+		return runner.Run(ctx, func() {})
 	}}, nil
 }
 
@@ -390,8 +396,8 @@ func playIn(t *testing.T, pool *pgxpool.Pool, organization int64, a *txtar.Archi
 	}
 }
 
-func (w *world) startOf(a *txtar.Archive) core.Start {
-	s := core.Start{Organization: w.organization, Workflow: "scenario", Inputs: []byte(section(a, "inputs.json")), Program: core.Program{Modules: map[string][]byte{}}}
+func (w *world) startOf(a *txtar.Archive) execution.Start {
+	s := execution.Start{Organization: w.organization, Workflow: "scenario", Inputs: []byte(section(a, "inputs.json")), Program: program.Program{Modules: map[string][]byte{}}}
 	for _, f := range a.Files {
 		if f.Name == mainFile {
 			s.Program.Source = f.Data
@@ -403,7 +409,7 @@ func (w *world) startOf(a *txtar.Archive) core.Start {
 }
 
 // settle waits until nothing happens without the script any more, or the process has crashed.
-func (w *world) settle(p process) (e core.Execution, crashed bool) {
+func (w *world) settle(p process) (e execution.Execution, crashed bool) {
 	w.t.Helper()
 	deadline := clock.System().Now().Add(within)
 	for clock.System().Now().Before(deadline) {
@@ -430,7 +436,7 @@ func (w *world) settle(p process) (e core.Execution, crashed bool) {
 
 // quiet reports whether the run is parked and waits for the script only: nothing is being matched, no timer is due and
 // no relay is about to answer. It is one statement, so one moment.
-func (w *world) quiet(e core.Execution) (quiet bool) {
+func (w *world) quiet(e execution.Execution) (quiet bool) {
 	w.t.Helper()
 	err := w.pool.QueryRow(w.t.Context(), `
 SELECT EXISTS (SELECT 1 FROM execution WHERE id = $1 AND state = 1)
@@ -443,13 +449,13 @@ SELECT EXISTS (SELECT 1 FROM execution WHERE id = $1 AND state = 1)
 	return quiet
 }
 
-func (w *world) act(service *core.Service, step string) {
+func (w *world) act(service *control.Service, step string) {
 	w.t.Helper()
 	verb, rest, _ := strings.Cut(step, " ")
 	switch verb {
 	case "event":
 		eventType, data, _ := strings.Cut(rest, " ")
-		e := core.Event{Organization: w.organization, Source: "/test", ID: step, Type: eventType, Data: json.RawMessage(data), Time: w.clock.Now()}
+		e := history.Event{Organization: w.organization, Source: "/test", ID: step, Type: eventType, Data: json.RawMessage(data), Time: w.clock.Now()}
 		for _, duplicate := range []bool{false, true} {
 			_, found, err := service.Receive(w.t.Context(), e)
 			if err != nil || found != duplicate {
@@ -469,7 +475,7 @@ func (w *world) act(service *core.Service, step string) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		m := core.Message{Organization: w.organization, Token: w.tokens(service)[n], ID: id, Data: json.RawMessage(data)}
+		m := history.Message{Organization: w.organization, Token: w.tokens(service)[n], ID: id, Data: json.RawMessage(data)}
 		for _, duplicate := range []bool{false, true} {
 			if found, err := service.SendToChannel(w.t.Context(), m); err != nil || found != duplicate {
 				w.t.Fatalf("%s: duplicate %t, error %v", step, found, err)
@@ -485,14 +491,14 @@ func (w *world) act(service *core.Service, step string) {
 }
 
 // tokens are those of the run's channels, in the order of the history.
-func (w *world) tokens(service *core.Service) (tokens []string) {
+func (w *world) tokens(service *control.Service) (tokens []string) {
 	w.t.Helper()
 	entries, err := service.History(w.t.Context(), w.organization, "scenario", 0, 1000)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	for _, entry := range entries {
-		if entry.Kind == core.KindChannel {
+		if entry.Kind == history.KindChannel {
 			tokens = append(tokens, strings.Trim(string(entry.Value), `"`))
 		}
 	}
@@ -501,7 +507,7 @@ func (w *world) tokens(service *core.Service) (tokens []string) {
 
 // nothingIsLeft compares what an ended run has open with nothing: timers, waits, calls and what came for them, channels
 // and polls end with their run.
-func (w *world) nothingIsLeft(e core.Execution) {
+func (w *world) nothingIsLeft(e execution.Execution) {
 	w.t.Helper()
 	for _, table := range []string{"timer", "wait", "call", "delivery", "channel", "poll"} {
 		var left int
@@ -515,7 +521,7 @@ func (w *world) nothingIsLeft(e core.Execution) {
 }
 
 // recordings is what is kept of a run for later engines, by generation.
-func (w *world) recordings(service *core.Service, a *txtar.Archive, e core.Execution) (generations []recording) {
+func (w *world) recordings(service *control.Service, a *txtar.Archive, e execution.Execution) (generations []recording) {
 	w.t.Helper()
 	r := recording{Ref: e.Ref, Program: map[string]string{}, Inputs: json.RawMessage(section(a, "inputs.json"))}
 	if len(r.Inputs) == 0 {
@@ -544,7 +550,7 @@ func (w *world) recordings(service *core.Service, a *txtar.Archive, e core.Execu
 }
 
 // recorded is the history in the order of branches, since branches race, and what left the service.
-func (w *world) recorded(service *core.Service, e core.Execution) string {
+func (w *world) recorded(service *control.Service, e execution.Execution) string {
 	w.t.Helper()
 	entries, err := service.History(w.t.Context(), w.organization, "scenario", 0, 1000)
 	if err != nil {
@@ -555,7 +561,7 @@ func (w *world) recorded(service *core.Service, e core.Execution) string {
 		names = append(names, token, fmt.Sprintf("CHANNEL-%d", i))
 	}
 	known := strings.NewReplacer(names...)
-	slices.SortStableFunc(entries, func(a, b core.Entry) int {
+	slices.SortStableFunc(entries, func(a, b history.Entry) int {
 		if a.Generation != b.Generation {
 			return a.Generation - b.Generation
 		}
@@ -570,7 +576,7 @@ func (w *world) recorded(service *core.Service, e core.Execution) string {
 		if entry.Error != nil {
 			value = "error " + entry.Error.Error()
 		}
-		if entry.Kind == core.KindUUID {
+		if entry.Kind == history.KindUUID {
 			value = "(unique)"
 		}
 		op := entry.Op.String()
@@ -597,7 +603,7 @@ func (w *world) sent() []string {
 	}
 	defer rows.Close()
 	type line struct {
-		op   core.OpRef
+		op   history.OpRef
 		text string
 	}
 	var lines []line
@@ -606,7 +612,7 @@ func (w *world) sent() []string {
 		if err := rows.Scan(&id, &eventType, &data); err != nil {
 			w.t.Fatal(err)
 		}
-		l := line{op: core.OpRef{Branch: math.MaxInt32}, text: "sent " + eventType + " " + data}
+		l := line{op: history.OpRef{Branch: math.MaxInt32}, text: "sent " + eventType + " " + data}
 		_, activity, _ := strings.Cut(id, "/")
 		_, _ = fmt.Sscanf(activity, "%d.%d", &l.op.Branch, &l.op.Index) // the engine's own have words there
 		lines = append(lines, l)

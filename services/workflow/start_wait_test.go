@@ -19,7 +19,10 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 	"github.com/lockstep-cd/lockstep/services/workflow"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/control"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
 
 const parks = `wait_for_event("com.example.go")`
@@ -317,17 +320,17 @@ func TestAWaitGoesOnOverARestart(t *testing.T) {
 // it, and whether it ended before anybody could wait.
 func TestAnEndThatIsKnownIsNotAskedFor(t *testing.T) {
 	t.Parallel()
-	e, c, service := alone(t, func(context.Context, core.Call) (any, error) { return "done", nil })
-	operator := core.NewOperator(service, e.store, nil)
-	for program, want := range map[string]core.State{
-		"x = 1": core.Completed, "run('act', {})": core.Completed, "fail('no')": core.Failed, "run('act', {})\nfail('no')": core.Failed,
+	e, c, service := alone(t, func(context.Context, activity.Call) (any, error) { return "done", nil })
+	operator := control.NewOperator(service, e.store, nil)
+	for source, want := range map[string]execution.State{
+		"x = 1": execution.Completed, "run('act', {})": execution.Completed, "fail('no')": execution.Failed, "run('act', {})\nfail('no')": execution.Failed,
 	} {
 		for i := range 3 {
-			_, v, err := operator.StartAndAwait(t.Context(), core.Start{
-				Organization: 1, Workflow: fmt.Sprintf("%x-%d", program, i), Program: core.Program{Source: []byte(program)}, Labels: map[string]string{"n": "1"},
-			}, core.Wait{For: time.Minute})
+			_, v, err := operator.StartAndAwait(t.Context(), execution.Start{
+				Organization: 1, Workflow: fmt.Sprintf("%x-%d", source, i), Program: program.Program{Source: []byte(source)}, Labels: map[string]string{"n": "1"},
+			}, control.Wait{For: time.Minute})
 			if err != nil || v.State != want || v.Labels["n"] != "1" || v.EndedAt.IsZero() {
-				t.Errorf("%q, run %d: %+v (%v), expected it %s", program, i, v, err, want)
+				t.Errorf("%q, run %d: %+v (%v), expected it %s", source, i, v, err, want)
 			}
 		}
 	}
@@ -340,16 +343,16 @@ func TestAnEndThatIsKnownIsNotAskedFor(t *testing.T) {
 // A service that stops says so to those who wait, and nothing of the run, which is stored.
 func TestNobodyWaitsForAServiceThatStops(t *testing.T) {
 	t.Parallel()
-	e, _, service := alone(t, func(context.Context, core.Call) (any, error) { return "done", nil })
-	operator := core.NewOperator(service, e.store, nil)
+	e, _, service := alone(t, func(context.Context, activity.Call) (any, error) { return "done", nil })
+	operator := control.NewOperator(service, e.store, nil)
 	stopping := make(chan struct{})
 	close(stopping)
-	started, _, err := operator.StartAndAwait(t.Context(), core.Start{Organization: 1, Workflow: "w", Program: core.Program{Source: []byte(parks)}},
-		core.Wait{For: time.Minute, Stopping: stopping})
-	if !errors.Is(err, core.ErrStopping) || !started.Created {
+	started, _, err := operator.StartAndAwait(t.Context(), execution.Start{Organization: 1, Workflow: "w", Program: program.Program{Source: []byte(parks)}},
+		control.Wait{For: time.Minute, Stopping: stopping})
+	if !errors.Is(err, control.ErrStopping) || !started.Created {
 		t.Errorf("started %+v (%v)", started, err)
 	}
-	if _, err := operator.Await(t.Context(), 1, "w", core.Wait{For: time.Minute, Stopping: stopping}); !errors.Is(err, core.ErrStopping) {
+	if _, err := operator.Await(t.Context(), 1, "w", control.Wait{For: time.Minute, Stopping: stopping}); !errors.Is(err, control.ErrStopping) {
 		t.Errorf("who only looks: %v", err)
 	}
 }

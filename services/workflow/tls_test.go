@@ -3,13 +3,13 @@ package workflow_test
 import (
 	"testing"
 
-	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
 	"github.com/lockstep-cd/lockstep/pkg/certs/certstest"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
-	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
-	"github.com/lockstep-cd/lockstep/pkg/port/porttest"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/porttest"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 	"github.com/lockstep-cd/lockstep/services/workflow"
 )
@@ -27,7 +27,7 @@ func TestMutualTLSByConfiguration(t *testing.T) {
 	s := &service{t: t, bus: nats, config: workflow.Config{
 		DatabaseURL: database.URL, Schema: database.Schema, NATSURL: nats.URL(), NATSUser: "workflow", NATSPassword: "workflow",
 		GRPCAddress: porttest.FreeAddress(t), GRPCCertFile: ours.Cert, GRPCKeyFile: ours.Key, GRPCClientCAFile: callers.CA,
-		Token: token, AgentOwners: []workflow.AgentOwner{{Agent: agent, Organization: organization}}, Instance: "test", LogLevel: "error",
+		Token: token, AgentOwners: []workflow.AgentOwner{{Agent: agentID, Organization: organization}}, Instance: "test", LogLevel: "error",
 	}}
 	dial := func(c rpc.ClientConfig) autoflowv1.AutoFlowClient {
 		c.Address = s.config.GRPCAddress

@@ -6,10 +6,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/control"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/flow"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/script/scripttest"
 )
 
@@ -25,7 +30,7 @@ func unreadable() map[string]json.RawMessage {
 // stored puts an event into the store, past the doors.
 func (e *engines) stored(id string, data json.RawMessage) {
 	e.t.Helper()
-	tick := core.Event{Organization: 1, Source: "/test", ID: id, Type: scripttest.Tick, Data: data, Time: clock.System().Now()}
+	tick := history.Event{Organization: 1, Source: "/test", ID: id, Type: scripttest.Tick, Data: data, Time: clock.System().Now()}
 	if _, _, err := e.store.Receive(e.t.Context(), tick); err != nil {
 		e.t.Fatal(err)
 	}
@@ -41,20 +46,20 @@ func TestAnUnreadableEventFailsTheWaitThatMeetsIt(t *testing.T) {
 			e := newEngines(t)
 			stop := e.run("one", e.store, nil)
 			e.start(`print(wait_for_event("com.example.tick", filter = {"n": 1}).id)`)
-			e.await(core.Parked)
+			e.await(execution.Parked)
 			e.stored("poison", data)
 			w := e.ended("w")
-			if w.State != core.Failed || !strings.Contains(w.Error, `wait_for_event: unreadable: the event "poison" of type "com.example.tick" from "/test" cannot be read`) {
+			if w.State != execution.Failed || !strings.Contains(w.Error, `wait_for_event: unreadable: the event "poison" of type "com.example.tick" from "/test" cannot be read`) {
 				t.Fatalf("ended as %d: %s", w.State, w.Error)
 			}
 			stop()
 			e.run("two", e.store, nil)
-			if err := e.store.Retry(t.Context(), core.RetryRequest{Organization: 1, Workflow: "w", At: clock.System().Now()}); err != nil {
+			if err := e.store.Retry(t.Context(), control.RetryRequest{Organization: 1, Workflow: "w", At: clock.System().Now()}); err != nil {
 				t.Fatal(err)
 			}
-			e.await(core.Parked)
+			e.await(execution.Parked)
 			e.stored("good", json.RawMessage(`{"n": 1}`))
-			e.await(core.Completed)
+			e.await(execution.Completed)
 			if h := strings.Join(e.history(), "\n"); !strings.Contains(h, `print "good"`) {
 				t.Errorf("history:\n%s", h)
 			}
@@ -81,11 +86,11 @@ for i in range(2):
 print(wait_for_event("com.example.tick", timeout = 0, on_error = "return"))
 print(receive(timeout = 0, on_error = "return", *[mine]).ok)
 `)
-			e.await(core.Parked)
+			e.await(execution.Parked)
 			token := strings.TrimSuffix(strings.TrimPrefix(e.history()[0], `channel "`), `"`)
 			e.stored("poison", data)
 			e.stored("good", json.RawMessage(`{"n": 1}`))
-			for _, m := range []core.Message{{ID: "m1", Data: data}, {ID: "m2"}} {
+			for _, m := range []history.Message{{ID: "m1", Data: data}, {ID: "m2"}} {
 				m.Organization, m.Token, m.Time = 1, token, clock.System().Now()
 				if _, _, err := e.store.Send(t.Context(), m); err != nil {
 					t.Fatal(err)
@@ -93,7 +98,7 @@ print(receive(timeout = 0, on_error = "return", *[mine]).ok)
 			}
 			stop()
 			e.run("two", e.store, nil)
-			e.await(core.Completed)
+			e.await(execution.Completed)
 			var printed []string
 			for _, line := range e.history() {
 				if text, ok := strings.CutPrefix(line, "print "); ok {
@@ -118,9 +123,9 @@ func TestAFlowSkipsWhatItCannotRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := newEngines(t)
-			flows := core.NewFlows(core.FlowsDeps{Store: e.store, Scripts: e.scripts, Start: e.service.StartOfFlow, Clock: clock.System(), Log: bustest.Log(t)})
-			_, _, err := flows.Register(t.Context(), core.Flow{
-				Organization: 1, Name: "ticks", Program: core.Program{Source: []byte("def tick(event):\n    print(event.id)\n\non_event(type = \"com.example.tick\", handler = tick)\n")},
+			flows := flow.NewFlows(flow.Deps{Store: e.store, Scripts: e.scripts, Start: e.service.StartOfFlow, Clock: clock.System(), Log: bustest.Log(t)})
+			_, _, err := flows.Register(t.Context(), flow.Flow{
+				Organization: 1, Name: "ticks", Program: program.Program{Source: []byte("def tick(event):\n    print(event.id)\n\non_event(type = \"com.example.tick\", handler = tick)\n")},
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -160,8 +165,8 @@ func TestAFlowSkipsWhatItCannotRead(t *testing.T) {
 func TestInputsOfFlowsAreObjectsWithRoomForAnEvent(t *testing.T) {
 	t.Parallel()
 	e := newEngines(t)
-	flows := core.NewFlows(core.FlowsDeps{Store: e.store, Scripts: e.scripts, Start: e.service.StartOfFlow, Clock: clock.System(), Log: bustest.Log(t)})
-	const program = "v = 1\ndef tick(event):\n    print(event.id)\n\non_event(type = \"com.example.tick\", handler = tick)\n"
+	flows := flow.NewFlows(flow.Deps{Store: e.store, Scripts: e.scripts, Start: e.service.StartOfFlow, Clock: clock.System(), Log: bustest.Log(t)})
+	const source = "v = 1\ndef tick(event):\n    print(event.id)\n\non_event(type = \"com.example.tick\", handler = tick)\n"
 	padded := func(size int) string {
 		return `{` + strings.Repeat(" ", size-2) + `}`
 	}
@@ -173,7 +178,7 @@ func TestInputsOfFlowsAreObjectsWithRoomForAnEvent(t *testing.T) {
 		"none": {"", true}, "blanks": {" \n", true}, "an object": {"{}", true},
 		"with room for an event": {padded(2 << 20), true}, "with no room for an event": {padded(4<<20 - 100), false},
 	} {
-		_, _, err := flows.Register(t.Context(), core.Flow{Organization: 1, Name: "ticks", Inputs: []byte(tt.inputs), Program: core.Program{Source: []byte(program)}})
+		_, _, err := flows.Register(t.Context(), flow.Flow{Organization: 1, Name: "ticks", Inputs: []byte(tt.inputs), Program: program.Program{Source: []byte(source)}})
 		fields := fault.FieldsOf(err)
 		if tt.fits != (err == nil) || err != nil && (len(fields) == 0 || fields[0].Name != "inputs") {
 			t.Errorf("%s: found %v", name, err)
@@ -186,7 +191,7 @@ func TestAnAnswerThatNoProgramCanReadIsAnError(t *testing.T) {
 	t.Parallel()
 	e := newEngines(t)
 	data := unreadable()
-	e.run("one", e.store, func(_ context.Context, c core.Call) (any, error) {
+	e.run("one", e.store, func(_ context.Context, c activity.Call) (any, error) {
 		name, _ := c.Args["answer"].(string)
 		if name == "too much" {
 			return strings.Repeat("x", 5<<20), nil
@@ -200,7 +205,7 @@ for answer in ["a number out of range", "values nested too deep", "too much"]:
 poll("act", {"answer": "a number out of range"}, until = lambda v: True)
 `)
 	w := e.ended("w")
-	if w.State != core.Failed || !strings.Contains(w.Error, `poll("act"): unreadable: the answer of act: found the number 1e400`) {
+	if w.State != execution.Failed || !strings.Contains(w.Error, `poll("act"): unreadable: the answer of act: found the number 1e400`) {
 		t.Errorf("ended as %d: %s", w.State, w.Error)
 	}
 	h := strings.Join(e.history(), "\n")

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -25,7 +24,10 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/run"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/api"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/control"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/flow"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/events"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/function"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store"
@@ -81,11 +83,11 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	sender := outbox.NewSender(outbox.SenderDeps{Pool: pool, Bus: conn, Clock: wall, Log: log, Name: name, Receivers: []string{receiver}})
 	inbox := outbox.NewInbox(outbox.InboxDeps{Pool: pool, Bus: conn, Clock: wall, Log: log, Name: name})
 	// They work on the store, which wakes them.
-	var engine *core.Engine
-	var flows *core.Flows
+	var runner *engine.Engine
+	var flows *flow.Flows
 	executions := store.New(store.Deps{
 		Pool: pool, Encode: events.Encode, Add: outbox.AddNumbered, AddNew: outbox.AddNew, ClaimEvent: inbox.Claim, Committed: sender.Wake, Met: func() { flows.Wake() },
-		Woken: func(w core.Woken) { engine.Wake(w) }, Clock: wall, Log: log, Generations: max(0, c.MaxGenerations),
+		Woken: func(w engine.Woken) { runner.Wake(w) }, Clock: wall, Log: log, Generations: max(0, c.MaxGenerations),
 	})
 	if err := checkScopes(ctx, c, executions.SeveralOrganizations); err != nil {
 		return fmt.Errorf("configuration: %w", err)
@@ -99,28 +101,28 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		scripts.Prepare()
 	}
 	watches := events.NewWatches(events.WatchesDeps{Store: executions, Bus: conn, Clock: wall, Log: log})
-	owners := core.NewAgents(executions, wall, log)
+	owners := agent.NewRegistry(executions, wall, log)
 	budget := gitfetch.NewBudget(c.GitLimits)
 	registry, err := functions(c, executions.SeveralOrganizations, budget, wall, log, function.WatchDeps{Store: executions, Observers: executions, Changed: watches.Changed, Agents: owners})
 	if err != nil {
 		return err
 	}
-	watchers := core.NewWatchers(executions, wall, log)
-	engine = core.NewEngine(core.EngineDeps{
+	watchers := control.NewSubscriptions(executions, wall, log)
+	runner = engine.New(engine.Deps{
 		Store: watchers.Store(executions), Scripts: scripts, Functions: registry, Agents: owners, CheckEmit: events.CheckEmit, Observe: observe(wall), Clock: wall, Log: log,
 		Flows: func() { flows.Wake() }, Settings: settings(c),
 	})
-	service := core.NewService(executions, scripts, wall, engine)
-	flows = core.NewFlows(core.FlowsDeps{Store: executions, Scripts: scripts, Start: service.StartOfFlow, Clock: wall, Log: log})
+	service := control.NewService(executions, scripts, wall, runner)
+	flows = flow.NewFlows(flow.Deps{Store: executions, Scripts: scripts, Start: service.StartOfFlow, Clock: wall, Log: log})
 	grpc, err := grpcPart(c, log, api.Deps{
-		Operator: core.NewOperator(service, executions, watchers), Flows: flows, Agents: owners, FromWire: events.FromWire,
-		Checker: core.ProgramChecker{Scripts: scripts, Functions: registry, CheckType: events.CheckType},
+		Operator: control.NewOperator(service, executions, watchers), Flows: flows, Agents: owners, FromWire: events.FromWire,
+		Checker: control.ProgramChecker{Scripts: scripts, Functions: registry, CheckType: events.CheckType},
 	})
 	if err != nil {
 		return err
 	}
-	dispatcher := core.Dispatcher{
-		Store: executions, Sender: events.Calls{Bus: conn, Clock: wall}, Clock: wall, Log: log, Woken: engine.Calls(),
+	dispatcher := agent.Dispatcher{
+		Store: executions, Sender: events.Calls{Bus: conn, Clock: wall}, Clock: wall, Log: log, Woken: runner.Calls(),
 	}
 	agents := events.Agents{Store: executions, Clock: wall, Log: log}
 	cluster := events.Cluster{Answerer: service, Health: events.NewHealth(), Watches: watches, Agents: agents, Observed: executions, Log: log}
@@ -131,7 +133,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		run.Loop("topology", topology.Run),
 		run.Loop("outbox", sender.Run),
 		run.Loop("inbox", inbox.Run),
-		{Name: "engine", Run: engine.Run},
+		{Name: "engine", Run: runner.Run},
 		run.Loop("calls", dispatcher.Run),
 		run.Loop("watches", watches.Run),
 		run.Loop("agents", agents.Run),
@@ -150,8 +152,9 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		parts = append(parts, rpc.PlainHTTPPart("health", c.HealthAddress, log, telemetry.Health(map[string]func(context.Context) error{
 			"database": pool.Ping,
 			"bus":      topology.Ready,
-		}, append(slices.Concat(budget.Metrics(), bus.Metrics(func() *bus.Conn { return conn })),
-			pg.Metrics(pool), outbox.Metrics(pool), store.Metrics(pool, wall), engineMetrics(engine), isolation{scripts})...)))
+		}, exposition{
+			budget: budget, conn: func() *bus.Conn { return conn }, pool: pool, clock: wall, engine: runner, scripts: isolation{scripts},
+		}.collectors()...)))
 	}
 	return run.Parts(ctx, log, stopWithin, parts...)
 }

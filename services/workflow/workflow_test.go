@@ -12,21 +12,22 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
-	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
-	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
-	"github.com/lockstep-cd/lockstep/pkg/port/porttest"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/porttest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/wait"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 	"github.com/lockstep-cd/lockstep/services/workflow"
 )
 
 const (
 	token        = "token-of-the-domain"
-	agent        = 7
+	agentID      = 7
 	organization = 1
 	within       = time.Minute
 )
@@ -56,7 +57,7 @@ func startWith(t *testing.T, change func(*workflow.Config)) *service {
 	s := &service{t: t, bus: nats, config: workflow.Config{
 		DatabaseURL: database.URL, Schema: database.Schema,
 		NATSURL: nats.URL(), NATSUser: "workflow", NATSPassword: "workflow",
-		GRPCAddress: porttest.FreeAddress(t), Token: token, AgentOwners: []workflow.AgentOwner{{Agent: agent, Organization: organization}}, Instance: "test", LogLevel: "error",
+		GRPCAddress: porttest.FreeAddress(t), Token: token, AgentOwners: []workflow.AgentOwner{{Agent: agentID, Organization: organization}}, Instance: "test", LogLevel: "error",
 	}}
 	change(&s.config)
 	conn, err := rpc.Dial(rpc.ClientConfig{Address: s.config.GRPCAddress, Token: token, Insecure: true})
@@ -101,19 +102,11 @@ func (s *service) down() {
 
 func (s *service) eventually(what string, holds func(context.Context) bool) {
 	s.t.Helper()
-	deadline := clock.System().Now().Add(within)
-	for clock.System().Now().Before(deadline) {
+	wait.For(s.t, what, func() bool {
 		ctx, cancel := context.WithTimeout(s.t.Context(), 5*time.Second)
-		ok := holds(ctx)
-		cancel()
-		if ok {
-			return
-		}
-		if clock.Sleep(s.t.Context(), clock.System(), 20*time.Millisecond) != nil {
-			break
-		}
-	}
-	s.t.Fatalf("within %s this did not come about: %s", within, what)
+		defer cancel()
+		return holds(ctx)
+	})
 }
 
 func (s *service) submit(id, program, inputs string) *autoflowv1.StartWorkflowResponse {
@@ -149,18 +142,18 @@ func (s *service) await(id string, want autoflowv1.WorkflowState) *autoflowv1.Wo
 // relay answers the calls to the agent until the test ends.
 func (s *service) relay(answer func(event.FunctionCalled) event.FunctionCompleted) {
 	s.t.Helper()
-	conn := s.bus.Connect(s.t, bus.RelayUser(agent))
+	conn := s.bus.Connect(s.t, bus.RelayUser(agentID))
 	ctx, cancel := context.WithCancel(s.t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = conn.Consume(ctx, bus.AgentConsumer(agent), func(ctx context.Context, d bus.Delivery) error {
+		_ = conn.Consume(ctx, bus.AgentConsumer(agentID), func(ctx context.Context, d bus.Delivery) error {
 			call, err := event.Decode[event.FunctionCalled](d.Event)
 			if err != nil {
 				return err
 			}
 			completed := answer(call)
-			completed.AgentID, completed.CallID, completed.Attempt = agent, call.CallID, call.Attempt
+			completed.AgentID, completed.CallID, completed.Attempt = agentID, call.CallID, call.Attempt
 			e, err := event.New(event.Header{ID: "answer-" + call.CallID, Source: "/agents/7", Time: clock.System().Now()}, completed)
 			if err != nil {
 				return err

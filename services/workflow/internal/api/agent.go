@@ -6,14 +6,14 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
 )
 
 // DeclareAgents keeps whose agents are.
 func (s *Server) DeclareAgents(ctx context.Context, req *autoflowv1.DeclareAgentsRequest) (*autoflowv1.DeclareAgentsResponse, error) {
-	agents := make([]core.Agent, len(req.GetAgents()))
+	agents := make([]agent.Agent, len(req.GetAgents()))
 	for i, a := range req.GetAgents() {
-		agents[i] = core.Agent{ID: a.GetAgentId(), Organization: a.GetOrganizationId(), Revoked: a.GetRevoked()}
+		agents[i] = agent.Agent{ID: a.GetAgentId(), Organization: a.GetOrganizationId(), Revoked: a.GetRevoked()}
 	}
 	if err := s.declare(ctx, agents); err != nil {
 		return nil, err
@@ -26,16 +26,16 @@ func (s *Server) bring(ctx context.Context, organization int64, numbers []int64)
 	if len(numbers) == 0 {
 		return nil
 	}
-	agents := make([]core.Agent, len(numbers))
+	agents := make([]agent.Agent, len(numbers))
 	for i, number := range numbers {
-		agents[i] = core.Agent{ID: number, Organization: organization}
+		agents[i] = agent.Agent{ID: number, Organization: organization}
 	}
 	return s.declare(ctx, agents)
 }
 
 // declare keeps whose agents are, if the caller may say so: whoever is of one organization could give itself the agents of
 // all others. It takes as much to bring agents with a start as to declare them, because what is said is for ever.
-func (s *Server) declare(ctx context.Context, agents []core.Agent) error {
+func (s *Server) declare(ctx context.Context, agents []agent.Agent) error {
 	caller, known := rpc.CallerFrom(ctx)
 	if !known {
 		return fault.New(fault.Unauthenticated, "the call carries no known token")

@@ -11,17 +11,20 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/control"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/flow"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
 // Deps are what a Server works with.
 type Deps struct {
-	Operator *core.Operator
-	Flows    *core.Flows
-	Agents   *core.Agents
-	Checker  core.ProgramChecker
+	Operator *control.Operator
+	Flows    *flow.Flows
+	Agents   *agent.Registry
+	Checker  control.ProgramChecker
 	// FromWire turns a checked CloudEvent into one of core's.
-	FromWire func(event.Event) (core.Event, error)
+	FromWire func(event.Event) (history.Event, error)
 	// Stopping is closed when the server stops: streams, which have no end of their own, end then, and so does waiting for the end
 	// of a run.
 	Stopping <-chan struct{}

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/control"
 )
 
 // CancelWorkflow ends a run.
@@ -38,7 +38,7 @@ func (s *Server) RetryWorkflow(ctx context.Context, req *autoflowv1.RetryWorkflo
 	if err != nil {
 		return nil, err
 	}
-	v, err := s.Operator.Retry(ctx, core.RetryRequest{
+	v, err := s.Operator.Retry(ctx, control.RetryRequest{
 		Organization: org, Workflow: req.GetWorkflowId(), Reason: req.GetReason(), From: req.GetFromSequence(),
 	})
 	if err != nil {

@@ -7,7 +7,9 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/flow"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
 
 // RegisterFlow keeps a program that events start.
@@ -16,14 +18,14 @@ func (s *Server) RegisterFlow(ctx context.Context, req *autoflowv1.RegisterFlowR
 	if err != nil {
 		return nil, err
 	}
-	current, created, err := s.Flows.Register(ctx, core.Flow{
-		Organization: org, Name: req.GetName(), Program: core.Program{Source: req.GetStarlark(), Modules: req.GetModules()},
+	current, created, err := s.Flows.Register(ctx, flow.Flow{
+		Organization: org, Name: req.GetName(), Program: program.Program{Source: req.GetStarlark(), Modules: req.GetModules()},
 		Inputs: req.GetInputs(), Secrets: req.GetSecrets(), Labels: req.GetLabels(),
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &autoflowv1.RegisterFlowResponse{Flow: flow(current), Created: created}, nil
+	return &autoflowv1.RegisterFlowResponse{Flow: flowOf(current), Created: created}, nil
 }
 
 // ListFlows answers a page of an organization's flows. The position in its token is that of the last flow's version, by
@@ -51,7 +53,7 @@ func (s *Server) ListFlows(ctx context.Context, req *autoflowv1.ListFlowsRequest
 		resp.NextPageToken = pageToken(flows[size-1].ID, "flows", org)
 	}
 	for _, f := range flows {
-		resp.Flows = append(resp.Flows, flow(f))
+		resp.Flows = append(resp.Flows, flowOf(f))
 	}
 	return resp, nil
 }
@@ -74,7 +76,7 @@ func (s *Server) SendToChannel(ctx context.Context, req *autoflowv1.SendToChanne
 	if err != nil {
 		return nil, err
 	}
-	duplicate, err := s.Operator.SendToChannel(ctx, core.Message{Organization: org, Token: req.GetToken(), ID: req.GetMessageId(), Data: req.GetData()})
+	duplicate, err := s.Operator.SendToChannel(ctx, history.Message{Organization: org, Token: req.GetToken(), ID: req.GetMessageId(), Data: req.GetData()})
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +86,7 @@ func (s *Server) SendToChannel(ctx context.Context, req *autoflowv1.SendToChanne
 // CheckProgram says what is wrong with a program and what it uses.
 func (s *Server) CheckProgram(ctx context.Context, req *autoflowv1.CheckProgramRequest) (*autoflowv1.CheckProgramResponse, error) {
 	caller, _ := rpc.CallerFrom(ctx) // the organization is 0 where the caller speaks for all
-	found, err := s.Checker.Check(caller.Organization, core.Program{Source: req.GetStarlark(), Modules: req.GetModules()}, req.GetInputs())
+	found, err := s.Checker.Check(caller.Organization, program.Program{Source: req.GetStarlark(), Modules: req.GetModules()}, req.GetInputs())
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +100,7 @@ func (s *Server) CheckProgram(ctx context.Context, req *autoflowv1.CheckProgramR
 	return resp, nil
 }
 
-func uses(used []core.Use) []*autoflowv1.Use {
+func uses(used []program.Use) []*autoflowv1.Use {
 	shown := make([]*autoflowv1.Use, len(used))
 	for i, u := range used {
 		shown[i] = &autoflowv1.Use{Name: u.Name, Position: u.Position}
@@ -106,7 +108,7 @@ func uses(used []core.Use) []*autoflowv1.Use {
 	return shown
 }
 
-func handlers(of []core.Handler) []*autoflowv1.Handler {
+func handlers(of []program.Handler) []*autoflowv1.Handler {
 	shown := make([]*autoflowv1.Handler, len(of))
 	for i, h := range of {
 		shown[i] = &autoflowv1.Handler{EventTypes: h.Types, Filter: h.Filter, Function: h.Function, Position: h.Position}
@@ -114,7 +116,7 @@ func handlers(of []core.Handler) []*autoflowv1.Handler {
 	return shown
 }
 
-func flow(f core.Flow) *autoflowv1.Flow {
+func flowOf(f flow.Flow) *autoflowv1.Flow {
 	return &autoflowv1.Flow{
 		Name: f.Name, OrganizationId: f.Organization, Version: int32(f.Version), ProgramDigest: f.ProgramDigest, Handlers: handlers(f.Handlers),
 		RegisteredAt: timestamppb.New(f.RegisteredAt), Started: f.Started, Refused: f.Refused, LastRefusal: f.LastRefusal,

@@ -6,7 +6,7 @@ import (
 	"strconv"
 
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/control"
 )
 
 // How many things a page has when the request does not say, and at the most.
@@ -42,7 +42,7 @@ func (s *Server) ListWorkflows(ctx context.Context, req *autoflowv1.ListWorkflow
 	if err != nil {
 		return nil, err
 	}
-	q := core.ListQuery{Organization: org, Labels: req.GetLabels(), Limit: size + 1} // one more tells whether there is a next page
+	q := control.ListQuery{Organization: org, Labels: req.GetLabels(), Limit: size + 1} // one more tells whether there is a next page
 	for _, wanted := range req.GetStates() {
 		known, ok := fromState(wanted)
 		if !ok {
@@ -69,7 +69,7 @@ func (s *Server) ListWorkflows(ctx context.Context, req *autoflowv1.ListWorkflow
 	}
 	for _, e := range list {
 		resp.PageTokens = append(resp.PageTokens, pageToken(e.ID, "list", org, q.States, q.Labels, q.Program))
-		resp.Workflows = append(resp.Workflows, view(core.View{Execution: e}))
+		resp.Workflows = append(resp.Workflows, view(control.View{Execution: e}))
 	}
 	return resp, nil
 }
@@ -118,7 +118,7 @@ func (s *Server) GetLogs(ctx context.Context, req *autoflowv1.GetLogsRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	q := core.LogQuery{Limit: size + 1}
+	q := control.LogQuery{Limit: size + 1}
 	branch := "all"
 	if req.Branch != nil {
 		if req.GetBranch() < 0 {
@@ -153,7 +153,7 @@ func (s *Server) WatchWorkflow(req *autoflowv1.WatchWorkflowRequest, stream auto
 	go func() {
 		select {
 		case <-s.Stopping:
-			cancel(core.ErrStopping)
+			cancel(control.ErrStopping)
 		case <-ctx.Done():
 		}
 	}()
@@ -161,7 +161,7 @@ func (s *Server) WatchWorkflow(req *autoflowv1.WatchWorkflowRequest, stream auto
 	if err != nil {
 		return err
 	}
-	return s.Operator.Watch(ctx, org, req.GetWorkflowId(), req.GetAfterSequence(), func(n core.News) error {
+	return s.Operator.Watch(ctx, org, req.GetWorkflowId(), req.GetAfterSequence(), func(n control.News) error {
 		if n.View != nil {
 			return stream.Send(&autoflowv1.WatchWorkflowResponse{News: &autoflowv1.WatchWorkflowResponse_Workflow{Workflow: view(*n.View)}})
 		}

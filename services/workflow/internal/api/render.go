@@ -8,14 +8,16 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/control"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
 // maxValue is where a value is cut for reading, in bytes.
 const maxValue = 64 << 10
 
 // view is a run as the API shows it.
-func view(v core.View) *autoflowv1.Workflow {
+func view(v control.View) *autoflowv1.Workflow {
 	w := &autoflowv1.Workflow{
 		WorkflowId: v.Workflow, WorkflowRef: v.Ref, OrganizationId: v.Organization, State: state(v.State), Error: v.Error,
 		Labels: v.Labels, ProgramDigest: v.Program, CreatedAt: timestamppb.New(v.CreatedAt), UpdatedAt: timestamppb.New(v.UpdatedAt),
@@ -41,18 +43,18 @@ func view(v core.View) *autoflowv1.Workflow {
 }
 
 // historyEntry is an entry as people read it. What is cut here is whole in the store, which is what replay reads.
-func historyEntry(e core.Entry) (*autoflowv1.HistoryEntry, error) {
+func historyEntry(e history.Entry) (*autoflowv1.HistoryEntry, error) {
 	value, truncated := string(e.Value), false
 	if e.Error != nil {
-		b, err := json.Marshal(map[string]*core.FunctionError{"error": e.Error})
+		b, err := json.Marshal(map[string]*history.FunctionError{"error": e.Error})
 		if err != nil {
 			return nil, fmt.Errorf("encode entry %d: %w", e.Seq, err)
 		}
 		value = string(b)
 	}
 	// Whoever has the token of a channel may send to it, and readers may not. A generation hands its channels to the next one.
-	if e.Kind == core.KindChannel || e.Kind == core.KindContinue {
-		value = core.ConcealTokens(value)
+	if e.Kind == history.KindChannel || e.Kind == history.KindContinue {
+		value = history.ConcealTokens(value)
 	}
 	if len(value) > maxValue {
 		value, truncated = strings.ToValidUTF8(value[:maxValue], ""), true // not in the middle of a character
@@ -63,7 +65,7 @@ func historyEntry(e core.Entry) (*autoflowv1.HistoryEntry, error) {
 	}, nil
 }
 
-func logLine(l core.LogLine) *autoflowv1.LogLine {
+func logLine(l control.LogLine) *autoflowv1.LogLine {
 	return &autoflowv1.LogLine{
 		Sequence: l.Seq, Branch: int32(l.Branch), Kind: string(l.Kind), Name: l.Name, Text: l.Text, Code: l.Code,
 		Truncated: l.Truncated, Redacted: l.Redacted, RecordedAt: timestamppb.New(l.At), Generation: int32(l.Generation),
@@ -71,22 +73,22 @@ func logLine(l core.LogLine) *autoflowv1.LogLine {
 }
 
 // states keeps the stored numbers and the published ones apart: neither may change because of the other.
-func states() map[core.State]autoflowv1.WorkflowState {
-	return map[core.State]autoflowv1.WorkflowState{
-		core.Running:     autoflowv1.WorkflowState_WORKFLOW_STATE_RUNNING,
-		core.Parked:      autoflowv1.WorkflowState_WORKFLOW_STATE_PARKED,
-		core.Completed:   autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED,
-		core.Failed:      autoflowv1.WorkflowState_WORKFLOW_STATE_FAILED,
-		core.Cancelled:   autoflowv1.WorkflowState_WORKFLOW_STATE_CANCELLED,
-		core.Quarantined: autoflowv1.WorkflowState_WORKFLOW_STATE_QUARANTINED,
-		core.Terminated:  autoflowv1.WorkflowState_WORKFLOW_STATE_TERMINATED,
+func states() map[execution.State]autoflowv1.WorkflowState {
+	return map[execution.State]autoflowv1.WorkflowState{
+		execution.Running:     autoflowv1.WorkflowState_WORKFLOW_STATE_RUNNING,
+		execution.Parked:      autoflowv1.WorkflowState_WORKFLOW_STATE_PARKED,
+		execution.Completed:   autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED,
+		execution.Failed:      autoflowv1.WorkflowState_WORKFLOW_STATE_FAILED,
+		execution.Cancelled:   autoflowv1.WorkflowState_WORKFLOW_STATE_CANCELLED,
+		execution.Quarantined: autoflowv1.WorkflowState_WORKFLOW_STATE_QUARANTINED,
+		execution.Terminated:  autoflowv1.WorkflowState_WORKFLOW_STATE_TERMINATED,
 	}
 }
 
-func state(s core.State) autoflowv1.WorkflowState { return states()[s] }
+func state(s execution.State) autoflowv1.WorkflowState { return states()[s] }
 
 // fromState is the stored state; false for one that no run can be in.
-func fromState(wanted autoflowv1.WorkflowState) (core.State, bool) {
+func fromState(wanted autoflowv1.WorkflowState) (execution.State, bool) {
 	for stored, published := range states() {
 		if published == wanted {
 			return stored, true

@@ -10,7 +10,9 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/control"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
 
 // StartWorkflow stores a run, and on request answers once that has ended.
@@ -27,10 +29,10 @@ func (s *Server) StartWorkflow(ctx context.Context, req *autoflowv1.StartWorkflo
 	if err := s.bring(ctx, org, req.GetAgentIds()); err != nil {
 		return nil, err
 	}
-	start := core.Start{
+	start := execution.Start{
 		Organization: org,
 		Workflow:     req.GetWorkflowId(),
-		Program:      core.Program{Source: req.GetStarlark(), Modules: req.GetModules()},
+		Program:      program.Program{Source: req.GetStarlark(), Modules: req.GetModules()},
 		Inputs:       req.GetInputs(),
 		Secrets:      req.GetSecrets(),
 		Labels:       req.GetLabels(),
@@ -52,16 +54,16 @@ func (s *Server) StartWorkflow(ctx context.Context, req *autoflowv1.StartWorkflo
 	return resp, nil
 }
 
-func receipt(s core.Started) *autoflowv1.StartWorkflowResponse {
+func receipt(s execution.Started) *autoflowv1.StartWorkflowResponse {
 	return &autoflowv1.StartWorkflowResponse{WorkflowId: s.Workflow, WorkflowRef: s.Ref, Created: s.Created}
 }
 
 // wait is how long a request waits; one without it does not.
-func (s *Server) wait(asked *durationpb.Duration) (core.Wait, error) {
+func (s *Server) wait(asked *durationpb.Duration) (control.Wait, error) {
 	if asked != nil && !asked.IsValid() {
-		return core.Wait{}, invalid("wait", "found %d seconds and %d nanoseconds, expected a duration", asked.GetSeconds(), asked.GetNanos())
+		return control.Wait{}, invalid("wait", "found %d seconds and %d nanoseconds, expected a duration", asked.GetSeconds(), asked.GetNanos())
 	}
-	return core.Wait{For: asked.AsDuration(), Stopping: s.Stopping}, nil
+	return control.Wait{For: asked.AsDuration(), Stopping: s.Stopping}, nil
 }
 
 const (

@@ -8,7 +8,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
 )
 
 const (
@@ -21,7 +21,7 @@ const (
 // Agents keeps what agents last said of themselves, and tells the environments that depend on one when it has gone away
 // or come back.
 type Agents struct {
-	Store core.ObserverStore
+	Store agent.ReportStore
 	Clock clock.Clock
 	Log   *slog.Logger
 }

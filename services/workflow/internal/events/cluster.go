@@ -12,7 +12,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
 // Publisher publishes under a message id of the caller's choice.
@@ -20,17 +21,17 @@ type Publisher interface {
 	PublishAttempt(ctx context.Context, e event.Event, msgID string) error
 }
 
-// Calls sends calls to relays. It implements core.CallSender.
+// Calls sends calls to relays. It implements agent.CallSender.
 type Calls struct {
 	Bus   Publisher
 	Clock clock.Clock
 }
 
-var _ core.CallSender = Calls{}
+var _ agent.CallSender = Calls{}
 
 // Send publishes one attempt. Each attempt has a message id of its own, so that the stream does not take the second for
 // a duplicate of the first; what makes them one call is the call's id.
-func (c Calls) Send(ctx context.Context, call core.OutgoingCall) error {
+func (c Calls) Send(ctx context.Context, call agent.OutgoingCall) error {
 	attempt := fmt.Sprintf("%s/%d", call.ID, call.Attempt)
 	e, err := event.New(event.Header{
 		ID: attempt, Source: Source, Correlation: call.Workflow, Time: c.Clock.Now(), Organization: call.Organization,
@@ -46,7 +47,7 @@ func (c Calls) Send(ctx context.Context, call core.OutgoingCall) error {
 
 // Answerer takes answers to calls.
 type Answerer interface {
-	Answer(ctx context.Context, a core.Answer) error
+	Answer(ctx context.Context, a agent.Answer) error
 }
 
 // Cluster consumes what relays send.
@@ -56,7 +57,7 @@ type Cluster struct {
 	Watches  *Watches
 	Agents   Agents
 	// Observed takes what relays see under watches.
-	Observed core.WatchStore
+	Observed agent.WatchStore
 	Log      *slog.Logger
 }
 
@@ -100,11 +101,11 @@ func (c Cluster) completed(ctx context.Context, d bus.Delivery) error {
 	if err != nil {
 		return err
 	}
-	answer := core.Answer{Call: data.CallID, Agent: data.AgentID, Value: data.Value}
+	answer := agent.Answer{Call: data.CallID, Agent: data.AgentID, Value: data.Value}
 	outcome := "ok"
 	if data.Error != nil {
 		answer.Value = nil
-		answer.Error = &core.FunctionError{Code: data.Error.Code, Message: data.Error.Message, Retryable: data.Error.Retryable}
+		answer.Error = &history.FunctionError{Code: data.Error.Code, Message: data.Error.Message, Retryable: data.Error.Retryable}
 		outcome = data.Error.Code
 	}
 	if answer.Value == nil && answer.Error == nil {

@@ -12,14 +12,14 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
 // Receiver stores events from other services' outboxes and hands them to waits. It is one transaction, because a claim
 // without its event would have the sender forget what nobody has stored (D44).
 type Receiver interface {
 	// ReceiveFrom claims wire, stores e and matches it, in one transaction.
-	ReceiveFrom(ctx context.Context, wire event.Event, e core.Event) (matched int, duplicate bool, err error)
+	ReceiveFrom(ctx context.Context, wire event.Event, e history.Event) (matched int, duplicate bool, err error)
 }
 
 // Rejecter records that an event can never be applied.
@@ -70,18 +70,18 @@ func (d Domain) Rejected(ctx context.Context, delivery bus.Delivery, cause error
 
 // FromWire is a CloudEvent as waits see it, from whichever door. The error is Invalid: an event without an organization belongs to
 // nobody, and data that is not JSON, or exceeds the limits of values, cannot be matched or read.
-func FromWire(wire event.Event) (core.Event, error) {
+func FromWire(wire event.Event) (history.Event, error) {
 	if err := event.ValidateAny(wire); err != nil {
-		return core.Event{}, err
+		return history.Event{}, err
 	}
 	for _, attribute := range [...]struct{ name, text string }{{"id", wire.ID()}, {"source", wire.Source()}, {"type", wire.Type()}, {"subject", wire.Subject()}} {
 		if strings.ContainsFunc(attribute.text, unicode.IsControl) || !utf8.ValidString(attribute.text) {
-			return core.Event{}, fault.InvalidFields(fault.Field{Name: attribute.name, Problem: fmt.Sprintf("found %q, expected text without control characters", attribute.text)})
+			return history.Event{}, fault.InvalidFields(fault.Field{Name: attribute.name, Problem: fmt.Sprintf("found %q, expected text without control characters", attribute.text)})
 		}
 	}
 	organization, err := event.Organization(wire)
 	if err != nil {
-		return core.Event{}, err
+		return history.Event{}, err
 	}
 	var fields []fault.Field
 	if organization == 0 {
@@ -89,12 +89,12 @@ func FromWire(wire event.Event) (core.Event, error) {
 	}
 	data := wire.Data()
 	if len(data) > 0 {
-		fields = append(fields, fault.FieldsOf(core.EventDoor.CheckField("data", data))...)
+		fields = append(fields, fault.FieldsOf(history.EventDoor.CheckField("data", data))...)
 	}
 	if len(fields) > 0 {
-		return core.Event{}, fault.InvalidFields(fields...)
+		return history.Event{}, fault.InvalidFields(fields...)
 	}
-	return core.Event{
+	return history.Event{
 		Organization: organization, Source: wire.Source(), ID: wire.ID(), Type: wire.Type(), Data: data, Time: wire.Time(),
 	}, nil
 }

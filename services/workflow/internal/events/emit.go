@@ -7,12 +7,12 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
 // Encode makes the wire form of an event that is emitted in a trace (W3C form; "" for none). The error is Invalid where the
 // catalogue or the type's schema refuse it.
-func Encode(e core.Emit, trace string) (event.Sealed, error) {
+func Encode(e history.Emit, trace string) (event.Sealed, error) {
 	data := e.Data
 	if len(data) == 0 {
 		data = json.RawMessage("{}")
@@ -21,7 +21,7 @@ func Encode(e core.Emit, trace string) (event.Sealed, error) {
 		return event.Sealed{}, fault.InvalidFields(fault.Field{Name: "type", Problem: notEmittable(e.Type)})
 	}
 	var payload event.Data = event.Raw{Type: e.Type, JSON: data}
-	if e.Type == core.TypeCompleted { // the engine alone emits it, for every run, and that is all it says
+	if e.Type == history.TypeCompleted { // the engine alone emits it, for every run, and that is all it says
 		payload = event.WorkflowCompleted{WorkflowID: e.Workflow}
 	}
 	return event.Make(event.Header{
@@ -32,7 +32,7 @@ func Encode(e core.Emit, trace string) (event.Sealed, error) {
 // CheckEmit says whether a program may emit the event. What the engine tells about executions itself, programs may
 // not. It encodes with the function that the commit uses later: what a program is told is sent can then be stored,
 // too.
-func CheckEmit(e core.Emit) *core.FunctionError {
+func CheckEmit(e history.Emit) *history.FunctionError {
 	if refusal := CheckType(e.Type); refusal != nil {
 		return refusal
 	}
@@ -42,19 +42,19 @@ func CheckEmit(e core.Emit) *core.FunctionError {
 	}
 	var classed *fault.Error
 	if errors.As(err, &classed) {
-		return &core.FunctionError{Code: core.CodeInvalid, Message: "emit " + e.Type + ": " + classed.Error()}
+		return &history.FunctionError{Code: history.CodeInvalid, Message: "emit " + e.Type + ": " + classed.Error()}
 	}
-	return core.AsFunctionError(err)
+	return history.AsFunctionError(err)
 }
 
 // CheckType says whether programs may emit events of the type at all.
-func CheckType(eventType string) *core.FunctionError {
+func CheckType(eventType string) *history.FunctionError {
 	switch eventType {
-	case core.TypeCompleted, core.TypeFailed, core.TypeCancelled:
-		return &core.FunctionError{Code: core.CodeInvalid, Message: "emit: type: " + eventType + " is emitted by the engine alone"}
+	case history.TypeCompleted, history.TypeFailed, history.TypeCancelled:
+		return &history.FunctionError{Code: history.CodeInvalid, Message: "emit: type: " + eventType + " is emitted by the engine alone"}
 	}
 	if !emittable(eventType) {
-		return &core.FunctionError{Code: core.CodeInvalid, Message: "emit: type: " + notEmittable(eventType)}
+		return &history.FunctionError{Code: history.CodeInvalid, Message: "emit: type: " + notEmittable(eventType)}
 	}
 	return nil
 }
@@ -65,5 +65,5 @@ func emittable(eventType string) bool {
 }
 
 func notEmittable(eventType string) string {
-	return fmt.Sprintf("found %q, expected a type of the domain path, as com.gitlab.cd.rollout.started is and pkg/event/README.md lists them", eventType)
+	return fmt.Sprintf("found %q, expected an event type of the domain path, such as com.gitlab.cd.rollout.started", eventType)
 }

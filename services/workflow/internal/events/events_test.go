@@ -15,7 +15,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock/clocktest"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
 var noon = time.Date(2026, 3, 25, 12, 0, 0, 0, time.UTC)
@@ -29,9 +30,9 @@ func TestWhatProgramsMayEmit(t *testing.T) {
 		{"com.gitlab.cd.function.completed", `{}`, `type: found "com.gitlab.cd.function.completed", expected a type of the domain path`},
 		{"com.gitlab.cd.artifact.published", `{}`, "expected a type of the domain path"},
 		{"", `{}`, `type: found "", expected`},
-		{core.TypeFailed, `{"workflow_id": "w", "error": "e"}`, "is emitted by the engine alone"},
+		{history.TypeFailed, `{"workflow_id": "w", "error": "e"}`, "is emitted by the engine alone"},
 	} {
-		refusal := CheckEmit(core.Emit{ID: "e/0.1", Organization: 1, Workflow: "w", Type: tt.eventType, Data: json.RawMessage(tt.data), Time: noon})
+		refusal := CheckEmit(history.Emit{ID: "e/0.1", Organization: 1, Workflow: "w", Type: tt.eventType, Data: json.RawMessage(tt.data), Time: noon})
 		switch {
 		case tt.want == "" && refusal != nil:
 			t.Errorf("%s %s: %v", tt.eventType, tt.data, refusal)
@@ -44,7 +45,7 @@ func TestWhatProgramsMayEmit(t *testing.T) {
 func TestEncode(t *testing.T) {
 	t.Parallel()
 	const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-	sealed, err := Encode(core.Emit{ID: "r/0.1", Organization: 4, Workflow: "rollout-3", Type: event.TypeRolloutStarted, Data: []byte(`{"rollout_id":3}`), Time: noon}, trace)
+	sealed, err := Encode(history.Emit{ID: "r/0.1", Organization: 4, Workflow: "rollout-3", Type: event.TypeRolloutStarted, Data: []byte(`{"rollout_id":3}`), Time: noon}, trace)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +71,7 @@ func TestTheEndOfARunGoesOutAsItWasSaid(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sealed, err := Encode(core.Emit{ID: "r/completed", Organization: 4, Workflow: workflow, Type: core.TypeCompleted, Data: said, Time: noon}, "")
+		sealed, err := Encode(history.Emit{ID: "r/completed", Organization: 4, Workflow: workflow, Type: history.TypeCompleted, Data: said, Time: noon}, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,7 +95,7 @@ func (p *published) PublishAttempt(_ context.Context, e event.Event, msgID strin
 func TestEachAttemptAtACallHasItsOwnMessage(t *testing.T) {
 	t.Parallel()
 	var sent published
-	call := core.OutgoingCall{ID: "r/0.1", Agent: 7, Function: "k8s.get", Args: []byte(`{"a":1}`), Attempt: 3, Deadline: noon, Workflow: "w", Organization: 3}
+	call := agent.OutgoingCall{ID: "r/0.1", Agent: 7, Function: "k8s.get", Args: []byte(`{"a":1}`), Attempt: 3, Deadline: noon, Workflow: "w", Organization: 3}
 	if err := (Calls{Bus: &sent, Clock: clocktest.New(noon)}).Send(t.Context(), call); err != nil {
 		t.Fatal(err)
 	}
@@ -112,9 +113,9 @@ func TestEachAttemptAtACallHasItsOwnMessage(t *testing.T) {
 	}
 }
 
-type answers []core.Answer
+type answers []agent.Answer
 
-func (a *answers) Answer(_ context.Context, answer core.Answer) error {
+func (a *answers) Answer(_ context.Context, answer agent.Answer) error {
 	*a = append(*a, answer)
 	return nil
 }
@@ -124,17 +125,17 @@ func TestAnswers(t *testing.T) {
 	for name, tt := range map[string]struct {
 		subject string
 		data    event.FunctionCompleted
-		want    []core.Answer
+		want    []agent.Answer
 		class   fault.Class
 		refused bool
 	}{
 		"value": {
 			subject: "cd.cluster.7.result", data: event.FunctionCompleted{Value: json.RawMessage(`{"found":true}`)},
-			want: []core.Answer{{Call: "c", Agent: 7, Value: json.RawMessage(`{"found":true}`)}},
+			want: []agent.Answer{{Call: "c", Agent: 7, Value: json.RawMessage(`{"found":true}`)}},
 		},
 		"error": {
 			subject: "cd.cluster.7.result", data: event.FunctionCompleted{Error: &event.CallError{Code: "forbidden", Message: "no", Retryable: true}},
-			want: []core.Answer{{Call: "c", Agent: 7, Error: &core.FunctionError{Code: "forbidden", Message: "no", Retryable: true}}},
+			want: []agent.Answer{{Call: "c", Agent: 7, Error: &history.FunctionError{Code: "forbidden", Message: "no", Retryable: true}}},
 		},
 		"another agent's subject": {
 			subject: "cd.cluster.8.result", data: event.FunctionCompleted{Value: json.RawMessage(`{}`)}, refused: true,
@@ -153,7 +154,7 @@ func TestAnswers(t *testing.T) {
 			if tt.refused != fault.Is(err, fault.Invalid) || !tt.refused && err != nil {
 				t.Errorf("error %v", err)
 			}
-			if diff := cmp.Diff(tt.want, []core.Answer(got)); diff != "" {
+			if diff := cmp.Diff(tt.want, []agent.Answer(got)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -180,12 +181,12 @@ func TestWhatNoProgramCanReadIsNoObservation(t *testing.T) {
 }
 
 type inbox struct {
-	received []core.Event
+	received []history.Event
 	rejected []string
 	err      error
 }
 
-func (i *inbox) ReceiveFrom(_ context.Context, _ event.Event, e core.Event) (int, bool, error) {
+func (i *inbox) ReceiveFrom(_ context.Context, _ event.Event, e history.Event) (int, bool, error) {
 	i.received = append(i.received, e)
 	return 1, false, i.err
 }
@@ -211,7 +212,7 @@ func TestDomainEvents(t *testing.T) {
 	if err := deliver(Source, &own); err != nil || len(own.received)+len(own.rejected) != 0 {
 		t.Errorf("own event: error %v, %+v", err, own)
 	}
-	want := []core.Event{{Organization: 4, Source: "/services/domain", ID: "1", Type: event.TypeRolloutStarted, Data: []byte(`{"rollout_id":3}`), Time: noon}}
+	want := []history.Event{{Organization: 4, Source: "/services/domain", ID: "1", Type: event.TypeRolloutStarted, Data: []byte(`{"rollout_id":3}`), Time: noon}}
 	err := deliver("/services/domain", &foreign)
 	if diff := cmp.Diff(want, foreign.received); err != nil || diff != "" {
 		t.Errorf("error %v (-want +got):\n%s", err, diff)

@@ -15,7 +15,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
 const (
@@ -35,7 +36,7 @@ type Sender interface {
 // holds another one (it has started, or a message was lost), and before the lease ends. Nothing of it is kept: what is
 // wanted is what the store says, what is held is what the relay says (D20).
 type Watches struct {
-	store core.WatchStore
+	store agent.WatchStore
 	bus   Sender
 	clock clock.Clock
 	log   *slog.Logger
@@ -49,7 +50,7 @@ type Watches struct {
 
 // WatchesDeps are what Watches needs.
 type WatchesDeps struct {
-	Store core.WatchStore
+	Store agent.WatchStore
 	Bus   Sender
 	Clock clock.Clock
 	Log   *slog.Logger
@@ -155,7 +156,7 @@ func (c Cluster) observed(ctx context.Context, d bus.Delivery) error {
 	if err := event.Validate(d.Event); err != nil {
 		return err
 	}
-	if err := core.EventDoor.CheckField("data", d.Event.Data()); err != nil {
+	if err := history.EventDoor.CheckField("data", d.Event.Data()); err != nil {
 		return err
 	}
 	var seen struct {
@@ -168,7 +169,7 @@ func (c Cluster) observed(ctx context.Context, d bus.Delivery) error {
 	if seen.Watch == "" {
 		return nil // nobody asked for it
 	}
-	_, err := c.Observed.ReceiveObserved(ctx, seen.Watch, seen.Agent, core.Event{
+	_, err := c.Observed.ReceiveObserved(ctx, seen.Watch, seen.Agent, history.Event{
 		Source: d.Event.Source(), ID: d.Event.ID(), Type: d.Event.Type(), Data: d.Event.Data(), Time: d.Event.Time(),
 	})
 	return err

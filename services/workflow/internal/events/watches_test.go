@@ -16,30 +16,31 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
 // wanted is what the workflows of an installation want watched: of agent 42.
 type wanted struct {
-	core.WatchStore
+	agent.WatchStore
 	mu       sync.Mutex
 	ids      []string
 	observed []string
 }
 
-func (w *wanted) WantedWatches(_ context.Context, agent int64) ([]core.Watch, error) {
+func (w *wanted) WantedWatches(_ context.Context, agentID int64) ([]agent.Watch, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var all []core.Watch
-	if agent == 42 {
+	var all []agent.Watch
+	if agentID == 42 {
 		for _, id := range w.ids {
-			all = append(all, core.Watch{ID: id, Agent: agent, Spec: core.WatchSpec{Kind: "Rollout", Name: "api", Fields: []string{"status.phase"}}})
+			all = append(all, agent.Watch{ID: id, Agent: agentID, Spec: agent.WatchSpec{Kind: "Rollout", Name: "api", Fields: []string{"status.phase"}}})
 		}
 	}
 	return all, nil
 }
 
-func (w *wanted) ReceiveObserved(_ context.Context, watch string, agent int64, e core.Event) (int, error) {
+func (w *wanted) ReceiveObserved(_ context.Context, watch string, agent int64, e history.Event) (int, error) {
 	if agent != 42 {
 		return 0, fault.New(fault.Denied, "not its own")
 	}

@@ -3,7 +3,7 @@ package function
 import (
 	"context"
 
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 )
 
 // checkpoint answers what it is given. It does nothing in the world: its worth is that its answer is recorded before the
@@ -11,9 +11,11 @@ import (
 func checkpoint() *Function {
 	return &Function{
 		spec: Spec{
-			Name: "checkpoint", Location: core.InProcess, Retry: RetryNever, Idempotent: true, Pure: true,
-			Arguments: []Field{{Name: "state", Type: Free, Required: true}},
+			Name: "checkpoint", Location: activity.InProcess, Retry: RetryNever, Idempotent: true, Pure: true,
+			Doc: "Records the state and answers it. What a program computes and records this way is computed once: after a restart the\n" +
+				"recorded answer is used.",
+			Arguments: []Field{{Name: "state", Doc: "What to record.", Type: Free, Required: true}},
 		},
-		do: func(_ context.Context, call core.Call) (any, error) { return call.Args["state"], nil },
+		do: func(_ context.Context, call activity.Call) (any, error) { return call.Args["state"], nil },
 	}
 }

@@ -1,114 +1,169 @@
 package function
 
-import "github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+import "github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 
-// onCluster declares a Function that the relay of the agent carries out. The relay checks arguments by itself
-// (services/relay/internal/core): a field that one side lacks is refused by it, so the two change together, the relay
-// first.
-func onCluster(name string, arguments ...Field) *Function {
-	agent := Field{Name: "agent_id", Type: Number, Required: true, Least: 1}
+// agentField is the agent that a Function uses.
+func agentField() Field {
+	return Field{Name: "agent_id", Doc: "The number of the agent.", Type: Number, Required: true, Least: 1}
+}
+
+// kindFields are the kind of an object.
+func kindFields() []Field {
+	return []Field{
+		{Name: "kind", Doc: "The kind, such as `Pod`. `Secret` is refused: its values would become part of the history.", Type: Text, Required: true},
+		{Name: "api_version", Doc: "The group and version, such as `apps/v1`; required for kinds that the relay does not know.", Type: Text},
+	}
+}
+
+// pathsField is a list of dotted paths.
+func pathsField(doc string) Field {
+	return Field{Name: "fields", Doc: doc, Type: List, Required: true, Element: &Field{Type: Text, Required: true}}
+}
+
+// onCluster declares a Function that the relay of the agent carries out. The relay checks arguments as well
+// (services/relay/internal/core) and refuses fields that it does not know, so the two change together, the relay first.
+func onCluster(name, doc string, arguments ...Field) *Function {
 	return &Function{spec: Spec{
-		Name: name, Location: core.Cluster, Retry: RetryUnavailable, Idempotent: true,
-		Arguments: append([]Field{agent}, arguments...),
+		Name: name, Doc: doc, Location: activity.Cluster, Retry: RetryUnavailable, Idempotent: true,
+		Arguments: append([]Field{agentField()}, arguments...),
 	}}
 }
 
-// get reads one object: its fields, and found. An object that does not exist is {"found": false}. A Secret is refused
-// by the relay (D27).
+// get is k8s.get. A Secret is refused by the relay (D27).
 func get() *Function {
 	return onCluster("k8s.get",
-		Field{Name: "kind", Type: Text, Required: true},
-		Field{Name: "api_version", Type: Text},
-		Field{Name: "namespace", Type: Text},
-		Field{Name: "name", Type: Text, Required: true})
+		"Reads an object. Answers its fields as the API server has them, and `found`; an object that does not exist is `{found: False}`.",
+		append(kindFields(),
+			Field{Name: "namespace", Doc: "The object's namespace; empty for a cluster-scoped one.", Type: Text},
+			Field{Name: "name", Doc: "The object's name.", Type: Text, Required: true})...)
 }
 
-// listObjects is k8s.list, which reads some fields of each object of a kind: items, and whether there are more (truncated). Secrets are refused by the relay.
+// listObjects is k8s.list. Secrets are refused by the relay.
 func listObjects() *Function {
 	return onCluster("k8s.list",
-		Field{Name: "kind", Type: Text, Required: true},
-		Field{Name: "api_version", Type: Text},
-		Field{Name: "namespace", Type: Text},
-		Field{Name: "labels", Type: Text},
-		Field{Name: "fields", Type: List, Required: true, Element: &Field{Type: Text, Required: true}})
+		"Reads the objects of a kind. Answers `{items, truncated}`: the name, the namespace and the selected fields of up to 100 objects, and\n"+
+			"whether there are more.",
+		append(kindFields(),
+			Field{Name: "namespace", Doc: "The objects' namespace; by default all.", Type: Text},
+			Field{Name: "labels", Doc: "A label selector, as `kubectl` takes it; by default all objects.", Type: Text},
+			pathsField("The fields to read, as dotted paths."))...)
 }
 
-// onApplication adds which Argo CD Application is meant.
-func onApplication(name string, arguments ...Field) *Function {
-	return onCluster(name, append([]Field{
-		{Name: "app_name", Type: Text, Required: true},
-		{Name: "app_namespace", Type: Text, Required: true},
+// onApplication adds the Argo CD Application.
+func onApplication(name, doc string, arguments ...Field) *Function {
+	return onCluster(name, doc, append([]Field{
+		{Name: "app_name", Doc: "The name of the Argo CD Application.", Type: Text, Required: true},
+		{Name: "app_namespace", Doc: "The namespace of the Argo CD Application.", Type: Text, Required: true},
 	}, arguments...)...)
 }
 
-// checkApplication is argo.check, which says whether argo.sync would take an Application: found, and whether Lockstep has created it (managed). It changes nothing.
+// modeField is who makes an Application.
+func modeField() Field {
+	return Field{
+		Name: "mode", Type: Text, OneOf: []string{"managed", "existing"},
+		Doc: "`managed`, the default, creates the Application if it does not exist, from `source`; `existing` requires that it exists.",
+	}
+}
+
+// checkApplication is argo.check.
 func checkApplication() *Function {
-	return onApplication("argo.check", Field{Name: "mode", Type: Text, OneOf: []string{"managed", "existing"}}, source(), allowed())
+	return onApplication("argo.check",
+		"Checks whether `argo.sync` would accept an Application, by the same rules, and changes nothing. Answers `{found, managed}`: whether it\n"+
+			"exists, and whether Lockstep has created it. What `argo.sync` would refuse is the same error.",
+		modeField(), source(), allowed())
 }
 
-// terminate ends the sync that was begun under an operation's id, and no other: terminated.
+// terminate is argo.terminate.
 func terminate() *Function {
-	return onApplication("argo.terminate", Field{Name: "operation", Type: Text, Required: true})
+	return onApplication("argo.terminate",
+		"Ends the sync that was started under the id `operation`, and no other, and waits until Argo CD has ended it. Answers `{phase}`: the\n"+
+			"phase of the sync, or `None` if Argo CD has none with that id.",
+		Field{Name: "operation", Doc: "The id of the sync.", Type: Text, Required: true})
 }
 
-// source says where an Application that has to be created finds its manifests, and where they go.
+// source is where an Application that has to be created finds its manifests, and where they go.
 func source() Field {
-	return Field{Name: "source", Type: Object, Fields: []Field{
-		{Name: "repo_url", Type: Text, Required: true},
-		{Name: "path", Type: Text, Required: true},
-		{Name: "project", Type: Text},
-		{Name: "destination_namespace", Type: Text, Required: true},
+	return Field{Name: "source", Doc: "What to create the Application from.", Type: Object, Fields: []Field{
+		{Name: "repo_url", Doc: "The URL of the repository with the manifests.", Type: Text, Required: true},
+		{Name: "path", Doc: "The folder of the manifests in the repository.", Type: Text, Required: true},
+		{Name: "project", Doc: "The Argo CD project; `default` by default.", Type: Text},
+		{Name: "destination_namespace", Doc: "The namespace to deploy to.", Type: Text, Required: true},
 	}}
 }
 
 // allowed is what the owner of an environment allows: patterns.
 func allowed() Field {
-	patterns := func(name string) Field {
-		return Field{Name: name, Type: List, Element: &Field{Type: Text, Required: true}}
+	patterns := func(name, doc string) Field {
+		return Field{Name: name, Doc: doc, Type: List, Element: &Field{Type: Text, Required: true}}
 	}
-	return Field{Name: "allowed", Type: Object, Fields: []Field{patterns("projects"), patterns("destination_namespaces"), patterns("repositories")}}
+	return Field{
+		Name: "allowed", Type: Object,
+		Doc: "What the owner of the environment allows, in addition to the relay's own limits: patterns, in which `*` stands for any text.",
+		Fields: []Field{
+			patterns("projects", "Argo CD projects."),
+			patterns("destination_namespaces", "Namespaces that may be deployed to."),
+			patterns("repositories", "Repositories whose manifests may be deployed."),
+		},
+	}
 }
 
-// sync brings an Argo CD Application to a commit: revision and phase, once our own operation has succeeded (E43, D21), or, with wait
-// "start", as far as it has come. An operation that is given is an id: calls with the same one are about one sync.
+// sync is argo.sync. It answers once our own operation has succeeded (E43, D21), or with its progress. Calls with the same operation
+// are about one sync.
 func sync() *Function {
 	return onApplication("argo.sync",
-		Field{Name: "revision", Type: Text, Required: true},
-		Field{Name: "mode", Type: Text, OneOf: []string{"managed", "existing"}},
-		Field{Name: "prune", Type: Flag},
-		Field{Name: "wait", Type: Text, OneOf: []string{"end", "start"}},
-		Field{Name: "operation", Type: Text},
-		Field{Name: "supersede", Type: Flag},
-		// What Argo CD renders with in place of what the repository says (E45), in Argo CD's words.
-		Field{Name: "overrides", Type: Object, Fields: []Field{
-			{Name: "kustomize", Type: Object, Fields: []Field{
-				{Name: "images", Type: List, Element: &Field{Type: Text, Required: true}},
-				{Name: "patches", Type: List, Element: &Field{Type: Free}},
+		"Has Argo CD sync an Application to a commit. An Application that Lockstep has not created has to carry the annotation\n"+
+			"`lockstep.dev/authorized`.\n\n"+
+			"With `wait = \"end\"` it answers `{revision, phase}` when the sync has succeeded. With `wait = \"start\"` it answers at once with `{revision,\n"+
+			"phase, message, rollouts}` of the sync in progress: `phase` is Argo CD's or `Pending`, `message` is what it waits for, and `rollouts`\n"+
+			"are those applied so far. Called again with the same `operation`, it answers the progress since. Applications with hooks or sync waves\n"+
+			"need this, because their sync ends only after their Rollouts have been promoted.",
+		Field{Name: "revision", Doc: "The commit to sync to.", Type: Text, Required: true},
+		modeField(),
+		Field{Name: "prune", Doc: "Also delete objects that the manifests no longer have.", Type: Flag},
+		Field{Name: "wait", Doc: "When to answer: `end` is the default.", Type: Text, OneOf: []string{"end", "start"}},
+		Field{Name: "operation", Doc: "An id, such as `uuid()`: all calls with the same id are about one sync.", Type: Text},
+		Field{
+			Name: "supersede", Type: Flag,
+			Doc: "End a sync in progress that Lockstep has started under another id. Otherwise, and if Lockstep has not started it, the call waits for its end.",
+		},
+		// What Argo CD renders with in place of what the repository says (E45), as Argo CD names it.
+		Field{Name: "overrides", Doc: "Overrides of what the repository has, as Argo CD names them.", Type: Object, Fields: []Field{
+			{Name: "kustomize", Doc: "Overrides for Kustomize.", Type: Object, Fields: []Field{
+				{Name: "images", Doc: "Images, as `name=image`.", Type: List, Element: &Field{Type: Text, Required: true}},
+				{Name: "patches", Doc: "Patches.", Type: List, Element: &Field{Type: Free}},
 			}},
-			{Name: "helm", Type: Object, Fields: []Field{{Name: "valuesObject", Type: Free, Required: true}}},
+			{Name: "helm", Doc: "Overrides for Helm.", Type: Object, Fields: []Field{{Name: "valuesObject", Doc: "Values.", Type: Free, Required: true}}},
 		}},
 		source(), allowed())
 }
 
-// promote ends exactly one pause of an Argo Rollout: promoted and current_step_index (E39). That of a blue-green one is
-// step 0, and needs its pod_hash. The step is named, never
-// "the next one": a repeat after the Rollout has moved on then does nothing (E28).
+// promote is argo.promote (E39). The pause of a blue-green Rollout is step 0, and needs its pod_hash. The step is named, never "the next
+// one": repeating the call after the Rollout has moved on is then a no-op (E28).
 func promote() *Function {
-	return onRollout("argo.promote", Field{Name: "step_index", Type: Number, Required: true})
+	return onRollout("argo.promote",
+		"Ends exactly one pause of an Argo Rollout: that of the step `step_index`. Answers `{promoted, current_step_index}`; `promoted` is false\n"+
+			"if the Rollout has passed that step already.",
+		Field{
+			Name: "step_index", Type: Number, Required: true,
+			Doc: "The index of the step, from 0. The one pause of a blue-green Rollout is step 0, and needs `pod_hash`.",
+		})
 }
 
-// abort takes an Argo Rollout back to its stable version: aborted (D18, E73).
-func abort() *Function { return onRollout("argo.abort") }
+// abort is argo.abort (D18, E73).
+func abort() *Function {
+	return onRollout("argo.abort", "Returns an Argo Rollout to its stable version. Answers `{aborted}`.")
+}
 
-// retry starts an aborted Argo Rollout again from its first step: retried (D18, E73).
-func retry() *Function { return onRollout("argo.retry") }
+// retry is argo.retry (D18, E73).
+func retry() *Function {
+	return onRollout("argo.retry", "Restarts an aborted Argo Rollout from its first step. Answers `{retried}`.")
+}
 
-// onRollout adds which Rollout is meant. pod_hash, where given, has the relay refuse one that has gone on to another
-// version.
-func onRollout(name string, arguments ...Field) *Function {
-	return onCluster(name, append([]Field{
-		{Name: "rollout_name", Type: Text, Required: true},
-		{Name: "rollout_namespace", Type: Text, Required: true},
-		{Name: "pod_hash", Type: Text},
+// onRollout adds the Argo Rollout.
+func onRollout(name, doc string, arguments ...Field) *Function {
+	return onCluster(name, doc, append([]Field{
+		{Name: "rollout_name", Doc: "The name of the Argo Rollout.", Type: Text, Required: true},
+		{Name: "rollout_namespace", Doc: "The namespace of the Argo Rollout.", Type: Text, Required: true},
+		{Name: "pod_hash", Doc: "The pod hash of the version that is meant. A Rollout with another one is refused.", Type: Text},
 	}, arguments...)...)
 }

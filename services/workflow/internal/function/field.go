@@ -31,7 +31,9 @@ const (
 
 // Field declares an argument, or a field of one. A field that is null is one that is not given.
 type Field struct {
-	Name     string
+	Name string
+	// Doc says in the reference what the argument means.
+	Doc      string
 	Type     Type
 	Required bool
 	// Empty lets a required string be empty.

@@ -9,7 +9,8 @@ import (
 	"fmt"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
 // Retry says what a Function's failures are good for.
@@ -25,8 +26,10 @@ const (
 // Spec declares a Function.
 type Spec struct {
 	Name string
+	// Doc says in the reference what the Function does and answers. It is Markdown.
+	Doc string
 	// Location says who carries it out.
-	Location core.Location
+	Location activity.Location
 	// Arguments are all that it takes; others are refused.
 	Arguments []Field
 	// Retry says which failures the engine may try again.
@@ -34,25 +37,25 @@ type Spec struct {
 	// Idempotent Functions may be called twice without their call id: they only read, or end in the same state. The others
 	// recognize a repeat by it.
 	Idempotent bool
-	// Pure Functions do nothing in the world and answer at once, from their arguments alone (core.Pure).
+	// Pure Functions do nothing in the world and answer at once, from their arguments alone (activity.Pure).
 	Pure bool
 }
 
 // Function is a declaration, and for Functions that are carried out here the deed. do is nil for those of relays.
 type Function struct {
 	spec Spec
-	do   func(ctx context.Context, call core.Call) (any, error)
+	do   func(ctx context.Context, call activity.Call) (any, error)
 }
 
 var (
-	_ core.Function = (*Function)(nil)
-	_ core.Checker  = (*Function)(nil)
-	_ core.Pure     = (*Function)(nil)
+	_ activity.Function = (*Function)(nil)
+	_ activity.Checker  = (*Function)(nil)
+	_ activity.Pure     = (*Function)(nil)
 )
 
 // All are the Functions that programs may run, beside the engine's own emit.
-func All(forge core.Forge) []core.Function {
-	return []core.Function{
+func All(forge activity.Forge) []activity.Function {
+	return []activity.Function{
 		readFile(forge), commit(forge), pin(), pinKustomization(), pinValues(), difference(),
 		get(), listObjects(), checkApplication(), sync(), terminate(), promote(), abort(), retry(),
 		checkpoint(),
@@ -63,7 +66,7 @@ func All(forge core.Forge) []core.Function {
 func (f *Function) Name() string { return f.spec.Name }
 
 // Location is where it is carried out.
-func (f *Function) Location() core.Location { return f.spec.Location }
+func (f *Function) Location() activity.Location { return f.spec.Location }
 
 // Pure reports whether nobody can tell whether it was called.
 func (f *Function) Pure() bool { return f.spec.Pure }
@@ -71,19 +74,19 @@ func (f *Function) Pure() bool { return f.spec.Pure }
 // Spec is its declaration.
 func (f *Function) Spec() Spec { return f.spec }
 
-// Check compares arguments with the declaration. The error is a *core.FunctionError that names every field at fault, what
+// Check compares arguments with the declaration. The error is a *history.FunctionError that names every field at fault, what
 // was found and what was expected.
 func (f *Function) Check(args map[string]any) error {
 	if wrong := check(f.spec.Arguments, args, ""); len(wrong) > 0 {
-		return &core.FunctionError{Code: core.CodeInvalid, Message: f.spec.Name + ": " + fault.InvalidFields(wrong...).Error()}
+		return &history.FunctionError{Code: history.CodeInvalid, Message: f.spec.Name + ": " + fault.InvalidFields(wrong...).Error()}
 	}
 	return nil
 }
 
 // Call carries it out.
-func (f *Function) Call(ctx context.Context, call core.Call) (any, error) {
+func (f *Function) Call(ctx context.Context, call activity.Call) (any, error) {
 	if f.do == nil {
-		return nil, &core.FunctionError{Code: core.CodeInternal, Message: f.spec.Name + " is carried out by a relay, not here"}
+		return nil, &history.FunctionError{Code: history.CodeInternal, Message: f.spec.Name + " is executed by a relay, not here"}
 	}
 	if err := f.Check(call.Args); err != nil {
 		return nil, err
@@ -98,20 +101,25 @@ func (f *Function) Call(ctx context.Context, call core.Call) (any, error) {
 // inWords gives a classed error the code that programs see. Others stay as they are: their text is for the log. Codes
 // are what programs compare with (on_error="return"): a new word for an old failure breaks drivers.
 func (f *Function) inWords(err error) error {
-	code := map[fault.Class]string{
-		fault.Invalid:         core.CodeInvalid,
+	code := codes()[fault.ClassOf(err)]
+	if code == "" {
+		return fmt.Errorf("%s: %w", f.spec.Name, err)
+	}
+	return &history.FunctionError{
+		Code: code, Message: fault.Public(err),
+		Retryable: f.spec.Retry == RetryUnavailable && fault.Is(err, fault.Unavailable),
+	}
+}
+
+// codes are those of classed errors.
+func codes() map[fault.Class]string {
+	return map[fault.Class]string{
+		fault.Invalid:         history.CodeInvalid,
 		fault.NotFound:        "not_found",
 		fault.Conflict:        "conflict",
 		fault.Refused:         "refused",
 		fault.Unauthenticated: "unauthorized",
 		fault.Denied:          "unauthorized",
 		fault.Unavailable:     "unreachable",
-	}[fault.ClassOf(err)]
-	if code == "" {
-		return fmt.Errorf("%s: %w", f.spec.Name, err)
-	}
-	return &core.FunctionError{
-		Code: code, Message: fault.Public(err),
-		Retryable: f.spec.Retry == RetryUnavailable && fault.Is(err, fault.Unavailable),
 	}
 }

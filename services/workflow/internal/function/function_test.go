@@ -9,26 +9,27 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
 // forge answers as it was told, and keeps what it was asked.
 type forge struct {
 	content []byte
 	err     error
-	commit  core.CommitRequest
+	commit  activity.CommitRequest
 }
 
 func (f *forge) ReadFile(_ context.Context, _ int64, _, ref, _ string) ([]byte, string, error) {
 	return f.content, "sha-of-" + ref, f.err
 }
 
-func (f *forge) Commit(_ context.Context, c core.CommitRequest) (string, error) {
+func (f *forge) Commit(_ context.Context, c activity.CommitRequest) (string, error) {
 	f.commit = c
 	return "sha", f.err
 }
 
-func named(t *testing.T, f core.Forge, name string) *Function {
+func named(t *testing.T, f activity.Forge, name string) *Function {
 	t.Helper()
 	for _, each := range All(f) {
 		if each.Name() == name {
@@ -47,7 +48,7 @@ type m = map[string]any
 
 func TestAllAreRegistered(t *testing.T) {
 	t.Parallel()
-	r, err := core.NewFunctions(All(&forge{})...)
+	r, err := activity.NewFunctions(All(&forge{})...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,11 +102,11 @@ func TestArgumentsAreRefusedByName(t *testing.T) {
 		{"manifest.pin", m{"content": "x", "images": m{}}, "images: found {}, expected a list"},
 	} {
 		err := named(t, &forge{}, tc.name).Check(tc.args)
-		var e *core.FunctionError
+		var e *history.FunctionError
 		switch {
 		case tc.want == "" && err != nil:
 			t.Errorf("%s %v: %v", tc.name, tc.args, err)
-		case tc.want != "" && (!errors.As(err, &e) || e.Code != core.CodeInvalid || !strings.Contains(e.Message, tc.want)):
+		case tc.want != "" && (!errors.As(err, &e) || e.Code != history.CodeInvalid || !strings.Contains(e.Message, tc.want)):
 			t.Errorf("%s %v: %v, want %s", tc.name, tc.args, err, tc.want)
 		}
 	}
@@ -114,28 +115,28 @@ func TestArgumentsAreRefusedByName(t *testing.T) {
 func TestReadFile(t *testing.T) {
 	t.Parallel()
 	args := m{"repo_url": "https://git/x", "ref": "main", "path": "a"}
-	got, err := named(t, &forge{content: []byte("x: ü\n")}, "git.read_file").Call(t.Context(), core.Call{Args: args})
+	got, err := named(t, &forge{content: []byte("x: ü\n")}, "git.read_file").Call(t.Context(), activity.Call{Args: args})
 	if diff := cmp.Diff(any(m{"content": "x: ü\n", "sha": "sha-of-main"}), got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	_, err = named(t, &forge{content: []byte("\xff\xfe")}, "git.read_file").Call(t.Context(), core.Call{Args: args})
-	if core.AsFunctionError(err).Code != core.CodeInvalid {
+	_, err = named(t, &forge{content: []byte("\xff\xfe")}, "git.read_file").Call(t.Context(), activity.Call{Args: args})
+	if history.AsFunctionError(err).Code != history.CodeInvalid {
 		t.Errorf("binary: %v", err)
 	}
 	for _, tc := range []struct {
 		err  error
-		want core.FunctionError
+		want history.FunctionError
 	}{
-		{fault.New(fault.NotFound, "gone"), core.FunctionError{Code: "not_found", Message: "gone"}},
-		{fault.New(fault.Unauthenticated, "who"), core.FunctionError{Code: "unauthorized", Message: "who"}},
-		{fault.New(fault.Denied, "no"), core.FunctionError{Code: "unauthorized", Message: "no"}},
-		{fault.New(fault.Conflict, "moved"), core.FunctionError{Code: "conflict", Message: "moved"}},
-		{fault.New(fault.Refused, "hook"), core.FunctionError{Code: "refused", Message: "hook"}},
-		{fault.New(fault.Unavailable, "away"), core.FunctionError{Code: "unreachable", Message: "away", Retryable: true}},
-		{errors.New("secret detail"), core.FunctionError{Code: "internal", Message: "the function did not finish; the service's log says why"}},
+		{fault.New(fault.NotFound, "gone"), history.FunctionError{Code: "not_found", Message: "gone"}},
+		{fault.New(fault.Unauthenticated, "who"), history.FunctionError{Code: "unauthorized", Message: "who"}},
+		{fault.New(fault.Denied, "no"), history.FunctionError{Code: "unauthorized", Message: "no"}},
+		{fault.New(fault.Conflict, "moved"), history.FunctionError{Code: "conflict", Message: "moved"}},
+		{fault.New(fault.Refused, "hook"), history.FunctionError{Code: "refused", Message: "hook"}},
+		{fault.New(fault.Unavailable, "away"), history.FunctionError{Code: "unreachable", Message: "away", Retryable: true}},
+		{errors.New("secret detail"), history.FunctionError{Code: "internal", Message: "the function did not finish; the service's log says why"}},
 	} {
-		_, err := named(t, &forge{err: tc.err}, "git.read_file").Call(t.Context(), core.Call{Args: args})
-		if diff := cmp.Diff(&tc.want, core.AsFunctionError(err)); diff != "" {
+		_, err := named(t, &forge{err: tc.err}, "git.read_file").Call(t.Context(), activity.Call{Args: args})
+		if diff := cmp.Diff(&tc.want, history.AsFunctionError(err)); diff != "" {
 			t.Errorf("%v (-want +got):\n%s", tc.err, diff)
 		}
 	}
@@ -150,21 +151,21 @@ func TestCommit(t *testing.T) {
 		}
 		return more
 	}
-	want := core.CommitRequest{
+	want := activity.CommitRequest{
 		Organization: 7, RepoURL: "https://git/x", Branch: "main", Message: "Deploy", Activity: "exec/0.1",
 		Files: map[string][]byte{"a": []byte("x")}, Trailers: map[string]string{"Lockstep-Rollout": "12"},
 	}
 	for _, args := range []m{add(m{"path": "a", "content": "x"}), add(m{"files": []any{m{"path": "a", "content": "x"}}})} {
 		f := &forge{}
-		got, err := named(t, f, "git.commit").Call(t.Context(), core.Call{ID: "exec/0.1", Organization: 7, Args: args})
+		got, err := named(t, f, "git.commit").Call(t.Context(), activity.Call{ID: "exec/0.1", Organization: 7, Args: args})
 		if diff := cmp.Diff(want, f.commit); diff != "" || err != nil || got != "sha" {
 			t.Errorf("%v, %v (-want +got):\n%s", got, err, diff)
 		}
 	}
 	twice := []any{m{"path": "a", "content": "x"}, m{"path": "a", "content": "y"}}
 	for _, args := range []m{add(m{}), add(m{"path": "a"}), add(m{"files": []any{}}), add(m{"files": twice}), add(m{"path": "a", "content": "x", "files": twice})} {
-		_, err := named(t, &forge{}, "git.commit").Call(t.Context(), core.Call{Args: args})
-		if core.AsFunctionError(err).Code != core.CodeInvalid {
+		_, err := named(t, &forge{}, "git.commit").Call(t.Context(), activity.Call{Args: args})
+		if history.AsFunctionError(err).Code != history.CodeInvalid {
 			t.Errorf("%v: %v", args, err)
 		}
 	}
@@ -177,7 +178,7 @@ kind: Rollout
 metadata: {name: api, namespace: shop}
 spec: {template: {spec: {containers: [{name: api, image: old}]}}}
 `
-	got, err := named(t, &forge{}, "manifest.pin").Call(t.Context(), core.Call{Args: m{
+	got, err := named(t, &forge{}, "manifest.pin").Call(t.Context(), activity.Call{Args: m{
 		"content": before, "images": []any{m{"container": "api", "reference": "new:1"}}, "gates": nil,
 	}})
 	if err != nil {
@@ -193,15 +194,15 @@ spec: {template: {spec: {containers: [{name: api, image: old}]}}}
 	if diff := cmp.Diff(want, value); diff != "" {
 		t.Errorf("value (-want +got):\n%s", diff)
 	}
-	got, err = named(t, &forge{}, "manifest.pin").Call(t.Context(), core.Call{Args: m{"content": before, "images": []any{}, "gates": []any{int64(50)}}})
+	got, err = named(t, &forge{}, "manifest.pin").Call(t.Context(), activity.Call{Args: m{"content": before, "images": []any{}, "gates": []any{int64(50)}}})
 	value, _ = got.(m)
 	if content, _ := value["content"].(string); err != nil || !strings.Contains(content, `"setWeight": 50`) {
 		t.Errorf("steps: %v, %v", got, err)
 	}
-	_, err = named(t, &forge{}, "manifest.pin").Call(t.Context(), core.Call{Args: m{
+	_, err = named(t, &forge{}, "manifest.pin").Call(t.Context(), activity.Call{Args: m{
 		"content": before, "images": []any{m{"container": "web", "reference": "new:1"}},
 	}})
-	if e := core.AsFunctionError(err); e.Code != core.CodeInvalid || !strings.Contains(e.Message, `has the containers api, expected one "web"`) {
+	if e := history.AsFunctionError(err); e.Code != history.CodeInvalid || !strings.Contains(e.Message, `has the containers api, expected one "web"`) {
 		t.Errorf("missing container: %v", err)
 	}
 }
@@ -227,7 +228,7 @@ func TestPinOverlays(t *testing.T) {
 			"image: {tag: v2@" + digest + "}\nsteps: [{\"setWeight\": 50}, {\"pause\": {}}]\n",
 		},
 	} {
-		got, err := named(t, &forge{}, tc.name).Call(t.Context(), core.Call{Args: tc.args})
+		got, err := named(t, &forge{}, tc.name).Call(t.Context(), activity.Call{Args: tc.args})
 		if value, _ := got.(m); err != nil || value["content"] != tc.want || value["changed"] != true {
 			t.Errorf("%s: found %v, %v; expected %q", tc.name, got, err, tc.want)
 		}
@@ -236,7 +237,7 @@ func TestPinOverlays(t *testing.T) {
 
 func TestCheckpointAnswersItsState(t *testing.T) {
 	t.Parallel()
-	got, err := checkpoint().Call(t.Context(), core.Call{Args: map[string]any{"state": map[string]any{"at": int64(3)}}})
+	got, err := checkpoint().Call(t.Context(), activity.Call{Args: map[string]any{"state": map[string]any{"at": int64(3)}}})
 	if diff := cmp.Diff(any(map[string]any{"at": int64(3)}), got); err != nil || diff != "" {
 		t.Errorf("error %v (-want +got):\n%s", err, diff)
 	}

@@ -8,21 +8,22 @@ import (
 	"unicode/utf8"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 )
 
 // readFile is git.read_file: content and sha, the commit that it was read at.
-func readFile(forge core.Forge) *Function {
+func readFile(forge activity.Forge) *Function {
 	return &Function{
 		spec: Spec{
-			Name: "git.read_file", Location: core.InProcess, Retry: RetryUnavailable, Idempotent: true,
+			Name: "git.read_file", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: true,
+			Doc: "Reads a text file of a Git repository. Answers `{content, sha}`: the text, and the commit that it was read from.",
 			Arguments: []Field{
-				{Name: "repo_url", Type: Text, Required: true},
-				{Name: "ref", Type: Text, Required: true},
-				{Name: "path", Type: Text, Required: true},
+				{Name: "repo_url", Doc: "The repository's URL, `https://…`.", Type: Text, Required: true},
+				{Name: "ref", Doc: "A branch, tag or commit.", Type: Text, Required: true},
+				{Name: "path", Doc: "The file's path in the repository.", Type: Text, Required: true},
 			},
 		},
-		do: func(ctx context.Context, call core.Call) (any, error) {
+		do: func(ctx context.Context, call activity.Call) (any, error) {
 			path := text(call.Args, "path")
 			content, sha, err := forge.ReadFile(ctx, call.Organization, text(call.Args, "repo_url"), text(call.Args, "ref"), path)
 			if err != nil {
@@ -39,31 +40,33 @@ func readFile(forge core.Forge) *Function {
 
 // commit is git.commit: the id of the commit that has the files. The call's id is the commit's activity, so that a repeat
 // finds it.
-func commit(forge core.Forge) *Function {
+func commit(forge activity.Forge) *Function {
 	return &Function{
 		// Tried again even though the answer to a push may be what got lost: the activity finds the commit (E24).
 		spec: Spec{
-			Name: "git.commit", Location: core.InProcess, Retry: RetryUnavailable, Idempotent: false,
+			Name: "git.commit", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: false,
+			Doc: "Commits files to a branch, and answers the id of the commit. It takes either one file, as `path` and `content`, or several, as\n" +
+				"`files`. If nothing would change, the answer is the branch's current commit.",
 			Arguments: []Field{
-				{Name: "repo_url", Type: Text, Required: true},
-				{Name: "branch", Type: Text, Required: true},
-				{Name: "base", Type: Text},
-				{Name: "path", Type: Text},
-				{Name: "content", Type: Text},
-				{Name: "files", Type: List, Element: &Field{Type: Object, Fields: []Field{
-					{Name: "path", Type: Text, Required: true},
-					{Name: "content", Type: Text, Required: true, Empty: true},
+				{Name: "repo_url", Doc: "The repository's URL, `https://…`.", Type: Text, Required: true},
+				{Name: "branch", Doc: "The branch to commit to.", Type: Text, Required: true},
+				{Name: "base", Doc: "The commit that the files were made from. If one of them has changed since, the commit is refused.", Type: Text},
+				{Name: "path", Doc: "The path of the one file.", Type: Text},
+				{Name: "content", Doc: "The text of the one file.", Type: Text},
+				{Name: "files", Doc: "Several files.", Type: List, Element: &Field{Type: Object, Fields: []Field{
+					{Name: "path", Doc: "The file's path in the repository.", Type: Text, Required: true},
+					{Name: "content", Doc: "The file's text.", Type: Text, Required: true, Empty: true},
 				}}},
-				{Name: "message", Type: Text, Required: true},
-				{Name: "trailers", Type: Texts},
+				{Name: "message", Doc: "The commit's message.", Type: Text, Required: true},
+				{Name: "trailers", Doc: "Trailers of the message: letters, digits and hyphens as keys.", Type: Texts},
 			},
 		},
-		do: func(ctx context.Context, call core.Call) (any, error) {
+		do: func(ctx context.Context, call activity.Call) (any, error) {
 			files, err := filesOf(call.Args)
 			if err != nil {
 				return nil, err
 			}
-			sha, err := forge.Commit(ctx, core.CommitRequest{
+			sha, err := forge.Commit(ctx, activity.CommitRequest{
 				Organization: call.Organization,
 				RepoURL:      text(call.Args, "repo_url"), Branch: text(call.Args, "branch"), Base: text(call.Args, "base"),
 				Files: files, Message: text(call.Args, "message"), Trailers: texts(call.Args, "trailers"), Activity: call.ID,

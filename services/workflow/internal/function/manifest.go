@@ -3,29 +3,35 @@ package function
 import (
 	"context"
 
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/function/manifest"
 )
 
 // onManifest declares a Function that changes the text of a file, and touches nothing else.
-func onManifest(name string, do func(args map[string]any) (map[string]any, error), arguments ...Field) *Function {
+func onManifest(name, doc string, do func(args map[string]any) (map[string]any, error), arguments ...Field) *Function {
 	return &Function{
 		spec: Spec{
-			Name: name, Location: core.InProcess, Retry: RetryNever, Idempotent: true,
-			Arguments: append([]Field{{Name: "content", Type: Text, Required: true}}, arguments...),
+			Name: name, Doc: doc, Location: activity.InProcess, Retry: RetryNever, Idempotent: true,
+			Arguments: append([]Field{{Name: "content", Doc: "The file's text.", Type: Text, Required: true}}, arguments...),
 		},
-		do: func(_ context.Context, call core.Call) (any, error) { return do(call.Args) },
+		do: func(_ context.Context, call activity.Call) (any, error) { return do(call.Args) },
 	}
 }
 
 // gatesField are canary weights.
 func gatesField() Field {
-	return Field{Name: "gates", Type: List, Element: &Field{Type: Number, Least: 1}}
+	return Field{
+		Name: "gates", Type: List, Element: &Field{Type: Number, Least: 1},
+		Doc: "The weights at which the canary stops, in percent. Each becomes a step `setWeight` and a pause without a duration. Without it the steps stay as they are.",
+	}
 }
 
 // pin is manifest.pin: a plain manifest with other images and another strategy, and otherwise as it was.
 func pin() *Function {
 	return onManifest("manifest.pin",
+		"Sets the images, and the strategy, of an Argo Rollout in a plain manifest, and leaves everything else as it is. Answers `{content,\n"+
+			"digest, changed, rollout_name, rollout_namespace, containers, workload, steps}`; `steps` are the canary steps that the manifest has\n"+
+			"now, an empty list if it has none.",
 		func(args map[string]any) (map[string]any, error) {
 			routing, services := object(args, "routing"), object(args, "services")
 			port, _ := whole(routing["service_port"])
@@ -43,35 +49,43 @@ func pin() *Function {
 			answer["containers"], answer["workload"], answer["steps"] = pinned.Containers, pinned.Workload, pinned.Steps
 			return answer, err
 		},
-		Field{Name: "images", Type: List, Required: true, Element: imageField("container")},
+		Field{Name: "images", Doc: "The images to set.", Type: List, Required: true, Element: imageField("container", "The container's name.")},
 		gatesField(),
-		Field{Name: "rollout_name", Type: Text}, Field{Name: "workload", Type: Text},
-		Field{Name: "strategy", Type: Text, OneOf: []string{manifest.Canary, manifest.BlueGreen}},
-		Field{Name: "routing", Type: Object, Fields: []Field{
-			{Name: "kind", Type: Text, Required: true},
-			{Name: "stable_service", Type: Text},
-			{Name: "canary_service", Type: Text},
-			{Name: "virtual_service", Type: Text},
-			{Name: "routes", Type: List, Element: &Field{Type: Text, Required: true}},
-			{Name: "ingress", Type: Text},
-			{Name: "service_port", Type: Number, Least: 1},
+		Field{Name: "rollout_name", Doc: "The Rollout, if the file has several.", Type: Text},
+		Field{
+			Name: "workload", Type: Text,
+			Doc: "Sets the images in this object instead, as `kind/name`: the one that a Rollout in another file takes its pods from.",
+		},
+		Field{Name: "strategy", Doc: "The Rollout's strategy; canary by default.", Type: Text, OneOf: []string{manifest.Canary, manifest.BlueGreen}},
+		Field{Name: "routing", Doc: "How a canary's traffic is routed.", Type: Object, Fields: []Field{
+			{Name: "kind", Doc: "The traffic router: `istio`, `nginx` or `alb`.", Type: Text, Required: true},
+			{Name: "stable_service", Doc: "The Service of the stable version.", Type: Text},
+			{Name: "canary_service", Doc: "The Service of the new version.", Type: Text},
+			{Name: "virtual_service", Doc: "Istio's VirtualService.", Type: Text},
+			{Name: "routes", Doc: "The HTTP routes of the VirtualService.", Type: List, Element: &Field{Type: Text, Required: true}},
+			{Name: "ingress", Doc: "The Ingress, for NGINX and ALB.", Type: Text},
+			{Name: "service_port", Doc: "The port of the Services, for ALB.", Type: Number, Least: 1},
 		}},
-		Field{Name: "services", Type: Object, Fields: []Field{{Name: "active", Type: Text}, {Name: "preview", Type: Text}}})
+		Field{Name: "services", Doc: "The Services of a blue-green Rollout.", Type: Object, Fields: []Field{
+			{Name: "active", Doc: "The Service of the version that has the traffic.", Type: Text},
+			{Name: "preview", Doc: "The Service of the new version before it is promoted.", Type: Text},
+		}})
 }
 
 // pinKustomization is manifest.pin_kustomization: a kustomization with other images.
 func pinKustomization() *Function {
-	return onManifest("manifest.pin_kustomization",
+	return onManifest("manifest.pin_kustomization", "Sets images in a kustomization. Answers `{content, digest, changed}`.",
 		func(args map[string]any) (map[string]any, error) {
 			pinned, err := manifest.KustomizeImages([]byte(text(args, "content")), images(args, "name"))
 			return result(pinned), err
 		},
-		Field{Name: "images", Type: List, Required: true, Element: imageField("name")})
+		Field{Name: "images", Doc: "The images to set.", Type: List, Required: true, Element: imageField("name", "The image's name in the manifests.")})
 }
 
 // pinValues is manifest.pin_values: the values of a Helm chart with other images and canary steps.
 func pinValues() *Function {
 	return onManifest("manifest.pin_values",
+		"Sets images, and the gates of a canary, in the values of a Helm chart. Answers `{content, digest, changed}`.",
 		func(args map[string]any) (map[string]any, error) {
 			var values []manifest.Value
 			given, _ := args["values"].([]any)
@@ -82,8 +96,14 @@ func pinValues() *Function {
 			pinned, err := manifest.HelmValues([]byte(text(args, "content")), values)
 			return result(pinned), err
 		},
-		Field{Name: "values", Type: List, Required: true, Element: &Field{Type: Object, Fields: []Field{
-			{Name: "path", Type: Text, Required: true}, {Name: "reference", Type: Text}, {Name: "tag", Type: Text}, gatesField(),
+		Field{Name: "values", Doc: "The values to set.", Type: List, Required: true, Element: &Field{Type: Object, Fields: []Field{
+			{Name: "path", Doc: "The value's dotted path, such as `api.image`.", Type: Text, Required: true},
+			{
+				Name: "reference", Type: Text,
+				Doc: "The image. It is written as the value has it: as text, as repository and digest, or as repository and tag.",
+			},
+			{Name: "tag", Doc: "The tag to write in front of a digest, where a chart has only a value for the tag.", Type: Text},
+			gatesField(),
 		}}})
 }
 
@@ -92,14 +112,18 @@ func pinValues() *Function {
 func difference() *Function {
 	return &Function{
 		spec: Spec{
-			Name: "manifest.diff", Location: core.InProcess, Retry: RetryNever, Idempotent: true,
-			Arguments: []Field{{Name: "files", Type: List, Required: true, Element: &Field{Type: Object, Fields: []Field{
-				{Name: "path", Type: Text, Required: true},
-				{Name: "before", Type: Text, Required: true, Empty: true},
-				{Name: "after", Type: Text, Required: true, Empty: true},
-			}}}, {Name: "most", Type: Number, Least: 1}},
+			Name: "manifest.diff", Location: activity.InProcess, Retry: RetryNever, Idempotent: true,
+			Doc: "Compares files before and after a change. Answers a list of `{path, diff, truncated}` with a unified diff of each file that differs.",
+			Arguments: []Field{
+				{Name: "files", Doc: "The files to compare.", Type: List, Required: true, Element: &Field{Type: Object, Fields: []Field{
+					{Name: "path", Doc: "The file's path.", Type: Text, Required: true},
+					{Name: "before", Doc: "Its text before; empty for a file that did not exist.", Type: Text, Required: true, Empty: true},
+					{Name: "after", Doc: "Its text after; empty for a file that was deleted.", Type: Text, Required: true, Empty: true},
+				}}},
+				{Name: "most", Doc: "The maximum size of all diffs together in bytes.", Type: Number, Least: 1},
+			},
 		},
-		do: func(_ context.Context, call core.Call) (any, error) {
+		do: func(_ context.Context, call activity.Call) (any, error) {
 			var files []manifest.Revision
 			given, _ := call.Args["files"].([]any)
 			for _, f := range given {
@@ -117,9 +141,12 @@ func difference() *Function {
 	}
 }
 
-// imageField is an image, told by a container's name or by the image's own.
-func imageField(by string) *Field {
-	return &Field{Type: Object, Fields: []Field{{Name: by, Type: Text, Required: true}, {Name: "reference", Type: Text, Required: true}}}
+// imageField is an image, identified by a container's name or by the image's own.
+func imageField(by, doc string) *Field {
+	return &Field{Type: Object, Fields: []Field{
+		{Name: by, Doc: doc, Type: Text, Required: true},
+		{Name: "reference", Doc: "The image to run, as `registry/repository:tag` or `…@sha256:…`.", Type: Text, Required: true},
+	}}
 }
 
 // result is what all three answer.

@@ -5,7 +5,8 @@ import (
 	"fmt"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
 )
 
 // observe is k8s.observe: from now on, and after the run has ended, what it says of the object, or of the agent, is emitted as
@@ -13,20 +14,29 @@ import (
 func (d WatchDeps) observe() *Function {
 	return &Function{
 		spec: Spec{
-			Name: "k8s.observe", Location: core.InProcess, Retry: RetryUnavailable, Idempotent: true,
+			Name: "k8s.observe", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: true,
+			Doc: "Registers a report about an object or an agent that outlives the run: whenever the reported state changes, an event about the\n" +
+				"subject is emitted. A new registration for the same subject replaces the old one. Answers `{changed}`: whether the registration\n" +
+				"differs from the one before.\n\n" +
+				"`argo.health` emits `com.gitlab.cd.service.health_observed` about `{environment_id, service_id}`; `argo.reconciliation` emits\n" +
+				"`com.gitlab.cd.application_environment.reconciled` about `{application_environment_id}`; `agent` emits\n" +
+				"`com.gitlab.cd.environment.contact_changed` about `{environment_id}`, and an agent without a heartbeat for 20 seconds is offline.",
 			Arguments: []Field{
-				{Name: "agent_id", Type: Number, Required: true, Least: 1},
-				{Name: "report", Type: Text, Required: true, OneOf: []string{core.ReportHealth, core.ReportReconciliation, core.ReportAgent}},
-				{Name: "namespace", Type: Text},
-				{Name: "name", Type: Text},
-				{Name: "expected_revision", Type: Text},
-				{Name: "subject", Type: Numbers, Required: true},
+				agentField(),
+				{
+					Name: "report", Doc: "What to report.", Type: Text, Required: true,
+					OneOf: []string{agent.ReportHealth, agent.ReportReconciliation, agent.ReportAgent},
+				},
+				{Name: "namespace", Doc: "The object's namespace; required except for `agent`.", Type: Text},
+				{Name: "name", Doc: "The object's name; required except for `agent`.", Type: Text},
+				{Name: "expected_revision", Doc: "For `argo.reconciliation`: the commit that should be in effect.", Type: Text},
+				{Name: "subject", Doc: "What the event is about: the identifiers that its type requires.", Type: Numbers, Required: true},
 			},
 		},
-		do: func(ctx context.Context, call core.Call) (any, error) {
-			agent, _ := whole(call.Args["agent_id"])
-			o := core.Observer{
-				Organization: call.Organization, Agent: agent, Report: text(call.Args, "report"), Namespace: text(call.Args, "namespace"),
+		do: func(ctx context.Context, call activity.Call) (any, error) {
+			agentID, _ := whole(call.Args["agent_id"])
+			o := agent.StandingReport{
+				Organization: call.Organization, Agent: agentID, Report: text(call.Args, "report"), Namespace: text(call.Args, "namespace"),
 				Name: text(call.Args, "name"), Expected: text(call.Args, "expected_revision"), Subject: subject(call),
 			}
 			if err := d.checkObserver(ctx, o); err != nil {
@@ -37,7 +47,7 @@ func (d WatchDeps) observe() *Function {
 				return nil, err
 			}
 			if changed {
-				d.Changed(agent)
+				d.Changed(agentID)
 			}
 			return map[string]any{"changed": changed}, nil
 		},
@@ -47,9 +57,9 @@ func (d WatchDeps) observe() *Function {
 // subjects are the members by which the event of each report names its subject.
 func subjects(report string) []string {
 	switch report {
-	case core.ReportHealth:
+	case agent.ReportHealth:
 		return []string{"environment_id", "service_id"}
-	case core.ReportReconciliation:
+	case agent.ReportReconciliation:
 		return []string{"application_environment_id"}
 	default:
 		return []string{"environment_id"}
@@ -57,7 +67,7 @@ func subjects(report string) []string {
 }
 
 // checkObserver looks at what the arguments are together.
-func (d WatchDeps) checkObserver(ctx context.Context, o core.Observer) error {
+func (d WatchDeps) checkObserver(ctx context.Context, o agent.StandingReport) error {
 	var wrong []fault.Field
 	problem, err := d.Agents.Problem(ctx, o.Organization, o.Agent)
 	if err != nil {

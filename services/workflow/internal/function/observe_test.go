@@ -7,15 +7,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
 )
 
 type observers struct {
-	core.ObserverStore
-	saved []core.Observer
+	agent.ReportStore
+	saved []agent.StandingReport
 }
 
-func (o *observers) SaveObserver(_ context.Context, observer core.Observer) (bool, error) {
+func (o *observers) SaveObserver(_ context.Context, observer agent.StandingReport) (bool, error) {
 	o.saved = append(o.saved, observer)
 	return len(o.saved) == 1, nil
 }
@@ -27,12 +28,12 @@ func TestObserve(t *testing.T) {
 	f := deps.observe()
 	args := m{"agent_id": int64(42), "report": "argo.health", "namespace": "shop", "name": "api", "subject": m{"environment_id": int64(3), "service_id": 4.0}}
 	for _, want := range []bool{true, false} {
-		got, err := f.Call(t.Context(), core.Call{ID: "run/0.1", Organization: 5, Args: args})
+		got, err := f.Call(t.Context(), activity.Call{ID: "run/0.1", Organization: 5, Args: args})
 		if diff := cmp.Diff(any(m{"changed": want}), got); diff != "" || err != nil {
 			t.Errorf("%v (-want +got):\n%s", err, diff)
 		}
 	}
-	want := core.Observer{Organization: 5, Agent: 42, Report: "argo.health", Namespace: "shop", Name: "api", Subject: map[string]int64{"environment_id": 3, "service_id": 4}}
+	want := agent.StandingReport{Organization: 5, Agent: 42, Report: "argo.health", Namespace: "shop", Name: "api", Subject: map[string]int64{"environment_id": 3, "service_id": 4}}
 	if diff := cmp.Diff(want, store.saved[1]); diff != "" || changed != 1 {
 		t.Errorf("%d agents were told (-want +got):\n%s", changed, diff)
 	}
@@ -57,7 +58,7 @@ func TestObserve(t *testing.T) {
 		for k, v := range tc.with {
 			broken[k] = v
 		}
-		if _, err := f.Call(t.Context(), core.Call{ID: "run/0.2", Organization: 5, Args: broken}); err == nil || !strings.Contains(err.Error(), tc.want) {
+		if _, err := f.Call(t.Context(), activity.Call{ID: "run/0.2", Organization: 5, Args: broken}); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %s", name, err, tc.want)
 		}
 	}

@@ -1,82 +1,57 @@
 package function
 
 import (
-	"flag"
-	"fmt"
-	"os"
-	"strings"
+	"maps"
+	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
-var update = flag.Bool("update", false, "rewrite the arguments in FUNCTIONS.md")
-
-const reference = "../../FUNCTIONS.md"
-
-// TestTheReferenceHasEveryFunction: whoever writes a program reads there what can be run, and with which arguments. The prose is
-// written by hand, below a heading for each Function; the table of arguments is the declaration.
-func TestTheReferenceHasEveryFunction(t *testing.T) {
+// TestTheReferenceIsComplete: authors of programs read there what they can run, so every Function, every argument and every code says what
+// it means.
+func TestTheReferenceIsComplete(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(reference)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sections := strings.Split(string(text), "\n## ")
-	declared := map[string]*Function{}
 	for _, f := range append(All(&forge{}), Watching(WatchDeps{})...) {
-		declared[f.Name()] = f.(*Function)
-	}
-	described := map[string]bool{core.EmitFunction: true}
-	for i, section := range sections {
-		name, _, _ := strings.Cut(strings.TrimPrefix(section, "`"), "`")
-		f, known := declared[name]
-		if !known {
-			if strings.HasPrefix(section, "`") && name != core.EmitFunction {
-				t.Errorf("found a section about %s, which is no Function", name)
+		spec := f.(*Function).Spec()
+		if len(spec.Doc) < 20 {
+			t.Errorf("%s has no description", spec.Name)
+		}
+		for _, a := range spec.Reference() {
+			if len(a.Doc) < 5 || a.Doc[len(a.Doc)-1] != '.' {
+				t.Errorf("%s: the argument %s has the description %q, expected a sentence", spec.Name, a.Name, a.Doc)
 			}
-			continue
-		}
-		described[name] = true
-		prose, table, found := strings.Cut(section, "\n| argument |")
-		if !found {
-			table = ""
-		}
-		want := "\n| argument | |\n|---|---|\n" + rows(f.spec.Arguments, "")
-		if diff := cmp.Diff(want, "\n| argument |"+table); diff != "" && !*update {
-			t.Errorf("%s: run go test ./services/workflow/internal/function -update (-want +got):\n%s", name, diff)
-		}
-		sections[i] = prose + want
-	}
-	for name := range declared {
-		if !described[name] {
-			t.Errorf("%s has no section of its own, expected what it does and answers", name)
 		}
 	}
-	if *update {
-		if err := os.WriteFile(reference, []byte(strings.Join(sections, "\n## ")), 0o600); err != nil {
-			t.Fatal(err)
+	documented := map[string]bool{}
+	for _, code := range Codes() {
+		if documented[code.Name] || code.Doc == "" {
+			t.Errorf("the code %s is listed twice, or without a description", code.Name)
+		}
+		documented[code.Name] = true
+	}
+	for _, code := range append(slices.Collect(maps.Values(codes())), history.CodeInternal, history.CodeTimeout, history.CodeInvalid, history.CodeTooLarge, history.CodeUnreadable, history.CodeUnknownFunction) {
+		if !documented[code] {
+			t.Errorf("the code %s is not documented", code)
 		}
 	}
 }
 
-// rows are a table's rows of fields and of the fields within them.
-func rows(fields []Field, under string) string {
-	var b strings.Builder
-	for _, f := range fields {
-		needed := ""
-		if f.Required {
-			needed = ", required"
-		}
-		fmt.Fprintf(&b, "| `%s%s` | %s%s |\n", under, f.Name, f.expected(), needed)
-		b.WriteString(rows(f.Fields, under+f.Name+"."))
-		if f.Element != nil {
-			each := *f.Element
-			each.Name, each.Required = f.Name+"[]", each.Required && each.Type != Object
-			b.WriteString(rows([]Field{each}, under))
+func TestArgumentsOfTheReference(t *testing.T) {
+	t.Parallel()
+	found := map[string]Argument{}
+	for _, a := range pinValues().Spec().Reference() {
+		found[a.Name] = a
+	}
+	for name, want := range map[string]string{
+		"content": "a non-empty string", "values": "a list, each item an object", "values[].path": "a non-empty string",
+		"values[].gates": "a list, each item a whole number of at least 1",
+	} {
+		if found[name].Expected != want {
+			t.Errorf("%s is %q, expected %q", name, found[name].Expected, want)
 		}
 	}
-	return b.String()
+	if !found["values[].path"].Required || found["values[].tag"].Required {
+		t.Error("expected values[].path to be required, and values[].tag not to be")
+	}
 }

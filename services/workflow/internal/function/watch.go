@@ -5,23 +5,24 @@ import (
 	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
 )
 
 // WatchDeps are what the Functions about watches need.
 type WatchDeps struct {
-	Store     core.WatchStore
-	Observers core.ObserverStore
+	Store     agent.WatchStore
+	Observers agent.ReportStore
 	// Agents says which agents an organization may have looked through.
-	Agents core.AgentOwners
+	Agents agent.Owners
 	// Changed is told that an agent's watches are other ones now.
 	Changed func(agent int64)
 }
 
 // Watching are k8s.watch, k8s.unwatch and k8s.observe. They are carried out here: the relay is told the whole set, again and again, and
 // not one by one (D20).
-func Watching(d WatchDeps) []core.Function {
-	return []core.Function{d.watch(), d.unwatch(), d.observe()}
+func Watching(d WatchDeps) []activity.Function {
+	return []activity.Function{d.watch(), d.unwatch(), d.observe()}
 }
 
 // watch is k8s.watch: watch, which is the member to filter by, and types, the types of the events that tell what is seen,
@@ -29,19 +30,19 @@ func Watching(d WatchDeps) []core.Function {
 func (d WatchDeps) watch() *Function {
 	return &Function{
 		spec: Spec{
-			Name: "k8s.watch", Location: core.InProcess, Retry: RetryUnavailable, Idempotent: true,
-			Arguments: []Field{
-				{Name: "agent_id", Type: Number, Required: true, Least: 1},
-				{Name: "kind", Type: Text, Required: true},
-				{Name: "api_version", Type: Text},
-				{Name: "namespace", Type: Text},
-				{Name: "name", Type: Text},
-				{Name: "labels", Type: Text},
-				{Name: "fields", Type: List, Required: true, Element: &Field{Type: Text, Required: true}},
-				{Name: "subject", Type: Numbers},
-			},
+			Name: "k8s.watch", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: true,
+			Doc: "Watches one object by `name`, or all objects with certain `labels`. Every change of the selected fields arrives as an event,\n" +
+				"beginning with the current state. Answers `{watch, types}`: wait for the events with\n" +
+				"`wait_for_event(type = w.types, filter = {\"watch\": w.watch})`. The watch ends with the run.",
+			Arguments: append([]Field{agentField()}, append(kindFields(),
+				Field{Name: "namespace", Doc: "The objects' namespace; empty for a cluster-scoped kind.", Type: Text},
+				Field{Name: "name", Doc: "The name of one object; either this or `labels`.", Type: Text},
+				Field{Name: "labels", Doc: "A label selector, as `kubectl` takes it; either this or `name`.", Type: Text},
+				pathsField("The fields whose changes are reported, as dotted paths."),
+				Field{Name: "subject", Doc: "Members that every event of the watch carries, to filter by. `watch` is reserved.", Type: Numbers},
+			)...),
 		},
-		do: func(ctx context.Context, call core.Call) (any, error) {
+		do: func(ctx context.Context, call activity.Call) (any, error) {
 			w, err := d.read(ctx, call)
 			if err != nil {
 				return nil, err
@@ -50,7 +51,7 @@ func (d WatchDeps) watch() *Function {
 				return nil, err
 			}
 			d.Changed(w.Agent)
-			return map[string]any{"watch": w.ID, "types": []string{core.TypeRolloutStatusChanged, core.TypeObjectChanged}}, nil
+			return map[string]any{"watch": w.ID, "types": []string{agent.TypeRolloutStatusChanged, agent.TypeObjectChanged}}, nil
 		},
 	}
 }
@@ -59,10 +60,11 @@ func (d WatchDeps) watch() *Function {
 func (d WatchDeps) unwatch() *Function {
 	return &Function{
 		spec: Spec{
-			Name: "k8s.unwatch", Location: core.InProcess, Retry: RetryUnavailable, Idempotent: true,
-			Arguments: []Field{{Name: "watch", Type: Text, Required: true}},
+			Name: "k8s.unwatch", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: true,
+			Doc:       "Ends a watch before its run ends. Answers `{closed}`: whether the watch existed.",
+			Arguments: []Field{{Name: "watch", Doc: "The watch, as `k8s.watch` has answered it.", Type: Text, Required: true}},
 		},
-		do: func(ctx context.Context, call core.Call) (any, error) {
+		do: func(ctx context.Context, call activity.Call) (any, error) {
 			agent, err := d.Store.CloseWatch(ctx, execution(call), text(call.Args, "watch"))
 			if err != nil {
 				return nil, err
@@ -76,9 +78,9 @@ func (d WatchDeps) unwatch() *Function {
 }
 
 // read makes a watch of a call whose arguments have been checked one by one, and looks at what they are together.
-func (d WatchDeps) read(ctx context.Context, call core.Call) (core.Watch, error) {
-	agent, _ := whole(call.Args["agent_id"])
-	w := core.Watch{ID: call.ID, Execution: execution(call), Agent: agent, Spec: core.WatchSpec{
+func (d WatchDeps) read(ctx context.Context, call activity.Call) (agent.Watch, error) {
+	agentID, _ := whole(call.Args["agent_id"])
+	w := agent.Watch{ID: call.ID, Execution: execution(call), Agent: agentID, Spec: agent.WatchSpec{
 		Kind: text(call.Args, "kind"), APIVersion: text(call.Args, "api_version"), Namespace: text(call.Args, "namespace"),
 		Name: text(call.Args, "name"), Labels: text(call.Args, "labels"), Fields: []string{},
 	}}
@@ -90,9 +92,9 @@ func (d WatchDeps) read(ctx context.Context, call core.Call) (core.Watch, error)
 	}
 	w.Spec.Subject = subject(call)
 	var wrong []fault.Field
-	problem, err := d.Agents.Problem(ctx, call.Organization, agent)
+	problem, err := d.Agents.Problem(ctx, call.Organization, agentID)
 	if err != nil {
-		return core.Watch{}, err
+		return agent.Watch{}, err
 	}
 	if problem != "" {
 		wrong = append(wrong, fault.Field{Name: "agent_id", Problem: problem})
@@ -110,13 +112,13 @@ func (d WatchDeps) read(ctx context.Context, call core.Call) (core.Watch, error)
 		wrong = append(wrong, fault.Field{Name: "fields", Problem: "found none, expected the paths whose changes matter"})
 	}
 	if len(wrong) > 0 {
-		return core.Watch{}, fault.InvalidFields(wrong...)
+		return agent.Watch{}, fault.InvalidFields(wrong...)
 	}
 	return w, nil
 }
 
 // subject are the numbers by which a watch or a report is told to be about something; nil for none.
-func subject(call core.Call) map[string]int64 {
+func subject(call activity.Call) map[string]int64 {
 	members, _ := call.Args["subject"].(map[string]any)
 	if len(members) == 0 {
 		return nil
@@ -129,6 +131,6 @@ func subject(call core.Call) map[string]int64 {
 }
 
 // execution is the handle of the run that a call belongs to: its id is <execution>/<branch>.<op>.
-func execution(call core.Call) string {
+func execution(call activity.Call) string {
 	return call.ID[:max(0, strings.LastIndexByte(call.ID, '/'))]
 }

@@ -8,17 +8,18 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
 )
 
 // watches keeps what was opened and closed.
 type watches struct {
-	core.WatchStore
-	opened []core.Watch
+	agent.WatchStore
+	opened []agent.Watch
 	closed []string
 }
 
-func (w *watches) OpenWatch(_ context.Context, watch core.Watch) error {
+func (w *watches) OpenWatch(_ context.Context, watch agent.Watch) error {
 	w.opened = append(w.opened, watch)
 	return nil
 }
@@ -44,20 +45,20 @@ func TestWatch(t *testing.T) {
 	functions := Watching(WatchDeps{
 		Store: store, Agents: owner{42, 5}, Changed: func(agent int64) { changed = append(changed, agent) },
 	})
-	if r, err := core.NewFunctions(functions...); err != nil || strings.Join(r.Names(), " ") != "k8s.observe k8s.unwatch k8s.watch" {
+	if r, err := activity.NewFunctions(functions...); err != nil || strings.Join(r.Names(), " ") != "k8s.observe k8s.unwatch k8s.watch" {
 		t.Fatal(r, err)
 	}
 	args := m{"agent_id": int64(42), "kind": "Rollout", "namespace": "shop", "name": "api", "fields": []any{"status.phase"}, "subject": m{"rollout_id": int64(12)}}
-	got, err := functions[0].Call(t.Context(), core.Call{ID: "run/3.7", Organization: 5, Args: args})
+	got, err := functions[0].Call(t.Context(), activity.Call{ID: "run/3.7", Organization: 5, Args: args})
 	want := m{"watch": "run/3.7", "types": []string{"com.gitlab.cd.argo.rollout.status_changed", "com.gitlab.cd.object.changed"}}
 	if diff := cmp.Diff(any(want), got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	opened := []core.Watch{{ID: "run/3.7", Execution: "run", Agent: 42, Spec: core.WatchSpec{Kind: "Rollout", Namespace: "shop", Name: "api", Fields: []string{"status.phase"}, Subject: map[string]int64{"rollout_id": 12}}}}
+	opened := []agent.Watch{{ID: "run/3.7", Execution: "run", Agent: 42, Spec: agent.WatchSpec{Kind: "Rollout", Namespace: "shop", Name: "api", Fields: []string{"status.phase"}, Subject: map[string]int64{"rollout_id": 12}}}}
 	if diff := cmp.Diff(opened, store.opened); diff != "" {
 		t.Errorf("opened (-want +got):\n%s", diff)
 	}
-	got, err = functions[1].Call(t.Context(), core.Call{ID: "run/3.8", Args: m{"watch": "run/3.7"}})
+	got, err = functions[1].Call(t.Context(), activity.Call{ID: "run/3.8", Args: m{"watch": "run/3.7"}})
 	if diff := cmp.Diff(any(m{"closed": true}), got); diff != "" || err != nil || store.closed[0] != "run run/3.7" {
 		t.Errorf("%v %v (-want +got):\n%s", store.closed, err, diff)
 	}
@@ -83,7 +84,7 @@ func TestWatch(t *testing.T) {
 		for k, v := range tc.with {
 			broken[k] = v
 		}
-		if _, err := functions[0].Call(t.Context(), core.Call{ID: "run/3.9", Organization: 5, Args: broken}); err == nil || !strings.Contains(err.Error(), tc.want) {
+		if _, err := functions[0].Call(t.Context(), activity.Call{ID: "run/3.9", Organization: 5, Args: broken}); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %s", name, err, tc.want)
 		}
 	}

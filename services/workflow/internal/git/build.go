@@ -13,7 +13,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 )
 
 // trailerActivity names the call that a commit was made for.
@@ -58,7 +58,7 @@ func findActivity(head *object.Commit, activity string) (string, bool) {
 
 // unchangedSince refuses to replace files that somebody else has changed after the commit that the new contents were
 // made from. Changes to other files do not matter.
-func (r *repository) unchangedSince(head *object.Commit, c core.CommitRequest) error {
+func (r *repository) unchangedSince(head *object.Commit, c activity.CommitRequest) error {
 	if c.Base == "" || c.Base == head.Hash.String() {
 		return nil
 	}
@@ -93,7 +93,7 @@ func hashAt(t *object.Tree, path string) plumbing.Hash {
 }
 
 // build makes the commit in memory, on top of head.
-func (r *repository) build(head *object.Commit, c core.CommitRequest, by author, now time.Time) (built, error) {
+func (r *repository) build(head *object.Commit, c activity.CommitRequest, by author, now time.Time) (built, error) {
 	b := &builder{repository: r}
 	base, err := head.Tree()
 	if err != nil {
@@ -217,7 +217,7 @@ func (b *builder) store(o plumbing.EncodedObject) (plumbing.Hash, error) {
 
 // message ends with the trailers, sorted, the activity's last. The order is fixed and line ends are LF, so that
 // findActivity can compare lines.
-func message(c core.CommitRequest) string {
+func message(c activity.CommitRequest) string {
 	var m strings.Builder
 	m.WriteString(strings.TrimSpace(strings.ReplaceAll(c.Message, "\r\n", "\n")))
 	m.WriteString("\n\n")

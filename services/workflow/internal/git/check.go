@@ -12,7 +12,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 )
 
 // invalid is an error about one argument.
@@ -62,7 +62,7 @@ var trailerKey = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]*$`)
 
 // checkCommit finds what is wrong with a request before the remote is asked anything. Its errors name arguments of
 // git.commit, which is what the program's author has written.
-func checkCommit(c core.CommitRequest) error {
+func checkCommit(c activity.CommitRequest) error {
 	if _, err := parseURL("repo_url", c.RepoURL, false); err != nil {
 		return err
 	}

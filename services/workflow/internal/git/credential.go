@@ -12,7 +12,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/secret"
 	"github.com/lockstep-cd/lockstep/pkg/secret/reference"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 )
 
 // Credential is a user name and a reference to a password, for the repositories below a URL.
@@ -138,6 +138,6 @@ func (c credentials) login(ctx context.Context, organization int64, u *url.URL) 
 	if err != nil {
 		return nil, fault.Because(err, fault.Unauthenticated, "the password for %s cannot be read from %s", found.URLPrefix, found.PasswordRef)
 	}
-	core.Conceal(ctx, password)
+	activity.Conceal(ctx, password)
 	return &githttp.BasicAuth{Username: found.Username, Password: password}, nil
 }

@@ -21,9 +21,9 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/gitfetch"
+	"github.com/lockstep-cd/lockstep/pkg/keylock"
 	"github.com/lockstep-cd/lockstep/pkg/secret"
-	"github.com/lockstep-cd/lockstep/pkg/turn"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 )
 
 // Deps are what a Forge needs.
@@ -56,11 +56,11 @@ type Forge struct {
 	budget *gitfetch.Budget
 	clock  clock.Clock
 	log    *slog.Logger
-	// writers take turns at a branch: between processes only the compare-and-swap of the push decides.
-	writers turn.Keys
+	// writers is locked for each branch; between processes only the compare-and-swap of the push decides.
+	writers keylock.Locks
 }
 
-var _ core.Forge = (*Forge)(nil)
+var _ activity.Forge = (*Forge)(nil)
 
 // author signs commits.
 type author struct{ name, email string }
@@ -136,13 +136,13 @@ func (f *Forge) readFile(ctx context.Context, share *gitfetch.Share, organizatio
 
 // Commit adds one commit to the branch. One process writes to a branch one commit at a time; against other writers it
 // reads again and retries.
-func (f *Forge) Commit(ctx context.Context, c core.CommitRequest) (string, error) {
+func (f *Forge) Commit(ctx context.Context, c activity.CommitRequest) (string, error) {
 	if err := checkCommit(c); err != nil {
 		return "", err
 	}
 	// Without the queue the branches of one rollout would make each other's pushes fail, and pay for each with a new
 	// fetch.
-	release, err := f.writers.Enter(ctx, c.RepoURL+" "+c.Branch)
+	release, err := f.writers.Lock(ctx, c.RepoURL+" "+c.Branch)
 	if err != nil {
 		return "", fault.Because(err, fault.Unavailable, "waited for other commits to %s of %s", c.Branch, c.RepoURL)
 	}
@@ -178,7 +178,7 @@ var errMoved = errors.New("the branch has moved")
 
 // commitOnce is one attempt: look, build, push. Everything is looked at again in the next one, also whether our own
 // commit is there by now, because the answer to a push can be lost.
-func (f *Forge) commitOnce(ctx context.Context, share *gitfetch.Share, c core.CommitRequest) (string, error) {
+func (f *Forge) commitOnce(ctx context.Context, share *gitfetch.Share, c activity.CommitRequest) (string, error) {
 	if h, err := f.hosted(ctx, c.Organization, c.RepoURL); err != nil || h != nil {
 		if err != nil {
 			return "", err

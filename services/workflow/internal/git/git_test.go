@@ -17,7 +17,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/gitfetch"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 )
 
 // server is a bare repository behind Git's own HTTP backend, with a password.
@@ -125,8 +125,8 @@ func (s *server) rev(t *testing.T, ref string) string {
 	return strings.TrimSpace(s.git(t, s.dir, "rev-parse", ref))
 }
 
-func (s *server) request(files map[string]string) core.CommitRequest {
-	c := core.CommitRequest{RepoURL: s.url, Branch: "main", Message: "Deploy 7 to staging", Files: map[string][]byte{}, Activity: "exec-1/0.3"}
+func (s *server) request(files map[string]string) activity.CommitRequest {
+	c := activity.CommitRequest{RepoURL: s.url, Branch: "main", Message: "Deploy 7 to staging", Files: map[string][]byte{}, Activity: "exec-1/0.3"}
 	for path, content := range files {
 		c.Files[path] = []byte(content)
 	}

@@ -13,11 +13,11 @@ import (
 	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 )
 
 // api is what a forge's own interface can do; the rules of reading and committing are hosted's, the same for all of them.
-// Errors are classed as core.Forge has it; what the forge does not let happen is Refused.
+// Errors are classed as activity.Forge has it; what the forge does not let happen is Refused.
 type api interface {
 	// head is the commit that a branch stands at. It is NotFound if there is no such branch.
 	head(ctx context.Context, branch string) (string, error)
@@ -149,7 +149,7 @@ func (h *hosted) readFile(ctx context.Context, ref, path string) (content []byte
 
 // commitOnce is one attempt, as with plain Git: look, and add if the branch still stands where it was looked at. Otherwise
 // the error is errMoved.
-func (h *hosted) commitOnce(ctx context.Context, c core.CommitRequest, by author) (string, error) {
+func (h *hosted) commitOnce(ctx context.Context, c activity.CommitRequest, by author) (string, error) {
 	head, err := h.head(ctx, c.Branch)
 	if err != nil {
 		return "", err
@@ -223,7 +223,7 @@ func (h *hosted) changes(ctx context.Context, commit string, files map[string][]
 
 // unchangedSince refuses to replace files that somebody else has changed after the commit that the new contents were
 // made from.
-func (h *hosted) unchangedSince(ctx context.Context, head string, c core.CommitRequest) error {
+func (h *hosted) unchangedSince(ctx context.Context, head string, c activity.CommitRequest) error {
 	if c.Base == "" || c.Base == head {
 		return nil
 	}

@@ -17,7 +17,7 @@ import (
 	"testing"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 )
 
 // bomb is a repository of a small file and one of 300 MB of zeros, which git packs into 300 kB.
@@ -66,7 +66,7 @@ func TestChild(t *testing.T) { //nolint:paralleltest // alone in its process
 	f := newForge(t, Credential{URLPrefix: url, Username: "lockstep", PasswordRef: "file:" + password})
 	switch operation {
 	case "commit":
-		_, err = f.Commit(t.Context(), core.CommitRequest{
+		_, err = f.Commit(t.Context(), activity.CommitRequest{
 			RepoURL: url, Branch: "main", Message: "Deploy", Files: map[string][]byte{"small": []byte("new\n")}, Activity: "exec-1/0.3",
 		})
 	case "small":
@@ -142,11 +142,13 @@ func TestAFetchUsesBoundedMemory(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for operation, want := range map[string]string{
-				"small":  "read: 3\nerror: internal <nil>\n",
-				"zeros":  "read: 0\nerror: refused " + s.url + " cannot be read: the repository needs 314572800 bytes of memory or more, found room for",
-				"commit": "error: internal <nil>\n",
+			// The commit comes last: it changes the small file.
+			for _, tt := range []struct{ operation, want string }{
+				{"small", "read: 3\nerror: internal <nil>\n"},
+				{"zeros", "read: 0\nerror: refused " + s.url + " cannot be read: the repository needs 314572800 bytes of memory or more, found room for"},
+				{"commit", "error: internal <nil>\n"},
 			} {
+				operation, want := tt.operation, tt.want
 				cmd := exec.CommandContext(t.Context(), executable, "-test.run=^TestChild$", "-test.v")
 				cmd.Env = append(os.Environ(), childEnv+"="+operation+" "+port)
 				out, err := cmd.CombinedOutput()

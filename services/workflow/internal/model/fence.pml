@@ -59,7 +59,7 @@ byte expiries = 2;               /* or a process that stands still be taken for 
 #define goesOn(at) (at > 0 && at < TURNS)      /* what lies between the first turn and the last leaves the row as it is */
 
 /* COMMIT of a turn that stands behind entry at.
- * @go internal/store turn.goesOn
+ * @go internal/store commit.continues
  * @sql internal/store AppendMany: INSERT INTO entry
  * @sql internal/store EndTurns: turn = execution.turn + 1
  */
@@ -78,8 +78,8 @@ inline commitTurn(at, what)
 }
 
 /* The Function of the last turn that is recorded. Its key is made of run and operation.
- * @go internal/core driver.start
- * @go internal/core Op.Activity
+ * @go internal/core/engine run.start
+ * @go internal/core/history Op.Activity
  */
 inline perform(key, with)
 {
@@ -95,8 +95,8 @@ inline abandon()
 }
 
 /* A process with its driver of the run.
- * @calls internal/core Engine.Run: Acquire lookoutLoop claimLoop release
- * @calls internal/core driver.run: begin apply commit await
+ * @calls internal/core/engine Engine.Run: Acquire lookoutLoop claimLoop release
+ * @calls internal/core/engine run.run: begin apply commit await
  */
 proctype process(byte p)
 {
@@ -109,7 +109,7 @@ proctype process(byte p)
         do
         :: ended -> break
         /* Its loops look for what nobody alive has. Whoever stands still for longer than its lease is not alive to the others.
-         * @calls internal/core Engine.lookoutLoop: Sleep Due tell
+         * @calls internal/core/engine Engine.lookoutLoop: Sleep Due tell
          * @sql internal/store Due: lease.epoch = sqlc.arg(epoch)::bigint
          * @sql internal/store Claim: e.owner || '/' || e.owner_epoch <> ALL
          * @sql internal/store Claim: SELECT l.epoch FROM lease l WHERE l.instance
@@ -129,7 +129,7 @@ proctype process(byte p)
             atomic { if :: ended -> goto lost :: else -> seenTurn = turn; seq = lastSeq; last = entry[seq] fi };
 next:
             /* What was recorded last may not have been done: replay comes to it, and so does the driver behind its own commit.
-             * @calls internal/core driver.commit: survey take store start
+             * @calls internal/core/engine run.commit: survey take store start
              */
             atomic {
                 if :: last == 1 || last == 2 -> perform(seq, last) :: else fi;
@@ -143,13 +143,15 @@ next:
             atomic { if :: seq < TURNS -> perform(seq + 1, value) :: else fi };
 #endif
             /* The fence, which locks the row: what another has just committed is looked at again.
-             * @calls internal/store Store.commitAsked: endTurns appendEntries
+             * @calls internal/store Store.commit: gather write
+             * @calls internal/store gather: lockTurns
+             * @calls internal/store Store.write: endTurns appendEntries
              * @calls internal/store endTurns: HoldTurns EndTurns
-             * @calls internal/store endTurnsAsAsked: HoldTurnsAsAsked EndTurnsAsAsked
+             * @sql internal/store LockTurns: WHERE execution.turn = u.turn AND execution.state = 0 AND execution.owner = u.owner AND execution.owner_epoch = u.epoch
              * @sql internal/store HoldTurns: WHERE execution.turn = u.turn AND execution.state = 0 AND execution.owner = u.owner AND execution.owner_epoch = u.epoch FOR NO KEY UPDATE
-             * @sql internal/store HoldTurnsAsAsked: WHERE execution.turn = u.turn AND execution.state = 0 AND execution.owner = u.owner AND execution.owner_epoch = u.epoch FOR NO KEY UPDATE
+             * @sql internal/store HoldTurns: refuse('LS001'
              * @sql internal/store EndTurns: execution.turn = u.turn AND execution.state = 0 AND execution.owner = u.owner AND execution.owner_epoch = u.epoch
-             * @sql internal/store EndTurnsAsAsked: execution.turn = u.turn AND execution.state = 0 AND execution.owner = u.owner AND execution.owner_epoch = u.epoch
+             * @sql internal/store EndTurns: refuse('LS001'
              */
             atomic {
                 row == 0 -> row = p + 1;
@@ -165,8 +167,8 @@ next:
                 :: else -> if :: !goesOn(seq) -> seenTurn++ :: else fi; seq++; last = value; value = 0; goto next
                 fi }
             /* Nobody knows: it is loaded again.
-             * @calls internal/core driver.store: Commit committed
-             * @go internal/core Engine.driveOne
+             * @calls internal/core/engine run.store: Commit committed
+             * @go internal/core/engine Engine.driveOne
              */
             :: atomic { breaks > 0 -> breaks--; row = 5; leftAt = seq; leftValue = value; ready = false;
 #ifdef TRUST_COMMIT

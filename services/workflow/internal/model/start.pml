@@ -79,7 +79,7 @@ inline commitStart(p, who)
 #define lowest ((in(0)) -> 0 : ((in(1)) -> 1 : 2))
 
 /* Starts at one process.
- * @calls internal/core Service.start: Reserve Ahead create Begin Release Wake Digests Differences
+ * @calls internal/core/control Service.start: Reserve Ahead create Begin Release Wake Digests Differences
  */
 proctype server(byte p)
 {
@@ -100,8 +100,8 @@ end:    do
             once[0] = once[0] || in(0); once[1] = once[1] || in(1); once[2] = once[2] || in(2);
 #endif
             /* With its first turn, or alone; kept for this process, or for whoever has room.
-             * @calls internal/core Engine.Ahead: first Begin
-             * @calls internal/core places.reserve: Lock
+             * @calls internal/core/engine Engine.Ahead: first Begin
+             * @calls internal/core/engine scheduler.reserve: Lock
              */
             if :: begin = true :: begin = false fi;
             if :: keeps = true :: begin == false -> keeps = false fi
@@ -111,7 +111,8 @@ end:    do
             ready = true;
 #else
 transaction:
-            /* @calls internal/store Store.beginAll: BeginExecutions tellNobody
+            /* @calls internal/store Store.beginAll: commit refused
+             * @calls internal/store Store.saveBegins: BeginExecutions
              * @calls internal/store Store.createAll: CreateExecutions existing
              * @sql internal/store CreateExecutions: ON CONFLICT ON CONSTRAINT execution_once DO NOTHING
              */
@@ -130,7 +131,7 @@ transaction:
 #endif
             if
             :: atomic { commitStart(p, keeps * (p + 1)) };
-                /* @calls internal/core Engine.Begin: begin
+                /* @calls internal/core/engine Engine.Begin: begin
                  * @calls internal/store existing: FindStarts
                  */
                 atomic {
@@ -142,8 +143,8 @@ transaction:
                     :: else
                     fi
                 };
-                /* @calls internal/core Digests.Differences: append
-                 * @go internal/core conflict
+                /* @calls internal/core/execution Digests.Differences: append
+                 * @go internal/core/execution Conflict
                  */
                 atomic {
                     if

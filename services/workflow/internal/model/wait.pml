@@ -39,7 +39,7 @@ byte wakes;                       /* execution.wakes: how much has come for the 
 byte match;                       /* who has the match lock; 1 and 2 receivers, 3 the driver */
 byte row;                         /* who has the lock of the execution's row */
 bool acked[3];                    /* JetStream does not deliver the event any more */
-byte told;                        /* core.Came of a driver that is parked: 1, 2 events for A, 3 its time, 5, 6 events for B; and */
+byte told;                        /* engine.Came of a driver that is parked: 1, 2 events for A, 3 its time, 5, 6 events for B; and */
 byte toldWakes;                   /* the counter that it came with */
 bool idle = true;                 /* no driver has the run */
 byte crashes = 1;                 /* how often somebody may still be killed, and */
@@ -138,22 +138,21 @@ end:    do
 #ifdef ACK_FIRST
             acked[e] = true;
 #endif
-            /* What the process believes of the type's filters, which may be old: then it need not ask.
-             * @calls internal/store Store.commitAll: known commitKnown expected commitExpected commitAsked
+            /* What the process knows of the type's filters, which may be out of date: a strict commit takes it for granted.
+             * @calls internal/store Store.commitAll: commit refused commit
              */
             if :: keyed = false :: keyed = true fi
            };
 transaction:
-            /* @calls internal/store Store.commitKnown: LockMatching SaveKnown satisfy
-             * @calls internal/store Store.commitExpected: LockMatching endTurnsAsAsked tellNobody
-             * @calls internal/store Store.commitAsked: LockMatching first endTurns closeOps openOps askAgain tell
+            /* @calls internal/store Store.commit: gather write match
+             * @calls internal/store gather: LockMatching first lockTurns
              */
             lockMatching(p);
             atomic {
                 /* @sql pkg/outbox Claim: ON CONFLICT ON CONSTRAINT inbox_event_once
-                 * @sql internal/store SaveEvents: ON CONFLICT ON CONSTRAINT event_once DO NOTHING
-                 * @sql internal/store SaveKnown: refuse('LS003'
-                 * @sql internal/store SaveUnawaited: refuse('LS002'
+                 * @calls internal/store Store.saveEvents: dropStored filtersOf SaveEvents
+                 * @text internal/store/migrations/0002_events.sql CONSTRAINT event_once UNIQUE
+                 * @sql internal/store SaveEvents: refuse('LS001'
                  */
 #ifndef NO_DEDUPLICATION
                 first = !stored[e];
@@ -168,7 +167,7 @@ transaction:
                 :: else
                 fi;
                 /* The waits that have the event's key, in the same transaction.
-                 * @calls internal/store Store.tell: save satisfy
+                 * @calls internal/store Store.match: saveEvents satisfy
                  * @sql internal/store Satisfy: WHERE wait.key = ANY
                  */
                 if :: first && keyed && open[A] && !delivery[A] -> earliest(toA, e, keyed, NOTHING) :: else fi;
@@ -187,8 +186,8 @@ transaction:
             if
             :: atomic {
                 commitEvent(p);
-                /* @calls internal/store Store.commitAsked: tell wake
-                 * @go internal/core places.wake
+                /* @calls internal/store Store.commit: match wake
+                 * @go internal/core/engine scheduler.wake
                  */
                 if
                 :: idle && (toA || toB) && !(toA && toB) -> told = (toA -> toA : toB + 4); toldWakes = wakes
@@ -220,7 +219,7 @@ inline forget()
 }
 
 /* What has come: events before the end of the time.
- * @go internal/core driver.apply
+ * @go internal/core/engine run.apply
  * @sql internal/store Standings: FROM delivery d
  */
 inline arrived()
@@ -233,7 +232,7 @@ inline arrived()
  * theirs, without the lock.
  * @calls internal/store Store.Commit: prepareWaits do
  * @calls internal/store Store.shape: find FindShape LockMatching SaveShape FindShape backfill add
- * @calls internal/store Store.backfill: EventsOfType save ShapeFilled
+ * @calls internal/store Store.backfill: EventsOfType SaveKeys ShapeFilled
  */
 inline register()
 {
@@ -281,7 +280,7 @@ inline commitTurn()
 }
 
 /* The run: its first turn opens both waits, each further one records what has come, and it ends when both waits have ended.
- * @calls internal/core driver.run: begin apply commit await
+ * @calls internal/core/engine run.run: begin apply commit await
  */
 proctype driver()
 {
@@ -301,7 +300,7 @@ again:
             if
             :: here ->
                 /* @sql internal/store Standings: x.wakes
-                 * @go internal/core driver.told
+                 * @go internal/core/engine run.told
                  */
                 if
 #ifndef NO_COUNT
@@ -327,15 +326,16 @@ again:
             fi;
             if :: !waits -> register() :: else fi;
             /* @calls internal/store matches: gaveUp
-             * @calls internal/core driver.ending: emit
+             * @calls internal/core/engine run.ending: emit
              */
             if :: !waits || gaveUp || bothEnd -> lockMatching(DRIVER) :: else fi;
             /* @sql internal/store EndTurns: UPDATE execution SET
              */
             atomic { row == 0 -> row = DRIVER + 1 };
             /* New waits look for what is there, and so do those of a run of which one has ended without an event.
-             * @calls internal/store askAgain: OpenWaitsOf
-             * @calls internal/store Store.commitAsked: closeOps openOps askAgain tell
+             * @calls internal/store gather: gaveUp
+             * @calls internal/store Store.write: closeOps openOps
+             * @sql internal/store Satisfy: wait.execution = ANY (sqlc.arg(again)
              */
             atomic {
                 if

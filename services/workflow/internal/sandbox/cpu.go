@@ -25,12 +25,16 @@ const (
 // cpu shares the processors among organizations. At most slots programs compute at a time; the others wait, or are stopped where they are. The
 // organization that has computed least goes first, and takes the place of the one that has computed most, in the middle of a program if need be:
 // however long the programs of one organization compute, and however many there are, another one's wait for a slice at the most. Nobody
-// starves, because who waits does not compute; and no slot is empty while anybody waits.
+// starves, because a task that waits does not compute.
+//
+// Organizations that have computed a lot of late (load) share the slots of heavyMost processors, which leaves one for everything else on the machine: a
+// program that wakes up, the service, the database. Otherwise a slot is empty only while nobody waits.
 //
 // Time is charged by the clock while a program has a slot. It is safe for concurrent use.
 type cpu struct {
 	clock clock.Clock
-	slots int
+	// slots is how many tasks compute at a time, heavyMost how many of them may be of organizations that have computed a lot of late.
+	slots, heavyMost int
 
 	mu sync.Mutex
 	// running have a slot; waiting have none, the oldest first.
@@ -80,8 +84,8 @@ type task struct {
 	stopped time.Duration
 }
 
-func newCPU(slots int, c clock.Clock) *cpu {
-	return &cpu{clock: c, slots: slots, used: map[int64]time.Duration{}, recent: map[int64]*load{}}
+func newCPU(slots, heavyMost int, c clock.Clock) *cpu {
+	return &cpu{clock: c, slots: slots, heavyMost: heavyMost, used: map[int64]time.Duration{}, recent: map[int64]*load{}}
 }
 
 // enter waits for a slot.
@@ -186,16 +190,12 @@ func (c *cpu) charge(now time.Time) {
 func (c *cpu) schedule() {
 	now := c.clock.Now()
 	c.charge(now)
-	for len(c.waiting) > 0 {
-		next := c.next()
-		if len(c.running) >= c.slots {
-			last := c.last()
-			if c.used[next.organization]+slice > c.used[last.organization] {
-				break
-			}
-			c.stop(last, now)
-		}
-		c.grant(next, now)
+	heavy := func(t *task) bool { return c.heavy(t.organization, 0, now) }
+	light := func(t *task) bool { return !heavy(t) }
+	for c.count(heavy) > c.heavyMost {
+		c.stop(c.last(heavy), now)
+	}
+	for c.place(c.next(anyTask), heavy, now) || c.place(c.next(light), heavy, now) {
 	}
 	if len(c.waiting) > 0 && !c.ticking {
 		c.ticking = true
@@ -203,31 +203,71 @@ func (c *cpu) schedule() {
 	}
 }
 
-// next is the task that has waited longest, of the organization that has used least and has the fewest slots.
-func (c *cpu) next() *task {
-	return slices.MinFunc(c.waiting, func(a, b *task) int {
-		if a.organization == b.organization {
-			return 0
-		}
-		if d := c.used[a.organization] - c.used[b.organization]; d != 0 {
-			return int(d)
-		}
-		return c.slotsOf(a.organization) - c.slotsOf(b.organization)
-	})
+func anyTask(*task) bool { return true }
+
+// place gives a task a slot, if need be that of one whose organization has computed more. It reports whether it did.
+func (c *cpu) place(next *task, heavy func(*task) bool, now time.Time) bool {
+	if next == nil {
+		return false
+	}
+	rivals := anyTask
+	switch {
+	case heavy(next) && c.count(heavy) >= c.heavyMost:
+		rivals = heavy
+	case len(c.running) < c.slots:
+		c.grant(next, now)
+		return true
+	}
+	last := c.last(rivals)
+	if c.used[next.organization]+slice > c.used[last.organization] {
+		return false
+	}
+	c.stop(last, now)
+	c.grant(next, now)
+	return true
 }
 
-// last is the task that has to make room first.
-func (c *cpu) last() *task {
-	return slices.MaxFunc(c.running, func(a, b *task) int { return int(c.used[a.organization] - c.used[b.organization]) })
-}
-
-func (c *cpu) slotsOf(organization int64) (n int) {
+// count is how many running tasks qualify.
+func (c *cpu) count(qualifies func(*task) bool) (n int) {
 	for _, t := range c.running {
-		if t.organization == organization {
+		if qualifies(t) {
 			n++
 		}
 	}
 	return n
+}
+
+// next is the task that has waited longest, of the organization that has used least and has the fewest slots; nil: none that waits qualifies.
+func (c *cpu) next(qualifies func(*task) bool) *task {
+	var first *task
+	for _, t := range c.waiting {
+		if qualifies(t) && (first == nil || c.before(t, first)) {
+			first = t
+		}
+	}
+	return first
+}
+
+// before reports whether the organization of a is served before that of b.
+func (c *cpu) before(a, b *task) bool {
+	if d := c.used[a.organization] - c.used[b.organization]; d != 0 {
+		return d < 0
+	}
+	return c.slotsOf(a.organization) < c.slotsOf(b.organization)
+}
+
+// last is the running task that has to make room first, of those that qualify.
+func (c *cpu) last(qualifies func(*task) bool) (last *task) {
+	for _, t := range c.running {
+		if qualifies(t) && (last == nil || c.used[t.organization] > c.used[last.organization]) {
+			last = t
+		}
+	}
+	return last
+}
+
+func (c *cpu) slotsOf(organization int64) int {
+	return c.count(func(t *task) bool { return t.organization == organization })
 }
 
 func (c *cpu) stop(t *task, now time.Time) {

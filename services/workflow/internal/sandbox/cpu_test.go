@@ -75,7 +75,7 @@ func TestHogsTakeNobodysTurn(t *testing.T) {
 		t.Run(fmt.Sprintf("%d slots, %d organizations, %d hogs of each", tt.slots, tt.hogging, tt.each), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				c := newCPU(tt.slots, clock.System())
+				c := newCPU(tt.slots, max(1, tt.slots-1), clock.System())
 				var group sync.WaitGroup
 				hogged := make([][]time.Duration, tt.hogging)
 				var mu sync.Mutex
@@ -114,7 +114,7 @@ func TestHogsTakeNobodysTurn(t *testing.T) {
 func TestNoSlotIsEmptyWhileAnybodyWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newCPU(2, clock.System())
+		c := newCPU(2, 2, clock.System())
 		began := time.Now()
 		var group sync.WaitGroup
 		for i := range 40 {
@@ -131,11 +131,43 @@ func TestNoSlotIsEmptyWhileAnybodyWaits(t *testing.T) {
 	})
 }
 
+// TestHogsLeaveAProcessorFree has three organizations compute without end where two programs may: once they have computed a lot, they share one slot alike,
+// and the other one is for whoever computes little.
+func TestHogsLeaveAProcessorFree(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCPU(2, 1, clock.System())
+		began := time.Now()
+		var group sync.WaitGroup
+		ended := make([]time.Duration, 3)
+		for o := range ended {
+			group.Go(func() {
+				compute(c, int64(100+o), 4*time.Second)
+				ended[o] = time.Since(began)
+			})
+		}
+		<-time.After(time.Second)
+		for range 10 {
+			<-time.After(200 * time.Millisecond)
+			if took := compute(c, 1, 3*time.Millisecond); took != 3*time.Millisecond {
+				t.Errorf("3 ms of computing took %s beside hogs, expected a free slot", took)
+			}
+		}
+		group.Wait()
+		<-time.After(2 * slice) // the last tick
+		for o, after := range ended {
+			if after < 11*time.Second || after > 12*time.Second {
+				t.Errorf("hog %d ended after %s, expected about 12 s", o+1, after)
+			}
+		}
+	})
+}
+
 // TestTwoHogsShareAlike has two organizations with as much to do in one slot: they end at about the same time, whatever the number of their programs.
 func TestTwoHogsShareAlike(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newCPU(1, clock.System())
+		c := newCPU(1, 1, clock.System())
 		began := time.Now()
 		var group sync.WaitGroup
 		ended := make([]time.Duration, 2)
@@ -161,7 +193,7 @@ func TestTwoHogsShareAlike(t *testing.T) {
 func TestWhoComputesALotYields(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newCPU(2, clock.System())
+		c := newCPU(2, 1, clock.System())
 		turn := func(organization int64, length time.Duration) bool {
 			m := &machineOf{left: length}
 			m.start()

@@ -4,7 +4,8 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
 
 // machine is a run in a child. It remembers what the child has told, so that only what moves the program is asked.
@@ -12,27 +13,27 @@ type machine struct {
 	scripts *Scripts
 	home    *tenement
 	session uint64
-	env     core.Environment
+	env     program.Environment
 
 	// pending are in the order of branches and indexes.
-	pending []core.Op
-	entries []core.Entry
-	emits   []core.Emit
+	pending []history.Op
+	entries []history.Entry
+	emits   []history.Emit
 	ended   bool
 	failure error
 	closed  bool
 }
 
-var _ core.Machine = (*machine)(nil)
+var _ program.Machine = (*machine)(nil)
 
 // Replay starts the program over a history.
-func (m *machine) Replay(history []core.Entry) error {
+func (m *machine) Replay(history []history.Entry) error {
 	m.do(request{Do: doReplay, Session: m.session, History: history})
 	return m.failure
 }
 
 // Pending are the operations that branches are blocked on.
-func (m *machine) Pending() []core.Op {
+func (m *machine) Pending() []history.Op {
 	if m.ended {
 		return nil
 	}
@@ -40,8 +41,8 @@ func (m *machine) Pending() []core.Op {
 }
 
 // Complete unblocks an operation.
-func (m *machine) Complete(c core.Completion) bool {
-	i := slices.IndexFunc(m.pending, func(op core.Op) bool { return op.Ref == c.Op })
+func (m *machine) Complete(c history.Completion) bool {
+	i := slices.IndexFunc(m.pending, func(op history.Op) bool { return op.Ref == c.Op })
 	if m.ended || i < 0 {
 		return false
 	}
@@ -51,13 +52,13 @@ func (m *machine) Complete(c core.Completion) bool {
 }
 
 // Take hands out what was recorded since the last Take.
-func (m *machine) Take() ([]core.Entry, []core.Emit) {
+func (m *machine) Take() ([]history.Entry, []history.Emit) {
 	entries, emits := m.entries, m.emits
 	m.entries, m.emits = nil, nil
 	return entries, emits
 }
 
-// Outcome reports how the program ended, if it has. A *core.Interrupted is no end.
+// Outcome reports how the program ended, if it has. A *program.Interrupted is no end.
 func (m *machine) Outcome() (bool, error) { return m.ended, m.failure }
 
 // Close gives the run up.
@@ -84,11 +85,11 @@ func (m *machine) do(req request) {
 		return
 	}
 	if err := r.Error.error(); err != nil {
-		m.ended, m.failure = true, &core.Interrupted{Reason: err.Error()}
+		m.ended, m.failure = true, &program.Interrupted{Reason: err.Error()}
 		return
 	}
 	m.pending = append(m.pending, r.Turn.Pending...)
-	slices.SortFunc(m.pending, func(a, b core.Op) int {
+	slices.SortFunc(m.pending, func(a, b history.Op) int {
 		return cmp.Or(cmp.Compare(a.Ref.Branch, b.Ref.Branch), cmp.Compare(a.Ref.Index, b.Ref.Index))
 	})
 	m.entries = append(m.entries, r.Turn.Entries...)

@@ -11,7 +11,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fair"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
 
 // tenement is a child with the runs that live in it, all of one organization. A single one never takes a second run.
@@ -229,7 +229,7 @@ func (p *places) prepare() {
 }
 
 // ask has a child do something for a run in it. One that was ended for others says so.
-func (p *places) ask(home *tenement, req request, env core.Environment, within time.Duration) (reply, error) {
+func (p *places) ask(home *tenement, req request, env program.Environment, within time.Duration) (reply, error) {
 	p.begin(home)
 	defer p.done(home)
 	return home.do(req, env, within)

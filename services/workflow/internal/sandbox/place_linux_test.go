@@ -9,12 +9,13 @@ import (
 	"strconv"
 	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/wait"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
 
 // serveCommand makes the test's binary a child with fakeScripts.
@@ -23,11 +24,11 @@ const serveCommand = "serve"
 // fakeScripts has runs that hold as many MiB as their program says, and record the process that they are in.
 type fakeScripts struct{}
 
-func (fakeScripts) Check(core.Program, []byte) error { return nil }
+func (fakeScripts) Check(program.Program, []byte) error { return nil }
 
-func (fakeScripts) Inspect(core.Program) (core.Outline, error) { return core.Outline{}, nil }
+func (fakeScripts) Inspect(program.Program) (program.Outline, error) { return program.Outline{}, nil }
 
-func (fakeScripts) Open(p core.Program, _ []byte, _ core.Environment) (core.Machine, error) {
+func (fakeScripts) Open(p program.Program, _ []byte, _ program.Environment) (program.Machine, error) {
 	size, err := strconv.Atoi(string(p.Source))
 	return &fakeMachine{size: size}, err
 }
@@ -39,7 +40,7 @@ type fakeMachine struct {
 	ended bool
 }
 
-func (m *fakeMachine) Replay([]core.Entry) error {
+func (m *fakeMachine) Replay([]history.Entry) error {
 	m.held = make([]byte, m.size<<20)
 	for i := 0; i < len(m.held); i += 4096 {
 		m.held[i] = 1
@@ -47,21 +48,21 @@ func (m *fakeMachine) Replay([]core.Entry) error {
 	return nil
 }
 
-func (m *fakeMachine) Pending() []core.Op {
+func (m *fakeMachine) Pending() []history.Op {
 	if m.ended {
 		return nil
 	}
-	return []core.Op{{Ref: core.OpRef{Index: 1}}}
+	return []history.Op{{Ref: history.OpRef{Index: 1}}}
 }
 
-func (m *fakeMachine) Complete(core.Completion) bool { m.ended = true; return true }
+func (m *fakeMachine) Complete(history.Completion) bool { m.ended = true; return true }
 
-func (m *fakeMachine) Take() ([]core.Entry, []core.Emit) {
+func (m *fakeMachine) Take() ([]history.Entry, []history.Emit) {
 	if m.taken {
 		return nil, nil
 	}
 	m.taken = true
-	return []core.Entry{{Value: json.RawMessage(strconv.Itoa(os.Getpid()))}}, nil
+	return []history.Entry{{Value: json.RawMessage(strconv.Itoa(os.Getpid()))}}, nil
 }
 
 func (m *fakeMachine) Outcome() (bool, error) { return m.ended, nil }
@@ -75,15 +76,15 @@ func fakeChildren(t *testing.T, c Config) *Scripts {
 		t.Fatal(err)
 	}
 	c.Command, c.Here, c.Clock, c.Log = []string{self, serveCommand}, fakeScripts{}, clock.System(), slog.New(slog.DiscardHandler)
-	c.Trusted = func(core.Program) bool { return false }
+	c.Trusted = func(program.Program) bool { return false }
 	s := New(c)
 	t.Cleanup(s.Close)
 	return s
 }
 
 // begin opens a run and has it park, and answers the process that it is in.
-func begin(s *Scripts, organization int64, run, size int) (m core.Machine, pid string, err error) {
-	m, err = s.Open(core.Program{Source: []byte(strconv.Itoa(size))}, nil, core.Environment{Ref: fmt.Sprint(organization, "-", run), Organization: organization})
+func begin(s *Scripts, organization int64, run, size int) (m program.Machine, pid string, err error) {
+	m, err = s.Open(program.Program{Source: []byte(strconv.Itoa(size))}, nil, program.Environment{Ref: fmt.Sprint(organization, "-", run), Organization: organization})
 	if err != nil {
 		return nil, "", err
 	}
@@ -111,11 +112,11 @@ func TestAChildIsOfOneOrganization(t *testing.T) {
 		group.Go(func() {
 			for i := 0; i < rounds; {
 				m, pid, err := begin(s, organization, i, 0)
-				interrupted, is := errors.AsType[*core.Interrupted](err)
+				interrupted, is := errors.AsType[*program.Interrupted](err)
 				if m != nil {
-					m.Complete(core.Completion{Op: core.OpRef{Index: 1}})
+					m.Complete(history.Completion{Op: history.OpRef{Index: 1}})
 					if _, failure := m.Outcome(); failure != nil {
-						interrupted, is = errors.AsType[*core.Interrupted](failure)
+						interrupted, is = errors.AsType[*program.Interrupted](failure)
 						err = failure
 					}
 					m.Close()
@@ -159,7 +160,7 @@ func TestWhatAllChildrenHoldIsBounded(t *testing.T) {
 			t.Fatalf("organization %d: %v", organization, err)
 		}
 		defer m.Close()
-		within(t, func() bool {
+		wait.For(t, "the children make room", func() bool {
 			total := int64(0)
 			for _, c := range s.places.all() {
 				total += residentBytes(c.pid())
@@ -170,18 +171,6 @@ func TestWhatAllChildrenHoldIsBounded(t *testing.T) {
 	if s.Moved() == 0 {
 		t.Error("nothing made room")
 	}
-}
-
-// within waits until something holds, as it has to within ten seconds.
-func within(t *testing.T, holds func() bool) {
-	t.Helper()
-	for range 1000 {
-		if holds() {
-			return
-		}
-		_ = clock.Sleep(t.Context(), clock.System(), 10*time.Millisecond) // ends early with the test
-	}
-	t.Error("it did not come to that")
 }
 
 // TestAllThreadsOfAChildMakeRoom has a child yield and go back, which needs no privilege: all its threads have the long time slice in between, and the same

@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
 	"sync"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
 
 // Config says how programs are kept apart. The zero value of Processes and Limits means their defaults.
@@ -26,9 +27,9 @@ type Config struct {
 	// Limits bound each program.
 	Limits Limits
 	// Trusted says which programs run in this process instead.
-	Trusted func(core.Program) bool
+	Trusted func(program.Program) bool
 	// Here is what runs the trusted ones.
-	Here  core.Scripts
+	Here  program.Scripts
 	Clock clock.Clock
 	Log   *slog.Logger
 }
@@ -59,9 +60,9 @@ type Scripts struct {
 }
 
 var (
-	_ core.Scripts = (*Scripts)(nil)
-	_ core.Near    = (*Scripts)(nil)
-	_ core.Shared  = (*Scripts)(nil)
+	_ program.Scripts = (*Scripts)(nil)
+	_ program.Near    = (*Scripts)(nil)
+	_ program.Shared  = (*Scripts)(nil)
 )
 
 // New makes Scripts. No child is started before one is needed.
@@ -78,7 +79,7 @@ func New(c Config) *Scripts {
 	}
 	s := &Scripts{Config: c, suspects: map[string]bool{}, spawner: newSpawner()}
 	s.places = &places{start: s.start, most: c.Children, share: c.Processes, clock: c.Clock, budget: c.Memory, resident: residentBytes}
-	s.processors = newCPU(c.Processes, c.Clock)
+	s.processors = newCPU(c.Processes, max(1, runtime.GOMAXPROCS(0)-1), c.Clock)
 	return s
 }
 
@@ -146,10 +147,10 @@ func (s *Scripts) Close() {
 }
 
 // Near reports whether a program is trusted, and so runs in this process.
-func (s *Scripts) Near(p core.Program) bool { return s.Trusted(p) }
+func (s *Scripts) Near(p program.Program) bool { return s.Trusted(p) }
 
 // For is Scripts whose checks are made among the programs of an organization.
-func (s *Scripts) For(organization int64) core.Scripts { return ofOne{s, organization} }
+func (s *Scripts) For(organization int64) program.Scripts { return ofOne{s, organization} }
 
 // ofOne is Scripts of one organization.
 type ofOne struct {
@@ -159,18 +160,22 @@ type ofOne struct {
 }
 
 // Check has a program checked.
-func (o ofOne) Check(p core.Program, inputs []byte) error { return o.check(o.organization, p, inputs) }
+func (o ofOne) Check(p program.Program, inputs []byte) error {
+	return o.check(o.organization, p, inputs)
+}
 
 // Inspect has a program read.
-func (o ofOne) Inspect(p core.Program) (core.Outline, error) { return o.inspect(o.organization, p) }
+func (o ofOne) Inspect(p program.Program) (program.Outline, error) {
+	return o.inspect(o.organization, p)
+}
 
 // Check has a program checked that is nobody's yet. One that already exceeds its limits when it is compiled is Invalid.
-func (s *Scripts) Check(p core.Program, inputs []byte) error { return s.check(0, p, inputs) }
+func (s *Scripts) Check(p program.Program, inputs []byte) error { return s.check(0, p, inputs) }
 
 // Inspect has a program read that is nobody's yet.
-func (s *Scripts) Inspect(p core.Program) (core.Outline, error) { return s.inspect(0, p) }
+func (s *Scripts) Inspect(p program.Program) (program.Outline, error) { return s.inspect(0, p) }
 
-func (s *Scripts) check(organization int64, p core.Program, inputs []byte) error {
+func (s *Scripts) check(organization int64, p program.Program, inputs []byte) error {
 	if s.Trusted(p) {
 		return s.Here.Check(p, inputs)
 	}
@@ -178,7 +183,7 @@ func (s *Scripts) check(organization int64, p core.Program, inputs []byte) error
 	return err
 }
 
-func (s *Scripts) inspect(organization int64, p core.Program) (core.Outline, error) {
+func (s *Scripts) inspect(organization int64, p program.Program) (program.Outline, error) {
 	if s.Trusted(p) {
 		return s.Here.Inspect(p)
 	}
@@ -197,7 +202,7 @@ func (s *Scripts) once(organization int64, req request) (r reply, err error) {
 		if home, err = s.places.enter(organization, single); err != nil {
 			return reply{}, fault.Because(err, fault.Unavailable, "the program could not be looked at")
 		}
-		r, err = s.places.ask(home, req, core.Environment{}, s.patience())
+		r, err = s.places.ask(home, req, program.Environment{}, s.patience())
 		s.places.leave(home)
 		if err == nil {
 			return r, r.Error.error()
@@ -215,7 +220,7 @@ func (s *Scripts) once(organization int64, req request) (r reply, err error) {
 }
 
 // Open prepares a run.
-func (s *Scripts) Open(p core.Program, inputs []byte, env core.Environment) (core.Machine, error) {
+func (s *Scripts) Open(p program.Program, inputs []byte, env program.Environment) (program.Machine, error) {
 	if s.Trusted(p) {
 		return s.Here.Open(p, inputs, env)
 	}
@@ -226,7 +231,7 @@ func (s *Scripts) Open(p core.Program, inputs []byte, env core.Environment) (cor
 	s.mu.Unlock()
 	home, err := s.places.enter(env.Organization, single)
 	if err != nil {
-		return nil, &core.Interrupted{Reason: err.Error()}
+		return nil, &program.Interrupted{Reason: err.Error()}
 	}
 	m.home = home
 	r, err := s.places.ask(home, request{Do: doOpen, Session: m.session, Program: p, Inputs: inputs, Ref: env.Ref, Continuation: env.Continuation}, env, s.patience())
@@ -251,7 +256,7 @@ func (s *Scripts) patience() time.Duration { return time.Minute + 10*s.Limits.CP
 func (s *Scripts) judge(m *machine, err error) error {
 	var over *excess
 	if !errors.As(err, &over) {
-		return &core.Interrupted{Reason: err.Error(), Moved: moved(err)}
+		return &program.Interrupted{Reason: err.Error(), Moved: moved(err)}
 	}
 	s.Log.Warn("program exceeded its limits", "workflow_ref", m.env.Ref, "error", err, "alone", m.home.single)
 	s.mu.Lock()
@@ -261,7 +266,7 @@ func (s *Scripts) judge(m *machine, err error) error {
 		return fmt.Errorf("the program %s", s.worded(over))
 	}
 	s.suspects[m.env.Ref] = true
-	return &core.Interrupted{Reason: "the process of several programs ran out of memory"}
+	return &program.Interrupted{Reason: "the process of several programs ran out of memory"}
 }
 
 // acquit forgets a suspicion: the run has ended.

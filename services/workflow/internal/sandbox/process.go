@@ -16,7 +16,8 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fair"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
 
 // process is a child as the service sees it. Requests to it go one at a time.
@@ -74,7 +75,7 @@ func start(command []string, limits Limits, c clock.Clock) (*process, error) {
 	}
 	p.in, p.out = in, bufio.NewReader(out)
 	_ = background(p.pid(), false) // the threads that it has before it lowers its own priority; one that has ended is found below
-	hello, err := p.do(request{Do: doHello, Limits: limits}, core.Environment{}, startWithin)
+	hello, err := p.do(request{Do: doHello, Limits: limits}, program.Environment{}, startWithin)
 	if err == nil {
 		err = hello.Error.error()
 	}
@@ -94,7 +95,7 @@ const startWithin = 30 * time.Second
 
 // do asks when it is the turn of the child and of its organization, and awaits the reply. Every request ends, by its alarm if by nothing else, and so
 // does the wait. Questions in between are answered from env. After an error that is not the request's own (reply.Error) the child is dead.
-func (p *process) do(req request, env core.Environment, within time.Duration) (reply, error) {
+func (p *process) do(req request, env program.Environment, within time.Duration) (reply, error) {
 	p.turns.Enter(env.Organization) // none for a check
 	defer p.turns.Release()
 	if p.dead() {
@@ -181,7 +182,7 @@ func (p *process) alarm(within time.Duration, stopped func() time.Duration) (cal
 	}
 }
 
-func (p *process) exchange(req request, env core.Environment) (reply, error) {
+func (p *process) exchange(req request, env program.Environment) (reply, error) {
 	for {
 		if err := send(p.in, req); err != nil {
 			return reply{}, err
@@ -197,20 +198,20 @@ func (p *process) exchange(req request, env core.Environment) (reply, error) {
 	}
 }
 
-func answerTo(q question, env core.Environment) answer {
+func answerTo(q question, env program.Environment) answer {
 	switch q.Kind {
-	case core.KindNow:
+	case history.KindNow:
 		return answer{Time: env.Now()}
-	case core.KindUUID:
+	case history.KindUUID:
 		return answer{Text: env.UUID()}
-	case core.KindRandom:
+	case history.KindRandom:
 		return answer{Number: env.Random()}
-	case core.KindChannel:
+	case history.KindChannel:
 		return answer{Text: env.Token()}
-	case core.KindEmit:
+	case history.KindEmit:
 		return answer{Refusal: env.Emit(q.ID, q.Type, q.Data)}
 	default:
-		return answer{Refusal: &core.FunctionError{Code: core.CodeInternal, Message: "unknown question"}}
+		return answer{Refusal: &history.FunctionError{Code: history.CodeInternal, Message: "unknown question"}}
 	}
 }
 

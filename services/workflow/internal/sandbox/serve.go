@@ -9,7 +9,8 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
 
 // Limits bound what one program may take of a child. The zero value of each means its default.
@@ -42,7 +43,7 @@ const maxStack = 64 << 20
 
 // Serve is a child: it carries out what comes from in until that ends, and exits the process when a program exceeds its
 // limits. The end of ctx changes nothing: a child ends with its service.
-func Serve(ctx context.Context, in io.Reader, out io.Writer, scripts core.Scripts) error {
+func Serve(ctx context.Context, in io.Reader, out io.Writer, scripts program.Scripts) error {
 	debug.SetMaxStack(maxStack)
 	c := &child{scripts: scripts, out: out, in: make(chan request), sessions: map[uint64]*session{}}
 	go func() {
@@ -66,7 +67,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, scripts core.Script
 
 // child is the state of a child process.
 type child struct {
-	scripts  core.Scripts
+	scripts  program.Scripts
 	in       chan request
 	out      io.Writer
 	sessions map[uint64]*session
@@ -75,9 +76,9 @@ type child struct {
 
 // session is one run.
 type session struct {
-	machine core.Machine
+	machine program.Machine
 	// known are the operations that the service has been told of, by number of poll rounds they have gone through.
-	known map[core.OpRef]bool
+	known map[history.OpRef]bool
 }
 
 // handle carries out a request. Work on programs is watched; the rest is short.
@@ -104,7 +105,7 @@ func (c *child) handle(ctx context.Context, req request) reply {
 		if err != nil {
 			return reply{Error: wrap(err)}
 		}
-		c.sessions[req.Session] = &session{machine: machine, known: map[core.OpRef]bool{}}
+		c.sessions[req.Session] = &session{machine: machine, known: map[history.OpRef]bool{}}
 		return reply{}
 	}
 	s, ok := c.sessions[req.Session]
@@ -143,15 +144,15 @@ func (s *session) turn() turn {
 }
 
 // environment asks the service for what a program can reach.
-func (c *child) environment(req request) core.Environment {
-	return core.Environment{
+func (c *child) environment(req request) program.Environment {
+	return program.Environment{
 		Ref: req.Ref, Continuation: req.Continuation,
-		Now:    func() time.Time { return c.ask(question{Kind: core.KindNow}).Time },
-		UUID:   func() string { return c.ask(question{Kind: core.KindUUID}).Text },
-		Random: func() float64 { return c.ask(question{Kind: core.KindRandom}).Number },
-		Token:  func() string { return c.ask(question{Kind: core.KindChannel}).Text },
-		Emit: func(id, eventType string, data json.RawMessage) *core.FunctionError {
-			return c.ask(question{Kind: core.KindEmit, ID: id, Type: eventType, Data: data}).Refusal
+		Now:    func() time.Time { return c.ask(question{Kind: history.KindNow}).Time },
+		UUID:   func() string { return c.ask(question{Kind: history.KindUUID}).Text },
+		Random: func() float64 { return c.ask(question{Kind: history.KindRandom}).Number },
+		Token:  func() string { return c.ask(question{Kind: history.KindChannel}).Text },
+		Emit: func(id, eventType string, data json.RawMessage) *history.FunctionError {
+			return c.ask(question{Kind: history.KindEmit, ID: id, Type: eventType, Data: data}).Refusal
 		},
 	}
 }

@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
 
 // maxFrame bounds one message, in bytes: a history of a run, at the most.
@@ -23,13 +24,13 @@ type request struct {
 	Do string
 	// Session is the run that it is about; 0 for check and inspect.
 	Session uint64
-	Program core.Program `json:",omitzero"`
-	Inputs  []byte       `json:",omitempty"`
-	Ref     string       `json:",omitempty"`
+	Program program.Program `json:",omitzero"`
+	Inputs  []byte          `json:",omitempty"`
+	Ref     string          `json:",omitempty"`
 	// Continuation is what a generation begins with that is not the first.
-	Continuation json.RawMessage  `json:",omitempty"`
-	History      []core.Entry     `json:",omitempty"`
-	Completion   *core.Completion `json:",omitempty"`
+	Continuation json.RawMessage     `json:",omitempty"`
+	History      []history.Entry     `json:",omitempty"`
+	Completion   *history.Completion `json:",omitempty"`
 	// Limits are for hello.
 	Limits Limits `json:",omitzero"`
 	// Answer is for a question of the child.
@@ -50,9 +51,9 @@ const (
 
 // reply ends a request, unless Ask is set: then it is a question, and an answer is awaited.
 type reply struct {
-	Ask     *question    `json:",omitempty"`
-	Error   *failure     `json:",omitempty"`
-	Outline core.Outline `json:",omitzero"`
+	Ask     *question       `json:",omitempty"`
+	Error   *failure        `json:",omitempty"`
+	Outline program.Outline `json:",omitzero"`
 	// Isolation is for hello.
 	Isolation Isolation `json:",omitzero"`
 	// Turn is what the program did, for replay and complete.
@@ -62,35 +63,35 @@ type reply struct {
 // turn is what a program did until every branch was blocked.
 type turn struct {
 	// Pending are the operations that it is blocked on now and was not before.
-	Pending []core.Op
-	Entries []core.Entry
-	Emits   []core.Emit
+	Pending []history.Op
+	Entries []history.Entry
+	Emits   []history.Emit
 	Ended   bool
 	Failure *failure
 }
 
 // question is what only the service can say: the time, an identifier, chance, a token, whether an event may be sent.
 type question struct {
-	Kind core.Kind
+	Kind history.Kind
 	ID   string          `json:",omitempty"`
 	Type string          `json:",omitempty"`
 	Data json.RawMessage `json:",omitempty"`
 }
 
 type answer struct {
-	Time    time.Time           `json:",omitzero"`
-	Text    string              `json:",omitempty"`
-	Number  float64             `json:",omitempty"`
-	Refusal *core.FunctionError `json:",omitempty"`
+	Time    time.Time              `json:",omitzero"`
+	Text    string                 `json:",omitempty"`
+	Number  float64                `json:",omitempty"`
+	Refusal *history.FunctionError `json:",omitempty"`
 }
 
 // failure is an error on its way between processes. The kinds that somebody looks for stay what they are.
 type failure struct {
 	Text     string
-	Fields   []fault.Field  `json:",omitempty"`
-	Mismatch *core.Mismatch `json:",omitempty"`
-	Stack    []byte         `json:",omitempty"`
-	Calls    []core.Frame   `json:",omitempty"`
+	Fields   []fault.Field     `json:",omitempty"`
+	Mismatch *program.Mismatch `json:",omitempty"`
+	Stack    []byte            `json:",omitempty"`
+	Calls    []history.Frame   `json:",omitempty"`
 }
 
 func wrap(err error) *failure {
@@ -98,14 +99,14 @@ func wrap(err error) *failure {
 		return nil
 	}
 	f := &failure{Text: err.Error(), Fields: fault.FieldsOf(err)}
-	if mismatch, ok := errors.AsType[*core.Mismatch](err); ok {
+	if mismatch, ok := errors.AsType[*program.Mismatch](err); ok {
 		f.Mismatch = mismatch
 	}
 	var panicked interface{ StackTrace() []byte }
 	if errors.As(err, &panicked) {
 		f.Stack = panicked.StackTrace()
 	}
-	var traced interface{ CallStack() []core.Frame }
+	var traced interface{ CallStack() []history.Frame }
 	if errors.As(err, &traced) {
 		f.Calls = traced.CallStack()
 	}
@@ -144,14 +145,14 @@ func (e *panicError) StackTrace() []byte { return e.stack }
 // tracedError is a failure of the program with the calls that led to it.
 type tracedError struct {
 	text  string
-	calls []core.Frame
+	calls []history.Frame
 }
 
 // Error does not show the calls, which are shown by themselves.
 func (e *tracedError) Error() string { return e.text }
 
 // CallStack is the calls, the innermost first.
-func (e *tracedError) CallStack() []core.Frame { return e.calls }
+func (e *tracedError) CallStack() []history.Frame { return e.calls }
 
 // send writes a message with its length, four bytes, in front.
 func send(w io.Writer, v any) error {

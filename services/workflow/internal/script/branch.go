@@ -11,7 +11,7 @@ import (
 
 	"go.starlark.net/starlark"
 
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
 // branch is one line of execution: a coroutine that runs Starlark until a builtin blocks it.
@@ -32,9 +32,9 @@ type branch struct {
 
 	// pending is the operation that blocks the branch; nil while it runs or waits for another branch.
 	// It is always asked, which stays to be used for the next one.
-	pending    *core.Op
-	asked      core.Op
-	completion core.Completion
+	pending    *history.Op
+	asked      history.Op
+	completion history.Completion
 
 	// parent and spawned are the call of spawn that has made the branch; nil for the first one.
 	parent  *branch
@@ -110,11 +110,11 @@ func (b *branch) wait() error {
 }
 
 // block waits for an operation's completion.
-func (b *branch) block(op core.Op) (core.Completion, error) {
+func (b *branch) block(op history.Op) (history.Completion, error) {
 	b.asked = op
 	b.pending = &b.asked
 	if err := b.wait(); err != nil {
-		return core.Completion{}, err
+		return history.Completion{}, err
 	}
 	return b.completion, nil
 }
@@ -133,14 +133,14 @@ func (b *branch) join(other *branch) error {
 
 // op numbers an operation and fingerprints it. args are its canonical arguments. They alone, with kind and name,
 // decide whether a history fits, so how they are encoded must never change.
-func (b *branch) op(kind core.Kind, name string, args []byte) core.Op {
-	ref := core.OpRef{Branch: b.number, Index: b.ops}
+func (b *branch) op(kind history.Kind, name string, args []byte) history.Op {
+	ref := history.OpRef{Branch: b.number, Index: b.ops}
 	b.ops++
 	text := make([]byte, 0, 256)
 	text = append(append(text, kind...), 0)
 	text = append(append(text, name...), 0)
 	sum := sha256.Sum256(append(text, args...))
-	op := core.Op{Ref: ref, Kind: kind, Name: name, Hash: binary.BigEndian.Uint64(sum[:])}
+	op := history.Op{Ref: ref, Kind: kind, Name: name, Hash: binary.BigEndian.Uint64(sum[:])}
 	if !b.machine.replaying() {
 		op.Position = position(b.thread) // else it is asked for when it is needed
 	}
@@ -161,7 +161,7 @@ func (b *branch) print(_ *starlark.Thread, line string) {
 	case m.prints == m.limits.Prints:
 		line = "… further lines are not kept"
 	case len(line) > m.limits.PrintLine:
-		line = line[:m.limits.PrintLine] + core.Cut // perhaps in the middle of a character
+		line = line[:m.limits.PrintLine] + history.Cut // perhaps in the middle of a character
 	}
 	text, err := encode(starlark.String(line), m.limits.Value)
 	marked := text
@@ -172,8 +172,8 @@ func (b *branch) print(_ *starlark.Thread, line string) {
 			text = marked
 		}
 	}
-	op := b.op(core.KindPrint, "", marked)
-	if _, err := m.immediate(op, func() core.Completion { return core.Completion{Op: op.Ref, Value: text} }); err != nil {
+	op := b.op(history.KindPrint, "", marked)
+	if _, err := m.immediate(op, func() history.Completion { return history.Completion{Op: op.Ref, Value: text} }); err != nil {
 		b.thread.Cancel(err.Error()) // print cannot fail, but the program is not to go on
 		m.failure = err
 	}

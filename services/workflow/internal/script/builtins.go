@@ -9,7 +9,9 @@ import (
 
 	"go.starlark.net/starlark"
 
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
 
 // builtin is what starlark.NewBuiltin takes.
@@ -118,11 +120,11 @@ func run(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwa
 	if err != nil {
 		return nil, fmt.Errorf("run(%q): %w", name, err)
 	}
-	var c core.Completion
-	if name == core.EmitFunction {
+	var c history.Completion
+	if name == activity.EmitFunction {
 		c, err = b.emit(encoded)
 	} else {
-		op := b.op(core.KindRun, name, encoded)
+		op := b.op(history.KindRun, name, encoded)
 		// Timeout and retry are no part of the fingerprint: they say how long to wait, not what is done.
 		op.Args, op.Timeout, op.NoRetry, op.Retry = encoded, within(a.timeout, limit), !again, policy
 		c, err = b.block(op)
@@ -139,27 +141,27 @@ func run(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwa
 
 // emit sends a domain event in the transaction that records it. On replay the history answers: the event has left
 // with the turn that recorded it, and is not sent again.
-func (b *branch) emit(args json.RawMessage) (core.Completion, error) {
+func (b *branch) emit(args json.RawMessage) (history.Completion, error) {
 	var event struct {
 		Type string          `json:"type"`
 		Data json.RawMessage `json:"data"`
 	}
 	_ = json.Unmarshal(args, &event) // what does not fit is missing, and refused below
 	if err := checkName("emit: type", event.Type); err != nil {
-		return core.Completion{}, err
+		return history.Completion{}, err
 	}
-	op := b.op(core.KindEmit, event.Type, args)
-	id := core.ActivityID(b.machine.env.Ref, op.Ref)
-	return b.machine.immediate(op, func() core.Completion {
+	op := b.op(history.KindEmit, event.Type, args)
+	id := history.ActivityID(b.machine.env.Ref, op.Ref)
+	return b.machine.immediate(op, func() history.Completion {
 		if refusal := b.machine.env.Emit(id, event.Type, event.Data); refusal != nil {
-			return core.Completion{Op: op.Ref, Error: refusal}
+			return history.Completion{Op: op.Ref, Error: refusal}
 		}
-		b.machine.emits = append(b.machine.emits, core.Emit{ID: id, Type: event.Type, Data: event.Data})
+		b.machine.emits = append(b.machine.emits, history.Emit{ID: id, Type: event.Type, Data: event.Data})
 		value, err := json.Marshal(map[string]string{"event_id": id})
 		if err != nil {
-			return core.Completion{Op: op.Ref, Error: core.AsFunctionError(err)}
+			return history.Completion{Op: op.Ref, Error: history.AsFunctionError(err)}
 		}
-		return core.Completion{Op: op.Ref, Value: value}
+		return history.Completion{Op: op.Ref, Value: value}
 	})
 }
 
@@ -181,7 +183,7 @@ func sleep(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, k
 	if err != nil {
 		return nil, fmt.Errorf("sleep: %w", err)
 	}
-	op := b.op(core.KindSleep, "", []byte(d.String()))
+	op := b.op(history.KindSleep, "", []byte(d.String()))
 	op.Timeout = d
 	_, err = b.block(op)
 	return starlark.None, err
@@ -208,14 +210,14 @@ func waitForEvent(thread *starlark.Thread, fn *starlark.Builtin, args starlark.T
 	if err != nil {
 		return nil, err
 	}
-	if slices.Contains(types, core.TypeMessage) {
-		return nil, fmt.Errorf("wait_for_event: %s is only had by receive(channel)", core.TypeMessage)
+	if slices.Contains(types, history.TypeMessage) {
+		return nil, fmt.Errorf("wait_for_event: %s is only had by receive(channel)", history.TypeMessage)
 	}
 	limit, err := duration("timeout", timeout)
 	if err != nil {
 		return nil, fmt.Errorf("wait_for_event: %w", err)
 	}
-	wanted := core.Filter{}
+	wanted := history.Filter{}
 	if err := b.flatten(wanted, filter); err != nil {
 		return nil, fmt.Errorf("wait_for_event: %w", err)
 	}
@@ -223,7 +225,7 @@ func waitForEvent(thread *starlark.Thread, fn *starlark.Builtin, args starlark.T
 	if err != nil {
 		return nil, fmt.Errorf("wait_for_event: %w", err)
 	}
-	op := b.op(core.KindWait, joinTypes(types), fingerprint)
+	op := b.op(history.KindWait, joinTypes(types), fingerprint)
 	op.Types, op.Filter, op.Timeout = types, wanted, within(timeout, limit)
 	c, err := b.block(op)
 	if err != nil {
@@ -234,17 +236,17 @@ func waitForEvent(thread *starlark.Thread, fn *starlark.Builtin, args starlark.T
 
 // now() is the time in whole seconds since 1970, read once and recorded.
 func now(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-	return recorded(thread, fn, args, kwargs, core.KindNow, func(e core.Environment) any { return e.Now().Unix() })
+	return recorded(thread, fn, args, kwargs, history.KindNow, func(e program.Environment) any { return e.Now().Unix() })
 }
 
 // uuid() is a unique identifier, made once and recorded.
 func uuid(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-	return recorded(thread, fn, args, kwargs, core.KindUUID, func(e core.Environment) any { return e.UUID() })
+	return recorded(thread, fn, args, kwargs, history.KindUUID, func(e program.Environment) any { return e.UUID() })
 }
 
 // random() is a number from 0 up to but not including 1, drawn once and recorded.
 func random(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-	v, err := recorded(thread, fn, args, kwargs, core.KindRandom, func(e core.Environment) any { return e.Random() })
+	v, err := recorded(thread, fn, args, kwargs, history.KindRandom, func(e program.Environment) any { return e.Random() })
 	if err != nil {
 		return nil, err
 	}
@@ -255,7 +257,7 @@ func random(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, 
 
 // recorded asks the environment once. Every replay has the answer from the history, since a program that branched on
 // another one would not be the program that was recorded (D34).
-func recorded(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple, kind core.Kind, answer func(core.Environment) any) (starlark.Value, error) {
+func recorded(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple, kind history.Kind, answer func(program.Environment) any) (starlark.Value, error) {
 	b, err := branchOf(thread, fn)
 	if err != nil {
 		return nil, err
@@ -264,12 +266,12 @@ func recorded(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple
 		return nil, err
 	}
 	op := b.op(kind, "", nil)
-	c, err := b.machine.immediate(op, func() core.Completion {
+	c, err := b.machine.immediate(op, func() history.Completion {
 		value, err := json.Marshal(answer(b.machine.env))
 		if err != nil {
-			return core.Completion{Op: op.Ref, Error: core.AsFunctionError(err)}
+			return history.Completion{Op: op.Ref, Error: history.AsFunctionError(err)}
 		}
-		return core.Completion{Op: op.Ref, Value: value}
+		return history.Completion{Op: op.Ref, Value: value}
 	})
 	if err != nil {
 		return nil, err
@@ -279,7 +281,7 @@ func recorded(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple
 
 // result is what a program sees of a completion. It is decoded from the recorded JSON the first time, too: a replay
 // must not see another type than the first run did.
-func (b *branch) result(what, onError string, c core.Completion) (starlark.Value, error) {
+func (b *branch) result(what, onError string, c history.Completion) (starlark.Value, error) {
 	var value starlark.Value = starlark.None
 	switch {
 	// A poll that ended with an error has what it saw last beside it.
@@ -315,7 +317,7 @@ func checkOnError(s string) error {
 }
 
 // envelope is {ok, value, error, code}.
-func envelope(value starlark.Value, failure *core.FunctionError) starlark.Value {
+func envelope(value starlark.Value, failure *history.FunctionError) starlark.Value {
 	o := newObject(4)
 	o.set("ok", starlark.Bool(failure == nil))
 	o.set("value", value)
@@ -332,7 +334,7 @@ func envelope(value starlark.Value, failure *core.FunctionError) starlark.Value 
 // deadline that has passed, is not the default.
 func within(given starlark.Value, limit time.Duration) time.Duration {
 	if given != nil && given != starlark.None {
-		return max(limit, core.NoTime)
+		return max(limit, history.NoTime)
 	}
 	return limit
 }

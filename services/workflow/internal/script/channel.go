@@ -6,7 +6,8 @@ import (
 
 	"go.starlark.net/starlark"
 
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
 
 // channel is an address of the run as the program holds it. Outside of the program it is its token.
@@ -44,7 +45,7 @@ func (channel) AttrNames() []string { return []string{"token"} }
 
 // makeChannel makes an address at which this run can be answered.
 func makeChannel(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-	v, err := recorded(thread, fn, args, kwargs, core.KindChannel, func(e core.Environment) any { return e.Token() })
+	v, err := recorded(thread, fn, args, kwargs, history.KindChannel, func(e program.Environment) any { return e.Token() })
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +88,7 @@ func receive(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple,
 		case starlark.String:
 			tokens[i] = string(v)
 		}
-		if !core.IsToken(tokens[i]) {
+		if !history.IsToken(tokens[i]) {
 			return nil, fmt.Errorf("receive: found a %s, expected a channel or its token", arg.Type())
 		}
 	}
@@ -95,7 +96,7 @@ func receive(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple,
 	if err != nil {
 		return nil, fmt.Errorf("receive: %w", err)
 	}
-	op := b.op(core.KindReceive, "", fingerprint)
+	op := b.op(history.KindReceive, "", fingerprint)
 	op.Channels, op.Timeout = tokens, within(timeout, limit)
 	c, err := b.block(op)
 	if err != nil {

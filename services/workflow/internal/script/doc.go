@@ -12,7 +12,7 @@
 // progress, and completions become the history in the order in which they are applied. Operations that are answered on
 // the spot (now, uuid, print, emit) are recorded in line. So the history alone decides every choice, and replay is the
 // same loop fed from it: each entry must fit the operation it names by kind, name and hash of arguments, or the run
-// stops with a *core.Mismatch.
+// stops with a *program.Mismatch.
 //
 // # What it is not
 //

@@ -7,7 +7,8 @@ import (
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
 
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
 
 // onEvent(type, filter={}, handler) says that an event starts a run that calls handler with it. The program's text says
@@ -39,9 +40,9 @@ type entry struct {
 	kwargs  starlark.StringDict
 }
 
-// handlerCall reads core.HandlerInput.
+// handlerCall reads program.HandlerInput.
 func handlerCall(v starlark.Value) (entry, error) {
-	const field = "inputs." + core.HandlerInput
+	const field = "inputs." + program.HandlerInput
 	object, ok := v.(*Object)
 	if !ok {
 		return entry{}, invalid(field, "found a %s, expected an object with handler and event", v.Type())
@@ -56,11 +57,11 @@ func handlerCall(v starlark.Value) (entry, error) {
 }
 
 // check finds before the program is ever run that it has no such function, or lacks inputs that main takes.
-func (e entry) check(p *program, inputs starlark.StringDict) error {
+func (e entry) check(p *compiled, inputs starlark.StringDict) error {
 	definition, defined := p.functions[e.function]
 	if e.handles {
 		if !defined || len(definition.required) > 1 {
-			return invalid("inputs."+core.HandlerInput, "found the handler %q, expected a function of the main file that takes the event", e.function)
+			return invalid("inputs."+program.HandlerInput, "found the handler %q, expected a function of the main file that takes the event", e.function)
 		}
 		return nil
 	}
@@ -107,8 +108,8 @@ func (e entry) call(thread *starlark.Thread, globals, inputs starlark.StringDict
 
 // handlerOf reads on_event(type=, filter=, handler=). Everything about it has to be known before any event comes, so
 // its arguments are literals and the name of a function.
-func handlerOf(call *syntax.CallExpr, file *syntax.File) (core.Handler, error) {
-	h := core.Handler{Filter: core.Filter{}, Position: call.Lparen.String()}
+func handlerOf(call *syntax.CallExpr, file *syntax.File) (program.Handler, error) {
+	h := program.Handler{Filter: history.Filter{}, Position: call.Lparen.String()}
 	given := literal(argument(call, 0, "type"))
 	if given == nil {
 		return h, fmt.Errorf("on_event: type is missing or computed, expected a string or a list of strings, written out")

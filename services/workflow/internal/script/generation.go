@@ -9,7 +9,7 @@ import (
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
 
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
 // errContinued unwinds the branch that has called continue_with. Programs cannot catch it.
@@ -67,8 +67,8 @@ func continueWith(thread *starlark.Thread, fn *starlark.Builtin, args starlark.T
 	if err != nil {
 		return nil, fmt.Errorf("continue_with(%s): %w", f.Name(), err)
 	}
-	op := b.op(core.KindContinue, f.Name(), encoded)
-	if _, err := m.immediate(op, func() core.Completion { return core.Completion{Op: op.Ref, Value: encoded} }); err != nil {
+	op := b.op(history.KindContinue, f.Name(), encoded)
+	if _, err := m.immediate(op, func() history.Completion { return history.Completion{Op: op.Ref, Value: encoded} }); err != nil {
 		return nil, err
 	}
 	return nil, errContinued
@@ -177,7 +177,7 @@ type definition struct {
 }
 
 // defines reports whether a function is one of the main file's top level, by which name a later generation finds it again.
-func (p *program) defines(f *starlark.Function) bool {
+func (p *compiled) defines(f *starlark.Function) bool {
 	d, ok := p.functions[f.Name()]
 	at := f.Position()
 	return ok && at.Filename() == d.at.Filename() && at.Line == d.at.Line && at.Col == d.at.Col

@@ -6,16 +6,17 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
 
 // generations runs a program until a generation is its last, each from the call that the one before has recorded, and answers
 // what was printed.
-func generations(t *testing.T, program, inputs string) (printed []string, failure error) {
+func generations(t *testing.T, source, inputs string) (printed []string, failure error) {
 	t.Helper()
 	var call json.RawMessage
 	for range 10 {
-		m, err := New(Limits{}).Open(core.Program{Source: []byte(program)}, []byte(inputs), core.Environment{Ref: "ref", Continuation: call})
+		m, err := New(Limits{}).Open(program.Program{Source: []byte(source)}, []byte(inputs), program.Environment{Ref: "ref", Continuation: call})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -29,13 +30,13 @@ func generations(t *testing.T, program, inputs string) (printed []string, failur
 		call = nil
 		for _, e := range entries {
 			switch e.Kind {
-			case core.KindPrint:
+			case history.KindPrint:
 				var line string
 				if err := json.Unmarshal(e.Value, &line); err != nil {
 					t.Fatal(err)
 				}
 				printed = append(printed, line)
-			case core.KindContinue:
+			case history.KindContinue:
 				call = e.Value
 			default:
 				t.Fatalf("recorded %v", e)

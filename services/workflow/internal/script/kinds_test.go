@@ -12,7 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.starlark.net/starlark"
 
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/script/scripttest"
 )
 
@@ -24,13 +25,13 @@ func TestFunctionsReachEveryKindOfValueAfterAReplay(t *testing.T) {
 		for _, kind := range scripttest.Kinds() {
 			t.Run(use.Builtin+"/"+kind.Name, func(t *testing.T) {
 				t.Parallel()
-				program := scripttest.Program(use, []scripttest.Kind{kind})
+				source := scripttest.Program(use, []scripttest.Kind{kind})
 				inputs := scripttest.Inputs
 				if use.Builtin == "on_event" {
-					inputs = strings.TrimSuffix(inputs, "}") + `, "` + core.HandlerInput + `": {"handler": "handle", "event": {"data": {"a": [1]}}}}`
+					inputs = strings.TrimSuffix(inputs, "}") + `, "` + program.HandlerInput + `": {"handler": "handle", "event": {"data": {"a": [1]}}}}`
 				}
-				start := func(recorded []core.Entry) core.Machine {
-					m, err := New(Limits{}).Open(core.Program{Source: []byte(program), Modules: scripttest.Modules()}, []byte(inputs), testEnvironment(recorded))
+				start := func(recorded []history.Entry) program.Machine {
+					m, err := New(Limits{}).Open(program.Program{Source: []byte(source), Modules: scripttest.Modules()}, []byte(inputs), testEnvironment(recorded))
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -39,7 +40,7 @@ func TestFunctionsReachEveryKindOfValueAfterAReplay(t *testing.T) {
 				}
 				history, failure := carryOn(t, start(nil), nil)
 				if failure != nil {
-					t.Fatalf("%v in\n%s", failure, program)
+					t.Fatalf("%v in\n%s", failure, source)
 				}
 				for n := range history {
 					again, failure := carryOn(t, start(history[:n]), history[:n])

@@ -53,7 +53,7 @@ func ownNames() starlark.StringDict {
 }
 
 // predeclared are the globals of the main file, as far as it uses them: most of what there is most programs do not.
-func (p *program) predeclared(inputs starlark.StringDict) starlark.StringDict {
+func (p *compiled) predeclared(inputs starlark.StringDict) starlark.StringDict {
 	own, globals := ownNames(), make(starlark.StringDict, len(p.uses))
 	for _, name := range p.uses {
 		value, given := inputs[name]

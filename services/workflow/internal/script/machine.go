@@ -8,7 +8,8 @@ import (
 
 	"go.starlark.net/starlark"
 
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
 
 // entryPoint is the function that is called after the top level, if the program defines it.
@@ -17,14 +18,14 @@ const entryPoint = "main"
 // machine is one run of a program. See the package comment for its order of events.
 type machine struct {
 	limits  Limits
-	program *program
-	env     core.Environment
+	program *compiled
+	env     program.Environment
 	inputs  starlark.StringDict
 	entry   entry
 	modules map[string]*module
 
 	// history is what is being replayed, and replayed how much of it has been.
-	history  []core.Entry
+	history  []history.Entry
 	replayed int
 
 	// branches are all ever started, by number; ready are those that can run, first come first served. Nothing else
@@ -35,8 +36,8 @@ type machine struct {
 	// queue is the place of ready where that is short.
 	queue [1]*branch
 	// entries and emits wait for the next Take. What is replayed adds none: it is stored.
-	entries []core.Entry
-	emits   []core.Emit
+	entries []history.Entry
+	emits   []history.Emit
 	prints  int
 	// length counts the entries that the program has been handed or has caused, in this generation.
 	length int
@@ -49,7 +50,7 @@ type machine struct {
 }
 
 // Open prepares a run.
-func (s *Scripts) Open(p core.Program, inputs []byte, env core.Environment) (core.Machine, error) {
+func (s *Scripts) Open(p program.Program, inputs []byte, env program.Environment) (program.Machine, error) {
 	compiled, globals, entry, err := s.prepare(p, inputs)
 	if err == nil && env.Continuation != nil {
 		entry, err = s.resumed(env.Continuation)
@@ -61,8 +62,8 @@ func (s *Scripts) Open(p core.Program, inputs []byte, env core.Environment) (cor
 }
 
 // Replay starts the program over a history.
-func (m *machine) Replay(history []core.Entry) error {
-	m.history = history
+func (m *machine) Replay(entries []history.Entry) error {
+	m.history = entries
 	m.start(m.runProgram)
 	m.settle()
 	for m.failure == nil && !m.ended && m.replayed < len(m.history) {
@@ -79,10 +80,10 @@ func (m *machine) Replay(history []core.Entry) error {
 		m.replayed++
 		m.length++
 		b.replayed = true
-		m.resume(b, core.Completion{Op: e.Op, Value: e.Value, Error: e.Error, Event: e.Event})
+		m.resume(b, history.Completion{Op: e.Op, Value: e.Value, Error: e.Error, Event: e.Event})
 	}
 	// The program has ended or failed where the recorded one went on.
-	if _, isMismatch := errors.AsType[*core.Mismatch](m.failure); !isMismatch && m.replayed < len(m.history) {
+	if _, isMismatch := errors.AsType[*program.Mismatch](m.failure); !isMismatch && m.replayed < len(m.history) {
 		m.failure = m.unasked(m.history[m.replayed], nil)
 	}
 	m.ended = m.ended || m.failure != nil
@@ -97,11 +98,11 @@ func (m *machine) Replay(history []core.Entry) error {
 }
 
 // Pending are the operations that branches are blocked on.
-func (m *machine) Pending() []core.Op {
+func (m *machine) Pending() []history.Op {
 	if m.ended {
 		return nil
 	}
-	var ops []core.Op
+	var ops []history.Op
 	for _, b := range m.branches {
 		if b.pending != nil {
 			ops = append(ops, *b.pending)
@@ -111,14 +112,14 @@ func (m *machine) Pending() []core.Op {
 }
 
 // Complete unblocks an operation and records its completion.
-func (m *machine) Complete(c core.Completion) bool {
+func (m *machine) Complete(c history.Completion) bool {
 	b := m.branch(c.Op.Branch)
 	if m.ended || b == nil || b.pending == nil || b.pending.Ref != c.Op {
 		return false
 	}
 	c = readable(*b.pending, c)
 	// Whether a value ends a poll is for the program to say (observe).
-	if b.pending.Kind != core.KindPoll || c.Error != nil {
+	if b.pending.Kind != history.KindPoll || c.Error != nil {
 		m.record(*b.pending, c)
 	}
 	b.replayed = false
@@ -128,7 +129,7 @@ func (m *machine) Complete(c core.Completion) bool {
 
 // readable is a completion whose value this program can read. One that it cannot, which was stored before the doors had limits, is an
 // error of this operation and of no other: it is recorded as that, with the event that it came with, so the next wait is for another.
-func readable(op core.Op, c core.Completion) core.Completion {
+func readable(op history.Op, c history.Completion) history.Completion {
 	if c.Value == nil || c.Error != nil {
 		return c
 	}
@@ -141,16 +142,16 @@ func readable(op core.Op, c core.Completion) core.Completion {
 		var event struct{ ID, Source, Type string }
 		_ = json.Unmarshal(c.Value, &event) // what cannot be read is not named
 		what = fmt.Sprintf("the event %.255q of type %.255q from %.255q", event.ID, event.Type, event.Source)
-		if event.Type == core.TypeMessage {
+		if event.Type == history.TypeMessage {
 			what = fmt.Sprintf("the message %.255q", event.ID) // its source holds the token
 		}
 	}
-	c.Value, c.Error = nil, &core.FunctionError{Code: core.CodeUnreadable, Message: fmt.Sprintf("%s cannot be read: %s", what, err)}
+	c.Value, c.Error = nil, &history.FunctionError{Code: history.CodeUnreadable, Message: fmt.Sprintf("%s cannot be read: %s", what, err)}
 	return c
 }
 
 // Take hands out what was recorded since the last Take.
-func (m *machine) Take() ([]core.Entry, []core.Emit) {
+func (m *machine) Take() ([]history.Entry, []history.Emit) {
 	entries, emits := m.entries, m.emits
 	m.entries, m.emits = nil, nil
 	return entries, emits
@@ -168,7 +169,7 @@ func (m *machine) Close() {
 }
 
 // resume hands a completion to its branch and lets everything run that can.
-func (m *machine) resume(b *branch, c core.Completion) {
+func (m *machine) resume(b *branch, c history.Completion) {
 	b.pending, b.completion = nil, c
 	m.recorded = 0
 	m.ready = append(m.ready, b)
@@ -188,7 +189,7 @@ func (m *machine) settle() {
 			return
 		}
 		// Where print has set the failure, the branch's own error only says that it was cancelled.
-		if mismatch, ok := errors.AsType[*core.Mismatch](b.err); ok {
+		if mismatch, ok := errors.AsType[*program.Mismatch](b.err); ok {
 			m.failure = mismatch
 		} else if m.failure == nil {
 			m.failure = b.err
@@ -235,31 +236,31 @@ func (m *machine) branch(number int) *branch {
 }
 
 // record makes the entry of a completed operation. Seq and time are the engine's to give.
-func (m *machine) record(op core.Op, c core.Completion) {
+func (m *machine) record(op history.Op, c history.Completion) {
 	m.length++
-	m.entries = append(m.entries, core.Entry{Op: op.Ref, Kind: op.Kind, Name: op.Name, Hash: op.Hash, Value: c.Value, Error: c.Error, Event: c.Event})
+	m.entries = append(m.entries, history.Entry{Op: op.Ref, Kind: op.Kind, Name: op.Name, Hash: op.Hash, Value: c.Value, Error: c.Error, Event: c.Event})
 }
 
 // immediate answers an operation that does not block: from the history while there is some, else by answer. answer may
 // touch nothing but the machine: when the turn is not committed, it is asked again.
-func (m *machine) immediate(op core.Op, answer func() core.Completion) (core.Completion, error) {
+func (m *machine) immediate(op history.Op, answer func() history.Completion) (history.Completion, error) {
 	if m.recorded++; m.recorded > m.limits.Ops {
-		return core.Completion{}, fmt.Errorf("more than %d operations without waiting", m.limits.Ops)
+		return history.Completion{}, fmt.Errorf("more than %d operations without waiting", m.limits.Ops)
 	}
 	if m.replayed < len(m.history) {
 		e := m.history[m.replayed]
 		if e.Op != op.Ref {
-			return core.Completion{}, &core.Mismatch{
+			return history.Completion{}, &program.Mismatch{
 				Seq: e.Seq, Position: m.position(op.Ref), Call: op.Ref,
 				Differs: fmt.Sprintf("the history continues with %s of call %s, the program with %s", title(e.Kind, e.Name), e.Op, title(op.Kind, op.Name)),
 			}
 		}
 		if err := m.fits(e, op); err != nil {
-			return core.Completion{}, err
+			return history.Completion{}, err
 		}
 		m.replayed++
 		m.length++
-		return core.Completion{Op: e.Op, Value: e.Value, Error: e.Error}, nil
+		return history.Completion{Op: e.Op, Value: e.Value, Error: e.Error}, nil
 	}
 	c := answer()
 	m.record(op, c)
@@ -268,7 +269,7 @@ func (m *machine) immediate(op core.Op, answer func() core.Completion) (core.Com
 
 // fits compares what was recorded with what the program asks for at the same place. A difference is never guessed
 // around: to go on would give one program the results of another (D34).
-func (m *machine) fits(e core.Entry, op core.Op) error {
+func (m *machine) fits(e history.Entry, op history.Op) error {
 	if e.Kind == op.Kind && e.Name == op.Name && e.Hash == op.Hash {
 		return nil
 	}
@@ -276,18 +277,18 @@ func (m *machine) fits(e core.Entry, op core.Op) error {
 	if e.Kind == op.Kind && e.Name == op.Name {
 		differs = fmt.Sprintf("the arguments of %s are not those recorded (digest %016x, recorded %016x)", title(op.Kind, op.Name), op.Hash, e.Hash)
 	}
-	return &core.Mismatch{Seq: e.Seq, Position: m.position(op.Ref), Call: op.Ref, Differs: differs}
+	return &program.Mismatch{Seq: e.Seq, Position: m.position(op.Ref), Call: op.Ref, Differs: differs}
 }
 
 // replaying reports whether there is history left.
 func (m *machine) replaying() bool { return m.replayed < len(m.history) }
 
 // position is where a branch stands that has just asked for an operation, or is blocked on it.
-func (m *machine) position(ref core.OpRef) string { return position(m.branches[ref.Branch].thread) }
+func (m *machine) position(ref history.OpRef) string { return position(m.branches[ref.Branch].thread) }
 
 // unasked is the mismatch of an entry that no branch is blocked on.
-func (m *machine) unasked(e core.Entry, b *branch) error {
-	mismatch := &core.Mismatch{Seq: e.Seq, Call: e.Op, Differs: "the history holds " + title(e.Kind, e.Name) + ", which the program did not ask for"}
+func (m *machine) unasked(e history.Entry, b *branch) error {
+	mismatch := &program.Mismatch{Seq: e.Seq, Call: e.Op, Differs: "the history holds " + title(e.Kind, e.Name) + ", which the program did not ask for"}
 	if b != nil && b.pending != nil {
 		mismatch.Position = m.position(b.pending.Ref)
 		mismatch.Differs = fmt.Sprintf("the history holds %s of call %s, the program asks for %s of call %s",
@@ -296,4 +297,6 @@ func (m *machine) unasked(e core.Entry, b *branch) error {
 	return mismatch
 }
 
-func title(kind core.Kind, name string) string { return strings.TrimSpace(string(kind) + " " + name) }
+func title(kind history.Kind, name string) string {
+	return strings.TrimSpace(string(kind) + " " + name)
+}

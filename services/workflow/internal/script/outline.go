@@ -13,59 +13,60 @@ import (
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
 
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
 
 // Inspect parses and resolves a program and its modules, and reads what it uses out of their syntax. Nothing of it is
 // run. A global that neither the program nor the language defines is taken for an input.
-func (s *Scripts) Inspect(p core.Program) (core.Outline, error) {
-	o := &outliner{inputs: map[string]bool{}, uses: map[string]map[string]core.Use{}, exported: map[string]map[string]string{}}
+func (s *Scripts) Inspect(p program.Program) (program.Outline, error) {
+	o := &outliner{inputs: map[string]bool{}, uses: map[string]map[string]program.Use{}, exported: map[string]map[string]string{}}
 	own := ownNames()
 	modules, compiled := map[string]*syntax.File{}, map[string]*starlark.Program{}
 	for _, name := range slices.Sorted(maps.Keys(p.Modules)) {
-		file, program, err := s.file("modules."+name, name, p.Modules[name], p.Modules, own.Has)
+		file, source, err := s.file("modules."+name, name, p.Modules[name], p.Modules, own.Has)
 		if err != nil {
-			return core.Outline{}, err
+			return program.Outline{}, err
 		}
-		modules[name], compiled[name] = file, program
+		modules[name], compiled[name] = file, source
 	}
 	o.modules = modules
 	for _, name := range slices.Sorted(maps.Keys(modules)) {
 		if err := o.file("modules."+name, modules[name], false); err != nil {
-			return core.Outline{}, err
+			return program.Outline{}, err
 		}
 		if err := loadable("modules."+name, modules[name], modules); err != nil {
-			return core.Outline{}, err
+			return program.Outline{}, err
 		}
 	}
-	file, program, err := s.file("starlark", mainFile, p.Source, p.Modules, func(name string) bool {
+	file, source, err := s.file("starlark", mainFile, p.Source, p.Modules, func(name string) bool {
 		if !own.Has(name) && !starlark.Universe.Has(name) {
 			o.inputs[name] = true
 		}
 		return own.Has(name) || o.inputs[name]
 	})
 	if err != nil {
-		return core.Outline{}, err
+		return program.Outline{}, err
 	}
-	if err := circle(program, compiled); err != nil {
-		return core.Outline{}, err
+	if err := circle(source, compiled); err != nil {
+		return program.Outline{}, err
 	}
 	if err := o.callable(file); err != nil {
-		return core.Outline{}, err
+		return program.Outline{}, err
 	}
 	// The top level runs in order: what it uses before its definition is no input of that name.
 	if module, ok := file.Module.(*resolve.Module); ok {
 		for _, global := range module.Globals {
 			if o.inputs[global.First.Name] {
-				return core.Outline{}, invalid("starlark", "%s: %s is used before it is defined here", global.First.NamePos, global.First.Name)
+				return program.Outline{}, invalid("starlark", "%s: %s is used before it is defined here", global.First.NamePos, global.First.Name)
 			}
 		}
 	}
 	if err := o.file("starlark", file, true); err != nil {
-		return core.Outline{}, err
+		return program.Outline{}, err
 	}
 	if err := loadable("starlark", file, modules); err != nil {
-		return core.Outline{}, err
+		return program.Outline{}, err
 	}
 	if def := definitionOf(file, entryPoint); def != nil {
 		for _, param := range required(def) {
@@ -111,8 +112,8 @@ func required(def *syntax.DefStmt) []*syntax.Ident {
 type outliner struct {
 	inputs map[string]bool
 	// uses are the first uses by the list they belong to, and by name.
-	uses     map[string]map[string]core.Use
-	handlers []core.Handler
+	uses     map[string]map[string]program.Use
+	handlers []program.Handler
 	dynamic  []string
 	// modules are all there are, and exported the aliases of those that were asked for.
 	modules  map[string]*syntax.File
@@ -126,11 +127,11 @@ const (
 	usedEmits     = "emits"
 )
 
-func (o *outliner) outline() core.Outline {
-	sorted := func(list string) []core.Use {
-		return slices.SortedFunc(maps.Values(o.uses[list]), func(a, b core.Use) int { return cmp.Compare(a.Name, b.Name) })
+func (o *outliner) outline() program.Outline {
+	sorted := func(list string) []program.Use {
+		return slices.SortedFunc(maps.Values(o.uses[list]), func(a, b program.Use) int { return cmp.Compare(a.Name, b.Name) })
 	}
-	return core.Outline{
+	return program.Outline{
 		Inputs:    slices.Sorted(maps.Keys(o.inputs)),
 		Functions: sorted(usedFunctions), Waits: sorted(usedWaits), Emits: sorted(usedEmits),
 		Handlers: o.handlers, Dynamic: o.dynamic,
@@ -249,10 +250,10 @@ func argument(call *syntax.CallExpr, place int, name string) syntax.Expr {
 
 func (o *outliner) use(list, name string, call *syntax.CallExpr) {
 	if o.uses[list] == nil {
-		o.uses[list] = map[string]core.Use{}
+		o.uses[list] = map[string]program.Use{}
 	}
 	if _, known := o.uses[list][name]; !known {
-		o.uses[list][name] = core.Use{Name: name, Position: call.Lparen.String()}
+		o.uses[list][name] = program.Use{Name: name, Position: call.Lparen.String()}
 	}
 }
 
@@ -263,7 +264,7 @@ func (o *outliner) function(call *syntax.CallExpr, first int) {
 	switch {
 	case !ok:
 		o.dynamic = append(o.dynamic, call.Lparen.String())
-	case name != core.EmitFunction:
+	case name != activity.EmitFunction:
 		o.use(usedFunctions, name, call)
 	default:
 		var eventType string

@@ -8,7 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
 
 const flowProgram = `
@@ -36,30 +37,30 @@ def main(rollout, extra = 1):
 
 func TestInspectReadsAProgramWithoutRunningIt(t *testing.T) {
 	t.Parallel()
-	p := core.Program{Source: []byte(flowProgram), Modules: map[string][]byte{
+	p := program.Program{Source: []byte(flowProgram), Modules: map[string][]byte{
 		"gates.star": []byte("def pass_gate(r, n):\n    poll(function = \"argo.status\", args = {})\n    sleep(n)\n"),
 	}}
 	got, err := New(Limits{}).Inspect(p)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := core.Outline{
+	want := program.Outline{
 		Inputs: []string{"rollout", "verb"},
-		Functions: []core.Use{
+		Functions: []program.Use{
 			{Name: "argo.status", Position: "gates.star:2:9"},
 			{Name: "git.commit", Position: "main.star:5:8"},
 		},
-		Waits: []core.Use{
+		Waits: []program.Use{
 			{Name: "com.example.done", Position: "main.star:11:19"},
 			{Name: "com.example.failed", Position: "main.star:11:19"},
 		},
-		Emits: []core.Use{{Name: "com.gitlab.cd.rollout.started", Position: "main.star:8:8"}},
-		Handlers: []core.Handler{
+		Emits: []program.Use{{Name: "com.gitlab.cd.rollout.started", Position: "main.star:8:8"}},
+		Handlers: []program.Handler{
 			{
-				Types: []string{"com.example.pushed"}, Filter: core.Filter{"ref.name": `"main"`, "size": "-1", "draft": "false"},
+				Types: []string{"com.example.pushed"}, Filter: history.Filter{"ref.name": `"main"`, "size": "-1", "draft": "false"},
 				Function: "deploy", Position: "main.star:15:9",
 			},
-			{Types: []string{"com.example.a", "com.example.b"}, Filter: core.Filter{}, Function: "handle_any", Position: "main.star:16:9"},
+			{Types: []string{"com.example.a", "com.example.b"}, Filter: history.Filter{}, Function: "handle_any", Position: "main.star:16:9"},
 		},
 		Dynamic: []string{"main.star:12:8", "main.star:13:19"},
 	}
@@ -71,11 +72,11 @@ func TestInspectReadsAProgramWithoutRunningIt(t *testing.T) {
 		`{"ref":{"name":"main"},"size":-1}`:                            false,
 		`{"ref":{"name":"next"},"size":-1,"draft":false}`:              false,
 	} {
-		if found := got.Handlers[0].Matches(core.Event{Type: "com.example.pushed", Data: []byte(data)}); found != matches {
+		if found := got.Handlers[0].Matches(history.Event{Type: "com.example.pushed", Data: []byte(data)}); found != matches {
 			t.Errorf("%s matches: %t", data, found)
 		}
 	}
-	if got.Handlers[0].Matches(core.Event{Type: "com.example.other", Data: []byte(`{"ref":{"name":"main"},"size":-1,"draft":false}`)}) {
+	if got.Handlers[0].Matches(history.Event{Type: "com.example.other", Data: []byte(`{"ref":{"name":"main"},"size":-1,"draft":false}`)}) {
 		t.Error("an event of another type matches")
 	}
 }
@@ -105,7 +106,7 @@ func TestInspectFollowsOtherNames(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := New(Limits{}).Inspect(core.Program{Source: []byte(tt.program), Modules: map[string][]byte{"m.star": []byte(module)}})
+			got, err := New(Limits{}).Inspect(program.Program{Source: []byte(tt.program), Modules: map[string][]byte{"m.star": []byte(module)}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -154,7 +155,7 @@ func TestInspectNamesWhatIsWrong(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			p := core.Program{Source: []byte(tt.program), Modules: map[string][]byte{"m.star": []byte(tt.module)}}
+			p := program.Program{Source: []byte(tt.program), Modules: map[string][]byte{"m.star": []byte(tt.module)}}
 			_, err := New(Limits{}).Inspect(p)
 			if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("found %v, expected %q", err, tt.want)
@@ -167,8 +168,8 @@ func TestInspectNamesWhatIsWrong(t *testing.T) {
 func TestHandlersThatTakeTheEvent(t *testing.T) {
 	t.Parallel()
 	for _, parameters := range []string{"e", "e = None", "e, a = 1", "a = 1, b = 2", "*e", "e, *a, b = 1, **c", "e, *, a = 1"} {
-		program := "def f(" + parameters + "): pass\non_event('t', handler = f)"
-		outline, err := New(Limits{}).Inspect(core.Program{Source: []byte(program)})
+		source := "def f(" + parameters + "): pass\non_event('t', handler = f)"
+		outline, err := New(Limits{}).Inspect(program.Program{Source: []byte(source)})
 		if err != nil || len(outline.Handlers) != 1 {
 			t.Errorf("f(%s): handlers %v, error %v", parameters, outline.Handlers, err)
 		}
@@ -178,13 +179,13 @@ func TestHandlersThatTakeTheEvent(t *testing.T) {
 // A flow that was registered before handlers were looked at closely goes on as it was: its run begins, and fails at the call.
 func TestAHandlerOfAnOlderFlowIsStillCalled(t *testing.T) {
 	t.Parallel()
-	p := core.Program{Source: []byte("def f(): pass\non_event('t', handler = f)")}
+	p := program.Program{Source: []byte("def f(): pass\non_event('t', handler = f)")}
 	inputs := []byte(`{"on_event":{"handler":"f","event":{}}}`)
 	scripts := New(Limits{})
 	if err := scripts.Check(p, inputs); err != nil {
 		t.Errorf("its start is refused: %v", err)
 	}
-	m, err := scripts.Open(p, inputs, core.Environment{})
+	m, err := scripts.Open(p, inputs, program.Environment{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,13 +195,13 @@ func TestAHandlerOfAnOlderFlowIsStillCalled(t *testing.T) {
 	}
 }
 
-// TestAHandlerIsCalledWithItsEvent starts a flow as an event does (core.HandlerInput).
+// TestAHandlerIsCalledWithItsEvent starts a flow as an event does (program.HandlerInput).
 func TestAHandlerIsCalledWithItsEvent(t *testing.T) {
 	t.Parallel()
-	const program = "def f(e): print(e.data.id)\non_event('t', handler = f)\ndef main(never): fail()\ndef two(a, b): pass"
+	const source = "def f(e): print(e.data.id)\non_event('t', handler = f)\ndef main(never): fail()\ndef two(a, b): pass"
 	scripts := New(Limits{})
-	run := func(inputs string) ([]core.Entry, error) {
-		m, err := scripts.Open(core.Program{Source: []byte(program)}, []byte(inputs), core.Environment{})
+	run := func(inputs string) ([]history.Entry, error) {
+		m, err := scripts.Open(program.Program{Source: []byte(source)}, []byte(inputs), program.Environment{})
 		if err != nil {
 			return nil, err
 		}
@@ -229,16 +230,16 @@ func TestAHandlerIsCalledWithItsEvent(t *testing.T) {
 // TestACallOfWhatNothingDefinesIsAProblem: it could only be an input, and no input is a function. Other names may be inputs.
 func TestACallOfWhatNothingDefinesIsAProblem(t *testing.T) {
 	t.Parallel()
-	for program, want := range map[string]string{
+	for source, want := range map[string]string{
 		"for d in deployments_for(rollout):\n    advance_one(d)\n": "main.star:1:10: deployments_for is called, and is not defined: expected a function; an input cannot be one; main.star:2:5: advance_one is called",
 		"def main(rollout):\n    (apply)(rollout)\n":               "main.star:2:6: apply is called",
 		"def main(apply):\n    apply()\n":                          "",
 		"print(rollout.id, rollout.get(1), len(gates))\n":          "",
 		"f = gates\nf()\n": "",
 	} {
-		_, err := New(Limits{}).Inspect(core.Program{Source: []byte(program)})
+		_, err := New(Limits{}).Inspect(program.Program{Source: []byte(source)})
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: found %v, expected %q", program, err, want)
+			t.Errorf("%s: found %v, expected %q", source, err, want)
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"go.starlark.net/starlark"
 	"go.starlark.net/starlarkstruct"
 
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
 // defaultInterval is the pause between two rounds of a poll (E42).
@@ -43,7 +43,7 @@ func poll(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kw
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}
-	op := core.Op{Interval: defaultInterval}
+	op := history.Op{Interval: defaultInterval}
 	if interval != nil {
 		if op.Interval, err = duration("interval", interval); err != nil {
 			return nil, fmt.Errorf("%s: %w", what, err)
@@ -61,7 +61,7 @@ func poll(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kw
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}
-	numbered := b.op(core.KindPoll, name, fingerprint)
+	numbered := b.op(history.KindPoll, name, fingerprint)
 	op.Ref, op.Kind, op.Name, op.Hash, op.Position, op.Args = numbered.Ref, numbered.Kind, name, numbered.Hash, numbered.Position, encoded
 	c, err := b.observe(op, content)
 	if err != nil {
@@ -72,7 +72,7 @@ func poll(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kw
 
 // observe blocks until the poll is over: with an error, with a value that the program is content with, or with what the
 // history says. It records the value itself; what a poll has seen before leaves no trace.
-func (b *branch) observe(op core.Op, content func(*branch, core.Completion) (bool, error)) (core.Completion, error) {
+func (b *branch) observe(op history.Op, content func(*branch, history.Completion) (bool, error)) (history.Completion, error) {
 	for {
 		c, err := b.block(op)
 		if err != nil || b.replayed || c.Error != nil {
@@ -90,25 +90,25 @@ func (b *branch) observe(op core.Op, content func(*branch, core.Completion) (boo
 }
 
 // condition is until as a test of an observation, and what of it goes into the fingerprint.
-func (b *branch) condition(until starlark.Value) (content func(*branch, core.Completion) (bool, error), named any, err error) {
+func (b *branch) condition(until starlark.Value) (content func(*branch, history.Completion) (bool, error), named any, err error) {
 	switch until := until.(type) {
 	case nil:
 		return nil, nil, errors.New("until is missing, expected a function of the value or a dict of what it must have")
 	case starlark.Callable:
-		return func(b *branch, c core.Completion) (bool, error) { return b.asks(until, c) }, until.Name(), nil
+		return func(b *branch, c history.Completion) (bool, error) { return b.asks(until, c) }, until.Name(), nil
 	case starlark.IterableMapping:
-		wanted := core.Filter{}
+		wanted := history.Filter{}
 		if err := b.flatten(wanted, until); err != nil {
 			return nil, nil, fmt.Errorf("until: %w", err)
 		}
-		return func(_ *branch, c core.Completion) (bool, error) { return wanted.Matches(c.Value), nil }, wanted, nil
+		return func(_ *branch, c history.Completion) (bool, error) { return wanted.Matches(c.Value), nil }, wanted, nil
 	default:
 		return nil, nil, fmt.Errorf("until is a %s, expected a function of the value or a dict of what it must have", until.Type())
 	}
 }
 
 // asks calls until. While it does, the branch can do nothing else, and everything that until can reach is held.
-func (b *branch) asks(until starlark.Callable, c core.Completion) (bool, error) {
+func (b *branch) asks(until starlark.Callable, c history.Completion) (bool, error) {
 	value, err := decode(c.Value)
 	if err != nil {
 		return false, fmt.Errorf("the value: %w", err)

@@ -7,7 +7,7 @@ import (
 
 	"go.starlark.net/starlark"
 
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
 // position is where the innermost Starlark code of a thread stands.
@@ -48,17 +48,17 @@ type located struct {
 	position string
 	cause    *starlark.EvalError
 	// stack is the calls that were under way, the innermost first; empty where position is the only one.
-	stack []core.Frame
+	stack []history.Frame
 }
 
 // Error is "file:line:column: message", on one line for the history.
 func (l *located) Error() string { return l.position + ": " + l.cause.Msg }
 
-// Unwrap leads to the cause, where a *core.Mismatch is looked for.
+// Unwrap leads to the cause, where a *program.Mismatch is looked for.
 func (l *located) Unwrap() error { return l.cause }
 
 // CallStack is the calls that were under way, the innermost first, as core shows them.
-func (l *located) CallStack() []core.Frame { return l.stack }
+func (l *located) CallStack() []history.Frame { return l.stack }
 
 // trace adds to a failure of the branch the calls that led to it, and the calls of spawn that led to the branch.
 func (b *branch) trace(err error) error {
@@ -110,11 +110,11 @@ func places(stack starlark.CallStack) []string {
 }
 
 // frames turns a stack round, and leaves out what is not the program's.
-func frames(branch int, stack starlark.CallStack) []core.Frame {
-	var all []core.Frame
+func frames(branch int, stack starlark.CallStack) []history.Frame {
+	var all []history.Frame
 	for _, frame := range slices.Backward(stack) {
 		if frame.Pos.IsValid() && frame.Pos.Filename() != builtinFile {
-			all = append(all, core.Frame{Branch: branch, Function: frame.Name, Position: frame.Pos.String()})
+			all = append(all, history.Frame{Branch: branch, Function: frame.Name, Position: frame.Pos.String()})
 		}
 	}
 	return all

@@ -8,12 +8,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
 // stackOf is the stack of a failure, one "branch function position" for each call.
 func stackOf(failure error) (all []string) {
-	var traced interface{ CallStack() []core.Frame }
+	var traced interface{ CallStack() []history.Frame }
 	if errors.As(failure, &traced) {
 		for _, f := range traced.CallStack() {
 			all = append(all, fmt.Sprintf("%d %s %s", f.Branch, f.Function, f.Position))
@@ -87,8 +87,8 @@ def main():
 func TestAPrintedLineIsCutAndMended(t *testing.T) {
 	t.Parallel()
 	for program, expected := range map[string]string{
-		`print("é" * 20)`:        `"ééééé` + core.Cut + `"`,
-		`print("x" + "é" * 20)`:  `"xéééé�` + core.Cut + `"`,
+		`print("é" * 20)`:        `"ééééé` + history.Cut + `"`,
+		`print("x" + "é" * 20)`:  `"xéééé�` + history.Cut + `"`,
 		`print("a", "é"[:1], 1)`: `"a � 1"`,
 	} {
 		history, failure := execute(t, program, nil)

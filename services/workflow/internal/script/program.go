@@ -17,7 +17,7 @@ import (
 	"go.starlark.net/syntax"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
 
 // mainFile is the name of the main source in positions.
@@ -28,24 +28,24 @@ type Scripts struct {
 	limits Limits
 
 	mu       sync.Mutex
-	compiled map[[32]byte]*program
+	compiled map[[32]byte]*compiled
 }
 
 var (
-	_ core.Scripts = (*Scripts)(nil)
-	_ core.Near    = (*Scripts)(nil)
+	_ program.Scripts = (*Scripts)(nil)
+	_ program.Near    = (*Scripts)(nil)
 )
 
 // New makes Scripts that bound every program by limits.
 func New(limits Limits) *Scripts {
-	return &Scripts{limits: limits.withDefaults(), compiled: map[[32]byte]*program{}}
+	return &Scripts{limits: limits.withDefaults(), compiled: map[[32]byte]*compiled{}}
 }
 
 // cached is how many compiled programs are kept; beyond it the cache starts anew, since programs are few.
 const cached = 256
 
 // program is a compiled main file with its compiled modules. It is immutable.
-type program struct {
+type compiled struct {
 	main    *starlark.Program
 	modules map[string]*starlark.Program
 	// functions are those that the main file defines at its top level, uses the names of this package and of inputs that it refers to.
@@ -57,10 +57,10 @@ type program struct {
 }
 
 // Near reports that all programs run in this process.
-func (*Scripts) Near(core.Program) bool { return true }
+func (*Scripts) Near(program.Program) bool { return true }
 
 // Check parses and resolves the program and its modules, and compares inputs with what the program can take.
-func (s *Scripts) Check(p core.Program, inputs []byte) error {
+func (s *Scripts) Check(p program.Program, inputs []byte) error {
 	compiled, _, _, err := s.prepare(p, inputs)
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func (s *Scripts) Check(p core.Program, inputs []byte) error {
 }
 
 // prepare compiles a program and fits its inputs to it.
-func (s *Scripts) prepare(p core.Program, inputs []byte) (*program, starlark.StringDict, entry, error) {
+func (s *Scripts) prepare(p program.Program, inputs []byte) (*compiled, starlark.StringDict, entry, error) {
 	globals, entry, err := s.inputs(inputs)
 	if err != nil {
 		return nil, nil, entry, err
@@ -116,7 +116,7 @@ func (s *Scripts) inputs(inputs []byte) (starlark.StringDict, entry, error) {
 	object.Freeze()
 	for _, item := range object.Items() {
 		name, _ := starlark.AsString(item[0])
-		if name != core.HandlerInput {
+		if name != program.HandlerInput {
 			globals[name] = item[1]
 		} else if start, err = handlerCall(item[1]); err != nil {
 			return nil, start, err
@@ -134,7 +134,7 @@ func isIdentifier(name string) bool {
 
 // compile is the program from the cache, or made. It is made outside of the lock: two callers may make the same one,
 // and it does not matter whose is kept.
-func (s *Scripts) compile(p core.Program, inputs starlark.StringDict) (*program, error) {
+func (s *Scripts) compile(p program.Program, inputs starlark.StringDict) (*compiled, error) {
 	key := digest(p, inputs)
 	s.mu.Lock()
 	known := s.compiled[key]
@@ -145,7 +145,7 @@ func (s *Scripts) compile(p core.Program, inputs starlark.StringDict) (*program,
 	if err := checkNames(inputs); err != nil {
 		return nil, err
 	}
-	c := &program{modules: map[string]*starlark.Program{}, functions: map[string]definition{}}
+	c := &compiled{modules: map[string]*starlark.Program{}, functions: map[string]definition{}}
 	own := ownNames()
 	used := map[string]bool{}
 	inMain := func(name string) bool {
@@ -226,7 +226,7 @@ func describe(err error) string {
 }
 
 // digest identifies a compiled program: its bytes and the names it may refer to.
-func digest(p core.Program, inputs starlark.StringDict) [32]byte {
+func digest(p program.Program, inputs starlark.StringDict) [32]byte {
 	h := sha256.New()
 	var length [8]byte
 	add := func(part []byte) { // with its length, so that no two programs give the same bytes

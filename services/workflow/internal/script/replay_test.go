@@ -11,7 +11,8 @@ import (
 	"go.starlark.net/starlark"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
 
 const recordedProgram = `
@@ -28,48 +29,50 @@ wait_for_event(type="done", filter={"id": 1})
 // TestMismatch replays a program over histories that other programs left behind: each must be found, and named.
 func TestMismatch(t *testing.T) {
 	t.Parallel()
-	history, failure := execute(t, recordedProgram, nil)
+	entries, failure := execute(t, recordedProgram, nil)
 	if failure != nil {
 		t.Fatal(failure)
 	}
-	edit := func(change func([]core.Entry) []core.Entry) []core.Entry { return change(slices.Clone(history)) }
+	edit := func(change func([]history.Entry) []history.Entry) []history.Entry {
+		return change(slices.Clone(entries))
+	}
 	for _, tt := range []struct {
 		name    string
 		program string
-		history []core.Entry
+		history []history.Entry
 		want    string
 	}{
 		{
-			"other arguments", strings.Replace(recordedProgram, `{"name": name}`, `{"name": name + "!"}`, 1), history,
+			"other arguments", strings.Replace(recordedProgram, `{"name": name}`, `{"name": name + "!"}`, 1), entries,
 			"program and history differ at main.star:3:8, call 1.0 of branch and index: the arguments of run echo are not those recorded",
 		},
 		{
-			"other function", strings.Replace(recordedProgram, `"echo"`, `"scream"`, 1), history,
+			"other function", strings.Replace(recordedProgram, `"echo"`, `"scream"`, 1), entries,
 			"main.star:3:8, call 1.0 of branch and index: recorded run echo, now run scream",
 		},
 		{
-			"other operation on the spot", strings.Replace(recordedProgram, "now()", "uuid()", 1), history,
+			"other operation on the spot", strings.Replace(recordedProgram, "now()", "uuid()", 1), entries,
 			"main.star:4:9, call 1.1 of branch and index: recorded now, now uuid",
 		},
 		{
-			"other filter", strings.Replace(recordedProgram, `{"id": 1}`, `{"id": 2}`, 1), history,
+			"other filter", strings.Replace(recordedProgram, `{"id": 1}`, `{"id": 2}`, 1), entries,
 			"main.star:9:15, call 0.0 of branch and index: the arguments of wait done are not those recorded",
 		},
 		{
-			"one operation less", strings.Replace(recordedProgram, `wait_for_event(type="done", filter={"id": 1})`, "", 1), history,
+			"one operation less", strings.Replace(recordedProgram, `wait_for_event(type="done", filter={"id": 1})`, "", 1), entries,
 			"the history holds wait done, which the program did not ask for",
 		},
 		{
-			"one operation more", strings.Replace(recordedProgram, "    now()", "    uuid()\n    now()", 1), history,
+			"one operation more", strings.Replace(recordedProgram, "    now()", "    uuid()\n    now()", 1), entries,
 			"call 1.1 of branch and index: recorded now, now uuid",
 		},
 		{
-			"an entry twice", recordedProgram, edit(func(h []core.Entry) []core.Entry { return slices.Insert(h, 1, h[0]) }),
+			"an entry twice", recordedProgram, edit(func(h []history.Entry) []history.Entry { return slices.Insert(h, 1, h[0]) }),
 			"the history continues with run echo of call",
 		},
 		{
-			"branches the other way round", recordedProgram, edit(func(h []core.Entry) []core.Entry {
-				h[1].Op = core.OpRef{Branch: 9, Index: 1}
+			"branches the other way round", recordedProgram, edit(func(h []history.Entry) []history.Entry {
+				h[1].Op = history.OpRef{Branch: 9, Index: 1}
 				return h
 			}),
 			"the history continues with now of call 9.1",
@@ -79,7 +82,7 @@ func TestMismatch(t *testing.T) {
 			t.Parallel()
 			m := open(t, tt.program, tt.history)
 			err := m.Replay(tt.history)
-			if _, ok := errors.AsType[*core.Mismatch](err); !ok || !strings.Contains(err.Error(), tt.want) {
+			if _, ok := errors.AsType[*program.Mismatch](err); !ok || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("found %v, expected a mismatch with %q", err, tt.want)
 			}
 			if ended, _ := m.Outcome(); !ended {
@@ -117,7 +120,7 @@ func TestMismatchOfTheNewerOperations(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			err := open(t, strings.Replace(newerProgram, tt.was, tt.is, 1), history).Replay(history)
-			if _, ok := errors.AsType[*core.Mismatch](err); !ok || !strings.Contains(err.Error(), tt.want) {
+			if _, ok := errors.AsType[*program.Mismatch](err); !ok || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("found %v, expected a mismatch with %q", err, tt.want)
 			}
 		})
@@ -171,7 +174,7 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			p := core.Program{Source: []byte(tt.program), Modules: map[string][]byte{}}
+			p := program.Program{Source: []byte(tt.program), Modules: map[string][]byte{}}
 			for name, source := range tt.modules {
 				p.Modules[name] = []byte(source)
 			}
@@ -191,22 +194,22 @@ func TestCirclesOfLoads(t *testing.T) {
 		"a.star": []byte("load('b.star', 'b')\na = 1"), "b.star": []byte("load('c.star', 'c')\nb = 1"), "c.star": []byte("c = 1\nload('a.star', 'a')"),
 		"self.star": []byte("load('self.star', y = 'x')\nx = 1"), "twice.star": []byte("load('good.star', 'good')\ntwice = 1"), "good.star": []byte("good = 1"),
 	}
-	for program, want := range map[string]string{
+	for source, want := range map[string]string{
 		"load('a.star', 'a')":    `modules.c.star: c.star:2:6: load of "a.star", which leads back to itself: a.star loads b.star loads c.star loads a.star`,
 		"load('c.star', 'c')":    `modules.b.star: b.star:1:6: load of "c.star", which leads back to itself: c.star loads a.star loads b.star loads c.star`,
 		"load('self.star', 'x')": `modules.self.star: self.star:1:6: load of "self.star", which leads back to itself: self.star loads self.star`,
 		"load('good.star', 'good')\nload('twice.star', 'twice')": "",
 	} {
-		p := core.Program{Source: []byte(program), Modules: modules}
+		p := program.Program{Source: []byte(source), Modules: modules}
 		scripts := New(Limits{})
 		_, inspected := scripts.Inspect(p)
 		for _, err := range []error{inspected, scripts.Check(p, nil), scripts.Check(p, nil)} { // the second time it is known
 			if (err == nil) != (want == "") || err != nil && (!fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), want)) {
-				t.Errorf("%s: found %v, expected %q", program, err, want)
+				t.Errorf("%s: found %v, expected %q", source, err, want)
 			}
 		}
 	}
-	m, err := New(Limits{}).Open(core.Program{Source: []byte("print('before')\nload('self.star', 'x')"), Modules: modules}, nil, core.Environment{})
+	m, err := New(Limits{}).Open(program.Program{Source: []byte("print('before')\nload('self.star', 'x')"), Modules: modules}, nil, program.Environment{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"go.starlark.net/starlark"
 	"go.starlark.net/starlarkstruct"
 
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
 // The bounds of a retry.
@@ -20,7 +20,7 @@ const (
 // retrying reads run's retry: True for the engine's own way, False for none, or a dict or struct with some of attempts,
 // initial and max_interval (seconds), backoff (a factor) and non_retryable (codes). Errors begin with what follows
 // "retry" in a sentence.
-func retrying(v starlark.Value) (again bool, policy *core.RetryPolicy, err error) {
+func retrying(v starlark.Value) (again bool, policy *history.RetryPolicy, err error) {
 	if b, ok := v.(starlark.Bool); ok {
 		return bool(b), nil, nil
 	}
@@ -28,7 +28,7 @@ func retrying(v starlark.Value) (again bool, policy *core.RetryPolicy, err error
 	if err != nil {
 		return false, nil, err
 	}
-	p := new(core.RetryPolicy)
+	p := new(history.RetryPolicy)
 	for _, item := range items {
 		name, _ := starlark.AsString(item[0])
 		switch name {

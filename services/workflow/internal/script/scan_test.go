@@ -12,7 +12,8 @@ import (
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
 
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
 
 // slowly is what decode does where scan gives up.
@@ -57,30 +58,30 @@ func BenchmarkReplay(b *testing.B) {
 	for _, entries := range []int{10, 1_000, 50_000} {
 		b.Run(fmt.Sprintf("%d entries", entries), func(b *testing.B) {
 			scripts := New(Limits{})
-			program := core.Program{Source: []byte("for i in range(n):\n    last = run(\"act\", {\"number\": i})\n")}
+			source := program.Program{Source: []byte("for i in range(n):\n    last = run(\"act\", {\"number\": i})\n")}
 			inputs := fmt.Appendf(nil, `{"n": %d}`, entries)
-			m, err := scripts.Open(program, inputs, core.Environment{})
+			m, err := scripts.Open(source, inputs, program.Environment{})
 			if err != nil {
 				b.Fatal(err)
 			}
 			if err := m.Replay(nil); err != nil {
 				b.Fatal(err)
 			}
-			var history []core.Entry
+			var past []history.Entry
 			for i := range entries {
 				value := fmt.Appendf(nil, `{"ok":true,"number":%d,"sha":"0123456789abcdef0123456789abcdef01234567","labels":{"app":"web","tier":"front"},"ports":[80,443]}`, i)
-				m.Complete(core.Completion{Op: m.Pending()[0].Ref, Value: value})
+				m.Complete(history.Completion{Op: m.Pending()[0].Ref, Value: value})
 				taken, _ := m.Take()
-				history = append(history, taken...)
+				past = append(past, taken...)
 			}
 			m.Close()
 			before := processorTime(b)
 			for b.Loop() {
-				m, err := scripts.Open(program, inputs, core.Environment{})
+				m, err := scripts.Open(source, inputs, program.Environment{})
 				if err != nil {
 					b.Fatal(err)
 				}
-				if err := m.Replay(history); err != nil {
+				if err := m.Replay(past); err != nil {
 					b.Fatal(err)
 				}
 				m.Close()

@@ -11,13 +11,13 @@ import (
 
 	"go.starlark.net/starlark"
 
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
 // maxDepth bounds the nesting of values that leave a program, readableDepth of those that enter it.
 const (
 	maxDepth      = 200
-	readableDepth = core.ReadableDepth
+	readableDepth = history.ReadableDepth
 )
 
 // decode makes a Starlark value of JSON. Objects keep the order of their members; whole numbers become ints.

@@ -9,7 +9,7 @@ import (
 
 	"go.starlark.net/starlark"
 
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
 // maxTypes bounds the types of one wait. Each is a row and a look-up of its own.
@@ -65,7 +65,7 @@ func checkName(what, name string) error {
 func joinTypes(types []string) string { return strings.Join(types, ",") }
 
 // flatten reads a filter for the first time, or again: one that nothing or anything would match is refused unless it was recorded.
-func (b *branch) flatten(into core.Filter, filter starlark.Value) error {
+func (b *branch) flatten(into history.Filter, filter starlark.Value) error {
 	err := flatten(into, "", filter)
 	if err != nil || b.machine.replaying() {
 		return err
@@ -75,7 +75,7 @@ func (b *branch) flatten(into core.Filter, filter starlark.Value) error {
 
 // matchable refuses a filter that does not say what was meant: values that no event can have, a path that is there twice, and a
 // dict with nothing in it, which would let every event pass. flat is the same filter, flattened.
-func matchable(flat core.Filter, filter starlark.Value) error {
+func matchable(flat history.Filter, filter starlark.Value) error {
 	leaves := 0
 	var look func(under string, v starlark.Value) error
 	look = func(under string, v starlark.Value) error {
@@ -121,7 +121,7 @@ func possible(at string, v starlark.Value) error {
 }
 
 // flatten turns nested dicts into dotted paths with canonical values.
-func flatten(into core.Filter, prefix string, v starlark.Value) error {
+func flatten(into history.Filter, prefix string, v starlark.Value) error {
 	mapping, ok := v.(starlark.IterableMapping)
 	if !ok {
 		return fmt.Errorf("filter%s is a %s, expected a dict", prefix, v.Type())
@@ -150,7 +150,7 @@ func flatten(into core.Filter, prefix string, v starlark.Value) error {
 	return nil
 }
 
-// scalar writes a value as core.Project will find it in events. The two have to agree, or the wait never ends.
+// scalar writes a value as history.Project will find it in events. The two have to agree, or the wait never ends.
 func scalar(v starlark.Value) (string, error) {
 	var plain any
 	switch v := v.(type) {
@@ -166,6 +166,6 @@ func scalar(v starlark.Value) (string, error) {
 	default:
 		return "", fmt.Errorf("is a %s, expected a string, number, bool or None", v.Type())
 	}
-	s, _ := core.Scalar(plain) // every type above is a scalar
+	s, _ := history.Scalar(plain) // every type above is a scalar
 	return s, nil
 }

@@ -15,7 +15,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/lockstep-cd/lockstep/pkg/yamltext"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
 // maxNodes bounds what one YAML text may expand to, aliases included. A few lines of nested aliases can otherwise
@@ -53,7 +53,7 @@ func parseYAML(_ *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kw
 	case err == nil:
 		return value, nil
 	case onError == onErrorReturn:
-		return envelope(starlark.None, &core.FunctionError{Code: codeYAML, Message: err.Error()}), nil
+		return envelope(starlark.None, &history.FunctionError{Code: codeYAML, Message: err.Error()}), nil
 	default:
 		return nil, fmt.Errorf("parse_yaml: %w", err)
 	}

@@ -6,12 +6,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
 // checker looks at a store after every step. It remembers the histories, which may only grow.
 type checker struct {
-	seen  map[int64][]core.Entry
+	seen  map[int64][]history.Entry
 	wrong []string
 }
 
@@ -25,7 +26,7 @@ func (c *checker) look(m *Memory) {
 		c.history(e)
 		c.consumed(m, e)
 		switch {
-		case e.State == core.Parked:
+		case e.State == execution.Parked:
 			c.parked(e)
 		case e.State.Ended():
 			c.ended(m, e)
@@ -37,9 +38,9 @@ func (c *checker) look(m *Memory) {
 }
 
 // history has to be what it was, with new entries at its end, numbered without a gap.
-func (c *checker) history(e *execution) {
+func (c *checker) history(e *stored) {
 	if c.seen == nil {
-		c.seen = map[int64][]core.Entry{}
+		c.seen = map[int64][]history.Entry{}
 	}
 	before := c.seen[e.ID]
 	if len(e.history) < len(before) {
@@ -60,7 +61,7 @@ func (c *checker) history(e *execution) {
 	// An operation of a generation has one entry. Those that end a run have no operation.
 	type operation struct {
 		generation int
-		op         core.OpRef
+		op         history.OpRef
 	}
 	done := map[operation]bool{}
 	for _, entry := range e.history {
@@ -73,7 +74,7 @@ func (c *checker) history(e *execution) {
 }
 
 // consumed: each event once in a run, only where it matches, and none that came before the run.
-func (c *checker) consumed(m *Memory, e *execution) {
+func (c *checker) consumed(m *Memory, e *stored) {
 	had := map[int64]bool{}
 	names := map[string]bool{}
 	for _, entry := range e.history {
@@ -92,7 +93,7 @@ func (c *checker) consumed(m *Memory, e *execution) {
 }
 
 // parked runs wait for something that exists, and nothing has come for them.
-func (c *checker) parked(e *execution) {
+func (c *checker) parked(e *stored) {
 	if len(e.deliveries) > 0 {
 		c.violation("%s is parked, and something has come for it", e.Workflow)
 	}
@@ -122,7 +123,7 @@ func (c *checker) parked(e *execution) {
 }
 
 // ended runs have nothing open.
-func (c *checker) ended(m *Memory, e *execution) {
+func (c *checker) ended(m *Memory, e *stored) {
 	if left := len(e.timers) + len(e.waits) + len(e.calls) + len(e.polls) + len(e.deliveries); left > 0 {
 		c.violation("%s has ended, and %d things of it are left", e.Workflow, left)
 	}
@@ -137,7 +138,7 @@ func (c *checker) ended(m *Memory, e *execution) {
 }
 
 // nothingMissed: no wait is open while an event is there that it matches and that the run has not had.
-func (c *checker) nothingMissed(m *Memory, e *execution) {
+func (c *checker) nothingMissed(m *Memory, e *stored) {
 	for _, ref := range refs(e.waits) {
 		if e.deliveries[ref] != nil {
 			continue
@@ -159,20 +160,20 @@ func (c *checker) finish(m *Memory, w *world) {
 			c.violation("%s has not ended", e.Workflow)
 		}
 		for _, entry := range e.history {
-			handle := core.Handle(e.Ref, 1, entry.Generation)
-			key := core.ActivityID(handle, entry.Op)
+			handle := history.Handle(e.Ref, 1, entry.Generation)
+			key := history.ActivityID(handle, entry.Op)
 			switch {
 			case entry.Op.Branch < 0:
 				if id := handle + "/" + string(entry.Kind); sent[id] != 1 {
 					c.violation("%s: its end was told %d times", e.Workflow, sent[id])
 				}
 				delete(sent, handle+"/"+string(entry.Kind))
-			case entry.Kind == core.KindEmit:
+			case entry.Kind == history.KindEmit:
 				if sent[key] != 1 {
 					c.violation("%s: the event of %s left %d times", e.Workflow, entry.Op, sent[key])
 				}
 				delete(sent, key)
-			case entry.Kind == core.KindRun && entry.Error == nil && entry.Name != (note{}).Name(): // which does nothing in the world
+			case entry.Kind == history.KindRun && entry.Error == nil && entry.Name != (note{}).Name(): // which does nothing in the world
 				if done, known := w.effects[key]; !known || !bytes.Equal(done.answer, entry.Value) {
 					c.violation("%s: %s is recorded with %s, and the world answered %s", e.Workflow, entry.Op, entry.Value, done.answer)
 				}

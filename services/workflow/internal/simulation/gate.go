@@ -9,7 +9,11 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/control"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
 // verdict is what becomes of a call that stands at the gate.
@@ -111,15 +115,19 @@ type port struct {
 	process *process
 	memory  *Memory
 	// lease is set by Acquire: what the process wakes becomes its own.
-	lease *core.Lease
-	woken func(core.Woken)
+	lease *engine.Lease
+	woken func(engine.Woken)
 }
 
-var _ core.Store = (*port)(nil)
+var (
+	_ engine.Store    = (*port)(nil)
+	_ control.Store   = (*port)(nil)
+	_ agent.CallStore = (*port)(nil)
+)
 
 // through takes a call through the gate. What do answers beside its result are the executions to wake, of which a process
 // learns only when its call has come to a good end.
-func through[T any](ctx context.Context, p *port, what string, do func() (T, []core.Woken, error)) (answer T, err error) {
+func through[T any](ctx context.Context, p *port, what string, do func() (T, []engine.Woken, error)) (answer T, err error) {
 	var none T
 	// A transaction that has begun goes on when its caller gives up, as it does in internal/store.
 	given, err := p.gate.pass(context.WithoutCancel(ctx), p.process, what)
@@ -150,14 +158,14 @@ func through[T any](ctx context.Context, p *port, what string, do func() (T, []c
 
 // read is through for what wakes nobody.
 func read[T any](ctx context.Context, p *port, what string, do func() (T, error)) (T, error) {
-	return through(ctx, p, what, func() (T, []core.Woken, error) {
+	return through(ctx, p, what, func() (T, []engine.Woken, error) {
 		answer, err := do()
 		return answer, nil, err
 	})
 }
 
-func (p *port) Create(ctx context.Context, n core.NewExecution) (core.Created, error) {
-	return read(ctx, p, "create "+n.Workflow, func() (core.Created, error) { return p.memory.create(n), nil })
+func (p *port) Create(ctx context.Context, n engine.NewExecution) (engine.Created, error) {
+	return read(ctx, p, "create "+n.Workflow, func() (engine.Created, error) { return p.memory.create(n), nil })
 }
 
 // begun is what Begin answers.
@@ -166,43 +174,43 @@ type begun struct {
 	yes bool
 }
 
-func (p *port) Begin(ctx context.Context, n core.NewExecution, first core.Commit) (int64, bool, error) {
-	b, err := through(ctx, p, "begin "+n.Workflow, func() (b begun, woken []core.Woken, err error) {
+func (p *port) Begin(ctx context.Context, n engine.NewExecution, first engine.Commit) (int64, bool, error) {
+	b, err := through(ctx, p, "begin "+n.Workflow, func() (b begun, woken []engine.Woken, err error) {
 		b.id, b.yes, woken, err = p.memory.begin(n, first, p.lease)
 		return b, woken, err
 	})
 	return b.id, b.yes, err
 }
 
-func (p *port) Get(ctx context.Context, organization int64, workflow string) (core.Execution, error) {
-	return read(ctx, p, "get "+workflow, func() (core.Execution, error) {
+func (p *port) Get(ctx context.Context, organization int64, workflow string) (execution.Execution, error) {
+	return read(ctx, p, "get "+workflow, func() (execution.Execution, error) {
 		if e := p.memory.find(organization, workflow); e != nil {
 			return e.Execution, nil
 		}
-		return core.Execution{}, fault.New(fault.NotFound, "there is no workflow %q", workflow)
+		return execution.Execution{}, fault.New(fault.NotFound, "there is no workflow %q", workflow)
 	})
 }
 
 // Waiting and History are for people, of whom there are none.
-func (p *port) Waiting(context.Context, int64) ([]core.Waiting, error) { return nil, nil }
+func (p *port) Waiting(context.Context, int64) ([]control.Waiting, error) { return nil, nil }
 
-func (p *port) History(context.Context, int64, int64, int) ([]core.Entry, error) { return nil, nil }
+func (p *port) History(context.Context, int64, int64, int) ([]history.Entry, error) { return nil, nil }
 
 func (p *port) Cancel(ctx context.Context, organization int64, workflow, reason string, at time.Time) (bool, error) {
-	return p.end(ctx, "cancel "+workflow, organization, workflow, core.Cancelled, core.KindCancelled, reason, at)
+	return p.end(ctx, "cancel "+workflow, organization, workflow, execution.Cancelled, history.KindCancelled, reason, at)
 }
 
 func (p *port) Quarantine(ctx context.Context, organization int64, workflow, reason string, at time.Time) (bool, error) {
-	return p.end(ctx, "quarantine "+workflow, organization, workflow, core.Quarantined, core.KindQuarantined, reason, at)
+	return p.end(ctx, "quarantine "+workflow, organization, workflow, execution.Quarantined, history.KindQuarantined, reason, at)
 }
 
-func (p *port) end(ctx context.Context, what string, organization int64, workflow string, as core.State, kind core.Kind, reason string, at time.Time) (bool, error) {
-	return through(ctx, p, what, func() (bool, []core.Woken, error) {
+func (p *port) end(ctx context.Context, what string, organization int64, workflow string, as execution.State, kind history.Kind, reason string, at time.Time) (bool, error) {
+	return through(ctx, p, what, func() (bool, []engine.Woken, error) {
 		ended, id, err := p.memory.end(organization, workflow, as, kind, reason, at)
 		if !ended {
 			return false, nil, err
 		}
-		return true, []core.Woken{{ID: id}}, nil
+		return true, []engine.Woken{{ID: id}}, nil
 	})
 }
 
@@ -212,86 +220,86 @@ type outcome struct {
 	duplicate bool
 }
 
-func (p *port) Receive(ctx context.Context, e core.Event) (matched int, duplicate bool, err error) {
-	o, err := through(ctx, p, "receive "+e.ID, func() (o outcome, woken []core.Woken, _ error) {
+func (p *port) Receive(ctx context.Context, e history.Event) (matched int, duplicate bool, err error) {
+	o, err := through(ctx, p, "receive "+e.ID, func() (o outcome, woken []engine.Woken, _ error) {
 		o.matched, o.duplicate, woken = p.memory.receive(e, p.lease)
 		return o, woken, nil
 	})
 	return o.matched, o.duplicate, err
 }
 
-func (p *port) Send(ctx context.Context, m core.Message) (matched int, duplicate bool, err error) {
-	o, err := through(ctx, p, "send "+m.ID, func() (o outcome, woken []core.Woken, err error) {
+func (p *port) Send(ctx context.Context, m history.Message) (matched int, duplicate bool, err error) {
+	o, err := through(ctx, p, "send "+m.ID, func() (o outcome, woken []engine.Woken, err error) {
 		o.matched, o.duplicate, woken, err = p.memory.send(m, p.lease)
 		return o, woken, err
 	})
 	return o.matched, o.duplicate, err
 }
 
-func (p *port) Answer(ctx context.Context, a core.Answer, retryAt time.Time) error {
-	_, err := through(ctx, p, "answer "+p.process.world.plain(a.Call), func() (struct{}, []core.Woken, error) {
+func (p *port) Answer(ctx context.Context, a agent.Answer, retryAt time.Time) error {
+	_, err := through(ctx, p, "answer "+p.process.world.plain(a.Call), func() (struct{}, []engine.Woken, error) {
 		woken, err := p.memory.answer(a, retryAt, p.process.Now(), p.lease)
 		return struct{}{}, woken, err
 	})
 	return err
 }
 
-func (p *port) NextCalls(ctx context.Context, now time.Time, limit int) ([]core.OutgoingCall, error) {
-	return read(ctx, p, "next calls", func() ([]core.OutgoingCall, error) { return p.memory.nextCalls(now, limit), nil })
+func (p *port) NextCalls(ctx context.Context, now time.Time, limit int) ([]agent.OutgoingCall, error) {
+	return read(ctx, p, "next calls", func() ([]agent.OutgoingCall, error) { return p.memory.nextCalls(now, limit), nil })
 }
 
 func (p *port) Acquire(ctx context.Context, instance string, now time.Time, length time.Duration) (int64, error) {
 	return read(ctx, p, "acquire", func() (int64, error) {
 		epoch := p.memory.acquire(instance, now.Add(length))
-		p.lease = &core.Lease{Instance: instance, Epoch: epoch}
+		p.lease = &engine.Lease{Instance: instance, Epoch: epoch}
 		return epoch, nil
 	})
 }
 
-func (p *port) Due(ctx context.Context, r core.Round) (core.Due, error) {
-	return read(ctx, p, "due", func() (core.Due, error) { return p.memory.due(r) })
+func (p *port) Due(ctx context.Context, r engine.Round) (engine.Due, error) {
+	return read(ctx, p, "due", func() (engine.Due, error) { return p.memory.due(r) })
 }
 
-func (p *port) Claim(ctx context.Context, c core.Claim) ([]core.Claimed, error) {
+func (p *port) Claim(ctx context.Context, c engine.Claim) ([]engine.Claimed, error) {
 	what := "claim"
 	if c.Suspected {
 		what = "claim a suspect"
 	}
-	return read(ctx, p, what, func() ([]core.Claimed, error) { return p.memory.claim(c), nil })
+	return read(ctx, p, what, func() ([]engine.Claimed, error) { return p.memory.claim(c), nil })
 }
 
-func (p *port) Absolve(ctx context.Context, l core.Lease, execution int64) error {
+func (p *port) Absolve(ctx context.Context, l engine.Lease, execution int64) error {
 	_, err := read(ctx, p, fmt.Sprintf("absolve %d", execution), func() (struct{}, error) { return struct{}{}, p.memory.absolve(l, execution) })
 	return err
 }
 
 // Exonerate is part of the step in which the name was acquired: nothing can come in between that it would see.
-func (p *port) Exonerate(_ context.Context, l core.Lease, suspicious int, now time.Time) error {
+func (p *port) Exonerate(_ context.Context, l engine.Lease, suspicious int, now time.Time) error {
 	p.memory.exonerate(l, suspicious, now)
 	return nil
 }
 
-func (p *port) Try(ctx context.Context, l core.Lease, execution int64) error {
+func (p *port) Try(ctx context.Context, l engine.Lease, execution int64) error {
 	_, err := read(ctx, p, fmt.Sprintf("try %d", execution), func() (struct{}, error) { p.memory.try(l, execution); return struct{}{}, nil })
 	return err
 }
 
-func (p *port) Release(ctx context.Context, l core.Lease) error {
+func (p *port) Release(ctx context.Context, l engine.Lease) error {
 	_, err := read(ctx, p, "release", func() (struct{}, error) { p.memory.release(l); return struct{}{}, nil })
 	return err
 }
 
-func (p *port) Load(ctx context.Context, execution int64) (core.Loaded, error) {
-	return read(ctx, p, fmt.Sprintf("load %d", execution), func() (core.Loaded, error) { return p.memory.load(execution) })
+func (p *port) Load(ctx context.Context, execution int64) (engine.Loaded, error) {
+	return read(ctx, p, fmt.Sprintf("load %d", execution), func() (engine.Loaded, error) { return p.memory.load(execution) })
 }
 
 // seen is what Arrivals answers.
 type seen struct {
-	standing core.Standing
-	arrived  []core.Arrival
+	standing engine.Standing
+	arrived  []engine.Arrival
 }
 
-func (p *port) Arrivals(ctx context.Context, execution int64) (core.Standing, []core.Arrival, error) {
+func (p *port) Arrivals(ctx context.Context, execution int64) (engine.Standing, []engine.Arrival, error) {
 	s, err := read(ctx, p, fmt.Sprintf("look %d", execution), func() (s seen, err error) {
 		s.standing, s.arrived, err = p.memory.look(execution)
 		return s, err
@@ -299,8 +307,8 @@ func (p *port) Arrivals(ctx context.Context, execution int64) (core.Standing, []
 	return s.standing, s.arrived, err
 }
 
-func (p *port) Commit(ctx context.Context, c core.Commit) (core.Committed, error) {
-	return through(ctx, p, fmt.Sprintf("commit %d turn %d", c.Execution.ID, c.Turn), func() (core.Committed, []core.Woken, error) {
+func (p *port) Commit(ctx context.Context, c engine.Commit) (engine.Committed, error) {
+	return through(ctx, p, fmt.Sprintf("commit %d turn %d", c.Execution.ID, c.Turn), func() (engine.Committed, []engine.Woken, error) {
 		return p.memory.commit(c, p.lease)
 	})
 }
@@ -312,7 +320,7 @@ type firing struct {
 }
 
 func (p *port) FireTimers(ctx context.Context, now time.Time, _ int) (fired int, next time.Time, err error) {
-	f, err := through(ctx, p, "fire timers", func() (f firing, woken []core.Woken, _ error) {
+	f, err := through(ctx, p, "fire timers", func() (f firing, woken []engine.Woken, _ error) {
 		f.fired, f.next, woken = p.memory.fireTimers(now, p.lease)
 		return f, woken, nil
 	})

@@ -4,17 +4,20 @@ import (
 	"fmt"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
 // eventName is what an event is known by: the same again is a duplicate.
-func eventName(e core.Event) string { return fmt.Sprintf("%d %q %q", e.Organization, e.Source, e.ID) }
+func eventName(e history.Event) string {
+	return fmt.Sprintf("%d %q %q", e.Organization, e.Source, e.ID)
+}
 
 // save stores an event and reports whether it is new.
-func (m *Memory) save(e core.Event) (core.Event, bool) {
+func (m *Memory) save(e history.Event) (history.Event, bool) {
 	if name := eventName(e); m.defect != CountsDuplicates {
 		if m.heard[name] {
-			return core.Event{}, false
+			return history.Event{}, false
 		}
 		m.heard[name] = true
 	}
@@ -23,16 +26,16 @@ func (m *Memory) save(e core.Event) (core.Event, bool) {
 	return e, true
 }
 
-func (m *Memory) receive(e core.Event, l *core.Lease) (matched int, duplicate bool, woken []core.Woken) {
+func (m *Memory) receive(e history.Event, l *engine.Lease) (matched int, duplicate bool, woken []engine.Woken) {
 	stored, isNew := m.save(e)
 	if !isNew {
 		return 0, true, nil
 	}
-	woken = m.match([]core.Event{stored}, nil, l)
+	woken = m.match([]history.Event{stored}, nil, l)
 	return len(woken), false, woken
 }
 
-func (m *Memory) send(msg core.Message, l *core.Lease) (matched int, duplicate bool, woken []core.Woken, err error) {
+func (m *Memory) send(msg history.Message, l *engine.Lease) (matched int, duplicate bool, woken []engine.Woken, err error) {
 	e, err := msg.Event()
 	if err != nil {
 		return 0, false, nil, err
@@ -48,13 +51,13 @@ func (m *Memory) send(msg core.Message, l *core.Lease) (matched int, duplicate b
 }
 
 // emit puts events into the outbox, and answers them as waits see them.
-func (m *Memory) emit(emits []core.Emit) (told []core.Event) {
+func (m *Memory) emit(emits []history.Emit) (told []history.Event) {
 	if m.defect == EmitsTwice {
 		emits = append(emits[:len(emits):len(emits)], emits...)
 	}
 	for _, e := range emits {
 		m.outbox = append(m.outbox, e)
-		stored, isNew := m.save(core.Event{
+		stored, isNew := m.save(history.Event{
 			Organization: e.Organization, Source: "/workflow", ID: e.ID, Type: e.Type, Data: e.Data, Time: e.Time,
 		})
 		if isNew {
@@ -66,7 +69,7 @@ func (m *Memory) emit(emits []core.Emit) (told []core.Event) {
 
 // match hands waits the earliest event that each matches: new events to all waits, new waits all events. A wait has one event
 // and a run each event once (D19).
-func (m *Memory) match(told []core.Event, waits []waiting, l *core.Lease) (woken []core.Woken) {
+func (m *Memory) match(told []history.Event, waits []waiting, l *engine.Lease) (woken []engine.Woken) {
 	if m.defect == ForgetsEarlyEvents {
 		waits = nil
 	}
@@ -78,7 +81,7 @@ func (m *Memory) match(told []core.Event, waits []waiting, l *core.Lease) (woken
 			}
 		}
 	}
-	satisfied := map[*execution][]core.Arrival{}
+	satisfied := map[*stored][]engine.Arrival{}
 	for _, w := range waits {
 		if w.execution.State.Ended() || w.execution.deliveries[w.op] != nil {
 			continue
@@ -91,7 +94,7 @@ func (m *Memory) match(told []core.Event, waits []waiting, l *core.Lease) (woken
 		if !found {
 			continue
 		}
-		a := core.Arrival{Op: w.op, Kind: core.EventArrived, Value: event.Value(), Event: event.Row}
+		a := engine.Arrival{Op: w.op, Kind: engine.EventArrived, Value: event.Value(), Event: event.Row}
 		m.deliver(w.execution, w.op, a)
 		satisfied[w.execution] = append(satisfied[w.execution], a)
 	}
@@ -102,7 +105,7 @@ func (m *Memory) match(told []core.Event, waits []waiting, l *core.Lease) (woken
 		}
 		for _, w := range m.wake(e, l) {
 			if len(came) == 1 {
-				w.Came = &core.Came{Wakes: e.wakes, Arrival: came[0]}
+				w.Came = &engine.Came{Wakes: e.wakes, Arrival: came[0]}
 			}
 			woken = append(woken, w)
 		}
@@ -111,7 +114,7 @@ func (m *Memory) match(told []core.Event, waits []waiting, l *core.Lease) (woken
 }
 
 // earliest is the first of the events that the wait matches, that came after the run began and that the run has not had.
-func (e *execution) earliest(op core.OpRef, events []core.Event) (core.Event, bool) {
+func (e *stored) earliest(op history.OpRef, events []history.Event) (history.Event, bool) {
 	for _, event := range events {
 		if event.Row <= e.startEvent || e.had(event.Row) || event.Organization != e.Organization {
 			continue
@@ -122,11 +125,11 @@ func (e *execution) earliest(op core.OpRef, events []core.Event) (core.Event, bo
 			}
 		}
 	}
-	return core.Event{}, false
+	return history.Event{}, false
 }
 
 // had reports whether the run has consumed the event, or is about to.
-func (e *execution) had(event int64) bool {
+func (e *stored) had(event int64) bool {
 	for _, entry := range e.history {
 		if entry.Event == event {
 			return true

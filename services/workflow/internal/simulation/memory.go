@@ -8,7 +8,11 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
 
 // Defect is a rule that a Memory does not keep, to show that the simulation would notice.
@@ -44,13 +48,13 @@ const (
 type Memory struct {
 	mu         sync.Mutex
 	defect     Defect
-	executions []*execution
-	events     []core.Event
+	executions []*stored
+	events     []history.Event
 	// heard finds an event by its name, channels a run by its channel's token.
 	heard    map[string]bool
-	channels map[string]*execution
+	channels map[string]*stored
 	leases   map[string]lease
-	outbox   []core.Emit
+	outbox   []history.Emit
 	// arrived numbers deliveries in the order in which they came, begun counts runs that were stored with their first turn.
 	arrived, begun int
 	// trouble is what no store should ever be asked for.
@@ -66,23 +70,23 @@ type lease struct {
 }
 
 // execution is a row with everything that belongs to it.
-type execution struct {
-	core.Execution
+type stored struct {
+	execution.Execution
 
-	start       core.Start
-	digests     core.Digests
+	start       execution.Start
+	digests     execution.Digests
 	startEvent  int64
 	turn, wakes int64
 	crashes     int
-	owner       *core.Lease
+	owner       *engine.Lease
 	// history has the entries of all generations, each with its number. continuations are what those behind the first began with.
-	history       []core.Entry
+	history       []history.Entry
 	continuations []json.RawMessage
-	timers        map[core.OpRef]*timer
-	waits         map[core.OpRef][]core.Want
-	calls         map[core.OpRef]*call
-	polls         map[core.OpRef]core.Polling
-	deliveries    map[core.OpRef]*delivery
+	timers        map[history.OpRef]*timer
+	waits         map[history.OpRef][]history.Want
+	calls         map[history.OpRef]*call
+	polls         map[history.OpRef]engine.Polling
+	deliveries    map[history.OpRef]*delivery
 }
 
 type timer struct {
@@ -91,28 +95,28 @@ type timer struct {
 }
 
 type call struct {
-	core.OutgoingCall
+	agent.OutgoingCall
 
-	op      core.OpRef
+	op      history.OpRef
 	cluster bool
 	noRetry bool
-	retry   *core.RetryPolicy
+	retry   *history.RetryPolicy
 	refused int
 	nextAt  time.Time
 }
 
 type delivery struct {
-	core.Arrival
+	engine.Arrival
 
 	order int
 }
 
 // NewMemory makes an empty store.
 func NewMemory(defect Defect) *Memory {
-	return &Memory{defect: defect, heard: map[string]bool{}, channels: map[string]*execution{}, leases: map[string]lease{}}
+	return &Memory{defect: defect, heard: map[string]bool{}, channels: map[string]*stored{}, leases: map[string]lease{}}
 }
 
-func (m *Memory) find(organization int64, workflow string) *execution {
+func (m *Memory) find(organization int64, workflow string) *stored {
 	for _, e := range m.executions {
 		if e.Organization == organization && e.Workflow == workflow {
 			return e
@@ -121,36 +125,36 @@ func (m *Memory) find(organization int64, workflow string) *execution {
 	return nil
 }
 
-func (m *Memory) byID(id int64) (*execution, error) {
+func (m *Memory) byID(id int64) (*stored, error) {
 	if id < 1 || id > int64(len(m.executions)) {
 		return nil, fault.New(fault.NotFound, "there is no execution %d", id)
 	}
 	return m.executions[id-1], nil
 }
 
-func (m *Memory) create(n core.NewExecution) core.Created {
+func (m *Memory) create(n engine.NewExecution) engine.Created {
 	if e := m.find(n.Organization, n.Workflow); e != nil {
-		return core.Created{ID: e.ID, Ref: e.Ref, Existing: e.digests}
+		return engine.Created{ID: e.ID, Ref: e.Ref, Existing: e.digests}
 	}
 	digests, err := n.Digests()
 	if err != nil {
 		panic(err) // the Service has checked the inputs
 	}
-	e := &execution{
-		Execution: core.Execution{
+	e := &stored{
+		Execution: execution.Execution{
 			ID: int64(len(m.executions) + 1), Ref: n.Ref, Organization: n.Organization, Workflow: n.Workflow,
-			CreatedAt: n.At, UpdatedAt: n.At, Attempt: 1, Generation: 1, Program: core.Hex(n.Digest),
+			CreatedAt: n.At, UpdatedAt: n.At, Attempt: 1, Generation: 1, Program: program.Hex(n.Digest),
 		},
 		start: n.Start, digests: digests, startEvent: int64(len(m.events)),
-		timers: map[core.OpRef]*timer{}, waits: map[core.OpRef][]core.Want{}, calls: map[core.OpRef]*call{},
-		polls: map[core.OpRef]core.Polling{}, deliveries: map[core.OpRef]*delivery{},
+		timers: map[history.OpRef]*timer{}, waits: map[history.OpRef][]history.Want{}, calls: map[history.OpRef]*call{},
+		polls: map[history.OpRef]engine.Polling{}, deliveries: map[history.OpRef]*delivery{},
 	}
 	if n.Owner != nil {
 		owner := *n.Owner
 		e.owner = &owner
 	}
 	m.executions = append(m.executions, e)
-	return core.Created{ID: e.ID, Ref: e.Ref, Created: true}
+	return engine.Created{ID: e.ID, Ref: e.Ref, Created: true}
 }
 
 func (m *Memory) acquire(instance string, until time.Time) int64 {
@@ -160,10 +164,10 @@ func (m *Memory) acquire(instance string, until time.Time) int64 {
 	return l.epoch
 }
 
-func (m *Memory) due(r core.Round) (due core.Due, err error) {
+func (m *Memory) due(r engine.Round) (due engine.Due, err error) {
 	l := m.leases[r.Lease.Instance]
 	if l.epoch != r.Lease.Epoch {
-		return due, core.ErrFenced
+		return due, engine.ErrFenced
 	}
 	if !r.Until.IsZero() {
 		l.until = r.Until
@@ -182,8 +186,8 @@ func (m *Memory) due(r core.Round) (due core.Due, err error) {
 }
 
 // claimable reports whether an execution runs, and is in nobody's hands as far as the lease's holder knows.
-func (m *Memory) claimable(e *execution, l core.Lease, now time.Time, here []int64) bool {
-	if e.State != core.Running || slices.Contains(here, e.ID) {
+func (m *Memory) claimable(e *stored, l engine.Lease, now time.Time, here []int64) bool {
+	if e.State != execution.Running || slices.Contains(here, e.ID) {
 		return false
 	}
 	if e.owner == nil || e.owner.Instance == l.Instance {
@@ -193,7 +197,7 @@ func (m *Memory) claimable(e *execution, l core.Lease, now time.Time, here []int
 	return owner.epoch != e.owner.Epoch || !owner.until.After(now) || m.defect == StealsExecutions
 }
 
-func (m *Memory) claim(c core.Claim) (claimed []core.Claimed) {
+func (m *Memory) claim(c engine.Claim) (claimed []engine.Claimed) {
 	if m.leases[c.Lease.Instance].epoch != c.Lease.Epoch {
 		return nil // a process whose name was taken takes nothing back
 	}
@@ -216,14 +220,14 @@ func (m *Memory) claim(c core.Claim) (claimed []core.Claimed) {
 			e.turn++
 		}
 		e.owner, e.crashes = &owner, crashes
-		claimed = append(claimed, core.Claimed{
-			Woken: core.Woken{ID: e.ID, Turn: e.turn, Ours: true}, Organization: e.Organization, Workflow: e.Workflow, Crashes: crashes,
+		claimed = append(claimed, engine.Claimed{
+			Woken: engine.Woken{ID: e.ID, Turn: e.turn, Ours: true}, Organization: e.Organization, Workflow: e.Workflow, Crashes: crashes,
 		})
 	}
 	return claimed
 }
 
-func (m *Memory) absolve(l core.Lease, id int64) error {
+func (m *Memory) absolve(l engine.Lease, id int64) error {
 	e, err := m.byID(id)
 	if err == nil && e.owner != nil && *e.owner == l {
 		e.crashes = 0
@@ -231,12 +235,12 @@ func (m *Memory) absolve(l core.Lease, id int64) error {
 	return err
 }
 
-func (m *Memory) exonerate(l core.Lease, suspicious int, now time.Time) {
+func (m *Memory) exonerate(l engine.Lease, suspicious int, now time.Time) {
 	if own := m.leases[l.Instance]; own.epoch != l.Epoch || !own.unexplained {
 		return
 	}
 	for _, e := range m.executions {
-		if e.State != core.Running || e.crashes < suspicious {
+		if e.State != execution.Running || e.crashes < suspicious {
 			continue
 		}
 		if e.owner != nil {
@@ -248,45 +252,45 @@ func (m *Memory) exonerate(l core.Lease, suspicious int, now time.Time) {
 	}
 }
 
-func (m *Memory) try(l core.Lease, execution int64) {
+func (m *Memory) try(l engine.Lease, execution int64) {
 	if own := m.leases[l.Instance]; own.epoch == l.Epoch {
 		own.trial = execution
 		m.leases[l.Instance] = own
 	}
 }
 
-func (m *Memory) release(l core.Lease) {
+func (m *Memory) release(l engine.Lease) {
 	if own := m.leases[l.Instance]; own.epoch == l.Epoch {
 		own.ended = true
 		m.leases[l.Instance] = own
 	}
 	for _, e := range m.executions {
-		if e.State == core.Running && e.owner != nil && *e.owner == l {
+		if e.State == execution.Running && e.owner != nil && *e.owner == l {
 			e.owner = nil
 		}
 	}
 }
 
-func (m *Memory) load(id int64) (core.Loaded, error) {
+func (m *Memory) load(id int64) (engine.Loaded, error) {
 	e, err := m.byID(id)
 	if err != nil {
-		return core.Loaded{}, err
+		return engine.Loaded{}, err
 	}
 	if e.State.Ended() {
-		return core.Loaded{}, core.ErrFenced
+		return engine.Loaded{}, engine.ErrFenced
 	}
-	l := core.Loaded{
+	l := engine.Loaded{
 		Execution: e.Execution, Program: e.start.Program, Inputs: e.start.Inputs, Secrets: e.start.Secrets,
 		History: slices.Clone(e.generation(e.Generation)), Turn: e.turn, Wakes: e.wakes, Arrived: e.arrivals(),
 	}
 	if m.defect != RepeatsHandles {
-		l.Ref = core.Handle(e.Ref, 1, e.Generation)
+		l.Ref = history.Handle(e.Ref, 1, e.Generation)
 	}
 	if e.Generation > 1 {
 		l.Continuation = e.continuations[e.Generation-2]
 	}
 	for _, ref := range refs(e.timers) {
-		l.Open = append(l.Open, core.Opened{Op: ref, Deadline: e.timers[ref].due})
+		l.Open = append(l.Open, engine.Opened{Op: ref, Deadline: e.timers[ref].due})
 	}
 	for _, ref := range refs(e.polls) {
 		l.Polls = append(l.Polls, e.polls[ref])
@@ -295,7 +299,7 @@ func (m *Memory) load(id int64) (core.Loaded, error) {
 }
 
 // generation is the part of the history that a generation has recorded.
-func (e *execution) generation(number int) (entries []core.Entry) {
+func (e *stored) generation(number int) (entries []history.Entry) {
 	for _, entry := range e.history {
 		if entry.Generation == number {
 			entries = append(entries, entry)
@@ -305,37 +309,37 @@ func (e *execution) generation(number int) (entries []core.Entry) {
 }
 
 // arrivals are what came for open operations: events and answers as they came, then timers by time.
-func (e *execution) arrivals() []core.Arrival {
+func (e *stored) arrivals() []engine.Arrival {
 	var came []*delivery
 	for _, d := range e.deliveries {
 		came = append(came, d)
 	}
 	slices.SortFunc(came, func(a, b *delivery) int { return a.order - b.order })
-	var arrived []core.Arrival
+	var arrived []engine.Arrival
 	for _, d := range came {
 		arrived = append(arrived, d.Arrival)
 	}
-	fired := slices.DeleteFunc(refs(e.timers), func(r core.OpRef) bool { return !e.timers[r].fired })
-	slices.SortStableFunc(fired, func(a, b core.OpRef) int { return e.timers[a].due.Compare(e.timers[b].due) })
+	fired := slices.DeleteFunc(refs(e.timers), func(r history.OpRef) bool { return !e.timers[r].fired })
+	slices.SortStableFunc(fired, func(a, b history.OpRef) int { return e.timers[a].due.Compare(e.timers[b].due) })
 	for _, ref := range fired {
-		arrived = append(arrived, core.Arrival{Op: ref, Kind: core.TimerArrived})
+		arrived = append(arrived, engine.Arrival{Op: ref, Kind: engine.TimerArrived})
 	}
 	return arrived
 }
 
-func (m *Memory) look(id int64) (core.Standing, []core.Arrival, error) {
+func (m *Memory) look(id int64) (engine.Standing, []engine.Arrival, error) {
 	e, err := m.byID(id)
 	if err != nil {
-		return core.Standing{}, nil, err
+		return engine.Standing{}, nil, err
 	}
 	if e.State.Ended() {
-		return core.Standing{State: e.State, Wakes: e.wakes}, nil, core.ErrFenced
+		return engine.Standing{State: e.State, Wakes: e.wakes}, nil, engine.ErrFenced
 	}
-	return core.Standing{State: e.State, Wakes: e.wakes}, e.arrivals(), nil
+	return engine.Standing{State: e.State, Wakes: e.wakes}, e.arrivals(), nil
 }
 
 // end ends an execution that does not end by itself.
-func (m *Memory) end(organization int64, workflow string, as core.State, kind core.Kind, reason string, at time.Time) (bool, int64, error) {
+func (m *Memory) end(organization int64, workflow string, as execution.State, kind history.Kind, reason string, at time.Time) (bool, int64, error) {
 	e := m.find(organization, workflow)
 	if e == nil {
 		return false, 0, fault.New(fault.NotFound, "there is no workflow %q", workflow)
@@ -349,16 +353,16 @@ func (m *Memory) end(organization int64, workflow string, as core.State, kind co
 	}
 	e.State, e.Error, e.EndedAt, e.owner = as, reason, at, nil
 	e.LastSeq, e.turn = e.LastSeq+1, e.turn+1
-	e.history = append(e.history, core.Entry{Seq: e.LastSeq, Op: core.OpRef{Branch: -1}, Kind: kind, Value: data, At: at, Generation: e.Generation})
+	e.history = append(e.history, history.Entry{Seq: e.LastSeq, Op: history.OpRef{Branch: -1}, Kind: kind, Value: data, At: at, Generation: e.Generation})
 	m.closeAll(e)
-	m.outbox = append(m.outbox, core.Emit{
-		ID: core.Handle(e.Ref, 1, e.Generation) + "/" + string(kind), Organization: organization, Workflow: workflow, Type: core.TypeCancelled, Data: data, Time: at,
+	m.outbox = append(m.outbox, history.Emit{
+		ID: history.Handle(e.Ref, 1, e.Generation) + "/" + string(kind), Organization: organization, Workflow: workflow, Type: history.TypeCancelled, Data: data, Time: at,
 	})
 	return true, e.ID, nil
 }
 
 // closeAll removes everything that an execution has open.
-func (m *Memory) closeAll(e *execution) {
+func (m *Memory) closeAll(e *stored) {
 	if m.defect != LeavesTimers {
 		clear(e.timers)
 	}
@@ -373,9 +377,9 @@ func (m *Memory) closeAll(e *execution) {
 	}
 }
 
-func (m *Memory) fireTimers(now time.Time, l *core.Lease) (fired int, next time.Time, woken []core.Woken) {
+func (m *Memory) fireTimers(now time.Time, l *engine.Lease) (fired int, next time.Time, woken []engine.Woken) {
 	for _, e := range m.executions {
-		var due []core.OpRef
+		var due []history.OpRef
 		for ref, t := range e.timers {
 			switch {
 			case t.fired:
@@ -391,7 +395,7 @@ func (m *Memory) fireTimers(now time.Time, l *core.Lease) (fired int, next time.
 		}
 		for _, w := range m.wake(e, l) {
 			if len(due) == 1 {
-				w.Came = &core.Came{Wakes: e.wakes, Arrival: core.Arrival{Op: due[0], Kind: core.TimerArrived}}
+				w.Came = &engine.Came{Wakes: e.wakes, Arrival: engine.Arrival{Op: due[0], Kind: engine.TimerArrived}}
 			}
 			woken = append(woken, w)
 		}
@@ -400,24 +404,24 @@ func (m *Memory) fireTimers(now time.Time, l *core.Lease) (fired int, next time.
 }
 
 // wake has an execution go on. One that is parked becomes the caller's.
-func (m *Memory) wake(e *execution, l *core.Lease) []core.Woken {
+func (m *Memory) wake(e *stored, l *engine.Lease) []engine.Woken {
 	if e.State.Ended() {
 		return nil
 	}
 	e.wakes++
-	if e.State == core.Parked {
-		e.State, e.owner = core.Running, nil
+	if e.State == execution.Parked {
+		e.State, e.owner = execution.Running, nil
 		if l != nil {
 			owner := *l
 			e.owner = &owner
 		}
 	}
-	return []core.Woken{{ID: e.ID, Turn: e.turn, Ours: l != nil && e.owner != nil && *e.owner == *l}}
+	return []engine.Woken{{ID: e.ID, Turn: e.turn, Ours: l != nil && e.owner != nil && *e.owner == *l}}
 }
 
 // refs are the keys of a map of operations, in order.
-func refs[T any](of map[core.OpRef]T) []core.OpRef {
-	all := make([]core.OpRef, 0, len(of))
+func refs[T any](of map[history.OpRef]T) []history.OpRef {
+	all := make([]history.OpRef, 0, len(of))
 	for ref := range of {
 		all = append(all, ref)
 	}
@@ -425,6 +429,6 @@ func refs[T any](of map[core.OpRef]T) []core.OpRef {
 	return all
 }
 
-func compareRefs(a, b core.OpRef) int {
+func compareRefs(a, b history.OpRef) int {
 	return cmp.Or(a.Branch-b.Branch, a.Index-b.Index)
 }

@@ -6,23 +6,23 @@ import (
 	"math/rand/v2"
 	"strings"
 
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
 )
 
 // organization owns all runs of a simulation, agent is the relay that they call, and foreignAgent one of another
 // organization, to which no message must leave.
 const (
 	organization = 1
-	agent        = 7
+	agentID      = 7
 	foreignAgent = 8
 )
 
 // declared is what the domain service has said of agents.
-type declared struct{ core.AgentStore }
+type declared struct{ agent.RegistryStore }
 
 // Agents are the two of a simulation.
-func (declared) Agents(context.Context) ([]core.Agent, error) {
-	return []core.Agent{{ID: agent, Organization: organization}, {ID: foreignAgent, Organization: organization + 1}}, nil
+func (declared) Agents(context.Context) ([]agent.Agent, error) {
+	return []agent.Agent{{ID: agentID, Organization: organization}, {ID: foreignAgent, Organization: organization + 1}}, nil
 }
 
 // The types of the events that programs wait for: those that come from outside, and those that runs tell each other.
@@ -128,7 +128,7 @@ func (a *author) step(depth int) {
 	case 0, 1, 2:
 		a.line(depth, "run('act', {'label': %s, 'fail': %s}, on_error = 'return')", a.label(), []string{"False", "False", "True"}[a.random.IntN(3)])
 	case 3:
-		called := agent
+		called := agentID
 		if a.labels%5 == 4 {
 			called = foreignAgent
 		}
@@ -148,7 +148,7 @@ func (a *author) step(depth int) {
 			a.label(), 1+a.random.IntN(3), 5+a.random.IntN(20))
 	case 10:
 		a.line(depth, "poll('k8s.get', {'agent_id': %d, 'label': %s, 'poll': True}, until = {'n': 2}, interval = 1, timeout = %d, on_error = 'return')",
-			agent, a.label(), 5+a.random.IntN(20))
+			agentID, a.label(), 5+a.random.IntN(20))
 	default:
 		name := fmt.Sprintf("c%d", a.labels)
 		a.line(depth, "%s = channel()", name)

@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/script"
 )
 
@@ -127,9 +129,9 @@ func Outage(t *testing.T, seed uint64, length time.Duration) (r Result, attempts
 
 // Poison has one run kill every process that carries its Function out, beside others that do no harm. It answers how often it did,
 // and how the runs ended.
-func Poison(t *testing.T, seed uint64) (r Result, kills int, ends map[string]core.State) {
+func Poison(t *testing.T, seed uint64) (r Result, kills int, ends map[string]execution.State) {
 	t.Helper()
-	ends = map[string]core.State{}
+	ends = map[string]execution.State{}
 	within(t, seed, None, func(s *simulation) {
 		s.world.start(plan{workflow: poison, source: "run('act', {'label': 'deadly'})"})
 		s.plans = append(s.plans, plan{workflow: poison})
@@ -216,7 +218,7 @@ func (s *simulation) settle() Result {
 	for _, e := range s.memory.executions {
 		s.result.Borders += e.Generation - 1
 		for _, entry := range e.history {
-			if entry.Kind == core.KindReceive && entry.Op == (core.OpRef{}) && entry.Event > 0 {
+			if entry.Kind == history.KindReceive && entry.Op == (history.OpRef{}) && entry.Event > 0 {
 				s.result.Carried++ // the first thing that a later generation does
 			}
 		}
@@ -248,25 +250,25 @@ func (s *simulation) finish() {
 }
 
 // replayed runs a program over the history of a generation, which has to lead to the same end.
-func replayed(e *execution, generation int) error {
-	history := e.generation(generation)
+func replayed(e *stored, generation int) error {
+	entries := e.generation(generation)
 	var begun json.RawMessage
 	if generation > 1 {
 		begun = e.continuations[generation-2]
 	}
-	for len(history) > 0 && history[len(history)-1].Op.Branch < 0 {
-		history = history[:len(history)-1]
+	for len(entries) > 0 && entries[len(entries)-1].Op.Branch < 0 {
+		entries = entries[:len(entries)-1]
 	}
-	machine, err := script.New(script.Limits{}).Open(e.start.Program, e.start.Inputs, core.Environment{
+	machine, err := script.New(script.Limits{}).Open(e.start.Program, e.start.Inputs, program.Environment{
 		Ref: e.Ref, Continuation: begun, Now: clock.System().Now, UUID: func() string { return "" }, Random: func() float64 { return 0 }, Token: func() string { return "" },
-		Emit: func(string, string, json.RawMessage) *core.FunctionError { return nil },
+		Emit: func(string, string, json.RawMessage) *history.FunctionError { return nil },
 	})
 	if err != nil {
 		return fmt.Errorf("open: %w", err)
 	}
 	defer machine.Close()
-	err = machine.Replay(history)
-	if _, differs := errors.AsType[*core.Mismatch](err); differs {
+	err = machine.Replay(entries)
+	if _, differs := errors.AsType[*program.Mismatch](err); differs {
 		return err
 	}
 	ended, failure := machine.Outcome()
@@ -276,23 +278,23 @@ func replayed(e *execution, generation int) error {
 		}
 		return nil
 	}
-	if want := e.State == core.Failed; e.State != core.Cancelled && e.State != core.Quarantined && (!ended || (failure != nil) != want) {
+	if want := e.State == execution.Failed; e.State != execution.Cancelled && e.State != execution.Quarantined && (!ended || (failure != nil) != want) {
 		return fmt.Errorf("ended as %s, and its replay %t with %w", e.State, ended, failure)
 	}
 	return nil
 }
 
 // short is the machine with the defect ReplaysShort.
-type short struct{ core.Scripts }
+type short struct{ program.Scripts }
 
-func (s short) Open(p core.Program, inputs []byte, env core.Environment) (core.Machine, error) {
+func (s short) Open(p program.Program, inputs []byte, env program.Environment) (program.Machine, error) {
 	m, err := s.Scripts.Open(p, inputs, env)
 	return shortMachine{m}, err
 }
 
-type shortMachine struct{ core.Machine }
+type shortMachine struct{ program.Machine }
 
-func (m shortMachine) Replay(history []core.Entry) error {
+func (m shortMachine) Replay(history []history.Entry) error {
 	const long = 3
 	if len(history) > long {
 		history = history[:len(history)-1]

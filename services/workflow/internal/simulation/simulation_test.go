@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/simulation"
 )
 
@@ -119,7 +119,7 @@ func TestASimulationFindsWhatIsBroken(t *testing.T) {
 }
 
 // TestLeasesSaveWorkAndNothingElse has every process take whatever runs, leases or not: it costs work, and nothing goes wrong
-// (package core).
+// (package engine).
 func TestLeasesSaveWorkAndNothingElse(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {
@@ -150,11 +150,11 @@ func TestWhatKillsIsQuarantinedAndNothingElse(t *testing.T) {
 		r, kills, ends := simulation.Poison(t, seed)
 		report(t, seed, r)
 		// A process whose clock is wrong may take it from one that lives, which counts like a death.
-		if ends["poison"] != core.Quarantined || kills < 3 || kills > 4 {
+		if ends["poison"] != execution.Quarantined || kills < 3 || kills > 4 {
 			t.Errorf("seed %d: the poison is %s after %d deaths, expected quarantined after 4", seed, ends["poison"], kills)
 		}
 		for name, state := range ends {
-			if name != "poison" && state == core.Quarantined {
+			if name != "poison" && state == execution.Quarantined {
 				t.Errorf("seed %d: %s did nothing and is quarantined", seed, name)
 			}
 		}

@@ -9,7 +9,12 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/control"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/script"
 )
 
@@ -181,20 +186,20 @@ func (s *simulation) boot(name string) {
 	ctx, stop := context.WithCancel(context.Background())
 	p.stop = stop
 	log := slog.New(slog.DiscardHandler)
-	scripts := core.Scripts(script.New(script.Limits{}))
+	scripts := program.Scripts(script.New(script.Limits{}))
 	if s.defect == ReplaysShort {
 		scripts = short{scripts}
 	}
-	functions, err := core.NewFunctions(act{s.world, p}, note{}, core.OnCluster("k8s.get"))
+	functions, err := activity.NewFunctions(act{s.world, p}, note{}, activity.OnCluster("k8s.get"))
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	to := &port{gate: s.gate, process: p, memory: s.memory}
-	engine := core.NewEngine(core.EngineDeps{
-		Store: to, Scripts: scripts, Functions: functions, Agents: core.NewAgents(declared{}, p, log), Clock: p, Log: log,
-		CheckEmit: func(core.Emit) *core.FunctionError { return nil },
+	engine := engine.New(engine.Deps{
+		Store: to, Scripts: scripts, Functions: functions, Agents: agent.NewRegistry(declared{}, p, log), Clock: p, Log: log,
+		CheckEmit: func(history.Emit) *history.FunctionError { return nil },
 		Random:    func() float64 { return 0.5 },
-		Settings: core.Settings{
+		Settings: engine.Settings{
 			Instance: name, Lease: leaseFor, Poll: pollEvery, CallTimeout: 20 * time.Second, WaitTimeout: time.Minute,
 			Live: 2, Cache: []int64{0, 40 << 10, 1 << 20}[s.random.IntN(3)], Activities: 8, History: 1000, Crashes: maxCrashes, Retention: time.Hour,
 		},
@@ -202,12 +207,12 @@ func (s *simulation) boot(name string) {
 	// Of two lives of a process one knows the programs from the beginning, and runs ahead of their starts.
 	for _, pl := range s.plans {
 		if p.life%2 == 1 {
-			engine.Vouch(core.Digest([]byte(pl.source)))
+			engine.Vouch(program.Digest([]byte(pl.source)))
 		}
 	}
 	to.woken = engine.Wake
-	p.service = core.NewService(to, scripts, p, engine)
-	dispatcher := core.Dispatcher{Store: to, Sender: s.world, Clock: p, Log: log, Woken: engine.Calls()}
+	p.service = control.NewService(to, scripts, p, engine)
+	dispatcher := agent.Dispatcher{Store: to, Sender: s.world, Clock: p, Log: log, Woken: engine.Calls()}
 	s.processes = append(s.processes, p)
 	go func() {
 		defer stop()

@@ -6,40 +6,44 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
-// commit ends a turn (internal/store/turns.go): the fence first, then entries, what is closed and opened, what is emitted, and
+// commit ends a turn (internal/store/commit.go): the fence first, then entries, what is closed and opened, what is emitted, and
 // the matches of new events and waits.
-func (m *Memory) commit(c core.Commit, l *core.Lease) (core.Committed, []core.Woken, error) {
+func (m *Memory) commit(c engine.Commit, l *engine.Lease) (engine.Committed, []engine.Woken, error) {
 	e, err := m.byID(c.Execution.ID)
 	if err != nil {
-		return core.Committed{}, nil, err
+		return engine.Committed{}, nil, err
 	}
 	owned := e.owner != nil && *e.owner == c.Lease && e.turn == c.Turn
-	if (!owned && m.defect != NoFence) || e.State != core.Running {
-		return core.Committed{}, nil, core.ErrFenced
+	if (!owned && m.defect != NoFence) || e.State != execution.Running {
+		return engine.Committed{}, nil, engine.ErrFenced
 	}
 	// The history's primary key, and the uniqueness of consumed events.
 	for i, entry := range c.Entries {
 		if entry.Seq <= int64(len(e.history)) && m.defect != NoFence {
-			return core.Committed{}, nil, core.ErrFenced
+			return engine.Committed{}, nil, engine.ErrFenced
 		}
 		if entry.Seq != int64(len(e.history)+i+1) {
 			m.refuse("%s: entry %d after %d entries", e.Workflow, entry.Seq, len(e.history)+i)
 		}
 	}
 	if len(c.Entries) == 0 && c.LastSeq < e.LastSeq && m.defect != NoFence {
-		return core.Committed{}, nil, core.ErrFenced
+		return engine.Committed{}, nil, engine.ErrFenced
 	}
 	if c.LastSeq != e.LastSeq+int64(len(c.Entries)) {
 		m.refuse("%s: the history ends with %d after %d and %d entries", e.Workflow, c.LastSeq, e.LastSeq, len(c.Entries))
 	}
-	if c.LastSeq > e.LastSeq || c.Next == core.Parked {
+	if c.LastSeq > e.LastSeq || c.Next == execution.Parked {
 		e.crashes = 0
 	}
 	// Where a turn goes on, its entries say where it stands.
-	if c.Next != core.Running || c.Turn == 0 || len(c.Entries) == 0 || c.Continue != nil {
+	if c.Next != execution.Running || c.Turn == 0 || len(c.Entries) == 0 || c.Continue != nil {
 		e.turn++
 	}
 	e.LastSeq, e.UpdatedAt = c.LastSeq, c.At
@@ -47,18 +51,18 @@ func (m *Memory) commit(c core.Commit, l *core.Lease) (core.Committed, []core.Wo
 		entry.Generation = e.Generation
 		e.history = append(e.history, entry)
 	}
-	done := core.Committed{Turn: e.turn, State: c.Next}
-	if c.Next == core.Parked && e.wakes != c.Wakes && m.defect != ParksBlindly {
-		done.State = core.Running
+	done := engine.Committed{Turn: e.turn, State: c.Next}
+	if c.Next == execution.Parked && e.wakes != c.Wakes && m.defect != ParksBlindly {
+		done.State = execution.Running
 	}
-	if e.State = done.State; e.State != core.Running {
+	if e.State = done.State; e.State != execution.Running {
 		e.owner = nil
 	}
 	if e.State.Ended() {
 		e.Error, e.EndedAt = c.Error, c.At
 	}
 	if err := m.openChannels(e, c.Entries); err != nil {
-		return core.Committed{}, nil, err
+		return engine.Committed{}, nil, err
 	}
 	m.close(e, c)
 	if c.Continue != nil {
@@ -66,11 +70,11 @@ func (m *Memory) commit(c core.Commit, l *core.Lease) (core.Committed, []core.Wo
 	}
 	opened, err := m.open(e, c)
 	if err != nil {
-		return core.Committed{}, nil, err
+		return engine.Committed{}, nil, err
 	}
 	for _, entry := range c.Entries {
 		// An event may have been handed to a wait that has given up: it is there for the others now.
-		if gaveUp := entry.Event == 0 && (entry.Kind == core.KindWait || entry.Kind == core.KindReceive); gaveUp && !c.Next.Ended() {
+		if gaveUp := entry.Event == 0 && (entry.Kind == history.KindWait || entry.Kind == history.KindReceive); gaveUp && !c.Next.Ended() {
 			opened = nil
 			for _, ref := range refs(e.waits) {
 				opened = append(opened, waiting{e, ref})
@@ -80,10 +84,10 @@ func (m *Memory) commit(c core.Commit, l *core.Lease) (core.Committed, []core.Wo
 	}
 	told := m.emit(c.Emits)
 	woken := m.match(told, opened, l)
-	var others []core.Woken
+	var others []engine.Woken
 	for _, w := range woken {
-		if w.ID == e.ID && w.Ours && done.State == core.Parked {
-			done.State = core.Running
+		if w.ID == e.ID && w.Ours && done.State == execution.Parked {
+			done.State = execution.Running
 			continue
 		}
 		others = append(others, w)
@@ -92,7 +96,7 @@ func (m *Memory) commit(c core.Commit, l *core.Lease) (core.Committed, []core.Wo
 }
 
 // goOn begins the next generation of a run, in the transaction that ends the one before.
-func (m *Memory) goOn(e *execution, c core.Commit) {
+func (m *Memory) goOn(e *stored, c engine.Commit) {
 	if left := len(e.timers) + len(e.waits) + len(e.calls) + len(e.polls) + len(e.deliveries); left+len(c.Open) > 0 && m.defect == None {
 		m.refuse("%s: generation %d ends, and %d things of it are open", e.Workflow, e.Generation, left+len(c.Open))
 	}
@@ -105,9 +109,9 @@ func (m *Memory) refuse(format string, args ...any) {
 	m.trouble = append(m.trouble, fmt.Sprintf(format, args...))
 }
 
-func (m *Memory) openChannels(e *execution, entries []core.Entry) error {
+func (m *Memory) openChannels(e *stored, entries []history.Entry) error {
 	for _, entry := range entries {
-		if entry.Kind != core.KindChannel {
+		if entry.Kind != history.KindChannel {
 			continue
 		}
 		var token string
@@ -119,7 +123,7 @@ func (m *Memory) openChannels(e *execution, entries []core.Entry) error {
 	return nil
 }
 
-func (m *Memory) close(e *execution, c core.Commit) {
+func (m *Memory) close(e *stored, c engine.Commit) {
 	if c.Next.Ended() {
 		if !c.Bare {
 			m.closeAll(e)
@@ -140,11 +144,11 @@ func (m *Memory) close(e *execution, c core.Commit) {
 
 // waiting is a wait that has to be matched.
 type waiting struct {
-	execution *execution
-	op        core.OpRef
+	execution *stored
+	op        history.OpRef
 }
 
-func (m *Memory) open(e *execution, c core.Commit) ([]waiting, error) {
+func (m *Memory) open(e *stored, c engine.Commit) ([]waiting, error) {
 	var waits []waiting
 	for _, o := range c.Open {
 		ref := o.Op.Ref
@@ -160,18 +164,18 @@ func (m *Memory) open(e *execution, c core.Commit) ([]waiting, error) {
 		if o.Poll != nil {
 			e.polls[ref] = *o.Poll
 		}
-		if o.Op.Kind == core.KindRun || o.Poll != nil && o.Poll.Calling {
+		if o.Op.Kind == history.KindRun || o.Poll != nil && o.Poll.Calling {
 			e.calls[ref] = newCall(e, o, c.At)
 		}
 	}
 	return waits, nil
 }
 
-func newCall(e *execution, o core.Opening, at time.Time) *call {
+func newCall(e *stored, o engine.Opening, at time.Time) *call {
 	sent := &call{
-		op: o.Op.Ref, cluster: o.Location == core.Cluster, noRetry: o.Op.NoRetry || o.Poll != nil, retry: o.Op.Retry,
-		OutgoingCall: core.OutgoingCall{
-			ID: o.Op.Activity(core.Handle(e.Ref, 1, e.Generation)), Agent: o.Agent, Function: o.Op.Name, Args: o.Op.Args, Deadline: o.Due, Workflow: e.Workflow, Organization: e.Organization,
+		op: o.Op.Ref, cluster: o.Location == activity.Cluster, noRetry: o.Op.NoRetry || o.Poll != nil, retry: o.Op.Retry,
+		OutgoingCall: agent.OutgoingCall{
+			ID: o.Op.Activity(history.Handle(e.Ref, 1, e.Generation)), Agent: o.Agent, Function: o.Op.Name, Args: o.Op.Args, Deadline: o.Due, Workflow: e.Workflow, Organization: e.Organization,
 		},
 	}
 	if sent.cluster {
@@ -191,7 +195,7 @@ func (c *call) due(now time.Time) bool {
 	return c.cluster && !c.nextAt.IsZero() && !c.nextAt.After(now) && c.Deadline.After(now)
 }
 
-func (m *Memory) nextCalls(now time.Time, limit int) (calls []core.OutgoingCall) {
+func (m *Memory) nextCalls(now time.Time, limit int) (calls []agent.OutgoingCall) {
 	for _, e := range m.executions {
 		for _, ref := range refs(e.calls) {
 			c := e.calls[ref]
@@ -207,7 +211,7 @@ func (m *Memory) nextCalls(now time.Time, limit int) (calls []core.OutgoingCall)
 }
 
 // answer takes a relay's answer: the first one stays.
-func (m *Memory) answer(a core.Answer, retryAt, now time.Time, l *core.Lease) ([]core.Woken, error) {
+func (m *Memory) answer(a agent.Answer, retryAt, now time.Time, l *engine.Lease) ([]engine.Woken, error) {
 	for _, e := range m.executions {
 		for _, ref := range refs(e.calls) {
 			c := e.calls[ref]
@@ -231,7 +235,7 @@ func (m *Memory) answer(a core.Answer, retryAt, now time.Time, l *core.Lease) ([
 			if e.deliveries[ref] != nil {
 				return nil, nil
 			}
-			m.deliver(e, ref, core.Arrival{Op: ref, Kind: core.AnswerArrived, Value: a.Value, Error: a.Error})
+			m.deliver(e, ref, engine.Arrival{Op: ref, Kind: engine.AnswerArrived, Value: a.Value, Error: a.Error})
 			c.nextAt = time.Time{}
 			return m.wake(e, l), nil
 		}
@@ -239,7 +243,7 @@ func (m *Memory) answer(a core.Answer, retryAt, now time.Time, l *core.Lease) ([
 	return nil, nil
 }
 
-func (m *Memory) deliver(e *execution, ref core.OpRef, a core.Arrival) {
+func (m *Memory) deliver(e *stored, ref history.OpRef, a engine.Arrival) {
 	m.arrived++
 	e.deliveries[ref] = &delivery{Arrival: a, order: m.arrived}
 }

@@ -11,7 +11,12 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/control"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
 
 // world is what lies outside of the processes: Functions and relays, which know what they did under which key, and the bus.
@@ -34,7 +39,7 @@ type world struct {
 type effect struct {
 	args   string
 	answer json.RawMessage
-	err    *core.FunctionError
+	err    *history.FunctionError
 }
 
 // message is on the bus until it has been taken as often as it comes: at least once, in any order.
@@ -105,7 +110,7 @@ func (w *world) plain(key string) string {
 }
 
 // byRef finds a run by the handle that activity ids of one of its generations begin with.
-func (w *world) byRef(handle string) *execution {
+func (w *world) byRef(handle string) *stored {
 	ref, _, _ := strings.Cut(handle, "~")
 	w.memory.mu.Lock()
 	defer w.memory.mu.Unlock()
@@ -118,7 +123,7 @@ func (w *world) byRef(handle string) *execution {
 }
 
 // carryOut has an effect once for each key.
-func (w *world) carryOut(key string, args json.RawMessage) (json.RawMessage, *core.FunctionError) {
+func (w *world) carryOut(key string, args json.RawMessage) (json.RawMessage, *history.FunctionError) {
 	e := w.byRef(key[:strings.Index(key, "/")])
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -148,7 +153,7 @@ func (w *world) carryOut(key string, args json.RawMessage) (json.RawMessage, *co
 	w.rounds[asked.Label]++
 	done := effect{args: string(args)}
 	if asked.Fail {
-		done.err = &core.FunctionError{Code: "no", Message: "it is to fail"}
+		done.err = &history.FunctionError{Code: "no", Message: "it is to fail"}
 	} else {
 		done.answer = json.RawMessage(fmt.Sprintf(`{"label":%q,"n":%d}`, asked.Label, w.rounds[asked.Label]))
 	}
@@ -160,8 +165,8 @@ func (w *world) carryOut(key string, args json.RawMessage) (json.RawMessage, *co
 }
 
 // durable looks whether everything that the branch did before is stored: nothing leaves before the commit of the turn that
-// wants it (package core).
-func (w *world) durable(e *execution, key string) {
+// wants it (package engine).
+func (w *world) durable(e *stored, key string) {
 	var branch, index int
 	handle, op, _ := strings.Cut(key, "/")
 	if _, err := fmt.Sscanf(op, "%d.%d", &branch, &index); err != nil || e == nil {
@@ -172,7 +177,7 @@ func (w *world) durable(e *execution, key string) {
 	defer w.memory.mu.Unlock()
 	stored := 0
 	for _, entry := range e.history {
-		if core.Handle(e.Ref, 1, entry.Generation) == handle && entry.Op.Branch == branch && entry.Op.Index < index {
+		if history.Handle(e.Ref, 1, entry.Generation) == handle && entry.Op.Branch == branch && entry.Op.Index < index {
 			stored++
 		}
 	}
@@ -184,7 +189,7 @@ func (w *world) durable(e *execution, key string) {
 // reply is somebody's answer to a channel. The world's lock is held.
 func (w *world) reply(label, token string) {
 	w.sent++
-	m := core.Message{Organization: organization, Token: token, ID: "reply to " + label, Data: json.RawMessage(`"yes"`)}
+	m := history.Message{Organization: organization, Token: token, ID: "reply to " + label, Data: json.RawMessage(`"yes"`)}
 	w.bus = append(w.bus, &message{name: "send " + m.ID, copies: 2, handle: func(ctx context.Context, p *process) error {
 		_, err := p.service.SendToChannel(ctx, m)
 		if fault.Is(err, fault.NotFound) {
@@ -196,7 +201,7 @@ func (w *world) reply(label, token string) {
 
 // event is an event from outside, three times or once.
 func (w *world) event(workflow string, k, copies int) {
-	e := core.Event{
+	e := history.Event{
 		Organization: organization, Source: "/outside", ID: fmt.Sprintf("%s-%d", workflow, k), Type: typeGo,
 		Data: json.RawMessage(fmt.Sprintf(`{"wf":%q,"k":%d}`, workflow, k)), Time: clock.System().Now(),
 	}
@@ -209,8 +214,8 @@ func (w *world) event(workflow string, k, copies int) {
 // start is a caller who starts a program and starts it again until it knows that it has been started.
 func (w *world) start(pl plan) {
 	w.put(&message{name: "start " + pl.workflow, copies: 2, handle: func(ctx context.Context, p *process) error {
-		_, err := p.service.Start(ctx, core.Start{
-			Organization: organization, Workflow: pl.workflow, Program: core.Program{Source: []byte(pl.source)},
+		_, err := p.service.Start(ctx, execution.Start{
+			Organization: organization, Workflow: pl.workflow, Program: program.Program{Source: []byte(pl.source)},
 		})
 		if err != nil && !fault.Is(err, fault.Unavailable) {
 			w.mu.Lock()
@@ -228,16 +233,16 @@ func (w *world) cancel(workflow string) {
 }
 
 // Send is the relay: it carries a call out some time after it was sent, and answers at least once.
-func (w *world) Send(_ context.Context, sent core.OutgoingCall) error {
+func (w *world) Send(_ context.Context, sent agent.OutgoingCall) error {
 	name := w.plain(sent.ID)
-	if sent.Agent != agent {
+	if sent.Agent != agentID {
 		w.mu.Lock()
 		w.violation("the call %s has left for agent %d, which is another organization's", name, sent.Agent)
 		w.mu.Unlock()
 	}
 	w.put(&message{name: "call " + name, copies: 1, local: true, handle: func(context.Context, *process) error {
 		value, refusal := w.carryOut(sent.ID, sent.Args)
-		a := core.Answer{Call: sent.ID, Agent: sent.Agent, Value: value, Error: refusal}
+		a := agent.Answer{Call: sent.ID, Agent: sent.Agent, Value: value, Error: refusal}
 		w.put(&message{name: "answer " + name, copies: 2, handle: func(ctx context.Context, p *process) error {
 			return p.service.Answer(ctx, a)
 		}})
@@ -255,11 +260,11 @@ type act struct {
 
 func (act) Name() string { return "act" }
 
-func (act) Location() core.Location { return core.InProcess }
+func (act) Location() activity.Location { return activity.InProcess }
 
 // Call waits at the gate as a call of the store does: it may be carried out, refused, carried out without its answer being
 // heard, or be the last that its process did.
-func (a act) Call(ctx context.Context, c core.Call) (any, error) {
+func (a act) Call(ctx context.Context, c activity.Call) (any, error) {
 	a.count(1)
 	defer a.count(-1)
 	args, err := json.Marshal(c.Args)
@@ -273,11 +278,11 @@ func (a act) Call(ctx context.Context, c core.Call) (any, error) {
 		return nil, err
 	}
 	if given == refuse || given == die {
-		return nil, &core.FunctionError{Code: "busy", Message: "try again", Retryable: true}
+		return nil, &history.FunctionError{Code: "busy", Message: "try again", Retryable: true}
 	}
 	answer, refusal := a.carryOut(c.ID, args)
 	if given != apply {
-		return nil, &core.FunctionError{Code: "lost", Message: "the answer was lost", Retryable: true}
+		return nil, &history.FunctionError{Code: "lost", Message: "the answer was lost", Retryable: true}
 	}
 	if refusal != nil {
 		return nil, refusal
@@ -290,13 +295,13 @@ type note struct{}
 
 func (note) Name() string { return "note" }
 
-func (note) Location() core.Location { return core.InProcess }
+func (note) Location() activity.Location { return activity.InProcess }
 
 // Pure is what it is.
 func (note) Pure() bool { return true }
 
 // Call answers its arguments.
-func (note) Call(_ context.Context, c core.Call) (any, error) { return c.Args, nil }
+func (note) Call(_ context.Context, c activity.Call) (any, error) { return c.Args, nil }
 
 func (w *world) count(by int) {
 	w.mu.Lock()
@@ -312,7 +317,7 @@ type process struct {
 	dead, stalled bool
 	skew          time.Duration
 	world         *world
-	service       *core.Service
+	service       *control.Service
 	stop          context.CancelFunc
 }
 

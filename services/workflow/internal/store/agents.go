@@ -7,14 +7,14 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
 )
 
-var _ core.AgentStore = (*Store)(nil)
+var _ agent.RegistryStore = (*Store)(nil)
 
-// SaveAgents keeps whose agents are. If one of them is another organization's, none is kept.
-func (s *Store) SaveAgents(ctx context.Context, agents []core.Agent) error {
+// SaveAgents stores the owners of agents. If one of the agents belongs to another organization, none is stored.
+func (s *Store) SaveAgents(ctx context.Context, agents []agent.Agent) error {
 	var p query.SaveAgentOwnersParams
 	for _, a := range agents {
 		p.Ids, p.Organizations, p.Revoked = append(p.Ids, a.ID), append(p.Organizations, a.Organization), append(p.Revoked, a.Revoked)
@@ -32,14 +32,14 @@ func (s *Store) SaveAgents(ctx context.Context, agents []core.Agent) error {
 }
 
 // Agents reads all agents.
-func (s *Store) Agents(ctx context.Context) ([]core.Agent, error) {
+func (s *Store) Agents(ctx context.Context) ([]agent.Agent, error) {
 	rows, err := s.queries.AgentOwners(ctx)
 	if err != nil {
 		return nil, pg.Classify(err, "read agents")
 	}
-	agents := make([]core.Agent, len(rows))
+	agents := make([]agent.Agent, len(rows))
 	for i, row := range rows {
-		agents[i] = core.Agent(row)
+		agents[i] = agent.Agent(row)
 	}
 	return agents, nil
 }

@@ -2,117 +2,66 @@ package store
 
 import (
 	"context"
-	"errors"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
-
-	"github.com/lockstep-cd/lockstep/pkg/event"
-	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
 )
 
-// A start that brings its first turn is stored as one expects it (expected.go): the execution is new, and nobody waits for what the
-// turn emits. All those of a moment are one journey. Where it is otherwise nothing is stored, and the caller does the one after the other.
-
-// beginning is a start with its first turn on its way through the group.
-type beginning struct {
-	*start
-	turn *turn
-	id   int64
-	// refused is set where nothing was stored.
-	refused bool
-}
-
-// Begin stores a new execution with its first turn. Those of the same moment share a transaction.
-func (s *Store) Begin(ctx context.Context, n core.NewExecution, first core.Commit) (id int64, begun bool, err error) {
-	b := &beginning{turn: &turn{Commit: first}}
-	if b.start, err = newStart(n); err != nil {
+// Begin stores a new execution with its first turn. Those of the same moment share a transaction, which is always strict: where it is
+// refused nothing is stored, and the caller stores the execution and then the turn.
+func (s *Store) Begin(ctx context.Context, n engine.NewExecution, first engine.Commit) (id int64, begun bool, err error) {
+	i := &item{commit: &commit{Commit: first}}
+	if i.start, err = newStart(n); err != nil {
 		return 0, false, err
 	}
-	if err := s.encodeEmits(b.turn); err != nil || s.tellsSomebody(b.turn) || n.Owner == nil {
-		return 0, false, nil //nolint:nilerr // the commit of the turn says the same, and what becomes of the run then
+	if err := s.encodeEmits(i.commit); err != nil || n.Owner == nil {
+		return 0, false, nil //nolint:nilerr // the commit of the turn returns the same error, and what becomes of the run then
 	}
-	if err := s.begins.do(ctx, b); err != nil {
+	if err := s.begins.do(ctx, i); err != nil {
 		return 0, false, err
 	}
-	return b.id, !b.refused, nil
+	return i.start.created.ID, i.start.created.Created, nil
 }
 
-// beginAll is the transaction of many beginnings. Where the database has anything against one of them, all are refused; of several with
-// one name, those behind the first.
-func (s *Store) beginAll(ctx context.Context, all []*beginning) error {
+// beginAll is the transaction of many starts with their first turns. If it is refused, so are all of them; of several with
+// one name, those behind the first are.
+func (s *Store) beginAll(ctx context.Context, all []*item) error {
 	type name struct {
 		organization int64
 		workflow     string
 	}
-	known := make(map[name]bool, len(all))
-	items := make([]*beginning, 0, len(all))
-	for _, b := range all {
-		n := name{b.Organization, b.Workflow}
-		if b.refused = known[n]; !b.refused {
-			known[n] = true
-			items = append(items, b)
+	named := make(map[name]bool, len(all))
+	items := make([]*item, 0, len(all))
+	for _, i := range all {
+		i.start.created = engine.Created{}
+		if n := (name{i.start.Organization, i.start.Workflow}); !named[n] {
+			named[n] = true
+			items = append(items, i)
 		}
 	}
-	p, err := beginningRows(items)
-	if err != nil {
-		return err
-	}
-	starts := make([]*start, len(items))
-	var wire []event.Sealed
-	var events []*told
-	for i, b := range items {
-		starts[i] = b.start
-		wire, events = append(wire, b.turn.wire...), append(events, b.turn.told...)
-	}
-	programs, saved := s.unsaved(starts)
-	err = s.pipelined(ctx, func(tx pgx.Tx, q *query.Queries) error {
-		if len(events) > 0 {
-			if err := q.LockMatching(ctx); err != nil {
-				return err
-			}
-		}
-		if len(saved) > 0 {
-			if err := q.SavePrograms(ctx, programs); err != nil {
-				return err
-			}
-		}
-		if err := q.BeginExecutions(ctx, p); err != nil {
-			return err
-		}
-		return s.tellNobody(ctx, tx, q, wire, events)
-	})
-	if refusal, ok := errors.AsType[*pgconn.PgError](err); ok && !fault.Is(pg.Classify(err, ""), fault.Unavailable) {
-		if refusal.Code == codeAwaited {
-			s.awaited.learn(refusal.Message, events)
-		}
-		for _, b := range items {
-			b.refused = true
-		}
+	err := s.commit(ctx, items, true)
+	if refused(err) {
 		return nil
 	}
 	if err != nil {
-		return pg.Classify(err, "begin %d workflows", len(items))
+		return err
 	}
-	s.programs.add(saved)
-	if len(wire) > 0 {
-		s.Committed()
+	for _, i := range items {
+		i.start.created.Created = true
 	}
 	return s.findIDs(ctx, items)
 }
 
-// findIDs asks which numbers those have got that go on. Where the question fails they are stored all the same, and are found like those
-// of a process that has died.
-func (s *Store) findIDs(ctx context.Context, items []*beginning) error {
-	byRef := map[string]*beginning{}
+// findIDs reads the ids of those that continue. If that fails they are stored all the same, and are found like those of a process that
+// has died.
+func (s *Store) findIDs(ctx context.Context, items []*item) error {
+	byRef := map[string]*start{}
 	var refs []string
-	for _, b := range items {
-		if !b.turn.Next.Ended() {
-			byRef[b.Ref] = b
-			refs = append(refs, b.Ref)
+	for _, i := range items {
+		if !i.commit.Next.Ended() {
+			byRef[i.start.Ref] = i.start
+			refs = append(refs, i.start.Ref)
 		}
 	}
 	if len(refs) == 0 {
@@ -123,20 +72,42 @@ func (s *Store) findIDs(ctx context.Context, items []*beginning) error {
 		return pg.Classify(err, "find %d workflows that were begun", len(refs))
 	}
 	for _, row := range rows {
-		byRef[row.Ref].id = row.ID
+		byRef[row.Ref].created.ID = row.ID
 	}
 	return nil
 }
 
-// beginningRows are the rows of executions, of their entries and traces. These name an execution by its place, from 1.
-func beginningRows(items []*beginning) (query.BeginExecutionsParams, error) {
-	starts, turns := make([]*start, len(items)), make([]*turn, len(items))
-	for i, b := range items {
-		starts[i], turns[i] = b.start, b.turn
-		b.turn.Execution.ID = int64(i + 1)
+// saveBegins stores starts with their first turns, and the programs that this process has not seen stored, whose digests it returns.
+func (s *Store) saveBegins(ctx context.Context, q *query.Queries, items []*item) (programs [][32]byte, err error) {
+	if len(items) == 0 {
+		return nil, nil
+	}
+	starts := make([]*start, len(items))
+	for n, i := range items {
+		starts[n] = i.start
+	}
+	p, err := beginRows(items)
+	if err != nil {
+		return nil, err
+	}
+	sources, programs := s.unsaved(starts)
+	if len(programs) > 0 {
+		if err := q.SavePrograms(ctx, sources); err != nil {
+			return nil, pg.Classify(err, "save %d programs", len(programs))
+		}
+	}
+	return programs, pg.Classify(q.BeginExecutions(ctx, p), "begin %d workflows", len(items))
+}
+
+// beginRows are the rows of executions, of their entries and traces. These name an execution by its place, from 1.
+func beginRows(items []*item) (query.BeginExecutionsParams, error) {
+	starts, commits := make([]*start, len(items)), make([]*commit, len(items))
+	for n, i := range items {
+		starts[n], commits[n] = i.start, i.commit
+		i.commit.Execution.ID = int64(n + 1)
 	}
 	n := newExecutions(starts)
-	entries, err := entryRows(turns)
+	entries, err := entryRows(commits)
 	if err != nil {
 		return query.BeginExecutionsParams{}, err
 	}
@@ -146,11 +117,11 @@ func beginningRows(items []*beginning) (query.BeginExecutionsParams, error) {
 		Places: entries.Executions, Seqs: entries.Seqs, Branches: entries.Branches, Ops: entries.Ops, Kinds: entries.Kinds,
 		Names: entries.Names, Hashes: entries.Hashes, Vals: entries.Vals, Errors: entries.Errors, Ats: entries.Ats,
 	}
-	for i, b := range items {
-		p.States, p.Failures = append(p.States, int16(b.turn.Next)), append(p.Failures, b.turn.Error)
-		p.LastSeqs, p.Turned = append(p.LastSeqs, b.turn.LastSeq), append(p.Turned, b.turn.At)
-		if b.Trace != "" {
-			p.Traced, p.Parents = append(p.Traced, int32(i+1)), append(p.Parents, b.Trace)
+	for n, i := range items {
+		p.States, p.Failures = append(p.States, int16(i.commit.Next)), append(p.Failures, i.commit.Error)
+		p.LastSeqs, p.Turned = append(p.LastSeqs, i.commit.LastSeq), append(p.Turned, i.commit.At)
+		if i.start.Trace != "" {
+			p.Traced, p.Parents = append(p.Traced, int32(n+1)), append(p.Parents, i.start.Trace)
 		}
 	}
 	return p, nil

@@ -9,24 +9,24 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
 )
 
-// openChannels makes the channels of turns known, in their transaction: nobody learns a token before it.
-func openChannels(ctx context.Context, q *query.Queries, turns []*turn) error {
+// openChannels stores the channels of turns in their transaction, before which no token is published.
+func openChannels(ctx context.Context, q *query.Queries, commits []*commit) error {
 	var p query.OpenChannelsParams
-	for _, t := range turns {
-		for _, entry := range t.Entries {
-			if entry.Kind != core.KindChannel {
+	for _, c := range commits {
+		for _, entry := range c.Entries {
+			if entry.Kind != history.KindChannel {
 				continue
 			}
 			var token string
 			if err := json.Unmarshal(entry.Value, &token); err != nil {
-				return fmt.Errorf("token of channel %s of execution %d: %w", entry.Op, t.Execution.ID, err)
+				return fmt.Errorf("token of channel %s of execution %d: %w", entry.Op, c.Execution.ID, err)
 			}
-			p.Tokens, p.Executions = append(p.Tokens, token), append(p.Executions, t.Execution.ID)
-			p.Organizations = append(p.Organizations, t.Execution.Organization)
+			p.Tokens, p.Executions = append(p.Tokens, token), append(p.Executions, c.Execution.ID)
+			p.Organizations = append(p.Organizations, c.Execution.Organization)
 		}
 	}
 	if len(p.Tokens) == 0 {
@@ -35,9 +35,9 @@ func openChannels(ctx context.Context, q *query.Queries, turns []*turn) error {
 	return pg.Classify(q.OpenChannels(ctx, p), "open %d channels", len(p.Tokens))
 }
 
-// Send stores a message, if its channel is open, and matches it. To a sender that repeats itself after the run has
-// ended the message is a duplicate, as it would have been before.
-func (s *Store) Send(ctx context.Context, m core.Message) (matched int, duplicate bool, err error) {
+// Send stores a message, if its channel is open, and matches it. A message that is sent again is a duplicate, also after the run has
+// ended.
+func (s *Store) Send(ctx context.Context, m history.Message) (matched int, duplicate bool, err error) {
 	e, err := m.Event()
 	if err != nil {
 		return 0, false, err

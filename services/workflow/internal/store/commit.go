@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,41 +13,58 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
 )
 
-// work is what goes through the group of turns and events: one of the two.
-type work struct {
-	turn     *turn
+// item is what goes through the groups of commits: a commit, a start with the commit of its first turn, or an event from outside.
+type item struct {
+	start    *start
+	commit   *commit
 	received *received
 }
 
-// organization is whose it is.
-func (w *work) organization() int64 {
-	if w.turn != nil {
-		return w.turn.Execution.Organization
+// organization is whose item it is.
+func (i *item) organization() int64 {
+	switch {
+	case i.start != nil:
+		return i.start.Organization
+	case i.commit != nil:
+		return i.commit.Execution.Organization
 	}
-	return w.received.Organization
+	return i.received.Organization
 }
 
-// turn is a Commit on its way.
-type turn struct {
-	core.Commit
-	// wire and told are what it emits: for the outbox, and for waits of this service's own programs. waits are rows.
-	wire  []event.Sealed
-	told  []*told
-	waits []openWait
+// commit is a engine.Commit on its way.
+type commit struct {
+	engine.Commit
+	// wire and events are what it emits: for the outbox, and for waits of this service's own programs. waits are rows.
+	wire   []event.Sealed
+	events []*newEvent
+	waits  []openWait
 	// fenced and done are the outcome.
 	fenced bool
-	done   core.Committed
+	done   engine.Committed
 }
 
-// received is an event that came from outside. claim says whether it came for the first time; nil: the table of events does.
+// pass records that the fence lets the commit through, and the state that the execution gets.
+func (c *commit) pass(state execution.State) {
+	c.fenced, c.done = false, engine.Committed{Turn: c.Turn, State: state}
+	if !c.continues() {
+		c.done.Turn++
+	}
+}
+
+// claim reports whether an event is received for the first time, in the transaction that stores it.
+type claim func(context.Context, pgx.Tx) (first bool, err error)
+
+// received is an event from outside. Without a claim, the table of events recognizes duplicates.
 type received struct {
-	told
-	claim func(context.Context, pgx.Tx) (bool, error)
-	// refusal is why it is not to be had, where that is no fault of the transaction's.
+	newEvent
+	claim claim
+	// refusal is why the event is not accepted, where that is not the transaction's fault.
 	refusal error
 }
 
@@ -62,199 +80,218 @@ func (r *received) first(ctx context.Context, tx pgx.Tx) (first bool, err error)
 }
 
 // Commit ends a turn. Turns and events of the same moment share a transaction.
-func (s *Store) Commit(ctx context.Context, c core.Commit) (core.Committed, error) {
-	t := &turn{Commit: c}
-	// Whatever can fail by itself does so before it is in one transaction with others.
-	if err := s.encodeEmits(t); err != nil {
-		return core.Committed{}, err
+func (s *Store) Commit(ctx context.Context, with engine.Commit) (engine.Committed, error) {
+	c := &commit{Commit: with}
+	// Whatever can fail by itself does so before it shares a transaction with others.
+	if err := s.encodeEmits(c); err != nil {
+		return engine.Committed{}, err
 	}
 	var err error
-	if t.waits, err = s.prepareWaits(ctx, c); err != nil {
-		return core.Committed{}, err
+	if c.waits, err = s.prepareWaits(ctx, with); err != nil {
+		return engine.Committed{}, err
 	}
-	if err := s.turns.do(ctx, &work{turn: t}); err != nil {
-		return core.Committed{}, err
+	if err := s.commits.do(ctx, &item{commit: c}); err != nil {
+		return engine.Committed{}, err
 	}
-	if t.fenced {
-		return core.Committed{}, fmt.Errorf("commit turn %d of execution %d: %w", c.Turn, c.Execution.ID, core.ErrFenced)
+	if c.fenced {
+		return engine.Committed{}, fmt.Errorf("commit turn %d of execution %d: %w", c.Turn, c.Execution.ID, engine.ErrFenced)
 	}
-	return t.done, nil
+	return c.done, nil
 }
 
-func (s *Store) encodeEmits(t *turn) error {
-	for _, emit := range t.Emits {
-		e, err := s.Encode(emit, t.Execution.Trace)
+func (s *Store) encodeEmits(c *commit) error {
+	for _, emit := range c.Emits {
+		e, err := s.Encode(emit, c.Execution.Trace)
 		if err != nil {
 			return fmt.Errorf("encode event %q: %w", emit.ID, err)
 		}
-		t.wire = append(t.wire, e)
-		t.told = append(t.told, emitted(emit, e.Source()))
+		c.wire = append(c.wire, e)
+		c.events = append(c.events, emitted(emit, e.Source()))
 	}
 	return nil
 }
 
 // emitted is what this service's own programs may wait for: what they emit does not come back over the bus (events.Domain).
-func emitted(emit core.Emit, source string) *told {
-	return &told{Event: core.Event{
+func emitted(emit history.Emit, source string) *newEvent {
+	return &newEvent{Event: history.Event{
 		Organization: emit.Organization, Source: source, ID: emit.ID, Type: emit.Type, Data: emit.Data, Time: emit.Time,
 	}}
 }
 
-// commitAll is the transaction of many turns and events: in one journey where all goes as expected, and in two where events come of which
-// is known who may wait for them.
-func (s *Store) commitAll(ctx context.Context, items []*work) error {
-	if known, ok := s.known(items); ok {
-		if done, err := s.commitKnown(ctx, known); done || err != nil {
-			return err
-		}
-	} else if s.expected(items) {
-		if done, err := s.commitExpected(ctx, items); done || err != nil {
-			return err
-		}
+// commitAll is the transaction of many items: strict, and if the server refuses that, once more and not strict.
+func (s *Store) commitAll(ctx context.Context, items []*item) error {
+	err := s.commit(ctx, items, true)
+	if refused(err) {
+		err = s.commit(ctx, items, false)
 	}
-	return s.commitAsked(ctx, items)
+	return fenced(err)
 }
 
-// commitAsked is the transaction of turns and events of which anything may be true. A turn whose fence refuses it is left out,
-// and the others are committed.
-func (s *Store) commitAsked(ctx context.Context, items []*work) error {
-	var woken []core.Woken
-	emits, met := false, false
-	err := s.pipelined(ctx, func(tx pgx.Tx, q *query.Queries) error {
-		woken, emits, met = nil, false, false
-		var turns []*turn
-		var events []*told
-		if matches(items) {
-			if err := q.LockMatching(ctx); err != nil {
-				return pg.Classify(err, "lock matching")
-			}
-		}
-		for _, item := range items {
-			if r := item.received; r != nil {
-				first, err := r.first(ctx, tx)
-				if err != nil {
-					return err
-				}
-				if r.stored = false; first {
-					events = append(events, &r.told)
-				}
-				continue
-			}
-			turns = append(turns, item.turn)
-		}
-		turns, err := endTurns(ctx, q, turns)
-		if err != nil {
+// commit is one transaction. When strict, it takes for granted what is nearly always true: every turn passes its fence and may park,
+// every event is new, and the filters of its type are those that this process knows. So no statement has an answer to wait for, and all
+// of them make one round trip; events that may have met a wait take a second one. A statement that finds something else refuses the
+// transaction, and nothing of it has happened.
+//
+// When not strict, the same statements follow a look at what is true, under the same locks: a turn that is fenced and an event that is
+// stored already are left out, and the others are committed.
+func (s *Store) commit(ctx context.Context, items []*item, strict bool) error {
+	var b *batch
+	err := s.pipelined(ctx, func(tx pgx.Tx, q *query.Queries) (err error) {
+		if b, err = gather(ctx, tx, q, items, strict); err != nil {
 			return err
 		}
-		if err := appendEntries(ctx, q, turns); err != nil {
+		if err := s.write(ctx, tx, q, b); err != nil {
 			return err
 		}
-		if err := openChannels(ctx, q, turns); err != nil {
-			return err
-		}
-		if err := closeOps(ctx, q, turns); err != nil {
-			return err
-		}
-		if err := beginGenerations(ctx, q, turns); err != nil {
-			return err
-		}
-		waits, err := openOps(ctx, q, turns)
-		if err != nil {
-			return err
-		}
-		if waits, err = askAgain(ctx, q, turns, waits); err != nil {
-			return err
-		}
-		var wire []event.Sealed
-		for _, t := range turns {
-			wire, events = append(wire, t.wire...), append(events, t.told...)
-		}
-		if emits = len(wire) > 0; emits {
-			if err := s.Add(ctx, tx, wire...); err != nil {
-				return err
-			}
-		}
-		woken, err = s.tell(ctx, q, events, waits)
-		woken, met = keepRunning(turns, woken), metHandler(events)
+		b.woken, err = s.match(ctx, q, b.matching)
 		return err
 	})
 	if err != nil {
-		return fenced(err)
+		return pg.Classify(err, "commit %d items", len(items))
 	}
-	if emits {
+	s.programs.add(b.programs)
+	if len(b.wire) > 0 {
 		s.Committed()
 	}
-	if met {
+	if startsFlow(b.events) {
 		s.Met()
 	}
-	s.wake(woken)
+	s.wake(keepRunning(b.commits, b.woken))
 	return nil
+}
+
+// batch is the content of one transaction.
+type batch struct {
+	// begins are starts with their first turns, commits those of other turns, in the order of their executions.
+	begins  []*item
+	commits []*commit
+	// programs are the digests of the programs that are stored with them.
+	programs [][32]byte
+	wire     []event.Sealed
+	matching
+	woken []engine.Woken
+}
+
+// gather takes the locks and puts together what is to be written.
+func gather(ctx context.Context, tx pgx.Tx, q *query.Queries, items []*item, strict bool) (*batch, error) {
+	b := &batch{matching: matching{strict: strict}}
+	if matches(items) {
+		if err := q.LockMatching(ctx); err != nil {
+			return nil, pg.Classify(err, "lock matching")
+		}
+	}
+	for _, i := range items {
+		switch {
+		case i.start != nil:
+			b.begins = append(b.begins, i)
+		case i.commit != nil:
+			b.commits = append(b.commits, i.commit)
+		default:
+			first, err := i.received.first(ctx, tx)
+			if err != nil {
+				return nil, err
+			}
+			if i.received.stored = false; first {
+				b.events = append(b.events, &i.received.newEvent)
+			}
+		}
+	}
+	// Everything that locks several executions does so in the order of their ids.
+	slices.SortStableFunc(b.commits, func(x, y *commit) int { return cmp.Compare(x.Execution.ID, y.Execution.ID) })
+	if strict {
+		for _, c := range b.commits {
+			c.pass(c.Next)
+		}
+	} else {
+		var err error
+		if b.commits, err = lockTurns(ctx, q, b.commits); err != nil {
+			return nil, err
+		}
+	}
+	for _, i := range b.begins {
+		b.emit(i.commit)
+	}
+	for _, c := range b.commits {
+		b.emit(c)
+		if c.gaveUp() {
+			b.again = append(b.again, c.Execution.ID)
+		}
+	}
+	return b, nil
+}
+
+func (b *batch) emit(c *commit) {
+	b.wire, b.events = append(b.wire, c.wire...), append(b.events, c.events...)
+}
+
+// write has all rows written but those of events. It notes the waits that have to be matched.
+func (s *Store) write(ctx context.Context, tx pgx.Tx, q *query.Queries, b *batch) (err error) {
+	if b.programs, err = s.saveBegins(ctx, q, b.begins); err != nil {
+		return err
+	}
+	if err := endTurns(ctx, q, b.commits, b.strict); err != nil {
+		return err
+	}
+	err = errors.Join(
+		appendEntries(ctx, q, b.commits), openChannels(ctx, q, b.commits), closeOps(ctx, q, b.commits), beginGenerations(ctx, q, b.commits),
+	)
+	if err != nil {
+		return err
+	}
+	if b.waits, err = openOps(ctx, q, b.commits); err != nil || len(b.wire) == 0 {
+		return err
+	}
+	if b.strict {
+		return s.AddNew(ctx, tx, b.wire...)
+	}
+	return s.Add(ctx, tx, b.wire...)
+}
+
+// refused reports whether the server has refused a transaction for what is in it, so that nothing of it has happened.
+func refused(err error) bool {
+	_, answered := errors.AsType[*pgconn.PgError](err)
+	return answered && !fault.Is(err, fault.Unavailable)
 }
 
 // fenced is ErrFenced where two owners wrote the same number of a history. The turns' fence should have refused one; the
 // primary key does it in any case.
 func fenced(err error) error {
-	if refusal, ok := errors.AsType[*pgconn.PgError](err); ok && refusal.ConstraintName == "entry_pkey" {
-		return fmt.Errorf("%w: %w", core.ErrFenced, err)
+	if pg.Constraint(err) == "entry_pkey" {
+		return fmt.Errorf("%w: %w", engine.ErrFenced, err)
 	}
 	return err
 }
 
 // matches reports whether the transaction makes an event or a wait known.
-func matches(items []*work) bool {
-	for _, item := range items {
-		if item.received != nil || len(item.turn.told) > 0 || len(item.turn.waits) > 0 || item.turn.gaveUp() {
-			return true
-		}
-	}
-	return false
-}
-
-// gaveUp reports whether a wait of the turn ended without an event, while others of its execution may go on.
-func (t *turn) gaveUp() bool {
-	return !t.Next.Ended() && slices.ContainsFunc(t.Entries, func(e core.Entry) bool {
-		return e.Event == 0 && (e.Kind == core.KindWait || e.Kind == core.KindReceive)
+func matches(items []*item) bool {
+	return slices.ContainsFunc(items, func(i *item) bool {
+		return i.received != nil || len(i.commit.events) > 0 || len(i.commit.waits) > 0 || i.commit.gaveUp()
 	})
 }
 
-// askAgain adds to waits all that an execution has open of which one wait ended without an event: one may have been handed to that
-// wait after the turn had looked, and is there for the others now.
-func askAgain(ctx context.Context, q *query.Queries, turns []*turn, waits []opRow) ([]opRow, error) {
-	var ids []int64
-	for _, t := range turns {
-		if t.gaveUp() {
-			ids = append(ids, t.Execution.ID)
-		}
-	}
-	if len(ids) == 0 {
-		return waits, nil
-	}
-	rows, err := q.OpenWaitsOf(ctx, ids)
-	if err != nil {
-		return nil, pg.Classify(err, "look for the waits of %d executions", len(ids))
-	}
-	for _, row := range rows {
-		waits = append(waits, opRow{row.Execution, row.Branch, row.Op})
-	}
-	return waits, nil
+// gaveUp reports whether a wait of the turn has ended without an event while its execution continues. An event may have been delivered to
+// that wait after the turn had read its arrivals; other waits of the execution can have it now.
+func (c *commit) gaveUp() bool {
+	return !c.Next.Ended() && slices.ContainsFunc(c.Entries, func(e history.Entry) bool {
+		return e.Event == 0 && (e.Kind == history.KindWait || e.Kind == history.KindReceive)
+	})
 }
 
-// keepRunning tells the turns that wanted to park but found an event at once, and answers the executions that are not
-// among them.
-func keepRunning(turns []*turn, woken []core.Woken) []core.Woken {
+// keepRunning sets the state of executions that parked and were woken by the same commit to running, and returns the other ones.
+func keepRunning(commits []*commit, woken []engine.Woken) []engine.Woken {
 	if len(woken) == 0 {
 		return nil
 	}
-	parked := map[int64]*turn{}
-	for _, t := range turns {
-		if t.done.State == core.Parked {
-			parked[t.Execution.ID] = t
+	parked := map[int64]*commit{}
+	for _, c := range commits {
+		if c.done.State == execution.Parked {
+			parked[c.Execution.ID] = c
 		}
 	}
-	var others []core.Woken
+	var others []engine.Woken
 	for _, w := range woken {
-		if t, own := parked[w.ID]; own && w.Ours {
-			t.done.State = core.Running
+		if c, own := parked[w.ID]; own && w.Ours {
+			c.done.State = execution.Running
 			continue
 		}
 		others = append(others, w)
@@ -262,8 +299,8 @@ func keepRunning(turns []*turn, woken []core.Woken) []core.Woken {
 	return others
 }
 
-// wake tells the engine what can go on.
-func (s *Store) wake(woken []core.Woken) {
+// wake notifies the engine of executions that can continue.
+func (s *Store) wake(woken []engine.Woken) {
 	if s.Woken == nil {
 		return
 	}

@@ -8,15 +8,17 @@ import (
 	"slices"
 
 	"github.com/lockstep-cd/lockstep/pkg/pg"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/control"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
 )
 
-var _ core.Control = (*Store)(nil)
+var _ control.OperatorStore = (*Store)(nil)
 
 // List reads a page of executions. Which statement does it depends on the condition that leaves the fewest rows: each has
 // an index of its own, and a page costs about as much as it has rows.
-func (s *Store) List(ctx context.Context, q core.ListQuery) ([]core.Execution, error) {
+func (s *Store) List(ctx context.Context, q control.ListQuery) ([]execution.Execution, error) {
 	before := q.Before
 	if before == 0 {
 		before = math.MaxInt64
@@ -60,9 +62,9 @@ func (s *Store) List(ctx context.Context, q core.ListQuery) ([]core.Execution, e
 	if err != nil {
 		return nil, pg.Classify(err, "list workflows of organization %d", q.Organization)
 	}
-	list := make([]core.Execution, len(rows))
+	list := make([]execution.Execution, len(rows))
 	for i, row := range rows {
-		if list[i], err = execution(row); err != nil {
+		if list[i], err = executionOf(row); err != nil {
 			return nil, err
 		}
 	}
@@ -70,14 +72,15 @@ func (s *Store) List(ctx context.Context, q core.ListQuery) ([]core.Execution, e
 }
 
 // untroubled are the states that the index execution_troubled leaves out.
-func untroubled(s core.State) bool {
-	return s != core.Failed && s != core.Cancelled && s != core.Quarantined && s != core.Terminated
+func untroubled(s execution.State) bool {
+	return s != execution.Failed && s != execution.Cancelled && s != execution.Quarantined && s != execution.Terminated
 }
 
 // logKinds are the entries that a log shows.
 func logKinds() []string {
-	kinds := []core.Kind{
-		core.KindPrint, core.KindRun, core.KindPoll, core.KindEmit, core.KindContinue, core.KindCompleted, core.KindFailed, core.KindCancelled, core.KindQuarantined, core.KindTerminated,
+	kinds := []history.Kind{
+		history.KindPrint, history.KindRun, history.KindPoll, history.KindEmit, history.KindContinue,
+		history.KindCompleted, history.KindFailed, history.KindCancelled, history.KindQuarantined, history.KindTerminated,
 	}
 	names := make([]string, len(kinds))
 	for i, kind := range kinds {
@@ -86,8 +89,8 @@ func logKinds() []string {
 	return names
 }
 
-// Logs reads a page of what a log shows.
-func (s *Store) Logs(ctx context.Context, q core.LogQuery) ([]core.Entry, error) {
+// Logs reads a page of a log.
+func (s *Store) Logs(ctx context.Context, q control.LogQuery) ([]history.Entry, error) {
 	p := query.LogEntriesParams{Execution: q.Execution, After: q.After, Kinds: logKinds(), Most: int32(q.Limit)}
 	if q.Branch != nil {
 		branch := int32(*q.Branch)
@@ -97,10 +100,10 @@ func (s *Store) Logs(ctx context.Context, q core.LogQuery) ([]core.Entry, error)
 	if err != nil {
 		return nil, pg.Classify(err, "read log of execution %d", q.Execution)
 	}
-	entries := make([]core.Entry, len(rows))
+	entries := make([]history.Entry, len(rows))
 	for i, row := range rows {
-		entries[i] = core.Entry{
-			Seq: row.Seq, Op: ref(row.Branch, row.Op), Kind: core.Kind(row.Kind), Name: row.Name, Value: row.Value, At: row.RecordedAt,
+		entries[i] = history.Entry{
+			Seq: row.Seq, Op: ref(row.Branch, row.Op), Kind: history.Kind(row.Kind), Name: row.Name, Value: row.Value, At: row.RecordedAt,
 		}
 		if entries[i].Error, err = decodeError(row.Error); err != nil {
 			return nil, fmt.Errorf("entry %d of execution %d: %w", row.Seq, q.Execution, err)
@@ -109,28 +112,28 @@ func (s *Store) Logs(ctx context.Context, q core.LogQuery) ([]core.Entry, error)
 	return entries, s.generations(ctx, q.Execution, entries)
 }
 
-// Retries reads what was retried.
-func (s *Store) Retries(ctx context.Context, execution int64) ([]core.Retry, error) {
+// Retries reads the retries of a workflow.
+func (s *Store) Retries(ctx context.Context, execution int64) ([]control.Retry, error) {
 	rows, err := s.queries.Retries(ctx, execution)
 	if err != nil {
 		return nil, pg.Classify(err, "read retries of execution %d", execution)
 	}
-	retries := make([]core.Retry, len(rows))
+	retries := make([]control.Retry, len(rows))
 	for i, row := range rows {
-		retries[i] = core.Retry{At: row.RetriedAt, Reason: row.Reason, Error: row.Error, From: row.FromSeq}
+		retries[i] = control.Retry{At: row.RetriedAt, Reason: row.Reason, Error: row.Error, From: row.FromSeq}
 	}
 	return retries, nil
 }
 
-// Progresses reads where executions stand, for those who watch them.
-func (s *Store) Progresses(ctx context.Context, executions []int64) ([]core.Progress, error) {
+// Progresses reads the progress of executions, for clients that watch them.
+func (s *Store) Progresses(ctx context.Context, executions []int64) ([]control.Progress, error) {
 	rows, err := s.queries.Progresses(ctx, executions)
 	if err != nil {
 		return nil, pg.Classify(err, "look at %d watched executions", len(executions))
 	}
-	progresses := make([]core.Progress, len(rows))
+	progresses := make([]control.Progress, len(rows))
 	for i, row := range rows {
-		progresses[i] = core.Progress{Execution: row.ID, State: core.State(row.State), LastSeq: row.LastSeq, Turn: row.Turn}
+		progresses[i] = control.Progress{Execution: row.ID, State: execution.State(row.State), LastSeq: row.LastSeq, Turn: row.Turn}
 	}
 	return progresses, nil
 }

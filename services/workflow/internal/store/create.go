@@ -12,45 +12,47 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
 )
 
-// start is a Create on its way through the group.
+// start is a engine.NewExecution on its way through the group.
 type start struct {
-	core.NewExecution
+	engine.NewExecution
 	// modules, secrets and labels are columns, sources the programs that may have to be stored, by digest.
 	modules, secrets, labels string
 	sources                  map[[32]byte][]byte
-	created                  core.Created
+	created                  engine.Created
 }
 
 // Create stores a new execution, unless its id exists. Starts of the same moment share a transaction.
-func (s *Store) Create(ctx context.Context, n core.NewExecution) (core.Created, error) {
+func (s *Store) Create(ctx context.Context, n engine.NewExecution) (engine.Created, error) {
 	item, err := newStart(n)
 	if err != nil {
-		return core.Created{}, err
+		return engine.Created{}, err
 	}
 	if err := s.starts.do(ctx, item); err != nil {
-		return core.Created{}, err
+		return engine.Created{}, err
 	}
 	return item.created, nil
 }
 
 // newStart encodes what columns hold of a start.
-func newStart(n core.NewExecution) (*start, error) {
+func newStart(n engine.NewExecution) (*start, error) {
 	item := &start{NewExecution: n, sources: map[[32]byte][]byte{n.Digest: n.Program.Source}}
 	modules := make(map[string]string, len(n.Program.Modules))
 	for name, source := range n.Program.Modules {
-		sum := core.Digest(source)
-		modules[name] = core.Hex(sum)
+		sum := program.Digest(source)
+		modules[name] = program.Hex(sum)
 		item.sources[sum] = source
 	}
 	for _, field := range []struct {
 		into  *string
 		value map[string]string
 	}{{&item.modules, modules}, {&item.secrets, n.Secrets}, {&item.labels, n.Labels}} {
-		if len(field.value) == 0 { // as most are
+		if len(field.value) == 0 { // the usual case
 			*field.into = "{}"
 			continue
 		}
@@ -63,7 +65,7 @@ func newStart(n core.NewExecution) (*start, error) {
 	return item, nil
 }
 
-// createAll is the transaction of many starts. Where all programs are known it is one statement, and one journey.
+// createAll is the transaction of many starts. If all programs are stored already, it is one statement, and one round trip.
 func (s *Store) createAll(ctx context.Context, items []*start) error {
 	p := newExecutions(items)
 	programs, saved := s.unsaved(items)
@@ -99,7 +101,7 @@ func (s *Store) createAll(ctx context.Context, items []*start) error {
 	var known []*start
 	for _, item := range items {
 		id, isNew := created[item.Ref]
-		item.created = core.Created{ID: id, Ref: item.Ref, Created: isNew}
+		item.created = engine.Created{ID: id, Ref: item.Ref, Created: isNew}
 		if !isNew {
 			known = append(known, item)
 		}
@@ -107,12 +109,12 @@ func (s *Store) createAll(ctx context.Context, items []*start) error {
 	return existing(ctx, s.queries, known)
 }
 
-// traced reports whether any start was asked for in a trace that is recorded.
+// traced reports whether any start belongs to a trace that is recorded.
 func traced(items []*start) bool {
 	return slices.ContainsFunc(items, func(item *start) bool { return item.Trace != "" })
 }
 
-// saveTraces keeps the traces of the new executions among items.
+// saveTraces stores the traces of the new executions among items.
 func saveTraces(ctx context.Context, q *query.Queries, items []*start, created []query.CreateExecutionsRow) error {
 	traces := make(map[string]string, len(items))
 	for _, item := range items {
@@ -130,9 +132,9 @@ func saveTraces(ctx context.Context, q *query.Queries, items []*start, created [
 	return pg.Classify(q.SaveTraces(ctx, p), "save traces of %d workflows", len(p.Executions))
 }
 
-// existing answers those whose id was there. The insertion has waited for a start of the same id that was under way, so
-// its row is there to be seen (E19); it may be one of this very transaction, which has been committed. Where the question
-// fails, so do all starts of the transaction, although some are stored: their callers ask again, and find them.
+// existing reads the executions whose ids existed before. The insertion has waited for a concurrent start of the same id, so
+// its row is visible now (E19); it may belong to this transaction, which has been committed. If the read
+// fails, so do all starts of the transaction, although some are stored: their callers retry, and find them.
 func existing(ctx context.Context, q *query.Queries, items []*start) error {
 	if len(items) == 0 {
 		return nil
@@ -150,29 +152,29 @@ func existing(ctx context.Context, q *query.Queries, items []*start) error {
 		organization int64
 		workflow     string
 	}
-	found := make(map[name]core.Created, len(rows))
+	found := make(map[name]engine.Created, len(rows))
 	for _, row := range rows {
 		var modules, secrets map[string]string
 		if err := errors.Join(json.Unmarshal(row.Modules, &modules), json.Unmarshal(row.Secrets, &secrets)); err != nil {
 			return fmt.Errorf("what workflow %q was started with: %w", row.Workflow, err)
 		}
-		digests, err := core.Fingerprint(digest(row.Program), modules, row.Inputs, secrets)
+		digests, err := execution.Fingerprint(digest(row.Program), modules, row.Inputs, secrets)
 		if err != nil {
 			return fmt.Errorf("what workflow %q was started with: %w", row.Workflow, err)
 		}
-		found[name{row.Organization, row.Workflow}] = core.Created{ID: row.ID, Ref: row.Ref, Existing: digests}
+		found[name{row.Organization, row.Workflow}] = engine.Created{ID: row.ID, Ref: row.Ref, Existing: digests}
 	}
 	for _, item := range items {
-		there, ok := found[name{item.Organization, item.Workflow}]
+		created, ok := found[name{item.Organization, item.Workflow}]
 		if !ok {
-			return fault.New(fault.Unavailable, "workflow %q was there and is gone", item.Workflow)
+			return fault.New(fault.Unavailable, "workflow %q existed and is gone", item.Workflow)
 		}
-		item.created = there
+		item.created = created
 	}
 	return nil
 }
 
-// unsaved are the sources that this process has not stored or seen before. Most starts bring none.
+// unsaved returns the sources that this process does not know to be stored. Most starts have none.
 func (s *Store) unsaved(items []*start) (p query.SaveProgramsParams, sums [][32]byte) {
 	added := map[[32]byte]bool{}
 	for _, item := range items {
@@ -189,7 +191,7 @@ func (s *Store) unsaved(items []*start) (p query.SaveProgramsParams, sums [][32]
 	return p, sums
 }
 
-// newExecutions are the rows of runs. Sources are not in them: they name them by digest.
+// newExecutions are the rows of executions. They name sources by digest.
 func newExecutions(items []*start) query.CreateExecutionsParams {
 	var p query.CreateExecutionsParams
 	for _, n := range items {
@@ -209,13 +211,13 @@ func newExecutions(items []*start) query.CreateExecutionsParams {
 	return p
 }
 
-// digests remembers what is known to be stored. Programs are never deleted, so what it knows stays true.
+// digests remembers which programs are stored. Programs are never deleted, so it is never out of date.
 type digests struct {
 	mu    sync.Mutex
 	known map[[32]byte]struct{}
 }
 
-// digestsMost bounds it; beyond it begins anew, since programs are few.
+// digestsMost bounds it. At the bound it is emptied, which is rare, since programs are few.
 const digestsMost = 10_000
 
 func (d *digests) has(sum [32]byte) bool {

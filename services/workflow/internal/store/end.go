@@ -11,42 +11,44 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/control"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
 )
 
-// Cancel ends an execution. It needs no word from the owner: state and turn move on under the lock, and the owner's
-// next commit is refused. A Function that is under way may still have its effect; its answer finds no call.
+// Cancel ends an execution. It does not need the owner's consent: state and turn change under the lock, and the owner's
+// next commit is fenced. A Function that is in progress may still have its effect; its answer finds no call.
 func (s *Store) Cancel(ctx context.Context, organization int64, workflow, reason string, at time.Time) (bool, error) {
 	return s.end(ctx, organization, workflow, ending{
-		state: core.Cancelled, kind: core.KindCancelled, event: core.TypeCancelled, error: reason,
+		state: execution.Cancelled, kind: history.KindCancelled, event: history.TypeCancelled, error: reason,
 		data: map[string]string{"workflow_id": workflow, "reason": reason}, at: at,
 	})
 }
 
-// Terminate is Cancel by an operator. For the world the execution has failed (D36): whoever waits for its end knows what
-// to do then.
+// Terminate is Cancel by an operator. It is published as a failure, which every consumer handles (D36).
 func (s *Store) Terminate(ctx context.Context, organization int64, workflow, reason string, at time.Time) (bool, error) {
 	why := "terminated: " + reason
 	return s.end(ctx, organization, workflow, ending{
-		state: core.Terminated, kind: core.KindTerminated, event: core.TypeFailed, error: why,
+		state: execution.Terminated, kind: history.KindTerminated, event: history.TypeFailed, error: why,
 		data: map[string]string{"workflow_id": workflow, "error": why}, at: at,
 	})
 }
 
-// Quarantine ends an execution that kills the processes which run it. To the world that is a failure (D36).
+// Quarantine ends an execution that kills the processes which run it. It is published as a failure (D36).
 func (s *Store) Quarantine(ctx context.Context, organization int64, workflow, reason string, at time.Time) (bool, error) {
 	return s.end(ctx, organization, workflow, ending{
-		state: core.Quarantined, kind: core.KindQuarantined, event: core.TypeFailed, error: reason,
+		state: execution.Quarantined, kind: history.KindQuarantined, event: history.TypeFailed, error: reason,
 		data: map[string]string{"workflow_id": workflow, "error": reason}, at: at,
 	})
 }
 
-// ending is how an execution ends that did not end by itself.
+// ending is how an execution is ended from outside.
 type ending struct {
-	state core.State
-	kind  core.Kind
-	// event is the type of the event about it, data its payload and that of the last entry.
+	state execution.State
+	kind  history.Kind
+	// event is the type of the event that is published, data is the payload of that and of the last entry.
 	event string
 	data  map[string]string
 	error string
@@ -60,17 +62,17 @@ func (s *Store) end(ctx context.Context, organization int64, workflow string, wi
 		return false, fmt.Errorf("encode the end of %q: %w", workflow, err)
 	}
 	var ended int64
-	var woken []core.Woken
+	var woken []engine.Woken
 	var met bool
 	err = s.tx(ctx, func(tx pgx.Tx, q *query.Queries) error {
 		ended, woken, met = 0, nil, false
-		// Before any execution is locked, as everywhere.
+		// The match lock is always taken before that of an execution.
 		if err := q.LockMatching(ctx); err != nil {
 			return pg.Classify(err, "lock matching")
 		}
 		row, err := lockWorkflow(ctx, q, organization, workflow)
-		// Ended already is no error: the caller has what it wants.
-		if err != nil || core.State(row.State).Ended() {
+		// That it has ended already is no error: the caller has what it wants.
+		if err != nil || execution.State(row.State).Ended() {
 			return err
 		}
 		current, err := currentGeneration(ctx, q, row.ID)
@@ -81,26 +83,30 @@ func (s *Store) end(ctx context.Context, organization int64, workflow string, wi
 		if err != nil {
 			return err
 		}
-		err = q.EndExecution(ctx, query.EndExecutionParams{ID: row.ID, State: int16(with.state), Error: with.error, EndedAt: with.at, LastSeq: end + 1})
+		err = q.EndExecution(ctx, query.EndExecutionParams{
+			ID: row.ID, State: int16(with.state), Error: with.error, EndedAt: with.at, LastSeq: end + 1,
+		})
 		if err != nil {
 			return pg.Classify(err, "end workflow %q", workflow)
 		}
-		last := &turn{Commit: core.Commit{
-			Execution: core.Execution{ID: row.ID}, Next: with.state,
-			Entries: []core.Entry{{Seq: end + 1, Op: core.OpRef{Branch: -1}, Kind: with.kind, Value: data, At: with.at}},
-			Emits: []core.Emit{{
-				ID: core.Handle(row.Ref, int(row.Attempt), current.number) + "/" + string(with.kind), Organization: organization, Workflow: workflow, Type: with.event, Data: data, Time: with.at,
+		last := &commit{Commit: engine.Commit{
+			Execution: execution.Execution{ID: row.ID}, Next: with.state,
+			Entries: []history.Entry{{Seq: end + 1, Op: history.OpRef{Branch: -1}, Kind: with.kind, Value: data, At: with.at}},
+			Emits: []history.Emit{{
+				ID:           history.Handle(row.Ref, int(row.Attempt), current.number) + "/" + string(with.kind),
+				Organization: organization, Workflow: workflow, Type: with.event, Data: data, Time: with.at,
 			}},
 		}}
 		if err := s.encodeEmits(last); err != nil {
 			return err
 		}
-		if err := errors.Join(appendEntries(ctx, q, []*turn{last}), closeOps(ctx, q, []*turn{last}), s.Add(ctx, tx, last.wire...)); err != nil {
+		ends := []*commit{last}
+		if err := errors.Join(appendEntries(ctx, q, ends), closeOps(ctx, q, ends), s.Add(ctx, tx, last.wire...)); err != nil {
 			return err
 		}
 		ended = row.ID
-		woken, err = s.tell(ctx, q, last.told, nil)
-		met = metHandler(last.told)
+		woken, err = s.match(ctx, q, matching{events: last.events})
+		met = startsFlow(last.events)
 		return err
 	})
 	if err == nil && ended != 0 {
@@ -108,8 +114,8 @@ func (s *Store) end(ctx context.Context, organization int64, workflow string, wi
 		if met {
 			s.Met()
 		}
-		// Whoever runs it finds out now, not at its next commit.
-		s.wake(append(woken, core.Woken{ID: ended}))
+		// Its owner learns it now, not at its next commit.
+		s.wake(append(woken, engine.Woken{ID: ended}))
 	}
 	return ended != 0, err
 }
@@ -123,24 +129,24 @@ func lockWorkflow(ctx context.Context, q *query.Queries, organization int64, wor
 	return row, pg.Classify(err, "lock workflow %q", workflow)
 }
 
-// lastEntry is the end of the history of an execution that is locked. It is a statement of its own, after the lock: one with the lock in it
-// would not see what the owner has committed meanwhile.
+// lastEntry is the number of the last entry of an execution that is locked. It is a statement after that which locks, because a single one
+// would not see what the owner has committed while it waited for the lock.
 func lastEntry(ctx context.Context, q *query.Queries, execution int64) (int64, error) {
 	seq, err := q.LastEntry(ctx, execution)
 	return seq, pg.Classify(err, "find the end of the history of execution %d", execution)
 }
 
-// Retry cuts the history of a failed execution and has it run again. The turn moves on, so that an owner which still has
-// the failed attempt in memory is refused.
-func (s *Store) Retry(ctx context.Context, r core.RetryRequest) error {
+// Retry cuts the history of a failed execution and has it run again. It increments the turn, so that an owner which still has
+// the failed attempt in memory is fenced.
+func (s *Store) Retry(ctx context.Context, r control.RetryRequest) error {
 	var retried int64
 	err := s.tx(ctx, func(_ pgx.Tx, q *query.Queries) error {
 		row, err := lockWorkflow(ctx, q, r.Organization, r.Workflow)
 		if err != nil {
 			return err
 		}
-		state := core.State(row.State)
-		if state != core.Failed && state != core.Quarantined {
+		state := execution.State(row.State)
+		if state != execution.Failed && state != execution.Quarantined {
 			return fault.New(fault.Refused, "workflow %q is %s; only one that has failed or is quarantined can be retried", r.Workflow, state)
 		}
 		last, err := lastEntry(ctx, q, row.ID)
@@ -154,8 +160,8 @@ func (s *Store) Retry(ctx context.Context, r core.RetryRequest) error {
 		from := r.From
 		switch {
 		case from != 0:
-		case state == core.Quarantined:
-			from = last // nothing that it recorded has failed: it goes on where it stood
+		case state == execution.Quarantined:
+			from = last // nothing that it recorded has failed: it continues where it was
 		default:
 			from, err = q.FailedStep(ctx, query.FailedStepParams{Execution: row.ID, Base: current.base, Immediate: immediateKinds()})
 			if err != nil {
@@ -163,29 +169,34 @@ func (s *Store) Retry(ctx context.Context, r core.RetryRequest) error {
 			}
 		}
 		if from > last {
-			return fault.InvalidFields(fault.Field{Name: "from_sequence", Problem: fmt.Sprintf("found %d, expected at most %d, the end of the history", from, last)})
+			return fault.InvalidFields(fault.Field{
+				Name: "from_sequence", Problem: fmt.Sprintf("found %d, expected at most %d, the end of the history", from, last),
+			})
 		}
 		if from <= current.base {
-			return fault.InvalidFields(fault.Field{Name: "from_sequence", Problem: fmt.Sprintf("found %d, which is of a generation that has ended; expected at least %d, the beginning of generation %d", from, current.base+1, current.number)})
+			return fault.InvalidFields(fault.Field{Name: "from_sequence", Problem: fmt.Sprintf(
+				"found %d, which is of a generation that has ended; expected at least %d, the beginning of generation %d",
+				from, current.base+1, current.number)})
 		}
 		retried = row.ID
 		return pg.Classify(errors.Join(
 			q.SaveRetry(ctx, query.SaveRetryParams{Execution: row.ID, FromSeq: from, Reason: r.Reason, RetriedAt: r.At}),
-			q.SpendEvents(ctx, query.SpendEventsParams{Execution: row.ID, Seq: from}),
+			q.MarkConsumed(ctx, query.MarkConsumedParams{Execution: row.ID, Seq: from}),
 			q.ForgetEntries(ctx, query.ForgetEntriesParams{Execution: row.ID, Seq: from}),
 			q.ReopenChannels(ctx, query.ReopenChannelsParams{Execution: row.ID, Seq: from}),
 			q.RetryExecution(ctx, query.RetryExecutionParams{ID: row.ID, FromSeq: from}),
 		), "retry workflow %q", r.Workflow)
 	})
 	if err == nil {
-		s.wake([]core.Woken{{ID: retried}}) // whoever has room claims it
+		s.wake([]engine.Woken{{ID: retried}}) // a process with room claims it
 	}
 	return err
 }
 
-// immediateKinds are what a program is answered on the spot: to begin with one of them would lead to the same end.
+// immediateKinds are operations that are answered immediately: a retry from one of them would fail in the same way.
 func immediateKinds() []string {
 	return []string{
-		string(core.KindNow), string(core.KindUUID), string(core.KindRandom), string(core.KindChannel), string(core.KindPrint), string(core.KindEmit),
+		string(history.KindNow), string(history.KindUUID), string(history.KindRandom),
+		string(history.KindChannel), string(history.KindPrint), string(history.KindEmit),
 	}
 }

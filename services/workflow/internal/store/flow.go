@@ -11,15 +11,17 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/flow"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
 )
 
-var _ core.FlowStore = (*Store)(nil)
+var _ flow.Store = (*Store)(nil)
 
 // RegisterFlow makes a flow the current one of its name. Old version and new change places in one transaction: an event
 // meets one of the two.
-func (s *Store) RegisterFlow(ctx context.Context, f core.Flow, sum [32]byte) (current core.Flow, created bool, err error) {
+func (s *Store) RegisterFlow(ctx context.Context, f flow.Flow, sum [32]byte) (current flow.Flow, created bool, err error) {
 	err = s.tx(ctx, func(_ pgx.Tx, q *query.Queries) error {
 		current, created = f, false
 		if err := q.LockFlowName(ctx, query.LockFlowNameParams{Organization: f.Organization, Name: f.Name}); err != nil {
@@ -48,20 +50,21 @@ func (s *Store) RegisterFlow(ctx context.Context, f core.Flow, sum [32]byte) (cu
 }
 
 // saveFlow stores a version with its handlers and what may start them.
-func saveFlow(ctx context.Context, q *query.Queries, f core.Flow, sum [32]byte) (int64, error) {
-	main := core.Digest(f.Program.Source)
+func saveFlow(ctx context.Context, q *query.Queries, f flow.Flow, sum [32]byte) (int64, error) {
+	main := program.Digest(f.Program.Source)
 	modules := make(map[string]string, len(f.Program.Modules))
 	sources := query.SaveProgramsParams{Digests: [][]byte{main[:]}, Sources: [][]byte{f.Program.Source}}
 	for name, source := range f.Program.Modules {
-		sum := core.Digest(source)
-		modules[name] = core.Hex(sum)
+		sum := program.Digest(source)
+		modules[name] = program.Hex(sum)
 		sources.Digests, sources.Sources = append(sources.Digests, sum[:]), append(sources.Sources, source)
 	}
 	if err := q.SavePrograms(ctx, sources); err != nil {
 		return 0, pg.Classify(err, "save program of flow %q", f.Name)
 	}
 	p := query.SaveFlowParams{
-		Organization: f.Organization, Name: f.Name, Version: int32(f.Version), Program: main[:], Inputs: f.Inputs, Digest: sum[:], RegisteredAt: f.RegisteredAt,
+		Organization: f.Organization, Name: f.Name, Version: int32(f.Version), Program: main[:], Inputs: f.Inputs, Digest: sum[:],
+		RegisteredAt: f.RegisteredAt,
 	}
 	if len(f.Inputs) == 0 {
 		p.Inputs = []byte("{}")
@@ -116,7 +119,7 @@ func retireFlow(ctx context.Context, q *query.Queries, organization int64, name 
 }
 
 // ListFlows reads a page of current flows.
-func (s *Store) ListFlows(ctx context.Context, organization, after int64, limit int) ([]core.Flow, error) {
+func (s *Store) ListFlows(ctx context.Context, organization, after int64, limit int) ([]flow.Flow, error) {
 	rows, err := s.queries.ListFlows(ctx, query.ListFlowsParams{Organization: organization, After: after, Most: int32(limit)})
 	if err != nil {
 		return nil, pg.Classify(err, "list flows of organization %d", organization)
@@ -129,10 +132,10 @@ func (s *Store) ListFlows(ctx context.Context, organization, after int64, limit 
 	if err != nil {
 		return nil, err
 	}
-	flows := make([]core.Flow, len(rows))
+	flows := make([]flow.Flow, len(rows))
 	for i, row := range rows {
-		flows[i] = core.Flow{
-			ID: row.ID, Organization: row.Organization, Name: row.Name, Version: int(row.Version), ProgramDigest: core.Hex(digest(row.Program)),
+		flows[i] = flow.Flow{
+			ID: row.ID, Organization: row.Organization, Name: row.Name, Version: int(row.Version), ProgramDigest: program.Hex(digest(row.Program)),
 			Handlers: handlers[row.ID], RegisteredAt: row.RegisteredAt, Started: row.Started, Refused: row.Refused, LastRefusal: row.LastRefusal,
 		}
 	}
@@ -140,14 +143,14 @@ func (s *Store) ListFlows(ctx context.Context, organization, after int64, limit 
 }
 
 // handlers reads the handlers of flows, in the order of the programs.
-func (s *Store) handlers(ctx context.Context, flows []int64) (map[int64][]core.Handler, error) {
+func (s *Store) handlers(ctx context.Context, flows []int64) (map[int64][]program.Handler, error) {
 	rows, err := s.queries.HandlersOf(ctx, flows)
 	if err != nil {
 		return nil, pg.Classify(err, "read handlers of flows")
 	}
-	handlers := map[int64][]core.Handler{}
+	handlers := map[int64][]program.Handler{}
 	for _, row := range rows {
-		h := core.Handler{Types: row.Types, Function: row.Function, Position: row.Position}
+		h := program.Handler{Types: row.Types, Function: row.Function, Position: row.Position}
 		if err := json.Unmarshal(row.Filter, &h.Filter); err != nil {
 			return nil, fmt.Errorf("filter of handler %d: %w", row.ID, err)
 		}
@@ -157,20 +160,20 @@ func (s *Store) handlers(ctx context.Context, flows []int64) (map[int64][]core.H
 }
 
 // LoadFlow reads a version with its program.
-func (s *Store) LoadFlow(ctx context.Context, id int64) (core.Flow, error) {
+func (s *Store) LoadFlow(ctx context.Context, id int64) (flow.Flow, error) {
 	row, err := s.queries.LoadFlow(ctx, id)
 	if err != nil {
-		return core.Flow{}, pg.Classify(err, "load flow %d", id)
+		return flow.Flow{}, pg.Classify(err, "load flow %d", id)
 	}
-	f := core.Flow{
-		ID: row.ID, Organization: row.Organization, Name: row.Name, Version: int(row.Version), ProgramDigest: core.Hex(digest(row.Program)),
+	f := flow.Flow{
+		ID: row.ID, Organization: row.Organization, Name: row.Name, Version: int(row.Version), ProgramDigest: program.Hex(digest(row.Program)),
 		Inputs: row.Inputs, RegisteredAt: row.RegisteredAt,
 	}
 	if err := errors.Join(json.Unmarshal(row.Secrets, &f.Secrets), json.Unmarshal(row.Labels, &f.Labels)); err != nil {
-		return core.Flow{}, fmt.Errorf("flow %d: %w", id, err)
+		return flow.Flow{}, fmt.Errorf("flow %d: %w", id, err)
 	}
 	if f.Program, err = s.program(ctx, fmt.Sprintf("flow %d", id), row.Program, row.Modules); err != nil {
-		return core.Flow{}, err
+		return flow.Flow{}, err
 	}
 	handlers, err := s.handlers(ctx, []int64{id})
 	f.Handlers = handlers[id]
@@ -184,16 +187,16 @@ const (
 )
 
 // NextFlowWork takes events that have met a handler.
-func (s *Store) NextFlowWork(ctx context.Context, now time.Time, limit int) ([]core.FlowWork, error) {
+func (s *Store) NextFlowWork(ctx context.Context, now time.Time, limit int) ([]flow.Work, error) {
 	rows, err := s.queries.NextFlowWork(ctx, query.NextFlowWorkParams{
 		Now: now, Most: int32(limit), First: interval(firstFlowAttempt), Longest: interval(longestFlowAttempt),
 	})
 	if err != nil {
 		return nil, pg.Classify(err, "take events that start flows")
 	}
-	work := make([]core.FlowWork, len(rows))
+	work := make([]flow.Work, len(rows))
 	for i, row := range rows {
-		work[i] = core.FlowWork{Handler: row.Handler, Place: int(row.Place), Flow: row.Flow, Event: core.Event{
+		work[i] = flow.Work{Handler: row.Handler, Place: int(row.Place), Flow: row.Flow, Event: history.Event{
 			Row: row.ID, Organization: row.Organization, Source: row.Source, ID: row.EventID, Type: row.Type, Data: row.Data, Time: row.OccurredAt,
 		}}
 	}
@@ -201,7 +204,7 @@ func (s *Store) NextFlowWork(ctx context.Context, now time.Time, limit int) ([]c
 }
 
 // FlowWorkDone forgets work, and counts what it led to with it.
-func (s *Store) FlowWorkDone(ctx context.Context, w core.FlowWork, o core.FlowOutcome) error {
+func (s *Store) FlowWorkDone(ctx context.Context, w flow.Work, o flow.Outcome) error {
 	return s.tx(ctx, func(_ pgx.Tx, q *query.Queries) error {
 		n, err := q.DropFlowWork(ctx, query.DropFlowWorkParams{Event: w.Event.Row, Handler: w.Handler})
 		switch {

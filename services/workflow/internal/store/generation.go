@@ -8,23 +8,23 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/lockstep-cd/lockstep/pkg/pg"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
 )
 
-// epoch stands for no time in a column that is not null.
+// epoch stands for no time in a column that is not nullable.
 var epoch = time.Unix(0, 0) //nolint:gochecknoglobals // a constant
 
-// beginGenerations makes the generations known that begin with turns which have ended the one before.
-func beginGenerations(ctx context.Context, q *query.Queries, turns []*turn) error {
+// beginGenerations stores the generations that begin because a turn has ended the previous one.
+func beginGenerations(ctx context.Context, q *query.Queries, commits []*commit) error {
 	var p query.BeginGenerationsParams
-	for _, t := range turns {
-		if t.Continue == nil {
+	for _, c := range commits {
+		if c.Continue == nil {
 			continue
 		}
-		p.Executions, p.Numbers = append(p.Executions, t.Execution.ID), append(p.Numbers, int32(t.Execution.Generation+1))
-		p.Bases, p.Calls, p.Ats = append(p.Bases, t.LastSeq), append(p.Calls, string(t.Continue)), append(p.Ats, t.At)
-		held := t.HeldUntil
+		p.Executions, p.Numbers = append(p.Executions, c.Execution.ID), append(p.Numbers, int32(c.Execution.Generation+1))
+		p.Bases, p.Calls, p.Ats = append(p.Bases, c.LastSeq), append(p.Calls, string(c.Continue)), append(p.Ats, c.At)
+		held := c.HeldUntil
 		if held.IsZero() {
 			held = epoch
 		}
@@ -33,28 +33,29 @@ func beginGenerations(ctx context.Context, q *query.Queries, turns []*turn) erro
 	if len(p.Executions) == 0 {
 		return nil
 	}
-	if err := noteHad(ctx, q, turns); err != nil {
+	if err := noteConsumed(ctx, q, commits); err != nil {
 		return err
 	}
 	return pg.Classify(q.BeginGenerations(ctx, p), "begin generations of %d executions", len(p.Executions))
 }
 
-// noteHad keeps how far the runs whose generations end have had the events that they wait for. The entries of the turns are written.
-func noteHad(ctx context.Context, q *query.Queries, turns []*turn) error {
-	var p query.NoteHadParams
-	for _, t := range turns {
-		for _, want := range t.Had {
-			key := keyOf(t.Execution.Organization, want)
-			p.Executions, p.Keys = append(p.Executions, t.Execution.ID), append(p.Keys, key[:])
+// noteConsumed stores up to which event runs have consumed all events of the keys that they wait for. The entries of their turns are
+// stored already.
+func noteConsumed(ctx context.Context, q *query.Queries, commits []*commit) error {
+	var p query.NoteConsumedParams
+	for _, c := range commits {
+		for _, want := range c.Had {
+			key := keyOf(c.Execution.Organization, want)
+			p.Executions, p.Keys = append(p.Executions, c.Execution.ID), append(p.Keys, key[:])
 		}
 	}
 	if len(p.Executions) == 0 {
 		return nil
 	}
-	return pg.Classify(q.NoteHad(ctx, p), "note what %d executions have had", len(turns))
+	return pg.Classify(q.NoteConsumed(ctx, p), "note what %d executions have consumed", len(commits))
 }
 
-// generation is the one that a run is in, and the last entry of the one before.
+// generation is a run's current generation, and the last entry of the previous one.
 type generation struct {
 	number int
 	base   int64
@@ -68,8 +69,8 @@ func currentGeneration(ctx context.Context, q *query.Queries, execution int64) (
 	return generation{int(row.Number), row.BaseSeq}, pg.Classify(err, "find the generation of execution %d", execution)
 }
 
-// generations says of each entry of a page, which is in the order of a history, which generation it is of.
-func (s *Store) generations(ctx context.Context, execution int64, page []core.Entry) error {
+// generations sets the generation of each entry of a page, which is in the order of the history.
+func (s *Store) generations(ctx context.Context, execution int64, page []history.Entry) error {
 	if len(page) == 0 {
 		return nil
 	}

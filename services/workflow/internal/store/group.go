@@ -10,22 +10,21 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// group commits what many callers have at the same time in one transaction. Nobody waits for company: while one
-// transaction is under way the next one's items come together, and an item that comes alone is committed alone. What is to be read
-// is gathered in the same way.
+// group commits the items of concurrent callers in one transaction. No item waits for others: while one transaction is in progress, the
+// items of the next one gather, and an item that arrives alone is committed alone. Reads are grouped in the same way.
 type group[T any] struct {
-	// commit does items in one transaction. What it finds out about each it writes into the item; its error is everybody's.
+	// commit commits items in one transaction. It writes each outcome into the item; its error is that of all items.
 	commit func(ctx context.Context, items []*T) error
-	// tenant is the organization of an item, nil: items have none. Where more wait than a transaction has room for, organizations take turns.
-	// company is what groups share that keep each other waiting; it is there where tenant is.
+	// tenant is the organization of an item; nil if items have none. If more items wait than fit into a transaction, organizations alternate.
+	// tenants is shared by groups that wait for one another; it is set if tenant is.
 	tenant  func(item *T) int64
-	company *company
-	// most is how many items a transaction has, 0: groupMost; lanes how many may be under way at a time, 0: one.
+	tenants *tenants
+	// most is how many items a transaction has, 0: groupMost. lanes is the number of concurrent transactions, 0: one.
 	most, lanes int
 
 	mu      sync.Mutex
 	waiting []*member[T]
-	// busy is how many are under way.
+	// busy is the number of transactions in progress.
 	busy int
 }
 
@@ -36,19 +35,17 @@ type member[T any] struct {
 }
 
 const (
-	// groupMost bounds a transaction: a long one makes everybody wait for the slowest statement.
+	// groupMost bounds a transaction, because every item waits for all others.
 	groupMost = 512
-	// groupShared bounds one where several organizations are there (company): whoever has little to do waits for the transaction under
-	// way, for the order of the outbox if for nothing else, and that is as long as somebody else makes it.
+	// groupShared bounds a transaction while several organizations have items (tenants): the items of a quiet one wait for the transaction in
+	// progress, at least for the order of the outbox, and a busy one determines how long that is.
 	groupShared = 128
-	// groupWithin bounds a transaction in time. A server that hangs is as good as gone, and what was to be committed is
-	// done again from what is stored.
+	// groupWithin bounds the time of a transaction. A server that hangs is treated as unavailable, and runs continue from what is stored.
 	groupWithin = 30 * time.Second
 )
 
-// do commits an item and returns when that is done. After an error nothing is known of the item, unless the error's class
-// says that it was refused: a commit may have been applied although nobody could be told. An item belongs to the group
-// from then on, also when ctx ends first.
+// do commits an item and returns the outcome. After an error of the class Unavailable the outcome is unknown: the commit may have been
+// applied. The item belongs to the group from then on, even if ctx ends first.
 func (g *group[T]) do(ctx context.Context, item *T) error {
 	m := &member[T]{item: item, done: make(chan struct{})}
 	g.mu.Lock()
@@ -66,7 +63,7 @@ func (g *group[T]) do(ctx context.Context, item *T) error {
 	}
 }
 
-// run commits until nothing waits any more.
+// run commits until no item waits.
 func (g *group[T]) run(ctx context.Context) {
 	for {
 		members := g.take()
@@ -86,26 +83,30 @@ func (g *group[T]) take() []*member[T] {
 		return nil
 	}
 	most := cmp.Or(g.most, groupMost)
-	if g.tenant != nil {
-		for _, m := range g.waiting {
-			g.company.met(g.tenant(m.item))
-		}
-		if g.company.several() {
-			most = min(most, groupShared)
-		}
+	if g.tenant != nil && g.tenants.several(g.organizations()) {
+		most = min(most, groupShared)
 	}
 	n := min(len(g.waiting), most)
 	if n < len(g.waiting) && g.tenant != nil {
-		g.waiting = g.inTurns(n)
+		g.waiting = g.alternating(n)
 	}
 	members := g.waiting[:n:n]
 	g.waiting = g.waiting[n:]
 	return members
 }
 
-// inTurns is what waits, the next n before the others: an item of each organization and then another, as far as they have any. Both parts
-// are in the order in which they came.
-func (g *group[T]) inTurns(n int) []*member[T] {
+// organizations are those of the waiting items.
+func (g *group[T]) organizations() []int64 {
+	all := make([]int64, len(g.waiting))
+	for i, m := range g.waiting {
+		all[i] = g.tenant(m.item)
+	}
+	return all
+}
+
+// alternating returns the waiting items, with the n next ones first: one item of each organization, then another, as far as they have any.
+// Both parts are in their order of arrival.
+func (g *group[T]) alternating(n int) []*member[T] {
 	var queue fair.Queue[int]
 	for i, m := range g.waiting {
 		queue.Push(g.tenant(m.item), i)
@@ -129,8 +130,8 @@ func (g *group[T]) inTurns(n int) []*member[T] {
 	return ordered
 }
 
-// settle commits members together. When the database refuses what one of them holds, it refuses all, so each is tried
-// alone: the others must not suffer. When it is away, none is tried again here: whether it was applied is not known.
+// settle commits members together. If the database refuses one of them, it refuses all, so each is then tried alone. If the database is
+// unavailable, none is retried here, because the commit may have been applied.
 func (g *group[T]) settle(ctx context.Context, members []*member[T]) {
 	err := g.attempt(ctx, members)
 	if err != nil && len(members) > 1 && !fault.Is(err, fault.Unavailable) {

@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
 // together has a group commit items at the same time: the first holds the group up until all others wait.
@@ -64,10 +65,11 @@ func TestOneThatIsRefusedDoesNotHarmTheOthers(t *testing.T) {
 		}
 		return nil
 	})
-	same(t, "refused", []bool{false, false, false, true, false}, []bool{errs[0] != nil, errs[1] != nil, errs[2] != nil, errors.Is(errs[3], refusal), errs[4] != nil})
+	same(t, "refused", []bool{false, false, false, true, false},
+		[]bool{errs[0] != nil, errs[1] != nil, errs[2] != nil, errors.Is(errs[3], refusal), errs[4] != nil})
 }
 
-// A commit whose answer was lost may have been applied. Nobody does it again: each caller goes on from what is stored.
+// A commit whose answer was lost may have been applied. It is not repeated: each caller continues from what is stored.
 func TestACommitOfUnknownOutcomeIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	commits := 0
@@ -94,7 +96,7 @@ func TestACallerThatGoesAwayLeavesTheCommitAlone(t *testing.T) {
 	<-begun
 	cancel()
 	if err := <-left; !fault.Is(err, fault.Unavailable) {
-		t.Errorf("the caller was told %v", err)
+		t.Errorf("the caller got %v", err)
 	}
 	close(release)
 	if err := <-done; err != nil {
@@ -105,24 +107,24 @@ func TestACallerThatGoesAwayLeavesTheCommitAlone(t *testing.T) {
 // TestAFencedTurnIsLeftOutOfItsTransaction commits a former owner's turn with two good ones.
 func TestAFencedTurnIsLeftOutOfItsTransaction(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	var items []*work
-	var loaded []core.Loaded
+	b := newTestStore(t)
+	var items []*item
+	var loaded []engine.Loaded
 	for i := range 3 {
-		l := b.running(1)
-		c := b.turn(l)
+		l := b.startRun(1)
+		c := b.parking(l)
 		c.LastSeq = 1
-		c.Entries = []core.Entry{{Seq: 1, Kind: core.KindNow, Value: []byte("1"), At: b.clock.Now()}}
+		c.Entries = []history.Entry{b.entry(1, history.OpRef{}, history.KindNow, "1")}
 		if i == 1 {
 			c.Lease.Epoch--
 		}
-		loaded, items = append(loaded, l), append(items, &work{turn: &turn{Commit: c}})
+		loaded, items = append(loaded, l), append(items, &item{commit: &commit{Commit: c}})
 	}
 	if err := b.commitAll(t.Context(), items); err != nil {
 		t.Fatal(err)
 	}
 	for i, want := range []bool{false, true, false} {
-		if got := items[i].turn.fenced; got != want {
+		if got := items[i].commit.fenced; got != want {
 			t.Errorf("turn %d fenced: %t", i, got)
 		}
 		entries, err := b.History(t.Context(), loaded[i].ID, 0, 10)
@@ -132,10 +134,10 @@ func TestAFencedTurnIsLeftOutOfItsTransaction(t *testing.T) {
 	}
 }
 
-// TestManyStartsOfOneID has one run come of it, whoever asks with what, in one transaction or in several (E19, D5).
+// Many starts of one id, with different inputs, in one transaction or in several, make one run (E19, D5).
 func TestManyStartsOfOneID(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := newTestStore(t)
 	n := b.start(1)
 	var mu sync.Mutex
 	refs, created := map[string]int{}, 0
@@ -164,7 +166,7 @@ func TestManyStartsOfOneID(t *testing.T) {
 // What one organization has queued beyond a transaction is not in front of what another has.
 func TestOrganizationsTakeTurnsForATransaction(t *testing.T) {
 	t.Parallel()
-	g := &group[int]{most: 4, company: new(company), tenant: func(item *int) int64 { return int64(*item / 100) }}
+	g := &group[int]{most: 4, tenants: new(tenants), tenant: func(item *int) int64 { return int64(*item / 100) }}
 	for _, item := range []int{101, 102, 103, 104, 105, 106, 201, 301, 202} {
 		g.waiting = append(g.waiting, &member[int]{item: &item})
 	}
@@ -179,12 +181,12 @@ func TestOrganizationsTakeTurnsForATransaction(t *testing.T) {
 	same(t, "transactions", [][]int{{101, 102, 201, 301}, {103, 104, 105, 202}, {106}}, taken)
 }
 
-// A transaction is long where one organization has much to do, and shorter for a while where another one is there too, whichever group that came by.
-func TestTransactionsAreShorterInCompany(t *testing.T) {
+// Transactions of one organization are long. They are short for a while after another organization has an item, in whichever group.
+func TestTransactionsAreShortForSeveralOrganizations(t *testing.T) {
 	t.Parallel()
-	shared := new(company)
+	shared := new(tenants)
 	organization := func(item *int) int64 { return int64(*item) }
-	busy, quiet := &group[int]{company: shared, tenant: organization}, &group[int]{company: shared, tenant: organization}
+	busy, quiet := &group[int]{tenants: shared, tenant: organization}, &group[int]{tenants: shared, tenant: organization}
 	next := func(g *group[int], organization, n int) int {
 		g.waiting = nil
 		for range n {
@@ -194,7 +196,7 @@ func TestTransactionsAreShorterInCompany(t *testing.T) {
 	}
 	sizes := []int{next(busy, 1, 1000), next(quiet, 2, 1), next(busy, 1, 1000)}
 	same(t, "transactions", []int{groupMost, 1, groupShared}, sizes)
-	for range companyFor {
+	for range tenantsLately {
 		next(busy, 1, 1000)
 	}
 	same(t, "when the other one has gone", groupMost, next(busy, 1, 1000))

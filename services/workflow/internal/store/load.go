@@ -12,65 +12,68 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
 )
 
-// After a crash all runs that were under way are read at once, and when many timers end, all that were evicted. What is read at the
-// same time is read together: three statements for all of them.
+// After a crash all runs that were in progress are loaded at once, and when many timers fire, all that were evicted. Executions that are
+// loaded at the same time share three statements.
 const (
-	// readMost bounds how many executions are read together, readLanes how often that is done at a time. A run has to wait for those
-	// it is read with.
+	// readMost bounds how many executions are read together, because each waits for all of them. readLanes is the number of concurrent
+	// reads.
 	readMost, readLanes = 128, 4
-	// loadEntries is the longest history that is read together with others; a longer one is read by itself. So what is in memory
-	// twice is bounded, and nobody waits for it.
+	// loadEntries is the longest history that is read together with others; a longer one is read by itself. That bounds what is in
+	// memory twice, and no other execution waits for it.
 	loadEntries = 500
 )
 
 // load is an execution on its way into memory.
 type load struct {
 	execution int64
-	loaded    core.Loaded
-	// entries is the length of its history, which is not there yet where that is more than loadEntries.
+	loaded    engine.Loaded
+	// entries is the length of its history, which is not read yet if that is more than loadEntries.
 	entries int64
-	// refusal is why it cannot be had.
+	// refusal is why it cannot be loaded.
 	refusal error
 }
 
 // Load reads everything needed to continue an execution. Loads of the same moment share their statements.
-func (s *Store) Load(ctx context.Context, execution int64) (core.Loaded, error) {
+func (s *Store) Load(ctx context.Context, execution int64) (engine.Loaded, error) {
 	item := &load{execution: execution}
 	if err := s.loads.do(ctx, item); err != nil {
-		return core.Loaded{}, err
+		return engine.Loaded{}, err
 	}
 	if item.refusal != nil {
-		return core.Loaded{}, item.refusal
+		return engine.Loaded{}, item.refusal
 	}
 	if item.entries > loadEntries {
 		var err error
 		// All of the generation: replay needs every entry, and max_history bounds them.
 		if item.loaded.History, err = s.entries(ctx, execution, item.loaded.Base, math.MaxInt32); err != nil {
 			if broken, is := errors.AsType[*undecodable](err); is {
-				return core.Loaded{}, item.damaged("%v", broken)
+				return engine.Loaded{}, item.damaged("%v", broken)
 			}
-			return core.Loaded{}, err
+			return engine.Loaded{}, err
 		}
 	}
 	if err := item.whole(); err != nil {
-		return core.Loaded{}, err
+		return engine.Loaded{}, err
 	}
 	return item.loaded, nil
 }
 
-// damaged says that what is stored of an execution is no whole.
+// damaged is the error for an execution that is not stored completely.
 func (l *load) damaged(format string, args ...any) error {
-	return &core.Damaged{Organization: l.loaded.Organization, Workflow: l.loaded.Workflow, What: fmt.Sprintf(format, args...)}
+	return &engine.Damaged{Organization: l.loaded.Organization, Workflow: l.loaded.Workflow, What: fmt.Sprintf(format, args...)}
 }
 
-// damagedMost is how many gaps of a history are named.
+// damagedMost is how many gaps of a history an error names.
 const damagedMost = 5
 
-// whole looks for entries that are not there. Their numbers have no gaps: each turn counts on from the last one.
+// whole checks that no entry is missing: the numbers of a history have no gaps.
 func (l *load) whole() error {
 	next, last := l.loaded.Base+1, l.loaded.Base+l.entries
 	var gaps []string
@@ -94,11 +97,12 @@ func (l *load) whole() error {
 	if len(gaps) > damagedMost {
 		text += fmt.Sprintf(" and %d more gaps", len(gaps)-damagedMost)
 	}
-	return l.damaged("entries are missing from its history: %s; found %d of generation %d, expected %d", text, len(l.loaded.History), l.loaded.Generation, l.entries)
+	return l.damaged("entries are missing from its history: %s; found %d of generation %d, expected %d",
+		text, len(l.loaded.History), l.loaded.Generation, l.entries)
 }
 
-// loadAll reads many executions. The rows with their counters are read first: what arrives during the rest is found by the fence of
-// the next commit.
+// loadAll reads many executions. Their rows, with the counters, are read first, so that the fence of the next commit notices what arrives
+// while the rest is read.
 func (s *Store) loadAll(ctx context.Context, items []*load) error {
 	ids := make([]int64, len(items))
 	for i, item := range items {
@@ -114,14 +118,16 @@ func (s *Store) loadAll(ctx context.Context, items []*load) error {
 		item := &load{execution: row.ID, entries: row.LastSeq - row.BaseSeq}
 		found[row.ID] = item
 		// Cancelled between claim and load.
-		if core.State(row.State).Ended() {
-			item.refusal = fmt.Errorf("load execution %d: %w", row.ID, core.ErrFenced)
+		if execution.State(row.State).Ended() {
+			item.refusal = fmt.Errorf("load execution %d: %w", row.ID, engine.ErrFenced)
 			continue
 		}
-		item.loaded = core.Loaded{Execution: core.Execution{ID: row.ID, Organization: row.Organization, Workflow: row.Workflow, Generation: int(row.Generation)}}
+		item.loaded = engine.Loaded{Execution: execution.Execution{
+			ID: row.ID, Organization: row.Organization, Workflow: row.Workflow, Generation: int(row.Generation),
+		}}
 		whole, err := loaded(row)
 		if err != nil {
-			item.refusal = item.damaged("%v", err) // it is of no concern to those that are read with it
+			item.refusal = item.damaged("%v", err) // the other executions are loaded
 			continue
 		}
 		item.loaded = whole
@@ -139,8 +145,8 @@ func (s *Store) loadAll(ctx context.Context, items []*load) error {
 		return err
 	}
 	for _, item := range items {
-		if there := found[item.execution]; there != nil {
-			*item = *there
+		if read := found[item.execution]; read != nil {
+			*item = *read
 			continue
 		}
 		item.refusal = fault.New(fault.NotFound, "there is no execution %d", item.execution)
@@ -148,12 +154,13 @@ func (s *Store) loadAll(ctx context.Context, items []*load) error {
 	return nil
 }
 
-// loaded is what the row of an execution says.
-func loaded(row query.LoadManyRow) (core.Loaded, error) {
-	l := core.Loaded{
-		Execution: core.Execution{
-			ID: row.ID, Ref: core.Handle(row.Ref, int(row.Attempt), int(row.Generation)), Generation: int(row.Generation), Base: row.BaseSeq, Organization: row.Organization, Workflow: row.Workflow,
-			State: core.State(row.State), Program: core.Hex(digest(row.Program)), CreatedAt: row.CreatedAt, Trace: row.Trace,
+// loaded decodes the row of an execution.
+func loaded(row query.LoadManyRow) (engine.Loaded, error) {
+	l := engine.Loaded{
+		Execution: execution.Execution{
+			ID: row.ID, Ref: history.Handle(row.Ref, int(row.Attempt), int(row.Generation)), Generation: int(row.Generation), Base: row.BaseSeq,
+			Organization: row.Organization, Workflow: row.Workflow,
+			State: execution.State(row.State), Program: program.Hex(digest(row.Program)), CreatedAt: row.CreatedAt, Trace: row.Trace,
 		},
 		Inputs: row.Inputs, Turn: row.Turn, Wakes: row.Wakes,
 	}
@@ -167,12 +174,12 @@ func loaded(row query.LoadManyRow) (core.Loaded, error) {
 		}
 	}
 	if err := json.Unmarshal(row.Secrets, &l.Secrets); err != nil {
-		return core.Loaded{}, fmt.Errorf("secrets of execution %d: %w", row.ID, err)
+		return engine.Loaded{}, fmt.Errorf("secrets of execution %d: %w", row.ID, err)
 	}
 	return l, nil
 }
 
-// historiesOf reads histories that are short.
+// historiesOf reads the short histories.
 func (s *Store) historiesOf(ctx context.Context, p query.HistoriesParams, found map[int64]*load) error {
 	if len(p.Executions) == 0 {
 		return nil
@@ -184,7 +191,7 @@ func (s *Store) historiesOf(ctx context.Context, p query.HistoriesParams, found 
 	for _, row := range rows {
 		l := &found[row.Execution].loaded
 		if l.History == nil {
-			l.History = make([]core.Entry, 0, found[row.Execution].entries)
+			l.History = make([]history.Entry, 0, found[row.Execution].entries)
 		}
 		e, err := entry(row)
 		if err != nil {
@@ -196,7 +203,7 @@ func (s *Store) historiesOf(ctx context.Context, p query.HistoriesParams, found 
 	return nil
 }
 
-// openOf reads what executions have open, and what has come for it.
+// openOf reads the open operations of executions, and the arrivals for them.
 func (s *Store) openOf(ctx context.Context, ids []int64, found map[int64]*load) error {
 	rows, err := s.queries.Standings(ctx, query.StandingsParams{Ids: ids, Everything: true})
 	if err != nil {
@@ -204,23 +211,26 @@ func (s *Store) openOf(ctx context.Context, ids []int64, found map[int64]*load) 
 	}
 	for _, row := range rows {
 		l := &found[row.Execution].loaded
-		if row.Kind == timerFired || row.Kind == timerGoesOn {
-			l.Open = append(l.Open, core.Opened{Op: ref(row.Branch, row.Op), Deadline: row.Due})
+		if row.Kind == timerFired || row.Kind == timerOpen {
+			l.Open = append(l.Open, engine.Opened{Op: ref(row.Branch, row.Op), Deadline: row.Due})
 		}
 		if row.Polled != nil {
-			p := core.Polling{Op: ref(row.Branch, row.Op), Function: *row.Polled, Round: int(*row.Round), Calling: *row.Calling, Deadline: *row.Deadline, Value: row.Seen}
+			p := engine.Polling{
+				Op: ref(row.Branch, row.Op), Function: *row.Polled, Round: int(*row.Round), Calling: *row.Calling,
+				Deadline: *row.Deadline, Value: row.Seen,
+			}
 			if p.Error, err = decodeError(row.Problem); err != nil {
 				found[row.Execution].refusal = found[row.Execution].damaged("poll %s: %v", p.Op, err)
 				continue
 			}
 			l.Polls = append(l.Polls, p)
 		}
-		if row.Kind == nothingCame || row.Kind == timerGoesOn {
+		if row.Kind == noArrival || row.Kind == timerOpen {
 			continue
 		}
 		a, err := arrival(row)
 		if err != nil {
-			found[row.Execution].refusal = found[row.Execution].damaged("what came for %s: %v", ref(row.Branch, row.Op), err)
+			found[row.Execution].refusal = found[row.Execution].damaged("the arrival for %s: %v", ref(row.Branch, row.Op), err)
 			continue
 		}
 		l.Arrived = append(l.Arrived, a)
@@ -228,7 +238,7 @@ func (s *Store) openOf(ctx context.Context, ids []int64, found map[int64]*load) 
 	return nil
 }
 
-// programsOf puts the programs of executions together.
+// programsOf reads the programs of executions.
 func (s *Store) programsOf(ctx context.Context, rows []query.LoadManyRow, found map[int64]*load) error {
 	pinned := make([]pinned, 0, len(rows))
 	for _, row := range rows {
@@ -247,16 +257,16 @@ func (s *Store) programsOf(ctx context.Context, rows []query.LoadManyRow, found 
 	return s.fill(ctx, pinned)
 }
 
-// pinned are the sources of a run by digest: it goes on with the bytes it was started with, whatever is submitted later (D7).
+// pinned is the program of a run by digest: a run continues with the sources that it was started with (D7).
 type pinned struct {
 	main    [32]byte
 	modules map[string][32]byte
-	into    *core.Program
-	// refuse is told where a source is missing.
+	into    *program.Program
+	// refuse is called if a source is missing.
 	refuse func(missing string)
 }
 
-// pin reads the columns of a program. owner is who has it, for people.
+// pin decodes the columns of a program. owner names the run or flow in errors.
 func pin(owner string, main, named []byte) (pinned, error) {
 	p := pinned{main: digest(main)}
 	var modules map[string]string
@@ -274,21 +284,21 @@ func pin(owner string, main, named []byte) (pinned, error) {
 	return p, nil
 }
 
-// program is the program of one owner.
-func (s *Store) program(ctx context.Context, owner string, main, named []byte) (program core.Program, err error) {
+// program reads the program of one run or flow.
+func (s *Store) program(ctx context.Context, owner string, main, named []byte) (source program.Program, err error) {
 	p, err := pin(owner, main, named)
 	if err != nil {
-		return core.Program{}, err
+		return program.Program{}, err
 	}
 	var missing error
-	p.into, p.refuse = &program, func(what string) { missing = fmt.Errorf("program of %s: %s", owner, what) }
+	p.into, p.refuse = &source, func(what string) { missing = fmt.Errorf("program of %s: %s", owner, what) }
 	if err := s.fill(ctx, []pinned{p}); err != nil {
-		return core.Program{}, err
+		return program.Program{}, err
 	}
-	return program, missing
+	return source, missing
 }
 
-// fill finds the sources of programs. Those that are not remembered are read together.
+// fill sets the sources of programs. Those that are not in memory are read together.
 func (s *Store) fill(ctx context.Context, programs []pinned) error {
 	files := map[[32]byte][]byte{}
 	var missing [][]byte
@@ -331,7 +341,7 @@ func (s *Store) fill(ctx context.Context, programs []pinned) error {
 				p.refuse(fmt.Sprintf("the module %q with the digest %x is missing", name, sum))
 			}
 		}
-		*p.into = core.Program{Source: files[p.main], Modules: make(map[string][]byte, len(p.modules))}
+		*p.into = program.Program{Source: files[p.main], Modules: make(map[string][]byte, len(p.modules))}
 		for name, sum := range p.modules {
 			p.into.Modules[name] = files[sum]
 		}

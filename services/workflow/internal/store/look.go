@@ -6,42 +6,44 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
 )
 
-// The kinds of rows that Standings answers beside those that are stored (core.ArrivalKind).
+// The kinds of rows that Standings returns beside those that are stored (engine.ArrivalKind).
 const (
-	// nothingCame is the row that says where an execution stands to which nothing has come.
-	nothingCame = -1
-	// timerGoesOn and timerFired are timers of what is open.
-	timerGoesOn, timerFired = -2, int16(core.TimerArrived)
+	// noArrival is the row of an execution without arrivals.
+	noArrival = -1
+	// timerOpen and timerFired are timers of open operations.
+	timerOpen, timerFired = -2, int16(engine.TimerArrived)
 )
 
-// look is an execution that is asked for what has come.
+// look is an execution whose arrivals are being read.
 type look struct {
 	execution int64
-	// known says that there is one.
+	// known reports that the execution exists.
 	known    bool
-	standing core.Standing
-	arrived  []core.Arrival
+	standing engine.Standing
+	arrivals []engine.Arrival
 }
 
-// Arrivals reads what has come for an execution, where it stands, and the counter that tells a later commit whether more
-// came: all at one moment. Events and answers are in the order in which they came, and timers behind them: what came in
-// time wins over the end of the time. Those who ask at the same time share a statement.
-func (s *Store) Arrivals(ctx context.Context, execution int64) (core.Standing, []core.Arrival, error) {
+// Arrivals reads an execution's arrivals, its state, and the counter by which a later commit notices further arrivals, all at one moment.
+// Events and answers are in their order of arrival, timers after them: what arrived in time wins over the timeout. Concurrent callers
+// share a statement.
+func (s *Store) Arrivals(ctx context.Context, execution int64) (engine.Standing, []engine.Arrival, error) {
 	item := &look{execution: execution}
 	if err := s.looks.do(ctx, item); err != nil {
-		return core.Standing{}, nil, err
+		return engine.Standing{}, nil, err
 	}
 	if !item.known {
-		return core.Standing{}, nil, fault.New(fault.NotFound, "there is no execution %d", execution)
+		return engine.Standing{}, nil, fault.New(fault.NotFound, "there is no execution %d", execution)
 	}
 	if item.standing.State.Ended() {
-		return item.standing, nil, fmt.Errorf("look at execution %d: %w", execution, core.ErrFenced)
+		return item.standing, nil, fmt.Errorf("look at execution %d: %w", execution, engine.ErrFenced)
 	}
-	return item.standing, item.arrived, nil
+	return item.standing, item.arrivals, nil
 }
 
 // lookAll is Arrivals of many executions.
@@ -58,39 +60,39 @@ func (s *Store) lookAll(ctx context.Context, items []*look) error {
 	for _, row := range rows {
 		item := found[row.Execution]
 		if item == nil {
-			item = &look{execution: row.Execution, known: true, standing: core.Standing{State: core.State(row.State), Wakes: row.Wakes}}
+			item = &look{execution: row.Execution, known: true, standing: engine.Standing{State: execution.State(row.State), Wakes: row.Wakes}}
 			found[row.Execution] = item
 		}
-		if row.Kind == nothingCame || item.standing.State.Ended() {
+		if row.Kind == noArrival || item.standing.State.Ended() {
 			continue
 		}
 		a, err := arrival(row)
 		if err != nil {
 			return err
 		}
-		item.arrived = append(item.arrived, a)
+		item.arrivals = append(item.arrivals, a)
 	}
 	for _, item := range items {
-		if there := found[item.execution]; there != nil {
-			*item = *there
+		if read := found[item.execution]; read != nil {
+			*item = *read
 		}
 	}
 	return nil
 }
 
 // arrival is a row as core knows it.
-func arrival(row query.StandingsRow) (a core.Arrival, err error) {
-	a = core.Arrival{Op: ref(row.Branch, row.Op), Kind: core.ArrivalKind(row.Kind), Value: row.Value}
+func arrival(row query.StandingsRow) (a engine.Arrival, err error) {
+	a = engine.Arrival{Op: ref(row.Branch, row.Op), Kind: engine.ArrivalKind(row.Kind), Value: row.Value}
 	if a.Error, err = decodeError(row.Error); err != nil {
 		return a, fmt.Errorf("answer to %s of execution %d: %w", a.Op, row.Execution, err)
 	}
-	if a.Kind == core.EventArrived {
-		// Forget keeps events that were handed over, so this is a fault and not the end of a retention.
+	if a.Kind == engine.EventArrived {
+		// Forget keeps events that were delivered, so this is damage and not the end of their retention.
 		if row.Event == nil || row.EventID == nil || row.Source == nil || row.Type == nil || row.OccurredAt == nil {
 			return a, fmt.Errorf("event of %s of execution %d is gone", a.Op, row.Execution)
 		}
 		a.Event = *row.Event
-		a.Value = core.Event{ID: *row.EventID, Source: *row.Source, Type: *row.Type, Data: row.Data, Time: *row.OccurredAt}.Value()
+		a.Value = history.Event{ID: *row.EventID, Source: *row.Source, Type: *row.Type, Data: row.Data, Time: *row.OccurredAt}.Value()
 	}
 	return a, nil
 }

@@ -2,8 +2,6 @@ package store
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -12,126 +10,162 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
 )
 
 // How an event and a wait find each other, whichever comes first.
 //
-// Both have keys: an event one for each shape registered for its type, a wait the one of its filter. Every transaction
-// that makes an event, a wait or a shape known first takes the match lock, one for all processes, and keeps it until it
-// has committed. So these transactions come one after the other, each statement of one sees everything of those before
-// it, and whichever of an event and its wait comes second finds the first: there is no moment in which each looks before
-// the other is there, nothing is left to look for after a commit, and nothing that a crash in between could lose. What is
-// found is handed over in the same transaction, under the locks of the executions.
+// Both have keys: an event has one for each shape that is registered for its type, a wait has that of its filter. Every transaction
+// that stores an event, a wait or a shape first takes the match lock, one for all processes, and holds it until it
+// has committed. So these transactions run one after the other, each of their statements sees everything that earlier ones have
+// stored, and the later one of an event and its wait finds the earlier one. They cannot miss each other, nothing is left to look up after
+// a commit, and a crash in between loses nothing. A wait that has met its event gets it in the same transaction, under the lock of its
+// execution.
 //
-// Events are numbered under the lock, so their numbers are in the order of their commits. "Came after the run began" is
+// Events are numbered under the lock, so their numbers are in the order of their commits. Whether an event is newer than a run is
 // a comparison of numbers, and exact.
 //
-// One lock for all is no bottleneck, because a transaction carries what all callers of a process have at the time
-// (group): the lock is taken as often as there are commits, not as there are events. A process that stalls while it has
+// One lock for all is no bottleneck, because a transaction has the items of all concurrent callers of a process (group): the lock is
+// taken once for each commit, not for each event. A process that stalls while it holds
 // the lock loses it with its transaction, which the server ends after five seconds (LockMatching).
 //
-// A shape that is new is registered by itself, before the turn that needs it: from then on every event gets a key of it,
-// and then the older events get theirs, without the lock, for there may be a month of them.
+// A new shape is registered by itself, before the turn that needs it: from then on every event gets a key of it. Older events get
+// their keys afterwards, without the lock, because there may be a month of them.
 
-// told is an event that is to be stored and matched.
-type told struct {
-	core.Event
-	// stored says that it is no duplicate, matched counts the waits that it satisfied.
+// newEvent is an event that is to be stored and matched.
+type newEvent struct {
+	history.Event
+	// stored reports that it is no duplicate, matched counts the waits that it satisfied.
 	stored  bool
 	matched int
-	// met says that it has met a flow's handler.
-	met bool
+	// starts reports that a flow has a handler for it.
+	starts bool
 }
 
-// eventName is what an event is known by: the same again is a duplicate.
+// eventName identifies an event: another one of the same name is a duplicate.
 type eventName struct {
 	organization int64
 	source, id   string
 }
 
-func (e *told) name() eventName { return eventName{e.Organization, e.Source, e.ID} }
+func (e *newEvent) name() eventName { return eventName{e.Organization, e.Source, e.ID} }
 
-// metHandler reports whether one of the events is to start a run of a flow.
-func metHandler(events []*told) bool {
-	return slices.ContainsFunc(events, func(e *told) bool { return e.met })
+// startsFlow reports whether one of the events is to start a run of a flow.
+func startsFlow(events []*newEvent) bool {
+	return slices.ContainsFunc(events, func(e *newEvent) bool { return e.starts })
 }
 
 // Receive stores an event and matches it.
-func (s *Store) Receive(ctx context.Context, e core.Event) (matched int, duplicate bool, err error) {
+func (s *Store) Receive(ctx context.Context, e history.Event) (matched int, duplicate bool, err error) {
 	return s.receive(ctx, e, nil)
 }
 
 // ReceiveFrom is Receive for an event from another service's outbox, which is claimed in the same transaction.
-func (s *Store) ReceiveFrom(ctx context.Context, wire event.Event, e core.Event) (matched int, duplicate bool, err error) {
+func (s *Store) ReceiveFrom(ctx context.Context, wire event.Event, e history.Event) (matched int, duplicate bool, err error) {
 	return s.receive(ctx, e, func(ctx context.Context, tx pgx.Tx) (bool, error) { return s.ClaimEvent(ctx, tx, wire) })
 }
 
-func (s *Store) receive(ctx context.Context, e core.Event, claim func(context.Context, pgx.Tx) (bool, error)) (matched int, duplicate bool, err error) {
+func (s *Store) receive(ctx context.Context, e history.Event, claim claim) (matched int, duplicate bool, err error) {
 	if e.Time.IsZero() {
-		e.Time = s.Clock.Now() // it does not say when it happened: programs get the time of its arrival
+		e.Time = s.Clock.Now() // programs get the time of its arrival
 	}
-	r := &received{told: told{Event: e}, claim: claim}
-	if err := s.turns.do(ctx, &work{received: r}); err != nil {
+	r := &received{newEvent: newEvent{Event: e}, claim: claim}
+	if err := s.commits.do(ctx, &item{received: r}); err != nil {
 		return 0, false, err
 	}
 	if r.refusal != nil {
 		return 0, false, r.refusal
 	}
-	// Neither the claim nor the table of events has taken it: a duplicate (E25, E26).
+	// Refused by the claim or by the table of events: a duplicate (E25, E26).
 	return r.matched, !r.stored, nil
 }
 
-// tell stores events and matches them, and new waits, with what is there. The transaction has the match lock. It answers
-// the executions that can go on.
-func (s *Store) tell(ctx context.Context, q *query.Queries, events []*told, waits []opRow) ([]core.Woken, error) {
-	stored, keys, err := s.save(ctx, q, events)
-	if err != nil {
-		return nil, err
-	}
-	if err := keys.save(ctx, q); err != nil {
-		return nil, err
-	}
-	return s.satisfy(ctx, q, waits, keys.params.Keys, stored)
+// matching is what a transaction stores under the match lock.
+type matching struct {
+	events []*newEvent
+	// waits are new. again are executions all of whose open waits are matched again, because one of their waits has given up.
+	waits []opRow
+	again []int64
+	// strict takes for granted that the events are new, and that the filters of their types are known.
+	strict bool
 }
 
-// save stores events and answers them by name, with the keys of those that were not there: one for each set of paths that waits
-// for their type have.
-func (s *Store) save(ctx context.Context, q *query.Queries, events []*told) (byName map[eventName]*told, keys keys, err error) {
-	if len(events) == 0 {
-		return nil, keys, nil
-	}
-	byName = make(map[eventName]*told, len(events))
-	for _, e := range slices.Backward(events) { // the first of two with one name is the one that is stored
-		e.stored, e.matched, e.met = false, 0, false
-		byName[e.name()] = e
-	}
-	rows, err := q.SaveEvents(ctx, s.eventRows(events))
+// match stores events and matches them with waits, and new waits with events. It returns the executions that can continue.
+func (s *Store) match(ctx context.Context, q *query.Queries, m matching) ([]engine.Woken, error) {
+	stored, keys, err := s.saveEvents(ctx, q, m.events, m.strict)
 	if err != nil {
-		return nil, keys, pg.Classify(err, "save %d events", len(events))
+		return nil, err
 	}
-	shapes := map[string][][]string{} // read once: many events have one type
-	for _, row := range rows {
-		e := byName[eventName{row.Organization, row.Source, row.EventID}]
-		e.Row, e.stored, e.met = row.ID, true, row.Met
-		paths, known := shapes[string(row.Shapes)]
-		if !known {
-			if err := json.Unmarshal(row.Shapes, &paths); err != nil {
-				return nil, keys, fmt.Errorf("filters of type %q: %w", e.Type, err)
+	return s.satisfy(ctx, q, m, keys, stored)
+}
+
+// saveEvents stores events that are new, with a key for each set of paths that waits for their type have filters for. It returns these
+// keys, and the events by name.
+func (s *Store) saveEvents(
+	ctx context.Context, q *query.Queries, events []*newEvent, strict bool,
+) (byName map[eventName]*newEvent, keys [][]byte, err error) {
+	byName = make(map[eventName]*newEvent, len(events))
+	var added []*newEvent
+	for _, e := range events {
+		e.stored, e.matched, e.starts = false, 0, false
+		if byName[e.name()] == nil { // the first of two with one name is stored
+			byName[e.name()] = e
+			added = append(added, e)
+		}
+	}
+	if !strict {
+		if added, err = dropStored(ctx, q, added, byName); err != nil {
+			return nil, nil, err
+		}
+	}
+	if len(added) == 0 {
+		return nil, nil, nil
+	}
+	filters, err := s.filtersOf(ctx, q, added, strict)
+	if err != nil {
+		return nil, nil, err
+	}
+	p := s.eventRows(added)
+	p.Strict = strict
+	for of, known := range filters {
+		p.KnownOrganizations, p.KnownTypes = append(p.KnownOrganizations, of.organization), append(p.KnownTypes, of.name)
+		p.KnownShapes, p.KnownFlows = append(p.KnownShapes, int32(len(known.shapes))), append(p.KnownFlows, known.flows)
+	}
+	for place, e := range added {
+		known := filters[typeOf(e.Event)]
+		e.stored, e.starts = true, known.flows
+		for _, shape := range known.shapes {
+			if key := keyFor(e.Event, shape); key != nil {
+				p.Keys, p.Places = append(p.Keys, key), append(p.Places, int32(place+1))
 			}
-			shapes[string(row.Shapes)] = paths
-		}
-		s.filters.learn(awaitedType{e.Organization, e.Type}, paths, row.Met)
-		for _, shape := range paths {
-			keys.add(e.Event, shape)
 		}
 	}
-	return byName, keys, nil
+	return byName, p.Keys, pg.Classify(q.SaveEvents(ctx, p), "save %d events", len(added))
+}
+
+// dropStored leaves out the events that are stored already, here and in byName.
+func dropStored(ctx context.Context, q *query.Queries, events []*newEvent, byName map[eventName]*newEvent) ([]*newEvent, error) {
+	if len(events) == 0 {
+		return nil, nil
+	}
+	var p query.FindEventsParams
+	for _, e := range events {
+		p.Organizations, p.Sources, p.EventIds = append(p.Organizations, e.Organization), append(p.Sources, e.Source), append(p.EventIds, e.ID)
+	}
+	rows, err := q.FindEvents(ctx, p)
+	if err != nil {
+		return nil, pg.Classify(err, "find %d events", len(events))
+	}
+	for _, row := range rows {
+		delete(byName, eventName{row.Organization, row.Source, row.EventID})
+	}
+	return slices.DeleteFunc(events, func(e *newEvent) bool { return byName[e.name()] == nil }), nil
 }
 
 // eventRows are the rows of events.
-func (s *Store) eventRows(events []*told) query.SaveEventsParams {
+func (s *Store) eventRows(events []*newEvent) query.SaveEventsParams {
 	p := query.SaveEventsParams{Received: s.Clock.Now()}
 	for _, e := range events {
 		data := string(e.Data)
@@ -144,39 +178,28 @@ func (s *Store) eventRows(events []*told) query.SaveEventsParams {
 	return p
 }
 
-// keys are rows to be saved together.
-type keys struct {
-	params query.SaveKeysParams
-}
-
-func (k *keys) add(e core.Event, paths []string) {
-	// Without a key of this shape no wait of this shape finds the event, which is what a filter on a missing value
-	// means.
-	values, ok := core.Project(e.Data, paths)
+// keyFor is the key under which waits with a filter of these paths find the event. It has none, and no such wait finds it, where a
+// path has no value: that is what a filter on a missing value means.
+func keyFor(e history.Event, paths []string) []byte {
+	values, ok := history.Project(e.Data, paths)
 	if !ok {
-		return
-	}
-	key := core.Key(e.Organization, e.Type, paths, values)
-	k.params.Keys = append(k.params.Keys, key[:])
-	k.params.Events = append(k.params.Events, e.Row)
-}
-
-func (k *keys) save(ctx context.Context, q *query.Queries) error {
-	if len(k.params.Keys) == 0 {
 		return nil
 	}
-	return pg.Classify(q.SaveKeys(ctx, k.params), "save keys of events")
+	key := history.Key(e.Organization, e.Type, paths, values)
+	return key[:]
 }
 
-// satisfy hands waits their events, where there are some, and wakes their executions: the waits that are new, and those
-// with the keys of new events. A wait has one event and a run has each event once (D19), so of several waits of a run that
-// would have the same event one gets it in a round, and the others are asked again.
-func (s *Store) satisfy(ctx context.Context, q *query.Queries, waits []opRow, keys [][]byte, events map[eventName]*told) ([]core.Woken, error) {
-	if len(waits)+len(keys) == 0 {
+// satisfy delivers events to waits, those that are new and those with the keys of new events, and wakes their executions. A wait gets one
+// event and a run gets each event once (D19), so one of several waits of a run for the same event gets it in a round, and the others are
+// matched again.
+func (s *Store) satisfy(
+	ctx context.Context, q *query.Queries, m matching, keys [][]byte, events map[eventName]*newEvent,
+) ([]engine.Woken, error) {
+	if len(m.waits)+len(m.again)+len(keys) == 0 {
 		return nil, nil
 	}
-	p := query.SatisfyParams{Keys: keys}
-	for _, w := range waits {
+	p := query.SatisfyParams{Keys: keys, Again: m.again}
+	for _, w := range m.waits {
 		p.Executions, p.Branches, p.Ops = append(p.Executions, w.execution), append(p.Branches, w.branch), append(p.Ops, w.op)
 	}
 	if l := s.lease.Load(); l != nil {
@@ -186,7 +209,7 @@ func (s *Store) satisfy(ctx context.Context, q *query.Queries, waits []opRow, ke
 	for {
 		rows, err := q.Satisfy(ctx, p)
 		if err != nil {
-			return nil, pg.Classify(err, "match %d waits and the keys of %d events", len(waits), len(events))
+			return nil, pg.Classify(err, "match %d waits and the keys of %d events", len(m.waits), len(events))
 		}
 		for _, row := range rows {
 			if row.Woken {
@@ -205,19 +228,19 @@ func (s *Store) satisfy(ctx context.Context, q *query.Queries, waits []opRow, ke
 	}
 }
 
-// waking is an execution that goes on, and what it is told with that.
+// waking is an execution that is woken, and the arrival that it is woken for.
 type waking struct {
-	row   query.SatisfyRow
-	came  *core.Arrival
-	times int
+	row     query.SatisfyRow
+	arrival *engine.Arrival
+	events  int
 }
 
-// add notes that it was handed an event, which is nil for one that was there before. Of two things for one execution both would have
-// to be told, in their order: it reads them.
-func (w *waking) add(e *told, op core.OpRef) {
-	w.times++
-	if w.came = nil; e != nil && w.times == 1 {
-		w.came = e.arrival(op)
+// add records an event for the execution, nil if it was stored before. An execution with two arrivals reads them, since their order
+// matters.
+func (w *waking) add(e *newEvent, op history.OpRef) {
+	w.events++
+	if w.arrival = nil; e != nil && w.events == 1 {
+		w.arrival = e.arrival(op)
 	}
 }
 
@@ -230,28 +253,27 @@ func (w wakings) of(execution int64) *waking {
 	return w[execution]
 }
 
-func (w wakings) woken() []core.Woken {
-	woken := make([]core.Woken, 0, len(w))
+func (w wakings) woken() []engine.Woken {
+	woken := make([]engine.Woken, 0, len(w))
 	for _, id := range slices.Sorted(maps.Keys(w)) {
-		one := core.Woken{ID: id, Turn: w[id].row.Turn, Organization: w[id].row.Organization, Ours: w[id].row.Ours}
-		if w[id].came != nil {
-			one.Came = &core.Came{Wakes: w[id].row.Wakes, Arrival: *w[id].came}
+		one := engine.Woken{ID: id, Turn: w[id].row.Turn, Organization: w[id].row.Organization, Ours: w[id].row.Ours}
+		if w[id].arrival != nil {
+			one.Came = &engine.Came{Wakes: w[id].row.Wakes, Arrival: *w[id].arrival}
 		}
 		woken = append(woken, one)
 	}
 	return woken
 }
 
-// arrival is the event for a wait as Arrivals would read it: to the microsecond.
-func (e *told) arrival(op core.OpRef) *core.Arrival {
+// arrival is the event for a wait as Arrivals would read it, with its time in microseconds.
+func (e *newEvent) arrival(op history.OpRef) *engine.Arrival {
 	stored := e.Event
 	stored.Time = stored.Time.Truncate(time.Microsecond)
-	return &core.Arrival{Op: op, Kind: core.EventArrived, Event: e.Row, Value: stored.Value()}
+	return &engine.Arrival{Op: op, Kind: engine.EventArrived, Event: e.Row, Value: stored.Value()}
 }
 
-// wakeMany has executions continue. Those that are parked become this process's at once. came is what some of them are woken
-// for.
-func (s *Store) wakeMany(ctx context.Context, q *query.Queries, ids []int64, came map[int64]*core.Arrival) ([]core.Woken, error) {
+// wakeMany wakes executions. This process becomes the owner of those that are parked. arrivals has what some of them are woken for.
+func (s *Store) wakeMany(ctx context.Context, q *query.Queries, ids []int64, arrivals map[int64]*engine.Arrival) ([]engine.Woken, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
@@ -263,21 +285,21 @@ func (s *Store) wakeMany(ctx context.Context, q *query.Queries, ids []int64, cam
 	if err != nil {
 		return nil, pg.Classify(err, "wake %d executions", len(ids))
 	}
-	woken := make([]core.Woken, len(rows))
+	woken := make([]engine.Woken, len(rows))
 	for i, row := range rows {
-		woken[i] = core.Woken{ID: row.ID, Turn: row.Turn, Organization: row.Organization, Ours: row.Ours}
-		if a := came[row.ID]; a != nil {
-			woken[i].Came = &core.Came{Wakes: row.Wakes, Arrival: *a}
+		woken[i] = engine.Woken{ID: row.ID, Turn: row.Turn, Organization: row.Organization, Ours: row.Ours}
+		if a := arrivals[row.ID]; a != nil {
+			woken[i].Came = &engine.Came{Wakes: row.Wakes, Arrival: *a}
 		}
 	}
 	return woken, nil
 }
 
-// Forget deletes old events and the histories of old generations. The statements take a part at a time, so that no lock is held for
-// long. Events go first: what a generation has consumed is older than its end.
+// Forget deletes old events and the histories of old generations, some at a time, so that no lock is held for long. It deletes events
+// first: what a generation has consumed is older than its end.
 func (s *Store) Forget(ctx context.Context, before time.Time) error {
 	for {
-		n, err := s.queries.ForgetEvents(ctx, query.ForgetEventsParams{Before: before, Message: core.TypeMessage})
+		n, err := s.queries.ForgetEvents(ctx, query.ForgetEventsParams{Before: before, Message: history.TypeMessage})
 		if err != nil {
 			return pg.Classify(err, "forget old events")
 		}

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"sync"
@@ -13,94 +12,153 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
 func TestMatching(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.receive(1, "too-early", "x", `{"id": 1}`)
-	l, other := b.running(1), b.running(2)
-	b.receive(1, "first", "x", `{"id": 1, "deep": {"s": "25", "n": 25}}`)
-	b.receive(1, "second", "x", `{"id": 1}`)
-	b.receive(1, "list", "x", `{"id": [1]}`)
-	b.receive(1, "nothing", "x", `null`)
-	b.commit(b.turn(other, wait(0, "x", core.Filter{"id": "1"})))
-	same(t, "another organization's events", []string(nil), b.arrived(other.ID))
+	id1 := history.Filter{"id": "1"}
 
-	b.commit(b.turn(l,
-		wait(0, "x", core.Filter{"id": "1"}),
-		wait(1, "x", core.Filter{"id": "1"}),
-		wait(2, "x", core.Filter{"id": "1"}),
-		wait(3, "x", core.Filter{"deep.n": `"25"`}),
-		wait(4, "y,x,x", core.Filter{"id": `"1"`}),
-		wait(5, "y", nil),
-		wait(6, "x", core.Filter{"deep.s": "25"}),
-	))
-	same(t, "each event once, in order", []string{"0.0 first", "1.0 second"}, b.arrived(l.ID))
-	for _, late := range []struct {
-		id, eventType, data string
-		matched             int
-	}{
-		{"third", "x", `{"id": 1.0}`, 1},
-		{"fourth", "x", `{"id": 1}`, 0},
-		{"text", "x", `{"id": "1"}`, 1},
-		{"any", "y", `{"id": 1}`, 1},
-		{"any-again", "y", `{}`, 0},
-		{"deep", "x", `{"deep": {"s": 25}}`, 1},
-	} {
-		same(t, "waits matched by "+late.id, late.matched, b.receive(1, late.id, late.eventType, late.data))
-		same(t, "waits matched by "+late.id+" again", 0, b.receive(1, late.id, late.eventType, late.data))
-	}
-	same(t, "in the end", []string{"0.0 first", "1.0 second", "2.0 third", "4.0 text", "5.0 any", "6.0 deep"}, b.arrived(l.ID))
+	t.Run("waits for the same events get one each, in the order of the events", func(t *testing.T) {
+		t.Parallel()
+		b := newTestStore(t)
+		run := b.startRun(1)
+		b.receive(1, "first", "x", `{"id": 1}`)
+		b.receive(1, "second", "x", `{"id": 1}`)
 
-	// What has become part of the history does not come again.
-	b.claim(b.lease)
-	l = b.load(l.ID)
-	c := b.turn(l, wait(7, "x", core.Filter{"id": "1"}))
-	for _, a := range l.Arrived {
-		c.LastSeq++
-		c.Entries = append(c.Entries, core.Entry{Seq: c.LastSeq, Op: a.Op, Kind: core.KindWait, Value: a.Value, Event: a.Event, At: c.At})
-		c.Closed = append(c.Closed, a.Op)
-	}
-	b.commit(c)
-	same(t, "the next wait", []string{"7.0 fourth"}, b.arrived(l.ID))
+		b.commit(b.parking(run, waitFor(0, "x", id1), waitFor(1, "x", id1), waitFor(2, "x", id1)))
+
+		same(t, "arrivals", []string{"0.0 first", "1.0 second"}, b.arrivals(run.ID))
+		same(t, "waits matched by a third event", 1, b.receive(1, "third", "x", `{"id": 1}`))
+		same(t, "waits matched by a fourth event", 0, b.receive(1, "fourth", "x", `{"id": 1}`))
+		same(t, "arrivals", []string{"0.0 first", "1.0 second", "2.0 third"}, b.arrivals(run.ID))
+	})
+
+	t.Run("an event older than the run does not match", func(t *testing.T) {
+		t.Parallel()
+		b := newTestStore(t)
+		b.receive(1, "older", "x", `{"id": 1}`)
+		run := b.startRun(1)
+
+		b.commit(b.parking(run, waitFor(0, "x", id1)))
+
+		same(t, "arrivals", []string(nil), b.arrivals(run.ID))
+	})
+
+	t.Run("an event of another organization does not match", func(t *testing.T) {
+		t.Parallel()
+		b := newTestStore(t)
+		run := b.startRun(2)
+		b.receive(1, "earlier", "x", `{"id": 1}`)
+
+		b.commit(b.parking(run, waitFor(0, "x", id1)))
+
+		same(t, "waits matched by a later event", 0, b.receive(1, "later", "x", `{"id": 1}`))
+		same(t, "arrivals", []string(nil), b.arrivals(run.ID))
+	})
+
+	t.Run("a duplicate does not match", func(t *testing.T) {
+		t.Parallel()
+		b := newTestStore(t)
+		run := b.startRun(1)
+		b.commit(b.parking(run, waitFor(0, "x", id1), waitFor(1, "x", id1)))
+
+		same(t, "waits matched by an event", 1, b.receive(1, "event", "x", `{"id": 1}`))
+		same(t, "waits matched by the same event", 0, b.receive(1, "event", "x", `{"id": 1}`))
+	})
+
+	t.Run("a wait for several types gets the first event of any of them", func(t *testing.T) {
+		t.Parallel()
+		b := newTestStore(t)
+		run := b.startRun(1)
+		b.commit(b.parking(run, waitFor(0, "y,x,x", id1)))
+
+		same(t, "waits matched by an event of one type", 1, b.receive(1, "x", "x", `{"id": 1}`))
+		same(t, "waits matched by an event of the other type", 0, b.receive(1, "y", "y", `{"id": 1}`))
+	})
+
+	t.Run("an event that the run has consumed does not match again", func(t *testing.T) {
+		t.Parallel()
+		b := newTestStore(t)
+		run := b.startRun(1)
+		b.commit(b.parking(run, waitFor(0, "x", id1)))
+		b.receive(1, "first", "x", `{"id": 1}`)
+		b.receive(1, "second", "x", `{"id": 1}`)
+
+		run = b.load(run.ID)
+		again := b.consuming(run)
+		again.Next, again.Open = execution.Parked, b.parking(run, waitFor(1, "x", id1)).Open
+		b.commit(again)
+
+		same(t, "arrivals", []string{"1.0 second"}, b.arrivals(run.ID))
+	})
 }
 
-// TestAnEventForAWaitThatGaveUpIsThereForTheNext has an event come for a wait whose timeout is being recorded: another wait of the run
-// for the same gets it.
-func TestAnEventForAWaitThatGaveUpIsThereForTheNext(t *testing.T) {
+func TestFiltersMatchValues(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	l := b.running(1)
-	b.commit(b.turn(l, wait(0, "x", nil), wait(1, "x", nil)))
+	for _, test := range []struct {
+		name   string
+		filter history.Filter
+		data   string
+		want   int
+	}{
+		{"a number", history.Filter{"id": "1"}, `{"id": 1}`, 1},
+		{"a number with a fraction of zero", history.Filter{"id": "1"}, `{"id": 1.0}`, 1},
+		{"a text that looks like a number", history.Filter{"id": `"1"`}, `{"id": "1"}`, 1},
+		{"a number where a text is wanted", history.Filter{"id": `"25"`}, `{"id": 25}`, 0},
+		{"a member of an object", history.Filter{"deep.s": "25"}, `{"deep": {"s": 25}}`, 1},
+		{"a list", history.Filter{"id": "1"}, `{"id": [1]}`, 0},
+		{"a missing member", history.Filter{"id": "1"}, `{}`, 0},
+		{"null instead of an object", history.Filter{"id": "1"}, `null`, 0},
+		{"anything, without a filter", nil, `null`, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			b := newTestStore(t)
+			run := b.startRun(1)
+			b.commit(b.parking(run, waitFor(0, "x", test.filter)))
+
+			same(t, "waits matched", test.want, b.receive(1, "event", "x", test.data))
+		})
+	}
+}
+
+// A wait times out while an event arrives for it: another wait of the run for the same events gets it.
+func TestAnEventForAWaitThatGaveUpReachesTheNext(t *testing.T) {
+	t.Parallel()
+	b := newTestStore(t)
+	run := b.startRun(1)
+	b.commit(b.parking(run, waitFor(0, "x", nil), waitFor(1, "x", nil)))
 	b.clock.Advance(time.Hour)
 	if _, _, err := b.FireTimers(t.Context(), b.clock.Now(), 10); err != nil {
 		t.Fatal(err)
 	}
-	b.claim(b.lease)
-	l = b.load(l.ID)
+	run = b.load(run.ID)
 	b.receive(1, "late", "x", `{}`)
-	same(t, "before the timeout is recorded", []string{"0.0 late", "0.0 timer", "1.0 timer"}, b.arrived(l.ID))
-	c := b.turn(l)
-	c.LastSeq++
-	gone := core.OpRef{Branch: 0}
-	c.Entries = append(c.Entries, core.Entry{Seq: c.LastSeq, Op: gone, Kind: core.KindWait, Value: json.RawMessage("null"), At: c.At})
-	c.Closed = append(c.Closed, gone)
-	if done := b.commit(c); done.State != core.Running {
-		t.Errorf("with an event for the other wait it is %s, expected running", done.State)
+	same(t, "arrivals before the timeout is recorded", []string{"0.0 late", "0.0 timer", "1.0 timer"}, b.arrivals(run.ID))
+
+	timeout := b.parking(run)
+	timeout.LastSeq++
+	timeout.Closed = []history.OpRef{{Branch: 0}}
+	timeout.Entries = []history.Entry{b.entry(timeout.LastSeq, timeout.Closed[0], history.KindWait, "null")}
+	if done := b.commit(timeout); done.State != execution.Running {
+		t.Errorf("with an event for the other wait the run is %s, expected running", done.State)
 	}
-	same(t, "afterwards", []string{"1.0 late", "1.0 timer"}, b.arrived(l.ID))
+
+	same(t, "arrivals after the timeout was recorded", []string{"1.0 late", "1.0 timer"}, b.arrivals(run.ID))
 }
 
-// TestEventsRaceWaits has an event and its wait committed at the same moment by two processes, many times, under filters
-// that are new and filters that are known: no pair may miss each other.
+// Two processes commit an event and its wait at the same time, for many pairs, with new filters and with known ones: none may miss each
+// other.
 func TestEventsRaceWaits(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := newTestStore(t)
 	other := New(b.Deps) // another process: it shares nothing but the database
 	const pairs = 600
-	executions := make([]core.Loaded, pairs)
+	executions := make([]engine.Loaded, pairs)
 	var started sync.WaitGroup
 	for i := range executions {
 		n := b.start(1)
@@ -110,7 +168,7 @@ func TestEventsRaceWaits(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			executions[i] = core.Loaded{Execution: core.Execution{ID: c.ID, Ref: c.Ref, Organization: 1, Workflow: n.Workflow}}
+			executions[i] = engine.Loaded{Execution: execution.Execution{ID: c.ID, Ref: c.Ref, Organization: 1, Workflow: n.Workflow}}
 		})
 	}
 	started.Wait()
@@ -120,13 +178,13 @@ func TestEventsRaceWaits(t *testing.T) {
 		begin := make(chan struct{})
 		race.Go(func() {
 			<-begin
-			if _, err := b.Commit(t.Context(), b.turn(l, wait(0, eventType(i), core.Filter{"id": strconv.Itoa(i)}))); err != nil {
+			if _, err := b.Commit(t.Context(), b.parking(l, waitFor(0, eventType(i), history.Filter{"id": strconv.Itoa(i)}))); err != nil {
 				t.Error(err)
 			}
 		})
 		race.Go(func() {
 			<-begin
-			e := happened(1, strconv.Itoa(i), eventType(i), fmt.Sprintf(`{"id": %d}`, i), b.clock.Now())
+			e := eventAt(1, strconv.Itoa(i), eventType(i), fmt.Sprintf(`{"id": %d}`, i), b.clock.Now())
 			if _, _, err := other.Receive(t.Context(), e); err != nil {
 				t.Error(err)
 			}
@@ -139,7 +197,7 @@ func TestEventsRaceWaits(t *testing.T) {
 	race.Wait()
 	lost := 0
 	for i, l := range executions {
-		if got := b.arrived(l.ID); len(got) != 1 || got[0] != "0.0 "+strconv.Itoa(i) {
+		if got := b.arrivals(l.ID); len(got) != 1 || got[0] != "0.0 "+strconv.Itoa(i) {
 			lost++
 		}
 	}
@@ -148,13 +206,13 @@ func TestEventsRaceWaits(t *testing.T) {
 	}
 }
 
-// TestLookingWithoutTheLockMissesEvents shows what the match lock is for: two transactions that each make their side known
-// and look for the other before they commit see nothing of each other, and the wait sleeps for ever.
+// Why there is a match lock: two transactions that each store their side and look up the other one before they commit do not see each
+// other, and the run would wait forever.
 func TestLookingWithoutTheLockMissesEvents(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	l := b.running(1)
-	key := core.Key(1, "x", nil, nil)
+	b := newTestStore(t)
+	l := b.startRun(1)
+	key := history.Key(1, "x", nil, nil)
 	if _, err := b.shape(t.Context(), 1, "x", nil); err != nil {
 		t.Fatal(err)
 	}
@@ -165,8 +223,10 @@ func TestLookingWithoutTheLockMissesEvents(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	exec(waits, "INSERT INTO wait (execution, branch, op, key, shape, type, filter, created_at) SELECT $1, 0, 0, $2, id, 'x', '{}', now() FROM shape", l.ID, key[:])
-	exec(events, `INSERT INTO event (organization, source, event_id, type, data, occurred_at, received_at) VALUES (1, '/t', 'e', 'x', '{}', now(), now())`)
+	exec(waits, `INSERT INTO wait (execution, branch, op, key, shape, type, filter, created_at)
+SELECT $1, 0, 0, $2, id, 'x', '{}', now() FROM shape`, l.ID, key[:])
+	exec(events, `INSERT INTO event (organization, source, event_id, type, data, occurred_at, received_at)
+VALUES (1, '/t', 'e', 'x', '{}', now(), now())`)
 	exec(events, "INSERT INTO event_key (key, event) SELECT $1, max(id) FROM event", key[:])
 	for name, look := range map[string]struct {
 		tx  pgx.Tx
@@ -185,10 +245,10 @@ func TestLookingWithoutTheLockMissesEvents(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	same(t, "arrived", []string(nil), b.arrived(l.ID))
+	same(t, "arrived", []string(nil), b.arrivals(l.ID))
 }
 
-func (b *bench) begin() pgx.Tx {
+func (b *testStore) begin() pgx.Tx {
 	b.t.Helper()
 	tx, err := b.Pool.Begin(b.t.Context())
 	if err != nil {
@@ -198,15 +258,15 @@ func (b *bench) begin() pgx.Tx {
 	return tx
 }
 
-// TestAProcessThatStallsWithTheMatchLockLosesIt has one stop between its look and its commit.
+// A process stalls between locking and its commit.
 func TestAProcessThatStallsWithTheMatchLockLosesIt(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := newTestStore(t)
 	stalled := b.begin()
 	if err := b.queries.WithTx(stalled).LockMatching(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, duplicate, err := b.Receive(t.Context(), happened(1, "e", "x", "{}", b.clock.Now())); err != nil || duplicate {
+	if _, duplicate, err := b.Receive(t.Context(), eventAt(1, "e", "x", "{}", b.clock.Now())); err != nil || duplicate {
 		t.Errorf("beside a stalled process: duplicate %t, error %v", duplicate, err)
 	}
 	if err := stalled.Commit(t.Context()); err == nil {
@@ -214,10 +274,10 @@ func TestAProcessThatStallsWithTheMatchLockLosesIt(t *testing.T) {
 	}
 }
 
-// TestWorkIsProportionalToMatches counts the rows that one event reads beside a few parked runs, and beside many.
+// The rows that are read for one event do not depend on the number of parked runs.
 func TestWorkIsProportionalToMatches(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := newTestStore(t)
 	pool, err := pg.Open(t.Context(), pg.Config{URL: b.Pool.Config().ConnString(), Schema: schemaOf(b), MaxConns: 1, Settings: Settings()})
 	if err != nil {
 		t.Fatal(err)
@@ -225,16 +285,19 @@ func TestWorkIsProportionalToMatches(t *testing.T) {
 	defer pool.Close()
 	b.Pool = pool
 	b.Store = New(b.Deps)
-	l := b.running(1)
-	b.commit(b.turn(l, wait(0, "x", core.Filter{"id": "1"})))
+	l := b.startRun(1)
+	b.commit(b.parking(l, waitFor(0, "x", history.Filter{"id": "1"})))
 	few := b.rowsRead(func() { same(t, "matched", 1, b.receive(1, "first", "x", `{"id": 1}`)) })
-	b.commitArrived(l)
+	b.claim(b.lease)
+	b.commit(b.consuming(b.load(l.ID)))
 
 	// Parked runs by the thousand, with a wait and a timer each; they are copies of the one that is parked already.
 	for _, sql := range []string{
 		`INSERT INTO execution (ref, organization, workflow, state, program, modules, inputs, secrets, labels, start_event, created_at)
-SELECT ref || n, organization, workflow || n, 1, program, modules, inputs, secrets, labels, start_event, created_at FROM execution, generate_series(1, 20000) n WHERE id = (SELECT min(id) FROM execution)`,
-		`INSERT INTO wait (execution, branch, op, key, shape, type, filter, created_at) SELECT e.id, 0, 0, decode(md5(e.id::text), 'hex'), s.id, 'x', '{}', now() FROM execution e, shape s WHERE e.workflow <> 'w-1'`,
+SELECT ref || n, organization, workflow || n, 1, program, modules, inputs, secrets, labels, start_event, created_at
+FROM execution, generate_series(1, 20000) n WHERE id = (SELECT min(id) FROM execution)`,
+		`INSERT INTO wait (execution, branch, op, key, shape, type, filter, created_at)
+SELECT e.id, 0, 0, decode(md5(e.id::text), 'hex'), s.id, 'x', '{}', now() FROM execution e, shape s WHERE e.workflow <> 'w-1'`,
 		`INSERT INTO timer (execution, branch, op, due) SELECT id, 0, 0, now() + interval '1 day' FROM execution WHERE workflow <> 'w-1'`,
 	} {
 		if _, err := pool.Exec(t.Context(), sql); err != nil {
@@ -242,7 +305,7 @@ SELECT ref || n, organization, workflow || n, 1, program, modules, inputs, secre
 		}
 	}
 	l = b.load(l.ID)
-	b.commit(b.turn(l, wait(1, "x", core.Filter{"id": "1"})))
+	b.commit(b.parking(l, waitFor(1, "x", history.Filter{"id": "1"})))
 	many := b.rowsRead(func() { same(t, "matched", 1, b.receive(1, "second", "x", `{"id": 1}`)) })
 	if many > few+20 {
 		t.Errorf("an event reads %d rows beside 20,000 parked runs, %d beside none", many, few)
@@ -260,23 +323,20 @@ SELECT ref || n, organization, workflow || n, 1, program, modules, inputs, secre
 	}
 }
 
-// commitArrived takes what has arrived into the history and keeps the run.
-func (b *bench) commitArrived(l core.Loaded) {
-	b.t.Helper()
-	b.claim(b.lease)
-	l = b.load(l.ID)
-	c := b.turn(l)
-	c.Next = core.Running
+// consuming is a turn that records the events that have arrived, and keeps the run running.
+func (b *testStore) consuming(l engine.Loaded) engine.Commit {
+	c := b.parking(l)
+	c.Next = execution.Running
 	for _, a := range l.Arrived {
 		c.LastSeq++
-		c.Entries = append(c.Entries, core.Entry{Seq: c.LastSeq, Op: a.Op, Kind: core.KindWait, Value: a.Value, Event: a.Event, At: c.At})
+		c.Entries = append(c.Entries, history.Entry{Seq: c.LastSeq, Op: a.Op, Kind: history.KindWait, Value: a.Value, Event: a.Event, At: c.At})
 		c.Closed = append(c.Closed, a.Op)
 	}
-	b.commit(c)
+	return c
 }
 
-// rowsRead are the rows that fn has the one connection read, as the server counts them.
-func (b *bench) rowsRead(fn func()) int64 {
+// rowsRead is the number of rows that fn reads on the only connection, as the server counts them.
+func (b *testStore) rowsRead(fn func()) int64 {
 	b.t.Helper()
 	count := func() (n int64) {
 		for range 2 { // the first has the counters written, the second reads them
@@ -293,7 +353,7 @@ FROM pg_stat_user_tables, (SELECT pg_stat_force_next_flush()) AS f WHERE scheman
 	return count() - before
 }
 
-func schemaOf(b *bench) string {
+func schemaOf(b *testStore) string {
 	b.t.Helper()
 	var schema string
 	if err := b.Pool.QueryRow(b.t.Context(), "SELECT current_schema()").Scan(&schema); err != nil {
@@ -302,28 +362,27 @@ func schemaOf(b *bench) string {
 	return schema
 }
 
-// TestAFilterNobodyHasUsedFindsOlderEvents has a shape that a process registered and then died, before it gave the older
-// events their keys.
+// A process registered a shape and died before it stored the keys of older events.
 func TestAFilterNobodyHasUsedFindsOlderEvents(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	l := b.running(1)
+	b := newTestStore(t)
+	l := b.startRun(1)
 	b.receive(1, "before", "x", `{"id": 1}`)
 	if _, err := b.Pool.Exec(t.Context(), "INSERT INTO shape (organization, type, paths) VALUES (1, 'x', '{id}')"); err != nil {
 		t.Fatal(err)
 	}
-	if done := b.commit(b.turn(l, wait(0, "x", core.Filter{"id": "1"}))); done.State != core.Running {
+	if done := b.commit(b.parking(l, waitFor(0, "x", history.Filter{"id": "1"}))); done.State != execution.Running {
 		t.Error("state", done.State)
 	}
-	same(t, "found", []string{"0.0 before"}, b.arrived(l.ID))
+	same(t, "found", []string{"0.0 before"}, b.arrivals(l.ID))
 }
 
 func TestForget(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	l := b.running(1)
+	b := newTestStore(t)
+	l := b.startRun(1)
 	b.receive(1, "old", "x", "{}")
-	b.commit(b.turn(l, wait(0, "y", nil)))
+	b.commit(b.parking(l, waitFor(0, "y", nil)))
 	b.receive(1, "delivered", "y", "{}")
 	b.clock.Advance(time.Hour)
 	b.receive(1, "young", "x", "{}")
@@ -343,10 +402,13 @@ func TestForget(t *testing.T) {
 
 func TestCalls(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	l := b.running(1)
-	called := core.Op{Ref: core.OpRef{Branch: 0, Index: 3}, Kind: core.KindRun, Name: "k8s.get", Args: []byte(`{"a":1}`), Timeout: time.Minute}
-	b.commit(b.turn(l, called))
+	b := newTestStore(t)
+	l := b.startRun(1)
+	called := history.Op{
+		Ref: history.OpRef{Branch: 0, Index: 3}, Kind: history.KindRun, Name: "k8s.get", Args: []byte(`{"a":1}`), Timeout: time.Minute,
+	}
+	deadline := b.clock.Now().Add(time.Minute)
+	b.commit(b.parking(l, called))
 	id := l.Ref + "/0.3"
 	due := func(want ...int) {
 		t.Helper()
@@ -357,14 +419,13 @@ func TestCalls(t *testing.T) {
 		var attempts []int
 		for _, c := range calls {
 			attempts = append(attempts, c.Attempt)
-			if c.ID != id || c.Agent != 7 || c.Function != "k8s.get" || string(c.Args) != `{"a":1}` || !c.Deadline.Equal(time.Date(2026, 3, 25, 10, 1, 0, 0, time.UTC)) {
-				t.Errorf("call %+v", c)
-			}
+			same(t, "a call", []any{id, int64(7), "k8s.get", `{"a":1}`, true},
+				[]any{c.ID, c.Agent, c.Function, string(c.Args), c.Deadline.Equal(deadline)})
 		}
 		same(t, "attempts", want, attempts)
 	}
-	answer := func(agent int64, value string, refusal *core.FunctionError) error {
-		a := core.Answer{Call: id, Agent: agent, Error: refusal}
+	answer := func(agentID int64, value string, refusal *history.FunctionError) error {
+		a := agent.Answer{Call: id, Agent: agentID, Error: refusal}
 		if value != "" {
 			a.Value = []byte(value)
 		}
@@ -379,10 +440,10 @@ func TestCalls(t *testing.T) {
 	if err := answer(8, `{"of": "another agent"}`, nil); !fault.Is(err, fault.Denied) {
 		t.Error("another agent's answer:", err)
 	}
-	if err := answer(7, "", &core.FunctionError{Code: "unreachable", Retryable: true}); err != nil {
+	if err := answer(7, "", &history.FunctionError{Code: "unreachable", Retryable: true}); err != nil {
 		t.Fatal(err)
 	}
-	same(t, "after a retryable error", []string(nil), b.arrived(l.ID))
+	same(t, "after a retryable error", []string(nil), b.arrivals(l.ID))
 	b.clock.Advance(time.Second)
 	due(3)
 	for _, value := range []string{`{"first": true}`, `{"second": true}`} {
@@ -397,11 +458,11 @@ func TestCalls(t *testing.T) {
 	if len(l.Arrived) != 1 || string(l.Arrived[0].Value) != `{"first": true}` {
 		t.Errorf("arrived %+v", l.Arrived)
 	}
-	c := b.turn(l)
-	c.Closed = []core.OpRef{called.Ref}
+	c := b.parking(l)
+	c.Closed = []history.OpRef{called.Ref}
 	b.commit(c)
 	if err := answer(7, `{"late": true}`, nil); err != nil {
 		t.Error("a late answer:", err)
 	}
-	same(t, "after all", []string(nil), b.arrived(l.ID))
+	same(t, "after all", []string(nil), b.arrivals(l.ID))
 }

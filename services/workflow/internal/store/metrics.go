@@ -20,16 +20,21 @@ const (
 	agentsAtMost = 1000
 )
 
-// Metrics are what the tables say about load, for Prometheus. Every replica reports the same: take the maximum, not the sum. While the database does
-// not answer there are none.
+// Metrics are figures of load from the tables, for Prometheus. Every replica reports the same figures: take the maximum, not the sum. While
+// the database does not answer, there are none.
 func Metrics(pool *pgxpool.Pool, now clock.Clock) prometheus.Collector {
 	return gauges{
 		pool: pool, clock: now,
-		runnable:  prometheus.NewDesc("lockstep_runs", "Runs that can go on now, whether they have a place or wait for one; 100000 stands for more, too.", nil, prometheus.Labels{"state": "runnable"}),
-		oldest:    prometheus.NewDesc("lockstep_runs_oldest_runnable_age_seconds", "For how long the oldest of them has not parked or ended; 0 where there is none.", nil, nil),
-		matching:  prometheus.NewDesc("lockstep_match_lock_waiting", "Transactions of all replicas that wait for the lock of event matching.", nil, nil),
-		heartbeat: prometheus.NewDesc("lockstep_agent_heartbeat_age_seconds", "How long ago the last heartbeat of an agent arrived; revoked agents have none.", []string{"agent"}, nil),
-		reachable: prometheus.NewDesc("lockstep_agent_cluster_reachable", "Whether an agent's last heartbeat said that it reaches its cluster: 1 or 0.", []string{"agent"}, nil),
+		runnable: prometheus.NewDesc("lockstep_runs",
+			"Runs that can continue now, with a place or waiting for one; counted up to 100000.", nil, prometheus.Labels{"state": "runnable"}),
+		oldest: prometheus.NewDesc("lockstep_runs_oldest_runnable_age_seconds",
+			"For how long the oldest runnable run has not parked or ended; 0 if there is none.", nil, nil),
+		matching: prometheus.NewDesc("lockstep_match_lock_waiting",
+			"Transactions of all replicas that wait for the lock of event matching.", nil, nil),
+		heartbeat: prometheus.NewDesc("lockstep_agent_heartbeat_age_seconds",
+			"How long ago the last heartbeat of an agent arrived; revoked agents have none.", []string{"agent"}, nil),
+		reachable: prometheus.NewDesc("lockstep_agent_cluster_reachable",
+			"Whether an agent reached its cluster at its last heartbeat: 1 or 0.", []string{"agent"}, nil),
 	}
 }
 

@@ -7,13 +7,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
 )
 
 // TestLoadIsMeasured: each agent has a series of its own until it is revoked, and what can run is counted with the age of the oldest.
 func TestLoadIsMeasured(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := newTestStore(t)
 	for agent, reachable := range map[int64]bool{1: true, 2: false, 3: true} {
 		if err := b.SaveBeat(t.Context(), agent, b.clock.Now(), reachable, ""); err != nil {
 			t.Fatal(err)
@@ -23,7 +23,7 @@ func TestLoadIsMeasured(t *testing.T) {
 	if err := b.SaveBeat(t.Context(), 1, b.clock.Now(), true, ""); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.SaveAgents(t.Context(), []core.Agent{{ID: 3, Organization: 1, Revoked: true}}); err != nil {
+	if err := b.SaveAgents(t.Context(), []agent.Agent{{ID: 3, Organization: 1, Revoked: true}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.Pool.Exec(t.Context(), "INSERT INTO runnable (execution, since) VALUES (7, now() - interval '1 hour')"); err != nil {

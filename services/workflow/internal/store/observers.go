@@ -14,17 +14,18 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
 )
 
-var _ core.ObserverStore = (*Store)(nil)
+var _ agent.ReportStore = (*Store)(nil)
 
 // observerWatch begins the ids of the watches that observers have at relays.
 const observerWatch = "observer/"
 
 // SaveObserver registers an observer.
-func (s *Store) SaveObserver(ctx context.Context, o core.Observer) (changed bool, err error) {
+func (s *Store) SaveObserver(ctx context.Context, o agent.StandingReport) (changed bool, err error) {
 	spec, err := json.Marshal(o)
 	if err != nil {
 		return false, fmt.Errorf("encode observer %s: %w", o.Key(), err)
@@ -35,28 +36,28 @@ func (s *Store) SaveObserver(ctx context.Context, o core.Observer) (changed bool
 	return n > 0, pg.Classify(err, "save observer %s", o.Key())
 }
 
-// observerWatches are what an agent's relay is to follow for observers.
-func (s *Store) observerWatches(ctx context.Context, agent int64) ([]core.Watch, error) {
-	rows, err := s.queries.ObserversOf(ctx, agent)
+// observerWatches are the watches that an agent's relay keeps for observers.
+func (s *Store) observerWatches(ctx context.Context, agentID int64) ([]agent.Watch, error) {
+	rows, err := s.queries.ObserversOf(ctx, agentID)
 	if err != nil {
-		return nil, pg.Classify(err, "read observers of agent %d", agent)
+		return nil, pg.Classify(err, "read observers of agent %d", agentID)
 	}
-	var watches []core.Watch
+	var watches []agent.Watch
 	for _, row := range rows {
-		var o core.Observer
+		var o agent.StandingReport
 		if err := json.Unmarshal(row.Spec, &o); err != nil {
 			return nil, fmt.Errorf("observer %s: %w", row.Key, err)
 		}
 		if spec, followed := o.Watch(); followed {
 			id := fmt.Sprintf("%s%d/%s/%d", observerWatch, row.Organization, row.Key, row.Version)
-			watches = append(watches, core.Watch{ID: id, Agent: agent, Spec: spec})
+			watches = append(watches, agent.Watch{ID: id, Agent: agentID, Spec: spec})
 		}
 	}
 	return watches, nil
 }
 
-// report emits what a relay says to an observer's watch.
-func (s *Store) report(ctx context.Context, watch string, agent int64, e core.Event) error {
+// report emits a relay's report about an observer's watch.
+func (s *Store) report(ctx context.Context, watch string, agentID int64, e history.Event) error {
 	organization, key, version, ok := splitObserver(watch)
 	if !ok {
 		return fault.New(fault.Invalid, "watch %q is no observer's", watch)
@@ -76,28 +77,30 @@ func (s *Store) report(ctx context.Context, watch string, agent int64, e core.Ev
 	if err != nil {
 		return pg.Classify(err, "find observer %s", key)
 	}
-	if row.Agent != agent {
-		return fault.New(fault.Denied, "agent %d reports to observer %s, which is not its own", agent, key)
+	if row.Agent != agentID {
+		return fault.New(fault.Denied, "agent %d reports to observer %s, which is not its own", agentID, key)
 	}
-	o := core.Observer{Organization: organization, Agent: agent}
+	o := agent.StandingReport{Organization: organization, Agent: agentID}
 	if err := json.Unmarshal(row.Spec, &o); err != nil {
 		return fmt.Errorf("observer %s: %w", key, err)
 	}
 	if seen.Error != nil {
-		if o.Report != core.ReportHealth {
-			return nil // nothing is known, and what was known stays
+		if o.Report != agent.ReportHealth {
+			return nil // the previous report remains valid
 		}
 		seen.Report = map[string]any{"health": "unknown", "reason": seen.Error.Message}
 	}
 	if row.SaidAt != nil && !row.SaidAt.Before(seen.ObservedAt) {
-		return nil // it came late, or twice
+		return nil // it is late, or a duplicate
 	}
-	return s.say(ctx, statement{Observer: o, version: row.Version, before: row.Said, beforeAt: row.SaidAt, report: seen.Report, at: seen.ObservedAt})
+	return s.publish(ctx, statement{
+		StandingReport: o, version: row.Version, before: row.Said, beforeAt: row.SaidAt, report: seen.Report, at: seen.ObservedAt,
+	})
 }
 
-// statement is what an observer is about to say, after what it said before.
+// statement is a report of an observer, with the previous one.
 type statement struct {
-	core.Observer
+	agent.StandingReport
 	version  int64
 	before   []byte
 	beforeAt *time.Time
@@ -105,9 +108,9 @@ type statement struct {
 	at       time.Time
 }
 
-// say emits a report, unless it was said last. The event, its copy in the outbox, and the note of what was said are one
+// publish emits a report, unless it repeats the previous one. The event, its copy in the outbox, and the new previous report are one
 // transaction.
-func (s *Store) say(ctx context.Context, st statement) error {
+func (s *Store) publish(ctx context.Context, st statement) error {
 	data := map[string]any{}
 	for name, value := range st.Subject {
 		data[name] = value
@@ -124,7 +127,7 @@ func (s *Store) say(ctx context.Context, st statement) error {
 	if err != nil {
 		return fmt.Errorf("encode report of %s: %w", st.Key(), err)
 	}
-	emit := core.Emit{
+	emit := history.Emit{
 		ID:           fmt.Sprintf("%s%d/%s/%d", observerWatch, st.Organization, st.Key(), st.at.UnixNano()),
 		Organization: st.Organization, Workflow: observerWatch + st.Key(), Type: st.Event(), Data: body, Time: st.at,
 	}
@@ -132,14 +135,14 @@ func (s *Store) say(ctx context.Context, st statement) error {
 	if err != nil {
 		return fmt.Errorf("encode report of %s: %w", st.Key(), err)
 	}
-	e := core.Event{Organization: emit.Organization, Source: wire.Source(), ID: emit.ID, Type: emit.Type, Data: body, Time: emit.Time}
+	e := history.Event{Organization: emit.Organization, Source: wire.Source(), ID: emit.ID, Type: emit.Type, Data: body, Time: emit.Time}
 	_, _, err = s.receive(ctx, e, func(ctx context.Context, tx pgx.Tx) (bool, error) {
-		said, err := s.queries.WithTx(tx).ObserverSays(ctx, query.ObserverSaysParams{
+		saved, err := s.queries.WithTx(tx).SaveReport(ctx, query.SaveReportParams{
 			Said: now, At: &st.at, Organization: st.Organization, Key: st.Key(), Version: st.version, Before: st.beforeAt,
 		})
-		// None: somebody has said something newer since it was read, which counts.
-		if err != nil || len(said) == 0 {
-			return false, pg.Classify(err, "note what observer %s says", st.Key())
+		// No row: another process has stored a newer report since the previous one was read.
+		if err != nil || len(saved) == 0 {
+			return false, pg.Classify(err, "save report of %s", st.Key())
 		}
 		return true, s.Add(ctx, tx, wire)
 	})
@@ -149,7 +152,7 @@ func (s *Store) say(ctx context.Context, st statement) error {
 	return err
 }
 
-// splitObserver takes the id of an observer's watch apart.
+// splitObserver parses the id of an observer's watch.
 func splitObserver(watch string) (organization int64, key string, version int64, ok bool) {
 	rest, isObserver := strings.CutPrefix(watch, observerWatch)
 	first, last := strings.IndexByte(rest, '/'), strings.LastIndexByte(rest, '/')
@@ -161,7 +164,7 @@ func splitObserver(watch string) (organization int64, key string, version int64,
 	return organization, rest[first+1 : last], version, err == nil && err2 == nil
 }
 
-// SaveBeat keeps an agent's newest heartbeat.
+// SaveBeat stores an agent's newest heartbeat.
 func (s *Store) SaveBeat(ctx context.Context, agent int64, at time.Time, reachable bool, message string) error {
 	err := s.queries.SaveBeat(ctx, query.SaveBeatParams{ID: agent, SeenAt: at, Reachable: reachable, Message: message})
 	return pg.Classify(err, "save heartbeat of agent %d", agent)
@@ -174,7 +177,7 @@ func (s *Store) ReportAgents(ctx context.Context, now time.Time, offlineAfter ti
 		return pg.Classify(err, "read observers of agents")
 	}
 	for _, row := range rows {
-		o := core.Observer{Organization: row.Organization, Agent: row.Agent}
+		o := agent.StandingReport{Organization: row.Organization, Agent: row.Agent}
 		if err := json.Unmarshal(row.Spec, &o); err != nil {
 			return fmt.Errorf("observer %s: %w", row.Key, err)
 		}
@@ -182,22 +185,23 @@ func (s *Store) ReportAgents(ctx context.Context, now time.Time, offlineAfter ti
 		if report == nil {
 			continue
 		}
-		// A moment that was told of already is told of anew a little later: the newest word wins by its time.
+		// Consumers keep the newest report by its time, so a report that is not newer than the previous one gets a later time.
 		if row.SaidAt != nil && !row.SaidAt.Before(at) {
 			at = row.SaidAt.Add(time.Millisecond)
 		}
-		if err := s.say(ctx, statement{Observer: o, version: row.Version, before: row.Said, beforeAt: row.SaidAt, report: report, at: at}); err != nil {
+		err := s.publish(ctx, statement{StandingReport: o, version: row.Version, before: row.Said, beforeAt: row.SaidAt, report: report, at: at})
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// contact says whether the agent is there and its cluster answers, and since when it is not.
+// contact reports whether the agent is connected and its cluster answers, and since when.
 func contact(row query.ObserversOfAgentsRow, now time.Time, offlineAfter time.Duration) (map[string]any, time.Time) {
 	switch {
 	case row.SeenAt == nil && now.Sub(row.CreatedAt) < offlineAfter:
-		return nil, now // it has not had the time to speak
+		return nil, now // it may not have sent a heartbeat yet
 	case row.SeenAt == nil:
 		return map[string]any{"reachable": false, "reason": fmt.Sprintf("agent %d has never been heard of", row.Agent)}, row.CreatedAt
 	case now.Sub(*row.SeenAt) >= offlineAfter:

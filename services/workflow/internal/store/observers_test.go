@@ -10,11 +10,12 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
-// said are the reports that were emitted, oldest first: in the table of events and in the outbox alike.
-func (b *bench) said(eventType string) []string {
+// reports are the reports that were emitted, oldest first: in the table of events and in the outbox alike.
+func (b *testStore) reports(eventType string) []string {
 	b.t.Helper()
 	rows, err := b.Pool.Query(b.t.Context(), `SELECT data FROM event WHERE type = $1 ORDER BY id`, eventType)
 	if err != nil {
@@ -40,10 +41,10 @@ func (b *bench) said(eventType string) []string {
 	return all
 }
 
-func observing(t *testing.T) *bench {
+func observing(t *testing.T) *testStore {
 	t.Helper()
-	b := setup(t)
-	b.Encode = func(e core.Emit, _ string) (event.Sealed, error) {
+	b := newTestStore(t)
+	b.Encode = func(e history.Emit, _ string) (event.Sealed, error) {
 		h := event.Header{ID: e.ID, Source: "/services/workflow", Organization: e.Organization, Time: e.Time}
 		if e.Type == event.TypeServiceHealthObserved {
 			var d event.ServiceHealthObserved
@@ -61,12 +62,15 @@ func observing(t *testing.T) *bench {
 	return b
 }
 
-// R46: reported whether or not an execution runs, once for every change, the newest word last.
-func TestAnObserverSaysWhatHasChanged(t *testing.T) {
+// R46: reported whether or not an execution runs, once for every change, the newest report last.
+func TestAnObserverReportsChanges(t *testing.T) {
 	t.Parallel()
 	b := observing(t)
-	o := core.Observer{Organization: 3, Agent: 7, Report: core.ReportHealth, Namespace: "shop", Name: "api", Subject: map[string]int64{"environment_id": 4, "service_id": 5}}
-	register := func(o core.Observer, want bool) string {
+	o := agent.StandingReport{
+		Organization: 3, Agent: 7, Report: agent.ReportHealth, Namespace: "shop", Name: "api",
+		Subject: map[string]int64{"environment_id": 4, "service_id": 5},
+	}
+	register := func(o agent.StandingReport, want bool) string {
 		t.Helper()
 		if changed, err := b.SaveObserver(t.Context(), o); err != nil || changed != want {
 			t.Fatalf("changed %t, %v", changed, err)
@@ -81,10 +85,11 @@ func TestAnObserverSaysWhatHasChanged(t *testing.T) {
 	if again := register(o, false); again != watch {
 		t.Errorf("watch %s, then %s", watch, again)
 	}
-	reported := func(watch string, agent int64, second int, report string) error {
+	reported := func(watch string, agentID int64, second int, report string) error {
 		at := b.clock.Now().Add(time.Duration(second) * time.Second).Format(time.RFC3339Nano)
 		data := fmt.Sprintf(`{"watch":%q,"observed_at":%q,%s}`, watch, at, report)
-		_, err := b.ReceiveObserved(t.Context(), watch, agent, happened(0, fmt.Sprint(second, report), core.TypeObjectChanged, data, b.clock.Now()))
+		observed := eventAt(0, fmt.Sprint(second, report), agent.TypeObjectChanged, data, b.clock.Now())
+		_, err := b.ReceiveObserved(t.Context(), watch, agentID, observed)
 		return err
 	}
 	healthy, degraded := `"report":{"health":"healthy","reason":""}`, `"report":{"health":"degraded","reason":"timed out"}`
@@ -114,7 +119,7 @@ func TestAnObserverSaysWhatHasChanged(t *testing.T) {
 		"healthy:  2026-03-25T10:00:01Z", "degraded: timed out 2026-03-25T10:00:05Z",
 		"unknown: no rights 2026-03-25T10:00:06Z", "healthy:  2026-03-25T10:00:11Z",
 	}
-	if diff := cmp.Diff(want, b.said(event.TypeServiceHealthObserved)); diff != "" {
+	if diff := cmp.Diff(want, b.reports(event.TypeServiceHealthObserved)); diff != "" {
 		t.Errorf("said (-want +got):\n%s", diff)
 	}
 }
@@ -122,7 +127,8 @@ func TestAnObserverSaysWhatHasChanged(t *testing.T) {
 func TestAnAgentThatIsSilentIsOfflineSinceItsLastHeartbeat(t *testing.T) {
 	t.Parallel()
 	b := observing(t)
-	if _, err := b.SaveObserver(t.Context(), core.Observer{Organization: 3, Agent: 7, Report: core.ReportAgent, Subject: map[string]int64{"environment_id": 4}}); err != nil {
+	o := agent.StandingReport{Organization: 3, Agent: 7, Report: agent.ReportAgent, Subject: map[string]int64{"environment_id": 4}}
+	if _, err := b.SaveObserver(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
 	if watches, err := b.WantedWatches(t.Context(), 7); err != nil || len(watches) != 0 {
@@ -159,7 +165,7 @@ func TestAnAgentThatIsSilentIsOfflineSinceItsLastHeartbeat(t *testing.T) {
 		"false: agent 7 is offline 2026-03-25T10:00:36.001Z",
 		"true:  2026-03-25T10:01:37Z",
 	}
-	if diff := cmp.Diff(want, b.said(event.TypeEnvironmentContactChanged)); diff != "" {
+	if diff := cmp.Diff(want, b.reports(event.TypeEnvironmentContactChanged)); diff != "" {
 		t.Errorf("said (-want +got):\n%s", diff)
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 )
 
-// SeveralOrganizations reports whether this service knows of more than one organization. The caller of a Function is known before it is called,
-// because its run is stored; that there are several never becomes untrue.
+// SeveralOrganizations reports whether this service knows more than one organization. It counts the caller of a Function, whose run is
+// stored before. Once true, it stays true.
 func (s *Store) SeveralOrganizations(ctx context.Context) (bool, error) {
 	several, err := s.queries.SeveralOrganizations(ctx)
 	if err != nil {

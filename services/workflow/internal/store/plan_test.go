@@ -15,8 +15,9 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock/clocktest"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
-	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
 // An installation begins with short tables, and a plan that was made then is kept until the statistics are read anew: a
@@ -45,8 +46,8 @@ func TestCommitsReachEveryRowByItsKey(t *testing.T) {
 	}
 }
 
-// planned is setup on connections like the service's.
-func planned(t *testing.T) *bench {
+// planned is newTestStore on connections like the service's.
+func planned(t *testing.T) *testStore {
 	t.Helper()
 	_, config := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()}, pgtest.Migration{Name: "workflow", FS: Migrations()})
 	config.Settings = Settings()
@@ -55,21 +56,21 @@ func planned(t *testing.T) *bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	return setupOn(t, pool, clocktest.New(time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC)))
+	return newTestStoreOn(t, pool, clocktest.New(time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC)))
 }
 
-// everything has the store do what it does for runs: starts, also of one that is there and with the first turn; waits, and their events, before and
-// after; a timer; the end.
-func everything(b *bench) {
+// everything calls what the store does for runs: starts, also of a run that exists and of runs with their first turns; waits, and events
+// before and after them; a timer; the end.
+func everything(b *testStore) {
 	b.t.Helper()
-	l := b.running(1)
+	l := b.startRun(1)
 	again := b.start(1)
 	again.Workflow = l.Workflow
 	if c, err := b.Create(b.t.Context(), again); err != nil || c.Created {
 		b.t.Fatal(c, err)
 	}
-	first := wait(0, "com.example.go", core.Filter{"n": "1"})
-	b.commit(b.turn(l, first))
+	first := waitFor(0, "com.example.go", history.Filter{"n": "1"})
+	b.commit(b.parking(l, first))
 	id := fmt.Sprintf("event-%d", b.n)
 	if matched := b.receive(1, id, "com.example.go", `{"n": 1}`); matched != 1 {
 		b.t.Fatalf("%d waits matched, expected 1", matched)
@@ -79,23 +80,28 @@ func everything(b *bench) {
 		b.t.Fatalf("%d arrivals (%v), expected 1", len(arrived), err)
 	}
 	l = b.load(l.ID)
-	next := b.turn(l)
-	next.Wakes, next.Closed, next.Next = standing.Wakes, []core.OpRef{first.Ref}, core.Running
-	next.Entries, next.LastSeq = []core.Entry{{Seq: 1, Op: first.Ref, Kind: core.KindWait, Value: json.RawMessage(`{}`), Event: arrived[0].Event, At: b.clock.Now()}}, 1
+	next := b.parking(l)
+	next.Wakes, next.Closed, next.Next = standing.Wakes, []history.OpRef{first.Ref}, execution.Running
+	consumed := b.entry(1, first.Ref, history.KindWait, `{}`)
+	consumed.Event = arrived[0].Event
+	next.Entries, next.LastSeq = []history.Entry{consumed}, 1
 	done := b.commit(next)
 	border := b.border(l)
 	border.Turn, border.Wakes, border.LastSeq, border.Entries[0].Seq = done.Turn, standing.Wakes, 2, 2
-	border.Had = []core.Want{{Type: "com.example.go", Filter: first.Filter}}
+	border.Had = []history.Want{{Type: "com.example.go", Filter: first.Filter}}
 	b.commit(border)
 	l = b.load(l.ID)
 	if _, err := b.History(b.t.Context(), l.ID, 0, 10); err != nil {
 		b.t.Fatal(err)
 	}
-	last := b.turn(l)
-	last.Next, last.LastSeq = core.Completed, 2
-	last.Emits = []core.Emit{{ID: l.Ref + "/completed", Organization: 1, Workflow: l.Workflow, Type: core.TypeCompleted, Data: json.RawMessage(`{}`), Time: b.clock.Now()}}
+	last := b.parking(l)
+	last.Next, last.LastSeq = execution.Completed, 2
+	last.Emits = []history.Emit{{
+		ID: l.Ref + "/completed", Organization: 1, Workflow: l.Workflow, Type: history.TypeCompleted,
+		Data: json.RawMessage(`{}`), Time: b.clock.Now(),
+	}}
 	b.commit(last)
-	for _, next := range []core.State{core.Running, core.Completed} {
+	for _, next := range []execution.State{execution.Running, execution.Completed} {
 		n := b.owned(2) // of whose runs nobody waits for an end
 		n.Trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 		if _, begun := b.ahead(n, next); !begun {
@@ -132,7 +138,8 @@ func (p plan) whole(first map[string]string) []string {
 // firstColumns are the first columns of all indexes of the schema.
 func firstColumns(t *testing.T, conn *pgxpool.Conn) map[string]string {
 	t.Helper()
-	rows, err := conn.Query(t.Context(), `SELECT c.relname, pg_get_indexdef(i.indexrelid, 1, true) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+	rows, err := conn.Query(t.Context(), `SELECT c.relname, pg_get_indexdef(i.indexrelid, 1, true)
+FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
 WHERE c.relnamespace = current_schema()::regnamespace`)
 	if err != nil {
 		t.Fatal(err)
@@ -192,5 +199,5 @@ func checkPlans(t *testing.T, conn *pgxpool.Conn, statistics string) (seen int) 
 	return seen
 }
 
-// readsMuch are the statements that are there to read a table from one end: the small one of leases, and what is due.
+// readsMuch are the statements that read a table from one end on purpose: the small one of leases, and what is due.
 var readsMuch = []string{"AcquireLease", "Claim"}

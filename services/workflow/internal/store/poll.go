@@ -4,12 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
 )
 
-// addPoll adds the row of a poll, and in a round that of its call.
-func addPoll(p *query.OpenPollsParams, calls *query.OpenCallsParams, t *turn, o core.Opening, row opRow) error {
+// addPoll adds the row of a poll, and, while a round is in progress, that of its call.
+func addPoll(p *query.OpenPollsParams, calls *query.OpenCallsParams, c *commit, o engine.Opening, row opRow) error {
 	refusal, err := encodeError(o.Poll.Error)
 	if err != nil {
 		return err
@@ -21,23 +22,23 @@ func addPoll(p *query.OpenPollsParams, calls *query.OpenCallsParams, t *turn, o 
 	if !o.Poll.Calling {
 		return nil
 	}
-	return addCall(calls, t, o, row)
+	return addCall(calls, c, o, row)
 }
 
-// decodeRetry and encodeRetry are the column retry of calls; NULL, for which the empty text stands, is the engine's own
-// way.
-func decodeRetry(data []byte) (*core.RetryPolicy, error) {
+// decodeRetry and encodeRetry convert the column retry of calls; NULL, passed as the empty text, is the engine's default
+// policy.
+func decodeRetry(data []byte) (*history.RetryPolicy, error) {
 	if data == nil {
 		return nil, nil //nolint:nilnil // most calls have none
 	}
-	r := new(core.RetryPolicy)
+	r := new(history.RetryPolicy)
 	if err := json.Unmarshal(data, r); err != nil {
 		return nil, fmt.Errorf("decode retry: %w", err)
 	}
 	return r, nil
 }
 
-func encodeRetry(r *core.RetryPolicy) (string, error) {
+func encodeRetry(r *history.RetryPolicy) (string, error) {
 	if r == nil {
 		return "", nil
 	}

@@ -11,11 +11,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/lockstep-cd/lockstep/pkg/pg"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
 )
 
-// openWait is a row of a wait: one for each kind of event that it waits for.
+// openWait is a row of a wait, which has one for each kind of event that it waits for.
 type openWait struct {
 	opRow
 	key       [16]byte
@@ -24,9 +25,8 @@ type openWait struct {
 	filter    string
 }
 
-// prepareWaits makes one row for each kind of event that a turn waits for, under the key of its shape. A shape that is
-// new is registered.
-func (s *Store) prepareWaits(ctx context.Context, c core.Commit) ([]openWait, error) {
+// prepareWaits makes the rows of a turn's waits, each under the key of its shape, and registers new shapes.
+func (s *Store) prepareWaits(ctx context.Context, c engine.Commit) ([]openWait, error) {
 	var rows []openWait
 	for _, o := range c.Open {
 		seen := map[[16]byte]bool{}
@@ -54,18 +54,18 @@ func (s *Store) prepareWaits(ctx context.Context, c core.Commit) ([]openWait, er
 	return rows, nil
 }
 
-// keyOf is the key under which what is wanted is found.
-func keyOf(organization int64, want core.Want) [16]byte {
+// keyOf is the key of a wait, under which its events are found.
+func keyOf(organization int64, want history.Want) [16]byte {
 	paths := want.Filter.Paths()
 	values := make([]string, len(paths))
 	for i, path := range paths {
 		values[i] = want.Filter[path]
 	}
-	return core.Key(organization, want.Type, paths, values)
+	return history.Key(organization, want.Type, paths, values)
 }
 
-// shape answers the number of a set of paths by which events of the type get keys. When it returns, every event of the
-// type has its key of it, or will have when it is stored.
+// shape returns the id of a set of paths by which events of the type get keys. When it returns, every stored event of the
+// type has its key of the shape, and every later one gets its key when it is stored.
 func (s *Store) shape(ctx context.Context, organization int64, eventType string, paths []string) (int64, error) {
 	// Types and paths hold no control characters.
 	name := fmt.Sprintf("%d\x00%s\x00%s", organization, eventType, strings.Join(paths, "\x00"))
@@ -100,12 +100,11 @@ func (s *Store) shape(ctx context.Context, organization int64, eventType string,
 	return row.ID, nil
 }
 
-// backfillBatch bounds what is in memory: a type may have a month of events.
+// backfillBatch bounds the events in memory: a type may have a month of events.
 const backfillBatch = 1000
 
-// backfill gives the events that are older than a shape their keys. Doing it twice is harmless, and a crash leaves it to
-// the next wait of the shape. It is done once for a shape and not for each wait: from then on every event gets a key of
-// it when it is stored.
+// backfill stores the keys of the events that are older than a shape. It is idempotent, and after a crash the next wait of the shape does
+// it. Each shape needs it once: later events get a key of the shape when they are stored.
 func (s *Store) backfill(ctx context.Context, id int64, shape query.FindShapeParams) error {
 	for after := int64(0); ; {
 		events, err := s.queries.EventsOfType(ctx, query.EventsOfTypeParams{
@@ -114,13 +113,17 @@ func (s *Store) backfill(ctx context.Context, id int64, shape query.FindShapePar
 		if err != nil {
 			return pg.Classify(err, "read events %s", shape.Type)
 		}
-		var keys keys
+		var p query.SaveKeysParams
 		for _, row := range events {
 			after = row.ID
-			keys.add(core.Event{Row: row.ID, Organization: shape.Organization, Type: shape.Type, Data: row.Data}, shape.Paths)
+			if key := keyFor(history.Event{Organization: shape.Organization, Type: shape.Type, Data: row.Data}, shape.Paths); key != nil {
+				p.Keys, p.Events = append(p.Keys, key), append(p.Events, row.ID)
+			}
 		}
-		if err := keys.save(ctx, s.queries); err != nil {
-			return err
+		if len(p.Keys) > 0 {
+			if err := s.queries.SaveKeys(ctx, p); err != nil {
+				return pg.Classify(err, "save keys of events %s", shape.Type)
+			}
 		}
 		if len(events) < backfillBatch {
 			return pg.Classify(s.queries.ShapeFilled(ctx, id), "mark filter %d", id)
@@ -128,13 +131,13 @@ func (s *Store) backfill(ctx context.Context, id int64, shape query.FindShapePar
 	}
 }
 
-// shapes remembers shapes that are filled. They are never deleted, so what it knows stays true.
+// shapes remembers shapes that are filled. Shapes are never deleted, so it is never out of date.
 type shapes struct {
 	mu   sync.Mutex
 	byID map[string]int64
 }
 
-// shapesMost bounds it; beyond it begins anew.
+// shapesMost bounds it. At the bound it is emptied.
 const shapesMost = 10_000
 
 func (s *shapes) find(name string) (int64, bool) {

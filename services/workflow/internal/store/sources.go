@@ -2,17 +2,15 @@ package store
 
 import "sync"
 
-// sources remembers programs that were read, by digest. A digest has one source for ever, so what it knows stays true. A run
-// that is not in memory any more is so continued with one question less.
-//
-// It is safe for concurrent use.
+// sources caches programs by digest, which saves a query when a run is loaded again. It is never out of date, since a digest has one
+// source. It is safe for concurrent use.
 type sources struct {
 	mu       sync.Mutex
 	bytes    int
 	byDigest map[[32]byte][]byte
 }
 
-// sourcesMost bounds it, in bytes; beyond it begins anew, since programs are few.
+// sourcesMost bounds it, in bytes. At the bound it is emptied, which is rare, since programs are few.
 const sourcesMost = 16 << 20
 
 func (s *sources) find(sum [32]byte) ([]byte, bool) {

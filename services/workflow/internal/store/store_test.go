@@ -20,35 +20,41 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
-	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
 
-// The conformance suite: what core.Store promises, against a real server.
+// The conformance suite: what engine.Store promises, against a real server.
 
 const lease = 5 * time.Second
 
-type bench struct {
+type testStore struct {
 	*Store
 	t     *testing.T
 	clock *clocktest.Clock
-	lease core.Lease
+	lease engine.Lease
 	n     int
 }
 
-func setup(t *testing.T) *bench {
+func newTestStore(t *testing.T) *testStore {
 	t.Helper()
 	pool, _ := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()}, pgtest.Migration{Name: "workflow", FS: Migrations()})
-	return setupOn(t, pool, clocktest.New(time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC)))
+	return newTestStoreOn(t, pool, clocktest.New(time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC)))
 }
 
-// setupOn is setup on a pool that is there.
-func setupOn(t *testing.T, pool *pgxpool.Pool, c *clocktest.Clock) *bench {
+// newTestStoreOn is newTestStore on an existing pool.
+func newTestStoreOn(t *testing.T, pool *pgxpool.Pool, c *clocktest.Clock) *testStore {
 	t.Helper()
-	b := &bench{t: t, clock: c, Store: New(Deps{
+	b := &testStore{t: t, clock: c, Store: New(Deps{
 		Pool: pool, Add: outbox.AddNumbered, AddNew: outbox.AddNew, Committed: func() {}, Clock: c, Log: slog.New(slog.DiscardHandler),
-		Encode: func(e core.Emit, trace string) (event.Sealed, error) {
-			return event.Make(event.Header{ID: e.ID, Source: "/services/workflow", Organization: e.Organization, Time: e.Time, Trace: trace}, event.WorkflowCompleted{WorkflowID: e.Workflow})
+		Encode: func(e history.Emit, trace string) (event.Sealed, error) {
+			return event.Make(event.Header{
+				ID: e.ID, Source: "/services/workflow", Organization: e.Organization, Time: e.Time, Trace: trace,
+			}, event.WorkflowCompleted{WorkflowID: e.Workflow})
 		},
 		ClaimEvent: func(context.Context, pgx.Tx, event.Event) (bool, error) { return true, nil },
 	})}
@@ -61,28 +67,29 @@ func setupOn(t *testing.T, pool *pgxpool.Pool, c *clocktest.Clock) *bench {
 func checkRunnable(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
 	var wrong int
-	err := pool.QueryRow(context.WithoutCancel(t.Context()), `SELECT count(*) FROM execution FULL JOIN runnable ON runnable.execution = execution.id
+	err := pool.QueryRow(context.WithoutCancel(t.Context()), `SELECT count(*)
+FROM execution FULL JOIN runnable ON runnable.execution = execution.id
 WHERE (execution.state IS NOT DISTINCT FROM 0) <> (runnable.execution IS NOT NULL)`).Scan(&wrong)
 	if err != nil || wrong > 0 {
 		t.Errorf("%d executions are runnable and do not run, or the other way round (%v)", wrong, err)
 	}
 }
 
-func (b *bench) acquire(instance string) core.Lease {
+func (b *testStore) acquire(instance string) engine.Lease {
 	b.t.Helper()
 	epoch, err := b.Acquire(b.t.Context(), instance, b.clock.Now(), lease)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return core.Lease{Instance: instance, Epoch: epoch}
+	return engine.Lease{Instance: instance, Epoch: epoch}
 }
 
 // many is a number of crashes that nothing here has.
 const many = 1000
 
-func (b *bench) claim(l core.Lease, live ...int64) []int64 {
+func (b *testStore) claim(l engine.Lease, live ...int64) []int64 {
 	b.t.Helper()
-	claimed, err := b.Claim(b.t.Context(), core.Claim{Lease: l, Now: b.clock.Now(), Here: live, Limit: 1000, Suspicious: many})
+	claimed, err := b.Claim(b.t.Context(), engine.Claim{Lease: l, Now: b.clock.Now(), Here: live, Limit: 1000, Suspicious: many})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -94,21 +101,21 @@ func (b *bench) claim(l core.Lease, live ...int64) []int64 {
 	return ids
 }
 
-func (b *bench) start(organization int64) core.NewExecution {
+func (b *testStore) start(organization int64) engine.NewExecution {
 	b.n++
 	source := []byte("x = 1")
 	module, inputs, secrets := []byte("y = 2"), []byte(`{"b": 1, "a": 2}`), map[string]string{"git": "env:X"}
-	return core.NewExecution{
-		Start: core.Start{
+	return engine.NewExecution{
+		Start: execution.Start{
 			Organization: organization, Workflow: fmt.Sprintf("w-%d", b.n), Labels: map[string]string{"a": "b"}, Secrets: secrets,
-			Program: core.Program{Source: source, Modules: map[string][]byte{"m.star": module}}, Inputs: inputs,
+			Program: program.Program{Source: source, Modules: map[string][]byte{"m.star": module}}, Inputs: inputs,
 		},
-		Ref: fmt.Sprintf("ref-%d", b.n), Digest: core.Digest(source), At: b.clock.Now(),
+		Ref: fmt.Sprintf("ref-%d", b.n), Digest: program.Digest(source), At: b.clock.Now(),
 	}
 }
 
-// running creates an execution, claims it and loads it.
-func (b *bench) running(organization int64) core.Loaded {
+// startRun creates an execution, claims it and loads it.
+func (b *testStore) startRun(organization int64) engine.Loaded {
 	b.t.Helper()
 	n := b.start(organization)
 	if c, err := b.Create(b.t.Context(), n); err != nil || !c.Created {
@@ -122,7 +129,7 @@ func (b *bench) running(organization int64) core.Loaded {
 	return b.load(e.ID)
 }
 
-func (b *bench) load(id int64) core.Loaded {
+func (b *testStore) load(id int64) engine.Loaded {
 	b.t.Helper()
 	l, err := b.Load(b.t.Context(), id)
 	if err != nil {
@@ -131,22 +138,33 @@ func (b *bench) load(id int64) core.Loaded {
 	return l
 }
 
-// turn is an empty turn of what was loaded, that parks.
-func (b *bench) turn(l core.Loaded, opened ...core.Op) core.Commit {
-	c := core.Commit{
-		Lease: b.lease, Execution: l.Execution, Turn: l.Turn, Wakes: l.Wakes, LastSeq: int64(len(l.History)), Next: core.Parked, At: b.clock.Now(),
+// parking is a turn of a loaded run that records nothing, opens operations and parks.
+func (b *testStore) parking(l engine.Loaded, opened ...history.Op) engine.Commit {
+	c := engine.Commit{
+		Lease: b.lease, Execution: l.Execution, Turn: l.Turn, Wakes: l.Wakes, LastSeq: int64(len(l.History)),
+		Next: execution.Parked, At: b.clock.Now(),
 	}
 	for _, op := range opened {
-		o := core.Opening{Op: op, Due: b.clock.Now().Add(op.Timeout)}
-		if op.Kind == core.KindRun {
-			o.Location, o.Agent = core.Cluster, 7
+		o := engine.Opening{Op: op, Due: b.clock.Now().Add(op.Timeout)}
+		if op.Kind == history.KindRun {
+			o.Location, o.Agent = activity.Cluster, 7
 		}
 		c.Open = append(c.Open, o)
 	}
 	return c
 }
 
-func (b *bench) commit(c core.Commit) core.Committed {
+// entry is an entry of a history, recorded now.
+func (b *testStore) entry(seq int64, op history.OpRef, kind history.Kind, value string) history.Entry {
+	return history.Entry{Seq: seq, Op: op, Kind: kind, Value: json.RawMessage(value), At: b.clock.Now()}
+}
+
+// ending is the last entry of a run that has completed, which no operation has recorded.
+func (b *testStore) ending(seq int64) history.Entry {
+	return b.entry(seq, history.OpRef{Branch: -1}, history.KindCompleted, "{}")
+}
+
+func (b *testStore) commit(c engine.Commit) engine.Committed {
 	b.t.Helper()
 	done, err := b.Commit(b.t.Context(), c)
 	if err != nil {
@@ -155,25 +173,27 @@ func (b *bench) commit(c core.Commit) core.Committed {
 	return done
 }
 
-func (b *bench) receive(organization int64, id, eventType, data string) int {
+func (b *testStore) receive(organization int64, id, eventType, data string) int {
 	b.t.Helper()
-	matched, _, err := b.Receive(b.t.Context(), happened(organization, id, eventType, data, b.clock.Now()))
+	matched, _, err := b.Receive(b.t.Context(), eventAt(organization, id, eventType, data, b.clock.Now()))
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	return matched
 }
 
-func happened(organization int64, id, eventType, data string, at time.Time) core.Event {
-	return core.Event{Organization: organization, Source: "/test", ID: id, Type: eventType, Data: json.RawMessage(data), Time: at}
+func eventAt(organization int64, id, eventType, data string, at time.Time) history.Event {
+	return history.Event{Organization: organization, Source: "/test", ID: id, Type: eventType, Data: json.RawMessage(data), Time: at}
 }
 
-func wait(branch int, eventType string, filter core.Filter) core.Op {
-	return core.Op{Ref: core.OpRef{Branch: branch}, Kind: core.KindWait, Types: strings.Split(eventType, ","), Filter: filter, Timeout: time.Hour}
+func waitFor(branch int, eventType string, filter history.Filter) history.Op {
+	return history.Op{
+		Ref: history.OpRef{Branch: branch}, Kind: history.KindWait, Types: strings.Split(eventType, ","), Filter: filter, Timeout: time.Hour,
+	}
 }
 
-// arrived lists what came, as "branch.index event-id-or-kind".
-func (b *bench) arrived(id int64) []string {
+// arrivals lists the arrivals of a run, as "branch.index event-id-or-kind".
+func (b *testStore) arrivals(id int64) []string {
 	b.t.Helper()
 	_, arrivals, err := b.Arrivals(b.t.Context(), id)
 	if err != nil {
@@ -185,7 +205,7 @@ func (b *bench) arrived(id int64) []string {
 			ID string `json:"id"`
 		}
 		what := []string{"event", "answer", "timer"}[a.Kind]
-		if a.Kind == core.EventArrived && json.Unmarshal(a.Value, &e) == nil {
+		if a.Kind == engine.EventArrived && json.Unmarshal(a.Value, &e) == nil {
 			what = e.ID
 		}
 		if a.Error != nil {
@@ -205,7 +225,7 @@ func same(t *testing.T, what string, want, got any) {
 
 func TestCreateOnce(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := newTestStore(t)
 	n := b.start(1)
 	first, err := b.Create(t.Context(), n)
 	if err != nil || !first.Created || first.Ref != "ref-1" {
@@ -241,8 +261,8 @@ func TestCreateOnce(t *testing.T) {
 
 func TestClaim(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	first, second := b.running(1), b.running(1)
+	b := newTestStore(t)
+	first, second := b.startRun(1), b.startRun(1)
 	same(t, "claimed again by the owner that knows of one", []int64{second.ID}, b.claim(b.lease, first.ID))
 	other := b.acquire("two")
 	same(t, "claimed while the owner lives", []int64(nil), b.claim(other))
@@ -250,29 +270,29 @@ func TestClaim(t *testing.T) {
 	// A process that comes back under its name has its executions at once, and its former self is out.
 	former := b.lease
 	b.lease = b.acquire("one")
-	if _, err := b.Due(t.Context(), core.Round{Lease: former, Until: b.clock.Now().Add(lease)}); !errors.Is(err, core.ErrFenced) {
+	if _, err := b.Due(t.Context(), engine.Round{Lease: former, Until: b.clock.Now().Add(lease)}); !errors.Is(err, engine.ErrFenced) {
 		t.Error("the former process renewed its lease:", err)
 	}
 	same(t, "claimed by the next process of the name", []int64{first.ID, second.ID}, b.claim(b.lease))
-	c := b.turn(first)
+	c := b.parking(first)
 	c.Lease = former
-	if _, err := b.Commit(t.Context(), c); !errors.Is(err, core.ErrFenced) {
+	if _, err := b.Commit(t.Context(), c); !errors.Is(err, engine.ErrFenced) {
 		t.Error("the former process committed:", err)
 	}
 
 	b.clock.Advance(lease + time.Second)
-	if _, err := b.Due(t.Context(), core.Round{Lease: other, Until: b.clock.Now().Add(lease)}); err != nil {
+	if _, err := b.Due(t.Context(), engine.Round{Lease: other, Until: b.clock.Now().Add(lease)}); err != nil {
 		t.Fatal(err)
 	}
 	same(t, "claimed after the lease ran out", []int64{first.ID, second.ID}, b.claim(other))
-	if _, err := b.Commit(t.Context(), b.turn(first)); !errors.Is(err, core.ErrFenced) {
+	if _, err := b.Commit(t.Context(), b.parking(first)); !errors.Is(err, engine.ErrFenced) {
 		t.Error("the owner whose lease ran out committed:", err)
 	}
 }
 
 func TestOneOfManyClaimsAnExecution(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := newTestStore(t)
 	for range 20 {
 		if _, err := b.Create(t.Context(), b.start(1)); err != nil {
 			t.Fatal(err)
@@ -281,7 +301,7 @@ func TestOneOfManyClaimsAnExecution(t *testing.T) {
 	var mu sync.Mutex
 	var all []int64
 	var claimers sync.WaitGroup
-	var leases []core.Lease
+	var leases []engine.Lease
 	for i := range 4 {
 		leases = append(leases, b.acquire(fmt.Sprintf("claimer-%d", i)))
 	}
@@ -289,7 +309,7 @@ func TestOneOfManyClaimsAnExecution(t *testing.T) {
 		claimers.Go(func() {
 			var live []int64
 			for {
-				claimed, err := b.Claim(t.Context(), core.Claim{Lease: l, Now: b.clock.Now(), Here: live, Limit: 3, Suspicious: many})
+				claimed, err := b.Claim(t.Context(), engine.Claim{Lease: l, Now: b.clock.Now(), Here: live, Limit: 3, Suspicious: many})
 				if err != nil {
 					t.Error(err)
 				}
@@ -314,63 +334,62 @@ func TestOneOfManyClaimsAnExecution(t *testing.T) {
 
 func TestCommitIsFenced(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	l := b.running(1)
-	c := b.turn(l, wait(0, "x", nil))
-	c.LastSeq, c.Next = 1, core.Running
-	c.Entries = []core.Entry{{Seq: 1, Kind: core.KindNow, Value: []byte("1"), At: b.clock.Now()}}
-	c.Emits = []core.Emit{{ID: "e", Organization: 1, Workflow: "w", Type: event.TypeWorkflowCompleted, Data: []byte(`{}`), Time: b.clock.Now()}}
+	b := newTestStore(t)
+	l := b.startRun(1)
+	c := b.parking(l, waitFor(0, "x", nil))
+	c.LastSeq, c.Next = 1, execution.Running
+	c.Entries = []history.Entry{b.entry(1, history.OpRef{}, history.KindNow, "1")}
+	c.Emits = []history.Emit{{
+		ID: "e", Organization: 1, Workflow: "w", Type: event.TypeWorkflowCompleted, Data: []byte(`{}`), Time: b.clock.Now(),
+	}}
 	b.commit(c)
-	if _, err := b.Commit(t.Context(), c); !errors.Is(err, core.ErrFenced) {
+	if _, err := b.Commit(t.Context(), c); !errors.Is(err, engine.ErrFenced) {
 		t.Error("the same turn twice:", err)
 	}
 	c.Turn++ // as if the turn were right, but the history not
-	if _, err := b.Commit(t.Context(), c); !errors.Is(err, core.ErrFenced) {
+	if _, err := b.Commit(t.Context(), c); !errors.Is(err, engine.ErrFenced) {
 		t.Error("the same entry twice:", err)
 	}
 	if l := b.load(l.ID); len(l.History) != 1 || l.Turn != 1 || len(l.Open) != 1 {
 		t.Errorf("after refused commits: %d entries, turn %d, %d open", len(l.History), l.Turn, len(l.Open))
 	}
-	var sent int
-	if err := b.Pool.QueryRow(t.Context(), "SELECT count(*) FROM outbox").Scan(&sent); err != nil || sent != 1 {
-		t.Errorf("%d events in the outbox, error %v", sent, err)
-	}
+	same(t, "events in the outbox", 1, b.count("SELECT count(*) FROM outbox"))
 }
 
 func TestWhatArrivesBeforeParkingKeepsItRunning(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	l := b.running(1)
-	if done := b.commit(b.turn(l, wait(0, "x", nil))); done.State != core.Parked {
+	b := newTestStore(t)
+	l := b.startRun(1)
+	if done := b.commit(b.parking(l, waitFor(0, "x", nil))); done.State != execution.Parked {
 		t.Fatal("state", done.State)
 	}
 	same(t, "matched", 1, b.receive(1, "a", "x", "{}"))
 	same(t, "claimed", []int64{l.ID}, b.claim(b.lease))
 	l = b.load(l.ID)
 	b.receive(1, "b", "y", "{}")
-	c := b.turn(l, wait(1, "y", nil)) // its event is there already, but nobody knows
-	if done := b.commit(c); done.State != core.Running {
+	c := b.parking(l, waitFor(1, "y", nil)) // its event is stored already, but the run does not know
+	if done := b.commit(c); done.State != execution.Running {
 		t.Fatal("parked beside its event: state", done.State)
 	}
-	same(t, "found with the commit", []string{"0.0 a", "1.0 b"}, b.arrived(l.ID))
+	same(t, "found with the commit", []string{"0.0 a", "1.0 b"}, b.arrivals(l.ID))
 	same(t, "claimed", []int64{l.ID}, b.claim(b.lease))
 	l = b.load(l.ID)
 	if _, err := b.Cancel(t.Context(), 1, "none", "", b.clock.Now()); !fault.Is(err, fault.NotFound) {
 		t.Error(err)
 	}
 	l.Wakes-- // as if something had come after loading
-	if done := b.commit(b.turn(l)); done.State != core.Running {
+	if done := b.commit(b.parking(l)); done.State != execution.Running {
 		t.Error("parked over an arrival: state", done.State)
 	}
 }
 
 func TestTimers(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	l := b.running(1)
-	b.commit(b.turn(l,
-		core.Op{Ref: core.OpRef{Branch: 0}, Kind: core.KindSleep, Timeout: time.Minute},
-		core.Op{Ref: core.OpRef{Branch: 1}, Kind: core.KindSleep, Timeout: time.Hour},
+	b := newTestStore(t)
+	l := b.startRun(1)
+	b.commit(b.parking(l,
+		history.Op{Ref: history.OpRef{Branch: 0}, Kind: history.KindSleep, Timeout: time.Minute},
+		history.Op{Ref: history.OpRef{Branch: 1}, Kind: history.KindSleep, Timeout: time.Hour},
 	))
 	fire := func(want int, wantNext time.Duration) {
 		t.Helper()
@@ -385,21 +404,21 @@ func TestTimers(t *testing.T) {
 	fire(1, 59*time.Minute)
 	fire(0, 59*time.Minute)
 	same(t, "claimed", []int64{l.ID}, b.claim(b.lease))
-	same(t, "arrived", []string{"0.0 timer"}, b.arrived(l.ID))
+	same(t, "arrived", []string{"0.0 timer"}, b.arrivals(l.ID))
 	l = b.load(l.ID)
-	c := b.turn(l)
-	c.Closed = []core.OpRef{{Branch: 0}}
+	c := b.parking(l)
+	c.Closed = []history.OpRef{{Branch: 0}}
 	b.commit(c)
-	same(t, "open", []core.Opened{{Op: core.OpRef{Branch: 1}, Deadline: b.clock.Now().Add(59 * time.Minute)}}, b.load(l.ID).Open)
+	same(t, "open", []engine.Opened{{Op: history.OpRef{Branch: 1}, Deadline: b.clock.Now().Add(59 * time.Minute)}}, b.load(l.ID).Open)
 }
 
 func TestCancelRemovesEverything(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	l := b.running(1)
-	b.commit(b.turn(l,
-		core.Op{Ref: core.OpRef{Branch: 0}, Kind: core.KindSleep, Timeout: time.Minute}, wait(1, "x", core.Filter{"a": "1"}),
-		core.Op{Ref: core.OpRef{Branch: 2}, Kind: core.KindRun, Name: "k8s.get", Args: []byte("{}"), Timeout: time.Minute},
+	b := newTestStore(t)
+	l := b.startRun(1)
+	b.commit(b.parking(l,
+		history.Op{Ref: history.OpRef{Branch: 0}, Kind: history.KindSleep, Timeout: time.Minute}, waitFor(1, "x", history.Filter{"a": "1"}),
+		history.Op{Ref: history.OpRef{Branch: 2}, Kind: history.KindRun, Name: "k8s.get", Args: []byte("{}"), Timeout: time.Minute},
 	))
 	waiting, err := b.Waiting(t.Context(), l.ID)
 	if err != nil {
@@ -420,17 +439,16 @@ func TestCancelRemovesEverything(t *testing.T) {
 		}
 	}
 	e, err := b.Get(t.Context(), 1, l.Workflow)
-	if err != nil || e.State != core.Cancelled || e.Error != "why not" || e.EndedAt.IsZero() {
+	if err != nil || e.State != execution.Cancelled || e.Error != "why not" || e.EndedAt.IsZero() {
 		t.Errorf("%+v, error %v", e, err)
 	}
-	var left int
-	if err := b.Pool.QueryRow(t.Context(), "SELECT (SELECT count(*) FROM timer) + (SELECT count(*) FROM wait) + (SELECT count(*) FROM call)").Scan(&left); err != nil || left != 0 {
-		t.Errorf("%d rows are left, error %v", left, err)
+	for _, table := range []string{"timer", "wait", "call"} {
+		same(t, "rows of "+table+" that are left", 0, b.count("SELECT count(*) FROM "+table))
 	}
-	if _, err := b.Commit(t.Context(), b.turn(l)); !errors.Is(err, core.ErrFenced) {
+	if _, err := b.Commit(t.Context(), b.parking(l)); !errors.Is(err, engine.ErrFenced) {
 		t.Error("a turn after the cancellation:", err)
 	}
-	if _, err := b.Load(t.Context(), l.ID); !errors.Is(err, core.ErrFenced) {
+	if _, err := b.Load(t.Context(), l.ID); !errors.Is(err, engine.ErrFenced) {
 		t.Error("loaded after the cancellation:", err)
 	}
 }

@@ -12,14 +12,15 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
 )
 
-var _ core.WatchStore = (*Store)(nil)
+var _ agent.WatchStore = (*Store)(nil)
 
-// OpenWatch keeps a watch for as long as its execution runs.
-func (s *Store) OpenWatch(ctx context.Context, w core.Watch) error {
+// OpenWatch stores a watch, which lasts until its execution ends.
+func (s *Store) OpenWatch(ctx context.Context, w agent.Watch) error {
 	spec, err := json.Marshal(w.Spec)
 	if err != nil {
 		return fmt.Errorf("encode watch %s: %w", w.ID, err)
@@ -30,7 +31,7 @@ func (s *Store) OpenWatch(ctx context.Context, w core.Watch) error {
 	return pg.Classify(err, "open watch %s", w.ID)
 }
 
-// CloseWatch ends a watch; 0 is the agent of one that is not there.
+// CloseWatch deletes a watch. The agent is 0 if there is no such watch.
 func (s *Store) CloseWatch(ctx context.Context, execution, watch string) (agent int64, err error) {
 	agent, err = s.queries.CloseWatch(ctx, query.CloseWatchParams{ID: watch, Ref: execution})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -39,39 +40,39 @@ func (s *Store) CloseWatch(ctx context.Context, execution, watch string) (agent 
 	return agent, pg.Classify(err, "close watch %s", watch)
 }
 
-// WantedWatches are an agent's. Those of executions that have ended, in whatever way, go with this (E78).
-func (s *Store) WantedWatches(ctx context.Context, agent int64) ([]core.Watch, error) {
-	if err := s.queries.DropEndedWatches(ctx, agent); err != nil {
-		return nil, pg.Classify(err, "drop watches of agent %d", agent)
+// WantedWatches reads an agent's watches. It deletes those of executions that have ended, in whatever way (E78).
+func (s *Store) WantedWatches(ctx context.Context, agentID int64) ([]agent.Watch, error) {
+	if err := s.queries.DropEndedWatches(ctx, agentID); err != nil {
+		return nil, pg.Classify(err, "drop watches of agent %d", agentID)
 	}
-	rows, err := s.queries.WantedWatches(ctx, agent)
+	rows, err := s.queries.WantedWatches(ctx, agentID)
 	if err != nil {
-		return nil, pg.Classify(err, "read watches of agent %d", agent)
+		return nil, pg.Classify(err, "read watches of agent %d", agentID)
 	}
-	watches := make([]core.Watch, len(rows))
+	watches := make([]agent.Watch, len(rows))
 	for i, row := range rows {
-		watches[i] = core.Watch{ID: row.ID, Agent: agent}
+		watches[i] = agent.Watch{ID: row.ID, Agent: agentID}
 		if err := json.Unmarshal(row.Spec, &watches[i].Spec); err != nil {
 			return nil, fmt.Errorf("watch %s: %w", row.ID, err)
 		}
 	}
-	observers, err := s.observerWatches(ctx, agent)
+	observers, err := s.observerWatches(ctx, agentID)
 	return append(watches, observers...), err
 }
 
-// ReceiveObserved stores what was seen under a watch as an event of the execution's organization, and matches it.
-func (s *Store) ReceiveObserved(ctx context.Context, watch string, agent int64, e core.Event) (matched int, err error) {
+// ReceiveObserved stores what a watch has observed as an event of the execution's organization, and matches it.
+func (s *Store) ReceiveObserved(ctx context.Context, watch string, agent int64, e history.Event) (matched int, err error) {
 	if strings.HasPrefix(watch, observerWatch) {
 		return 0, s.report(ctx, watch, agent, e)
 	}
 	row, err := s.queries.FindWatch(ctx, watch)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return 0, nil // ended; the relay hears of it with its next set
+		return 0, nil // ended; the relay learns it from its next set of watches
 	}
 	if err != nil {
 		return 0, pg.Classify(err, "find watch %s", watch)
 	}
-	// The bus vouches for the agent and not for the watch that it names: no agent speaks for another's cluster.
+	// The bus authenticates the agent, not the watch that it names: no agent reports about another's cluster.
 	if row.Agent != agent {
 		return 0, fault.New(fault.Denied, "agent %d observed under watch %s, which is not its own", agent, watch)
 	}
@@ -83,9 +84,9 @@ func (s *Store) ReceiveObserved(ctx context.Context, watch string, agent int64, 
 	return matched, err
 }
 
-// about gives what was observed the members of its watch's subject.
+// about adds the members of the watch's subject to an observation.
 func about(data, spec json.RawMessage) (json.RawMessage, error) {
-	var watch core.WatchSpec
+	var watch agent.WatchSpec
 	if err := json.Unmarshal(spec, &watch); err != nil {
 		return nil, fmt.Errorf("decode what is watched: %w", err)
 	}

@@ -6,10 +6,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
-func (b *bench) wanted(agent int64) []string {
+func (b *testStore) wanted(agent int64) []string {
 	b.t.Helper()
 	watches, err := b.WantedWatches(b.t.Context(), agent)
 	if err != nil {
@@ -25,9 +28,12 @@ func (b *bench) wanted(agent int64) []string {
 // E78: a watch lives as long as its execution, however that ends.
 func TestWatchesEndWithTheirExecution(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	open := func(l core.Loaded, name string, agent int64) string {
-		w := core.Watch{ID: l.Ref + "/0." + name, Execution: l.Ref, Agent: agent, Spec: core.WatchSpec{Kind: "Rollout", Name: name, Fields: []string{"status"}}}
+	b := newTestStore(t)
+	open := func(l engine.Loaded, name string, agentID int64) string {
+		w := agent.Watch{
+			ID: l.Ref + "/0." + name, Execution: l.Ref, Agent: agentID,
+			Spec: agent.WatchSpec{Kind: "Rollout", Name: name, Fields: []string{"status"}},
+		}
 		for range 2 { // a repeat after a crash
 			if err := b.OpenWatch(t.Context(), w); err != nil {
 				t.Fatal(err)
@@ -41,7 +47,7 @@ func TestWatchesEndWithTheirExecution(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", when, diff)
 		}
 	}
-	completes, cancelled, other := b.running(1), b.running(2), b.running(1)
+	completes, cancelled, other := b.startRun(1), b.startRun(2), b.startRun(1)
 	first, second := open(completes, "a", 7), open(cancelled, "b", 7)
 	open(other, "c", 8)
 	expect("opened", first+" a", second+" b")
@@ -55,8 +61,8 @@ func TestWatchesEndWithTheirExecution(t *testing.T) {
 	}
 	expect("closed", first+" a", second+" b")
 
-	end := b.turn(completes)
-	end.Next = core.Completed
+	end := b.parking(completes)
+	end.Next = execution.Completed
 	b.commit(end)
 	expect("one completed", second+" b")
 	if _, err := b.Cancel(t.Context(), 2, cancelled.Workflow, "enough", b.clock.Now()); err != nil {
@@ -69,17 +75,18 @@ func TestWatchesEndWithTheirExecution(t *testing.T) {
 
 func TestObservationsAreReceivedFromTheirAgentOnly(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	l := b.running(5)
+	b := newTestStore(t)
+	l := b.startRun(5)
 	id := l.Ref + "/0.1"
-	if err := b.OpenWatch(t.Context(), core.Watch{ID: id, Execution: l.Ref, Agent: 7, Spec: core.WatchSpec{Kind: "Rollout", Fields: []string{}}}); err != nil {
+	w := agent.Watch{ID: id, Execution: l.Ref, Agent: 7, Spec: agent.WatchSpec{Kind: "Rollout", Fields: []string{}}}
+	if err := b.OpenWatch(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}
-	b.commit(b.turn(l, core.Op{
-		Ref: core.OpRef{Index: 2}, Kind: core.KindWait, Types: []string{core.TypeObjectChanged, core.TypeRolloutStatusChanged},
-		Filter: core.Filter{"watch": `"` + id + `"`}, Timeout: lease,
+	b.commit(b.parking(l, history.Op{
+		Ref: history.OpRef{Index: 2}, Kind: history.KindWait, Types: []string{agent.TypeObjectChanged, agent.TypeRolloutStatusChanged},
+		Filter: history.Filter{"watch": `"` + id + `"`}, Timeout: lease,
 	}))
-	e := happened(0, "1", core.TypeRolloutStatusChanged, `{"watch":"`+id+`"}`, b.clock.Now())
+	e := eventAt(0, "1", agent.TypeRolloutStatusChanged, `{"watch":"`+id+`"}`, b.clock.Now())
 	if _, err := b.ReceiveObserved(t.Context(), id, 8, e); !fault.Is(err, fault.Denied) {
 		t.Errorf("another agent's observation: %v", err)
 	}
@@ -97,18 +104,18 @@ func TestObservationsAreReceivedFromTheirAgentOnly(t *testing.T) {
 // What is seen is about what the watch says, whatever the relay says that it is about: one wait hears of both.
 func TestAnObservationHasTheSubjectOfItsWatch(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	l := b.running(5)
+	b := newTestStore(t)
+	l := b.startRun(5)
 	id := l.Ref + "/0.1"
-	spec := core.WatchSpec{Kind: "Rollout", Fields: []string{}, Subject: map[string]int64{"rollout_id": 12}}
-	if err := b.OpenWatch(t.Context(), core.Watch{ID: id, Execution: l.Ref, Agent: 7, Spec: spec}); err != nil {
+	spec := agent.WatchSpec{Kind: "Rollout", Fields: []string{}, Subject: map[string]int64{"rollout_id": 12}}
+	if err := b.OpenWatch(t.Context(), agent.Watch{ID: id, Execution: l.Ref, Agent: 7, Spec: spec}); err != nil {
 		t.Fatal(err)
 	}
-	b.commit(b.turn(l, core.Op{
-		Ref: core.OpRef{Index: 2}, Kind: core.KindWait, Types: []string{core.TypeRolloutStatusChanged, "abort"},
-		Filter: core.Filter{"rollout_id": "12"}, Timeout: lease,
+	b.commit(b.parking(l, history.Op{
+		Ref: history.OpRef{Index: 2}, Kind: history.KindWait, Types: []string{agent.TypeRolloutStatusChanged, "abort"},
+		Filter: history.Filter{"rollout_id": "12"}, Timeout: lease,
 	}))
-	e := happened(0, "1", core.TypeRolloutStatusChanged, `{"watch":"`+id+`","rollout_id":13}`, b.clock.Now())
+	e := eventAt(0, "1", agent.TypeRolloutStatusChanged, `{"watch":"`+id+`","rollout_id":13}`, b.clock.Now())
 	if matched, err := b.ReceiveObserved(t.Context(), id, 7, e); err != nil || matched != 1 {
 		t.Errorf("matched %d, %v; expected the wait for its subject", matched, err)
 	}

@@ -13,7 +13,8 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/function"
 )
 
@@ -148,18 +149,18 @@ func (r *rollout) view() object {
 }
 
 // ours carries out a Function of the workflow service that needs nobody else.
-func (w *world) ours(name string, args object) (any, *core.FunctionError) {
+func (w *world) ours(name string, args object) (any, *history.FunctionError) {
 	for _, f := range function.All(nil) {
 		if f.Name() != name || !strings.HasPrefix(name, "manifest.") {
 			continue
 		}
-		value, err := f.Call(w.t.Context(), core.Call{Args: args})
+		value, err := f.Call(w.t.Context(), activity.Call{Args: args})
 		if err != nil {
-			return nil, core.AsFunctionError(err)
+			return nil, history.AsFunctionError(err)
 		}
 		return value, nil
 	}
-	return nil, &core.FunctionError{Code: core.CodeUnknownFunction, Message: name}
+	return nil, &history.FunctionError{Code: history.CodeUnknownFunction, Message: name}
 }
 
 // manifestOf is a Rollout of an image, with steps that are not those of any pipeline.
@@ -169,9 +170,9 @@ func manifestOf(name, image string) string {
 }
 
 // sync is Argo CD: everything in the folder goes into the cluster, rendered as the overrides want it.
-func (w *world) sync(args object) (any, *core.FunctionError) {
+func (w *world) sync(args object) (any, *history.FunctionError) {
 	if args["revision"] != w.head {
-		return nil, &core.FunctionError{Code: "sync_failed", Message: "not the head"}
+		return nil, &history.FunctionError{Code: "sync_failed", Message: "not the head"}
 	}
 	if w.hooks != nil {
 		return w.hooks.sync(w, args)
@@ -339,11 +340,11 @@ func (w *world) put(namespace string, o object, all []object) {
 	r.apply(w.now, containers(pods), weights)
 }
 
-func (w *world) promote(args object) (any, *core.FunctionError) {
+func (w *world) promote(args object) (any, *history.FunctionError) {
 	r := w.rollouts[args["rollout_namespace"].(string)+"/"+args["rollout_name"].(string)]
 	step := int64(args["step_index"].(float64))
 	if args["pod_hash"] != r.current {
-		return nil, &core.FunctionError{Code: "conflict", Message: "another pod hash"}
+		return nil, &history.FunctionError{Code: "conflict", Message: "another pod hash"}
 	}
 	if r.blueGreen() && r.paused {
 		w.tell("promote: %s", r.name)
@@ -369,10 +370,10 @@ func (w *world) retry(args object) any {
 	return object{"retried": true}
 }
 
-func (w *world) abort(args object) (any, *core.FunctionError) {
+func (w *world) abort(args object) (any, *history.FunctionError) {
 	r := w.rollouts[args["rollout_namespace"].(string)+"/"+args["rollout_name"].(string)]
 	if hash := args["pod_hash"]; hash != nil && hash != r.current {
-		return nil, &core.FunctionError{Code: "conflict", Message: "another pod hash"}
+		return nil, &history.FunctionError{Code: "conflict", Message: "another pod hash"}
 	}
 	if r.stable == r.current {
 		return object{"aborted": false}, nil

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/driver"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
 // shop is an application of two services, api and worker, with its rollouts standing at version 1 in staging.
@@ -112,7 +112,7 @@ func TestThePauseAfterTheLastGateIsNoGate(t *testing.T) {
 	t.Parallel()
 	w := shop(t)
 	before := w.fail
-	w.fail = func(name string, args object) *core.FunctionError { // as if the manifest had a stop at 100 that no gate stands for
+	w.fail = func(name string, args object) *history.FunctionError { // as if the manifest had a stop at 100 that no gate stands for
 		if name == "manifest.pin" {
 			args["gates"] = append(args["gates"].([]any), float64(100))
 		}
@@ -240,7 +240,7 @@ func TestDegradedWhilePeopleDecide(t *testing.T) {
 	t.Parallel()
 	w := shop(t)
 	asked := time.Time{}
-	w.fail = func(name string, _ object) *core.FunctionError {
+	w.fail = func(name string, _ object) *history.FunctionError {
 		if name == "k8s.get" && strings.Contains(strings.Join(w.story, "\n"), "approval.requested") {
 			if asked.IsZero() {
 				asked = w.now
@@ -259,10 +259,10 @@ func TestACommitThatLosesARaceIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	w := shop(t)
 	lost := 0
-	w.fail = func(name string, _ object) *core.FunctionError {
+	w.fail = func(name string, _ object) *history.FunctionError {
 		if name == "git.commit" && lost < 2 {
 			lost++
-			return &core.FunctionError{Code: "conflict", Message: "staging/api.yaml has changed since"}
+			return &history.FunctionError{Code: "conflict", Message: "staging/api.yaml has changed since"}
 		}
 		return nil
 	}
@@ -277,14 +277,14 @@ func TestACommitThatLosesARaceIsMadeAnew(t *testing.T) {
 func TestSomebodyElsesChangeIsToldApart(t *testing.T) {
 	t.Parallel()
 	w := shop(t)
-	w.fail = func(name string, _ object) *core.FunctionError {
+	w.fail = func(name string, _ object) *history.FunctionError {
 		if name == "k8s.get" && strings.Contains(strings.Join(w.story, "\n"), "rollout.gate_reached") {
 			w.rollouts["shop/api"].image = "hotfix:1"
 		}
 		return nil
 	}
 	w.run(driver.Deploy, inputs(2, nil))
-	expectEnd(t, w, "rollout.failed reason=staging: api failed at gate 25: container api runs hotfix:1, expected "+image("api", 2)+": somebody else has changed the Rollout")
+	expectEnd(t, w, "rollout.failed reason=staging: api failed at gate 25: container api runs hotfix:1, expected "+image("api", 2)+": another actor has changed the Rollout")
 }
 
 func TestPodsThatAreDeclaredElsewhere(t *testing.T) {

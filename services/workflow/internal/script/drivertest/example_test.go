@@ -8,7 +8,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/driver"
 )
 
-// example is the driver of pkg/driver/example, made as pkg/driver/README.md says: with the walk of the built-in one beside its own files.
+// example is the driver of pkg/driver/example, made as docs/how-to/write-a-driver.md says: with the walk of the built-in one beside its own files.
 func example(t *testing.T) *world {
 	t.Helper()
 	root := filepath.Join("..", "..", "..", "..", "..", "pkg", "driver")

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/driver"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
 func TestDeadlines(t *testing.T) {
@@ -21,9 +21,9 @@ func TestDeadlines(t *testing.T) {
 	t.Run("a cluster that is away", func(t *testing.T) {
 		t.Parallel()
 		w := shop(t)
-		w.fail = func(name string, _ object) *core.FunctionError {
+		w.fail = func(name string, _ object) *history.FunctionError {
 			if name == "k8s.get" {
-				return &core.FunctionError{Code: "unreachable", Message: "no route"}
+				return &history.FunctionError{Code: "unreachable", Message: "no route"}
 			}
 			return nil
 		}
@@ -44,9 +44,9 @@ func TestWhatCannotBeApplied(t *testing.T) {
 		{"version of another image", func(_ *world, c object) { c["services"].([]any)[1].(object)["image"] = "registry/other" }, "container worker of service worker: expected one version of registry/other in the version set, found registry/shop/worker"},
 		{"blue-green", func(_ *world, c object) { c["rollout_strategy"] = "blue_green" }, "staging/api.yaml: content: spec.strategy has canary, expected blueGreen"},
 		{"forbidden", func(w *world, _ object) {
-			w.fail = func(name string, _ object) *core.FunctionError {
+			w.fail = func(name string, _ object) *history.FunctionError {
 				if name == "argo.sync" {
-					return &core.FunctionError{Code: "auto_sync", Message: "automated sync is on"}
+					return &history.FunctionError{Code: "auto_sync", Message: "automated sync is on"}
 				}
 				return nil
 			}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/driver"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
 func TestAPausedRolloutStaysAtItsGate(t *testing.T) {
@@ -36,7 +36,7 @@ func TestDegradedWhileSomebodyHoldsIt(t *testing.T) {
 	t.Parallel()
 	w := shop(t)
 	w.held = map[string]time.Duration{"staging/25": 6 * time.Hour}
-	w.fail = func(name string, _ object) *core.FunctionError {
+	w.fail = func(name string, _ object) *history.FunctionError {
 		if name == "k8s.get" && slices.Contains(w.story, "held at staging/25") {
 			w.rollouts["shop/api"].paused, w.rollouts["shop/api"].degraded = false, "RolloutAborted"
 		}

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/lockstep-cd/lockstep/pkg/driver"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
 // workload is one that may be a controller, ready or not.
@@ -41,7 +41,7 @@ func TestOnboarding(t *testing.T) {
 		name    string
 		cluster []object
 		config  object
-		fail    func(string, object) *core.FunctionError
+		fail    func(string, object) *history.FunctionError
 		want    string
 	}{
 		{name: "as their manifests install them", cluster: []object{rolloutsController(), argoController()}},
@@ -72,18 +72,18 @@ func TestOnboarding(t *testing.T) {
 		{name: "controllers elsewhere, nothing deployed yet", config: elsewhere},
 		{name: "controllers elsewhere, at work", config: elsewhere, cluster: []object{rollout(2, "1"), rollout(3, "3")}},
 		{name: "controllers elsewhere, not at work", config: elsewhere, cluster: []object{rollout(2, "1")}, want: "argo-rollouts controller does not work: no controller has seen any of the 1 Rollout objects"},
-		{name: "no relay", fail: failing("k8s.get", core.CodeTimeout, "agent 42 did not answer"), want: "agent 42 does not answer within 30 seconds: no relay is connected as it, or it cannot reach NATS"},
+		{name: "no relay", fail: failing("k8s.get", history.CodeTimeout, "agent 42 did not answer"), want: "agent 42 does not answer within 30 seconds: no relay is connected as it, or it cannot reach NATS"},
 		{name: "a relay without rights", fail: failing("k8s.list", "forbidden", "deployments is forbidden"), want: "the relay of agent 42 lacks rights in the cluster: deployments is forbidden"},
 		{
 			name: "a relay with rights in some namespaces only", cluster: []object{bare(rolloutsController()), bare(argoController())},
 			fail: failing("k8s.list", "forbidden", "deployments is forbidden"),
 		},
 		{name: "a relay of before", fail: failing("k8s.list", "invalid", `function: found "k8s.list", expected one of k8s.get`), want: "the relay of agent 42 is older than the control plane; upgrade it: function: "},
-		{name: "no such kind", fail: func(_ string, args object) *core.FunctionError {
+		{name: "no such kind", fail: func(_ string, args object) *history.FunctionError {
 			if args["kind"] != "Rollout" {
 				return nil
 			}
-			return &core.FunctionError{Code: "unknown_kind", Message: "Rollout: the cluster does not serve it"}
+			return &history.FunctionError{Code: "unknown_kind", Message: "Rollout: the cluster does not serve it"}
 		}, want: "the cluster has no Rollout of Argo Rollouts: Rollout: the cluster does not serve it"},
 	}
 	for _, tt := range tests {
@@ -117,12 +117,12 @@ func TestOnboarding(t *testing.T) {
 }
 
 // failing makes one Function fail.
-func failing(function, code, message string) func(string, object) *core.FunctionError {
-	return func(name string, _ object) *core.FunctionError {
+func failing(function, code, message string) func(string, object) *history.FunctionError {
+	return func(name string, _ object) *history.FunctionError {
 		if name != function {
 			return nil
 		}
-		return &core.FunctionError{Code: code, Message: message}
+		return &history.FunctionError{Code: code, Message: message}
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/driver"
 	"github.com/lockstep-cd/lockstep/pkg/event"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
 // previews are the inputs of a preview: a rollout's, with services in place of deployments.
@@ -122,11 +122,11 @@ func TestParametersAreComparedWithThoseOfTheApplication(t *testing.T) {
 			t.Errorf("found %s\nexpected %s", changed, want)
 		}
 	}
-	w.fail = func(name string, _ object) *core.FunctionError {
+	w.fail = func(name string, _ object) *history.FunctionError {
 		if name != "k8s.get" {
 			return nil
 		}
-		return &core.FunctionError{Code: core.CodeTimeout, Message: "agent 42 did not answer"}
+		return &history.FunctionError{Code: history.CodeTimeout, Message: "agent 42 did not answer"}
 	}
 	w.previews = nil
 	told = previewed(t, w, previews(2, func(in, environment object) {

@@ -12,7 +12,9 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/driver"
 	"github.com/lockstep-cd/lockstep/pkg/event"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/script"
 )
 
@@ -28,8 +30,8 @@ func (w *world) run(workflow driver.Workflow, inputs object) string {
 	if err := scripts.Check(p, in); err != nil {
 		w.t.Fatal(err)
 	}
-	open := func(now func() time.Time) core.Machine {
-		m, err := scripts.Open(p, in, core.Environment{Ref: "r", Now: now, UUID: w.uuid, Emit: refuse})
+	open := func(now func() time.Time) program.Machine {
+		m, err := scripts.Open(p, in, program.Environment{Ref: "r", Now: now, UUID: w.uuid, Emit: refuse})
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -38,23 +40,23 @@ func (w *world) run(workflow driver.Workflow, inputs object) string {
 	m := open(func() time.Time { return w.now })
 	defer m.Close()
 	_ = m.Replay(nil) // a failure is the outcome's too
-	since := map[core.OpRef]time.Time{}
-	var history []core.Entry
+	since := map[history.OpRef]time.Time{}
+	var past []history.Entry
 	for turn := 0; ; turn++ {
 		entries, emits := m.Take()
 		for _, e := range entries {
-			e.Seq = int64(len(history) + 1)
-			if e.Kind == core.KindPrint {
+			e.Seq = int64(len(past) + 1)
+			if e.Kind == history.KindPrint {
 				w.log = append(w.log, string(e.Value))
 			}
-			history = append(history, e)
+			past = append(past, e)
 		}
 		for _, e := range emits {
 			w.emitted(e)
 		}
 		ended, failure := m.Outcome()
 		if turn%7 == 0 && turn < 200 || turn%299 == 0 || ended { // a replay costs as much as the history is long
-			w.replay(open, history, m)
+			w.replay(open, past, m)
 		}
 		if ended {
 			if failure != nil {
@@ -76,20 +78,20 @@ func (w *world) uuid() string {
 }
 
 // step completes one operation: a Function if one is called, else the wait or the sleep whose time comes first.
-func (w *world) step(m core.Machine, since map[core.OpRef]time.Time) {
+func (w *world) step(m program.Machine, since map[history.OpRef]time.Time) {
 	var (
-		first core.Completion
+		first history.Completion
 		next  time.Time
 	)
 	for _, op := range m.Pending() {
 		if _, known := since[op.Ref]; !known {
 			since[op.Ref] = w.now
 		}
-		if op.Kind == core.KindRun {
+		if op.Kind == history.KindRun {
 			w.complete(m, op)
 			return
 		}
-		due, c := since[op.Ref].Add(op.Timeout), core.Completion{Op: op.Ref, Value: json.RawMessage("null")}
+		due, c := since[op.Ref].Add(op.Timeout), history.Completion{Op: op.Ref, Value: json.RawMessage("null")}
 		if e, ok := w.eventFor(op); ok && !e.Time.After(due) {
 			due, c.Value, c.Event = e.Time, e.Value(), 1
 		}
@@ -102,19 +104,19 @@ func (w *world) step(m core.Machine, since map[core.OpRef]time.Time) {
 	}
 	if first.Event != 0 {
 		w.tellWatch(first.Value)
-		w.resolved = slices.DeleteFunc(w.resolved, func(e core.Event) bool { return string(e.Value()) == string(first.Value) })
+		w.resolved = slices.DeleteFunc(w.resolved, func(e history.Event) bool { return string(e.Value()) == string(first.Value) })
 	}
 	m.Complete(first)
 }
 
 // eventFor is the event that a wait will get.
-func (w *world) eventFor(op core.Op) (core.Event, bool) {
-	if op.Kind != core.KindWait {
-		return core.Event{}, false
+func (w *world) eventFor(op history.Op) (history.Event, bool) {
+	if op.Kind != history.KindWait {
+		return history.Event{}, false
 	}
-	var first core.Event
+	var first history.Event
 	found := false
-	if slices.Contains(op.Types, core.TypeRolloutStatusChanged) {
+	if slices.Contains(op.Types, agent.TypeRolloutStatusChanged) {
 		first, found = w.observed(op)
 	}
 	for _, e := range w.resolved {
@@ -125,13 +127,13 @@ func (w *world) eventFor(op core.Op) (core.Event, bool) {
 	return first, found
 }
 
-func (w *world) complete(m core.Machine, op core.Op) {
+func (w *world) complete(m program.Machine, op history.Op) {
 	var args object
 	if err := json.Unmarshal(op.Args, &args); err != nil {
 		w.t.Fatal(err)
 	}
 	value, failure := w.call(op.Name, args)
-	c := core.Completion{Op: op.Ref, Error: failure}
+	c := history.Completion{Op: op.Ref, Error: failure}
 	if failure == nil {
 		text, err := json.Marshal(value)
 		if err != nil {
@@ -143,7 +145,7 @@ func (w *world) complete(m core.Machine, op core.Op) {
 }
 
 // replay runs the program anew over its history, with a clock that must not be asked.
-func (w *world) replay(open func(func() time.Time) core.Machine, history []core.Entry, m core.Machine) {
+func (w *world) replay(open func(func() time.Time) program.Machine, history []history.Entry, m program.Machine) {
 	w.t.Helper()
 	again := open(func() time.Time {
 		w.t.Error("replay asks for the time")
@@ -161,17 +163,17 @@ func (w *world) replay(open func(func() time.Time) core.Machine, history []core.
 }
 
 // refuse checks what a program emits against the catalogue, as the engine does.
-func refuse(id, eventType string, data json.RawMessage) *core.FunctionError {
+func refuse(id, eventType string, data json.RawMessage) *history.FunctionError {
 	e := cloudevents.New()
 	e.SetID(id)
 	e.SetSource("/services/workflow")
 	e.SetType(eventType)
 	e.SetExtension(event.ExtensionOrganization, "1")
 	if err := e.SetData(cloudevents.ApplicationJSON, data); err != nil {
-		return core.AsFunctionError(err)
+		return history.AsFunctionError(err)
 	}
 	if err := event.Validate(e); err != nil {
-		return &core.FunctionError{Code: core.CodeInvalid, Message: err.Error()}
+		return &history.FunctionError{Code: history.CodeInvalid, Message: err.Error()}
 	}
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/driver"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
 const blueGreenManifest = "apiVersion: argoproj.io/v1alpha1\nkind: Rollout\nmetadata: {name: NAME}\nspec:\n  strategy: {blueGreen: {activeService: NAME}}\n" +
@@ -75,7 +75,7 @@ func TestARolloutThatWouldNotWaitIsRefused(t *testing.T) {
 	w.see = func(_ *rollout, o object) {
 		o["spec"].(object)["strategy"].(object)["blueGreen"].(object)["autoPromotionEnabled"] = true
 	}
-	if failure := w.run(driver.Deploy, inputs(2, edit)); !strings.Contains(failure, "the Rollout promotes by itself") {
+	if failure := w.run(driver.Deploy, inputs(2, edit)); !strings.Contains(failure, "the Rollout promotes automatically") {
 		t.Errorf("failure = %q", failure)
 	}
 	w = shop(t)
@@ -101,7 +101,7 @@ func TestBlueGreenWithoutGatesIsPromotedTogether(t *testing.T) {
 				w, edit := blueGreenShop(t)
 				w.watching = watching
 				w.rollouts["shop/worker"].pace = 90 * time.Second
-				w.fail = func(name string, _ object) *core.FunctionError {
+				w.fail = func(name string, _ object) *history.FunctionError {
 					if name == "argo.promote" && w.now.Sub(w.rollouts["shop/worker"].changed) < 90*time.Second && w.rollouts["shop/worker"].active != w.rollouts["shop/worker"].current {
 						t.Error("one is promoted before the other is ready")
 					}

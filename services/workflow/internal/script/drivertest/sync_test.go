@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/driver"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
 // hooks are an Application with waves and hooks, as Argo CD syncs one: a PreSync hook, the Rollouts, whose health it waits for, and a PostSync
@@ -28,14 +28,14 @@ type hooks struct {
 	most int
 }
 
-func (h *hooks) sync(w *world, args object) (any, *core.FunctionError) {
+func (h *hooks) sync(w *world, args object) (any, *history.FunctionError) {
 	if args["wait"] != "start" || args["supersede"] != true {
 		w.t.Errorf("argo.sync waits for what only the walk can bring about: %v", args)
 	}
 	if operation := args["operation"].(string); operation != h.operation {
 		*h = hooks{pre: h.pre, post: h.post, fails: h.fails, late: h.late, operation: operation, began: w.now, most: h.most + 1, args: args}
 	}
-	running := func(message string) (any, *core.FunctionError) {
+	running := func(message string) (any, *history.FunctionError) {
 		rollouts := []any{}
 		for _, r := range w.rollouts {
 			if h.applied {
@@ -64,7 +64,7 @@ func (h *hooks) sync(w *world, args object) (any, *core.FunctionError) {
 	}
 	switch {
 	case h.ended != "" && h.ended != "Succeeded":
-		return nil, &core.FunctionError{Code: "sync_failed", Message: h.ended}
+		return nil, &history.FunctionError{Code: "sync_failed", Message: h.ended}
 	case h.ended == "" && h.healthy.IsZero():
 		h.healthy = w.now
 		w.tell("PostSync hook")
@@ -73,13 +73,13 @@ func (h *hooks) sync(w *world, args object) (any, *core.FunctionError) {
 		return running("waiting for completion of hook batch/Job/smoke")
 	case h.fails != "":
 		h.ended = "one or more synchronization tasks completed unsuccessfully (Job shop/smoke: " + h.fails + ")"
-		return nil, &core.FunctionError{Code: "sync_failed", Message: h.ended}
+		return nil, &history.FunctionError{Code: "sync_failed", Message: h.ended}
 	}
 	h.ended = "Succeeded"
 	return object{"revision": w.head, "phase": "Succeeded"}, nil
 }
 
-func (h *hooks) terminate(w *world, args object) (any, *core.FunctionError) {
+func (h *hooks) terminate(w *world, args object) (any, *history.FunctionError) {
 	if h.operation == args["operation"] && h.ended == "" {
 		w.tell("terminate")
 		h.ended = "Operation terminated"
@@ -197,9 +197,9 @@ func TestARelayOfTheReleaseBeforeIsCalledAsItWas(t *testing.T) {
 		"argo.sync: operation: unknown, expected only agent_id, app_name; wait: unknown, expected only agent_id, app_name",
 	} {
 		w := shop(t)
-		w.fail = func(name string, args object) *core.FunctionError {
+		w.fail = func(name string, args object) *history.FunctionError {
 			if name == "argo.sync" && args["wait"] != nil {
-				return &core.FunctionError{Code: core.CodeInvalid, Message: words}
+				return &history.FunctionError{Code: history.CodeInvalid, Message: words}
 			}
 			return nil
 		}

@@ -10,22 +10,23 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/driver"
 	"github.com/lockstep-cd/lockstep/pkg/event"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
 // watch is k8s.watch, where the world lets programs watch.
-func (w *world) watch(args object) (any, *core.FunctionError) {
+func (w *world) watch(args object) (any, *history.FunctionError) {
 	if !w.watching {
-		return nil, &core.FunctionError{Code: "forbidden", Message: "no watches here"}
+		return nil, &history.FunctionError{Code: "forbidden", Message: "no watches here"}
 	}
 	key := args["namespace"].(string) + "/" + args["name"].(string)
 	w.watches[key], _ = args["subject"].(object)
-	return object{"watch": key, "types": []any{core.TypeRolloutStatusChanged, core.TypeObjectChanged}}, nil
+	return object{"watch": key, "types": []any{agent.TypeRolloutStatusChanged, agent.TypeObjectChanged}}, nil
 }
 
 // observed is what watches tell next: at once of a Rollout that is not as it was told of, else of the first that moves by
 // itself.
-func (w *world) observed(op core.Op) (next core.Event, ok bool) {
+func (w *world) observed(op history.Op) (next history.Event, ok bool) {
 	for _, key := range slices.Sorted(maps.Keys(w.watches)) {
 		if e, found := w.observe(key); found && op.Filter.Matches(e.Data) && (!ok || e.Time.Before(next.Time)) {
 			next, ok = e, true
@@ -34,10 +35,10 @@ func (w *world) observed(op core.Op) (next core.Event, ok bool) {
 	return next, ok
 }
 
-func (w *world) observe(key string) (core.Event, bool) {
+func (w *world) observe(key string) (history.Event, bool) {
 	r := w.rollouts[key]
 	if r == nil {
-		return core.Event{}, false
+		return history.Event{}, false
 	}
 	for _, at := range []time.Time{w.now, r.changed.Add(max(r.pace, time.Second)), r.changed.Add(max(r.breaks, time.Second))} {
 		then := *r
@@ -51,10 +52,10 @@ func (w *world) observe(key string) (core.Event, bool) {
 			w.t.Fatal(err)
 		}
 		if !at.Before(w.now) && w.told[key] != string(text) {
-			return core.Event{Type: core.TypeRolloutStatusChanged, ID: "observed", Data: text, Time: at}, true
+			return history.Event{Type: agent.TypeRolloutStatusChanged, ID: "observed", Data: text, Time: at}, true
 		}
 	}
-	return core.Event{}, false
+	return history.Event{}, false
 }
 
 // tellWatch notes what a watch has told.
@@ -64,7 +65,7 @@ func (w *world) tellWatch(event json.RawMessage) {
 		Data json.RawMessage
 	}
 	var data struct{ Watch string }
-	if json.Unmarshal(event, &told) != nil || told.Type != core.TypeRolloutStatusChanged || json.Unmarshal(told.Data, &data) != nil {
+	if json.Unmarshal(event, &told) != nil || told.Type != agent.TypeRolloutStatusChanged || json.Unmarshal(told.Data, &data) != nil {
 		return
 	}
 	w.told[data.Watch] = string(told.Data)
@@ -159,7 +160,7 @@ func TestAnAbortIsHeardAtOnce(t *testing.T) {
 			}
 			w.asks = map[string]map[string]time.Duration{tc.after: {event.TypeRolloutAbortRequested: tc.later}}
 			aborts := 0
-			w.fail = func(name string, _ object) *core.FunctionError {
+			w.fail = func(name string, _ object) *history.FunctionError {
 				if name == "argo.abort" {
 					aborts++
 					if !w.now.Equal(w.asked) {

@@ -16,7 +16,8 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/driver"
 	"github.com/lockstep-cd/lockstep/pkg/event"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/script"
 )
 
@@ -42,7 +43,7 @@ type world struct {
 	// asked is when somebody used the last of them.
 	asked time.Time
 	// fail makes a Function fail: by name, the error to answer with; once or for ever is the func's business.
-	fail func(name string, args object) *core.FunctionError
+	fail func(name string, args object) *history.FunctionError
 	// hooks are those of the Application; nil for one whose sync ends at once.
 	hooks *hooks
 	// see edits a Rollout as it is looked at.
@@ -57,7 +58,7 @@ type world struct {
 	// log is what the program has printed, as JSON.
 	log []string
 	// resolved are answers that have been given, by gate.
-	resolved []core.Event
+	resolved []history.Event
 	// watching lets programs watch; watches are the subjects of what they do, told is what each watch has told last. looks
 	// counts k8s.get.
 	watching bool
@@ -73,7 +74,7 @@ func newWorld(t *testing.T) *world {
 		t: t, now: time.Unix(1_774_432_800, 0).UTC(), head: sha("first"), files: map[string]string{},
 		rollouts: map[string]*rollout{}, objects: map[string]object{}, answers: map[string]string{},
 		held: map[string]time.Duration{}, watches: map[string]object{}, told: map[string]string{},
-		fail: func(string, object) *core.FunctionError { return nil },
+		fail: func(string, object) *history.FunctionError { return nil },
 		see:  func(*rollout, object) {},
 	}
 }
@@ -88,7 +89,7 @@ func (w *world) tell(format string, args ...any) {
 }
 
 // call answers a Function.
-func (w *world) call(name string, args object) (any, *core.FunctionError) {
+func (w *world) call(name string, args object) (any, *history.FunctionError) {
 	if err := w.fail(name, args); err != nil {
 		return nil, err
 	}
@@ -96,7 +97,7 @@ func (w *world) call(name string, args object) (any, *core.FunctionError) {
 	case "git.read_file":
 		content, ok := w.files[args["path"].(string)]
 		if !ok {
-			return nil, &core.FunctionError{Code: "not_found", Message: fmt.Sprintf("no file %q at %q", args["path"], args["ref"])}
+			return nil, &history.FunctionError{Code: "not_found", Message: fmt.Sprintf("no file %q at %q", args["path"], args["ref"])}
 		}
 		return object{"content": content, "sha": w.head}, nil
 	case "git.commit":
@@ -178,7 +179,7 @@ func (w *world) get(args object) any {
 }
 
 // emitted tells the story of an event, and answers a question if the test wants it answered.
-func (w *world) emitted(e core.Emit) {
+func (w *world) emitted(e history.Emit) {
 	var data object
 	if err := json.Unmarshal(e.Data, &data); err != nil {
 		w.t.Fatal(err)
@@ -196,7 +197,7 @@ func (w *world) emitted(e core.Emit) {
 			w.t.Fatal(err)
 		}
 		w.asked = w.now.Add(after)
-		w.resolved = append(w.resolved, core.Event{Type: kind, ID: "verb", Data: body, Time: w.asked})
+		w.resolved = append(w.resolved, history.Event{Type: kind, ID: "verb", Data: body, Time: w.asked})
 	}
 	delete(w.asks, line) // once
 	if e.Type == event.TypeRolloutPassageRequested {
@@ -215,11 +216,11 @@ func (w *world) emitted(e core.Emit) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.resolved = append(w.resolved, core.Event{Type: event.TypeApprovalResolved, ID: "answer", Data: answer, Time: w.now})
+	w.resolved = append(w.resolved, history.Event{Type: event.TypeApprovalResolved, ID: "answer", Data: answer, Time: w.now})
 }
 
 // note keeps what is told of changes in files.
-func (w *world) note(e core.Emit) {
+func (w *world) note(e history.Emit) {
 	var err error
 	switch e.Type {
 	case event.TypeDeploymentCommitted:
@@ -244,11 +245,11 @@ func (w *world) passage(data object) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.resolved = append(w.resolved, core.Event{Type: event.TypeRolloutPassageGranted, ID: "passage", Data: granted, Time: w.now.Add(held)})
+	w.resolved = append(w.resolved, history.Event{Type: event.TypeRolloutPassageGranted, ID: "passage", Data: granted, Time: w.now.Add(held)})
 }
 
 // program finds a workflow of the Argo driver.
-func (w *world) program(workflow driver.Workflow) core.Program {
+func (w *world) program(workflow driver.Workflow) program.Program {
 	w.t.Helper()
 	bundle := w.bundle
 	if bundle == nil {
@@ -264,7 +265,7 @@ func (w *world) program(workflow driver.Workflow) core.Program {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return core.Program{Source: p.Source, Modules: p.Modules}
+	return program.Program{Source: p.Source, Modules: p.Modules}
 }
 
-var _ core.Scripts = (*script.Scripts)(nil)
+var _ program.Scripts = (*script.Scripts)(nil)

@@ -1,6 +1,6 @@
 -- +goose Up
 
--- The addresses that running programs have given out. Messages to them are events (core.TypeMessage).
+-- The addresses that running programs have given out. Messages to them are events (history.TypeMessage).
 CREATE TABLE channel (
     token        text   PRIMARY KEY,
     execution    bigint NOT NULL REFERENCES execution,

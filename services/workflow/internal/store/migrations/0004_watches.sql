@@ -6,7 +6,7 @@ CREATE TABLE watch (
     id         text        PRIMARY KEY,
     execution  bigint      NOT NULL REFERENCES execution ON DELETE CASCADE,
     agent      bigint      NOT NULL CHECK (agent > 0),
-    -- Kind, name and fields, as core.WatchSpec has them.
+    -- Kind, name and fields, as agent.WatchSpec has them.
     spec       json        NOT NULL,
     created_at timestamptz NOT NULL
 );

@@ -8,7 +8,7 @@ CREATE TABLE observer (
     -- Every registration is a watch of its own to the relay: "observer/<organization>/<key>/<version>".
     version      bigint      NOT NULL DEFAULT 1,
     agent        bigint      NOT NULL CHECK (agent > 0),
-    -- core.Observer.
+    -- agent.StandingReport.
     spec         json        NOT NULL,
     created_at   timestamptz NOT NULL,
     -- What was emitted last, and when it was observed; null before the first time.

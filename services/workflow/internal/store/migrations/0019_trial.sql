@@ -1,6 +1,6 @@
 -- +goose Up
 
--- Which execution a process tries that is suspected of killing processes (core/quarantine.go), and whether the process ended in order. A process
+-- Which execution a process tries that is suspected of killing processes (core/engine/quarantine.go), and whether the process ended in order. A process
 -- that died without one says that something else kills: unexplained is that of the one before under this name.
 ALTER TABLE lease
     ADD COLUMN trial       bigint,

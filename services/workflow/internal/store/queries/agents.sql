@@ -1,9 +1,10 @@
 -- name: SaveAgentOwners :many
--- Answers the agents that it could not keep, because another organization has them. Nothing that was said before is taken back.
-WITH said AS (
-    SELECT unnest(sqlc.arg(ids)::bigint[]) AS id, unnest(sqlc.arg(organizations)::bigint[]) AS organization, unnest(sqlc.arg(revoked)::boolean[]) AS revoked
+-- Returns the agents that could not be stored, because they belong to another organization. Existing owners stay.
+WITH given AS (
+    SELECT unnest(sqlc.arg(ids)::bigint[]) AS id, unnest(sqlc.arg(organizations)::bigint[]) AS organization,
+        unnest(sqlc.arg(revoked)::boolean[]) AS revoked
 ), one AS (
-    SELECT said.id, said.organization, bool_or(said.revoked) AS revoked FROM said GROUP BY said.id, said.organization ORDER BY said.id
+    SELECT given.id, given.organization, bool_or(given.revoked) AS revoked FROM given GROUP BY given.id, given.organization ORDER BY given.id
 ), kept AS (
     INSERT INTO agent_owner (id, organization, revoked) SELECT one.id, one.organization, one.revoked FROM one
     ON CONFLICT (id) DO UPDATE SET revoked = agent_owner.revoked OR excluded.revoked WHERE agent_owner.organization = excluded.organization

@@ -1,15 +1,14 @@
--- The statements of one commit that carries many turns, starts and events. Arrays are columns: the same place in each
+-- The statements of one commit of many turns, starts and events. Arrays are columns: the same place in each
 -- belongs to the same row. An empty text stands for NULL.
 --
--- Such rows find those of a table one by one, by its index: a join says "= ANY (ARRAY[…])" of the key's first column. To the
--- planner that is a condition for an index and nothing else. "=" is also an order in which two inputs could be merged, for
--- which it considers to read the whole index, and while a table is short, or is believed to be, it does so; the plan is kept
--- for longer than that is true. A sequential scan is ruled out by the settings of the connection (Settings), and
--- TestCommitsReachEveryRowByItsKey looks at the plans.
+-- Such rows are joined with those of a table one by one, by its index: a join has "= ANY (ARRAY[…])" for the key's first column, which the
+-- planner can only use as a condition for an index. With "=" it would also consider a merge join that reads the whole index, would choose
+-- that while a table is short, or is believed to be, and would keep the plan for longer than that is true. Sequential scans are ruled out
+-- by the settings of the connection (Settings), and TestCommitsReachEveryRowByItsKey checks the plans.
 
 -- name: LockMatching :exec
--- One transaction at a time, of all processes, makes events or waits known (store/match.go). One whose process stalls
--- with the lock in hand is ended by the server.
+-- One transaction at a time, of all processes, stores events or waits (store/match.go). The server ends one whose process stalls
+-- while it holds the lock.
 SELECT set_config('idle_in_transaction_session_timeout', '5s', true), pg_advisory_xact_lock(hashtextextended(current_schema() || '/match', 0));
 
 -- name: SavePrograms :exec
@@ -18,7 +17,7 @@ SELECT unnest(sqlc.arg(digests)::bytea[]), unnest(sqlc.arg(sources)::bytea[])
 ON CONFLICT DO NOTHING;
 
 -- name: CreateExecutions :many
--- Answers no row for a workflow that exists.
+-- Returns no row for a workflow that exists.
 WITH made AS (
 INSERT INTO execution (
     ref, organization, workflow, program, modules, inputs, secrets, labels, start_event, created_at, owner, owner_epoch
@@ -42,8 +41,8 @@ RETURNING id, ref
 SELECT made.id, made.ref FROM made;
 
 -- name: BeginExecutions :exec
--- CreateExecutions with the first turn of each: where it stands behind that, its entries, which name it by its place in refs, and its
--- trace. One that exists already is an error. The ids are drawn first, so that entries know them before there is a row to ask.
+-- CreateExecutions with the first turn of each: its state after the turn, its entries, which name it by its place in refs, and its
+-- trace. An execution that exists already is an error. The ids are drawn first, so that entries can refer to them.
 WITH ids AS MATERIALIZED (
     SELECT array_agg(nextval('execution_id_seq')) AS id FROM generate_series(1, cardinality(sqlc.arg(refs)::text[]))
 ), made AS (
@@ -94,12 +93,28 @@ FROM execution
 JOIN (SELECT unnest(sqlc.arg(organizations)::bigint[]) AS organization, unnest(sqlc.arg(workflows)::text[]) AS workflow) AS u
     ON execution.organization = ANY (ARRAY[u.organization]) AND execution.workflow = u.workflow;
 
--- name: HoldTurns :many
--- The fence, for turns that have recorded something and go on: all that they leave in the row of their execution is a lock, which no other
--- writer of the row passes before the commit. Where they stand is what the history says. A new version of the row for each step would need
--- room on its page for as many as end at a time, and where there is none, a row in every index. What has got on does not kill its process.
+-- name: LockTurns :many
+-- Locks the executions of turns that pass the fence, and returns how many arrivals each has had. Each turn must be the one that was
+-- loaded, and the owner must be the caller; a turn that records nothing must know the whole history (for all others the primary key of
+-- the history checks it). Every statement that locks several executions does so in the order of their ids.
+SELECT execution.id, execution.turn, execution.wakes
+FROM (
+    SELECT unnest(sqlc.arg(ids)::bigint[]) AS id, unnest(sqlc.arg(turns)::bigint[]) AS turn,
+        unnest(sqlc.arg(owners)::text[]) AS owner, unnest(sqlc.arg(epochs)::bigint[]) AS epoch,
+        unnest(sqlc.arg(last_seqs)::bigint[]) AS last_seq, unnest(sqlc.arg(recorded)::boolean[]) AS recorded
+) AS u
+JOIN execution ON execution.id = ANY (ARRAY[u.id])
+WHERE execution.turn = u.turn AND execution.state = 0 AND execution.owner = u.owner AND execution.owner_epoch = u.epoch
+  AND (u.recorded OR NOT EXISTS (SELECT FROM entry n WHERE n.execution = execution.id AND n.seq > u.last_seq))
+FOR NO KEY UPDATE OF execution;
+
+-- name: HoldTurns :exec
+-- The fence of turns that record something and keep their execution running: all of them pass, or the transaction is refused. It only
+-- locks the row of the execution, which no other writer of the row passes before the commit; the history says where the execution is. A
+-- new version of the row for each step would need room on its page, and without it a row in every index. An execution that makes
+-- progress does not kill its process, so its crashes are forgotten.
 --
--- Beside turns that end they hold the rows for these as well: whoever locks several executions does so in the order of their ids.
+-- Beside turns that end, it locks the rows for these as well: executions are locked in the order of their ids.
 WITH held AS (
     SELECT execution.id, execution.crashes
     FROM (
@@ -112,28 +127,11 @@ WITH held AS (
 ), absolved AS (
     UPDATE execution SET crashes = 0 WHERE execution.id = ANY (ARRAY(SELECT held.id FROM held WHERE held.crashes > 0))
 )
-SELECT held.id FROM held;
+SELECT CASE WHEN count(*) < cardinality(sqlc.arg(ids)::bigint[]) THEN refuse('LS001', 'a turn is fenced') END FROM held;
 
--- name: HoldTurnsAsAsked :exec
--- HoldTurns where every turn passes; else nothing happens, and the error has the code LS001.
-WITH held AS (
-    SELECT execution.id, execution.crashes
-    FROM (
-        SELECT unnest(sqlc.arg(ids)::bigint[]) AS id, unnest(sqlc.arg(turns)::bigint[]) AS turn,
-            unnest(sqlc.arg(owners)::text[]) AS owner, unnest(sqlc.arg(epochs)::bigint[]) AS epoch
-    ) AS u
-    JOIN execution ON execution.id = ANY (ARRAY[u.id])
-    WHERE execution.turn = u.turn AND execution.state = 0 AND execution.owner = u.owner AND execution.owner_epoch = u.epoch
-    FOR NO KEY UPDATE OF execution
-), absolved AS (
-    UPDATE execution SET crashes = 0 WHERE execution.id = ANY (ARRAY(SELECT held.id FROM held WHERE held.crashes > 0))
-)
-SELECT CASE WHEN count(*) < cardinality(sqlc.arg(ids)::bigint[]) THEN refuse('LS001', 'a turn is not as asked') END FROM held;
-
--- name: EndTurns :many
--- The fence: each turn must be the one that was loaded, and the owner must be the caller; the others answer no row. What has recorded
--- nothing must know the whole history (whatever else is recorded, its primary key says so). An
--- execution to which something has come since it was loaded does not park.
+-- name: EndTurns :exec
+-- The fence of all other turns: all of them pass, or the transaction is refused. The conditions are those of LockTurns. An execution to
+-- which something has come since it was loaded does not park: when strict, that refuses the transaction, too.
 WITH moved AS (
 UPDATE execution SET
     turn = execution.turn + 1,
@@ -142,7 +140,7 @@ UPDATE execution SET
     owner = CASE WHEN u.next = 0 OR (u.next = 1 AND execution.wakes <> u.wakes) THEN execution.owner END,
     owner_epoch = CASE WHEN u.next = 0 OR (u.next = 1 AND execution.wakes <> u.wakes) THEN execution.owner_epoch END,
     error = u.error,
-    -- What gets on, or parks, does not kill its process.
+    -- An execution that makes progress, or parks, does not kill its process.
     crashes = CASE WHEN u.recorded OR u.next = 1 THEN 0 ELSE execution.crashes END,
     ended_at = CASE WHEN u.next >= 2 THEN u.ended_at END
 FROM (
@@ -155,41 +153,12 @@ FROM (
 WHERE execution.id = ANY (ARRAY[u.id]) AND execution.turn = u.turn AND execution.state = 0
   AND execution.owner = u.owner AND execution.owner_epoch = u.epoch
   AND (u.recorded OR NOT EXISTS (SELECT FROM entry n WHERE n.execution = execution.id AND n.seq > u.last_seq))
-RETURNING execution.id, execution.turn, execution.state
-), stopped AS (
-    DELETE FROM runnable WHERE runnable.execution = ANY (ARRAY(SELECT moved.id FROM moved WHERE moved.state <> 0))
-)
-SELECT moved.id, moved.turn, moved.state FROM moved;
-
--- name: EndTurnsAsAsked :exec
--- EndTurns where every turn passes and gets the state that it asks for; else nothing happens, and the error has the code LS001. The
--- answer is known before, so that nobody has to wait for it.
-WITH moved AS (
-UPDATE execution SET
-    turn = execution.turn + 1,
-    last_seq = u.last_seq,
-    state = u.next,
-    owner = CASE WHEN u.next = 0 THEN execution.owner END,
-    owner_epoch = CASE WHEN u.next = 0 THEN execution.owner_epoch END,
-    error = u.error,
-    crashes = CASE WHEN u.recorded OR u.next = 1 THEN 0 ELSE execution.crashes END,
-    ended_at = CASE WHEN u.next >= 2 THEN u.ended_at END
-FROM (
-    SELECT unnest(sqlc.arg(ids)::bigint[]) AS id, unnest(sqlc.arg(turns)::bigint[]) AS turn,
-        unnest(sqlc.arg(owners)::text[]) AS owner, unnest(sqlc.arg(epochs)::bigint[]) AS epoch,
-        unnest(sqlc.arg(last_seqs)::bigint[]) AS last_seq, unnest(sqlc.arg(nexts)::smallint[]) AS next,
-        unnest(sqlc.arg(wakes)::bigint[]) AS wakes, unnest(sqlc.arg(errors)::text[]) AS error,
-        unnest(sqlc.arg(ended)::timestamptz[]) AS ended_at, unnest(sqlc.arg(recorded)::boolean[]) AS recorded
-) AS u
-WHERE execution.id = ANY (ARRAY[u.id]) AND execution.turn = u.turn AND execution.state = 0
-  AND execution.owner = u.owner AND execution.owner_epoch = u.epoch
-  AND (u.recorded OR NOT EXISTS (SELECT FROM entry n WHERE n.execution = execution.id AND n.seq > u.last_seq))
-  AND NOT (u.next = 1 AND execution.wakes <> u.wakes)
+  AND NOT (sqlc.arg(strict)::boolean AND u.next = 1 AND execution.wakes <> u.wakes)
 RETURNING execution.id, execution.state
 ), stopped AS (
     DELETE FROM runnable WHERE runnable.execution = ANY (ARRAY(SELECT moved.id FROM moved WHERE moved.state <> 0))
 )
-SELECT CASE WHEN count(*) < cardinality(sqlc.arg(ids)::bigint[]) THEN refuse('LS001', 'a turn is not as asked') END FROM moved;
+SELECT CASE WHEN count(*) < cardinality(sqlc.arg(ids)::bigint[]) THEN refuse('LS001', 'a turn is fenced, or may not park') END FROM moved;
 
 -- name: AppendMany :exec
 INSERT INTO entry (execution, seq, branch, op, kind, name, hash, value, error, event, recorded_at)
@@ -204,9 +173,10 @@ FROM (
 ) AS u;
 
 -- name: CloseMany :exec
--- Removes what was open for operations that are part of the history now.
+-- Deletes the open rows of operations that are part of the history now.
 WITH c AS (
-    SELECT unnest(sqlc.arg(executions)::bigint[]) AS execution, unnest(sqlc.arg(branches)::int[]) AS branch, unnest(sqlc.arg(ops)::int[]) AS op
+    SELECT unnest(sqlc.arg(executions)::bigint[]) AS execution, unnest(sqlc.arg(branches)::int[]) AS branch,
+        unnest(sqlc.arg(ops)::int[]) AS op
 ), timers AS (
     DELETE FROM timer USING c WHERE timer.execution = ANY (ARRAY[c.execution]) AND timer.branch = c.branch AND timer.op = c.op
 ), waits AS (
@@ -219,7 +189,7 @@ WITH c AS (
 DELETE FROM delivery USING c WHERE delivery.execution = ANY (ARRAY[c.execution]) AND delivery.branch = c.branch AND delivery.op = c.op;
 
 -- name: DropMany :exec
--- Removes everything that ended executions have open.
+-- Deletes all open rows of executions that have ended.
 WITH timers AS (
     DELETE FROM timer WHERE timer.execution = ANY (sqlc.arg(executions)::bigint[])
 ), waits AS (
@@ -239,7 +209,7 @@ SELECT unnest(sqlc.arg(executions)::bigint[]), unnest(sqlc.arg(branches)::int[])
     unnest(sqlc.arg(dues)::timestamptz[]), unnest(sqlc.arg(opened)::timestamptz[]);
 
 -- name: OpenCalls :exec
--- A call of a relay is due at once, one of this process is never sent.
+-- A call of a relay is due immediately, one of this process is never sent.
 INSERT INTO call (id, execution, branch, op, function, args, location, agent, no_retry, retry, next_at, deadline)
 SELECT u.id, u.execution, u.branch, u.op, u.function, u.args::json, u.location, u.agent, u.no_retry, nullif(u.retry, '')::json,
     CASE WHEN u.location = 1 THEN u.at END, u.deadline
@@ -276,46 +246,28 @@ FROM (
 INSERT INTO channel (token, execution, organization)
 SELECT unnest(sqlc.arg(tokens)::text[]), unnest(sqlc.arg(executions)::bigint[]), unnest(sqlc.arg(organizations)::bigint[]);
 
--- name: SaveEvents :many
--- Answers no row for a duplicate, and with each event the sets of paths that waits for its type have, and whether it has met a
--- flow's handler.
-INSERT INTO event (organization, source, event_id, type, data, occurred_at, received_at)
-SELECT u.organization, u.source, u.event_id, u.type, u.data::json, u.occurred_at, sqlc.arg(received)::timestamptz
+-- name: FindEvents :many
+-- The events that are stored already. The match lock is held, so no other becomes known before the commit.
+SELECT event.organization, event.source, event.event_id
 FROM (
     SELECT unnest(sqlc.arg(organizations)::bigint[]) AS organization, unnest(sqlc.arg(sources)::text[]) AS source,
-        unnest(sqlc.arg(event_ids)::text[]) AS event_id, unnest(sqlc.arg(types)::text[]) AS type,
-        unnest(sqlc.arg(data)::text[]) AS data, unnest(sqlc.arg(occurred)::timestamptz[]) AS occurred_at
+        unnest(sqlc.arg(event_ids)::text[]) AS event_id
 ) AS u
-ON CONFLICT ON CONSTRAINT event_once DO NOTHING
-RETURNING id, organization, source, event_id, coalesce((
-    SELECT json_agg(shape.paths ORDER BY shape.id) FROM shape WHERE shape.organization = event.organization AND shape.type = event.type
+JOIN event ON event.organization = ANY (ARRAY[u.organization]) AND event.source = u.source AND event.event_id = u.event_id;
+
+-- name: FindFilters :many
+-- For each type, the sets of paths that waits for it have, and whether a flow has a handler for it.
+SELECT t.organization::bigint AS organization, t.type::text AS type, coalesce((
+    SELECT json_agg(shape.paths ORDER BY shape.id) FROM shape WHERE shape.organization = t.organization AND shape.type = t.type
 ), '[]')::json AS shapes, EXISTS (
-    SELECT 1 FROM flow_trigger WHERE flow_trigger.organization = event.organization AND flow_trigger.type = event.type
-)::boolean AS met;
+    SELECT FROM flow_trigger WHERE flow_trigger.organization = t.organization AND flow_trigger.type = t.type
+)::boolean AS flows
+FROM (SELECT unnest(sqlc.arg(organizations)::bigint[]) AS organization, unnest(sqlc.arg(types)::text[]) AS type) AS t;
 
--- name: SaveUnawaited :exec
--- SaveEvents for types that no wait has a filter for and that no flow has a handler for, so that there is nothing to match; else
--- nothing happens, and the error has the code LS002 and says which type of which organization it is. One that is there already is an
--- error, too: what is emitted is new, and to be ready for anything else costs a second record in the log for each. Each type of the events is
--- looked up once.
-WITH saved AS (
-INSERT INTO event (organization, source, event_id, type, data, occurred_at, received_at)
-SELECT u.organization, u.source, u.event_id, u.type, u.data::json, u.occurred_at, sqlc.arg(received)::timestamptz
-FROM (
-    SELECT unnest(sqlc.arg(organizations)::bigint[]) AS organization, unnest(sqlc.arg(sources)::text[]) AS source,
-        unnest(sqlc.arg(event_ids)::text[]) AS event_id, unnest(sqlc.arg(types)::text[]) AS type,
-        unnest(sqlc.arg(data)::text[]) AS data, unnest(sqlc.arg(occurred)::timestamptz[]) AS occurred_at
-) AS u
-)
-SELECT refuse('LS002', t.organization || ' ' || t.type)
-FROM (SELECT unnest(sqlc.arg(unawaited_organizations)::bigint[]) AS organization, unnest(sqlc.arg(unawaited_types)::text[]) AS type) AS t
-WHERE EXISTS (SELECT 1 FROM shape WHERE shape.organization = t.organization AND shape.type = t.type)
-   OR EXISTS (SELECT 1 FROM flow_trigger WHERE flow_trigger.organization = t.organization AND flow_trigger.type = t.type);
-
--- name: SaveKnown :exec
--- SaveEvents with their keys, for types whose sets of paths the caller knows all of, as their numbers say, and that no flow has a handler
--- for; else nothing happens, and the error has the code LS003 and says which type of which organization it is. One that is there
--- already is an error, too. A key names its event by its place in the list.
+-- name: SaveEvents :exec
+-- Stores events with their keys. An event that is stored already is an error: nearly all are new, and ON CONFLICT would cost a second
+-- record in the log for each. A key names its event by the event's place in the list. When strict, the transaction is refused if the
+-- filters of a type are not those that the caller knows, by their number (shapes are never deleted), or if flows are not.
 WITH saved AS (
 INSERT INTO event (organization, source, event_id, type, data, occurred_at, received_at)
 SELECT u.organization, u.source, u.event_id, u.type, u.data::json, u.occurred_at, sqlc.arg(received)::timestamptz
@@ -326,40 +278,42 @@ FROM (
 ) AS u
 RETURNING id
 ), keyed AS (
-    -- They are numbered in the order of the list.
+    -- Ids are in the order of the list.
     INSERT INTO event_key (key, event)
     SELECT k.key, (ARRAY(SELECT saved.id FROM saved ORDER BY saved.id))[k.place]
     FROM (SELECT unnest(sqlc.arg(keys)::bytea[]) AS key, unnest(sqlc.arg(places)::int[]) AS place) AS k
-    ON CONFLICT DO NOTHING
 )
-SELECT refuse('LS003', t.organization || ' ' || t.type)
+SELECT refuse('LS001', 'the filters of events ' || t.type || ' of organization ' || t.organization || ' have changed')
 FROM (
-    SELECT unnest(sqlc.arg(known_organizations)::bigint[]) AS organization, unnest(sqlc.arg(known_types)::text[]) AS type, unnest(sqlc.arg(known_shapes)::int[]) AS shapes
+    SELECT unnest(sqlc.arg(known_organizations)::bigint[]) AS organization, unnest(sqlc.arg(known_types)::text[]) AS type,
+        unnest(sqlc.arg(known_shapes)::int[]) AS shapes, unnest(sqlc.arg(known_flows)::boolean[]) AS flows
 ) AS t
-WHERE t.shapes <> (SELECT count(*) FROM shape WHERE shape.organization = t.organization AND shape.type = t.type)
-   OR EXISTS (SELECT 1 FROM flow_trigger WHERE flow_trigger.organization = t.organization AND flow_trigger.type = t.type);
+WHERE sqlc.arg(strict)::boolean AND (
+    t.shapes <> (SELECT count(*) FROM shape WHERE shape.organization = t.organization AND shape.type = t.type)
+    OR t.flows <> EXISTS (SELECT FROM flow_trigger WHERE flow_trigger.organization = t.organization AND flow_trigger.type = t.type)
+);
 
 -- name: SaveKeys :exec
 INSERT INTO event_key (key, event)
 SELECT unnest(sqlc.arg(keys)::bytea[]), unnest(sqlc.arg(events)::bigint[])
 ON CONFLICT DO NOTHING;
 
--- name: OpenWaitsOf :many
-SELECT DISTINCT execution, branch, op FROM wait WHERE execution = ANY (sqlc.arg(executions)::bigint[]);
-
 -- name: Satisfy :many
--- Hands waits, those named and those that have one of the keys, the earliest event that each matches, that came after its
--- execution began and that the execution has not had yet. Where several waits of an execution would have one event, the
--- first gets it, and the others have to be asked again: several says that there are such executions. Behind the rows of what was
--- handed over come those of the executions that it wakes (WakeMany).
+-- Delivers to waits (those that are named, those with one of the keys, and all of the executions in again) the earliest event that each
+-- matches, that is newer than its execution and that the execution has not consumed. If several waits of an execution match one event, the
+-- first gets it, and the others have to be matched again: several reports that there may be such waits. The rows of the executions that
+-- are woken follow those of the deliveries (WakeMany): one statement is one round trip.
 WITH c AS (
-    SELECT unnest(sqlc.arg(executions)::bigint[]) AS execution, unnest(sqlc.arg(branches)::int[]) AS branch, unnest(sqlc.arg(ops)::int[]) AS op
+    SELECT unnest(sqlc.arg(executions)::bigint[]) AS execution, unnest(sqlc.arg(branches)::int[]) AS branch,
+        unnest(sqlc.arg(ops)::int[]) AS op
     UNION
     SELECT wait.execution, wait.branch, wait.op FROM wait WHERE wait.key = ANY (sqlc.arg(keys)::bytea[])
+    UNION
+    SELECT wait.execution, wait.branch, wait.op FROM wait WHERE wait.execution = ANY (sqlc.arg(again)::bigint[])
 ), f AS (
     SELECT w.execution, w.branch, w.op, min(k.event) AS event
     FROM c
-    -- OFFSET keeps the planner from turning the two around.
+    -- OFFSET keeps the planner from swapping the two.
     CROSS JOIN LATERAL (
         SELECT wait.execution, wait.branch, wait.op, wait.key FROM wait
         WHERE wait.execution = c.execution AND wait.branch = c.branch AND wait.op = c.op
@@ -409,8 +363,8 @@ UNION ALL
 SELECT woken.id, 0, 0, 0, woken.organization, '', '', false, true, woken.turn, woken.wakes, woken.ours FROM woken;
 
 -- name: WakeMany :many
--- What is parked becomes the caller's, if it has a lease: it needs no claim. Locks in the order of ids, as everything else
--- that locks several executions.
+-- An execution that is parked becomes the caller's, if it has a lease, and needs no claim. Executions are locked in the order of their ids,
+-- as everywhere.
 WITH woken AS (
 UPDATE execution SET
     wakes = wakes + 1,

@@ -13,7 +13,7 @@ ORDER BY id DESC
 LIMIT sqlc.arg(most);
 
 -- name: ListTroubled :many
--- The same among those that ended badly, by execution_troubled.
+-- ListExecutions of those that ended badly, by execution_troubled.
 SELECT id, ref, organization, workflow, state, error, program, labels, attempt, created_at, ended_at,
     greatest(last_seq, last.seq)::bigint AS last_seq, coalesce(last.recorded_at, created_at)::timestamptz AS updated_at,
     coalesce((SELECT g.number FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 1)::int AS generation,
@@ -27,7 +27,7 @@ ORDER BY id DESC
 LIMIT sqlc.arg(most);
 
 -- name: ListLabelled :many
--- The same among those with labels, by execution_labelled.
+-- ListExecutions of those with labels, by execution_labelled.
 SELECT id, ref, organization, workflow, state, error, program, labels, attempt, created_at, ended_at,
     greatest(last_seq, last.seq)::bigint AS last_seq, coalesce(last.recorded_at, created_at)::timestamptz AS updated_at,
     coalesce((SELECT g.number FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 1)::int AS generation,
@@ -42,7 +42,7 @@ ORDER BY id DESC
 LIMIT sqlc.arg(most);
 
 -- name: LogEntries :many
--- What a log shows of a history.
+-- The entries of a history that a log shows.
 SELECT seq, branch, op, kind, name, value, error, recorded_at
 FROM entry
 WHERE execution = sqlc.arg(execution) AND seq > sqlc.arg(after)
@@ -65,15 +65,15 @@ UPDATE execution SET
 WHERE execution.id = sqlc.arg(id);
 
 -- name: FailedStep :one
--- The last entry of the generation with an error, or where there is none the last one that its branch was blocked for; the first
--- where nothing was.
+-- The last entry of the generation with an error; if there is none, the last one that its branch was blocked for; if there is none
+-- either, the first one.
 SELECT coalesce(
     (SELECT max(e.seq) FROM entry e WHERE e.execution = sqlc.arg(execution) AND e.seq > sqlc.arg(base) AND e.branch >= 0 AND e.error IS NOT NULL),
     (SELECT max(e.seq) FROM entry e WHERE e.execution = sqlc.arg(execution) AND e.seq > sqlc.arg(base) AND e.branch >= 0 AND e.kind <> ALL (sqlc.arg(immediate)::text[])),
     sqlc.arg(base)::bigint + 1
 )::bigint AS seq;
 
--- name: SpendEvents :exec
+-- name: MarkConsumed :exec
 INSERT INTO spent (execution, event)
 SELECT entry.execution, entry.event FROM entry WHERE entry.execution = $1 AND entry.seq >= $2 AND entry.event IS NOT NULL
 ON CONFLICT DO NOTHING;
@@ -82,7 +82,7 @@ ON CONFLICT DO NOTHING;
 DELETE FROM entry WHERE execution = $1 AND seq >= $2;
 
 -- name: ReopenChannels :exec
--- The channels that the kept part of a history has made were closed when the run ended.
+-- Opens the channels of the kept part of a history, which were closed when the run ended.
 INSERT INTO channel (token, execution, organization)
 SELECT entry.value #>> '{}', execution.id, execution.organization
 FROM entry JOIN execution ON execution.id = entry.execution

@@ -11,7 +11,7 @@ SELECT id, data FROM event WHERE organization = $1 AND type = $2 AND id > $3 ORD
 UPDATE shape SET filled = true WHERE id = $1;
 
 -- name: ForgetEvents :one
--- Events that wait to be consumed stay, and so do the messages of open channels that nobody has received.
+-- Keeps events that wait to be consumed, and messages of open channels that have not been received.
 WITH old AS (
     DELETE FROM event
     WHERE id = ANY (ARRAY(

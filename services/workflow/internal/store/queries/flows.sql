@@ -1,5 +1,5 @@
 -- name: LockFlowName :exec
--- Registrations of one name are made one at a time.
+-- Serializes the registrations of one name.
 SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || '/flow/' || sqlc.arg(organization)::bigint || '/' || sqlc.arg(name)::text, 0));
 
 -- name: CurrentFlow :one
@@ -45,7 +45,7 @@ SELECT id, flow, place, types, filter, function, position FROM flow_handler WHER
 SELECT id, organization, name, version, program, modules, inputs, secrets, labels, registered_at FROM flow WHERE id = $1;
 
 -- name: NextFlowWork :many
--- Takes what is due. The next attempt is set before this one is made, so that what a crash interrupts comes again.
+-- Takes what is due. The next attempt is scheduled before this one is made, so that a crash does not lose it.
 WITH due AS (
     SELECT w.event, w.handler FROM flow_work w WHERE w.next_at <= sqlc.arg(now) ORDER BY w.next_at LIMIT sqlc.arg(most) FOR UPDATE SKIP LOCKED
 ), taken AS (

@@ -7,7 +7,7 @@ FROM (
 ) AS u;
 
 -- name: HeldBack :one
--- Until when the present generation is held back; no row where it is not.
+-- Until when the current generation is held back; no row if it is not.
 SELECT g.began_at, g.held_until::timestamptz AS held_until
 FROM (SELECT began_at, held_until FROM generation WHERE execution = sqlc.arg(execution) ORDER BY number DESC LIMIT 1) AS g
 WHERE g.held_until > sqlc.arg(now)::timestamptz;
@@ -17,7 +17,7 @@ WHERE g.held_until > sqlc.arg(now)::timestamptz;
 SELECT number, base_seq, call FROM generation WHERE execution = $1 ORDER BY number DESC LIMIT 1;
 
 -- name: GenerationsOf :many
--- The generations that entries are of, in the order of the entries.
+-- The generations of entries, in the order of the entries.
 SELECT coalesce((
     SELECT g.number FROM generation g WHERE g.execution = sqlc.arg(execution) AND g.base_seq < u.seq ORDER BY g.base_seq DESC LIMIT 1
 ), 1)::int AS number
@@ -25,8 +25,8 @@ FROM (SELECT unnest(sqlc.arg(seqs)::bigint[]) AS seq) AS u
 ORDER BY u.seq;
 
 -- name: ForgetGenerations :one
--- Forgets the entries of generations that have ended, but for those that made channels: a retry opens these again. An event that is
--- still kept stays consumed.
+-- Deletes the entries of generations that have ended, except those that made channels: a retry opens these again. An event that is
+-- still stored stays consumed.
 WITH old AS (
     UPDATE generation SET forgotten = true
     FROM (
@@ -48,10 +48,10 @@ WITH old AS (
 )
 SELECT count(*) FROM old;
 
--- name: NoteHad :exec
--- Up to the first event of the key that the execution has not had, or to the last one that there is. Events are numbered in the order of
--- their commits, so none with a lower number comes any more. Every key is one of a wait that was open, whose shape all events have
--- keys of.
+-- name: NoteConsumed :exec
+-- Stores up to which event executions have consumed all events of a key: up to the first one that they have not consumed, or else the
+-- last one. Events are numbered in the order of their commits, so no later event has a lower number. Every key belongs to a wait that was
+-- open, so all events have keys of its shape.
 INSERT INTO had (execution, key, event)
 SELECT u.execution, u.key, coalesce((
     SELECT k.event - 1 FROM event_key k

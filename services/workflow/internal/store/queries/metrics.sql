@@ -1,5 +1,5 @@
 -- name: Load :one
--- What an operator watches. It costs what can run at the moment, up to a bound, and nothing for what is parked.
+-- The load that an operator watches. Its cost grows with the runnable executions, up to a bound, and not with those that are parked.
 SELECT (SELECT count(*) FROM (SELECT FROM runnable LIMIT sqlc.arg(most)::integer) counted)::bigint AS runnable,
        COALESCE((SELECT extract(epoch FROM clock_timestamp() - min(r.since)) FROM runnable r), 0)::double precision AS oldest_seconds,
        match_waiting()::bigint AS match_waiting;

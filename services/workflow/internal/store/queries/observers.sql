@@ -1,5 +1,5 @@
 -- name: SaveObserver :execrows
--- What is registered already stays as it is, and with it what it has said. No row is changed then.
+-- Registering the same observer again is a no-op, which keeps its last report.
 INSERT INTO observer AS o (organization, key, agent, spec, created_at)
 VALUES ($1, $2, $3, $4, $5)
 ON CONFLICT (organization, key) DO UPDATE
@@ -12,8 +12,8 @@ SELECT organization, key, version, spec FROM observer WHERE agent = $1 ORDER BY 
 -- name: FindObserver :one
 SELECT spec, agent, version, said, said_at FROM observer WHERE organization = $1 AND key = $2;
 
--- name: ObserverSays :many
--- Answers no row if another process has said something, or it was registered anew, since it was read.
+-- name: SaveReport :many
+-- Returns no row if another process has stored a report, or the observer was registered anew, since it was read.
 UPDATE observer SET said = sqlc.arg(said), said_at = sqlc.arg(at)
 WHERE organization = sqlc.arg(organization) AND key = sqlc.arg(key) AND version = sqlc.arg(version)
   AND said_at IS NOT DISTINCT FROM sqlc.narg(before)
@@ -24,7 +24,7 @@ INSERT INTO agent (id, seen_at, reachable, message) VALUES ($1, $2, $3, $4)
 ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, reachable = excluded.reachable, message = excluded.message;
 
 -- name: ObserversOfAgents :many
--- Those that report of their agent itself, with the agent's newest heartbeat.
+-- The observers of agents themselves, with the agent's newest heartbeat.
 SELECT o.organization, o.key, o.agent, o.spec, o.version, o.created_at, o.said, o.said_at, agent.seen_at, agent.reachable, agent.message
 FROM observer o LEFT JOIN agent ON agent.id = o.agent
 WHERE o.key LIKE 'agent/%'

@@ -1,6 +1,6 @@
 -- name: SeveralOrganizations :one
--- Whether this service knows of more than one organization: by its workflows, which stay, by its flows, or by its agents. Each least and greatest number
--- is read from an index.
+-- Whether this service knows more than one organization, from its workflows, which are never deleted, its flows, and its agents. Each
+-- lowest and highest number is read from an index.
 SELECT (count(*) > 1)::boolean AS several FROM (
     SELECT min(organization) AS organization FROM execution
     UNION SELECT max(organization) FROM execution

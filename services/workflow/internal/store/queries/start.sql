@@ -8,7 +8,7 @@ LEFT JOIN LATERAL (SELECT entry.seq, entry.recorded_at FROM entry WHERE entry.ex
 WHERE organization = $1 AND workflow = $2;
 
 -- name: Waiting :many
--- Everything open, with its timer: waits, sleeps and calls in the order of branches.
+-- The open operations with their timers: waits, sleeps and calls in the order of branches.
 SELECT
     timer.branch, timer.op, timer.opened_at, timer.due,
     call.function, call.location, call.agent, call.attempt, poll.function AS polled, poll.round, poll.deadline,

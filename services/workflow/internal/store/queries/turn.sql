@@ -5,8 +5,8 @@ ON CONFLICT (instance) DO UPDATE SET epoch = lease.epoch + 1, until = excluded.u
 RETURNING epoch;
 
 -- name: Exonerate :exec
--- Where the process before under this name has died without a suspect in hand, something else kills: what counts against suspects that are in nobody's
--- hands begins anew. The caller's own name has another epoch now.
+-- If the previous process of this name died while it tried no suspect, something else kills processes: suspects that no living process
+-- owns are set back to the first suspicious count. The caller's own name has a new epoch by now.
 UPDATE execution SET crashes = sqlc.arg(suspicious)::int, owner = NULL, owner_epoch = NULL
 FROM runnable
 WHERE execution.id = ANY (ARRAY[runnable.execution]) AND execution.state = 0 AND execution.crashes >= sqlc.arg(suspicious)::int
@@ -22,9 +22,9 @@ UPDATE lease SET trial = sqlc.narg(execution) WHERE instance = sqlc.arg(instance
 UPDATE lease SET ended = true WHERE instance = $1 AND epoch = $2;
 
 -- name: Due :one
--- Whether the lease is still the caller's, which it extends where a time is given, and what there is to do that nobody may have been
--- told of. All loops of the service have this one question asked for them, every second and whether there is anything or not, so
--- each part of it is a look at the end of an index. What Claim would take, suspected or not, is asked for with its words.
+-- Whether the lease is still the caller's, which it extends where a time is given, and whether there is work that no process may have been
+-- notified of. It is asked every second on behalf of all loops of the service, so each part of it is a look at the end of an index. The
+-- condition on executions is that of Claim, for suspects and others.
 WITH renewed AS (
     UPDATE lease SET until = sqlc.narg(until)::timestamptz
     WHERE lease.instance = sqlc.arg(instance)::text AND lease.epoch = sqlc.arg(epoch)::bigint AND sqlc.narg(until)::timestamptz IS NOT NULL
@@ -45,12 +45,12 @@ SELECT
     EXISTS (SELECT FROM flow_work w WHERE w.next_at <= sqlc.arg(now)::timestamptz) AS flows;
 
 -- name: Claim :many
--- Running executions whose owner is nobody, dead, or this instance without knowing of them. The condition reads columns
+-- Claims running executions that have no owner, a dead one, or this instance without its knowledge. The condition reads columns
 -- of the locked row and a constant only: PostgreSQL checks it again when another claim of the row has just committed,
 -- which it could not do for those of another table.
 --
--- Whoever owned it before and is not this process died with it in hand: that is counted. Those with many crashes are claimed by
--- themselves (core.Claim). With another owner the turn moves on, too: what he remembers of it from before may be older than its history.
+-- A previous owner that is not this process died while it owned the execution: that is counted. Executions with many crashes are claimed
+-- by themselves (engine.Claim). A new owner also increments the turn: the previous owner's memory may be stale.
 UPDATE execution SET
     turn = turn + CASE WHEN owner = sqlc.arg(instance)::text AND owner_epoch = sqlc.arg(epoch)::bigint THEN 0 ELSE 1 END,
     owner = sqlc.arg(instance)::text, owner_epoch = sqlc.arg(epoch)::bigint,
@@ -66,7 +66,7 @@ WHERE id = ANY (ARRAY(
       AND r.execution <> ALL (sqlc.arg(here)::bigint[])
       AND sqlc.arg(suspected)::boolean = (sqlc.arg(suspicious)::int <= e.crashes
           + CASE WHEN e.owner IS NULL OR (e.owner = sqlc.arg(instance)::text AND e.owner_epoch >= sqlc.arg(epoch)::bigint) THEN 0 ELSE 1 END)
-      -- A process whose name was taken takes nothing back.
+      -- A process whose name another has taken over claims nothing.
       AND sqlc.arg(epoch)::bigint = (SELECT l.epoch FROM lease l WHERE l.instance = sqlc.arg(instance)::text)
     ORDER BY r.execution
     LIMIT sqlc.arg(most)
@@ -78,7 +78,7 @@ RETURNING id, turn, organization, workflow, crashes;
 UPDATE execution SET crashes = 0 WHERE id = $1 AND owner = $2 AND owner_epoch = $3 AND crashes > 0;
 
 -- name: Release :exec
--- Gives up everything that a process has in hand.
+-- Releases all executions that a process owns.
 UPDATE execution SET owner = NULL, owner_epoch = NULL
 FROM runnable
 WHERE execution.id = ANY (ARRAY[runnable.execution]) AND execution.state = 0 AND execution.owner = $1 AND execution.owner_epoch = $2;
@@ -111,9 +111,9 @@ ORDER BY n.execution, n.seq;
 SELECT digest, source FROM program WHERE digest = ANY (sqlc.arg(digests)::bytea[]);
 
 -- name: Standings :many
--- Where executions stand, and what came for their open operations: events and answers in the order in which they came, then
--- timers by time. Where nothing came, one row of kind -1. If everything is asked for, timers that go on are there as well, as kind
--- -2, and beside the timers of polls how far these have come: everything that is open has a timer.
+-- The counters and states of executions, and the arrivals for their open operations: events and answers in order of arrival, then
+-- timers by time. An execution without arrivals has one row of kind -1. With everything, timers that have not fired are rows of kind -2,
+-- and the timer of a poll has the poll's progress beside it: everything that is open has a timer.
 SELECT x.id AS execution, x.wakes, x.state, coalesce(a.branch, 0)::int AS branch, coalesce(a.op, 0)::int AS op, coalesce(a.kind, -1)::smallint AS kind,
     a.value, a.error, a.event, a.event_id, a.source, a.type, a.data, a.occurred_at,
     coalesce(a.due, 'epoch')::timestamptz AS due, a.polled, a.round, a.calling, a.deadline, a.seen, a.problem
@@ -142,6 +142,6 @@ SELECT id FROM execution WHERE id = $1 FOR UPDATE;
 SELECT id, ref, attempt, state FROM execution WHERE organization = $1 AND workflow = $2 FOR UPDATE;
 
 -- name: LastEntry :one
--- The end of the history: what the row says, or what turns that went on have recorded since (HoldTurns).
+-- The end of the history: what the row says, or what turns have recorded since that left the row as it was (HoldTurns).
 SELECT greatest(last_seq, (SELECT max(entry.seq) FROM entry WHERE entry.execution = execution.id))::bigint AS seq FROM execution WHERE id = $1;
 

@@ -1,6 +1,6 @@
 -- name: OpenWatch :execrows
--- A repeat changes nothing; an execution that has ended, or that nobody knows, gets none. After a retry the handle says
--- which attempt it is.
+-- Idempotent. An execution that has ended or does not exist gets no watch. After a retry the handle names
+-- the attempt.
 INSERT INTO watch (id, execution, agent, spec, created_at)
 SELECT sqlc.arg(id)::text, execution.id, sqlc.arg(agent)::bigint, sqlc.arg(spec)::json, sqlc.arg(created_at)::timestamptz
 FROM execution
@@ -8,13 +8,13 @@ WHERE execution.ref = split_part(sqlc.arg(ref)::text, '~', 1) AND execution.stat
 ON CONFLICT (id) DO NOTHING;
 
 -- name: CloseWatch :one
--- Answers the agent, or no row when there is no such watch of that execution.
+-- Returns the agent, or no row if the execution has no such watch.
 DELETE FROM watch USING execution
 WHERE watch.id = sqlc.arg(id) AND execution.id = watch.execution AND execution.ref = split_part(sqlc.arg(ref)::text, '~', 1)
 RETURNING watch.agent;
 
 -- name: DropEndedWatches :exec
--- Those of a run that has failed are kept, and not wanted: it may be retried.
+-- Keeps the watches of a run that has failed, because it may be retried; until then they are not wanted.
 DELETE FROM watch USING execution
 WHERE watch.agent = $1 AND execution.id = watch.execution AND execution.state >= 2 AND execution.state <> 3;
 

@@ -34,10 +34,11 @@ func (q *Queries) AgentOwners(ctx context.Context) ([]AgentOwner, error) {
 }
 
 const saveAgentOwners = `-- name: SaveAgentOwners :many
-WITH said AS (
-    SELECT unnest($1::bigint[]) AS id, unnest($2::bigint[]) AS organization, unnest($3::boolean[]) AS revoked
+WITH given AS (
+    SELECT unnest($1::bigint[]) AS id, unnest($2::bigint[]) AS organization,
+        unnest($3::boolean[]) AS revoked
 ), one AS (
-    SELECT said.id, said.organization, bool_or(said.revoked) AS revoked FROM said GROUP BY said.id, said.organization ORDER BY said.id
+    SELECT given.id, given.organization, bool_or(given.revoked) AS revoked FROM given GROUP BY given.id, given.organization ORDER BY given.id
 ), kept AS (
     INSERT INTO agent_owner (id, organization, revoked) SELECT one.id, one.organization, one.revoked FROM one
     ON CONFLICT (id) DO UPDATE SET revoked = agent_owner.revoked OR excluded.revoked WHERE agent_owner.organization = excluded.organization
@@ -52,7 +53,7 @@ type SaveAgentOwnersParams struct {
 	Revoked       []bool
 }
 
-// Answers the agents that it could not keep, because another organization has them. Nothing that was said before is taken back.
+// Returns the agents that could not be stored, because they belong to another organization. Existing owners stay.
 func (q *Queries) SaveAgentOwners(ctx context.Context, arg SaveAgentOwnersParams) ([]interface{}, error) {
 	rows, err := q.db.Query(ctx, saveAgentOwners, arg.Ids, arg.Organizations, arg.Revoked)
 	if err != nil {

@@ -126,8 +126,8 @@ type BeginExecutionsParams struct {
 	Parents       []string
 }
 
-// CreateExecutions with the first turn of each: where it stands behind that, its entries, which name it by its place in refs, and its
-// trace. One that exists already is an error. The ids are drawn first, so that entries know them before there is a row to ask.
+// CreateExecutions with the first turn of each: its state after the turn, its entries, which name it by its place in refs, and its
+// trace. An execution that exists already is an error. The ids are drawn first, so that entries can refer to them.
 func (q *Queries) BeginExecutions(ctx context.Context, arg BeginExecutionsParams) error {
 	_, err := q.db.Exec(ctx, beginExecutions,
 		arg.Places,
@@ -163,7 +163,8 @@ func (q *Queries) BeginExecutions(ctx context.Context, arg BeginExecutionsParams
 
 const closeMany = `-- name: CloseMany :exec
 WITH c AS (
-    SELECT unnest($1::bigint[]) AS execution, unnest($2::int[]) AS branch, unnest($3::int[]) AS op
+    SELECT unnest($1::bigint[]) AS execution, unnest($2::int[]) AS branch,
+        unnest($3::int[]) AS op
 ), timers AS (
     DELETE FROM timer USING c WHERE timer.execution = ANY (ARRAY[c.execution]) AND timer.branch = c.branch AND timer.op = c.op
 ), waits AS (
@@ -182,7 +183,7 @@ type CloseManyParams struct {
 	Ops        []int32
 }
 
-// Removes what was open for operations that are part of the history now.
+// Deletes the open rows of operations that are part of the history now.
 func (q *Queries) CloseMany(ctx context.Context, arg CloseManyParams) error {
 	_, err := q.db.Exec(ctx, closeMany, arg.Executions, arg.Branches, arg.Ops)
 	return err
@@ -231,7 +232,7 @@ type CreateExecutionsRow struct {
 	Ref string
 }
 
-// Answers no row for a workflow that exists.
+// Returns no row for a workflow that exists.
 func (q *Queries) CreateExecutions(ctx context.Context, arg CreateExecutionsParams) ([]CreateExecutionsRow, error) {
 	rows, err := q.db.Query(ctx, createExecutions,
 		arg.Refs,
@@ -279,13 +280,13 @@ WITH timers AS (
 DELETE FROM delivery WHERE delivery.execution = ANY ($1::bigint[])
 `
 
-// Removes everything that ended executions have open.
+// Deletes all open rows of executions that have ended.
 func (q *Queries) DropMany(ctx context.Context, executions []int64) error {
 	_, err := q.db.Exec(ctx, dropMany, executions)
 	return err
 }
 
-const endTurns = `-- name: EndTurns :many
+const endTurns = `-- name: EndTurns :exec
 WITH moved AS (
 UPDATE execution SET
     turn = execution.turn + 1,
@@ -294,28 +295,30 @@ UPDATE execution SET
     owner = CASE WHEN u.next = 0 OR (u.next = 1 AND execution.wakes <> u.wakes) THEN execution.owner END,
     owner_epoch = CASE WHEN u.next = 0 OR (u.next = 1 AND execution.wakes <> u.wakes) THEN execution.owner_epoch END,
     error = u.error,
-    -- What gets on, or parks, does not kill its process.
+    -- An execution that makes progress, or parks, does not kill its process.
     crashes = CASE WHEN u.recorded OR u.next = 1 THEN 0 ELSE execution.crashes END,
     ended_at = CASE WHEN u.next >= 2 THEN u.ended_at END
 FROM (
-    SELECT unnest($1::bigint[]) AS id, unnest($2::bigint[]) AS turn,
-        unnest($3::text[]) AS owner, unnest($4::bigint[]) AS epoch,
-        unnest($5::bigint[]) AS last_seq, unnest($6::smallint[]) AS next,
-        unnest($7::bigint[]) AS wakes, unnest($8::text[]) AS error,
-        unnest($9::timestamptz[]) AS ended_at, unnest($10::boolean[]) AS recorded
+    SELECT unnest($1::bigint[]) AS id, unnest($3::bigint[]) AS turn,
+        unnest($4::text[]) AS owner, unnest($5::bigint[]) AS epoch,
+        unnest($6::bigint[]) AS last_seq, unnest($7::smallint[]) AS next,
+        unnest($8::bigint[]) AS wakes, unnest($9::text[]) AS error,
+        unnest($10::timestamptz[]) AS ended_at, unnest($11::boolean[]) AS recorded
 ) AS u
 WHERE execution.id = ANY (ARRAY[u.id]) AND execution.turn = u.turn AND execution.state = 0
   AND execution.owner = u.owner AND execution.owner_epoch = u.epoch
   AND (u.recorded OR NOT EXISTS (SELECT FROM entry n WHERE n.execution = execution.id AND n.seq > u.last_seq))
-RETURNING execution.id, execution.turn, execution.state
+  AND NOT ($2::boolean AND u.next = 1 AND execution.wakes <> u.wakes)
+RETURNING execution.id, execution.state
 ), stopped AS (
     DELETE FROM runnable WHERE runnable.execution = ANY (ARRAY(SELECT moved.id FROM moved WHERE moved.state <> 0))
 )
-SELECT moved.id, moved.turn, moved.state FROM moved
+SELECT CASE WHEN count(*) < cardinality($1::bigint[]) THEN refuse('LS001', 'a turn is fenced, or may not park') END FROM moved
 `
 
 type EndTurnsParams struct {
 	Ids      []int64
+	Strict   bool
 	Turns    []int64
 	Owners   []string
 	Epochs   []int64
@@ -327,18 +330,12 @@ type EndTurnsParams struct {
 	Recorded []bool
 }
 
-type EndTurnsRow struct {
-	ID    int64
-	Turn  int64
-	State int16
-}
-
-// The fence: each turn must be the one that was loaded, and the owner must be the caller; the others answer no row. What has recorded
-// nothing must know the whole history (whatever else is recorded, its primary key says so). An
-// execution to which something has come since it was loaded does not park.
-func (q *Queries) EndTurns(ctx context.Context, arg EndTurnsParams) ([]EndTurnsRow, error) {
-	rows, err := q.db.Query(ctx, endTurns,
+// The fence of all other turns: all of them pass, or the transaction is refused. The conditions are those of LockTurns. An execution to
+// which something has come since it was loaded does not park: when strict, that refuses the transaction, too.
+func (q *Queries) EndTurns(ctx context.Context, arg EndTurnsParams) error {
+	_, err := q.db.Exec(ctx, endTurns,
 		arg.Ids,
+		arg.Strict,
 		arg.Turns,
 		arg.Owners,
 		arg.Epochs,
@@ -349,14 +346,41 @@ func (q *Queries) EndTurns(ctx context.Context, arg EndTurnsParams) ([]EndTurnsR
 		arg.Ended,
 		arg.Recorded,
 	)
+	return err
+}
+
+const findEvents = `-- name: FindEvents :many
+SELECT event.organization, event.source, event.event_id
+FROM (
+    SELECT unnest($1::bigint[]) AS organization, unnest($2::text[]) AS source,
+        unnest($3::text[]) AS event_id
+) AS u
+JOIN event ON event.organization = ANY (ARRAY[u.organization]) AND event.source = u.source AND event.event_id = u.event_id
+`
+
+type FindEventsParams struct {
+	Organizations []int64
+	Sources       []string
+	EventIds      []string
+}
+
+type FindEventsRow struct {
+	Organization int64
+	Source       string
+	EventID      string
+}
+
+// The events that are stored already. The match lock is held, so no other becomes known before the commit.
+func (q *Queries) FindEvents(ctx context.Context, arg FindEventsParams) ([]FindEventsRow, error) {
+	rows, err := q.db.Query(ctx, findEvents, arg.Organizations, arg.Sources, arg.EventIds)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []EndTurnsRow
+	var items []FindEventsRow
 	for rows.Next() {
-		var i EndTurnsRow
-		if err := rows.Scan(&i.ID, &i.Turn, &i.State); err != nil {
+		var i FindEventsRow
+		if err := rows.Scan(&i.Organization, &i.Source, &i.EventID); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -367,64 +391,51 @@ func (q *Queries) EndTurns(ctx context.Context, arg EndTurnsParams) ([]EndTurnsR
 	return items, nil
 }
 
-const endTurnsAsAsked = `-- name: EndTurnsAsAsked :exec
-WITH moved AS (
-UPDATE execution SET
-    turn = execution.turn + 1,
-    last_seq = u.last_seq,
-    state = u.next,
-    owner = CASE WHEN u.next = 0 THEN execution.owner END,
-    owner_epoch = CASE WHEN u.next = 0 THEN execution.owner_epoch END,
-    error = u.error,
-    crashes = CASE WHEN u.recorded OR u.next = 1 THEN 0 ELSE execution.crashes END,
-    ended_at = CASE WHEN u.next >= 2 THEN u.ended_at END
-FROM (
-    SELECT unnest($1::bigint[]) AS id, unnest($2::bigint[]) AS turn,
-        unnest($3::text[]) AS owner, unnest($4::bigint[]) AS epoch,
-        unnest($5::bigint[]) AS last_seq, unnest($6::smallint[]) AS next,
-        unnest($7::bigint[]) AS wakes, unnest($8::text[]) AS error,
-        unnest($9::timestamptz[]) AS ended_at, unnest($10::boolean[]) AS recorded
-) AS u
-WHERE execution.id = ANY (ARRAY[u.id]) AND execution.turn = u.turn AND execution.state = 0
-  AND execution.owner = u.owner AND execution.owner_epoch = u.epoch
-  AND (u.recorded OR NOT EXISTS (SELECT FROM entry n WHERE n.execution = execution.id AND n.seq > u.last_seq))
-  AND NOT (u.next = 1 AND execution.wakes <> u.wakes)
-RETURNING execution.id, execution.state
-), stopped AS (
-    DELETE FROM runnable WHERE runnable.execution = ANY (ARRAY(SELECT moved.id FROM moved WHERE moved.state <> 0))
-)
-SELECT CASE WHEN count(*) < cardinality($1::bigint[]) THEN refuse('LS001', 'a turn is not as asked') END FROM moved
+const findFilters = `-- name: FindFilters :many
+SELECT t.organization::bigint AS organization, t.type::text AS type, coalesce((
+    SELECT json_agg(shape.paths ORDER BY shape.id) FROM shape WHERE shape.organization = t.organization AND shape.type = t.type
+), '[]')::json AS shapes, EXISTS (
+    SELECT FROM flow_trigger WHERE flow_trigger.organization = t.organization AND flow_trigger.type = t.type
+)::boolean AS flows
+FROM (SELECT unnest($1::bigint[]) AS organization, unnest($2::text[]) AS type) AS t
 `
 
-type EndTurnsAsAskedParams struct {
-	Ids      []int64
-	Turns    []int64
-	Owners   []string
-	Epochs   []int64
-	LastSeqs []int64
-	Nexts    []int16
-	Wakes    []int64
-	Errors   []string
-	Ended    []time.Time
-	Recorded []bool
+type FindFiltersParams struct {
+	Organizations []int64
+	Types         []string
 }
 
-// EndTurns where every turn passes and gets the state that it asks for; else nothing happens, and the error has the code LS001. The
-// answer is known before, so that nobody has to wait for it.
-func (q *Queries) EndTurnsAsAsked(ctx context.Context, arg EndTurnsAsAskedParams) error {
-	_, err := q.db.Exec(ctx, endTurnsAsAsked,
-		arg.Ids,
-		arg.Turns,
-		arg.Owners,
-		arg.Epochs,
-		arg.LastSeqs,
-		arg.Nexts,
-		arg.Wakes,
-		arg.Errors,
-		arg.Ended,
-		arg.Recorded,
-	)
-	return err
+type FindFiltersRow struct {
+	Organization int64
+	Type         string
+	Shapes       []byte
+	Flows        bool
+}
+
+// For each type, the sets of paths that waits for it have, and whether a flow has a handler for it.
+func (q *Queries) FindFilters(ctx context.Context, arg FindFiltersParams) ([]FindFiltersRow, error) {
+	rows, err := q.db.Query(ctx, findFilters, arg.Organizations, arg.Types)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []FindFiltersRow
+	for rows.Next() {
+		var i FindFiltersRow
+		if err := rows.Scan(
+			&i.Organization,
+			&i.Type,
+			&i.Shapes,
+			&i.Flows,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const findRefs = `-- name: FindRefs :many
@@ -509,7 +520,7 @@ func (q *Queries) FindStarts(ctx context.Context, arg FindStartsParams) ([]FindS
 	return items, nil
 }
 
-const holdTurns = `-- name: HoldTurns :many
+const holdTurns = `-- name: HoldTurns :exec
 WITH held AS (
     SELECT execution.id, execution.crashes
     FROM (
@@ -522,7 +533,7 @@ WITH held AS (
 ), absolved AS (
     UPDATE execution SET crashes = 0 WHERE execution.id = ANY (ARRAY(SELECT held.id FROM held WHERE held.crashes > 0))
 )
-SELECT held.id FROM held
+SELECT CASE WHEN count(*) < cardinality($1::bigint[]) THEN refuse('LS001', 'a turn is fenced') END FROM held
 `
 
 type HoldTurnsParams struct {
@@ -532,62 +543,14 @@ type HoldTurnsParams struct {
 	Epochs []int64
 }
 
-// The fence, for turns that have recorded something and go on: all that they leave in the row of their execution is a lock, which no other
-// writer of the row passes before the commit. Where they stand is what the history says. A new version of the row for each step would need
-// room on its page for as many as end at a time, and where there is none, a row in every index. What has got on does not kill its process.
+// The fence of turns that record something and keep their execution running: all of them pass, or the transaction is refused. It only
+// locks the row of the execution, which no other writer of the row passes before the commit; the history says where the execution is. A
+// new version of the row for each step would need room on its page, and without it a row in every index. An execution that makes
+// progress does not kill its process, so its crashes are forgotten.
 //
-// Beside turns that end they hold the rows for these as well: whoever locks several executions does so in the order of their ids.
-func (q *Queries) HoldTurns(ctx context.Context, arg HoldTurnsParams) ([]int64, error) {
-	rows, err := q.db.Query(ctx, holdTurns,
-		arg.Ids,
-		arg.Turns,
-		arg.Owners,
-		arg.Epochs,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []int64
-	for rows.Next() {
-		var id int64
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		items = append(items, id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const holdTurnsAsAsked = `-- name: HoldTurnsAsAsked :exec
-WITH held AS (
-    SELECT execution.id, execution.crashes
-    FROM (
-        SELECT unnest($1::bigint[]) AS id, unnest($2::bigint[]) AS turn,
-            unnest($3::text[]) AS owner, unnest($4::bigint[]) AS epoch
-    ) AS u
-    JOIN execution ON execution.id = ANY (ARRAY[u.id])
-    WHERE execution.turn = u.turn AND execution.state = 0 AND execution.owner = u.owner AND execution.owner_epoch = u.epoch
-    FOR NO KEY UPDATE OF execution
-), absolved AS (
-    UPDATE execution SET crashes = 0 WHERE execution.id = ANY (ARRAY(SELECT held.id FROM held WHERE held.crashes > 0))
-)
-SELECT CASE WHEN count(*) < cardinality($1::bigint[]) THEN refuse('LS001', 'a turn is not as asked') END FROM held
-`
-
-type HoldTurnsAsAskedParams struct {
-	Ids    []int64
-	Turns  []int64
-	Owners []string
-	Epochs []int64
-}
-
-// HoldTurns where every turn passes; else nothing happens, and the error has the code LS001.
-func (q *Queries) HoldTurnsAsAsked(ctx context.Context, arg HoldTurnsAsAskedParams) error {
-	_, err := q.db.Exec(ctx, holdTurnsAsAsked,
+// Beside turns that end, it locks the rows for these as well: executions are locked in the order of their ids.
+func (q *Queries) HoldTurns(ctx context.Context, arg HoldTurnsParams) error {
+	_, err := q.db.Exec(ctx, holdTurns,
 		arg.Ids,
 		arg.Turns,
 		arg.Owners,
@@ -601,19 +564,76 @@ const lockMatching = `-- name: LockMatching :exec
 SELECT set_config('idle_in_transaction_session_timeout', '5s', true), pg_advisory_xact_lock(hashtextextended(current_schema() || '/match', 0))
 `
 
-// The statements of one commit that carries many turns, starts and events. Arrays are columns: the same place in each
+// The statements of one commit of many turns, starts and events. Arrays are columns: the same place in each
 // belongs to the same row. An empty text stands for NULL.
 //
-// Such rows find those of a table one by one, by its index: a join says "= ANY (ARRAY[…])" of the key's first column. To the
-// planner that is a condition for an index and nothing else. "=" is also an order in which two inputs could be merged, for
-// which it considers to read the whole index, and while a table is short, or is believed to be, it does so; the plan is kept
-// for longer than that is true. A sequential scan is ruled out by the settings of the connection (Settings), and
-// TestCommitsReachEveryRowByItsKey looks at the plans.
-// One transaction at a time, of all processes, makes events or waits known (store/match.go). One whose process stalls
-// with the lock in hand is ended by the server.
+// Such rows are joined with those of a table one by one, by its index: a join has "= ANY (ARRAY[…])" for the key's first column, which the
+// planner can only use as a condition for an index. With "=" it would also consider a merge join that reads the whole index, would choose
+// that while a table is short, or is believed to be, and would keep the plan for longer than that is true. Sequential scans are ruled out
+// by the settings of the connection (Settings), and TestCommitsReachEveryRowByItsKey checks the plans.
+// One transaction at a time, of all processes, stores events or waits (store/match.go). The server ends one whose process stalls
+// while it holds the lock.
 func (q *Queries) LockMatching(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, lockMatching)
 	return err
+}
+
+const lockTurns = `-- name: LockTurns :many
+SELECT execution.id, execution.turn, execution.wakes
+FROM (
+    SELECT unnest($1::bigint[]) AS id, unnest($2::bigint[]) AS turn,
+        unnest($3::text[]) AS owner, unnest($4::bigint[]) AS epoch,
+        unnest($5::bigint[]) AS last_seq, unnest($6::boolean[]) AS recorded
+) AS u
+JOIN execution ON execution.id = ANY (ARRAY[u.id])
+WHERE execution.turn = u.turn AND execution.state = 0 AND execution.owner = u.owner AND execution.owner_epoch = u.epoch
+  AND (u.recorded OR NOT EXISTS (SELECT FROM entry n WHERE n.execution = execution.id AND n.seq > u.last_seq))
+FOR NO KEY UPDATE OF execution
+`
+
+type LockTurnsParams struct {
+	Ids      []int64
+	Turns    []int64
+	Owners   []string
+	Epochs   []int64
+	LastSeqs []int64
+	Recorded []bool
+}
+
+type LockTurnsRow struct {
+	ID    int64
+	Turn  int64
+	Wakes int64
+}
+
+// Locks the executions of turns that pass the fence, and returns how many arrivals each has had. Each turn must be the one that was
+// loaded, and the owner must be the caller; a turn that records nothing must know the whole history (for all others the primary key of
+// the history checks it). Every statement that locks several executions does so in the order of their ids.
+func (q *Queries) LockTurns(ctx context.Context, arg LockTurnsParams) ([]LockTurnsRow, error) {
+	rows, err := q.db.Query(ctx, lockTurns,
+		arg.Ids,
+		arg.Turns,
+		arg.Owners,
+		arg.Epochs,
+		arg.LastSeqs,
+		arg.Recorded,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LockTurnsRow
+	for rows.Next() {
+		var i LockTurnsRow
+		if err := rows.Scan(&i.ID, &i.Turn, &i.Wakes); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const openCalls = `-- name: OpenCalls :exec
@@ -646,7 +666,7 @@ type OpenCallsParams struct {
 	Deadlines  []time.Time
 }
 
-// A call of a relay is due at once, one of this process is never sent.
+// A call of a relay is due immediately, one of this process is never sent.
 func (q *Queries) OpenCalls(ctx context.Context, arg OpenCallsParams) error {
 	_, err := q.db.Exec(ctx, openCalls,
 		arg.Ids,
@@ -779,45 +799,18 @@ func (q *Queries) OpenWaits(ctx context.Context, arg OpenWaitsParams) error {
 	return err
 }
 
-const openWaitsOf = `-- name: OpenWaitsOf :many
-SELECT DISTINCT execution, branch, op FROM wait WHERE execution = ANY ($1::bigint[])
-`
-
-type OpenWaitsOfRow struct {
-	Execution int64
-	Branch    int32
-	Op        int32
-}
-
-func (q *Queries) OpenWaitsOf(ctx context.Context, executions []int64) ([]OpenWaitsOfRow, error) {
-	rows, err := q.db.Query(ctx, openWaitsOf, executions)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []OpenWaitsOfRow
-	for rows.Next() {
-		var i OpenWaitsOfRow
-		if err := rows.Scan(&i.Execution, &i.Branch, &i.Op); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const satisfy = `-- name: Satisfy :many
 WITH c AS (
-    SELECT unnest($1::bigint[]) AS execution, unnest($2::int[]) AS branch, unnest($3::int[]) AS op
+    SELECT unnest($1::bigint[]) AS execution, unnest($2::int[]) AS branch,
+        unnest($3::int[]) AS op
     UNION
     SELECT wait.execution, wait.branch, wait.op FROM wait WHERE wait.key = ANY ($4::bytea[])
+    UNION
+    SELECT wait.execution, wait.branch, wait.op FROM wait WHERE wait.execution = ANY ($5::bigint[])
 ), f AS (
     SELECT w.execution, w.branch, w.op, min(k.event) AS event
     FROM c
-    -- OFFSET keeps the planner from turning the two around.
+    -- OFFSET keeps the planner from swapping the two.
     CROSS JOIN LATERAL (
         SELECT wait.execution, wait.branch, wait.op, wait.key FROM wait
         WHERE wait.execution = c.execution AND wait.branch = c.branch AND wait.op = c.op
@@ -849,13 +842,13 @@ WITH c AS (
     UPDATE execution SET
         wakes = execution.wakes + 1,
         state = 0,
-        owner = CASE WHEN execution.state = 1 THEN $5::text ELSE execution.owner END,
-        owner_epoch = CASE WHEN execution.state = 1 THEN $6::bigint ELSE execution.owner_epoch END
+        owner = CASE WHEN execution.state = 1 THEN $6::text ELSE execution.owner END,
+        owner_epoch = CASE WHEN execution.state = 1 THEN $7::bigint ELSE execution.owner_epoch END
     WHERE execution.id = ANY (ARRAY(
         SELECT e.id FROM execution e WHERE e.id = ANY (ARRAY(SELECT handed.execution FROM handed)) AND e.state IN (0, 1) ORDER BY e.id FOR UPDATE
     ))
     RETURNING execution.id, execution.turn, execution.wakes, execution.organization,
-        coalesce(execution.owner = $5::text AND execution.owner_epoch = $6::bigint, false) AS ours
+        coalesce(execution.owner = $6::text AND execution.owner_epoch = $7::bigint, false) AS ours
 ), runs AS (
     INSERT INTO runnable (execution) SELECT woken.id FROM woken ON CONFLICT DO NOTHING
 )
@@ -872,6 +865,7 @@ type SatisfyParams struct {
 	Branches   []int32
 	Ops        []int32
 	Keys       [][]byte
+	Again      []int64
 	Instance   *string
 	Epoch      *int64
 }
@@ -891,16 +885,17 @@ type SatisfyRow struct {
 	Ours         bool
 }
 
-// Hands waits, those named and those that have one of the keys, the earliest event that each matches, that came after its
-// execution began and that the execution has not had yet. Where several waits of an execution would have one event, the
-// first gets it, and the others have to be asked again: several says that there are such executions. Behind the rows of what was
-// handed over come those of the executions that it wakes (WakeMany).
+// Delivers to waits (those that are named, those with one of the keys, and all of the executions in again) the earliest event that each
+// matches, that is newer than its execution and that the execution has not consumed. If several waits of an execution match one event, the
+// first gets it, and the others have to be matched again: several reports that there may be such waits. The rows of the executions that
+// are woken follow those of the deliveries (WakeMany): one statement is one round trip.
 func (q *Queries) Satisfy(ctx context.Context, arg SatisfyParams) ([]SatisfyRow, error) {
 	rows, err := q.db.Query(ctx, satisfy,
 		arg.Executions,
 		arg.Branches,
 		arg.Ops,
 		arg.Keys,
+		arg.Again,
 		arg.Instance,
 		arg.Epoch,
 	)
@@ -935,45 +930,60 @@ func (q *Queries) Satisfy(ctx context.Context, arg SatisfyParams) ([]SatisfyRow,
 	return items, nil
 }
 
-const saveEvents = `-- name: SaveEvents :many
+const saveEvents = `-- name: SaveEvents :exec
+WITH saved AS (
 INSERT INTO event (organization, source, event_id, type, data, occurred_at, received_at)
-SELECT u.organization, u.source, u.event_id, u.type, u.data::json, u.occurred_at, $1::timestamptz
+SELECT u.organization, u.source, u.event_id, u.type, u.data::json, u.occurred_at, $6::timestamptz
 FROM (
-    SELECT unnest($2::bigint[]) AS organization, unnest($3::text[]) AS source,
-        unnest($4::text[]) AS event_id, unnest($5::text[]) AS type,
-        unnest($6::text[]) AS data, unnest($7::timestamptz[]) AS occurred_at
+    SELECT unnest($7::bigint[]) AS organization, unnest($8::text[]) AS source,
+        unnest($9::text[]) AS event_id, unnest($10::text[]) AS type,
+        unnest($11::text[]) AS data, unnest($12::timestamptz[]) AS occurred_at
 ) AS u
-ON CONFLICT ON CONSTRAINT event_once DO NOTHING
-RETURNING id, organization, source, event_id, coalesce((
-    SELECT json_agg(shape.paths ORDER BY shape.id) FROM shape WHERE shape.organization = event.organization AND shape.type = event.type
-), '[]')::json AS shapes, EXISTS (
-    SELECT 1 FROM flow_trigger WHERE flow_trigger.organization = event.organization AND flow_trigger.type = event.type
-)::boolean AS met
+RETURNING id
+), keyed AS (
+    -- Ids are in the order of the list.
+    INSERT INTO event_key (key, event)
+    SELECT k.key, (ARRAY(SELECT saved.id FROM saved ORDER BY saved.id))[k.place]
+    FROM (SELECT unnest($13::bytea[]) AS key, unnest($14::int[]) AS place) AS k
+)
+SELECT refuse('LS001', 'the filters of events ' || t.type || ' of organization ' || t.organization || ' have changed')
+FROM (
+    SELECT unnest($1::bigint[]) AS organization, unnest($2::text[]) AS type,
+        unnest($3::int[]) AS shapes, unnest($4::boolean[]) AS flows
+) AS t
+WHERE $5::boolean AND (
+    t.shapes <> (SELECT count(*) FROM shape WHERE shape.organization = t.organization AND shape.type = t.type)
+    OR t.flows <> EXISTS (SELECT FROM flow_trigger WHERE flow_trigger.organization = t.organization AND flow_trigger.type = t.type)
+)
 `
 
 type SaveEventsParams struct {
-	Received      time.Time
-	Organizations []int64
-	Sources       []string
-	EventIds      []string
-	Types         []string
-	Data          []string
-	Occurred      []time.Time
+	KnownOrganizations []int64
+	KnownTypes         []string
+	KnownShapes        []int32
+	KnownFlows         []bool
+	Strict             bool
+	Received           time.Time
+	Organizations      []int64
+	Sources            []string
+	EventIds           []string
+	Types              []string
+	Data               []string
+	Occurred           []time.Time
+	Keys               [][]byte
+	Places             []int32
 }
 
-type SaveEventsRow struct {
-	ID           int64
-	Organization int64
-	Source       string
-	EventID      string
-	Shapes       []byte
-	Met          bool
-}
-
-// Answers no row for a duplicate, and with each event the sets of paths that waits for its type have, and whether it has met a
-// flow's handler.
-func (q *Queries) SaveEvents(ctx context.Context, arg SaveEventsParams) ([]SaveEventsRow, error) {
-	rows, err := q.db.Query(ctx, saveEvents,
+// Stores events with their keys. An event that is stored already is an error: nearly all are new, and ON CONFLICT would cost a second
+// record in the log for each. A key names its event by the event's place in the list. When strict, the transaction is refused if the
+// filters of a type are not those that the caller knows, by their number (shapes are never deleted), or if flows are not.
+func (q *Queries) SaveEvents(ctx context.Context, arg SaveEventsParams) error {
+	_, err := q.db.Exec(ctx, saveEvents,
+		arg.KnownOrganizations,
+		arg.KnownTypes,
+		arg.KnownShapes,
+		arg.KnownFlows,
+		arg.Strict,
 		arg.Received,
 		arg.Organizations,
 		arg.Sources,
@@ -981,30 +991,10 @@ func (q *Queries) SaveEvents(ctx context.Context, arg SaveEventsParams) ([]SaveE
 		arg.Types,
 		arg.Data,
 		arg.Occurred,
+		arg.Keys,
+		arg.Places,
 	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []SaveEventsRow
-	for rows.Next() {
-		var i SaveEventsRow
-		if err := rows.Scan(
-			&i.ID,
-			&i.Organization,
-			&i.Source,
-			&i.EventID,
-			&i.Shapes,
-			&i.Met,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+	return err
 }
 
 const saveKeys = `-- name: SaveKeys :exec
@@ -1020,67 +1010,6 @@ type SaveKeysParams struct {
 
 func (q *Queries) SaveKeys(ctx context.Context, arg SaveKeysParams) error {
 	_, err := q.db.Exec(ctx, saveKeys, arg.Keys, arg.Events)
-	return err
-}
-
-const saveKnown = `-- name: SaveKnown :exec
-WITH saved AS (
-INSERT INTO event (organization, source, event_id, type, data, occurred_at, received_at)
-SELECT u.organization, u.source, u.event_id, u.type, u.data::json, u.occurred_at, $4::timestamptz
-FROM (
-    SELECT unnest($5::bigint[]) AS organization, unnest($6::text[]) AS source,
-        unnest($7::text[]) AS event_id, unnest($8::text[]) AS type,
-        unnest($9::text[]) AS data, unnest($10::timestamptz[]) AS occurred_at
-) AS u
-RETURNING id
-), keyed AS (
-    -- They are numbered in the order of the list.
-    INSERT INTO event_key (key, event)
-    SELECT k.key, (ARRAY(SELECT saved.id FROM saved ORDER BY saved.id))[k.place]
-    FROM (SELECT unnest($11::bytea[]) AS key, unnest($12::int[]) AS place) AS k
-    ON CONFLICT DO NOTHING
-)
-SELECT refuse('LS003', t.organization || ' ' || t.type)
-FROM (
-    SELECT unnest($1::bigint[]) AS organization, unnest($2::text[]) AS type, unnest($3::int[]) AS shapes
-) AS t
-WHERE t.shapes <> (SELECT count(*) FROM shape WHERE shape.organization = t.organization AND shape.type = t.type)
-   OR EXISTS (SELECT 1 FROM flow_trigger WHERE flow_trigger.organization = t.organization AND flow_trigger.type = t.type)
-`
-
-type SaveKnownParams struct {
-	KnownOrganizations []int64
-	KnownTypes         []string
-	KnownShapes        []int32
-	Received           time.Time
-	Organizations      []int64
-	Sources            []string
-	EventIds           []string
-	Types              []string
-	Data               []string
-	Occurred           []time.Time
-	Keys               [][]byte
-	Places             []int32
-}
-
-// SaveEvents with their keys, for types whose sets of paths the caller knows all of, as their numbers say, and that no flow has a handler
-// for; else nothing happens, and the error has the code LS003 and says which type of which organization it is. One that is there
-// already is an error, too. A key names its event by its place in the list.
-func (q *Queries) SaveKnown(ctx context.Context, arg SaveKnownParams) error {
-	_, err := q.db.Exec(ctx, saveKnown,
-		arg.KnownOrganizations,
-		arg.KnownTypes,
-		arg.KnownShapes,
-		arg.Received,
-		arg.Organizations,
-		arg.Sources,
-		arg.EventIds,
-		arg.Types,
-		arg.Data,
-		arg.Occurred,
-		arg.Keys,
-		arg.Places,
-	)
 	return err
 }
 
@@ -1115,53 +1044,6 @@ func (q *Queries) SaveTraces(ctx context.Context, arg SaveTracesParams) error {
 	return err
 }
 
-const saveUnawaited = `-- name: SaveUnawaited :exec
-WITH saved AS (
-INSERT INTO event (organization, source, event_id, type, data, occurred_at, received_at)
-SELECT u.organization, u.source, u.event_id, u.type, u.data::json, u.occurred_at, $3::timestamptz
-FROM (
-    SELECT unnest($4::bigint[]) AS organization, unnest($5::text[]) AS source,
-        unnest($6::text[]) AS event_id, unnest($7::text[]) AS type,
-        unnest($8::text[]) AS data, unnest($9::timestamptz[]) AS occurred_at
-) AS u
-)
-SELECT refuse('LS002', t.organization || ' ' || t.type)
-FROM (SELECT unnest($1::bigint[]) AS organization, unnest($2::text[]) AS type) AS t
-WHERE EXISTS (SELECT 1 FROM shape WHERE shape.organization = t.organization AND shape.type = t.type)
-   OR EXISTS (SELECT 1 FROM flow_trigger WHERE flow_trigger.organization = t.organization AND flow_trigger.type = t.type)
-`
-
-type SaveUnawaitedParams struct {
-	UnawaitedOrganizations []int64
-	UnawaitedTypes         []string
-	Received               time.Time
-	Organizations          []int64
-	Sources                []string
-	EventIds               []string
-	Types                  []string
-	Data                   []string
-	Occurred               []time.Time
-}
-
-// SaveEvents for types that no wait has a filter for and that no flow has a handler for, so that there is nothing to match; else
-// nothing happens, and the error has the code LS002 and says which type of which organization it is. One that is there already is an
-// error, too: what is emitted is new, and to be ready for anything else costs a second record in the log for each. Each type of the events is
-// looked up once.
-func (q *Queries) SaveUnawaited(ctx context.Context, arg SaveUnawaitedParams) error {
-	_, err := q.db.Exec(ctx, saveUnawaited,
-		arg.UnawaitedOrganizations,
-		arg.UnawaitedTypes,
-		arg.Received,
-		arg.Organizations,
-		arg.Sources,
-		arg.EventIds,
-		arg.Types,
-		arg.Data,
-		arg.Occurred,
-	)
-	return err
-}
-
 const wakeMany = `-- name: WakeMany :many
 WITH woken AS (
 UPDATE execution SET
@@ -1193,8 +1075,8 @@ type WakeManyRow struct {
 	Ours         bool
 }
 
-// What is parked becomes the caller's, if it has a lease: it needs no claim. Locks in the order of ids, as everything else
-// that locks several executions.
+// An execution that is parked becomes the caller's, if it has a lease, and needs no claim. Executions are locked in the order of their ids,
+// as everywhere.
 func (q *Queries) WakeMany(ctx context.Context, arg WakeManyParams) ([]WakeManyRow, error) {
 	rows, err := q.db.Query(ctx, wakeMany, arg.Instance, arg.Epoch, arg.Ids)
 	if err != nil {

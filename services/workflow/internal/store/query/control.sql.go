@@ -54,8 +54,8 @@ type FailedStepParams struct {
 	Immediate []string
 }
 
-// The last entry of the generation with an error, or where there is none the last one that its branch was blocked for; the first
-// where nothing was.
+// The last entry of the generation with an error; if there is none, the last one that its branch was blocked for; if there is none
+// either, the first one.
 func (q *Queries) FailedStep(ctx context.Context, arg FailedStepParams) (int64, error) {
 	row := q.db.QueryRow(ctx, failedStep, arg.Execution, arg.Base, arg.Immediate)
 	var seq int64
@@ -202,7 +202,7 @@ type ListLabelledRow struct {
 	BaseSeq      int64
 }
 
-// The same among those with labels, by execution_labelled.
+// ListExecutions of those with labels, by execution_labelled.
 func (q *Queries) ListLabelled(ctx context.Context, arg ListLabelledParams) ([]ListLabelledRow, error) {
 	rows, err := q.db.Query(ctx, listLabelled,
 		arg.Organization,
@@ -286,7 +286,7 @@ type ListTroubledRow struct {
 	BaseSeq      int64
 }
 
-// The same among those that ended badly, by execution_troubled.
+// ListExecutions of those that ended badly, by execution_troubled.
 func (q *Queries) ListTroubled(ctx context.Context, arg ListTroubledParams) ([]ListTroubledRow, error) {
 	rows, err := q.db.Query(ctx, listTroubled,
 		arg.Organization,
@@ -358,7 +358,7 @@ type LogEntriesRow struct {
 	RecordedAt time.Time
 }
 
-// What a log shows of a history.
+// The entries of a history that a log shows.
 func (q *Queries) LogEntries(ctx context.Context, arg LogEntriesParams) ([]LogEntriesRow, error) {
 	rows, err := q.db.Query(ctx, logEntries,
 		arg.Execution,
@@ -392,6 +392,22 @@ func (q *Queries) LogEntries(ctx context.Context, arg LogEntriesParams) ([]LogEn
 		return nil, err
 	}
 	return items, nil
+}
+
+const markConsumed = `-- name: MarkConsumed :exec
+INSERT INTO spent (execution, event)
+SELECT entry.execution, entry.event FROM entry WHERE entry.execution = $1 AND entry.seq >= $2 AND entry.event IS NOT NULL
+ON CONFLICT DO NOTHING
+`
+
+type MarkConsumedParams struct {
+	Execution int64
+	Seq       int64
+}
+
+func (q *Queries) MarkConsumed(ctx context.Context, arg MarkConsumedParams) error {
+	_, err := q.db.Exec(ctx, markConsumed, arg.Execution, arg.Seq)
+	return err
 }
 
 const progresses = `-- name: Progresses :many
@@ -444,7 +460,7 @@ type ReopenChannelsParams struct {
 	Seq       int64
 }
 
-// The channels that the kept part of a history has made were closed when the run ended.
+// Opens the channels of the kept part of a history, which were closed when the run ended.
 func (q *Queries) ReopenChannels(ctx context.Context, arg ReopenChannelsParams) error {
 	_, err := q.db.Exec(ctx, reopenChannels, arg.Execution, arg.Seq)
 	return err
@@ -526,21 +542,5 @@ func (q *Queries) SaveRetry(ctx context.Context, arg SaveRetryParams) error {
 		arg.Reason,
 		arg.RetriedAt,
 	)
-	return err
-}
-
-const spendEvents = `-- name: SpendEvents :exec
-INSERT INTO spent (execution, event)
-SELECT entry.execution, entry.event FROM entry WHERE entry.execution = $1 AND entry.seq >= $2 AND entry.event IS NOT NULL
-ON CONFLICT DO NOTHING
-`
-
-type SpendEventsParams struct {
-	Execution int64
-	Seq       int64
-}
-
-func (q *Queries) SpendEvents(ctx context.Context, arg SpendEventsParams) error {
-	_, err := q.db.Exec(ctx, spendEvents, arg.Execution, arg.Seq)
 	return err
 }

@@ -100,7 +100,7 @@ type ForgetEventsParams struct {
 	Message string
 }
 
-// Events that wait to be consumed stay, and so do the messages of open channels that nobody has received.
+// Keeps events that wait to be consumed, and messages of open channels that have not been received.
 func (q *Queries) ForgetEvents(ctx context.Context, arg ForgetEventsParams) (int64, error) {
 	row := q.db.QueryRow(ctx, forgetEvents, arg.Before, arg.Message)
 	var count int64

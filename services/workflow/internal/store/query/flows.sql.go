@@ -240,7 +240,7 @@ type LockFlowNameParams struct {
 	Name         string
 }
 
-// Registrations of one name are made one at a time.
+// Serializes the registrations of one name.
 func (q *Queries) LockFlowName(ctx context.Context, arg LockFlowNameParams) error {
 	_, err := q.db.Exec(ctx, lockFlowName, arg.Organization, arg.Name)
 	return err
@@ -284,7 +284,7 @@ type NextFlowWorkRow struct {
 	OccurredAt   time.Time
 }
 
-// Takes what is due. The next attempt is set before this one is made, so that what a crash interrupts comes again.
+// Takes what is due. The next attempt is scheduled before this one is made, so that a crash does not lose it.
 func (q *Queries) NextFlowWork(ctx context.Context, arg NextFlowWorkParams) ([]NextFlowWorkRow, error) {
 	rows, err := q.db.Query(ctx, nextFlowWork,
 		arg.Now,

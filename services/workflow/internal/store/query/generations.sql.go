@@ -81,8 +81,8 @@ WITH old AS (
 SELECT count(*) FROM old
 `
 
-// Forgets the entries of generations that have ended, but for those that made channels: a retry opens these again. An event that is
-// still kept stays consumed.
+// Deletes the entries of generations that have ended, except those that made channels: a retry opens these again. An event that is
+// still stored stays consumed.
 func (q *Queries) ForgetGenerations(ctx context.Context, before time.Time) (int64, error) {
 	row := q.db.QueryRow(ctx, forgetGenerations, before)
 	var count int64
@@ -103,7 +103,7 @@ type GenerationsOfParams struct {
 	Seqs      []int64
 }
 
-// The generations that entries are of, in the order of the entries.
+// The generations of entries, in the order of the entries.
 func (q *Queries) GenerationsOf(ctx context.Context, arg GenerationsOfParams) ([]int32, error) {
 	rows, err := q.db.Query(ctx, generationsOf, arg.Execution, arg.Seqs)
 	if err != nil {
@@ -140,7 +140,7 @@ type HeldBackRow struct {
 	HeldUntil time.Time
 }
 
-// Until when the present generation is held back; no row where it is not.
+// Until when the current generation is held back; no row if it is not.
 func (q *Queries) HeldBack(ctx context.Context, arg HeldBackParams) (HeldBackRow, error) {
 	row := q.db.QueryRow(ctx, heldBack, arg.Execution, arg.Now)
 	var i HeldBackRow
@@ -148,7 +148,7 @@ func (q *Queries) HeldBack(ctx context.Context, arg HeldBackParams) (HeldBackRow
 	return i, err
 }
 
-const noteHad = `-- name: NoteHad :exec
+const noteConsumed = `-- name: NoteConsumed :exec
 INSERT INTO had (execution, key, event)
 SELECT u.execution, u.key, coalesce((
     SELECT k.event - 1 FROM event_key k
@@ -165,15 +165,15 @@ LEFT JOIN LATERAL (SELECT had.event FROM had WHERE had.execution = u.execution A
 ON CONFLICT (execution, key) DO UPDATE SET event = greatest(had.event, excluded.event)
 `
 
-type NoteHadParams struct {
+type NoteConsumedParams struct {
 	Executions []int64
 	Keys       [][]byte
 }
 
-// Up to the first event of the key that the execution has not had, or to the last one that there is. Events are numbered in the order of
-// their commits, so none with a lower number comes any more. Every key is one of a wait that was open, whose shape all events have
-// keys of.
-func (q *Queries) NoteHad(ctx context.Context, arg NoteHadParams) error {
-	_, err := q.db.Exec(ctx, noteHad, arg.Executions, arg.Keys)
+// Stores up to which event executions have consumed all events of a key: up to the first one that they have not consumed, or else the
+// last one. Events are numbered in the order of their commits, so no later event has a lower number. Every key belongs to a wait that was
+// open, so all events have keys of its shape.
+func (q *Queries) NoteConsumed(ctx context.Context, arg NoteConsumedParams) error {
+	_, err := q.db.Exec(ctx, noteConsumed, arg.Executions, arg.Keys)
 	return err
 }

@@ -56,7 +56,7 @@ type LoadRow struct {
 	MatchWaiting  int64
 }
 
-// What an operator watches. It costs what can run at the moment, up to a bound, and nothing for what is parked.
+// The load that an operator watches. Its cost grows with the runnable executions, up to a bound, and not with those that are parked.
 func (q *Queries) Load(ctx context.Context, most int32) (LoadRow, error) {
 	row := q.db.QueryRow(ctx, load, most)
 	var i LoadRow

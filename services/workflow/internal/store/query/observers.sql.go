@@ -40,50 +40,6 @@ func (q *Queries) FindObserver(ctx context.Context, arg FindObserverParams) (Fin
 	return i, err
 }
 
-const observerSays = `-- name: ObserverSays :many
-UPDATE observer SET said = $1, said_at = $2
-WHERE organization = $3 AND key = $4 AND version = $5
-  AND said_at IS NOT DISTINCT FROM $6
-RETURNING version
-`
-
-type ObserverSaysParams struct {
-	Said         []byte
-	At           *time.Time
-	Organization int64
-	Key          string
-	Version      int64
-	Before       *time.Time
-}
-
-// Answers no row if another process has said something, or it was registered anew, since it was read.
-func (q *Queries) ObserverSays(ctx context.Context, arg ObserverSaysParams) ([]int64, error) {
-	rows, err := q.db.Query(ctx, observerSays,
-		arg.Said,
-		arg.At,
-		arg.Organization,
-		arg.Key,
-		arg.Version,
-		arg.Before,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []int64
-	for rows.Next() {
-		var version int64
-		if err := rows.Scan(&version); err != nil {
-			return nil, err
-		}
-		items = append(items, version)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const observersOf = `-- name: ObserversOf :many
 SELECT organization, key, version, spec FROM observer WHERE agent = $1 ORDER BY organization, key
 `
@@ -141,7 +97,7 @@ type ObserversOfAgentsRow struct {
 	Message      *string
 }
 
-// Those that report of their agent itself, with the agent's newest heartbeat.
+// The observers of agents themselves, with the agent's newest heartbeat.
 func (q *Queries) ObserversOfAgents(ctx context.Context) ([]ObserversOfAgentsRow, error) {
 	rows, err := q.db.Query(ctx, observersOfAgents)
 	if err != nil {
@@ -212,7 +168,7 @@ type SaveObserverParams struct {
 	CreatedAt    time.Time
 }
 
-// What is registered already stays as it is, and with it what it has said. No row is changed then.
+// Registering the same observer again is a no-op, which keeps its last report.
 func (q *Queries) SaveObserver(ctx context.Context, arg SaveObserverParams) (int64, error) {
 	result, err := q.db.Exec(ctx, saveObserver,
 		arg.Organization,
@@ -225,4 +181,48 @@ func (q *Queries) SaveObserver(ctx context.Context, arg SaveObserverParams) (int
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const saveReport = `-- name: SaveReport :many
+UPDATE observer SET said = $1, said_at = $2
+WHERE organization = $3 AND key = $4 AND version = $5
+  AND said_at IS NOT DISTINCT FROM $6
+RETURNING version
+`
+
+type SaveReportParams struct {
+	Said         []byte
+	At           *time.Time
+	Organization int64
+	Key          string
+	Version      int64
+	Before       *time.Time
+}
+
+// Returns no row if another process has stored a report, or the observer was registered anew, since it was read.
+func (q *Queries) SaveReport(ctx context.Context, arg SaveReportParams) ([]int64, error) {
+	rows, err := q.db.Query(ctx, saveReport,
+		arg.Said,
+		arg.At,
+		arg.Organization,
+		arg.Key,
+		arg.Version,
+		arg.Before,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var version int64
+		if err := rows.Scan(&version); err != nil {
+			return nil, err
+		}
+		items = append(items, version)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

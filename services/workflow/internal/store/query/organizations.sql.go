@@ -20,8 +20,8 @@ SELECT (count(*) > 1)::boolean AS several FROM (
 WHERE organization IS NOT NULL
 `
 
-// Whether this service knows of more than one organization: by its workflows, which stay, by its flows, or by its agents. Each least and greatest number
-// is read from an index.
+// Whether this service knows more than one organization, from its workflows, which are never deleted, its flows, and its agents. Each
+// lowest and highest number is read from an index.
 func (q *Queries) SeveralOrganizations(ctx context.Context) (bool, error) {
 	row := q.db.QueryRow(ctx, severalOrganizations)
 	var several bool

@@ -144,7 +144,7 @@ type WaitingRow struct {
 	Filter   string
 }
 
-// Everything open, with its timer: waits, sleeps and calls in the order of branches.
+// The open operations with their timers: waits, sleeps and calls in the order of branches.
 func (q *Queries) Waiting(ctx context.Context, execution int64) ([]WaitingRow, error) {
 	rows, err := q.db.Query(ctx, waiting, execution)
 	if err != nil {

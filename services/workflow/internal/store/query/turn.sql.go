@@ -60,7 +60,7 @@ WHERE id = ANY (ARRAY(
       AND r.execution <> ALL ($4::bigint[])
       AND $5::boolean = ($6::int <= e.crashes
           + CASE WHEN e.owner IS NULL OR (e.owner = $1::text AND e.owner_epoch >= $2::bigint) THEN 0 ELSE 1 END)
-      -- A process whose name was taken takes nothing back.
+      -- A process whose name another has taken over claims nothing.
       AND $2::bigint = (SELECT l.epoch FROM lease l WHERE l.instance = $1::text)
     ORDER BY r.execution
     LIMIT $7
@@ -87,12 +87,12 @@ type ClaimRow struct {
 	Crashes      int16
 }
 
-// Running executions whose owner is nobody, dead, or this instance without knowing of them. The condition reads columns
+// Claims running executions that have no owner, a dead one, or this instance without its knowledge. The condition reads columns
 // of the locked row and a constant only: PostgreSQL checks it again when another claim of the row has just committed,
 // which it could not do for those of another table.
 //
-// Whoever owned it before and is not this process died with it in hand: that is counted. Those with many crashes are claimed by
-// themselves (core.Claim). With another owner the turn moves on, too: what he remembers of it from before may be older than its history.
+// A previous owner that is not this process died while it owned the execution: that is counted. Executions with many crashes are claimed
+// by themselves (engine.Claim). A new owner also increments the turn: the previous owner's memory may be stale.
 func (q *Queries) Claim(ctx context.Context, arg ClaimParams) ([]ClaimRow, error) {
 	rows, err := q.db.Query(ctx, claim,
 		arg.Instance,
@@ -165,9 +165,9 @@ type DueRow struct {
 	Flows      bool
 }
 
-// Whether the lease is still the caller's, which it extends where a time is given, and what there is to do that nobody may have been
-// told of. All loops of the service have this one question asked for them, every second and whether there is anything or not, so
-// each part of it is a look at the end of an index. What Claim would take, suspected or not, is asked for with its words.
+// Whether the lease is still the caller's, which it extends where a time is given, and whether there is work that no process may have been
+// notified of. It is asked every second on behalf of all loops of the service, so each part of it is a look at the end of an index. The
+// condition on executions is that of Claim, for suspects and others.
 func (q *Queries) Due(ctx context.Context, arg DueParams) (DueRow, error) {
 	row := q.db.QueryRow(ctx, due,
 		arg.Instance,
@@ -219,8 +219,8 @@ type ExonerateParams struct {
 	Epoch      int64
 }
 
-// Where the process before under this name has died without a suspect in hand, something else kills: what counts against suspects that are in nobody's
-// hands begins anew. The caller's own name has another epoch now.
+// If the previous process of this name died while it tried no suspect, something else kills processes: suspects that no living process
+// owns are set back to the first suspicious count. The caller's own name has a new epoch by now.
 func (q *Queries) Exonerate(ctx context.Context, arg ExonerateParams) error {
 	_, err := q.db.Exec(ctx, exonerate,
 		arg.Suspicious,
@@ -280,7 +280,7 @@ const lastEntry = `-- name: LastEntry :one
 SELECT greatest(last_seq, (SELECT max(entry.seq) FROM entry WHERE entry.execution = execution.id))::bigint AS seq FROM execution WHERE id = $1
 `
 
-// The end of the history: what the row says, or what turns that went on have recorded since (HoldTurns).
+// The end of the history: what the row says, or what turns have recorded since that left the row as it was (HoldTurns).
 func (q *Queries) LastEntry(ctx context.Context, id int64) (int64, error) {
 	row := q.db.QueryRow(ctx, lastEntry, id)
 	var seq int64
@@ -449,7 +449,7 @@ type ReleaseParams struct {
 	OwnerEpoch *int64
 }
 
-// Gives up everything that a process has in hand.
+// Releases all executions that a process owns.
 func (q *Queries) Release(ctx context.Context, arg ReleaseParams) error {
 	_, err := q.db.Exec(ctx, release, arg.Owner, arg.OwnerEpoch)
 	return err
@@ -507,9 +507,9 @@ type StandingsRow struct {
 	Problem    []byte
 }
 
-// Where executions stand, and what came for their open operations: events and answers in the order in which they came, then
-// timers by time. Where nothing came, one row of kind -1. If everything is asked for, timers that go on are there as well, as kind
-// -2, and beside the timers of polls how far these have come: everything that is open has a timer.
+// The counters and states of executions, and the arrivals for their open operations: events and answers in order of arrival, then
+// timers by time. An execution without arrivals has one row of kind -1. With everything, timers that have not fired are rows of kind -2,
+// and the timer of a poll has the poll's progress beside it: everything that is open has a timer.
 func (q *Queries) Standings(ctx context.Context, arg StandingsParams) ([]StandingsRow, error) {
 	rows, err := q.db.Query(ctx, standings, arg.Everything, arg.Ids)
 	if err != nil {

@@ -21,7 +21,7 @@ type CloseWatchParams struct {
 	Ref string
 }
 
-// Answers the agent, or no row when there is no such watch of that execution.
+// Returns the agent, or no row if the execution has no such watch.
 func (q *Queries) CloseWatch(ctx context.Context, arg CloseWatchParams) (int64, error) {
 	row := q.db.QueryRow(ctx, closeWatch, arg.ID, arg.Ref)
 	var agent int64
@@ -34,7 +34,7 @@ DELETE FROM watch USING execution
 WHERE watch.agent = $1 AND execution.id = watch.execution AND execution.state >= 2 AND execution.state <> 3
 `
 
-// Those of a run that has failed are kept, and not wanted: it may be retried.
+// Keeps the watches of a run that has failed, because it may be retried; until then they are not wanted.
 func (q *Queries) DropEndedWatches(ctx context.Context, agent int64) error {
 	_, err := q.db.Exec(ctx, dropEndedWatches, agent)
 	return err
@@ -75,8 +75,8 @@ type OpenWatchParams struct {
 	Ref       string
 }
 
-// A repeat changes nothing; an execution that has ended, or that nobody knows, gets none. After a retry the handle says
-// which attempt it is.
+// Idempotent. An execution that has ended or does not exist gets no watch. After a retry the handle names
+// the attempt.
 func (q *Queries) OpenWatch(ctx context.Context, arg OpenWatchParams) (int64, error) {
 	result, err := q.db.Exec(ctx, openWatch,
 		arg.ID,

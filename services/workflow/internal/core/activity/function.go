@@ -1,0 +1,75 @@
+package activity
+
+import (
+	"context"
+	"time"
+)
+
+// Location says where a Function is carried out. The program that runs it cannot tell. The numbers are stored with
+// open calls (call.location).
+type Location int
+
+const (
+	// InProcess Functions are called inside this service (git.commit, manifest.pin).
+	InProcess Location = iota
+	// Cluster Functions are carried out by the relay of the agent named by the argument agent_id (k8s.get, argo.sync).
+	Cluster
+)
+
+// Function is one thing that a program can have done in the world with run(name, args). "emit" is not one of them: the
+// engine does it itself, inside the transaction that records it.
+//
+// Implementations are safe for concurrent use.
+type Function interface {
+	// Name is what programs call it: "git.commit".
+	Name() string
+	// Location is where it is carried out. It is the same for the life of the process.
+	Location() Location
+	// Call carries it out. It may be called more than once with the same Call.ID, because a process can die between the
+	// effect and its record: the effect must then happen once, and the same value come back.
+	//
+	// The value is what encoding/json can encode; it becomes part of the history, so it carries no secret, address,
+	// time stamp of its own or stack trace. A *FunctionError tells the program what went wrong; any other error is a
+	// *FunctionError with code "internal" to the program. Call is never used for a Cluster Function.
+	Call(ctx context.Context, call Call) (any, error)
+}
+
+// Checker is a Function that can say whether arguments fit it before anything is sent. The error is a *FunctionError that
+// names the field.
+type Checker interface {
+	Check(args map[string]any) error
+}
+
+// Pure is a Function of this process that can say of itself that it does nothing in the world and answers at once, from its arguments
+// alone: nobody can tell whether and when it was called. One that does not say so is not.
+type Pure interface {
+	Pure() bool
+}
+
+// IsPure reports whether a Function says that it is.
+func IsPure(f Function) bool {
+	p, can := f.(Pure)
+	return can && f.Location() == InProcess && p.Pure()
+}
+
+// Call is one use of a Function.
+type Call struct {
+	// ID is "<execution>/<branch>.<op>": the idempotency key, the same for every attempt at the same activity.
+	ID string
+	// Organization owns the workflow.
+	Organization int64
+	// Workflow is the workflow id that the caller of StartWorkflow chose.
+	Workflow string
+	// Function is the name it was called by.
+	Function string
+	// Args are the arguments as encoding/json decodes them with UseNumber off, but whole numbers are int64.
+	Args map[string]any
+	// Secrets are the secret *references* of the workflow by name (D27): resolve them here, tell Conceal, and never return or log the value.
+	Secrets map[string]string
+	// Attempt counts from 1. For an InProcess Function it starts anew after a restart.
+	Attempt int
+	// Trace is the execution's.
+	Trace string
+	// Deadline is when the engine stops waiting; ctx ends then as well.
+	Deadline time.Time
+}

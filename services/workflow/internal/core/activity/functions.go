@@ -1,0 +1,66 @@
+package activity
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+)
+
+// Functions are all Functions that programs may run, by name.
+type Functions struct {
+	byName map[string]Function
+}
+
+// NewFunctions registers Functions. Two of the same name are an error. "emit" is taken: run("emit") goes to the
+// engine and would never reach a Function of that name.
+func NewFunctions(functions ...Function) (*Functions, error) {
+	r := &Functions{byName: make(map[string]Function, len(functions))}
+	for _, f := range functions {
+		if _, taken := r.byName[f.Name()]; taken || f.Name() == "" || f.Name() == EmitFunction {
+			return nil, fmt.Errorf("register function %q: the name is taken or empty", f.Name())
+		}
+		r.byName[f.Name()] = f
+	}
+	return r, nil
+}
+
+// Lookup finds a Function.
+func (r *Functions) Lookup(name string) (Function, bool) {
+	f, ok := r.byName[name]
+	return f, ok
+}
+
+// Names are the names of all Functions, sorted.
+func (r *Functions) Names() []string { return slices.Sorted(maps.Keys(r.byName)) }
+
+// Unknown is what a program is told that runs a Function which there is not.
+func (r *Functions) Unknown(name string) *history.FunctionError {
+	if name == EmitFunction {
+		return &history.FunctionError{Code: history.CodeUnknownFunction, Message: "emit sends an event, and is no function to poll"}
+	}
+	known := strings.Join(append([]string{EmitFunction}, r.Names()...), ", ")
+	return &history.FunctionError{Code: history.CodeUnknownFunction, Message: fmt.Sprintf("there is no function %q, expected one of %s", name, known)}
+}
+
+// EmitFunction is the name under which programs reach the engine's own emit: run("emit", {"type": …, "data": …}).
+const EmitFunction = "emit"
+
+// OnCluster declares a Function that relays carry out.
+func OnCluster(name string) Function { return onCluster(name) }
+
+type onCluster string
+
+// Name is what programs call it.
+func (f onCluster) Name() string { return string(f) }
+
+// Location is Cluster, which is all that the engine needs to send it to a relay.
+func (onCluster) Location() Location { return Cluster }
+
+// Call refuses: to get here, the engine has mistaken it for one of its own.
+func (f onCluster) Call(context.Context, Call) (any, error) {
+	return nil, &history.FunctionError{Code: history.CodeInternal, Message: string(f) + " is carried out by a relay, not here"}
+}

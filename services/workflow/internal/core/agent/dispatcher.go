@@ -1,0 +1,48 @@
+package agent
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+)
+
+// Dispatcher sends calls that relays are to carry out, and sends them again, with growing intervals, until they are
+// answered or their deadline has passed.
+type Dispatcher struct {
+	Store  CallStore
+	Sender CallSender
+	Clock  clock.Clock
+	Log    *slog.Logger
+	// Woken says that a turn has opened a call, or that one is due (Engine.Calls).
+	Woken <-chan struct{}
+}
+
+// callBatch is how many calls are taken at once. Their attempts are counted when they are taken, so a crash in the
+// middle of a batch costs its calls one interval each.
+const callBatch = 100
+
+// Run sends until ctx ends. Several processes may do so side by side: NextCalls gives a due call to one of them.
+func (d *Dispatcher) Run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		calls, err := d.Store.NextCalls(ctx, d.Clock.Now(), callBatch)
+		if err != nil && ctx.Err() == nil {
+			d.Log.WarnContext(ctx, "look for calls to send", "error", err)
+		}
+		for _, call := range calls {
+			if err := d.Sender.Send(ctx, call); err != nil && ctx.Err() == nil {
+				// The next attempt is on record already.
+				d.Log.WarnContext(ctx, "send call", "call", call.ID, "function", call.Function, "agent", call.Agent, "attempt", call.Attempt, "error", err)
+			}
+		}
+		// A full batch: more may be due already.
+		if len(calls) == callBatch {
+			continue
+		}
+		select {
+		case <-d.Woken:
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}

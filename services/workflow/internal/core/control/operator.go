@@ -1,0 +1,145 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+)
+
+// View is an execution with everything a reader wants to know of it.
+type View struct {
+	execution.Execution
+	// Waiting is what it waits for.
+	Waiting []Waiting
+	Retries []Retry
+}
+
+// Operator is a Service for people and their tools: they look, and they interfere.
+type Operator struct {
+	*Service
+	control  OperatorStore
+	watchers *Subscriptions
+}
+
+// NewOperator makes an Operator.
+func NewOperator(s *Service, control OperatorStore, watchers *Subscriptions) *Operator {
+	return &Operator{Service: s, control: control, watchers: watchers}
+}
+
+// changed tells watchers of an execution that was interfered with; the store has told the engine.
+func (o *Operator) changed(ctx context.Context, organization int64, workflow string) {
+	if e, err := o.store.Get(ctx, organization, workflow); err == nil {
+		o.watchers.Changed(e.ID) // else they look by themselves, a little later
+	}
+}
+
+// Cancel is the Service's, and told to watchers.
+func (o *Operator) Cancel(ctx context.Context, organization int64, workflow, reason string) error {
+	err := o.Service.Cancel(ctx, organization, workflow, reason)
+	if err == nil {
+		o.changed(ctx, organization, workflow)
+	}
+	return err
+}
+
+// List answers a page of executions.
+func (o *Operator) List(ctx context.Context, q ListQuery) ([]execution.Execution, error) {
+	const most = 8
+	var fields []fault.Field
+	if err := execution.CheckOrganization(q.Organization); err != nil {
+		fields = append(fields, fault.FieldsOf(err)...)
+	}
+	if len(q.Labels) > most {
+		fields = append(fields, fault.Field{Name: "labels", Problem: fmt.Sprintf("found %d, expected at most %d", len(q.Labels), most)})
+	}
+	for _, name := range slices.Sorted(maps.Keys(q.Labels)) {
+		if problem := execution.CheckLabel(name, q.Labels[name]); problem != "" {
+			fields = append(fields, fault.Field{Name: "labels." + name, Problem: problem})
+		}
+	}
+	if len(fields) > 0 {
+		return nil, fault.InvalidFields(fields...)
+	}
+	return o.control.List(ctx, q)
+}
+
+// View answers an execution with everything about it.
+func (o *Operator) View(ctx context.Context, organization int64, workflow string) (View, error) {
+	e, err := o.find(ctx, organization, workflow)
+	if err != nil {
+		return View{}, err
+	}
+	return o.view(ctx, e)
+}
+
+func (o *Operator) view(ctx context.Context, e execution.Execution) (v View, err error) {
+	v.Execution = e
+	if !e.State.Ended() {
+		if v.Waiting, err = o.store.Waiting(ctx, e.ID); err != nil {
+			return View{}, err
+		}
+	}
+	if e.State == execution.Failed && e.Stack == nil {
+		last, err := o.store.History(ctx, e.ID, e.LastSeq-1, 1)
+		if err != nil {
+			return View{}, err
+		}
+		if len(last) > 0 { // else cut by a retry meanwhile
+			v.Stack = last[0].Stack()
+		}
+	}
+	if e.Attempt > 1 {
+		v.Retries, err = o.control.Retries(ctx, e.ID)
+	}
+	return v, err
+}
+
+// find is an execution by the id that its caller chose.
+func (o *Operator) find(ctx context.Context, organization int64, workflow string) (execution.Execution, error) {
+	if err := execution.CheckNamed(workflow); err != nil {
+		return execution.Execution{}, err
+	}
+	return o.store.Get(ctx, organization, workflow)
+}
+
+// Terminate ends an execution at once. One that has ended stays as it is.
+func (o *Operator) Terminate(ctx context.Context, organization int64, workflow, reason string) (View, error) {
+	if err := execution.CheckNamed(workflow); err != nil {
+		return View{}, err
+	}
+	if err := execution.CheckReason(reason, 1); err != nil {
+		return View{}, err
+	}
+	ended, err := o.control.Terminate(ctx, organization, workflow, history.Storable(reason), o.clock.Now())
+	if err != nil {
+		return View{}, err
+	}
+	if ended {
+		o.changed(ctx, organization, workflow)
+	}
+	return o.View(ctx, organization, workflow)
+}
+
+// Retry has a failed execution go on.
+func (o *Operator) Retry(ctx context.Context, r RetryRequest) (View, error) {
+	if err := execution.CheckNamed(r.Workflow); err != nil {
+		return View{}, err
+	}
+	if err := execution.CheckReason(r.Reason, 0); err != nil {
+		return View{}, err
+	}
+	if r.From < 0 {
+		return View{}, fault.InvalidFields(fault.Field{Name: "from_sequence", Problem: fmt.Sprintf("found %d, expected a number of the history, or 0", r.From)})
+	}
+	r.Reason, r.At = history.Storable(r.Reason), o.clock.Now()
+	if err := o.control.Retry(ctx, r); err != nil {
+		return View{}, err
+	}
+	o.changed(ctx, r.Organization, r.Workflow)
+	return o.View(ctx, r.Organization, r.Workflow)
+}

@@ -1,0 +1,42 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/wake"
+)
+
+// claimLoop takes executions that can go on and that nobody has: those of dead processes, those that found no place
+// when they were stored, and those whose signal was lost. What it costs grows with them alone, never with what is
+// parked.
+func (e *Engine) claimLoop(ctx context.Context) {
+	for ctx.Err() == nil {
+		if e.claim(ctx) > 0 {
+			continue
+		}
+		wait := wake.MaxIdle
+		if e.suspect.execution != 0 {
+			wait = e.Settings.Poll // its probation ends by itself
+		}
+		e.claims.Wait(ctx, e.Clock, wait)
+	}
+}
+
+// claim takes as many executions as there are free places, and answers how many it took.
+func (e *Engine) claim(ctx context.Context) int {
+	here, free := e.places.here()
+	if free <= 0 {
+		e.places.tellWhenFree(e.claims.Raise)
+		return 0
+	}
+	c := Claim{Lease: e.lease, Now: e.Clock.Now(), Here: here, Limit: free, Suspicious: e.suspicious()}
+	found, err := e.Store.Claim(ctx, c)
+	e.report(ctx, "claim executions", err)
+	for _, w := range found {
+		e.places.wake(w.Woken)
+	}
+	if err != nil {
+		return 0
+	}
+	return len(found) + e.claimSuspect(ctx, c)
+}

@@ -1,0 +1,116 @@
+package engine
+
+import (
+	"sync"
+
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+)
+
+// endings tells those who wait for the end of an execution how it ended. It knows only what ends in this process:
+// whoever waits looks at the store now and then as well.
+//
+// It is safe for concurrent use.
+type endings struct {
+	mu      sync.Mutex
+	waiting map[workflowName]map[chan execution.Execution]struct{}
+	// here are the executions that were begun in this process and run in it without a break: their end will be told. To ask
+	// the store about them first would be one question for each workflow.
+	here map[workflowName]struct{}
+	// recent are the last ones of those that have completed, which is final, and order the names in it, of which next is
+	// the oldest.
+	recent map[workflowName]execution.Execution
+	order  []workflowName
+	next   int
+}
+
+// recentMost bounds recent: about 1 KiB each.
+const recentMost = 4096
+
+// workflowName is what callers know an execution by.
+type workflowName struct {
+	organization int64
+	workflow     string
+}
+
+// begin says that an execution runs in this process from its start on; leave, that it does so no longer.
+func (e *endings) begin(begun execution.Execution) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.here == nil {
+		e.here = map[workflowName]struct{}{}
+	}
+	e.here[workflowName{begun.Organization, begun.Workflow}] = struct{}{}
+}
+
+func (e *endings) leave(begun execution.Execution) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.here, workflowName{begun.Organization, begun.Workflow})
+}
+
+// runs reports whether an execution runs here.
+func (e *endings) runs(organization int64, workflow string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	_, here := e.here[workflowName{organization, workflow}]
+	return here
+}
+
+// recall answers an execution that has completed here lately.
+func (e *endings) recall(organization int64, workflow string) (execution.Execution, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	ended, known := e.recent[workflowName{organization, workflow}]
+	return ended, known
+}
+
+// remember keeps a completed execution in the place of the oldest. e.mu is held.
+func (e *endings) remember(name workflowName, ended execution.Execution) {
+	if e.recent == nil {
+		e.recent = map[workflowName]execution.Execution{}
+	}
+	if len(e.order) < recentMost {
+		e.order = append(e.order, name)
+	} else {
+		delete(e.recent, e.order[e.next])
+		e.order[e.next] = name
+		e.next = (e.next + 1) % recentMost
+	}
+	e.recent[name] = ended
+}
+
+// tell hands an execution that has ended to everybody who waits for it.
+func (e *endings) tell(ended execution.Execution) {
+	name := workflowName{ended.Organization, ended.Workflow}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	// One that was loaded from the store knows neither its labels nor its attempt.
+	if _, here := e.here[name]; here && ended.State == execution.Completed && ended.Attempt == 1 {
+		e.remember(name, ended)
+	}
+	for told := range e.waiting[name] {
+		told <- ended // there is room: it is told once
+	}
+	delete(e.waiting, name)
+}
+
+func (e *endings) watch(organization int64, workflow string) (ended <-chan execution.Execution, forget func()) {
+	name, mine := workflowName{organization, workflow}, make(chan execution.Execution, 1)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.waiting == nil {
+		e.waiting = map[workflowName]map[chan execution.Execution]struct{}{}
+	}
+	if e.waiting[name] == nil {
+		e.waiting[name] = map[chan execution.Execution]struct{}{}
+	}
+	e.waiting[name][mine] = struct{}{}
+	return mine, func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		delete(e.waiting[name], mine)
+		if len(e.waiting[name]) == 0 {
+			delete(e.waiting, name)
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package engine
+
+import (
+	"strconv"
+	"testing"
+
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+)
+
+func TestOnlyWhatCompletedHereFromItsStartOnIsRecalled(t *testing.T) {
+	t.Parallel()
+	var e endings
+	named := func(workflow string, state execution.State, attempt int) execution.Execution {
+		return execution.Execution{Organization: 1, Workflow: workflow, State: state, Attempt: attempt, Error: "of " + workflow}
+	}
+	for _, c := range []struct {
+		workflow string
+		begun    bool
+		state    execution.State
+		attempt  int
+		recalled bool
+	}{
+		{workflow: "completed", begun: true, state: execution.Completed, attempt: 1, recalled: true},
+		{workflow: "failed", begun: true, state: execution.Failed, attempt: 1}, // may be retried, by any process
+		{workflow: "loaded", begun: true, state: execution.Completed},          // knows too little
+		{workflow: "elsewhere", state: execution.Completed, attempt: 1},
+	} {
+		ended := named(c.workflow, c.state, c.attempt)
+		if c.begun {
+			e.begin(ended)
+		}
+		if e.runs(1, c.workflow) != c.begun || e.runs(2, c.workflow) {
+			t.Errorf("%s: runs here: %t", c.workflow, e.runs(1, c.workflow))
+		}
+		told, forget := e.watch(1, c.workflow)
+		e.tell(ended)
+		if got := <-told; got.Error != ended.Error {
+			t.Errorf("%s: told of %q", c.workflow, got.Error)
+		}
+		forget()
+		e.leave(ended)
+		got, recalled := e.recall(1, c.workflow)
+		if recalled != c.recalled || recalled && got.Error != ended.Error || e.runs(1, c.workflow) {
+			t.Errorf("%s: recalled %t, %q", c.workflow, recalled, got.Error)
+		}
+	}
+}
+
+func TestWhatIsRecalledIsBounded(t *testing.T) {
+	t.Parallel()
+	var e endings
+	for i := range recentMost + 10 {
+		ended := execution.Execution{Organization: 1, Workflow: strconv.Itoa(i), State: execution.Completed, Attempt: 1}
+		e.begin(ended)
+		e.tell(ended)
+		e.leave(ended)
+	}
+	if _, known := e.recall(1, "9"); known || len(e.recent) != recentMost || len(e.here) != 0 {
+		t.Errorf("keeps %d, %d of them under way; the tenth is there: %t", len(e.recent), len(e.here), known)
+	}
+	if _, known := e.recall(1, "10"); !known {
+		t.Error("the oldest that has room is gone")
+	}
+}

@@ -1,0 +1,225 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fair"
+	"github.com/lockstep-cd/lockstep/pkg/id"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/wake"
+)
+
+// Settings are the engine's numbers. Every one has to be above zero.
+type Settings struct {
+	// Instance is the stable name of this process; a restarted process of the same name has its executions back at once.
+	Instance string
+	// Lease is how long the executions of a dead instance stay unclaimed.
+	Lease time.Duration
+	// Poll is how often to look for work that nobody was told of.
+	Poll time.Duration
+	// CallTimeout and WaitTimeout bound what programs give no timeout for (D12).
+	CallTimeout, WaitTimeout time.Duration
+	// Live is how many executions may run at a time; as many again may queue in memory. Activities is how many Functions
+	// may run at a time.
+	Live, Activities int
+	// Cache is how many bytes parked executions may take that are kept in memory, so that they need no replay. 0 keeps
+	// none.
+	Cache int64
+	// Generations is how many generations of one execution may begin within a minute without being held back; 0 for any number.
+	Generations int
+	// History is how many entries a generation of an execution may have.
+	History int
+	// Crashes is how many processes in a row may die with an execution in hand, the last of them while it was tried alone, before it is tried for the
+	// last time (quarantine.go); at least 2.
+	Crashes int
+	// Retention is how long events are kept for waits that come later.
+	Retention time.Duration
+}
+
+// Deps are what an Engine works with.
+type Deps struct {
+	Store     Store
+	Scripts   program.Scripts
+	Functions *activity.Functions
+	// Agents says which relays the runs of an organization may call.
+	Agents agent.Owners
+	// CheckEmit says whether a program may emit the event; nil when it may.
+	CheckEmit func(history.Emit) *history.FunctionError
+	// Flows is called when there is work for Flows that they may not have been told of; nil: there are none.
+	Flows func()
+	// Observe is told of each attempt at an in-process Function, and of its end, with what went wrong, if anything
+	// did, without secrets; nil for nobody. Replay attempts nothing.
+	Observe func(ctx context.Context, call activity.Call) (inside context.Context, end func(problem string))
+	Clock   clock.Clock
+	// Random answers the programs' random(): at least 0 and below 1. nil: the system's randomness.
+	Random   func() float64
+	Log      *slog.Logger
+	Settings Settings
+}
+
+// Engine claims executions, runs their turns and commits them. It is made of loops that are woken by signals; one loop looks
+// every Poll whether there is work for any of them (lookout.go), so that a lost signal costs time and nothing else.
+type Engine struct {
+	Deps
+	// lease is set by Run before the loops start, and only read afterwards.
+	lease Lease
+	// claims wakes the claim loop, timers the timer loop, calls the Dispatcher, which is a part of its own.
+	claims wake.Signal
+	timers *wake.Alarm
+	calls  wake.Signal
+	// activities bounds the Functions under way, the organizations in turns, and active waits for them at the end.
+	activities *fair.Slots
+	active     sync.WaitGroup
+	// scheduler says which executions are in this process, and where.
+	places *scheduler
+	// endings tells who waits for an execution's end.
+	endings endings
+	// openings says of which programs the first turn is run before the start is stored.
+	openings openings
+	// suspect is the execution on probation; the claim loop's alone. began is when Run began.
+	suspect suspect
+	began   time.Time
+	// troubles bounds what is logged of turns that do not finish.
+	troubles troubles
+	// setbacks are the executions that do not get anywhere, and how often.
+	setbackLock sync.Mutex
+	setbacks    setbacks
+	// held counts the generations that were held back.
+	held atomic.Int64
+	// longHistories counts the warnings of measure.
+	longHistories atomic.Int64
+	// quarantined counts the executions that this process has set aside.
+	quarantined atomic.Int64
+}
+
+// New makes an Engine; Run starts it.
+func New(d Deps) *Engine {
+	if d.Random == nil {
+		d.Random = drawn
+	}
+	return &Engine{
+		Deps:       d,
+		claims:     wake.NewSignal(),
+		timers:     wake.NewAlarm(),
+		calls:      wake.NewSignal(),
+		activities: fair.NewSlots(d.Settings.Activities),
+		places:     newScheduler(d.Settings.Live, d.Settings.Cache),
+	}
+}
+
+// Calls is raised when a turn has opened a call that a relay is to carry out, and when one is to be sent (again).
+func (e *Engine) Calls() <-chan struct{} { return e.calls }
+
+// Run runs executions until ctx ends or the instance's name is taken by another process. ready is called once the
+// name is ours. A name that is taken is the error ErrFenced: nothing could be committed any more.
+func (e *Engine) Run(ctx context.Context, ready func()) error {
+	epoch, err := e.Store.Acquire(ctx, e.Settings.Instance, e.Clock.Now(), e.Settings.Lease)
+	if err != nil {
+		return err
+	}
+	e.lease = Lease{Instance: e.Settings.Instance, Epoch: epoch}
+	e.began = e.Clock.Now()
+	if err := e.Store.Exonerate(ctx, e.lease, e.suspicious(), e.began); err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var loops, drivers sync.WaitGroup
+	e.places.open(e.lease, func(j job, woken wake.Signal) { drivers.Go(func() { e.driveOne(ctx, j, woken) }) })
+	loops.Go(func() { stop(e.lookoutLoop(ctx)) })
+	loops.Go(func() { e.claimLoop(ctx) })
+	loops.Go(func() { e.timerLoop(ctx) })
+	loops.Go(func() { e.forgetLoop(ctx) })
+	ready()
+	<-ctx.Done()
+	// In this order: no driver starts once the places are shut, and drivers start Functions. A group must not grow from
+	// zero while it is waited for.
+	e.places.shut()
+	loops.Wait()
+	drivers.Wait()
+	e.active.Wait()
+	if errors.Is(context.Cause(ctx), ErrFenced) {
+		return context.Cause(ctx)
+	}
+	e.release(ctx)
+	return nil
+}
+
+// Reserve keeps a place for an execution of an organization that is about to be stored.
+func (e *Engine) Reserve(organization int64) (Lease, bool) { return e.places.reserve(organization) }
+
+// Begin runs an execution that was stored for this process. What it needs comes from the caller, so nothing is loaded.
+func (e *Engine) Begin(l Loaded) {
+	e.endings.begin(l.Execution)
+	if !e.places.begin(l, nil) {
+		e.endings.leave(l.Execution)
+	}
+}
+
+// Release gives back what Reserve kept.
+func (e *Engine) Release(organization int64) { e.places.release(organization) }
+
+// Wake makes the engine look at an execution that has changed: at once if it is in this process's hands, and through
+// the claim loop if it is in nobody's.
+func (e *Engine) Wake(w Woken) {
+	if !e.places.wake(w) {
+		e.claims.Raise()
+	}
+}
+
+// Runs reports whether an execution runs in this process since it was started.
+func (e *Engine) Runs(organization int64, workflow string) bool {
+	return e.endings.runs(organization, workflow)
+}
+
+// Recall answers an execution that has completed in this process lately.
+func (e *Engine) Recall(organization int64, workflow string) (execution.Execution, bool) {
+	return e.endings.recall(organization, workflow)
+}
+
+// Watch answers a channel that gets the execution when it ends here.
+func (e *Engine) Watch(organization int64, workflow string) (ended <-chan execution.Execution, forget func()) {
+	return e.endings.watch(organization, workflow)
+}
+
+// driveOne drives an execution and then frees its place. After trouble the execution is still ours and running in the
+// store: no longer here, it is claimed again. Its place is kept during a pause, or that would happen in a tight loop.
+func (e *Engine) driveOne(ctx context.Context, j job, woken wake.Signal) {
+	parked, rests, err := e.drive(ctx, j, woken)
+	if j.started != nil {
+		e.endings.leave(j.started.Execution)
+	}
+	if parked {
+		e.count(j.id, false)
+		return // its place is free already, and perhaps another driver of it at work
+	}
+	if err == nil && rests != nil {
+		e.rest(ctx, j.id, rests.Organization, rests.HeldUntil)
+		return
+	}
+	e.setback(ctx, j, err)
+	e.places.leave(j.id)
+	if err != nil {
+		e.claims.Raise()
+	}
+}
+
+// report logs a loop's trouble; the loop goes on.
+func (e *Engine) report(ctx context.Context, what string, err error) {
+	if err != nil && ctx.Err() == nil {
+		e.Log.WarnContext(ctx, "engine loop met trouble", "what", what, "error", err)
+	}
+}
+
+// newRef makes identifiers for executions and programs.
+func (e *Engine) newRef() string { return id.New(e.Clock.Now()) }

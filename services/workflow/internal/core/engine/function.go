@@ -1,0 +1,144 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+)
+
+// start carries out an in-process Function, unless that is under way. The turn that asked for it is durable. It has
+// to be: before its commit another owner may replay to other arguments, and the world would then see one activity id
+// with two meanings (E24).
+func (d *run) start(ctx context.Context, op history.Op) {
+	if _, underWay := d.running[op.Ref]; underWay {
+		return
+	}
+	if f, known := d.engine.Functions.Lookup(op.Name); known && activity.IsPure(f) && op.Kind == history.KindRun {
+		// It answers at once: to have it do so elsewhere takes longer than the answer.
+		if c, finished := d.engine.attempt(ctx, op, d.call(op)); finished {
+			d.answered = append(d.answered, c)
+		}
+		return
+	}
+	if d.running == nil {
+		d.running, d.results = map[history.OpRef]context.CancelFunc{}, make(chan history.Completion)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	d.running[op.Ref] = cancel
+	call := d.call(op)
+	d.engine.active.Go(func() {
+		c, finished := d.engine.carryOut(ctx, op, call)
+		if !finished {
+			return // given up from outside: another turn, perhaps of another process, does it again
+		}
+		// A driver that has left its execution takes no results. Its ctx has ended then, so this goroutine ends too and
+		// the engine's stop does not hang.
+		select {
+		case d.results <- c:
+		case <-ctx.Done():
+		}
+	})
+}
+
+// call is the use of a Function that an operation asks for.
+func (d *run) call(op history.Op) activity.Call {
+	return activity.Call{
+		ID: op.Activity(d.loaded.Ref), Organization: d.loaded.Organization, Workflow: d.loaded.Workflow, Function: op.Name,
+		Secrets: d.loaded.Secrets, Trace: d.loaded.Trace, Deadline: d.open[op.Ref].deadline,
+	}
+}
+
+// carryOut calls a Function until it answers for good, when there is a place for it. It is not finished when ctx ended first.
+func (e *Engine) carryOut(ctx context.Context, op history.Op, call activity.Call) (history.Completion, bool) {
+	if ctx.Err() != nil {
+		return history.Completion{}, false // nothing is begun for a run that this process has given up
+	}
+	// The place is taken here and not in start: a turn must not block because all of them are taken.
+	if e.activities.Acquire(ctx, call.Organization) != nil {
+		return history.Completion{}, false
+	}
+	defer e.activities.Release()
+	return e.attempt(ctx, op, call)
+}
+
+// attempt is carryOut for who has a place, or needs none.
+func (e *Engine) attempt(ctx context.Context, op history.Op, call activity.Call) (history.Completion, bool) {
+	f, ok := e.Functions.Lookup(op.Name)
+	if !ok {
+		return history.Completion{}, false // opening refuses unknown Functions
+	}
+	answered := history.Completion{Op: op.Ref, Round: op.Round}
+	for {
+		call.Attempt++
+		args, err := history.Arguments(op.Args) // anew for each attempt: a Function may change what it is given
+		if err != nil {
+			answered.Error = history.AsFunctionError(err)
+			return answered, true
+		}
+		call.Args = args
+		observed, end := ctx, func(string) {}
+		if e.Observe != nil {
+			observed, end = e.Observe(ctx, call)
+		}
+		value, secrets, err := e.call(observed, f, call)
+		// What fails because ctx ended says nothing about the Function. Recording it would fail a run because its
+		// process was stopped.
+		if ctx.Err() != nil {
+			end("interrupted")
+			return history.Completion{}, false
+		}
+		if err == nil {
+			end("")
+			answered.Value = value
+			return answered, true
+		}
+		refusal := history.AsFunctionError(err)
+		refusal.Message = secrets.Redact(refusal.Message)
+		end(refusal.Error())
+		e.Log.InfoContext(ctx, "function refused", "function", op.Name, "workflow", call.Workflow, "attempt", call.Attempt, "code", refusal.Code, "error", secrets.Redact(err.Error()))
+		// An attempt that could begin only after the deadline is not waited for: the refusal says more than "timeout".
+		pause, again := op.Retry.Pause(call.Attempt, refusal.Code)
+		if !again || !refusal.Retryable || op.NoRetry || op.Round > 0 || e.Clock.Now().Add(pause).After(call.Deadline) {
+			answered.Error = refusal
+			return answered, true
+		}
+		if clock.Sleep(ctx, e.Clock, pause) != nil {
+			return history.Completion{}, false
+		}
+	}
+}
+
+// call is one attempt. A panic is that Function's failure and nobody else's. Whoever shows the error takes the secrets out of it.
+func (e *Engine) call(ctx context.Context, f activity.Function, c activity.Call) (value json.RawMessage, secrets *activity.Concealed, err error) {
+	ctx, secrets = activity.WithConcealed(ctx)
+	// The deadline is the one stored when the operation was opened: a restart gives no Function more time (D12).
+	ctx, cancel := context.WithTimeoutCause(ctx, c.Deadline.Sub(e.Clock.Now()), context.DeadlineExceeded)
+	defer cancel()
+	defer func() {
+		if r := recover(); r != nil {
+			e.Log.ErrorContext(ctx, "function panicked", "function", c.Function, "workflow", c.Workflow, "panic", secrets.Redact(fmt.Sprint(r)), "stack", secrets.Redact(string(debug.Stack())))
+			err = &history.FunctionError{Code: history.CodeInternal, Message: "the function panicked; the service's log says where"}
+		}
+	}()
+	answer, err := f.Call(ctx, c)
+	if err != nil {
+		if _, worded := errors.AsType[*history.FunctionError](err); !worded && errors.Is(err, context.DeadlineExceeded) {
+			return nil, secrets, &history.FunctionError{Code: history.CodeTimeout, Message: c.Function + " did not finish before its deadline"}
+		}
+		return nil, secrets, err
+	}
+	encoded, err := json.Marshal(answer)
+	if err != nil {
+		return nil, secrets, fmt.Errorf("encode the value of %s: %w", c.Function, err)
+	}
+	if refusal := history.AnswerDoor.Refuse(c.Function, encoded); refusal != nil {
+		return nil, secrets, refusal
+	}
+	return encoded, secrets, nil
+}

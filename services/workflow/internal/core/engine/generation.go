@@ -1,0 +1,77 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+)
+
+// continuation is the entry that ends the generation, if the turn has it.
+func (d *run) continuation() (history.Entry, bool) {
+	if len(d.entries) == 0 || d.entries[len(d.entries)-1].Kind != history.KindContinue {
+		return history.Entry{}, false
+	}
+	return d.entries[len(d.entries)-1], true
+}
+
+// goOn commits the last turn of a generation. The driver has nothing more to do then: next begins the following one.
+func (d *run) goOn(ctx context.Context, last history.Entry) (execution.State, error) {
+	c := Commit{Next: execution.Running, Continue: last.Value, HeldUntil: d.engine.heldUntil(d.loaded.Before, d.engine.Clock.Now())}
+	for _, name := range slices.Sorted(maps.Keys(d.had)) {
+		c.Had = append(c.Had, d.had[name])
+	}
+	state, err := d.store(ctx, c)
+	d.over = err == nil
+	return state, err
+}
+
+// hadMost bounds what is remembered of the events that a generation has had.
+const hadMost = 64
+
+// note remembers that an operation has had an event. A run that waits for the same again and again, for ever, would have its store
+// go over all that it has had to find the next one. What is had behind a replay, or beyond the bound, is not noted: it costs time
+// and changes nothing.
+func (d *run) note(op history.Op) {
+	if d.had == nil {
+		d.had = map[string]history.Want{}
+	}
+	for _, want := range op.Wants() {
+		if len(d.had) < hadMost {
+			d.had[want.Type+" "+want.Filter.String()] = want
+		}
+	}
+}
+
+// next is the driver of the generation that follows. It begins with what is stored, as after a crash at the border.
+func (d *run) next(ctx context.Context) (*run, error) {
+	d.machine.Close()
+	d.machine = nil
+	following, err := d.engine.newDriver(ctx, job{id: d.loaded.ID})
+	if err != nil {
+		return nil, err
+	}
+	following.woken = d.woken
+	return following, nil
+}
+
+// warnAt is from which part of Settings.History on the log says that a history is long.
+const warnAt = 0.8
+
+// measure looks how long the history of the generation is. The error is for the program's author: it is too long.
+func (d *run) measure(ctx context.Context) error {
+	length, most := int(d.seq-d.loaded.Base), d.engine.Settings.History
+	if length > most {
+		return fmt.Errorf("the history has grown past %d entries; a program that goes on for so long ends a generation of its run before by continue_with", most)
+	}
+	if !d.warned && float64(length) > warnAt*float64(most) {
+		d.warned = true
+		d.engine.longHistories.Add(1)
+		d.engine.Log.WarnContext(ctx, "history is long: the run fails at the limit, unless its program calls continue_with before",
+			"workflow", d.loaded.Workflow, "organization", d.loaded.Organization, "generation", d.loaded.Generation, "entries", length, "limit", most)
+	}
+	return nil
+}

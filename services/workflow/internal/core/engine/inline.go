@@ -1,0 +1,186 @@
+package engine
+
+import (
+	"context"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
+)
+
+// Running ahead. A start is answered once it is stored (E18), and a program does nothing that anybody could notice before. But what its
+// first turn computes can be computed before that, and stored with the start in one transaction: whoever dies in between has done
+// nothing, and nobody was told of a run. So a short run is one commit in place of two, and a longer one has its first
+// step for nothing.
+//
+// Only as far as nobody can tell: a Function that does anything in the world, or takes long, is called when the start is
+// durable, and no other at all before the answer of the first one is. Only pure ones (Pure) are called ahead, and only those that the
+// program begins with.
+//
+// Only for programs that have done well in this process before (openings): the first run of each is stored before anything of it
+// is done, so that a program which kills its process is found out (Settings.Crashes). And only for those that run in this process and
+// are quick about it: nobody waits longer for the answer of a start because of a tenant's program.
+
+// aheadMost is how long a first turn may take to be run ahead the next time.
+const aheadMost = 5 * time.Millisecond
+
+// Ahead runs the first turn of an execution and stores both. An error says that nobody knows whether they are stored.
+func (e *Engine) Ahead(ctx context.Context, n NewExecution, l Loaded) (c Created, done bool, err error) {
+	if !e.openings.well(l.Execution.Program) || !e.near(l.Program) {
+		return Created{}, false, nil
+	}
+	d := e.freshDriver(l)
+	began := e.Clock.Now()
+	handedOver := false
+	defer func() {
+		// What panics here does so again when the execution is stored, and ends it then (drive).
+		if r := recover(); r != nil {
+			e.Log.ErrorContext(ctx, "turn panicked before its start was stored", "workflow", l.Workflow, "panic", r, "stack", string(debug.Stack()))
+			c, done, err = Created{}, false, nil
+		}
+		if d.machine != nil && !handedOver {
+			d.machine.Close()
+		}
+	}()
+	first, ran := d.first(ctx)
+	if d.machine != nil { // else its inputs or modules are refused, which says nothing of the program
+		e.openings.learn(l.Execution.Program, ran && e.Clock.Now().Sub(began) <= aheadMost)
+	}
+	if !ran {
+		return Created{}, false, nil
+	}
+	id, begun, err := e.Store.Begin(ctx, n, first)
+	if err != nil {
+		e.places.release(l.Organization)
+		e.claims.Raise() // if it is stored, it is this process's to find
+		return Created{}, true, err
+	}
+	if !begun {
+		return Created{}, false, nil
+	}
+	d.loaded.ID, d.ahead = id, true
+	e.endings.begin(d.loaded.Execution)
+	d.committed(first, Committed{Turn: 1, State: first.Next})
+	if first.Next.Ended() {
+		e.places.release(l.Organization)
+	} else {
+		handedOver = e.places.begin(d.loaded, d)
+	}
+	if !handedOver {
+		e.endings.leave(d.loaded.Execution)
+	}
+	return Created{ID: id, Ref: n.Ref, Created: true}, true, nil
+}
+
+// near reports whether a program runs in this process.
+func (e *Engine) near(p program.Program) bool {
+	n, can := e.Scripts.(program.Near)
+	return can && n.Near(p)
+}
+
+// first runs the first turn of a run that is not stored, up to its end or to the first Function that is not pure. ran is false where
+// it leads to something else: the turn is worth nothing then.
+func (d *run) first(ctx context.Context) (c Commit, ran bool) {
+	var err error
+	source, inputs := d.loaded.Program, d.loaded.Inputs
+	if d.machine, err = d.openProgram(); err != nil {
+		return Commit{}, false
+	}
+	_ = d.machine.Replay(nil) // a failure of the program is for Outcome, and nothing else can differ from no history
+	d.loaded.Program, d.loaded.Inputs = program.Program{}, nil
+	todo, err := d.survey(ctx)
+	if err != nil {
+		return Commit{}, false
+	}
+	if len(todo.opened) == 0 && !todo.more && d.answerPure(ctx, todo.inProcess) {
+		if todo, err = d.survey(ctx); err != nil {
+			return Commit{}, false
+		}
+	}
+	d.take()
+	ended, failure := d.machine.Outcome()
+	if _, more := d.continuation(); more || len(todo.opened) > 0 || d.measure(ctx) != nil {
+		return Commit{}, false
+	}
+	// What fails may do so because its start is to be refused, which only Check says.
+	if failure != nil && program.ScriptsFor(d.engine.Scripts, d.loaded.Organization).Check(source, inputs) != nil {
+		return Commit{}, false
+	}
+	if ended {
+		if _, interrupted := failure.(*program.Interrupted); interrupted { //nolint:errorlint // it is not wrapped
+			return Commit{}, false
+		}
+		if c, err = d.ending(ctx, failure); err != nil {
+			return Commit{}, false
+		}
+	}
+	c = d.whole(c)
+	return c, c.beginsWell()
+}
+
+// answerPure calls the Functions that a program begins with, if all of them are pure, and reports whether it did.
+func (d *run) answerPure(ctx context.Context, ops []history.Op) bool {
+	for _, op := range ops {
+		if f, known := d.engine.Functions.Lookup(op.Name); !known || !activity.IsPure(f) || op.Kind != history.KindRun {
+			return false
+		}
+	}
+	for _, op := range ops {
+		answered, finished := d.engine.attempt(ctx, op, d.call(op))
+		if !finished {
+			return false
+		}
+		d.complete(answered)
+	}
+	return len(ops) > 0
+}
+
+// beginsWell reports whether a first turn can be stored with its start: it ends the run, or goes on at once, and leaves nothing open.
+func (c Commit) beginsWell() bool {
+	return (c.Next == execution.Running || c.Next.Ended()) && len(c.Open)+len(c.Closed) == 0 && c.Continue == nil && !slices.ContainsFunc(c.Entries, func(e history.Entry) bool {
+		return e.Kind != history.KindRun && e.Kind != history.KindEmit && e.Kind != history.KindNow && e.Kind != history.KindUUID && e.Kind != history.KindRandom && e.Kind != history.KindPrint && !e.Kind.Final()
+	})
+}
+
+// openings remembers programs whose last first turn could have been stored with its start (beginsWell). What it does not know costs a
+// commit, and what is true no longer a first turn that is run twice.
+//
+// It is safe for concurrent use.
+type openings struct {
+	mu   sync.RWMutex
+	good map[string]struct{}
+}
+
+// openingsMost bounds it; beyond it begins anew, since programs are few.
+const openingsMost = 10_000
+
+// Vouch says that a program has done well, for who knows so before this process has seen it.
+func (e *Engine) Vouch(source [32]byte) { e.openings.learn(program.Hex(source), true) }
+
+// well reports whether the program with this digest is one of them.
+func (o *openings) well(program string) bool {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	_, good := o.good[program]
+	return good
+}
+
+// learn notes how a first turn of the program went.
+func (o *openings) learn(program string, good bool) {
+	if o.well(program) == good {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.good == nil || len(o.good) >= openingsMost {
+		o.good = map[string]struct{}{}
+	}
+	if delete(o.good, program); good {
+		o.good[program] = struct{}{}
+	}
+}

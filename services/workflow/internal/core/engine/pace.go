@@ -1,0 +1,38 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+)
+
+// A program that calls continue_with in a loop, without waiting for anything between, would go on as fast as the machine allows and for ever: every
+// generation is a commit, a row and a replay. So a run may begin Settings.Generations of them within paceWindow, and the next one is held back: it is
+// stored with the time from which on it may run, rests without a place, whoever has it in hand, and says what it waits for.
+
+// paceWindow is the time in which a run may begin Settings.Generations generations.
+const paceWindow = time.Minute
+
+// heldUntil is from when on the generation may run that begins now; zero: at once. before is when the one began that is Settings.Generations earlier.
+func (e *Engine) heldUntil(before, now time.Time) time.Time {
+	if e.Settings.Generations <= 0 || before.IsZero() {
+		return time.Time{}
+	}
+	until := before.Add(paceWindow)
+	if !until.After(now) {
+		return time.Time{}
+	}
+	e.held.Add(1)
+	return until
+}
+
+// Held is how many generations have been held back.
+func (e *Engine) Held() int64 { return e.held.Load() }
+
+// rest gives the place of an execution up until its generation may run. Nobody else takes it meanwhile; what comes for it is there then.
+func (e *Engine) rest(ctx context.Context, execution, organization int64, until time.Time) {
+	e.places.rest(execution)
+	_ = clock.Sleep(ctx, e.Clock, until.Sub(e.Clock.Now())) // ends early with everything
+	e.places.resume(job{id: execution, organization: organization})
+}

@@ -1,0 +1,261 @@
+package engine
+
+import (
+	"sync"
+
+	"github.com/lockstep-cd/lockstep/pkg/fair"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/wake"
+)
+
+// rest frees the place of an execution, which stays in this process.
+func (p *scheduler) rest(execution int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.resting[execution] = true
+	p.free(execution)
+}
+
+// resume drives an execution that has rested.
+func (p *scheduler) resume(j job) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.resting[j.id] {
+		delete(p.resting, j.id)
+		p.add(j)
+	}
+}
+
+// job is an execution that is to be driven: one that this process has just stored, or one that it owns at a turn.
+type job struct {
+	id, turn int64
+	// organization is whose it is.
+	organization int64
+	started      *Loaded
+	// run has run the first turn of started already; nil: it has to be run.
+	driver *run
+	// came is what it was woken for.
+	came *Came
+}
+
+// scheduler are the executions in this process. An execution is driven by one goroutine, or queues for that, or is parked
+// in the cache, and never in two of these at once: whoever wakes it finds it in one.
+//
+// It is safe for concurrent use. What it holds is never needed: a process that forgets all of it goes on from the store.
+type scheduler struct {
+	mu sync.Mutex
+	// limit is how many may be driven at a time, and how many may queue.
+	limit int
+	lease Lease
+	// drive starts a driver; nil before open and after shut.
+	drive func(job, wake.Signal)
+	// live are those that are driven, with the signal that wakes them; queued those that wait for a place: in started those that this
+	// process has stored, in woken those that it owns for another reason. The two take turns, so that
+	// nobody who starts a run waits for all that a crash has left, and the other way round. In each the organizations do.
+	live           map[int64]wake.Signal
+	started, woken fair.Queue[job]
+	queued         map[int64]bool
+	// resting are executions that have no place and are in this process until their generation may run.
+	resting map[int64]bool
+	// turn says that a started one is next.
+	turn bool
+	// reserved are places kept for executions that are being stored, and reservedBy those of each organization that has some.
+	reserved   int
+	reservedBy map[int64]int
+	// whenFree is called once, as soon as there is a place again.
+	whenFree func()
+	parked   cache
+}
+
+func newScheduler(limit int, cacheBytes int64) *scheduler {
+	return &scheduler{limit: limit, live: map[int64]wake.Signal{}, queued: map[int64]bool{}, resting: map[int64]bool{}, reservedBy: map[int64]int{}, parked: newCache(cacheBytes)}
+}
+
+func (p *scheduler) open(l Lease, drive func(job, wake.Signal)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lease, p.drive = l, drive
+}
+
+// shut lets no driver start any more, and gives up what is parked.
+func (p *scheduler) shut() {
+	p.mu.Lock()
+	parked := p.parked.clear()
+	for j, more := p.started.Pop(); more; j, more = p.started.Pop() {
+		if j.driver != nil {
+			parked = append(parked, j.driver)
+		}
+	}
+	p.drive, p.woken = nil, fair.Queue[job]{}
+	clear(p.queued)
+	clear(p.resting)
+	p.mu.Unlock()
+	closeAll(parked)
+}
+
+// reserve keeps a place. Where one organization's starts have filled the queue, others still have their share of half as much again: without a
+// place, a start waits in the store behind all that others have there.
+func (p *scheduler) reserve(organization int64) (Lease, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.drive == nil {
+		return Lease{}, false
+	}
+	if taken := len(p.live) + p.started.Len() + p.reserved; taken >= 2*p.limit {
+		share := max(1, p.limit/(p.started.Tenants()+1))
+		if taken >= 3*p.limit || p.started.Of(organization)+p.reservedBy[organization] >= share {
+			return Lease{}, false
+		}
+	}
+	p.reserved++
+	p.reservedBy[organization]++
+	return p.lease, true
+}
+
+func (p *scheduler) release(organization int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.unreserve(organization)
+}
+
+func (p *scheduler) unreserve(organization int64) {
+	p.reserved--
+	if p.reservedBy[organization]--; p.reservedBy[organization] == 0 {
+		delete(p.reservedBy, organization)
+	}
+}
+
+// begin drives an execution that was just stored, where prepared has run its first turn from there on. false: it does not,
+// because the claim loop has found it between its commit and now, or because nothing is driven any more.
+func (p *scheduler) begin(l Loaded, prepared *run) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.unreserve(l.Organization)
+	if p.drive == nil || p.live[l.ID] != nil || p.queued[l.ID] {
+		return false
+	}
+	p.add(job{id: l.ID, organization: l.Organization, started: &l, driver: prepared})
+	return true
+}
+
+// wake reports whether the execution is, or now comes, into this process's hands.
+func (p *scheduler) wake(w Woken) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if woken := p.live[w.ID]; woken != nil {
+		woken.Raise()
+		return true
+	}
+	if p.queued[w.ID] || p.resting[w.ID] {
+		return true
+	}
+	if w.Ours && p.drive != nil {
+		p.add(job{id: w.ID, organization: w.Organization, turn: w.Turn, came: w.Came})
+		return true
+	}
+	return false
+}
+
+// add drives a job or queues it. A queue is not bounded here: what was claimed has to be done by somebody, and a job that was not
+// stored by this process, which reserve bounds, is a few words.
+func (p *scheduler) add(j job) {
+	if p.drive == nil {
+		return
+	}
+	if len(p.live) >= p.limit {
+		if j.started != nil {
+			p.started.Push(j.organization, j)
+		} else {
+			p.woken.Push(j.organization, j)
+		}
+		p.queued[j.id] = true
+		return
+	}
+	woken := wake.NewSignal()
+	p.live[j.id] = woken
+	p.drive(j, woken)
+}
+
+// here are the executions that the claim loop must not take again, and how many more it may.
+func (p *scheduler) here() (ids []int64, free int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	ids = make([]int64, 0, len(p.live)+len(p.queued))
+	for execution := range p.live {
+		ids = append(ids, execution)
+	}
+	for execution := range p.queued {
+		ids = append(ids, execution)
+	}
+	for execution := range p.resting {
+		ids = append(ids, execution)
+	}
+	return ids, p.limit - len(p.live) - len(p.queued)
+}
+
+// tellWhenFree calls fn once, when a place has become free.
+func (p *scheduler) tellWhenFree(fn func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.whenFree = fn
+}
+
+// park moves an execution from its driver into the cache. false: it was woken meanwhile, and its driver has to look.
+func (p *scheduler) park(d *run, woken wake.Signal) bool {
+	p.mu.Lock()
+	if woken.Taken() {
+		p.mu.Unlock()
+		return false
+	}
+	evicted := []*run{d}
+	if p.drive != nil { // else the process ends, and nobody would take it out again
+		evicted = p.parked.put(d)
+	}
+	p.free(d.loaded.ID)
+	p.mu.Unlock()
+	closeAll(evicted)
+	return true
+}
+
+// unpark takes an execution out of the cache, if it is there as it stands in the store.
+func (p *scheduler) unpark(j job) *run {
+	p.mu.Lock()
+	d := p.parked.take(j.id)
+	p.mu.Unlock()
+	if d != nil && (j.started != nil || d.loaded.Turn != j.turn) {
+		d.machine.Close() // somebody else has moved it on: what is remembered is not what happened
+		return nil
+	}
+	return d
+}
+
+// leave ends a driver's part, where it does not park.
+func (p *scheduler) leave(execution int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.free(execution)
+}
+
+// free gives a driver's place to the next.
+func (p *scheduler) free(execution int64) {
+	delete(p.live, execution)
+	if len(p.queued) > 0 && len(p.live) < p.limit {
+		next := p.next()
+		delete(p.queued, next.id)
+		p.add(next)
+	}
+	if p.whenFree != nil && len(p.queued) == 0 {
+		p.whenFree()
+		p.whenFree = nil
+	}
+}
+
+// next takes the first job, of the organization whose turn it is, of the queue whose turn it is, or else of the other.
+func (p *scheduler) next() job {
+	p.turn = !p.turn
+	queue := &p.woken
+	if p.woken.Len() == 0 || p.turn && p.started.Len() > 0 {
+		queue = &p.started
+	}
+	next, _ := queue.Pop()
+	return next
+}

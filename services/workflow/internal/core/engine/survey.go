@@ -1,0 +1,163 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+)
+
+// work is what branches are blocked on after a turn.
+type work struct {
+	// opened is what the store does not know yet, inProcess what this process carries out.
+	opened []Opening
+	// inProcess names all of them, also those a former owner had begun: start leaves alone what runs.
+	inProcess []history.Op
+	// more says that the turn was ended because it had become long, not because every branch is blocked.
+	more bool
+}
+
+// maxRefusals is how many operations one turn refuses. A program may ask for the impossible in a loop; its history is
+// bounded, and so must the turn be.
+const maxRefusals = 100
+
+// survey sorts the blocked operations. Those that cannot be carried out at all are completed on the spot, which may lead
+// to further ones.
+//
+// An error is about what could not be found out now; the turn is worth nothing then.
+func (d *run) survey(ctx context.Context) (work, error) {
+	for range maxRefusals {
+		w, refused, err := d.sort(ctx)
+		if refused == nil || err != nil {
+			return w, err
+		}
+		d.complete(*refused)
+	}
+	return work{more: true}, nil
+}
+
+// intentAfter is how long a Function of this process may take before the store learns of it: until then its result
+// alone is recorded. What the store has not been told of does not survive a crash, so a Function that is begun anew has
+// at most this much more time than its deadline.
+const intentAfter = 2 * time.Second
+
+// intended is when the store is told of an operation that it does not know, if that is not over by then.
+func (o openOp) intended() time.Time {
+	soon := o.since.Add(intentAfter)
+	if o.deadline.Before(soon) {
+		return o.deadline
+	}
+	return soon
+}
+
+// sort goes through the blocked operations up to the first that is refused. To complete that one lets its branch run
+// on, and what was pending before is out of date.
+func (d *run) sort(ctx context.Context) (w work, refused *history.Completion, err error) {
+	now := d.engine.Clock.Now()
+	for _, op := range d.machine.Pending() {
+		known, seen := d.open[op.Ref]
+		if seen && known.stored && op.Kind != history.KindRun && op.Kind != history.KindPoll {
+			continue // it keeps the deadline that it was given first
+		}
+		o, refusal, err := d.opening(ctx, op, seen)
+		if err != nil {
+			return work{}, nil, err
+		}
+		if refusal != nil {
+			return work{}, &history.Completion{Op: op.Ref, Error: refusal}, nil //nolint:nilerr // a refusal is a result like another
+		}
+		if seen {
+			o.Due = known.deadline
+		} else {
+			known = openOp{deadline: o.Due, since: now}
+			if op.Kind == history.KindPoll {
+				known.poll = &Polling{Op: op.Ref, Function: op.Name, Round: 1, Calling: true, Deadline: o.Due}
+				known.deadline = d.roundUntil(*known.poll)
+				o.Due = known.deadline
+			}
+			d.open[op.Ref] = known
+		}
+		if known.poll != nil {
+			o.Poll, op.Round = known.poll, known.poll.Round
+			o.Op = op
+		}
+		here := o.Location == activity.InProcess && (op.Kind == history.KindRun || op.Kind == history.KindPoll && known.poll.Calling)
+		if here {
+			w.inProcess = append(w.inProcess, op)
+		}
+		// Of a poll the store knows every phase: what is not in the history is nowhere else.
+		if !known.stored && (!here || op.Kind == history.KindPoll || !known.intended().After(now)) {
+			w.opened = append(w.opened, o)
+		}
+	}
+	return w, nil, nil
+}
+
+// opening is how the store keeps an operation. A run that was opened before has its agent already: it is not asked again
+// whose that is, and a call that is under way is not taken back.
+func (d *run) opening(ctx context.Context, op history.Op, opened bool) (Opening, *history.FunctionError, error) {
+	o := Opening{Op: op, Due: d.engine.Clock.Now().Add(d.limit(op))}
+	if op.Kind != history.KindRun && op.Kind != history.KindPoll {
+		return o, nil, nil
+	}
+	f, ok := d.engine.Functions.Lookup(op.Name)
+	if !ok {
+		return o, d.engine.Functions.Unknown(op.Name), nil
+	}
+	if op.Timeout == history.NoTime && !opened {
+		return o, &history.FunctionError{Code: history.CodeTimeout, Message: op.Name + " was not asked: it was to answer within no time"}, nil
+	}
+	if o.Location = f.Location(); o.Location == activity.InProcess {
+		return o, nil, nil
+	}
+	if err := checkArguments(f, op.Args); err != nil {
+		return o, history.AsFunctionError(err), nil
+	}
+	var args struct {
+		Agent json.Number `json:"agent_id"`
+	}
+	_ = json.Unmarshal(op.Args, &args) // what is not a number is refused below
+	agent, err := args.Agent.Int64()
+	if err != nil {
+		return o, &history.FunctionError{Code: history.CodeInvalid, Message: fmt.Sprintf("%s: agent_id: found %q, expected a number", op.Name, args.Agent)}, nil
+	}
+	if o.Agent = agent; opened && op.Kind == history.KindRun {
+		return o, nil, nil
+	}
+	problem, err := d.engine.Agents.Problem(ctx, d.loaded.Organization, agent)
+	if err != nil {
+		return o, nil, fmt.Errorf("agent %d: %w", agent, err)
+	}
+	if problem != "" {
+		return o, &history.FunctionError{Code: history.CodeInvalid, Message: fmt.Sprintf("%s: agent_id: %s", op.Name, problem)}, nil
+	}
+	return o, nil, nil
+}
+
+// checkArguments has a Function that can do so look at its arguments, so that no relay is sent what it would refuse.
+func checkArguments(f activity.Function, data json.RawMessage) error {
+	checker, ok := f.(activity.Checker)
+	if !ok {
+		return nil
+	}
+	args, err := history.Arguments(data)
+	if err != nil {
+		return err
+	}
+	return checker.Check(args)
+}
+
+// limit is how long an operation may take. 0 is a length for a sleep, and "not given" for everything else (D12).
+func (d *run) limit(op history.Op) time.Duration {
+	switch {
+	case op.Timeout > 0 || op.Kind == history.KindSleep:
+		return op.Timeout
+	case op.Kind == history.KindWait || op.Kind == history.KindReceive || op.Kind == history.KindPoll:
+		return d.engine.Settings.WaitTimeout
+	default:
+		return d.engine.Settings.CallTimeout
+	}
+}

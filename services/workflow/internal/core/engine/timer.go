@@ -1,0 +1,48 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/wake"
+)
+
+// timerBatch bounds how many executions one firing locks and wakes.
+const timerBatch = 500
+
+// timerLoop fires timers when they are due. Of timers that others open, and of trouble, the lookout tells it again.
+func (e *Engine) timerLoop(ctx context.Context) {
+	for ctx.Err() == nil {
+		now := e.Clock.Now()
+		fired, next, err := e.Store.FireTimers(ctx, now, timerBatch)
+		e.report(ctx, "fire timers", err)
+		if fired == timerBatch {
+			continue
+		}
+		until := now.Add(wake.MaxIdle)
+		if !next.IsZero() && next.Before(until) {
+			// The next timer may have become due since now was read; the floor keeps the loop from spinning.
+			until = later(next, now.Add(time.Millisecond))
+		}
+		e.timers.Sleep(ctx, e.Clock, now, until)
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// forgetEvery is how often old events are forgotten.
+const forgetEvery = time.Hour
+
+// forgetLoop forgets events that are older than any wait may look for.
+func (e *Engine) forgetLoop(ctx context.Context) {
+	for ctx.Err() == nil {
+		e.report(ctx, "forget old events", e.Store.Forget(ctx, e.Clock.Now().Add(-e.Settings.Retention)))
+		_ = clock.Sleep(ctx, e.Clock, forgetEvery) // ends early with ctx
+	}
+}

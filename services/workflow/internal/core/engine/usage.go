@@ -1,0 +1,28 @@
+package engine
+
+// Usage is what an engine has in its process at one moment, for operators.
+type Usage struct {
+	// Running are executions that are driven, Queued those that wait in memory for a place, Parked those that wait for something and are kept.
+	Running, Queued, Parked int
+	// ParkedBytes is what Parked take of Settings.Cache.
+	ParkedBytes int64
+	// Functions is how many attempts at Functions are under way.
+	Functions int
+	// LongHistories is how often the history of a run was found to be close to Settings.History; a run is counted once for as long as it stays in
+	// memory. Quarantined is how many executions this process has set aside. Both only grow.
+	LongHistories, Quarantined int64
+}
+
+// Usage says what the engine has in memory now.
+func (e *Engine) Usage() Usage {
+	u := e.places.usage()
+	u.Functions = e.Settings.Activities - e.activities.Free()
+	u.LongHistories, u.Quarantined = e.longHistories.Load(), e.quarantined.Load()
+	return u
+}
+
+func (p *scheduler) usage() Usage {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return Usage{Running: len(p.live), Queued: len(p.queued), Parked: len(p.parked.byID), ParkedBytes: p.parked.bytes}
+}

@@ -1,0 +1,2 @@
+// Package flow registers programs that events start, and starts their runs.
+package flow

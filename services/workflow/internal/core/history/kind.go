@@ -1,0 +1,48 @@
+package history
+
+// Final reports whether an entry of this kind is the last of its history.
+func (k Kind) Final() bool { return k == KindCompleted || k == KindFailed }
+
+// Kind says what an entry of a history records, or what an operation is.
+type Kind string
+
+// The kinds of operations. Run, Sleep, Wait, Receive and Poll block their branch until a Completion arrives; the others are answered
+// on the spot, and only recorded. The words are stored and hashed: under another name a kind makes every history that
+// holds it a Mismatch.
+const (
+	// KindRun is the answer of a Function.
+	KindRun Kind = "run"
+	// KindSleep is the end of a sleep.
+	KindSleep Kind = "sleep"
+	// KindWait is the event that satisfied a wait, or null for its timeout.
+	KindWait Kind = "wait"
+	// KindReceive is the message that a channel had, or null when there was none in time.
+	KindReceive Kind = "receive"
+	// KindPoll is the last observation of a poll. Where it ended with an error, there may be a value beside it.
+	KindPoll Kind = "poll"
+	// KindEmit is an event that left in the transaction that wrote the entry.
+	KindEmit Kind = "emit"
+	// KindNow is a reading of the clock.
+	KindNow Kind = "now"
+	// KindUUID is a unique identifier.
+	KindUUID Kind = "uuid"
+	// KindRandom is a number drawn by chance.
+	KindRandom Kind = "random"
+	// KindChannel is a channel's token.
+	KindChannel Kind = "channel"
+	// KindPrint is a line that the program printed.
+	KindPrint Kind = "print"
+	// KindContinue is the end of a generation: the call that the next one begins with. No entry of its generation follows it.
+	KindContinue Kind = "continue"
+)
+
+// The kinds of the last entry of a history, one for each final state. They answer no operation. Their OpRef has
+// branch -1, which no branch of a program has.
+const (
+	KindCompleted Kind = "completed"
+	KindFailed    Kind = "failed"
+	KindCancelled Kind = "cancelled"
+	// KindQuarantined and KindTerminated are ends that TypeFailed tells of.
+	KindQuarantined Kind = "quarantined"
+	KindTerminated  Kind = "terminated"
+)

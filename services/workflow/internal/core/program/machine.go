@@ -1,0 +1,84 @@
+package program
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+)
+
+// Environment is what a running program can reach apart from blocking operations.
+type Environment struct {
+	// Ref is the execution's handle, as its activities' ids begin with it.
+	Ref string
+	// Organization is whose run it is: programs that share something take turns by it.
+	Organization int64
+	// Continuation is the call that the program begins with in place of main: the Value of the entry of KindContinue that ended
+	// the generation before; nil in the first one.
+	Continuation json.RawMessage
+	// Now, UUID and Random answer the programs' now(), uuid() and random(); they are asked once, and their answers
+	// recorded. Random is at least 0 and below 1.
+	Now    func() time.Time
+	UUID   func() string
+	Random func() float64
+	// Token makes the token of a channel, which nobody can guess.
+	Token func() string
+	// Emit checks a domain event that the program sends. A nil error means that it will leave with the entry that
+	// records it.
+	Emit func(id, eventType string, data json.RawMessage) *history.FunctionError
+}
+
+// A Machine is one program being run. It is not safe for concurrent use, and it holds goroutines until Close.
+//
+// Its order of events is a pure function of program, inputs and history: only one branch runs at a time, branches run in
+// the order in which they became able to, and nothing but a Completion makes a blocked branch able to run.
+type Machine interface {
+	// Replay starts the program and hands it the history. Afterwards it stands where it stood when the last entry was
+	// recorded. An error is a *Mismatch, or the failure of the program itself, which Outcome reports as well.
+	Replay(history []history.Entry) error
+	// Pending are the operations that branches are blocked on, by branch and index.
+	Pending() []history.Op
+	// Complete unblocks an operation and runs until every branch blocks again. An operation that is not pending is left
+	// alone and answers false.
+	Complete(c history.Completion) bool
+	// Take are the entries and events since the last Take, in order; entries carry no Seq and no time yet. An entry of
+	// KindContinue is the last: the program has ended well, and goes on in another Machine.
+	Take() ([]history.Entry, []history.Emit)
+	// Outcome reports whether the program has ended, and its failure if it failed. The failure *Interrupted is none of the
+	// program's: the machine is of no more use, and the run goes on with another one.
+	Outcome() (ended bool, failure error)
+	// Close gives the machine up, wherever it stands.
+	Close()
+}
+
+// Mismatch is a replay that asks for something else than the history holds: the program is not the one that was
+// recorded, or the engine changed under it. It stops the run and is never guessed around (D34).
+type Mismatch struct {
+	// Seq is the entry that did not fit, Position the line of the program that disagrees, Call the operation.
+	Seq      int64
+	Position string
+	Call     history.OpRef
+	// Differs says what: recorded and found.
+	Differs string
+}
+
+// Error names line, call and difference.
+func (m *Mismatch) Error() string {
+	at := m.Position
+	if at == "" {
+		at = "the program"
+	}
+	return "program and history differ at " + at + ", call " + m.Call.String() + " of branch and index: " + m.Differs
+}
+
+// Interrupted is the end of a Machine that says nothing about its program: what carried it is gone. The run stands where
+// the store has it, and is replayed.
+type Interrupted struct {
+	// Reason is for the log.
+	Reason string
+	// Moved says that nothing went wrong: others needed the room.
+	Moved bool
+}
+
+// Error says that nothing is lost.
+func (e *Interrupted) Error() string { return "the run was interrupted and is resumed: " + e.Reason }

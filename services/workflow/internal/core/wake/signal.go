@@ -1,0 +1,48 @@
+package wake
+
+import (
+	"context"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+)
+
+// MaxIdle is how long a loop waits that has nothing to do: the lookout tells it when there is something. A loop that is
+// never told goes round once in a while all the same.
+const MaxIdle = time.Hour
+
+// Signal is a wake-up that is not lost between two waits, and does not pile up.
+type Signal chan struct{}
+
+// NewSignal makes a Signal that is not raised.
+func NewSignal() Signal { return make(Signal, 1) }
+
+// Raise never blocks. A signal that is raised already stands for this one too, since whoever waits looks at
+// everything.
+func (s Signal) Raise() {
+	select {
+	case s <- struct{}{}:
+	default:
+	}
+}
+
+// Taken reports whether the signal was raised, and lowers it.
+func (s Signal) Taken() bool {
+	select {
+	case <-s:
+		return true
+	default:
+		return false
+	}
+}
+
+// Wait returns when the signal is raised, after d, or with ctx.
+func (s Signal) Wait(ctx context.Context, c clock.Clock, d time.Duration) {
+	t := c.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-s:
+	case <-t.C():
+	case <-ctx.Done():
+	}
+}

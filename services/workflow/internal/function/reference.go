@@ -1,0 +1,61 @@
+package function
+
+import (
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+)
+
+// Argument is one argument of a Function in the reference, or a field inside one.
+type Argument struct {
+	// Name has dots between an argument and the fields inside it, and [] for the items of a list.
+	Name string
+	// Expected is what a value has to be.
+	Expected string
+	Required bool
+	Doc      string
+}
+
+// Reference lists the arguments of the Function, each followed by the fields inside it.
+func (s Spec) Reference() []Argument { return arguments(s.Arguments, "") }
+
+// OnCluster reports whether a relay executes it.
+func (s Spec) OnCluster() bool { return s.Location == activity.Cluster }
+
+func arguments(fields []Field, under string) []Argument {
+	var all []Argument
+	for _, f := range fields {
+		a := Argument{Name: under + f.Name, Expected: f.expected(), Required: f.Required, Doc: f.Doc}
+		inside, within := f.Fields, a.Name+"."
+		if f.Element != nil {
+			a.Expected = "a list, each item " + f.Element.expected()
+			inside, within = f.Element.Fields, a.Name+"[]."
+		}
+		all = append(append(all, a), arguments(inside, within)...)
+	}
+	return all
+}
+
+// Code is an error code that a program may compare with the field code of an answer to a call with on_error = "return".
+type Code struct{ Name, Doc string }
+
+// Codes are all error codes, those of relays included.
+func Codes() []Code {
+	return []Code{
+		{history.CodeInvalid, "The arguments are invalid. Repeating the call is of no use."},
+		{history.CodeUnknownFunction, "The Function does not exist."},
+		{"not_found", "The object, repository or file does not exist."},
+		{"conflict", "The current state contradicts the call: another version, another owner, another commit."},
+		{"refused", "The request was understood and refused."},
+		{"unauthorized", "The credentials are missing or invalid, or lack a permission."},
+		{"unreachable", "There was no answer. The engine repeats the call until its timeout, unless `retry` says otherwise."},
+		{history.CodeTimeout, "There was no answer, or not the expected state, in time."},
+		{history.CodeTooLarge, "The answer is larger than a program may receive."},
+		{history.CodeUnreadable, "The answer contains what a program cannot read."},
+		{"unknown_kind", "The cluster does not have the kind."},
+		{"forbidden", "The cluster does not permit it to the relay."},
+		{"auto_sync", "The Application is synced automatically, which a sync to a given commit would compete with."},
+		{"owned", "Another object owns the Application and would revert it."},
+		{"sync_failed", "Argo CD has carried out the sync, and it failed."},
+		{history.CodeInternal, "An unexpected error; the log of the service has it."},
+	}
+}
