@@ -48,15 +48,15 @@ type Config struct {
 	// Concurrency is the maximum number of calls in progress. A sync or a promotion takes minutes, most of them spent waiting.
 	Concurrency int `koanf:"concurrency" default:"64"`
 
-	// What the relay may touch, whoever asks. Each list has patterns in which * stands for any text; one that begins with ! takes away
-	// from what the others allow. A list of * alone is no limit.
+	// The limits of what the relay may touch, for every caller. Each list has patterns in which * matches any text; one with a leading !
+	// excludes what it matches. A list with * alone is no limit.
 
 	// AllowProjects are the Argo CD projects whose Applications may be synced and created.
 	AllowProjects []string `koanf:"allow_projects" default:"*"`
 	// AllowApplicationNamespaces are the namespaces in which Applications may be.
 	AllowApplicationNamespaces []string `koanf:"allow_application_namespaces" default:"*"`
 	// AllowDestinationNamespaces are the namespaces that may be deployed to, and in which Rollouts are promoted. Argo CD's own is
-	// one only where the list names it. Projects must not allow others: manifests may name namespaces of their own.
+	// allowed only if the list names it. Projects must not allow others: manifests may name namespaces of their own.
 	AllowDestinationNamespaces []string `koanf:"allow_destination_namespaces" default:"*,!kube-system,!kube-public,!kube-node-lease"`
 	// AllowDestinationServers are the clusters that may be deployed to, by Argo CD's address or name for them.
 	AllowDestinationServers []string `koanf:"allow_destination_servers" default:"https://kubernetes.default.svc,in-cluster"`
@@ -65,11 +65,11 @@ type Config struct {
 	// AllowClusterKinds are the cluster-scoped kinds, as group/Kind, that a project may let its Applications deploy. The default lets
 	// Argo CD create the namespace of an Application.
 	AllowClusterKinds []string `koanf:"allow_cluster_kinds" default:"/Namespace"`
-	// ArgoCDNamespace is where Argo CD keeps its projects, where that is neither the Application's own namespace nor the one that Argo CD
-	// has written into its status.
+	// ArgoCDNamespace is where Argo CD keeps its projects, if that is neither the Application's own namespace nor the one that Argo CD has
+	// written into its status.
 	ArgoCDNamespace string `koanf:"argocd_namespace" default:"argocd"`
-	// AllowUnauthorizedApplications has the relay take Applications that Lockstep has not created even where their annotation
-	// lockstep.dev/authorized does not name the organization that asks. It is meant for the time of an upgrade.
+	// AllowUnauthorizedApplications makes the relay accept Applications that Lockstep has not created even if their annotation
+	// lockstep.dev/authorized does not name the calling organization. It is meant for upgrades.
 	AllowUnauthorizedApplications bool `koanf:"allow_unauthorized_applications"`
 
 	// HealthAddress is the address that serves /healthz, /readyz, /version and /metrics; empty for none.
@@ -110,7 +110,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// allowed are the lists of what the relay may touch, by their keys.
+// allowed returns the lists of limits, by their keys.
 func (c *Config) allowed() map[string]*[]string {
 	return map[string]*[]string{
 		"allow_projects": &c.AllowProjects, "allow_application_namespaces": &c.AllowApplicationNamespaces,
@@ -119,7 +119,7 @@ func (c *Config) allowed() map[string]*[]string {
 	}
 }
 
-// checkPatterns finds patterns that match nothing that anybody can mean, and a list that only takes away.
+// checkPatterns finds malformed patterns, and lists that only exclude.
 func checkPatterns(name string, list []string) []fault.Field {
 	var wrong []fault.Field
 	positive := len(list) == 0
@@ -135,7 +135,7 @@ func checkPatterns(name string, list []string) []fault.Field {
 	return wrong
 }
 
-// limits are what the relay may touch.
+// limits returns the configured limits.
 func (c Config) limits() core.Limits {
 	for _, list := range c.allowed() {
 		if len(*list) == 1 && (*list)[0] == "*" {
@@ -149,7 +149,7 @@ func (c Config) limits() core.Limits {
 	}
 }
 
-// natsTLS is the certificates of the connection to NATS.
+// natsTLS returns the certificates of the connection to NATS.
 func (c Config) natsTLS() certs.Files {
 	return certs.Files{Cert: c.NATSCertFile, Key: c.NATSKeyFile, CA: c.NATSCAFile}
 }

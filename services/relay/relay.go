@@ -1,5 +1,5 @@
-// Package relay is the service beside a cluster: it takes its agent's calls from the control plane, carries them out
-// through the Kubernetes API, and answers. It dials out and listens to nobody; it has no database and keeps no state.
+// Package relay is the service beside a cluster: it receives its agent's calls from the control plane, executes them through the Kubernetes
+// API, and answers. It only dials out; it has no database and keeps no state.
 package relay
 
 import (
@@ -20,15 +20,15 @@ import (
 	"github.com/lockstep-cd/lockstep/services/relay/internal/events"
 )
 
-// name is the service's in logs, traces and on the bus.
+// name is the service's name in logs, traces and on the bus.
 const name = "relay"
 
-// stopWithin is how long calls in flight may take to notice that the relay stops. They are not answered: the engine
-// sends them again, and the next relay decides them anew from the cluster (E24).
+// stopWithin is how long calls in flight may take to stop. They are not answered: the engine repeats them, and the next relay decides them
+// anew from the cluster (E24).
 const stopWithin = 10 * time.Second
 
-// watchInterval is the least time between two observations under one watch. An update of a Rollout changes its status
-// with every pod that comes and goes; the last of them is what matters.
+// watchInterval is the minimum time between two observations under one watch. An update of a Rollout changes its status with every pod;
+// only the last status matters.
 const watchInterval = 250 * time.Millisecond
 
 // Run serves the agent until ctx ends.
@@ -52,7 +52,7 @@ func Run(ctx context.Context, c Config) error {
 	}
 	conn, err := bus.Connect(ctx, bus.Config{
 		URL: c.NATSURL, User: c.NATSUser, Password: c.NATSPassword, NKeySeedFile: c.NATSNKeySeedFile, TLS: c.natsTLS(), Name: name,
-		// The control plane says who connects as an agent: while it is away, nobody is let in, and that passes.
+		// The control plane authorizes agents: while it is unreachable, the connection is refused, and retried.
 		Background: true,
 	}, log)
 	if err != nil {
@@ -67,8 +67,7 @@ func Run(ctx context.Context, c Config) error {
 	receiver := events.NewReceiver(events.ReceiverDeps{
 		Agent: c.AgentID, Runner: runner, Bus: conn, Clock: clk, Log: log, Limit: c.Concurrency, Watch: watcher.Replace,
 	})
-	// It says that the relay is there and whether its cluster answers, which are two things: calls can be taken while
-	// the cluster is away.
+	// It reports the relay and the cluster separately: calls can be accepted while the cluster is unreachable.
 	heartbeat := events.NewHeartbeat(events.HeartbeatDeps{
 		Agent: c.AgentID, Version: build.Read().Version, Interval: c.HeartbeatInterval,
 		Reachable: kube.Reachable, Watching: watcher.Held, Bus: conn, Clock: clk, Log: log,
@@ -77,7 +76,7 @@ func Run(ctx context.Context, c Config) error {
 		run.Loop("heartbeat", heartbeat.Run),
 		run.Loop("watches", watcher.Run),
 		run.Loop("calls", func(ctx context.Context) error {
-			// The workflow service makes the consumer, perhaps later than this: Consume waits for it.
+			// The workflow service creates the consumer, perhaps later: Consume waits for it.
 			return receiver.Serve(ctx, func(ctx context.Context, accept events.Accept) error {
 				return conn.Consume(ctx, bus.AgentConsumer(c.AgentID),
 					func(ctx context.Context, d bus.Delivery) error { return accept(ctx, d.Event) }, nil)
@@ -89,7 +88,7 @@ func Run(ctx context.Context, c Config) error {
 			"bus":     func(context.Context) error { return conn.Ready() },
 			"cluster": heartbeat.Cluster,
 		}
-		parts = append(parts, rpc.PlainHTTPPart("health", c.HealthAddress, log, telemetry.Health(checks, bus.Metrics(func() *bus.Conn { return conn })...)))
+		parts = append(parts, rpc.PlainHTTPPart("health", c.HealthAddress, log, telemetry.Health(checks, Exposed(func() *bus.Conn { return conn })...)))
 	}
 	return run.Parts(ctx, log, stopWithin, parts...)
 }

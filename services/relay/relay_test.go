@@ -17,15 +17,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
-	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
 	"github.com/lockstep-cd/lockstep/services/relay"
 )
 
 const agent = 42
 
-// kubernetes is as much of an API server as one Application needs. It carries operations out at once.
+// kubernetes is as much of an API server as one Application needs. It executes operations at once.
 type kubernetes struct {
 	mu      sync.Mutex
 	version int
@@ -46,7 +46,7 @@ func (k *kubernetes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case r.Method == http.MethodPost && r.URL.Path == applications:
 		k.app = body
-	case r.URL.Path == "/apis/argoproj.io/v1alpha1/namespaces/argocd/appprojects/default": // one that allows nothing to be deployed
+	case r.URL.Path == "/apis/argoproj.io/v1alpha1/namespaces/argocd/appprojects/default": // a project that allows nothing
 		_, _ = io.WriteString(w, `{"apiVersion":"argoproj.io/v1alpha1","kind":"AppProject","metadata":{"name":"default","namespace":"argocd"}}`)
 		return
 	case r.URL.Path != applications+"/shop" || k.app == nil:
@@ -95,7 +95,7 @@ func start(t *testing.T, cluster http.Handler, nats *bustest.TestServer) {
 	})
 }
 
-// workflow is the other side: it makes the streams, calls, and gets what comes back.
+// workflow plays the workflow service: it creates the streams, sends calls, and receives the answers.
 type workflow struct {
 	conn    *bus.Conn
 	answers chan event.FunctionCompleted
@@ -160,16 +160,16 @@ func next[T any](t *testing.T, c <-chan T) T {
 	case v := <-c:
 		return v
 	case <-ctx.Done():
-		t.Fatal("nothing came")
+		t.Fatal("nothing was received")
 		panic("unreachable")
 	}
 }
 
-func TestCallsAreAnsweredAlsoAfterTheStoreOfTheBusWasWiped(t *testing.T) {
+func TestCallsAreAnsweredAfterTheBusLostItsStore(t *testing.T) {
 	t.Parallel()
 	nats := bustest.Server(t)
 	cluster := &kubernetes{}
-	start(t, cluster, nats) // before anybody has made the streams
+	start(t, cluster, nats) // before the streams exist
 	w := connect(t, nats)
 
 	if beat := next(t, w.beats); beat.AgentID != agent || !beat.ClusterReachable || beat.Version == "" {

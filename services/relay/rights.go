@@ -1,17 +1,16 @@
 package relay
 
-// Right is what a relay has to be granted on one resource: a rule of a Kubernetes role.
+// Right is a right that a relay needs on one resource: a rule of a Kubernetes role.
 type Right struct {
-	// Group is the API group, "" for the core; Resource is the plural, with the subresource behind a slash.
+	// Group is the API group, "" for the core group; Resource is the plural, with a subresource after a slash.
 	Group, Resource string
 	Verbs           []string
-	// For says which of the relay's duties need it.
+	// For lists the duties that need it.
 	For string
 }
 
-// Rights are everything that the relay does in a cluster for the bundled drivers, and nothing more; the chart grants them. A
-// test carries out every duty against an API server that takes notes, and compares. What else a tenant's programs read
-// with k8s.get and k8s.watch, the operator grants.
+// Rights lists exactly the rights that the relay needs in a cluster for the bundled drivers; the chart grants them. A test performs every
+// duty against an API server that records requests, and compares. The operator grants what other programs read with k8s.get and k8s.watch.
 func Rights() []Right {
 	return []Right{
 		{Group: "apps", Resource: "deployments", Verbs: []string{"get", "list"}, For: "k8s.get and k8s.list: whether controllers run, and workloadRef"},

@@ -25,7 +25,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/relay/internal/core"
 )
 
-// notes is an API server that writes down what it is asked for, in the words of a role, and plays both controllers.
+// notes is an API server that records requests in terms of a role, and plays both controllers.
 type notes struct {
 	mu      sync.Mutex
 	asked   map[string]map[string]bool
@@ -33,13 +33,13 @@ type notes struct {
 	version int
 }
 
-// resourceOf takes a path apart: group, resource with its subresource, name.
+// resourceOf splits a path: group, resource with its subresource, name.
 func resourceOf(path string) (group, resource, name string) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	if parts[0] == "apis" {
 		group, parts = parts[1], parts[1:]
 	}
-	parts = parts[2:] // the version, and api where the group is the core
+	parts = parts[2:] // the version, and api for the core group
 	if len(parts) > 2 && parts[0] == "namespaces" {
 		parts = parts[2:]
 	}
@@ -82,7 +82,7 @@ func (n *notes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch verb {
 	case "list":
 		n.reply(w, http.StatusOK, map[string]any{"apiVersion": group + "/v1alpha1", "kind": "List", "metadata": map[string]any{"resourceVersion": "1"}, "items": []any{}})
-	case "watch": // as an old server: no initial events, so that the client lists
+	case "watch": // like an old server: no initial events, so that the client lists
 		n.reply(w, http.StatusUnprocessableEntity, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Invalid", "code": 422})
 	case "create", "patch":
 		var body map[string]any
@@ -101,7 +101,7 @@ func (n *notes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// write keeps what is created, and has Argo CD carry out an operation at once.
+// write stores a created object, and executes an operation at once.
 func (n *notes) write(resource, name string, body map[string]any) {
 	meta, _ := body["metadata"].(map[string]any)
 	if name == "" {
@@ -123,7 +123,7 @@ func (*notes) reply(w http.ResponseWriter, code int, body map[string]any) {
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-// used carries out every duty of the relay, and answers the rights that it took.
+// used performs every duty of the relay, and returns the rights that it needed.
 func used(t *testing.T) []Right {
 	t.Helper()
 	n := &notes{asked: map[string]map[string]bool{}, objects: map[string]map[string]any{
@@ -206,7 +206,7 @@ func TestRightsAreThoseThatAreUsed(t *testing.T) {
 	}
 }
 
-// The role that the scenarios on a real cluster are played with, which is the chart's, grants the table and nothing else.
+// The role that the scenarios on a real cluster use, which is the chart's, grants exactly the table.
 func TestTheRoleGrantsTheTable(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("..", "..", "tools", "e2e", "cluster", "manifests", "relay.yaml"))
@@ -237,7 +237,7 @@ func TestTheRoleGrantsTheTable(t *testing.T) {
 	}
 }
 
-// By default nobody deploys to the system's namespaces, to Argo CD's own, or to another cluster, and no project may let them.
+// By default the system's namespaces, Argo CD's own and other clusters cannot be deployed to, and no project may allow them.
 func TestTheDefaultLimits(t *testing.T) {
 	t.Parallel()
 	c := config.WithDefaults(Config{AgentID: 1})

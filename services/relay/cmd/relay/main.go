@@ -17,7 +17,7 @@ func main() {
 func start(ctx context.Context) error {
 	args := os.Args[1:]
 	if len(args) > 0 && args[0] == "migrate" {
-		return nil // the relay has no database: every service takes the subcommand
+		return nil // the relay has no database, but every service accepts the subcommand
 	}
 	c, err := config.Load[relay.Config]("relay", args)
 	if err != nil {

@@ -1,8 +1,7 @@
-// Package cluster is the relay's access to one Kubernetes cluster, through client-go's dynamic client: objects are maps,
-// so that no object of Argo CD or Argo Rollouts drags its controller's module in. It answers in classed errors and knows
-// nothing of Functions.
+// Package cluster is the relay's access to one Kubernetes cluster, through client-go's dynamic client: objects are maps, so the modules of
+// Argo CD and Argo Rollouts are not needed. It returns classified errors and knows nothing of Functions.
 //
-// It is not a cache: every Get asks the API server.
+// It is not a cache: every Get queries the API server.
 package cluster
 
 import (
@@ -26,13 +25,13 @@ import (
 	"github.com/lockstep-cd/lockstep/services/relay/internal/core"
 )
 
-// Config says which cluster, and how to reach it.
+// Config is the configuration of the access to a cluster.
 type Config struct {
 	// Kubeconfig is a file; "" means the pod's own service account, and outside a pod the usual places.
 	Kubeconfig string
 	// Context is one of the file's contexts; "" means its current one.
 	Context string
-	// RequestTimeout ends every request but watches.
+	// RequestTimeout bounds every request except watches.
 	RequestTimeout time.Duration
 }
 
@@ -43,14 +42,14 @@ type Cluster struct {
 	clock   clock.Clock
 	timeout time.Duration
 
-	// mu guards discovered, the kinds beyond the table in kind.go that the API server was asked for.
+	// mu guards discovered, the kinds beyond the table in kind.go that were looked up at the API server.
 	mu         sync.Mutex
 	discovered map[core.Kind]resource
 }
 
 var _ core.Cluster = (*Cluster)(nil)
 
-// Open reads the configuration. It does not ask the cluster anything, which may be away just now.
+// Open reads the configuration. It sends no request to the cluster, which may be unreachable.
 func Open(c Config, clk clock.Clock) (*Cluster, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = c.Kubeconfig
@@ -62,13 +61,13 @@ func Open(c Config, clk clock.Clock) (*Cluster, error) {
 	return forConfig(cfg, c.RequestTimeout, clk)
 }
 
-// forConfig makes the two clients: one for objects, one for what is about none. The caller's cfg stays as it is.
+// forConfig creates the two clients: one for objects, one for other requests. It does not modify the caller's cfg.
 func forConfig(cfg *rest.Config, timeout time.Duration, clk clock.Clock) (*Cluster, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.UserAgent = "lockstep-relay"
-	// The bound on calls is the relay's own; the client's default of five requests a second would be the bottleneck.
+	// The relay has its own limit of calls; the client's default of five requests a second would be the bottleneck.
 	cfg.QPS, cfg.Burst = 50, 100
-	// The API server's warnings are for people who type kubectl.
+	// The API server's warnings are for users of kubectl.
 	cfg.WarningHandler = rest.NoWarnings{}
 	patient := rest.CopyConfig(cfg)
 	patient.Wrap(func(next http.RoundTripper) http.RoundTripper { return &retryAfter{next: next, clock: clk} })
@@ -83,15 +82,14 @@ func forConfig(cfg *rest.Config, timeout time.Duration, clk clock.Clock) (*Clust
 	return &Cluster{api: api, raw: raw, clock: clk, timeout: timeout, discovered: map[core.Kind]resource{}}, nil
 }
 
-// rawConfig is for requests that are not about objects: version and discovery.
+// rawConfig returns the configuration for requests that are not about objects: version and discovery.
 func rawConfig(cfg *rest.Config) *rest.Config {
 	cfg = dynamic.ConfigFor(cfg)
 	cfg.GroupVersion = nil
 	return cfg
 }
 
-// Get reads one object. It is never served from a cache: a decision on an old object would only be refused by its
-// precondition.
+// Get reads one object. It is never served from a cache: a decision about an old object would only be refused by its precondition.
 func (c *Cluster) Get(ctx context.Context, ref core.Ref) (core.Object, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -110,7 +108,7 @@ func (c *Cluster) Get(ctx context.Context, ref core.Ref) (core.Object, error) {
 	return u.Object, nil
 }
 
-// List reads the objects of a selection, of all namespaces where it names none.
+// List reads the objects of a selection, in all namespaces if it names none.
 func (c *Cluster) List(ctx context.Context, s core.Selection, limit int) (all []core.Object, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -134,11 +132,11 @@ func (c *Cluster) List(ctx context.Context, s core.Selection, limit int) (all []
 	for _, u := range list.Items {
 		all = append(all, u.Object)
 	}
-	more = list.GetContinue() != "" || len(all) > limit // a server may not know limits
+	more = list.GetContinue() != "" || len(all) > limit // a server may ignore the limit
 	return all[:min(len(all), limit)], more, nil
 }
 
-// Create creates one object. One that exists by now is a Conflict, so that the caller looks again.
+// Create creates one object. If it exists by now the error is Conflict, so that the caller reads it again.
 func (c *Cluster) Create(ctx context.Context, ref core.Ref, o core.Object) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -153,10 +151,10 @@ func (c *Cluster) Create(ctx context.Context, ref core.Ref, o core.Object) error
 	return classify(err, "create", ref)
 }
 
-// fieldManager is who Kubernetes says has set a field.
+// fieldManager is the name under which Kubernetes records the fields that the relay sets.
 const fieldManager = "lockstep-relay"
 
-// Patch applies a JSON merge patch. Where the kind has no status subresource, a patch of the status goes to the object.
+// Patch applies a JSON merge patch. If the kind has no status subresource, a patch of the status goes to the object.
 func (c *Cluster) Patch(ctx context.Context, ref core.Ref, patch core.Object, status bool) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -179,25 +177,24 @@ func (c *Cluster) Patch(ctx context.Context, ref core.Ref, patch core.Object, st
 		return classify(apply(), "patch", ref)
 	}
 	err = apply("status")
-	// Whether Rollouts have the subresource depends on the version of Argo Rollouts.
+	// The subresource of Rollouts depends on the version of Argo Rollouts.
 	if apierrors.IsNotFound(err) {
 		err = apply()
 	}
 	return classify(err, "patch the status of", ref)
 }
 
-// AwaitChange watches the one object from the resource version on. A watch that cannot be had, or that ends early,
-// leaves the caller to look again after a second at the soonest. Without rights to watch, or behind a proxy that cuts
-// watches off, everything still works, at the pace of polling.
+// AwaitChange watches the one object from the resource version on. Without a watch, or if it ends early, the caller polls, once a second at
+// most. Without rights to watch, or behind a proxy that cuts watches off, everything still works, at the pace of polling.
 func (c *Cluster) AwaitChange(ctx context.Context, ref core.Ref, resourceVersion string, atMost time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()
 	if changed := c.watch(ctx, ref, resourceVersion); !changed {
-		_ = clock.Sleep(ctx, c.clock, min(atMost, time.Second)) // ends with ctx, which is as good
+		_ = clock.Sleep(ctx, c.clock, min(atMost, time.Second)) // an early return at the end of ctx is fine
 	}
 }
 
-// watch reports whether the object has changed, or the time is up; false means that there is no watch to be had.
+// watch returns when the object has changed, or at the deadline; it reports false if no watch can be established.
 func (c *Cluster) watch(ctx context.Context, ref core.Ref, resourceVersion string) (changed bool) {
 	client, err := c.client(ctx, ref)
 	if err != nil {
@@ -212,7 +209,7 @@ func (c *Cluster) watch(ctx context.Context, ref core.Ref, resourceVersion strin
 	defer w.Stop()
 	for {
 		select {
-		// The time is up: to look again is what the caller does in both cases, and at once.
+		// At the deadline the caller reads the object again at once, as after a change.
 		case <-ctx.Done():
 			return true
 		case e, open := <-w.ResultChan():
@@ -221,7 +218,7 @@ func (c *Cluster) watch(ctx context.Context, ref core.Ref, resourceVersion strin
 			}
 			switch e.Type {
 			case "ADDED", "MODIFIED", "DELETED":
-			default: // an error, such as a resource version that has expired
+			default: // an error, such as an expired resource version
 				return false
 			}
 			// Servers that ignore the field selector send every object of the kind, and some send the present state first.
@@ -233,11 +230,11 @@ func (c *Cluster) watch(ctx context.Context, ref core.Ref, resourceVersion strin
 	}
 }
 
-// Reachable asks the API server for its version. Any answer shows that it is there; the error is for people to read.
+// Reachable requests the version of the API server. Any response shows that it is reachable; the error is for people to read.
 func (c *Cluster) Reachable(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	// No retries: the heartbeat that wants to know comes again by itself, and must not be late.
+	// No retries: the heartbeat that calls it repeats anyway, and must not be late.
 	err := c.raw.Get().AbsPath("/version").MaxRetries(0).Do(ctx).Error()
 	switch {
 	case err == nil, apierrors.IsForbidden(err), apierrors.IsNotFound(err):

@@ -14,17 +14,17 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/pkg/port/porttest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/porttest"
 	"github.com/lockstep-cd/lockstep/services/relay/internal/core"
 )
 
-// open is a Cluster whose API server answers as the handler does.
+// open returns a Cluster whose API server is the handler.
 func open(t *testing.T, h http.HandlerFunc) *Cluster {
 	t.Helper()
 	return openFor(t, h, time.Minute) // a busy machine answers sooner
 }
 
-// openFor is open with another bound on each request.
+// openFor is open with another timeout for requests.
 func openFor(t *testing.T, h http.HandlerFunc, timeout time.Duration) *Cluster {
 	t.Helper()
 	s := httptest.NewServer(h)
@@ -53,7 +53,7 @@ func rollout(name string) core.Ref {
 	return core.Ref{Kind: core.Kind{Kind: "Rollout"}, Namespace: "shop", Name: name}
 }
 
-func TestAnswersAreToldApart(t *testing.T) {
+func TestErrorsOfTheClusterAreClassified(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name    string
@@ -79,7 +79,7 @@ func TestAnswersAreToldApart(t *testing.T) {
 			t.Parallel()
 			timeout := time.Minute
 			if tc.class == fault.Unavailable {
-				timeout = time.Second // the client asks again for as long as it may, and an answer that is late is none
+				timeout = time.Second // the client retries as long as it may, and a late answer is none
 			}
 			_, err := openFor(t, tc.handler, timeout).Get(t.Context(), rollout("api"))
 			var e *core.Error
@@ -93,7 +93,7 @@ func TestAnswersAreToldApart(t *testing.T) {
 	}
 }
 
-func TestAClusterThatIsGoneIsUnavailable(t *testing.T) {
+func TestAnUnreachableClusterIsUnavailable(t *testing.T) {
 	t.Parallel()
 	c, err := forConfig(&rest.Config{Host: "http://" + porttest.FreeAddress(t)}, time.Second, clock.System())
 	if err != nil {
@@ -216,7 +216,7 @@ func TestAwaitChange(t *testing.T) {
 	c := open(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, object("other", "8")+object("api", "7"))
-		http.NewResponseController(w).Flush() //nolint:errcheck // a test server that cannot flush fails the test by its silence
+		http.NewResponseController(w).Flush() //nolint:errcheck // a test server that cannot flush fails the test by a timeout
 		select {
 		case <-release:
 		case <-r.Context().Done():

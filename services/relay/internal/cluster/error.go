@@ -14,13 +14,13 @@ import (
 	"github.com/lockstep-cd/lockstep/services/relay/internal/core"
 )
 
-// classify says what a failed request means to whoever asked for it. The address of the API server stays in the log.
-// Runner.drive looks again after Conflict and Unavailable, and ends the call with most others.
+// classify gives the error of a request its class. The address of the API server stays in the log. Runner.drive retries after Conflict and
+// Unavailable, and ends the call with most others.
 func classify(err error, op string, ref core.Ref) error {
 	switch {
 	case err == nil:
 		return nil
-	// Before NotFound, which it is as well: a controller that is not installed must not look like an absent object.
+	// Before NotFound, which it is as well: a missing controller must not look like a missing object.
 	case isUnknownPath(err):
 		return unknownKind(ref.Kind, "the cluster does not serve it (is its controller installed?)")
 	case apierrors.IsNotFound(err):
@@ -39,14 +39,14 @@ func classify(err error, op string, ref core.Ref) error {
 	}
 }
 
-// isUnknownPath tells a missing resource from a missing object: to both the answer is 404, but only the API server's
-// registry of resources answers in plain text.
+// isUnknownPath distinguishes a missing resource from a missing object: both are 404, but only for a missing resource the response is plain
+// text.
 func isUnknownPath(err error) bool {
 	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-// isAway reports that the same request may well succeed later: no connection, no time, too busy, or starting. An
-// ended ctx counts: whether it was the request's or the call's, the Runner's loop finds out.
+// isAway reports whether the same request may succeed later: no connection, timeout, overload, or a starting server. An ended ctx counts:
+// the Runner's loop determines whether it was the request's or the call's.
 func isAway(err error) bool {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
@@ -56,12 +56,12 @@ func isAway(err error) bool {
 	var urlErr *url.Error
 	return errors.As(err, &netErr) || errors.As(err, &urlErr) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||
-		// Between two attempts the client waits for its rate limiter, which gives up before the time is over and hides the
-		// first attempt's error.
+		// Between two attempts the client waits for its rate limiter, which gives up before the deadline and hides the first attempt's
+		// error.
 		strings.Contains(err.Error(), "client rate limiter")
 }
 
-// reason is the API server's own explanation.
+// reason returns the API server's own explanation.
 func reason(err error) string {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {

@@ -17,22 +17,21 @@ import (
 
 var _ core.Follower = (*Cluster)(nil)
 
-// Follow runs an informer: one list and one watch, which it begins again by itself when the API server ends it, has
-// restarted, or has forgotten the resource version (410). A kind that is not there, or rights that are missing, are told
-// of and tried again: somebody may install or grant them.
-func (c *Cluster) Follow(ctx context.Context, s core.Selection, tell func(core.Change)) {
+// Follow runs an informer: one list and one watch, which it restarts when the API server ends it, has restarted, or has forgotten the
+// resource version (410). A missing kind or missing rights are reported and retried: an administrator may install or grant them.
+func (c *Cluster) Follow(ctx context.Context, s core.Selection, report func(core.Change)) {
 	ref := core.Ref{Kind: s.Kind, Namespace: s.Namespace, Name: s.Name}
-	client := c.awaitKind(ctx, ref, tell)
+	client := c.awaitKind(ctx, ref, report)
 	if client == nil {
 		return // ctx has ended
 	}
-	informer := cache.NewSharedIndexInformer(listWatch(client, s, tell), &unstructured.Unstructured{}, 0, nil)
+	informer := cache.NewSharedIndexInformer(listWatch(client, s, report), &unstructured.Unstructured{}, 0, nil)
 	_ = informer.SetTransform(withoutBallast)
 	_ = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
-		tell(core.Change{Err: classify(err, "watch", ref)})
+		report(core.Change{Err: classify(err, "watch", ref)})
 	})
 	on := func(object any, gone bool) {
-		// A deletion that was missed comes as a tombstone with the last state that was known.
+		// A missed deletion is delivered as a tombstone with the last known state.
 		if tombstone, missed := object.(cache.DeletedFinalStateUnknown); missed {
 			object = tombstone.Obj
 		}
@@ -44,7 +43,7 @@ func (c *Cluster) Follow(ctx context.Context, s core.Selection, tell func(core.C
 		if gone {
 			change.Object = nil
 		}
-		tell(change)
+		report(change)
 	}
 	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { on(o, false) },
@@ -52,21 +51,21 @@ func (c *Cluster) Follow(ctx context.Context, s core.Selection, tell func(core.C
 		DeleteFunc: func(o any) { on(o, true) },
 	})
 	if err != nil {
-		return // only an informer that has ended takes no handler
+		return // only an informer that has ended accepts no handler
 	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		if cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
-			tell(core.Change{})
+			report(core.Change{})
 		}
 	}()
 	informer.RunWithContext(ctx)
 	<-done
 }
 
-// awaitKind finds the client for a kind, and asks again for as long as the cluster does not serve it.
-func (c *Cluster) awaitKind(ctx context.Context, ref core.Ref, tell func(core.Change)) dynamic.ResourceInterface {
+// awaitKind returns the client for a kind, and retries until the cluster serves it.
+func (c *Cluster) awaitKind(ctx context.Context, ref core.Ref, report func(core.Change)) dynamic.ResourceInterface {
 	for {
 		asking, cancel := context.WithTimeout(ctx, c.timeout)
 		client, err := c.client(asking, ref)
@@ -74,15 +73,15 @@ func (c *Cluster) awaitKind(ctx context.Context, ref core.Ref, tell func(core.Ch
 		if err == nil {
 			return client
 		}
-		tell(core.Change{Err: err})
+		report(core.Change{Err: err})
 		if clock.Sleep(ctx, c.clock, kindPause) != nil {
 			return nil
 		}
 	}
 }
 
-// listWatch asks for the selection alone. A watch that was accepted says that following works again after an error.
-func listWatch(client dynamic.ResourceInterface, s core.Selection, tell func(core.Change)) cache.ListerWatcher {
+// listWatch lists and watches the selection only. An accepted watch reports that following works again after an error.
+func listWatch(client dynamic.ResourceInterface, s core.Selection, report func(core.Change)) cache.ListerWatcher {
 	narrow := func(o *metav1.ListOptions) {
 		o.LabelSelector = s.Labels
 		if s.Name != "" {
@@ -98,14 +97,14 @@ func listWatch(client dynamic.ResourceInterface, s core.Selection, tell func(cor
 			narrow(&o)
 			w, err := client.Watch(ctx, o)
 			if err == nil {
-				tell(core.Change{Reached: true})
+				report(core.Change{Reached: true})
 			}
-			return w, err //nolint:wrapcheck // the informer looks at it
+			return w, err //nolint:wrapcheck // the informer inspects it
 		},
 	}
 }
 
-// withoutBallast drops what no watch asks for before it is kept in memory.
+// withoutBallast removes large fields that no watch needs before the object is kept in memory.
 func withoutBallast(object any) (any, error) {
 	if u, isObject := object.(*unstructured.Unstructured); isObject {
 		u.SetManagedFields(nil)

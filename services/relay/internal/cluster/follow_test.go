@@ -52,7 +52,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		respond(w, 400, status(400, "BadRequest"))
 		return
 	}
-	if r.URL.Query().Get("sendInitialEvents") == "true" { // as a server that is too old for it
+	if r.URL.Query().Get("sendInitialEvents") == "true" { // like a server that is too old for it
 		s.mu.Unlock()
 		respond(w, 422, status(422, "Invalid"))
 		return
@@ -68,7 +68,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	changed := s.changed
-	if r.URL.Query().Get("resourceVersion") != fmt.Sprint(s.version) { // what has changed since is told at once
+	if r.URL.Query().Get("resourceVersion") != fmt.Sprint(s.version) { // earlier changes are sent at once
 		changed = make(chan struct{})
 		close(changed)
 	}
@@ -81,7 +81,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		b, _ := json.Marshal(map[string]any{"type": "MODIFIED", "object": s.object()})
 		s.mu.Unlock()
-		_, _ = w.Write(b) // and the watch ends, which is what API servers do with watches
+		_, _ = w.Write(b) // the watch ends, as watches of API servers do
 	case <-r.Context().Done():
 	}
 }
@@ -92,28 +92,28 @@ func follow(t *testing.T, s *server) <-chan core.Change {
 	s.changed = make(chan struct{})
 	c := open(t, s.ServeHTTP)
 	ctx, cancel := context.WithCancel(t.Context())
-	told, ended := make(chan core.Change, 1000), make(chan struct{})
+	changes, ended := make(chan core.Change, 1000), make(chan struct{})
 	go func() {
 		defer close(ended)
-		c.Follow(ctx, core.Selection{Kind: core.Kind{Kind: "Rollout"}, Namespace: "shop", Name: "api"}, func(change core.Change) { told <- change })
+		c.Follow(ctx, core.Selection{Kind: core.Kind{Kind: "Rollout"}, Namespace: "shop", Name: "api"}, func(change core.Change) { changes <- change })
 	}()
 	t.Cleanup(func() { cancel(); <-ended })
-	return told
+	return changes
 }
 
-// until waits for a change that fits, and leaves out those that do not.
-func until(t *testing.T, told <-chan core.Change, what string, fits func(core.Change) bool) core.Change {
+// until waits for a matching change, and skips others.
+func until(t *testing.T, changes <-chan core.Change, what string, fits func(core.Change) bool) core.Change {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for {
 		select {
-		case change := <-told:
+		case change := <-changes:
 			if fits(change) {
 				return change
 			}
 		case <-ctx.Done():
-			t.Fatalf("never told: %s", what)
+			t.Fatalf("never reported: %s", what)
 		}
 	}
 }
@@ -125,23 +125,23 @@ func inPhase(phase string) func(core.Change) bool {
 	}
 }
 
-func TestFollowTellsTheStateAndItsChangesOverWatchesThatEnd(t *testing.T) {
+func TestFollowReportsStateAndChangesAcrossWatches(t *testing.T) {
 	t.Parallel()
 	s := &server{version: 1, phase: "Healthy"}
-	told := follow(t, s)
-	first := until(t, told, "the present state", inPhase("Healthy"))
+	changes := follow(t, s)
+	first := until(t, changes, "the present state", inPhase("Healthy"))
 	if meta, _ := first.Object["metadata"].(map[string]any); meta["managedFields"] != nil {
 		t.Error("managedFields are kept in memory")
 	}
-	until(t, told, "that all is told", func(c core.Change) bool { return c.Name == "" && c.Err == nil && !c.Reached })
+	until(t, changes, "the end of the initial list", func(c core.Change) bool { return c.Name == "" && c.Err == nil && !c.Reached })
 	for _, phase := range []string{"Progressing", "Paused", "Healthy"} {
 		s.set(phase)
-		until(t, told, phase, inPhase(phase))
+		until(t, changes, phase, inPhase(phase))
 	}
 }
 
-// The resource version has expired: a new list, and following goes on (410).
-func TestFollowGoesOnAfterAnExpiredWatch(t *testing.T) {
+// The resource version has expired: a new list is made, and following continues (410).
+func TestFollowContinuesAfterAnExpiredWatch(t *testing.T) {
 	t.Parallel()
 	s := &server{version: 1, phase: "Healthy"}
 	expired := 0
@@ -150,17 +150,17 @@ func TestFollowGoesOnAfterAnExpiredWatch(t *testing.T) {
 			return false
 		}
 		expired++
-		s.version, s.phase = 9, "Paused" // what happened while nobody watched
+		s.version, s.phase = 9, "Paused" // happened between two watches
 		respond(w, 410, status(410, "Expired"))
 		return true
 	}
-	told := follow(t, s)
-	until(t, told, "the state after the gap", inPhase("Paused"))
+	changes := follow(t, s)
+	until(t, changes, "the state after the gap", inPhase("Paused"))
 	s.set("Progressing")
-	until(t, told, "a change after the gap", inPhase("Progressing"))
+	until(t, changes, "a change after the gap", inPhase("Progressing"))
 }
 
-func TestFollowSaysWhyItCannot(t *testing.T) {
+func TestFollowReportsWhyItFails(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name   string
@@ -184,12 +184,12 @@ func TestFollowSaysWhyItCannot(t *testing.T) {
 				}
 				return !mended
 			}
-			told := follow(t, s)
-			until(t, told, tc.name, func(c core.Change) bool { return c.Err != nil && tc.fits(c.Err) })
+			changes := follow(t, s)
+			until(t, changes, tc.name, func(c core.Change) bool { return c.Err != nil && tc.fits(c.Err) })
 			s.mu.Lock()
 			mended = true
 			s.mu.Unlock()
-			until(t, told, "the state, once it can be had", inPhase("Healthy"))
+			until(t, changes, "the state, once it can be read", inPhase("Healthy"))
 		})
 	}
 }

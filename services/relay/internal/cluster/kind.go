@@ -14,13 +14,13 @@ import (
 	"github.com/lockstep-cd/lockstep/services/relay/internal/core"
 )
 
-// resource is where the API server keeps a kind.
+// resource is the API server's resource of a kind.
 type resource struct {
 	gvr        schema.GroupVersionResource
 	namespaced bool
 }
 
-// known are the kinds that need no discovery, by name: kind, group/version, plural, and whether it is cluster-wide.
+// known returns the resources that need no discovery, by name: kind, group/version, plural, and whether it is cluster-scoped.
 func known(kind string) (resource, bool) {
 	in := func(group, version, plural string) (resource, bool) {
 		return resource{schema.GroupVersionResource{Group: group, Version: version, Resource: plural}, true}, true
@@ -82,7 +82,7 @@ func known(kind string) (resource, bool) {
 	}
 }
 
-// client is the dynamic client for the object's kind and namespace.
+// client returns the dynamic client for the object's kind and namespace.
 func (c *Cluster) client(ctx context.Context, ref core.Ref) (dynamic.ResourceInterface, error) {
 	r, err := c.resolve(ctx, ref.Kind)
 	if err != nil {
@@ -97,8 +97,8 @@ func (c *Cluster) client(ctx context.Context, ref core.Ref) (dynamic.ResourceInt
 	return c.api.Resource(r.gvr).Namespace(ref.Namespace), nil
 }
 
-// resolve finds where a kind is kept: in the table, with the version that was asked for if there is one, else by asking
-// the API server once.
+// resolve returns the resource of a kind: from the table, with the requested version if there is one, else from the API server, queried
+// once.
 func (c *Cluster) resolve(ctx context.Context, k core.Kind) (resource, error) {
 	r, isKnown := known(k.Kind)
 	if k.APIVersion == "" {
@@ -112,7 +112,7 @@ func (c *Cluster) resolve(ctx context.Context, k core.Kind) (resource, error) {
 		return resource{}, fault.InvalidFields(fault.Field{Name: "api_version", Problem: fmt.Sprintf(
 			"found %q, expected version or group/version", k.APIVersion)})
 	}
-	// Another version of the same kind: plural and scope of those in the table are the same in all.
+	// Another version of the same kind: plural and scope of those in the table are the same in all versions.
 	if isKnown && r.gvr.Group == gv.Group {
 		r.gvr.Version = gv.Version
 		return r, nil
@@ -120,10 +120,10 @@ func (c *Cluster) resolve(ctx context.Context, k core.Kind) (resource, error) {
 	return c.discover(ctx, k, gv)
 }
 
-// discover asks the API server for the resources of a group and version. What it finds stays true for as long as the
-// process lives: a resource is not renamed.
+// discover looks up the resources of a group and version at the API server. The result is kept as long as the process lives: a resource is
+// never renamed.
 func (c *Cluster) discover(ctx context.Context, k core.Kind, gv schema.GroupVersion) (resource, error) {
-	// The lock is not held during the request; two that ask at once learn the same.
+	// The lock is not held during the request; concurrent lookups get the same result.
 	c.mu.Lock()
 	r, found := c.discovered[k]
 	c.mu.Unlock()
@@ -159,8 +159,8 @@ func (c *Cluster) discover(ctx context.Context, k core.Kind, gv schema.GroupVers
 	return resource{}, unknownKind(k, k.APIVersion+" has no such kind")
 }
 
-// unknownKind is no fault.NotFound on purpose: k8s.get would make {"found": false} of it, and a program would wait
-// for an object of a kind that can never be there.
+// unknownKind is deliberately not fault.NotFound: k8s.get would return {"found": false}, and a program would wait for an object of a kind
+// that cannot exist.
 func unknownKind(k core.Kind, why string) error {
-	return &core.Error{Code: core.CodeUnknownKind, Message: fmt.Sprintf("kind %q is not known: %s", k.Kind, why)}
+	return &core.Error{Code: core.CodeUnknownKind, Message: fmt.Sprintf("kind %q is unknown: %s", k.Kind, why)}
 }

@@ -10,14 +10,13 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 )
 
-// longestRetryAfter bounds what is believed: an API server asks for seconds, and something in between must not be able to
-// keep the relay quiet for a day.
+// longestRetryAfter bounds the wait: an API server asks for seconds, and a proxy in between must not be able to silence the relay for a
+// day.
 const longestRetryAfter = time.Minute
 
-// retryAfter keeps to what an API server says with 429, or 503, and Retry-After (RFC 9110, 10.2.3): until then no request of
-// the relay's is sent, for it is the relay as a whole that the server has had too many of. The client waits by itself
-// only within the request that was refused; the next look, or another call, would not know. A request whose time ends
-// before it may be sent fails as one to a server that does not answer.
+// retryAfter honours Retry-After in a response 429 or 503 of an API server (RFC 9110, 10.2.3): until then no request of the relay is sent,
+// since the server limits the relay as a whole. The client itself waits only within the refused request; other requests and calls would
+// not. A request whose deadline comes first fails as one to an unreachable server.
 type retryAfter struct {
 	next  http.RoundTripper
 	clock clock.Clock
@@ -26,7 +25,7 @@ type retryAfter struct {
 	until time.Time
 }
 
-// RoundTrip sends a request when it may be sent.
+// RoundTrip sends a request as soon as it may be sent.
 func (t *retryAfter) RoundTrip(r *http.Request) (*http.Response, error) {
 	for {
 		t.mu.Lock()
@@ -36,12 +35,12 @@ func (t *retryAfter) RoundTrip(r *http.Request) (*http.Response, error) {
 			break
 		}
 		if err := clock.Sleep(r.Context(), t.clock, left); err != nil {
-			return nil, fmt.Errorf("the API server wants no request for %s: %w", left.Round(time.Millisecond), err)
+			return nil, fmt.Errorf("the API server accepts no requests for %s: %w", left.Round(time.Millisecond), err)
 		}
 	}
 	answer, err := t.next.RoundTrip(r)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // the client looks at it
+		return nil, err //nolint:wrapcheck // the client inspects it
 	}
 	if answer.StatusCode == http.StatusTooManyRequests || answer.StatusCode == http.StatusServiceUnavailable {
 		t.note(answer.Header.Get("Retry-After"))
@@ -49,7 +48,7 @@ func (t *retryAfter) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// note reads Retry-After, of which Kubernetes sends the form in seconds. Anything else is the client's business.
+// note reads Retry-After in seconds, the form that Kubernetes uses. Any other form is left to the client.
 func (t *retryAfter) note(header string) {
 	seconds, err := strconv.Atoi(header)
 	if err != nil || seconds <= 0 {

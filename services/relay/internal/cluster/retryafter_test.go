@@ -15,18 +15,18 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// busy is an API server that has had too many requests: it notes when each came, and answers the first so many with 429.
+// busy is an overloaded API server: it records when each request arrived, and answers the first ones with 429.
 type busy struct {
 	mu       sync.Mutex
 	refusals int
-	came     []time.Time
+	arrivals []time.Time
 }
 
 func (s *busy) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.came = append(s.came, clock.System().Now())
-	if len(s.came) <= s.refusals {
+	s.arrivals = append(s.arrivals, clock.System().Now())
+	if len(s.arrivals) <= s.refusals {
 		w.Header().Set("Retry-After", "1")
 		respond(w, http.StatusTooManyRequests, status(http.StatusTooManyRequests, "TooManyRequests"))
 		return
@@ -34,21 +34,21 @@ func (s *busy) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	respond(w, http.StatusOK, `{"kind":"Rollout","apiVersion":"argoproj.io/v1alpha1","metadata":{"name":"api"}}`)
 }
 
-// requests are how many came so far, and the least time between two of them.
+// requests returns the number of requests so far, and the least time between two of them.
 func (s *busy) requests() (n int, least time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	least = time.Hour
-	for i := 1; i < len(s.came); i++ {
-		least = min(least, s.came[i].Sub(s.came[i-1]))
+	for i := 1; i < len(s.arrivals); i++ {
+		least = min(least, s.arrivals[i].Sub(s.arrivals[i-1]))
 	}
-	return len(s.came), least
+	return len(s.arrivals), least
 }
 
-// early is how much sooner than asked a request may come by two readings of a clock.
+// early is by how much a request may seem to come too early, with two readings of a clock.
 const early = 10 * time.Millisecond
 
-func TestARequestIsSentAgainWhenTheServerWantsIt(t *testing.T) {
+func TestARequestIsRetriedAfterTheRequestedTime(t *testing.T) {
 	t.Parallel()
 	s := &busy{refusals: 2}
 	if _, err := open(t, s.ServeHTTP).Get(t.Context(), rollout("api")); err != nil {
@@ -59,9 +59,8 @@ func TestARequestIsSentAgainWhenTheServerWantsIt(t *testing.T) {
 	}
 }
 
-// told is what lies between the relay and its requests on the wire: it notes when each was sent, and when the answer came that asks
-// for none.
-type told struct {
+// recorder sits between the relay and its requests on the wire: it records when each was sent, and when the refusal arrived.
+type recorder struct {
 	next http.RoundTripper
 
 	mu      sync.Mutex
@@ -69,7 +68,7 @@ type told struct {
 	refused time.Time
 }
 
-func (t *told) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t *recorder) RoundTrip(r *http.Request) (*http.Response, error) {
 	t.mu.Lock()
 	t.sent = append(t.sent, clock.System().Now())
 	t.mu.Unlock()
@@ -82,20 +81,19 @@ func (t *told) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// wasRefused reports whether the relay has had that answer.
-func (t *told) wasRefused() bool {
+// wasRefused reports whether the relay has received the refusal.
+func (t *recorder) wasRefused() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return !t.refused.IsZero()
 }
 
-// The client's own patience ends with the request. That of the relay does not: calls that are begun anew, and those of
-// others, are not sent before the time.
+// The client's own wait ends with the request. The relay's does not: neither retried nor other calls are sent too early.
 func TestTheNextRequestWaitsAsWell(t *testing.T) {
 	t.Parallel()
-	wire := &told{}
+	wire := &recorder{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if !wire.wasRefused() { // an answer that came too late on a busy machine asked for nothing
+		if !wire.wasRefused() { // a response that was late on a busy machine is not a refusal
 			w.Header().Set("Retry-After", "1")
 			respond(w, http.StatusTooManyRequests, status(http.StatusTooManyRequests, "TooManyRequests"))
 			return
@@ -123,11 +121,11 @@ func TestTheNextRequestWaitsAsWell(t *testing.T) {
 	defer wire.mu.Unlock()
 	early := slices.ContainsFunc(wire.sent, func(at time.Time) bool { return at.After(wire.refused) && at.Sub(wire.refused) < time.Second })
 	if refused == 0 || early {
-		t.Errorf("refused at %s, and sent at %s after %d calls that had no time; expected nothing for a second", wire.refused, wire.sent, refused)
+		t.Errorf("refused at %s, and sent at %s after %d calls that timed out; expected nothing for a second", wire.refused, wire.sent, refused)
 	}
 }
 
-func TestNobodyKeepsTheRelayQuietForADay(t *testing.T) {
+func TestRetryAfterIsBounded(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1_700_000_000, 0)
 	for header, want := range map[string]time.Duration{"7": 7 * time.Second, "86400": longestRetryAfter, "-3": 0, "soon": 0, "": 0} {

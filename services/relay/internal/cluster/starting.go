@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// startingUp is the longest that a refusal of a starting API server is doubted.
+	// startingUp is how long a refusal of a starting API server is retried.
 	startingUp = 5 * time.Second
-	// startingLook is how often it is asked in the meantime.
+	// startingLook is the interval of these retries.
 	startingLook = 250 * time.Millisecond
-	// kindPause is how long a kind that the cluster does not serve is not asked for.
+	// kindPause is how long to wait before asking again for a kind that the cluster does not serve.
 	kindPause = 30 * time.Second
 )
 
-// ask makes a request. An API server that is just starting forbids everything until it has read who may do what, so that
-// a refusal is believed only when one that says it is ready repeats it.
+// ask makes a request. An API server that is just starting forbids everything until it has loaded its access rules, so a refusal is
+// believed only when the server repeats it while it reports that it is ready.
 func (c *Cluster) ask(ctx context.Context, request func() error) error {
 	err := request()
 	for until := c.clock.Now().Add(startingUp); apierrors.IsForbidden(err) && c.clock.Now().Before(until); {
@@ -35,7 +35,7 @@ func (c *Cluster) ask(ctx context.Context, request func() error) error {
 	return err
 }
 
-// ready reports whether the API server says that it is. One that knows no such page says nothing, and is taken for ready.
+// ready reports whether the API server says that it is ready. One without such a page is assumed to be.
 func (c *Cluster) ready(ctx context.Context) bool {
 	err := c.raw.Get().AbsPath("/readyz").MaxRetries(0).Do(ctx).Error()
 	return err == nil || apierrors.IsNotFound(err)

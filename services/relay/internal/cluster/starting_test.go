@@ -9,7 +9,7 @@ import (
 )
 
 // A real API server that has just been started forbids everything for a moment, its own readiness page included.
-func TestARefusalOfAStartingServerIsDoubted(t *testing.T) {
+func TestARefusalOfAStartingServerIsRetried(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
 	c := open(t, func(w http.ResponseWriter, r *http.Request) {

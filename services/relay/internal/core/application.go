@@ -11,13 +11,14 @@ const (
 	managedBy      = "lockstep"
 )
 
-// inCluster is Argo CD's address of the cluster that it runs in itself.
+// inCluster is Argo CD's address for the cluster that it runs in.
 const inCluster = "https://kubernetes.default.svc"
 
-// isManaged reports whether we have created the Application.
+// isManaged reports whether Lockstep has created the Application.
 func isManaged(app Object) bool { return app.object("metadata", "labels")[labelManagedBy] == managedBy }
 
-// createApplication is an Application without a sync policy, so that only we decide when it syncs (E56, D21).
+// createApplication returns the decision to create an Application. It has no sync policy, so that only Lockstep decides when it syncs (E56,
+// D21).
 func createApplication(want SyncRequest) (Decision, error) {
 	if want.Mode == ModeExisting {
 		return Decision{}, &Error{Code: CodeNotFound, Message: fmt.Sprintf(
@@ -53,7 +54,7 @@ func createApplication(want SyncRequest) (Decision, error) {
 	}}, nil
 }
 
-// mayTake refuses an Application whose revision is not ours to decide, or that could not show it (D21).
+// mayTake refuses an Application whose revision Lockstep does not control, or that cannot have one (D21).
 func mayTake(want SyncRequest, app Object) error {
 	refuse := func(code, format string, args ...any) error {
 		return &Error{Code: code, Message: want.Ref.String() + " " + fmt.Sprintf(format, args...)}
@@ -64,14 +65,14 @@ func mayTake(want SyncRequest, app Object) error {
 	if owner := owner(app); owner != "" {
 		return refuse(CodeOwned, "belongs to %s, which would undo what is set here; let Lockstep decide its revision there", owner)
 	}
-	// Looked at before every sync, not only at setup: somebody may have switched it on since (D21).
+	// Checked before every sync, not only at setup: it may have been switched on since (D21).
 	if isAutomatic(app) {
 		return refuse(CodeAutoSync, "has automated sync on (spec.syncPolicy.automated), which would fight the rollout; switch it off")
 	}
 	if len(app.list("spec", "sources")) > 0 || app.object("spec", "sourceHydrator") != nil {
 		return refuse(CodeConflict, "has several sources or a source hydrator; expected one spec.source")
 	}
-	// An Application of this name that deploys something else is not ours to repoint.
+	// An Application of this name that deploys something else must not be repointed.
 	if want.Mode == ModeManaged && want.Source != nil {
 		found := [2]string{app.text("spec", "source", "repoURL"), app.text("spec", "source", "path")}
 		if sameRepository(found[0], want.Source.RepoURL) && samePath(found[1], want.Source.Path) {
@@ -83,9 +84,8 @@ func mayTake(want SyncRequest, app Object) error {
 	return nil
 }
 
-// owner is what keeps the Application as it is: an owner reference (an ApplicationSet has one on each of its
-// Applications), or the tracking mark of an app of apps. "" where nothing does. To change such an Application would
-// be in vain: its owner writes the old revision back.
+// owner names what controls the Application: an owner reference (an ApplicationSet has one on each of its Applications), or the tracking
+// mark of an app of apps; "" if nothing does. Changing such an Application is useless: its owner writes the old revision back.
 func owner(app Object) string {
 	for _, o := range app.list("metadata", "ownerReferences") {
 		m, _ := o.(map[string]any)
@@ -97,20 +97,20 @@ func owner(app Object) string {
 		return fmt.Sprintf("the app of apps %q", parent)
 	}
 	labels := app.object("metadata", "labels")
-	// Argo CD's older tracking mark is a label that Helm charts set as well; Helm itself puts nothing back.
+	// Argo CD's older tracking mark is a label that Helm charts set as well; Helm itself reverts nothing.
 	if parent, _ := labels["app.kubernetes.io/instance"].(string); parent != "" && labels[labelManagedBy] != "Helm" {
 		return fmt.Sprintf("the app of apps %q", parent)
 	}
 	return ""
 }
 
-// sameRepository compares two ways to write a repository's address: forges take them with and without .git.
+// sameRepository compares two spellings of a repository's address: forges accept them with and without .git.
 func sameRepository(a, b string) bool {
 	norm := func(s string) string { return strings.TrimSuffix(strings.TrimRight(strings.ToLower(s), "/"), ".git") }
 	return norm(a) == norm(b)
 }
 
-// samePath compares two ways to write a folder: ./shop, shop and shop/.
+// samePath compares two spellings of a folder: ./shop, shop and shop/.
 func samePath(a, b string) bool {
 	norm := func(s string) string { return strings.Trim(strings.TrimPrefix(s, "./"), "/") }
 	return norm(a) == norm(b)

@@ -12,18 +12,17 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// args reads the arguments of one call and collects everything that is wrong with them.
+// args reads the arguments of one call and collects all problems.
 type args struct {
 	values map[string]any
-	// known are the names that were asked for, which rest compares with what was given. prefix is the path of an
-	// object in front of its members' names. wrong is shared with the objects inside, so that one error names
-	// everything.
+	// known holds the names that were read, which rest compares with the given ones. prefix is the path of an object in front of its
+	// members' names. wrong is shared with nested objects, so that one error names everything.
 	known  map[string]bool
 	prefix string
 	wrong  *[]fault.Field
 }
 
-// readArgs keeps numbers as they were written, so that 1 and 1.0 and 10000000000000001 are told apart.
+// readArgs keeps numbers as written, which distinguishes 1, 1.0 and 10000000000000001.
 func readArgs(raw json.RawMessage) (args, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -34,12 +33,12 @@ func readArgs(raw json.RawMessage) (args, error) {
 	return args{values: values, known: map[string]bool{}, wrong: &[]fault.Field{}}, nil
 }
 
-// problem notes what is wrong and lets reading go on: a program's author sees all mistakes at once.
+// problem records a problem and continues: the author of a program sees all mistakes at once.
 func (a args) problem(name, format string, values ...any) {
 	*a.wrong = append(*a.wrong, fault.Field{Name: a.prefix + name, Problem: fmt.Sprintf(format, values...)})
 }
 
-// text is a string argument. A required one is not empty.
+// text reads a string argument. A required one must not be empty.
 func (a args) text(name string, required bool) string {
 	a.known[name] = true
 	v, ok := a.values[name]
@@ -58,7 +57,7 @@ func (a args) text(name string, required bool) string {
 // dnsName is the shape of Kubernetes names and namespaces (RFC 1123).
 var dnsName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.:]*[a-z0-9])?$`)
 
-// name is the name of an object or a namespace.
+// name reads the name of an object or a namespace.
 func (a args) name(name string, required bool) string {
 	s := a.text(name, required)
 	if s != "" && (len(s) > 253 || !dnsName.MatchString(s)) {
@@ -67,7 +66,7 @@ func (a args) name(name string, required bool) string {
 	return s
 }
 
-// number is a required whole number, at least least.
+// number reads a required whole number of at least least.
 func (a args) number(name string, least int64) int64 {
 	a.known[name] = true
 	v, ok := a.values[name]
@@ -84,7 +83,7 @@ func (a args) number(name string, least int64) int64 {
 	return 0
 }
 
-// flag is an optional boolean.
+// flag reads an optional boolean.
 func (a args) flag(name string) bool {
 	a.known[name] = true
 	v := a.values[name]
@@ -95,7 +94,7 @@ func (a args) flag(name string) bool {
 	return b
 }
 
-// oneOf is an optional string of a fixed set; the first is the default.
+// oneOf reads an optional string of a fixed set; the first is the default.
 func (a args) oneOf(name string, allowed ...string) string {
 	s := a.text(name, false)
 	if s == "" {
@@ -107,7 +106,7 @@ func (a args) oneOf(name string, allowed ...string) string {
 	return s
 }
 
-// object is an optional object of arguments.
+// object reads an optional object of arguments.
 func (a args) object(name string) (args, bool) {
 	a.known[name] = true
 	v := a.values[name]
@@ -118,7 +117,7 @@ func (a args) object(name string) (args, bool) {
 	return args{values: m, known: map[string]bool{}, prefix: a.prefix + name + ".", wrong: a.wrong}, isObject
 }
 
-// rest refuses every argument that was not asked for: a misspelt optional argument must not pass unnoticed.
+// rest refuses every argument that was not read: a misspelt optional argument must not pass unnoticed.
 func (a args) rest() {
 	for _, name := range slices.Sorted(maps.Keys(a.values)) {
 		if !a.known[name] {
@@ -127,7 +126,7 @@ func (a args) rest() {
 	}
 }
 
-// err is everything that was wrong, as one Invalid error.
+// err returns all problems as one Invalid error.
 func (a args) err() error {
 	if len(*a.wrong) == 0 {
 		return nil
@@ -135,7 +134,7 @@ func (a args) err() error {
 	return fault.InvalidFields(*a.wrong...)
 }
 
-// absence tells null, which a program may have computed, from what was never there.
+// absence distinguishes null, which a program may have computed, from a missing argument.
 func absence(present bool) string {
 	if present {
 		return "found null"
@@ -143,7 +142,7 @@ func absence(present bool) string {
 	return "missing"
 }
 
-// describe shows a value that is of the wrong type, briefly.
+// describe shows a value of the wrong type, briefly.
 func describe(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil || len(b) > 80 {

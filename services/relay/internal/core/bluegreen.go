@@ -5,8 +5,8 @@ import "slices"
 // pauseBlueGreen is the reason of the pause before a blue-green Rollout sends traffic to its new version.
 const pauseBlueGreen = "BlueGreenPause"
 
-// nextCutover is NextPromotion for a blue-green Rollout, which has one pause and no steps: the pause counts as step 0,
-// and everything after it as step 1. Without a step to tell one pause from the next, the pod hash has to (E28, E39).
+// nextCutover is NextPromotion for a blue-green Rollout, which has one pause and no steps: the pause counts as step 0, and everything after
+// it as step 1. Since there is no step to distinguish one pause from the next, the pod hash is required (E28, E39).
 func nextCutover(want RolloutRequest, observed Object) (Decision, error) {
 	hash := observed.text("status", "currentPodHash")
 	switch {

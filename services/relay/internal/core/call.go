@@ -8,22 +8,21 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// Call is one Function that the workflow service wants carried out.
+// Call is a call of a Function by the workflow service.
 type Call struct {
 	// ID is the idempotency key: the same for every attempt at the same activity.
 	ID       string
 	Function string
-	// Organization is the number of the one whose program calls, as the control plane says it; "" for one that does not.
+	// Organization is the number of the organization whose program calls, as reported by the control plane; "" if it reports none.
 	Organization string
 	// Args is a JSON object.
 	Args json.RawMessage
-	// Attempt counts from 1 and is for logs and answers: it decides nothing. At the Deadline nobody waits for the
-	// answer any more (D12).
+	// Attempt counts from 1 and is only used in logs and answers. After the Deadline no answer is expected any more (D12).
 	Attempt  int
 	Deadline time.Time
 }
 
-// Answer is what came of a call: a value, or an error.
+// Answer is the result of a call: a value, or an error.
 type Answer struct {
 	CallID  string
 	Attempt int
@@ -31,49 +30,49 @@ type Answer struct {
 	Err     *Error
 }
 
-// Error says to the program that called why a Function did not do what it was asked to.
+// Error is the error of a Function, for the program that called it.
 type Error struct {
 	// Code is one of the Code constants.
 	Code string
-	// Message is one human sentence; it becomes part of the workflow's history.
+	// Message is one sentence for people; it becomes part of the workflow's history.
 	Message string
-	// Retryable makes the engine send the call again until its deadline.
+	// Retryable makes the engine repeat the call until its deadline.
 	Retryable bool
 }
 
 // The codes of errors.
 const (
-	// CodeInvalid is an unknown Function or arguments that do not fit it.
+	// CodeInvalid: an unknown Function, or arguments that do not fit it.
 	CodeInvalid = "invalid"
-	// CodeUnknownKind is a kind that the cluster does not serve.
+	// CodeUnknownKind: a kind that the cluster does not serve.
 	CodeUnknownKind = "unknown_kind"
-	// CodeNotFound is an object that has to exist and does not.
+	// CodeNotFound: a required object does not exist.
 	CodeNotFound = "not_found"
-	// CodeForbidden is a cluster that does not let the relay do it.
+	// CodeForbidden: the relay lacks the rights in the cluster.
 	CodeForbidden = "forbidden"
-	// CodeUnreachable is a cluster that does not answer, or is too busy to.
+	// CodeUnreachable: the cluster does not answer, or is overloaded.
 	CodeUnreachable = "unreachable"
-	// CodeConflict is a cluster whose state contradicts the call: another pod hash, another owner, another pause.
+	// CodeConflict: the state of the cluster contradicts the call: another pod hash, another owner, another pause.
 	CodeConflict = "conflict"
-	// CodeAutoSync is an Application that Argo CD syncs by itself (D21).
+	// CodeAutoSync: Argo CD syncs the Application automatically (D21).
 	CodeAutoSync = "auto_sync"
-	// CodeOwned is an Application that another object owns and would put back (D21).
+	// CodeOwned: another object owns the Application and would revert it (D21).
 	CodeOwned = "owned"
-	// CodeSyncFailed is a sync of ours that Argo CD carried out and that failed.
+	// CodeSyncFailed: Argo CD executed a sync of ours, and it failed.
 	CodeSyncFailed = "sync_failed"
-	// CodeTimeout is a wait that did not end before the call's deadline (D12).
+	// CodeTimeout: a wait did not end before the call's deadline (D12).
 	CodeTimeout = "timeout"
-	// CodeTooLarge is an object that does not fit into an answer.
+	// CodeTooLarge: the result does not fit into an answer.
 	CodeTooLarge = "too_large"
-	// CodeInternal is everything nobody planned for.
+	// CodeInternal: any unexpected error.
 	CodeInternal = "internal"
 )
 
-// Error is "code: message".
+// Error returns "code: message".
 func (e *Error) Error() string { return e.Code + ": " + e.Message }
 
-// asError puts err into words for the program that called. What is not classed may name addresses or carry a token,
-// so its text stays in the relay's log (D27).
+// asError converts err for the calling program. An unclassified error may contain addresses or a token, so its text stays in the relay's
+// log (D27).
 func asError(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
@@ -91,5 +90,5 @@ func asError(err error) *Error {
 		return &Error{Code: CodeConflict, Message: fault.Public(err), Retryable: fault.Is(err, fault.Conflict)}
 	case fault.Internal, fault.Terminal:
 	}
-	return &Error{Code: CodeInternal, Message: "the relay could not carry this out; its log says why"}
+	return &Error{Code: CodeInternal, Message: "the relay failed to execute this; its log has the reason"}
 }

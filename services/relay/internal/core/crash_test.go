@@ -14,11 +14,11 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// argo is one object with the controller that owns it. It counts what has happened to it in the world.
+// argo is one object with the controller that owns it. It counts the effects on it.
 type argo struct {
 	object  Object
 	version int
-	// effects are syncs that were begun, or writes of a status.
+	// effects counts syncs that were started, and writes of a status.
 	effects int
 }
 
@@ -26,7 +26,7 @@ func (a *argo) Get(_ context.Context, ref Ref) (Object, error) {
 	if a.object == nil {
 		return nil, fault.New(fault.NotFound, "%s does not exist", ref)
 	}
-	if operation := a.object.object("operation"); operation != nil { // the controller carries it out
+	if operation := a.object.object("operation"); operation != nil { // the controller executes it
 		delete(a.object, "operation")
 		a.object["status"] = map[string]any{"operationState": map[string]any{
 			"phase": "Succeeded", "operation": map[string]any(operation), "syncResult": map[string]any{"revision": operation.text("sync", "revision")},
@@ -74,7 +74,7 @@ func (a *argo) Patch(_ context.Context, ref Ref, patch Object, status bool) erro
 	now := maps.Clone(a.object.object("status"))
 	for field, value := range patch.object("status") {
 		now[field] = value
-		if field == "pauseConditions" { // the controller goes on to the next step, and pauses there
+		if field == "pauseConditions" { // the controller continues with the next step, and pauses there
 			step, _ := a.object.number("status", "currentStepIndex")
 			now["currentStepIndex"], now["pauseConditions"] = step+2, []any{map[string]any{"reason": "CanaryPauseStep"}}
 		}
@@ -88,8 +88,8 @@ func (*argo) AwaitChange(ctx context.Context, _ Ref, _ string, atMost time.Durat
 	_ = clock.Sleep(ctx, clock.System(), atMost)
 }
 
-// dying is the cluster as a relay sees it that is killed at its request number at: before the request gets there, or
-// after it was carried out and before the answer comes.
+// dying is the cluster of a relay that is killed at request number at: before the request is executed, or after that and before the
+// response.
 type dying struct {
 	*argo
 	at      int
@@ -139,8 +139,8 @@ func (d *dying) Patch(ctx context.Context, ref Ref, patch Object, status bool) e
 	return errKilled
 }
 
-// A relay that is killed at any request of any call answers nothing; the engine sends the call again, and the next relay
-// brings it to the same end, with the effect in the world once (E24, E39).
+// A relay that is killed at any request of any call does not answer; the engine repeats the call, and the next relay completes it, with
+// exactly one effect (E24, E39).
 func TestARelayThatIsKilledAnywhereLeavesOneEffect(t *testing.T) {
 	t.Parallel()
 	paused := `{"metadata":{"name":"api","generation":1,"resourceVersion":"0"},
@@ -156,7 +156,7 @@ func TestARelayThatIsKilledAnywhereLeavesOneEffect(t *testing.T) {
 	sync := `{"app_name":"shop","app_namespace":"argocd","revision":"` + revision + `"` + source
 	for name, tc := range map[string]struct{ function, args, before string }{
 		"argo.sync, started": {FunctionSync, sync + `,"wait":"start","operation":"a"}`, ours + `}`},
-		// Of an earlier rollout, which Argo CD ends while nobody looks.
+		// Of an earlier rollout; Argo CD ends it meanwhile.
 		"argo.sync, in place of an earlier one": {FunctionSync, sync + `,"wait":"start","operation":"b","supersede":true}`, ours + `,"operation":` + operationOf("a") + `}`},
 		"argo.terminate":                        {FunctionTerminate, `{"app_name":"shop","app_namespace":"argocd","operation":"a"}`, ours + `,` + stateOf("a", "Running", "") + `}`},
 
@@ -190,7 +190,7 @@ func TestARelayThatIsKilledAnywhereLeavesOneEffect(t *testing.T) {
 							t.Fatalf("killed at request %d (carried out: %t): %d effects, want 1", at, applied, world.effects)
 						}
 					}
-					if !killed { // it was through before
+					if !killed { // it had finished before
 						if at < 2 {
 							t.Fatal("nothing was asked of the cluster")
 						}

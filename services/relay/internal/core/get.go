@@ -12,7 +12,7 @@ import (
 // maxValue bounds an answer: NATS refuses messages above 1 MiB, and every value becomes part of a history.
 const maxValue = 512 << 10
 
-// parseGet reads the arguments of k8s.get. agent_id has brought the call here and is of no further use.
+// parseGet parses the arguments of k8s.get. agent_id has been used for routing.
 func parseGet(raw json.RawMessage) (Ref, error) {
 	a, err := readArgs(raw)
 	if err != nil {
@@ -31,7 +31,7 @@ func parseGet(raw json.RawMessage) (Ref, error) {
 	return ref, a.err()
 }
 
-// readable is why no program may read or watch objects of a kind; "" for those that one may.
+// readable returns why programs may not read or watch objects of a kind; "" if they may.
 func readable(k Kind) string {
 	if k.Kind == "Secret" {
 		return "found \"Secret\", whose values must not become part of a workflow's history"
@@ -39,7 +39,7 @@ func readable(k Kind) string {
 	return ""
 }
 
-// get answers with the object and "found"; an absent object is {"found": false}, not an error.
+// get returns the object and "found"; an absent object is {"found": false}, not an error.
 func (r *Runner) get(ctx context.Context, call Call) (map[string]any, error) {
 	ref, err := parseGet(call.Args)
 	if err != nil {
@@ -60,8 +60,8 @@ func (r *Runner) get(ctx context.Context, call Call) (map[string]any, error) {
 	return value, nil
 }
 
-// presentable is the object without the two parts that are large and of no use to a program. It copies what it
-// changes: the object is the client's.
+// presentable returns the object without two parts that are large and useless to a program. It copies what it changes: the object belongs
+// to the client.
 func presentable(o Object) map[string]any {
 	value := maps.Clone(o)
 	meta := maps.Clone(o.object("metadata"))
@@ -77,10 +77,10 @@ func presentable(o Object) map[string]any {
 	return value
 }
 
-// maxListed is how many objects k8s.list answers at most.
+// maxListed is the maximum number of objects in an answer of k8s.list.
 const maxListed = 100
 
-// parseList reads the arguments of k8s.list.
+// parseList parses the arguments of k8s.list.
 func parseList(raw json.RawMessage) (Selection, []string, error) {
 	a, err := readArgs(raw)
 	if err != nil {
@@ -105,13 +105,13 @@ func parseList(raw json.RawMessage) (Selection, []string, error) {
 		fields = append(fields, text)
 	}
 	if len(fields) == 0 {
-		a.problem("fields", "found none, expected the paths that are wanted of each object")
+		a.problem("fields", "found none, expected the paths to return for each object")
 	}
 	a.rest()
 	return s, fields, a.err()
 }
 
-// list answers with the fields asked for of each object, and its name and namespace. truncated says that there are more.
+// list returns the requested fields of each object, with its name and namespace. truncated means that there are more.
 func (r *Runner) list(ctx context.Context, call Call) (map[string]any, error) {
 	s, fields, err := parseList(call.Args)
 	if err != nil {
@@ -127,7 +127,7 @@ func (r *Runner) list(ctx context.Context, call Call) (map[string]any, error) {
 	}
 	value := map[string]any{"items": items, "truncated": more}
 	if b, err := json.Marshal(value); err != nil || len(b) > maxValue {
-		return nil, &Error{Code: CodeTooLarge, Message: fmt.Sprintf("%d objects of kind %s are larger than %d bytes with the fields asked for", len(all), s.Kind.Kind, maxValue)}
+		return nil, &Error{Code: CodeTooLarge, Message: fmt.Sprintf("%d objects of kind %s are larger than %d bytes with the requested fields", len(all), s.Kind.Kind, maxValue)}
 	}
 	return value, nil
 }

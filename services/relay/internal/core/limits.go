@@ -8,36 +8,36 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/pattern"
 )
 
-// Limits are what a relay may touch, whoever asks. Each is a list of patterns (package pattern). A list that is nil allows everything.
+// Limits bound what a relay may touch, for every caller. Each is a list of patterns (package pattern). A nil list allows everything.
 type Limits struct {
 	// Projects are the Argo CD projects whose Applications may be synced and created.
 	Projects []string
-	// ApplicationNamespaces are those in which Applications may be.
+	// ApplicationNamespaces are the namespaces in which Applications may be.
 	ApplicationNamespaces []string
-	// DestinationNamespaces are those that may be deployed to, and in which Rollouts may be promoted, aborted and retried.
+	// DestinationNamespaces are the namespaces that may be deployed to, and in which Rollouts may be promoted, aborted and retried.
 	DestinationNamespaces []string
-	// DestinationServers are the clusters that may be deployed to, by their address or by Argo CD's name for them.
+	// DestinationServers are the clusters that may be deployed to, by address or by Argo CD's name.
 	DestinationServers []string
-	// Repositories are those whose manifests may be deployed.
+	// Repositories are the repositories whose manifests may be deployed.
 	Repositories []string
 	// ClusterKinds are the cluster-scoped kinds, as group/Kind, that a project may let an Application deploy.
 	ClusterKinds []string
-	// Whose they are, for messages: empty for the relay's own, else whose words the program brings.
+	// Whose names the owner of the limits in messages; empty means the relay.
 	Whose string
-	// Home is the namespace that Argo CD's projects are looked for in when an Application does not say where its Argo CD is.
+	// Home is the namespace where Argo CD's projects are looked up if an Application does not show where its Argo CD runs.
 	Home string
-	// Unauthorized lets Lockstep take Applications that it has not created and that do not say that it may.
+	// Unauthorized allows Applications that Lockstep has not created and that do not authorize it.
 	Unauthorized bool
 }
 
-// annotationAuthorized says on an Application that Lockstep has not created, which organizations may have it synced: their numbers,
-// separated by commas, or * for all.
+// annotationAuthorized names, on an Application that Lockstep has not created, the organizations that may sync it: their numbers, separated
+// by commas, or * for all.
 const annotationAuthorized = "lockstep.dev/authorized"
 
-// allowed reports whether a limit lets a text, or everything that a pattern stands for, pass.
+// allowed reports whether a limit allows a text, or everything that a pattern matches.
 func allowed(list []string, text string) bool { return list == nil || pattern.Allows(list, text) }
 
-// refusal is the error for what the limits do not allow. setting is the key of the relay's configuration.
+// refusal returns the error for something that the limits forbid. setting is the key of the relay's configuration.
 func (l Limits) refusal(what, found, setting string, list []string) *Error {
 	whose := "this relay's " + setting
 	if l.Whose != "" {
@@ -46,7 +46,7 @@ func (l Limits) refusal(what, found, setting string, list []string) *Error {
 	return &Error{Code: CodeForbidden, Message: fmt.Sprintf("%s: found %q, expected one that %s allows: %s", what, found, whose, strings.Join(list, ", "))}
 }
 
-// readLimits reads what the owner of an environment allows, which a program passes on. It can only narrow the relay's own limits.
+// readLimits reads the limits of the environment, which a program passes on. They can only narrow the relay's own.
 func (a args) readLimits() Limits {
 	given, ok := a.object("allowed")
 	if !ok {
@@ -60,7 +60,7 @@ func (a args) readLimits() Limits {
 	return l
 }
 
-// texts is an optional list of strings; nil where there is none, or where it is empty.
+// texts reads an optional list of strings; nil if it is absent or empty.
 func (a args) texts(name string) []string {
 	a.known[name] = true
 	v, ok := a.values[name]
@@ -92,7 +92,7 @@ type target struct {
 	project, repository, namespace, server string
 }
 
-// targetOf reads an Application's; of one that is not there, what it is to be created with.
+// targetOf returns an Application's target; for a missing one, the target that it is to be created with.
 func targetOf(want SyncRequest, app Object) target {
 	if app == nil {
 		if want.Source == nil {
@@ -111,7 +111,7 @@ func targetOf(want SyncRequest, app Object) target {
 	return target{project, app.text("spec", "source", "repoURL"), app.text("spec", "destination", "namespace"), server}
 }
 
-// checkNamespace refuses an Application by where it is.
+// checkNamespace checks an Application's namespace.
 func (l Limits) checkNamespace(ref Ref) error {
 	if allowed(l.ApplicationNamespaces, ref.Namespace) {
 		return nil
@@ -119,7 +119,7 @@ func (l Limits) checkNamespace(ref Ref) error {
 	return l.refusal(ref.String()+": namespace", ref.Namespace, "allow_application_namespaces", l.ApplicationNamespaces)
 }
 
-// checkApplication refuses an Application by what it deploys. home is Argo CD's own namespace.
+// checkApplication checks what an Application deploys. home is Argo CD's own namespace.
 func (l Limits) checkApplication(want SyncRequest, app Object, home string) error {
 	if err := l.checkNamespace(want.Ref); err != nil {
 		return err
@@ -141,15 +141,15 @@ func (l Limits) checkApplication(want SyncRequest, app Object, home string) erro
 	return nil
 }
 
-// checkAuthorization refuses an Application that nobody has handed over to the organization. One that Lockstep has created is that
-// organization's for which it did; before there were limits, that was not written down.
+// checkAuthorization refuses an Application that was not handed over to the organization. One created by Lockstep belongs to the
+// organization for which it was created; that was not recorded before limits existed.
 func (l Limits) checkAuthorization(want SyncRequest, app Object) error {
 	found := annotation(app, annotationAuthorized)
 	if app == nil || l.Unauthorized || (isManaged(app) && found == "") || authorizes(app, want.Organization) {
 		return nil
 	}
 	if want.Organization == "" {
-		return &Error{Code: CodeForbidden, Message: fmt.Sprintf("%s was not created by Lockstep, and the control plane does not say which organization asks for it; upgrade that", want.Ref)}
+		return &Error{Code: CodeForbidden, Message: fmt.Sprintf("%s was not created by Lockstep, and the control plane does not report the calling organization; upgrade it", want.Ref)}
 	}
 	return &Error{Code: CodeForbidden, Message: fmt.Sprintf(
 		"%s does not say that organization %s may have it synced (annotation %s, found %q), and was not created for that; "+
@@ -157,8 +157,8 @@ func (l Limits) checkAuthorization(want SyncRequest, app Object) error {
 		want.Ref, want.Organization, annotationAuthorized, found, want.Ref.Namespace, want.Ref.Name, annotationAuthorized, want.Organization)}
 }
 
-// destinations are the namespaces that may be deployed to. Argo CD's own is one only where the list names it: who deploys there
-// changes projects, and with them everything else.
+// destinations returns the namespaces that may be deployed to. Argo CD's own is one only if the list names it: deploying there could change
+// projects, and with them everything else.
 func (l Limits) destinations(home string) []string {
 	if l.DestinationNamespaces == nil || home == "" || slices.Contains(l.DestinationNamespaces, home) {
 		return l.DestinationNamespaces
@@ -181,13 +181,13 @@ func annotation(o Object, name string) string {
 	return s
 }
 
-// wantsConfinement reports whether what an Application may deploy depends on its project: manifests name namespaces and kinds of
-// their own, and only the project that Argo CD checks them against keeps them where the Application is to deploy.
+// wantsConfinement reports whether the project of an Application must be checked: manifests name namespaces and kinds of their own, and
+// only Argo CD's check against the project confines them to the Application's destination.
 func (l Limits) wantsConfinement() bool {
 	return l.ClusterKinds != nil || l.DestinationNamespaces != nil || l.DestinationServers != nil
 }
 
-// checkProject refuses a project that lets its Applications deploy what the relay may not touch.
+// checkProject refuses a project that allows its Applications what the relay may not touch.
 func (l Limits) checkProject(project Object, home string) error {
 	name := project.text("metadata", "name")
 	problem := func(setting, format string, args ...any) error {
@@ -227,7 +227,7 @@ func (l Limits) checkProject(project Object, home string) error {
 	return nil
 }
 
-// destinationsOf are those that a project allows, and the namespaces that it denies on every server.
+// destinationsOf returns the destinations that a project allows, and the namespaces that it denies on every server.
 func destinationsOf(project Object) (allowed []Object, denied []string) {
 	for _, each := range project.list("spec", "destinations") {
 		m, _ := each.(map[string]any)

@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// strict are limits of which every one takes something away.
+// strict returns limits of which each forbids something.
 func strict() Limits {
 	return Limits{
 		Projects: []string{"team-*", "!team-root"}, ApplicationNamespaces: []string{"argocd"},
@@ -23,7 +23,7 @@ func strict() Limits {
 	}
 }
 
-// shelf is a cluster of a few objects. It counts writes.
+// shelf is a cluster with a few objects. It counts writes.
 type shelf struct {
 	objects map[string]Object
 	denied  string
@@ -65,7 +65,7 @@ func (s *shelf) run(t *testing.T, l Limits, function, args string) Answer {
 	return r.Run(t.Context(), Call{ID: callID, Function: function, Args: json.RawMessage(args), Deadline: clock.System().Now().Add(time.Minute), Organization: "7"})
 }
 
-// appArgs are the arguments of argo.sync, edited.
+// appArgs returns edited arguments of argo.sync.
 func appArgs(edit func(args, source map[string]any)) string {
 	source := map[string]any{"repo_url": "https://git.example.com/shop", "path": "staging", "project": "team-shop", "destination_namespace": "shop"}
 	args := map[string]any{"app_name": "shop", "app_namespace": "argocd", "revision": revision, "wait": "start", "source": source}
@@ -77,7 +77,7 @@ func appArgs(edit func(args, source map[string]any)) string {
 	return string(text)
 }
 
-// Every Function has a call that its guard refuses, and that changes nothing: one that is registered without a guard fails here.
+// Every Function has a call that its guard refuses, without any change: a Function without a guard fails here.
 func TestEveryFunctionIsGuarded(t *testing.T) {
 	t.Parallel()
 	outside := appArgs(func(_, source map[string]any) { source["destination_namespace"] = "kube-system" })
@@ -112,7 +112,7 @@ func TestEveryFunctionIsGuarded(t *testing.T) {
 	}
 }
 
-// limitCase is a sync that strict limits, edited, allow or refuse with want.
+// limitCase is a sync that strict limits, edited, allow, or refuse with want.
 type limitCase struct {
 	name, args, app, want string
 	project               Object
@@ -120,14 +120,14 @@ type limitCase struct {
 	limits                func(*Limits)
 }
 
-// confined is an AppProject that allows no more than strict limits do.
+// confined returns an AppProject that allows no more than strict limits do.
 func confined() Object {
 	return Object{"metadata": map[string]any{"name": "team-shop"}, "spec": map[string]any{
 		"destinations": []any{map[string]any{"server": inCluster, "namespace": "shop*"}},
 	}}
 }
 
-// check runs the case as argo.check, which writes nothing either way, and a refused one as argo.sync as well.
+// check runs the case as argo.check, which never writes, and a refused one as argo.sync as well.
 func (tc limitCase) check(t *testing.T) {
 	t.Helper()
 	world := &shelf{objects: map[string]Object{"AppProject argocd/team-shop": confined()}, denied: tc.denied}
@@ -221,7 +221,7 @@ func TestAnApplicationOutsideOfTheLimitsIsRefused(t *testing.T) {
 	}
 }
 
-// An AppProject that allows more than the limits do would let an Application inside of them deploy what they forbid.
+// An AppProject that allows more than the limits would let an Application within the limits deploy what they forbid.
 func TestAnAppProjectWiderThanTheLimitsIsRefused(t *testing.T) {
 	t.Parallel()
 	project := func(edit func(spec map[string]any)) Object {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Kind says which kind of object is meant. An empty APIVersion means the one that the relay knows for the kind.
+// Kind is the kind of an object. An empty APIVersion means the one that the relay knows for the kind.
 type Kind struct {
 	APIVersion, Kind string
 }
@@ -17,7 +17,7 @@ type Ref struct {
 	Namespace, Name string
 }
 
-// String is how messages name the object: "Application argocd/shop".
+// String formats the reference for messages: "Application argocd/shop".
 func (r Ref) String() string {
 	if r.Namespace == "" {
 		return fmt.Sprintf("%s %s", r.Kind.Kind, r.Name)
@@ -25,7 +25,7 @@ func (r Ref) String() string {
 	return fmt.Sprintf("%s %s/%s", r.Kind.Kind, r.Namespace, r.Name)
 }
 
-// The kinds that the relay itself knows.
+// The kinds that the relay itself uses.
 //
 //nolint:gochecknoglobals // constants in all but name
 var (
@@ -34,28 +34,28 @@ var (
 	rolloutKind     = Kind{APIVersion: "argoproj.io/v1alpha1", Kind: "Rollout"}
 )
 
-// Object is a Kubernetes object as JSON decodes it.
+// Object is a Kubernetes object as decoded from JSON.
 type Object map[string]any
 
-// Cluster is what the core needs from a cluster. Errors are classed: NotFound (the object is absent), Invalid (no such
-// kind, or refused by validation), Denied, Conflict (changed since it was read, or exists already), Unavailable.
+// Cluster is the core's port to a cluster. Errors are classified: NotFound (the object is absent), Invalid (no such kind, or refused by
+// validation), Denied, Conflict (changed since it was read, or exists already), Unavailable.
 type Cluster interface {
 	// Get reads one object. A kind that the cluster does not serve is an *Error with CodeUnknownKind.
 	Get(ctx context.Context, ref Ref) (Object, error)
-	// List reads the objects of a selection, limit of them at most; more says that there are others. Without a Namespace it reads
+	// List reads the objects of a selection, at most limit of them; more reports whether there are others. Without a Namespace it reads
 	// those of all.
 	List(ctx context.Context, s Selection, limit int) (all []Object, more bool, err error)
 	// Create creates one object.
 	Create(ctx context.Context, ref Ref, o Object) error
-	// Patch applies a JSON merge patch to the object, or to its status where status is set. The patch carries the
-	// resource version that it was decided on.
+	// Patch applies a JSON merge patch to the object or, if status is set, to its status. The patch contains the resource version that it
+	// was decided on.
 	Patch(ctx context.Context, ref Ref, patch Object, status bool) error
-	// AwaitChange returns once the object has changed since the resource version, or after atMost, whichever is first.
-	// It never fails for want of a watch: then it only takes longer.
+	// AwaitChange returns once the object has changed since the resource version, or after atMost, whichever is first. Without a watch it
+	// only takes longer.
 	AwaitChange(ctx context.Context, ref Ref, resourceVersion string, atMost time.Duration)
 }
 
-// at walks down the path; nil where something on it is absent or not an object.
+// at follows the path; nil if part of it is absent or not an object.
 func (o Object) at(path ...string) any {
 	var v any = map[string]any(o)
 	for _, key := range path {
@@ -68,32 +68,32 @@ func (o Object) at(path ...string) any {
 	return v
 }
 
-// text is the string at the path, "" where there is none.
+// text returns the string at the path, or "".
 func (o Object) text(path ...string) string {
 	s, _ := o.at(path...).(string)
 	return s
 }
 
-// object is the object at the path, nil where there is none.
+// object returns the object at the path, or nil.
 func (o Object) object(path ...string) Object {
 	m, _ := o.at(path...).(map[string]any)
 	return m
 }
 
-// list is the list at the path, nil where there is none.
+// list returns the list at the path, or nil.
 func (o Object) list(path ...string) []any {
 	l, _ := o.at(path...).([]any)
 	return l
 }
 
-// flag is the boolean at the path, false where there is none.
+// flag returns the boolean at the path, or false.
 func (o Object) flag(path ...string) bool {
 	b, _ := o.at(path...).(bool)
 	return b
 }
 
-// number is the whole number at the path. Which Go type it has depends on who decoded it: int64 from the dynamic
-// client, float64 from encoding/json.
+// number returns the whole number at the path. Its Go type depends on the decoder: int64 from the dynamic client, float64 from
+// encoding/json.
 func (o Object) number(path ...string) (int64, bool) {
 	switch n := o.at(path...).(type) {
 	case int64:
@@ -107,10 +107,10 @@ func (o Object) number(path ...string) (int64, bool) {
 	}
 }
 
-// resourceVersion changes with every write of the object, by whomever; it is compared and never ordered.
+// resourceVersion changes with every write of the object, by any client; it can be compared but not ordered.
 func (o Object) resourceVersion() string { return o.text("metadata", "resourceVersion") }
 
-// precondition is the part of a patch that makes the API server refuse it when the object has changed since it was read.
+// precondition is the part of a patch that makes the API server refuse it if the object has changed since it was read.
 func (o Object) precondition() map[string]any {
 	return map[string]any{"resourceVersion": o.resourceVersion()}
 }

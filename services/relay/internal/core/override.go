@@ -5,12 +5,12 @@ import (
 	"reflect"
 )
 
-// Overrides are the parameters that an Application renders its manifests with, in place of what the repository says
-// (E45): the fields kustomize and helm of spec.source, as Argo CD spells them. What they do not name stays as it is.
+// Overrides are parameters that Argo CD renders an Application's manifests with, over the content of the repository (E45): the fields
+// kustomize and helm of spec.source, in Argo CD's format. Fields that they do not name are unchanged.
 type Overrides map[string]any
 
-// overridable are the fields of spec.source.kustomize and spec.source.helm that a program may set. Others, such as where
-// Helm takes its values from, are the Application's own.
+// overridable lists the fields of spec.source.kustomize and spec.source.helm that a program may set. Others, such as Helm's value files,
+// belong to the Application.
 //
 //nolint:gochecknoglobals // a constant
 var overridable = map[string][]string{"kustomize": {"images", "patches"}, "helm": {"valuesObject"}}
@@ -37,8 +37,8 @@ func (a args) readOverrides() Overrides {
 	return o
 }
 
-// plainNumbers is a value as every decoder without options has it. Arguments keep numbers as text, which a comparison
-// with what the cluster answers would take for a difference.
+// plainNumbers converts a value to the form that decoders return by default. Arguments keep numbers as text, which would never equal the
+// cluster's.
 func plainNumbers(v any) any {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -51,8 +51,8 @@ func plainNumbers(v any) any {
 	return plain
 }
 
-// hold reports whether a source has the overrides already. Objects are compared member by member: a source may have more
-// than was asked for. Lists are the program's as a whole, because a merge patch replaces them.
+// hold reports whether a source has the overrides already. Objects are compared member by member: a source may have additional members.
+// Lists are compared as a whole, because a merge patch replaces them.
 func (o Overrides) hold(source Object) bool {
 	return covers(plainNumbers(map[string]any(source)), map[string]any(o))
 }

@@ -10,7 +10,7 @@ import (
 
 const syncArguments = `"agent_id":42,"app_name":"shop","app_namespace":"argocd","revision":"` + revision + `","mode":"existing"`
 
-// overriding is a request with overrides, as a program sends it.
+// overriding returns a request with overrides, as a program sends it.
 func overriding(t *testing.T, overrides string) SyncRequest {
 	t.Helper()
 	want, err := parseSync(Call{ID: callID, Args: json.RawMessage(`{` + syncArguments + `,"overrides":` + overrides + `}`)}, false)
@@ -20,8 +20,8 @@ func overriding(t *testing.T, overrides string) SyncRequest {
 	return want
 }
 
-// standing is an Application that somebody has synced to the revision with the source.
-func standing(source string) string {
+// syncedWith returns an Application that another actor has synced to the revision with the source.
+func syncedWith(source string) string {
 	source = `{"repoURL":"http://git/shop.git","path":"staging","targetRevision":"` + revision + `"` + source + `}`
 	return `{"spec":{"source":` + source + `},"status":{"sync":{"status":"Synced","revision":"` + revision + `"},
 		"operationState":{"phase":"Succeeded","syncResult":{"revision":"` + revision + `","source":` + source + `},"operation":{"sync":{}}}}}`
@@ -40,7 +40,7 @@ func TestTheSameRevisionWithOtherParametersIsSynced(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := NextSync(overriding(t, tc.overrides), object(t, standing(tc.source)))
+			got, err := NextSync(overriding(t, tc.overrides), object(t, syncedWith(tc.source)))
 			check(t, got, err, tc.want, "", "")
 		})
 	}
@@ -49,7 +49,7 @@ func TestTheSameRevisionWithOtherParametersIsSynced(t *testing.T) {
 func TestOverridesArePartOfTheSourceThatIsWritten(t *testing.T) {
 	t.Parallel()
 	want := overriding(t, `{"kustomize":{"images":["api=r/api@sha256:2"]}}`)
-	got, err := NextSync(want, object(t, standing("")))
+	got, err := NextSync(want, object(t, syncedWith("")))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Project keeps of an object what is at the dotted paths, in place, and drops the rest: a watch tells of changes in these
-// and in nothing else (D20). A path that leads nowhere is left out. What is kept is shared with the object.
+// Project returns what an object has at the dotted paths, in place, without the rest: a watch reports changes of these fields only (D20). A
+// path that leads nowhere is omitted. The result shares its values with the object.
 func Project(o Object, fields []string) Object {
 	kept := Object{}
 	for _, field := range fields {
@@ -19,10 +19,10 @@ func Project(o Object, fields []string) Object {
 		for _, name := range path[:len(path)-1] {
 			next, isObject := into[name].(map[string]any)
 			if _, taken := into[name]; taken && !isObject {
-				into = nil // a shorter path has taken the whole of it, or something that is no object
+				into = nil // a shorter path has taken all of it, or a value that is not an object
 				break
 			}
-			// A copy: a shorter path may have put the object's own map here, which is not ours to write to.
+			// A copy: a shorter path may have put the object's own map here, which must not be modified.
 			next = maps.Clone(next)
 			if next == nil {
 				next = map[string]any{}
@@ -37,19 +37,19 @@ func Project(o Object, fields []string) Object {
 	return kept
 }
 
-// statusFields are what the event about an Argo Rollout's status carries (E71); every watch of one has them.
+// statusFields are the fields in the event about an Argo Rollout's status (E71); every watch of a Rollout has them.
 func statusFields() []string {
 	return []string{
 		"status.phase", "status.currentStepIndex", "status.stableRS", "status.currentPodHash", "status.pauseConditions", "status.abort",
 	}
 }
 
-// isRollout reports whether a kind is Argo Rollouts' own.
+// isRollout reports whether a kind is Argo Rollouts' Rollout.
 func isRollout(k Kind) bool {
 	return k.Kind == rolloutKind.Kind && (k.APIVersion == "" || strings.HasPrefix(k.APIVersion, "argoproj.io/"))
 }
 
-// RolloutStatus is what an Argo Rollout's status says, as the event carries it (E71).
+// RolloutStatus is an Argo Rollout's status in the form of the event (E71).
 type RolloutStatus struct {
 	Phase, StableRS, PodHash string
 	Step                     int

@@ -7,16 +7,16 @@ import (
 	"strconv"
 )
 
-// RolloutRequest is what argo.promote, argo.abort and argo.retry are asked for.
+// RolloutRequest holds the arguments of argo.promote, argo.abort and argo.retry.
 type RolloutRequest struct {
 	Ref Ref
 	// Step is the pause that argo.promote ends, as an index into spec.strategy.canary.steps.
 	Step int64
-	// PodHash, where given, is the revision of the Rollout that is meant.
+	// PodHash, if given, is the required revision of the Rollout.
 	PodHash string
 }
 
-// parseRollout reads the arguments that the three Functions share; only argo.promote has a step.
+// parseRollout parses the arguments that the three Functions share; only argo.promote has a step.
 func parseRollout(raw json.RawMessage, withStep bool) (RolloutRequest, error) {
 	a, err := readArgs(raw)
 	if err != nil {
@@ -34,12 +34,12 @@ func parseRollout(raw json.RawMessage, withStep bool) (RolloutRequest, error) {
 	return want, a.err()
 }
 
-// NextPromotion decides what ends exactly the pause at the wanted step, and no other (E39). A Rollout that is past the
-// step already needs nothing: promoted is false, whoever did it.
+// NextPromotion decides how to end exactly the pause at the wanted step, and no other (E39). A Rollout past the step needs nothing:
+// promoted is false, no matter what promoted it.
 //
-// It waits while the status is older than the spec, and while the pause is cleared but the controller has not moved
-// on. The cases stand in this order because "past it" has to win: a repeat of a promotion that has worked must find
-// that, even if the Rollout has been aborted or paused by hand since (E24).
+// It waits while the status is older than the spec, and while the pause is cleared but the controller has not moved on. The order of the
+// cases makes "past it" win: a repeat of a successful promotion must find that, even if the Rollout has been aborted or paused by hand
+// since (E24).
 func NextPromotion(want RolloutRequest, observed Object) (Decision, error) {
 	if waiting, err := checkRevision(want, observed); err != nil || waiting.Waiting != "" {
 		return waiting, err
@@ -56,7 +56,7 @@ func NextPromotion(want RolloutRequest, observed Object) (Decision, error) {
 	case observed.flag("spec", "paused"):
 		return Decision{}, conflict(want, "is paused by hand (spec.paused); expected it paused at step %d", want.Step)
 	case !known || step < want.Step:
-		return Decision{}, conflict(want, "stands at step %d; expected it paused at step %d", step, want.Step)
+		return Decision{}, conflict(want, "is at step %d; expected it paused at step %d", step, want.Step)
 	}
 	if err := checkPause(want, observed); err != nil {
 		return Decision{}, err
@@ -65,7 +65,7 @@ func NextPromotion(want RolloutRequest, observed Object) (Decision, error) {
 	if len(reasons) == 0 {
 		return wait("the pause at step %d to begin, or to be left", want.Step), nil
 	}
-	// To clear the conditions would end a pause for another reason, such as an inconclusive analysis.
+	// Clearing the conditions would also end a pause for another reason, such as an inconclusive analysis.
 	if !slices.Contains(reasons, "CanaryPauseStep") {
 		return Decision{}, conflict(want, "is paused at step %d for %v, not by the step itself", step, reasons)
 	}
@@ -73,8 +73,8 @@ func NextPromotion(want RolloutRequest, observed Object) (Decision, error) {
 		map[string]any{"promoted": true, "current_step_index": step}), nil
 }
 
-// NextAbort decides what takes a Rollout back to its stable version (E73). One that is aborted, or whose new version is
-// the stable one, needs nothing.
+// NextAbort decides how to return a Rollout to its stable version (E73). One that is aborted, or whose new version is the stable one, needs
+// nothing.
 func NextAbort(want RolloutRequest, observed Object) (Decision, error) {
 	if waiting, err := checkRevision(want, observed); err != nil || waiting.Waiting != "" {
 		return waiting, err
@@ -85,8 +85,8 @@ func NextAbort(want RolloutRequest, observed Object) (Decision, error) {
 	return patchStatus(observed, "abort", true, map[string]any{"aborted": true}), nil
 }
 
-// NextRetry decides what starts an aborted Rollout again from its first step (E73). One that is not aborted needs
-// nothing: it may have been retried by an earlier attempt, and may have come far since.
+// NextRetry decides how to restart an aborted Rollout from its first step (E73). One that is not aborted needs nothing: an earlier attempt
+// may have retried it, and it may have advanced since.
 func NextRetry(want RolloutRequest, observed Object) (Decision, error) {
 	if waiting, err := checkRevision(want, observed); err != nil || waiting.Waiting != "" {
 		return waiting, err
@@ -97,7 +97,8 @@ func NextRetry(want RolloutRequest, observed Object) (Decision, error) {
 	return patchStatus(observed, "abort", false, map[string]any{"retried": true}), nil
 }
 
-// patchStatus sets one field of the status, unless the object has changed since it was read; value is then the answer.
+// patchStatus returns the decision to set one field of the status, unless the object has changed since it was read; value is then the
+// answer.
 func patchStatus(observed Object, field string, to any, value map[string]any) Decision {
 	return Decision{Action: Patch, Status: true, Value: value, Body: Object{
 		"metadata": observed.precondition(),
@@ -105,8 +106,8 @@ func patchStatus(observed Object, field string, to any, value map[string]any) De
 	}}
 }
 
-// checkRevision refuses a Rollout that is absent, or that has gone on to another revision than the one meant. Which one
-// it is at can be told only from a status that is not older than the spec: until then the decision is to wait.
+// checkRevision refuses a Rollout that is absent, or at another revision than the required one. Its revision is known only from a status
+// that is not older than the spec: until then the decision is to wait.
 func checkRevision(want RolloutRequest, observed Object) (Decision, error) {
 	if observed == nil {
 		return Decision{}, &Error{Code: CodeNotFound, Message: want.Ref.String() + " does not exist"}
@@ -121,13 +122,13 @@ func checkRevision(want RolloutRequest, observed Object) (Decision, error) {
 	return Decision{}, nil
 }
 
-// isPromoted reports whether the newest version is the stable one: no step is left to pass or to take back.
+// isPromoted reports whether the newest version is the stable one: no step is left to pass or to abort.
 func isPromoted(observed Object) bool {
 	hash := observed.text("status", "currentPodHash")
 	return hash != "" && hash == observed.text("status", "stableRS")
 }
 
-// checkPause refuses a step that is not a pause: clearing it would not be what was asked for.
+// checkPause refuses a step that is not a pause.
 func checkPause(want RolloutRequest, observed Object) error {
 	steps := observed.list("spec", "strategy", "canary", "steps")
 	if want.Step >= int64(len(steps)) {
@@ -153,7 +154,7 @@ func isStale(observed Object) bool {
 	return seen != strconv.FormatInt(generation, 10)
 }
 
-// pauseReasons is why the Rollout stands still, in the controller's words. There may be several at a time.
+// pauseReasons returns why the Rollout is paused, as reported by the controller. There may be several reasons.
 func pauseReasons(observed Object) []string {
 	var reasons []string
 	for _, c := range observed.list("status", "pauseConditions") {
@@ -163,8 +164,7 @@ func pauseReasons(observed Object) []string {
 	return reasons
 }
 
-// conflict is not retryable: it says that the Rollout is not where the program thinks, which asking again does not
-// change.
+// conflict returns an error that is not retryable: the Rollout is not where the program expects it, which a retry does not change.
 func conflict(want RolloutRequest, format string, args ...any) error {
 	return &Error{Code: CodeConflict, Message: want.Ref.String() + " " + fmt.Sprintf(format, args...)}
 }

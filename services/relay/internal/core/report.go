@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// The reports that a watch can ask for in place of fields: what an object means, in words that know nothing of its kind.
+// The reports that a watch can request in place of fields: the meaning of an object, in terms that do not depend on its kind.
 const (
-	// ReportHealth is how an Argo Rollout does: health and reason (R46).
+	// ReportHealth is the health of an Argo Rollout: health and reason (R46).
 	ReportHealth = "argo.health"
-	// ReportReconciliation is what is in force of an Argo CD Application, beside what is expected (E58).
+	// ReportReconciliation is the live state of an Argo CD Application, compared with the expected one (E58).
 	ReportReconciliation = "argo.reconciliation"
 )
 
-// report makes the report that a watch asks for, nil for none. An object that is not there is nil.
+// report returns the report that a watch requests, nil for none. A missing object is nil.
 func report(w Watch, o Object) map[string]any {
 	switch w.Report {
 	case ReportHealth:
@@ -29,7 +29,7 @@ func report(w Watch, o Object) map[string]any {
 	}
 }
 
-// health is the Rollout's phase, once its status is as new as its spec (D11).
+// health returns the Rollout's phase, once its status is as new as its spec (D11).
 func health(w Watch, o Object) (health, reason string) {
 	message := o.text("status", "message")
 	switch phase := o.text("status", "phase"); {
@@ -42,14 +42,13 @@ func health(w Watch, o Object) (health, reason string) {
 	case phase == "Degraded":
 		return "degraded", message
 	case phase == "":
-		return "unknown", "the controller has not said anything yet"
-	default: // not the message, which counts replicas: each of them would be news
+		return "unknown", "the controller has not reported a phase yet"
+	default: // without the message, which counts replicas: each change would be an event
 		return "progressing", phase
 	}
 }
 
-// isAutomatic reports whether Argo CD syncs the Application by itself. Argo CD 3 can switch a policy off without removing
-// it.
+// isAutomatic reports whether Argo CD syncs the Application automatically. In Argo CD 3 a policy can be switched off without being removed.
 func isAutomatic(app Object) bool {
 	if app.at("spec", "syncPolicy", "automated") == nil {
 		return false
@@ -58,8 +57,8 @@ func isAutomatic(app Object) bool {
 	return !given || enabled
 }
 
-// drift says in what an Application differs from what was deployed last. While a sync is under way, and after one of
-// ours, the revision is where it is because we have moved it.
+// drift describes how an Application differs from what was deployed last; "" if it does not. During a sync, and after one of ours, a
+// changed revision is not drift.
 func drift(w Watch, app Object) string {
 	state := app.object("status", "operationState")
 	revision := app.text("status", "sync", "revision")
@@ -77,9 +76,9 @@ func drift(w Watch, app Object) string {
 		return ""
 	case revision != w.Expected:
 		if byUs(state, revision) {
-			return "" // the control plane has not said yet that it expects this one
+			return "" // the control plane does not know the new revision yet
 		}
-		return fmt.Sprintf("it stands at %s, expected %s; the last sync was started by %s", revision, w.Expected, initiator(nil, state))
+		return fmt.Sprintf("it is at %s, expected %s; the last sync was started by %s", revision, w.Expected, initiator(nil, state))
 	case app.text("status", "sync", "status") == "OutOfSync":
 		return "it is out of sync with " + revision
 	default:
@@ -87,12 +86,11 @@ func drift(w Watch, app Object) string {
 	}
 }
 
-// byUs reports whether the last operation was one of our syncs, has brought the Application to the revision, and nothing
-// has changed since.
+// byUs reports whether the last operation was one of our syncs, has brought the Application to the revision, and nothing has changed since.
 func byUs(state Object, revision string) bool {
 	return strings.HasPrefix(state.text("operation", "initiatedBy", "username"), username("")) &&
 		state.text("phase") == "Succeeded" && state.text("syncResult", "revision") == revision
 }
 
-// ref is the object of a watch by name.
+// ref returns the reference of a watch by name.
 func (w Watch) ref() Ref { return Ref{Kind: w.Kind, Namespace: w.Namespace, Name: w.Name} }

@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestHealthIsWhatTheControllerSaysOfTheNewestSpec(t *testing.T) {
+func TestHealthComesFromAStatusOfTheNewestSpec(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ rollout, health, reason string }{
 		"absent":         {"", "unknown", "Rollout shop/api does not exist"},
@@ -14,7 +14,7 @@ func TestHealthIsWhatTheControllerSaysOfTheNewestSpec(t *testing.T) {
 		"degraded":       {`{"metadata":{"generation":2},"status":{"observedGeneration":"2","phase":"Degraded","message":"timed out"}}`, "degraded", "timed out"},
 		"paused":         {`{"metadata":{"generation":2},"status":{"observedGeneration":"2","phase":"Paused","message":"CanaryPauseStep"}}`, "progressing", "Paused"},
 		"stale (D11)":    {`{"metadata":{"generation":3},"status":{"observedGeneration":"2","phase":"Degraded"}}`, "progressing", "the controller has not seen the newest spec yet"},
-		"without status": {`{"metadata":{"generation":1},"status":{"observedGeneration":"1"}}`, "unknown", "the controller has not said anything yet"},
+		"without status": {`{"metadata":{"generation":1},"status":{"observedGeneration":"1"}}`, "unknown", "the controller has not reported a phase yet"},
 	} {
 		w := Watch{Report: ReportHealth, Selection: Selection{Kind: rolloutKind, Namespace: "shop", Name: "api"}}
 		want := map[string]any{"health": tc.health, "reason": tc.reason}
@@ -24,7 +24,7 @@ func TestHealthIsWhatTheControllerSaysOfTheNewestSpec(t *testing.T) {
 	}
 }
 
-// E58: what is in force beside what was deployed last.
+// E58: the live state, compared with what was deployed last.
 func TestDrift(t *testing.T) {
 	t.Parallel()
 	state := func(by, at, phase string) string {
@@ -37,9 +37,9 @@ func TestDrift(t *testing.T) {
 	}{
 		"as deployed":                    {app: `{"status":{` + synced(revision, "Synced") + `,` + state("lockstep:c", revision, "Succeeded") + `}}`, expected: revision},
 		"moved on by us, not known yet":  {app: `{"status":{` + synced(older, "Synced") + `,` + state("lockstep:c", older, "Succeeded") + `}}`, expected: revision},
-		"moved by somebody":              {app: `{"status":{` + synced(older, "Synced") + `,` + state("ann", older, "Succeeded") + `}}`, expected: revision, want: "it stands at " + older + ", expected " + revision + "; the last sync was started by ann"},
-		"pointed elsewhere, not synced":  {app: `{"status":{` + synced(older, "OutOfSync") + `,` + state("lockstep:c", revision, "Succeeded") + `}}`, expected: revision, want: "it stands at " + older + ", expected " + revision + "; the last sync was started by lockstep:c"},
-		"somebody's sync is under way":   {app: `{"status":{` + synced(older, "Synced") + `,` + state("ann", older, "Running") + `}}`, expected: revision},
+		"moved by a user":                {app: `{"status":{` + synced(older, "Synced") + `,` + state("ann", older, "Succeeded") + `}}`, expected: revision, want: "it is at " + older + ", expected " + revision + "; the last sync was started by ann"},
+		"pointed elsewhere, not synced":  {app: `{"status":{` + synced(older, "OutOfSync") + `,` + state("lockstep:c", revision, "Succeeded") + `}}`, expected: revision, want: "it is at " + older + ", expected " + revision + "; the last sync was started by lockstep:c"},
+		"a user's sync is running":       {app: `{"status":{` + synced(older, "Synced") + `,` + state("ann", older, "Running") + `}}`, expected: revision},
 		"objects changed by hand":        {app: `{"status":{` + synced(revision, "OutOfSync") + `,` + state("ann", revision, "Succeeded") + `}}`, expected: revision, want: "it is out of sync with " + revision},
 		"changed by hand after our sync": {app: `{"status":{` + synced(revision, "OutOfSync") + `,` + state("lockstep:c", revision, "Succeeded") + `}}`, expected: revision, want: "it is out of sync with " + revision},
 		"auto-sync is on again":          {app: `{"spec":{"syncPolicy":{"automated":{}}},"status":{` + synced(revision, "Synced") + `}}`, expected: revision, automatic: true, want: "automated sync is on (spec.syncPolicy.automated)"},

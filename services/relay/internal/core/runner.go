@@ -11,10 +11,10 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/pkg/turn"
+	"github.com/lockstep-cd/lockstep/pkg/keylock"
 )
 
-// The Functions that a relay carries out.
+// The Functions that a relay executes.
 const (
 	FunctionGet       = "k8s.get"
 	FunctionList      = "k8s.list"
@@ -26,34 +26,34 @@ const (
 	FunctionRetry     = "argo.retry"
 )
 
-// RunnerDeps are what a Runner needs.
+// RunnerDeps are the dependencies of a Runner.
 type RunnerDeps struct {
 	Cluster Cluster
 	Clock   clock.Clock
 	Log     *slog.Logger
-	// Poll is how long a wait goes without looking, when no watch says that something has changed.
+	// Poll is how often a wait reads the cluster if no watch reports a change.
 	Poll time.Duration
-	// Limits are what the relay may touch; the zero value is everything.
+	// Limits bound what the relay may touch; the zero value allows everything.
 	Limits Limits
 }
 
-// Runner carries out calls. It is safe for concurrent use.
+// Runner executes calls. It is safe for concurrent use.
 type Runner struct {
 	cluster Cluster
 	clock   clock.Clock
 	log     *slog.Logger
 	poll    time.Duration
 	limits  Limits
-	// syncing has a turn for each Application.
-	syncing turn.Keys
+	// syncing serializes the syncs of each Application.
+	syncing keylock.Locks
 }
 
-// NewRunner makes a Runner.
+// NewRunner returns a Runner.
 func NewRunner(d RunnerDeps) *Runner {
 	return &Runner{cluster: d.Cluster, clock: d.Clock, log: d.Log, poll: d.Poll, limits: d.Limits}
 }
 
-// Run carries out one call and ends with its deadline at the latest. Every outcome is an Answer.
+// Run executes one call, until its deadline at the latest. Every outcome is an Answer.
 func (r *Runner) Run(ctx context.Context, call Call) Answer {
 	answer := Answer{CallID: call.ID, Attempt: call.Attempt}
 	ctx, cancel := context.WithTimeout(ctx, r.budget(call.Deadline))
@@ -70,22 +70,22 @@ func (r *Runner) Run(ctx context.Context, call Call) Answer {
 	return answer
 }
 
-// budget ends a little before the deadline, so that the answer, which says what was waited for, arrives in time. That
-// little is a tenth of what is left, 2 s at most.
+// budget ends a little before the deadline, so that the answer, which says what the call waited for, arrives in time: by a tenth of the
+// remaining time, 2 s at most.
 func (r *Runner) budget(deadline time.Time) time.Duration {
 	left := deadline.Sub(r.clock.Now())
 	return left - min(left/10, 2*time.Second)
 }
 
-// duty is a Function that a relay carries out.
+// duty is a Function that a relay executes.
 type duty struct {
-	// guard names what of a call is compared with the relay's limits, for the reader; do is what compares it, before anything is done.
+	// guard describes what is checked against the relay's limits, for the reader; do checks it before it acts.
 	guard string
 	do    func(r *Runner, ctx context.Context, call Call) (map[string]any, error)
 }
 
-// duties are the Functions that internal/function of the workflow service declares with the location Cluster. A test has a call of
-// each that its guard refuses.
+// duties returns the Functions that internal/function of the workflow service declares with the location Cluster. A test has a call of each
+// that its guard refuses.
 func duties() map[string]duty {
 	return map[string]duty{
 		FunctionGet:       {"the kind: never Secrets", (*Runner).get},
@@ -105,7 +105,7 @@ func duties() map[string]duty {
 	}
 }
 
-// dispatch carries out the Function that is called.
+// dispatch executes the called Function.
 func (r *Runner) dispatch(ctx context.Context, call Call) (map[string]any, error) {
 	d, known := duties()[call.Function]
 	if !known {
@@ -115,7 +115,7 @@ func (r *Runner) dispatch(ctx context.Context, call Call) (map[string]any, error
 	return d.do(r, ctx, call)
 }
 
-// check says whether argo.sync would take an Application, by the very decisions of argo.sync. It changes nothing.
+// check reports whether argo.sync would accept an Application, by the same decisions. It changes nothing.
 func (r *Runner) check(ctx context.Context, call Call) (map[string]any, error) {
 	want, err := parseSync(call, true)
 	if err != nil {
@@ -124,15 +124,15 @@ func (r *Runner) check(ctx context.Context, call Call) (map[string]any, error) {
 	return r.driveSync(ctx, want)
 }
 
-// sync brings one Application at a time to one revision: a second call for the same one would otherwise take the first
-// one's outcome off the Application before the first has seen it. A call that waits for no end needs no turn.
+// sync brings an Application to a revision, one call at a time: a second call for the same Application could otherwise overwrite the first
+// one's outcome before that call has seen it. A call that does not wait for the end of the sync is not serialized.
 func (r *Runner) sync(ctx context.Context, call Call) (map[string]any, error) {
 	want, err := parseSync(call, false)
 	if err != nil {
 		return nil, err
 	}
 	if !want.Start {
-		release, err := r.syncing.Enter(ctx, want.Ref.String())
+		release, err := r.syncing.Lock(ctx, want.Ref.String())
 		if err != nil {
 			return nil, &Error{Code: CodeTimeout, Message: want.Ref.String() + ": waited for an earlier sync of it to end"}
 		}
@@ -161,7 +161,7 @@ func (r *Runner) driveSync(ctx context.Context, want SyncRequest) (map[string]an
 			return Decision{}, err
 		}
 		want.Now = r.clock.Now()
-		// What keeps an Application from being synced by anybody is said before that nobody has handed it over.
+		// Reasons why nobody could sync the Application are reported before a missing authorization.
 		d, err := NextSync(want, observed)
 		if err == nil {
 			err = r.limits.checkAuthorization(want, observed)
@@ -170,7 +170,7 @@ func (r *Runner) driveSync(ctx context.Context, want SyncRequest) (map[string]an
 	})
 }
 
-// within refuses an Application by the relay's limits, and by those of the environment. home is Argo CD's own namespace; "" while it is not
+// within checks an Application against the relay's limits, and those of the environment. home is Argo CD's own namespace; "" if not yet
 // known.
 func (r *Runner) within(want SyncRequest, app Object, home string) error {
 	for _, l := range []Limits{r.limits, want.Allowed} {
@@ -181,8 +181,8 @@ func (r *Runner) within(want SyncRequest, app Object, home string) error {
 	return nil
 }
 
-// confine finds an Application's project, and refuses one that lets its Applications deploy what the relay may not touch. Projects are in Argo
-// CD's own namespace, which is the first of the candidates that has this one, and the answer.
+// confine finds an Application's project, and refuses one that allows what the relay may not touch. Projects are in Argo CD's own
+// namespace: the first of the candidates with this project, which is returned.
 func (r *Runner) confine(ctx context.Context, name string, candidates []string) (home string, err error) {
 	if !r.limits.wantsConfinement() || name == "" {
 		return "", nil
@@ -221,7 +221,7 @@ func (r *Runner) terminate(ctx context.Context, call Call) (map[string]any, erro
 	return r.drive(ctx, want.Ref, func(observed Object) (Decision, error) { return NextTerminate(want, observed) })
 }
 
-// rollout drives one of the three Functions on a Rollout. Each is one patch, so they need no queue.
+// rollout drives one of the three Functions on a Rollout. Each is one patch, so they need not be serialized.
 func (r *Runner) rollout(
 	ctx context.Context, call Call, withStep bool, next func(RolloutRequest, Object) (Decision, error),
 ) (map[string]any, error) {
@@ -235,13 +235,13 @@ func (r *Runner) rollout(
 	return r.drive(ctx, want.Ref, func(observed Object) (Decision, error) { return next(want, observed) })
 }
 
-// drive looks, decides and does, until the decision is that nothing is left to do. A cluster that is away, and an
-// object that changed between look and deed, only cost another round; what ends the rounds is the call's deadline.
+// drive reads the object, decides and acts, until nothing is left to do. An unreachable cluster, or an object that changed in between, only
+// costs another round; the call's deadline ends the rounds.
 func (r *Runner) drive(ctx context.Context, ref Ref, next func(Object) (Decision, error)) (map[string]any, error) {
 	waiting, pause := "the cluster to answer", firstPause
 	for ctx.Err() == nil {
 		observed, err := r.cluster.Get(ctx, ref)
-		// An absent object is nil to the decision, which knows whether that is an error.
+		// An absent object is nil for the decision, which knows whether that is an error.
 		if err == nil || fault.Is(err, fault.NotFound) {
 			var d Decision
 			if d, err = next(observed); err != nil && !fault.Is(err, fault.Unavailable) {
@@ -255,7 +255,7 @@ func (r *Runner) drive(ctx context.Context, ref Ref, next func(Object) (Decision
 			if err == nil {
 				err = r.do(ctx, ref, d)
 			}
-			// A patch with a value is the last word; one without is a step, after which the object is looked at again.
+			// A patch with a value ends the call; after one without, the object is read again.
 			if err == nil && d.Value != nil {
 				return d.Value, nil
 			}
@@ -271,7 +271,7 @@ func (r *Runner) drive(ctx context.Context, ref Ref, next func(Object) (Decision
 		default:
 			return nil, err
 		}
-		_ = clock.Sleep(ctx, r.clock, pause) // the loop's condition sees the end of ctx
+		_ = clock.Sleep(ctx, r.clock, pause) // the loop's condition checks ctx
 		pause = min(2*pause, longestPause)
 	}
 	return nil, &Error{Code: CodeTimeout, Message: fmt.Sprintf("%s: waited until the deadline for %s", ref, waiting)}
@@ -283,7 +283,7 @@ const (
 	longestPause = 3 * time.Second
 )
 
-// do carries a decision out.
+// do executes a decision.
 func (r *Runner) do(ctx context.Context, ref Ref, d Decision) error {
 	switch d.Action {
 	case Create:

@@ -16,11 +16,11 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// world is a cluster of one object. It is written by hand: what a test wants to happen is a function.
+// world is a cluster with one object. It is a fake: tests define what happens by functions.
 type world struct {
 	mu      sync.Mutex
 	object  Object
-	fail    []error // what the next requests are refused with
+	fail    []error // errors of the next requests
 	patches int
 	onPatch func(Object)
 }
@@ -86,12 +86,12 @@ func call(function, args string) Call {
 const syncArgs = `{"agent_id":42,"app_name":"shop","app_namespace":"argocd","revision":"` + revision + `","mode":"managed",
 	"source":{"repo_url":"http://git/shop.git","path":"staging","destination_namespace":"shop"}}`
 
-// carryOut does what Argo CD does with an operation.
-func (w *world) carryOut(phase string) func(Object) {
+// finish ends an operation, as Argo CD does.
+func (w *world) finish(phase string) func(Object) {
 	return func(patch Object) {
 		w.object["operation"] = nil
 		w.object["status"] = map[string]any{"operationState": map[string]any{
-			"phase": phase, "message": "as told", "operation": patch["operation"],
+			"phase": phase, "message": "as requested", "operation": patch["operation"],
 			"syncResult": map[string]any{"revision": patch.text("operation", "sync", "revision")},
 		}}
 	}
@@ -101,7 +101,7 @@ func TestSyncCreatesThenSyncs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{}
-		w.onPatch = w.carryOut("Succeeded")
+		w.onPatch = w.finish("Succeeded")
 		got := runner(w).Run(t.Context(), call(FunctionSync, syncArgs))
 		want := Answer{CallID: callID, Attempt: 2, Value: map[string]any{"revision": revision, "phase": "Succeeded"}}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -114,24 +114,24 @@ func TestSyncCreatesThenSyncs(t *testing.T) {
 	})
 }
 
-func TestSyncOutlastsAClusterThatIsAwayAndConflicts(t *testing.T) {
+func TestSyncSurvivesAnOutageAndConflicts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		away := fault.New(fault.Unavailable, "away")
 		changed := fault.New(fault.Conflict, "changed")
 		w := &world{fail: []error{away, away, nil, changed, nil, nil, nil, changed}}
-		w.onPatch = w.carryOut("Succeeded")
+		w.onPatch = w.finish("Succeeded")
 		if got := runner(w).Run(t.Context(), call(FunctionSync, syncArgs)); got.Err != nil || w.patches != 1 {
 			t.Errorf("answer %v after %d patches", got.Err, w.patches)
 		}
 	})
 }
 
-func TestSyncThatNeverEndsSaysWhatItWaitedFor(t *testing.T) {
+func TestASyncThatTimesOutNamesWhatItWaitedFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{}
-		w.onPatch = w.carryOut("Running")
+		w.onPatch = w.finish("Running")
 		got := runner(w).Run(t.Context(), call(FunctionSync, syncArgs))
 		if got.Err == nil || got.Err.Code != CodeTimeout || !strings.Contains(got.Err.Message, "phase Running") {
 			t.Errorf("answer %+v", got)
@@ -143,7 +143,7 @@ func TestOneSyncOfAnApplicationAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{}
-		w.onPatch = w.carryOut("Running")
+		w.onPatch = w.finish("Running")
 		r := runner(w)
 		answers := make(chan Answer, 2)
 		go func() { answers <- r.Run(t.Context(), call(FunctionSync, syncArgs)) }()
@@ -154,7 +154,7 @@ func TestOneSyncOfAnApplicationAtATime(t *testing.T) {
 		synctest.Wait()
 		w.mu.Lock()
 		patches := w.patches
-		w.onPatch = w.carryOut("Succeeded")
+		w.onPatch = w.finish("Succeeded")
 		running, _ := w.object.at("status", "operationState").(map[string]any)
 		running["phase"] = "Succeeded"
 		w.mu.Unlock()
@@ -192,7 +192,7 @@ func TestGet(t *testing.T) {
 		for _, want := range []Error{
 			{Code: CodeForbidden, Message: "no"},
 			{Code: CodeUnreachable, Message: "away", Retryable: true},
-			{Code: CodeInternal, Message: "the relay could not carry this out; its log says why"},
+			{Code: CodeInternal, Message: "the relay failed to execute this; its log has the reason"},
 		} {
 			if diff := cmp.Diff(&want, runner(w).Run(t.Context(), call(FunctionGet, args)).Err); diff != "" {
 				t.Errorf("error (-want +got):\n%s", diff)
@@ -201,7 +201,7 @@ func TestGet(t *testing.T) {
 	})
 }
 
-func TestListAnswersTheFieldsAskedFor(t *testing.T) {
+func TestListReturnsTheRequestedFields(t *testing.T) {
 	t.Parallel()
 	w := &world{object: object(t, `{"kind":"Deployment","metadata":{"name":"argo-rollouts","namespace":"argo"},"spec":{"replicas":2},"status":{"readyReplicas":1}}`)}
 	got := runner(w).Run(t.Context(), call(FunctionList, `{"agent_id":42,"kind":"Deployment","labels":"a=b","fields":["status.readyReplicas"]}`))

@@ -10,7 +10,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// source is the present state of the objects of one selection, with everybody who wants to hear of it.
+// source is the present state of the objects of one selection, shared by all watches of it.
 type source struct {
 	selection Selection
 	stop      context.CancelFunc
@@ -19,31 +19,31 @@ type source struct {
 	known  map[string]Object
 	synced bool
 	failed *Error
-	// tellers are the watches that read from it, by id.
-	tellers map[string]*teller
+	// reporters are the watches that read from it, by id.
+	reporters map[string]*reporter
 }
 
-// teller tells what is seen under one watch.
-type teller struct {
+// reporter reports the observations of one watch.
+type reporter struct {
 	watch Watch
 	from  *source
-	// news says that there is something in changed, the names of objects that may have changed; "" is the source itself.
+	// news signals that changed has the names of objects that may have changed; "" is the source itself.
 	news    chan struct{}
 	changed map[string]bool // guarded by from.mu
-	// said is what was told last, by object. It belongs to run.
-	said map[string]string
+	// reported is the fingerprint of the last report, by object. Only run uses it.
+	reported map[string]string
 }
 
 func newSource(s Selection, stop context.CancelFunc) *source {
-	return &source{selection: s, stop: stop, known: map[string]Object{}, tellers: map[string]*teller{}}
+	return &source{selection: s, stop: stop, known: map[string]Object{}, reporters: map[string]*reporter{}}
 }
 
-// join adds a watch, which is told of everything that is known.
-func (s *source) join(w Watch) *teller {
+// join adds a watch, which is then sent the state of all known objects.
+func (s *source) join(w Watch) *reporter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := &teller{watch: w, from: s, news: make(chan struct{}, 1), changed: map[string]bool{}, said: map[string]string{}}
-	s.tellers[w.ID] = t
+	t := &reporter{watch: w, from: s, news: make(chan struct{}, 1), changed: map[string]bool{}, reported: map[string]string{}}
+	s.reporters[w.ID] = t
 	for name := range s.known {
 		t.note(name)
 	}
@@ -56,16 +56,16 @@ func (s *source) join(w Watch) *teller {
 	return t
 }
 
-// leave removes a watch; true when nobody is left.
+// leave removes a watch; it reports whether it was the last one.
 func (s *source) leave(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.tellers, id)
-	return len(s.tellers) == 0
+	delete(s.reporters, id)
+	return len(s.reporters) == 0
 }
 
-// tell takes a change, and lets everybody know that there is one.
-func (s *source) tell(c Change) {
+// apply stores a change, and marks it in all watches.
+func (s *source) apply(c Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	name := c.Name
@@ -79,20 +79,20 @@ func (s *source) tell(c Change) {
 		s.failed = nil
 		return
 	case c.Name == "":
-		// An object that is wanted by name and not there is news, too: it is told of as absent.
+		// A selection by name also reports that its object does not exist.
 		s.synced, s.failed, name = true, nil, s.selection.Name
 	case c.Object == nil:
 		delete(s.known, c.Name)
 	default:
 		s.known[c.Name], s.failed = c.Object, nil
 	}
-	for _, t := range s.tellers {
+	for _, t := range s.reporters {
 		t.note(name)
 	}
 }
 
-// note marks an object; from.mu is held.
-func (t *teller) note(name string) {
+// note marks an object as changed; the caller holds from.mu.
+func (t *reporter) note(name string) {
 	t.changed[name] = true
 	select {
 	case t.news <- struct{}{}:
@@ -100,8 +100,8 @@ func (t *teller) note(name string) {
 	}
 }
 
-// take empties what was marked, with the present state of each.
-func (t *teller) take() []Observation {
+// take returns the present state of all marked objects, and clears the marks.
+func (t *reporter) take() []Observation {
 	t.from.mu.Lock()
 	defer t.from.mu.Unlock()
 	var all []Observation
@@ -120,15 +120,15 @@ func (t *teller) take() []Observation {
 	return all
 }
 
-// again marks an object whose observation could not be told.
-func (t *teller) again(name string) {
+// again marks an object whose observation could not be published.
+func (t *reporter) again(name string) {
 	t.from.mu.Lock()
 	defer t.from.mu.Unlock()
 	t.note(name)
 }
 
-// run tells until ctx ends. What changes while it pauses, or while nobody takes an observation, is told as it is then.
-func (t *teller) run(ctx context.Context, d WatcherDeps) {
+// run reports until ctx ends. Changes during a pause, or while publishing fails, are merged: the state at the time is reported.
+func (t *reporter) run(ctx context.Context, d WatcherDeps) {
 	for ctx.Err() == nil {
 		select {
 		case <-t.news:
@@ -137,7 +137,7 @@ func (t *teller) run(ctx context.Context, d WatcherDeps) {
 		}
 		failed := false
 		for _, o := range t.take() {
-			failed = !t.say(ctx, d, o) || failed
+			failed = !t.report(ctx, d, o) || failed
 		}
 		pause := d.Interval
 		if failed {
@@ -149,8 +149,8 @@ func (t *teller) run(ctx context.Context, d WatcherDeps) {
 	}
 }
 
-// say tells one observation, if it differs from what was told last; false when it has to be told again.
-func (t *teller) say(ctx context.Context, d WatcherDeps, o Observation) bool {
+// report publishes one observation, if it differs from the previous one; false means that it has to be retried.
+func (t *reporter) report(ctx context.Context, d WatcherDeps, o Observation) bool {
 	if o.Err == nil {
 		o.Report = report(t.watch, o.Object)
 	}
@@ -158,7 +158,7 @@ func (t *teller) say(ctx context.Context, d WatcherDeps, o Observation) bool {
 		o.Object = Project(o.Object, t.watch.Fields)
 	}
 	now := fingerprint(o)
-	if said, known := t.said[o.Name]; known && said == now {
+	if previous, known := t.reported[o.Name]; known && previous == now {
 		return true
 	}
 	o.At = d.Clock.Now()
@@ -171,27 +171,27 @@ func (t *teller) say(ctx context.Context, d WatcherDeps, o Observation) bool {
 			t.again(name)
 			return false
 		}
-		// What the bus refuses for good would be refused again; the control plane looks by itself from time to time.
-		d.Log.WarnContext(ctx, "observation not told", "watch", t.watch.ID, "error", err)
+		// What the bus refuses permanently would be refused again; the control plane polls from time to time anyway.
+		d.Log.WarnContext(ctx, "publishing observation failed", "watch", t.watch.ID, "error", err)
 	}
-	t.said[o.Name] = now
+	t.reported[o.Name] = now
 	return true
 }
 
-// fingerprint is equal for observations that say the same.
+// fingerprint is equal for equal observations.
 func fingerprint(o Observation) string {
 	if o.Err != nil {
 		return "error " + o.Err.Error()
 	}
-	b, err := json.Marshal([]any{o.Object, o.Report}) // sorted by name; an object that is absent is null
+	b, err := json.Marshal([]any{o.Object, o.Report}) // sorted by name; an absent object is null
 	if err != nil {
-		return "" // it was JSON when it came
+		return "" // it was decoded from JSON
 	}
 	return string(b)
 }
 
-// tellOnce tells of a watch that will never be: until it is taken, or ctx ends.
-func tellOnce(ctx context.Context, d WatcherDeps, o Observation) {
+// reportOnce reports a watch that is refused, until that is published or ctx ends.
+func reportOnce(ctx context.Context, d WatcherDeps, o Observation) {
 	o.At = d.Clock.Now()
 	for fault.Is(d.Observer.Observe(ctx, o), fault.Unavailable) {
 		if clock.Sleep(ctx, d.Clock, time.Second) != nil {

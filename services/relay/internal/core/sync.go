@@ -8,45 +8,45 @@ import (
 
 // The modes of an Application (D21).
 const (
-	// ModeManaged creates the Application when it is absent, and adopts it when it exists.
+	// ModeManaged creates a missing Application, and adopts an existing one.
 	ModeManaged = "managed"
-	// ModeExisting only ever adopts.
+	// ModeExisting only adopts.
 	ModeExisting = "existing"
 )
 
-// Source says where an Application that has to be created finds its manifests, and where they go.
+// Source is the source of an Application that has to be created, and its destination.
 type Source struct {
 	RepoURL, Path, Project, DestinationNamespace string
 }
 
-// SyncRequest is what argo.sync is asked for.
+// SyncRequest holds the arguments of argo.sync.
 type SyncRequest struct {
-	// Organization is whose call it is.
+	// Organization is the caller's.
 	Organization string
-	// Operation marks the operation as ours: the id that the program has given it, or that of the call. Calls with the same one are
-	// about the same sync, of which there is then one. Revision is a full commit id.
+	// Operation identifies the sync: the id that the program has given it, or that of the call. Calls with the same id are about the same
+	// sync, which is started once. Revision is a full commit id.
 	Operation string
 	Ref       Ref
 	Revision  string
 	Mode      string
-	// Source is nil where the Application has to exist. Prune has the sync delete what the revision no longer has.
+	// Source is nil if the Application has to exist. Prune makes the sync delete what the revision no longer has.
 	Source *Source
 	Prune  bool
-	// Start has the call answered with how far the sync has come, in place of waiting for its end.
+	// Start makes the call return the progress of the sync, instead of waiting for its end.
 	Start bool
-	// Supersede ends a sync that Lockstep has begun under another id and that is still under way, in place of waiting for its end.
+	// Supersede ends a running sync that Lockstep has started with another id, instead of waiting for its end.
 	Supersede bool
-	// Check only says whether the Application may be taken. It has no Revision.
+	// Check only checks whether the Application would be accepted. It has no Revision.
 	Check bool
-	// Allowed is what the owner of the environment allows, beside the relay's own limits.
+	// Allowed holds the limits of the environment, which apply in addition to the relay's own.
 	Allowed Limits
-	// Now is when the Application was looked at.
+	// Now is when the Application was read.
 	Now time.Time
-	// Overrides, where given, are rendered at the revision. An earlier sync of ours that lacks them does not count.
+	// Overrides, if given, are rendered at the revision. An earlier sync of ours without them does not count.
 	Overrides Overrides
 }
 
-// The ends that a call of argo.sync can wait for: that of the sync, or none.
+// The values of argo.sync's argument wait: the end of the sync, or only its start.
 const (
 	waitEnd   = "end"
 	waitStart = "start"
@@ -54,11 +54,11 @@ const (
 
 var (
 	commitID = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
-	// operationID keeps what becomes a user name and a value in an Application to the characters of call ids and UUIDs.
+	// operationID restricts what becomes a user name and a value in an Application to the characters of call ids and UUIDs.
 	operationID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/-]{0,199}$`)
 )
 
-// operation is the argument of that name: the id under which a sync goes.
+// operation reads the argument operation: the id of the sync.
 func (a args) operation(otherwise string) string {
 	given := a.text("operation", false)
 	if given == "" {
@@ -70,7 +70,7 @@ func (a args) operation(otherwise string) string {
 	return given
 }
 
-// parseSync reads the arguments of argo.sync, and those of argo.check, which are about the Application alone.
+// parseSync parses the arguments of argo.sync, or those of argo.check, which describe the Application only.
 func parseSync(call Call, check bool) (SyncRequest, error) {
 	a, err := readArgs(call.Args)
 	if err != nil {
@@ -105,47 +105,47 @@ func parseSync(call Call, check bool) (SyncRequest, error) {
 	return want, a.err()
 }
 
-// Action is what a decision asks for.
+// Action is the kind of a decision.
 type Action int
 
 // The actions.
 const (
-	// Wait for the object to change, and decide again.
+	// Wait waits until the object has changed, and decides again.
 	Wait Action = iota
-	// Create the object.
+	// Create creates the object.
 	Create
-	// Patch the object, and decide again.
+	// Patch patches the object, and decides again.
 	Patch
-	// Done: Value is the answer.
+	// Done ends the call: Value is the answer.
 	Done
 )
 
-// Decision is the next thing to do about an object.
+// Decision is the next action on an object.
 type Decision struct {
 	Action Action
 	// Body is the object to create, or the merge patch.
 	Body Object
-	// Status sends the patch to the status subresource.
+	// Status means that the patch is for the status subresource.
 	Status bool
 	// Value is the answer of a call that is done, or that is done once the patch is applied.
 	Value map[string]any
-	// Waiting says what a wait waits for, in the words of the timeout's message.
+	// Waiting describes what is waited for, for the message of a timeout.
 	Waiting string
 }
 
-// wait is the decision to wait for what the words say.
+// wait returns the decision to wait for what is described.
 func wait(format string, args ...any) Decision {
 	return Decision{Action: Wait, Waiting: fmt.Sprintf(format, args...)}
 }
 
-// NextSync decides what brings an Application to the revision: observed is the Application as it stands, nil where
-// there is none. The error is an *Error.
+// NextSync decides how to bring an Application to the revision: observed is the present Application, nil if there is none. The error is an
+// *Error.
 //
-// A sync counts as ours by the call id that the operation carries: only then is its success our success (D11) and its
-// failure our failure. A finished operation of somebody else counts when it brought everything to our revision.
+// A sync counts as ours by the call id in its operation: only then is its success our success (D11) and its failure our failure. A finished
+// operation of another actor counts if it brought everything to our revision.
 //
-// A call that only starts the sync is answered in place of each wait: with the phase, what Argo CD waits for, and which Rollouts it has
-// applied. The same call again goes on from there.
+// A call that only starts the sync returns instead of waiting: with the phase, what Argo CD waits for, and the Rollouts that it has
+// applied. Repeating the call continues from there.
 func NextSync(want SyncRequest, observed Object) (Decision, error) {
 	d, err := nextSync(want, observed)
 	if err != nil || d.Action != Wait || !want.Start {
@@ -168,13 +168,13 @@ func nextSync(want SyncRequest, observed Object) (Decision, error) {
 	pending := observed.object("operation")
 	finished := isFinished(state.text("phase"))
 	switch {
-	// .operation stays until Argo CD has finished it; status.operationState is of the last one that it has begun.
+	// .operation stays until Argo CD has finished it; status.operationState is that of the last operation started.
 	case pending != nil && isOurs(pending, want):
 		return waitForOperation(want, state), nil
 	case isOurs(state.object("operation"), want) && !finished:
 		return waitForOperation(want, state), nil
-	// Ours is judged before we wait for anybody else's: the next one that begins takes its place in operationState.
-	// What ended because something was away is begun again, unless somebody else has begun meanwhile.
+	// Ours is judged before waiting for another actor's: the next operation to start replaces operationState. One that ended because
+	// something was unreachable is started again, unless another actor has started one meanwhile.
 	case isOurs(state.object("operation"), want) && !isPassing(state) && !isStray(want, state):
 		return ended(want, state)
 	case isOurs(state.object("operation"), want) && pending == nil:
@@ -183,15 +183,15 @@ func nextSync(want SyncRequest, observed Object) (Decision, error) {
 		return supersede(want, observed, pending, state), nil
 	case pending != nil || (state != nil && !finished):
 		return wait("another sync of it, started by %s, to end", initiator(pending, state)), nil
-	// A repeat after a crash comes by here, and must not sync a second time (E24).
-	case deployedBefore(want, observed) || standsAt(want, observed, state):
+	// A repeat after a crash reaches this case, and must not sync a second time (E24).
+	case deployedBefore(want, observed) || isAt(want, observed, state):
 		return synced(want.Revision), nil
 	default:
 		return Decision{Action: Patch, Body: startOperation(want, observed)}, nil
 	}
 }
 
-// waitForOperation says how far our own operation has come.
+// waitForOperation returns a wait that describes the progress of our own operation.
 func waitForOperation(want SyncRequest, state Object) Decision {
 	phase := "not started yet"
 	if isOurs(state.object("operation"), want) {
@@ -204,7 +204,7 @@ func waitForOperation(want SyncRequest, state Object) Decision {
 	return wait("its sync to %s to succeed (%s%s)", want.Revision, phase, message)
 }
 
-// ended judges our own finished operation, which has come to our revision or has failed for good (D11).
+// ended judges our own finished operation, which has reached our revision or has failed permanently (D11).
 func ended(want SyncRequest, state Object) (Decision, error) {
 	phase := state.text("phase")
 	if phase == "Succeeded" {
@@ -214,7 +214,7 @@ func ended(want SyncRequest, state Object) (Decision, error) {
 		"the sync of %s to %s ended as %s: %s", want.Ref, want.Revision, phase, failure(state))}
 }
 
-// failure is what Argo CD says about a failed operation, with the first resource that failed.
+// failure returns Argo CD's message about a failed operation, with the first resource that failed.
 func failure(state Object) string {
 	message := state.text("message")
 	for _, r := range state.list("syncResult", "resources") {
@@ -228,7 +228,7 @@ func failure(state Object) string {
 	return message
 }
 
-// deployedBefore finds our own sync in the Application's history, for the case that another one has come after it.
+// deployedBefore finds our own sync in the Application's history, in case another one came after it.
 func deployedBefore(want SyncRequest, observed Object) bool {
 	for _, h := range observed.list("status", "history") {
 		m, _ := h.(map[string]any)
@@ -240,9 +240,9 @@ func deployedBefore(want SyncRequest, observed Object) bool {
 	return false
 }
 
-// standsAt reports whether a finished operation, whoever started it, has brought the whole Application to our revision
-// and it still stands there: to sync once more would change nothing.
-func standsAt(want SyncRequest, observed, state Object) bool {
+// isAt reports whether a finished operation, of any actor, has brought the whole Application to our revision and it is still there: another
+// sync would change nothing.
+func isAt(want SyncRequest, observed, state Object) bool {
 	op := state.object("operation", "sync")
 	return state.text("phase") == "Succeeded" && state.text("syncResult", "revision") == want.Revision &&
 		!op.flag("dryRun") && len(op.list("resources")) == 0 &&
@@ -256,7 +256,7 @@ func synced(revision string) Decision {
 	return Decision{Action: Done, Value: map[string]any{"revision": revision, "phase": "Succeeded"}}
 }
 
-// isFinished: Argo CD will not change the operation any more. Terminating is not finished.
+// isFinished reports whether Argo CD will not change the operation any more. Terminating is not finished.
 func isFinished(phase string) bool {
 	switch phase {
 	case "Succeeded", "Failed", "Error":
@@ -266,14 +266,14 @@ func isFinished(phase string) bool {
 	}
 }
 
-// infoCall is the name under which an operation carries the call that started it.
+// infoCall is the key of the call id in an operation.
 const infoCall = "lockstep.dev/call"
 
-// username is whom Argo CD shows as the initiator of a call's sync. It carries the call, because the history keeps the
-// initiator and nothing else of an operation.
+// username returns the initiator of a call's sync as shown by Argo CD. It contains the call id, because the history keeps only the
+// initiator of an operation.
 func username(callID string) string { return "lockstep:" + callID }
 
-// isOurs reports whether the operation is the one that is asked for.
+// isOurs reports whether the operation is the requested one.
 func isOurs(operation Object, want SyncRequest) bool {
 	for _, i := range operation.list("info") {
 		m, _ := i.(map[string]any)
@@ -284,7 +284,7 @@ func isOurs(operation Object, want SyncRequest) bool {
 	return operation.text("initiatedBy", "username") == username(want.Operation)
 }
 
-// initiator is who started what we wait for, for the reader of a timeout.
+// initiator names who started the operation that is waited for, for the message of a timeout.
 func initiator(pending, state Object) string {
 	op := pending
 	if op == nil {
@@ -296,14 +296,14 @@ func initiator(pending, state Object) string {
 	if u := op.text("initiatedBy", "username"); u != "" {
 		return u
 	}
-	return "somebody else"
+	return "an unknown actor"
 }
 
-// startOperation is the patch that points the Application at the revision and has Argo CD sync it. Both are one
-// patch: between two, a crash would leave the Application pointed at a revision that nobody syncs.
+// startOperation returns the patch that points the Application at the revision and makes Argo CD sync it. It is one patch: between two, a
+// crash would leave the Application pointed at a revision that nobody syncs.
 //
-// The state of the operation before goes in the same patch, as Argo CD's own command has it. Argo CD merges the state of the new one into
-// what is there: it would take hooks and waves of the old one for its own, and end without having applied anything.
+// Like Argo CD's own command, the patch also clears the state of the previous operation. Argo CD merges the state of the new one into it:
+// it would mistake the hooks and waves of the old operation for its own, and end without having applied anything.
 func startOperation(want SyncRequest, observed Object) Object {
 	return Object{
 		"metadata":  observed.precondition(),
@@ -313,15 +313,15 @@ func startOperation(want SyncRequest, observed Object) Object {
 	}
 }
 
-// operation is what Argo CD's own command would write, with the call in it.
+// operation returns what Argo CD's own command would write, with the call in it.
 func operation(want SyncRequest, observed Object) map[string]any {
 	sync := map[string]any{
 		"revision": want.Revision,
 		"prune":    want.Prune,
-		// hook is what Argo CD's own sync button does: kubectl apply, with the manifests' hooks.
+		// hook is what Argo CD's own sync button uses: kubectl apply, with the manifests' hooks.
 		"syncStrategy": map[string]any{"hook": map[string]any{}},
 	}
-	// The options of the Application hold for automatic syncs only, unless whoever starts one passes them on.
+	// The options of the Application apply to automatic syncs only, unless the initiator of a sync passes them on.
 	options := observed.list("spec", "syncPolicy", "syncOptions")
 	if isManaged(observed) {
 		options = append(options[:len(options):len(options)], "CreateNamespace=true")

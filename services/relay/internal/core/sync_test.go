@@ -16,7 +16,7 @@ const (
 	callID   = "exec-1/0.7"
 )
 
-// object reads JSON the way a cluster's answer is read, so that cases can be written as Kubernetes shows them.
+// object decodes JSON as a cluster's response is decoded, so that cases can be written as Kubernetes shows them.
 func object(t *testing.T, s string) Object {
 	t.Helper()
 	if s == "" {
@@ -55,7 +55,7 @@ func TestNextSync(t *testing.T) {
 		{name: "never synced", app: `{` + spec + `}`, want: Patch},
 		{name: "ours is queued", app: `{` + spec + `,` + ours + `}`, want: Wait, waiting: "not started yet"},
 		{
-			name: "ours is queued behind the record of a failed one of somebody else",
+			name: "ours is queued behind the record of another actor's failed one",
 			app:  `{` + spec + `,` + ours + `,"status":{"operationState":{"phase":"Failed",` + theirs + `}}}`,
 			want: Wait, waiting: "not started yet",
 		},
@@ -90,7 +90,7 @@ func TestNextSync(t *testing.T) {
 			want: Wait, waiting: "Argo CD to recover",
 		},
 		{
-			name: "ours ended because something was away, and somebody else has begun another",
+			name: "ours ended because of an outage, and another actor has started another",
 			app:  `{` + spec + `,` + theirs + `,"status":{"operationState":{"phase":"Error","message":"rpc error: code = Unavailable desc = EOF",` + ours + `}}}`,
 			want: Wait, waiting: "another sync of it, started by ann",
 		},
@@ -100,12 +100,12 @@ func TestNextSync(t *testing.T) {
 			code: CodeSyncFailed,
 		},
 		{
-			name: "somebody else's has failed, which is not ours to answer for",
+			name: "another actor's has failed, which does not count",
 			app:  `{` + spec + `,"status":{"operationState":{"phase":"Failed",` + theirs + `}}}`,
 			want: Patch,
 		},
 		{
-			name: "somebody else's waits", app: `{` + spec + `,` + theirs + `}`, want: Wait, waiting: "another sync of it, started by ann",
+			name: "another actor's waits", app: `{` + spec + `,` + theirs + `}`, want: Wait, waiting: "another sync of it, started by ann",
 		},
 		{
 			name: "Argo CD's own runs",
@@ -113,13 +113,13 @@ func TestNextSync(t *testing.T) {
 			want: Wait, waiting: "Argo CD itself",
 		},
 		{
-			name: "somebody else's has brought it to our revision",
+			name: "another actor's has brought it to our revision",
 			app: `{` + spec + `,"status":{"sync":{"status":"Synced","revision":"` + revision + `"},
 				"operationState":{"phase":"Succeeded","syncResult":{"revision":"` + revision + `"},"operation":{"sync":{}}}}}`,
 			want: Done,
 		},
 		{
-			name: "somebody else's has brought a part of it to our revision",
+			name: "another actor's has brought a part of it to our revision",
 			app: `{` + spec + `,"status":{"sync":{"status":"Synced","revision":"` + revision + `"},
 				"operationState":{"phase":"Succeeded","syncResult":{"revision":"` + revision + `"},"operation":{"sync":{"resources":[{"name":"api"}]}}}}}`,
 			want: Patch,

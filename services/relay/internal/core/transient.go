@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// syncPause is how long Argo CD is left alone after a sync of ours that ended for a passing reason.
+// syncPause is how long to wait for Argo CD to recover after a sync of ours ended for a passing reason.
 const syncPause = 5 * time.Second
 
-// passing are the words by which Argo CD and the Kubernetes client tell that something was away while they worked. A
-// sync that ended with one of them says nothing about what was to be synced (D11): the same sync may well succeed
-// later. Everything else, a manifest that cannot be made or that the cluster refuses, is final.
+// passing lists messages of Argo CD and the Kubernetes client about something that was unreachable. A sync that ended with one of them is
+// not a verdict on what was synced (D11): the same sync may succeed later. Everything else, such as an invalid manifest or one that the
+// cluster refuses, is final.
 //
-// After a restart of the API server Argo CD ends the syncs under way as Error, because it could not compare ("Failed to
-// load live state: …"); the repository server's failures come as gRPC codes inside of "Failed to load target state".
+// After a restart of the API server Argo CD ends the running syncs as Error, because it could not compare ("Failed to load live state: …");
+// failures of the repository server are gRPC codes inside "Failed to load target state".
 func passing() []string {
 	return []string{
 		"connection refused", "connection reset", "broken pipe", "no route to host", "network is unreachable", "unexpected eof", ": eof",
@@ -28,14 +28,14 @@ func passing() []string {
 	}
 }
 
-// settled are words that make a failure final although it has come in one of the wrappings above: a wrong credential is
-// told with the same "failed to get cluster info" as a cluster that is away.
+// settled lists messages that make a failure final although they occur inside one of the above: invalid credentials are reported with the
+// same "failed to get cluster info" as an unreachable cluster.
 func settled() []string {
 	return []string{"forbidden", "unauthorized", "credentials", "x509: ", "permission denied", "can not be managed when in namespaced mode"}
 }
 
-// isPassing reports whether a finished operation ended because something was away: an Error in which Argo CD names such a
-// thing, or could not even compare, or a Failed of which every resource that failed did so for such a reason.
+// isPassing reports whether a finished operation ended because something was unreachable: an Error with such a message, or a failed
+// comparison, or a Failed of which every failed resource has such a message.
 func isPassing(state Object) bool {
 	switch state.text("phase") {
 	case "Error":
@@ -48,7 +48,7 @@ func isPassing(state Object) bool {
 	}
 }
 
-// failedInPassing looks at the resources that were not applied: one that the cluster has refused makes the failure final.
+// failedInPassing checks the resources that were not applied: one that the cluster has refused makes the failure final.
 func failedInPassing(state Object) bool {
 	failed := 0
 	for _, r := range state.list("syncResult", "resources") {
@@ -78,18 +78,18 @@ func contains(text string, words []string) bool {
 	return false
 }
 
-// isStray reports whether our own operation has succeeded at another revision than the one that it names. That happens when
-// Argo CD is restarted in the middle of it: the new process takes it up with the revision of the operation before, which
-// is still in the status. Nobody has asked for that, so it is no success (D11), and another operation goes to the right one.
+// isStray reports whether our own operation has succeeded at another revision than requested. That happens if Argo CD is restarted during
+// the operation: the new process resumes it with the revision of the previous operation, which is still in the status. It is not a success
+// (D11), and another operation for the right revision is started.
 func isStray(want SyncRequest, state Object) bool {
 	return state.text("phase") == "Succeeded" && state.text("syncResult", "revision") != want.Revision
 }
 
-// again decides about our own operation that ended for a passing reason, or astray: another one, after a pause. The call's deadline
-// is what ends it, with the last reason in its message.
+// again handles our own operation that ended for a passing reason, or astray: it starts another one, after a pause. The call's deadline
+// ends this, with the last reason in its message.
 func again(want SyncRequest, observed, state Object) Decision {
 	finished, err := time.Parse(time.RFC3339, state.text("finishedAt"))
-	// A clock that differs from the cluster's must not hold the call up: only a moment that has just been counts.
+	// A clock that differs from the cluster's must not delay the call: only a time just past counts.
 	if since := want.Now.Sub(finished); err == nil && since >= 0 && since < syncPause {
 		return wait("Argo CD to recover: its sync to %s ended as %s at %q: %s",
 			want.Revision, state.text("phase"), state.text("syncResult", "revision"), failure(state))

@@ -2,8 +2,8 @@ package core
 
 import "testing"
 
-// The messages are Argo CD's own, as its controller writes them (D11).
-func TestWhichEndsOfASyncAreTriedAgain(t *testing.T) {
+// The messages are Argo CD's own (D11).
+func TestWhichFailuresOfASyncAreRetried(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name, state string
@@ -12,7 +12,7 @@ func TestWhichEndsOfASyncAreTriedAgain(t *testing.T) {
 		{"success", `{"phase":"Succeeded","message":"successfully synced"}`, false},
 		{"still running", `{"phase":"Running","message":"connection refused"}`, false},
 		{"API server restarted while comparing", `{"phase":"Error","message":"ComparisonError: Failed to load live state: failed to get cluster info for \"https://kubernetes.default.svc\": error synchronizing cache state : Get \"https://10.96.0.1/version\": dial tcp 10.96.0.1:443: connect: connection refused"}`, true},
-		{"comparing failed without a word why", `{"phase":"Error","message":"ComparisonError: Failed to load live state: the cache is not ready"}`, true},
+		{"comparing failed without a reason", `{"phase":"Error","message":"ComparisonError: Failed to load live state: the cache is not ready"}`, true},
 		{"repository server restarted", `{"phase":"Error","message":"ComparisonError: Failed to load target state: failed to generate manifest for source 1 of 1: rpc error: code = Unavailable desc = connection error: desc = \"transport: Error while dialing: dial tcp 10.0.0.7:8081: connect: connection refused\""}`, true},
 		{"forge did not answer in time", `{"phase":"Error","message":"ComparisonError: Failed to load target state: rpc error: code = Unknown desc = failed to fetch: Get \"https://git/shop.git\": context deadline exceeded"}`, true},
 		{"manifest cannot be made", `{"phase":"Error","message":"ComparisonError: Failed to load target state: rpc error: code = Unknown desc = Manifest generation error (cached): kustomize build failed"}`, false},

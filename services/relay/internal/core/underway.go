@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// The phases in which an answered sync can be, beside those of Argo CD.
+// The phases of an unfinished sync, beside those of Argo CD.
 const (
 	phasePending     = "Pending"
 	phaseTerminating = "Terminating"
 )
 
-// underWay is the answer about a sync that has not ended. Argo CD ends the sync of an Application with hooks or waves only once its
-// Rollouts are healthy, which they become only when they are promoted: whoever promotes them cannot wait for the sync first.
+// underWay returns the answer about a sync that has not ended. Argo CD ends the sync of an Application with hooks or waves only once its
+// Rollouts are healthy, which requires that they are promoted: the caller that promotes them cannot wait for the sync first.
 func underWay(want SyncRequest, observed Object, waiting Decision) Decision {
 	state := observed.object("status", "operationState")
 	value := map[string]any{"revision": want.Revision, "phase": phasePending, "message": waiting.Waiting, "rollouts": []any{}}
@@ -28,8 +28,8 @@ func underWay(want SyncRequest, observed Object, waiting Decision) Decision {
 	return Decision{Action: Done, Value: value}
 }
 
-// appliedRollouts are the Rollouts that the sync has applied so far. A result at another revision, or of other parameters, is that of
-// the operation before: Argo CD leaves it there until it has one of this operation.
+// appliedRollouts returns the Rollouts that the sync has applied so far. A result at another revision, or with other parameters, is that of
+// the previous operation: Argo CD leaves it there until it has a new one.
 func appliedRollouts(want SyncRequest, state Object) []any {
 	applied := []any{}
 	if state.text("syncResult", "revision") != want.Revision || !want.Overrides.hold(state.object("syncResult", "source")) {
@@ -45,7 +45,7 @@ func appliedRollouts(want SyncRequest, state Object) []any {
 	return applied
 }
 
-// isLockstep reports whether what is under way was begun by a call of Lockstep's.
+// isLockstep reports whether the operation in progress was started by a call of Lockstep's.
 func isLockstep(pending, state Object, finished bool) bool {
 	operation := pending
 	if operation == nil && !finished {
@@ -54,7 +54,7 @@ func isLockstep(pending, state Object, finished bool) bool {
 	return strings.HasPrefix(operation.text("initiatedBy", "username"), username(""))
 }
 
-// supersede makes room for our operation: one that Argo CD has not begun is replaced, one that it has begun is terminated first.
+// supersede makes room for our operation: one that Argo CD has not started is replaced, a running one is terminated first.
 func supersede(want SyncRequest, observed, pending, state Object) Decision {
 	if isFinished(state.text("phase")) || state == nil {
 		return Decision{Action: Patch, Body: startOperation(want, observed)}
@@ -62,11 +62,11 @@ func supersede(want SyncRequest, observed, pending, state Object) Decision {
 	return terminate(observed, pending, state)
 }
 
-// terminate asks Argo CD to end the operation that it has begun, in the way in which Argo CD's own command does: running hooks are
-// deleted, and the operation ends as failed.
+// terminate asks Argo CD to end the running operation, in the way of Argo CD's own command: running hooks are deleted, and the operation
+// ends as failed.
 func terminate(observed, pending, state Object) Decision {
 	if state.text("phase") == phaseTerminating {
-		return wait("the sync started by %s to end, which was told to", initiator(pending, state))
+		return wait("the sync started by %s to end, which is being terminated", initiator(pending, state))
 	}
 	return Decision{Action: Patch, Body: Object{
 		"metadata": observed.precondition(),
@@ -74,14 +74,14 @@ func terminate(observed, pending, state Object) Decision {
 	}}
 }
 
-// TerminateRequest is what argo.terminate is asked for.
+// TerminateRequest holds the arguments of argo.terminate.
 type TerminateRequest struct {
 	Ref Ref
-	// Operation is the id that the sync was begun under.
+	// Operation is the id that the sync was started with.
 	Operation string
 }
 
-// parseTerminate reads the arguments of argo.terminate.
+// parseTerminate parses the arguments of argo.terminate.
 func parseTerminate(raw json.RawMessage) (TerminateRequest, error) {
 	a, err := readArgs(raw)
 	if err != nil {
@@ -90,14 +90,14 @@ func parseTerminate(raw json.RawMessage) (TerminateRequest, error) {
 	a.known["agent_id"] = true
 	want := TerminateRequest{Ref: Ref{Kind: applicationKind, Namespace: a.name("app_namespace", true), Name: a.name("app_name", true)}}
 	if want.Operation = a.operation(""); want.Operation == "" {
-		a.problem("operation", "missing, expected the id that the sync was begun under")
+		a.problem("operation", "missing, expected the id that the sync was started with")
 	}
 	a.rest()
 	return want, a.err()
 }
 
-// NextTerminate decides what ends a sync of ours, and no other: one that is queued is taken back, one that runs is told to end, and
-// waited for, because Argo CD may apply something until it has ended. The answer is the phase in which it is then.
+// NextTerminate decides how to end a sync of ours, and no other: a queued one is removed, a running one is terminated and waited for,
+// because Argo CD may still apply something until it has ended. The answer is its final phase.
 func NextTerminate(want TerminateRequest, observed Object) (Decision, error) {
 	state, pending := observed.object("status", "operationState"), observed.object("operation")
 	sync := SyncRequest{Operation: want.Operation}

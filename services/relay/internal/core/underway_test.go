@@ -8,19 +8,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// operationOf is an operation of a call of ours, as JSON.
+// operationOf returns the JSON of an operation of ours.
 func operationOf(id string) string {
 	return `{"initiatedBy":{"username":"lockstep:` + id + `"},"info":[{"name":"lockstep.dev/call","value":"` + id + `"}],"sync":{"revision":"` + revision + `"}}`
 }
 
-// stateOf is the operationState of an operation of ours.
+// stateOf returns the JSON of the operationState of an operation of ours.
 func stateOf(id, phase, more string) string {
 	return `"status":{"operationState":{"phase":"` + phase + `","operation":` + operationOf(id) + more + `}}`
 }
 
-// A call that starts a sync is answered while the sync is under way, whatever that waits for: the Rollout that Argo CD waits for becomes
-// healthy only when it is promoted.
-func TestASyncThatIsOnlyStartedIsNotWaitedFor(t *testing.T) {
+// A call that starts a sync returns while the sync is running, whatever that waits for: the Rollout that Argo CD waits for becomes healthy
+// only when it is promoted.
+func TestStartingASyncDoesNotWaitForItsEnd(t *testing.T) {
 	t.Parallel()
 	const rollout = `{"group":"argoproj.io","kind":"Rollout","namespace":"shop","name":"api","status":"Synced"}`
 	result := func(at string) string { return `,"syncResult":{"revision":"` + at + `","resources":[` + rollout + `]}` }
@@ -41,7 +41,7 @@ func TestASyncThatIsOnlyStartedIsNotWaitedFor(t *testing.T) {
 			"Running", "waiting for healthy state of argoproj.io/Rollout/api", applied,
 		},
 		{"shows the result of the operation before", `{` + spec + `,` + stateOf(callID, "Running", result(older)) + `}`, "Running", "its sync to", []any{}},
-		{"somebody else's runs", `{` + spec + `,"operation":{"initiatedBy":{"username":"ann"}}}`, "Pending", "another sync of it, started by ann", []any{}},
+		{"another actor's runs", `{` + spec + `,"operation":{"initiatedBy":{"username":"ann"}}}`, "Pending", "another sync of it, started by ann", []any{}},
 		{"another of Lockstep's runs", `{` + spec + `,` + stateOf("exec-0/0.1", "Running", "") + `}`, "Pending", "another sync of it, started by lockstep:exec-0/0.1", []any{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -62,8 +62,8 @@ func TestASyncThatIsOnlyStartedIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// A sync of an earlier rollout that waits for a Rollout that nobody promotes any more would be waited for to the deadline.
-func TestASyncOfOursThatNobodyNeedsAnyMoreIsSuperseded(t *testing.T) {
+// A sync of an earlier rollout that waits for a Rollout that nobody promotes would otherwise run until the deadline.
+func TestAnObsoleteSyncOfOursIsSuperseded(t *testing.T) {
 	t.Parallel()
 	before := "exec-0/0.1"
 	terminating := Object{"metadata": map[string]any{"resourceVersion": "4"}, "status": map[string]any{"operationState": map[string]any{"phase": "Terminating"}}}
@@ -74,10 +74,10 @@ func TestASyncOfOursThatNobodyNeedsAnyMoreIsSuperseded(t *testing.T) {
 		body      Object
 	}{
 		{"it runs", `{` + meta + spec + `,"operation":` + operationOf(before) + `,` + stateOf(before, "Running", "") + `}`, Patch, terminating},
-		{"it was told to end", `{` + meta + spec + `,"operation":` + operationOf(before) + `,` + stateOf(before, "Terminating", "") + `}`, Wait, nil},
+		{"it is being terminated", `{` + meta + spec + `,"operation":` + operationOf(before) + `,` + stateOf(before, "Terminating", "") + `}`, Wait, nil},
 		{"it is queued", `{` + meta + spec + `,"operation":` + operationOf(before) + `}`, Patch, nil},
-		{"somebody else's runs", `{` + meta + spec + `,"operation":{"initiatedBy":{"username":"ann"}}}`, Wait, nil},
-		{"somebody else's is queued behind the record of ours", `{` + meta + spec + `,"operation":{"initiatedBy":{"username":"ann"}},` + stateOf(before, "Failed", "") + `}`, Wait, nil},
+		{"another actor's runs", `{` + meta + spec + `,"operation":{"initiatedBy":{"username":"ann"}}}`, Wait, nil},
+		{"another actor's is queued behind the record of ours", `{` + meta + spec + `,"operation":{"initiatedBy":{"username":"ann"}},` + stateOf(before, "Failed", "") + `}`, Wait, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -104,11 +104,11 @@ func TestNextTerminate(t *testing.T) {
 	}{
 		{"absent", "", Done, "None", ""},
 		{"it runs", `{"metadata":{"resourceVersion":"4"},"operation":` + operationOf(callID) + `,` + stateOf(callID, "Running", "") + `}`, Patch, nil, `{"metadata":{"resourceVersion":"4"},"status":{"operationState":{"phase":"Terminating"}}}`},
-		{"it was told to end", `{` + stateOf(callID, "Terminating", "") + `}`, Wait, nil, ""},
+		{"it is being terminated", `{` + stateOf(callID, "Terminating", "") + `}`, Wait, nil, ""},
 		{"it is queued", `{"metadata":{"resourceVersion":"4"},"operation":` + operationOf(callID) + `}`, Patch, nil, `{"metadata":{"resourceVersion":"4"},"operation":null}`},
 		{"it has ended", `{` + stateOf(callID, "Succeeded", "") + `}`, Done, "Succeeded", ""},
 		{"another one of Lockstep's runs", `{"operation":` + operationOf("exec-0/0.1") + `,` + stateOf("exec-0/0.1", "Running", "") + `}`, Done, "None", ""},
-		{"somebody else's runs", `{"operation":{"initiatedBy":{"username":"ann"}},"status":{"operationState":{"phase":"Running","operation":{"initiatedBy":{"username":"ann"}}}}}`, Done, "None", ""},
+		{"another actor's runs", `{"operation":{"initiatedBy":{"username":"ann"}},"status":{"operationState":{"phase":"Running","operation":{"initiatedBy":{"username":"ann"}}}}}`, Done, "None", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

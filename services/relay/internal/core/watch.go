@@ -7,26 +7,26 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// Selection says which objects are followed: of one kind and namespace, one by its name, or those with certain labels.
+// Selection selects the objects to follow: of one kind and namespace, one by name, or those with certain labels.
 type Selection struct {
 	Kind
 	Namespace, Name, Labels string
 }
 
-// Watch is what the control plane wants to be told of (D20).
+// Watch is a watch requested by the control plane (D20).
 type Watch struct {
-	// ID is whose watch it is; every observation carries it.
+	// ID identifies the watch; every observation carries it.
 	ID string
 	Selection
 	// Fields are the dotted paths whose changes matter.
 	Fields []string
-	// Report, one of the Report constants, asks for what the object means in place of its fields; Expected is the revision
-	// that it compares with.
+	// Report, one of the Report constants, requests an interpretation of the object in place of its fields; Expected is the revision that
+	// it compares with.
 	Report, Expected string
 }
 
-// WatchSet is everything that the control plane wants watched, at a time by its clock: it takes the place of every
-// earlier set. Lease is how long it holds without being told again.
+// WatchSet is the complete set of watches, at a time by the control plane's clock: it replaces every earlier set. Lease is how long it is
+// valid unless it is renewed.
 type WatchSet struct {
 	AsOf    time.Time
 	Lease   time.Duration
@@ -36,18 +36,18 @@ type WatchSet struct {
 // Observation is the state of one object under a watch.
 type Observation struct {
 	Watch Watch
-	// Name is the object's.
+	// Name is the name of the object.
 	Name string
-	// Object is the projection; nil where there is no such object, or Err is set.
+	// Object is the projection; nil if there is no such object, or Err is set.
 	Object Object
-	// Report is what the watch has asked for, if it asks for a report.
+	// Report is the report, if the watch requests one.
 	Report map[string]any
-	// Err says that the watch cannot be had just now, and why.
+	// Err is set if the watch cannot be served at the moment, with the reason.
 	Err *Error
 	At  time.Time
 }
 
-// Rollout is the status of the Argo Rollout that was observed, if it was one.
+// Rollout returns the status of the observed Argo Rollout, if it is one.
 func (o Observation) Rollout() (RolloutStatus, bool) {
 	if o.Object == nil || o.Report != nil || !isRollout(o.Watch.Kind) {
 		return RolloutStatus{}, false
@@ -55,24 +55,24 @@ func (o Observation) Rollout() (RolloutStatus, bool) {
 	return StatusOf(o.Object), true
 }
 
-// Change is what following a selection tells. The zero value says that every object that was there has been told of.
+// Change is a change of a followed selection. The zero value means that all existing objects have been reported.
 type Change struct {
-	// Name is the object's, Object its present state; nil when it is gone.
+	// Name is the object's name, Object its present state; nil if it was deleted.
 	Name   string
 	Object Object
-	// Err says why they cannot be followed; following goes on trying. Reached says that it works again.
+	// Err is the reason if they cannot be followed; following retries. Reached reports that it works again.
 	Err     error
 	Reached bool
 }
 
 // Follower follows objects in a cluster.
 type Follower interface {
-	// Follow tells of every object of the selection as it is and whenever it changes, until ctx ends. It tells one thing at
-	// a time. Objects that are told of must not be changed.
-	Follow(ctx context.Context, s Selection, tell func(Change))
+	// Follow reports every object of the selection as it is, and every change, until ctx ends. It calls report sequentially. The reported
+	// objects must not be modified.
+	Follow(ctx context.Context, s Selection, report func(Change))
 }
 
-// Observer takes observations. The error's class decides whether the same is told again: Unavailable is.
+// Observer publishes observations. An error of class Unavailable is retried.
 type Observer interface {
 	Observe(ctx context.Context, o Observation) error
 }
@@ -93,8 +93,7 @@ func checkWatch(w Watch) *Error {
 	return &Error{Code: CodeInvalid, Message: problem}
 }
 
-// lasting is an error of following that stays until somebody does something about it; nil for a cluster that is away,
-// which heartbeats tell of.
+// lasting returns an error of following that needs intervention; nil for an unreachable cluster, which heartbeats report.
 func lasting(err error) *Error {
 	if err == nil || fault.Is(err, fault.Unavailable) || fault.Is(err, fault.NotFound) {
 		return nil

@@ -10,27 +10,27 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 )
 
-// WatcherDeps are what a Watcher needs.
+// WatcherDeps are the dependencies of a Watcher.
 type WatcherDeps struct {
 	Follower Follower
 	Observer Observer
 	Clock    clock.Clock
 	Log      *slog.Logger
-	// Interval is the least time between two observations under one watch: of several changes in between, the last is told.
+	// Interval is the minimum time between two observations under one watch: of several changes in between, only the last is reported.
 	Interval time.Duration
 }
 
-// Watcher holds what the control plane wants watched, and tells what is seen. It keeps nothing over a restart: the control
-// plane sends the whole set to a relay that holds another one, and again before the set's lease ends. What nobody
-// renews is dropped (D20). It is safe for concurrent use.
+// Watcher holds the watches that the control plane wants, and publishes their observations. It keeps nothing over a restart: the control
+// plane sends the whole set to a relay that holds another one, and again before the set's lease expires. An expired set is dropped (D20).
+// It is safe for concurrent use.
 type Watcher struct {
 	deps WatcherDeps
-	// renewed tells Run that there is another end of the lease.
+	// renewed signals to Run that the lease has a new end.
 	renewed chan struct{}
 
 	mu sync.Mutex
-	// stop ends everything; nil once Run has ended.
-	ctx     context.Context //nolint:containedctx // the life of what Replace starts is Run's, not its caller's
+	// ctx ends with Run; nil before Run and after it has ended.
+	ctx     context.Context //nolint:containedctx // what Replace starts ends with Run, not with its caller
 	running sync.WaitGroup
 	asOf    time.Time
 	until   time.Time
@@ -45,12 +45,12 @@ type watching struct {
 	stop context.CancelFunc
 }
 
-// NewWatcher makes a Watcher that holds nothing.
+// NewWatcher returns a Watcher without watches.
 func NewWatcher(d WatcherDeps) *Watcher {
 	return &Watcher{deps: d, renewed: make(chan struct{}, 1), watches: map[string]*watching{}, sources: map[Selection]*source{}}
 }
 
-// Run lets watches live until ctx ends, and ends those whose lease has.
+// Run serves watches until ctx ends, and drops them when their lease expires.
 func (w *Watcher) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	w.mu.Lock()
@@ -65,7 +65,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	}()
 	for ctx.Err() == nil {
 		_, until := w.Held()
-		// Without watches there is no lease, and nothing to do until there is.
+		// Without watches there is no lease to wait for.
 		left := time.Hour
 		if !until.IsZero() {
 			left = until.Sub(w.deps.Clock.Now())
@@ -85,19 +85,19 @@ func (w *Watcher) Run(ctx context.Context) error {
 	return nil
 }
 
-// expire drops everything: the control plane has not been heard of for as long as the lease.
+// expire drops everything: the control plane has not renewed the lease.
 func (w *Watcher) expire() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.until.After(w.deps.Clock.Now()) {
 		return // renewed in the meantime
 	}
-	w.deps.Log.Warn("watches dropped, nobody has renewed them", "watches", len(w.watches))
+	w.deps.Log.Warn("lease of watches expired; dropped them", "watches", len(w.watches))
 	w.until = time.Time{}
 	w.keep(nil)
 }
 
-// Replace makes the set what is watched. An older set than the present one changes nothing: sets may come late or twice.
+// Replace replaces the watches. A set that is older than the present one is ignored: sets may arrive late or repeatedly.
 func (w *Watcher) Replace(set WatchSet) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -120,11 +120,11 @@ func (w *Watcher) Replace(set WatchSet) {
 	}
 	select {
 	case w.renewed <- struct{}{}:
-	default: // Run is told already
+	default: // Run is already signalled
 	}
 }
 
-// keep ends every watch that is not wanted, and every source that nobody reads from any more.
+// keep ends every watch that is not wanted, and every source without watches.
 func (w *Watcher) keep(wanted map[string]Watch) {
 	for id, held := range w.watches {
 		if _, stays := wanted[id]; stays {
@@ -139,14 +139,14 @@ func (w *Watcher) keep(wanted map[string]Watch) {
 	}
 }
 
-// begin starts a watch. Watches of the same objects share one source: the cluster is asked once.
+// begin starts a watch. Watches of the same objects share one source: the cluster is queried once.
 func (w *Watcher) begin(watch Watch) {
 	ctx, stop := context.WithCancel(w.ctx)
 	held := &watching{Watch: watch, stop: stop}
 	w.watches[watch.ID] = held
 	if refusal := checkWatch(watch); refusal != nil {
 		w.running.Go(func() {
-			tellOnce(ctx, w.deps, Observation{Watch: watch, Name: watch.Name, Err: refusal})
+			reportOnce(ctx, w.deps, Observation{Watch: watch, Name: watch.Name, Err: refusal})
 		})
 		return
 	}
@@ -158,14 +158,14 @@ func (w *Watcher) begin(watch Watch) {
 		following, end := context.WithCancel(w.ctx)
 		from = newSource(watch.Selection, end)
 		w.sources[watch.Selection] = from
-		w.running.Go(func() { w.deps.Follower.Follow(following, watch.Selection, from.tell) })
+		w.running.Go(func() { w.deps.Follower.Follow(following, watch.Selection, from.apply) })
 	}
 	held.from = from
-	teller := from.join(watch)
-	w.running.Go(func() { teller.run(ctx, w.deps) })
+	reporter := from.join(watch)
+	w.running.Go(func() { reporter.run(ctx, w.deps) })
 }
 
-// Held are the ids of the watches held, sorted, and when their lease ends; zero where there is none.
+// Held returns the ids of the watches held, sorted, and the end of their lease; zero if there is none.
 func (w *Watcher) Held() (ids []string, until time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

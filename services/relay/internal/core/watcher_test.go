@@ -16,19 +16,19 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// followed is a cluster of objects that tests change by hand. It counts who follows.
+// followed is a cluster whose objects tests change by hand. It counts its followers.
 type followed struct {
-	mu     sync.Mutex
-	tells  map[Selection]func(Change)
-	begun  int
-	active int
+	mu      sync.Mutex
+	reports map[Selection]func(Change)
+	begun   int
+	active  int
 }
 
-func (f *followed) Follow(ctx context.Context, s Selection, tell func(Change)) {
+func (f *followed) Follow(ctx context.Context, s Selection, report func(Change)) {
 	f.mu.Lock()
 	f.begun++
 	f.active++
-	f.tells[s] = tell
+	f.reports[s] = report
 	f.mu.Unlock()
 	<-ctx.Done()
 	f.mu.Lock()
@@ -36,14 +36,14 @@ func (f *followed) Follow(ctx context.Context, s Selection, tell func(Change)) {
 	f.mu.Unlock()
 }
 
-func (f *followed) tell(s Selection, c Change) {
+func (f *followed) change(s Selection, c Change) {
 	f.mu.Lock()
-	tell := f.tells[s]
+	report := f.reports[s]
 	f.mu.Unlock()
-	tell(c)
+	report(c)
 }
 
-// heard keeps what was observed, and is away while it is told to be.
+// heard collects the observations, and fails while it is away.
 type heard struct {
 	mu   sync.Mutex
 	away bool
@@ -82,7 +82,7 @@ type bench struct {
 // watcher runs a Watcher inside a synctest bubble until the test ends.
 func watcher(t *testing.T) bench {
 	t.Helper()
-	w := bench{cluster: &followed{tells: map[Selection]func(Change){}}, heard: &heard{}}
+	w := bench{cluster: &followed{reports: map[Selection]func(Change){}}, heard: &heard{}}
 	w.Watcher = NewWatcher(WatcherDeps{
 		Follower: w.cluster, Observer: w.heard, Clock: clock.System(), Log: slog.New(slog.DiscardHandler), Interval: time.Second,
 	})
@@ -123,49 +123,49 @@ func expectHeard(t *testing.T, w bench, want ...string) {
 	}
 }
 
-func TestAWatchTellsThePresentStateAndWhatChangesOfIt(t *testing.T) {
+func TestAWatchReportsTheStateAndItsChanges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := watcher(t)
 		api := service("api")
 		w.Replace(set(1, Watch{ID: "a", Selection: api, Fields: []string{"spec.n"}}))
 		synctest.Wait()
-		w.cluster.tell(api, Change{Name: "api", Object: spec1(1)})
-		w.cluster.tell(api, Change{})
+		w.cluster.change(api, Change{Name: "api", Object: spec1(1)})
+		w.cluster.change(api, Change{})
 		expectHeard(t, w, "a api map[spec:map[n:1]]")
 
 		changed := spec1(1)
 		changed["spec"].(map[string]any)["other"] = "y"
-		w.cluster.tell(api, Change{Name: "api", Object: changed})
+		w.cluster.change(api, Change{Name: "api", Object: changed})
 		time.Sleep(2 * time.Second)
-		expectHeard(t, w) // nobody asked for that field
+		expectHeard(t, w) // that field was not requested
 
 		for n := range 50 {
-			w.cluster.tell(api, Change{Name: "api", Object: spec1(n + 2)})
+			w.cluster.change(api, Change{Name: "api", Object: spec1(n + 2)})
 			time.Sleep(10 * time.Millisecond)
 		}
 		time.Sleep(2 * time.Second)
 		expectHeard(t, w, "a api map[spec:map[n:2]]", "a api map[spec:map[n:51]]") // of many changes, the first and the last
 
-		w.cluster.tell(api, Change{Name: "api"})
-		expectHeard(t, w, "a api map[]") // it is gone
+		w.cluster.change(api, Change{Name: "api"})
+		expectHeard(t, w, "a api map[]") // it was deleted
 	})
 }
 
-func TestAnObjectThatIsNotThereIsTold(t *testing.T) {
+func TestAMissingObjectIsReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := watcher(t)
 		w.Replace(set(1, Watch{ID: "a", Selection: service("api"), Fields: []string{"spec.n"}}))
 		synctest.Wait()
 		expectHeard(t, w)
-		w.cluster.tell(service("api"), Change{})
+		w.cluster.change(service("api"), Change{})
 		expectHeard(t, w, "a api map[]")
 	})
 }
 
-// D20: the set takes the place of the one before; watches of the same objects ask the cluster once; nothing outlives it.
-func TestASetTakesThePlaceOfTheOneBefore(t *testing.T) {
+// D20: the set replaces the previous one; watches of the same objects query the cluster once; a dropped watch leaves nothing behind.
+func TestASetReplacesThePreviousOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := watcher(t)
@@ -173,21 +173,21 @@ func TestASetTakesThePlaceOfTheOneBefore(t *testing.T) {
 		a, b := Watch{ID: "a", Selection: api, Fields: []string{"spec.n"}}, Watch{ID: "b", Selection: api, Fields: []string{"spec.other"}}
 		w.Replace(set(1, a))
 		synctest.Wait()
-		w.cluster.tell(api, Change{Name: "api", Object: spec1(1)})
-		w.cluster.tell(api, Change{})
+		w.cluster.change(api, Change{Name: "api", Object: spec1(1)})
+		w.cluster.change(api, Change{})
 		expectHeard(t, w, "a api map[spec:map[n:1]]")
 		w.Replace(set(2, a, b))
-		expectHeard(t, w, "b api map[spec:map[other:x]]") // what is known is told at once
+		expectHeard(t, w, "b api map[spec:map[other:x]]") // the known state is reported at once
 		if w.cluster.begun != 1 {
 			t.Errorf("the cluster was asked %d times for the same objects", w.cluster.begun)
 		}
-		w.Replace(set(1)) // an older one, which comes late
+		w.Replace(set(1)) // an older set that arrives late
 		if ids, _ := w.Held(); !slices.Equal(ids, []string{"a", "b"}) {
 			t.Errorf("held %v after an older set", ids)
 		}
 		w.Replace(set(3, b))
 		time.Sleep(2 * time.Second)
-		w.cluster.tell(api, Change{Name: "api", Object: spec1(2)})
+		w.cluster.change(api, Change{Name: "api", Object: spec1(2)})
 		expectHeard(t, w)
 		w.Replace(set(4))
 		synctest.Wait()
@@ -197,7 +197,7 @@ func TestASetTakesThePlaceOfTheOneBefore(t *testing.T) {
 	})
 }
 
-func TestWhatNobodyRenewsIsDropped(t *testing.T) {
+func TestAnExpiredSetIsDropped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := watcher(t)
@@ -222,7 +222,7 @@ func TestWhatNobodyRenewsIsDropped(t *testing.T) {
 	})
 }
 
-func TestWhatCannotBeToldIsToldLaterAsItIsThen(t *testing.T) {
+func TestAFailedReportIsRetriedWithTheLatestState(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := watcher(t)
@@ -230,9 +230,9 @@ func TestWhatCannotBeToldIsToldLaterAsItIsThen(t *testing.T) {
 		w.heard.away = true
 		w.Replace(set(1, Watch{ID: "a", Selection: api, Fields: []string{"spec.n"}}))
 		synctest.Wait()
-		w.cluster.tell(api, Change{Name: "api", Object: spec1(1)})
+		w.cluster.change(api, Change{Name: "api", Object: spec1(1)})
 		time.Sleep(10 * time.Second)
-		w.cluster.tell(api, Change{Name: "api", Object: spec1(2)})
+		w.cluster.change(api, Change{Name: "api", Object: spec1(2)})
 		time.Sleep(10 * time.Second)
 		w.heard.mu.Lock()
 		w.heard.away = false
@@ -242,7 +242,7 @@ func TestWhatCannotBeToldIsToldLaterAsItIsThen(t *testing.T) {
 	})
 }
 
-func TestAWatchThatCannotBeHadSaysWhy(t *testing.T) {
+func TestAFailingWatchReportsWhy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := watcher(t)
@@ -250,11 +250,11 @@ func TestAWatchThatCannotBeHadSaysWhy(t *testing.T) {
 		w.Replace(set(1, Watch{ID: "a", Selection: api, Fields: []string{"spec.n"}},
 			Watch{ID: "s", Selection: Selection{Kind: Kind{Kind: "Secret"}, Namespace: "shop", Name: "x"}, Fields: []string{"data"}}))
 		synctest.Wait()
-		w.cluster.tell(api, Change{Err: fault.New(fault.Unavailable, "away")}) // heartbeats say so
-		w.cluster.tell(api, Change{Err: fault.New(fault.Denied, "no rights")})
+		w.cluster.change(api, Change{Err: fault.New(fault.Unavailable, "away")}) // heartbeats report it
+		w.cluster.change(api, Change{Err: fault.New(fault.Denied, "no rights")})
 		expectHeard(t, w, "a api forbidden", "s x invalid")
-		w.cluster.tell(api, Change{Reached: true})
-		w.cluster.tell(api, Change{Name: "api", Object: spec1(1)})
+		w.cluster.change(api, Change{Reached: true})
+		w.cluster.change(api, Change{Name: "api", Object: spec1(1)})
 		time.Sleep(time.Second)
 		expectHeard(t, w, "a api map[spec:map[n:1]]")
 	})

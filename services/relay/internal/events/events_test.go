@@ -19,7 +19,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/relay/internal/core"
 )
 
-// outgoing keeps what was published, and refuses the first few.
+// outgoing collects the published events, and refuses the first few.
 type outgoing struct {
 	mu     sync.Mutex
 	refuse int
@@ -37,7 +37,7 @@ func (o *outgoing) Publish(_ context.Context, e event.Event) error {
 	return nil
 }
 
-// all is what was published so far.
+// all returns the events published so far.
 func (o *outgoing) all() []event.Event {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -57,7 +57,7 @@ func (o *outgoing) completed(t *testing.T) []event.FunctionCompleted {
 	return all
 }
 
-// gate is a Runner whose calls wait until they are let go.
+// gate is a Runner whose calls wait until they are released.
 type gate struct {
 	started chan string
 	proceed chan core.Answer
@@ -87,7 +87,7 @@ func called(t *testing.T, id string, attempt int) event.Event {
 	return e
 }
 
-// serve runs a Receiver inside a synctest bubble; what is sent to the channel is accepted in order.
+// serve runs a Receiver inside a synctest bubble; events sent to the channel are accepted in order.
 func serve(t *testing.T, g gate, bus *outgoing, limit int) (deliver func(event.Event) error, stop func()) {
 	t.Helper()
 	r := NewReceiver(ReceiverDeps{
@@ -108,7 +108,7 @@ func serve(t *testing.T, g gate, bus *outgoing, limit int) (deliver func(event.E
 	return func(e event.Event) error { return accept(ctx, e) }, func() { cancel(); <-ended }
 }
 
-func TestACallInFlightIsCarriedOutOnce(t *testing.T) {
+func TestACallInFlightIsExecutedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g, bus := gate{started: make(chan string, 9), proceed: make(chan core.Answer)}, &outgoing{refuse: 3}
@@ -140,7 +140,7 @@ func TestACallInFlightIsCarriedOutOnce(t *testing.T) {
 	})
 }
 
-func TestCallsBeyondTheLimitWaitForTheirTurn(t *testing.T) {
+func TestCallsBeyondTheLimitWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g, bus := gate{started: make(chan string, 9), proceed: make(chan core.Answer)}, &outgoing{}

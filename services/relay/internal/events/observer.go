@@ -12,7 +12,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/relay/internal/core"
 )
 
-// watch takes the set of everything that is to be watched.
+// watch accepts the complete set of watches.
 func (r *Receiver) watch(e event.Event) error {
 	data, err := event.Decode[event.WatchesWanted](e)
 	if err != nil {
@@ -35,7 +35,7 @@ func (r *Receiver) watch(e event.Event) error {
 	return nil
 }
 
-// Observer publishes what is seen under watches. It implements core.Observer.
+// Observer publishes observations of watches. It implements core.Observer.
 type Observer struct {
 	Agent int64
 	Bus   Publisher
@@ -43,7 +43,7 @@ type Observer struct {
 
 var _ core.Observer = Observer{}
 
-// Observe publishes one observation: of an Argo Rollout as the contract has it (E71), of everything else in general.
+// Observe publishes one observation: of an Argo Rollout in the form of E71, of everything else in a general form.
 func (o Observer) Observe(ctx context.Context, seen core.Observation) error {
 	data, from, err := o.payload(seen)
 	if err != nil {
@@ -56,7 +56,7 @@ func (o Observer) Observe(ctx context.Context, seen core.Observation) error {
 	return o.Bus.Publish(ctx, e)
 }
 
-// payload is the event's, with its source.
+// payload returns the event's payload and its source.
 func (o Observer) payload(seen core.Observation) (event.Data, string, error) {
 	at := seen.At.UTC().Format(time.RFC3339Nano)
 	general := event.ObjectChanged{
@@ -78,7 +78,7 @@ func (o Observer) payload(seen core.Observation) (event.Data, string, error) {
 	}
 	object, err := json.Marshal(seen.Object)
 	if err != nil {
-		return nil, "", fmt.Errorf("encode what is watched by %s: %w", seen.Watch.ID, err)
+		return nil, "", fmt.Errorf("encode the observation of %s: %w", seen.Watch.ID, err)
 	}
 	general.Found, general.Object = true, object
 	status, isRollout := seen.Rollout()

@@ -16,7 +16,7 @@ import (
 
 var noon = time.Date(2026, 3, 25, 12, 0, 0, 0, time.UTC)
 
-func TestASetOfWatchesIsTaken(t *testing.T) {
+func TestASetOfWatchesIsAccepted(t *testing.T) {
 	t.Parallel()
 	var got []core.WatchSet
 	r := NewReceiver(ReceiverDeps{

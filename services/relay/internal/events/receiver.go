@@ -17,25 +17,25 @@ import (
 	"github.com/lockstep-cd/lockstep/services/relay/internal/core"
 )
 
-// Runner carries out calls.
+// Runner executes calls.
 type Runner interface {
 	Run(ctx context.Context, call core.Call) core.Answer
 }
 
-// ReceiverDeps are what a Receiver needs.
+// ReceiverDeps are the dependencies of a Receiver.
 type ReceiverDeps struct {
 	Agent  int64
 	Runner Runner
 	Bus    Publisher
 	Clock  clock.Clock
 	Log    *slog.Logger
-	// Limit is how many calls run at once; further ones wait for their turn.
+	// Limit is how many calls run concurrently; further ones wait.
 	Limit int
-	// Watch takes what is to be watched.
+	// Watch accepts the set of watches.
 	Watch func(core.WatchSet)
 }
 
-// Receiver accepts calls, has each one carried out once at a time, and answers it.
+// Receiver accepts calls, executes each one once at a time, and answers it.
 type Receiver struct {
 	deps  ReceiverDeps
 	slots chan struct{}
@@ -44,13 +44,13 @@ type Receiver struct {
 	running map[string]int // attempt to answer, by call id
 }
 
-// NewReceiver makes a Receiver.
+// NewReceiver returns a Receiver.
 func NewReceiver(d ReceiverDeps) *Receiver {
 	return &Receiver{deps: d, slots: make(chan struct{}, d.Limit), running: map[string]int{}}
 }
 
-// Serve consumes calls until ctx ends, and returns once everything it started has ended. Calls that are cut off by that
-// are not answered: they will be sent again.
+// Serve consumes calls until ctx ends, and returns once everything it started has ended. Interrupted calls are not answered: they will be
+// repeated.
 func (r *Receiver) Serve(ctx context.Context, consume func(context.Context, Accept) error) error {
 	var calls sync.WaitGroup
 	defer calls.Wait()
@@ -62,7 +62,7 @@ func (r *Receiver) Serve(ctx context.Context, consume func(context.Context, Acce
 		if err != nil || !r.claim(call) {
 			return err
 		}
-		// A full relay holds the handler up and queues nothing in memory; the bus hands out again what is given back.
+		// A full relay blocks the handler and queues nothing in memory; the bus redelivers what it returns.
 		select {
 		case r.slots <- struct{}{}:
 		case <-handling.Done():
@@ -71,13 +71,13 @@ func (r *Receiver) Serve(ctx context.Context, consume func(context.Context, Acce
 		}
 		calls.Go(func() {
 			defer func() { <-r.slots }()
-			r.carryOut(telemetry.ExtractTrace(ctx, e), e, call)
+			r.execute(telemetry.ExtractTrace(ctx, e), e, call)
 		})
 		return nil
 	})
 }
 
-// mine refuses what is meant for another agent.
+// mine refuses events for another agent.
 func (r *Receiver) mine(agent int64) error {
 	if agent == r.deps.Agent {
 		return nil
@@ -87,7 +87,7 @@ func (r *Receiver) mine(agent int64) error {
 	})
 }
 
-// read takes a call apart. One that is malformed never gets better: the class ends its delivery.
+// read parses a call. A malformed one never gets better: the class ends its delivery.
 func (r *Receiver) read(e event.Event) (core.Call, error) {
 	data, err := event.Decode[event.FunctionCalled](e)
 	if err != nil {
@@ -107,14 +107,14 @@ func (r *Receiver) read(e event.Event) (core.Call, error) {
 		return core.Call{}, fmt.Errorf("read call %s: %w", e.ID(), err)
 	}
 	call := core.Call{ID: data.CallID, Function: data.Function, Args: data.Arguments, Attempt: data.Attempt, Deadline: deadline}
-	if organization != 0 { // a control plane of before does not say it
+	if organization != 0 { // earlier control planes do not report it
 		call.Organization = strconv.FormatInt(organization, 10)
 	}
 	return call, nil
 }
 
-// claim reports whether the call is to be carried out. One that runs already is not: its answer serves all attempts.
-// The engine repeats a call until it is answered, so this is the usual case for one that takes long.
+// claim reports whether the call has to be executed. A running one does not: its answer serves all attempts. The engine repeats a call
+// until it is answered, so this is the normal case for a long one.
 func (r *Receiver) claim(call core.Call) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -123,8 +123,8 @@ func (r *Receiver) claim(call core.Call) bool {
 	return !runs
 }
 
-// release forgets the call; the result is the newest attempt that asked for it. From here on another attempt runs the
-// call again, which then finds its work done.
+// release removes a finished call, and returns the newest attempt that asked for it. From here on another attempt runs the call again, and
+// finds its work done.
 func (r *Receiver) release(call core.Call) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -133,14 +133,13 @@ func (r *Receiver) release(call core.Call) int {
 	return attempt
 }
 
-// carryOut runs the call and answers it, and writes the one line that tells of it.
-func (r *Receiver) carryOut(ctx context.Context, e event.Event, call core.Call) {
+// execute runs the call, answers it, and logs one line about it.
+func (r *Receiver) execute(ctx context.Context, e event.Event, call core.Call) {
 	start := r.deps.Clock.Now()
 	ctx, endSpan := telemetry.StartSpan(ctx, call.Function, telemetry.Client,
 		slog.String(telemetry.KeyCall, call.ID), slog.Int64(telemetry.KeyAgent, r.deps.Agent), slog.Int(telemetry.KeyAttempt, call.Attempt))
 	answer := r.deps.Runner.Run(ctx, call)
-	// Released before it is answered: a repeat that comes in between is then carried out, rather than lost when the
-	// answer cannot be sent.
+	// Released before it is answered: a repeat that arrives in between is then executed, and not lost if the answer cannot be sent.
 	answer.Attempt = r.release(call)
 	outcome, level := "ok", slog.LevelInfo
 	if answer.Err != nil {
@@ -157,14 +156,14 @@ func (r *Receiver) carryOut(ctx context.Context, e event.Event, call core.Call) 
 	} else {
 		outcome = "interrupted"
 	}
-	r.deps.Log.LogAttrs(ctx, level, "call carried out",
+	r.deps.Log.LogAttrs(ctx, level, "call executed",
 		slog.String(telemetry.KeyCall, call.ID), slog.String(telemetry.KeyFunction, call.Function),
 		slog.Int(telemetry.KeyAttempt, answer.Attempt), slog.String(telemetry.KeyOutcome, outcome),
 		telemetry.Milliseconds(telemetry.KeyDuration, r.deps.Clock.Now().Sub(start)))
 }
 
-// answer sends the answer, and again until it has been taken or nobody waits for it any more. What cannot be sent for
-// good (too large, malformed) is only logged: the engine's deadline ends the call.
+// answer sends the answer, and retries until it is accepted or the deadline passes. An answer that can never be sent (too large, malformed)
+// is only logged: the engine's deadline ends the call.
 func (r *Receiver) answer(ctx context.Context, e event.Event, call core.Call, a core.Answer) error {
 	completed, err := r.completed(ctx, e, a)
 	if err != nil {
@@ -181,7 +180,8 @@ func (r *Receiver) answer(ctx context.Context, e event.Event, call core.Call, a 
 	}
 }
 
-// completed is the answer as an event. Its id is new: an answer to a repeated call must not be taken for the first one.
+// completed returns the answer as an event. Its id is new: an answer to a repeated call must not be dropped as a duplicate of the first
+// one.
 func (r *Receiver) completed(ctx context.Context, e event.Event, a core.Answer) (event.Event, error) {
 	data := event.FunctionCompleted{AgentID: r.deps.Agent, CallID: a.CallID, Attempt: a.Attempt}
 	if a.Err != nil {
