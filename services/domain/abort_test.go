@@ -7,6 +7,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 )
 
 // commands are what workflows have been asked to do, in order.
@@ -30,23 +31,23 @@ func TestAbortAndRetry(t *testing.T) { // D18, E73
 	t.Parallel()
 	s := newShop(t)
 	r := s.rollout(s.set)
-	_, err := s.domain.AbortRollout(t.Context(), user(), r.ID, "")
+	_, err := s.rollouts.AbortRollout(t.Context(), user(), r.ID, "")
 	s.refused(err, "nothing is being deployed; cancel it instead")
 	s.say(event.DeploymentStarted{DeploymentID: s.deployments(s.stops(r)[0])[0].ID})
 	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "staging/25", EnvironmentID: s.staging.ID})
-	_, err = s.domain.RetryRollout(t.Context(), user(), r.ID, "")
+	_, err = s.rollouts.RetryRollout(t.Context(), user(), r.ID, "")
 	s.refused(err, "nobody has aborted it")
 
-	r, err = s.domain.AbortRollout(t.Context(), user(), r.ID, "errors")
+	r, err = s.rollouts.AbortRollout(t.Context(), user(), r.ID, "errors")
 	s.ok(err)
 	if r.State != core.RolloutInProgress || r.AwaitingApproval {
 		t.Errorf("asked for, not done: %+v", r)
 	}
-	_, err = s.domain.AbortRollout(t.Context(), user(), r.ID, "")
+	_, err = s.rollouts.AbortRollout(t.Context(), user(), r.ID, "")
 	s.refused(err, "is aborted already")
 	for _, verb := range []func() error{
-		func() error { _, err := s.domain.PauseRollout(t.Context(), user(), r.ID, ""); return err },
-		func() error { _, err := s.domain.ResumeRollout(t.Context(), user(), r.ID, ""); return err },
+		func() error { _, err := s.rollouts.PauseRollout(t.Context(), user(), r.ID, ""); return err },
+		func() error { _, err := s.rollouts.ResumeRollout(t.Context(), user(), r.ID, ""); return err },
 	} {
 		s.refused(verb(), "is aborted; retry it, roll it back or cancel it")
 	}
@@ -56,7 +57,7 @@ func TestAbortAndRetry(t *testing.T) { // D18, E73
 	if r = s.reload(r); r.State != core.RolloutPaused {
 		t.Errorf("done: %+v", r)
 	}
-	r, err = s.domain.RetryRollout(t.Context(), person(2), r.ID, "mended")
+	r, err = s.rollouts.RetryRollout(t.Context(), person(2), r.ID, "mended")
 	s.ok(err)
 	if r.State != core.RolloutInProgress {
 		t.Errorf("tried again: %+v", r)
@@ -77,17 +78,17 @@ func TestARolloutThatIsOverIsRetriedByANewOne(t *testing.T) {
 	s := newShop(t)
 	r := s.rollout(s.set)
 	s.say(event.RolloutFailed{RolloutID: r.ID, Reason: "no"})
-	again, err := s.domain.RetryRollout(t.Context(), user(), r.ID, "mended")
+	again, err := s.rollouts.RetryRollout(t.Context(), user(), r.ID, "mended")
 	s.ok(err)
 	if again.ID == r.ID || again.VersionSetID != r.VersionSetID || again.State != core.RolloutPending {
 		t.Errorf("again: %+v", again)
 	}
-	_, err = s.domain.RetryRollout(t.Context(), user(), r.ID, "")
+	_, err = s.rollouts.RetryRollout(t.Context(), user(), r.ID, "")
 	s.refused(err, "rollout_2 has begun since")
 	s.succeed(again)
-	_, err = s.domain.RetryRollout(t.Context(), user(), again.ID, "")
+	_, err = s.rollouts.RetryRollout(t.Context(), user(), again.ID, "")
 	s.refused(err, "there is nothing to retry")
-	if _, err = s.domain.RetryRollout(t.Context(), core.Actor{Organization: 2, Type: core.PrincipalUser, ID: 1, Permissions: core.RoleOwner.Permissions()}, r.ID, ""); !fault.Is(err, fault.NotFound) {
+	if _, err = s.rollouts.RetryRollout(t.Context(), core.Actor{Organization: 2, Type: core.PrincipalUser, ID: 1, Permissions: core.RoleOwner.Permissions()}, r.ID, ""); !fault.Is(err, fault.NotFound) {
 		t.Errorf("another organization's: %v", err)
 	}
 }
@@ -118,9 +119,9 @@ func TestACompletedWorkflowDoesNotFailWhatWasHealthy(t *testing.T) {
 func TestAPolicyThatRollsBackAtOnceHoweverItFailed(t *testing.T) {
 	t.Parallel()
 	s, r := upgraded(t)
-	_, err := s.domain.SetRolloutPolicy(t.Context(), user(), core.RolloutPolicy{ApplicationID: s.application.ID, OnFailure: core.FailureRollsBack, OnNewer: core.NewerRefused})
+	_, err := s.rollouts.SetRolloutPolicy(t.Context(), user(), core.RolloutPolicy{ApplicationID: s.application.ID, OnFailure: core.FailureRollsBack, OnNewer: core.NewerRefused})
 	s.ok(err)
-	_, err = s.domain.SetRollbackPolicy(t.Context(), user(), core.RollbackPolicy{ApplicationID: s.application.ID, InFull: true})
+	_, err = s.rollouts.SetRollbackPolicy(t.Context(), user(), core.RollbackPolicy{ApplicationID: s.application.ID, InFull: true})
 	s.ok(err)
 	s.say(event.DeploymentDegraded{DeploymentID: s.deployments(s.stops(r)[0])[0].ID})
 	s.say(event.DeploymentFailed{DeploymentID: s.deployments(s.stops(r)[0])[1].ID, Reason: "stopped"})
@@ -141,11 +142,11 @@ func TestWhatBecomesOfANewerVersionSet(t *testing.T) {
 	s := newShop(t)
 	policy := func(n core.NewerPolicy) {
 		t.Helper()
-		_, err := s.domain.SetRolloutPolicy(t.Context(), user(), core.RolloutPolicy{ApplicationID: s.application.ID, OnFailure: core.FailureStops, OnNewer: n})
+		_, err := s.rollouts.SetRolloutPolicy(t.Context(), user(), core.RolloutPolicy{ApplicationID: s.application.ID, OnFailure: core.FailureStops, OnNewer: n})
 		s.ok(err)
 	}
-	promote := func(a core.Actor, set core.VersionSet) (core.Promotion, error) {
-		return s.domain.CreateRollout(t.Context(), a, core.NewRollout{VersionSetID: set.ID, Reason: "newer"})
+	promote := func(a core.Actor, set core.VersionSet) (rollout.Promotion, error) {
+		return s.rollouts.CreateRollout(t.Context(), a, rollout.NewRollout{VersionSetID: set.ID, Reason: "newer"})
 	}
 	first := s.rollout(s.set)
 	second, third := s.release(2), s.release(3)
@@ -173,25 +174,25 @@ func TestWhatBecomesOfANewerVersionSet(t *testing.T) {
 			t.Errorf("queued: %+v", made)
 		}
 	}
-	if q, worked, err := s.domain.BeginQueued(t.Context()); worked || err != nil {
+	if q, worked, err := s.rollouts.BeginQueued(t.Context()); worked || err != nil {
 		t.Errorf("begun beside the active one: %+v, %v", q, err)
 	}
 	s.succeed(*made.Rollout)
-	q, worked, err := s.domain.BeginQueued(t.Context())
+	q, worked, err := s.rollouts.BeginQueued(t.Context())
 	s.ok(err)
 	if !worked || q.MadeRolloutID == 0 || q.VersionSetID != third.ID {
 		t.Errorf("begun: %+v", q)
 	}
-	j, err := s.domain.Journal(t.Context(), org, q.MadeRolloutID, core.Page{First: 1})
+	j, err := s.view.Journal(t.Context(), org, q.MadeRolloutID, core.Page{First: 1})
 	s.ok(err)
 	s.want(j.Nodes[0].PrincipalID, int64(5))
 
 	_, err = promote(user(), s.release(4))
 	s.ok(err)
-	_, err = s.domain.CancelRollout(t.Context(), user(), q.MadeRolloutID, "")
+	_, err = s.rollouts.CancelRollout(t.Context(), user(), q.MadeRolloutID, "")
 	s.ok(err)
 	s.ok(s.fail(s.staging.ID))
-	q, worked, err = s.domain.BeginQueued(t.Context())
+	q, worked, err = s.rollouts.BeginQueued(t.Context())
 	s.ok(err)
 	if !worked || q.MadeRolloutID != 0 || q.Outcome == "" {
 		t.Errorf("what cannot begin is dropped: %+v", q)

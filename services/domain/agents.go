@@ -9,31 +9,32 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/bus/authority"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
-	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
 )
 
 // agentKeys are keys as NATS has them.
 type agentKeys struct{}
 
-var _ core.Keys = agentKeys{}
+var _ access.Keys = agentKeys{}
 
-// New implements core.Keys.
+// New implements access.Keys.
 func (agentKeys) New() (public, seed string, err error) { return bus.NewKey() }
 
-// admission is the domain as the authority asks it.
-type admission struct{ domain *core.Domain }
+// admission answers the authority.
+type admission struct{ access *access.UseCases }
 
 var _ authority.Keys = admission{}
 
 // Admit implements authority.Keys.
 func (a admission) Admit(ctx context.Context, public string) (authority.Admission, error) {
-	of, err := a.domain.AdmitAgent(ctx, public)
+	of, err := a.access.AdmitAgent(ctx, public)
 	return authority.Admission{Agent: of.AgentID, Key: of.KeyID}, err
 }
 
 // Good implements authority.Keys.
 func (a admission) Good(ctx context.Context, keys []int64) (map[int64]bool, error) {
-	return a.domain.GoodAgentKeys(ctx, keys)
+	return a.access.GoodAgentKeys(ctx, keys)
 }
 
 // admit says which agents may connect to NATS, where this service has been made the authority of that.
@@ -48,7 +49,7 @@ func (s *service) admit(ctx context.Context, c Config, ready func()) error {
 		return fmt.Errorf("nats_authority_seed: %w", err)
 	}
 	return authority.Run(ctx, authority.Deps{
-		URL: c.NATSURL, TLS: c.natsTLS(), Identity: identity, Keys: admission{s.domain}, Changed: s.barred, Clock: clock.System(), Log: s.log,
+		URL: c.NATSURL, TLS: c.natsTLS(), Identity: identity, Keys: admission{s.access}, Changed: s.barred, Clock: clock.System(), Log: s.log,
 	})
 }
 
@@ -72,10 +73,10 @@ const (
 )
 
 // declareAgents tells the engine whose agents are, until ctx ends: at the start, whenever that changes, and now and then.
-func (s *service) declareAgents(ctx context.Context, engine core.Engine) error {
+func (s *service) declareAgents(ctx context.Context, engine handoff.Engine) error {
 	for ctx.Err() == nil {
 		pause := declareEvery
-		if err := s.domain.DeclareAgents(ctx, engine); err != nil && ctx.Err() == nil {
+		if err := s.handoffs.DeclareAgents(ctx, engine); err != nil && ctx.Err() == nil {
 			pause = declareAgain
 			s.log.WarnContext(ctx, "the engine cannot be told whose agents are", telemetry.KeyError, err)
 		}

@@ -23,20 +23,20 @@ func of(organization int64) core.Actor {
 // those that its organization may call (R41).
 func TestTheEngineIsToldWhoseAgentsAre(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	key, _, err := agentKeys{}.New()
 	f.ok(err)
 	f.ok(f.store.EnsureAgent(t.Context(), org, 42, "bootstrapped", key))
 	register := func(organization int64, name string) int64 {
-		a, _, err := f.domain.RegisterAgent(t.Context(), of(organization), name)
+		a, _, err := f.access.RegisterAgent(t.Context(), of(organization), name)
 		f.ok(err)
 		return a.ID
 	}
 	ours, gone, theirs := register(org, "ours"), register(org, "gone"), register(2, "theirs")
-	_, err = f.domain.RevokeAgent(t.Context(), user(), gone)
+	_, err = f.access.RevokeAgent(t.Context(), user(), gone)
 	f.ok(err)
 
-	f.ok(f.domain.DeclareAgents(t.Context(), f.engine))
+	f.ok(f.handoffs.DeclareAgents(t.Context(), f.engine))
 	want := []core.AgentOwner{{AgentID: 42, Organization: org}, {AgentID: ours, Organization: org}, {AgentID: gone, Organization: org, Revoked: true}, {AgentID: theirs, Organization: 2}}
 	if diff := cmp.Diff(want, f.engine.agents); diff != "" {
 		t.Errorf("declared (-want +got):\n%s", diff)
@@ -55,13 +55,13 @@ func TestTheEngineIsToldWhoseAgentsAre(t *testing.T) {
 // TestAgentsAreDeclaredAtOnceAndAgain: at the start of the service, when one is registered, and after the engine was away.
 func TestAgentsAreDeclaredAtOnceAndAgain(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	told := make(chan []core.AgentOwner)
 	listening := listener{engine: f.engine, told: told, away: 1}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- f.declareAgents(ctx, &listening) }()
-	_, _, err := f.domain.RegisterAgent(t.Context(), user(), "ours")
+	_, _, err := f.access.RegisterAgent(t.Context(), user(), "ours")
 	f.ok(err)
 	// The first declaration is refused; whether it knew of the agent already is a matter of timing, what comes in the end is not.
 	await := func(count int) {
@@ -80,7 +80,7 @@ func TestAgentsAreDeclaredAtOnceAndAgain(t *testing.T) {
 		}
 	}
 	await(1)
-	_, _, err = f.domain.RegisterAgent(t.Context(), user(), "another")
+	_, _, err = f.access.RegisterAgent(t.Context(), user(), "another")
 	f.ok(err)
 	await(2)
 	stop()

@@ -7,38 +7,40 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
 func TestWhatIsArchivedIsOutOfUseAndStaysReadable(t *testing.T) { // R51
 	t.Parallel()
 	s := newShop(t)
 	r := s.rollout(s.set)
-	_, err := s.domain.ArchiveApplication(t.Context(), user(), s.application.ID, "")
+	_, err := s.setup.ArchiveApplication(t.Context(), user(), s.application.ID, "")
 	s.refused(err, `has an active rollout: rollout_1 is pending; cancel it first`)
-	_, err = s.domain.ArchiveEnvironment(t.Context(), user(), s.staging.ID, "")
+	_, err = s.setup.ArchiveEnvironment(t.Context(), user(), s.staging.ID, "")
 	s.refused(err, `rollout_1, which is pending, goes to environment "staging"`)
 	s.succeed(r)
 	s.handOver()
 	started, cancelled := len(s.engine.started), len(s.engine.cancels)
 
-	_, err = s.domain.ArchiveEnvironment(t.Context(), user(), s.staging.ID, "")
+	_, err = s.setup.ArchiveEnvironment(t.Context(), user(), s.staging.ID, "")
 	s.ok(err)
-	_, err = s.domain.CreateRollout(t.Context(), user(), core.NewRollout{VersionSetID: s.set.ID})
+	_, err = s.rollouts.CreateRollout(t.Context(), user(), rollout.NewRollout{VersionSetID: s.set.ID})
 	s.refused(err, "cannot be driven as it is")
-	_, err = s.domain.RetryOnboarding(t.Context(), user(), s.staging.ID)
+	_, err = s.setup.RetryOnboarding(t.Context(), user(), s.staging.ID)
 	s.refused(err, `environment "staging" was archived`)
 	for range 2 { // again is nothing
-		_, err = s.domain.ArchiveApplication(t.Context(), user(), s.application.ID, "nobody buys here")
+		_, err = s.setup.ArchiveApplication(t.Context(), user(), s.application.ID, "nobody buys here")
 		s.ok(err)
 	}
-	_, err = s.domain.CreateRollout(t.Context(), user(), core.NewRollout{VersionSetID: s.set.ID})
+	_, err = s.rollouts.CreateRollout(t.Context(), user(), rollout.NewRollout{VersionSetID: s.set.ID})
 	s.refused(err, `application "shop" was archived`)
 	s.publish(s.artifact("registry.test/shop/api", "9", 900, time.Unix(1_800_000_000, 0)))
 	s.want(len(s.sets()), 1)
 	s.handOver()
 	s.want([]int{len(s.engine.started), len(s.engine.cancels)}, []int{started, cancelled})
 
-	found, err := s.domain.ApplicationByName(t.Context(), org, "shop")
+	found, err := s.view.ApplicationByName(t.Context(), org, "shop")
 	s.ok(err)
 	if found.ArchivedAt == nil || len(s.story(r)) == 0 {
 		t.Errorf("no longer readable: %+v", found)
@@ -53,12 +55,12 @@ func TestWhatIsRestoredIsInUseAgain(t *testing.T) { // R39, R51
 	s := newShop(t)
 	s.succeed(s.rollout(s.set))
 	s.handOver()
-	_, err := s.domain.ArchiveEnvironment(t.Context(), user(), s.staging.ID, "moved")
+	_, err := s.setup.ArchiveEnvironment(t.Context(), user(), s.staging.ID, "moved")
 	s.ok(err)
-	_, err = s.domain.ArchiveApplication(t.Context(), user(), s.application.ID, "closed")
+	_, err = s.setup.ArchiveApplication(t.Context(), user(), s.application.ID, "closed")
 	s.ok(err)
 	// The names of what is archived stay taken, so a way back is never in anybody's way.
-	_, err = s.domain.CreateApplication(t.Context(), user(), core.NewApplication{Name: "shop", Services: []core.NewService{{Name: "api", ArtifactSources: []core.NewArtifactSource{
+	_, err = s.setup.CreateApplication(t.Context(), user(), setup.NewApplication{Name: "shop", Services: []setup.NewService{{Name: "api", ArtifactSources: []setup.NewArtifactSource{
 		{Ref: "oci-image@1", Config: []byte(`{"image":"registry.test/shop/other"}`)},
 	}}}})
 	if !fault.Is(err, fault.Conflict) {
@@ -66,18 +68,18 @@ func TestWhatIsRestoredIsInUseAgain(t *testing.T) { // R39, R51
 	}
 	started := len(s.engine.started)
 	for range 2 { // again is nothing
-		restored, err := s.domain.RestoreApplication(t.Context(), user(), s.application.ID, "open again")
+		restored, err := s.setup.RestoreApplication(t.Context(), user(), s.application.ID, "open again")
 		s.ok(err)
 		if restored.ArchivedAt != nil {
 			t.Errorf("restored, and still archived at %s", restored.ArchivedAt)
 		}
-		environment, err := s.domain.RestoreEnvironment(t.Context(), user(), s.staging.ID, "moved back")
+		environment, err := s.setup.RestoreEnvironment(t.Context(), user(), s.staging.ID, "moved back")
 		s.ok(err)
 		s.want(environment.Readiness, core.ReadinessPending)
 	}
 	s.handOver()
 	s.want(len(s.engine.started), started+1) // onboarded, once
-	_, err = s.domain.CreateRollout(t.Context(), user(), core.NewRollout{VersionSetID: s.set.ID})
+	_, err = s.rollouts.CreateRollout(t.Context(), user(), rollout.NewRollout{VersionSetID: s.set.ID})
 	s.refused(err, "staging")
 	s.say(event.EnvironmentReady{EnvironmentID: s.staging.ID})
 	s.succeed(s.rollout(s.set))
@@ -93,10 +95,10 @@ func TestWhatIsRestoredIsInUseAgain(t *testing.T) { // R39, R51
 		}
 		return said
 	}
-	ofApplication, err := s.domain.ArchivingsByApplication(t.Context(), org, []int64{s.application.ID})
+	ofApplication, err := s.view.ArchivingsByApplication(t.Context(), org, []int64{s.application.ID})
 	s.ok(err)
 	s.want(words(ofApplication[s.application.ID]), []word{{false, "open again"}, {true, "closed"}})
-	ofEnvironment, err := s.domain.ArchivingsByEnvironment(t.Context(), org, []int64{s.staging.ID})
+	ofEnvironment, err := s.view.ArchivingsByEnvironment(t.Context(), org, []int64{s.staging.ID})
 	s.ok(err)
 	s.want(words(ofEnvironment[s.staging.ID]), []word{{false, "moved back"}, {true, "moved"}})
 }
@@ -107,12 +109,12 @@ func TestAnEnvironmentThatThePipelineLeavesIsNotListedAnyMore(t *testing.T) {
 	s.succeed(s.rollout(s.set))
 	pipe := func(environments ...string) {
 		t.Helper()
-		_, err := s.domain.CreateFlowDefinition(t.Context(), user(), core.NewFlowDefinition{ApplicationID: s.application.ID, Definition: pipeline(environments...)})
+		_, err := s.setup.CreateFlowDefinition(t.Context(), user(), setup.NewFlowDefinition{ApplicationID: s.application.ID, Definition: pipeline(environments...)})
 		s.ok(err)
 	}
 	listed := func() int {
 		t.Helper()
-		found, err := s.domain.ApplicationEnvironmentsByApplication(t.Context(), org, []int64{s.application.ID})
+		found, err := s.view.ApplicationEnvironmentsByApplication(t.Context(), org, []int64{s.application.ID})
 		s.ok(err)
 		return len(found[s.application.ID])
 	}

@@ -14,20 +14,21 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/source"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
 // sets shows version sets as their names and the names of their versions.
 func describeSets(f *fixture, application core.Application) []string {
 	f.t.Helper()
-	sets, err := f.domain.VersionSetsByApplication(f.t.Context(), org, []int64{application.ID}, core.Page{})
+	sets, err := f.view.VersionSetsByApplication(f.t.Context(), org, []int64{application.ID}, core.Page{})
 	f.ok(err)
 	var lines []string
 	for _, set := range sets[application.ID].Nodes {
-		entries, err := f.domain.EntriesByVersionSet(f.t.Context(), org, []int64{set.ID})
+		entries, err := f.view.EntriesByVersionSet(f.t.Context(), org, []int64{set.ID})
 		f.ok(err)
 		line := set.Name + ":"
 		for _, e := range entries[set.ID] {
-			versions, err := f.domain.VersionsByID(f.t.Context(), org, []int64{e.VersionID})
+			versions, err := f.view.VersionsByID(f.t.Context(), org, []int64{e.VersionID})
 			f.ok(err)
 			line += " " + versions[e.VersionID].Name
 		}
@@ -38,7 +39,7 @@ func describeSets(f *fixture, application core.Application) []string {
 
 func TestVersionSetsFollowArtifacts(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	a := f.application("shop", "api", "web")
 	at := time.Unix(1_700_000_000, 0)
 
@@ -63,7 +64,7 @@ func TestVersionSetsFollowArtifacts(t *testing.T) {
 
 func TestVersionNamesStayUnique(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	f.application("shop", "api")
 	at := time.Unix(1_700_000_000, 0)
 	for i, tag := range []string{"latest", "latest", "", "latest-" + strings.Repeat("0", 12)} {
@@ -75,7 +76,7 @@ func TestVersionNamesStayUnique(t *testing.T) {
 	if diff := cmp.Diff(map[string][]int64{"oci-image:registry.test/shop/api": {org}}, sources); diff != "" {
 		t.Fatalf("organizations (-want +got):\n%s", diff)
 	}
-	versions, err := f.domain.VersionsBySource(t.Context(), org, []int64{1}, core.Page{})
+	versions, err := f.view.VersionsBySource(t.Context(), org, []int64{1}, core.Page{})
 	f.ok(err)
 	var names []string
 	for _, v := range versions[1].Nodes {
@@ -90,15 +91,15 @@ func TestVersionNamesStayUnique(t *testing.T) {
 
 func TestArtifactsReachEveryOwnerOfTheImage(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	mine := f.application("shop", "api")
 	other := core.Actor{Organization: 2, Type: core.PrincipalUser, ID: 7, Permissions: core.RoleOwner.Permissions()}
-	theirs, err := f.domain.CreateApplication(t.Context(), other, core.NewApplication{Name: "shop", Services: []core.NewService{{
-		Name: "proxy", ArtifactSources: []core.NewArtifactSource{ociSource("REGISTRY.test/shop/api:latest")},
+	theirs, err := f.setup.CreateApplication(t.Context(), other, setup.NewApplication{Name: "shop", Services: []setup.NewService{{
+		Name: "proxy", ArtifactSources: []setup.NewArtifactSource{ociSource("REGISTRY.test/shop/api:latest")},
 	}}})
 	f.ok(err)
 	f.publish(f.artifact("registry.test/shop/api", "1", 1, time.Time{}))
-	got, err := f.domain.VersionSetsByApplication(t.Context(), 2, []int64{theirs.ID}, core.Page{})
+	got, err := f.view.VersionSetsByApplication(t.Context(), 2, []int64{theirs.ID}, core.Page{})
 	f.ok(err)
 	if len(got[theirs.ID].Nodes) != 1 || len(describeSets(f, mine)) != 1 {
 		t.Errorf("sets of the other organization: %v, of ours: %q; want one each", got, describeSets(f, mine))
@@ -108,11 +109,11 @@ func TestArtifactsReachEveryOwnerOfTheImage(t *testing.T) {
 // TestASourceTakesOnlyItsOwnTags: two sources of one image, each with what it selects (R7, E61).
 func TestASourceTakesOnlyItsOwnTags(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
-	a, err := f.domain.CreateApplication(t.Context(), user(), core.NewApplication{Name: "shop", Services: []core.NewService{
-		{Name: "api", ArtifactSources: []core.NewArtifactSource{{Ref: source.OCIImage, Config: json.RawMessage(`{"image":"registry.test/shop/api","selection":"semver","range":"^1"}`)}}},
-		{Name: "edge", ArtifactSources: []core.NewArtifactSource{{Ref: source.OCIImage, Config: json.RawMessage(`{"image":"registry.test/shop/api","selection":"mutable_tag","tag":"edge"}`)}}},
-		{Name: "config", ArtifactSources: []core.NewArtifactSource{{Ref: source.Git, Config: json.RawMessage(`{"repository":"https://git.test/shop/config.git","branch":"main","paths":"deploy/**"}`)}}},
+	f := newFixture(t)
+	a, err := f.setup.CreateApplication(t.Context(), user(), setup.NewApplication{Name: "shop", Services: []setup.NewService{
+		{Name: "api", ArtifactSources: []setup.NewArtifactSource{{Ref: source.OCIImage, Config: json.RawMessage(`{"image":"registry.test/shop/api","selection":"semver","range":"^1"}`)}}},
+		{Name: "edge", ArtifactSources: []setup.NewArtifactSource{{Ref: source.OCIImage, Config: json.RawMessage(`{"image":"registry.test/shop/api","selection":"mutable_tag","tag":"edge"}`)}}},
+		{Name: "config", ArtifactSources: []setup.NewArtifactSource{{Ref: source.Git, Config: json.RawMessage(`{"repository":"https://git.test/shop/config.git","branch":"main","paths":"deploy/**"}`)}}},
 	}})
 	f.ok(err)
 	at := time.Unix(1_700_000_000, 0)
@@ -135,7 +136,7 @@ func TestASourceTakesOnlyItsOwnTags(t *testing.T) {
 
 func TestAnyOrderOfArtifactsEndsWithTheSameLatestSet(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	a := f.application("shop", "api", "web")
 	at := time.Unix(1_700_000_000, 0)
 	var all []event.Event
@@ -164,14 +165,14 @@ func TestAnyOrderOfArtifactsEndsWithTheSameLatestSet(t *testing.T) {
 func TestArtifactsToldTogetherEndAsIfToldOneByOne(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same events at every run
-	single, together := setup(t), setup(t)
+	single, together := newFixture(t), newFixture(t)
 	var applications []core.Application
 	for _, f := range []*fixture{single, together} {
 		applications = []core.Application{f.application("shop", "api", "web"), f.application("blog", "api")}
 		// Two sources of one application that point at one image, which another application has as well.
-		twice, err := f.domain.CreateApplication(t.Context(), user(), core.NewApplication{Name: "twice", Services: []core.NewService{
-			{Name: "a", ArtifactSources: []core.NewArtifactSource{ociSource("registry.test/blog/api")}},
-			{Name: "b", ArtifactSources: []core.NewArtifactSource{ociSource("registry.test/blog/api")}},
+		twice, err := f.setup.CreateApplication(t.Context(), user(), setup.NewApplication{Name: "twice", Services: []setup.NewService{
+			{Name: "a", ArtifactSources: []setup.NewArtifactSource{ociSource("registry.test/blog/api")}},
+			{Name: "b", ArtifactSources: []setup.NewArtifactSource{ociSource("registry.test/blog/api")}},
 		}})
 		f.ok(err)
 		applications = append(applications, twice)
@@ -208,7 +209,7 @@ func TestArtifactsToldTogetherEndAsIfToldOneByOne(t *testing.T) {
 // TestABadArtifactDoesNotHoldUpOthers that came with it.
 func TestABadArtifactDoesNotHoldUpOthers(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	a := f.application("shop", "api")
 	at := time.Unix(1_700_000_000, 0)
 	errs := f.told(
@@ -226,7 +227,7 @@ func TestABadArtifactDoesNotHoldUpOthers(t *testing.T) {
 
 func TestBadArtifactsAreRejectedAndRecorded(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	bad := f.artifact("http://registry.test/shop/api", "1", 1, time.Time{})
 	err := f.told(bad)[0]
 	if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "data.image") {

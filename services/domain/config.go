@@ -47,7 +47,7 @@ type Config struct {
 	NATSCAFile   string `koanf:"nats_ca_file"`
 	NATSCertFile string `koanf:"nats_cert_file"`
 	NATSKeyFile  string `koanf:"nats_key_file"`
-	// HTTPAddress is the address that serves the API, at /graphql, and the web console.
+	// HTTPAddress is the address that serves the API, at /graphql, the documentation, at /docs, and the web console.
 	HTTPAddress string `koanf:"http_address" default:":8080"`
 	// HTTPCertFile and HTTPKeyFile are its server certificate; without them it serves plain HTTP, for a proxy in front that terminates
 	// TLS. Replaced files take effect at the next connection.
@@ -67,7 +67,7 @@ type Config struct {
 	WorkflowCertFile string `koanf:"workflow_cert_file"`
 	WorkflowKeyFile  string `koanf:"workflow_key_file"`
 	// BootstrapToken is the bearer token of the first organization's owner. If empty, there is no such token. It should be random and have
-	// at least 32 characters ("openssl rand -hex 32"): whoever guesses it owns the installation. A weaker one is accepted with a warning,
+	// at least 32 characters ("openssl rand -hex 32"): anybody who guesses it owns the installation. A weaker one is accepted with a warning,
 	// one below 16 characters is refused.
 	BootstrapToken string `koanf:"bootstrap_token" secret:"true"`
 	// NATSAuthoritySeed makes this service decide which agents may connect to NATS (auth callout; "lockstep agent authority" generates a
@@ -97,12 +97,20 @@ type Config struct {
 	Drivers DriversConfig `koanf:"drivers"`
 	// Vault is the server that references vault:path#key in drivers.registries point to.
 	Vault secret.VaultConfig `koanf:"vault"`
+	// Docs is the documentation that the service serves at /docs.
+	Docs Docs `koanf:"docs"`
 	// DeliveryMetrics selects the delivery metrics that are exported at /metrics.
 	DeliveryMetrics DeliveryMetrics `koanf:"delivery_metrics"`
 	// HealthAddress is the address that serves /healthz, /readyz, /version and /metrics; empty for none.
 	HealthAddress string `koanf:"health_address"`
 	// LogLevel is debug, info, warn or error.
 	LogLevel string `koanf:"log_level" default:"info"`
+}
+
+// Docs is the documentation of this release.
+type Docs struct {
+	// Off switches it off: /docs is not served, and the console does not link to it.
+	Off bool `koanf:"off"`
 }
 
 // DeliveryMetrics selects the delivery metrics that /metrics exports. Each application in each of these environments has up to thirteen

@@ -48,7 +48,7 @@ func (w ward) sees(service, minute int, health string) {
 
 func (w ward) observation(service, minute int, health string) event.ServiceHealthObserved {
 	w.t.Helper()
-	services, err := w.domain.ServicesByApplication(w.t.Context(), org, []int64{w.application.ID})
+	services, err := w.view.ServicesByApplication(w.t.Context(), org, []int64{w.application.ID})
 	w.ok(err)
 	return event.ServiceHealthObserved{ServiceID: services[w.application.ID][service].ID, EnvironmentID: w.production.ID, Health: health, ObservedAt: wire(minute)}
 }
@@ -81,7 +81,7 @@ func TestWhatDegradesAfterItsRolloutIsRolledBackOnce(t *testing.T) {
 	w.deliver(seen)           // again, and late
 	back := w.rollsBackAt(40, r)
 	w.want(back.VersionSetID, w.set.ID)
-	j, err := w.domain.Journal(t.Context(), org, back.ID, core.Page{First: 1})
+	j, err := w.view.Journal(t.Context(), org, back.ID, core.Page{First: 1})
 	w.ok(err)
 	w.want(j.Nodes[0].PrincipalType, core.PrincipalPolicy)
 	w.want(j.Nodes[0].Reason, "automatic rollback of rollout_2: it stayed degraded")
@@ -155,7 +155,7 @@ func TestTheClockOfARolloutStartsWhenItIsOver(t *testing.T) {
 
 	w, r = watched(t)
 	w.sees(0, 1, "degraded")
-	_, err := w.domain.CancelRollout(t.Context(), user(), r.ID, "people decide")
+	_, err := w.rollouts.CancelRollout(t.Context(), user(), r.ID, "people decide")
 	w.ok(err)
 	w.sees(0, 2, "degraded")
 	w.until(500)
@@ -251,7 +251,7 @@ func TestAWayBackStaysOwedWhileANewerRolloutIsActive(t *testing.T) {
 		}
 		w.nothingDue("put off")
 	}
-	_, err := w.domain.CancelRollout(t.Context(), user(), newer.ID, "not this one")
+	_, err := w.rollouts.CancelRollout(t.Context(), user(), newer.ID, "not this one")
 	w.ok(err)
 	w.until(38)
 	done, worked := w.due()
@@ -268,7 +268,7 @@ func TestTheClockGoesByThePolicyOfTheMomentItRunsOut(t *testing.T) {
 	set := func(p core.RollbackPolicy) {
 		t.Helper()
 		p.ApplicationID = w.application.ID
-		_, err := w.domain.SetRollbackPolicy(t.Context(), user(), p)
+		_, err := w.rollouts.SetRollbackPolicy(t.Context(), user(), p)
 		w.ok(err)
 	}
 	w.sees(0, 5, "degraded")

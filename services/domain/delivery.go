@@ -9,6 +9,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/view"
 )
 
 // deliveryEvery is how often delivery metrics are worked out for /metrics: they are of weeks.
@@ -37,7 +38,7 @@ func (s *service) measureDelivery(ctx context.Context, c DeliveryMetrics, to *te
 	leftOut := 0
 	page := core.Page{First: applicationsAtOnce, Order: core.OrderName}
 	for {
-		applications, err := s.domain.Applications(ctx, ownerOrganization, core.ApplicationFilter{}, page)
+		applications, err := s.view.Applications(ctx, ownerOrganization, core.ApplicationFilter{}, page)
 		if err != nil {
 			return err
 		}
@@ -56,11 +57,11 @@ func (s *service) measureDelivery(ctx context.Context, c DeliveryMetrics, to *te
 			if len(shown) == 0 {
 				continue // none would mean all of the pipeline's
 			}
-			w := core.DeliveryWindow{ApplicationID: a.ID, Since: since}
+			w := view.DeliveryWindow{ApplicationID: a.ID, Since: since}
 			for _, e := range shown {
 				w.EnvironmentIDs = append(w.EnvironmentIDs, e.ID)
 			}
-			all, err := s.domain.DeliveryMetrics(ctx, ownerOrganization, w)
+			all, err := s.view.DeliveryMetrics(ctx, ownerOrganization, w)
 			if fault.Is(err, fault.Invalid) { // more rollouts than one question may be about: the others' are no fewer for it
 				s.log.WarnContext(ctx, "an application's delivery metrics are left out", telemetry.KeyApplication, a.Name, telemetry.KeyError, err)
 				leftOut += len(shown)
@@ -84,7 +85,7 @@ func (s *service) measureDelivery(ctx context.Context, c DeliveryMetrics, to *te
 
 // placesShown are the environments of applications that are to be shown, in the order of their pipelines.
 func (s *service) placesShown(ctx context.Context, c DeliveryMetrics, applications []int64) (map[int64][]core.Environment, error) {
-	known, err := s.domain.ApplicationEnvironmentsByApplication(ctx, ownerOrganization, applications)
+	known, err := s.view.ApplicationEnvironmentsByApplication(ctx, ownerOrganization, applications)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +96,7 @@ func (s *service) placesShown(ctx context.Context, c DeliveryMetrics, applicatio
 		}
 	}
 	slices.Sort(ids)
-	environments, err := s.domain.EnvironmentsByID(ctx, ownerOrganization, slices.Compact(ids))
+	environments, err := s.view.EnvironmentsByID(ctx, ownerOrganization, slices.Compact(ids))
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +111,7 @@ func (s *service) placesShown(ctx context.Context, c DeliveryMetrics, applicatio
 	return shown, nil
 }
 
-func sample(a core.Application, e core.Environment, m core.DeliveryMetrics) telemetry.DeliverySample {
+func sample(a core.Application, e core.Environment, m view.DeliveryMetrics) telemetry.DeliverySample {
 	return telemetry.DeliverySample{
 		Application: a.Name, Environment: e.Name, Tier: string(e.Tier),
 		Deployments: m.Deployments, Reworked: m.Reworked, Ended: m.Ended, Failures: m.Failures, Unrecovered: m.Unrecovered,
@@ -118,7 +119,7 @@ func sample(a core.Application, e core.Environment, m core.DeliveryMetrics) tele
 	}
 }
 
-func percentiles(d core.Durations) telemetry.Percentiles {
+func percentiles(d view.Durations) telemetry.Percentiles {
 	if d.Count == 0 {
 		return nil
 	}

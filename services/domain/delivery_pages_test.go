@@ -11,6 +11,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/view"
 )
 
 // repeated writes n more of a rollout that is over, each over a second before the one that was made before it, so that what was
@@ -53,7 +55,7 @@ func TestABusyApplicationTakesNobodysMetricsAway(t *testing.T) {
 	r := s.rollout(s.set)
 	s.succeed(r)
 	blog := s.fixture.application("a-blog", "site") // before the shop, by name
-	_, err := s.domain.CreateFlowDefinition(t.Context(), user(), core.NewFlowDefinition{ApplicationID: blog.ID, Definition: pipeline("staging", "production")})
+	_, err := s.setup.CreateFlowDefinition(t.Context(), user(), setup.NewFlowDefinition{ApplicationID: blog.ID, Definition: pipeline("staging", "production")})
 	s.ok(err)
 	config := DeliveryMetrics{Environments: []string{"staging", "production"}, Days: 30, Most: 4}
 	shows := func(deployments map[string]int, left int) {
@@ -67,7 +69,7 @@ func TestABusyApplicationTakesNobodysMetricsAway(t *testing.T) {
 					fmt.Sprintf("lockstep_delivery_deployments{application=%q,environment=\"staging\",tier=\"staging\"} %d\n", application, n)
 			}
 		}
-		want += "# HELP lockstep_delivery_left_out Pairs of application and environment that were more than may be shown.\n# TYPE lockstep_delivery_left_out gauge\n" +
+		want += "# HELP lockstep_delivery_left_out Pairs of application and environment that were left out because there are too many.\n# TYPE lockstep_delivery_left_out gauge\n" +
 			fmt.Sprintf("lockstep_delivery_left_out %d\n", left)
 		if err := testutil.CollectAndCompare(&shown, strings.NewReader(want), "lockstep_delivery_deployments", "lockstep_delivery_left_out"); err != nil {
 			t.Error(err)
@@ -76,14 +78,14 @@ func TestABusyApplicationTakesNobodysMetricsAway(t *testing.T) {
 
 	s.repeated(r, 4500) // three pages
 	shows(map[string]int{"a-blog": 0, "shop": 4051}, 0)
-	all, err := s.domain.DeliveryMetrics(t.Context(), org, core.DeliveryWindow{ApplicationID: s.application.ID, EnvironmentIDs: []int64{s.production.ID}})
+	all, err := s.view.DeliveryMetrics(t.Context(), org, view.DeliveryWindow{ApplicationID: s.application.ID, EnvironmentIDs: []int64{s.production.ID}})
 	s.ok(err)
 	if m := all[0]; m.Deployments != 4051 || m.Failures != 450 || m.Ended != 4501 || m.Reworked != 450 || m.Recovery.Count != 450 || m.Recovery.Longest > 2*time.Second || m.Unrecovered != 0 {
 		t.Errorf("4501 rollouts, every tenth of them failed: %+v", m)
 	}
 
 	s.repeated(r, 16_000)
-	if _, err := s.domain.DeliveryMetrics(t.Context(), org, core.DeliveryWindow{ApplicationID: s.application.ID}); !fault.Is(err, fault.Invalid) {
+	if _, err := s.view.DeliveryMetrics(t.Context(), org, view.DeliveryWindow{ApplicationID: s.application.ID}); !fault.Is(err, fault.Invalid) {
 		t.Errorf("20,501 rollouts: %v", err)
 	}
 	shows(map[string]int{"a-blog": 0}, 2)

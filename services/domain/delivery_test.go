@@ -14,6 +14,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/view"
 )
 
 // ledger is a shop that delivers by a clock, and rolls nothing back by itself.
@@ -23,9 +25,9 @@ func newLedger(t *testing.T) ledger {
 	t.Helper()
 	now := clocktest.New(instant(0))
 	l := ledger{ward{shopOf(setupAt(t, now)), now}}
-	_, err := l.domain.SetRollbackPolicy(t.Context(), user(), core.RollbackPolicy{ApplicationID: l.application.ID})
+	_, err := l.rollouts.SetRollbackPolicy(t.Context(), user(), core.RollbackPolicy{ApplicationID: l.application.ID})
 	l.ok(err)
-	_, err = l.domain.SetRolloutPolicy(t.Context(), user(), core.RolloutPolicy{ApplicationID: l.application.ID, OnFailure: core.FailureStops, OnNewer: core.NewerSupersedes})
+	_, err = l.rollouts.SetRolloutPolicy(t.Context(), user(), core.RolloutPolicy{ApplicationID: l.application.ID, OnFailure: core.FailureStops, OnNewer: core.NewerSupersedes})
 	l.ok(err)
 	l.written("cd_version_sets", l.set.ID)
 	return l
@@ -100,9 +102,9 @@ func (l ledger) failed(minute int, r core.Rollout, stop int) {
 }
 
 // measured is what the domain answers of an environment for a window of minutes.
-func (l ledger) measured(environment int64, since, until int) core.DeliveryMetrics {
+func (l ledger) measured(environment int64, since, until int) view.DeliveryMetrics {
 	l.t.Helper()
-	all, err := l.domain.DeliveryMetrics(l.t.Context(), org, core.DeliveryWindow{
+	all, err := l.view.DeliveryMetrics(l.t.Context(), org, view.DeliveryWindow{
 		ApplicationID: l.application.ID, EnvironmentIDs: []int64{environment}, Since: instant(since), Until: instant(until),
 	})
 	l.ok(err)
@@ -113,9 +115,9 @@ func (l ledger) measured(environment int64, since, until int) core.DeliveryMetri
 }
 
 // minutes is a distribution of durations, given as mean, median, p90 and longest in minutes.
-func minutes(count int, mean, median, p90, longest float64) core.Durations {
+func minutes(count int, mean, median, p90, longest float64) view.Durations {
 	of := func(n float64) time.Duration { return time.Duration(n * float64(time.Minute)).Round(time.Second) }
-	return core.Durations{Count: count, Mean: of(mean), Median: of(median), P90: of(p90), Longest: of(longest)}
+	return view.Durations{Count: count, Mean: of(mean), Median: of(median), P90: of(p90), Longest: of(longest)}
 }
 
 // history plays what can become of rollouts, through the service, and leaves the clock at minute 300.
@@ -138,11 +140,11 @@ func (l ledger) history() {
 	l.begun(110, r, 1)
 	l.until(115)
 	l.say(event.RolloutGateReached{RolloutID: r.ID, EnvironmentID: l.production.ID, Weight: 25})
-	_, err := l.domain.PauseRollout(t.Context(), user(), r.ID, "a look at the graphs")
+	_, err := l.rollouts.PauseRollout(t.Context(), user(), r.ID, "a look at the graphs")
 	l.ok(err)
 	l.want(l.reload(r).State, core.RolloutPaused)
 	l.until(125)
-	_, err = l.domain.ResumeRollout(t.Context(), user(), r.ID, "")
+	_, err = l.rollouts.ResumeRollout(t.Context(), user(), r.ID, "")
 	l.ok(err)
 	l.failed(130, r, 1)
 	// 3 goes back to the first set.
@@ -174,12 +176,12 @@ func (l ledger) history() {
 	l.done(235, r, 0)
 	l.begun(235, r, 1)
 	l.until(240)
-	_, err = l.domain.AbortRollout(t.Context(), user(), r.ID, "errors")
+	_, err = l.rollouts.AbortRollout(t.Context(), user(), r.ID, "errors")
 	l.ok(err)
 	l.until(243)
 	l.say(event.RolloutAborted{RolloutID: r.ID, EnvironmentID: l.production.ID, Reason: "errors"})
 	l.until(250)
-	_, err = l.domain.RetryRollout(t.Context(), user(), r.ID, "")
+	_, err = l.rollouts.RetryRollout(t.Context(), user(), r.ID, "")
 	l.ok(err)
 	l.done(260, r, 1)
 	// 8 is cancelled, 9 is still on its way.
@@ -188,14 +190,14 @@ func (l ledger) history() {
 	l.done(272, r, 0)
 	l.begun(275, r, 1)
 	l.until(280)
-	_, err = l.domain.CancelRollout(t.Context(), user(), r.ID, "")
+	_, err = l.rollouts.CancelRollout(t.Context(), user(), r.ID, "")
 	l.ok(err)
 	r = l.asked(290, l.made(290, 7))
 	l.begun(290, r, 0)
 	l.until(300)
 }
 
-// TestDeliveryMetricsOfWhatTheServiceRecorded compares DORA's metrics with what was done, as the service's README.md defines them.
+// TestDeliveryMetricsOfWhatTheServiceRecorded compares DORA's metrics with what was done, as docs/reference/delivery-metrics.md defines them.
 func TestDeliveryMetricsOfWhatTheServiceRecorded(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
@@ -203,30 +205,30 @@ func TestDeliveryMetricsOfWhatTheServiceRecorded(t *testing.T) {
 	for name, tt := range map[string]struct {
 		environment  int64
 		since, until int
-		want         core.DeliveryMetrics
+		want         view.DeliveryMetrics
 	}{
-		"production, all of it": {l.production.ID, 0, 300, core.DeliveryMetrics{
+		"production, all of it": {l.production.ID, 0, 300, view.DeliveryMetrics{
 			Deployments: 5, Reworked: 2, Ended: 6, Failures: 3, Cancelled: 1,
 			Lead:   minutes(3, 125.0/3, 30, 70, 70), // 1: 70; 5: 25; 7: 30
 			People: minutes(3, 52.0/3, 7, 40, 40),   // 1: 10 until it was asked for, 30 for approval; 5: 5; 7: 7
 			// Until 130 and 200 things went wrong, until 150 and 220 they were mended; the abort took 3.
 			Machine: minutes(3, 73.0/3, 23, 30, 30), Recovery: minutes(3, 43.0/3, 20, 20, 20),
 		}},
-		"staging, where nothing failed before production did": {l.staging.ID, 0, 100, core.DeliveryMetrics{
+		"staging, where nothing failed before production did": {l.staging.ID, 0, 100, view.DeliveryMetrics{
 			Deployments: 1, Ended: 1, Lead: minutes(1, 20, 20, 20, 20), People: minutes(1, 10, 10, 10, 10), Machine: minutes(1, 10, 10, 10, 10),
 		}},
-		"from the very end of a deployment on": {l.production.ID, 70, 100, core.DeliveryMetrics{
+		"from the very end of a deployment on": {l.production.ID, 70, 100, view.DeliveryMetrics{
 			Deployments: 1, Ended: 1, Lead: minutes(1, 70, 70, 70, 70), People: minutes(1, 40, 40, 40, 40), Machine: minutes(1, 30, 30, 30, 30),
 		}},
-		"until the end of a deployment, which is outside": {l.production.ID, 0, 70, core.DeliveryMetrics{}},
-		"a failure that is mended behind the window":      {l.production.ID, 120, 140, core.DeliveryMetrics{Ended: 1, Failures: 1, Recovery: minutes(1, 20, 20, 20, 20)}},
-		"the mending of a failure before the window":      {l.production.ID, 131, 160, core.DeliveryMetrics{Deployments: 1, Reworked: 1, Ended: 1}},
-		"what is taken back behind the window": {l.production.ID, 190, 205, core.DeliveryMetrics{
+		"until the end of a deployment, which is outside": {l.production.ID, 0, 70, view.DeliveryMetrics{}},
+		"a failure that is mended behind the window":      {l.production.ID, 120, 140, view.DeliveryMetrics{Ended: 1, Failures: 1, Recovery: minutes(1, 20, 20, 20, 20)}},
+		"the mending of a failure before the window":      {l.production.ID, 131, 160, view.DeliveryMetrics{Deployments: 1, Reworked: 1, Ended: 1}},
+		"what is taken back behind the window": {l.production.ID, 190, 205, view.DeliveryMetrics{
 			Deployments: 1, Ended: 1, Failures: 1, Recovery: minutes(1, 20, 20, 20, 20),
 			Lead: minutes(1, 25, 25, 25, 25), People: minutes(1, 5, 5, 5, 5), Machine: minutes(1, 20, 20, 20, 20),
 		}},
-		"what was cancelled, and what is on its way": {l.production.ID, 265, 300, core.DeliveryMetrics{Cancelled: 1}},
-		"nothing": {l.production.ID, 151, 160, core.DeliveryMetrics{}},
+		"what was cancelled, and what is on its way": {l.production.ID, 265, 300, view.DeliveryMetrics{Cancelled: 1}},
+		"nothing": {l.production.ID, 151, 160, view.DeliveryMetrics{}},
 	} {
 		tt.want.EnvironmentID, tt.want.Since, tt.want.Until = tt.environment, instant(tt.since), instant(tt.until)
 		if diff := cmp.Diff(tt.want, l.measured(tt.environment, tt.since, tt.until)); diff != "" {
@@ -234,28 +236,28 @@ func TestDeliveryMetricsOfWhatTheServiceRecorded(t *testing.T) {
 		}
 	}
 
-	of := func(organization int64, w core.DeliveryWindow) []core.DeliveryMetrics {
-		all, err := l.domain.DeliveryMetrics(t.Context(), organization, w)
+	of := func(organization int64, w view.DeliveryWindow) []view.DeliveryMetrics {
+		all, err := l.view.DeliveryMetrics(t.Context(), organization, w)
 		l.ok(err)
 		return all
 	}
-	both := of(org, core.DeliveryWindow{ApplicationID: l.application.ID})
+	both := of(org, view.DeliveryWindow{ApplicationID: l.application.ID})
 	if len(both) != 2 || both[0].EnvironmentID != l.staging.ID || both[1].EnvironmentID != l.production.ID || both[1].Deployments != 5 ||
 		!both[1].Until.Equal(instant(300)) || !both[1].Since.Equal(instant(300).AddDate(0, 0, -30)) {
 		t.Errorf("by default, of the pipeline's environments and the last thirty days: %+v", both)
 	}
 	// Everything is in its own organization, and every application by itself.
-	if theirs := of(2, core.DeliveryWindow{ApplicationID: l.application.ID, EnvironmentIDs: []int64{l.production.ID}}); theirs[0].Ended+theirs[0].Cancelled != 0 {
+	if theirs := of(2, view.DeliveryWindow{ApplicationID: l.application.ID, EnvironmentIDs: []int64{l.production.ID}}); theirs[0].Ended+theirs[0].Cancelled != 0 {
 		t.Errorf("another organization finds %+v", theirs)
 	}
-	if other := of(org, core.DeliveryWindow{ApplicationID: l.application.ID + 1, EnvironmentIDs: []int64{l.production.ID}}); other[0].Ended != 0 {
+	if other := of(org, view.DeliveryWindow{ApplicationID: l.application.ID + 1, EnvironmentIDs: []int64{l.production.ID}}); other[0].Ended != 0 {
 		t.Errorf("another application has %+v", other)
 	}
-	for _, w := range []core.DeliveryWindow{
+	for _, w := range []view.DeliveryWindow{
 		{Since: instant(300)}, {Since: instant(400)}, {Since: instant(10), Until: instant(10)}, {Since: instant(0).AddDate(-2, 0, 0), Until: instant(1)},
 	} {
 		w.ApplicationID = l.application.ID
-		if _, err := l.domain.DeliveryMetrics(t.Context(), org, w); !fault.Is(err, fault.Invalid) {
+		if _, err := l.view.DeliveryMetrics(t.Context(), org, w); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%s to %s: %v", w.Since, w.Until, err)
 		}
 	}
@@ -265,20 +267,20 @@ func TestDeliveryMetricsOfWhatTheServiceRecorded(t *testing.T) {
 func TestAnAttemptThatFailedIsNotPeoplesTime(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
-	_, err := l.domain.SetRolloutPolicy(t.Context(), user(), core.RolloutPolicy{ApplicationID: l.application.ID, OnFailure: core.FailureStops, OnNewer: core.NewerQueued})
+	_, err := l.rollouts.SetRolloutPolicy(t.Context(), user(), core.RolloutPolicy{ApplicationID: l.application.ID, OnFailure: core.FailureStops, OnNewer: core.NewerQueued})
 	l.ok(err)
 	r := l.asked(5, l.set)
 	l.begun(5, r, 0)
 	l.failed(15, r, 0)
 	l.until(20)
-	r, err = l.domain.RetryRollout(t.Context(), user(), r.ID, "mended") // another rollout
+	r, err = l.rollouts.RetryRollout(t.Context(), user(), r.ID, "mended") // another rollout
 	l.ok(err)
 	l.written("cd_rollouts", r.ID)
 	l.begun(20, r, 0)
 	l.done(25, r, 0)
 	next := l.made(28, 2)
 	l.until(30)
-	queued, err := l.domain.CreateRollout(t.Context(), user(), core.NewRollout{VersionSetID: next.ID})
+	queued, err := l.rollouts.CreateRollout(t.Context(), user(), rollout.NewRollout{VersionSetID: next.ID})
 	l.ok(err)
 	if queued.Rollout != nil {
 		t.Fatalf("not queued: %+v", queued)
@@ -287,7 +289,7 @@ func TestAnAttemptThatFailedIsNotPeoplesTime(t *testing.T) {
 	l.done(40, r, 1)
 	l.until(41)
 	for {
-		begun, worked, err := l.domain.BeginQueued(t.Context())
+		begun, worked, err := l.rollouts.BeginQueued(t.Context())
 		l.ok(err)
 		if !worked {
 			break
@@ -302,7 +304,7 @@ func TestAnAttemptThatFailedIsNotPeoplesTime(t *testing.T) {
 	l.until(60)
 	got := l.measured(l.production.ID, 0, 60)
 	// 40 minutes, 5 until it was asked for and 5 until it was again; 20 minutes, 2 until it was asked for.
-	if diff := cmp.Diff([]core.Durations{minutes(2, 30, 20, 40, 40), minutes(2, 6, 2, 10, 10)}, []core.Durations{got.Lead, got.People}); diff != "" {
+	if diff := cmp.Diff([]view.Durations{minutes(2, 30, 20, 40, 40), minutes(2, 6, 2, 10, 10)}, []view.Durations{got.Lead, got.People}); diff != "" {
 		t.Errorf("lead time, people's (-want +got):\n%s", diff)
 	}
 	if got := l.measured(l.staging.ID, 0, 60); got.Failures != 1 || got.Reworked != 1 || got.Recovery != minutes(1, 10, 10, 10, 10) {
@@ -352,7 +354,7 @@ lockstep_delivery_deployments{application="shop",environment="staging",tier="sta
 		var shown telemetry.Delivery
 		s.ok(s.measureDelivery(t.Context(), tt.config, &shown))
 		want := "# HELP lockstep_delivery_deployments Deployments that were completed in the window.\n# TYPE lockstep_delivery_deployments gauge\n" + tt.want +
-			"# HELP lockstep_delivery_left_out Pairs of application and environment that were more than may be shown.\n# TYPE lockstep_delivery_left_out gauge\n" +
+			"# HELP lockstep_delivery_left_out Pairs of application and environment that were left out because there are too many.\n# TYPE lockstep_delivery_left_out gauge\n" +
 			fmt.Sprintf("lockstep_delivery_left_out %d\n", tt.left)
 		if err := testutil.CollectAndCompare(&shown, strings.NewReader(want), "lockstep_delivery_deployments", "lockstep_delivery_left_out"); err != nil {
 			t.Errorf("%s: %v", name, err)

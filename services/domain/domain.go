@@ -26,7 +26,12 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/autoflow"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/bundle"
-	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/intake"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/view"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/events"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store"
 )
@@ -130,8 +135,9 @@ func Run(ctx context.Context, c Config) error {
 		// unready would have both taken away.
 		checks := map[string]func(context.Context) error{"database": pool.Ping}
 		delivery := &telemetry.Delivery{}
-		parts = append(parts, rpc.PlainHTTPPart("health", c.HealthAddress, log, telemetry.Health(checks, append(bus.Metrics(s.bus.conn.Load),
-			pg.Metrics(pool), outbox.Metrics(pool), telemetry.BreakGlass(s.store.BrokenGlass), store.Metrics(pool), delivery, s.streams)...)))
+		parts = append(parts, rpc.PlainHTTPPart("health", c.HealthAddress, log, telemetry.Health(checks, exposition{
+			conn: s.bus.conn.Load, pool: pool, breakGlass: s.store.BrokenGlass, delivery: delivery, streams: s.streams,
+		}.collectors()...)))
 		if len(c.DeliveryMetrics.Environments) > 0 {
 			parts = append(parts, run.Loop("delivery metrics", func(ctx context.Context) error { return s.showDelivery(ctx, c.DeliveryMetrics, delivery) }))
 		}
@@ -189,8 +195,14 @@ type service struct {
 	inbox  *outbox.Inbox
 	sender *outbox.Sender
 	// bus is there before its connection is; until then publishing is Unavailable, and the outbox keeps what is due.
-	bus    *lateBus
-	domain *core.Domain
+	bus *lateBus
+	// The use cases, by the package of core that has them.
+	access   *access.UseCases
+	setup    *setup.UseCases
+	intake   *intake.UseCases
+	rollouts *rollout.UseCases
+	handoffs *handoff.UseCases
+	view     *view.UseCases
 	// drivers are the domain's, which follow their registries.
 	drivers *bundle.Drivers
 	// streams counts the open subscriptions of the API; nil before its handler is made.
@@ -203,7 +215,7 @@ type service struct {
 
 // assemble puts the service together over its database. By now goes what happens in the domain; its parts keep the machine's time.
 // drivers lack only where artifacts are kept, which is here.
-func assemble(pool *pgxpool.Pool, drivers bundle.Deps, workflows core.Workflows, now clock.Clock, c Config, log *slog.Logger) (*service, error) {
+func assemble(pool *pgxpool.Pool, drivers bundle.Deps, workflows handoff.Workflows, now clock.Clock, c Config, log *slog.Logger) (*service, error) {
 	s := &service{log: log, pool: pool, bus: &lateBus{}, due: make(chan struct{}, 1), barred: make(chan struct{}, 1), undeclared: make(chan struct{}, 1)}
 	s.inbox = outbox.NewInbox(outbox.InboxDeps{Pool: pool, Bus: s.bus, Clock: clock.System(), Log: log, Name: name})
 	s.sender = outbox.NewSender(outbox.SenderDeps{Pool: pool, Bus: s.bus, Clock: clock.System(), Log: log, Name: name, Receivers: []string{receiver}})
@@ -213,7 +225,22 @@ func assemble(pool *pgxpool.Pool, drivers bundle.Deps, workflows core.Workflows,
 	if s.drivers, err = bundle.New(drivers); err != nil {
 		return nil, fmt.Errorf("load drivers: %w", err)
 	}
-	s.domain = core.New(core.Deps{Store: s.store, Drivers: s.drivers, Flows: bundle.Flows{}, Sources: bundle.Sources{}, Watch: events.NewRegistry(s.bus), Workflows: workflows, Clock: now, Keys: agentKeys{}, SessionLife: c.SessionLifetime, IdentitySessionLife: c.OIDC.SessionLifetime, AgentsChanged: s.agentsChanged, Wake: s.wake})
+	flows, sources := bundle.Flows{}, bundle.Sources{}
+	s.access = access.New(access.Deps{
+		Store: s.store.ForAccess(), Keys: agentKeys{}, Clock: now, SessionLife: c.SessionLifetime, IdentitySessionLife: c.OIDC.SessionLifetime,
+		AgentsChanged: s.agentsChanged,
+	})
+	s.setup = setup.New(setup.Deps{
+		Store: s.store.ForSetup(), Drivers: s.drivers, Flows: flows, Sources: sources, Status: events.NewRegistry(s.bus), Clock: now, Wake: s.wake,
+	})
+	s.intake = intake.New(intake.Deps{Store: s.store.ForIntake(), Matcher: sources, Clock: now})
+	s.rollouts = rollout.New(rollout.Deps{
+		Store: s.store.ForRollout(), Drivers: s.drivers, Flows: flows, Readiness: s.setup, Clock: now, Wake: s.wake,
+	})
+	s.handoffs = handoff.New(handoff.Deps{
+		Store: s.store.ForHandoff(), Programs: s.drivers, Workflows: workflows, Rollouts: s.rollouts, Clock: now,
+	})
+	s.view = view.New(view.Deps{Reads: s.store, Drivers: s.drivers, Flows: flows, Clock: now})
 	return s, nil
 }
 
@@ -237,7 +264,7 @@ func (s *service) listen(ctx context.Context, c Config, ready func()) error {
 	}
 	// After the streams are there: an event that is published before would find none.
 	s.bus.set(conn)
-	h := events.New(s.domain, s.inbox)
+	h := events.New(s.intake, s.rollouts, s.inbox)
 	return run.Parts(ctx, s.log, stopWithin,
 		run.Loop("outbox", s.sender.Run),
 		run.Loop("inbox", s.inbox.Run),
@@ -247,7 +274,7 @@ func (s *service) listen(ctx context.Context, c Config, ready func()) error {
 		}),
 		run.Loop("domain events", func(ctx context.Context) error {
 			// One replica at a time, because a rollout's words are to be told in the order in which they were said.
-			return pg.InTurn(ctx, s.pool, "domain events", clock.System(), func(ctx context.Context) error {
+			return pg.AsLeader(ctx, s.pool, "domain events", clock.System(), func(ctx context.Context) error {
 				return conn.ConsumeInOrder(ctx, events.DomainConsumer(), h.Domain, h.Rejected)
 			})
 		}),

@@ -22,7 +22,7 @@ import (
 
 // DriversConfig are deploy drivers that are OCI artifacts. `lockstep driver push` makes them.
 type DriversConfig struct {
-	// Artifacts are their references: oci://registry/repository:tag, or oci://registry/repository@sha256:… to pin one. Whoever may push
+	// Artifacts are their references: oci://registry/repository:tag, or oci://registry/repository@sha256:… to pin one. Anybody who may push
 	// to a tag controls what deploys from then on.
 	Artifacts []string `koanf:"artifacts"`
 	// Refresh is how often tags are resolved again.
@@ -35,7 +35,7 @@ type DriversConfig struct {
 	// connection.
 	CAFile string `koanf:"ca_file"`
 	// AllowNetworks lists what may be reached in addition to the registries of Artifacts and public addresses on ports 80 and 443:
-	// networks, addresses and host names, each with an optional port. Registries redirect to their storage (D41).
+	// networks, addresses and host names, each with an optional port. Registries redirect to their storage.
 	AllowNetworks []string `koanf:"allow_networks"`
 }
 

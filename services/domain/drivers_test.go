@@ -25,12 +25,14 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/bundle"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
 // A start needs no registry, in whichever process it was pulled; a registry that is away is a problem, and nothing is lost.
 func TestAPulledDriverNeedsItsRegistryNoMore(t *testing.T) {
 	t.Parallel()
-	f, s := setup(t), newShelf(t)
+	f, s := newFixture(t), newShelf(t)
 	files := letter(t, "one", "v1")
 	digest := s.push("1", files)
 	with := bundle.Deps{Artifacts: []artifact.Reference{s.reference("1")}}
@@ -69,7 +71,7 @@ func TestAPulledDriverNeedsItsRegistryNoMore(t *testing.T) {
 // A tag that moves brings its drivers, in every replica; a major that is gone from it stays (R21), and a tag that moves back counts.
 func TestMajorsStayWhenATagMoves(t *testing.T) {
 	t.Parallel()
-	f, s := setup(t), newShelf(t)
+	f, s := newFixture(t), newShelf(t)
 	one, minor, two := letter(t, "one", "v1"), letter(t, "one, mended", "v1"), letter(t, "two", "v2")
 	tag := s.reference("stable")
 	with := bundle.Deps{Artifacts: []artifact.Reference{tag}}
@@ -101,7 +103,7 @@ func TestMajorsStayWhenATagMoves(t *testing.T) {
 // What is broken is refused with the file and the line; what there was stays, and so does everything else.
 func TestABrokenArtifactLeavesTheOthers(t *testing.T) {
 	t.Parallel()
-	f, s := setup(t), newShelf(t)
+	f, s := newFixture(t), newShelf(t)
 	good := letter(t, "one", "v1")
 	tag := s.reference("1")
 	s.push("1", good)
@@ -151,7 +153,7 @@ func (d *dying) KeepDriverArtifact(ctx context.Context, a core.DriverArtifact) e
 // A process that is killed between the pull and the record has changed nothing; the next one pulls again.
 func TestAPullThatWasNotKeptNeverWas(t *testing.T) {
 	t.Parallel()
-	f, s := setup(t), newShelf(t)
+	f, s := newFixture(t), newShelf(t)
 	files := letter(t, "one", "v1")
 	tag := s.reference("1")
 	s.push("1", files)
@@ -191,7 +193,7 @@ func (s *slow) Pull(ctx context.Context, r artifact.Reference, digest string) (a
 // Of two replicas, the one that asked later is right, whichever hears first.
 func TestALateAnswerDoesNotWin(t *testing.T) {
 	t.Parallel()
-	f, s := setup(t), newShelf(t)
+	f, s := newFixture(t), newShelf(t)
 	one, two := letter(t, "one", "v1"), letter(t, "two", "v1")
 	tag := s.reference("stable")
 	s.push("stable", one)
@@ -232,7 +234,7 @@ func (k telling) KeepDriverArtifact(ctx context.Context, a core.DriverArtifact) 
 // A registry that does not answer holds up no other's drivers, nor the end.
 func TestASlowRegistryHoldsUpNobody(t *testing.T) {
 	t.Parallel()
-	f, s := setup(t), newShelf(t)
+	f, s := newFixture(t), newShelf(t)
 	hangs := make(chan struct{})
 	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		select {
@@ -278,14 +280,14 @@ func TestARolloutKeepsThePulledDriverItBeganWith(t *testing.T) {
 	f := setupWith(t, clock.System(), Config{Drivers: DriversConfig{Artifacts: []string{s.reference("stable").String()}}})
 	f.ok(f.drivers.Ask(t.Context(), s.reference("stable")))
 	a := f.application("shop", "api")
-	e, err := f.domain.CreateEnvironment(t.Context(), user(), core.NewEnvironment{Name: "desk", Tier: core.TierStaging, DriverRef: "letter@1", DriverConfig: json.RawMessage(`{"drawer":3}`)})
+	e, err := f.setup.CreateEnvironment(t.Context(), user(), setup.NewEnvironment{Name: "desk", Tier: core.TierStaging, DriverRef: "letter@1", DriverConfig: json.RawMessage(`{"drawer":3}`)})
 	f.ok(err)
 	f.say(event.EnvironmentReady{EnvironmentID: e.ID})
-	_, err = f.domain.CreateFlowDefinition(t.Context(), user(), core.NewFlowDefinition{ApplicationID: a.ID, Definition: pipeline("desk")})
+	_, err = f.setup.CreateFlowDefinition(t.Context(), user(), setup.NewFlowDefinition{ApplicationID: a.ID, Definition: pipeline("desk")})
 	f.ok(err)
 	f.say(event.ApplicationEnvironmentReady{ApplicationEnvironmentID: 1, RolloutName: "api", RolloutNamespace: "shop", Discovered: json.RawMessage(`{}`)})
 	f.publish(f.artifact("registry.test/shop/api", "1", 1, time.Unix(1, 0)))
-	_, err = f.domain.CreateRollout(t.Context(), user(), core.NewRollout{VersionSetID: 1})
+	_, err = f.rollouts.CreateRollout(t.Context(), user(), rollout.NewRollout{VersionSetID: 1})
 	f.ok(err)
 	s.push("stable", letter(t, "two", "v1"))
 	f.ok(f.drivers.Ask(t.Context(), s.reference("stable")))

@@ -18,7 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
-	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
 )
 
 // asked is a statement of ours as it went to the database.
@@ -157,7 +157,7 @@ type filled struct {
 // fill makes an organization of some size, in a database of its own.
 func fill(t *testing.T, sizes map[string]int) *filled {
 	t.Helper()
-	f := &filled{fixture: setup(t), recorder: &recorder{planned: map[*pgx.Conn]string{}}, sizes: sizes}
+	f := &filled{fixture: newFixture(t), recorder: &recorder{planned: map[*pgx.Conn]string{}}, sizes: sizes}
 	seed, err := os.ReadFile(filepath.Join("..", "..", "tools", "bench", "domain", "seed.sql"))
 	f.ok(err)
 	conn, err := f.pool.Acquire(t.Context())

@@ -14,15 +14,18 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
-	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
-	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
 	"github.com/lockstep-cd/lockstep/pkg/source"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/events"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store"
 )
@@ -50,7 +53,7 @@ type fixture struct {
 	count  int
 }
 
-func setup(t *testing.T) *fixture {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	return setupAt(t, clock.System())
 }
@@ -79,7 +82,7 @@ func setupWith(t *testing.T, now clock.Clock, c Config) *fixture {
 		t.Fatal(err)
 	}
 	f := &fixture{service: assembled, t: t, pool: pool, db: db, engine: &engine{}}
-	f.on = events.New(f.domain, f.inbox)
+	f.on = events.New(f.intake, f.rollouts, f.inbox)
 	for id, organization := range map[int64]string{org: "default", 2: "other"} {
 		if err := f.store.EnsureOrganization(t.Context(), id, organization); err != nil {
 			t.Fatal(err)
@@ -88,10 +91,10 @@ func setupWith(t *testing.T, now clock.Clock, c Config) *fixture {
 	return f
 }
 
-// engine is core.Engine that answers what it is told to.
+// engine is handoff.Engine that answers what it is told to.
 type engine struct {
 	mu      sync.Mutex
-	started []core.Workflow
+	started []handoff.Workflow
 	cancels []string
 	agents  []core.AgentOwner
 	answer  error
@@ -107,7 +110,7 @@ func (e *engine) DeclareAgents(_ context.Context, agents []core.AgentOwner) erro
 	return nil
 }
 
-func (e *engine) Start(_ context.Context, w core.Workflow) (string, error) {
+func (e *engine) Start(_ context.Context, w handoff.Workflow) (string, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.answer != nil {
@@ -138,7 +141,7 @@ func (f *fixture) ok(err error) {
 func (f *fixture) handOver() {
 	f.t.Helper()
 	for {
-		_, worked, err := f.domain.HandOver(f.t.Context(), f.engine)
+		_, worked, err := f.handoffs.HandOver(f.t.Context(), f.engine)
 		f.ok(err)
 		if !worked {
 			return
@@ -211,18 +214,18 @@ func (f *fixture) told(all ...event.Event) []error {
 	return f.on.Registry(f.t.Context(), deliveries)
 }
 
-func ociSource(image string) core.NewArtifactSource {
-	return core.NewArtifactSource{Ref: source.OCIImage, Config: json.RawMessage(fmt.Sprintf(`{"image":%q}`, image))}
+func ociSource(image string) setup.NewArtifactSource {
+	return setup.NewArtifactSource{Ref: source.OCIImage, Config: json.RawMessage(fmt.Sprintf(`{"image":%q}`, image))}
 }
 
 // application makes an application with services of one source each: registry.test/<application>/<service>.
 func (f *fixture) application(name string, services ...string) core.Application {
 	f.t.Helper()
-	n := core.NewApplication{Name: name}
+	n := setup.NewApplication{Name: name}
 	for _, s := range services {
-		n.Services = append(n.Services, core.NewService{Name: s, ArtifactSources: []core.NewArtifactSource{ociSource("registry.test/" + name + "/" + s)}})
+		n.Services = append(n.Services, setup.NewService{Name: s, ArtifactSources: []setup.NewArtifactSource{ociSource("registry.test/" + name + "/" + s)}})
 	}
-	a, err := f.domain.CreateApplication(f.t.Context(), user(), n)
+	a, err := f.setup.CreateApplication(f.t.Context(), user(), n)
 	f.ok(err)
 	return a
 }
@@ -232,7 +235,7 @@ const paper = "paper@1"
 
 func (f *fixture) environment(name string, tier core.Tier) core.Environment {
 	f.t.Helper()
-	e, err := f.domain.CreateEnvironment(f.t.Context(), user(), core.NewEnvironment{
+	e, err := f.setup.CreateEnvironment(f.t.Context(), user(), setup.NewEnvironment{
 		Name: name, Tier: tier, DriverRef: paper, DriverConfig: json.RawMessage(`{"drawer":3}`),
 	})
 	f.ok(err)
@@ -278,7 +281,7 @@ type shop struct {
 
 func newShop(t *testing.T) *shop {
 	t.Helper()
-	return shopOf(setup(t))
+	return shopOf(newFixture(t))
 }
 
 // shopOf opens the shop in a fixture.
@@ -287,7 +290,7 @@ func shopOf(f *fixture) *shop {
 	t.Helper()
 	s := &shop{fixture: f, application: f.application("shop", "api", "web")}
 	s.staging, s.production = f.environment("staging", core.TierStaging), f.environment("production", core.TierProduction)
-	_, err := f.domain.CreateFlowDefinition(t.Context(), user(), core.NewFlowDefinition{ApplicationID: s.application.ID, Definition: pipeline("staging", "production")})
+	_, err := f.setup.CreateFlowDefinition(t.Context(), user(), setup.NewFlowDefinition{ApplicationID: s.application.ID, Definition: pipeline("staging", "production")})
 	f.ok(err)
 	s.makeReady()
 	s.set = s.release(1)
@@ -299,7 +302,7 @@ func (s *shop) makeReady() {
 	s.t.Helper()
 	s.say(event.EnvironmentReady{EnvironmentID: s.staging.ID})
 	s.say(event.EnvironmentReady{EnvironmentID: s.production.ID})
-	known, err := s.domain.ApplicationEnvironmentsByApplication(s.t.Context(), org, []int64{s.application.ID})
+	known, err := s.view.ApplicationEnvironmentsByApplication(s.t.Context(), org, []int64{s.application.ID})
 	s.ok(err)
 	for _, ae := range known[s.application.ID] {
 		s.say(event.ApplicationEnvironmentReady{ApplicationEnvironmentID: ae.ID, RolloutName: "api", RolloutNamespace: "shop"})
@@ -320,35 +323,35 @@ func (s *shop) release(n int) core.VersionSet {
 // sets are the version sets, newest first.
 func (s *shop) sets() []core.VersionSet {
 	s.t.Helper()
-	sets, err := s.domain.VersionSetsByApplication(s.t.Context(), org, []int64{s.application.ID}, core.Page{})
+	sets, err := s.view.VersionSetsByApplication(s.t.Context(), org, []int64{s.application.ID}, core.Page{})
 	s.ok(err)
 	return sets[s.application.ID].Nodes
 }
 
 func (s *shop) rollout(set core.VersionSet) core.Rollout {
 	s.t.Helper()
-	r, err := s.domain.CreateRollout(s.t.Context(), user(), core.NewRollout{VersionSetID: set.ID, Reason: "test", Again: true})
+	r, err := s.rollouts.CreateRollout(s.t.Context(), user(), rollout.NewRollout{VersionSetID: set.ID, Reason: "test", Again: true})
 	s.ok(err)
 	return *r.Rollout
 }
 
 func (s *shop) reload(r core.Rollout) core.Rollout {
 	s.t.Helper()
-	found, err := s.domain.RolloutsByID(s.t.Context(), org, []int64{r.ID})
+	found, err := s.view.RolloutsByID(s.t.Context(), org, []int64{r.ID})
 	s.ok(err)
 	return found[r.ID]
 }
 
 func (s *shop) stops(r core.Rollout) []core.RolloutEnvironment {
 	s.t.Helper()
-	found, err := s.domain.RolloutEnvironmentsByRollout(s.t.Context(), org, []int64{r.ID})
+	found, err := s.view.RolloutEnvironmentsByRollout(s.t.Context(), org, []int64{r.ID})
 	s.ok(err)
 	return found[r.ID]
 }
 
 func (s *shop) deployments(e core.RolloutEnvironment) []core.Deployment {
 	s.t.Helper()
-	found, err := s.domain.DeploymentsByRolloutEnvironment(s.t.Context(), org, []int64{e.ID})
+	found, err := s.view.DeploymentsByRolloutEnvironment(s.t.Context(), org, []int64{e.ID})
 	s.ok(err)
 	return found[e.ID]
 }
@@ -356,7 +359,7 @@ func (s *shop) deployments(e core.RolloutEnvironment) []core.Deployment {
 // story is the journal as "subject verb from→to", oldest first.
 func (s *shop) story(r core.Rollout) []string {
 	s.t.Helper()
-	j, err := s.domain.Journal(s.t.Context(), org, r.ID, core.Page{First: 500})
+	j, err := s.view.Journal(s.t.Context(), org, r.ID, core.Page{First: 500})
 	s.ok(err)
 	var lines []string
 	for _, row := range j.Nodes {
@@ -371,7 +374,7 @@ func (s *shop) close() {
 	_, err := s.pool.Exec(s.t.Context(), `UPDATE cd_rollout_closings SET due_at = 'epoch'`)
 	s.ok(err)
 	for {
-		_, worked, err := s.domain.CloseDue(s.t.Context())
+		_, worked, err := s.rollouts.CloseDue(s.t.Context())
 		s.ok(err)
 		if !worked {
 			return

@@ -10,6 +10,9 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
 // person is a user of an organization, who belongs to groups.
@@ -20,7 +23,7 @@ func person(id int64, groups ...string) core.Actor {
 // asking replaces the shop's pipeline: staging, then an approval step, then production with an approval before it and at 50%.
 func (s *shop) asking(step, entry, half string) {
 	s.t.Helper()
-	_, err := s.domain.CreateFlowDefinition(s.t.Context(), user(), core.NewFlowDefinition{ApplicationID: s.application.ID, Definition: asks(step, entry, half)})
+	_, err := s.setup.CreateFlowDefinition(s.t.Context(), user(), setup.NewFlowDefinition{ApplicationID: s.application.ID, Definition: asks(step, entry, half)})
 	s.ok(err)
 	s.makeReady()
 }
@@ -38,23 +41,23 @@ func (s *shop) group(name string, members int) {
 	s.t.Helper()
 	ids := make([]int64, members)
 	for i := range ids {
-		m, err := s.domain.CreateMember(s.t.Context(), user(), core.NewMember{Name: fmt.Sprintf("%s-%d", name, i), Kind: core.PrincipalUser, Role: core.RoleApprover})
+		m, err := s.access.CreateMember(s.t.Context(), user(), access.NewMember{Name: fmt.Sprintf("%s-%d", name, i), Kind: core.PrincipalUser, Role: core.RoleApprover})
 		s.ok(err)
 		ids[i] = m.ID
 	}
-	_, err := s.domain.CreateGroup(s.t.Context(), user(), name, ids)
+	_, err := s.access.CreateGroup(s.t.Context(), user(), name, ids)
 	s.ok(err)
 }
 
 func (s *shop) approve(a core.Actor, r core.Rollout, gate string) error {
-	_, err := s.domain.ApproveGate(s.t.Context(), a, core.Resolution{RolloutID: r.ID, GateID: gate})
+	_, err := s.rollouts.ApproveGate(s.t.Context(), a, rollout.Resolution{RolloutID: r.ID, GateID: gate})
 	return err
 }
 
 // gates are those that are open.
 func (s *shop) gates(r core.Rollout) map[string]core.Gate {
 	s.t.Helper()
-	open, err := s.domain.OpenGates(s.t.Context(), org, []int64{r.ID})
+	open, err := s.view.OpenGates(s.t.Context(), org, []int64{r.ID})
 	s.ok(err)
 	found := map[string]core.Gate{}
 	for _, g := range open[r.ID] {
@@ -133,7 +136,7 @@ func TestWhoeverHasAskedForARolloutDoesNotApproveItInProduction(t *testing.T) { 
 	s.ok(s.approve(user(), r, "production/50"))
 	s.ok(s.approve(user(), r, "the program's own in staging"))
 	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "production/75", EnvironmentID: s.production.ID})
-	_, err := s.domain.RejectGate(t.Context(), user(), core.Resolution{RolloutID: r.ID, GateID: "production/75"})
+	_, err := s.rollouts.RejectGate(t.Context(), user(), rollout.Resolution{RolloutID: r.ID, GateID: "production/75"})
 	s.ok(err) // to take one's own back is everybody's right
 }
 
@@ -190,7 +193,7 @@ func (s *shop) elapse() {
 
 func (s *shop) expire() core.GateExpiry {
 	s.t.Helper()
-	done, worked, err := s.domain.ExpireDue(s.t.Context())
+	done, worked, err := s.rollouts.ExpireDue(s.t.Context())
 	s.ok(err)
 	if !worked {
 		s.t.Error("nothing was due")
@@ -200,7 +203,7 @@ func (s *shop) expire() core.GateExpiry {
 
 func (s *shop) nothingExpires() {
 	s.t.Helper()
-	if done, worked, err := s.domain.ExpireDue(s.t.Context()); worked || err != nil {
+	if done, worked, err := s.rollouts.ExpireDue(s.t.Context()); worked || err != nil {
 		s.t.Errorf("expired: %+v, %v", done, err)
 	}
 }
@@ -211,14 +214,14 @@ func TestAnEnvironmentAsksWhateverThePipelineSays(t *testing.T) {
 	s.group("platform", 3)
 	asked := core.EnvironmentApproval{Reason: "the platform team's", GateRule: core.GateRule{Quorum: 2, Group: "platform", ExpiresAfter: time.Hour, OnExpiry: core.ExpiryRejects}}
 	for _, e := range []core.Environment{s.staging, s.production} {
-		_, err := s.domain.SetEnvironmentApproval(t.Context(), user(), e.ID, &asked)
+		_, err := s.setup.SetEnvironmentApproval(t.Context(), user(), e.ID, &asked)
 		s.ok(err)
 	}
-	_, err := s.domain.SetEnvironmentApproval(t.Context(), core.Actor{Organization: 2, Type: core.PrincipalUser, ID: 1, Permissions: core.RoleOwner.Permissions()}, s.staging.ID, nil)
+	_, err := s.setup.SetEnvironmentApproval(t.Context(), core.Actor{Organization: 2, Type: core.PrincipalUser, ID: 1, Permissions: core.RoleOwner.Permissions()}, s.staging.ID, nil)
 	if !fault.Is(err, fault.NotFound) {
 		t.Errorf("another organization's environment: %v", err)
 	}
-	_, err = s.domain.SetEnvironmentApproval(t.Context(), user(), s.staging.ID, &core.EnvironmentApproval{})
+	_, err = s.setup.SetEnvironmentApproval(t.Context(), user(), s.staging.ID, &core.EnvironmentApproval{})
 	if !fault.Is(err, fault.Invalid) {
 		t.Errorf("a quorum of nobody: %v", err)
 	}
@@ -241,10 +244,10 @@ func TestAnEnvironmentAsksWhateverThePipelineSays(t *testing.T) {
 	s.want(s.gates(r)["staging"].GateRule, asked.GateRule)
 	s.want(s.gates(r)["production"].GateRule, core.GateRule{Quorum: 3, Group: "platform", ExpiresAfter: time.Minute, OnExpiry: core.ExpiryRejects})
 
-	_, err = s.domain.SetEnvironmentApproval(t.Context(), user(), s.staging.ID, nil)
+	_, err = s.setup.SetEnvironmentApproval(t.Context(), user(), s.staging.ID, nil)
 	s.ok(err)
-	s.want(s.gates(r)["staging"].Quorum, 2)                                                   // what a rollout has pinned stays
-	_, err = s.domain.CancelRollout(t.Context(), user(), r.ID, "nobody has to agree to that") // R41
+	s.want(s.gates(r)["staging"].Quorum, 2)                                                     // what a rollout has pinned stays
+	_, err = s.rollouts.CancelRollout(t.Context(), user(), r.ID, "nobody has to agree to that") // R41
 	s.ok(err)
 	r = s.rollout(s.set)
 	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "staging", EnvironmentID: s.staging.ID})
@@ -264,8 +267,8 @@ func TestAQuestionThatNobodyCouldAnswerIsRefused(t *testing.T) {
 		s.want(fault.FieldsOf(err), want)
 	}
 	pipeline := func(step, entry, half string) error {
-		_, err := s.domain.CreateFlowDefinition(t.Context(), user(), core.NewFlowDefinition{ApplicationID: s.application.ID, Definition: asks(step, entry, half)})
-		fields, checkErr := s.domain.CheckFlowDefinition(t.Context(), user(), asks(step, entry, half))
+		_, err := s.setup.CreateFlowDefinition(t.Context(), user(), setup.NewFlowDefinition{ApplicationID: s.application.ID, Definition: asks(step, entry, half)})
+		fields, checkErr := s.setup.CheckFlowDefinition(t.Context(), user(), asks(step, entry, half))
 		s.ok(checkErr)
 		if len(fields) != len(fault.FieldsOf(err)) {
 			t.Errorf("checked: %v, authored: %v", fields, err)
@@ -280,7 +283,7 @@ func TestAQuestionThatNobodyCouldAnswerIsRefused(t *testing.T) {
 	s.ok(pipeline(`,"group":"two"`, `"group":"two","quorum":2`, `"quorum":1`))
 
 	environment := func(group string, quorum int) error {
-		_, err := s.domain.SetEnvironmentApproval(t.Context(), user(), s.production.ID, &core.EnvironmentApproval{GateRule: core.GateRule{Quorum: quorum, Group: group, OnExpiry: core.ExpiryRejects}})
+		_, err := s.setup.SetEnvironmentApproval(t.Context(), user(), s.production.ID, &core.EnvironmentApproval{GateRule: core.GateRule{Quorum: quorum, Group: group, OnExpiry: core.ExpiryRejects}})
 		return err
 	}
 	refused(environment("tow", 1), fault.Field{Name: "/group", Problem: none})
@@ -302,7 +305,7 @@ func TestAQuestionThatNobodyCouldAnswerIsRefused(t *testing.T) {
 	s.ok(environment("two", 2))
 
 	s.makeReady()
-	_, err := s.domain.SetGroupMembers(t.Context(), user(), 1, nil)
+	_, err := s.access.SetGroupMembers(t.Context(), user(), 1, nil)
 	s.ok(err)
 	s.rollout(s.set) // fails the test where it is refused
 }
@@ -322,31 +325,31 @@ func TestAQuorumOfMoreThanMayApproveIsRefusedAndReported(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	viewer, err := s.domain.CreateMember(t.Context(), user(), core.NewMember{Name: "looks", Kind: core.PrincipalUser, Role: core.RoleViewer})
+	viewer, err := s.access.CreateMember(t.Context(), user(), access.NewMember{Name: "looks", Kind: core.PrincipalUser, Role: core.RoleViewer})
 	s.ok(err)
-	_, err = s.domain.CreateGroup(t.Context(), user(), "viewers", []int64{viewer.ID})
+	_, err = s.access.CreateGroup(t.Context(), user(), "viewers", []int64{viewer.ID})
 	s.ok(err)
 	if err := s.ask(1, "viewers"); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), `no more members of group "viewers" may approve`) {
 		t.Errorf("a group of viewers: %v", err)
 	}
 
 	s.ok(s.ask(2, ""))
-	made, err := s.domain.CreateRollout(t.Context(), person(99), core.NewRollout{VersionSetID: s.set.ID})
+	made, err := s.rollouts.CreateRollout(t.Context(), person(99), rollout.NewRollout{VersionSetID: s.set.ID})
 	s.ok(err)
 	r := *made.Rollout
 	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "production", EnvironmentID: s.production.ID})
 	waits := func() string {
 		t.Helper()
-		all, err := s.domain.Waits(t.Context(), org, []int64{r.ID})
+		all, err := s.view.Waits(t.Context(), org, []int64{r.ID})
 		s.ok(err)
 		return all[r.ID][0].Detail
 	}
 	if got := waits(); strings.Contains(got, "nobody") {
 		t.Errorf("while it can be answered: %s", got)
 	}
-	member, err := s.domain.MemberByName(t.Context(), org, "two-0")
+	member, err := s.view.MemberByName(t.Context(), org, "two-0")
 	s.ok(err)
-	_, err = s.domain.RemoveMember(t.Context(), user(), member.ID)
+	_, err = s.access.RemoveMember(t.Context(), user(), member.ID)
 	s.ok(err)
 	if got := waits(); !strings.Contains(got, "nobody can answer it: it needs 2 more, and only 1") {
 		t.Errorf("when one has left: %s", got)
@@ -355,12 +358,12 @@ func TestAQuorumOfMoreThanMayApproveIsRefusedAndReported(t *testing.T) {
 
 // author makes a pipeline of the shop.
 func (s *shop) author(definition json.RawMessage) error {
-	_, err := s.domain.CreateFlowDefinition(s.t.Context(), user(), core.NewFlowDefinition{ApplicationID: s.application.ID, Definition: definition})
+	_, err := s.setup.CreateFlowDefinition(s.t.Context(), user(), setup.NewFlowDefinition{ApplicationID: s.application.ID, Definition: definition})
 	return err
 }
 
 // ask has production ask by itself.
 func (s *shop) ask(quorum int, group string) error {
-	_, err := s.domain.SetEnvironmentApproval(s.t.Context(), user(), s.production.ID, &core.EnvironmentApproval{GateRule: core.GateRule{Quorum: quorum, Group: group, RequesterMayApprove: true, OnExpiry: core.ExpiryRejects}})
+	_, err := s.setup.SetEnvironmentApproval(s.t.Context(), user(), s.production.ID, &core.EnvironmentApproval{GateRule: core.GateRule{Quorum: quorum, Group: group, RequesterMayApprove: true, OnExpiry: core.ExpiryRejects}})
 	return err
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -67,17 +68,17 @@ func TestInputsOfPrograms(t *testing.T) {
 
 func TestSetupWaitsForItsEnvironment(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	a := f.application("shop", "api")
 	e := f.environment("staging", core.TierStaging)
-	_, err := f.domain.CreateFlowDefinition(t.Context(), user(), core.NewFlowDefinition{ApplicationID: a.ID, Definition: pipeline("staging")})
+	_, err := f.setup.CreateFlowDefinition(t.Context(), user(), setup.NewFlowDefinition{ApplicationID: a.ID, Definition: pipeline("staging")})
 	f.ok(err)
 	f.handOver()
 	if got := f.ids(); !cmp.Equal(got, []string{"environment-1-onboarding-1"}) {
 		t.Fatalf("handed over: %q", got)
 	}
 	f.say(event.EnvironmentNotReady{EnvironmentID: e.ID, Reason: "no controller"})
-	_, err = f.domain.RetryOnboarding(t.Context(), user(), e.ID)
+	_, err = f.setup.RetryOnboarding(t.Context(), user(), e.ID)
 	f.ok(err)
 	f.deliver(f.emit(event.EnvironmentNotReady{EnvironmentID: e.ID, Reason: "stale"}, "environment-1-onboarding-1"))
 	f.deliver(f.emit(event.EnvironmentReady{EnvironmentID: e.ID}, "environment-1-onboarding-2"))
@@ -90,7 +91,7 @@ func TestSetupWaitsForItsEnvironment(t *testing.T) {
 	if ae := f.applicationEnvironment(1); ae.Readiness != core.ReadinessNot || !strings.Contains(ae.ReadinessReason, "container mismatch") {
 		t.Errorf("after the failed workflow: %+v", ae)
 	}
-	_, err = f.domain.RetrySetup(t.Context(), user(), 1)
+	_, err = f.setup.RetrySetup(t.Context(), user(), 1)
 	f.ok(err)
 	f.deliver(f.emit(event.ApplicationEnvironmentReady{
 		ApplicationEnvironmentID: 1, RolloutName: "api", RolloutNamespace: "shop", Discovered: json.RawMessage(`{"services":{}}`),
@@ -105,7 +106,7 @@ func TestSetupWaitsForItsEnvironment(t *testing.T) {
 
 func (f *fixture) applicationEnvironment(id int64) core.ApplicationEnvironment {
 	f.t.Helper()
-	found, err := f.domain.ApplicationEnvironmentsByID(f.t.Context(), org, []int64{id})
+	found, err := f.view.ApplicationEnvironmentsByID(f.t.Context(), org, []int64{id})
 	f.ok(err)
 	return found[id]
 }
@@ -125,23 +126,23 @@ func TestUnavailableEnginesAreTriedAgainAndRefusalsFail(t *testing.T) {
 	s.handOver()
 	r := s.rollout(s.set)
 	s.engine.answer = fault.New(fault.Unavailable, "the workflow service is away")
-	_, worked, err := s.domain.HandOver(t.Context(), s.engine)
+	_, worked, err := s.handoffs.HandOver(t.Context(), s.engine)
 	if !worked || !fault.Is(err, fault.Unavailable) {
 		t.Fatalf("first attempt: %v, %v", worked, err)
 	}
-	if _, worked, _ := s.domain.HandOver(t.Context(), s.engine); worked {
+	if _, worked, _ := s.handoffs.HandOver(t.Context(), s.engine); worked {
 		t.Fatal("tried again without a pause")
 	}
 	s.engine.answer = fault.New(fault.Invalid, "starlark: deploy.star:1:1: got end of file")
 	_, err = s.pool.Exec(t.Context(), `UPDATE cd_handoffs SET due_at = now() - interval '1 second' WHERE state = 0`)
 	s.ok(err)
-	if _, _, err = s.domain.HandOver(t.Context(), s.engine); !fault.Is(err, fault.Invalid) {
+	if _, _, err = s.handoffs.HandOver(t.Context(), s.engine); !fault.Is(err, fault.Invalid) {
 		t.Fatalf("second attempt: %v", err)
 	}
 	if got := s.reload(r); got.State != core.RolloutFailed {
 		t.Errorf("after the refusal the rollout is %s", got.State)
 	}
-	j, err := s.domain.Journal(t.Context(), org, r.ID, core.Page{First: 500})
+	j, err := s.view.Journal(t.Context(), org, r.ID, core.Page{First: 500})
 	s.ok(err)
 	found := false
 	for _, row := range j.Nodes {
@@ -159,13 +160,13 @@ func TestCancellingBeforeTheHandOverWithdrawsIt(t *testing.T) {
 	s.handOver()
 	before := len(s.engine.started)
 	r := s.rollout(s.set)
-	_, err := s.domain.CancelRollout(t.Context(), user(), r.ID, "changed my mind")
+	_, err := s.rollouts.CancelRollout(t.Context(), user(), r.ID, "changed my mind")
 	s.ok(err)
 	s.handOver()
 	if len(s.engine.started) != before || len(s.engine.cancels) != 0 {
 		t.Errorf("started %q, cancelled %q; want neither", s.ids()[before:], s.engine.cancels)
 	}
-	if _, err := s.domain.CancelRollout(t.Context(), user(), r.ID, ""); !fault.Is(err, fault.Refused) {
+	if _, err := s.rollouts.CancelRollout(t.Context(), user(), r.ID, ""); !fault.Is(err, fault.Refused) {
 		t.Errorf("cancelling twice: %v, want Refused", err)
 	}
 }
@@ -195,7 +196,7 @@ func TestALostClaimIsTakenUpAgain(t *testing.T) {
 
 func TestConcurrentDispatchersShareTheWork(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	for i := range 12 {
 		f.environment("e"+strconv.Itoa(i), core.TierQA)
 	}

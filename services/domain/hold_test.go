@@ -9,6 +9,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 )
 
 // granted are the gates that workflows have been let past, in order.
@@ -58,12 +59,12 @@ func TestAPauseOnTheWayIsARequestUntilTheNextGate(t *testing.T) {
 	s := newShop(t)
 	r := s.rollout(s.set)
 	s.say(event.RolloutPassageRequested{RolloutID: r.ID, GateID: "staging", EnvironmentID: s.staging.ID})
-	r, err := s.domain.PauseRollout(t.Context(), user(), r.ID, "lunch")
+	r, err := s.rollouts.PauseRollout(t.Context(), user(), r.ID, "lunch")
 	s.ok(err)
 	if r.State != core.RolloutInProgress || !r.PauseRequested {
 		t.Errorf("on its way: %+v", r)
 	}
-	_, err = s.domain.PauseRollout(t.Context(), user(), r.ID, "")
+	_, err = s.rollouts.PauseRollout(t.Context(), user(), r.ID, "")
 	s.refused(err, "will pause at its next gate already")
 
 	gate := s.emit(event.RolloutGateReached{RolloutID: r.ID, EnvironmentID: s.staging.ID, Weight: 25}, "")
@@ -73,17 +74,17 @@ func TestAPauseOnTheWayIsARequestUntilTheNextGate(t *testing.T) {
 	}
 	ask := s.emit(event.RolloutPassageRequested{RolloutID: r.ID, GateID: "staging/25"}, "")
 	s.deliver(ask, ask)
-	_, err = s.domain.PauseRollout(t.Context(), user(), r.ID, "")
+	_, err = s.rollouts.PauseRollout(t.Context(), user(), r.ID, "")
 	s.refused(err, "is paused already")
 	s.want(s.granted(), []string{"staging"})
 
-	r, err = s.domain.ResumeRollout(t.Context(), user(), r.ID, "back")
+	r, err = s.rollouts.ResumeRollout(t.Context(), user(), r.ID, "back")
 	s.ok(err)
 	if r.State != core.RolloutInProgress {
 		t.Errorf("resumed: %+v", r)
 	}
 	s.want(s.granted(), []string{"staging", "staging/25"})
-	_, err = s.domain.ResumeRollout(t.Context(), user(), r.ID, "")
+	_, err = s.rollouts.ResumeRollout(t.Context(), user(), r.ID, "")
 	s.refused(err, "nobody has paused it")
 	s.say(event.RolloutGateReached{RolloutID: r.ID, EnvironmentID: s.staging.ID, Weight: 25}) // late, and twice
 	s.want(s.ownStory(r), []string{
@@ -99,18 +100,18 @@ func TestAPauseWhereItStandsIsTrueAtOnce(t *testing.T) {
 	s := newShop(t)
 	r := s.rollout(s.set)
 	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "staging"})
-	r, err := s.domain.PauseRollout(t.Context(), user(), r.ID, "")
+	r, err := s.rollouts.PauseRollout(t.Context(), user(), r.ID, "")
 	s.ok(err)
 	if r.State != core.RolloutPaused || !r.AwaitingApproval {
 		t.Errorf("while people are asked: %+v", r)
 	}
-	_, err = s.domain.ApproveGate(t.Context(), person(2), core.Resolution{RolloutID: r.ID, GateID: "staging"})
+	_, err = s.rollouts.ApproveGate(t.Context(), person(2), rollout.Resolution{RolloutID: r.ID, GateID: "staging"})
 	s.ok(err)
 	s.say(event.RolloutPassageRequested{RolloutID: r.ID, GateID: "staging"})
 	if r = s.reload(r); r.State != core.RolloutPaused || len(s.granted()) > 0 {
 		t.Errorf("an approval is no resumption: %+v, granted %v", r, s.granted())
 	}
-	_, err = s.domain.ResumeRollout(t.Context(), user(), r.ID, "")
+	_, err = s.rollouts.ResumeRollout(t.Context(), user(), r.ID, "")
 	s.ok(err)
 	s.want(s.granted(), []string{"staging"})
 	s.verifyJournal(r)
@@ -120,16 +121,16 @@ func TestAHoldThatIsTakenBackOrEndsWithTheRollout(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	r := s.rollout(s.set)
-	r, err := s.domain.PauseRollout(t.Context(), user(), r.ID, "before it starts")
+	r, err := s.rollouts.PauseRollout(t.Context(), user(), r.ID, "before it starts")
 	s.ok(err)
-	r, err = s.domain.ResumeRollout(t.Context(), user(), r.ID, "never mind")
+	r, err = s.rollouts.ResumeRollout(t.Context(), user(), r.ID, "never mind")
 	s.ok(err)
 	if r.State != core.RolloutPending || r.PauseRequested {
 		t.Errorf("taken back: %+v", r)
 	}
 	s.say(event.RolloutPassageRequested{RolloutID: r.ID, GateID: "staging"})
 	s.want(s.granted(), []string{"staging"})
-	_, err = s.domain.PauseRollout(t.Context(), user(), r.ID, "")
+	_, err = s.rollouts.PauseRollout(t.Context(), user(), r.ID, "")
 	s.ok(err)
 	s.say(event.RolloutPassageRequested{RolloutID: r.ID, GateID: "staging/25"})
 	s.say(event.RolloutFailed{RolloutID: r.ID, Reason: "degraded"}) // a hold keeps nobody from failing
@@ -137,9 +138,9 @@ func TestAHoldThatIsTakenBackOrEndsWithTheRollout(t *testing.T) {
 		t.Errorf("failed: %+v", r)
 	}
 	s.say(event.RolloutPassageRequested{RolloutID: r.ID, GateID: "staging/50"})
-	_, err = s.domain.ResumeRollout(t.Context(), user(), r.ID, "")
+	_, err = s.rollouts.ResumeRollout(t.Context(), user(), r.ID, "")
 	s.refused(err, "has ended: failed")
-	_, err = s.domain.PauseRollout(t.Context(), user(), r.ID, "")
+	_, err = s.rollouts.PauseRollout(t.Context(), user(), r.ID, "")
 	s.refused(err, "has ended: failed")
 	s.want(s.granted(), []string{"staging"})
 	s.verifyJournal(r)
@@ -153,7 +154,7 @@ func TestTheGatesOfADeployment(t *testing.T) {
 	s.say(event.DeploymentGateReached{DeploymentID: d.ID, Weight: 25})
 	s.say(event.DeploymentAdvance{DeploymentID: d.ID, Weight: 25})
 	s.say(event.DeploymentGateReached{DeploymentID: d.ID, Weight: 50})
-	found, err := s.domain.GatesByDeployment(t.Context(), org, []int64{d.ID})
+	found, err := s.view.GatesByDeployment(t.Context(), org, []int64{d.ID})
 	s.ok(err)
 	type gate struct {
 		ID              string
@@ -164,7 +165,7 @@ func TestTheGatesOfADeployment(t *testing.T) {
 		got = append(got, gate{g.GateID, g.ReachedAt != nil, g.PassedAt != nil})
 	}
 	s.want(got, []gate{{"staging/25", true, true}, {"staging/50", true, false}})
-	other, err := s.domain.GatesByDeployment(t.Context(), 2, []int64{d.ID})
+	other, err := s.view.GatesByDeployment(t.Context(), 2, []int64{d.ID})
 	s.ok(err)
 	if len(other) > 0 {
 		t.Errorf("another organization sees %v", other)
@@ -175,32 +176,32 @@ func TestRollingBack(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	first := s.rollout(s.set)
-	_, err := s.domain.RollbackRollout(t.Context(), user(), core.Rollback{RolloutID: first.ID})
+	_, err := s.rollouts.RollbackRollout(t.Context(), user(), rollout.Rollback{RolloutID: first.ID})
 	s.refused(err, "nothing was live before rollout_1")
 	s.succeed(first)
 	second := s.release(2)
 	r := s.rollout(second)
 	s.handOver()
 	s.say(event.RolloutEnvironmentStarted{RolloutID: r.ID, EnvironmentID: s.staging.ID})
-	_, err = s.domain.RollbackRollout(t.Context(), user(), core.Rollback{RolloutID: r.ID})
+	_, err = s.rollouts.RollbackRollout(t.Context(), user(), rollout.Rollback{RolloutID: r.ID})
 	s.refused(err, "rollout_2 has changed nothing, so there is nothing to roll back; to end it where it is, cancel it")
 	s.say(event.DeploymentStarted{DeploymentID: s.deployments(s.stops(r)[0])[0].ID})
 
 	third := s.release(3)
-	_, err = s.domain.RollbackRollout(t.Context(), user(), core.Rollback{RolloutID: r.ID, VersionSetID: third.ID})
+	_, err = s.rollouts.RollbackRollout(t.Context(), user(), rollout.Rollback{RolloutID: r.ID, VersionSetID: third.ID})
 	s.refused(err, third.Name+" is not earlier than "+second.Name)
-	if _, err = s.domain.RollbackRollout(t.Context(), user(), core.Rollback{RolloutID: r.ID, VersionSetID: 999}); !fault.Is(err, fault.NotFound) {
+	if _, err = s.rollouts.RollbackRollout(t.Context(), user(), rollout.Rollback{RolloutID: r.ID, VersionSetID: 999}); !fault.Is(err, fault.NotFound) {
 		t.Errorf("a set that is none: %v", err)
 	}
 	stranger := core.Actor{Organization: 2, Type: core.PrincipalUser, ID: 1, Permissions: core.RoleOwner.Permissions()}
-	if _, err = s.domain.RollbackRollout(t.Context(), stranger, core.Rollback{RolloutID: r.ID}); !fault.Is(err, fault.NotFound) {
+	if _, err = s.rollouts.RollbackRollout(t.Context(), stranger, rollout.Rollback{RolloutID: r.ID}); !fault.Is(err, fault.NotFound) {
 		t.Errorf("another organization: %v", err)
 	}
 	if got := s.reload(r); got.State != core.RolloutInProgress {
 		t.Errorf("what was refused has changed something: %+v", got)
 	}
 
-	back, err := s.domain.RollbackRollout(t.Context(), user(), core.Rollback{RolloutID: r.ID, Reason: "slow"})
+	back, err := s.rollouts.RollbackRollout(t.Context(), user(), rollout.Rollback{RolloutID: r.ID, Reason: "slow"})
 	s.ok(err)
 	s.handOver()
 	if got := s.reload(r); got.State != core.RolloutCancelled {
@@ -211,7 +212,7 @@ func TestRollingBack(t *testing.T) {
 	}
 	s.want(s.engine.cancels, []string{"rollout-2"})
 	s.want(s.engine.started[len(s.engine.started)-1].ID, "rollout-3")
-	j, err := s.domain.Journal(t.Context(), org, back.ID, core.Page{First: 1})
+	j, err := s.view.Journal(t.Context(), org, back.ID, core.Page{First: 1})
 	s.ok(err)
 	s.want(j.Nodes[0].Reason, "rollback of rollout_2: slow")
 	s.succeed(back)
@@ -240,7 +241,7 @@ func TestTheJournalOfADeploymentTellsItsGates(t *testing.T) {
 	if diff := cmp.Diff(want, s.story(r)[7:]); diff != "" {
 		t.Errorf("journal after the creation (-want +got):\n%s", diff)
 	}
-	j, err := s.domain.Journal(t.Context(), org, r.ID, core.Page{First: 500})
+	j, err := s.view.Journal(t.Context(), org, r.ID, core.Page{First: 500})
 	s.ok(err)
 	if gate := j.Nodes[10].GateID; gate != "staging/25" {
 		t.Errorf("gate: got %q, want staging/25", gate)

@@ -1,15 +1,42 @@
 package domain
 
 import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/lockstep-cd/lockstep/pkg/bus"
+	"github.com/lockstep-cd/lockstep/pkg/outbox"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store"
 )
 
-// Metrics are the collectors of what this service alone shows, with nothing behind them: they can be described, for checks of dashboards and
-// alerts, and not collected.
+// exposition is what the metrics of this service are read from.
+type exposition struct {
+	conn       func() *bus.Conn
+	pool       *pgxpool.Pool
+	breakGlass func(ctx context.Context) (times int64, last time.Time, err error)
+	delivery   *telemetry.Delivery
+	streams    *graph.Streams
+}
+
+// collectors are everything that /metrics exposes beside telemetry.Metrics.
+func (e exposition) collectors() []prometheus.Collector {
+	return append(bus.Metrics(e.conn), pg.Metrics(e.pool), outbox.Metrics(e.pool),
+		telemetry.BreakGlass(e.breakGlass), store.Metrics(e.pool), e.delivery, e.streams)
+}
+
+// Exposed are the collectors of everything that /metrics of this service exposes beside telemetry.Metrics. They read from nothing: they
+// can be described, for references and for checks of dashboards and alerts, and not collected.
+func Exposed() []prometheus.Collector {
+	return exposition{delivery: new(telemetry.Delivery), streams: graph.NewStreams(1)}.collectors()
+}
+
+// Metrics are those of Exposed that no other service has.
 func Metrics() []prometheus.Collector {
 	return []prometheus.Collector{store.Metrics(nil), telemetry.BreakGlass(nil), graph.NewStreams(1)}
 }

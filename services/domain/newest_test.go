@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/source"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
 // push is a publication of an image.
@@ -42,17 +43,17 @@ func (f *fixture) pushed(image string, p push) event.Event {
 // newestOf is the newest set of an application, as the digests of its versions.
 func (f *fixture) newestOf(a core.Application) string {
 	f.t.Helper()
-	sets, err := f.domain.NewestVersionSets(f.t.Context(), org, []int64{a.ID})
+	sets, err := f.view.NewestVersionSets(f.t.Context(), org, []int64{a.ID})
 	f.ok(err)
 	set, ok := sets[a.ID]
 	if !ok {
 		return "none"
 	}
-	entries, err := f.domain.EntriesByVersionSet(f.t.Context(), org, []int64{set.ID})
+	entries, err := f.view.EntriesByVersionSet(f.t.Context(), org, []int64{set.ID})
 	f.ok(err)
 	var line []string
 	for _, e := range entries[set.ID] {
-		versions, err := f.domain.VersionsByID(f.t.Context(), org, []int64{e.VersionID})
+		versions, err := f.view.VersionsByID(f.t.Context(), org, []int64{e.VersionID})
 		f.ok(err)
 		line = append(line, strings.TrimLeft(strings.TrimPrefix(versions[e.VersionID].Digest, "sha256:"), "0"))
 	}
@@ -61,8 +62,8 @@ func (f *fixture) newestOf(a core.Application) string {
 
 func (f *fixture) selecting(name, config string) core.Application {
 	f.t.Helper()
-	a, err := f.domain.CreateApplication(f.t.Context(), user(), core.NewApplication{Name: name, Services: []core.NewService{{
-		Name: "api", ArtifactSources: []core.NewArtifactSource{{Ref: source.OCIImage, Config: json.RawMessage(config)}},
+	a, err := f.setup.CreateApplication(f.t.Context(), user(), setup.NewApplication{Name: name, Services: []setup.NewService{{
+		Name: "api", ArtifactSources: []setup.NewArtifactSource{{Ref: source.OCIImage, Config: json.RawMessage(config)}},
 	}}})
 	f.ok(err)
 	return a
@@ -142,7 +143,7 @@ func TestTheNewestSetIsWhatTheSelectionSays(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			f := setup(t)
+			f := newFixture(t)
 			a := f.selecting("shop", `{"image":"registry.test/shop/api",`+tt.config+`}`)
 			var got []string
 			for _, p := range tt.pushes {
@@ -160,7 +161,7 @@ func TestTheNewestSetIsWhatTheSelectionSays(t *testing.T) {
 // a model of the selection says of all of them.
 func TestTheNewestSetDoesNotDependOnTheOrderOfArrival(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	selections := []string{`"selection":"any"`, `"selection":"newest_build"`, `"selection":"lexical"`, `"selection":"semver"`, `"selection":"mutable_tag","tag":"1.0.0"`}
 	round := 0
 	rapid.Check(t, func(r *rapid.T) {

@@ -20,10 +20,10 @@ func wire(minute int) string { return instant(minute).Format(time.RFC3339Nano) }
 // R17: last write wins, by when it was seen; D13: since is when it began.
 func TestTheHealthCacheKeepsTheNewestObservationAndSinceWhen(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	a := f.application("shop", "api")
 	e := f.environment("staging", core.TierStaging)
-	services, err := f.domain.ServicesByApplication(t.Context(), org, []int64{a.ID})
+	services, err := f.view.ServicesByApplication(t.Context(), org, []int64{a.ID})
 	f.ok(err)
 	api := services[a.ID][0].ID
 	seen := func(minute int, health string) {
@@ -31,7 +31,7 @@ func TestTheHealthCacheKeepsTheNewestObservationAndSinceWhen(t *testing.T) {
 	}
 	expect := func(health core.Health, since, at int) {
 		t.Helper()
-		got, err := f.domain.HealthsByEnvironment(t.Context(), org, []int64{e.ID})
+		got, err := f.view.HealthsByEnvironment(t.Context(), org, []int64{e.ID})
 		f.ok(err)
 		want := map[int64][]core.ServiceHealth{e.ID: {{
 			ServiceID: api, EnvironmentID: e.ID, Health: health, Reason: health.String() + "!", Since: instant(since), ObservedAt: instant(at),
@@ -54,7 +54,7 @@ func TestTheHealthCacheKeepsTheNewestObservationAndSinceWhen(t *testing.T) {
 	if err := f.on.Domain(t.Context(), []bus.Delivery{{Event: stranger, Attempt: 1}})[0]; !fault.Is(err, fault.Invalid) {
 		t.Errorf("a service that does not exist: %v", err)
 	}
-	others, err := f.domain.HealthsByEnvironment(t.Context(), 2, []int64{e.ID})
+	others, err := f.view.HealthsByEnvironment(t.Context(), 2, []int64{e.ID})
 	if f.ok(err); len(others) != 0 {
 		t.Errorf("another organization sees %v", others)
 	}
@@ -78,7 +78,7 @@ func TestHealthNeverReopensADeployment(t *testing.T) {
 func TestTheWorstHealthIsThatOfWordsWhichComeAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	services, err := s.domain.ServicesByApplication(t.Context(), org, []int64{s.application.ID})
+	services, err := s.view.ServicesByApplication(t.Context(), org, []int64{s.application.ID})
 	s.ok(err)
 	of := services[s.application.ID]
 	for i := range of {
@@ -121,7 +121,7 @@ func TestTheWorstHealthIsThatOfWordsWhichComeAtOnce(t *testing.T) {
 func TestDriftAndContactAreKept(t *testing.T) {
 	t.Parallel()
 	f := newShop(t)
-	all, err := f.domain.ApplicationEnvironmentsByApplication(t.Context(), org, []int64{f.application.ID})
+	all, err := f.view.ApplicationEnvironmentsByApplication(t.Context(), org, []int64{f.application.ID})
 	f.ok(err)
 	ae := all[f.application.ID][0].ID
 	saw := func(minute int, revision, drift string, automatic bool) {
@@ -132,7 +132,7 @@ func TestDriftAndContactAreKept(t *testing.T) {
 	saw(1, "abc", "", false)
 	saw(2, "def", "automated sync is on", true)
 	saw(3, "fed", "automated sync is on", true)
-	reconciliations, err := f.domain.Reconciliations(t.Context(), org, []int64{ae})
+	reconciliations, err := f.view.Reconciliations(t.Context(), org, []int64{ae})
 	f.ok(err)
 	want := map[int64]core.Reconciliation{ae: {
 		ApplicationEnvironmentID: ae, Revision: "fed", ExpectedRevision: "abc", Automatic: true, Drift: "automated sync is on", Since: instant(2), ObservedAt: instant(3),
@@ -143,7 +143,7 @@ func TestDriftAndContactAreKept(t *testing.T) {
 	for minute, reachable := range []bool{true, false, false} {
 		f.say(event.EnvironmentContactChanged{EnvironmentID: f.staging.ID, Reachable: reachable, Reason: "x", ObservedAt: wire(minute)})
 	}
-	contacts, err := f.domain.Contacts(t.Context(), org, []int64{f.staging.ID})
+	contacts, err := f.view.Contacts(t.Context(), org, []int64{f.staging.ID})
 	f.ok(err)
 	contact := map[int64]core.Contact{f.staging.ID: {EnvironmentID: f.staging.ID, Reason: "x", Since: instant(1), ObservedAt: instant(2)}}
 	if diff := cmp.Diff(contact, contacts); diff != "" {

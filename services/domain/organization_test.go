@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/oidc/oidctest"
 )
 
@@ -47,7 +48,7 @@ func (v *visitor) createOrganization(name, owner string) (id, token string) {
 // TestOrganizationsThroughTheAPI makes a second and a third organization, and tries to reach from one into the other.
 func TestOrganizationsThroughTheAPI(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	v := browserOf(t, f, Config{BootstrapToken: bootstrapToken})
 	books, alice := v.createOrganization("books", "alice@example.com")
 	games, bob := v.createOrganization("games", "bob@example.com")
@@ -76,7 +77,7 @@ func TestOrganizationsThroughTheAPI(t *testing.T) {
 		}
 	}
 	// A role of less than an owner, or a token for less, operates nothing in the first organization either.
-	_, less, err := f.domain.CreateToken(t.Context(), user(), core.NewToken{Name: "less", Scopes: core.PermissionsOf(core.MayConfigure)})
+	_, less, err := f.access.CreateToken(t.Context(), user(), access.NewToken{Name: "less", Scopes: core.PermissionsOf(core.MayConfigure)})
 	f.ok(err)
 	if got := v.graphql(less, allOfThem); !strings.Contains(got, `"code":"DENIED"`) {
 		t.Errorf("found %s", got)
@@ -127,7 +128,7 @@ func TestOrganizationsThroughTheAPI(t *testing.T) {
 // TestSigningInToOneOfSeveralOrganizations is about a person who belongs to more than one.
 func TestSigningInToOneOfSeveralOrganizations(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	provider := oidctest.New(t)
 	config := Config{BootstrapToken: bootstrapToken, PublicURL: "http://127.0.0.1:8080", OIDC: OIDC{
 		Issuer: provider.URL, ClientID: oidctest.ClientID, ClientSecret: oidctest.ClientSecret,
@@ -179,7 +180,7 @@ func TestSigningInToOneOfSeveralOrganizations(t *testing.T) {
 	// Where no groups are configured, one belongs where one was added.
 	config.OIDC.Roles = nil
 	w := browserOf(t, f, config)
-	f.ok(f.store.In(t.Context(), 2, func(ctx context.Context, tx core.Tx) error {
+	f.ok(f.store.ForAccess().In(t.Context(), 2, func(ctx context.Context, tx access.Tx) error {
 		_, err := tx.AddMember(ctx, core.Member{Name: "dora@example.com", Kind: core.PrincipalUser, Role: core.RoleApprover})
 		return err
 	}))
@@ -189,7 +190,7 @@ func TestSigningInToOneOfSeveralOrganizations(t *testing.T) {
 		t.Errorf("added to the second only: found %s", got)
 	}
 	// An owner elsewhere who adds the name invites, and does not decide where its bearer signs in.
-	f.ok(f.store.In(t.Context(), 1, func(ctx context.Context, tx core.Tx) error {
+	f.ok(f.store.ForAccess().In(t.Context(), 1, func(ctx context.Context, tx access.Tx) error {
 		_, err := tx.AddMember(ctx, core.Member{Name: "dora@example.com", Kind: core.PrincipalUser, Role: core.RoleViewer})
 		return err
 	}))
@@ -207,7 +208,7 @@ func TestSigningInToOneOfSeveralOrganizations(t *testing.T) {
 	}
 	unverified := claimsOf("erna@example.com")
 	unverified["email_verified"] = false
-	f.ok(f.store.In(t.Context(), 2, func(ctx context.Context, tx core.Tx) error {
+	f.ok(f.store.ForAccess().In(t.Context(), 2, func(ctx context.Context, tx access.Tx) error {
 		_, err := tx.AddMember(ctx, core.Member{Name: "erna@example.com", Kind: core.PrincipalUser, Role: core.RoleApprover})
 		return err
 	}))

@@ -18,15 +18,22 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/console"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/events"
 )
 
 // handler is the HTTP side of the service.
 func (s *service) handler(c Config) (http.Handler, error) {
 	s.streams = graph.NewStreams(c.MaxSubscriptions)
-	pages, err := console.Handler()
+	pages, err := console.Handler(!c.Docs.Off)
 	if err != nil {
 		return nil, err
+	}
+	var docs http.Handler
+	if !c.Docs.Off {
+		if docs, err = console.Docs(api.DocsPath); err != nil {
+			return nil, err
+		}
 	}
 	signOn, err := s.signOn(c)
 	if err != nil {
@@ -37,14 +44,18 @@ func (s *service) handler(c Config) (http.Handler, error) {
 		return nil, fmt.Errorf("failed_authentication: %w", err)
 	}
 	return api.NewHandler(api.Deps{
-		Guard:   guard,
-		SignOn:  signOn,
-		GraphQL: graph.NewHandler(graph.Deps{Domain: s.domain, Clock: clock.System(), Log: s.log, Streams: s.streams}),
+		Guard:  guard,
+		SignOn: signOn,
+		GraphQL: graph.NewHandler(graph.Deps{
+			Domain: graph.Domain{Access: s.access, Setup: s.setup, Rollouts: s.rollouts, Workflows: s.handoffs, View: s.view},
+			Clock:  clock.System(), Log: s.log, Streams: s.streams,
+		}),
 		Console: pages,
+		Docs:    docs,
 		Tokens: api.Tokens{c.BootstrapToken: {
 			Organization: ownerOrganization, Type: core.PrincipalUser, ID: owner, Name: ownerName, Permissions: core.RoleOwner.Permissions(),
 		}},
-		Access: s.domain,
+		Access: s.access,
 		Clock:  clock.System(),
 	}), nil
 }
@@ -58,7 +69,7 @@ const (
 
 // dispatch hands over whatever is due, as long as there is something, and waits to be woken otherwise. Of those that wait one looks by
 // itself each dispatchPoll, and whoever has found something has another one look as well.
-func (s *service) dispatch(ctx context.Context, engine core.Engine, ready func()) error {
+func (s *service) dispatch(ctx context.Context, engine handoff.Engine, ready func()) error {
 	ready()
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -88,27 +99,27 @@ type chore func(ctx context.Context) (what string, attrs []slog.Attr, worked boo
 func (s *service) chores() []chore {
 	return []chore{
 		func(ctx context.Context) (string, []slog.Attr, bool, error) {
-			r, worked, err := s.domain.RollBackDue(ctx)
+			r, worked, err := s.rollouts.RollBackDue(ctx)
 			return "automatic rollback", []slog.Attr{
 				slog.Int64(telemetry.KeyRollout, r.RolloutID), slog.String("outcome", r.Outcome), slog.Int64("made", r.MadeRolloutID),
 			}, worked, err
 		},
 		func(ctx context.Context) (string, []slog.Attr, bool, error) {
-			c, worked, err := s.domain.CloseDue(ctx)
+			c, worked, err := s.rollouts.CloseDue(ctx)
 			return "rollout closed", []slog.Attr{slog.Int64(telemetry.KeyRollout, c.RolloutID)}, worked, err
 		},
 		func(ctx context.Context) (string, []slog.Attr, bool, error) {
-			q, worked, err := s.domain.BeginQueued(ctx)
+			q, worked, err := s.rollouts.BeginQueued(ctx)
 			return "queued rollout", []slog.Attr{slog.Int64(telemetry.KeyRollout, q.MadeRolloutID), slog.String("outcome", q.Outcome)}, worked, err
 		},
 		func(ctx context.Context) (string, []slog.Attr, bool, error) {
-			e, worked, err := s.domain.ExpireDue(ctx)
+			e, worked, err := s.rollouts.ExpireDue(ctx)
 			return "gate expired", []slog.Attr{
 				slog.Int64(telemetry.KeyRollout, e.RolloutID), slog.String("gate", e.GateID), slog.String("outcome", e.Outcome),
 			}, worked, err
 		},
 		func(ctx context.Context) (string, []slog.Attr, bool, error) {
-			application, worked, err := s.domain.RankDue(ctx)
+			application, worked, err := s.intake.RankDue(ctx)
 			return "newest version set", []slog.Attr{slog.Int64("application", application)}, worked, err
 		},
 	}
@@ -146,7 +157,7 @@ const chorePoll = time.Second
 // of subscribing, or not allow it yet: nothing else of this service needs it.
 func (s *service) tellSources(ctx context.Context, conn *bus.Conn) error {
 	for ctx.Err() == nil {
-		err := conn.Answer(ctx, bus.SourcesPull, events.Pulled(s.domain.SourcesAfter))
+		err := conn.Answer(ctx, bus.SourcesPull, events.Pulled(s.setup.SourcesAfter))
 		if err == nil {
 			<-ctx.Done()
 			break
@@ -170,9 +181,9 @@ func (s *service) pause(ctx context.Context, d time.Duration) {
 }
 
 // handOver hands over one thing, writes the one line about it, and answers whether to go on at once.
-func (s *service) handOver(ctx context.Context, engine core.Engine) bool {
+func (s *service) handOver(ctx context.Context, engine handoff.Engine) bool {
 	started := clock.System().Now()
-	h, worked, err := s.domain.HandOver(ctx, engine)
+	h, worked, err := s.handoffs.HandOver(ctx, engine)
 	if ctx.Err() != nil || !worked && err == nil {
 		return false
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 )
 
 // upgraded is a shop where one set is live and a rollout of another has begun to change staging.
@@ -28,7 +29,7 @@ func (s *shop) upgrade() core.Rollout {
 // due carries out the automatic rollback that is due, if there is one.
 func (s *shop) due() (core.AutomaticRollback, bool) {
 	s.t.Helper()
-	done, worked, err := s.domain.RollBackDue(s.t.Context())
+	done, worked, err := s.rollouts.RollBackDue(s.t.Context())
 	s.ok(err)
 	return done, worked
 }
@@ -56,7 +57,7 @@ func TestAFailedRolloutIsRolledBackAtOnceAndOnce(t *testing.T) {
 
 	back := s.reload(core.Rollout{ID: done.MadeRolloutID})
 	s.want(back.VersionSetID, s.set.ID)
-	j, err := s.domain.Journal(t.Context(), org, back.ID, core.Page{First: 1})
+	j, err := s.view.Journal(t.Context(), org, back.ID, core.Page{First: 1})
 	s.ok(err)
 	s.want(j.Nodes[0].PrincipalType, core.PrincipalPolicy)
 	s.want(j.Nodes[0].Reason, "automatic rollback of rollout_2: it failed")
@@ -73,7 +74,7 @@ func TestAFailedRolloutIsRolledBackAtOnceAndOnce(t *testing.T) {
 // rollsBackOnlyWhatStaysDegraded is the policy that leaves a rollout that failed to people.
 func (s *shop) rollsBackOnlyWhatStaysDegraded() {
 	s.t.Helper()
-	_, err := s.domain.SetRollbackPolicy(s.t.Context(), user(), core.RollbackPolicy{ApplicationID: s.application.ID, OnDegraded: true, DegradedAfter: 30 * time.Minute})
+	_, err := s.rollouts.SetRollbackPolicy(s.t.Context(), user(), core.RollbackPolicy{ApplicationID: s.application.ID, OnDegraded: true, DegradedAfter: 30 * time.Minute})
 	s.ok(err)
 }
 
@@ -119,7 +120,7 @@ func TestAnApplicationsOwnPolicy(t *testing.T) {
 	set := func(p core.RollbackPolicy) {
 		t.Helper()
 		p.ApplicationID = s.application.ID
-		_, err := s.domain.SetRollbackPolicy(t.Context(), user(), p)
+		_, err := s.rollouts.SetRollbackPolicy(t.Context(), user(), p)
 		s.ok(err)
 	}
 	set(core.RollbackPolicy{OnDegraded: true, DegradedAfter: 0})
@@ -136,11 +137,11 @@ func TestAnApplicationsOwnPolicy(t *testing.T) {
 		t.Errorf("where the way back is refused: %+v", done)
 	}
 
-	_, err := s.domain.SetRollbackPolicy(t.Context(), user(), core.RollbackPolicy{ApplicationID: s.application.ID, DegradedAfter: -time.Second})
+	_, err := s.rollouts.SetRollbackPolicy(t.Context(), user(), core.RollbackPolicy{ApplicationID: s.application.ID, DegradedAfter: -time.Second})
 	if !fault.Is(err, fault.Invalid) {
 		t.Errorf("a wait below nothing: %v", err)
 	}
-	_, err = s.domain.SetRollbackPolicy(t.Context(), core.Actor{Organization: 2, Type: core.PrincipalUser, ID: 1, Permissions: core.RoleOwner.Permissions()}, core.RollbackPolicy{ApplicationID: s.application.ID})
+	_, err = s.rollouts.SetRollbackPolicy(t.Context(), core.Actor{Organization: 2, Type: core.PrincipalUser, ID: 1, Permissions: core.RoleOwner.Permissions()}, core.RollbackPolicy{ApplicationID: s.application.ID})
 	if !fault.Is(err, fault.NotFound) {
 		t.Errorf("another organization's application: %v", err)
 	}
@@ -148,8 +149,8 @@ func TestAnApplicationsOwnPolicy(t *testing.T) {
 
 // fail makes an environment unready.
 func (f *fixture) fail(environment int64) error {
-	return f.domain.Apply(f.t.Context(), core.Inbound{Organization: org, ID: "gone", Type: "x", Envelope: f.emit(event.EnvironmentNotReady{EnvironmentID: environment, Reason: "gone"}, "")},
-		core.EnvironmentReadiness{EnvironmentID: environment, Reason: "gone"})
+	return f.rollouts.Apply(f.t.Context(), core.Inbound{Organization: org, ID: "gone", Type: "x", Envelope: f.emit(event.EnvironmentNotReady{EnvironmentID: environment, Reason: "gone"}, "")},
+		rollout.EnvironmentReadiness{EnvironmentID: environment, Reason: "gone"})
 }
 
 func TestWhatChangedNothingIsNotRolledBack(t *testing.T) {
@@ -167,7 +168,7 @@ func TestWhatChangedNothingIsNotRolledBack(t *testing.T) {
 	s.nothingDue("nothing has changed")
 	r = s.rollout(s.sets()[0])
 	s.say(event.DeploymentStarted{DeploymentID: s.deployments(s.stops(r)[0])[0].ID})
-	_, err := s.domain.CancelRollout(t.Context(), user(), r.ID, "people decide")
+	_, err := s.rollouts.CancelRollout(t.Context(), user(), r.ID, "people decide")
 	s.ok(err)
 	s.nothingDue("cancelled")
 }

@@ -10,12 +10,13 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 )
 
 // preview asks what a rollout of the shop's set would change.
-func (s *shop) preview(n core.NewPreview) core.Preview {
+func (s *shop) preview(n rollout.NewPreview) core.Preview {
 	s.t.Helper()
-	p, err := s.domain.PreviewRollout(s.t.Context(), user(), n)
+	p, err := s.rollouts.PreviewRollout(s.t.Context(), user(), n)
 	s.ok(err)
 	return p
 }
@@ -23,7 +24,7 @@ func (s *shop) preview(n core.NewPreview) core.Preview {
 // previewed is a preview as it is read.
 func (s *shop) previewed(id int64) core.Preview {
 	s.t.Helper()
-	found, err := s.domain.PreviewsByID(s.t.Context(), org, []int64{id})
+	found, err := s.view.PreviewsByID(s.t.Context(), org, []int64{id})
 	s.ok(err)
 	return found[id]
 }
@@ -31,7 +32,7 @@ func (s *shop) previewed(id int64) core.Preview {
 func TestAPreviewTellsWhatARolloutWouldChange(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	p := s.preview(core.NewPreview{VersionSetID: s.set.ID})
+	p := s.preview(rollout.NewPreview{VersionSetID: s.set.ID})
 	s.handOver()
 	ids := s.ids()
 	if id := ids[len(ids)-1]; p.State != core.PreviewPending || id != "preview-"+itoa(p.ID) {
@@ -66,7 +67,7 @@ func TestAPreviewIsAskedOfTheSameProgramAsTheRollout(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.rollout(s.set)
-	s.preview(core.NewPreview{VersionSetID: s.set.ID}) // also while another rollout is under way
+	s.preview(rollout.NewPreview{VersionSetID: s.set.ID}) // also while another rollout is under way
 	s.handOver()
 	type environments struct {
 		Rollout struct {
@@ -100,14 +101,14 @@ func TestAPreviewIsAskedOfTheSameProgramAsTheRollout(t *testing.T) {
 
 func TestPreviewsAreRefusedAsTheRolloutWouldBe(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	f.application("shop", "api")
-	if _, err := f.domain.PreviewRollout(t.Context(), user(), core.NewPreview{VersionSetID: 7}); !fault.Is(err, fault.NotFound) {
+	if _, err := f.rollouts.PreviewRollout(t.Context(), user(), rollout.NewPreview{VersionSetID: 7}); !fault.Is(err, fault.NotFound) {
 		t.Errorf("a set that nobody has: %v", err)
 	}
 	viewer := user()
 	viewer.Permissions = core.RoleViewer.Permissions()
-	if _, err := f.domain.PreviewRollout(t.Context(), viewer, core.NewPreview{VersionSetID: 7}); !fault.Is(err, fault.Denied) {
+	if _, err := f.rollouts.PreviewRollout(t.Context(), viewer, rollout.NewPreview{VersionSetID: 7}); !fault.Is(err, fault.Denied) {
 		t.Errorf("somebody who may not roll out: %v", err)
 	}
 }
@@ -120,7 +121,7 @@ func TestASnapshotKeepsWhatTheCommitChanged(t *testing.T) {
 	d := s.deployments(s.stops(r)[0])[0]
 	change := event.FileChange{Path: "staging/api.yaml", Diff: "@@ -1 +1 @@\n-a\n+b\n"}
 	s.say(event.DeploymentCommitted{DeploymentID: d.ID, CommitSHA: digestOf(1)[7:47], ManifestDigest: digestOf(2), Changes: []event.FileChange{change}})
-	found, err := s.domain.SnapshotsByDeployment(t.Context(), org, []int64{d.ID})
+	found, err := s.view.SnapshotsByDeployment(t.Context(), org, []int64{d.ID})
 	s.ok(err)
 	if diff := cmp.Diff([]core.FileChange{core.FileChange(change)}, found[d.ID].Changes); diff != "" {
 		t.Errorf("changes (-want +got):\n%s", diff)
@@ -131,10 +132,10 @@ func TestASnapshotKeepsWhatTheCommitChanged(t *testing.T) {
 func TestPreviewsAreForgottenAfterAWeek(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	old, recent := s.preview(core.NewPreview{VersionSetID: s.set.ID}), s.preview(core.NewPreview{VersionSetID: s.set.ID})
+	old, recent := s.preview(rollout.NewPreview{VersionSetID: s.set.ID}), s.preview(rollout.NewPreview{VersionSetID: s.set.ID})
 	s.aged(old.ID, "8 days")
 	s.aged(recent.ID, "6 days")
-	made := s.preview(core.NewPreview{VersionSetID: s.set.ID})
+	made := s.preview(rollout.NewPreview{VersionSetID: s.set.ID})
 	for id, want := range map[int64]bool{old.ID: false, recent.ID: true, made.ID: true} {
 		if got := s.previewed(id).ID != 0; got != want {
 			t.Errorf("preview %d is there: %t, want %t", id, got, want)

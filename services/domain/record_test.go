@@ -13,15 +13,17 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
 // checked is everything that checking the journal finds.
-func (s *shop) checked() []core.JournalDifference {
+func (s *shop) checked() []rollout.JournalDifference {
 	s.t.Helper()
-	var found []core.JournalDifference
+	var found []rollout.JournalDifference
 	p := core.Page{First: 500}
 	for {
-		check, err := s.domain.CheckJournal(s.t.Context(), user(), p)
+		check, err := s.rollouts.CheckJournal(s.t.Context(), user(), p)
 		s.ok(err)
 		found = append(found, check.Differences...)
 		if check.Next == "" {
@@ -70,7 +72,7 @@ func TestTheJournalCheckFindsWhatWasTamperedWith(t *testing.T) { // R42
 	}
 	stranger := person(3)
 	stranger.Permissions = core.RoleMaintainer.Permissions()
-	if _, err := s.domain.CheckJournal(t.Context(), stranger, core.Page{}); !fault.Is(err, fault.Denied) {
+	if _, err := s.rollouts.CheckJournal(t.Context(), stranger, core.Page{}); !fault.Is(err, fault.Denied) {
 		t.Errorf("somebody who is no owner: %v", err)
 	}
 }
@@ -84,16 +86,16 @@ func TestTheJournalCheckFindsCellsThatTriggersShouldHaveKept(t *testing.T) { // 
 		s.succeed(s.rollout(s.set))
 	}
 	idle := s.fixture.application("idle", "daemon")
-	_, err := s.domain.CreateFlowDefinition(t.Context(), user(), core.NewFlowDefinition{ApplicationID: idle.ID, Definition: pipeline("staging")})
+	_, err := s.setup.CreateFlowDefinition(t.Context(), user(), setup.NewFlowDefinition{ApplicationID: idle.ID, Definition: pipeline("staging")})
 	s.ok(err)
-	services, err := s.domain.ServicesByApplication(t.Context(), org, []int64{s.application.ID})
+	services, err := s.view.ServicesByApplication(t.Context(), org, []int64{s.application.ID})
 	s.ok(err)
 	s.say(event.ServiceHealthObserved{ServiceID: services[s.application.ID][0].ID, EnvironmentID: s.staging.ID, Health: "degraded", ObservedAt: wire(1)})
 	problems := func() []string {
 		t.Helper()
 		var found []string
 		for p := (core.Page{First: 1}); ; {
-			check, err := s.domain.CheckJournal(t.Context(), user(), p)
+			check, err := s.rollouts.CheckJournal(t.Context(), user(), p)
 			s.ok(err)
 			for _, d := range check.Differences {
 				found = append(found, fmt.Sprintf("%s_%d: %s", d.Subject.Kind, d.Subject.ID, d.Problem))
@@ -303,7 +305,7 @@ func TestWhateverPeopleAndWorkflowsDoTheJournalIsTheTruth(t *testing.T) {
 	sets := []core.VersionSet{s.set, s.release(2)}
 	rapid.Check(t, func(rt *rapid.T) {
 		n := rapid.IntRange(0, 1).Draw(rt, "set")
-		active, err := s.domain.ActiveRollouts(t.Context(), org, []int64{s.application.ID})
+		active, err := s.view.ActiveRollouts(t.Context(), org, []int64{s.application.ID})
 		s.ok(err)
 		r, ok := active[s.application.ID]
 		if !ok {
@@ -320,7 +322,7 @@ func TestWhateverPeopleAndWorkflowsDoTheJournalIsTheTruth(t *testing.T) {
 			s.close()
 		}
 		s.verifyJournal(r)
-		check, err := s.domain.CheckJournal(t.Context(), user(), core.Page{First: 1})
+		check, err := s.rollouts.CheckJournal(t.Context(), user(), core.Page{First: 1})
 		s.ok(err)
 		if len(check.Differences) > 0 {
 			rt.Fatalf("differences: %v", check.Differences)
@@ -338,9 +340,9 @@ func (s *shop) sameStopsAsk(r core.Rollout) {
 			under = append(under, stop.ID)
 		}
 	}
-	gates, err := s.domain.GatesOfStops(s.t.Context(), org, under)
+	gates, err := s.view.GatesOfStops(s.t.Context(), org, under)
 	s.ok(err)
-	asking, err := s.domain.StopsAsking(s.t.Context(), org)
+	asking, err := s.view.StopsAsking(s.t.Context(), org)
 	s.ok(err)
 	for _, stop := range under {
 		if open, asks := len(gates[stop]) > 0, slices.Contains(asking, stop); open != asks {
@@ -356,15 +358,15 @@ func (s *shop) moves(r core.Rollout) []func() error {
 	add := func(do func() error) { moves = append(moves, do) }
 	verb := func(do func(a core.Actor) error) { add(func() error { return do(person(2)) }) }
 	ctx := s.t.Context()
-	verb(func(a core.Actor) error { _, err := s.domain.PauseRollout(ctx, a, r.ID, "pause"); return err })
-	verb(func(a core.Actor) error { _, err := s.domain.ResumeRollout(ctx, a, r.ID, "resume"); return err })
-	verb(func(a core.Actor) error { _, err := s.domain.AbortRollout(ctx, a, r.ID, "abort"); return err })
-	verb(func(a core.Actor) error { _, err := s.domain.RetryRollout(ctx, a, r.ID, "retry"); return err })
+	verb(func(a core.Actor) error { _, err := s.rollouts.PauseRollout(ctx, a, r.ID, "pause"); return err })
+	verb(func(a core.Actor) error { _, err := s.rollouts.ResumeRollout(ctx, a, r.ID, "resume"); return err })
+	verb(func(a core.Actor) error { _, err := s.rollouts.AbortRollout(ctx, a, r.ID, "abort"); return err })
+	verb(func(a core.Actor) error { _, err := s.rollouts.RetryRollout(ctx, a, r.ID, "retry"); return err })
 	verb(func(a core.Actor) error { return s.approve(a, r, "staging/25") })
-	verb(func(a core.Actor) error { _, err := s.domain.BreakGlass(ctx, a, r.ID, "down"); return err })
-	verb(func(a core.Actor) error { _, err := s.domain.StopAutomaticRollback(ctx, a, r.ID, ""); return err })
+	verb(func(a core.Actor) error { _, err := s.rollouts.BreakGlass(ctx, a, r.ID, "down"); return err })
+	verb(func(a core.Actor) error { _, err := s.rollouts.StopAutomaticRollback(ctx, a, r.ID, ""); return err })
 	verb(func(a core.Actor) error {
-		_, err := s.domain.RejectGate(ctx, a, core.Resolution{RolloutID: r.ID, GateID: "production"})
+		_, err := s.rollouts.RejectGate(ctx, a, rollout.Resolution{RolloutID: r.ID, GateID: "production"})
 		return err
 	})
 	say := func(data event.Data) {

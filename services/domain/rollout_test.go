@@ -14,6 +14,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
 func TestARolloutFromRequestToHealthy(t *testing.T) {
@@ -114,7 +116,7 @@ func TestStateIsTheJournalWhateverTheOrder(t *testing.T) {
 // verifyJournal rebuilds every state of a rollout from the journal.
 func (s *shop) verifyJournal(r core.Rollout) {
 	s.t.Helper()
-	j, err := s.domain.Journal(s.t.Context(), org, r.ID, core.Page{First: 500})
+	j, err := s.view.Journal(s.t.Context(), org, r.ID, core.Page{First: 500})
 	s.ok(err)
 	rebuilt := map[core.Subject]int16{}
 	for _, row := range j.Nodes {
@@ -143,7 +145,7 @@ func TestOneActiveRolloutUnderConcurrentRequests(t *testing.T) {
 	outcomes := make([]error, 6)
 	for i := range outcomes {
 		wg.Go(func() {
-			_, outcomes[i] = s.domain.CreateRollout(t.Context(), user(), core.NewRollout{VersionSetID: s.set.ID})
+			_, outcomes[i] = s.rollouts.CreateRollout(t.Context(), user(), rollout.NewRollout{VersionSetID: s.set.ID})
 		})
 	}
 	wg.Wait()
@@ -166,7 +168,7 @@ func TestRolloutsAreRefusedBeforeEverythingIsReady(t *testing.T) {
 	s := newShop(t)
 	check := func(want string) {
 		t.Helper()
-		_, err := s.domain.CreateRollout(t.Context(), user(), core.NewRollout{VersionSetID: s.set.ID})
+		_, err := s.rollouts.CreateRollout(t.Context(), user(), rollout.NewRollout{VersionSetID: s.set.ID})
 		if !fault.Is(err, fault.Refused) || !strings.Contains(err.Error(), want) {
 			t.Errorf("error = %v, want Refused with %q", err, want)
 		}
@@ -174,15 +176,15 @@ func TestRolloutsAreRefusedBeforeEverythingIsReady(t *testing.T) {
 	s.say(event.EnvironmentNotReady{EnvironmentID: s.production.ID, Reason: "argo-rollouts controller not found"})
 	check(`environment "production" is not ready: argo-rollouts controller not found`)
 	s.say(event.EnvironmentReady{EnvironmentID: s.production.ID})
-	known, err := s.domain.ApplicationEnvironmentsByApplication(t.Context(), org, []int64{s.application.ID})
+	known, err := s.view.ApplicationEnvironmentsByApplication(t.Context(), org, []int64{s.application.ID})
 	s.ok(err)
 	s.say(event.ApplicationEnvironmentNotReady{ApplicationEnvironmentID: known[s.application.ID][0].ID, Reason: "container mismatch"})
 	check(`application "shop" is not ready in environment "staging": container mismatch`)
-	_, err = s.domain.CreateRollout(t.Context(), user(), core.NewRollout{VersionSetID: 999})
+	_, err = s.rollouts.CreateRollout(t.Context(), user(), rollout.NewRollout{VersionSetID: 999})
 	if !fault.Is(err, fault.NotFound) {
 		t.Errorf("unknown set: %v, want NotFound", err)
 	}
-	_, err = s.domain.CreateRollout(t.Context(), core.Actor{Organization: 2, Type: core.PrincipalUser, ID: 9, Permissions: core.RoleOwner.Permissions()}, core.NewRollout{VersionSetID: s.set.ID})
+	_, err = s.rollouts.CreateRollout(t.Context(), core.Actor{Organization: 2, Type: core.PrincipalUser, ID: 9, Permissions: core.RoleOwner.Permissions()}, rollout.NewRollout{VersionSetID: s.set.ID})
 	if !fault.Is(err, fault.NotFound) {
 		t.Errorf("another organization's set: %v, want NotFound", err)
 	}
@@ -212,13 +214,13 @@ func TestRollingBackIsARolloutOfAnEarlierSet(t *testing.T) {
 // TestADeploymentCarriesTheVersionsOfAllItsSources is the Pod with containers from two places (R10, R16).
 func TestADeploymentCarriesTheVersionsOfAllItsSources(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
-	a, err := f.domain.CreateApplication(t.Context(), user(), core.NewApplication{Name: "shop", Services: []core.NewService{{
-		Name: "api", ArtifactSources: []core.NewArtifactSource{ociSource("registry.test/shop/api"), ociSource("registry.test/shop/proxy")},
+	f := newFixture(t)
+	a, err := f.setup.CreateApplication(t.Context(), user(), setup.NewApplication{Name: "shop", Services: []setup.NewService{{
+		Name: "api", ArtifactSources: []setup.NewArtifactSource{ociSource("registry.test/shop/api"), ociSource("registry.test/shop/proxy")},
 	}}})
 	f.ok(err)
 	e := f.environment("staging", core.TierStaging)
-	_, err = f.domain.CreateFlowDefinition(t.Context(), user(), core.NewFlowDefinition{ApplicationID: a.ID, Definition: pipeline("staging")})
+	_, err = f.setup.CreateFlowDefinition(t.Context(), user(), setup.NewFlowDefinition{ApplicationID: a.ID, Definition: pipeline("staging")})
 	f.ok(err)
 	f.say(event.EnvironmentReady{EnvironmentID: e.ID})
 	f.say(event.ApplicationEnvironmentReady{ApplicationEnvironmentID: 1})
@@ -227,7 +229,7 @@ func TestADeploymentCarriesTheVersionsOfAllItsSources(t *testing.T) {
 	s := &shop{fixture: f, application: a}
 	r := s.rollout(s.sets()[0])
 	d := s.deployments(s.stops(r)[0])
-	versions, err := f.domain.VersionsByDeployment(t.Context(), org, []int64{d[0].ID})
+	versions, err := f.view.VersionsByDeployment(t.Context(), org, []int64{d[0].ID})
 	f.ok(err)
 	if got := versions[d[0].ID]; len(d) != 1 || len(got) != 2 || got[0].Name != "1" || got[1].Name != "7" {
 		t.Errorf("deployments %+v carry %+v", d, got)
@@ -245,16 +247,16 @@ func TestGates(t *testing.T) {
 	if got := s.reload(r); !got.AwaitingApproval || got.State != core.RolloutInProgress {
 		t.Errorf("with open gates: %+v", got)
 	}
-	_, err := s.domain.ApproveGate(t.Context(), user(), core.Resolution{RolloutID: r.ID, GateID: "prod"})
+	_, err := s.rollouts.ApproveGate(t.Context(), user(), rollout.Resolution{RolloutID: r.ID, GateID: "prod"})
 	if !fault.Is(err, fault.Refused) || !strings.Contains(err.Error(), "open: production, staging/25") {
 		t.Errorf("approving an unknown gate: %v", err)
 	}
 	for _, gate := range []string{"staging/25", "production"} {
-		if _, err := s.domain.ApproveGate(t.Context(), person(2), core.Resolution{RolloutID: r.ID, GateID: gate, Reason: "fine"}); err != nil {
+		if _, err := s.rollouts.ApproveGate(t.Context(), person(2), rollout.Resolution{RolloutID: r.ID, GateID: gate, Reason: "fine"}); err != nil {
 			t.Errorf("approve %s: %v", gate, err)
 		}
 	}
-	if _, err := s.domain.ApproveGate(t.Context(), user(), core.Resolution{RolloutID: r.ID, GateID: "production"}); !fault.Is(err, fault.Refused) {
+	if _, err := s.rollouts.ApproveGate(t.Context(), user(), rollout.Resolution{RolloutID: r.ID, GateID: "production"}); !fault.Is(err, fault.Refused) {
 		t.Errorf("approving twice: %v, want Refused", err)
 	}
 	var announced []string
@@ -280,7 +282,7 @@ func TestRejectingAGateCancels(t *testing.T) {
 	r := s.rollout(s.set)
 	s.handOver()
 	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "production", Reason: "release"})
-	got, err := s.domain.RejectGate(t.Context(), user(), core.Resolution{RolloutID: r.ID, GateID: "production", Reason: "not today"})
+	got, err := s.rollouts.RejectGate(t.Context(), user(), rollout.Resolution{RolloutID: r.ID, GateID: "production", Reason: "not today"})
 	s.ok(err)
 	if got.State != core.RolloutCancelled || got.AwaitingApproval {
 		t.Errorf("after the rejection: %+v", got)
@@ -294,7 +296,7 @@ func TestRejectingAGateCancels(t *testing.T) {
 
 func TestFlowDefinitionsAreCheckedWhereTheyAreWrong(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	a := f.application("shop", "api")
 	f.environment("staging", core.TierStaging)
 	tests := []struct{ name, definition, field string }{
@@ -306,7 +308,7 @@ func TestFlowDefinitionsAreCheckedWhereTheyAreWrong(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := f.domain.CreateFlowDefinition(t.Context(), user(), core.NewFlowDefinition{ApplicationID: a.ID, Definition: json.RawMessage(tt.definition)})
+			_, err := f.setup.CreateFlowDefinition(t.Context(), user(), setup.NewFlowDefinition{ApplicationID: a.ID, Definition: json.RawMessage(tt.definition)})
 			fields := fault.FieldsOf(err)
 			if !fault.Is(err, fault.Invalid) || len(fields) == 0 || !strings.HasPrefix(fields[0].Name, tt.field) {
 				t.Errorf("error = %v, fields %v; want Invalid at %s", err, fields, tt.field)
@@ -318,14 +320,14 @@ func TestFlowDefinitionsAreCheckedWhereTheyAreWrong(t *testing.T) {
 // What applications may use in an environment is for its owner to say; a pipeline that does not fit is refused where it is written.
 func TestAPipelineFitsWhatItsEnvironmentsAllow(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	a := f.application("shop", "api")
-	_, err := f.domain.CreateEnvironment(t.Context(), user(), core.NewEnvironment{
+	_, err := f.setup.CreateEnvironment(t.Context(), user(), setup.NewEnvironment{
 		Name: "staging", Tier: core.TierStaging, DriverRef: paper, DriverConfig: json.RawMessage(`{"drawer":3,"folders":["shop-*","!shop-secret"]}`),
 	})
 	f.ok(err)
 	for folder, allowed := range map[string]bool{"shop-staging": true, "shop-secret": false, "kube-system": false} {
-		_, err := f.domain.CreateFlowDefinition(t.Context(), user(), core.NewFlowDefinition{ApplicationID: a.ID, Definition: json.RawMessage(
+		_, err := f.setup.CreateFlowDefinition(t.Context(), user(), setup.NewFlowDefinition{ApplicationID: a.ID, Definition: json.RawMessage(
 			`{"steps":[{"type":"deploy","environment":"staging","config":` + appEnvConfig(folder) + `}]}`)})
 		fields := fault.FieldsOf(err)
 		switch {

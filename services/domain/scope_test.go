@@ -10,13 +10,15 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store"
 )
 
 // guarded replaces the shop's pipeline: staging, an approval step without a name, a pause, then production with an approval of its own.
 func (s *shop) guarded() {
 	s.t.Helper()
-	_, err := s.domain.CreateFlowDefinition(s.t.Context(), user(), core.NewFlowDefinition{ApplicationID: s.application.ID, Definition: json.RawMessage(fmt.Sprintf(`{"steps":[
+	_, err := s.setup.CreateFlowDefinition(s.t.Context(), user(), setup.NewFlowDefinition{ApplicationID: s.application.ID, Definition: json.RawMessage(fmt.Sprintf(`{"steps":[
 		{"type":"deploy","environment":"staging","config":%s},
 		{"type":"approval","reason":"is staging good?"},
 		{"type":"pause","duration":60},
@@ -53,7 +55,7 @@ func (s *shop) stepsOf(r core.Rollout) []string {
 
 func (s *shop) skips(r core.Rollout) map[int64]core.SkipCause {
 	s.t.Helper()
-	skips, err := s.domain.SkipsByRollout(s.t.Context(), org, []int64{r.ID})
+	skips, err := s.view.SkipsByRollout(s.t.Context(), org, []int64{r.ID})
 	s.ok(err)
 	found := map[int64]core.SkipCause{}
 	for _, one := range skips[r.ID] {
@@ -78,7 +80,7 @@ func TestARollbackSkipsWhatRunsItsTargetAndItsApprovals(t *testing.T) {
 	s.succeed(s.rollout(s.set))
 	r := s.rollout(s.release(2))
 	s.begin(r, 0)
-	back, err := s.domain.RollbackRollout(t.Context(), user(), core.Rollback{RolloutID: r.ID, Reason: "incident 99"})
+	back, err := s.rollouts.RollbackRollout(t.Context(), user(), rollout.Rollback{RolloutID: r.ID, Reason: "incident 99"})
 	s.ok(err)
 	s.want(s.stepsOf(back), []string{"deploy staging", "in staging"})
 	s.want(s.skips(back), map[int64]core.SkipCause{s.production.ID: core.SkipUnchanged})
@@ -135,7 +137,7 @@ func TestWhatMayHaveBeenTouchedIsNotUnchanged(t *testing.T) {
 			r := s.rollout(s.release(2))
 			s.begin(r, 0)
 			touch(s, r)
-			back, err := s.domain.RollbackRollout(t.Context(), user(), core.Rollback{RolloutID: r.ID})
+			back, err := s.rollouts.RollbackRollout(t.Context(), user(), rollout.Rollback{RolloutID: r.ID})
 			s.ok(err)
 			s.want(s.stepsOf(back), []string{"deploy staging", "approval", "pause", "deploy production", "in staging production"})
 		})
@@ -150,22 +152,22 @@ func TestARollbackGoesWhereItIsAskedTo(t *testing.T) {
 	r := s.rollout(s.release(2))
 	s.begin(r, 0)
 	s.begin(r, 1)
-	refused := func(scope core.Scope, want string) {
+	refused := func(scope rollout.Scope, want string) {
 		t.Helper()
-		_, err := s.domain.RollbackRollout(t.Context(), user(), core.Rollback{RolloutID: r.ID, Scope: scope})
+		_, err := s.rollouts.RollbackRollout(t.Context(), user(), rollout.Rollback{RolloutID: r.ID, Scope: scope})
 		if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %s", scope, err, want)
 		}
 	}
-	refused(core.Scope{Only: []string{"prod"}}, `/environments/0: found "prod"; expected an environment of the pipeline: staging, production`)
-	refused(core.Scope{Except: []string{"production", "staging"}}, `expected at least one to be left`)
+	refused(rollout.Scope{Only: []string{"prod"}}, `/environments/0: found "prod"; expected an environment of the pipeline: staging, production`)
+	refused(rollout.Scope{Except: []string{"production", "staging"}}, `expected at least one to be left`)
 	if got := s.reload(r); got.State != core.RolloutInProgress {
 		t.Errorf("what was refused has changed something: %+v", got)
 	}
 	// Staging is broken: leaving it out must not depend on it. The approval before production stays, for it guards production; the pause
 	// after staging does not.
 	s.ok(s.fail(s.staging.ID))
-	back, err := s.domain.RollbackRollout(t.Context(), user(), core.Rollback{RolloutID: r.ID, Scope: core.Scope{Only: []string{"production"}}})
+	back, err := s.rollouts.RollbackRollout(t.Context(), user(), rollout.Rollback{RolloutID: r.ID, Scope: rollout.Scope{Only: []string{"production"}}})
 	s.ok(err)
 	s.want(s.stepsOf(back), []string{"approval step-1", "deploy production", "in production"})
 	s.want(s.skips(back), map[int64]core.SkipCause{s.staging.ID: core.SkipExcluded})
@@ -175,7 +177,7 @@ func TestARollbackGoesWhereItIsAskedTo(t *testing.T) {
 	// Its retry leaves out the same.
 	s.begin(back, 0)
 	s.say(event.RolloutFailed{RolloutID: back.ID, Reason: "no"})
-	again, err := s.domain.RetryRollout(t.Context(), user(), back.ID, "")
+	again, err := s.rollouts.RetryRollout(t.Context(), user(), back.ID, "")
 	s.ok(err)
 	s.want(again.RollbackOf, r.ID)
 	s.want(s.skips(again), map[int64]core.SkipCause{s.staging.ID: core.SkipExcluded})
@@ -185,7 +187,7 @@ func TestARollbackGoesWhereItIsAskedTo(t *testing.T) {
 func TestARollbackToWhatNeverRanThereStopsAtItsGates(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	_, err := s.domain.SetRollbackPolicy(t.Context(), user(), core.RollbackPolicy{ApplicationID: s.application.ID, InFull: true})
+	_, err := s.rollouts.SetRollbackPolicy(t.Context(), user(), core.RollbackPolicy{ApplicationID: s.application.ID, InFull: true})
 	s.ok(err)
 	s.succeed(s.rollout(s.set))
 	never, r := s.release(2), s.rollout(s.release(3))
@@ -194,7 +196,7 @@ func TestARollbackToWhatNeverRanThereStopsAtItsGates(t *testing.T) {
 	}
 	back := func(of core.Rollout, to core.VersionSet) (made core.Rollout, full bool) {
 		t.Helper()
-		made, err := s.domain.RollbackRollout(t.Context(), user(), core.Rollback{RolloutID: of.ID, VersionSetID: to.ID})
+		made, err := s.rollouts.RollbackRollout(t.Context(), user(), rollout.Rollback{RolloutID: of.ID, VersionSetID: to.ID})
 		s.ok(err)
 		s.handOver()
 		return made, strings.Contains(string(s.engine.started[len(s.engine.started)-1].Inputs), `"promote_full": true`)
@@ -204,7 +206,7 @@ func TestARollbackToWhatNeverRanThereStopsAtItsGates(t *testing.T) {
 	// In staging alone it has run, and production is not asked of staging.
 	s.say(event.RolloutEnvironmentHealthy{RolloutID: made.ID, EnvironmentID: s.staging.ID})
 	s.begin(made, 1)
-	_, err = s.domain.CancelRollout(t.Context(), user(), made.ID, "")
+	_, err = s.rollouts.CancelRollout(t.Context(), user(), made.ID, "")
 	s.ok(err)
 	made, full = back(r, never)
 	s.want(full, false)
@@ -221,14 +223,14 @@ func TestARollbackIsRetriedWithoutWhatIsNoLongerInThePipeline(t *testing.T) {
 	r := s.rollout(s.release(2))
 	s.begin(r, 0)
 	s.begin(r, 1)
-	back, err := s.domain.RollbackRollout(t.Context(), user(), core.Rollback{RolloutID: r.ID, Scope: core.Scope{Except: []string{"staging"}}})
+	back, err := s.rollouts.RollbackRollout(t.Context(), user(), rollout.Rollback{RolloutID: r.ID, Scope: rollout.Scope{Except: []string{"staging"}}})
 	s.ok(err)
 	s.begin(back, 0)
 	s.say(event.RolloutFailed{RolloutID: back.ID, Reason: "no"})
-	_, err = s.domain.CreateFlowDefinition(t.Context(), user(), core.NewFlowDefinition{ApplicationID: s.application.ID, Definition: pipeline("production")})
+	_, err = s.setup.CreateFlowDefinition(t.Context(), user(), setup.NewFlowDefinition{ApplicationID: s.application.ID, Definition: pipeline("production")})
 	s.ok(err)
 	s.makeReady()
-	again, err := s.domain.RetryRollout(t.Context(), user(), back.ID, "")
+	again, err := s.rollouts.RetryRollout(t.Context(), user(), back.ID, "")
 	s.ok(err)
 	s.want(s.stepsOf(again), []string{"deploy production", "in production"})
 }
@@ -237,16 +239,16 @@ func TestASetThatIsLiveEverywhereIsRolledOutAgainOnlyOnRequest(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.succeed(s.rollout(s.set))
-	_, err := s.domain.CreateRollout(t.Context(), user(), core.NewRollout{VersionSetID: s.set.ID})
+	_, err := s.rollouts.CreateRollout(t.Context(), user(), rollout.NewRollout{VersionSetID: s.set.ID})
 	s.refused(err, `set-1 is live already in every environment of "shop"`)
-	_, err = s.domain.CreateRollout(t.Context(), user(), core.NewRollout{VersionSetID: s.set.ID, Again: true})
+	_, err = s.rollouts.CreateRollout(t.Context(), user(), rollout.NewRollout{VersionSetID: s.set.ID, Again: true})
 	s.ok(err)
 
-	latest, err := s.domain.LatestFlowDefinitions(t.Context(), org, []int64{s.application.ID})
+	latest, err := s.view.LatestFlowDefinitions(t.Context(), org, []int64{s.application.ID})
 	s.ok(err)
 	was := latest[s.application.ID]
 	spaced := json.RawMessage(strings.ReplaceAll(string(was.Definition), ":", " : "))
-	made, err := s.domain.CreateFlowDefinition(t.Context(), user(), core.NewFlowDefinition{ApplicationID: s.application.ID, Definition: spaced})
+	made, err := s.setup.CreateFlowDefinition(t.Context(), user(), setup.NewFlowDefinition{ApplicationID: s.application.ID, Definition: spaced})
 	s.ok(err)
 	if made.ID != was.ID || !made.Unchanged {
 		t.Errorf("the same pipeline again: %+v, was %+v", made, was)
@@ -261,7 +263,7 @@ func TestBreakGlassPassesTheApprovalsOfOneRollout(t *testing.T) {
 	r := s.rollout(s.set)
 	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "step-1"})
 	try := func(a core.Actor, reason string) error {
-		_, err := s.domain.BreakGlass(t.Context(), a, r.ID, reason)
+		_, err := s.rollouts.BreakGlass(t.Context(), a, r.ID, reason)
 		return err
 	}
 	deployer := core.Actor{Organization: org, Type: core.PrincipalUser, ID: 3, Permissions: core.RoleDeployer.Permissions()}
@@ -299,11 +301,11 @@ func TestBreakGlassPassesTheApprovalsOfOneRollout(t *testing.T) {
 	second := s.rollout(s.release(2))
 	s.begin(second, 0)
 	s.begin(second, 1)
-	_, err = s.domain.RollbackRollout(t.Context(), deployer, core.Rollback{RolloutID: second.ID, Reason: "down", BreakGlass: true})
+	_, err = s.rollouts.RollbackRollout(t.Context(), deployer, rollout.Rollback{RolloutID: second.ID, Reason: "down", BreakGlass: true})
 	if !fault.Is(err, fault.Denied) {
 		t.Errorf("a deployer: %v", err)
 	}
-	back, err := s.domain.RollbackRollout(t.Context(), user(), core.Rollback{RolloutID: second.ID, Reason: "down again", BreakGlass: true})
+	back, err := s.rollouts.RollbackRollout(t.Context(), user(), rollout.Rollback{RolloutID: second.ID, Reason: "down again", BreakGlass: true})
 	s.ok(err)
 	s.say(event.ApprovalRequested{RolloutID: back.ID, GateID: "step-1"})
 	s.want(len(s.gates(back)), 0)
@@ -330,11 +332,11 @@ func TestAnAutomaticRollbackIsAnnouncedAndCanBeStopped(t *testing.T) {
 	w, r := live(t)
 	outlook := func() core.RollbackOutlook {
 		t.Helper()
-		all, err := w.domain.RollbackOutlooks(t.Context(), org, []int64{r.ID})
+		all, err := w.view.RollbackOutlooks(t.Context(), org, []int64{r.ID})
 		w.ok(err)
 		return all[r.ID]
 	}
-	_, err := w.domain.StopAutomaticRollback(t.Context(), user(), r.ID, "")
+	_, err := w.rollouts.StopAutomaticRollback(t.Context(), user(), r.ID, "")
 	w.refused(err, "no automatic rollback of rollout_2 is due")
 	w.sees(0, 5, "degraded")
 	got := outlook()
@@ -342,10 +344,10 @@ func TestAnAutomaticRollbackIsAnnouncedAndCanBeStopped(t *testing.T) {
 		t.Errorf("what is due: %+v", got)
 	}
 	viewer := core.Actor{Organization: org, Type: core.PrincipalUser, ID: 5, Permissions: core.RoleViewer.Permissions()}
-	if _, err := w.domain.StopAutomaticRollback(t.Context(), viewer, r.ID, ""); !fault.Is(err, fault.Denied) {
+	if _, err := w.rollouts.StopAutomaticRollback(t.Context(), viewer, r.ID, ""); !fault.Is(err, fault.Denied) {
 		t.Errorf("a viewer: %v", err)
 	}
-	_, err = w.domain.StopAutomaticRollback(t.Context(), user(), r.ID, "we are looking")
+	_, err = w.rollouts.StopAutomaticRollback(t.Context(), user(), r.ID, "we are looking")
 	w.ok(err)
 	w.sees(0, 6, "healthy")
 	w.sees(0, 7, "degraded")
@@ -354,7 +356,7 @@ func TestAnAutomaticRollbackIsAnnouncedAndCanBeStopped(t *testing.T) {
 	if got := outlook(); got.State() != core.RollbackDropped || got.Outcome != "stopped by user 1: we are looking" || got.DueAt != nil {
 		t.Errorf("after it was stopped: %+v", got)
 	}
-	_, err = w.domain.StopAutomaticRollback(t.Context(), user(), r.ID, "")
+	_, err = w.rollouts.StopAutomaticRollback(t.Context(), user(), r.ID, "")
 	w.refused(err, "no automatic rollback of rollout_2 is due any more: stopped by user 1")
 	if story := strings.Join(w.story(r), "; "); !strings.Contains(story, "rollout stop_rollback completed→completed") {
 		t.Errorf("the journal: %s", story)
@@ -369,16 +371,16 @@ func TestAbortedIsAStatusOfItsOwnAndAbortIsOfferedOnlyWhereItIsTaken(t *testing.
 	r := s.rollout(s.set)
 	may := func() error {
 		t.Helper()
-		all, err := s.domain.Standings(t.Context(), org, []int64{r.ID})
+		all, err := s.view.Standings(t.Context(), org, []int64{r.ID})
 		s.ok(err)
 		return all[r.ID].May(user(), core.ActionAbortRollout)
 	}
-	_, err := s.domain.AbortRollout(t.Context(), user(), r.ID, "")
+	_, err := s.rollouts.AbortRollout(t.Context(), user(), r.ID, "")
 	s.refused(err, "rollout_1 is pending, and nothing is being deployed; cancel it instead")
 	s.refused(may(), "nothing is being deployed")
 	s.begin(r, 0)
 	s.ok(may())
-	_, err = s.domain.AbortRollout(t.Context(), user(), r.ID, "slow")
+	_, err = s.rollouts.AbortRollout(t.Context(), user(), r.ID, "slow")
 	s.ok(err)
 	s.want(s.reload(r).Status(), core.StatusAborting)
 	s.say(event.RolloutAborted{RolloutID: r.ID, EnvironmentID: s.staging.ID, Reason: "taken back"})
@@ -387,15 +389,15 @@ func TestAbortedIsAStatusOfItsOwnAndAbortIsOfferedOnlyWhereItIsTaken(t *testing.
 	s.want(got.StatusWithin(s.stops(r)[0].State), core.StatusAborted)
 	s.want(got.StatusWithin(s.stops(r)[1].State), core.RolloutStatus("pending"))
 	s.want(got.StatusOf(s.deployments(s.stops(r)[0])[0].State), core.StatusAborted)
-	waits, err := s.domain.Waits(t.Context(), org, []int64{r.ID})
+	waits, err := s.view.Waits(t.Context(), org, []int64{r.ID})
 	s.ok(err)
 	if all := waits[r.ID]; len(all) != 1 || !strings.HasPrefix(all[0].Detail, "aborted by ") || !strings.Contains(all[0].Resolver, "retry it, roll it back or cancel it") {
 		t.Errorf("it waits for: %+v", all)
 	}
-	_, err = s.domain.RetryRollout(t.Context(), user(), r.ID, "")
+	_, err = s.rollouts.RetryRollout(t.Context(), user(), r.ID, "")
 	s.ok(err)
 	s.want(s.reload(r).Status(), core.RolloutStatus("in_progress"))
-	_, err = s.domain.CancelRollout(t.Context(), user(), r.ID, "")
+	_, err = s.rollouts.CancelRollout(t.Context(), user(), r.ID, "")
 	s.ok(err)
 	s.want(s.reload(r).Status(), core.RolloutStatus("cancelled"))
 }
@@ -410,7 +412,7 @@ func TestTheLinksOfAutomaticRollbacksAreMadeForWhatIsStored(t *testing.T) {
 	if !worked || done.MadeRolloutID == 0 {
 		t.Fatalf("rolled back: %+v", done)
 	}
-	_, err := s.domain.BreakGlass(t.Context(), user(), done.MadeRolloutID, "down")
+	_, err := s.rollouts.BreakGlass(t.Context(), user(), done.MadeRolloutID, "down")
 	s.ok(err)
 	const before = 45 // the version of the tables before ways back were recorded
 	s.ok(pg.Rollback(t.Context(), s.db, name, store.Migrations(), before))

@@ -15,15 +15,15 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
-	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
-	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
-	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
-	"github.com/lockstep-cd/lockstep/pkg/port/porttest"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/porttest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/wait"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
-	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 )
 
 const token = "a-token-for-tests-only"
@@ -77,7 +77,7 @@ func start(t *testing.T, db pg.Config) *running {
 		})
 	})
 	r.url = "http://" + address
-	r.eventually("the service answers", func() bool {
+	wait.For(r.t, "the service answers", func() bool {
 		res, err := r.request(http0(t, "GET", r.url+"/", "", ""))
 		return err == nil && strings.Contains(res, "Lockstep")
 	})
@@ -158,17 +158,6 @@ func (r *running) graphql(query string, variables map[string]any, into any) {
 	}
 }
 
-func (r *running) eventually(what string, is func() bool) {
-	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
-	defer cancel()
-	for !is() {
-		if clock.Sleep(ctx, clock.System(), 20*time.Millisecond) != nil {
-			r.t.Fatalf("not in time: %s", what)
-		}
-	}
-}
-
 // publish publishes an event as a service would.
 func (r *running) publish(conn *bus.Conn, id, source string, organization int64, data event.Data) {
 	r.t.Helper()
@@ -201,7 +190,7 @@ func TestTheServiceFromEndToEnd(t *testing.T) {
 	if made.CreateEnvironment.Environment.ID != "environment_1" {
 		t.Fatalf("made %+v", made)
 	}
-	r.eventually("the onboarding is handed over", func() bool { return r.flow.has("environment-1-onboarding-1") })
+	wait.For(r.t, "the onboarding is handed over", func() bool { return r.flow.has("environment-1-onboarding-1") })
 	r.publish(workflow, "w1", "/services/workflow", 1, event.EnvironmentReady{EnvironmentID: 1})
 	var flowMade struct {
 		CreateFlowDefinition struct{ Errors []struct{ Message string } }
@@ -211,12 +200,12 @@ func TestTheServiceFromEndToEnd(t *testing.T) {
 	if len(flowMade.CreateFlowDefinition.Errors) > 0 {
 		t.Fatalf("pipeline: %+v", flowMade)
 	}
-	r.eventually("the setup is handed over", func() bool { return r.flow.has("application-environment-1-setup-1") })
+	wait.For(r.t, "the setup is handed over", func() bool { return r.flow.has("application-environment-1-setup-1") })
 	r.publish(workflow, "w2", "/services/workflow", 1, event.ApplicationEnvironmentReady{ApplicationEnvironmentID: 1})
 	r.publish(registry, "r1", "/services/registry", 0, event.ArtifactPublished{Image: "registry.test/shop/api", Digest: digestOf(1), Tag: "1.0"})
 
 	set := ""
-	r.eventually("a version set appears", func() bool {
+	wait.For(r.t, "a version set appears", func() bool {
 		var seen struct {
 			Application struct {
 				VersionSets  struct{ Nodes []struct{ ID string } }
@@ -240,12 +229,12 @@ func TestTheServiceFromEndToEnd(t *testing.T) {
 	if rollout.CreateRollout.Rollout.ID != "rollout_1" {
 		t.Fatalf("rollout: %+v", rollout)
 	}
-	r.eventually("the rollout is handed over", func() bool { return r.flow.has("rollout-1") })
+	wait.For(r.t, "the rollout is handed over", func() bool { return r.flow.has("rollout-1") })
 	r.nats.Wipe(t) // nothing depends on the streams for the record (D44)
 	r.publish(workflow, "w3", "/services/workflow", 1, event.DeploymentHealthy{DeploymentID: 1})
 	r.publish(workflow, "w4", "/services/workflow", 1, event.RolloutEnvironmentHealthy{RolloutID: 1, EnvironmentID: 1})
 	r.publish(workflow, "w5", "/services/workflow", 1, event.RolloutHealthy{RolloutID: 1})
-	r.eventually("the rollout is completed", func() bool {
+	wait.For(r.t, "the rollout is completed", func() bool {
 		var seen struct{ Rollout struct{ State string } }
 		r.graphql(`{ rollout(id: "rollout_1") { state } }`, nil, &seen)
 		return seen.Rollout.State == "COMPLETED"
@@ -281,11 +270,11 @@ func TestWhatWasCommittedIsPublishedByTheNextProcess(t *testing.T) {
 	s := newShop(t)
 	r := s.rollout(s.set)
 	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "production", Reason: "release"})
-	_, err := s.domain.ApproveGate(t.Context(), person(2), core.Resolution{RolloutID: r.ID, GateID: "production"})
+	_, err := s.rollouts.ApproveGate(t.Context(), person(2), rollout.Resolution{RolloutID: r.ID, GateID: "production"})
 	s.ok(err)
 
 	next := start(t, s.db)
-	next.eventually("the rollout is handed over", func() bool { return next.flow.has("rollout-1") })
+	wait.For(next.t, "the rollout is handed over", func() bool { return next.flow.has("rollout-1") })
 	resolved := make(chan event.Event, 8)
 	workflow := next.nats.Connect(t, bus.UserWorkflow)
 	serve(t, func(ctx context.Context) error {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock/clocktest"
-	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/oidc/oidctest"
 )
 
@@ -45,13 +45,13 @@ func (v *visitor) signOut() (copied map[string]*http.Cookie) {
 // TestSignOutEndsEverySession is about the three ways in: after each of them a copy of the cookie is worth nothing.
 func TestSignOutEndsEverySession(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	provider := oidctest.New(t)
 	v := browserOf(t, f, Config{BootstrapToken: bootstrapToken, PublicURL: "http://127.0.0.1:8080", OIDC: OIDC{
 		Issuer: provider.URL, ClientID: oidctest.ClientID, ClientSecret: oidctest.ClientSecret, Roles: []string{"shop=deployer"},
 	}})
 	provider.SignInAs(claimsOf("alice@example.com", "shop"))
-	_, token, err := f.domain.CreateToken(t.Context(), user(), core.NewToken{Name: "laptop"})
+	_, token, err := f.access.CreateToken(t.Context(), user(), access.NewToken{Name: "laptop"})
 	f.ok(err)
 	for name, enter := range map[string]func(){
 		"bootstrap token": func() { v.shows(bootstrapToken) }, "token": func() { v.shows(token) }, "identity provider": func() { v.signIn("/") },
@@ -70,7 +70,7 @@ func TestSignOutEndsEverySession(t *testing.T) {
 	if v.shows(token) != http.StatusNoContent {
 		t.Error("the token is no longer good")
 	}
-	tokens, err := f.domain.VisibleTokens(t.Context(), user(), []int64{owner})
+	tokens, err := f.access.VisibleTokens(t.Context(), user(), []int64{owner})
 	f.ok(err)
 	for _, one := range tokens[owner] {
 		if one.SignIn != (one.RevokedAt != nil) {

@@ -26,7 +26,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/driver"
 	"github.com/lockstep-cd/lockstep/pkg/driver/artifact"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/bundle"
-	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
 // shelf is a registry that can be away, and the driver that is pushed there.
@@ -146,7 +146,7 @@ func (f *fixture) replicaOf(d bundle.Deps, kept bundle.Kept) (*bundle.Drivers, e
 }
 
 // digests are the drivers there are, each with its bundle's digest.
-func digests(d core.Drivers) map[string]string {
+func digests(d setup.Drivers) map[string]string {
 	all := map[string]string{}
 	for _, one := range d.Now().All() {
 		all[one.Ref] = one.Digest

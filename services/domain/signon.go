@@ -80,5 +80,5 @@ func (s *service) signOn(c Config) (*api.SignOn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &api.SignOn{Label: o.Label, Provider: provider, Sessions: s.domain, Clock: clock.System(), Log: s.log}, nil
+	return &api.SignOn{Label: o.Label, Provider: provider, Sessions: s.access, Clock: clock.System(), Log: s.log}, nil
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/oidc/oidctest"
 )
 
@@ -102,7 +103,7 @@ func claimsOf(name string, groups ...string) map[string]any {
 
 func TestSigningInAtAnIdentityProvider(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	provider := oidctest.New(t)
 	v := visit(t, f, provider, "https://cd.example.com", "platform=owner", "shop=deployer")
 	if got := v.get(v.origin + "/session").Body.String(); !strings.Contains(got, `{"label":"Example ID","path":"/session/oidc"}`) {
@@ -137,14 +138,14 @@ func TestSigningInAtAnIdentityProvider(t *testing.T) {
 		}
 	}
 	// The member's tokens show both sign-ins; to revoke one ends its session alone.
-	alice, err := f.domain.MemberByName(t.Context(), org, "alice@example.com")
+	alice, err := f.view.MemberByName(t.Context(), org, "alice@example.com")
 	f.ok(err)
-	tokens, err := f.domain.VisibleTokens(t.Context(), user(), []int64{alice.ID})
+	tokens, err := f.access.VisibleTokens(t.Context(), user(), []int64{alice.ID})
 	f.ok(err)
 	if len(tokens[alice.ID]) != 2 {
 		t.Fatalf("found %+v", tokens)
 	}
-	_, err = f.domain.RevokeToken(t.Context(), user(), tokens[alice.ID][0].ID)
+	_, err = f.access.RevokeToken(t.Context(), user(), tokens[alice.ID][0].ID)
 	f.ok(err)
 	if got := other.asks(whoAmI); !strings.Contains(got, "UNAUTHENTICATED") {
 		t.Errorf("after it was revoked: %s", got)
@@ -156,7 +157,7 @@ func TestSigningInAtAnIdentityProvider(t *testing.T) {
 
 func TestASignInThatIsNotOnesOwn(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	provider := oidctest.New(t)
 	v := visit(t, f, provider, "http://127.0.0.1:8080", "shop=viewer")
 	provider.SignInAs(claimsOf("alice@example.com", "shop"))
@@ -195,11 +196,11 @@ func TestASignInThatIsNotOnesOwn(t *testing.T) {
 
 func TestWhoHasNoAccess(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	provider := oidctest.New(t)
 	v := visit(t, f, provider, "http://127.0.0.1:8080", "shop=deployer")
 	member := func(name string) core.Member {
-		m, err := f.domain.CreateMember(t.Context(), user(), core.NewMember{Name: name, Kind: core.PrincipalUser, Role: core.RoleMaintainer})
+		m, err := f.access.CreateMember(t.Context(), user(), access.NewMember{Name: name, Kind: core.PrincipalUser, Role: core.RoleMaintainer})
 		f.ok(err)
 		return m
 	}
@@ -226,9 +227,9 @@ func TestWhoHasNoAccess(t *testing.T) {
 	impostor := claimsOf("bob@example.com", "shop")
 	impostor["sub"] = "somebody-else"
 	turnedAway("a name that somebody else has", impostor)
-	bob, err := f.domain.MemberByName(t.Context(), org, "bob@example.com")
+	bob, err := f.view.MemberByName(t.Context(), org, "bob@example.com")
 	f.ok(err)
-	_, err = f.domain.RemoveMember(t.Context(), user(), bob.ID)
+	_, err = f.access.RemoveMember(t.Context(), user(), bob.ID)
 	f.ok(err)
 	turnedAway("who was removed", claimsOf("bob@example.com", "shop"))
 	member("bob@example.com")
@@ -241,14 +242,14 @@ func TestWhoHasNoAccess(t *testing.T) {
 
 func TestRolesThatAreGivenHere(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	provider := oidctest.New(t)
 	v := visit(t, f, provider, "http://127.0.0.1:8080") // no groups decide
 	provider.SignInAs(claimsOf("dora@example.com", "shop"))
 	if at := v.signIn("/"); at != "/?sign-in=no-access" {
 		t.Errorf("who is no member: found %q", at)
 	}
-	_, err := f.domain.CreateMember(t.Context(), user(), core.NewMember{Name: "dora@example.com", Kind: core.PrincipalUser, Role: core.RoleApprover})
+	_, err := f.access.CreateMember(t.Context(), user(), access.NewMember{Name: "dora@example.com", Kind: core.PrincipalUser, Role: core.RoleApprover})
 	f.ok(err)
 	if at := v.signIn("/"); at != "/" || !strings.Contains(v.asks(whoAmI), `"role":"APPROVER"`) {
 		t.Errorf("found %q, %s", at, v.asks(whoAmI))

@@ -11,7 +11,7 @@ import (
 func (f *fixture) rankAll() {
 	f.t.Helper()
 	for {
-		_, worked, err := f.domain.RankDue(f.t.Context())
+		_, worked, err := f.intake.RankDue(f.t.Context())
 		f.ok(err)
 		if !worked {
 			return
@@ -23,7 +23,7 @@ func (f *fixture) rankAll() {
 // before leave them, and sets in the order of arrival.
 func TestTheNewestSetOfWhatAnEarlierReleaseHasStored(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	a := f.selecting("shop", `{"image":"registry.test/shop/api","selection":"semver"}`)
 	for _, p := range []push{{tag: "2.0.0", digest: 1, minute: 1}, {tag: "1.9.5", digest: 2, minute: 2}} {
 		f.publish(f.pushed("registry.test/shop/api", p))
@@ -77,7 +77,7 @@ func TestTheNewestSetOfWhatAnEarlierReleaseHasStored(t *testing.T) {
 // TestAnotherSelectionHasAnotherNewest: what was recorded before counts as the new selection has it.
 func TestAnotherSelectionHasAnotherNewest(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	a := f.selecting("shop", `{"image":"registry.test/shop/api","selection":"semver"}`)
 	for _, p := range []push{{tag: "2.0.0", digest: 1, minute: 1}, {tag: "1.9.5", digest: 2, minute: 2}, {tag: "1.10.0", digest: 3, minute: 3}} {
 		f.publish(f.pushed("registry.test/shop/api", p))
@@ -90,7 +90,7 @@ func TestAnotherSelectionHasAnotherNewest(t *testing.T) {
 		{`{"image":"registry.test/shop/api"}`, "3"},
 	}
 	for _, s := range steps {
-		_, err := f.domain.SetArtifactSourceConfig(t.Context(), user(), 1, json.RawMessage(s.config))
+		_, err := f.setup.SetArtifactSourceConfig(t.Context(), user(), 1, json.RawMessage(s.config))
 		f.ok(err)
 		f.rankAll()
 		if got := f.newestOf(a); got != s.newest {
@@ -98,7 +98,7 @@ func TestAnotherSelectionHasAnotherNewest(t *testing.T) {
 		}
 	}
 	// A publication works out the rest by itself, before anything that is due by time.
-	_, err := f.domain.SetArtifactSourceConfig(t.Context(), user(), 1, json.RawMessage(`{"image":"registry.test/shop/api","selection":"semver"}`))
+	_, err := f.setup.SetArtifactSourceConfig(t.Context(), user(), 1, json.RawMessage(`{"image":"registry.test/shop/api","selection":"semver"}`))
 	f.ok(err)
 	f.publish(f.pushed("registry.test/shop/api", push{tag: "1.11.0", digest: 4, minute: 4}))
 	if got := f.newestOf(a); got != "1" {

@@ -7,12 +7,17 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/throttle"
 )
 
+// DocsPath is the path of the documentation.
+const DocsPath = "/docs/"
+
 // Deps is what the HTTP surface is made of.
 type Deps struct {
 	// GraphQL answers /graphql, for requests whose actor is known.
 	GraphQL http.Handler
 	// Console answers every path that nothing else does. What it shows it asks of /graphql.
 	Console http.Handler
+	// Docs answers paths below DocsPath; nil where the documentation is switched off.
+	Docs http.Handler
 	// Tokens are configured; Access knows all others.
 	Tokens Tokens
 	Access Access
@@ -23,8 +28,8 @@ type Deps struct {
 	SignOn *SignOn
 }
 
-// NewHandler is the HTTP surface: /graphql, /session where a browser signs in and out (below it, by an identity provider), and the
-// console everywhere else.
+// NewHandler is the HTTP surface: /graphql, /session where a browser signs in and out (below it, by an identity provider), /docs with the
+// documentation, and the console everywhere else.
 func NewHandler(d Deps) http.Handler {
 	keys := newKeyring(d.Tokens, d.Access, d.Clock, d.Guard)
 	mux := http.NewServeMux()
@@ -36,6 +41,9 @@ func NewHandler(d Deps) http.Handler {
 		mux.HandleFunc("GET "+signOnPath, d.SignOn.begin)
 		mux.HandleFunc("GET "+callbackPath, keys.slowed(d.SignOn.finish))
 		mux.HandleFunc("POST "+logoutPath, keys.slowed(d.SignOn.logout))
+	}
+	if d.Docs != nil {
+		mux.Handle("GET "+DocsPath, d.Docs)
 	}
 	mux.Handle("/", d.Console)
 	return guard(mux)

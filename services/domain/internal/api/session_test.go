@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/throttle"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
 )
 
 const token = "a-token-for-tests-only"
@@ -50,7 +51,7 @@ func (m *members) StartSession(ctx context.Context, secret string) (string, time
 }
 
 func (m *members) StartConfiguredSession(_ context.Context, _ core.Actor, seal func(string) string) (string, time.Time, error) {
-	return m.begin(seal("a-secret-session"), core.SessionLife)
+	return m.begin(seal("a-secret-session"), access.SessionLife)
 }
 
 func (m *members) EndSession(_ context.Context, session string) error {
@@ -171,7 +172,7 @@ func TestASessionIsForOneOriginAndEnds(t *testing.T) {
 		}
 		b.expect(200, "POST", c.origin+"/graphql", "{}", csrfHeader, "1")
 		b.expect(403, "POST", c.origin+"/graphql", "{}") // as a form on another site would
-		b.clock.at = b.clock.at.Add(core.SessionLife)
+		b.clock.at = b.clock.at.Add(access.SessionLife)
 		b.expect(401, "POST", c.origin+"/graphql", "{}", csrfHeader, "1")
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
-	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
 )
 
 // SignOn is where people sign in with an identity of their own, beside tokens.
@@ -34,7 +34,7 @@ type Provider interface {
 	// AuthURL is where a browser goes to sign in.
 	AuthURL(ctx context.Context, state, nonce, verifier string) (string, error)
 	// Identify redeems the code with which it comes back.
-	Identify(ctx context.Context, code, nonce, verifier string) (core.Identity, error)
+	Identify(ctx context.Context, code, nonce, verifier string) (access.Identity, error)
 	// Logout reads a logout token: whose session has ended there, or which one.
 	Logout(ctx context.Context, token string) (issuer, subject, session string, err error)
 }
@@ -42,7 +42,7 @@ type Provider interface {
 // IdentitySessions gives sessions to those whom a provider has vouched for.
 type IdentitySessions interface {
 	// StartIdentitySession gives one in an organization, or, for 0, in the first where the identity has access.
-	StartIdentitySession(ctx context.Context, organization int64, id core.Identity) (session string, until time.Time, err error)
+	StartIdentitySession(ctx context.Context, organization int64, id access.Identity) (session string, until time.Time, err error)
 	EndProviderSession(ctx context.Context, issuer, subject, session string) error
 }
 

@@ -1,4 +1,4 @@
-// Package autoflow is the domain's client of the workflow engine: core.Engine over the AutoFlow service. It only translates; errors
+// Package autoflow is the domain's client of the workflow engine: handoff.Engine over the AutoFlow service. It only translates; errors
 // have the class that pkg/rpc derives from the response.
 package autoflow
 
@@ -11,16 +11,17 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
 )
 
-// Engine is core.Engine over a connection.
+// Engine is handoff.Engine over a connection.
 type Engine struct {
 	client autoflowv1.AutoFlowClient
 }
 
 var (
-	_ core.Engine    = Engine{}
-	_ core.Workflows = Engine{}
+	_ handoff.Engine    = Engine{}
+	_ handoff.Workflows = Engine{}
 )
 
 // New is the engine at the other end of a connection made by rpc.Dial.
@@ -28,8 +29,8 @@ func New(conn grpc.ClientConnInterface) Engine {
 	return Engine{autoflowv1.NewAutoFlowClient(conn)}
 }
 
-// Start implements core.Engine.
-func (e Engine) Start(ctx context.Context, w core.Workflow) (string, error) {
+// Start implements handoff.Engine.
+func (e Engine) Start(ctx context.Context, w handoff.Workflow) (string, error) {
 	// The answer comes once the workflow is persisted (E18), so no answer means nothing: it may have been started, and
 	// the same id may be sent again (E19).
 	answer, err := e.client.StartWorkflow(telemetry.WithTraceParent(ctx, w.Trace), &autoflowv1.StartWorkflowRequest{
@@ -42,7 +43,7 @@ func (e Engine) Start(ctx context.Context, w core.Workflow) (string, error) {
 	return answer.GetWorkflowRef(), nil
 }
 
-// Cancel implements core.Engine.
+// Cancel implements handoff.Engine.
 func (e Engine) Cancel(ctx context.Context, organization int64, workflowID, reason string) error {
 	_, err := e.client.CancelWorkflow(ctx, &autoflowv1.CancelWorkflowRequest{OrganizationId: organization, WorkflowId: workflowID, Reason: reason})
 	if err != nil {
@@ -51,7 +52,7 @@ func (e Engine) Cancel(ctx context.Context, organization int64, workflowID, reas
 	return nil
 }
 
-// DeclareAgents implements core.Engine.
+// DeclareAgents implements handoff.Engine.
 func (e Engine) DeclareAgents(ctx context.Context, agents []core.AgentOwner) error {
 	request := &autoflowv1.DeclareAgentsRequest{Agents: make([]*autoflowv1.DeclaredAgent, len(agents))}
 	for i, a := range agents {

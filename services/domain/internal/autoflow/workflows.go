@@ -9,6 +9,7 @@ import (
 
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
 )
 
 // The labels with which workflows are started here (core's hand-overs).
@@ -17,8 +18,8 @@ const (
 	labelSubject = "subject"
 )
 
-// ListWorkflows implements core.Workflows. The engine's page tokens are the cursors.
-func (e Engine) ListWorkflows(ctx context.Context, organization int64, f core.WorkflowFilter, p core.Page) (s core.Slice[core.WorkflowRun], err error) {
+// ListWorkflows implements handoff.Workflows. The engine's page tokens are the cursors.
+func (e Engine) ListWorkflows(ctx context.Context, organization int64, f handoff.WorkflowFilter, p core.Page) (s core.Slice[handoff.WorkflowRun], err error) {
 	labels := map[string]string{}
 	if f.Program != "" {
 		labels[labelProgram] = f.Program
@@ -66,23 +67,23 @@ func cursors(items int, page answered) []string {
 	return all
 }
 
-// WorkflowByID implements core.Workflows.
-func (e Engine) WorkflowByID(ctx context.Context, organization int64, id string) (core.WorkflowRun, error) {
+// WorkflowByID implements handoff.Workflows.
+func (e Engine) WorkflowByID(ctx context.Context, organization int64, id string) (handoff.WorkflowRun, error) {
 	answer, err := e.client.GetWorkflow(ctx, &autoflowv1.GetWorkflowRequest{OrganizationId: organization, WorkflowId: id})
 	if err != nil {
-		return core.WorkflowRun{}, fmt.Errorf("get workflow %s: %w", id, err)
+		return handoff.WorkflowRun{}, fmt.Errorf("get workflow %s: %w", id, err)
 	}
 	return run(answer.GetWorkflow()), nil
 }
 
-// WorkflowHistory implements core.Workflows.
-func (e Engine) WorkflowHistory(ctx context.Context, organization int64, id string, p core.Page) (s core.Slice[core.WorkflowEntry], err error) {
+// WorkflowHistory implements handoff.Workflows.
+func (e Engine) WorkflowHistory(ctx context.Context, organization int64, id string, p core.Page) (s core.Slice[handoff.WorkflowEntry], err error) {
 	answer, err := e.client.GetHistory(ctx, &autoflowv1.GetHistoryRequest{OrganizationId: organization, WorkflowId: id, PageSize: int32(p.First), PageToken: p.After})
 	if err != nil {
 		return s, fmt.Errorf("get history of workflow %s: %w", id, err)
 	}
 	for _, h := range answer.GetEntries() {
-		s.Nodes = append(s.Nodes, core.WorkflowEntry{
+		s.Nodes = append(s.Nodes, handoff.WorkflowEntry{
 			Sequence: h.GetSequence(), Generation: max(1, int(h.GetGeneration())), Branch: int(h.GetBranch()), Kind: h.GetKind(), Name: h.GetName(), Value: h.GetValue(),
 			Truncated: h.GetTruncated(), RecordedAt: h.GetRecordedAt().AsTime(),
 		})
@@ -92,14 +93,14 @@ func (e Engine) WorkflowHistory(ctx context.Context, organization int64, id stri
 	return s, nil
 }
 
-// WorkflowLogs implements core.Workflows.
-func (e Engine) WorkflowLogs(ctx context.Context, organization int64, id string, p core.Page) (s core.Slice[core.WorkflowLine], err error) {
+// WorkflowLogs implements handoff.Workflows.
+func (e Engine) WorkflowLogs(ctx context.Context, organization int64, id string, p core.Page) (s core.Slice[handoff.WorkflowLine], err error) {
 	answer, err := e.client.GetLogs(ctx, &autoflowv1.GetLogsRequest{OrganizationId: organization, WorkflowId: id, PageSize: int32(p.First), PageToken: p.After})
 	if err != nil {
 		return s, fmt.Errorf("get logs of workflow %s: %w", id, err)
 	}
 	for _, l := range answer.GetLines() {
-		s.Nodes = append(s.Nodes, core.WorkflowLine{
+		s.Nodes = append(s.Nodes, handoff.WorkflowLine{
 			Sequence: l.GetSequence(), Branch: int(l.GetBranch()), Kind: l.GetKind(), Name: l.GetName(), Text: l.GetText(), Code: l.GetCode(),
 			Truncated: l.GetTruncated(), Redacted: l.GetRedacted(), RecordedAt: l.GetRecordedAt().AsTime(),
 		})
@@ -109,7 +110,7 @@ func (e Engine) WorkflowLogs(ctx context.Context, organization int64, id string,
 	return s, nil
 }
 
-// RetryWorkflow implements core.Workflows.
+// RetryWorkflow implements handoff.Workflows.
 func (e Engine) RetryWorkflow(ctx context.Context, organization int64, id, reason string, from int64) error {
 	_, err := e.client.RetryWorkflow(ctx, &autoflowv1.RetryWorkflowRequest{OrganizationId: organization, WorkflowId: id, Reason: reason, FromSequence: from})
 	if err != nil {
@@ -118,15 +119,15 @@ func (e Engine) RetryWorkflow(ctx context.Context, organization int64, id, reaso
 	return nil
 }
 
-func run(w *autoflowv1.Workflow) core.WorkflowRun {
-	r := core.WorkflowRun{
+func run(w *autoflowv1.Workflow) handoff.WorkflowRun {
+	r := handoff.WorkflowRun{
 		ID: w.GetWorkflowId(), Ref: w.GetWorkflowRef(), State: published()[w.GetState()], Error: w.GetError(), WaitingFor: w.GetWaitingFor(),
 		Program: w.GetLabels()[labelProgram], Subject: w.GetLabels()[labelSubject], Digest: w.GetProgramDigest(),
 		CreatedAt: w.GetCreatedAt().AsTime(), UpdatedAt: w.GetUpdatedAt().AsTime(), FinishedAt: ended(w.GetFinishedAt()), LastSequence: w.GetLastSequence(),
 		Generation: max(1, int(w.GetGeneration())), GenerationSequence: max(1, w.GetGenerationSequence()), // 0 from an engine that knows none
 	}
 	for _, again := range w.GetRetries() {
-		r.Retries = append(r.Retries, core.WorkflowRetry{At: again.GetAt().AsTime(), Reason: again.GetReason(), Error: again.GetError(), FromSequence: again.GetFromSequence()})
+		r.Retries = append(r.Retries, handoff.WorkflowRetry{At: again.GetAt().AsTime(), Reason: again.GetReason(), Error: again.GetError(), FromSequence: again.GetFromSequence()})
 	}
 	return r
 }
@@ -140,14 +141,14 @@ func ended(t *timestamppb.Timestamp) *time.Time {
 }
 
 // published keeps the contract's numbers and the domain's words apart.
-func published() map[autoflowv1.WorkflowState]core.WorkflowState {
-	return map[autoflowv1.WorkflowState]core.WorkflowState{
-		autoflowv1.WorkflowState_WORKFLOW_STATE_RUNNING:     core.WorkflowRunning,
-		autoflowv1.WorkflowState_WORKFLOW_STATE_PARKED:      core.WorkflowParked,
-		autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED:   core.WorkflowCompleted,
-		autoflowv1.WorkflowState_WORKFLOW_STATE_FAILED:      core.WorkflowFailed,
-		autoflowv1.WorkflowState_WORKFLOW_STATE_CANCELLED:   core.WorkflowCancelled,
-		autoflowv1.WorkflowState_WORKFLOW_STATE_TERMINATED:  core.WorkflowTerminated,
-		autoflowv1.WorkflowState_WORKFLOW_STATE_QUARANTINED: core.WorkflowQuarantined,
+func published() map[autoflowv1.WorkflowState]handoff.WorkflowState {
+	return map[autoflowv1.WorkflowState]handoff.WorkflowState{
+		autoflowv1.WorkflowState_WORKFLOW_STATE_RUNNING:     handoff.WorkflowRunning,
+		autoflowv1.WorkflowState_WORKFLOW_STATE_PARKED:      handoff.WorkflowParked,
+		autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED:   handoff.WorkflowCompleted,
+		autoflowv1.WorkflowState_WORKFLOW_STATE_FAILED:      handoff.WorkflowFailed,
+		autoflowv1.WorkflowState_WORKFLOW_STATE_CANCELLED:   handoff.WorkflowCancelled,
+		autoflowv1.WorkflowState_WORKFLOW_STATE_TERMINATED:  handoff.WorkflowTerminated,
+		autoflowv1.WorkflowState_WORKFLOW_STATE_QUARANTINED: handoff.WorkflowQuarantined,
 	}
 }

@@ -15,6 +15,7 @@ import (
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/autoflow"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
 )
 
 const token = "a-token-for-tests-only"
@@ -93,15 +94,15 @@ func TestRunsAreToldAsTheEngineTellsThem(t *testing.T) {
 	s := &server{}
 	e, ctx := connect(t, s), t.Context()
 	over := began
-	want := core.WorkflowRun{
-		ID: "rollout-2", Ref: "run-2", State: core.WorkflowFailed, Error: "no", WaitingFor: []string{"x"}, Program: "deploy", Subject: "rollout_2", Digest: "ab",
-		CreatedAt: began, UpdatedAt: began, FinishedAt: &over, LastSequence: 9, Generation: 3, GenerationSequence: 8, Retries: []core.WorkflowRetry{{At: began, Reason: "mended", Error: "before", FromSequence: 4}},
+	want := handoff.WorkflowRun{
+		ID: "rollout-2", Ref: "run-2", State: handoff.WorkflowFailed, Error: "no", WaitingFor: []string{"x"}, Program: "deploy", Subject: "rollout_2", Digest: "ab",
+		CreatedAt: began, UpdatedAt: began, FinishedAt: &over, LastSequence: 9, Generation: 3, GenerationSequence: 8, Retries: []handoff.WorkflowRetry{{At: began, Reason: "mended", Error: "before", FromSequence: 4}},
 	}
-	page, err := e.ListWorkflows(ctx, 7, core.WorkflowFilter{States: []core.WorkflowState{core.WorkflowFailed}, Program: "deploy", Subject: "rollout_2"}, core.Page{First: 20, After: "at"})
+	page, err := e.ListWorkflows(ctx, 7, handoff.WorkflowFilter{States: []handoff.WorkflowState{handoff.WorkflowFailed}, Program: "deploy", Subject: "rollout_2"}, core.Page{First: 20, After: "at"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(core.Slice[core.WorkflowRun]{Nodes: []core.WorkflowRun{want}, HasNext: true, HasPrevious: true, Cursors: []string{"more"}}, page); diff != "" {
+	if diff := cmp.Diff(core.Slice[handoff.WorkflowRun]{Nodes: []handoff.WorkflowRun{want}, HasNext: true, HasPrevious: true, Cursors: []string{"more"}}, page); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	r := s.listed
@@ -116,14 +117,14 @@ func TestRunsAreToldAsTheEngineTellsThem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]core.WorkflowEntry{{Sequence: 3, Generation: 2, Branch: 1, Kind: "run", Name: "git.commit", Value: "{}", Truncated: true, RecordedAt: began}}, history.Nodes); diff != "" || history.HasNext {
+	if diff := cmp.Diff([]handoff.WorkflowEntry{{Sequence: 3, Generation: 2, Branch: 1, Kind: "run", Name: "git.commit", Value: "{}", Truncated: true, RecordedAt: began}}, history.Nodes); diff != "" || history.HasNext {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	logs, err := e.WorkflowLogs(ctx, 7, "rollout-2", core.Page{First: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]core.WorkflowLine{{Sequence: 4, Branch: 2, Kind: "run", Name: "argo.sync", Text: "away", Code: "UNAVAILABLE", Truncated: true, Redacted: true, RecordedAt: began}}, logs.Nodes); diff != "" {
+	if diff := cmp.Diff([]handoff.WorkflowLine{{Sequence: 4, Branch: 2, Kind: "run", Name: "argo.sync", Text: "away", Code: "UNAVAILABLE", Truncated: true, Redacted: true, RecordedAt: began}}, logs.Nodes); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	if err := e.RetryWorkflow(ctx, 7, "rollout-2", "mended", 4); err != nil || s.retried.GetReason() != "mended" || s.retried.GetFromSequence() != 4 || s.retried.GetOrganizationId() != 7 {

@@ -12,9 +12,11 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/driver"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
-// set is core.DriverSet over a set of bundles.
+// set is setup.DriverSet over a set of bundles.
 type set struct {
 	bundles *driver.Set
 	// from is where each bundle comes from, by its reference.
@@ -24,9 +26,9 @@ type set struct {
 // provenance is where a bundle comes from.
 type provenance struct{ origin, artifact string }
 
-var _ core.DriverSet = (*set)(nil)
+var _ setup.DriverSet = (*set)(nil)
 
-// All implements core.DriverSet.
+// All implements setup.DriverSet.
 func (d *set) All() []core.Driver {
 	var all []core.Driver
 	for _, b := range d.bundles.All() {
@@ -43,7 +45,7 @@ func (d *set) describe(b *driver.Bundle) core.Driver {
 	}
 }
 
-// Lookup implements core.DriverSet.
+// Lookup implements setup.DriverSet.
 func (d *set) Lookup(ref string) (core.Driver, error) {
 	b, err := d.find(ref)
 	if err != nil {
@@ -60,7 +62,7 @@ func (d *set) find(ref string) (*driver.Bundle, error) {
 	return b, nil
 }
 
-// ValidateEnvironment implements core.DriverSet.
+// ValidateEnvironment implements setup.DriverSet.
 func (d *set) ValidateEnvironment(ref string, config json.RawMessage) error {
 	b, err := d.find(ref)
 	if err != nil {
@@ -69,7 +71,7 @@ func (d *set) ValidateEnvironment(ref string, config json.RawMessage) error {
 	return b.ValidateEnvironment(config)
 }
 
-// ValidateApplicationEnvironment implements core.DriverSet.
+// ValidateApplicationEnvironment implements setup.DriverSet.
 func (d *set) ValidateApplicationEnvironment(ref string, config json.RawMessage) error {
 	b, err := d.find(ref)
 	if err != nil {
@@ -78,7 +80,7 @@ func (d *set) ValidateApplicationEnvironment(ref string, config json.RawMessage)
 	return b.ValidateApplicationEnvironment(config)
 }
 
-// CheckAllowed implements core.DriverSet.
+// CheckAllowed implements setup.DriverSet.
 func (d *set) CheckAllowed(ref string, environment, config json.RawMessage) error {
 	b, err := d.find(ref)
 	if err != nil {
@@ -90,7 +92,7 @@ func (d *set) CheckAllowed(ref string, environment, config json.RawMessage) erro
 // agentPicker is the widget of a field that names an agent.
 const agentPicker = "agent_picker"
 
-// Agents implements core.DriverSet. Which fields name agents is the schema's to say, so that the domain need not know the driver.
+// Agents implements setup.DriverSet. Which fields name agents is the schema's to say, so that the domain need not know the driver.
 func (d *set) Agents(ref string, config json.RawMessage) ([]core.AgentReference, error) {
 	b, err := d.find(ref)
 	if err != nil {
@@ -122,7 +124,7 @@ func (d *set) Agents(ref string, config json.RawMessage) ([]core.AgentReference,
 	return named, nil
 }
 
-// Export implements core.DriverSet.
+// Export implements setup.DriverSet.
 func (d *set) Export(ref string) ([]byte, error) {
 	b, err := d.find(ref)
 	if err != nil {
@@ -131,16 +133,16 @@ func (d *set) Export(ref string) ([]byte, error) {
 	return b.Export()
 }
 
-// Program implements core.Drivers.
-func (*Drivers) Program(content []byte, program string) (core.Program, error) {
+// Program implements handoff.Programs.
+func (*Drivers) Program(content []byte, program string) (handoff.Program, error) {
 	// The bundle that was kept, which may be one that this installation does not carry any more (D7).
 	b, err := driver.Import(content)
 	if err != nil {
-		return core.Program{}, fmt.Errorf("read kept driver: %w", err)
+		return handoff.Program{}, fmt.Errorf("read kept driver: %w", err)
 	}
 	p, err := b.Program(driver.Workflow(program))
 	if err != nil {
-		return core.Program{}, err
+		return handoff.Program{}, err
 	}
-	return core.Program{Source: p.Source, Modules: p.Modules}, nil
+	return handoff.Program{Source: p.Source, Modules: p.Modules}, nil
 }

@@ -7,14 +7,15 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/flow"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
-// Flows is core.Flows over pkg/flow.
+// Flows is setup.Flows over pkg/flow.
 type Flows struct{}
 
-var _ core.Flows = Flows{}
+var _ setup.Flows = Flows{}
 
-// Read implements core.Flows.
+// Read implements setup.Flows.
 func (Flows) Read(definition json.RawMessage) (core.Flow, error) {
 	def, err := flow.Parse(definition)
 	if err != nil {

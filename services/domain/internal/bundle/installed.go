@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/driver/artifact"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
 // The origins that are no artifacts.
@@ -56,7 +57,7 @@ type Deps struct {
 	Refresh time.Duration
 }
 
-// Drivers is core.Drivers: the built-in ones, those of a folder, and those of OCI artifacts as they are pulled.
+// Drivers is setup.Drivers: the built-in ones, those of a folder, and those of OCI artifacts as they are pulled.
 //
 // What is in force is what is kept, never what a registry says at the moment: a start without the registry has the drivers that were
 // there before, all replicas have the same, and what was pulled but not kept before a crash never was. A tag that moves brings its new
@@ -75,7 +76,7 @@ type Drivers struct {
 	asked map[string]trouble
 }
 
-var _ core.Drivers = (*Drivers)(nil)
+var _ setup.Drivers = (*Drivers)(nil)
 
 // New is the drivers that nobody has to be asked for; Load and Run add those of artifacts. The error is Conflict for a folder with
 // another driver under a built-in one's name.
@@ -128,14 +129,14 @@ func (d *set) add(bundles []*driver.Bundle, from provenance) error {
 	return nil
 }
 
-// Now implements core.Drivers.
-func (in *Drivers) Now() core.DriverSet {
+// Now implements setup.Drivers.
+func (in *Drivers) Now() setup.DriverSet {
 	in.mu.RLock()
 	defer in.mu.RUnlock()
 	return in.now
 }
 
-// Origins implements core.Drivers.
+// Origins implements setup.Drivers.
 func (in *Drivers) Origins() []core.DriverOrigin {
 	in.mu.RLock()
 	defer in.mu.RUnlock()

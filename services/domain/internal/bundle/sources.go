@@ -5,24 +5,25 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/source"
-	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/intake"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
-// Sources is core.Sources over pkg/source.
+// Sources is setup.Sources and intake.Matcher over pkg/source.
 type Sources struct{}
 
-var _ core.Sources = Sources{}
+var _ setup.Sources = Sources{}
 
-// Kinds implements core.Sources.
-func (Sources) Kinds() []core.SourceKind {
-	var all []core.SourceKind
+// Kinds implements setup.Sources.
+func (Sources) Kinds() []setup.SourceKind {
+	var all []setup.SourceKind
 	for _, k := range source.Kinds() {
-		all = append(all, core.SourceKind{Ref: k.Ref, Schema: k.Schema})
+		all = append(all, setup.SourceKind{Ref: k.Ref, Schema: k.Schema})
 	}
 	return all
 }
 
-// Key implements core.Sources.
+// Key implements setup.Sources.
 func (Sources) Key(ref string, config json.RawMessage) (string, []fault.Field) {
 	s, found := source.Parse(ref, config)
 	if found != nil {
@@ -31,15 +32,15 @@ func (Sources) Key(ref string, config json.RawMessage) (string, []fault.Field) {
 	return s.Key(), nil
 }
 
-// KeyOf implements core.Sources.
+// KeyOf implements intake.Matcher.
 func (Sources) KeyOf(image string) (string, error) { return source.ImageKey(image) }
 
-// Placement implements core.Sources.
-func (Sources) Placement(ref string, config json.RawMessage, tag string) core.Placement {
+// Placement implements intake.Matcher.
+func (Sources) Placement(ref string, config json.RawMessage, tag string) intake.Placement {
 	s, found := source.Parse(ref, config)
 	if found != nil {
 		// What a newer release of ours has made of it is not understood here: take it, as the key alone says.
-		return core.Placement{Taken: true}
+		return intake.Placement{Taken: true}
 	}
-	return core.Placement{Taken: s.Takes(tag), Rank: s.Rank(tag), Earliest: s.Earliest()}
+	return intake.Placement{Taken: s.Takes(tag), Rank: s.Rank(tag), Earliest: s.Earliest()}
 }

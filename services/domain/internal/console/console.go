@@ -1,13 +1,14 @@
-// Package console serves the web console: a single-page application whose build is embedded, so that the product is made
-// with Go alone. The source is in ui, its committed build in dist; `make console` makes the one of the other, and a test
-// says when they disagree.
+// Package console serves the web console and the documentation, whose builds are embedded so that building the product needs Go alone.
+// The console is a single-page application: `make console` builds dist from ui, and a test compares the two. The documentation is a
+// static site: `make docs` builds docs from the pages in the repository's docs folder, and `make docs-drift` compares the two.
 //
-// It knows nothing of the domain. What the pages show and do goes through the public API, like everybody else's.
+// It knows nothing of the domain. The console's pages use the public API, as all other clients do.
 package console
 
 import (
 	"bytes"
 	"compress/gzip"
+	"crypto/sha256"
 	"embed"
 	"errors"
 	"fmt"
@@ -22,8 +23,15 @@ import (
 //go:embed all:dist
 var dist embed.FS
 
+//go:embed all:docs
+var docs embed.FS
+
 const (
 	index = "index.html"
+	// missing is the documentation's page for an address that it does not have.
+	missing = "404.html"
+	// link is where the console's page has the address of the documentation.
+	link = `data-docs="/docs/"`
 	// policy lets the page load from its own origin only: no inline script or style, no eval, no frames around it.
 	policy = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'"
 	// hashed files have their content's hash in their name, so that they never change.
@@ -35,20 +43,64 @@ const (
 // file is one file of the build, ready to be sent.
 type file struct {
 	content, compressed []byte
-	media               string
+	media, tag          string
 }
 
 // Handler serves the console: its files under their names, and its page for every other path, because the page has its own
-// router. It is for GET and HEAD.
-func Handler() (http.Handler, error) {
+// router. It is for GET and HEAD. The console links to the documentation if withDocs is true.
+func Handler(withDocs bool) (http.Handler, error) {
 	root, err := fs.Sub(dist, "dist")
 	if err != nil {
 		return nil, fmt.Errorf("open the console's build: %w", err)
 	}
-	return newHandler(root)
+	return newHandler(root, withDocs)
 }
 
-func newHandler(root fs.FS) (http.Handler, error) {
+// Docs serves the documentation below a path, which begins and ends with a slash. It is for GET and HEAD.
+func Docs(below string) (http.Handler, error) {
+	root, err := fs.Sub(docs, "docs")
+	if err != nil {
+		return nil, fmt.Errorf("open the documentation's build: %w", err)
+	}
+	return newDocs(root, below)
+}
+
+func newDocs(root fs.FS, below string) (http.Handler, error) {
+	files, err := load(root)
+	if err != nil {
+		return nil, fmt.Errorf("load the documentation's build: %w", err)
+	}
+	for _, name := range []string{index, missing} {
+		if _, ok := files[name]; !ok {
+			return nil, fmt.Errorf("load the documentation's build: found no %s; expected one: run `make docs`", name)
+		}
+	}
+	return onlyReads(func(w http.ResponseWriter, r *http.Request) {
+		name := strings.TrimPrefix(r.URL.Path, below)
+		if name == "" || strings.HasSuffix(name, "/") {
+			name += index
+		}
+		if f, found := files[name]; found {
+			send(w, r, name, f, http.StatusOK)
+			return
+		}
+		send(w, r, missing, files[missing], http.StatusNotFound)
+	}), nil
+}
+
+// onlyReads refuses methods other than GET and HEAD.
+func onlyReads(next http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "expected GET or HEAD", http.StatusMethodNotAllowed)
+			return
+		}
+		next(w, r)
+	})
+}
+
+func newHandler(root fs.FS, withDocs bool) (http.Handler, error) {
 	files, err := load(root)
 	if err != nil {
 		return nil, fmt.Errorf("load the console's build: %w", err)
@@ -57,12 +109,13 @@ func newHandler(root fs.FS) (http.Handler, error) {
 	if !ok {
 		return nil, errors.New("load the console's build: found no index.html; expected one: run `make console`")
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			w.Header().Set("Allow", "GET, HEAD")
-			http.Error(w, "expected GET or HEAD", http.StatusMethodNotAllowed)
-			return
+	if !withDocs {
+		if page, err = newFile(index, bytes.Replace(page.content, []byte(link), nil, 1)); err != nil {
+			return nil, err
 		}
+		files[index] = page
+	}
+	return onlyReads(func(w http.ResponseWriter, r *http.Request) {
 		name := strings.TrimPrefix(path.Clean(r.URL.Path), "/")
 		f, found := files[name]
 		switch {
@@ -74,15 +127,16 @@ func newHandler(root fs.FS) (http.Handler, error) {
 		default:
 			f, name = page, index
 		}
-		send(w, r, name, f)
+		send(w, r, name, f, http.StatusOK)
 	}), nil
 }
 
-func send(w http.ResponseWriter, r *http.Request, name string, f file) {
+func send(w http.ResponseWriter, r *http.Request, name string, f file, status int) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", policy)
 	h.Set("Content-Type", f.media)
 	h.Set("Cache-Control", "no-cache")
+	h.Set("ETag", f.tag)
 	if strings.HasPrefix(name, hashed) {
 		h.Set("Cache-Control", "public, max-age=31536000, immutable")
 	}
@@ -94,7 +148,12 @@ func send(w http.ResponseWriter, r *http.Request, name string, f file) {
 			body = f.compressed
 		}
 	}
+	if status == http.StatusOK && r.Header.Get("If-None-Match") == f.tag {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
 	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
 	if r.Method == http.MethodGet {
 		_, _ = w.Write(body) // a client that is gone needs no answer
 	}
@@ -123,16 +182,23 @@ func load(root fs.FS) (map[string]file, error) {
 		if err != nil {
 			return err
 		}
-		f := file{content: content, media: mediaType(name)}
-		if len(content) >= worthCompressing && strings.Contains(f.media, "charset") {
-			if f.compressed, err = compress(content); err != nil {
-				return fmt.Errorf("compress %s: %w", name, err)
-			}
-		}
-		files[name] = f
-		return nil
+		files[name], err = newFile(name, content)
+		return err
 	})
 	return files, err
+}
+
+func newFile(name string, content []byte) (file, error) {
+	// The entity tag is weak, because it is the same for the compressed form.
+	f := file{content: content, media: mediaType(name), tag: fmt.Sprintf(`W/"%x"`, sha256.Sum256(content))}
+	if len(content) < worthCompressing || !strings.Contains(f.media, "charset") {
+		return f, nil
+	}
+	var err error
+	if f.compressed, err = compress(content); err != nil {
+		return file{}, fmt.Errorf("compress %s: %w", name, err)
+	}
+	return f, nil
 }
 
 // mediaType does not ask the machine's own tables for what a build has, so that it is the same everywhere.

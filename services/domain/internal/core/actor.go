@@ -33,11 +33,11 @@ type Actor struct {
 	Groups []string
 }
 
-// principal is who the journal names.
-func (a Actor) principal() Principal { return Principal{a.Type, a.ID} }
+// Principal is who the journal names.
+func (a Actor) Principal() Principal { return Principal{a.Type, a.ID} }
 
-// name is the principal for people.
-func (a Actor) name() string {
+// DisplayName is the principal for people.
+func (a Actor) DisplayName() string {
 	if a.Name != "" {
 		return a.Name
 	}
@@ -58,4 +58,11 @@ func WithActor(ctx context.Context, a Actor) context.Context {
 func ActorFrom(ctx context.Context) (Actor, bool) {
 	a, ok := ctx.Value(actorKey{}).(Actor)
 	return a, ok
+}
+
+// Principal is a person or thing that acts, as the journal names it.
+type Principal struct {
+	Type PrincipalType
+	// ID is 0 where it has no number.
+	ID int64
 }

@@ -5,6 +5,64 @@ import (
 	"time"
 )
 
+// A rollback goes only where it changes something, and only where it was asked to go. The environments of the pipeline that it leaves out
+// are skipped together with what the pipeline asks before them: they have no rollout environment, and the journal says why. What decides is
+// the record, not the program: a skipped environment is not in its inputs.
+
+// SkipCause is why a rollback does not go to an environment of its pipeline.
+type SkipCause string
+
+// The causes.
+const (
+	// SkipUnchanged is that the version set to go back to is live there, and nothing has been changed since.
+	SkipUnchanged SkipCause = "unchanged"
+	// SkipExcluded is that whoever asked for the rollback left the environment out.
+	SkipExcluded SkipCause = "excluded"
+)
+
+// SkippedEnvironment is an environment of its pipeline that a rollout does not go to.
+type SkippedEnvironment struct {
+	RolloutID, EnvironmentID int64
+	Cause                    SkipCause
+}
+
+// BoundEnvironment is an environment and its latest driver binding.
+type BoundEnvironment struct {
+	Environment
+	Binding DriverBinding
+}
+
+// Began is that it has started, also where only its end was heard of. One that was cancelled before it started has not.
+func (d Deployment) Began() bool {
+	return d.StartedAt != nil || d.State >= DeploymentDeploying && d.State <= DeploymentFailed
+}
+
+// Deleting is archiving: nothing is purged (R51), and nothing in any cluster is touched. What is archived is in no list any
+// more, and nothing new is made of it; by its name, its identifier and from its rollouts it is found for ever.
+
+// Archiving is a row of the log of what was archived and restored. It is only ever added to (R39).
+type Archiving struct {
+	ID int64
+	// One of these is 0.
+	ApplicationID, EnvironmentID int64
+	// Archived is false when it was restored.
+	Archived bool
+	Principal
+	Reason    string
+	CreatedAt time.Time
+}
+
+// Break-glass passes the approvals of one rollout, those that are open and those that come, for whoever is alone with a production that has
+// to be taken back. It is a permission of its own, a person's alone, needs a reason, and is seen: in the journal as an action of its own,
+// on the rollout for good, in the metrics lockstep_break_glass_* and their alert. A pause, an abort and a gate's soak stay what they are.
+
+// BrokenGlass is that somebody has passed the approvals of a rollout by break-glass.
+type BrokenGlass struct {
+	Principal
+	Reason string
+	At     time.Time
+}
+
 // Organization owns everything.
 type Organization struct {
 	ID        int64

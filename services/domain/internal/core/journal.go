@@ -1,6 +1,8 @@
 package core
 
-import "time"
+import (
+	"time"
+)
 
 // SubjectKind says which of the three journals a transition is in.
 type SubjectKind string
@@ -57,4 +59,12 @@ func StateName(kind SubjectKind, state int16) string {
 		return DeploymentState(state).String()
 	}
 	return RolloutState(state).String()
+}
+
+// Because is what happened with the reason that was given for it, if there is one.
+func Because(what, reason string) string {
+	if reason == "" {
+		return what
+	}
+	return what + ": " + reason
 }

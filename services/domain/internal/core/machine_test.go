@@ -28,7 +28,7 @@ func TestTablesAreWhatTheDesignSays(t *testing.T) {
 		t.Run(string(tt.kind), func(t *testing.T) {
 			t.Parallel()
 			var got []string
-			for from, verbs := range machineOf(tt.kind) {
+			for from, verbs := range MachineOf(tt.kind) {
 				for verb, to := range verbs {
 					got = append(got, StateName(tt.kind, from)+" "+string(verb)+" "+StateName(tt.kind, to))
 				}
@@ -47,29 +47,29 @@ func TestPaths(t *testing.T) {
 	verbs := []Verb{VerbStart, VerbPause, VerbResume, VerbComplete, VerbDegrade, VerbFail, VerbCancel}
 	rapid.Check(t, func(t *rapid.T) {
 		kind := rapid.SampledFrom(kinds).Draw(t, "kind")
-		m := machineOf(kind)
-		state, journal := int16(0), []move{}
+		m := MachineOf(kind)
+		state, journal := int16(0), []Move{}
 		for _, verb := range rapid.SliceOfN(rapid.SampledFrom(verbs), 1, 20).Draw(t, "verbs") {
-			path := m.path(state, verb)
-			if terminal(kind, state) && len(path) > 0 {
+			path := m.Path(state, verb)
+			if Terminal(kind, state) && len(path) > 0 {
 				t.Fatalf("%s: %s leaves the terminal state %s", kind, verb, StateName(kind, state))
 			}
-			if len(path) > 2 || len(path) > 0 && path[len(path)-1].verb != verb {
+			if len(path) > 2 || len(path) > 0 && path[len(path)-1].Verb != verb {
 				t.Fatalf("%s in %s takes the path %v", verb, StateName(kind, state), path)
 			}
 			for _, step := range path {
-				if to, legal := m[step.from][step.verb]; !legal || to != step.to || step.from != state || step.from == step.to {
+				if to, legal := m[step.From][step.Verb]; !legal || to != step.To || step.From != state || step.From == step.To {
 					t.Fatalf("illegal step %v from state %s", step, StateName(kind, state))
 				}
-				state = step.to
+				state = step.To
 			}
 			journal = append(journal, path...)
-			if again := m.path(state, verb); len(path) > 0 && len(again) > 0 {
+			if again := m.Path(state, verb); len(path) > 0 && len(again) > 0 {
 				t.Fatalf("%s a second time, in %s, moves again: %v", verb, StateName(kind, state), again)
 			}
 		}
-		if len(journal) > 0 && journal[len(journal)-1].to != state {
-			t.Fatalf("the cache says %d, the journal %d", state, journal[len(journal)-1].to)
+		if len(journal) > 0 && journal[len(journal)-1].To != state {
+			t.Fatalf("the cache says %d, the journal %d", state, journal[len(journal)-1].To)
 		}
 	})
 }

@@ -28,11 +28,11 @@ const (
 // descending ends the names of orders that begin with the greatest.
 const descending = "_desc"
 
-// Key is what the order goes by, whichever way.
-func (o Order) Key() Order { return Order(strings.TrimSuffix(string(o), descending)) }
+// key is what the order goes by, whichever way.
+func (o Order) key() Order { return Order(strings.TrimSuffix(string(o), descending)) }
 
-// Falls reports whether the greatest comes first.
-func (o Order) Falls() bool { return strings.HasSuffix(string(o), descending) }
+// falls reports whether the greatest comes first.
+func (o Order) falls() bool { return strings.HasSuffix(string(o), descending) }
 
 const (
 	usualPage = 50
@@ -107,16 +107,16 @@ type Window struct {
 // Limit is how many rows to read: one more than are shown, to see whether there are more.
 func (w Window) Limit() int { return w.Shown + 1 }
 
-// Open reads a page of a list that goes by usual where nothing else is asked for. What is shown does not shift when items
-// are added, and a page costs the same however deep it is: a cursor says where an item stands, not how many are before it. The list's name is
-// in its cursors, which no list of another name takes.
+// Open reads a page of a list that goes by usual where nothing else is asked for. What is shown does not shift when items are added, and a
+// page costs the same however deep it is: a cursor says where an item stands, not how many are before it. The list's name is in its
+// cursors, which no list of another name takes.
 func (p Page) Open(list string, usual Order) (Window, error) {
 	order := p.Order
 	if order == "" {
 		order = usual
 	}
 	w := Window{
-		Key: order.Key(), Turned: p.Last > 0, Shown: min(p.First, fullPage), page: p, issuer: issuerMark + list + "/" + string(order) + "/",
+		Key: order.key(), Turned: p.Last > 0, Shown: min(p.First, fullPage), page: p, issuer: issuerMark + list + "/" + string(order) + "/",
 		Above: Position{At: time.Time{}}, Below: Position{Number: math.MaxInt64, Minor: math.MaxInt64, At: Never().AddDate(0, 0, 1)},
 	}
 	if w.Turned {
@@ -125,9 +125,9 @@ func (p Page) Open(list string, usual Order) (Window, error) {
 	if w.Shown < 1 {
 		w.Shown = usualPage
 	}
-	w.Falling = order.Falls() != w.Turned
+	w.Falling = order.falls() != w.Turned
 	after, before := &w.Above, &w.Below
-	if order.Falls() {
+	if order.falls() {
 		after, before = before, after
 	}
 	for _, end := range []struct {
@@ -139,7 +139,9 @@ func (p Page) Open(list string, usual Order) (Window, error) {
 		}
 		position, ok := w.position(end.cursor)
 		if !ok {
-			return w, fault.InvalidFields(fault.Field{Name: "/" + end.name, Problem: "found a cursor that is none of ours; expected one that this list has given in this order"})
+			return w, fault.InvalidFields(
+				fault.Field{Name: "/" + end.name, Problem: "found a cursor that is none of ours; expected one that this list has given in this order"},
+			)
 		}
 		if w.Key == OrderName {
 			end.at.Name = position.Name // numbers stay as wide as they are
@@ -205,8 +207,8 @@ func (w Window) position(cursor string) (p Position, ok bool) {
 	return Position{Number: a, Minor: b}, err == nil && a >= 0 && b >= 0
 }
 
-// holds reports whether a position of a list by creation is in the window.
-func (w Window) holds(p Position) bool {
+// Holds reports whether a position of a list by creation is in the window.
+func (w Window) Holds(p Position) bool {
 	behind := func(a, b Position) bool { return a.Number > b.Number || a.Number == b.Number && a.Minor > b.Minor }
 	return behind(p, w.Above) && behind(w.Below, p)
 }
@@ -242,4 +244,10 @@ func CursorOf(position int64) string {
 func PositionOf(cursor string) (int64, error) {
 	w, err := Page{After: cursor}.Open(JournalList, OrderCreated)
 	return w.Above.Number, err
+}
+
+// Distinct sorts identifiers and leaves out repetitions.
+func Distinct(ids []int64) []int64 {
+	slices.Sort(ids)
+	return append([]int64{}, slices.Compact(ids)...)
 }

@@ -7,6 +7,10 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
+// OperatorOrganization is the first organization, which is there from the start. Its owners operate the installation: they make, list and
+// rename organizations. They see nothing of what is in another one, and cannot sign in to it unless somebody there makes them a member.
+const OperatorOrganization = 1
+
 // Permission is one thing that a role may do, or that a token is good for.
 type Permission uint8
 
@@ -162,7 +166,8 @@ const (
 // permissionFor is what an action needs; false for one that is not known, which nobody may do.
 func permissionFor(action Action) (Permission, bool) {
 	switch action {
-	case ActionCreateRollout, ActionPreviewRollout, ActionPauseRollout, ActionResumeRollout, ActionCancelRollout, ActionRollbackRollout, ActionAbortRollout, ActionRetryRollout, ActionStopRollback, ActionLookAtArtifactSource:
+	case ActionCreateRollout, ActionPreviewRollout, ActionPauseRollout, ActionResumeRollout, ActionCancelRollout, ActionRollbackRollout,
+		ActionAbortRollout, ActionRetryRollout, ActionStopRollback, ActionLookAtArtifactSource:
 		return MayDeploy, true
 	case ActionApproveGate, ActionRejectGate:
 		return MayApprove, true
@@ -170,10 +175,12 @@ func permissionFor(action Action) (Permission, bool) {
 		return MayBreakGlass, true
 	case ActionCreateArtifactSource, ActionSetArtifactSourceConfig, ActionTryArtifactSource, ActionRetryWorkflow, ActionCancelWorkflow:
 		return MayConfigure, true
-	case ActionArchiveApplication, ActionArchiveEnvironment, ActionRestoreApplication, ActionRestoreEnvironment, ActionCreateApplication, ActionCreateEnvironment, ActionCreateFlowDefinition, ActionRetryOnboarding, ActionRetrySetup, ActionSetRollbackPolicy, ActionSetRolloutPolicy, ActionSetEnvironmentApproval:
+	case ActionArchiveApplication, ActionArchiveEnvironment, ActionRestoreApplication, ActionRestoreEnvironment, ActionCreateApplication,
+		ActionCreateEnvironment, ActionCreateFlowDefinition, ActionRetryOnboarding, ActionRetrySetup, ActionSetRollbackPolicy,
+		ActionSetRolloutPolicy, ActionSetEnvironmentApproval:
 		return MayConfigure, true
-	case ActionCreateMember, ActionSetMemberRole, ActionRemoveMember, ActionCreateGroup, ActionSetGroupMembers, ActionCheckJournal, ActionAccessChanges,
-		ActionRegisterAgent, ActionRotateAgent, ActionRevokeAgent, ActionRevokeAgentKey,
+	case ActionCreateMember, ActionSetMemberRole, ActionRemoveMember, ActionCreateGroup, ActionSetGroupMembers, ActionCheckJournal,
+		ActionAccessChanges, ActionRegisterAgent, ActionRotateAgent, ActionRevokeAgent, ActionRevokeAgentKey,
 		ActionOrganizations, ActionCreateOrganization, ActionRenameOrganization:
 		return MayAdminister, true
 	case ActionCreateToken, ActionRevokeToken:
@@ -199,19 +206,22 @@ func (a Actor) May(action Action) error {
 		return fault.New(fault.Denied, "%s is for those who operate the installation: owners of organization %d", action, OperatorOrganization)
 	}
 	if action == ActionBreakGlass && a.Type != PrincipalUser {
-		return fault.New(fault.Denied, "%s is for people; %s is none (%s)", action, a.name(), a.Type)
+		return fault.New(fault.Denied, "%s is for people; %s is none (%s)", action, a.DisplayName(), a.Type)
 	}
 	if a.Permissions.Has(needed) {
 		return nil
 	}
 	var roles []string
-	for _, r := range rolesWith(needed) {
+	for _, r := range RolesWith(needed) {
 		roles = append(roles, string(r)+"s")
 	}
-	return fault.New(fault.Denied, "%s needs the permission %q, which you do not have here; %s of the organization have it, if their token is good for it", action, needed, strings.Join(roles, ", "))
+	return fault.New(
+		fault.Denied, "%s needs the permission %q, which you do not have here; %s of the organization have it, if their token is good for it",
+		action, needed, strings.Join(roles, ", "),
+	)
 }
 
-// rolesWith are the roles that have a permission, the least first.
-func rolesWith(p Permission) []Role {
+// RolesWith are the roles that have a permission, the least first.
+func RolesWith(p Permission) []Role {
 	return slices.DeleteFunc(AllRoles(), func(r Role) bool { return !r.Permissions().Has(p) })
 }

@@ -1,6 +1,8 @@
 package core
 
-import "strings"
+import (
+	"strings"
+)
 
 // RolloutState is where a rollout, or a rollout environment, stands (R35). The numbers are stored.
 type RolloutState int16

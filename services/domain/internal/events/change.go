@@ -9,11 +9,12 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 )
 
 // change reads what an event says. Every type of the domain path is here: also those that change nothing have to be
 // claimed, or the sender's mark stops before them.
-func change(e event.Event) (core.Change, error) {
+func change(e event.Event) (rollout.Change, error) {
 	read, ok := readers()[e.Type()]
 	if !ok {
 		return nil, fault.InvalidFields(fault.Field{Name: "type", Problem: "found " + e.Type() + ", which is not of the domain path"})
@@ -21,11 +22,11 @@ func change(e event.Event) (core.Change, error) {
 	return read(e)
 }
 
-type reader func(event.Event) (core.Change, error)
+type reader func(event.Event) (rollout.Change, error)
 
 // as decodes the payload and makes the change of it.
-func as[T event.Data](read func(T) core.Change) reader {
-	return func(e event.Event) (core.Change, error) {
+func as[T event.Data](read func(T) rollout.Change) reader {
+	return func(e event.Event) (rollout.Change, error) {
 		data, err := event.Decode[T](e)
 		if err != nil {
 			return nil, err
@@ -48,75 +49,80 @@ var readers = sync.OnceValue(func() map[string]reader {
 // ofRollouts is what programs say of rollouts and their gates.
 func ofRollouts() map[string]reader {
 	return map[string]reader{
-		event.TypeRolloutStarted: as(func(d event.RolloutStarted) core.Change {
-			return core.RolloutMoved{RolloutID: d.RolloutID, Verb: core.VerbStart}
+		event.TypeRolloutStarted: as(func(d event.RolloutStarted) rollout.Change {
+			return rollout.Moved{RolloutID: d.RolloutID, Verb: core.VerbStart}
 		}),
-		event.TypeRolloutHealthy: as(func(d event.RolloutHealthy) core.Change {
-			return core.RolloutMoved{RolloutID: d.RolloutID, Verb: core.VerbComplete}
+		event.TypeRolloutHealthy: as(func(d event.RolloutHealthy) rollout.Change {
+			return rollout.Moved{RolloutID: d.RolloutID, Verb: core.VerbComplete}
 		}),
-		event.TypeRolloutFailed: as(func(d event.RolloutFailed) core.Change {
-			return core.RolloutMoved{RolloutID: d.RolloutID, Verb: core.VerbFail, Reason: d.Reason}
+		event.TypeRolloutFailed: as(func(d event.RolloutFailed) rollout.Change {
+			return rollout.Moved{RolloutID: d.RolloutID, Verb: core.VerbFail, Reason: d.Reason}
 		}),
-		event.TypeRolloutEnvironmentStarted: as(func(d event.RolloutEnvironmentStarted) core.Change {
-			return core.RolloutEnvironmentMoved{RolloutID: d.RolloutID, EnvironmentID: d.EnvironmentID, Verb: core.VerbStart}
+		event.TypeRolloutEnvironmentStarted: as(func(d event.RolloutEnvironmentStarted) rollout.Change {
+			return rollout.EnvironmentMoved{RolloutID: d.RolloutID, EnvironmentID: d.EnvironmentID, Verb: core.VerbStart}
 		}),
-		event.TypeRolloutEnvironmentHealthy: as(func(d event.RolloutEnvironmentHealthy) core.Change {
-			return core.RolloutEnvironmentMoved{RolloutID: d.RolloutID, EnvironmentID: d.EnvironmentID, Verb: core.VerbComplete}
+		event.TypeRolloutEnvironmentHealthy: as(func(d event.RolloutEnvironmentHealthy) rollout.Change {
+			return rollout.EnvironmentMoved{RolloutID: d.RolloutID, EnvironmentID: d.EnvironmentID, Verb: core.VerbComplete}
 		}),
-		event.TypeRolloutEnvironmentFailed: as(func(d event.RolloutEnvironmentFailed) core.Change {
-			return core.RolloutEnvironmentMoved{RolloutID: d.RolloutID, EnvironmentID: d.EnvironmentID, Verb: core.VerbFail, Reason: d.Reason}
+		event.TypeRolloutEnvironmentFailed: as(func(d event.RolloutEnvironmentFailed) rollout.Change {
+			return rollout.EnvironmentMoved{RolloutID: d.RolloutID, EnvironmentID: d.EnvironmentID, Verb: core.VerbFail, Reason: d.Reason}
 		}),
-		event.TypeRolloutPreviewed: as(func(d event.RolloutPreviewed) core.Change {
-			m := core.RolloutPreviewed{PreviewID: d.PreviewID}
+		event.TypeRolloutPreviewed: as(func(d event.RolloutPreviewed) rollout.Change {
+			m := rollout.Previewed{PreviewID: d.PreviewID}
 			for _, e := range d.Environments {
-				m.Environments = append(m.Environments, core.PreviewedEnvironment{EnvironmentID: e.EnvironmentID, Changes: changes(e.Changes), Reason: e.Reason})
+				m.Environments = append(
+					m.Environments, core.PreviewedEnvironment{EnvironmentID: e.EnvironmentID, Changes: changes(e.Changes), Reason: e.Reason},
+				)
 			}
 			return m
 		}),
-		event.TypeApprovalRequested: as(func(d event.ApprovalRequested) core.Change {
-			return core.ApprovalRequested{RolloutID: d.RolloutID, GateID: d.GateID, EnvironmentID: d.EnvironmentID, Reason: d.Reason}
+		event.TypeApprovalRequested: as(func(d event.ApprovalRequested) rollout.Change {
+			return rollout.ApprovalRequested{RolloutID: d.RolloutID, GateID: d.GateID, EnvironmentID: d.EnvironmentID, Reason: d.Reason}
 		}),
-		event.TypeRolloutGateReached: as(func(d event.RolloutGateReached) core.Change {
-			return core.RolloutGateReached{RolloutID: d.RolloutID, EnvironmentID: d.EnvironmentID, Weight: d.Weight}
+		event.TypeRolloutGateReached: as(func(d event.RolloutGateReached) rollout.Change {
+			return rollout.GateReached{RolloutID: d.RolloutID, EnvironmentID: d.EnvironmentID, Weight: d.Weight}
 		}),
-		event.TypeRolloutPassageRequested: as(func(d event.RolloutPassageRequested) core.Change {
-			return core.PassageRequested{RolloutID: d.RolloutID, GateID: d.GateID}
+		event.TypeRolloutPassageRequested: as(func(d event.RolloutPassageRequested) rollout.Change {
+			return rollout.PassageRequested{RolloutID: d.RolloutID, GateID: d.GateID}
 		}),
-		event.TypeRolloutAborted: as(func(d event.RolloutAborted) core.Change {
-			return core.RolloutAborted{RolloutID: d.RolloutID, Reason: d.Reason}
+		event.TypeRolloutAborted: as(func(d event.RolloutAborted) rollout.Change {
+			return rollout.Aborted{RolloutID: d.RolloutID, Reason: d.Reason}
 		}),
-		event.TypeRolloutAbortRequested: as(func(event.RolloutAbortRequested) core.Change { return core.Noted{} }),
-		event.TypeRolloutRetryRequested: as(func(event.RolloutRetryRequested) core.Change { return core.Noted{} }),
+		event.TypeRolloutAbortRequested: as(func(event.RolloutAbortRequested) rollout.Change { return rollout.Noted{} }),
+		event.TypeRolloutRetryRequested: as(func(event.RolloutRetryRequested) rollout.Change { return rollout.Noted{} }),
 		// These and the two above are the domain's own, whose echo the handler drops; from elsewhere they are claimed, and change nothing.
-		event.TypeRolloutPassageGranted: as(func(event.RolloutPassageGranted) core.Change { return core.Noted{} }),
-		event.TypeApprovalResolved:      as(func(event.ApprovalResolved) core.Change { return core.Noted{} }),
+		event.TypeRolloutPassageGranted: as(func(event.RolloutPassageGranted) rollout.Change { return rollout.Noted{} }),
+		event.TypeApprovalResolved:      as(func(event.ApprovalResolved) rollout.Change { return rollout.Noted{} }),
 	}
 }
 
 // ofDeployments is what they say of deployments.
 func ofDeployments() map[string]reader {
 	return map[string]reader{
-		event.TypeDeploymentStarted: as(func(d event.DeploymentStarted) core.Change {
-			return core.DeploymentMoved{DeploymentID: d.DeploymentID, Verb: core.VerbStart}
+		event.TypeDeploymentStarted: as(func(d event.DeploymentStarted) rollout.Change {
+			return rollout.DeploymentMoved{DeploymentID: d.DeploymentID, Verb: core.VerbStart}
 		}),
-		event.TypeDeploymentHealthy: as(func(d event.DeploymentHealthy) core.Change {
-			return core.DeploymentMoved{DeploymentID: d.DeploymentID, Verb: core.VerbComplete}
+		event.TypeDeploymentHealthy: as(func(d event.DeploymentHealthy) rollout.Change {
+			return rollout.DeploymentMoved{DeploymentID: d.DeploymentID, Verb: core.VerbComplete}
 		}),
-		event.TypeDeploymentDegraded: as(func(d event.DeploymentDegraded) core.Change {
-			return core.DeploymentMoved{DeploymentID: d.DeploymentID, Verb: core.VerbDegrade, Reason: d.Reason}
+		event.TypeDeploymentDegraded: as(func(d event.DeploymentDegraded) rollout.Change {
+			return rollout.DeploymentMoved{DeploymentID: d.DeploymentID, Verb: core.VerbDegrade, Reason: d.Reason}
 		}),
-		event.TypeDeploymentFailed: as(func(d event.DeploymentFailed) core.Change {
-			return core.DeploymentMoved{DeploymentID: d.DeploymentID, Verb: core.VerbFail, Reason: d.Reason}
+		event.TypeDeploymentFailed: as(func(d event.DeploymentFailed) rollout.Change {
+			return rollout.DeploymentMoved{DeploymentID: d.DeploymentID, Verb: core.VerbFail, Reason: d.Reason}
 		}),
-		event.TypeDeploymentCommitted: as(func(d event.DeploymentCommitted) core.Change {
-			return core.DeploymentCommitted{DeploymentID: d.DeploymentID, CommitSHA: d.CommitSHA, ManifestDigest: d.ManifestDigest, Parameters: d.Parameters, Changes: changes(d.Changes)}
+		event.TypeDeploymentCommitted: as(func(d event.DeploymentCommitted) rollout.Change {
+			return rollout.DeploymentCommitted{
+				DeploymentID: d.DeploymentID, CommitSHA: d.CommitSHA, ManifestDigest: d.ManifestDigest, Parameters: d.Parameters,
+				Changes: changes(d.Changes),
+			}
 		}),
-		event.TypeDeploymentGateReached: as(func(d event.DeploymentGateReached) core.Change {
-			return core.GatePassage{DeploymentID: d.DeploymentID, Verb: core.VerbReachGate, Weight: d.Weight}
+		event.TypeDeploymentGateReached: as(func(d event.DeploymentGateReached) rollout.Change {
+			return rollout.GatePassage{DeploymentID: d.DeploymentID, Verb: core.VerbReachGate, Weight: d.Weight}
 		}),
 		// The contract calls it advance: the command to go past a gate is also the news that it is passed (E69).
-		event.TypeDeploymentAdvance: as(func(d event.DeploymentAdvance) core.Change {
-			return core.GatePassage{DeploymentID: d.DeploymentID, Verb: core.VerbPassGate, Weight: d.Weight}
+		event.TypeDeploymentAdvance: as(func(d event.DeploymentAdvance) rollout.Change {
+			return rollout.GatePassage{DeploymentID: d.DeploymentID, Verb: core.VerbPassGate, Weight: d.Weight}
 		}),
 	}
 }
@@ -124,29 +130,35 @@ func ofDeployments() map[string]reader {
 // ofEnvironments is what they, and standing observers, say of environments.
 func ofEnvironments() map[string]reader {
 	return map[string]reader{
-		event.TypeEnvironmentReady: as(func(d event.EnvironmentReady) core.Change {
-			return core.EnvironmentReadiness{EnvironmentID: d.EnvironmentID, Ready: true}
+		event.TypeEnvironmentReady: as(func(d event.EnvironmentReady) rollout.Change {
+			return rollout.EnvironmentReadiness{EnvironmentID: d.EnvironmentID, Ready: true}
 		}),
-		event.TypeEnvironmentNotReady: as(func(d event.EnvironmentNotReady) core.Change {
-			return core.EnvironmentReadiness{EnvironmentID: d.EnvironmentID, Reason: d.Reason}
+		event.TypeEnvironmentNotReady: as(func(d event.EnvironmentNotReady) rollout.Change {
+			return rollout.EnvironmentReadiness{EnvironmentID: d.EnvironmentID, Reason: d.Reason}
 		}),
-		event.TypeApplicationEnvironmentReady: as(func(d event.ApplicationEnvironmentReady) core.Change {
-			return core.ApplicationEnvironmentReadiness{ApplicationEnvironmentID: d.ApplicationEnvironmentID, Ready: true, Discovered: discovered(d)}
-		}),
-		event.TypeApplicationEnvironmentNotReady: as(func(d event.ApplicationEnvironmentNotReady) core.Change {
-			return core.ApplicationEnvironmentReadiness{ApplicationEnvironmentID: d.ApplicationEnvironmentID, Reason: d.Reason}
-		}),
-		event.TypeServiceHealthObserved: observed(func(d event.ServiceHealthObserved) string { return d.ObservedAt }, func(d event.ServiceHealthObserved, at time.Time) core.Change {
-			return core.ServiceHealth{ServiceID: d.ServiceID, EnvironmentID: d.EnvironmentID, Health: health(d.Health), Reason: d.Reason, ObservedAt: at}
-		}),
-		event.TypeApplicationEnvironmentReconciled: observed(func(d event.ApplicationEnvironmentReconciled) string { return d.ObservedAt }, func(d event.ApplicationEnvironmentReconciled, at time.Time) core.Change {
-			return core.Reconciliation{
-				ApplicationEnvironmentID: d.ApplicationEnvironmentID, Revision: d.Revision, ExpectedRevision: d.ExpectedRevision,
-				Automatic: d.Automatic, Drift: d.Drift, ObservedAt: at,
+		event.TypeApplicationEnvironmentReady: as(func(d event.ApplicationEnvironmentReady) rollout.Change {
+			return rollout.ApplicationEnvironmentReadiness{
+				ApplicationEnvironmentID: d.ApplicationEnvironmentID, Ready: true, Discovered: discovered(d),
 			}
 		}),
-		event.TypeEnvironmentContactChanged: observed(func(d event.EnvironmentContactChanged) string { return d.ObservedAt }, func(d event.EnvironmentContactChanged, at time.Time) core.Change {
-			return core.Contact{EnvironmentID: d.EnvironmentID, Reachable: d.Reachable, Reason: d.Reason, ObservedAt: at}
+		event.TypeApplicationEnvironmentNotReady: as(func(d event.ApplicationEnvironmentNotReady) rollout.Change {
+			return rollout.ApplicationEnvironmentReadiness{ApplicationEnvironmentID: d.ApplicationEnvironmentID, Reason: d.Reason}
+		}),
+		event.TypeServiceHealthObserved: observed(func(d event.ServiceHealthObserved) string { return d.ObservedAt }, func(d event.ServiceHealthObserved, at time.Time) rollout.Change {
+			return rollout.HealthSeen{ServiceHealth: core.ServiceHealth{
+				ServiceID: d.ServiceID, EnvironmentID: d.EnvironmentID, Health: health(d.Health), Reason: d.Reason, ObservedAt: at,
+			}}
+		}),
+		event.TypeApplicationEnvironmentReconciled: observed(func(d event.ApplicationEnvironmentReconciled) string { return d.ObservedAt }, func(d event.ApplicationEnvironmentReconciled, at time.Time) rollout.Change {
+			return rollout.Reconciled{Reconciliation: core.Reconciliation{
+				ApplicationEnvironmentID: d.ApplicationEnvironmentID, Revision: d.Revision, ExpectedRevision: d.ExpectedRevision,
+				Automatic: d.Automatic, Drift: d.Drift, ObservedAt: at,
+			}}
+		}),
+		event.TypeEnvironmentContactChanged: observed(func(d event.EnvironmentContactChanged) string { return d.ObservedAt }, func(d event.EnvironmentContactChanged, at time.Time) rollout.Change {
+			return rollout.ContactSeen{
+				Contact: core.Contact{EnvironmentID: d.EnvironmentID, Reachable: d.Reachable, Reason: d.Reason, ObservedAt: at},
+			}
 		}),
 	}
 }
@@ -154,14 +166,14 @@ func ofEnvironments() map[string]reader {
 // ofWorkflows is the engine's own words, which come for every run, whatever its program said before (D36).
 func ofWorkflows() map[string]reader {
 	return map[string]reader{
-		event.TypeWorkflowCompleted: as(func(d event.WorkflowCompleted) core.Change {
-			return core.WorkflowEnded{WorkflowID: d.WorkflowID, Verb: core.VerbComplete}
+		event.TypeWorkflowCompleted: as(func(d event.WorkflowCompleted) rollout.Change {
+			return rollout.WorkflowEnded{WorkflowID: d.WorkflowID, Verb: core.VerbComplete}
 		}),
-		event.TypeWorkflowFailed: as(func(d event.WorkflowFailed) core.Change {
-			return core.WorkflowEnded{WorkflowID: d.WorkflowID, Verb: core.VerbFail, Reason: d.Error}
+		event.TypeWorkflowFailed: as(func(d event.WorkflowFailed) rollout.Change {
+			return rollout.WorkflowEnded{WorkflowID: d.WorkflowID, Verb: core.VerbFail, Reason: d.Error}
 		}),
-		event.TypeWorkflowCancelled: as(func(d event.WorkflowCancelled) core.Change {
-			return core.WorkflowEnded{WorkflowID: d.WorkflowID, Verb: core.VerbCancel, Reason: d.Reason}
+		event.TypeWorkflowCancelled: as(func(d event.WorkflowCancelled) rollout.Change {
+			return rollout.WorkflowEnded{WorkflowID: d.WorkflowID, Verb: core.VerbCancel, Reason: d.Reason}
 		}),
 	}
 }
@@ -176,15 +188,17 @@ func changes(all []event.FileChange) []core.FileChange {
 }
 
 // observed is as for what was seen at a time.
-func observed[T event.Data](seenAt func(T) string, read func(T, time.Time) core.Change) reader {
-	return func(e event.Event) (core.Change, error) {
+func observed[T event.Data](seenAt func(T) string, read func(T, time.Time) rollout.Change) reader {
+	return func(e event.Event) (rollout.Change, error) {
 		data, err := event.Decode[T](e)
 		if err != nil {
 			return nil, err
 		}
 		at, err := time.Parse(time.RFC3339Nano, seenAt(data))
 		if err != nil {
-			return nil, fault.InvalidFields(fault.Field{Name: "data.observed_at", Problem: "found " + seenAt(data) + ", expected a time stamp (RFC 3339)"})
+			return nil, fault.InvalidFields(
+				fault.Field{Name: "data.observed_at", Problem: "found " + seenAt(data) + ", expected a time stamp (RFC 3339)"},
+			)
 		}
 		return read(data, at), nil
 	}

@@ -10,22 +10,32 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/intake"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 )
 
 // Source is the source of the domain's own events, which come back to it on the domain path.
 const Source = "/services/domain"
 
-// Domain is what events are told to.
-type Domain interface {
-	PublishArtifacts(ctx context.Context, all []core.Publication) []error
-	ApplyAll(ctx context.Context, organization int64, all []core.Arrival) []error
+// Intake records published and deleted artifacts.
+type Intake interface {
+	PublishArtifacts(ctx context.Context, all []intake.Publication) []error
+	DeleteArtifacts(ctx context.Context, all []intake.Publication) []error
 }
 
-var _ Domain = (*core.Domain)(nil)
+// Rollouts applies what workflows report.
+type Rollouts interface {
+	ApplyAll(ctx context.Context, organization int64, all []rollout.Arrival) []error
+}
+
+var (
+	_ Intake   = (*intake.UseCases)(nil)
+	_ Rollouts = (*rollout.UseCases)(nil)
+)
 
 // Inbox knows what has come before an event, and records what can never be applied, so that nobody sends it for ever.
 type Inbox interface {
-	InTurn(ctx context.Context, all []event.Event) ([]bool, error)
+	Ready(ctx context.Context, all []event.Event) ([]bool, error)
 	Reject(ctx context.Context, e event.Event, reason string) error
 }
 
@@ -66,57 +76,98 @@ const maxDeliver = 8
 
 // Handlers are the two consumers' handlers.
 type Handlers struct {
-	domain Domain
-	inbox  Inbox
+	intake   Intake
+	rollouts Rollouts
+	inbox    Inbox
 }
 
-// New is handlers that tell a domain.
-func New(d Domain, i Inbox) *Handlers { return &Handlers{d, i} }
+// New makes handlers that pass events on to use cases.
+func New(i Intake, r Rollouts, inbox Inbox) *Handlers {
+	return &Handlers{intake: i, rollouts: r, inbox: inbox}
+}
 
 // Registry handles events of the registry path, together. An error decides what becomes of its event by its class: it is
 // tried again, or Rejected is called.
 func (h *Handlers) Registry(ctx context.Context, all []bus.Delivery) []error {
 	errs := make([]error, len(all))
-	var read []core.Publication
-	var places []int
-	for i, d := range all {
-		p, err := publication(d.Event)
-		if errs[i] = err; err == nil {
-			read, places = append(read, p), append(places, i)
+	// The order of the two does not matter.
+	for _, part := range []struct {
+		deletions bool
+		read      func(event.Event) (intake.Publication, error)
+		apply     func(ctx context.Context, all []intake.Publication) []error
+	}{{false, publication, h.intake.PublishArtifacts}, {true, deletion, h.intake.DeleteArtifacts}} {
+		var read []intake.Publication
+		var places []int
+		for i, d := range all {
+			if (d.Event.Type() == event.TypeArtifactDeleted) != part.deletions {
+				continue
+			}
+			p, err := part.read(d.Event)
+			if errs[i] = err; err == nil {
+				read, places = append(read, p), append(places, i)
+			}
 		}
-	}
-	if len(read) == 0 {
-		return errs
-	}
-	tried := h.domain.PublishArtifacts(ctx, read)
-	for n, i := range places {
-		if errs[i] = bus.ErrBehind; n < len(tried) {
-			errs[i] = tried[n]
+		if len(read) == 0 {
+			continue
+		}
+		tried := part.apply(ctx, read)
+		for n, i := range places {
+			if errs[i] = bus.ErrBehind; n < len(tried) {
+				errs[i] = tried[n]
+			}
 		}
 	}
 	return errs
 }
 
 // publication reads an event of the registry path.
-func publication(e event.Event) (core.Publication, error) {
+func publication(e event.Event) (intake.Publication, error) {
 	data, err := event.Decode[event.ArtifactPublished](e)
 	if err != nil {
-		return core.Publication{}, err
+		return intake.Publication{}, err
 	}
 	in, err := inbound(e)
 	if err != nil {
-		return core.Publication{}, err
+		return intake.Publication{}, err
 	}
-	// The registry's own instant is better than that of the event, which may be a relay's or a poll's.
-	published := e.Time()
-	if data.PublishedAt != "" {
-		if published, err = time.Parse(time.RFC3339, data.PublishedAt); err != nil {
-			return core.Publication{}, fault.InvalidFields(fault.Field{Name: "data.published_at", Problem: "expected an instant, RFC 3339"})
-		}
+	published, err := instantOf(e, "published_at", data.PublishedAt)
+	if err != nil {
+		return intake.Publication{}, err
 	}
-	return core.Publication{In: in, Artifact: core.Artifact{
-		Image: data.Image, Digest: data.Digest, Tag: data.Tag, PublishedAt: published, ToldAt: e.Time(), DigestSeen: data.DigestSeen,
+	// Where the registry was queried, the digest existed when the event was made.
+	alive := published
+	if data.DigestSeen != nil && *data.DigestSeen && e.Time().After(alive) {
+		alive = e.Time()
+	}
+	return intake.Publication{In: in, Artifact: intake.Artifact{
+		Image: data.Image, Digest: data.Digest, Tag: data.Tag, PublishedAt: published, ToldAt: e.Time(), DigestSeen: data.DigestSeen, AliveAt: alive,
 	}}, nil
+}
+
+// deletion reads the deletion of an artifact, as a publication of the instant of the deletion.
+func deletion(e event.Event) (intake.Publication, error) {
+	data, err := event.Decode[event.ArtifactDeleted](e)
+	if err != nil {
+		return intake.Publication{}, err
+	}
+	in, err := inbound(e)
+	if err != nil {
+		return intake.Publication{}, err
+	}
+	at, err := instantOf(e, "deleted_at", data.DeletedAt)
+	return intake.Publication{In: in, Artifact: intake.Artifact{Image: data.Image, Digest: data.Digest, Tag: data.Tag, PublishedAt: at}}, err
+}
+
+// instantOf is the registry's own instant, which is better than that of the event, which may be a relay's or a poll's.
+func instantOf(e event.Event, field, value string) (time.Time, error) {
+	if value == "" {
+		return e.Time(), nil
+	}
+	at, err := time.Parse(time.RFC3339, value)
+	if err != nil {
+		return time.Time{}, fault.InvalidFields(fault.Field{Name: "data." + field, Problem: "expected an instant, RFC 3339"})
+	}
+	return at, nil
 }
 
 // Domain handles events of the domain path, those of each organization together and in their order. Its own are no news, and those that
@@ -128,18 +179,18 @@ func (h *Handlers) Domain(ctx context.Context, all []bus.Delivery) []error {
 	for i, d := range all {
 		told[i] = d.Event
 	}
-	turns, err := h.inbox.InTurn(ctx, told)
+	ready, err := h.inbox.Ready(ctx, told)
 	if err != nil {
 		for i := range errs {
 			errs[i] = err
 		}
 		return errs
 	}
-	arrivals, places, organizations := map[int64][]core.Arrival{}, map[int64][]int{}, []int64{}
+	arrivals, places, organizations := map[int64][]rollout.Arrival{}, map[int64][]int{}, []int64{}
 	for i, d := range all {
-		// Not claimed either: the outbox waits for the workflow service's receipt alone, so no mark stops here. And what is not in
-		// turn comes again, after what is missing before it.
-		if d.Event.Source() == Source || !turns[i] {
+		// Not claimed either: the outbox waits for the workflow service's receipt alone, so no mark stops here. And an event
+		// that is not ready is sent again, after the missing ones before it.
+		if d.Event.Source() == Source || !ready[i] {
 			continue
 		}
 		a, err := arrival(d.Event)
@@ -154,7 +205,7 @@ func (h *Handlers) Domain(ctx context.Context, all []bus.Delivery) []error {
 		arrivals[of], places[of] = append(arrivals[of], a), append(places[of], i)
 	}
 	for _, organization := range organizations {
-		tried := h.domain.ApplyAll(ctx, organization, arrivals[organization])
+		tried := h.rollouts.ApplyAll(ctx, organization, arrivals[organization])
 		for n, i := range places[organization] {
 			if errs[i] = bus.ErrBehind; n < len(tried) {
 				errs[i] = tried[n]
@@ -165,18 +216,18 @@ func (h *Handlers) Domain(ctx context.Context, all []bus.Delivery) []error {
 }
 
 // arrival reads an event of the domain path.
-func arrival(e event.Event) (core.Arrival, error) {
+func arrival(e event.Event) (rollout.Arrival, error) {
 	in, err := inbound(e)
 	if err != nil {
-		return core.Arrival{}, err
+		return rollout.Arrival{}, err
 	}
 	// Only a registry may leave it out, because an artifact belongs to everybody who points at it (R48). What a workflow
 	// says is about one organization's rows.
 	if in.Organization == 0 {
-		return core.Arrival{}, fault.InvalidFields(fault.Field{Name: event.ExtensionOrganization, Problem: "missing; expected on every domain event"})
+		return rollout.Arrival{}, fault.InvalidFields(fault.Field{Name: event.ExtensionOrganization, Problem: "missing; expected on every domain event"})
 	}
 	ch, err := change(e)
-	return core.Arrival{In: in, Change: ch}, err
+	return rollout.Arrival{In: in, Change: ch}, err
 }
 
 // Rejected records an event that will not come again, with the reason, for the receipt. Should that fail, the sender sends

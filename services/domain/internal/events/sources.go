@@ -11,7 +11,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	sourcesv1 "github.com/lockstep-cd/lockstep/proto/lockstep/sources/v1"
-	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
 // Asker asks over the bus, and hints.
@@ -20,10 +20,10 @@ type Asker interface {
 	Hint(subject string, payload []byte)
 }
 
-// Registry is core.SourceWatch over the bus: what the registry service knows of sources is asked for, and never kept.
+// Registry is setup.SourceStatus over the bus: what the registry service knows of sources is asked for, and never kept.
 type Registry struct{ conn Asker }
 
-var _ core.SourceWatch = Registry{}
+var _ setup.SourceStatus = Registry{}
 
 // NewRegistry asks over a connection.
 func NewRegistry(conn Asker) Registry { return Registry{conn} }
@@ -34,15 +34,15 @@ const (
 	lookWithin  = 70 * time.Second
 )
 
-// States implements core.SourceWatch.
-func (r Registry) States(ctx context.Context, organization int64, ids []int64) (map[int64]core.SourceState, error) {
+// States implements setup.SourceStatus.
+func (r Registry) States(ctx context.Context, organization int64, ids []int64) (map[int64]setup.SourceState, error) {
 	answer, err := ask(ctx, r.conn, stateWithin, bus.SourcesStates, &sourcesv1.StatesRequest{OrganizationId: organization, Ids: ids}, &sourcesv1.StatesResponse{})
 	if err != nil {
 		return nil, err
 	}
-	all := make(map[int64]core.SourceState, len(answer.GetStates()))
+	all := make(map[int64]setup.SourceState, len(answer.GetStates()))
 	for _, s := range answer.GetStates() {
-		all[s.GetId()] = core.SourceState{
+		all[s.GetId()] = setup.SourceState{
 			ID: s.GetId(), Polled: s.GetPolled(), LookedAt: instant(s.GetLookedAt()), NextLookAt: instant(s.GetNextAt()),
 			Failures: int(s.GetFailures()), LastError: s.GetLastError(), LastArtifact: s.GetLastArtifact(), LastArtifactAt: instant(s.GetLastArtifactAt()),
 		}
@@ -50,8 +50,8 @@ func (r Registry) States(ctx context.Context, organization int64, ids []int64) (
 	return all, nil
 }
 
-// Senders implements core.SourceWatch.
-func (r Registry) Senders(ctx context.Context, organization int64) ([]core.ArtifactSender, error) {
+// Senders implements setup.SourceStatus.
+func (r Registry) Senders(ctx context.Context, organization int64) ([]setup.ArtifactSender, error) {
 	answer, err := ask(ctx, r.conn, stateWithin, bus.SourcesStates, &sourcesv1.StatesRequest{OrganizationId: organization, Senders: true}, &sourcesv1.StatesResponse{})
 	if fault.Is(err, fault.Invalid) {
 		return nil, fault.New(fault.Unavailable, "the registry service is an older release, which does not report its hooks; upgrade it")
@@ -59,14 +59,14 @@ func (r Registry) Senders(ctx context.Context, organization int64) ([]core.Artif
 	if err != nil {
 		return nil, err
 	}
-	all := make([]core.ArtifactSender, len(answer.GetSenders()))
+	all := make([]setup.ArtifactSender, len(answer.GetSenders()))
 	for i, s := range answer.GetSenders() {
-		all[i] = core.ArtifactSender{
+		all[i] = setup.ArtifactSender{
 			Name: s.GetName(), Format: s.GetFormat(), Repositories: s.GetRepositories(), ExpiresAt: instant(s.GetExpiresAt()), LastArtifact: s.GetLastArtifact(),
 			LastPublishedAt: instant(s.GetLastPublishedAt()), Waiting: int(s.GetWaiting()),
 		}
 		for _, refused := range s.GetRefused() {
-			all[i].Refused = append(all[i].Refused, core.ArtifactRefusal{
+			all[i].Refused = append(all[i].Refused, setup.ArtifactRefusal{
 				What: refused.GetWhat(), Reason: refused.GetReason(), Times: refused.GetTimes(), FirstAt: refused.GetFirstAt().AsTime(), LastAt: refused.GetLastAt().AsTime(),
 			})
 		}
@@ -74,22 +74,22 @@ func (r Registry) Senders(ctx context.Context, organization int64) ([]core.Artif
 	return all, nil
 }
 
-// Look implements core.SourceWatch.
-func (r Registry) Look(ctx context.Context, organization, id int64) (core.SourceSight, error) {
+// Look implements setup.SourceStatus.
+func (r Registry) Look(ctx context.Context, organization, id int64) (setup.SourceSight, error) {
 	return r.look(ctx, &sourcesv1.LookRequest{OrganizationId: organization, Id: id})
 }
 
-// Try implements core.SourceWatch.
-func (r Registry) Try(ctx context.Context, organization int64, n core.NewArtifactSource) (core.SourceSight, error) {
+// Try implements setup.SourceStatus.
+func (r Registry) Try(ctx context.Context, organization int64, n setup.NewArtifactSource) (setup.SourceSight, error) {
 	return r.look(ctx, &sourcesv1.LookRequest{OrganizationId: organization, Source: &sourcesv1.Source{SourceRef: n.Ref, SourceConfig: string(n.Config)}})
 }
 
-func (r Registry) look(ctx context.Context, request *sourcesv1.LookRequest) (core.SourceSight, error) {
+func (r Registry) look(ctx context.Context, request *sourcesv1.LookRequest) (setup.SourceSight, error) {
 	answer, err := ask(ctx, r.conn, lookWithin, bus.SourcesLook, request, &sourcesv1.LookResponse{})
-	return core.SourceSight{Artifact: answer.GetArtifact(), Problem: answer.GetProblem()}, err
+	return setup.SourceSight{Artifact: answer.GetArtifact(), Problem: answer.GetProblem()}, err
 }
 
-// Changed implements core.SourceWatch.
+// Changed implements setup.SourceStatus.
 func (r Registry) Changed() { r.conn.Hint(bus.SourcesChanged, nil) }
 
 func ask[A proto.Message](ctx context.Context, conn Asker, within time.Duration, subject string, request proto.Message, answer A) (A, error) {
@@ -121,7 +121,7 @@ func instant(at *timestamppb.Timestamp) *time.Time {
 const maxPull = 1000
 
 // Pulled answers the registry service that pulls the sources of all organizations.
-func Pulled(sources func(ctx context.Context, after int64, most int) ([]core.PlacedSource, error)) func(context.Context, []byte) ([]byte, error) {
+func Pulled(sources func(ctx context.Context, after int64, most int) ([]setup.PlacedSource, error)) func(context.Context, []byte) ([]byte, error) {
 	return func(ctx context.Context, raw []byte) ([]byte, error) {
 		var request sourcesv1.PullRequest
 		if err := proto.Unmarshal(raw, &request); err != nil {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
 )
 
 // Config is what is agreed on with the provider.
@@ -99,43 +100,43 @@ func (p *Provider) AuthURL(ctx context.Context, state, nonce, verifier string) (
 
 // Identify redeems the code that a browser has come back with. Unauthenticated when the provider does not take it, or when what it
 // answers was not made for this sign-in; Unavailable while it cannot be asked.
-func (p *Provider) Identify(ctx context.Context, code, nonce, verifier string) (core.Identity, error) {
+func (p *Provider) Identify(ctx context.Context, code, nonce, verifier string) (access.Identity, error) {
 	found, err := p.discover(ctx)
 	if err != nil {
-		return core.Identity{}, err
+		return access.Identity{}, err
 	}
 	ctx = gooidc.ClientContext(ctx, p.client)
 	token, err := p.oauth(found).Exchange(ctx, code, oauth2.VerifierOption(verifier))
 	if err != nil {
-		return core.Identity{}, fault.Because(err, fault.Unauthenticated, "the identity provider did not take the code")
+		return access.Identity{}, fault.Because(err, fault.Unauthenticated, "the identity provider did not take the code")
 	}
 	raw, ok := token.Extra("id_token").(string)
 	if !ok {
-		return core.Identity{}, fault.New(fault.Unauthenticated, "the identity provider answered without an ID token; expected the scope openid to be allowed")
+		return access.Identity{}, fault.New(fault.Unauthenticated, "the identity provider answered without an ID token; expected the scope openid to be allowed")
 	}
 	verified, err := found.Verifier(&gooidc.Config{ClientID: p.config.ClientID}).Verify(ctx, raw)
 	if err != nil {
-		return core.Identity{}, fault.Because(err, fault.Unauthenticated, "the identity provider's token does not hold")
+		return access.Identity{}, fault.Because(err, fault.Unauthenticated, "the identity provider's token does not hold")
 	}
 	if subtle.ConstantTimeCompare([]byte(verified.Nonce), []byte(nonce)) != 1 {
-		return core.Identity{}, fault.New(fault.Unauthenticated, "the identity provider's token was made for another sign-in")
+		return access.Identity{}, fault.New(fault.Unauthenticated, "the identity provider's token was made for another sign-in")
 	}
 	claims := map[string]any{}
 	if err := verified.Claims(&claims); err != nil {
-		return core.Identity{}, fault.Because(err, fault.Unauthenticated, "the identity provider's token cannot be read")
+		return access.Identity{}, fault.Because(err, fault.Unauthenticated, "the identity provider's token cannot be read")
 	}
 	return p.identity(verified, claims)
 }
 
 // identity reads the claims.
-func (p *Provider) identity(t *gooidc.IDToken, claims map[string]any) (core.Identity, error) {
+func (p *Provider) identity(t *gooidc.IDToken, claims map[string]any) (access.Identity, error) {
 	name, _ := claims[p.config.NameClaim].(string)
 	if name == "" {
-		return core.Identity{}, fault.New(fault.Unauthenticated, "the identity provider's token has no %q; expected it to say what somebody is called (oidc.name_claim)", p.config.NameClaim)
+		return access.Identity{}, fault.New(fault.Unauthenticated, "the identity provider's token has no %q; expected it to say what somebody is called (oidc.name_claim)", p.config.NameClaim)
 	}
 	verified, _ := claims["email_verified"].(bool)
 	session, _ := claims["sid"].(string)
-	return core.Identity{
+	return access.Identity{
 		Issuer: t.Issuer, Subject: t.Subject, Name: name,
 		// Other names are those that people choose for themselves, as far as this service can know.
 		NameIsVerified: p.config.NameClaim == emailClaim && verified,

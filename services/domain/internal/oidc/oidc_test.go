@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/oidc"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/oidc/oidctest"
 )
@@ -72,13 +73,13 @@ func TestWhoSomebodyIs(t *testing.T) {
 	t.Parallel()
 	known := oidctest.New(t)
 	p := newProvider(t, config(known))
-	who := func(roles map[int64]core.Role, name string, verified bool) core.Identity {
-		return core.Identity{Issuer: known.URL, Subject: "s1", Name: name, NameIsVerified: verified, Roles: roles, GroupsDecide: true}
+	who := func(roles map[int64]core.Role, name string, verified bool) access.Identity {
+		return access.Identity{Issuer: known.URL, Subject: "s1", Name: name, NameIsVerified: verified, Roles: roles, GroupsDecide: true}
 	}
 	for _, c := range []struct {
 		name   string
 		claims map[string]any
-		want   core.Identity
+		want   access.Identity
 	}{
 		{"the greatest role of several groups", map[string]any{"sub": "s1", "email": "a@example.com", "email_verified": true, "groups": []string{"shop", "platform", "x"}}, who(map[int64]core.Role{1: core.RoleOwner, 2: core.RoleViewer}, "a@example.com", true)},
 		{"one group without a list", map[string]any{"sub": "s1", "email": "a@example.com", "groups": "shop"}, who(map[int64]core.Role{1: core.RoleDeployer}, "a@example.com", false)},

@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
@@ -34,13 +35,13 @@ func (s *Store) EnsureOwner(ctx context.Context, organization, id int64, name st
 	})
 }
 
-// OrganizationsWithToken implements core.Store.
+// OrganizationsWithToken implements access.Store.
 func (s *Store) OrganizationsWithToken(ctx context.Context, digest []byte) ([]int64, error) {
 	ids, err := query.New(s.deps.Pool).OrganizationsWithToken(ctx, digest)
 	return ids, pg.Classify(err, "find the organization of a token")
 }
 
-// Members implements core.Reads.
+// Members implements view.Reads.
 func (r reader) Members(ctx context.Context, organization int64, p core.Page) (core.Slice[core.Member], error) {
 	return list(ctx, r, organization, p, core.OrderCreated, "members", func(q *query.Queries, w core.Window) ([]query.Member, error) {
 		return q.ListMembers(ctx, query.ListMembersParams{
@@ -50,17 +51,17 @@ func (r reader) Members(ctx context.Context, organization int64, p core.Page) (c
 	}, member, func(one core.Member) core.Position { return core.Position{Number: one.ID, Name: one.Name} })
 }
 
-// CountMembers implements core.Counts.
+// CountMembers implements view.Counts.
 func (r reader) CountMembers(ctx context.Context, organization int64) (int, error) {
 	return count(ctx, r, organization, "members", func(q *query.Queries) (int64, error) { return q.CountMembers(ctx, organization) })
 }
 
-// MembersByID implements core.Reads.
+// MembersByID implements view.Reads.
 func (r reader) MembersByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Member, error) {
 	return byKey(ctx, r, organization, ids, "members", (*query.Queries).MembersByID, keyed(member, func(m core.Member) int64 { return m.ID }))
 }
 
-// MemberByName implements core.Reads.
+// MemberByName implements view.Reads.
 func (r reader) MemberByName(ctx context.Context, organization int64, name string) (m core.Member, err error) {
 	err = r.run(ctx, organization, func(q *query.Queries) error {
 		row, err := q.MemberByName(ctx, organization, name)
@@ -70,7 +71,7 @@ func (r reader) MemberByName(ctx context.Context, organization int64, name strin
 	return m, err
 }
 
-// MembersWithRoles implements core.Reads.
+// MembersWithRoles implements view.Reads.
 func (r reader) MembersWithRoles(ctx context.Context, organization int64, roles []core.Role, most int) (ids []int64, err error) {
 	err = r.run(ctx, organization, func(q *query.Queries) error {
 		names := convertAll(roles, func(role core.Role) string { return string(role) })
@@ -80,7 +81,7 @@ func (r reader) MembersWithRoles(ctx context.Context, organization int64, roles 
 	return ids, err
 }
 
-// Groups implements core.Reads.
+// Groups implements view.Reads.
 func (r reader) Groups(ctx context.Context, organization int64, p core.Page) (core.Slice[core.Group], error) {
 	return list(ctx, r, organization, p, core.OrderCreated, "groups", func(q *query.Queries, w core.Window) ([]query.Group, error) {
 		return q.ListGroups(ctx, query.ListGroupsParams{
@@ -90,17 +91,17 @@ func (r reader) Groups(ctx context.Context, organization int64, p core.Page) (co
 	}, group, func(one core.Group) core.Position { return core.Position{Number: one.ID, Name: one.Name} })
 }
 
-// CountGroups implements core.Counts.
+// CountGroups implements view.Counts.
 func (r reader) CountGroups(ctx context.Context, organization int64) (int, error) {
 	return count(ctx, r, organization, "groups", func(q *query.Queries) (int64, error) { return q.CountGroups(ctx, organization) })
 }
 
-// GroupsByID implements core.Reads.
+// GroupsByID implements view.Reads.
 func (r reader) GroupsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Group, error) {
 	return byKey(ctx, r, organization, ids, "groups", (*query.Queries).GroupsByID, keyed(group, func(g core.Group) int64 { return g.ID }))
 }
 
-// GroupByName implements core.Reads.
+// GroupByName implements view.Reads.
 func (r reader) GroupByName(ctx context.Context, organization int64, name string) (g core.Group, err error) {
 	err = r.run(ctx, organization, func(q *query.Queries) error {
 		row, err := q.GroupByName(ctx, organization, name)
@@ -110,24 +111,24 @@ func (r reader) GroupByName(ctx context.Context, organization int64, name string
 	return g, err
 }
 
-// MembersByGroup implements core.Reads.
+// MembersByGroup implements view.Reads.
 func (r reader) MembersByGroup(ctx context.Context, organization int64, groups []int64) (map[int64][]core.Member, error) {
 	return under(ctx, r, organization, groups, "members of groups", (*query.Queries).MembersByGroup,
 		func(row query.MembersByGroupRow) (int64, core.Member) { return row.GroupID, member(row.Member) })
 }
 
-// GroupsByMember implements core.Reads.
+// GroupsByMember implements view.Reads.
 func (r reader) GroupsByMember(ctx context.Context, organization int64, members []int64) (map[int64][]core.Group, error) {
 	return under(ctx, r, organization, members, "groups of members", (*query.Queries).GroupsByMember,
 		func(row query.GroupsByMemberRow) (int64, core.Group) { return row.MemberID, group(row.Group) })
 }
 
-// TokensByID implements core.Reads.
+// TokensByID implements view.Reads.
 func (r reader) TokensByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.AccessToken, error) {
 	return byKey(ctx, r, organization, ids, "tokens", (*query.Queries).TokensByID, keyed(accessToken, func(t core.AccessToken) int64 { return t.ID }))
 }
 
-// TokensByMember implements core.Reads.
+// TokensByMember implements view.Reads.
 func (r reader) TokensByMember(ctx context.Context, organization int64, members []int64) (map[int64][]core.AccessToken, error) {
 	read := func(q *query.Queries, ctx context.Context, organization int64, ids []int64) ([]query.TokensByMemberRow, error) {
 		return q.TokensByMember(ctx, ids, organization)
@@ -137,49 +138,49 @@ func (r reader) TokensByMember(ctx context.Context, organization int64, members 
 	})
 }
 
-// AddMember implements core.Tx.
+// AddMember implements access.Tx.
 func (t *tx) AddMember(ctx context.Context, m core.Member) (core.Member, error) {
 	row, err := t.q.InsertMember(ctx, query.InsertMemberParams{OrganizationID: t.organization, Name: m.Name, Kind: string(m.Kind), Role: string(m.Role)})
 	return member(row), pg.Classify(err, "add member %q", m.Name)
 }
 
-// LockMembers implements core.Tx.
+// LockMembers implements access.Tx.
 func (t *tx) LockMembers(ctx context.Context, id int64) ([]core.Member, error) {
 	rows, err := t.q.LockMembers(ctx, t.organization, id)
 	return convertAll(rows, member), pg.Classify(err, "lock member %d and the owners", id)
 }
 
-// SaveMember implements core.Tx.
+// SaveMember implements access.Tx.
 func (t *tx) SaveMember(ctx context.Context, m core.Member) error {
 	n, err := t.q.SaveMember(ctx, query.SaveMemberParams{OrganizationID: t.organization, ID: m.ID, Role: string(m.Role), RemovedAt: m.RemovedAt})
 	return one(n, err, "member", m.ID)
 }
 
-// MemberByIdentity implements core.Tx.
+// MemberByIdentity implements access.Tx.
 func (t *tx) MemberByIdentity(ctx context.Context, issuer, subject string) (core.Member, error) {
 	row, err := t.q.MemberByIdentity(ctx, t.organization, issuer, subject)
 	return member(row), missing(err, "member", "of this identity")
 }
 
-// SetMemberIdentity implements core.Tx.
+// SetMemberIdentity implements access.Tx.
 func (t *tx) SetMemberIdentity(ctx context.Context, id int64, issuer, subject string) error {
 	n, err := t.q.SetMemberIdentity(ctx, query.SetMemberIdentityParams{OrganizationID: t.organization, ID: id, Issuer: issuer, Subject: subject})
 	return one(n, err, "member without an identity", id)
 }
 
-// AddGroup implements core.Tx.
+// AddGroup implements access.Tx.
 func (t *tx) AddGroup(ctx context.Context, g core.Group) (core.Group, error) {
 	row, err := t.q.InsertGroup(ctx, t.organization, g.Name)
 	return group(row), pg.Classify(err, "add group %q", g.Name)
 }
 
-// LockGroup implements core.Tx.
+// LockGroup implements access.Tx.
 func (t *tx) LockGroup(ctx context.Context, id int64) (core.Group, error) {
 	row, err := t.q.LockGroup(ctx, t.organization, id)
 	return group(row), missing(err, "group", id)
 }
 
-// SetGroupMembers implements core.Tx.
+// SetGroupMembers implements access.Tx.
 func (t *tx) SetGroupMembers(ctx context.Context, id int64, members []int64, at time.Time) error {
 	if members == nil {
 		members = []int64{} // NULL would mean that nobody knows
@@ -190,7 +191,7 @@ func (t *tx) SetGroupMembers(ctx context.Context, id int64, members []int64, at 
 	return pg.Classify(t.q.JoinGroup(ctx, t.organization, id, members), "put members into group %d", id)
 }
 
-// AddToken implements core.Tx.
+// AddToken implements access.Tx.
 func (t *tx) AddToken(ctx context.Context, token core.AccessToken, digest []byte) (core.AccessToken, error) {
 	row, err := t.q.InsertToken(ctx, query.InsertTokenParams{
 		OrganizationID: t.organization, MemberID: token.MemberID, ParentID: orNull(token.ParentID), Name: token.Name, Digest: digest,
@@ -199,27 +200,27 @@ func (t *tx) AddToken(ctx context.Context, token core.AccessToken, digest []byte
 	return accessToken(row), pg.Classify(err, "add token of member %d", token.MemberID)
 }
 
-// RevokeTokens implements core.Tx.
+// RevokeTokens implements access.Tx.
 func (t *tx) RevokeTokens(ctx context.Context, id int64, at time.Time) error {
 	_, err := t.q.RevokeTokens(ctx, at, t.organization, id)
 	return pg.Classify(err, "revoke token %d", id)
 }
 
-// RevokeSignInOf implements core.Tx.
+// RevokeSignInOf implements access.Tx.
 func (t *tx) RevokeSignInOf(ctx context.Context, session int64, at time.Time) error {
 	_, err := t.q.RevokeSignInOf(ctx, at, t.organization, session)
 	return pg.Classify(err, "revoke the sign-in of session %d", session)
 }
 
-// RevokeSignIns implements core.Tx.
-func (t *tx) RevokeSignIns(ctx context.Context, which core.SignIns, at time.Time) error {
+// RevokeSignIns implements access.Tx.
+func (t *tx) RevokeSignIns(ctx context.Context, which access.SignIns, at time.Time) error {
 	_, err := t.q.RevokeSignIns(ctx, query.RevokeSignInsParams{
 		At: at, OrganizationID: t.organization, Issuer: which.Issuer, Subject: which.Subject, ProviderSession: which.Session,
 	})
 	return pg.Classify(err, "revoke sign-ins at %s", which.Issuer)
 }
 
-// TokenByDigest implements core.Tx.
+// TokenByDigest implements access.Tx.
 func (t *tx) TokenByDigest(ctx context.Context, digest []byte, at time.Time) (core.AccessToken, core.Member, error) {
 	row, err := t.q.TokenByDigest(ctx, t.organization, digest, at)
 	return accessToken(row.AccessToken), member(row.Member), missing(err, "token", "of this digest")
@@ -228,14 +229,14 @@ func (t *tx) TokenByDigest(ctx context.Context, digest []byte, at time.Time) (co
 // usedWithin is how exactly the last use of a token is known.
 const usedWithin = time.Minute
 
-// TouchToken implements core.Tx.
+// TouchToken implements access.Tx.
 func (t *tx) TouchToken(ctx context.Context, id int64, at time.Time) error {
 	err := t.q.TouchToken(ctx, query.TouchTokenParams{At: at, OrganizationID: t.organization, ID: id, UnlessSince: at.Add(-usedWithin)})
 	return pg.Classify(err, "note the use of token %d", id)
 }
 
-// AddRequest implements core.Tx.
-func (t *tx) AddRequest(ctx context.Context, p core.Principal, r core.Request) (bool, error) {
+// AddRequest implements access.Tx.
+func (t *tx) AddRequest(ctx context.Context, p core.Principal, r access.Request) (bool, error) {
 	// Of two at the same moment the second waits for the first one's commit, and finds it.
 	n, err := t.q.InsertRequest(ctx, query.InsertRequestParams{
 		OrganizationID: t.organization, PrincipalType: string(p.Type), PrincipalID: p.ID, Key: r.Key, Fingerprint: r.Fingerprint,
@@ -243,13 +244,13 @@ func (t *tx) AddRequest(ctx context.Context, p core.Principal, r core.Request) (
 	return n == 1, pg.Classify(err, "keep request %q", r.Key)
 }
 
-// PriorRequest implements core.Tx.
-func (t *tx) PriorRequest(ctx context.Context, p core.Principal, key string) (core.PriorRequest, error) {
+// PriorRequest implements access.Tx.
+func (t *tx) PriorRequest(ctx context.Context, p core.Principal, key string) (access.PriorRequest, error) {
 	row, err := t.q.GetRequest(ctx, query.GetRequestParams{OrganizationID: t.organization, PrincipalType: string(p.Type), PrincipalID: p.ID, Key: key})
-	return core.PriorRequest{Fingerprint: row.Fingerprint, Answered: row.Answer != nil, Answer: row.Answer}, missing(err, "request", key)
+	return access.PriorRequest{Fingerprint: row.Fingerprint, Answered: row.Answer != nil, Answer: row.Answer}, missing(err, "request", key)
 }
 
-// AnswerRequest implements core.Tx.
+// AnswerRequest implements access.Tx.
 func (t *tx) AnswerRequest(ctx context.Context, p core.Principal, key string, answer []byte) error {
 	err := t.q.AnswerRequest(ctx, query.AnswerRequestParams{Answer: answer, OrganizationID: t.organization, PrincipalType: string(p.Type), PrincipalID: p.ID, Key: key})
 	return pg.Classify(err, "keep the answer to request %q", key)

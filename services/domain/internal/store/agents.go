@@ -27,7 +27,7 @@ func accessChange(r query.AccessChange) core.AccessChange {
 	}
 }
 
-// Agents implements core.Reads.
+// Agents implements view.Reads.
 func (r reader) Agents(ctx context.Context, organization int64, withRevoked bool, p core.Page) (core.Slice[core.Agent], error) {
 	return list(ctx, r, organization, p, core.OrderCreated, "agents", func(q *query.Queries, w core.Window) ([]query.Agent, error) {
 		return q.ListAgents(ctx, query.ListAgentsParams{
@@ -37,17 +37,17 @@ func (r reader) Agents(ctx context.Context, organization int64, withRevoked bool
 	}, agent, func(one core.Agent) core.Position { return core.Position{Number: one.ID, Name: one.Name} })
 }
 
-// CountAgents implements core.Counts.
+// CountAgents implements view.Counts.
 func (r reader) CountAgents(ctx context.Context, organization int64, withRevoked bool) (int, error) {
 	return count(ctx, r, organization, "agents", func(q *query.Queries) (int64, error) { return q.CountAgents(ctx, organization, withRevoked) })
 }
 
-// AgentsByID implements core.Reads.
+// AgentsByID implements view.Reads.
 func (r reader) AgentsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Agent, error) {
 	return byKey(ctx, r, organization, ids, "agents", (*query.Queries).AgentsByID, keyed(agent, func(a core.Agent) int64 { return a.ID }))
 }
 
-// AgentByName implements core.Reads.
+// AgentByName implements view.Reads.
 func (r reader) AgentByName(ctx context.Context, organization int64, name string) (a core.Agent, err error) {
 	err = r.run(ctx, organization, func(q *query.Queries) error {
 		row, err := q.AgentByName(ctx, organization, name)
@@ -57,12 +57,12 @@ func (r reader) AgentByName(ctx context.Context, organization int64, name string
 	return a, err
 }
 
-// AgentKeysByID implements core.Reads.
+// AgentKeysByID implements view.Reads.
 func (r reader) AgentKeysByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.AgentKey, error) {
 	return byKey(ctx, r, organization, ids, "keys of agents", (*query.Queries).AgentKeysByID, keyed(agentKey, func(k core.AgentKey) int64 { return k.ID }))
 }
 
-// AgentKeysByAgent implements core.Reads.
+// AgentKeysByAgent implements view.Reads.
 func (r reader) AgentKeysByAgent(ctx context.Context, organization int64, agents []int64) (map[int64][]core.AgentKey, error) {
 	read := func(q *query.Queries, ctx context.Context, organization int64, ids []int64) ([]query.AgentKeysByAgentRow, error) {
 		return q.AgentKeysByAgent(ctx, ids, organization)
@@ -72,7 +72,7 @@ func (r reader) AgentKeysByAgent(ctx context.Context, organization int64, agents
 	})
 }
 
-// EnvironmentsByAgent implements core.Reads.
+// EnvironmentsByAgent implements view.Reads.
 func (r reader) EnvironmentsByAgent(ctx context.Context, organization int64, agents []int64) (map[int64][]core.Environment, error) {
 	return under(ctx, r, organization, agents, "environments of agents", (*query.Queries).EnvironmentsByAgent,
 		func(row query.EnvironmentsByAgentRow) (int64, core.Environment) {
@@ -80,7 +80,7 @@ func (r reader) EnvironmentsByAgent(ctx context.Context, organization int64, age
 		})
 }
 
-// AccessChanges implements core.Reads.
+// AccessChanges implements view.Reads.
 func (r reader) AccessChanges(ctx context.Context, organization int64, p core.Page) (core.Slice[core.AccessChange], error) {
 	return list(ctx, r, organization, p, core.OrderCreatedDesc, "changes of access", func(q *query.Queries, w core.Window) ([]query.AccessChange, error) {
 		return q.ListAccessChanges(ctx, query.ListAccessChangesParams{
@@ -89,12 +89,12 @@ func (r reader) AccessChanges(ctx context.Context, organization int64, p core.Pa
 	}, accessChange, numbered(func(c core.AccessChange) int64 { return c.ID }))
 }
 
-// CountAccessChanges implements core.Counts.
+// CountAccessChanges implements view.Counts.
 func (r reader) CountAccessChanges(ctx context.Context, organization int64) (int, error) {
 	return count(ctx, r, organization, "changes of access", func(q *query.Queries) (int64, error) { return q.CountAccessChanges(ctx, organization) })
 }
 
-// AgentOfKey implements core.Store.
+// AgentOfKey implements access.Store.
 func (s *Store) AgentOfKey(ctx context.Context, public string, at time.Time) (core.AgentLogin, error) {
 	rows, err := query.New(s.deps.Pool).AgentOfKey(ctx, public, at)
 	if err != nil {
@@ -106,7 +106,7 @@ func (s *Store) AgentOfKey(ctx context.Context, public string, at time.Time) (co
 	return core.AgentLogin{Organization: rows[0].OrganizationID, AgentID: rows[0].AgentID, KeyID: rows[0].KeyID}, nil
 }
 
-// AgentOwners implements core.Store.
+// AgentOwners implements handoff.Store.
 func (s *Store) AgentOwners(ctx context.Context) ([]core.AgentOwner, error) {
 	rows, err := query.New(s.deps.Pool).AgentOwners(ctx)
 	owners := convertAll(rows, func(r query.AgentOwnersRow) core.AgentOwner {
@@ -115,7 +115,7 @@ func (s *Store) AgentOwners(ctx context.Context) ([]core.AgentOwner, error) {
 	return owners, pg.Classify(err, "read whose agents are")
 }
 
-// GoodAgentKeys implements core.Store.
+// GoodAgentKeys implements access.Store.
 func (s *Store) GoodAgentKeys(ctx context.Context, keys []int64, at time.Time) (map[int64]int64, error) {
 	rows, err := query.New(s.deps.Pool).GoodAgentKeys(ctx, keys, at)
 	good := make(map[int64]int64, len(rows))
@@ -139,57 +139,57 @@ func (s *Store) EnsureAgent(ctx context.Context, organization, number int64, nam
 	})
 }
 
-// AddAgent implements core.Tx.
+// AddAgent implements access.Tx.
 func (t *tx) AddAgent(ctx context.Context, name string) (core.Agent, error) {
 	row, err := t.q.InsertAgent(ctx, t.organization, name)
 	return agent(row), pg.Classify(err, "add agent %q", name)
 }
 
-// LockAgent implements core.Tx.
+// LockAgent implements access.Tx.
 func (t *tx) LockAgent(ctx context.Context, id int64) (core.Agent, error) {
 	row, err := t.q.LockAgent(ctx, t.organization, id)
 	return agent(row), missing(err, "agent", id)
 }
 
-// RevokeAgent implements core.Tx.
+// RevokeAgent implements access.Tx.
 func (t *tx) RevokeAgent(ctx context.Context, id int64, at time.Time) error {
 	return pg.Classify(t.q.RevokeAgent(ctx, at, t.organization, id), "revoke agent %d", id)
 }
 
-// NameAgents implements core.Tx.
+// NameAgents implements setup.Tx.
 func (t *tx) NameAgents(ctx context.Context, environment int64, agents []int64) error {
 	return pg.Classify(t.q.NameAgents(ctx, t.organization, environment, agents), "name agents of environment %d", environment)
 }
 
-// AddAgentKey implements core.Tx.
+// AddAgentKey implements access.Tx.
 func (t *tx) AddAgentKey(ctx context.Context, agent int64, public string) (core.AgentKey, error) {
 	row, err := t.q.InsertAgentKey(ctx, t.organization, agent, public)
 	return agentKey(row), pg.Classify(err, "add a key of agent %d", agent)
 }
 
-// ExpireAgentKeys implements core.Tx.
+// ExpireAgentKeys implements access.Tx.
 func (t *tx) ExpireAgentKeys(ctx context.Context, agent int64, at time.Time) error {
 	return pg.Classify(t.q.ExpireAgentKeys(ctx, at, t.organization, agent), "replace the keys of agent %d", agent)
 }
 
-// RevokeAgentKey implements core.Tx.
+// RevokeAgentKey implements access.Tx.
 func (t *tx) RevokeAgentKey(ctx context.Context, id int64, at time.Time) error {
 	return pg.Classify(t.q.RevokeAgentKey(ctx, at, t.organization, id), "revoke key %d", id)
 }
 
-// AgentNumbers implements core.Tx.
+// AgentNumbers implements handoff.Tx.
 func (t *tx) AgentNumbers(ctx context.Context) ([]int64, error) {
 	numbers, err := t.q.AgentNumbers(ctx, t.organization)
 	return numbers, pg.Classify(err, "read the numbers of agents")
 }
 
-// SeeAgentKeys implements core.Tx.
+// SeeAgentKeys implements access.Tx.
 func (t *tx) SeeAgentKeys(ctx context.Context, ids []int64, at time.Time) error {
 	err := t.q.SeeAgentKeys(ctx, query.SeeAgentKeysParams{At: at, OrganizationID: t.organization, Ids: ids, UnlessSince: at.Add(-usedWithin)})
 	return pg.Classify(err, "note the use of keys of agents")
 }
 
-// AddAccessChange implements core.Tx.
+// AddAccessChange implements access.Tx.
 func (t *tx) AddAccessChange(ctx context.Context, c core.AccessChange) error {
 	err := t.q.InsertAccessChange(ctx, query.InsertAccessChangeParams{
 		OrganizationID: t.organization, PrincipalType: string(c.Type), PrincipalID: c.Principal.ID, Action: string(c.Action),

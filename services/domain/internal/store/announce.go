@@ -9,13 +9,14 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 )
 
 // Source is the source of the domain's events.
 const Source = "/services/domain"
 
-// Announce implements core.Tx: the event is made here, once, in the transaction, and keeps its id however often it is sent.
-func (t *tx) Announce(ctx context.Context, r core.GateResolved) error {
+// Announce implements rollout.Tx: the event is made here, once, in the transaction, and keeps its id however often it is sent.
+func (t *tx) Announce(ctx context.Context, r rollout.GateResolved) error {
 	data := event.ApprovalResolved{
 		RolloutID: r.RolloutID, GateID: r.GateID, Resolution: "rejected",
 		PrincipalType: string(r.Type), PrincipalID: r.ID, Reason: r.Reason,
@@ -26,13 +27,13 @@ func (t *tx) Announce(ctx context.Context, r core.GateResolved) error {
 	return t.announce(ctx, r.Organization, r.RolloutID, r.At, data)
 }
 
-// Grant implements core.Tx.
-func (t *tx) Grant(ctx context.Context, p core.Passage) error {
+// Grant implements rollout.Tx.
+func (t *tx) Grant(ctx context.Context, p rollout.Passage) error {
 	return t.announce(ctx, p.Organization, p.RolloutID, p.At, event.RolloutPassageGranted{RolloutID: p.RolloutID, GateID: p.GateID})
 }
 
-// Command implements core.Tx.
-func (t *tx) Command(ctx context.Context, c core.Command) error {
+// Command implements rollout.Tx.
+func (t *tx) Command(ctx context.Context, c rollout.Command) error {
 	if c.Verb == core.VerbAbort {
 		return t.announce(ctx, c.Organization, c.RolloutID, c.At, event.RolloutAbortRequested{RolloutID: c.RolloutID, Reason: c.Reason})
 	}

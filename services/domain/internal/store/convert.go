@@ -58,7 +58,7 @@ func applicationEnvironment(r query.ApplicationEnvironment) core.ApplicationEnvi
 	}
 }
 
-func rollout(r query.Rollout) core.Rollout {
+func toRollout(r query.Rollout) core.Rollout {
 	return core.Rollout{
 		ID: r.ID, ApplicationID: r.ApplicationID, VersionSetID: r.VersionSetID, FlowDefinitionID: r.FlowDefinitionID,
 		WorkflowRef: orZero(r.WorkflowRef), State: core.RolloutState(r.State), RollbackOf: orZero(r.RollbackOf),
@@ -126,7 +126,7 @@ func deploymentGates(rows []query.GatesByDeploymentRow) []core.DeploymentGate {
 	return gates
 }
 
-func handoff(r query.Handoff) core.Handoff {
+func toHandoff(r query.Handoff) core.Handoff {
 	return core.Handoff{
 		ID: r.ID, Kind: core.HandoffKind(r.Kind), WorkflowID: r.WorkflowID, Subject: core.HandoffSubject(r.SubjectKind), SubjectID: r.SubjectID,
 		Program: orZero(r.Program), DriverDigest: orZero(r.DriverDigest), Inputs: r.Inputs, Reason: r.Reason,

@@ -5,11 +5,12 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/view"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
-// Attempts implements core.Reads.
-func (r reader) Attempts(ctx context.Context, organization int64, s core.DeliverySearch) (all []core.Attempt, err error) {
+// Attempts implements view.Reads.
+func (r reader) Attempts(ctx context.Context, organization int64, s view.DeliverySearch) (all []view.Attempt, err error) {
 	err = r.run(ctx, organization, func(q *query.Queries) error {
 		if err := q.PlanForValues(ctx); err != nil {
 			return pg.Classify(err, "plan for values")
@@ -21,7 +22,7 @@ func (r reader) Attempts(ctx context.Context, organization int64, s core.Deliver
 		all = nil // the transaction may run again
 		for _, row := range rows {
 			if len(all) == 0 || all[len(all)-1].RolloutID != row.RolloutID {
-				all = append(all, core.Attempt{
+				all = append(all, view.Attempt{
 					RolloutID: row.RolloutID, VersionSetID: row.VersionSetID, Within: row.Within, MadeAt: row.MadeAt, AskedAt: row.AskedAt, OverAt: row.OverAt,
 				})
 			}
@@ -29,7 +30,7 @@ func (r reader) Attempts(ctx context.Context, organization int64, s core.Deliver
 				continue
 			}
 			last := &all[len(all)-1]
-			last.Deliveries = append(last.Deliveries, core.Delivery{
+			last.Deliveries = append(last.Deliveries, view.Delivery{
 				EnvironmentID: row.EnvironmentID, PreviousVersionSetID: row.PreviousVersionSetID, First: row.IsFirst,
 				State: core.RolloutState(row.State), StartedAt: *row.StartedAt, FinishedAt: *row.FinishedAt,
 			})

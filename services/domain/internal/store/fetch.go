@@ -9,7 +9,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
-// reader is core.Reads. How a read runs differs: a store makes a transaction of its own, a use case has one.
+// reader is view.Reads. How a read runs differs: a store makes a transaction of its own, a use case has one.
 type reader struct {
 	run func(ctx context.Context, organization int64, fn func(*query.Queries) error) error
 }

@@ -45,7 +45,7 @@ func gateRule(quorum int32, group string, requester bool, expiresAfter int32, on
 	}
 }
 
-// AddGateRule implements core.Tx.
+// AddGateRule implements rollout.Tx.
 func (t *tx) AddGateRule(ctx context.Context, rollout int64, gate string, r core.GateRule) error {
 	err := t.q.InsertRolloutGate(ctx, query.InsertRolloutGateParams{
 		OrganizationID: t.organization, RolloutID: rollout, GateID: gate, Quorum: int32(r.Quorum), ApproverGroup: r.Group,
@@ -54,7 +54,7 @@ func (t *tx) AddGateRule(ctx context.Context, rollout int64, gate string, r core
 	return pg.Classify(err, "pin gate %s of rollout %d", gate, rollout)
 }
 
-// GateRules implements core.Tx.
+// GateRules implements rollout.Tx.
 func (t *tx) GateRules(ctx context.Context, rollout int64) (map[string]core.GateRule, error) {
 	rows, err := t.q.RolloutGates(ctx, t.organization, rollout)
 	rules := make(map[string]core.GateRule, len(rows))
@@ -64,7 +64,7 @@ func (t *tx) GateRules(ctx context.Context, rollout int64) (map[string]core.Gate
 	return rules, pg.Classify(err, "read gates of rollout %d", rollout)
 }
 
-// ScheduleGateExpiry implements core.Tx.
+// ScheduleGateExpiry implements rollout.Tx.
 func (t *tx) ScheduleGateExpiry(ctx context.Context, e core.GateExpiry, due time.Time) error {
 	err := t.q.InsertGateExpiry(ctx, query.InsertGateExpiryParams{
 		OrganizationID: t.organization, RolloutID: e.RolloutID, GateID: e.GateID, AskedAt: e.AskedAt, DueAt: due,
@@ -72,7 +72,7 @@ func (t *tx) ScheduleGateExpiry(ctx context.Context, e core.GateExpiry, due time
 	return pg.Classify(err, "schedule expiry of gate %s of rollout %d", e.GateID, e.RolloutID)
 }
 
-// DueGateExpiry implements core.Tx.
+// DueGateExpiry implements rollout.Tx.
 func (t *tx) DueGateExpiry(ctx context.Context, at time.Time) (core.GateExpiry, bool, error) {
 	row, err := t.q.DueGateExpiry(ctx, t.organization, at)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -81,18 +81,18 @@ func (t *tx) DueGateExpiry(ctx context.Context, at time.Time) (core.GateExpiry, 
 	return core.GateExpiry{ID: row.ID, RolloutID: row.RolloutID, GateID: row.GateID, AskedAt: row.AskedAt}, err == nil, pg.Classify(err, "find due gate")
 }
 
-// SettleGateExpiry implements core.Tx.
+// SettleGateExpiry implements rollout.Tx.
 func (t *tx) SettleGateExpiry(ctx context.Context, id int64) error {
 	return pg.Classify(t.q.SettleGateExpiry(ctx, t.organization, id), "settle gate expiry %d", id)
 }
 
-// OrganizationsWithDueGateExpiries implements core.Store.
+// OrganizationsWithDueGateExpiries implements rollout.Store.
 func (s *Store) OrganizationsWithDueGateExpiries(ctx context.Context, at time.Time) ([]int64, error) {
 	ids, err := query.New(s.deps.Pool).OrganizationsWithDueGateExpiries(ctx, at)
 	return ids, pg.Classify(err, "find organizations with due gates")
 }
 
-// EnvironmentApprovals implements core.Reads.
+// EnvironmentApprovals implements view.Reads.
 func (r reader) EnvironmentApprovals(ctx context.Context, organization int64, environments []int64) (map[int64]core.EnvironmentApproval, error) {
 	return byKey(ctx, r, organization, environments, "approvals of environments", (*query.Queries).EnvironmentApprovals,
 		func(row query.EnvironmentApproval) (int64, core.EnvironmentApproval) {
@@ -103,7 +103,7 @@ func (r reader) EnvironmentApprovals(ctx context.Context, organization int64, en
 		})
 }
 
-// SaveEnvironmentApproval implements core.Tx.
+// SaveEnvironmentApproval implements setup.Tx.
 func (t *tx) SaveEnvironmentApproval(ctx context.Context, a core.EnvironmentApproval) error {
 	err := t.q.SaveEnvironmentApproval(ctx, query.SaveEnvironmentApprovalParams{
 		OrganizationID: t.organization, EnvironmentID: a.EnvironmentID, Reason: a.Reason, Quorum: int32(a.Quorum), ApproverGroup: a.Group,
@@ -112,7 +112,7 @@ func (t *tx) SaveEnvironmentApproval(ctx context.Context, a core.EnvironmentAppr
 	return pg.Classify(err, "save approval of environment %d", a.EnvironmentID)
 }
 
-// DropEnvironmentApproval implements core.Tx.
+// DropEnvironmentApproval implements setup.Tx.
 func (t *tx) DropEnvironmentApproval(ctx context.Context, environment int64) error {
 	return pg.Classify(t.q.DropEnvironmentApproval(ctx, t.organization, environment), "drop approval of environment %d", environment)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
-// Applications implements core.Reads.
+// Applications implements view.Reads.
 func (r reader) Applications(ctx context.Context, organization int64, f core.ApplicationFilter, p core.Page) (core.Slice[core.Application], error) {
 	return list(ctx, r, organization, p, core.OrderCreated, "applications", func(q *query.Queries, w core.Window) ([]query.Application, error) {
 		named, few, err := named(ctx, q, organization, f.Contains)
@@ -23,14 +23,14 @@ func (r reader) Applications(ctx context.Context, organization int64, f core.App
 	}, application, func(one core.Application) core.Position { return core.Position{Number: one.ID, Name: one.Name} })
 }
 
-// CountApplications implements core.Counts.
+// CountApplications implements view.Counts.
 func (r reader) CountApplications(ctx context.Context, organization int64, f core.ApplicationFilter) (int, error) {
 	return count(ctx, r, organization, "applications", func(q *query.Queries) (int64, error) {
 		return q.CountApplications(ctx, organization, f.Contains, f.RolledOut)
 	})
 }
 
-// Environments implements core.Reads.
+// Environments implements view.Reads.
 func (r reader) Environments(ctx context.Context, organization int64, f core.EnvironmentFilter, p core.Page) (core.Slice[core.Environment], error) {
 	return list(ctx, r, organization, p, core.OrderCreated, "environments", func(q *query.Queries, w core.Window) ([]query.Environment, error) {
 		return q.ListEnvironments(ctx, query.ListEnvironmentsParams{
@@ -40,7 +40,7 @@ func (r reader) Environments(ctx context.Context, organization int64, f core.Env
 	}, environment, func(one core.Environment) core.Position { return core.Position{Number: one.ID, Name: one.Name} })
 }
 
-// CountEnvironments implements core.Counts.
+// CountEnvironments implements view.Counts.
 func (r reader) CountEnvironments(ctx context.Context, organization int64, f core.EnvironmentFilter) (int, error) {
 	return count(ctx, r, organization, "environments", func(q *query.Queries) (int64, error) {
 		return q.CountEnvironments(ctx, query.CountEnvironmentsParams{
@@ -59,7 +59,7 @@ func readinessOf(f core.EnvironmentFilter) []string {
 	return convertAll(f.Readiness, func(r core.Readiness) string { return string(r) })
 }
 
-// RolloutsAsking implements core.Reads.
+// RolloutsAsking implements view.Reads.
 func (r reader) RolloutsAsking(ctx context.Context, organization int64, of core.Range) (ids []int64, err error) {
 	err = r.run(ctx, organization, func(q *query.Queries) error {
 		if err := q.PlanForValues(ctx); err != nil {
@@ -73,7 +73,7 @@ func (r reader) RolloutsAsking(ctx context.Context, organization int64, of core.
 	return ids, err
 }
 
-// JournalBetween implements core.Reads.
+// JournalBetween implements view.Reads.
 func (r reader) JournalBetween(ctx context.Context, organization int64, of core.Range) (all []core.JournalEntry, err error) {
 	err = r.run(ctx, organization, func(q *query.Queries) error {
 		if err := q.PlanForValues(ctx); err != nil {
@@ -94,7 +94,7 @@ func (r reader) JournalBetween(ctx context.Context, organization int64, of core.
 	return all, err
 }
 
-// JournalHorizon implements core.Reads.
+// JournalHorizon implements view.Reads.
 func (r reader) JournalHorizon(ctx context.Context, organization int64) (h core.Horizon, err error) {
 	err = r.run(ctx, organization, func(q *query.Queries) error {
 		row, err := q.JournalHorizon(ctx, organization)
@@ -104,7 +104,7 @@ func (r reader) JournalHorizon(ctx context.Context, organization int64) (h core.
 	return h, err
 }
 
-// CountJournal implements core.Counts.
+// CountJournal implements view.Counts.
 func (r reader) CountJournal(ctx context.Context, organization int64) (int, error) {
 	return count(ctx, r, organization, "rows of the journal", func(q *query.Queries) (int64, error) { return q.CountJournal(ctx, organization) })
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
-// CellsByID implements core.Reads.
+// CellsByID implements view.Reads.
 func (r reader) CellsByID(ctx context.Context, organization int64, ids []int64) (found map[int64]core.Cell, err error) {
 	err = r.together(ctx, organization, func(r reader) error {
 		places, err := r.ApplicationEnvironmentsByID(ctx, organization, ids)
@@ -24,7 +24,7 @@ func (r reader) CellsByID(ctx context.Context, organization int64, ids []int64) 
 	return found, err
 }
 
-// CellsByApplication implements core.Reads.
+// CellsByApplication implements view.Reads.
 func (r reader) CellsByApplication(ctx context.Context, organization int64, applications []int64) (found map[int64][]core.Cell, err error) {
 	err = r.together(ctx, organization, func(r reader) error {
 		places, err := r.ApplicationEnvironmentsByApplication(ctx, organization, applications)
@@ -118,7 +118,7 @@ func health(worst int16) core.Health {
 	return byBadness()[worst]
 }
 
-// EnvironmentsOfDrivers implements core.Reads.
+// EnvironmentsOfDrivers implements view.Reads.
 func (r reader) EnvironmentsOfDrivers(ctx context.Context, organization int64, refs []string) (ids []int64, err error) {
 	err = r.run(ctx, organization, func(q *query.Queries) error {
 		ids, err = q.EnvironmentsOfDrivers(ctx, organization, refs)
@@ -127,7 +127,7 @@ func (r reader) EnvironmentsOfDrivers(ctx context.Context, organization int64, r
 	return ids, err
 }
 
-// StopsAsking implements core.Reads.
+// StopsAsking implements view.Reads.
 func (r reader) StopsAsking(ctx context.Context, organization int64) (ids []int64, err error) {
 	err = r.run(ctx, organization, func(q *query.Queries) error {
 		if err := q.PlanForValues(ctx); err != nil {
@@ -139,7 +139,7 @@ func (r reader) StopsAsking(ctx context.Context, organization int64) (ids []int6
 	return ids, err
 }
 
-// MatrixApplications implements core.Reads.
+// MatrixApplications implements view.Reads.
 func (r reader) MatrixApplications(ctx context.Context, organization int64, f core.MatrixFilter, stops []int64, p core.Page) (core.Slice[core.Application], error) {
 	return list(ctx, r, organization, p, core.OrderName, "applications", func(q *query.Queries, w core.Window) ([]query.Application, error) {
 		return matrix(ctx, q, organization, f, stops, w)
@@ -197,7 +197,7 @@ const (
 	waitingNot
 )
 
-// CountMatrixApplications implements core.Counts.
+// CountMatrixApplications implements view.Counts.
 func (r reader) CountMatrixApplications(ctx context.Context, organization int64, f core.MatrixFilter, stops []int64) (int, error) {
 	waiting := int32(waitingOrNot)
 	if f.Waiting != nil {
@@ -260,7 +260,7 @@ func named(ctx context.Context, q *query.Queries, organization int64, text strin
 	return slices.Compact(ids), true, nil
 }
 
-// CellDifferences implements core.Reads.
+// CellDifferences implements view.Reads.
 func (r reader) CellDifferences(ctx context.Context, organization int64, applications []int64) ([]core.CellDifference, error) {
 	rows, err := fetch(ctx, r, organization, applications, "cells that differ", (*query.Queries).CellDifferences)
 	return convertAll(rows, func(row query.CellDifferencesRow) core.CellDifference {

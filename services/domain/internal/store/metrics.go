@@ -17,11 +17,14 @@ const scrapeWithin = 2 * time.Second
 // the database does not answer there are none.
 func Metrics(pool *pgxpool.Pool) prometheus.Collector {
 	return gauges{
-		pool:           pool,
-		handoffs:       prometheus.NewDesc("lockstep_handoffs_due", "Starts and cancellations that the workflow service has not confirmed.", nil, nil),
-		handoffsOldest: prometheus.NewDesc("lockstep_handoffs_oldest_age_seconds", "How long ago the oldest of them was asked for; 0 where there is none.", nil, nil),
-		gates:          prometheus.NewDesc("lockstep_gates_waiting", "Gates of active rollouts that wait for approval.", nil, nil),
-		gatesOldest:    prometheus.NewDesc("lockstep_gates_oldest_age_seconds", "How long ago the oldest of them was asked for; 0 where there is none.", nil, nil),
+		pool: pool,
+		handoffs: prometheus.NewDesc("lockstep_handoffs_due",
+			"Starts and cancellations of workflows that the workflow service has not confirmed.", nil, nil),
+		handoffsOldest: prometheus.NewDesc("lockstep_handoffs_oldest_age_seconds",
+			"Age of the oldest unconfirmed start or cancellation; 0 if there is none.", nil, nil),
+		gates: prometheus.NewDesc("lockstep_gates_waiting", "Gates of active rollouts that wait for an approval.", nil, nil),
+		gatesOldest: prometheus.NewDesc("lockstep_gates_oldest_age_seconds",
+			"How long the oldest gate that waits for an approval has waited; 0 if there is none.", nil, nil),
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
-// SaveHealth implements core.Tx.
+// SaveHealth implements rollout.Tx.
 func (t *tx) SaveHealth(ctx context.Context, h core.ServiceHealth) (bool, error) {
 	counts, err := t.q.SaveHealth(ctx, query.SaveHealthParams{
 		OrganizationID: t.organization, ServiceID: h.ServiceID, EnvironmentID: h.EnvironmentID,
@@ -24,7 +24,7 @@ func (t *tx) SaveHealth(ctx context.Context, h core.ServiceHealth) (bool, error)
 	return counts, pg.Classify(err, "save health of service %d in environment %d", h.ServiceID, h.EnvironmentID)
 }
 
-// RolloutServing implements core.Tx.
+// RolloutServing implements rollout.Tx.
 func (t *tx) RolloutServing(ctx context.Context, service, environment int64) (int64, bool, error) {
 	id, err := t.q.RolloutServing(ctx, t.organization, service, environment)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -33,7 +33,7 @@ func (t *tx) RolloutServing(ctx context.Context, service, environment int64) (in
 	return id, err == nil, pg.Classify(err, "find the rollout that serves service %d in environment %d", service, environment)
 }
 
-// DegradedSince implements core.Tx.
+// DegradedSince implements rollout.Tx.
 func (t *tx) DegradedSince(ctx context.Context, rollout int64) (time.Time, bool, error) {
 	since, err := t.q.DegradedSince(ctx, t.organization, rollout)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -42,7 +42,7 @@ func (t *tx) DegradedSince(ctx context.Context, rollout int64) (time.Time, bool,
 	return since, err == nil, pg.Classify(err, "find since when rollout %d is degraded", rollout)
 }
 
-// SaveReconciliation implements core.Tx.
+// SaveReconciliation implements rollout.Tx.
 func (t *tx) SaveReconciliation(ctx context.Context, r core.Reconciliation) error {
 	err := t.q.SaveReconciliation(ctx, query.SaveReconciliationParams{
 		OrganizationID: t.organization, ApplicationEnvironmentID: r.ApplicationEnvironmentID, Revision: r.Revision,
@@ -51,7 +51,7 @@ func (t *tx) SaveReconciliation(ctx context.Context, r core.Reconciliation) erro
 	return pg.Classify(err, "save reconciliation of application environment %d", r.ApplicationEnvironmentID)
 }
 
-// SaveContact implements core.Tx.
+// SaveContact implements rollout.Tx.
 func (t *tx) SaveContact(ctx context.Context, c core.Contact) error {
 	err := t.q.SaveContact(ctx, query.SaveContactParams{
 		OrganizationID: t.organization, EnvironmentID: c.EnvironmentID, Reachable: c.Reachable, Reason: c.Reason, ObservedAt: c.ObservedAt,
@@ -59,7 +59,7 @@ func (t *tx) SaveContact(ctx context.Context, c core.Contact) error {
 	return pg.Classify(err, "save contact of environment %d", c.EnvironmentID)
 }
 
-// HealthsByEnvironment implements core.Reads.
+// HealthsByEnvironment implements view.ObservedReads.
 func (r reader) HealthsByEnvironment(ctx context.Context, organization int64, environments []int64) (map[int64][]core.ServiceHealth, error) {
 	return under(ctx, r, organization, environments, "healths", (*query.Queries).HealthsByEnvironment,
 		func(row query.ServiceEnvironmentHealth) (int64, core.ServiceHealth) {
@@ -70,7 +70,7 @@ func (r reader) HealthsByEnvironment(ctx context.Context, organization int64, en
 		})
 }
 
-// Reconciliations implements core.Reads.
+// Reconciliations implements view.ObservedReads.
 func (r reader) Reconciliations(ctx context.Context, organization int64, applicationEnvironments []int64) (map[int64]core.Reconciliation, error) {
 	return byKey(ctx, r, organization, applicationEnvironments, "reconciliations", (*query.Queries).Reconciliations,
 		func(row query.Reconciliation) (int64, core.Reconciliation) {
@@ -81,7 +81,7 @@ func (r reader) Reconciliations(ctx context.Context, organization int64, applica
 		})
 }
 
-// Contacts implements core.Reads.
+// Contacts implements view.ObservedReads.
 func (r reader) Contacts(ctx context.Context, organization int64, environments []int64) (map[int64]core.Contact, error) {
 	return byKey(ctx, r, organization, environments, "contacts", (*query.Queries).Contacts,
 		func(row query.Contact) (int64, core.Contact) {

@@ -9,18 +9,18 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
-// AddPreview implements core.Tx.
+// AddPreview implements rollout.Tx.
 func (t *tx) AddPreview(ctx context.Context, p core.Preview) (core.Preview, error) {
 	row, err := t.q.InsertPreview(ctx, t.organization, p.ApplicationID, p.VersionSetID)
 	return preview(row), pg.Classify(err, "add preview of version set %d", p.VersionSetID)
 }
 
-// ForgetPreviews implements core.Tx.
+// ForgetPreviews implements rollout.Tx.
 func (t *tx) ForgetPreviews(ctx context.Context, before time.Time, most int) error {
 	return pg.Classify(t.q.ForgetPreviews(ctx, before, int32(most)), "forget previews of before %s", before)
 }
 
-// SettlePreview implements core.Tx.
+// SettlePreview implements rollout.Tx.
 func (t *tx) SettlePreview(ctx context.Context, p core.Preview) error {
 	err := t.q.SettlePreview(ctx, query.SettlePreviewParams{
 		OrganizationID: t.organization, ID: p.ID, State: int16(p.State), Reason: p.Reason, Environments: given(p.Environments),
@@ -28,7 +28,7 @@ func (t *tx) SettlePreview(ctx context.Context, p core.Preview) error {
 	return pg.Classify(err, "settle preview %d", p.ID)
 }
 
-// PreviewsByID implements core.Reads.
+// PreviewsByID implements view.Reads.
 func (r reader) PreviewsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Preview, error) {
 	return byKey(ctx, r, organization, ids, "previews", (*query.Queries).PreviewsByID, keyed(preview, func(p core.Preview) int64 { return p.ID }))
 }

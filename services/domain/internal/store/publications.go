@@ -6,42 +6,44 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/intake"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
 // What was published under which tag, and what is the newest of it.
 
-// PublicationsOf implements core.Tx.
-func (t *tx) PublicationsOf(ctx context.Context, versions []int64) ([]core.VersionPublication, error) {
+// PublicationsOf implements intake.Tx.
+func (t *tx) PublicationsOf(ctx context.Context, versions []int64) ([]intake.VersionPublication, error) {
 	rows, err := t.q.PublicationsOfVersions(ctx, t.organization, versions)
-	return convertAll(rows, func(r query.PublicationsOfVersionsRow) core.VersionPublication {
-		return core.VersionPublication{
+	return convertAll(rows, func(r query.PublicationsOfVersionsRow) intake.VersionPublication {
+		return intake.VersionPublication{
 			ArtifactSourceID: r.ArtifactSourceID, VersionID: r.VersionID, Tag: r.Tag, Rank: r.Rank,
-			PublishedAt: r.PublishedAt, ToldAt: r.ToldAt, Arrival: r.Arrival, Taken: r.Taken, DigestSeen: r.DigestSeen,
+			PublishedAt: r.PublishedAt, ToldAt: r.ToldAt, Arrival: r.Arrival, Taken: r.Taken, DigestSeen: r.DigestSeen, AliveAt: r.AliveAt,
 		}
 	}), pg.Classify(err, "read the publications of %d versions", len(versions))
 }
 
-// NewestPublications implements core.Tx.
-func (t *tx) NewestPublications(ctx context.Context, applications, without []int64) (map[int64][]core.SourceNewest, error) {
+// NewestPublications implements intake.Tx.
+func (t *tx) NewestPublications(ctx context.Context, applications, without []int64) (map[int64][]intake.SourceNewest, error) {
 	// A list that is nil would be NULL, and leave out everything.
 	rows, err := t.q.NewestPublications(ctx, t.organization, append([]int64{}, without...), applications)
-	found := make(map[int64][]core.SourceNewest, len(applications))
+	found := make(map[int64][]intake.SourceNewest, len(applications))
 	for _, r := range rows {
-		found[r.ApplicationID] = append(found[r.ApplicationID], core.SourceNewest{ServiceID: r.ServiceID, VersionPublication: core.VersionPublication{
+		found[r.ApplicationID] = append(found[r.ApplicationID], intake.SourceNewest{ServiceID: r.ServiceID, VersionPublication: intake.VersionPublication{
 			ArtifactSourceID: r.ArtifactSourceID, VersionID: r.VersionID, Rank: r.Rank, PublishedAt: r.PublishedAt, ToldAt: r.ToldAt, Arrival: r.Arrival, Taken: true,
 		}})
 	}
 	return found, pg.Classify(err, "read the newest publications of %d applications", len(applications))
 }
 
-// SavePublications implements core.Tx.
-func (t *tx) SavePublications(ctx context.Context, all []core.VersionPublication) error {
+// SavePublications implements intake.Tx.
+func (t *tx) SavePublications(ctx context.Context, all []intake.VersionPublication) error {
 	p := query.SavePublicationsParams{OrganizationID: t.organization}
 	for _, one := range all {
 		seen := "" // a list of booleans may hold none that is missing
@@ -50,12 +52,51 @@ func (t *tx) SavePublications(ctx context.Context, all []core.VersionPublication
 		}
 		p.ArtifactSources, p.Versions, p.Tags = append(p.ArtifactSources, one.ArtifactSourceID), append(p.Versions, one.VersionID), append(p.Tags, one.Tag)
 		p.Ranks, p.Published, p.Told = append(p.Ranks, one.Rank), append(p.Published, one.PublishedAt), append(p.Told, one.ToldAt)
-		p.Seen = append(p.Seen, seen)
+		p.Seen, p.Alive = append(p.Seen, seen), append(p.Alive, one.AliveAt)
 	}
 	return pg.Classify(t.q.SavePublications(ctx, p), "save %d publications", len(all))
 }
 
-// SaveSeenDigests implements core.Tx.
+// SaveAlive implements intake.Tx.
+func (t *tx) SaveAlive(ctx context.Context, all []intake.VersionPublication) error {
+	p := query.SaveAliveParams{OrganizationID: t.organization}
+	for _, one := range all {
+		p.Versions, p.Tags, p.Alive = append(p.Versions, one.VersionID), append(p.Tags, one.Tag), append(p.Alive, one.AliveAt)
+	}
+	return pg.Classify(t.q.SaveAlive(ctx, p), "save when %d publications were last known", len(all))
+}
+
+// SaveDeletions implements intake.Tx.
+func (t *tx) SaveDeletions(ctx context.Context, all []intake.Deletion) ([]int64, error) {
+	p := query.SaveDeletionsParams{OrganizationID: t.organization}
+	of := query.VersionsOfDeletionsParams{OrganizationID: t.organization}
+	for _, d := range all {
+		p.ArtifactSources, p.Digests = append(p.ArtifactSources, d.ArtifactSourceID), append(p.Digests, d.Digest)
+		p.Tags, p.Deleted = append(p.Tags, d.Tag), append(p.Deleted, d.At)
+		if d.Digest != "" {
+			of.SourcesOfDigests, of.Digests = append(of.SourcesOfDigests, d.ArtifactSourceID), append(of.Digests, d.Digest)
+		} else {
+			of.SourcesOfTags, of.Tags = append(of.SourcesOfTags, d.ArtifactSourceID), append(of.Tags, d.Tag)
+		}
+	}
+	if err := t.q.SaveDeletions(ctx, p); err != nil {
+		return nil, pg.Classify(err, "record %d deletions", len(all))
+	}
+	versions, err := t.q.VersionsOfDeletions(ctx, of)
+	return versions, pg.Classify(err, "find the versions of %d deletions", len(all))
+}
+
+// MarkDeleted implements intake.Tx.
+func (t *tx) MarkDeleted(ctx context.Context, versions []int64) error {
+	return pg.Classify(t.q.MarkDeleted(ctx, t.organization, versions), "mark what was deleted of %d versions", len(versions))
+}
+
+// ForgetDeletions implements intake.Tx.
+func (t *tx) ForgetDeletions(ctx context.Context, before time.Time, most int) error {
+	return pg.Classify(t.q.ForgetDeletions(ctx, before, int32(most)), "forget deletions of before %s", before)
+}
+
+// SaveSeenDigests implements intake.Tx.
 func (t *tx) SaveSeenDigests(ctx context.Context, seen map[int64]bool) error {
 	versions := slices.Sorted(maps.Keys(seen))
 	values := make([]bool, len(versions))
@@ -65,15 +106,15 @@ func (t *tx) SaveSeenDigests(ctx context.Context, seen map[int64]bool) error {
 	return pg.Classify(t.q.SaveSeenDigests(ctx, t.organization, versions, values), "save whether the digests of %d versions were seen", len(seen))
 }
 
-// Unranked implements core.Tx.
-func (t *tx) Unranked(ctx context.Context, applications []int64, most int) ([]core.UnrankedPublication, error) {
+// Unranked implements intake.Tx.
+func (t *tx) Unranked(ctx context.Context, applications []int64, most int) ([]intake.UnrankedPublication, error) {
 	rows, err := t.q.UnrankedPublications(ctx, t.organization, applications, int32(most))
-	return convertAll(rows, func(r query.UnrankedPublicationsRow) core.UnrankedPublication {
-		return core.UnrankedPublication{ID: r.ID, ApplicationID: r.ApplicationID, Tag: r.Tag, Ref: r.SourceRef, Config: r.SourceConfig}
+	return convertAll(rows, func(r query.UnrankedPublicationsRow) intake.UnrankedPublication {
+		return intake.UnrankedPublication{ID: r.ID, ApplicationID: r.ApplicationID, Tag: r.Tag, Ref: r.SourceRef, Config: r.SourceConfig}
 	}), pg.Classify(err, "read publications without rank of %d applications", len(applications))
 }
 
-// ApplicationWithUnranked implements core.Tx.
+// ApplicationWithUnranked implements intake.Tx.
 func (t *tx) ApplicationWithUnranked(ctx context.Context) (int64, error) {
 	id, err := t.q.ApplicationWithUnranked(ctx, t.organization)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -82,8 +123,8 @@ func (t *tx) ApplicationWithUnranked(ctx context.Context) (int64, error) {
 	return id, pg.Classify(err, "find an application with publications without rank")
 }
 
-// SaveRanks implements core.Tx.
-func (t *tx) SaveRanks(ctx context.Context, placements map[int64]core.Placement) error {
+// SaveRanks implements intake.Tx.
+func (t *tx) SaveRanks(ctx context.Context, placements map[int64]intake.Placement) error {
 	p := query.RankPublicationsParams{OrganizationID: t.organization}
 	for _, id := range slices.Sorted(maps.Keys(placements)) {
 		p.Ids, p.Ranks, p.Taken = append(p.Ids, id), append(p.Ranks, placements[id].Rank), append(p.Taken, placements[id].Taken)
@@ -91,26 +132,33 @@ func (t *tx) SaveRanks(ctx context.Context, placements map[int64]core.Placement)
 	return pg.Classify(t.q.RankPublications(ctx, p), "rank %d publications", len(placements))
 }
 
-// ForgetRanks implements core.Tx.
+// ForgetRanks implements setup.Tx.
 func (t *tx) ForgetRanks(ctx context.Context, source int64) error {
 	return pg.Classify(t.q.ForgetRanks(ctx, t.organization, source), "forget the ranks of source %d", source)
 }
 
-// OrganizationsWithUnranked implements core.Store.
+// OrganizationsWithUnranked implements intake.Store.
 func (s *Store) OrganizationsWithUnranked(ctx context.Context) ([]int64, error) {
 	ids, err := query.New(s.deps.Pool).OrganizationsWithUnrankedPublications(ctx)
 	return ids, pg.Classify(err, "find organizations with publications without rank")
 }
 
-// NewestVersionSets implements core.Reads.
+// NewestVersionSets implements view.Reads.
 func (r reader) NewestVersionSets(ctx context.Context, organization int64, applications []int64) (map[int64]core.VersionSet, error) {
 	return byKey(ctx, r, organization, applications, "newest version sets", (*query.Queries).NewestVersionSets,
 		keyed(versionSet, func(s core.VersionSet) int64 { return s.ApplicationID }))
 }
 
-// SeenDigests implements core.Reads.
+// SeenDigests implements view.Reads.
 func (r reader) SeenDigests(ctx context.Context, organization int64, versions []int64) (map[int64]bool, error) {
 	return byKey(ctx, r, organization, versions, "seen digests", (*query.Queries).SeenDigests, func(row query.SeenDigestsRow) (int64, bool) {
 		return row.VersionID, row.Seen
+	})
+}
+
+// DeletedVersions implements view.Reads.
+func (r reader) DeletedVersions(ctx context.Context, organization int64, versions []int64) (map[int64]time.Time, error) {
+	return byKey(ctx, r, organization, versions, "deleted versions", (*query.Queries).DeletedVersions, func(row query.DeletedVersionsRow) (int64, time.Time) {
+		return row.VersionID, row.DeletedAt
 	})
 }

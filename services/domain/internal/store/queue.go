@@ -12,7 +12,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
-// RolloutPolicies implements core.Reads.
+// RolloutPolicies implements view.Reads.
 func (r reader) RolloutPolicies(ctx context.Context, organization int64, applications []int64) (map[int64]core.RolloutPolicy, error) {
 	return byKey(ctx, r, organization, applications, "rollout policies", (*query.Queries).RollbackPolicies,
 		func(row query.ApplicationPolicy) (int64, core.RolloutPolicy) {
@@ -22,7 +22,7 @@ func (r reader) RolloutPolicies(ctx context.Context, organization int64, applica
 		})
 }
 
-// SaveRolloutPolicy implements core.Tx.
+// SaveRolloutPolicy implements rollout.Tx.
 func (t *tx) SaveRolloutPolicy(ctx context.Context, p core.RolloutPolicy) error {
 	err := t.q.SaveRolloutPolicy(ctx, query.SaveRolloutPolicyParams{
 		OrganizationID: t.organization, ApplicationID: p.ApplicationID, OnFailure: string(p.OnFailure), OnNewer: string(p.OnNewer),
@@ -30,7 +30,7 @@ func (t *tx) SaveRolloutPolicy(ctx context.Context, p core.RolloutPolicy) error 
 	return pg.Classify(err, "save rollout policy of application %d", p.ApplicationID)
 }
 
-// QueuedRollouts implements core.Reads.
+// QueuedRollouts implements view.Reads.
 func (r reader) QueuedRollouts(ctx context.Context, organization int64, applications []int64) (map[int64]core.QueuedRollout, error) {
 	return byKey(ctx, r, organization, applications, "queued rollouts", (*query.Queries).QueuedRollouts,
 		keyed(queuedRollout, func(q core.QueuedRollout) int64 { return q.ApplicationID }))
@@ -43,7 +43,7 @@ func queuedRollout(row query.QueuedRollout) core.QueuedRollout {
 	}
 }
 
-// QueueRollout implements core.Tx.
+// QueueRollout implements rollout.Tx.
 func (t *tx) QueueRollout(ctx context.Context, q core.QueuedRollout) error {
 	err := t.q.SaveQueuedRollout(ctx, query.SaveQueuedRolloutParams{
 		OrganizationID: t.organization, ApplicationID: q.ApplicationID, VersionSetID: q.VersionSetID,
@@ -52,7 +52,7 @@ func (t *tx) QueueRollout(ctx context.Context, q core.QueuedRollout) error {
 	return pg.Classify(err, "queue a rollout of application %d", q.ApplicationID)
 }
 
-// FreeQueuedRollout implements core.Tx.
+// FreeQueuedRollout implements rollout.Tx.
 func (t *tx) FreeQueuedRollout(ctx context.Context) (core.QueuedRollout, bool, error) {
 	row, err := t.q.FreeQueuedRollout(ctx, t.organization)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -61,7 +61,7 @@ func (t *tx) FreeQueuedRollout(ctx context.Context) (core.QueuedRollout, bool, e
 	return queuedRollout(row), err == nil, pg.Classify(err, "find queued rollout")
 }
 
-// SettleQueuedRollout implements core.Tx.
+// SettleQueuedRollout implements rollout.Tx and setup.Tx.
 func (t *tx) SettleQueuedRollout(ctx context.Context, q core.QueuedRollout) error {
 	err := t.q.SettleQueuedRollout(ctx, query.SettleQueuedRolloutParams{
 		OrganizationID: t.organization, ID: q.ID, Outcome: q.Outcome, MadeRolloutID: orNull(q.MadeRolloutID),
@@ -69,19 +69,19 @@ func (t *tx) SettleQueuedRollout(ctx context.Context, q core.QueuedRollout) erro
 	return pg.Classify(err, "settle queued rollout %d", q.ID)
 }
 
-// OrganizationsWithFreeQueue implements core.Store.
+// OrganizationsWithFreeQueue implements rollout.Store.
 func (s *Store) OrganizationsWithFreeQueue(ctx context.Context) ([]int64, error) {
 	ids, err := query.New(s.deps.Pool).OrganizationsWithFreeQueue(ctx)
 	return ids, pg.Classify(err, "find organizations with queued rollouts")
 }
 
-// ScheduleClosing implements core.Tx.
+// ScheduleClosing implements rollout.Tx.
 func (t *tx) ScheduleClosing(ctx context.Context, rollout int64, reason string, due time.Time) error {
 	err := t.q.InsertClosing(ctx, query.InsertClosingParams{OrganizationID: t.organization, RolloutID: rollout, Reason: reason, DueAt: due})
 	return pg.Classify(err, "schedule closing of rollout %d", rollout)
 }
 
-// DueClosing implements core.Tx.
+// DueClosing implements rollout.Tx.
 func (t *tx) DueClosing(ctx context.Context, at time.Time) (core.Closing, bool, error) {
 	row, err := t.q.DueClosing(ctx, t.organization, at)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -90,12 +90,12 @@ func (t *tx) DueClosing(ctx context.Context, at time.Time) (core.Closing, bool, 
 	return core.Closing{ID: row.ID, RolloutID: row.RolloutID, Reason: row.Reason}, err == nil, pg.Classify(err, "find due closing")
 }
 
-// SettleClosing implements core.Tx.
+// SettleClosing implements rollout.Tx.
 func (t *tx) SettleClosing(ctx context.Context, rollout int64) error {
 	return pg.Classify(t.q.SettleClosing(ctx, t.organization, rollout), "settle closing of rollout %d", rollout)
 }
 
-// OrganizationsWithDueClosings implements core.Store.
+// OrganizationsWithDueClosings implements rollout.Store.
 func (s *Store) OrganizationsWithDueClosings(ctx context.Context, at time.Time) ([]int64, error) {
 	ids, err := query.New(s.deps.Pool).OrganizationsWithDueClosings(ctx, at)
 	return ids, pg.Classify(err, "find organizations with rollouts to close")

@@ -8,7 +8,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
-// Organization implements core.Reads.
+// Organization implements view.Reads.
 func (r reader) Organization(ctx context.Context, organization int64) (o core.Organization, err error) {
 	err = r.run(ctx, organization, func(q *query.Queries) error {
 		row, err := q.GetOrganization(ctx, organization)
@@ -18,7 +18,7 @@ func (r reader) Organization(ctx context.Context, organization int64) (o core.Or
 	return o, err
 }
 
-// ApplicationByName implements core.Reads.
+// ApplicationByName implements view.Reads.
 func (r reader) ApplicationByName(ctx context.Context, organization int64, name string) (a core.Application, err error) {
 	err = r.run(ctx, organization, func(q *query.Queries) error {
 		row, err := q.ApplicationByName(ctx, organization, name)
@@ -28,25 +28,25 @@ func (r reader) ApplicationByName(ctx context.Context, organization int64, name 
 	return a, err
 }
 
-// ApplicationsByID implements core.Reads.
+// ApplicationsByID implements view.Reads.
 func (r reader) ApplicationsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Application, error) {
 	return byKey(ctx, r, organization, ids, "applications", (*query.Queries).ApplicationsByID,
 		keyed(application, func(a core.Application) int64 { return a.ID }))
 }
 
-// ServicesByID implements core.Reads.
+// ServicesByID implements view.Reads.
 func (r reader) ServicesByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Service, error) {
 	return byKey(ctx, r, organization, ids, "services", (*query.Queries).ServicesByID,
 		keyed(service, func(s core.Service) int64 { return s.ID }))
 }
 
-// ServicesByApplication implements core.Reads.
+// ServicesByApplication implements view.Reads.
 func (r reader) ServicesByApplication(ctx context.Context, organization int64, applications []int64) (map[int64][]core.Service, error) {
 	return under(ctx, r, organization, applications, "services", (*query.Queries).ServicesByApplication,
 		keyed(service, func(s core.Service) int64 { return s.ApplicationID }))
 }
 
-// ArtifactSources implements core.Reads.
+// ArtifactSources implements view.Reads.
 func (r reader) ArtifactSources(ctx context.Context, organization int64, f core.SourceFilter, p core.Page) (core.Slice[core.ArtifactSource], error) {
 	return list(ctx, r, organization, p, core.OrderCreated, "artifact sources", func(q *query.Queries, w core.Window) ([]query.ArtifactSource, error) {
 		return q.ListArtifactSources(ctx, query.ListArtifactSourcesParams{
@@ -55,32 +55,32 @@ func (r reader) ArtifactSources(ctx context.Context, organization int64, f core.
 	}, artifactSource, numbered(func(a core.ArtifactSource) int64 { return a.ID }))
 }
 
-// CountArtifactSources implements core.Counts.
+// CountArtifactSources implements view.Counts.
 func (r reader) CountArtifactSources(ctx context.Context, organization int64, f core.SourceFilter) (int, error) {
 	return count(ctx, r, organization, "artifact sources", func(q *query.Queries) (int64, error) {
 		return q.CountArtifactSources(ctx, organization, f.ApplicationID)
 	})
 }
 
-// ArtifactSourcesByID implements core.Reads.
+// ArtifactSourcesByID implements view.Reads.
 func (r reader) ArtifactSourcesByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.ArtifactSource, error) {
 	return byKey(ctx, r, organization, ids, "artifact sources", (*query.Queries).ArtifactSourcesByID,
 		keyed(artifactSource, func(s core.ArtifactSource) int64 { return s.ID }))
 }
 
-// ArtifactSourcesByService implements core.Reads.
+// ArtifactSourcesByService implements view.Reads.
 func (r reader) ArtifactSourcesByService(ctx context.Context, organization int64, services []int64) (map[int64][]core.ArtifactSource, error) {
 	return under(ctx, r, organization, services, "artifact sources", (*query.Queries).ArtifactSourcesByService,
 		keyed(artifactSource, func(s core.ArtifactSource) int64 { return s.ServiceID }))
 }
 
-// VersionsByID implements core.Reads.
+// VersionsByID implements view.Reads.
 func (r reader) VersionsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Version, error) {
 	return byKey(ctx, r, organization, ids, "versions", (*query.Queries).VersionsByID,
 		keyed(version, func(v core.Version) int64 { return v.ID }))
 }
 
-// VersionsBySource implements core.Reads.
+// VersionsBySource implements view.Reads.
 func (r reader) VersionsBySource(ctx context.Context, organization int64, sources []int64, p core.Page) (map[int64]core.Slice[core.Version], error) {
 	return pages(ctx, r, organization, sources, p, core.OrderCreatedDesc, "versions", func(q *query.Queries, ids []int64, w core.Window) ([]query.Version, error) {
 		return q.VersionsBySource(ctx, query.VersionsBySourceParams{
@@ -89,20 +89,20 @@ func (r reader) VersionsBySource(ctx context.Context, organization int64, source
 	}, func(row query.Version) (int64, core.Version) { return row.ArtifactSourceID, version(row) }, func(one core.Version) int64 { return one.ID })
 }
 
-// CountVersionsBySource implements core.Counts.
+// CountVersionsBySource implements view.Counts.
 func (r reader) CountVersionsBySource(ctx context.Context, organization int64, sources []int64) (map[int64]int, error) {
 	return byKey(ctx, r, organization, sources, "numbers of versions", (*query.Queries).CountVersionsBySource, func(row query.CountVersionsBySourceRow) (int64, int) {
 		return row.ID, int(row.Items)
 	})
 }
 
-// VersionSetsByID implements core.Reads.
+// VersionSetsByID implements view.Reads.
 func (r reader) VersionSetsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.VersionSet, error) {
 	return byKey(ctx, r, organization, ids, "version sets", (*query.Queries).VersionSetsByID,
 		keyed(versionSet, func(s core.VersionSet) int64 { return s.ID }))
 }
 
-// VersionSetsByApplication implements core.Reads.
+// VersionSetsByApplication implements view.Reads.
 func (r reader) VersionSetsByApplication(ctx context.Context, organization int64, applications []int64, p core.Page) (map[int64]core.Slice[core.VersionSet], error) {
 	return pages(ctx, r, organization, applications, p, core.OrderCreatedDesc, "version sets", func(q *query.Queries, ids []int64, w core.Window) ([]query.VersionSet, error) {
 		return q.VersionSetsByApplication(ctx, query.VersionSetsByApplicationParams{
@@ -111,14 +111,14 @@ func (r reader) VersionSetsByApplication(ctx context.Context, organization int64
 	}, func(row query.VersionSet) (int64, core.VersionSet) { return row.ApplicationID, versionSet(row) }, func(one core.VersionSet) int64 { return one.ID })
 }
 
-// CountVersionSetsByApplication implements core.Counts.
+// CountVersionSetsByApplication implements view.Counts.
 func (r reader) CountVersionSetsByApplication(ctx context.Context, organization int64, applications []int64) (map[int64]int, error) {
 	return byKey(ctx, r, organization, applications, "numbers of version sets", (*query.Queries).CountVersionSetsByApplication, func(row query.CountVersionSetsByApplicationRow) (int64, int) {
 		return row.ID, int(row.Items)
 	})
 }
 
-// EntriesByVersionSet implements core.Reads.
+// EntriesByVersionSet implements view.Reads.
 func (r reader) EntriesByVersionSet(ctx context.Context, organization int64, versionSets []int64) (map[int64][]core.VersionSetEntry, error) {
 	return under(ctx, r, organization, versionSets, "version set entries", (*query.Queries).EntriesByVersionSet,
 		func(e query.EntriesByVersionSetRow) (int64, core.VersionSetEntry) {
@@ -126,7 +126,7 @@ func (r reader) EntriesByVersionSet(ctx context.Context, organization int64, ver
 		})
 }
 
-// EnvironmentByName implements core.Reads.
+// EnvironmentByName implements view.Reads.
 func (r reader) EnvironmentByName(ctx context.Context, organization int64, name string) (e core.Environment, err error) {
 	err = r.run(ctx, organization, func(q *query.Queries) error {
 		row, err := q.EnvironmentByName(ctx, organization, name)
@@ -136,37 +136,37 @@ func (r reader) EnvironmentByName(ctx context.Context, organization int64, name 
 	return e, err
 }
 
-// EnvironmentsByID implements core.Reads.
+// EnvironmentsByID implements view.Reads.
 func (r reader) EnvironmentsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Environment, error) {
 	return byKey(ctx, r, organization, ids, "environments", (*query.Queries).EnvironmentsByID,
 		keyed(environment, func(e core.Environment) int64 { return e.ID }))
 }
 
-// DriverBindingsByID implements core.Reads.
+// DriverBindingsByID implements view.Reads.
 func (r reader) DriverBindingsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.DriverBinding, error) {
 	return byKey(ctx, r, organization, ids, "driver bindings", (*query.Queries).DriverBindingsByID,
 		keyed(driverBinding, func(b core.DriverBinding) int64 { return b.ID }))
 }
 
-// DriverBindingsByEnvironment implements core.Reads.
+// DriverBindingsByEnvironment implements view.Reads.
 func (r reader) DriverBindingsByEnvironment(ctx context.Context, organization int64, environments []int64) (map[int64][]core.DriverBinding, error) {
 	return under(ctx, r, organization, environments, "driver bindings", (*query.Queries).DriverBindingsByEnvironment,
 		keyed(driverBinding, func(b core.DriverBinding) int64 { return b.EnvironmentID }))
 }
 
-// FlowDefinitionsByID implements core.Reads.
+// FlowDefinitionsByID implements view.Reads.
 func (r reader) FlowDefinitionsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.FlowDefinition, error) {
 	return byKey(ctx, r, organization, ids, "flow definitions", (*query.Queries).FlowDefinitionsByID,
 		keyed(flowDefinition, func(f core.FlowDefinition) int64 { return f.ID }))
 }
 
-// LatestFlowDefinitions implements core.Reads.
+// LatestFlowDefinitions implements view.Reads.
 func (r reader) LatestFlowDefinitions(ctx context.Context, organization int64, applications []int64) (map[int64]core.FlowDefinition, error) {
 	return byKey(ctx, r, organization, applications, "flow definitions", (*query.Queries).LatestFlowDefinitions,
 		keyed(flowDefinition, func(f core.FlowDefinition) int64 { return f.ApplicationID }))
 }
 
-// PipelinesTo implements core.Reads.
+// PipelinesTo implements view.Reads.
 func (r reader) PipelinesTo(ctx context.Context, organization, environment, after int64, most int) (all []core.FlowDefinition, err error) {
 	err = r.run(ctx, organization, func(q *query.Queries) error {
 		rows, err := q.PipelinesTo(ctx, query.PipelinesToParams{OrganizationID: organization, EnvironmentID: environment, After: after, Most: int32(most)})
@@ -176,13 +176,13 @@ func (r reader) PipelinesTo(ctx context.Context, organization, environment, afte
 	return all, err
 }
 
-// ApplicationEnvironmentsByID implements core.Reads.
+// ApplicationEnvironmentsByID implements view.Reads.
 func (r reader) ApplicationEnvironmentsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.ApplicationEnvironment, error) {
 	return byKey(ctx, r, organization, ids, "application environments", (*query.Queries).ApplicationEnvironmentsByID,
 		keyed(applicationEnvironment, func(e core.ApplicationEnvironment) int64 { return e.ID }))
 }
 
-// ApplicationEnvironmentsByApplication implements core.Reads.
+// ApplicationEnvironmentsByApplication implements view.Reads.
 func (r reader) ApplicationEnvironmentsByApplication(ctx context.Context, organization int64, applications []int64) (map[int64][]core.ApplicationEnvironment, error) {
 	return under(ctx, r, organization, applications, "application environments", (*query.Queries).ApplicationEnvironmentsByApplication,
 		keyed(applicationEnvironment, func(e core.ApplicationEnvironment) int64 { return e.ApplicationID }))

@@ -8,14 +8,14 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
-// Rollouts implements core.Reads.
+// Rollouts implements view.Reads.
 func (r reader) Rollouts(ctx context.Context, organization int64, f core.RolloutFilter, p core.Page) (core.Slice[core.Rollout], error) {
 	return list(ctx, r, organization, p, core.OrderCreatedDesc, "rollouts", func(q *query.Queries, w core.Window) ([]core.Rollout, error) {
 		rows, err := listRollouts(ctx, q, organization, f, w)
 		if err != nil {
 			return nil, err
 		}
-		all := convertAll(rows, rollout)
+		all := convertAll(rows, toRollout)
 		return all, derive(ctx, q, organization, all)
 	}, func(one core.Rollout) core.Rollout { return one }, func(one core.Rollout) core.Position {
 		at := core.Never()
@@ -51,7 +51,7 @@ func listRollouts(ctx context.Context, q *query.Queries, organization int64, f c
 	}
 }
 
-// CountRollouts implements core.Counts.
+// CountRollouts implements view.Counts.
 func (r reader) CountRollouts(ctx context.Context, organization int64, f core.RolloutFilter) (int, error) {
 	return count(ctx, r, organization, "rollouts", func(q *query.Queries) (int64, error) {
 		return q.CountRollouts(ctx, query.CountRolloutsParams{
@@ -117,13 +117,13 @@ func (r reader) derived(ctx context.Context, organization int64, what string, fn
 		if err != nil {
 			return pg.Classify(err, "read %s", what)
 		}
-		all = convertAll(rows, rollout)
+		all = convertAll(rows, toRollout)
 		return derive(ctx, q, organization, all)
 	})
 	return all, err
 }
 
-// RolloutsByID implements core.Reads.
+// RolloutsByID implements view.Reads.
 func (r reader) RolloutsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Rollout, error) {
 	all, err := r.derived(ctx, organization, "rollouts", func(q *query.Queries) ([]query.Rollout, error) { return q.RolloutsByID(ctx, organization, ids) })
 	found := make(map[int64]core.Rollout, len(all))
@@ -133,7 +133,7 @@ func (r reader) RolloutsByID(ctx context.Context, organization int64, ids []int6
 	return found, err
 }
 
-// RolloutsByApplication implements core.Reads.
+// RolloutsByApplication implements view.Reads.
 func (r reader) RolloutsByApplication(ctx context.Context, organization int64, applications []int64, p core.Page) (map[int64]core.Slice[core.Rollout], error) {
 	w, err := p.Open("rollouts", core.OrderCreatedDesc)
 	if err != nil {
@@ -154,13 +154,13 @@ func (r reader) RolloutsByApplication(ctx context.Context, organization int64, a
 	return cut(w, applications, found, func(r core.Rollout) int64 { return r.ID }), err
 }
 
-// CountRolloutsByApplication implements core.Counts.
+// CountRolloutsByApplication implements view.Counts.
 func (r reader) CountRolloutsByApplication(ctx context.Context, organization int64, applications []int64) (map[int64]int, error) {
 	return byKey(ctx, r, organization, applications, "numbers of rollouts", (*query.Queries).CountRolloutsByApplication,
 		func(row query.CountRolloutsByApplicationRow) (int64, int) { return row.ID, int(row.Items) })
 }
 
-// ActiveRolloutsByEnvironment implements core.Reads.
+// ActiveRolloutsByEnvironment implements view.Reads.
 func (r reader) ActiveRolloutsByEnvironment(ctx context.Context, organization int64, environments []int64) (map[int64]core.Rollout, error) {
 	return byKey(ctx, r, organization, environments, "active rollouts of environments", (*query.Queries).ActiveRolloutsByEnvironment,
 		func(row query.ActiveRolloutsByEnvironmentRow) (int64, core.Rollout) {
@@ -168,7 +168,7 @@ func (r reader) ActiveRolloutsByEnvironment(ctx context.Context, organization in
 		})
 }
 
-// ActiveRollouts implements core.Reads.
+// ActiveRollouts implements view.Reads.
 func (r reader) ActiveRollouts(ctx context.Context, organization int64, applications []int64) (map[int64]core.Rollout, error) {
 	all, err := r.derived(ctx, organization, "active rollouts", func(q *query.Queries) ([]query.Rollout, error) {
 		return q.ActiveRollouts(ctx, organization, applications)
@@ -180,7 +180,7 @@ func (r reader) ActiveRollouts(ctx context.Context, organization int64, applicat
 	return found, err
 }
 
-// OpenGates implements core.Reads.
+// OpenGates implements view.Reads.
 func (r reader) OpenGates(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.Gate, error) {
 	rows, err := fetch(ctx, r, organization, rollouts, "open gates", (*query.Queries).OpenGates)
 	if err != nil {
@@ -197,7 +197,7 @@ func (r reader) OpenGates(ctx context.Context, organization int64, rollouts []in
 	return found, nil
 }
 
-// SkipsByRollout implements core.Reads.
+// SkipsByRollout implements view.Reads.
 func (r reader) SkipsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.SkippedEnvironment, error) {
 	return under(ctx, r, organization, rollouts, "skipped environments of rollouts", (*query.Queries).RolloutSkips,
 		func(row query.RolloutSkip) (int64, core.SkippedEnvironment) {
@@ -205,37 +205,37 @@ func (r reader) SkipsByRollout(ctx context.Context, organization int64, rollouts
 		})
 }
 
-// GateWordsByRollout implements core.Reads.
+// GateWordsByRollout implements view.Reads.
 func (r reader) GateWordsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.Transition, error) {
 	return under(ctx, r, organization, rollouts, "gates of rollouts", (*query.Queries).GateWords,
 		keyed(gateWord, func(t core.Transition) int64 { return t.Subject.ID }))
 }
 
-// RolloutEnvironmentsByID implements core.Reads.
+// RolloutEnvironmentsByID implements view.Reads.
 func (r reader) RolloutEnvironmentsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.RolloutEnvironment, error) {
 	return byKey(ctx, r, organization, ids, "rollout environments", (*query.Queries).RolloutEnvironmentsByID,
 		keyed(rolloutEnvironment, func(e core.RolloutEnvironment) int64 { return e.ID }))
 }
 
-// RolloutEnvironmentsByRollout implements core.Reads.
+// RolloutEnvironmentsByRollout implements view.Reads.
 func (r reader) RolloutEnvironmentsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.RolloutEnvironment, error) {
 	return under(ctx, r, organization, rollouts, "rollout environments", (*query.Queries).RolloutEnvironmentsByRollout,
 		keyed(rolloutEnvironment, func(e core.RolloutEnvironment) int64 { return e.RolloutID }))
 }
 
-// DeploymentsByID implements core.Reads.
+// DeploymentsByID implements view.Reads.
 func (r reader) DeploymentsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Deployment, error) {
 	return byKey(ctx, r, organization, ids, "deployments", (*query.Queries).DeploymentsByID,
 		keyed(deployment, func(d core.Deployment) int64 { return d.ID }))
 }
 
-// DeploymentsByRolloutEnvironment implements core.Reads.
+// DeploymentsByRolloutEnvironment implements view.Reads.
 func (r reader) DeploymentsByRolloutEnvironment(ctx context.Context, organization int64, rolloutEnvironments []int64) (map[int64][]core.Deployment, error) {
 	return under(ctx, r, organization, rolloutEnvironments, "deployments", (*query.Queries).DeploymentsByRolloutEnvironment,
 		keyed(deployment, func(d core.Deployment) int64 { return d.RolloutEnvironmentID }))
 }
 
-// VersionsByDeployment implements core.Reads.
+// VersionsByDeployment implements view.Reads.
 func (r reader) VersionsByDeployment(ctx context.Context, organization int64, deployments []int64) (map[int64][]core.Version, error) {
 	return under(ctx, r, organization, deployments, "versions of deployments", (*query.Queries).VersionsByDeployment,
 		func(row query.VersionsByDeploymentRow) (int64, core.Version) {
@@ -243,13 +243,13 @@ func (r reader) VersionsByDeployment(ctx context.Context, organization int64, de
 		})
 }
 
-// SnapshotsByDeployment implements core.Reads.
+// SnapshotsByDeployment implements view.Reads.
 func (r reader) SnapshotsByDeployment(ctx context.Context, organization int64, deployments []int64) (map[int64]core.Snapshot, error) {
 	return byKey(ctx, r, organization, deployments, "snapshots", (*query.Queries).SnapshotsByDeployment,
 		keyed(snapshot, func(s core.Snapshot) int64 { return s.DeploymentID }))
 }
 
-// GatesByDeployment implements core.Reads.
+// GatesByDeployment implements view.Reads.
 func (r reader) GatesByDeployment(ctx context.Context, organization int64, deployments []int64) (map[int64][]core.DeploymentGate, error) {
 	rows, err := under(ctx, r, organization, deployments, "gates of deployments", (*query.Queries).GatesByDeployment,
 		func(row query.GatesByDeploymentRow) (int64, query.GatesByDeploymentRow) { return row.DeploymentID, row })
@@ -260,13 +260,13 @@ func (r reader) GatesByDeployment(ctx context.Context, organization int64, deplo
 	return found, err
 }
 
-// Journal implements core.Reads.
+// Journal implements view.Reads.
 func (r reader) Journal(ctx context.Context, organization, rollout int64, p core.Page) (core.Slice[core.Transition], error) {
 	found, err := r.JournalsByRollout(ctx, organization, []int64{rollout}, p)
 	return found[rollout], err
 }
 
-// JournalsByRollout implements core.Reads.
+// JournalsByRollout implements view.Reads.
 func (r reader) JournalsByRollout(ctx context.Context, organization int64, rollouts []int64, p core.Page) (map[int64]core.Slice[core.Transition], error) {
 	return pages(ctx, r, organization, rollouts, p, core.OrderCreated, core.JournalList, func(q *query.Queries, ids []int64, w core.Window) ([]query.JournalsByRolloutRow, error) {
 		return q.JournalsByRollout(ctx, query.JournalsByRolloutParams{
@@ -277,7 +277,7 @@ func (r reader) JournalsByRollout(ctx context.Context, organization int64, rollo
 	}, func(t core.Transition) int64 { return t.ID })
 }
 
-// CountJournalsByRollout implements core.Counts.
+// CountJournalsByRollout implements view.Counts.
 func (r reader) CountJournalsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64]int, error) {
 	return byKey(ctx, r, organization, rollouts, "lengths of journals", (*query.Queries).CountJournalsByRollout,
 		func(row query.CountJournalsByRolloutRow) (int64, int) { return row.ID, int(row.Items) })

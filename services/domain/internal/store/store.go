@@ -1,5 +1,5 @@
 // Package store keeps the domain in PostgreSQL: the tables with the rules that protect them (migrations), the queries
-// (queries, generated into package query), and the ports of core over them.
+// (queries, generated into package query), and what the packages of core declare as Store and Tx.
 //
 // It decides nothing: what a change means is core's. What it adds is that every statement of an organization runs in a
 // transaction that has entered that organization, and that errors have a class.
@@ -19,6 +19,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
@@ -68,16 +69,12 @@ type Deps struct {
 	Publish func(ctx context.Context, tx pgx.Tx, events ...event.Sealed) error
 }
 
-// Store is core.Store over PostgreSQL.
+// Store keeps the domain in PostgreSQL. Package view reads it as it is; the methods For… give the other packages of core what each has
+// declared.
 type Store struct {
 	reader
 	deps Deps
 }
-
-var (
-	_ core.Store = (*Store)(nil)
-	_ core.Tx    = (*tx)(nil)
-)
 
 // New is a store over a pool whose search path is the domain's schema.
 func New(d Deps) *Store {
@@ -86,13 +83,13 @@ func New(d Deps) *Store {
 	return s
 }
 
-// In runs fn in one transaction of an organization; 0 enters none, and finds nothing but what belongs to nobody.
-func (s *Store) In(ctx context.Context, organization int64, fn func(context.Context, core.Tx) error) error {
+// in runs fn in one transaction of an organization; 0 enters none, and finds nothing but what belongs to nobody.
+func (s *Store) in(ctx context.Context, organization int64, fn func(context.Context, *tx) error) error {
 	return s.inOrganization(ctx, organization, func(t pgx.Tx, _ *query.Queries) error { return s.inside(ctx, t, organization, fn) })
 }
 
 // inside runs fn in a transaction that has entered an organization, up to the last statement.
-func (s *Store) inside(ctx context.Context, t pgx.Tx, organization int64, fn func(context.Context, core.Tx) error) error {
+func (s *Store) inside(ctx context.Context, t pgx.Tx, organization int64, fn func(context.Context, *tx) error) error {
 	line := &pipeline{tx: t}
 	q := query.New(line)
 	inside := &tx{reader: within(q, organization), pgx: t, line: line, q: q, organization: organization, deps: s.deps}
@@ -135,7 +132,7 @@ func (s *Store) EnsureOrganization(ctx context.Context, id int64, name string) e
 	})
 }
 
-// OrganizationsWithSources implements core.Store.
+// OrganizationsWithSources implements intake.Store.
 func (s *Store) OrganizationsWithSources(ctx context.Context, matchKeys []string) (map[string][]int64, error) {
 	rows, err := query.New(s.deps.Pool).OrganizationsWithSources(ctx, matchKeys)
 	found := make(map[string][]int64, len(rows))
@@ -145,23 +142,23 @@ func (s *Store) OrganizationsWithSources(ctx context.Context, matchKeys []string
 	return found, pg.Classify(err, "find organizations with sources of %d artifacts", len(matchKeys))
 }
 
-// SourcesAfter implements core.Store.
-func (s *Store) SourcesAfter(ctx context.Context, id int64, most int) ([]core.PlacedSource, error) {
+// SourcesAfter implements setup.Store.
+func (s *Store) SourcesAfter(ctx context.Context, id int64, most int) ([]setup.PlacedSource, error) {
 	rows, err := query.New(s.deps.Pool).SourcesAfter(ctx, id, int32(most))
-	return convertAll(rows, func(r query.SourcesAfterRow) core.PlacedSource {
-		return core.PlacedSource{
+	return convertAll(rows, func(r query.SourcesAfterRow) setup.PlacedSource {
+		return setup.PlacedSource{
 			ArtifactSource: core.ArtifactSource{ID: r.ID, Ref: r.SourceRef, Config: r.SourceConfig}, OrganizationID: r.OrganizationID,
 		}
 	}), pg.Classify(err, "read sources behind %d", id)
 }
 
-// OrganizationsWithDueHandoffs implements core.Store.
+// OrganizationsWithDueHandoffs implements handoff.Store.
 func (s *Store) OrganizationsWithDueHandoffs(ctx context.Context, at time.Time) ([]int64, error) {
 	ids, err := query.New(s.deps.Pool).OrganizationsWithDueHandoffs(ctx, at)
 	return ids, pg.Classify(err, "find organizations with due hand-overs")
 }
 
-// tx is core.Tx.
+// tx is a transaction with the methods of every Tx that the packages of core declare.
 type tx struct {
 	reader
 	pgx  pgx.Tx
@@ -172,7 +169,7 @@ type tx struct {
 	deps         Deps
 }
 
-// Claim implements core.Tx.
+// Claim implements rollout.Tx.
 func (t *tx) Claim(ctx context.Context, in core.Inbound) (bool, error) {
 	e, ok := in.Envelope.(event.Event)
 	if !ok {
@@ -181,7 +178,7 @@ func (t *tx) Claim(ctx context.Context, in core.Inbound) (bool, error) {
 	return t.deps.Claim(ctx, t.pgx, e)
 }
 
-// ClaimAll implements core.Tx.
+// ClaimAll implements intake.Tx and rollout.Tx.
 func (t *tx) ClaimAll(ctx context.Context, all []core.Inbound) ([]bool, error) {
 	events, err := envelopes(all)
 	if err != nil {
@@ -190,7 +187,7 @@ func (t *tx) ClaimAll(ctx context.Context, all []core.Inbound) ([]bool, error) {
 	return t.deps.ClaimAll(ctx, t.pgx, events)
 }
 
-// Applied implements core.Tx.
+// Applied implements intake.Tx.
 func (t *tx) Applied(ctx context.Context, all []core.Inbound) ([]bool, error) {
 	events, err := envelopes(all)
 	if err != nil {

@@ -9,29 +9,30 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/intake"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
 // What artifacts lead to: many versions and sets at once, a statement for each kind.
 
-// LockApplications implements core.Tx.
+// LockApplications implements intake.Tx.
 func (t *tx) LockApplications(ctx context.Context, ids []int64) error {
 	return pg.Classify(t.q.LockApplications(ctx, t.organization, ids), "lock %d applications", len(ids))
 }
 
-// SourcesByMatchKeys implements core.Tx.
-func (t *tx) SourcesByMatchKeys(ctx context.Context, matchKeys []string) (map[string][]core.SourceOwner, error) {
+// SourcesByMatchKeys implements intake.Tx.
+func (t *tx) SourcesByMatchKeys(ctx context.Context, matchKeys []string) (map[string][]intake.SourceOwner, error) {
 	rows, err := t.q.SourcesByMatchKeys(ctx, t.organization, matchKeys)
-	found := make(map[string][]core.SourceOwner, len(matchKeys))
+	found := make(map[string][]intake.SourceOwner, len(matchKeys))
 	for _, r := range rows {
-		found[r.MatchKey] = append(found[r.MatchKey], core.SourceOwner{
+		found[r.MatchKey] = append(found[r.MatchKey], intake.SourceOwner{
 			SourceID: r.SourceID, ServiceID: r.ServiceID, ApplicationID: r.ApplicationID, Ref: r.SourceRef, Config: r.SourceConfig,
 		})
 	}
 	return found, pg.Classify(err, "find sources of %d artifacts", len(matchKeys))
 }
 
-// VersionsTaken implements core.Tx.
+// VersionsTaken implements intake.Tx.
 func (t *tx) VersionsTaken(ctx context.Context, names, digests []core.Version) ([]core.Version, error) {
 	p := query.VersionsTakenParams{OrganizationID: t.organization}
 	for _, v := range names {
@@ -46,7 +47,7 @@ func (t *tx) VersionsTaken(ctx context.Context, names, digests []core.Version) (
 	}), pg.Classify(err, "read the names and digests of versions")
 }
 
-// AddVersions implements core.Tx.
+// AddVersions implements intake.Tx.
 func (t *tx) AddVersions(ctx context.Context, all []core.Version) error {
 	type key struct {
 		source int64
@@ -68,7 +69,7 @@ func (t *tx) AddVersions(ctx context.Context, all []core.Version) error {
 	return pg.Classify(err, "add %d versions", len(all))
 }
 
-// VersionSetsTaken implements core.Tx.
+// VersionSetsTaken implements intake.Tx.
 func (t *tx) VersionSetsTaken(ctx context.Context, all []core.VersionSet) ([]core.VersionSet, error) {
 	applications, digests := make([]int64, len(all)), make([]string, len(all))
 	for i, s := range all {
@@ -80,7 +81,7 @@ func (t *tx) VersionSetsTaken(ctx context.Context, all []core.VersionSet) ([]cor
 	}), pg.Classify(err, "look for %d version sets", len(all))
 }
 
-// LastVersionSets implements core.Tx.
+// LastVersionSets implements intake.Tx.
 func (t *tx) LastVersionSets(ctx context.Context, applications []int64) (map[int64]string, error) {
 	rows, err := t.q.LastVersionSets(ctx, applications, t.organization)
 	found := make(map[int64]string, len(rows))
@@ -90,7 +91,7 @@ func (t *tx) LastVersionSets(ctx context.Context, applications []int64) (map[int
 	return found, pg.Classify(err, "read the last version sets of %d applications", len(applications))
 }
 
-// SaveNewestVersionSets implements core.Tx.
+// SaveNewestVersionSets implements intake.Tx.
 func (t *tx) SaveNewestVersionSets(ctx context.Context, sets map[int64]int64) error {
 	applications := slices.Sorted(maps.Keys(sets))
 	ids := make([]int64, len(applications))
@@ -100,8 +101,8 @@ func (t *tx) SaveNewestVersionSets(ctx context.Context, sets map[int64]int64) er
 	return pg.Classify(t.q.SaveNewestVersionSets(ctx, t.organization, applications, ids), "save the newest version sets of %d applications", len(sets))
 }
 
-// AddVersionSets implements core.Tx.
-func (t *tx) AddVersionSets(ctx context.Context, all []core.NewVersionSet) error {
+// AddVersionSets implements intake.Tx.
+func (t *tx) AddVersionSets(ctx context.Context, all []intake.NewVersionSet) error {
 	type key struct {
 		application int64
 		digest      string

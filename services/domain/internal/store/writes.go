@@ -10,19 +10,19 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
-// AddApplication implements core.Tx.
+// AddApplication implements setup.Tx.
 func (t *tx) AddApplication(ctx context.Context, a core.Application) (core.Application, error) {
 	row, err := t.q.InsertApplication(ctx, t.organization, a.Name, a.Description)
 	return application(row), pg.Classify(err, "add application %q", a.Name)
 }
 
-// AddService implements core.Tx.
+// AddService implements setup.Tx.
 func (t *tx) AddService(ctx context.Context, s core.Service) (core.Service, error) {
 	row, err := t.q.InsertService(ctx, query.InsertServiceParams{OrganizationID: t.organization, ApplicationID: s.ApplicationID, Name: s.Name, Description: s.Description})
 	return service(row), pg.Classify(err, "add service %q", s.Name)
 }
 
-// AddArtifactSource implements core.Tx.
+// AddArtifactSource implements setup.Tx.
 func (t *tx) AddArtifactSource(ctx context.Context, s core.ArtifactSource, matchKey string) (core.ArtifactSource, error) {
 	row, err := t.q.InsertArtifactSource(ctx, query.InsertArtifactSourceParams{
 		OrganizationID: t.organization, ServiceID: s.ServiceID, SourceRef: s.Ref, SourceConfig: s.Config, MatchKey: matchKey,
@@ -30,19 +30,19 @@ func (t *tx) AddArtifactSource(ctx context.Context, s core.ArtifactSource, match
 	return artifactSource(row), pg.Classify(err, "add artifact source to service %d", s.ServiceID)
 }
 
-// SaveArtifactSource implements core.Tx.
+// SaveArtifactSource implements setup.Tx.
 func (t *tx) SaveArtifactSource(ctx context.Context, id int64, config json.RawMessage) (core.ArtifactSource, error) {
 	row, err := t.q.SaveArtifactSource(ctx, config, t.organization, id)
 	return artifactSource(row), missing(err, "artifact source", id)
 }
 
-// LockApplication implements core.Tx.
+// LockApplication implements rollout.Tx and setup.Tx.
 func (t *tx) LockApplication(ctx context.Context, id int64) (core.Application, error) {
 	row, err := t.q.LockApplication(ctx, t.organization, id)
 	return application(row), missing(err, "application", id)
 }
 
-// AddFlowDefinition implements core.Tx.
+// AddFlowDefinition implements setup.Tx.
 func (t *tx) AddFlowDefinition(ctx context.Context, f core.FlowDefinition) (core.FlowDefinition, error) {
 	row, err := t.q.InsertFlowDefinition(ctx, query.InsertFlowDefinitionParams{
 		OrganizationID: t.organization, ApplicationID: f.ApplicationID, Version: int32(f.Version), Definition: string(f.Definition),
@@ -50,25 +50,25 @@ func (t *tx) AddFlowDefinition(ctx context.Context, f core.FlowDefinition) (core
 	return flowDefinition(row), pg.Classify(err, "add flow definition %d of application %d", f.Version, f.ApplicationID)
 }
 
-// WantSetup implements core.Tx.
+// WantSetup implements setup.Tx.
 func (t *tx) WantSetup(ctx context.Context, application, environment int64, reason string) (core.ApplicationEnvironment, error) {
 	row, err := t.q.WantSetup(ctx, query.WantSetupParams{OrganizationID: t.organization, ApplicationID: application, EnvironmentID: environment, ReadinessReason: reason})
 	return applicationEnvironment(row), pg.Classify(err, "want application %d set up in environment %d", application, environment)
 }
 
-// LockApplicationEnvironment implements core.Tx.
+// LockApplicationEnvironment implements setup.ReadinessTx.
 func (t *tx) LockApplicationEnvironment(ctx context.Context, id int64) (core.ApplicationEnvironment, error) {
 	row, err := t.q.LockApplicationEnvironment(ctx, t.organization, id)
 	return applicationEnvironment(row), missing(err, "application environment", id)
 }
 
-// AwaitingSetup implements core.Tx.
+// AwaitingSetup implements setup.ReadinessTx.
 func (t *tx) AwaitingSetup(ctx context.Context, environment int64) ([]core.ApplicationEnvironment, error) {
 	rows, err := t.q.AwaitingSetup(ctx, t.organization, environment)
 	return convertAll(rows, applicationEnvironment), pg.Classify(err, "find what waits for environment %d", environment)
 }
 
-// SaveApplicationEnvironment implements core.Tx.
+// SaveApplicationEnvironment implements setup.ReadinessTx.
 func (t *tx) SaveApplicationEnvironment(ctx context.Context, e core.ApplicationEnvironment) error {
 	n, err := t.q.SaveApplicationEnvironment(ctx, query.SaveApplicationEnvironmentParams{
 		OrganizationID: t.organization, ID: e.ID, Readiness: string(e.Readiness), ReadinessReason: e.ReadinessReason,
@@ -77,13 +77,13 @@ func (t *tx) SaveApplicationEnvironment(ctx context.Context, e core.ApplicationE
 	return one(n, err, "application environment", e.ID)
 }
 
-// AddEnvironment implements core.Tx.
+// AddEnvironment implements setup.Tx.
 func (t *tx) AddEnvironment(ctx context.Context, e core.Environment) (core.Environment, error) {
 	row, err := t.q.InsertEnvironment(ctx, query.InsertEnvironmentParams{OrganizationID: t.organization, Name: e.Name, Description: e.Description, Tier: string(e.Tier)})
 	return environment(row), pg.Classify(err, "add environment %q", e.Name)
 }
 
-// AddDriverBinding implements core.Tx.
+// AddDriverBinding implements setup.Tx.
 func (t *tx) AddDriverBinding(ctx context.Context, b core.DriverBinding) (core.DriverBinding, error) {
 	row, err := t.q.InsertDriverBinding(ctx, query.InsertDriverBindingParams{
 		OrganizationID: t.organization, EnvironmentID: b.EnvironmentID, Version: int32(b.Version), DriverRef: b.DriverRef, DriverConfig: b.DriverConfig,
@@ -91,7 +91,7 @@ func (t *tx) AddDriverBinding(ctx context.Context, b core.DriverBinding) (core.D
 	return driverBinding(row), pg.Classify(err, "bind environment %d to %s", b.EnvironmentID, b.DriverRef)
 }
 
-// AllEnvironments implements core.Tx.
+// AllEnvironments implements rollout.Tx and setup.Tx.
 func (t *tx) AllEnvironments(ctx context.Context) (map[string]core.BoundEnvironment, error) {
 	// Share locks, in the order of ids: many may plan rollouts at once, and an onboarding that is about to change the
 	// readiness waits for them (E59).
@@ -103,13 +103,13 @@ func (t *tx) AllEnvironments(ctx context.Context) (map[string]core.BoundEnvironm
 	return all, pg.Classify(err, "read environments")
 }
 
-// LockEnvironment implements core.Tx.
+// LockEnvironment implements access.Tx and setup.ReadinessTx.
 func (t *tx) LockEnvironment(ctx context.Context, id int64) (core.BoundEnvironment, error) {
 	r, err := t.q.LockEnvironment(ctx, t.organization, id)
 	return core.BoundEnvironment{Environment: environment(r.Environment), Binding: driverBinding(r.DriverBinding)}, missing(err, "environment", id)
 }
 
-// SaveEnvironment implements core.Tx.
+// SaveEnvironment implements access.Tx and setup.ReadinessTx.
 func (t *tx) SaveEnvironment(ctx context.Context, e core.Environment) error {
 	n, err := t.q.SaveEnvironment(ctx, query.SaveEnvironmentParams{
 		OrganizationID: t.organization, ID: e.ID, Readiness: string(e.Readiness), ReadinessReason: e.ReadinessReason, OnboardingAttempt: int32(e.OnboardingAttempt),
@@ -117,12 +117,12 @@ func (t *tx) SaveEnvironment(ctx context.Context, e core.Environment) error {
 	return one(n, err, "environment", e.ID)
 }
 
-// KeepBundle implements core.Tx.
+// KeepBundle implements setup.StartTx.
 func (t *tx) KeepBundle(ctx context.Context, digest, ref string, content []byte) error {
 	return pg.Classify(t.q.KeepBundle(ctx, query.KeepBundleParams{OrganizationID: t.organization, Digest: digest, DriverRef: ref, Content: content}), "keep driver bundle %s", digest)
 }
 
-// Bundle implements core.Tx.
+// Bundle implements handoff.Tx.
 func (t *tx) Bundle(ctx context.Context, digest string) ([]byte, error) {
 	content, err := t.q.BundleContent(ctx, t.organization, digest)
 	return content, missing(err, "driver bundle", digest)

@@ -15,7 +15,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
-// AddRollout implements core.Tx.
+// AddRollout implements rollout.Tx.
 func (t *tx) AddRollout(ctx context.Context, r core.Rollout) (core.Rollout, error) {
 	// A partial unique index refuses a second active rollout of an application; that is a Conflict here (R14).
 	trace, err := t.q.TraceOfVersionSet(ctx, t.organization, r.VersionSetID)
@@ -26,10 +26,10 @@ func (t *tx) AddRollout(ctx context.Context, r core.Rollout) (core.Rollout, erro
 		OrganizationID: t.organization, ApplicationID: r.ApplicationID, VersionSetID: r.VersionSetID, FlowDefinitionID: r.FlowDefinitionID, RollbackOf: orNull(r.RollbackOf),
 		Traceparent: orNull(telemetry.RecordedTrace(telemetry.LinkSpan(ctx, trace, "rollout created"))),
 	})
-	return rollout(row), pg.Classify(err, "add rollout of application %d", r.ApplicationID)
+	return toRollout(row), pg.Classify(err, "add rollout of application %d", r.ApplicationID)
 }
 
-// AddRolloutEnvironment implements core.Tx.
+// AddRolloutEnvironment implements rollout.Tx.
 func (t *tx) AddRolloutEnvironment(ctx context.Context, e core.RolloutEnvironment) (core.RolloutEnvironment, error) {
 	row, err := t.q.InsertRolloutEnvironment(ctx, query.InsertRolloutEnvironmentParams{
 		OrganizationID: t.organization, RolloutID: e.RolloutID, EnvironmentID: e.EnvironmentID, Position: int32(e.Position),
@@ -38,13 +38,13 @@ func (t *tx) AddRolloutEnvironment(ctx context.Context, e core.RolloutEnvironmen
 	return rolloutEnvironment(row), pg.Classify(err, "add environment %d to rollout %d", e.EnvironmentID, e.RolloutID)
 }
 
-// AddDeployment implements core.Tx.
+// AddDeployment implements rollout.Tx.
 func (t *tx) AddDeployment(ctx context.Context, d core.Deployment) (core.Deployment, error) {
 	row, err := t.q.InsertDeployment(ctx, t.organization, d.RolloutEnvironmentID, d.ServiceID)
 	return deployment(row), pg.Classify(err, "add deployment of service %d", d.ServiceID)
 }
 
-// AddRolloutSkip implements core.Tx.
+// AddRolloutSkip implements rollout.Tx.
 func (t *tx) AddRolloutSkip(ctx context.Context, s core.SkippedEnvironment) error {
 	err := t.q.InsertRolloutSkip(ctx, query.InsertRolloutSkipParams{
 		OrganizationID: t.organization, RolloutID: s.RolloutID, EnvironmentID: s.EnvironmentID, Cause: string(s.Cause),
@@ -52,13 +52,13 @@ func (t *tx) AddRolloutSkip(ctx context.Context, s core.SkippedEnvironment) erro
 	return pg.Classify(err, "skip environment %d in rollout %d", s.EnvironmentID, s.RolloutID)
 }
 
-// TouchedEnvironments implements core.Tx.
+// TouchedEnvironments implements rollout.Tx.
 func (t *tx) TouchedEnvironments(ctx context.Context, application int64) (map[int64]bool, error) {
 	ids, err := t.q.TouchedEnvironments(ctx, t.organization, application)
 	return setOf(ids), pg.Classify(err, "read where application %d may have changed", application)
 }
 
-// EnvironmentsThatRan implements core.Tx.
+// EnvironmentsThatRan implements rollout.Tx.
 func (t *tx) EnvironmentsThatRan(ctx context.Context, versionSet int64) (map[int64]bool, error) {
 	ids, err := t.q.EnvironmentsThatRan(ctx, t.organization, versionSet)
 	return setOf(ids), pg.Classify(err, "read where version set %d has run", versionSet)
@@ -72,7 +72,7 @@ func setOf(ids []int64) map[int64]bool {
 	return set
 }
 
-// LiveVersionSets implements core.Tx.
+// LiveVersionSets implements rollout.Tx.
 func (t *tx) LiveVersionSets(ctx context.Context, application int64) (map[int64]int64, error) {
 	// Of stops, not of rollouts: an environment that was completed counts even if the rollout failed in a later one.
 	rows, err := t.q.LiveVersionSets(ctx, t.organization, application)
@@ -83,19 +83,19 @@ func (t *tx) LiveVersionSets(ctx context.Context, application int64) (map[int64]
 	return live, pg.Classify(err, "read what is live of application %d", application)
 }
 
-// LockRollout implements core.Tx.
+// LockRollout implements rollout.Tx.
 func (t *tx) LockRollout(ctx context.Context, id int64) (core.Rollout, error) {
 	row, err := t.q.LockRollout(ctx, t.organization, id)
-	return rollout(row), missing(err, "rollout", id)
+	return toRollout(row), missing(err, "rollout", id)
 }
 
-// LockRollouts implements core.Tx.
+// LockRollouts implements rollout.Tx.
 func (t *tx) LockRollouts(ctx context.Context, ids []int64) ([]core.Rollout, error) {
 	rows, err := t.q.LockRollouts(ctx, t.organization, ids)
-	return convertAll(rows, rollout), pg.Classify(err, "lock rollouts")
+	return convertAll(rows, toRollout), pg.Classify(err, "lock rollouts")
 }
 
-// RolloutsOfDeployments implements core.Tx.
+// RolloutsOfDeployments implements rollout.Tx.
 func (t *tx) RolloutsOfDeployments(ctx context.Context, deployments []int64) (map[int64]int64, error) {
 	rows, err := t.q.RolloutsOfDeployments(ctx, t.organization, deployments)
 	found := make(map[int64]int64, len(rows))
@@ -105,13 +105,13 @@ func (t *tx) RolloutsOfDeployments(ctx context.Context, deployments []int64) (ma
 	return found, pg.Classify(err, "find rollouts of deployments")
 }
 
-// RolloutOfDeployment implements core.Tx.
+// RolloutOfDeployment implements rollout.Tx.
 func (t *tx) RolloutOfDeployment(ctx context.Context, deployment int64) (int64, error) {
 	id, err := t.q.RolloutOfDeployment(ctx, t.organization, deployment)
 	return id, missing(err, "deployment", deployment)
 }
 
-// AddSnapshot implements core.Tx.
+// AddSnapshot implements rollout.Tx.
 func (t *tx) AddSnapshot(ctx context.Context, s core.Snapshot) error {
 	err := t.q.InsertSnapshot(ctx, query.InsertSnapshotParams{
 		OrganizationID: t.organization, DeploymentID: s.DeploymentID, CommitSha: s.CommitSHA, ManifestDigest: s.ManifestDigest, Parameters: s.Parameters,
@@ -120,7 +120,7 @@ func (t *tx) AddSnapshot(ctx context.Context, s core.Snapshot) error {
 	return pg.Classify(err, "add snapshot of deployment %d", s.DeploymentID)
 }
 
-// Record implements core.Tx: the row, and the state that it changes. Neither is waited for: what is wrong with them is told
+// Record implements rollout.Tx: the row, and the state that it changes. Neither is waited for: what is wrong with them is told
 // by the next statement, or the commit.
 func (t *tx) Record(ctx context.Context, r core.Transition) error {
 	if err := t.insertTransition(ctx, query.New(later{t.line, whatever}), r); err != nil {
@@ -181,7 +181,7 @@ func (t *tx) setState(ctx context.Context, q *query.Queries, r core.Transition, 
 	return err
 }
 
-// AddHandoff implements core.Tx.
+// AddHandoff implements setup.StartTx.
 func (t *tx) AddHandoff(ctx context.Context, h core.Handoff) error {
 	err := t.q.InsertHandoff(ctx, query.InsertHandoffParams{
 		OrganizationID: t.organization, Kind: string(h.Kind), WorkflowID: h.WorkflowID, SubjectKind: string(h.Subject), SubjectID: h.SubjectID,
@@ -191,7 +191,7 @@ func (t *tx) AddHandoff(ctx context.Context, h core.Handoff) error {
 	return pg.Classify(err, "add %s of workflow %s", h.Kind, h.WorkflowID)
 }
 
-// WithdrawStart implements core.Tx.
+// WithdrawStart implements rollout.Tx.
 func (t *tx) WithdrawStart(ctx context.Context, workflowID string) (bool, error) {
 	// One statement tests and takes back, so a dispatcher that claims at the same time either comes first, and this is
 	// too late, or finds nothing pending.
@@ -199,23 +199,23 @@ func (t *tx) WithdrawStart(ctx context.Context, workflowID string) (bool, error)
 	return n > 0, pg.Classify(err, "withdraw start of workflow %s", workflowID)
 }
 
-// ClaimHandoff implements core.Tx.
+// ClaimHandoff implements handoff.Tx.
 func (t *tx) ClaimHandoff(ctx context.Context, at, until time.Time) (core.Handoff, bool, error) {
 	row, err := t.q.ClaimHandoff(ctx, until, t.organization, at)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return core.Handoff{}, false, nil
 	}
-	return handoff(row), err == nil, pg.Classify(err, "claim hand-over")
+	return toHandoff(row), err == nil, pg.Classify(err, "claim hand-over")
 }
 
-// SaveHandoff implements core.Tx.
+// SaveHandoff implements handoff.Tx.
 func (t *tx) SaveHandoff(ctx context.Context, h core.Handoff) error {
 	// Only what is pending is saved. No row is no error: somebody else has settled it after the lease ran out.
 	_, err := t.q.SaveHandoff(ctx, query.SaveHandoffParams{OrganizationID: t.organization, ID: h.ID, State: int16(h.State), DueAt: h.DueAt, Error: h.Error})
 	return pg.Classify(err, "save hand-over %d", h.ID)
 }
 
-// SetWorkflowRef implements core.Tx.
+// SetWorkflowRef implements handoff.Tx.
 func (t *tx) SetWorkflowRef(ctx context.Context, kind core.HandoffSubject, id int64, ref string) error {
 	var err error
 	switch kind {

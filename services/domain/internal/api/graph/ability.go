@@ -69,7 +69,7 @@ func (applicationEnvironment) ViewerCan(ctx context.Context, _ *model.Applicatio
 }
 
 // ViewerCan is about a rollout.
-func (rollout) ViewerCan(ctx context.Context, r *model.Rollout) ([]model.Ability, error) {
+func (rolloutResolver) ViewerCan(ctx context.Context, r *model.Rollout) ([]model.Ability, error) {
 	l := loadersOf(ctx)
 	s, _, err := l.standings.load(ctx, r.ID)
 	if err != nil {
@@ -81,7 +81,7 @@ func (rollout) ViewerCan(ctx context.Context, r *model.Rollout) ([]model.Ability
 }
 
 // WaitingOn is every condition that it needs and does not have.
-func (rollout) WaitingOn(ctx context.Context, r *model.Rollout) ([]model.Wait, error) {
+func (rolloutResolver) WaitingOn(ctx context.Context, r *model.Rollout) ([]model.Wait, error) {
 	return list(ctx, loadersOf(ctx).waitsOf, r.ID, model.WrapWait)
 }
 

@@ -2,25 +2,21 @@ package graph_test
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/vektah/gqlparser/v2"
 	"github.com/vektah/gqlparser/v2/ast"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/contract"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 )
 
-func contract(t *testing.T) *ast.Schema {
+func schemaOf(t *testing.T) *ast.Schema {
 	t.Helper()
-	text, err := os.ReadFile("schema.graphqls")
-	if err != nil {
-		t.Fatal(err)
-	}
-	schema, err := gqlparser.LoadSchema(&ast.Source{Name: "schema.graphqls", Input: string(text)})
+	schema, err := contract.Load("schema")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +27,7 @@ func contract(t *testing.T) *ast.Schema {
 func TestEveryMutationIsSomebodysToDo(t *testing.T) {
 	t.Parallel()
 	everybody := core.Actor{Organization: ours, Type: core.PrincipalUser, Permissions: core.PermissionsOf(core.AllPermissions()...)}
-	for _, m := range contract(t).Mutation.Fields {
+	for _, m := range schemaOf(t).Mutation.Fields {
 		action := core.Action(m.Name)
 		if err := everybody.May(action); err != nil {
 			t.Errorf("%s: %v", m.Name, err)
@@ -78,13 +74,13 @@ type ability struct {
 // was announced with what came of it: one source for both.
 func TestViewerCanSaysWhatTheMutationsSay(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	f.story() // rollout_1 has failed, rollout_2 waits at the gate "production"
 	paused := f.application(ours, "paused", "api")
 	f.pipeline(ours, paused, f.environment(ours, "qa", core.TierQA))
 	third := f.rollout(ours, paused)
-	f.apply(ours, core.ApprovalRequested{RolloutID: third.ID, GateID: "qa"})
-	must(f.domain.PauseRollout(t.Context(), actor(ours), third.ID, "hold"))(t)
+	f.apply(ours, rollout.ApprovalRequested{RolloutID: third.ID, GateID: "qa"})
+	must(f.rollouts.PauseRollout(t.Context(), actor(ours), third.ID, "hold"))(t)
 
 	input := func(action, rollout string) map[string]any {
 		in := map[string]any{"rolloutId": rollout, "reason": ""}
@@ -133,7 +129,7 @@ func TestViewerCanSaysWhatTheMutationsSay(t *testing.T) {
 // TestViewerCanSaysWhatArchivingSays compares what is announced of archiving and restoring with what comes of it.
 func TestViewerCanSaysWhatArchivingSays(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	f.story() // "shop" has a rollout that waits
 	busy := f.application(ours, "busy", "api")
 	f.pipeline(ours, busy, f.environment(ours, "qa", core.TierQA))

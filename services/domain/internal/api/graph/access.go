@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
 )
 
 // Members, groups and tokens: who may do what.
@@ -18,9 +19,9 @@ func (q query) Members(ctx context.Context, first *int, after *string, last *int
 		return model.MemberConnection{}, err
 	}
 	organization := loadersOf(ctx).actor.Organization
-	s, err := q.domain.Members(ctx, organization, p)
+	s, err := q.domain.View.Members(ctx, organization, p)
 	return model.MemberConnection(model.Connect[model.MemberEdge](s, model.WrapMember, func(ctx context.Context) (int, error) {
-		return q.domain.CountMembers(ctx, organization)
+		return q.domain.View.CountMembers(ctx, organization)
 	})), err
 }
 
@@ -31,9 +32,9 @@ func (q query) Groups(ctx context.Context, first *int, after *string, last *int,
 		return model.GroupConnection{}, err
 	}
 	organization := loadersOf(ctx).actor.Organization
-	s, err := q.domain.Groups(ctx, organization, p)
+	s, err := q.domain.View.Groups(ctx, organization, p)
 	return model.GroupConnection(model.Connect[model.GroupEdge](s, model.WrapGroup, func(ctx context.Context) (int, error) {
-		return q.domain.CountGroups(ctx, organization)
+		return q.domain.View.CountGroups(ctx, organization)
 	})), err
 }
 
@@ -122,11 +123,11 @@ func (group) Members(ctx context.Context, g *model.Group) ([]model.Member, error
 // CreateMember adds a person or a machine.
 func (m mutation) CreateMember(ctx context.Context, in model.CreateMemberInput) (p model.MemberPayload, err error) {
 	l := loadersOf(ctx)
-	n := core.NewMember{Name: in.Name, Kind: core.PrincipalUser, Role: in.Role}
+	n := access.NewMember{Name: in.Name, Kind: core.PrincipalUser, Role: in.Role}
 	if in.Kind != nil {
 		n.Kind = *in.Kind
 	}
-	made, err := m.domain.CreateMember(ctx, l.actor, n)
+	made, err := m.domain.Access.CreateMember(ctx, l.actor, n)
 	p.Member, p.Errors, err = outcome(ctx, l.members, made.ID, model.WrapMember, err)
 	return p, err
 }
@@ -134,14 +135,14 @@ func (m mutation) CreateMember(ctx context.Context, in model.CreateMemberInput) 
 // SetMemberRole gives a member another role.
 func (m mutation) SetMemberRole(ctx context.Context, in model.SetMemberRoleInput) (model.MemberPayload, error) {
 	return changeMember(ctx, in.MemberID, func(n int64) (core.Member, error) {
-		return m.domain.SetMemberRole(ctx, loadersOf(ctx).actor, n, in.Role)
+		return m.domain.Access.SetMemberRole(ctx, loadersOf(ctx).actor, n, in.Role)
 	})
 }
 
 // RemoveMember ends a membership.
 func (m mutation) RemoveMember(ctx context.Context, in model.RemoveMemberInput) (model.MemberPayload, error) {
 	return changeMember(ctx, in.MemberID, func(n int64) (core.Member, error) {
-		return m.domain.RemoveMember(ctx, loadersOf(ctx).actor, n)
+		return m.domain.Access.RemoveMember(ctx, loadersOf(ctx).actor, n)
 	})
 }
 
@@ -161,7 +162,7 @@ func (m mutation) CreateGroup(ctx context.Context, in model.CreateGroupInput) (p
 	members, err := memberNumbers(in.Members)
 	var made core.Group
 	if err == nil {
-		made, err = m.domain.CreateGroup(ctx, l.actor, in.Name, members)
+		made, err = m.domain.Access.CreateGroup(ctx, l.actor, in.Name, members)
 	}
 	p.Group, p.Errors, err = outcome(ctx, l.groups, made.ID, model.WrapGroup, err)
 	return p, err
@@ -176,7 +177,7 @@ func (m mutation) SetGroupMembers(ctx context.Context, in model.SetGroupMembersI
 		members, err = memberNumbers(in.Members)
 	}
 	if err == nil {
-		_, err = m.domain.SetGroupMembers(ctx, l.actor, n, members)
+		_, err = m.domain.Access.SetGroupMembers(ctx, l.actor, n, members)
 		err = inField(err, "/groupId")
 	}
 	p.Group, p.Errors, err = outcome(ctx, l.groups, n, model.WrapGroup, err)
@@ -198,7 +199,7 @@ func memberNumbers(globals []string) ([]int64, error) {
 // CreateToken makes a token, and shows it this once.
 func (m mutation) CreateToken(ctx context.Context, in model.CreateTokenInput) (p model.CreateTokenPayload, err error) {
 	l := loadersOf(ctx)
-	n := core.NewToken{Name: in.Name, Scopes: core.PermissionsOf(in.Scopes...)}
+	n := access.NewToken{Name: in.Name, Scopes: core.PermissionsOf(in.Scopes...)}
 	if in.LifetimeSeconds != nil {
 		// 0 would be taken for "as usual"; the core refuses what is too short, with the bounds.
 		n.Lifetime = max(time.Duration(*in.LifetimeSeconds)*time.Second, time.Nanosecond)
@@ -209,7 +210,7 @@ func (m mutation) CreateToken(ctx context.Context, in model.CreateTokenInput) (p
 	var made core.AccessToken
 	var secret string
 	if err == nil {
-		made, secret, err = m.domain.CreateToken(ctx, l.actor, n)
+		made, secret, err = m.domain.Access.CreateToken(ctx, l.actor, n)
 		err = inField(err, "/memberId")
 	}
 	if err == nil {
@@ -224,7 +225,7 @@ func (m mutation) RevokeToken(ctx context.Context, in model.RevokeTokenInput) (p
 	l := loadersOf(ctx)
 	n, err := number("/tokenId", model.KindAccessToken, in.TokenID)
 	if err == nil {
-		_, err = m.domain.RevokeToken(ctx, l.actor, n)
+		_, err = m.domain.Access.RevokeToken(ctx, l.actor, n)
 		err = inField(err, "/tokenId")
 	}
 	p.AccessToken, p.Errors, err = outcome(ctx, l.tokens, n, model.WrapAccessToken, err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
 )
 
 // grant makes a member with a token of its own, by the API alone.
@@ -37,7 +38,7 @@ func (f *fixture) grant(name, role string, token map[string]any) (member, id, se
 // signedIn is what a token allows; 0 when it is good for nothing.
 func (f *fixture) signedIn(secret string) core.Permissions {
 	f.t.Helper()
-	a, err := f.domain.Authenticate(f.t.Context(), secret, false)
+	a, err := f.access.Authenticate(f.t.Context(), secret, false)
 	if err != nil && !fault.Is(err, fault.Unauthenticated) {
 		f.t.Fatal(err)
 	}
@@ -46,7 +47,7 @@ func (f *fixture) signedIn(secret string) core.Permissions {
 
 func TestATokenAllowsWhatRoleAndScopesBothDo(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	member, id, secret := f.grant("alice@example.com", "DEPLOYER", map[string]any{"name": "laptop"})
 	if !strings.HasPrefix(secret, "lockstep_") || len(secret) < 60 {
 		t.Errorf("the token is %q; want it to say what it is, and to be beyond guessing", secret)
@@ -75,23 +76,23 @@ func TestATokenAllowsWhatRoleAndScopesBothDo(t *testing.T) {
 
 func TestSessionsEndWithTheirToken(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	_, id, secret := f.grant("alice", "VIEWER", map[string]any{"name": "laptop", "lifetimeSeconds": 3600})
-	session, until, err := f.domain.StartSession(t.Context(), secret)
+	session, until, err := f.access.StartSession(t.Context(), secret)
 	if err != nil || until.After(time.Now().Add(time.Hour)) {
 		t.Fatalf("until %v, %v; want a session no longer than its token", until, err)
 	}
-	if _, err := f.domain.Authenticate(t.Context(), session, true); err != nil {
+	if _, err := f.access.Authenticate(t.Context(), session, true); err != nil {
 		t.Error(err)
 	}
 	if f.signedIn(session) != 0 {
 		t.Error("a session is good as a token")
 	}
-	if _, err := f.domain.Authenticate(t.Context(), secret, true); !fault.Is(err, fault.Unauthenticated) {
+	if _, err := f.access.Authenticate(t.Context(), secret, true); !fault.Is(err, fault.Unauthenticated) {
 		t.Errorf("a token is good as a session: %v", err)
 	}
-	must(f.domain.RevokeToken(t.Context(), actor(ours), numberOf(id)))(t)
-	if _, err := f.domain.Authenticate(t.Context(), session, true); !fault.Is(err, fault.Unauthenticated) {
+	must(f.access.RevokeToken(t.Context(), actor(ours), numberOf(id)))(t)
+	if _, err := f.access.Authenticate(t.Context(), session, true); !fault.Is(err, fault.Unauthenticated) {
 		t.Errorf("the session outlives its token: %v", err)
 	}
 }
@@ -105,7 +106,7 @@ func numberOf(global string) (n int64) {
 
 func TestNobodyGivesMoreThanTheyHave(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	alice, _, _ := f.grant("alice", "OWNER", map[string]any{"name": "x"})
 	bob, bobs, _ := f.grant("bob", "MAINTAINER", map[string]any{"name": "x"})
 	as := func(member string, role core.Role) core.Actor {
@@ -117,13 +118,13 @@ func TestNobodyGivesMoreThanTheyHave(t *testing.T) {
 			t.Errorf("%s: found %v; want it denied", what, err)
 		}
 	}
-	_, _, err := f.domain.CreateToken(t.Context(), as(bob, core.RoleMaintainer), core.NewToken{Name: "up", Scopes: core.PermissionsOf(core.MayAdminister)})
+	_, _, err := f.access.CreateToken(t.Context(), as(bob, core.RoleMaintainer), access.NewToken{Name: "up", Scopes: core.PermissionsOf(core.MayAdminister)})
 	denied("a scope beyond one's own", err)
-	_, _, err = f.domain.CreateToken(t.Context(), as(bob, core.RoleMaintainer), core.NewToken{Name: "other", MemberID: numberOf(alice)})
+	_, _, err = f.access.CreateToken(t.Context(), as(bob, core.RoleMaintainer), access.NewToken{Name: "other", MemberID: numberOf(alice)})
 	denied("a token for somebody else", err)
-	_, err = f.domain.SetMemberRole(t.Context(), as(bob, core.RoleMaintainer), numberOf(bob), core.RoleOwner)
+	_, err = f.access.SetMemberRole(t.Context(), as(bob, core.RoleMaintainer), numberOf(bob), core.RoleOwner)
 	denied("promoting oneself", err)
-	if _, err := f.domain.RevokeToken(t.Context(), as("member_999", core.RoleViewer), numberOf(bobs)); !fault.Is(err, fault.NotFound) {
+	if _, err := f.access.RevokeToken(t.Context(), as("member_999", core.RoleViewer), numberOf(bobs)); !fault.Is(err, fault.NotFound) {
 		t.Errorf("somebody else's token: found %v; want that it is not there", err)
 	}
 	if p := f.change(ours, "removeMember", "member", "id", map[string]any{"memberId": alice}); len(p.Errors) != 1 || p.Errors[0].Code != "REFUSED" {
@@ -154,20 +155,20 @@ func TestNobodyGivesMoreThanTheyHave(t *testing.T) {
 
 func TestGroupsDecideWhoAnswersAGate(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	alice, _, secret := f.grant("alice", "APPROVER", map[string]any{"name": "x"})
 	p := f.change(ours, "createGroup", "group", "id members { name }", map[string]any{"name": "release", "members": []string{alice}})
 	if len(p.Errors) > 0 || len(p.Object["members"].([]any)) != 1 {
 		t.Fatalf("%+v", p)
 	}
-	a, err := f.domain.Authenticate(t.Context(), secret, false)
+	a, err := f.access.Authenticate(t.Context(), secret, false)
 	if err != nil || len(a.Groups) != 1 || a.Groups[0] != "release" {
 		t.Errorf("alice is in %v, %v", a.Groups, err)
 	}
 	if p := f.change(ours, "setGroupMembers", "group", "members { name }", map[string]any{"groupId": p.Object["id"], "members": []string{}}); len(p.Errors) > 0 || len(p.Object["members"].([]any)) != 0 {
 		t.Fatalf("%+v", p)
 	}
-	if a, err = f.domain.Authenticate(t.Context(), secret, false); err != nil || len(a.Groups) != 0 {
+	if a, err = f.access.Authenticate(t.Context(), secret, false); err != nil || len(a.Groups) != 0 {
 		t.Errorf("alice is still in %v, %v", a.Groups, err)
 	}
 }

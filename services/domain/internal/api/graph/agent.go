@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
 )
 
 // Agents, which act in clusters, and the log of who gave or took whose access.
@@ -19,15 +20,15 @@ func (q query) Agents(
 		return model.AgentConnection{}, err
 	}
 	organization, revoked := loadersOf(ctx).actor.Organization, withRevoked != nil && *withRevoked
-	s, err := q.domain.Agents(ctx, organization, revoked, p)
+	s, err := q.domain.View.Agents(ctx, organization, revoked, p)
 	return model.AgentConnection(model.Connect[model.AgentEdge](s, model.WrapAgent, func(ctx context.Context) (int, error) {
-		return q.domain.CountAgents(ctx, organization, revoked)
+		return q.domain.View.CountAgents(ctx, organization, revoked)
 	})), err
 }
 
 // Agent finds one by name; null where there is none.
 func (q query) Agent(ctx context.Context, name string) (*model.Agent, error) {
-	a, err := q.domain.AgentByName(ctx, loadersOf(ctx).actor.Organization, name)
+	a, err := q.domain.View.AgentByName(ctx, loadersOf(ctx).actor.Organization, name)
 	return orNull(a, err, model.WrapAgent)
 }
 
@@ -40,9 +41,9 @@ func (q query) AccessChanges(
 		return model.AccessChangeConnection{}, err
 	}
 	actor := loadersOf(ctx).actor
-	s, err := q.domain.AccessChangesFor(ctx, actor, p)
+	s, err := q.domain.Access.AccessChangesFor(ctx, actor, p)
 	return model.AccessChangeConnection(model.Connect[model.AccessChangeEdge](s, model.WrapAccessChange, func(ctx context.Context) (int, error) {
-		return q.domain.CountAccessChangesFor(ctx, actor)
+		return q.domain.Access.CountAccessChangesFor(ctx, actor)
 	})), err
 }
 
@@ -99,7 +100,7 @@ func (accessChange) Principal(ctx context.Context, c *model.AccessChange) (*mode
 // RegisterAgent makes an agent, and shows the seed of its key this once.
 func (m mutation) RegisterAgent(ctx context.Context, in model.RegisterAgentInput) (model.AgentKeyPayload, error) {
 	return keyed(ctx, 0, func(int64) (core.Agent, string, error) {
-		return m.domain.RegisterAgent(ctx, loadersOf(ctx).actor, in.Name)
+		return m.domain.Access.RegisterAgent(ctx, loadersOf(ctx).actor, in.Name)
 	}, nil)
 }
 
@@ -107,7 +108,7 @@ func (m mutation) RegisterAgent(ctx context.Context, in model.RegisterAgentInput
 func (m mutation) RotateAgent(ctx context.Context, in model.RotateAgentInput) (model.AgentKeyPayload, error) {
 	n, err := number("/agentId", model.KindAgent, in.AgentID)
 	return keyed(ctx, n, func(n int64) (core.Agent, string, error) {
-		r := core.Rotation{AgentID: n}
+		r := access.Rotation{AgentID: n}
 		if in.OverlapSeconds != nil {
 			// 0 would be taken for "as usual"; what ends at once is below it.
 			r.Overlap = max(time.Duration(*in.OverlapSeconds)*time.Second, 0)
@@ -115,7 +116,7 @@ func (m mutation) RotateAgent(ctx context.Context, in model.RotateAgentInput) (m
 				r.Overlap = -1
 			}
 		}
-		made, seed, err := m.domain.RotateAgent(ctx, loadersOf(ctx).actor, r)
+		made, seed, err := m.domain.Access.RotateAgent(ctx, loadersOf(ctx).actor, r)
 		return made, seed, inField(err, "/agentId")
 	}, err)
 }
@@ -139,7 +140,7 @@ func (m mutation) RevokeAgent(ctx context.Context, in model.RevokeAgentInput) (p
 	l := loadersOf(ctx)
 	n, err := number("/agentId", model.KindAgent, in.AgentID)
 	if err == nil {
-		_, err = m.domain.RevokeAgent(ctx, l.actor, n)
+		_, err = m.domain.Access.RevokeAgent(ctx, l.actor, n)
 		err = inField(err, "/agentId")
 	}
 	p.Agent, p.Errors, err = outcome(ctx, l.agents, n, model.WrapAgent, err)
@@ -152,7 +153,7 @@ func (m mutation) RevokeAgentKey(ctx context.Context, in model.RevokeAgentKeyInp
 	n, err := number("/keyId", model.KindAgentKey, in.KeyID)
 	var of core.Agent
 	if err == nil {
-		of, err = m.domain.RevokeAgentKey(ctx, l.actor, n)
+		of, err = m.domain.Access.RevokeAgentKey(ctx, l.actor, n)
 		err = inField(err, "/keyId")
 	}
 	p.Agent, p.Errors, err = outcome(ctx, l.agents, of.ID, model.WrapAgent, err)

@@ -53,7 +53,7 @@ func (f *fixture) register(organization int64, name string) agentAnswer {
 
 func TestAnAgentIsRegisteredRotatedAndRevoked(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	made := f.register(ours, "production")
 	if len(made.Errors) > 0 || made.Agent.Name != "production" || !strings.HasPrefix(made.Seed, "SU") || len(made.Agent.Keys) != 1 || made.Agent.Connected {
 		t.Fatalf("registered: %+v", made)
@@ -103,7 +103,7 @@ func TestAnAgentIsRegisteredRotatedAndRevoked(t *testing.T) {
 
 func TestOnlyOwnersRegisterAgentsAndReadTheLog(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	made := f.register(ours, "production")
 	f.as = core.RoleMaintainer.Permissions()
 	for mutation, in := range map[string]map[string]any{
@@ -120,7 +120,7 @@ func TestOnlyOwnersRegisterAgentsAndReadTheLog(t *testing.T) {
 
 func TestTheLogSaysWhoGaveOrTookWhoseAccess(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	member, token, _ := f.grant("alice@example.com", "DEPLOYER", map[string]any{"name": "laptop", "scopes": []string{"DEPLOY"}})
 	f.change(ours, "setMemberRole", "member", "role", map[string]any{"memberId": member, "role": "VIEWER"})
 	f.change(ours, "createGroup", "group", "id", map[string]any{"name": "release", "members": []string{member}})
@@ -166,7 +166,7 @@ func TestTheLogSaysWhoGaveOrTookWhoseAccess(t *testing.T) {
 
 func TestTheSeedOfAKeyIsKeptNowhere(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	body, err := json.Marshal(map[string]any{"query": `mutation { it: registerAgent(input: {name: "production"}) { seed errors { code } } }`})
 	if err != nil {
 		t.Fatal(err)
@@ -189,7 +189,7 @@ func TestTheSeedOfAKeyIsKeptNowhere(t *testing.T) {
 
 func TestARevokedAgentTakesItsEnvironmentsOutOfUse(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	made := f.register(ours, "production")
 	create := func(organization int64, name string) payload {
 		return f.change(organization, "createEnvironment", "environment", "id readiness readinessReason", map[string]any{
@@ -206,11 +206,11 @@ func TestARevokedAgentTakesItsEnvironmentsOutOfUse(t *testing.T) {
 	if len(gone.Agent.Environments) != 1 || gone.Agent.Environments[0].Name != "production" {
 		t.Errorf("the environments of the agent: %+v", gone.Agent.Environments)
 	}
-	e := must(f.domain.EnvironmentByName(t.Context(), ours, "production"))(t)
+	e := must(f.view.EnvironmentByName(t.Context(), ours, "production"))(t)
 	if e.Readiness != core.ReadinessNot || !strings.Contains(e.ReadinessReason, "was revoked") {
 		t.Errorf("the environment is %s: %s", e.Readiness, e.ReadinessReason)
 	}
-	if _, err := f.domain.RetryOnboarding(t.Context(), actor(ours), e.ID); !fault.Is(err, fault.Invalid) {
+	if _, err := f.setup.RetryOnboarding(t.Context(), actor(ours), e.ID); !fault.Is(err, fault.Invalid) {
 		t.Errorf("onboarded again: %v", err)
 	}
 	if p := create(ours, "another"); len(p.Errors) != 1 || !strings.Contains(p.Errors[0].Message, "was revoked") {
@@ -220,10 +220,10 @@ func TestARevokedAgentTakesItsEnvironmentsOutOfUse(t *testing.T) {
 
 func TestAnEnvironmentOfARevokedAgentIsNotRestored(t *testing.T) { // R51
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	e := f.environment(ours, "staging", core.TierStaging)
-	must(f.domain.ArchiveEnvironment(t.Context(), actor(ours), e.ID, "moved"))(t)
-	must(f.domain.RevokeAgent(t.Context(), actor(ours), f.clusterOf(ours)))(t)
+	must(f.setup.ArchiveEnvironment(t.Context(), actor(ours), e.ID, "moved"))(t)
+	must(f.access.RevokeAgent(t.Context(), actor(ours), f.clusterOf(ours)))(t)
 	var data struct {
 		RestoreEnvironment struct{ Errors []userError }
 	}

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 )
 
 // lists are all fields that show a list, each with everything that can hang below its items.
@@ -12,28 +14,28 @@ const (
 	rolloutFields = `id application { name } versionSet { name entries { service { name } artifactSource { id } version { name } } } flowDefinition { version }
 		openGates { gateId viewerCan { allowed } } waitingOn { kind environment { name } service { name } } viewerCan { allowed } journal(first: 3) { nodes { event } pageInfo { hasNextPage } } environments { environment { name } driverBinding { version } previousVersionSet { name }
 			deployments { service { name } versions { name } snapshot { commitSha } } }`
-	applicationFields = `name services { name artifactSources { id versions(first: 2) { nodes { name digestSeen } } } } versionSets(first: 2) { nodes { name } } newestVersionSet { name }
+	applicationFields = `name services { name artifactSources { id versions(first: 2) { nodes { name digestSeen deletedAt } } } } versionSets(first: 2) { nodes { name } } newestVersionSet { name }
 		flowDefinition { version } environments { environment { name driverBindings { version } } live { name } liveSince latest { state rollout { id } } } activeRollout { id } rollouts(first: 2) { nodes { id } } viewerCan { allowed }`
 )
 
 // TestAListCostsAsManyQueriesAsItHasLevels compares what a short list costs with what a long one does.
 func TestAListCostsAsManyQueriesAsItHasLevels(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	const many = 8
 	var members []int64
 	for i := range many {
-		m := must(f.domain.CreateMember(t.Context(), actor(ours), core.NewMember{Name: fmt.Sprintf("m%d", i), Kind: core.PrincipalUser, Role: core.RoleViewer}))(t)
+		m := must(f.access.CreateMember(t.Context(), actor(ours), access.NewMember{Name: fmt.Sprintf("m%d", i), Kind: core.PrincipalUser, Role: core.RoleViewer}))(t)
 		members = append(members, m.ID)
-		must(f.domain.CreateGroup(t.Context(), actor(ours), fmt.Sprintf("g%d", i), members))(t)
+		must(f.access.CreateGroup(t.Context(), actor(ours), fmt.Sprintf("g%d", i), members))(t)
 	}
 	for i := range many {
 		e := f.environment(ours, fmt.Sprintf("e%d", i), core.TierQA)
 		a := f.application(ours, fmt.Sprintf("a%d", i), "api", "web")
 		f.pipeline(ours, a, e)
 		r := f.rollout(ours, a)
-		f.apply(ours, core.ApprovalRequested{RolloutID: r.ID, GateID: "g"})
-		if _, _, err := f.domain.RegisterAgent(t.Context(), actor(ours), fmt.Sprintf("r%d", i)); err != nil {
+		f.apply(ours, rollout.ApprovalRequested{RolloutID: r.ID, GateID: "g"})
+		if _, _, err := f.access.RegisterAgent(t.Context(), actor(ours), fmt.Sprintf("r%d", i)); err != nil {
 			t.Fatal(err)
 		}
 	}

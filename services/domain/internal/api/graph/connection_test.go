@@ -13,6 +13,9 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
 // relay is a connection as its specification has it.
@@ -103,13 +106,13 @@ func (f *fixture) many() {
 	const some = 5
 	var members []int64
 	for i := range some {
-		m := must(f.domain.CreateMember(f.t.Context(), actor(ours), core.NewMember{Name: fmt.Sprintf("m%d", (i*3)%some), Kind: core.PrincipalUser, Role: core.RoleViewer}))(f.t)
+		m := must(f.access.CreateMember(f.t.Context(), actor(ours), access.NewMember{Name: fmt.Sprintf("m%d", (i*3)%some), Kind: core.PrincipalUser, Role: core.RoleViewer}))(f.t)
 		members = append(members, m.ID)
-		if _, _, err := f.domain.CreateOrganization(f.t.Context(), actor(ours), core.NewOrganization{Name: fmt.Sprintf("o%d", (i*3)%some), Owner: "owner"}); err != nil {
+		if _, _, err := f.access.CreateOrganization(f.t.Context(), actor(ours), access.NewOrganization{Name: fmt.Sprintf("o%d", (i*3)%some), Owner: "owner"}); err != nil {
 			f.t.Fatal(err)
 		}
-		must(f.domain.CreateGroup(f.t.Context(), actor(ours), fmt.Sprintf("g%d", (i*3)%some), members))(f.t)
-		if _, _, err := f.domain.RegisterAgent(f.t.Context(), actor(ours), fmt.Sprintf("r%d", (i*3)%some)); err != nil {
+		must(f.access.CreateGroup(f.t.Context(), actor(ours), fmt.Sprintf("g%d", (i*3)%some), members))(f.t)
+		if _, _, err := f.access.RegisterAgent(f.t.Context(), actor(ours), fmt.Sprintf("r%d", (i*3)%some)); err != nil {
 			f.t.Fatal(err)
 		}
 	}
@@ -123,13 +126,13 @@ func (f *fixture) many() {
 			// One application with some of everything that hangs below one; the last rollout stays.
 			for v := range some {
 				f.publish(ours, "a0/api", fmt.Sprintf("2.%d", v), 100+v)
-				f.apply(ours, core.RolloutMoved{RolloutID: r.ID, Verb: core.VerbFail, Reason: "for the test"})
+				f.apply(ours, rollout.Moved{RolloutID: r.ID, Verb: core.VerbFail, Reason: "for the test"})
 				r = f.rollout(ours, a)
 			}
 		}
 		// Two gates of one rollout, between which pages end.
-		f.apply(ours, core.ApprovalRequested{RolloutID: r.ID, GateID: "one"})
-		f.apply(ours, core.ApprovalRequested{RolloutID: r.ID, GateID: "two"})
+		f.apply(ours, rollout.ApprovalRequested{RolloutID: r.ID, GateID: "one"})
+		f.apply(ours, rollout.ApprovalRequested{RolloutID: r.ID, GateID: "two"})
 	}
 }
 
@@ -137,9 +140,9 @@ func (f *fixture) many() {
 // connections says that it can be.
 func TestEveryListIsAConnection(t *testing.T) { //nolint:tparallel // lists are walked one by one: they share the fixture and its test
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	f.many()
-	schema := contract(t)
+	schema := schemaOf(t)
 	for _, def := range schema.Types { //nolint:paralleltest // as above
 		for _, field := range def.Fields {
 			if !strings.HasSuffix(field.Type.Name(), "Connection") {
@@ -243,7 +246,7 @@ func walk(t *testing.T, f *fixture, p place, field, order string) []string {
 // TestATotalIsCountedOnlyWhenAskedFor counts the statements of a list with and without.
 func TestATotalIsCountedOnlyWhenAskedFor(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	f.many()
 	for name, p := range listed {
 		if p.around == "" {
@@ -270,7 +273,7 @@ func TestATotalIsCountedOnlyWhenAskedFor(t *testing.T) {
 // TestPagesStandStillWhenAListGrows adds items in front of, behind and between two pages.
 func TestPagesStandStillWhenAListGrows(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	for _, name := range []string{"b", "d", "f", "h"} {
 		f.application(ours, name, "api")
 	}
@@ -292,13 +295,13 @@ func TestPagesStandStillWhenAListGrows(t *testing.T) {
 // were, and for environments by their readiness: what the console's way to a first rollout asks for.
 func TestTheNextToRollOutIsFoundBehindAnyNumber(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	f.many()
 	for _, name := range []string{"later", "latest"} {
 		f.application(ours, name, "api")
 	}
 	f.application(theirs, "not-ours", "api")
-	waiting := must(f.domain.CreateEnvironment(t.Context(), actor(ours), core.NewEnvironment{
+	waiting := must(f.setup.CreateEnvironment(t.Context(), actor(ours), setup.NewEnvironment{
 		Name: "unseen", Tier: core.TierQA, DriverRef: "argo-rollouts@1", DriverConfig: json.RawMessage(fmt.Sprintf(`{"cluster_agent_id": %d}`, f.clusterOf(ours))),
 	}))(t)
 	for arguments, want := range map[string]struct {
@@ -334,7 +337,7 @@ func TestTheNextToRollOutIsFoundBehindAnyNumber(t *testing.T) {
 // TestWhatIsNoPageIsRefused names the argument.
 func TestWhatIsNoPageIsRefused(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	f.application(ours, "shop", "api")
 	byName := p64(f, "NAME")
 	for arguments, field := range map[string]string{
@@ -360,7 +363,7 @@ func TestWhatIsNoPageIsRefused(t *testing.T) {
 // list; the rows of the matrix are applications.
 func TestACursorIsOfItsListAndOrder(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	f.many()
 	same := map[string]string{"Rollout.journal": "Query.journal", "Application.rollouts": "Query.rollouts", "Query.matrix": "Query.applications"}
 	listOf := func(name string) string { return cmp.Or(same[name], name) }

@@ -5,18 +5,18 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
-	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/view"
 )
 
 // DeliveryMetrics are of an application, in each environment of its pipeline or in the one that is named.
 func (q query) DeliveryMetrics(ctx context.Context, application string, environment *string, since, until *time.Time) ([]model.DeliveryMetrics, error) {
-	var w core.DeliveryWindow
+	var w view.DeliveryWindow
 	var err error
-	if w.ApplicationID, err = applicationNumber(ctx, q.domain, application); err != nil {
+	if w.ApplicationID, err = applicationNumber(ctx, q.domain.View, application); err != nil {
 		return nil, err
 	}
 	if environment != nil {
-		id, err := environmentNumber(ctx, q.domain, *environment)
+		id, err := environmentNumber(ctx, q.domain.View, *environment)
 		if err != nil {
 			return nil, err
 		}
@@ -28,7 +28,7 @@ func (q query) DeliveryMetrics(ctx context.Context, application string, environm
 	if until != nil {
 		w.Until = *until
 	}
-	all, err := q.domain.DeliveryMetrics(ctx, loadersOf(ctx).actor.Organization, w)
+	all, err := q.domain.View.DeliveryMetrics(ctx, loadersOf(ctx).actor.Organization, w)
 	metrics := make([]model.DeliveryMetrics, len(all))
 	for i, one := range all {
 		metrics[i] = model.DeliveryMetrics{DeliveryMetrics: one}

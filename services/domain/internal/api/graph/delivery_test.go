@@ -5,12 +5,13 @@ import (
 	"testing"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 )
 
 // TestDeliveryMetricsSayNullOfNothing asks before anything was delivered, and after: what there is nothing to tell of is null, never 0.
 func TestDeliveryMetricsSayNullOfNothing(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	f.story() // ends with staging on its way, and a rollout that failed before it reached anything
 	type entry struct {
 		Environment                                             struct{ Name string }
@@ -37,8 +38,8 @@ func TestDeliveryMetricsSayNullOfNothing(t *testing.T) {
 		}
 	}
 
-	staging := must(f.domain.EnvironmentByName(t.Context(), ours, "staging"))(t)
-	f.apply(ours, core.RolloutEnvironmentMoved{RolloutID: 2, EnvironmentID: staging.ID, Verb: core.VerbComplete})
+	staging := must(f.view.EnvironmentByName(t.Context(), ours, "staging"))(t)
+	f.apply(ours, rollout.EnvironmentMoved{RolloutID: 2, EnvironmentID: staging.ID, Verb: core.VerbComplete})
 	after := ask(map[string]any{"environment": "staging"})
 	if len(after) != 1 {
 		t.Fatalf("of staging: %+v", after)

@@ -23,10 +23,16 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/driver"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
-	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/bundle"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/intake"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/view"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store"
 )
 
@@ -40,13 +46,18 @@ func digest(n int) string { return fmt.Sprintf("sha256:%064x", n) }
 
 // fixture is the API over a real core and a real store.
 type fixture struct {
-	t       *testing.T
-	domain  *core.Domain
-	handler http.Handler
-	log     *bytes.Buffer
-	queries *counter
-	watch   *watch
-	runs    *runs
+	t        *testing.T
+	access   *access.UseCases
+	handoffs *handoff.UseCases
+	setup    *setup.UseCases
+	intake   *intake.UseCases
+	rollouts *rollout.UseCases
+	view     *view.UseCases
+	handler  http.Handler
+	log      *bytes.Buffer
+	queries  *counter
+	watch    *watch
+	runs     *runs
 	// owner is the owner's connection to the tables.
 	owner  *pgxpool.Pool
 	events int
@@ -91,7 +102,12 @@ func (c *counter) TraceBatchStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceB
 func (*counter) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
 func (*counter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
 
-func setup(t *testing.T) *fixture {
+// domain is the use cases as the handler takes them.
+func (f *fixture) domain() graph.Domain {
+	return graph.Domain{Access: f.access, Setup: f.setup, Rollouts: f.rollouts, Workflows: f.handoffs, View: f.view}
+}
+
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	owner, db := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()}, pgtest.Migration{Name: "domain", FS: store.Migrations()})
 	f := &fixture{t: t, watch: &watch{}, runs: &runs{}, log: &bytes.Buffer{}, queries: &counter{}, owner: owner, as: core.RoleOwner.Permissions()}
@@ -129,10 +145,18 @@ func setup(t *testing.T) *fixture {
 			t.Fatal(err)
 		}
 	}
-	f.domain = core.New(core.Deps{Store: s, Drivers: drivers, Flows: bundle.Flows{}, Sources: bundle.Sources{}, Watch: f.watch, Workflows: f.runs, Clock: clock.System(), Keys: &pairs{}})
+	now := clock.System()
+	f.access = access.New(access.Deps{Store: s.ForAccess(), Keys: &pairs{}, Clock: now})
+	f.setup = setup.New(setup.Deps{
+		Store: s.ForSetup(), Drivers: drivers, Flows: bundle.Flows{}, Sources: bundle.Sources{}, Status: f.watch, Clock: now,
+	})
+	f.intake = intake.New(intake.Deps{Store: s.ForIntake(), Matcher: bundle.Sources{}, Clock: now})
+	f.rollouts = rollout.New(rollout.Deps{Store: s.ForRollout(), Drivers: drivers, Flows: bundle.Flows{}, Readiness: f.setup, Clock: now})
+	f.view = view.New(view.Deps{Reads: s, Drivers: drivers, Flows: bundle.Flows{}, Clock: now})
+	f.handoffs = handoff.New(handoff.Deps{Store: s.ForHandoff(), Programs: drivers, Workflows: f.runs, Rollouts: f.rollouts, Clock: now})
 	// A wide window, so that reads that can be joined are, however busy the machine is.
 	f.handler = graph.NewHandler(graph.Deps{
-		Domain: f.domain, Clock: clock.System(), Log: slog.New(slog.NewTextHandler(f.log, nil)), Window: 40 * time.Millisecond,
+		Domain: f.domain(), Clock: now, Log: slog.New(slog.NewTextHandler(f.log, nil)), Window: 40 * time.Millisecond,
 	})
 	return f
 }
@@ -237,23 +261,23 @@ func (f *fixture) clusterOf(organization int64) int64 {
 // environment makes one that is ready.
 func (f *fixture) environment(organization int64, name string, tier core.Tier) core.Environment {
 	f.t.Helper()
-	e := must(f.domain.CreateEnvironment(f.t.Context(), actor(organization), core.NewEnvironment{
+	e := must(f.setup.CreateEnvironment(f.t.Context(), actor(organization), setup.NewEnvironment{
 		Name: name, Tier: tier, DriverRef: "argo-rollouts@1", DriverConfig: json.RawMessage(fmt.Sprintf(`{"cluster_agent_id":%d}`, f.clusterOf(organization))),
 	}))(f.t)
-	f.apply(organization, core.EnvironmentReadiness{EnvironmentID: e.ID, Ready: true})
+	f.apply(organization, rollout.EnvironmentReadiness{EnvironmentID: e.ID, Ready: true})
 	return e
 }
 
 // application makes one whose services each have an image, and one version of it.
 func (f *fixture) application(organization int64, name string, services ...string) core.Application {
 	f.t.Helper()
-	n := core.NewApplication{Name: name, Description: name + " for everybody"}
+	n := setup.NewApplication{Name: name, Description: name + " for everybody"}
 	for _, s := range services {
-		n.Services = append(n.Services, core.NewService{Name: s, ArtifactSources: []core.NewArtifactSource{{
+		n.Services = append(n.Services, setup.NewService{Name: s, ArtifactSources: []setup.NewArtifactSource{{
 			Ref: "oci-image@1", Config: json.RawMessage(fmt.Sprintf(`{"image":"r.example.com/%s/%s"}`, name, s)),
 		}}})
 	}
-	a := must(f.domain.CreateApplication(f.t.Context(), actor(organization), n))(f.t)
+	a := must(f.setup.CreateApplication(f.t.Context(), actor(organization), n))(f.t)
 	for i, s := range services {
 		f.publish(organization, name+"/"+s, "1.0", i+1)
 	}
@@ -263,9 +287,9 @@ func (f *fixture) application(organization int64, name string, services ...strin
 // publish tells of an image.
 func (f *fixture) publish(organization int64, image, tag string, n int) {
 	f.t.Helper()
-	errs := f.domain.PublishArtifacts(f.t.Context(), []core.Publication{{
+	errs := f.intake.PublishArtifacts(f.t.Context(), []intake.Publication{{
 		In:       f.inbound(organization, "com.gitlab.cd.artifact.published"),
-		Artifact: core.Artifact{Image: "r.example.com/" + image, Digest: digest(n), Tag: tag},
+		Artifact: intake.Artifact{Image: "r.example.com/" + image, Digest: digest(n), Tag: tag},
 	}})
 	if err := errs[0]; err != nil {
 		f.t.Fatal(err)
@@ -290,10 +314,10 @@ func (f *fixture) pipeline(organization int64, a core.Application, environments 
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	d := must(f.domain.CreateFlowDefinition(f.t.Context(), actor(organization), core.NewFlowDefinition{ApplicationID: a.ID, Definition: definition}))(f.t)
-	all := must(f.domain.ApplicationEnvironmentsByApplication(f.t.Context(), organization, []int64{a.ID}))(f.t)
+	d := must(f.setup.CreateFlowDefinition(f.t.Context(), actor(organization), setup.NewFlowDefinition{ApplicationID: a.ID, Definition: definition}))(f.t)
+	all := must(f.view.ApplicationEnvironmentsByApplication(f.t.Context(), organization, []int64{a.ID}))(f.t)
 	for _, ae := range all[a.ID] {
-		f.apply(organization, core.ApplicationEnvironmentReadiness{
+		f.apply(organization, rollout.ApplicationEnvironmentReadiness{
 			ApplicationEnvironmentID: ae.ID, Ready: true, Discovered: json.RawMessage(`{"services":{}}`),
 		})
 	}
@@ -303,14 +327,14 @@ func (f *fixture) pipeline(organization int64, a core.Application, environments 
 // rollout begins one of the newest version set.
 func (f *fixture) rollout(organization int64, a core.Application) core.Rollout {
 	f.t.Helper()
-	sets := must(f.domain.VersionSetsByApplication(f.t.Context(), organization, []int64{a.ID}, core.Page{First: 1}))(f.t)
-	return *must(f.domain.CreateRollout(f.t.Context(), actor(organization), core.NewRollout{VersionSetID: sets[a.ID].Nodes[0].ID, Reason: "time to"}))(f.t).Rollout
+	sets := must(f.view.VersionSetsByApplication(f.t.Context(), organization, []int64{a.ID}, core.Page{First: 1}))(f.t)
+	return *must(f.rollouts.CreateRollout(f.t.Context(), actor(organization), rollout.NewRollout{VersionSetID: sets[a.ID].Nodes[0].ID, Reason: "time to"}))(f.t).Rollout
 }
 
 // apply lets a workflow tell something.
-func (f *fixture) apply(organization int64, ch core.Change) {
+func (f *fixture) apply(organization int64, ch rollout.Change) {
 	f.t.Helper()
-	if err := f.domain.Apply(f.t.Context(), f.inbound(organization, "com.gitlab.cd.example"), ch); err != nil {
+	if err := f.rollouts.Apply(f.t.Context(), f.inbound(organization, "com.gitlab.cd.example"), ch); err != nil {
 		f.t.Fatal(err)
 	}
 }

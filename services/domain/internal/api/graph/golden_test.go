@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 )
 
 var update = flag.Bool("update", false, "rewrite the answers in testdata/golden")
@@ -26,30 +27,30 @@ func (f *fixture) story() {
 	staging := f.environment(ours, "staging", core.TierStaging)
 	production := f.environment(ours, "production", core.TierProduction)
 	broken := f.environment(ours, "broken", core.TierQA)
-	f.apply(ours, core.EnvironmentReadiness{EnvironmentID: broken.ID, Reason: "argo-rollouts controller not found"})
+	f.apply(ours, rollout.EnvironmentReadiness{EnvironmentID: broken.ID, Reason: "argo-rollouts controller not found"})
 	shop := f.application(ours, "shop", "api", "web")
 	f.application(ours, "blog", "site")
 	f.pipeline(ours, shop, staging, production)
 
 	first := f.rollout(ours, shop)
-	f.apply(ours, core.RolloutMoved{RolloutID: first.ID, Verb: core.VerbStart})
-	f.apply(ours, core.RolloutMoved{RolloutID: first.ID, Verb: core.VerbFail, Reason: "staging: api is degraded at gate 25"})
+	f.apply(ours, rollout.Moved{RolloutID: first.ID, Verb: core.VerbStart})
+	f.apply(ours, rollout.Moved{RolloutID: first.ID, Verb: core.VerbFail, Reason: "staging: api is degraded at gate 25"})
 
 	f.publish(ours, "shop/api", "1.1", 11)
 	second := f.rollout(ours, shop)
-	f.apply(ours, core.RolloutMoved{RolloutID: second.ID, Verb: core.VerbStart})
-	f.apply(ours, core.RolloutEnvironmentMoved{RolloutID: second.ID, EnvironmentID: staging.ID, Verb: core.VerbStart})
-	f.apply(ours, core.DeploymentMoved{DeploymentID: 5, Verb: core.VerbStart})
-	f.apply(ours, core.DeploymentCommitted{
+	f.apply(ours, rollout.Moved{RolloutID: second.ID, Verb: core.VerbStart})
+	f.apply(ours, rollout.EnvironmentMoved{RolloutID: second.ID, EnvironmentID: staging.ID, Verb: core.VerbStart})
+	f.apply(ours, rollout.DeploymentMoved{DeploymentID: 5, Verb: core.VerbStart})
+	f.apply(ours, rollout.DeploymentCommitted{
 		DeploymentID: 5, CommitSHA: strings.Repeat("ab", 20), ManifestDigest: digest(99), Parameters: json.RawMessage(`{"path":"staging/api.yaml"}`),
 	})
-	f.apply(ours, core.ApprovalRequested{RolloutID: second.ID, GateID: "production", Reason: "production needs a release manager"})
+	f.apply(ours, rollout.ApprovalRequested{RolloutID: second.ID, GateID: "production", Reason: "production needs a release manager"})
 }
 
 // TestGolden asks every query in testdata/golden of the story and compares the answers with the files beside them.
 func TestGolden(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	f.story()
 	files, err := filepath.Glob(filepath.Join("testdata", "golden", "*.graphql"))
 	if err != nil || len(files) == 0 {

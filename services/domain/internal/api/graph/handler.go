@@ -1,5 +1,5 @@
-// Package graph is the domain's public API: GraphQL over HTTP, schema first (schema.graphqls is the contract; gqlgen
-// makes package exec and the generated part of package model of it).
+// Package graph is the domain's public API: GraphQL over HTTP, schema first. The files in schema, one for each noun, are
+// the contract; gqlgen generates package exec and a part of package model from them.
 //
 // It decides nothing: it parses identifiers, calls the core within the caller's organization, and maps the result to the schema. The
 // caller has been authenticated before (core.WithActor).
@@ -23,17 +23,107 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/exec"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/view"
 )
 
 //go:generate go tool gqlgen generate
 
-// Domain is what the API needs of the core.
-type Domain interface {
-	core.Reads
+// Domain is the use cases that the API calls, by the package of core that has them.
+type Domain struct {
+	Access    Access
+	Setup     Setup
+	Rollouts  Rollouts
+	Workflows Workflows
+	View      View
+}
+
+// Access is what the API needs of package access.
+type Access interface {
+	BeginRequest(ctx context.Context, a core.Actor, r access.Request) (answer []byte, first bool, err error)
+	EndRequest(ctx context.Context, a core.Actor, key string, answer []byte) error
+	VisibleTokens(ctx context.Context, a core.Actor, members []int64) (map[int64][]core.AccessToken, error)
+	CreateMember(ctx context.Context, a core.Actor, n access.NewMember) (core.Member, error)
+	SetMemberRole(ctx context.Context, a core.Actor, member int64, role core.Role) (core.Member, error)
+	RemoveMember(ctx context.Context, a core.Actor, member int64) (core.Member, error)
+	CreateGroup(ctx context.Context, a core.Actor, name string, members []int64) (core.Group, error)
+	SetGroupMembers(ctx context.Context, a core.Actor, group int64, members []int64) (core.Group, error)
+	CreateToken(ctx context.Context, a core.Actor, n access.NewToken) (core.AccessToken, string, error)
+	RevokeToken(ctx context.Context, a core.Actor, token int64) (core.AccessToken, error)
+	OrganizationsOf(ctx context.Context, a core.Actor) ([]core.Organization, error)
+	OrganizationsFor(ctx context.Context, a core.Actor, p core.Page) (core.Slice[core.Organization], error)
+	CountOrganizationsFor(ctx context.Context, a core.Actor) (int, error)
+	CreateOrganization(ctx context.Context, a core.Actor, n access.NewOrganization) (core.Organization, string, error)
+	RenameOrganization(ctx context.Context, a core.Actor, organization int64, name string) (core.Organization, error)
+	AccessChangesFor(ctx context.Context, a core.Actor, p core.Page) (core.Slice[core.AccessChange], error)
+	CountAccessChangesFor(ctx context.Context, a core.Actor) (int, error)
+	RegisterAgent(ctx context.Context, a core.Actor, name string) (core.Agent, string, error)
+	RotateAgent(ctx context.Context, a core.Actor, r access.Rotation) (core.Agent, string, error)
+	RevokeAgent(ctx context.Context, a core.Actor, agent int64) (core.Agent, error)
+	RevokeAgentKey(ctx context.Context, a core.Actor, key int64) (core.Agent, error)
+}
+
+// Setup is what the API needs of package setup.
+type Setup interface {
 	Drivers() []core.Driver
 	DriverOrigins() []core.DriverOrigin
-	DeliveryMetrics(ctx context.Context, organization int64, w core.DeliveryWindow) ([]core.DeliveryMetrics, error)
-	ValidateDriverConfig(ref string, kind core.DriverConfigKind, config json.RawMessage) ([]fault.Field, error)
+	ValidateDriverConfig(ref string, kind setup.DriverConfigKind, config json.RawMessage) ([]fault.Field, error)
+	CreateApplication(ctx context.Context, a core.Actor, n setup.NewApplication) (core.Application, error)
+	SourceKinds() []setup.SourceKind
+	ArtifactSenders(ctx context.Context, a core.Actor) ([]setup.ArtifactSender, error)
+	SourceStates(ctx context.Context, organization int64, sources []int64) (map[int64]setup.SourceState, error)
+	AddArtifactSource(ctx context.Context, a core.Actor, service int64, n setup.NewArtifactSource) (core.ArtifactSource, error)
+	SetArtifactSourceConfig(ctx context.Context, a core.Actor, source int64, config json.RawMessage) (core.ArtifactSource, error)
+	LookAtArtifactSource(ctx context.Context, a core.Actor, source int64) (setup.SourceSight, error)
+	TryArtifactSource(ctx context.Context, a core.Actor, n setup.NewArtifactSource) (setup.SourceSight, error)
+	CreateEnvironment(ctx context.Context, a core.Actor, n setup.NewEnvironment) (core.Environment, error)
+	RetryOnboarding(ctx context.Context, a core.Actor, environment int64) (core.Environment, error)
+	CreateFlowDefinition(ctx context.Context, a core.Actor, n setup.NewFlowDefinition) (core.FlowDefinition, error)
+	RetrySetup(ctx context.Context, a core.Actor, applicationEnvironment int64) (core.ApplicationEnvironment, error)
+	SetEnvironmentApproval(ctx context.Context, a core.Actor, environment int64, n *core.EnvironmentApproval) (core.Environment, error)
+	ArchiveApplication(ctx context.Context, a core.Actor, application int64, reason string) (core.Application, error)
+	ArchiveEnvironment(ctx context.Context, a core.Actor, environment int64, reason string) (core.Environment, error)
+	RestoreApplication(ctx context.Context, a core.Actor, application int64, reason string) (core.Application, error)
+	RestoreEnvironment(ctx context.Context, a core.Actor, environment int64, reason string) (core.Environment, error)
+	CheckFlowDefinition(ctx context.Context, a core.Actor, definition json.RawMessage) ([]fault.Field, error)
+}
+
+// Rollouts is what the API needs of package rollout.
+type Rollouts interface {
+	CreateRollout(ctx context.Context, a core.Actor, n rollout.NewRollout) (rollout.Promotion, error)
+	PreviewRollout(ctx context.Context, a core.Actor, n rollout.NewPreview) (core.Preview, error)
+	ApproveGate(ctx context.Context, a core.Actor, r rollout.Resolution) (core.Rollout, error)
+	RejectGate(ctx context.Context, a core.Actor, r rollout.Resolution) (core.Rollout, error)
+	CancelRollout(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error)
+	CheckJournal(ctx context.Context, a core.Actor, p core.Page) (rollout.JournalCheck, error)
+	AbortRollout(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error)
+	RetryRollout(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error)
+	SetRolloutPolicy(ctx context.Context, a core.Actor, p core.RolloutPolicy) (core.Application, error)
+	SetRollbackPolicy(ctx context.Context, a core.Actor, p core.RollbackPolicy) (core.Application, error)
+	PauseRollout(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error)
+	ResumeRollout(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error)
+	RollbackRollout(ctx context.Context, a core.Actor, n rollout.Rollback) (core.Rollout, error)
+	BreakGlass(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error)
+	StopAutomaticRollback(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error)
+}
+
+// Workflows is what the API needs of package handoff.
+type Workflows interface {
+	Workflows(ctx context.Context, a core.Actor, f handoff.WorkflowFilter, p core.Page) (core.Slice[handoff.WorkflowRun], error)
+	Workflow(ctx context.Context, a core.Actor, id string) (handoff.WorkflowRun, error)
+	WorkflowHistory(ctx context.Context, a core.Actor, id string, p core.Page) (core.Slice[handoff.WorkflowEntry], error)
+	WorkflowLogs(ctx context.Context, a core.Actor, id string, p core.Page) (core.Slice[handoff.WorkflowLine], error)
+	RetryWorkflow(ctx context.Context, a core.Actor, id, reason string, from int64) (handoff.WorkflowRun, error)
+	CancelWorkflow(ctx context.Context, a core.Actor, id, reason string) (handoff.WorkflowRun, error)
+}
+
+// View is what the API needs of package view.
+type View interface {
+	view.Reads
+	DeliveryMetrics(ctx context.Context, organization int64, w view.DeliveryWindow) ([]view.DeliveryMetrics, error)
 	Matrix(ctx context.Context, organization int64, f core.MatrixFilter, p core.Page) (rows core.Slice[core.Application], environments []int64, err error)
 	CountMatrix(ctx context.Context, organization int64, f core.MatrixFilter) (int, error)
 	GatesOfStops(ctx context.Context, organization int64, stops []int64) (map[int64][]core.Gate, error)
@@ -45,71 +135,17 @@ type Domain interface {
 	JournalOf(ctx context.Context, organization int64, p core.Page) (core.Slice[core.JournalEntry], error)
 	Present(ctx context.Context, organization int64) (int64, error)
 	Follow(ctx context.Context, a core.Actor, after, rollout int64, tell func(core.JournalEntry) bool) error
-	BeginRequest(ctx context.Context, a core.Actor, r core.Request) (answer []byte, first bool, err error)
-	EndRequest(ctx context.Context, a core.Actor, key string, answer []byte) error
-	VisibleTokens(ctx context.Context, a core.Actor, members []int64) (map[int64][]core.AccessToken, error)
-	CreateMember(ctx context.Context, a core.Actor, n core.NewMember) (core.Member, error)
-	SetMemberRole(ctx context.Context, a core.Actor, member int64, role core.Role) (core.Member, error)
-	RemoveMember(ctx context.Context, a core.Actor, member int64) (core.Member, error)
-	CreateGroup(ctx context.Context, a core.Actor, name string, members []int64) (core.Group, error)
-	SetGroupMembers(ctx context.Context, a core.Actor, group int64, members []int64) (core.Group, error)
-	CreateToken(ctx context.Context, a core.Actor, n core.NewToken) (core.AccessToken, string, error)
-	RevokeToken(ctx context.Context, a core.Actor, token int64) (core.AccessToken, error)
-	OrganizationsOf(ctx context.Context, a core.Actor) ([]core.Organization, error)
-	OrganizationsFor(ctx context.Context, a core.Actor, p core.Page) (core.Slice[core.Organization], error)
-	CountOrganizationsFor(ctx context.Context, a core.Actor) (int, error)
-	CreateOrganization(ctx context.Context, a core.Actor, n core.NewOrganization) (core.Organization, string, error)
-	RenameOrganization(ctx context.Context, a core.Actor, organization int64, name string) (core.Organization, error)
-	AccessChangesFor(ctx context.Context, a core.Actor, p core.Page) (core.Slice[core.AccessChange], error)
-	CountAccessChangesFor(ctx context.Context, a core.Actor) (int, error)
-	RegisterAgent(ctx context.Context, a core.Actor, name string) (core.Agent, string, error)
-	RotateAgent(ctx context.Context, a core.Actor, r core.Rotation) (core.Agent, string, error)
-	RevokeAgent(ctx context.Context, a core.Actor, agent int64) (core.Agent, error)
-	RevokeAgentKey(ctx context.Context, a core.Actor, key int64) (core.Agent, error)
-	Waits(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.Wait, error)
+	Waits(ctx context.Context, organization int64, rollouts []int64) (map[int64][]view.Wait, error)
 	RollbackOutlooks(ctx context.Context, organization int64, rollouts []int64) (map[int64]core.RollbackOutlook, error)
-	CreateApplication(ctx context.Context, a core.Actor, n core.NewApplication) (core.Application, error)
-	SourceKinds() []core.SourceKind
-	ArtifactSenders(ctx context.Context, a core.Actor) ([]core.ArtifactSender, error)
-	SourceStates(ctx context.Context, organization int64, sources []int64) (map[int64]core.SourceState, error)
-	AddArtifactSource(ctx context.Context, a core.Actor, service int64, n core.NewArtifactSource) (core.ArtifactSource, error)
-	SetArtifactSourceConfig(ctx context.Context, a core.Actor, source int64, config json.RawMessage) (core.ArtifactSource, error)
-	LookAtArtifactSource(ctx context.Context, a core.Actor, source int64) (core.SourceSight, error)
-	TryArtifactSource(ctx context.Context, a core.Actor, n core.NewArtifactSource) (core.SourceSight, error)
-	CreateEnvironment(ctx context.Context, a core.Actor, n core.NewEnvironment) (core.Environment, error)
-	RetryOnboarding(ctx context.Context, a core.Actor, environment int64) (core.Environment, error)
-	CreateFlowDefinition(ctx context.Context, a core.Actor, n core.NewFlowDefinition) (core.FlowDefinition, error)
-	RetrySetup(ctx context.Context, a core.Actor, applicationEnvironment int64) (core.ApplicationEnvironment, error)
-	CreateRollout(ctx context.Context, a core.Actor, n core.NewRollout) (core.Promotion, error)
-	PreviewRollout(ctx context.Context, a core.Actor, n core.NewPreview) (core.Preview, error)
-	ApproveGate(ctx context.Context, a core.Actor, r core.Resolution) (core.Rollout, error)
-	RejectGate(ctx context.Context, a core.Actor, r core.Resolution) (core.Rollout, error)
-	CancelRollout(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error)
-	SetEnvironmentApproval(ctx context.Context, a core.Actor, environment int64, n *core.EnvironmentApproval) (core.Environment, error)
-	ArchiveApplication(ctx context.Context, a core.Actor, application int64, reason string) (core.Application, error)
-	ArchiveEnvironment(ctx context.Context, a core.Actor, environment int64, reason string) (core.Environment, error)
-	RestoreApplication(ctx context.Context, a core.Actor, application int64, reason string) (core.Application, error)
-	RestoreEnvironment(ctx context.Context, a core.Actor, environment int64, reason string) (core.Environment, error)
-	CheckFlowDefinition(ctx context.Context, a core.Actor, definition json.RawMessage) ([]fault.Field, error)
-	Workflows(ctx context.Context, a core.Actor, f core.WorkflowFilter, p core.Page) (core.Slice[core.WorkflowRun], error)
-	Workflow(ctx context.Context, a core.Actor, id string) (core.WorkflowRun, error)
-	WorkflowHistory(ctx context.Context, a core.Actor, id string, p core.Page) (core.Slice[core.WorkflowEntry], error)
-	WorkflowLogs(ctx context.Context, a core.Actor, id string, p core.Page) (core.Slice[core.WorkflowLine], error)
-	RetryWorkflow(ctx context.Context, a core.Actor, id, reason string, from int64) (core.WorkflowRun, error)
-	CancelWorkflow(ctx context.Context, a core.Actor, id, reason string) (core.WorkflowRun, error)
-	CheckJournal(ctx context.Context, a core.Actor, p core.Page) (core.JournalCheck, error)
-	AbortRollout(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error)
-	RetryRollout(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error)
-	SetRolloutPolicy(ctx context.Context, a core.Actor, p core.RolloutPolicy) (core.Application, error)
-	SetRollbackPolicy(ctx context.Context, a core.Actor, p core.RollbackPolicy) (core.Application, error)
-	PauseRollout(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error)
-	ResumeRollout(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error)
-	RollbackRollout(ctx context.Context, a core.Actor, n core.Rollback) (core.Rollout, error)
-	BreakGlass(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error)
-	StopAutomaticRollback(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error)
 }
 
-var _ Domain = (*core.Domain)(nil)
+var (
+	_ Access    = (*access.UseCases)(nil)
+	_ Setup     = (*setup.UseCases)(nil)
+	_ Rollouts  = (*rollout.UseCases)(nil)
+	_ Workflows = (*handoff.UseCases)(nil)
+	_ View      = (*view.UseCases)(nil)
+)
 
 // Deps is what the handler needs.
 type Deps struct {

@@ -12,7 +12,7 @@ import (
 
 func TestHTTP(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	const viewer = `{"query":"{viewer{organization{name}}}"}`
 	get := func(query string) string { return "/graphql?" + url.Values{"query": {query}}.Encode() }
 	tests := []struct {
@@ -81,7 +81,7 @@ func TestHTTP(t *testing.T) {
 // the audits 572B, FDE2, 7B9B, D586 and 5E5B).
 func TestAnswersOfRequestsThatAreNotCarriedOut(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	const (
 		response = "application/graphql-response+json"
 		plain    = "application/json"
@@ -134,7 +134,7 @@ func TestAnswersOfRequestsThatAreNotCarriedOut(t *testing.T) {
 
 func TestOlderClientsGetJSON(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/graphql", strings.NewReader(`{"query":"{viewer{principalType}}"}`))
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json")
@@ -146,7 +146,7 @@ func TestOlderClientsGetJSON(t *testing.T) {
 
 func TestLimits(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	nest := func(levels int) string { // application { rollouts { nodes { application { … } } } }
 		q := "id"
 		for range levels {
@@ -205,7 +205,7 @@ fragment TypeRef on __Type {
 
 func TestPages(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	for i := range 5 {
 		f.application(ours, fmt.Sprintf("a%d", i), "api")
 	}

@@ -21,9 +21,9 @@ func (q query) GatesForMe(
 		return model.GateConnection{}, err
 	}
 	actor := loadersOf(ctx).actor
-	s, err := q.domain.GatesFor(ctx, actor, p)
+	s, err := q.domain.View.GatesFor(ctx, actor, p)
 	return model.GateConnection(model.Connect[model.GateEdge](s, model.WrapGate, func(ctx context.Context) (int, error) {
-		return q.domain.CountGatesFor(ctx, actor)
+		return q.domain.View.CountGatesFor(ctx, actor)
 	})), err
 }
 
@@ -36,15 +36,15 @@ func (q query) Journal(
 		return model.JournalEntryConnection{}, err
 	}
 	organization := loadersOf(ctx).actor.Organization
-	s, err := q.domain.JournalOf(ctx, organization, p)
+	s, err := q.domain.View.JournalOf(ctx, organization, p)
 	return model.JournalEntryConnection(model.Connect[model.JournalEntryEdge](s, model.WrapJournalEntry, func(ctx context.Context) (int, error) {
-		return q.domain.CountJournal(ctx, organization)
+		return q.domain.View.CountJournal(ctx, organization)
 	})), err
 }
 
 // JournalCursor is where the journal ends now.
 func (q query) JournalCursor(ctx context.Context) (string, error) {
-	present, err := q.domain.Present(ctx, loadersOf(ctx).actor.Organization)
+	present, err := q.domain.View.Present(ctx, loadersOf(ctx).actor.Organization)
 	return core.CursorOf(present), err
 }
 
@@ -100,7 +100,7 @@ func (s subscription) Journal(ctx context.Context, after, rollout *string) (<-ch
 	entries := make(chan model.JournalEntry)
 	go func() {
 		defer close(entries)
-		err := s.domain.Follow(ctx, actor, position, only, func(e core.JournalEntry) bool {
+		err := s.domain.View.Follow(ctx, actor, position, only, func(e core.JournalEntry) bool {
 			select {
 			case entries <- model.WrapJournalEntry(e):
 				return true

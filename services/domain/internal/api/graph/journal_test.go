@@ -9,7 +9,7 @@ import (
 // TestAJournalNamesWhereAndWhat compares what each row says it is about with the rollout's own environments and deployments.
 func TestAJournalNamesWhereAndWhat(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	f.story()
 	type named struct{ Name string }
 	var data struct {

@@ -7,6 +7,8 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/view"
 )
 
 // loaders are the reads of one request, all within the viewer's organization: there is no way from here to another's.
@@ -19,7 +21,7 @@ type loaders struct {
 	servicesOf              *loader[int64, []core.Service]
 	sources                 *loader[int64, core.ArtifactSource]
 	sourcesOf               *loader[int64, []core.ArtifactSource]
-	sourceStates            *loader[int64, core.SourceState]
+	sourceStates            *loader[int64, setup.SourceState]
 	versions                *loader[int64, core.Version]
 	versionsOfSource        *loader[paged, core.Slice[core.Version]]
 	versionCountOf          *loader[int64, int]
@@ -29,6 +31,8 @@ type loaders struct {
 	versionSetCountOf       *loader[int64, int]
 	newestSetOf             *loader[int64, core.VersionSet]
 	seenDigests             *loader[int64, bool]
+	deletedVersions         *loader[int64, time.Time]
+	warningsOf              *loader[int64, []string]
 	entriesOf               *loader[int64, []core.VersionSetEntry]
 	environments            *loader[int64, core.Environment]
 	bindings                *loader[int64, core.DriverBinding]
@@ -61,7 +65,7 @@ type loaders struct {
 	standings               *loader[int64, core.Standing]
 	applicationStandings    *loader[int64, core.ApplicationStanding]
 	environmentStandings    *loader[int64, core.EnvironmentStanding]
-	waitsOf                 *loader[int64, []core.Wait]
+	waitsOf                 *loader[int64, []view.Wait]
 	outlookOf               *loader[int64, core.RollbackOutlook]
 	skipsOf                 *loader[int64, []core.SkippedEnvironment]
 	members                 *loader[int64, core.Member]
@@ -89,69 +93,71 @@ func newLoaders(r Domain, actor core.Actor, c clock.Clock, window time.Duration)
 	return &loaders{
 		actor:                   actor,
 		clock:                   c,
-		applications:            plain(b, r.ApplicationsByID),
-		services:                plain(b, r.ServicesByID),
-		servicesOf:              plain(b, r.ServicesByApplication),
-		sources:                 plain(b, r.ArtifactSourcesByID),
-		sourcesOf:               plain(b, r.ArtifactSourcesByService),
-		sourceStates:            plain(b, r.SourceStates),
-		versions:                plain(b, r.VersionsByID),
-		versionsOfSource:        pages(b, r.VersionsBySource),
-		versionCountOf:          plain(b, r.CountVersionsBySource),
-		versionsOfDeployment:    plain(b, r.VersionsByDeployment),
-		versionSets:             plain(b, r.VersionSetsByID),
-		versionSetsOf:           pages(b, r.VersionSetsByApplication),
-		versionSetCountOf:       plain(b, r.CountVersionSetsByApplication),
-		newestSetOf:             plain(b, r.NewestVersionSets),
-		seenDigests:             plain(b, r.SeenDigests),
-		entriesOf:               plain(b, r.EntriesByVersionSet),
-		environments:            plain(b, r.EnvironmentsByID),
-		bindings:                plain(b, r.DriverBindingsByID),
-		bindingsOf:              plain(b, r.DriverBindingsByEnvironment),
-		approvalOf:              plain(b, r.EnvironmentApprovals),
-		archivingsOfApplication: plain(b, r.ArchivingsByApplication),
-		archivingsOfEnvironment: plain(b, r.ArchivingsByEnvironment),
-		contactOf:               plain(b, r.Contacts),
-		healthsOf:               plain(b, r.HealthsByEnvironment),
-		flows:                   plain(b, r.FlowDefinitionsByID),
-		latestFlowOf:            plain(b, r.LatestFlowDefinitions),
-		rollouts:                plain(b, r.RolloutsByID),
-		rolloutsOf:              pages(b, r.RolloutsByApplication),
-		rolloutCountOf:          plain(b, r.CountRolloutsByApplication),
-		activeRolloutOf:         plain(b, r.ActiveRollouts),
-		rollbackPolicyOf:        plain(b, r.RollbackPolicies),
-		rolloutPolicyOf:         plain(b, r.RolloutPolicies),
-		queuedRolloutOf:         plain(b, r.QueuedRollouts),
-		gatesOf:                 plain(b, r.OpenGates),
-		gatesOfStop:             plain(b, r.GatesOfStops),
-		rolloutEnvironments:     plain(b, r.RolloutEnvironmentsByID),
-		rolloutEnvironmentsOf:   plain(b, r.RolloutEnvironmentsByRollout),
-		deployments:             plain(b, r.DeploymentsByID),
-		deploymentsOf:           plain(b, r.DeploymentsByRolloutEnvironment),
-		snapshotOf:              plain(b, r.SnapshotsByDeployment),
-		deploymentGatesOf:       plain(b, r.GatesByDeployment),
-		previews:                plain(b, r.PreviewsByID),
-		journalOf:               pages(b, r.JournalsByRollout),
-		journalCountOf:          plain(b, r.CountJournalsByRollout),
-		standings:               plain(b, r.Standings),
-		applicationStandings:    plain(b, r.ApplicationStandings),
-		environmentStandings:    plain(b, r.EnvironmentStandings),
-		waitsOf:                 plain(b, r.Waits),
-		outlookOf:               plain(b, r.RollbackOutlooks),
-		skipsOf:                 plain(b, r.SkipsByRollout),
-		members:                 plain(b, r.MembersByID),
-		cells:                   plain(b, r.CellsByID),
-		cellsOf:                 plain(b, r.CellsByApplication),
-		groups:                  plain(b, r.GroupsByID),
-		membersOf:               plain(b, r.MembersByGroup),
-		groupsOf:                plain(b, r.GroupsByMember),
-		tokens:                  plain(b, r.TokensByID),
-		agents:                  plain(b, r.AgentsByID),
-		agentKeys:               plain(b, r.AgentKeysByID),
-		agentKeysOf:             plain(b, r.AgentKeysByAgent),
-		environmentsOfAgent:     plain(b, r.EnvironmentsByAgent),
+		applications:            plain(b, r.View.ApplicationsByID),
+		services:                plain(b, r.View.ServicesByID),
+		servicesOf:              plain(b, r.View.ServicesByApplication),
+		sources:                 plain(b, r.View.ArtifactSourcesByID),
+		sourcesOf:               plain(b, r.View.ArtifactSourcesByService),
+		sourceStates:            plain(b, r.Setup.SourceStates),
+		versions:                plain(b, r.View.VersionsByID),
+		versionsOfSource:        pages(b, r.View.VersionsBySource),
+		versionCountOf:          plain(b, r.View.CountVersionsBySource),
+		versionsOfDeployment:    plain(b, r.View.VersionsByDeployment),
+		versionSets:             plain(b, r.View.VersionSetsByID),
+		versionSetsOf:           pages(b, r.View.VersionSetsByApplication),
+		versionSetCountOf:       plain(b, r.View.CountVersionSetsByApplication),
+		newestSetOf:             plain(b, r.View.NewestVersionSets),
+		seenDigests:             plain(b, r.View.SeenDigests),
+		deletedVersions:         plain(b, r.View.DeletedVersions),
+		warningsOf:              plain(b, warnings(r.View)),
+		entriesOf:               plain(b, r.View.EntriesByVersionSet),
+		environments:            plain(b, r.View.EnvironmentsByID),
+		bindings:                plain(b, r.View.DriverBindingsByID),
+		bindingsOf:              plain(b, r.View.DriverBindingsByEnvironment),
+		approvalOf:              plain(b, r.View.EnvironmentApprovals),
+		archivingsOfApplication: plain(b, r.View.ArchivingsByApplication),
+		archivingsOfEnvironment: plain(b, r.View.ArchivingsByEnvironment),
+		contactOf:               plain(b, r.View.Contacts),
+		healthsOf:               plain(b, r.View.HealthsByEnvironment),
+		flows:                   plain(b, r.View.FlowDefinitionsByID),
+		latestFlowOf:            plain(b, r.View.LatestFlowDefinitions),
+		rollouts:                plain(b, r.View.RolloutsByID),
+		rolloutsOf:              pages(b, r.View.RolloutsByApplication),
+		rolloutCountOf:          plain(b, r.View.CountRolloutsByApplication),
+		activeRolloutOf:         plain(b, r.View.ActiveRollouts),
+		rollbackPolicyOf:        plain(b, r.View.RollbackPolicies),
+		rolloutPolicyOf:         plain(b, r.View.RolloutPolicies),
+		queuedRolloutOf:         plain(b, r.View.QueuedRollouts),
+		gatesOf:                 plain(b, r.View.OpenGates),
+		gatesOfStop:             plain(b, r.View.GatesOfStops),
+		rolloutEnvironments:     plain(b, r.View.RolloutEnvironmentsByID),
+		rolloutEnvironmentsOf:   plain(b, r.View.RolloutEnvironmentsByRollout),
+		deployments:             plain(b, r.View.DeploymentsByID),
+		deploymentsOf:           plain(b, r.View.DeploymentsByRolloutEnvironment),
+		snapshotOf:              plain(b, r.View.SnapshotsByDeployment),
+		deploymentGatesOf:       plain(b, r.View.GatesByDeployment),
+		previews:                plain(b, r.View.PreviewsByID),
+		journalOf:               pages(b, r.View.JournalsByRollout),
+		journalCountOf:          plain(b, r.View.CountJournalsByRollout),
+		standings:               plain(b, r.View.Standings),
+		applicationStandings:    plain(b, r.View.ApplicationStandings),
+		environmentStandings:    plain(b, r.View.EnvironmentStandings),
+		waitsOf:                 plain(b, r.View.Waits),
+		outlookOf:               plain(b, r.View.RollbackOutlooks),
+		skipsOf:                 plain(b, r.View.SkipsByRollout),
+		members:                 plain(b, r.View.MembersByID),
+		cells:                   plain(b, r.View.CellsByID),
+		cellsOf:                 plain(b, r.View.CellsByApplication),
+		groups:                  plain(b, r.View.GroupsByID),
+		membersOf:               plain(b, r.View.MembersByGroup),
+		groupsOf:                plain(b, r.View.GroupsByMember),
+		tokens:                  plain(b, r.View.TokensByID),
+		agents:                  plain(b, r.View.AgentsByID),
+		agentKeys:               plain(b, r.View.AgentKeysByID),
+		agentKeysOf:             plain(b, r.View.AgentKeysByAgent),
+		environmentsOfAgent:     plain(b, r.View.EnvironmentsByAgent),
 		tokensOf: plain(b, func(ctx context.Context, _ int64, members []int64) (map[int64][]core.AccessToken, error) {
-			return r.VisibleTokens(ctx, actor, members)
+			return r.Access.VisibleTokens(ctx, actor, members)
 		}),
 	}
 }

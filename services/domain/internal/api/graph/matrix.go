@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
 // Applications beside environments: the matrix, and its cells.
@@ -23,7 +24,7 @@ func (q query) Matrix(
 	if filter != nil {
 		f = core.MatrixFilter{Contains: orEmpty(filter.Text), Drivers: filter.Drivers, States: filter.States, Healths: filter.Health, Waiting: filter.Waiting}
 		for _, environment := range filter.Environments {
-			id, err := environmentNumber(ctx, q.domain, environment)
+			id, err := environmentNumber(ctx, q.domain.View, environment)
 			if err != nil {
 				return model.MatrixConnection{}, err
 			}
@@ -31,10 +32,10 @@ func (q query) Matrix(
 		}
 	}
 	organization := loadersOf(ctx).actor.Organization
-	s, environments, err := q.domain.Matrix(ctx, organization, f, p)
+	s, environments, err := q.domain.View.Matrix(ctx, organization, f, p)
 	return model.MatrixConnection(model.Connect[model.MatrixEdge](s, func(a core.Application) model.MatrixRow {
 		return model.MatrixRow{Application: model.WrapApplication(a), Environments: environments}
-	}, func(ctx context.Context) (int, error) { return q.domain.CountMatrix(ctx, organization, f) })), err
+	}, func(ctx context.Context) (int, error) { return q.domain.View.CountMatrix(ctx, organization, f) })), err
 }
 
 // matrixRow resolves the fields of MatrixRow that are loaded.
@@ -70,11 +71,11 @@ func (applicationEnvironment) Gates(ctx context.Context, e *model.ApplicationEnv
 }
 
 // ValidateDriverConfig says what is wrong with a configuration. That it is wrong is the answer, not an error.
-func (q query) ValidateDriverConfig(_ context.Context, driverRef string, kind *core.DriverConfigKind, config json.RawMessage) ([]model.ConfigProblem, error) {
-	asked := core.EnvironmentConfig
+func (q query) ValidateDriverConfig(_ context.Context, driverRef string, kind *setup.DriverConfigKind, config json.RawMessage) ([]model.ConfigProblem, error) {
+	asked := setup.EnvironmentConfig
 	if kind != nil {
 		asked = *kind
 	}
-	problems, err := q.domain.ValidateDriverConfig(driverRef, asked, config)
+	problems, err := q.domain.Setup.ValidateDriverConfig(driverRef, asked, config)
 	return wrapAll(problems, wrapProblem), err
 }

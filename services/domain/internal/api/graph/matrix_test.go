@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 )
 
 // seen is one row of the matrix, as the tests write it: name, and the environments of the cells that are shown.
@@ -44,24 +45,24 @@ func (f *fixture) lived() (qa, production core.Environment) {
 	f.application(ours, "bare", "api")
 	// shop is live in qa and asks before production.
 	shop := f.rollout(ours, made["shop"])
-	f.apply(ours, core.RolloutEnvironmentMoved{RolloutID: shop.ID, EnvironmentID: qa.ID, Verb: core.VerbComplete})
-	f.apply(ours, core.ApprovalRequested{RolloutID: shop.ID, GateID: "production", Reason: "go live?"})
+	f.apply(ours, rollout.EnvironmentMoved{RolloutID: shop.ID, EnvironmentID: qa.ID, Verb: core.VerbComplete})
+	f.apply(ours, rollout.ApprovalRequested{RolloutID: shop.ID, GateID: "production", Reason: "go live?"})
 	// billing has failed in qa; search asks somewhere in between, which holds up what comes next.
 	billing := f.rollout(ours, made["billing"])
-	f.apply(ours, core.RolloutEnvironmentMoved{RolloutID: billing.ID, EnvironmentID: qa.ID, Verb: core.VerbFail, Reason: "no"})
+	f.apply(ours, rollout.EnvironmentMoved{RolloutID: billing.ID, EnvironmentID: qa.ID, Verb: core.VerbFail, Reason: "no"})
 	search := f.rollout(ours, made["search"])
-	f.apply(ours, core.RolloutEnvironmentMoved{RolloutID: search.ID, EnvironmentID: qa.ID, Verb: core.VerbComplete})
-	f.apply(ours, core.ApprovalRequested{RolloutID: search.ID, GateID: "change-board"})
-	services := must(f.domain.ServicesByApplication(f.t.Context(), ours, []int64{made["shop"].ID, made["billing"].ID}))(f.t)
+	f.apply(ours, rollout.EnvironmentMoved{RolloutID: search.ID, EnvironmentID: qa.ID, Verb: core.VerbComplete})
+	f.apply(ours, rollout.ApprovalRequested{RolloutID: search.ID, GateID: "change-board"})
+	services := must(f.view.ServicesByApplication(f.t.Context(), ours, []int64{made["shop"].ID, made["billing"].ID}))(f.t)
 	at := time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC)
-	f.apply(ours, core.ServiceHealth{ServiceID: services[made["shop"].ID][0].ID, EnvironmentID: qa.ID, Health: core.HealthHealthy, ObservedAt: at})
-	f.apply(ours, core.ServiceHealth{ServiceID: services[made["billing"].ID][0].ID, EnvironmentID: qa.ID, Health: core.HealthDegraded, Reason: "5xx", ObservedAt: at})
+	f.apply(ours, rollout.HealthSeen{ServiceHealth: core.ServiceHealth{ServiceID: services[made["shop"].ID][0].ID, EnvironmentID: qa.ID, Health: core.HealthHealthy, ObservedAt: at}})
+	f.apply(ours, rollout.HealthSeen{ServiceHealth: core.ServiceHealth{ServiceID: services[made["billing"].ID][0].ID, EnvironmentID: qa.ID, Health: core.HealthDegraded, Reason: "5xx", ObservedAt: at}})
 	return qa, production
 }
 
 func TestTheMatrixIsFilteredOnTheServer(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	f.lived()
 	for filter, want := range map[string]string{
 		"":                       "bare[] billing[qa production] idle[qa production] search[qa production] shop[qa production]",
@@ -95,7 +96,7 @@ func TestTheMatrixIsFilteredOnTheServer(t *testing.T) {
 
 func TestTheMatrixIsPagedInAnyFilter(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	f.lived()
 	for _, filter := range []string{"", `, filter: {waiting: true}`, `, filter: {health: [HEALTHY, DEGRADED]}`} {
 		whole, paged, after := f.matrix(ours, "(first: 50"+filter+")"), []string{}, ""
@@ -130,7 +131,7 @@ func TestTheMatrixIsPagedInAnyFilter(t *testing.T) {
 // TestACellSaysHowThingsStandThere looks at every field of the cells that people act on.
 func TestACellSaysHowThingsStandThere(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	f.lived()
 	var data struct {
 		Matrix struct {
@@ -171,7 +172,7 @@ func TestACellSaysHowThingsStandThere(t *testing.T) {
 
 func TestADriverConfigurationIsValidatedWithoutBeingKept(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	ask := func(driver, kind string, config any) (answer, string) {
 		a := f.ask(ours, `query($driver: String!, $kind: DriverConfigKind, $config: JSON!) { validateDriverConfig(driverRef: $driver, kind: $kind, config: $config) { pointer message } }`,
 			map[string]any{"driver": driver, "kind": kind, "config": config})

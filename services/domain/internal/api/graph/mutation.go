@@ -5,6 +5,8 @@ import (
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
 // mutation resolves the fields of Mutation. What a use case answers is read again, because only reads fill in what is
@@ -13,17 +15,17 @@ type mutation struct{ domain Domain }
 
 // CreateApplication makes an application with services and sources, all or nothing.
 func (m mutation) CreateApplication(ctx context.Context, in model.CreateApplicationInput) (p model.CreateApplicationPayload, err error) {
-	services := make([]core.NewService, len(in.Services))
+	services := make([]setup.NewService, len(in.Services))
 	for i, s := range in.Services {
-		services[i] = core.NewService{
-			Name: s.Name, Description: orEmpty(s.Description), ArtifactSources: make([]core.NewArtifactSource, len(s.ArtifactSources)),
+		services[i] = setup.NewService{
+			Name: s.Name, Description: orEmpty(s.Description), ArtifactSources: make([]setup.NewArtifactSource, len(s.ArtifactSources)),
 		}
 		for j, source := range s.ArtifactSources {
-			services[i].ArtifactSources[j] = core.NewArtifactSource{Ref: source.SourceRef, Config: source.SourceConfig}
+			services[i].ArtifactSources[j] = setup.NewArtifactSource{Ref: source.SourceRef, Config: source.SourceConfig}
 		}
 	}
 	l := loadersOf(ctx)
-	a, err := m.domain.CreateApplication(ctx, l.actor, core.NewApplication{
+	a, err := m.domain.Setup.CreateApplication(ctx, l.actor, setup.NewApplication{
 		Name: in.Name, Description: orEmpty(in.Description), Services: services,
 	})
 	p.Application, p.Errors, err = outcome(ctx, l.applications, a.ID, model.WrapApplication, err)
@@ -33,7 +35,7 @@ func (m mutation) CreateApplication(ctx context.Context, in model.CreateApplicat
 // CreateEnvironment makes an environment, whose onboarding begins at once.
 func (m mutation) CreateEnvironment(ctx context.Context, in model.CreateEnvironmentInput) (p model.CreateEnvironmentPayload, err error) {
 	l := loadersOf(ctx)
-	e, err := m.domain.CreateEnvironment(ctx, l.actor, core.NewEnvironment{
+	e, err := m.domain.Setup.CreateEnvironment(ctx, l.actor, setup.NewEnvironment{
 		Name: in.Name, Description: orEmpty(in.Description), Tier: in.Tier, DriverRef: in.DriverRef, DriverConfig: in.DriverConfig,
 	})
 	p.Environment, p.Errors, err = outcome(ctx, l.environments, e.ID, model.WrapEnvironment, err)
@@ -43,13 +45,13 @@ func (m mutation) CreateEnvironment(ctx context.Context, in model.CreateEnvironm
 // CreateFlowDefinition makes the next version of a pipeline. Its application is given by name or identifier.
 func (m mutation) CreateFlowDefinition(ctx context.Context, in model.CreateFlowDefinitionInput) (p model.CreateFlowDefinitionPayload, err error) {
 	l := loadersOf(ctx)
-	application, err := applicationNumber(ctx, m.domain, in.Application)
+	application, err := applicationNumber(ctx, m.domain.View, in.Application)
 	if err != nil {
 		err = inField(err, "/application")
 	}
 	var f core.FlowDefinition
 	if err == nil {
-		f, err = m.domain.CreateFlowDefinition(ctx, l.actor, core.NewFlowDefinition{ApplicationID: application, Definition: in.Definition})
+		f, err = m.domain.Setup.CreateFlowDefinition(ctx, l.actor, setup.NewFlowDefinition{ApplicationID: application, Definition: in.Definition})
 	}
 	p.Unchanged = f.Unchanged
 	p.FlowDefinition, p.Errors, err = outcome(ctx, l.flows, f.ID, model.WrapFlowDefinition, err)
@@ -63,7 +65,7 @@ func (m mutation) RetryEnvironmentOnboarding(
 	l := loadersOf(ctx)
 	n, err := number("/environmentId", model.KindEnvironment, in.EnvironmentID)
 	if err == nil {
-		_, err = m.domain.RetryOnboarding(ctx, l.actor, n)
+		_, err = m.domain.Setup.RetryOnboarding(ctx, l.actor, n)
 		err = inField(err, "/environmentId")
 	}
 	p.Environment, p.Errors, err = outcome(ctx, l.environments, n, model.WrapEnvironment, err)
@@ -77,7 +79,7 @@ func (m mutation) RetryApplicationEnvironmentSetup(
 	l := loadersOf(ctx)
 	n, err := number("/applicationEnvironmentId", model.KindApplicationEnvironment, in.ApplicationEnvironmentID)
 	if err == nil {
-		_, err = m.domain.RetrySetup(ctx, l.actor, n)
+		_, err = m.domain.Setup.RetrySetup(ctx, l.actor, n)
 		err = inField(err, "/applicationEnvironmentId")
 	}
 	p.ApplicationEnvironment, p.Errors, err = outcome(ctx, l.cells, n, model.WrapApplicationEnvironment, err)
@@ -88,9 +90,9 @@ func (m mutation) RetryApplicationEnvironmentSetup(
 func (m mutation) CreateRollout(ctx context.Context, in model.CreateRolloutInput) (p model.CreateRolloutPayload, err error) {
 	l := loadersOf(ctx)
 	n, err := number("/versionSetId", model.KindVersionSet, in.VersionSetID)
-	var made core.Promotion
+	var made rollout.Promotion
 	if err == nil {
-		made, err = m.domain.CreateRollout(ctx, l.actor, core.NewRollout{VersionSetID: n, Reason: orEmpty(in.Reason), Again: in.Again != nil && *in.Again})
+		made, err = m.domain.Rollouts.CreateRollout(ctx, l.actor, rollout.NewRollout{VersionSetID: n, Reason: orEmpty(in.Reason), Again: in.Again != nil && *in.Again})
 		err = inField(err, "/versionSetId")
 	}
 	if made.Queued != nil {

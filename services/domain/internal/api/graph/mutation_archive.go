@@ -9,9 +9,9 @@ import (
 // ArchiveApplication takes an application, given by name or identifier, out of use.
 func (m mutation) ArchiveApplication(ctx context.Context, in model.ArchiveApplicationInput) (p model.ArchiveApplicationPayload, err error) {
 	l := loadersOf(ctx)
-	n, err := applicationNumber(ctx, m.domain, in.Application)
+	n, err := applicationNumber(ctx, m.domain.View, in.Application)
 	if err == nil {
-		_, err = m.domain.ArchiveApplication(ctx, l.actor, n, orEmpty(in.Reason))
+		_, err = m.domain.Setup.ArchiveApplication(ctx, l.actor, n, orEmpty(in.Reason))
 	}
 	p.Application, p.Errors, err = outcome(ctx, l.applications, n, model.WrapApplication, inField(err, "/application"))
 	return p, err
@@ -22,7 +22,7 @@ func (m mutation) ArchiveEnvironment(ctx context.Context, in model.ArchiveEnviro
 	l := loadersOf(ctx)
 	n, err := number("/environmentId", model.KindEnvironment, in.EnvironmentID)
 	if err == nil {
-		_, err = m.domain.ArchiveEnvironment(ctx, l.actor, n, orEmpty(in.Reason))
+		_, err = m.domain.Setup.ArchiveEnvironment(ctx, l.actor, n, orEmpty(in.Reason))
 		err = inField(err, "/environmentId")
 	}
 	p.Environment, p.Errors, err = outcome(ctx, l.environments, n, model.WrapEnvironment, err)
@@ -32,9 +32,9 @@ func (m mutation) ArchiveEnvironment(ctx context.Context, in model.ArchiveEnviro
 // RestoreApplication takes an archived application, given by name or identifier, into use again.
 func (m mutation) RestoreApplication(ctx context.Context, in model.RestoreApplicationInput) (p model.RestoreApplicationPayload, err error) {
 	l := loadersOf(ctx)
-	n, err := applicationNumber(ctx, m.domain, in.Application)
+	n, err := applicationNumber(ctx, m.domain.View, in.Application)
 	if err == nil {
-		_, err = m.domain.RestoreApplication(ctx, l.actor, n, orEmpty(in.Reason))
+		_, err = m.domain.Setup.RestoreApplication(ctx, l.actor, n, orEmpty(in.Reason))
 	}
 	p.Application, p.Errors, err = outcome(ctx, l.applications, n, model.WrapApplication, inField(err, "/application"))
 	return p, err
@@ -45,7 +45,7 @@ func (m mutation) RestoreEnvironment(ctx context.Context, in model.RestoreEnviro
 	l := loadersOf(ctx)
 	n, err := number("/environmentId", model.KindEnvironment, in.EnvironmentID)
 	if err == nil {
-		_, err = m.domain.RestoreEnvironment(ctx, l.actor, n, orEmpty(in.Reason))
+		_, err = m.domain.Setup.RestoreEnvironment(ctx, l.actor, n, orEmpty(in.Reason))
 		err = inField(err, "/environmentId")
 	}
 	p.Environment, p.Errors, err = outcome(ctx, l.environments, n, model.WrapEnvironment, err)

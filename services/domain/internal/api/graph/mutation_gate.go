@@ -15,7 +15,7 @@ func (m mutation) SetEnvironmentApproval(
 	l := loadersOf(ctx)
 	n, err := number("/environmentId", model.KindEnvironment, in.EnvironmentID)
 	if err == nil {
-		_, err = m.domain.SetEnvironmentApproval(ctx, l.actor, n, environmentApproval(in.Approval))
+		_, err = m.domain.Setup.SetEnvironmentApproval(ctx, l.actor, n, environmentApproval(in.Approval))
 	}
 	p.Environment, p.Errors, err = outcome(ctx, l.environments, n, model.WrapEnvironment, err)
 	return p, err

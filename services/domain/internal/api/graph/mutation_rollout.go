@@ -7,27 +7,28 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 )
 
 // The verbs of a rollout that is there.
 
 // ApproveGate lets a rollout pass a gate.
 func (m mutation) ApproveGate(ctx context.Context, in model.ResolveGateInput) (model.ResolveGatePayload, error) {
-	return resolveGate(ctx, in, m.domain.ApproveGate)
+	return resolveGate(ctx, in, m.domain.Rollouts.ApproveGate)
 }
 
 // RejectGate ends a rollout at a gate.
 func (m mutation) RejectGate(ctx context.Context, in model.ResolveGateInput) (model.ResolveGatePayload, error) {
-	return resolveGate(ctx, in, m.domain.RejectGate)
+	return resolveGate(ctx, in, m.domain.Rollouts.RejectGate)
 }
 
 func resolveGate(
-	ctx context.Context, in model.ResolveGateInput, resolve func(context.Context, core.Actor, core.Resolution) (core.Rollout, error),
+	ctx context.Context, in model.ResolveGateInput, resolve func(context.Context, core.Actor, rollout.Resolution) (core.Rollout, error),
 ) (p model.ResolveGatePayload, err error) {
 	l := loadersOf(ctx)
 	n, err := number("/rolloutId", model.KindRollout, in.RolloutID)
 	if err == nil {
-		_, err = resolve(ctx, l.actor, core.Resolution{RolloutID: n, GateID: in.GateID, Reason: orEmpty(in.Reason)})
+		_, err = resolve(ctx, l.actor, rollout.Resolution{RolloutID: n, GateID: in.GateID, Reason: orEmpty(in.Reason)})
 	}
 	p.Rollout, p.Errors, err = outcome(ctx, l.rollouts, n, model.WrapRollout, err)
 	return p, err
@@ -35,25 +36,25 @@ func resolveGate(
 
 // CancelRollout ends a rollout where it stands.
 func (m mutation) CancelRollout(ctx context.Context, in model.CancelRolloutInput) (p model.CancelRolloutPayload, err error) {
-	p.Rollout, p.Errors, err = apply(ctx, in.RolloutID, in.Reason, m.domain.CancelRollout)
+	p.Rollout, p.Errors, err = apply(ctx, in.RolloutID, in.Reason, m.domain.Rollouts.CancelRollout)
 	return p, err
 }
 
 // PauseRollout holds a rollout at a gate.
 func (m mutation) PauseRollout(ctx context.Context, in model.PauseRolloutInput) (p model.PauseRolloutPayload, err error) {
-	p.Rollout, p.Errors, err = apply(ctx, in.RolloutID, in.Reason, m.domain.PauseRollout)
+	p.Rollout, p.Errors, err = apply(ctx, in.RolloutID, in.Reason, m.domain.Rollouts.PauseRollout)
 	return p, err
 }
 
 // ResumeRollout ends a hold.
 func (m mutation) ResumeRollout(ctx context.Context, in model.ResumeRolloutInput) (p model.ResumeRolloutPayload, err error) {
-	p.Rollout, p.Errors, err = apply(ctx, in.RolloutID, in.Reason, m.domain.ResumeRollout)
+	p.Rollout, p.Errors, err = apply(ctx, in.RolloutID, in.Reason, m.domain.Rollouts.ResumeRollout)
 	return p, err
 }
 
 // AbortRollout takes back what is being deployed.
 func (m mutation) AbortRollout(ctx context.Context, in model.AbortRolloutInput) (p model.AbortRolloutPayload, err error) {
-	p.Rollout, p.Errors, err = apply(ctx, in.RolloutID, in.Reason, m.domain.AbortRollout)
+	p.Rollout, p.Errors, err = apply(ctx, in.RolloutID, in.Reason, m.domain.Rollouts.AbortRollout)
 	return p, err
 }
 
@@ -63,7 +64,7 @@ func (m mutation) RetryRollout(ctx context.Context, in model.RetryRolloutInput) 
 	n, err := number("/rolloutId", model.KindRollout, in.RolloutID)
 	var r core.Rollout
 	if err == nil {
-		r, err = m.domain.RetryRollout(ctx, l.actor, n, orEmpty(in.Reason))
+		r, err = m.domain.Rollouts.RetryRollout(ctx, l.actor, n, orEmpty(in.Reason))
 		err = inField(err, "/rolloutId")
 	}
 	p.Rollout, p.Errors, err = outcome(ctx, l.rollouts, r.ID, model.WrapRollout, err)
@@ -74,9 +75,9 @@ func (m mutation) RetryRollout(ctx context.Context, in model.RetryRolloutInput) 
 func (m mutation) SetRolloutPolicy(ctx context.Context, in model.SetRolloutPolicyInput) (p model.SetRolloutPolicyPayload, err error) {
 	l := loadersOf(ctx)
 	policy := core.RolloutPolicy{OnFailure: in.OnFailure, OnNewer: in.OnNewer}
-	policy.ApplicationID, err = applicationNumber(ctx, m.domain, in.Application)
+	policy.ApplicationID, err = applicationNumber(ctx, m.domain.View, in.Application)
 	if err == nil {
-		_, err = m.domain.SetRolloutPolicy(ctx, l.actor, policy)
+		_, err = m.domain.Rollouts.SetRolloutPolicy(ctx, l.actor, policy)
 	}
 	p.Application, p.Errors, err = outcome(ctx, l.applications, policy.ApplicationID, model.WrapApplication, inField(err, "/application"))
 	return p, err
@@ -98,17 +99,17 @@ func apply(
 // RollbackRollout begins a rollout of an earlier version set.
 func (m mutation) RollbackRollout(ctx context.Context, in model.RollbackRolloutInput) (p model.RollbackRolloutPayload, err error) {
 	l := loadersOf(ctx)
-	back := core.Rollback{Reason: orEmpty(in.Reason), BreakGlass: in.BreakGlass != nil && *in.BreakGlass}
+	back := rollout.Rollback{Reason: orEmpty(in.Reason), BreakGlass: in.BreakGlass != nil && *in.BreakGlass}
 	back.RolloutID, err = number("/rolloutId", model.KindRollout, in.RolloutID)
 	if err == nil && in.VersionSetID != nil {
 		back.VersionSetID, err = number("/versionSetId", model.KindVersionSet, *in.VersionSetID)
 	}
 	if err == nil {
-		back.Scope, err = scope(ctx, m.domain, in)
+		back.Scope, err = scope(ctx, m.domain.View, in)
 	}
 	var made core.Rollout
 	if err == nil {
-		made, err = m.domain.RollbackRollout(ctx, l.actor, back)
+		made, err = m.domain.Rollouts.RollbackRollout(ctx, l.actor, back)
 	}
 	if in.VersionSetID == nil { // with both, the message says which of them it is
 		err = inField(err, "/rolloutId")
@@ -118,7 +119,7 @@ func (m mutation) RollbackRollout(ctx context.Context, in model.RollbackRolloutI
 }
 
 // scope is where a rollback goes, by the names of environments; what is no identifier of one is taken for a name, which the use case checks.
-func scope(ctx context.Context, d Domain, in model.RollbackRolloutInput) (core.Scope, error) {
+func scope(ctx context.Context, v View, in model.RollbackRolloutInput) (rollout.Scope, error) {
 	organization := loadersOf(ctx).actor.Organization
 	names := func(given []string) ([]string, error) {
 		found := make([]string, len(given))
@@ -128,7 +129,7 @@ func scope(ctx context.Context, d Domain, in model.RollbackRolloutInput) (core.S
 			if err != nil {
 				continue
 			}
-			known, err := d.EnvironmentsByID(ctx, organization, []int64{number})
+			known, err := v.EnvironmentsByID(ctx, organization, []int64{number})
 			if err != nil {
 				return nil, err
 			}
@@ -140,21 +141,21 @@ func scope(ctx context.Context, d Domain, in model.RollbackRolloutInput) (core.S
 	}
 	only, err := names(in.Environments)
 	if err != nil {
-		return core.Scope{}, err
+		return rollout.Scope{}, err
 	}
 	except, err := names(in.Exclude)
-	return core.Scope{Only: only, Except: except}, err
+	return rollout.Scope{Only: only, Except: except}, err
 }
 
 // BreakGlass passes the approvals of a rollout.
 func (m mutation) BreakGlass(ctx context.Context, in model.BreakGlassInput) (p model.BreakGlassPayload, err error) {
-	p.Rollout, p.Errors, err = apply(ctx, in.RolloutID, &in.Reason, m.domain.BreakGlass)
+	p.Rollout, p.Errors, err = apply(ctx, in.RolloutID, &in.Reason, m.domain.Rollouts.BreakGlass)
 	return p, err
 }
 
 // StopAutomaticRollback calls off what a policy has scheduled.
 func (m mutation) StopAutomaticRollback(ctx context.Context, in model.StopAutomaticRollbackInput) (p model.StopAutomaticRollbackPayload, err error) {
-	p.Rollout, p.Errors, err = apply(ctx, in.RolloutID, in.Reason, m.domain.StopAutomaticRollback)
+	p.Rollout, p.Errors, err = apply(ctx, in.RolloutID, in.Reason, m.domain.Rollouts.StopAutomaticRollback)
 	return p, err
 }
 
@@ -166,9 +167,9 @@ func (m mutation) SetRollbackPolicy(ctx context.Context, in model.SetRollbackPol
 		policy.DegradedAfter = time.Duration(*in.DegradedAfterSeconds) * time.Second
 	}
 	policy.InFull = in.InFull != nil && *in.InFull
-	policy.ApplicationID, err = applicationNumber(ctx, m.domain, in.Application)
+	policy.ApplicationID, err = applicationNumber(ctx, m.domain.View, in.Application)
 	if err == nil {
-		_, err = m.domain.SetRollbackPolicy(ctx, l.actor, policy)
+		_, err = m.domain.Rollouts.SetRollbackPolicy(ctx, l.actor, policy)
 	}
 	p.Application, p.Errors, err = outcome(ctx, l.applications, policy.ApplicationID, model.WrapApplication, inField(err, "/application"))
 	return p, err

@@ -5,6 +5,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
 // CreateArtifactSource gives a service another source.
@@ -13,7 +14,7 @@ func (m mutation) CreateArtifactSource(ctx context.Context, in model.CreateArtif
 	service, err := number("/serviceId", model.KindService, in.ServiceID)
 	var s core.ArtifactSource
 	if err == nil {
-		s, err = m.domain.AddArtifactSource(ctx, l.actor, service, core.NewArtifactSource{Ref: in.SourceRef, Config: in.SourceConfig})
+		s, err = m.domain.Setup.AddArtifactSource(ctx, l.actor, service, setup.NewArtifactSource{Ref: in.SourceRef, Config: in.SourceConfig})
 		err = inField(err, "/serviceId")
 	}
 	p.ArtifactSource, p.Errors, err = outcome(ctx, l.sources, s.ID, model.WrapArtifactSource, err)
@@ -25,7 +26,7 @@ func (m mutation) SetArtifactSourceConfig(ctx context.Context, in model.SetArtif
 	l := loadersOf(ctx)
 	source, err := number("/artifactSourceId", model.KindArtifactSource, in.ArtifactSourceID)
 	if err == nil {
-		_, err = m.domain.SetArtifactSourceConfig(ctx, l.actor, source, in.SourceConfig)
+		_, err = m.domain.Setup.SetArtifactSourceConfig(ctx, l.actor, source, in.SourceConfig)
 		err = inField(err, "/artifactSourceId")
 	}
 	p.ArtifactSource, p.Errors, err = outcome(ctx, l.sources, source, model.WrapArtifactSource, err)
@@ -36,9 +37,9 @@ func (m mutation) SetArtifactSourceConfig(ctx context.Context, in model.SetArtif
 func (m mutation) LookAtArtifactSource(ctx context.Context, in model.LookAtArtifactSourceInput) (p model.LookAtArtifactSourcePayload, err error) {
 	l := loadersOf(ctx)
 	source, err := number("/artifactSourceId", model.KindArtifactSource, in.ArtifactSourceID)
-	var sight core.SourceSight
+	var sight setup.SourceSight
 	if err == nil {
-		sight, err = m.domain.LookAtArtifactSource(ctx, l.actor, source)
+		sight, err = m.domain.Setup.LookAtArtifactSource(ctx, l.actor, source)
 		err = inField(err, "/artifactSourceId")
 	}
 	p.Artifact, p.Problem = sight.Artifact, sight.Problem
@@ -48,7 +49,7 @@ func (m mutation) LookAtArtifactSource(ctx context.Context, in model.LookAtArtif
 
 // TryArtifactSource looks at what may become a source.
 func (m mutation) TryArtifactSource(ctx context.Context, in model.TryArtifactSourceInput) (p model.TryArtifactSourcePayload, err error) {
-	sight, err := m.domain.TryArtifactSource(ctx, loadersOf(ctx).actor, core.NewArtifactSource{Ref: in.SourceRef, Config: in.SourceConfig})
+	sight, err := m.domain.Setup.TryArtifactSource(ctx, loadersOf(ctx).actor, setup.NewArtifactSource{Ref: in.SourceRef, Config: in.SourceConfig})
 	p.Artifact, p.Problem, p.Errors = sight.Artifact, sight.Problem, []model.UserError{}
 	if err != nil {
 		p.Errors, err = userErrors(err)

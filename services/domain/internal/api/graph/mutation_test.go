@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 )
 
 // userError is one of a payload.
@@ -53,7 +54,7 @@ func shopConfig() map[string]any {
 // TestARolloutFromNothing makes everything through the API alone, as the demo does.
 func TestARolloutFromNothing(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	want := func(got payload, object map[string]any) {
 		t.Helper()
 		if diff := cmp.Diff(payload{Object: object, Errors: []userError{}}, got); diff != "" {
@@ -72,18 +73,18 @@ func TestARolloutFromNothing(t *testing.T) {
 	}), map[string]any{"id": "environment_1", "tier": "STAGING", "readiness": "PENDING", "driverBindings": []any{
 		map[string]any{"driverConfig": map[string]any{"cluster_agent_id": 42.0}},
 	}})
-	f.apply(ours, core.EnvironmentReadiness{EnvironmentID: 1, Ready: true})
+	f.apply(ours, rollout.EnvironmentReadiness{EnvironmentID: 1, Ready: true})
 	want(f.change(ours, "createFlowDefinition", "flowDefinition", "id version", map[string]any{
 		"application": "shop", "definition": deployTo("staging", shopConfig()),
 	}), map[string]any{"id": "flowdefinition_1", "version": 1.0})
-	f.apply(ours, core.ApplicationEnvironmentReadiness{ApplicationEnvironmentID: 1, Ready: true})
+	f.apply(ours, rollout.ApplicationEnvironmentReadiness{ApplicationEnvironmentID: 1, Ready: true})
 	want(f.change(ours, "retryApplicationEnvironmentSetup", "applicationEnvironment", "id readiness", map[string]any{"applicationEnvironmentId": "applicationenvironment_1"}),
 		map[string]any{"id": "applicationenvironment_1", "readiness": "PENDING"})
-	f.apply(ours, core.ApplicationEnvironmentReadiness{ApplicationEnvironmentID: 1, Ready: true})
+	f.apply(ours, rollout.ApplicationEnvironmentReadiness{ApplicationEnvironmentID: 1, Ready: true})
 	f.publish(ours, "shop/api", "1.0", 1)
 	want(f.change(ours, "previewRollout", "preview", "id state versionSet { id } environments { reason }", map[string]any{"versionSetId": "versionset_1"}),
 		map[string]any{"id": "rolloutpreview_1", "state": "PENDING", "versionSet": map[string]any{"id": "versionset_1"}, "environments": []any{}})
-	f.apply(ours, core.RolloutPreviewed{PreviewID: 1, Environments: []core.PreviewedEnvironment{{EnvironmentID: 1, Changes: []core.FileChange{{Path: "staging/api.yaml", Diff: "@@", Truncated: true}}}}})
+	f.apply(ours, rollout.Previewed{PreviewID: 1, Environments: []core.PreviewedEnvironment{{EnvironmentID: 1, Changes: []core.FileChange{{Path: "staging/api.yaml", Diff: "@@", Truncated: true}}}}})
 	var previewed struct{ RolloutPreview any }
 	f.ask(ours, `{ rolloutPreview(id: "rolloutpreview_1") { state reason environments { environment { name } reason changes { path diff truncated } } } }`, nil).into(t, &previewed)
 	if diff := cmp.Diff(any(map[string]any{"state": "MADE", "reason": "", "environments": []any{map[string]any{
@@ -95,18 +96,18 @@ func TestARolloutFromNothing(t *testing.T) {
 		map[string]any{"id": "rollout_1", "state": "PENDING", "awaitingApproval": false, "journal": map[string]any{"nodes": []any{
 			map[string]any{"event": "create", "reason": "first"}, map[string]any{"event": "create", "reason": nil}, map[string]any{"event": "create", "reason": nil},
 		}}})
-	f.apply(ours, core.ApprovalRequested{RolloutID: 1, GateID: "staging", Reason: "who says so?"})
+	f.apply(ours, rollout.ApprovalRequested{RolloutID: 1, GateID: "staging", Reason: "who says so?"})
 	want(f.change(ours, "approveGate", "rollout", "id state awaitingApproval", map[string]any{"rolloutId": "rollout_1", "gateId": "staging", "reason": "fine"}),
 		map[string]any{"id": "rollout_1", "state": "IN_PROGRESS", "awaitingApproval": false})
 	want(f.change(ours, "setRollbackPolicy", "application", "id rollbackPolicy { onFailed onDegraded degradedAfterSeconds }", map[string]any{"application": "shop", "onFailed": false, "onDegraded": true, "degradedAfterSeconds": 90}),
 		map[string]any{"id": "application_1", "rollbackPolicy": map[string]any{"onFailed": false, "onDegraded": true, "degradedAfterSeconds": 90.0}})
 	want(f.change(ours, "pauseRollout", "rollout", "id state pauseRequested", map[string]any{"rolloutId": "rollout_1", "reason": "wait"}),
 		map[string]any{"id": "rollout_1", "state": "IN_PROGRESS", "pauseRequested": true})
-	f.apply(ours, core.PassageRequested{RolloutID: 1, GateID: "staging"})
+	f.apply(ours, rollout.PassageRequested{RolloutID: 1, GateID: "staging"})
 	want(f.change(ours, "resumeRollout", "rollout", "id state pauseRequested", map[string]any{"rolloutId": "rollout_1", "reason": "go on"}),
 		map[string]any{"id": "rollout_1", "state": "IN_PROGRESS", "pauseRequested": false})
-	f.apply(ours, core.GatePassage{DeploymentID: 1, Verb: core.VerbReachGate, Weight: 25})
-	f.apply(ours, core.RolloutGateReached{RolloutID: 1, EnvironmentID: 1, Weight: 25})
+	f.apply(ours, rollout.GatePassage{DeploymentID: 1, Verb: core.VerbReachGate, Weight: 25})
+	f.apply(ours, rollout.GateReached{RolloutID: 1, EnvironmentID: 1, Weight: 25})
 	want(f.change(ours, "pauseRollout", "rollout", "id state environments { deployments { gates { gateId weight passedAt } } }", map[string]any{"rolloutId": "rollout_1"}),
 		map[string]any{"id": "rollout_1", "state": "PAUSED", "environments": []any{map[string]any{"deployments": []any{map[string]any{"gates": []any{
 			map[string]any{"gateId": "staging/25", "weight": 25.0, "passedAt": nil},
@@ -114,17 +115,17 @@ func TestARolloutFromNothing(t *testing.T) {
 	want(f.change(ours, "cancelRollout", "rollout", "id state", map[string]any{"rolloutId": "rollout_1", "reason": "enough"}),
 		map[string]any{"id": "rollout_1", "state": "CANCELLED"})
 	want(f.change(ours, "createRollout", "rollout", "id", map[string]any{"versionSetId": "versionset_1"}), map[string]any{"id": "rollout_2"})
-	f.apply(ours, core.ApprovalRequested{RolloutID: 2, GateID: "staging"})
+	f.apply(ours, rollout.ApprovalRequested{RolloutID: 2, GateID: "staging"})
 	want(f.change(ours, "rejectGate", "rollout", "id state", map[string]any{"rolloutId": "rollout_2", "gateId": "staging", "reason": "no"}),
 		map[string]any{"id": "rollout_2", "state": "CANCELLED"})
-	f.apply(ours, core.EnvironmentReadiness{EnvironmentID: 1, Reason: "the cluster is gone"})
+	f.apply(ours, rollout.EnvironmentReadiness{EnvironmentID: 1, Reason: "the cluster is gone"})
 	want(f.change(ours, "retryEnvironmentOnboarding", "environment", "id readiness", map[string]any{"environmentId": "environment_1"}),
 		map[string]any{"id": "environment_1", "readiness": "PENDING"})
 }
 
 func TestUserErrors(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	f.story() // rollout_2 of shop is active, with the gate "production" open
 	source := map[string]any{"sourceRef": "oci-image@1", "sourceConfig": map[string]any{"image": "r.example.com/a"}}
 	application := func(name string, services ...map[string]any) map[string]any {

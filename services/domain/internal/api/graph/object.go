@@ -2,6 +2,7 @@ package graph
 
 import (
 	"context"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -150,8 +151,18 @@ func (version) DigestSeen(ctx context.Context, v *model.Version) (*bool, error) 
 	return optional(ctx, loadersOf(ctx).seenDigests, v.ID, func(seen bool) bool { return seen })
 }
 
+// DeletedAt is when the image, or the last tag that named it, was deleted at the registry; null while it exists.
+func (version) DeletedAt(ctx context.Context, v *model.Version) (*time.Time, error) {
+	return optional(ctx, loadersOf(ctx).deletedVersions, v.ID, func(at time.Time) time.Time { return at })
+}
+
 // versionSet resolves those of VersionSet.
 type versionSet struct{}
+
+// Warnings is what to consider before the set is rolled out.
+func (versionSet) Warnings(ctx context.Context, v *model.VersionSet) ([]string, error) {
+	return list(ctx, loadersOf(ctx).warningsOf, v.ID, func(warning string) string { return warning })
+}
 
 // Entries are the versions in the set, one for each source.
 func (versionSet) Entries(ctx context.Context, v *model.VersionSet) ([]model.VersionSetEntry, error) {

@@ -8,30 +8,31 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 )
 
 // What standing observers see is shown to whoever sees the environment, and to nobody else (R46, E58).
 func TestWhatIsObservedIsShown(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	staging := f.environment(ours, "staging", core.TierStaging)
 	f.environment(theirs, "staging", core.TierStaging)
 	shop := f.application(ours, "shop", "api")
 	f.pipeline(ours, shop, staging)
-	services, err := f.domain.ServicesByApplication(t.Context(), ours, []int64{shop.ID})
+	services, err := f.view.ServicesByApplication(t.Context(), ours, []int64{shop.ID})
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := f.domain.ApplicationEnvironmentsByApplication(t.Context(), ours, []int64{shop.ID})
+	all, err := f.view.ApplicationEnvironmentsByApplication(t.Context(), ours, []int64{shop.ID})
 	if err != nil {
 		t.Fatal(err)
 	}
 	at := time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC)
-	f.apply(ours, core.ServiceHealth{ServiceID: services[shop.ID][0].ID, EnvironmentID: staging.ID, Health: core.HealthDegraded, Reason: "timed out", ObservedAt: at})
-	f.apply(ours, core.Contact{EnvironmentID: staging.ID, Reason: "agent 42 is offline", ObservedAt: at})
-	f.apply(ours, core.Reconciliation{
+	f.apply(ours, rollout.HealthSeen{ServiceHealth: core.ServiceHealth{ServiceID: services[shop.ID][0].ID, EnvironmentID: staging.ID, Health: core.HealthDegraded, Reason: "timed out", ObservedAt: at}})
+	f.apply(ours, rollout.ContactSeen{Contact: core.Contact{EnvironmentID: staging.ID, Reason: "agent 42 is offline", ObservedAt: at}})
+	f.apply(ours, rollout.Reconciled{Reconciliation: core.Reconciliation{
 		ApplicationEnvironmentID: all[shop.ID][0].ID, Revision: "abc", ExpectedRevision: "def", Automatic: true, Drift: "automated sync is on", ObservedAt: at,
-	})
+	}})
 	const query = `{
 		environment(name: "staging") { contact { reachable reason since } healths { service { name } health reason since } }
 		application(name: "shop") { environments { reconciliation { revision expectedRevision automatic drift } } }

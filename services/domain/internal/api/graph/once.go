@@ -10,7 +10,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
-	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
 )
 
 // idempotencyKey is the header under which a client may send the same request again, and get the first one's answer.
@@ -32,7 +32,7 @@ func once(d Deps, next http.Handler) http.Handler {
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		fingerprint := sha256.Sum256(body)
-		answer, first, err := d.Domain.BeginRequest(r.Context(), actor, core.Request{Key: key, Fingerprint: fingerprint[:]})
+		answer, first, err := d.Domain.Access.BeginRequest(r.Context(), actor, access.Request{Key: key, Fingerprint: fingerprint[:]})
 		if err != nil {
 			row := fault.Describe(fault.ClassOf(err))
 			refuse(w, row.HTTP, row.GraphQL, fault.Public(err))
@@ -50,7 +50,7 @@ func once(d Deps, next http.Handler) http.Handler {
 		kept := &keeping{ResponseWriter: w}
 		next.ServeHTTP(kept, r)
 		// What happened has happened, also when the caller has hung up meanwhile: that is what the key is for.
-		if err := d.Domain.EndRequest(context.WithoutCancel(r.Context()), actor, key, kept.answer.Bytes()); err != nil {
+		if err := d.Domain.Access.EndRequest(context.WithoutCancel(r.Context()), actor, key, kept.answer.Bytes()); err != nil {
 			d.Log.ErrorContext(r.Context(), "keep an answer", slog.Any(telemetry.KeyError, err))
 		}
 	})

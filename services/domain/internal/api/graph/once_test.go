@@ -24,7 +24,7 @@ func member(name string) string {
 
 func TestTheSameKeyIsCarriedOutOnce(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	status, first := f.keyed(ours, "k1", member("alice"))
 	if status != http.StatusOK || !strings.Contains(first, `"name":"alice"`) {
 		t.Fatalf("%d %s", status, first)
@@ -46,7 +46,7 @@ func TestTheSameKeyIsCarriedOutOnce(t *testing.T) {
 
 func TestASecretIsNotKeptToBeAnsweredAgain(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	id, _, _ := f.grant("alice", "OWNER", map[string]any{"name": "x"})
 	body := `{"query":"mutation { createToken(input: {name: \"ci\", memberId: \"` + id + `\"}) { token errors { code } } }"}`
 	if status, text := f.keyed(ours, "k", body); status != http.StatusOK || !strings.Contains(text, "lockstep_") {
@@ -63,7 +63,7 @@ func TestASecretIsNotKeptToBeAnsweredAgain(t *testing.T) {
 
 func TestManyAtOnceAreOne(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	made := 0

@@ -5,6 +5,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
 )
 
 // Organizations, for those who operate the installation, and those that a viewer may choose among.
@@ -18,15 +19,15 @@ func (q query) Organizations(
 		return model.OrganizationConnection{}, err
 	}
 	actor := loadersOf(ctx).actor
-	s, err := q.domain.OrganizationsFor(ctx, actor, p)
+	s, err := q.domain.Access.OrganizationsFor(ctx, actor, p)
 	return model.OrganizationConnection(model.Connect[model.OrganizationEdge](s, model.WrapOrganization, func(ctx context.Context) (int, error) {
-		return q.domain.CountOrganizationsFor(ctx, actor)
+		return q.domain.Access.CountOrganizationsFor(ctx, actor)
 	})), err
 }
 
 // Organizations are those that the viewer may sign in to.
 func (v viewer) Organizations(ctx context.Context, _ *model.Viewer) ([]model.Organization, error) {
-	found, err := v.domain.OrganizationsOf(ctx, loadersOf(ctx).actor)
+	found, err := v.domain.Access.OrganizationsOf(ctx, loadersOf(ctx).actor)
 	all := make([]model.Organization, len(found))
 	for i, o := range found {
 		all[i] = model.WrapOrganization(o)
@@ -36,7 +37,7 @@ func (v viewer) Organizations(ctx context.Context, _ *model.Viewer) ([]model.Org
 
 // CreateOrganization makes one, with a token for its owner, which is shown this once.
 func (m mutation) CreateOrganization(ctx context.Context, in model.CreateOrganizationInput) (p model.CreateOrganizationPayload, err error) {
-	made, token, err := m.domain.CreateOrganization(ctx, loadersOf(ctx).actor, core.NewOrganization{Name: in.Name, Owner: in.Owner})
+	made, token, err := m.domain.Access.CreateOrganization(ctx, loadersOf(ctx).actor, access.NewOrganization{Name: in.Name, Owner: in.Owner})
 	if p.Organization, p.Errors, err = organizationOutcome(made, err); p.Organization != nil {
 		p.Token = &token
 	}
@@ -48,7 +49,7 @@ func (m mutation) RenameOrganization(ctx context.Context, in model.RenameOrganiz
 	n, err := number("/organizationId", model.KindOrganization, in.OrganizationID)
 	var renamed core.Organization
 	if err == nil {
-		renamed, err = m.domain.RenameOrganization(ctx, loadersOf(ctx).actor, n, in.Name)
+		renamed, err = m.domain.Access.RenameOrganization(ctx, loadersOf(ctx).actor, n, in.Name)
 		err = inField(err, "/organizationId")
 	}
 	p.Organization, p.Errors, err = organizationOutcome(renamed, err)

@@ -11,6 +11,8 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 )
 
 // refersTo is what an input field names, by its name: an object of our organization's story. A field of type ID that is
@@ -97,9 +99,9 @@ var numbers = regexp.MustCompile(`\d+`)
 // answer is that there is none, in the very words of an object that nobody has: not even that it exists can be inferred.
 func TestEveryMutationProbedFromAnotherOrganization(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	f.populate()
-	schema, probes := contract(t), 0
+	schema, probes := schemaOf(t), 0
 	for _, m := range schema.Mutation.Fields {
 		input := schema.Types[m.Arguments.ForName("input").Type.Name()]
 		for _, field := range references(t, m.Name, input) {
@@ -142,7 +144,7 @@ func TestEveryMutationProbedFromAnotherOrganization(t *testing.T) {
 // TestWhatHasAnIdentifierIsANode: an identifier that the API gives out is one that it finds again (finding C9).
 func TestWhatHasAnIdentifierIsANode(t *testing.T) {
 	t.Parallel()
-	schema := contract(t)
+	schema := schemaOf(t)
 	for _, def := range schema.Types {
 		if f := def.Fields.ForName("id"); def.Kind == ast.Object && f != nil && f.Type.Name() == "ID" && !slices.Contains(def.Interfaces, "Node") {
 			t.Errorf("%s has an identifier and is no Node", def.Name)
@@ -153,9 +155,9 @@ func TestWhatHasAnIdentifierIsANode(t *testing.T) {
 // TestEveryNodeProbedFromAnotherOrganization asks for one of each kind that the schema has.
 func TestEveryNodeProbedFromAnotherOrganization(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	f.populate()
-	schema := contract(t)
+	schema := schemaOf(t)
 	kinds := schema.GetPossibleTypes(schema.Types["Node"])
 	if len(kinds) < 14 {
 		t.Fatalf("%d kinds of nodes", len(kinds))
@@ -176,7 +178,7 @@ func TestEveryNodeProbedFromAnotherOrganization(t *testing.T) {
 // that it could name of ours.
 func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	f.populate()
 	named := map[string][]string{
 		"node": {}, "viewer": {}, "validateDriverConfig": {}, "drivers": {}, "driverOrigins": {}, "artifactSourceKinds": {}, "artifactSenders": {}, "journalCursor": {}, "journalCheck": {}, "validateFlowDefinition": {}, // probed above or below, one's own, and nobody's
@@ -189,7 +191,7 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 		"rolloutPreview":  {`(id: "rolloutpreview_1")`},
 		"artifactSources": {"", `(application: "shop")`, `(application: "application_1")`},
 	}
-	for _, field := range contract(t).Query.Fields {
+	for _, field := range schemaOf(t).Query.Fields {
 		if strings.HasPrefix(field.Name, "__") {
 			continue
 		}
@@ -234,7 +236,7 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 // TestAJournalIsCheckedForOnesOwnOrganization counts what is read of another organization's: nothing.
 func TestAJournalIsCheckedForOnesOwnOrganization(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	f.populate()
 	for organization, some := range map[int64]bool{ours: true, theirs: false} {
 		var data struct {
@@ -254,13 +256,13 @@ func TestAJournalIsCheckedForOnesOwnOrganization(t *testing.T) {
 func (f *fixture) populate() {
 	f.t.Helper()
 	f.story()
-	m := must(f.domain.CreateMember(f.t.Context(), actor(ours), core.NewMember{Name: "alice", Kind: core.PrincipalUser, Role: core.RoleOwner}))(f.t)
-	if _, _, err := f.domain.RegisterAgent(f.t.Context(), actor(ours), "cluster"); err != nil {
+	m := must(f.access.CreateMember(f.t.Context(), actor(ours), access.NewMember{Name: "alice", Kind: core.PrincipalUser, Role: core.RoleOwner}))(f.t)
+	if _, _, err := f.access.RegisterAgent(f.t.Context(), actor(ours), "cluster"); err != nil {
 		f.t.Fatal(err)
 	}
-	must(f.domain.PreviewRollout(f.t.Context(), actor(ours), core.NewPreview{VersionSetID: 1}))(f.t)
-	must(f.domain.CreateGroup(f.t.Context(), actor(ours), "release", []int64{m.ID}))(f.t)
-	if _, _, err := f.domain.CreateToken(f.t.Context(), actor(ours), core.NewToken{MemberID: m.ID, Name: "laptop"}); err != nil {
+	must(f.rollouts.PreviewRollout(f.t.Context(), actor(ours), rollout.NewPreview{VersionSetID: 1}))(f.t)
+	must(f.access.CreateGroup(f.t.Context(), actor(ours), "release", []int64{m.ID}))(f.t)
+	if _, _, err := f.access.CreateToken(f.t.Context(), actor(ours), access.NewToken{MemberID: m.ID, Name: "laptop"}); err != nil {
 		f.t.Fatal(err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/view"
 )
 
 // query resolves the fields of Query.
@@ -17,7 +18,7 @@ type query struct{ domain Domain }
 // Viewer is who asks.
 func (q query) Viewer(ctx context.Context) (model.Viewer, error) {
 	actor := loadersOf(ctx).actor
-	o, err := q.domain.Organization(ctx, actor.Organization)
+	o, err := q.domain.View.Organization(ctx, actor.Organization)
 	if err != nil {
 		return model.Viewer{}, err
 	}
@@ -36,15 +37,15 @@ func (q query) Applications(
 		return model.ApplicationConnection{}, err
 	}
 	filter, organization := core.ApplicationFilter{Contains: orEmpty(name), RolledOut: rolledOut}, loadersOf(ctx).actor.Organization
-	s, err := q.domain.Applications(ctx, organization, filter, p)
+	s, err := q.domain.View.Applications(ctx, organization, filter, p)
 	return model.ApplicationConnection(model.Connect[model.ApplicationEdge](s, model.WrapApplication, func(ctx context.Context) (int, error) {
-		return q.domain.CountApplications(ctx, organization, filter)
+		return q.domain.View.CountApplications(ctx, organization, filter)
 	})), err
 }
 
 // Application finds one by name; null where there is none.
 func (q query) Application(ctx context.Context, name string) (*model.Application, error) {
-	a, err := q.domain.ApplicationByName(ctx, loadersOf(ctx).actor.Organization, name)
+	a, err := q.domain.View.ApplicationByName(ctx, loadersOf(ctx).actor.Organization, name)
 	return orNull(a, err, model.WrapApplication)
 }
 
@@ -57,15 +58,15 @@ func (q query) Environments(
 		return model.EnvironmentConnection{}, err
 	}
 	filter, organization := core.EnvironmentFilter{Contains: orEmpty(name), Tiers: tiers, Readiness: readiness}, loadersOf(ctx).actor.Organization
-	s, err := q.domain.Environments(ctx, organization, filter, p)
+	s, err := q.domain.View.Environments(ctx, organization, filter, p)
 	return model.EnvironmentConnection(model.Connect[model.EnvironmentEdge](s, model.WrapEnvironment, func(ctx context.Context) (int, error) {
-		return q.domain.CountEnvironments(ctx, organization, filter)
+		return q.domain.View.CountEnvironments(ctx, organization, filter)
 	})), err
 }
 
 // Environment finds one by name; null where there is none.
 func (q query) Environment(ctx context.Context, name string) (*model.Environment, error) {
-	e, err := q.domain.EnvironmentByName(ctx, loadersOf(ctx).actor.Organization, name)
+	e, err := q.domain.View.EnvironmentByName(ctx, loadersOf(ctx).actor.Organization, name)
 	return orNull(e, err, model.WrapEnvironment)
 }
 
@@ -79,19 +80,19 @@ func (q query) Rollouts(
 	}
 	filter := core.RolloutFilter{States: states}
 	if application != nil {
-		if filter.ApplicationID, err = applicationNumber(ctx, q.domain, *application); err != nil {
+		if filter.ApplicationID, err = applicationNumber(ctx, q.domain.View, *application); err != nil {
 			return model.RolloutConnection{}, err
 		}
 	}
 	if environment != nil {
-		if filter.EnvironmentID, err = environmentNumber(ctx, q.domain, *environment); err != nil {
+		if filter.EnvironmentID, err = environmentNumber(ctx, q.domain.View, *environment); err != nil {
 			return model.RolloutConnection{}, err
 		}
 	}
 	organization := loadersOf(ctx).actor.Organization
-	s, err := q.domain.Rollouts(ctx, organization, filter, p)
+	s, err := q.domain.View.Rollouts(ctx, organization, filter, p)
 	return model.RolloutConnection(model.Connect[model.RolloutEdge](s, model.WrapRollout, func(ctx context.Context) (int, error) {
-		return q.domain.CountRollouts(ctx, organization, filter)
+		return q.domain.View.CountRollouts(ctx, organization, filter)
 	})), err
 }
 
@@ -114,36 +115,36 @@ func (q query) ArtifactSources(
 	}
 	var filter core.SourceFilter
 	if application != nil {
-		if filter.ApplicationID, err = applicationNumber(ctx, q.domain, *application); err != nil {
+		if filter.ApplicationID, err = applicationNumber(ctx, q.domain.View, *application); err != nil {
 			return model.ArtifactSourceConnection{}, err
 		}
 	}
 	organization := loadersOf(ctx).actor.Organization
-	s, err := q.domain.ArtifactSources(ctx, organization, filter, p)
+	s, err := q.domain.View.ArtifactSources(ctx, organization, filter, p)
 	return model.ArtifactSourceConnection(model.Connect[model.ArtifactSourceEdge](s, model.WrapArtifactSource, func(ctx context.Context) (int, error) {
-		return q.domain.CountArtifactSources(ctx, organization, filter)
+		return q.domain.View.CountArtifactSources(ctx, organization, filter)
 	})), err
 }
 
 // ArtifactSourceKinds are those that the installation knows; they belong to no organization.
 func (q query) ArtifactSourceKinds(context.Context) ([]model.ArtifactSourceKind, error) {
-	return wrapAll(q.domain.SourceKinds(), model.WrapArtifactSourceKind), nil
+	return wrapAll(q.domain.Setup.SourceKinds(), model.WrapArtifactSourceKind), nil
 }
 
 // ArtifactSenders are the hooks and tokens of the registry service.
 func (q query) ArtifactSenders(ctx context.Context) ([]model.ArtifactSender, error) {
-	all, err := q.domain.ArtifactSenders(ctx, loadersOf(ctx).actor)
+	all, err := q.domain.Setup.ArtifactSenders(ctx, loadersOf(ctx).actor)
 	return wrapAll(all, model.WrapArtifactSender), err
 }
 
 // Drivers are those that the installation carries; they belong to no organization.
 func (q query) Drivers(context.Context) ([]model.Driver, error) {
-	return wrapAll(q.domain.Drivers(), model.WrapDriver), nil
+	return wrapAll(q.domain.Setup.Drivers(), model.WrapDriver), nil
 }
 
 // DriverOrigins are where they come from.
 func (q query) DriverOrigins(context.Context) ([]model.DriverOrigin, error) {
-	return wrapAll(q.domain.DriverOrigins(), model.WrapDriverOrigin), nil
+	return wrapAll(q.domain.Setup.DriverOrigins(), model.WrapDriverOrigin), nil
 }
 
 // JournalCheck rebuilds states from the journal, a page at a time.
@@ -152,7 +153,7 @@ func (q query) JournalCheck(ctx context.Context, first *int, after *string) (mod
 	if err != nil {
 		return model.JournalCheck{}, err
 	}
-	check, err := q.domain.CheckJournal(ctx, loadersOf(ctx).actor, p)
+	check, err := q.domain.Rollouts.CheckJournal(ctx, loadersOf(ctx).actor, p)
 	return model.JournalCheck{JournalCheck: check, Behind: p.After != ""}, err
 }
 
@@ -168,7 +169,7 @@ func (q query) Node(ctx context.Context, global string) (model.Node, error) {
 		if number != l.actor.Organization {
 			return nil, nil
 		}
-		o, err := q.domain.Organization(ctx, number)
+		o, err := q.domain.View.Organization(ctx, number)
 		return model.Organization{Organization: o}, err
 	case model.KindApplication:
 		return node(ctx, l.applications, number, model.WrapApplication)
@@ -255,7 +256,7 @@ func number(field, kind, global string) (int64, error) {
 }
 
 // applicationNumber finds an application by its identifier or by its name.
-func applicationNumber(ctx context.Context, reads core.Reads, nameOrID string) (int64, error) {
+func applicationNumber(ctx context.Context, reads view.Reads, nameOrID string) (int64, error) {
 	return byNameOrID(ctx, model.KindApplication, nameOrID, reads.ApplicationsByID, func(name string) (int64, error) {
 		a, err := reads.ApplicationByName(ctx, loadersOf(ctx).actor.Organization, name)
 		return a.ID, err
@@ -263,7 +264,7 @@ func applicationNumber(ctx context.Context, reads core.Reads, nameOrID string) (
 }
 
 // environmentNumber finds an environment by its identifier or by its name.
-func environmentNumber(ctx context.Context, reads core.Reads, nameOrID string) (int64, error) {
+func environmentNumber(ctx context.Context, reads view.Reads, nameOrID string) (int64, error) {
 	return byNameOrID(ctx, model.KindEnvironment, nameOrID, reads.EnvironmentsByID, func(name string) (int64, error) {
 		e, err := reads.EnvironmentByName(ctx, loadersOf(ctx).actor.Organization, name)
 		return e.ID, err

@@ -60,7 +60,7 @@ func (resolvers) JournalEntry() exec.JournalEntryResolver { return journalEntry{
 func (resolvers) QueuedRollout() exec.QueuedRolloutResolver { return queuedRollout{} }
 
 // Rollout resolves its fields.
-func (resolvers) Rollout() exec.RolloutResolver { return rollout{} }
+func (resolvers) Rollout() exec.RolloutResolver { return rolloutResolver{} }
 
 // AutomaticRollback resolves its fields.
 func (resolvers) AutomaticRollback() exec.AutomaticRollbackResolver { return automaticRollback{} }

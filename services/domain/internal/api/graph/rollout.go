@@ -7,43 +7,43 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
-// rollout resolves the fields of Rollout that are loaded.
-type rollout struct{}
+// rolloutResolver resolves the fields of Rollout that are loaded.
+type rolloutResolver struct{}
 
 // Application is what is rolled out.
-func (rollout) Application(ctx context.Context, r *model.Rollout) (model.Application, error) {
+func (rolloutResolver) Application(ctx context.Context, r *model.Rollout) (model.Application, error) {
 	return required(ctx, loadersOf(ctx).applications, model.KindApplication, r.ApplicationID, model.WrapApplication)
 }
 
 // VersionSet is which versions of it.
-func (rollout) VersionSet(ctx context.Context, r *model.Rollout) (model.VersionSet, error) {
+func (rolloutResolver) VersionSet(ctx context.Context, r *model.Rollout) (model.VersionSet, error) {
 	return required(ctx, loadersOf(ctx).versionSets, model.KindVersionSet, r.VersionSetID, model.WrapVersionSet)
 }
 
 // FlowDefinition is the pipeline as it was when the rollout was made.
-func (rollout) FlowDefinition(ctx context.Context, r *model.Rollout) (model.FlowDefinition, error) {
+func (rolloutResolver) FlowDefinition(ctx context.Context, r *model.Rollout) (model.FlowDefinition, error) {
 	return required(ctx, loadersOf(ctx).flows, model.KindFlowDefinition, r.FlowDefinitionID, model.WrapFlowDefinition)
 }
 
 // RollbackOf is the one that it takes back.
-func (rollout) RollbackOf(ctx context.Context, r *model.Rollout) (*model.Rollout, error) {
+func (rolloutResolver) RollbackOf(ctx context.Context, r *model.Rollout) (*model.Rollout, error) {
 	return optional(ctx, loadersOf(ctx).rollouts, r.RollbackOf, model.WrapRollout)
 }
 
 // RolledBackBy is the newest one that takes it back.
-func (rollout) RolledBackBy(ctx context.Context, r *model.Rollout) (*model.Rollout, error) {
+func (rolloutResolver) RolledBackBy(ctx context.Context, r *model.Rollout) (*model.Rollout, error) {
 	return optional(ctx, loadersOf(ctx).rollouts, r.RolledBackBy, model.WrapRollout)
 }
 
 // AutomaticRollback is what the policy wants of it.
-func (rollout) AutomaticRollback(ctx context.Context, r *model.Rollout) (*model.AutomaticRollback, error) {
+func (rolloutResolver) AutomaticRollback(ctx context.Context, r *model.Rollout) (*model.AutomaticRollback, error) {
 	return optional(ctx, loadersOf(ctx).outlookOf, r.ID, func(o core.RollbackOutlook) model.AutomaticRollback {
 		return model.AutomaticRollback{RollbackOutlook: o}
 	})
 }
 
 // SkippedEnvironments are those of its pipeline that it does not go to.
-func (rollout) SkippedEnvironments(ctx context.Context, r *model.Rollout) ([]model.SkippedEnvironment, error) {
+func (rolloutResolver) SkippedEnvironments(ctx context.Context, r *model.Rollout) ([]model.SkippedEnvironment, error) {
 	return list(ctx, loadersOf(ctx).skipsOf, r.ID, func(s core.SkippedEnvironment) model.SkippedEnvironment {
 		return model.SkippedEnvironment{SkippedEnvironment: s}
 	})
@@ -74,17 +74,17 @@ func (skippedEnvironment) Environment(ctx context.Context, s *model.SkippedEnvir
 }
 
 // OpenGates are the requests for approval that nobody has resolved yet.
-func (rollout) OpenGates(ctx context.Context, r *model.Rollout) ([]model.Gate, error) {
+func (rolloutResolver) OpenGates(ctx context.Context, r *model.Rollout) ([]model.Gate, error) {
 	return list(ctx, loadersOf(ctx).gatesOf, r.ID, model.WrapGate)
 }
 
 // Environments are its stops, in the order of promotion.
-func (rollout) Environments(ctx context.Context, r *model.Rollout) ([]model.RolloutEnvironment, error) {
+func (rolloutResolver) Environments(ctx context.Context, r *model.Rollout) ([]model.RolloutEnvironment, error) {
 	return list(ctx, loadersOf(ctx).rolloutEnvironmentsOf, r.ID, model.WrapRolloutEnvironment)
 }
 
 // Journal is one page of everything that happened, oldest first (R39).
-func (rollout) Journal(
+func (rolloutResolver) Journal(
 	ctx context.Context, r *model.Rollout, first *int, after *string, last *int, before *string, orderBy *core.Order,
 ) (model.JournalConnection, error) {
 	p, err := page(journalPage, first, after, last, before, orderBy)

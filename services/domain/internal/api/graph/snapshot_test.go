@@ -11,7 +11,7 @@ import (
 // D15: what was deployed says by which bundle, which is the one that the rollout has pinned (D7).
 func TestASnapshotNamesTheBundleThatDeployedIt(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	f.story()
 	embedded, err := driver.Embedded()
 	if err != nil {

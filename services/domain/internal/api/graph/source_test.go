@@ -13,21 +13,21 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
 // watch is the registry service: it knows what a test says, and counts what it is asked.
 type watch struct {
 	mu      sync.Mutex
-	states  map[int64]core.SourceState
-	sight   core.SourceSight
+	states  map[int64]setup.SourceState
+	sight   setup.SourceSight
 	away    bool
 	asked   int
 	changes int
-	tried   []core.NewArtifactSource
+	tried   []setup.NewArtifactSource
 }
 
-func (w *watch) States(context.Context, int64, []int64) (map[int64]core.SourceState, error) {
+func (w *watch) States(context.Context, int64, []int64) (map[int64]setup.SourceState, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.asked++
@@ -38,30 +38,30 @@ func (w *watch) States(context.Context, int64, []int64) (map[int64]core.SourceSt
 }
 
 // Senders has one hook for the organization that asks.
-func (w *watch) Senders(_ context.Context, organization int64) ([]core.ArtifactSender, error) {
+func (w *watch) Senders(_ context.Context, organization int64) ([]setup.ArtifactSender, error) {
 	at := time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC)
 	if organization != 1 {
 		return nil, nil
 	}
-	return []core.ArtifactSender{{
+	return []setup.ArtifactSender{{
 		Name: "shop-harbor", Format: "harbor", Waiting: 1, LastArtifact: "r.example.com/shop/api:1.4.0", LastPublishedAt: &at,
-		Refused: []core.ArtifactRefusal{{What: "events[0].request.host", Reason: "found [::1", Times: 3, FirstAt: at, LastAt: at}},
+		Refused: []setup.ArtifactRefusal{{What: "events[0].request.host", Reason: "found [::1", Times: 3, FirstAt: at, LastAt: at}},
 	}}, nil
 }
 
-func (w *watch) Look(_ context.Context, _, id int64) (core.SourceSight, error) {
+func (w *watch) Look(_ context.Context, _, id int64) (setup.SourceSight, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.away {
-		return core.SourceSight{}, fault.New(fault.Unavailable, "nobody answers")
+		return setup.SourceSight{}, fault.New(fault.Unavailable, "nobody answers")
 	}
 	if _, known := w.states[id]; !known {
-		return core.SourceSight{}, fault.New(fault.NotFound, "no source %d here", id)
+		return setup.SourceSight{}, fault.New(fault.NotFound, "no source %d here", id)
 	}
 	return w.sight, nil
 }
 
-func (w *watch) Try(_ context.Context, _ int64, n core.NewArtifactSource) (core.SourceSight, error) {
+func (w *watch) Try(_ context.Context, _ int64, n setup.NewArtifactSource) (setup.SourceSight, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.tried = append(w.tried, n)
@@ -83,7 +83,7 @@ func (w *watch) set(change func(*watch)) {
 // TestArtifactSources: made, changed, listed with how they are doing, looked at and tried (R7, E62).
 func TestArtifactSources(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	image := func(name string, more ...string) map[string]any {
 		c := map[string]any{"image": name}
 		for pair := range slices.Chunk(more, 2) {
@@ -96,8 +96,8 @@ func TestArtifactSources(t *testing.T) {
 	}})
 	looked := time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC)
 	f.watch.set(func(w *watch) {
-		w.states = map[int64]core.SourceState{1: {ID: 1, Polled: true, LookedAt: &looked, Failures: 2, LastError: "away", LastArtifact: "a@sha256:1"}}
-		w.sight = core.SourceSight{Artifact: "r.example.com/shop/api:2@sha256:2"}
+		w.states = map[int64]setup.SourceState{1: {ID: 1, Polled: true, LookedAt: &looked, Failures: 2, LastError: "away", LastArtifact: "a@sha256:1"}}
+		w.sight = setup.SourceSight{Artifact: "r.example.com/shop/api:2@sha256:2"}
 	})
 	want := func(t *testing.T, got payload, object map[string]any) {
 		t.Helper()
@@ -183,7 +183,7 @@ func TestArtifactSources(t *testing.T) {
 // TestSendersAreShown: hooks and tokens with what was left out, to those who may configure sources, of their organization.
 func TestSendersAreShown(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	f.populate()
 	const query = `{ artifactSenders { name format repositories expiresAt lastArtifact lastPublishedAt waiting refused { what reason times firstAt lastAt } } }`
 	var shown struct {

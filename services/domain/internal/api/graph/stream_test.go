@@ -130,7 +130,7 @@ func (f *fixture) settled(query string) answer {
 
 func TestTheJournalIsFollowedFromWhereverOneWas(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	f.story()
 	var data struct {
 		Journal struct {
@@ -160,7 +160,7 @@ func TestTheJournalIsFollowedFromWhereverOneWas(t *testing.T) {
 	}
 	// And on from there, as things happen; a second one begins at the cursor that came with the first page.
 	fresh := f.follow(ours, data.JournalCursor, "")
-	must(f.domain.PauseRollout(t.Context(), actor(ours), 2, "wait"))(t)
+	must(f.rollouts.PauseRollout(t.Context(), actor(ours), 2, "wait"))(t)
 	for _, c := range []*following{again, fresh} {
 		if words, _ := c.words(1); words[0] != "pause" {
 			t.Errorf("then came %q, want the pause", words)
@@ -170,7 +170,7 @@ func TestTheJournalIsFollowedFromWhereverOneWas(t *testing.T) {
 
 func TestAStreamShowsOneOrganizationAndWantsPermission(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	f.story()
 	other := f.follow(theirs, core.CursorOf(0), "")
 	a := f.application(theirs, "theirs", "api")
@@ -194,7 +194,7 @@ func TestAStreamShowsOneOrganizationAndWantsPermission(t *testing.T) {
 
 func TestNoRowIsSkippedThatCommitsLate(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	f.story()
 	var data struct{ JournalCursor string }
 	f.settled(`{ journalCursor }`).into(t, &data)
@@ -208,8 +208,8 @@ func TestNoRowIsSkippedThatCommitsLate(t *testing.T) {
 	if _, err := late.Exec(t.Context(), row); err != nil {
 		t.Fatal(err)
 	}
-	must(f.domain.PauseRollout(t.Context(), actor(ours), 2, "early"))(t)
-	must(f.domain.ResumeRollout(t.Context(), actor(ours), 2, ""))(t)
+	must(f.rollouts.PauseRollout(t.Context(), actor(ours), 2, "early"))(t)
+	must(f.rollouts.ResumeRollout(t.Context(), actor(ours), 2, ""))(t)
 	if err := late.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +220,7 @@ func TestNoRowIsSkippedThatCommitsLate(t *testing.T) {
 
 func TestOneRolloutIsFollowedByItself(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	f.story()
 	var data struct {
 		Rollout struct {
@@ -237,7 +237,7 @@ func TestOneRolloutIsFollowedByItself(t *testing.T) {
 	}
 	// It goes on where it was, by cursor, and what happens to others is not even read: that would be a query of its own.
 	_, half := f.followRollout(ours, core.CursorOf(0), "", "rollout_2").words(len(all) / 2)
-	must(f.domain.PauseRollout(t.Context(), actor(ours), 2, "more"))(t)
+	must(f.rollouts.PauseRollout(t.Context(), actor(ours), 2, "more"))(t)
 	c, before := f.followRollout(ours, core.CursorOf(0), half, "rollout_2"), f.queries.of("JournalBetween")
 	if words, _ := c.words(len(all) - len(all)/2 + 1); !slices.Equal(words, append(slices.Clone(all[len(all)/2:]), "pause")) {
 		t.Errorf("went on with %q, want the rest of %q and a pause", words, all)
@@ -255,9 +255,9 @@ func TestOneRolloutIsFollowedByItself(t *testing.T) {
 // TestAMemberHasAsManySubscriptionsAsAllowed, and others have theirs; one that has ended counts no more (finding C8).
 func TestAMemberHasAsManySubscriptionsAsAllowed(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	streams := graph.NewStreams(2)
-	f.handler = graph.NewHandler(graph.Deps{Domain: f.domain, Clock: clock.System(), Log: slog.New(slog.DiscardHandler), Streams: streams})
+	f.handler = graph.NewHandler(graph.Deps{Domain: f.domain(), Clock: clock.System(), Log: slog.New(slog.DiscardHandler), Streams: streams})
 	f.story()
 	first, second := f.follow(ours, "", ""), f.follow(ours, "", "")
 	f.follow(theirs, "", "")

@@ -36,9 +36,9 @@ func NewStreams(most int) *Streams {
 		most = defaultStreams
 	}
 	s := &Streams{most: most, open: map[follower]int{}, refused: prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "lockstep_subscriptions_refused_total", Help: "GraphQL subscriptions that were refused, because their member had as many as allowed.",
+		Name: "lockstep_subscriptions_refused_total", Help: "GraphQL subscriptions that were refused because their member had max_subscriptions open.",
 	})}
-	s.gauge = prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "lockstep_subscriptions", Help: "GraphQL subscriptions that are open."}, func() float64 {
+	s.gauge = prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "lockstep_subscriptions", Help: "Open GraphQL subscriptions."}, func() float64 {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		n := 0

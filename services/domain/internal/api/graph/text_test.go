@@ -5,12 +5,10 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/vektah/gqlparser/v2"
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
@@ -147,15 +145,8 @@ func (f *fixture) errorsOf(in input) []textError {
 // TestNoControlCharacterComesIn goes through every place of the schema where a text comes in.
 func TestNoControlCharacterComesIn(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
-	source, err := os.ReadFile("schema.graphqls")
-	if err != nil {
-		t.Fatal(err)
-	}
-	schema, err := gqlparser.LoadSchema(&ast.Source{Name: "schema.graphqls", Input: string(source)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := newFixture(t)
+	schema := schemaOf(t)
 	for name, bad := range map[string]string{"U+0000": "a\x00b", "U+001B": "\x1b[2J", "U+009B": "\u009b", "U+202E": "\u202e"} {
 		all := inputs(schema, bad)
 		if len(all) < 80 {

@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 )
 
 // TestARolloutSaysEverythingItWaitsFor looks at one as it goes on, as people do who ask why nothing moves (R4-03).
 func TestARolloutSaysEverythingItWaitsFor(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	qa := f.environment(ours, "qa", core.TierQA)
 	shop := f.application(ours, "shop", "api")
 	f.pipeline(ours, shop, qa)
@@ -38,20 +39,20 @@ func TestARolloutSaysEverythingItWaitsFor(t *testing.T) {
 		}
 	}
 	waits("made", "HAND_OVER")
-	f.apply(ours, core.DeploymentMoved{DeploymentID: 1, Verb: core.VerbStart})
+	f.apply(ours, rollout.DeploymentMoved{DeploymentID: 1, Verb: core.VerbStart})
 	waits("on its way", "HEALTH")
 	now := time.Now()
-	f.apply(ours, core.Contact{EnvironmentID: qa.ID, Reason: "no heartbeat for 90 s", Since: now, ObservedAt: now})
+	f.apply(ours, rollout.ContactSeen{Contact: core.Contact{EnvironmentID: qa.ID, Reason: "no heartbeat for 90 s", Since: now, ObservedAt: now}})
 	waits("with nobody there", "AGENT HEALTH")
-	f.apply(ours, core.Contact{EnvironmentID: qa.ID, Reachable: true, Since: now, ObservedAt: now.Add(time.Second)})
-	f.apply(ours, core.GatePassage{DeploymentID: 1, Verb: core.VerbReachGate, Weight: 25})
-	f.apply(ours, core.RolloutGateReached{RolloutID: r.ID, EnvironmentID: qa.ID, Weight: 25})
+	f.apply(ours, rollout.ContactSeen{Contact: core.Contact{EnvironmentID: qa.ID, Reachable: true, Since: now, ObservedAt: now.Add(time.Second)}})
+	f.apply(ours, rollout.GatePassage{DeploymentID: 1, Verb: core.VerbReachGate, Weight: 25})
+	f.apply(ours, rollout.GateReached{RolloutID: r.ID, EnvironmentID: qa.ID, Weight: 25})
 	waits("at a gate without a soak", "")
-	f.apply(ours, core.ApprovalRequested{RolloutID: r.ID, GateID: "qa"})
-	must(f.domain.PauseRollout(t.Context(), actor(ours), r.ID, "incident"))(t)
+	f.apply(ours, rollout.ApprovalRequested{RolloutID: r.ID, GateID: "qa"})
+	must(f.rollouts.PauseRollout(t.Context(), actor(ours), r.ID, "incident"))(t)
 	waits("asked about and held", "APPROVAL PAUSE")
-	f.apply(ours, core.EnvironmentReadiness{EnvironmentID: qa.ID, Reason: "the controller is gone"})
+	f.apply(ours, rollout.EnvironmentReadiness{EnvironmentID: qa.ID, Reason: "the controller is gone"})
 	waits("in an environment that is lost", "APPROVAL ENVIRONMENT PAUSE")
-	must(f.domain.CancelRollout(t.Context(), actor(ours), r.ID, "enough"))(t)
+	must(f.rollouts.CancelRollout(t.Context(), actor(ours), r.ID, "enough"))(t)
 	waits("over", "")
 }

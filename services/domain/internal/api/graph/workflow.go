@@ -7,27 +7,28 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
 )
 
 // Workflows is a page of runs of the engine.
-func (q query) Workflows(ctx context.Context, first *int, after *string, states []core.WorkflowState, program, subject *string) (model.WorkflowConnection, error) {
+func (q query) Workflows(ctx context.Context, first *int, after *string, states []handoff.WorkflowState, program, subject *string) (model.WorkflowConnection, error) {
 	p, err := forward(first, after)
 	if err != nil {
 		return model.WorkflowConnection{}, err
 	}
-	s, err := q.domain.Workflows(ctx, loadersOf(ctx).actor, core.WorkflowFilter{States: states, Program: orEmpty(program), Subject: orEmpty(subject)}, p)
+	s, err := q.domain.Workflows.Workflows(ctx, loadersOf(ctx).actor, handoff.WorkflowFilter{States: states, Program: orEmpty(program), Subject: orEmpty(subject)}, p)
 	return model.WorkflowConnection(model.Connect[model.WorkflowEdge](s, model.WrapWorkflow, nil)), err
 }
 
 // Workflow finds one; null where there is none.
 func (q query) Workflow(ctx context.Context, id string) (*model.Workflow, error) {
-	w, err := q.domain.Workflow(ctx, loadersOf(ctx).actor, id)
+	w, err := q.domain.Workflows.Workflow(ctx, loadersOf(ctx).actor, id)
 	return orNull(w, err, model.WrapWorkflow)
 }
 
 // ValidateFlowDefinition says what is wrong with a definition. That it is wrong is the answer, not an error.
 func (q query) ValidateFlowDefinition(ctx context.Context, definition json.RawMessage) ([]model.ConfigProblem, error) {
-	problems, err := q.domain.CheckFlowDefinition(ctx, loadersOf(ctx).actor, definition)
+	problems, err := q.domain.Setup.CheckFlowDefinition(ctx, loadersOf(ctx).actor, definition)
 	return wrapAll(problems, wrapProblem), err
 }
 
@@ -44,8 +45,8 @@ func (r workflow) History(ctx context.Context, w *model.Workflow, first *int, af
 	if err != nil {
 		return model.WorkflowHistoryConnection{}, err
 	}
-	s, err := r.domain.WorkflowHistory(ctx, loadersOf(ctx).actor, w.ID, p)
-	return model.WorkflowHistoryConnection(model.Connect[model.WorkflowHistoryEdge](s, asItIs[core.WorkflowEntry], nil)), err
+	s, err := r.domain.Workflows.WorkflowHistory(ctx, loadersOf(ctx).actor, w.ID, p)
+	return model.WorkflowHistoryConnection(model.Connect[model.WorkflowHistoryEdge](s, asItIs[handoff.WorkflowEntry], nil)), err
 }
 
 // Logs is what it printed.
@@ -54,8 +55,8 @@ func (r workflow) Logs(ctx context.Context, w *model.Workflow, first *int, after
 	if err != nil {
 		return model.WorkflowLogConnection{}, err
 	}
-	s, err := r.domain.WorkflowLogs(ctx, loadersOf(ctx).actor, w.ID, p)
-	return model.WorkflowLogConnection(model.Connect[model.WorkflowLogEdge](s, asItIs[core.WorkflowLine], nil)), err
+	s, err := r.domain.Workflows.WorkflowLogs(ctx, loadersOf(ctx).actor, w.ID, p)
+	return model.WorkflowLogConnection(model.Connect[model.WorkflowLogEdge](s, asItIs[handoff.WorkflowLine], nil)), err
 }
 
 // asItIs wraps nothing: the schema shows what the engine tells.
@@ -73,18 +74,18 @@ func (m mutation) RetryWorkflow(ctx context.Context, in model.RetryWorkflowInput
 	if in.FromSequence != nil {
 		from = int64(*in.FromSequence)
 	}
-	w, err := m.domain.RetryWorkflow(ctx, loadersOf(ctx).actor, in.WorkflowID, orEmpty(in.Reason), from)
+	w, err := m.domain.Workflows.RetryWorkflow(ctx, loadersOf(ctx).actor, in.WorkflowID, orEmpty(in.Reason), from)
 	return operated(w, err)
 }
 
 // CancelWorkflow asks a run to stop.
 func (m mutation) CancelWorkflow(ctx context.Context, in model.CancelWorkflowInput) (model.WorkflowPayload, error) {
-	w, err := m.domain.CancelWorkflow(ctx, loadersOf(ctx).actor, in.WorkflowID, orEmpty(in.Reason))
+	w, err := m.domain.Workflows.CancelWorkflow(ctx, loadersOf(ctx).actor, in.WorkflowID, orEmpty(in.Reason))
 	return operated(w, err)
 }
 
 // operated is the payload of what was done with a run.
-func operated(w core.WorkflowRun, err error) (model.WorkflowPayload, error) {
+func operated(w handoff.WorkflowRun, err error) (model.WorkflowPayload, error) {
 	p := model.WorkflowPayload{Errors: []model.UserError{}}
 	if err != nil {
 		p.Errors, err = userErrors(inField(err, "/workflowId"))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
 )
 
 // runs is the workflow engine: it has runs of our organization, and takes notes of what it is asked to do.
@@ -21,16 +22,16 @@ type runs struct {
 	asked []string
 }
 
-func (*runs) all() []core.WorkflowRun {
+func (*runs) all() []handoff.WorkflowRun {
 	at := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 	over := at.Add(time.Minute)
-	return []core.WorkflowRun{
-		{ID: "rollout-2", Ref: "run-2", State: core.WorkflowParked, Program: "deploy", Subject: "rollout_2", CreatedAt: at, UpdatedAt: at, LastSequence: 7, Generation: 3, GenerationSequence: 5, WaitingFor: []string{"an answer to gate production"}},
-		{ID: "environment-3-1", Ref: "run-1", State: core.WorkflowFailed, Error: "onboard.star:12: no such namespace", Program: "onboarding", Subject: "environment_3", CreatedAt: at, UpdatedAt: at, FinishedAt: &over},
+	return []handoff.WorkflowRun{
+		{ID: "rollout-2", Ref: "run-2", State: handoff.WorkflowParked, Program: "deploy", Subject: "rollout_2", CreatedAt: at, UpdatedAt: at, LastSequence: 7, Generation: 3, GenerationSequence: 5, WaitingFor: []string{"an answer to gate production"}},
+		{ID: "environment-3-1", Ref: "run-1", State: handoff.WorkflowFailed, Error: "onboard.star:12: no such namespace", Program: "onboarding", Subject: "environment_3", CreatedAt: at, UpdatedAt: at, FinishedAt: &over},
 	}
 }
 
-func (r *runs) ListWorkflows(_ context.Context, organization int64, f core.WorkflowFilter, p core.Page) (s core.Slice[core.WorkflowRun], err error) {
+func (r *runs) ListWorkflows(_ context.Context, organization int64, f handoff.WorkflowFilter, p core.Page) (s core.Slice[handoff.WorkflowRun], err error) {
 	if organization != ours {
 		return s, nil
 	}
@@ -48,21 +49,21 @@ func (r *runs) ListWorkflows(_ context.Context, organization int64, f core.Workf
 	return s, nil
 }
 
-func (r *runs) WorkflowByID(_ context.Context, organization int64, id string) (core.WorkflowRun, error) {
+func (r *runs) WorkflowByID(_ context.Context, organization int64, id string) (handoff.WorkflowRun, error) {
 	for _, w := range r.all() {
 		if organization == ours && w.ID == id {
 			return w, nil
 		}
 	}
-	return core.WorkflowRun{}, fault.New(fault.NotFound, "workflow %q does not exist", id)
+	return handoff.WorkflowRun{}, fault.New(fault.NotFound, "workflow %q does not exist", id)
 }
 
-func (r *runs) WorkflowHistory(context.Context, int64, string, core.Page) (core.Slice[core.WorkflowEntry], error) {
-	return core.Slice[core.WorkflowEntry]{Nodes: []core.WorkflowEntry{{Sequence: 1, Generation: 2, Kind: "run", Name: "argo.sync", Value: `{"ok":true}`}}, HasNext: true, Cursors: []string{"h2"}}, nil
+func (r *runs) WorkflowHistory(context.Context, int64, string, core.Page) (core.Slice[handoff.WorkflowEntry], error) {
+	return core.Slice[handoff.WorkflowEntry]{Nodes: []handoff.WorkflowEntry{{Sequence: 1, Generation: 2, Kind: "run", Name: "argo.sync", Value: `{"ok":true}`}}, HasNext: true, Cursors: []string{"h2"}}, nil
 }
 
-func (r *runs) WorkflowLogs(context.Context, int64, string, core.Page) (core.Slice[core.WorkflowLine], error) {
-	return core.Slice[core.WorkflowLine]{Nodes: []core.WorkflowLine{{Sequence: 2, Branch: 1, Kind: "print", Text: "token [redacted]", Redacted: true}}, Cursors: []string{"l3"}}, nil
+func (r *runs) WorkflowLogs(context.Context, int64, string, core.Page) (core.Slice[handoff.WorkflowLine], error) {
+	return core.Slice[handoff.WorkflowLine]{Nodes: []handoff.WorkflowLine{{Sequence: 2, Branch: 1, Kind: "print", Text: "token [redacted]", Redacted: true}}, Cursors: []string{"l3"}}, nil
 }
 
 func (r *runs) RetryWorkflow(_ context.Context, organization int64, id, reason string, from int64) error {
@@ -85,7 +86,7 @@ func (r *runs) note(organization int64, id, what string) error {
 
 func TestWorkflowsAreLookedAtInTheEngine(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	type run struct {
 		WorkflowID, State, Error, Program, Subject string
 		ViewerCan                                  []struct {
@@ -151,7 +152,7 @@ func TestWorkflowsAreLookedAtInTheEngine(t *testing.T) {
 
 func TestWorkflowsAreRetriedAndCancelledByThoseWhoConfigure(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	change := func(organization int64, mutation, input string) []userError {
 		var data struct{ It struct{ Errors []userError } }
 		f.ask(organization, `mutation { it: `+mutation+`(input: {`+input+`}) { workflow { state } errors { code message field } } }`, nil).into(t, &data)
@@ -180,7 +181,7 @@ func TestWorkflowsAreRetriedAndCancelledByThoseWhoConfigure(t *testing.T) {
 
 func TestAPipelineIsCheckedAsItIsWritten(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	f := newFixture(t)
 	f.environment(ours, "staging", core.TierStaging)
 	check := func(definition any) []string {
 		var data struct {

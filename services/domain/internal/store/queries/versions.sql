@@ -30,7 +30,7 @@ RETURNING id, artifact_source_id, digest;
 SELECT set_config('lockstep.publications', 'recorded', true);
 
 -- name: PublicationsOfVersions :many
-SELECT artifact_source_id, version_id, tag, COALESCE(rank, '')::text AS rank, published_at, told_at, arrival, taken, digest_seen
+SELECT artifact_source_id, version_id, tag, COALESCE(rank, '')::text AS rank, published_at, told_at, arrival, taken, digest_seen, GREATEST(published_at, alive_at)::timestamptz AS alive_at
 FROM cd_publications WHERE organization_id = @organization_id AND version_id = ANY(@versions::bigint[]) ORDER BY version_id, tag;
 
 -- name: NewestPublications :many
@@ -50,11 +50,77 @@ ORDER BY s.application_id, a.id;
 
 -- name: SavePublications :exec
 -- In the order of the lists, which is that of arrival.
-INSERT INTO cd_publications AS p (organization_id, artifact_source_id, version_id, tag, rank, published_at, told_at, taken, digest_seen)
+INSERT INTO cd_publications AS p (organization_id, artifact_source_id, version_id, tag, rank, published_at, told_at, taken, digest_seen, alive_at)
 SELECT @organization_id, unnest(@artifact_sources::bigint[]), unnest(@versions::bigint[]), unnest(@tags::text[]), unnest(@ranks::text[]),
-    unnest(@published::timestamptz[]), unnest(@told::timestamptz[]), true, NULLIF(unnest(@seen::text[]), '')::boolean
+    unnest(@published::timestamptz[]), unnest(@told::timestamptz[]), true, NULLIF(unnest(@seen::text[]), '')::boolean, unnest(@alive::timestamptz[])
 ON CONFLICT ON CONSTRAINT cd_publications_are_unique DO UPDATE
-SET rank = excluded.rank, published_at = excluded.published_at, told_at = excluded.told_at, arrival = excluded.arrival, taken = true, digest_seen = excluded.digest_seen, updated_at = now();
+SET rank = excluded.rank, published_at = excluded.published_at, told_at = excluded.told_at, arrival = excluded.arrival, taken = true, digest_seen = excluded.digest_seen,
+    alive_at = GREATEST(p.alive_at, p.published_at, excluded.alive_at), updated_at = now();
+
+-- name: SaveAlive :exec
+-- Publications that count as they were, and were seen again: the lists go side by side.
+UPDATE cd_publications p SET alive_at = GREATEST(p.alive_at, p.published_at, asked.alive_at), updated_at = now()
+FROM (SELECT unnest(@versions::bigint[]) AS version_id, unnest(@tags::text[]) AS tag, unnest(@alive::timestamptz[]) AS alive_at) asked
+WHERE p.organization_id = @organization_id AND p.version_id = asked.version_id AND p.tag = asked.tag;
+
+-- name: SaveDeletions :exec
+-- What was deleted on sources, each once: the lists go side by side.
+INSERT INTO cd_artifact_deletions AS d (organization_id, artifact_source_id, digest, tag, deleted_at)
+SELECT @organization_id, unnest(@artifact_sources::bigint[]), unnest(@digests::text[]), unnest(@tags::text[]), unnest(@deleted::timestamptz[])
+ON CONFLICT ON CONSTRAINT cd_artifact_deletions_are_unique DO UPDATE
+SET deleted_at = GREATEST(d.deleted_at, excluded.deleted_at), updated_at = now();
+
+-- name: ForgetDeletions :exec
+SELECT cd_forget_artifact_deletions(@before, @at_most);
+
+-- name: VersionsOfDeletions :many
+-- The versions that deletions may concern: those of a digest, or those published under a tag. The lists go side by side.
+SELECT v.id::bigint AS version_id
+FROM (SELECT unnest(@sources_of_digests::bigint[]) AS source, unnest(@digests::text[]) AS digest) asked
+JOIN cd_versions v ON v.organization_id = @organization_id AND v.artifact_source_id = asked.source AND v.digest = asked.digest
+UNION
+SELECT p.version_id::bigint
+FROM (SELECT unnest(@sources_of_tags::bigint[]) AS source, unnest(@tags::text[]) AS tag) asked
+JOIN cd_publications p ON p.organization_id = @organization_id AND p.artifact_source_id = asked.source AND p.tag = asked.tag;
+
+-- name: MarkDeleted :exec
+-- Marks the publications of versions that were deleted, whichever of the two arrived first.
+UPDATE cd_publications p
+SET tag_deleted_at = GREATEST(p.tag_deleted_at, known.tag_deleted_at), image_deleted_at = GREATEST(p.image_deleted_at, known.image_deleted_at), updated_at = now()
+FROM (
+    SELECT l.id, max(d.deleted_at) FILTER (WHERE d.tag <> '') AS tag_deleted_at, max(d.deleted_at) FILTER (WHERE d.tag = '') AS image_deleted_at
+    FROM cd_publications l
+    JOIN cd_versions v ON v.organization_id = @organization_id AND v.id = l.version_id
+    CROSS JOIN LATERAL (VALUES (v.digest, ''), (v.digest, l.tag), ('', l.tag)) AS named (digest, tag)
+    JOIN cd_artifact_deletions d ON d.organization_id = @organization_id AND d.artifact_source_id = l.artifact_source_id AND d.digest = named.digest AND d.tag = named.tag
+    WHERE l.organization_id = @organization_id AND l.version_id = ANY(@versions::bigint[])
+    GROUP BY l.id
+) known
+WHERE p.id = known.id
+  AND (known.tag_deleted_at > COALESCE(p.tag_deleted_at, '-infinity') OR known.image_deleted_at > COALESCE(p.image_deleted_at, '-infinity'));
+
+-- name: DeletedVersions :many
+-- Versions whose image was deleted and not published since, or of whose tags none is left: those that named them last were deleted. A tag that named
+-- another version before it was deleted says nothing about this one.
+SELECT o.version_id, max(o.deleted_at)::timestamptz AS deleted_at
+FROM (
+    SELECT p.version_id, p.image_deleted_at, p.alive_at, p.deleted_at, p.tag <> '' AND EXISTS (
+            SELECT FROM cd_publications n WHERE n.organization_id = @organization_id AND n.artifact_source_id = p.artifact_source_id AND n.tag = p.tag
+              AND n.version_id <> p.version_id AND GREATEST(n.published_at, n.alive_at) > p.alive_at
+              AND (p.deleted_at IS NULL OR p.deleted_at < p.alive_at OR GREATEST(n.published_at, n.alive_at) <= p.deleted_at)
+        ) AS moved
+    FROM (
+        SELECT q.version_id, q.artifact_source_id, q.tag, q.image_deleted_at, GREATEST(q.published_at, q.alive_at) AS alive_at,
+            GREATEST(q.tag_deleted_at, q.image_deleted_at) AS deleted_at
+        FROM cd_publications q
+        WHERE q.organization_id = @organization_id AND q.version_id = ANY(@ids::bigint[])
+          AND EXISTS (SELECT FROM cd_publications m WHERE m.organization_id = @organization_id AND m.version_id = q.version_id
+              AND (m.tag_deleted_at IS NOT NULL OR m.image_deleted_at IS NOT NULL))
+    ) p
+) o
+GROUP BY o.version_id
+HAVING max(o.image_deleted_at) >= max(o.alive_at)
+    OR bool_and(o.moved OR COALESCE(o.deleted_at >= o.alive_at, false)) AND bool_or(NOT o.moved);
 
 -- name: SaveSeenDigests :exec
 -- Whether the digests of versions were seen: the lists go side by side.

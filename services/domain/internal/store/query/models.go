@@ -176,6 +176,21 @@ type AutomaticRollback struct {
 	UpdatedAt     time.Time
 }
 
+// What registries deleted, for publications that arrive later than their deletion; forgotten after 30 days.
+type CdArtifactDeletion struct {
+	ID               int64
+	OrganizationID   int64
+	ArtifactSourceID int64
+	// The digest; empty where a tag was deleted, whatever it named.
+	Digest string
+	// The tag; empty where an image was deleted with all its tags.
+	Tag string
+	// When it was deleted last.
+	DeletedAt time.Time
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
 type CdRequest struct {
 	ID             int64
 	OrganizationID int64
@@ -466,6 +481,12 @@ type Publication struct {
 	DigestSeen *bool
 	CreatedAt  time.Time
 	UpdatedAt  time.Time
+	// The last instant at which the version was known to be at the registry under the tag, where that is later than published_at.
+	AliveAt *time.Time
+	// When the registry last deleted the tag; NULL: never.
+	TagDeletedAt *time.Time
+	// When the registry last deleted the image, and every tag with it; NULL: never.
+	ImageDeletedAt *time.Time
 }
 
 type QueuedRollout struct {

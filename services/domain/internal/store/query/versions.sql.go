@@ -86,6 +86,55 @@ func (q *Queries) CountVersionsBySource(ctx context.Context, organizationID int6
 	return items, nil
 }
 
+const deletedVersions = `-- name: DeletedVersions :many
+SELECT o.version_id, max(o.deleted_at)::timestamptz AS deleted_at
+FROM (
+    SELECT p.version_id, p.image_deleted_at, p.alive_at, p.deleted_at, p.tag <> '' AND EXISTS (
+            SELECT FROM cd_publications n WHERE n.organization_id = $1 AND n.artifact_source_id = p.artifact_source_id AND n.tag = p.tag
+              AND n.version_id <> p.version_id AND GREATEST(n.published_at, n.alive_at) > p.alive_at
+              AND (p.deleted_at IS NULL OR p.deleted_at < p.alive_at OR GREATEST(n.published_at, n.alive_at) <= p.deleted_at)
+        ) AS moved
+    FROM (
+        SELECT q.version_id, q.artifact_source_id, q.tag, q.image_deleted_at, GREATEST(q.published_at, q.alive_at) AS alive_at,
+            GREATEST(q.tag_deleted_at, q.image_deleted_at) AS deleted_at
+        FROM cd_publications q
+        WHERE q.organization_id = $1 AND q.version_id = ANY($2::bigint[])
+          AND EXISTS (SELECT FROM cd_publications m WHERE m.organization_id = $1 AND m.version_id = q.version_id
+              AND (m.tag_deleted_at IS NOT NULL OR m.image_deleted_at IS NOT NULL))
+    ) p
+) o
+GROUP BY o.version_id
+HAVING max(o.image_deleted_at) >= max(o.alive_at)
+    OR bool_and(o.moved OR COALESCE(o.deleted_at >= o.alive_at, false)) AND bool_or(NOT o.moved)
+`
+
+type DeletedVersionsRow struct {
+	VersionID int64
+	DeletedAt time.Time
+}
+
+// Versions whose image was deleted and not published since, or of whose tags none is left: those that named them last were deleted. A tag that named
+// another version before it was deleted says nothing about this one.
+func (q *Queries) DeletedVersions(ctx context.Context, organizationID int64, ids []int64) ([]DeletedVersionsRow, error) {
+	rows, err := q.db.Query(ctx, deletedVersions, organizationID, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DeletedVersionsRow
+	for rows.Next() {
+		var i DeletedVersionsRow
+		if err := rows.Scan(&i.VersionID, &i.DeletedAt); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const entriesByVersionSet = `-- name: EntriesByVersionSet :many
 SELECT version_set_id, service_id, artifact_source_id, version_id FROM cd_version_set_entries
 WHERE organization_id = $1 AND version_set_id = ANY($2::bigint[]) ORDER BY version_set_id, service_id, artifact_source_id
@@ -121,6 +170,15 @@ func (q *Queries) EntriesByVersionSet(ctx context.Context, organizationID int64,
 		return nil, err
 	}
 	return items, nil
+}
+
+const forgetDeletions = `-- name: ForgetDeletions :exec
+SELECT cd_forget_artifact_deletions($1, $2)
+`
+
+func (q *Queries) ForgetDeletions(ctx context.Context, before time.Time, atMost int32) error {
+	_, err := q.db.Exec(ctx, forgetDeletions, before, atMost)
+	return err
 }
 
 const forgetRanks = `-- name: ForgetRanks :exec
@@ -287,6 +345,28 @@ func (q *Queries) LastVersionSets(ctx context.Context, applications []int64, org
 	return items, nil
 }
 
+const markDeleted = `-- name: MarkDeleted :exec
+UPDATE cd_publications p
+SET tag_deleted_at = GREATEST(p.tag_deleted_at, known.tag_deleted_at), image_deleted_at = GREATEST(p.image_deleted_at, known.image_deleted_at), updated_at = now()
+FROM (
+    SELECT l.id, max(d.deleted_at) FILTER (WHERE d.tag <> '') AS tag_deleted_at, max(d.deleted_at) FILTER (WHERE d.tag = '') AS image_deleted_at
+    FROM cd_publications l
+    JOIN cd_versions v ON v.organization_id = $1 AND v.id = l.version_id
+    CROSS JOIN LATERAL (VALUES (v.digest, ''), (v.digest, l.tag), ('', l.tag)) AS named (digest, tag)
+    JOIN cd_artifact_deletions d ON d.organization_id = $1 AND d.artifact_source_id = l.artifact_source_id AND d.digest = named.digest AND d.tag = named.tag
+    WHERE l.organization_id = $1 AND l.version_id = ANY($2::bigint[])
+    GROUP BY l.id
+) known
+WHERE p.id = known.id
+  AND (known.tag_deleted_at > COALESCE(p.tag_deleted_at, '-infinity') OR known.image_deleted_at > COALESCE(p.image_deleted_at, '-infinity'))
+`
+
+// Marks the publications of versions that were deleted, whichever of the two arrived first.
+func (q *Queries) MarkDeleted(ctx context.Context, organizationID int64, versions []int64) error {
+	_, err := q.db.Exec(ctx, markDeleted, organizationID, versions)
+	return err
+}
+
 const newestPublications = `-- name: NewestPublications :many
 SELECT s.application_id, s.id AS service_id, a.id AS artifact_source_id, COALESCE(p.version_id, 0)::bigint AS version_id, COALESCE(p.rank, '')::text AS rank,
     COALESCE(p.published_at, 'epoch')::timestamptz AS published_at, COALESCE(p.told_at, 'epoch')::timestamptz AS told_at, COALESCE(p.arrival, 0)::bigint AS arrival
@@ -409,7 +489,7 @@ func (q *Queries) OrganizationsWithUnrankedPublications(ctx context.Context) ([]
 }
 
 const publicationsOfVersions = `-- name: PublicationsOfVersions :many
-SELECT artifact_source_id, version_id, tag, COALESCE(rank, '')::text AS rank, published_at, told_at, arrival, taken, digest_seen
+SELECT artifact_source_id, version_id, tag, COALESCE(rank, '')::text AS rank, published_at, told_at, arrival, taken, digest_seen, GREATEST(published_at, alive_at)::timestamptz AS alive_at
 FROM cd_publications WHERE organization_id = $1 AND version_id = ANY($2::bigint[]) ORDER BY version_id, tag
 `
 
@@ -423,6 +503,7 @@ type PublicationsOfVersionsRow struct {
 	Arrival          int64
 	Taken            bool
 	DigestSeen       *bool
+	AliveAt          time.Time
 }
 
 func (q *Queries) PublicationsOfVersions(ctx context.Context, organizationID int64, versions []int64) ([]PublicationsOfVersionsRow, error) {
@@ -444,6 +525,7 @@ func (q *Queries) PublicationsOfVersions(ctx context.Context, organizationID int
 			&i.Arrival,
 			&i.Taken,
 			&i.DigestSeen,
+			&i.AliveAt,
 		); err != nil {
 			return nil, err
 		}
@@ -489,6 +571,57 @@ func (q *Queries) RecordPublications(ctx context.Context) error {
 	return err
 }
 
+const saveAlive = `-- name: SaveAlive :exec
+UPDATE cd_publications p SET alive_at = GREATEST(p.alive_at, p.published_at, asked.alive_at), updated_at = now()
+FROM (SELECT unnest($2::bigint[]) AS version_id, unnest($3::text[]) AS tag, unnest($4::timestamptz[]) AS alive_at) asked
+WHERE p.organization_id = $1 AND p.version_id = asked.version_id AND p.tag = asked.tag
+`
+
+type SaveAliveParams struct {
+	OrganizationID int64
+	Versions       []int64
+	Tags           []string
+	Alive          []time.Time
+}
+
+// Publications that count as they were, and were seen again: the lists go side by side.
+func (q *Queries) SaveAlive(ctx context.Context, arg SaveAliveParams) error {
+	_, err := q.db.Exec(ctx, saveAlive,
+		arg.OrganizationID,
+		arg.Versions,
+		arg.Tags,
+		arg.Alive,
+	)
+	return err
+}
+
+const saveDeletions = `-- name: SaveDeletions :exec
+INSERT INTO cd_artifact_deletions AS d (organization_id, artifact_source_id, digest, tag, deleted_at)
+SELECT $1, unnest($2::bigint[]), unnest($3::text[]), unnest($4::text[]), unnest($5::timestamptz[])
+ON CONFLICT ON CONSTRAINT cd_artifact_deletions_are_unique DO UPDATE
+SET deleted_at = GREATEST(d.deleted_at, excluded.deleted_at), updated_at = now()
+`
+
+type SaveDeletionsParams struct {
+	OrganizationID  int64
+	ArtifactSources []int64
+	Digests         []string
+	Tags            []string
+	Deleted         []time.Time
+}
+
+// What was deleted on sources, each once: the lists go side by side.
+func (q *Queries) SaveDeletions(ctx context.Context, arg SaveDeletionsParams) error {
+	_, err := q.db.Exec(ctx, saveDeletions,
+		arg.OrganizationID,
+		arg.ArtifactSources,
+		arg.Digests,
+		arg.Tags,
+		arg.Deleted,
+	)
+	return err
+}
+
 const saveNewestVersionSets = `-- name: SaveNewestVersionSets :exec
 INSERT INTO cd_newest_version_sets AS n (organization_id, application_id, version_set_id)
 SELECT $1, unnest($2::bigint[]), unnest($3::bigint[])
@@ -503,11 +636,12 @@ func (q *Queries) SaveNewestVersionSets(ctx context.Context, organizationID int6
 }
 
 const savePublications = `-- name: SavePublications :exec
-INSERT INTO cd_publications AS p (organization_id, artifact_source_id, version_id, tag, rank, published_at, told_at, taken, digest_seen)
+INSERT INTO cd_publications AS p (organization_id, artifact_source_id, version_id, tag, rank, published_at, told_at, taken, digest_seen, alive_at)
 SELECT $1, unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::text[]), unnest($5::text[]),
-    unnest($6::timestamptz[]), unnest($7::timestamptz[]), true, NULLIF(unnest($8::text[]), '')::boolean
+    unnest($6::timestamptz[]), unnest($7::timestamptz[]), true, NULLIF(unnest($8::text[]), '')::boolean, unnest($9::timestamptz[])
 ON CONFLICT ON CONSTRAINT cd_publications_are_unique DO UPDATE
-SET rank = excluded.rank, published_at = excluded.published_at, told_at = excluded.told_at, arrival = excluded.arrival, taken = true, digest_seen = excluded.digest_seen, updated_at = now()
+SET rank = excluded.rank, published_at = excluded.published_at, told_at = excluded.told_at, arrival = excluded.arrival, taken = true, digest_seen = excluded.digest_seen,
+    alive_at = GREATEST(p.alive_at, p.published_at, excluded.alive_at), updated_at = now()
 `
 
 type SavePublicationsParams struct {
@@ -519,6 +653,7 @@ type SavePublicationsParams struct {
 	Published       []time.Time
 	Told            []time.Time
 	Seen            []string
+	Alive           []time.Time
 }
 
 // In the order of the lists, which is that of arrival.
@@ -532,6 +667,7 @@ func (q *Queries) SavePublications(ctx context.Context, arg SavePublicationsPara
 		arg.Published,
 		arg.Told,
 		arg.Seen,
+		arg.Alive,
 	)
 	return err
 }
@@ -923,6 +1059,51 @@ func (q *Queries) VersionsBySource(ctx context.Context, arg VersionsBySourcePara
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const versionsOfDeletions = `-- name: VersionsOfDeletions :many
+SELECT v.id::bigint AS version_id
+FROM (SELECT unnest($1::bigint[]) AS source, unnest($2::text[]) AS digest) asked
+JOIN cd_versions v ON v.organization_id = $3 AND v.artifact_source_id = asked.source AND v.digest = asked.digest
+UNION
+SELECT p.version_id::bigint
+FROM (SELECT unnest($4::bigint[]) AS source, unnest($5::text[]) AS tag) asked
+JOIN cd_publications p ON p.organization_id = $3 AND p.artifact_source_id = asked.source AND p.tag = asked.tag
+`
+
+type VersionsOfDeletionsParams struct {
+	SourcesOfDigests []int64
+	Digests          []string
+	OrganizationID   int64
+	SourcesOfTags    []int64
+	Tags             []string
+}
+
+// The versions that deletions may concern: those of a digest, or those published under a tag. The lists go side by side.
+func (q *Queries) VersionsOfDeletions(ctx context.Context, arg VersionsOfDeletionsParams) ([]int64, error) {
+	rows, err := q.db.Query(ctx, versionsOfDeletions,
+		arg.SourcesOfDigests,
+		arg.Digests,
+		arg.OrganizationID,
+		arg.SourcesOfTags,
+		arg.Tags,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var version_id int64
+		if err := rows.Scan(&version_id); err != nil {
+			return nil, err
+		}
+		items = append(items, version_id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

@@ -1,10 +1,13 @@
-// Package contract says which changes of a GraphQL schema break its clients. It compares two schemas and judges nothing else: whether a new
-// field is a good one is for people.
+// Package contract reports which changes of a GraphQL schema break its clients. It judges nothing else: whether a new field is a good one is
+// for reviewers.
 package contract
 
 import (
 	"fmt"
+	"io/fs"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -12,16 +15,33 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// Breaking is what of an earlier schema clients can no longer rely on, one line each, in order. What was deprecated there may go.
-func Breaking(before, after string) ([]string, error) {
-	old, err := gqlparser.LoadSchema(&ast.Source{Name: "before", Input: before})
+// Load parses all .graphqls files in a folder and its subfolders as one schema.
+func Load(folder string) (*ast.Schema, error) {
+	var sources []*ast.Source
+	err := filepath.WalkDir(folder, func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || filepath.Ext(file) != ".graphqls" {
+			return err
+		}
+		text, err := os.ReadFile(file)
+		sources = append(sources, &ast.Source{Name: file, Input: string(text)})
+		return err
+	})
 	if err != nil {
-		return nil, fmt.Errorf("read the schema before: %w", err)
+		return nil, fmt.Errorf("read schema: %w", err)
 	}
-	now, err := gqlparser.LoadSchema(&ast.Source{Name: "after", Input: after})
+	if len(sources) == 0 {
+		return nil, fmt.Errorf("read schema: found no .graphqls file in %s", folder)
+	}
+	schema, err := gqlparser.LoadSchema(sources...)
 	if err != nil {
-		return nil, fmt.Errorf("read the schema after: %w", err)
+		return nil, fmt.Errorf("parse schema: %w", err)
 	}
+	return schema, nil
+}
+
+// Breaking lists what clients of the old schema can no longer rely on, one line each, in alphabetical order of the types. What was
+// deprecated in the old schema may be removed.
+func Breaking(old, now *ast.Schema) []string {
 	var c comparison
 	for _, name := range slices.Sorted(maps.Keys(old.Types)) {
 		if !old.Types[name].BuiltIn {
@@ -31,7 +51,7 @@ func Breaking(before, after string) ([]string, error) {
 	for _, name := range slices.Sorted(maps.Keys(old.Directives)) {
 		c.directive(old.Directives[name], now.Directives[name])
 	}
-	return c.found, nil
+	return c.found
 }
 
 // comparison collects what breaks.

@@ -1,10 +1,14 @@
 package contract_test
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/vektah/gqlparser/v2/ast"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/contract"
 )
@@ -62,18 +66,43 @@ func TestBreaking(t *testing.T) {
 			if tt.from != "" && after == base {
 				t.Fatalf("%q is not in the schema", tt.from)
 			}
-			got, err := contract.Breaking(base, after)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
+			if diff := cmp.Diff(tt.want, contract.Breaking(load(t, base), load(t, after))); diff != "" {
 				t.Errorf("what breaks (-want +got):\n%s", diff)
 			}
 		})
 	}
-	for _, pair := range [][2]string{{"type Query {", base}, {base, "type Query { a: Missing }"}} {
-		if _, err := contract.Breaking(pair[0], pair[1]); err == nil {
-			t.Error("a schema that cannot be read is no error")
+}
+
+// load writes each text into a file of a folder of its own, and loads the folder.
+func load(t *testing.T, texts ...string) *ast.Schema {
+	t.Helper()
+	schema, err := contract.Load(write(t, texts...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return schema
+}
+
+func write(t *testing.T, texts ...string) string {
+	t.Helper()
+	folder := t.TempDir()
+	for i, text := range texts {
+		if err := os.WriteFile(filepath.Join(folder, fmt.Sprintf("%d.graphqls", i)), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder
+}
+
+func TestLoad(t *testing.T) {
+	t.Parallel()
+	split := load(t, "extend type Query { more: More }", "type More { a: Int }", "type Query { one: Int }")
+	if got := split.Query.Fields.ForName("more"); got == nil || got.Type.Name() != "More" {
+		t.Errorf("a field of an extension in another file: found %v", got)
+	}
+	for _, folder := range []string{write(t), write(t, "type Query {"), write(t, "type Query { a: Missing }"), filepath.Join(t.TempDir(), "missing")} {
+		if _, err := contract.Load(folder); err == nil {
+			t.Errorf("%s: a schema that cannot be read is no error", folder)
 		}
 	}
 }

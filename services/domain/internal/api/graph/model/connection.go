@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
 )
 
 // Edge is an item of a list, and where it stands there.
@@ -133,12 +134,12 @@ type (
 	WorkflowEdge Edge[Workflow]
 
 	// WorkflowHistoryConnection is a page of them.
-	WorkflowHistoryConnection Connection[core.WorkflowEntry, WorkflowHistoryEdge]
+	WorkflowHistoryConnection Connection[handoff.WorkflowEntry, WorkflowHistoryEdge]
 	// WorkflowHistoryEdge is one of them.
-	WorkflowHistoryEdge Edge[core.WorkflowEntry]
+	WorkflowHistoryEdge Edge[handoff.WorkflowEntry]
 
 	// WorkflowLogConnection is a page of them.
-	WorkflowLogConnection Connection[core.WorkflowLine, WorkflowLogEdge]
+	WorkflowLogConnection Connection[handoff.WorkflowLine, WorkflowLogEdge]
 	// WorkflowLogEdge is one of them.
-	WorkflowLogEdge Edge[core.WorkflowLine]
+	WorkflowLogEdge Edge[handoff.WorkflowLine]
 )

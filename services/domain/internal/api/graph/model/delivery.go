@@ -1,9 +1,11 @@
 package model
 
-import "github.com/lockstep-cd/lockstep/services/domain/internal/core"
+import (
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/view"
+)
 
 // DeliveryMetrics wraps the domain's.
-type DeliveryMetrics struct{ core.DeliveryMetrics }
+type DeliveryMetrics struct{ view.DeliveryMetrics }
 
 // DeploymentsPerDay is of days of 24 hours.
 func (m DeliveryMetrics) DeploymentsPerDay() float64 {
@@ -37,7 +39,7 @@ func part(n, of int) *float64 {
 	return &ratio
 }
 
-func summary(d core.Durations) *DurationSummary {
+func summary(d view.Durations) *DurationSummary {
 	if d.Count == 0 {
 		return nil
 	}

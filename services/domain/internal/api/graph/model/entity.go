@@ -7,6 +7,9 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/view"
 )
 
 // Organization is the schema's type of that name, as are all types below.
@@ -22,10 +25,10 @@ type Service struct{ core.Service }
 type ArtifactSource struct{ core.ArtifactSource }
 
 // ArtifactSourceState wraps the domain's.
-type ArtifactSourceState struct{ core.SourceState }
+type ArtifactSourceState struct{ setup.SourceState }
 
 // ArtifactSender wraps the domain's.
-type ArtifactSender struct{ core.ArtifactSender }
+type ArtifactSender struct{ setup.ArtifactSender }
 
 // Refused is what was left out of its deliveries.
 func (s ArtifactSender) Refused() []ArtifactRefusal {
@@ -37,10 +40,10 @@ func (s ArtifactSender) Refused() []ArtifactRefusal {
 }
 
 // ArtifactRefusal wraps the domain's.
-type ArtifactRefusal struct{ core.ArtifactRefusal }
+type ArtifactRefusal struct{ setup.ArtifactRefusal }
 
 // ArtifactSourceKind wraps the domain's.
-type ArtifactSourceKind struct{ core.SourceKind }
+type ArtifactSourceKind struct{ setup.SourceKind }
 
 // Version wraps the domain's.
 type Version struct{ core.Version }
@@ -151,7 +154,7 @@ func (a GateApproval) ApprovedAt() time.Time { return a.At }
 
 // JournalCheck wraps the domain's.
 type JournalCheck struct {
-	core.JournalCheck
+	rollout.JournalCheck
 	// Behind is that it is not the first page.
 	Behind bool
 }
@@ -171,7 +174,7 @@ func (c JournalCheck) PageInfo() PageInfo {
 }
 
 // JournalDifference wraps the domain's.
-type JournalDifference struct{ core.JournalDifference }
+type JournalDifference struct{ rollout.JournalDifference }
 
 // SubjectID is the identifier of what differs.
 func (d JournalDifference) SubjectID() string {
@@ -258,7 +261,7 @@ func (c AccessChange) SubjectID() string { return id.Format(string(c.Subject.Kin
 func (c AccessChange) SubjectName() string { return c.Subject.Name }
 
 // Wait wraps the domain's.
-type Wait struct{ core.Wait }
+type Wait struct{ view.Wait }
 
 // GateID is null where it is at no gate.
 func (w Wait) GateID() *string { return orNull(w.Wait.GateID) }

@@ -15,22 +15,28 @@ import (
 // Whether the viewer may perform an action now. The mutation applies the same rule and gives the same reason.
 type Ability struct {
 	// The name of the mutation.
-	Action  string `json:"action"`
-	Allowed bool   `json:"allowed"`
+	Action string `json:"action"`
+	// Whether it is allowed now.
+	Allowed bool `json:"allowed"`
 	// Why not; null if it is allowed.
 	Reason *string `json:"reason,omitempty"`
 }
 
+// Input of abortRollout.
 type AbortRolloutInput struct {
-	RolloutID string  `json:"rolloutId"`
-	Reason    *string `json:"reason,omitempty"`
+	// The rollout.
+	RolloutID string `json:"rolloutId"`
+	// Why, for the record.
+	Reason *string `json:"reason,omitempty"`
 }
 
+// Result of abortRollout.
 type AbortRolloutPayload struct {
 	Rollout *Rollout    `json:"rollout,omitempty"`
 	Errors  []UserError `json:"errors"`
 }
 
+// Result of registerAgent and rotateAgent.
 type AgentKeyPayload struct {
 	Agent *Agent `json:"agent,omitempty"`
 	// The private half of the key (an NKey seed), for the relay. It is not stored and cannot be shown again.
@@ -38,56 +44,74 @@ type AgentKeyPayload struct {
 	Errors []UserError `json:"errors"`
 }
 
+// Result of revokeAgent and revokeAgentKey.
 type AgentPayload struct {
 	Agent  *Agent      `json:"agent,omitempty"`
 	Errors []UserError `json:"errors"`
 }
 
+// Input of archiveApplication.
 type ArchiveApplicationInput struct {
 	// Name or identifier of the application.
-	Application string  `json:"application"`
-	Reason      *string `json:"reason,omitempty"`
+	Application string `json:"application"`
+	// Why, for the record.
+	Reason *string `json:"reason,omitempty"`
 }
 
+// Result of archiveApplication.
 type ArchiveApplicationPayload struct {
 	Application *Application `json:"application,omitempty"`
 	Errors      []UserError  `json:"errors"`
 }
 
+// Input of archiveEnvironment.
 type ArchiveEnvironmentInput struct {
-	EnvironmentID string  `json:"environmentId"`
-	Reason        *string `json:"reason,omitempty"`
+	// The environment.
+	EnvironmentID string `json:"environmentId"`
+	// Why, for the record.
+	Reason *string `json:"reason,omitempty"`
 }
 
+// Result of archiveEnvironment.
 type ArchiveEnvironmentPayload struct {
 	Environment *Environment `json:"environment,omitempty"`
 	Errors      []UserError  `json:"errors"`
 }
 
+// Input of breakGlass.
 type BreakGlassInput struct {
+	// The rollout.
 	RolloutID string `json:"rolloutId"`
 	// Why; it is kept in the journal.
 	Reason string `json:"reason"`
 }
 
+// Result of breakGlass.
 type BreakGlassPayload struct {
 	Rollout *Rollout    `json:"rollout,omitempty"`
 	Errors  []UserError `json:"errors"`
 }
 
+// Input of cancelRollout.
 type CancelRolloutInput struct {
-	RolloutID string  `json:"rolloutId"`
-	Reason    *string `json:"reason,omitempty"`
+	// The rollout.
+	RolloutID string `json:"rolloutId"`
+	// Why, for the record.
+	Reason *string `json:"reason,omitempty"`
 }
 
+// Result of cancelRollout.
 type CancelRolloutPayload struct {
 	Rollout *Rollout    `json:"rollout,omitempty"`
 	Errors  []UserError `json:"errors"`
 }
 
+// Input of cancelWorkflow.
 type CancelWorkflowInput struct {
-	WorkflowID string  `json:"workflowId"`
-	Reason     *string `json:"reason,omitempty"`
+	// The id of the run.
+	WorkflowID string `json:"workflowId"`
+	// Why, for the record.
+	Reason *string `json:"reason,omitempty"`
 }
 
 // A problem found in a configuration.
@@ -98,48 +122,61 @@ type ConfigProblem struct {
 	Message string `json:"message"`
 }
 
+// Input of createApplication.
 type CreateApplicationInput struct {
 	Name        string               `json:"name"`
 	Description *string              `json:"description,omitempty"`
 	Services    []CreateServiceInput `json:"services"`
 }
 
+// Result of createApplication.
 type CreateApplicationPayload struct {
 	Application *Application `json:"application,omitempty"`
 	Errors      []UserError  `json:"errors"`
 }
 
+// Input of createArtifactSource.
 type CreateArtifactSourceInput struct {
-	ServiceID    string          `json:"serviceId"`
-	SourceRef    string          `json:"sourceRef"`
+	// The service.
+	ServiceID string `json:"serviceId"`
+	// The kind of source: oci-image@1.
+	SourceRef string `json:"sourceRef"`
+	// Its configuration, which fits the schema of the kind.
 	SourceConfig json.RawMessage `json:"sourceConfig"`
 }
 
+// Result of createArtifactSource.
 type CreateArtifactSourcePayload struct {
 	ArtifactSource *ArtifactSource `json:"artifactSource,omitempty"`
 	Errors         []UserError     `json:"errors"`
 }
 
+// Input of createEnvironment.
 type CreateEnvironmentInput struct {
 	Name        string    `json:"name"`
 	Description *string   `json:"description,omitempty"`
 	Tier        core.Tier `json:"tier"`
 	// name@major
-	DriverRef    string          `json:"driverRef"`
+	DriverRef string `json:"driverRef"`
+	// Its configuration, which fits the driver's schema of environments.
 	DriverConfig json.RawMessage `json:"driverConfig"`
 }
 
+// Result of createEnvironment.
 type CreateEnvironmentPayload struct {
 	Environment *Environment `json:"environment,omitempty"`
 	Errors      []UserError  `json:"errors"`
 }
 
+// Input of createFlowDefinition.
 type CreateFlowDefinitionInput struct {
 	// Name or identifier of the application.
-	Application string          `json:"application"`
-	Definition  json.RawMessage `json:"definition"`
+	Application string `json:"application"`
+	// The definition.
+	Definition json.RawMessage `json:"definition"`
 }
 
+// Result of createFlowDefinition.
 type CreateFlowDefinitionPayload struct {
 	FlowDefinition *FlowDefinition `json:"flowDefinition,omitempty"`
 	// Whether this pipeline was in force already: then no new version has been created, and flowDefinition is the existing one.
@@ -147,24 +184,28 @@ type CreateFlowDefinitionPayload struct {
 	Errors    []UserError `json:"errors"`
 }
 
+// Input of createGroup.
 type CreateGroupInput struct {
 	Name string `json:"name"`
 	// Identifiers of members.
 	Members []string `json:"members,omitempty"`
 }
 
+// Input of createMember.
 type CreateMemberInput struct {
 	Name string              `json:"name"`
 	Kind *core.PrincipalType `json:"kind,omitempty"`
 	Role core.Role           `json:"role"`
 }
 
+// Input of createOrganization.
 type CreateOrganizationInput struct {
 	Name string `json:"name"`
 	// The name of its first member, who owns it: an address, where people sign in at an identity provider.
 	Owner string `json:"owner"`
 }
 
+// Result of createOrganization.
 type CreateOrganizationPayload struct {
 	Organization *Organization `json:"organization,omitempty"`
 	// The owner's first token, valid for seven days, to make others with. It is not stored and cannot be shown again.
@@ -172,13 +213,17 @@ type CreateOrganizationPayload struct {
 	Errors []UserError `json:"errors"`
 }
 
+// Input of createRollout.
 type CreateRolloutInput struct {
-	VersionSetID string  `json:"versionSetId"`
-	Reason       *string `json:"reason,omitempty"`
+	// The version set.
+	VersionSetID string `json:"versionSetId"`
+	// Why, for the record.
+	Reason *string `json:"reason,omitempty"`
 	// Deploys the set again even if it is live in every environment of the pipeline already; refused otherwise.
 	Again *bool `json:"again,omitempty"`
 }
 
+// Result of createRollout.
 type CreateRolloutPayload struct {
 	// Null on errors, and if it was queued.
 	Rollout *Rollout `json:"rollout,omitempty"`
@@ -187,14 +232,16 @@ type CreateRolloutPayload struct {
 	Errors []UserError    `json:"errors"`
 }
 
+// A service of a new application.
 type CreateServiceInput struct {
 	Name            string                   `json:"name"`
 	Description     *string                  `json:"description,omitempty"`
 	ArtifactSources []NewArtifactSourceInput `json:"artifactSources"`
 }
 
+// Input of createToken.
 type CreateTokenInput struct {
-	// A name to tell the member's tokens apart.
+	// A name that distinguishes the member's tokens.
 	Name string `json:"name"`
 	// The member to create it for; by default the viewer.
 	MemberID *string `json:"memberId,omitempty"`
@@ -204,6 +251,7 @@ type CreateTokenInput struct {
 	LifetimeSeconds *int `json:"lifetimeSeconds,omitempty"`
 }
 
+// Result of createToken.
 type CreateTokenPayload struct {
 	AccessToken *AccessToken `json:"accessToken,omitempty"`
 	// The token itself. It is not stored and cannot be shown again.
@@ -211,7 +259,9 @@ type CreateTokenPayload struct {
 	Errors []UserError `json:"errors"`
 }
 
+// The approval that an environment requires.
 type EnvironmentApprovalInput struct {
+	// Shown to the people who decide.
 	Reason *string `json:"reason,omitempty"`
 	// How many different people have to approve, 1 to 20.
 	Quorum *int `json:"quorum,omitempty"`
@@ -224,12 +274,15 @@ type EnvironmentApprovalInput struct {
 	OnExpiry            *core.GateOutcome `json:"onExpiry,omitempty"`
 }
 
+// Result of the mutations of groups.
 type GroupPayload struct {
 	Group  *Group      `json:"group,omitempty"`
 	Errors []UserError `json:"errors"`
 }
 
+// Input of lookAtArtifactSource.
 type LookAtArtifactSourceInput struct {
+	// The artifact source.
 	ArtifactSourceID string `json:"artifactSourceId"`
 }
 
@@ -259,11 +312,13 @@ type MatrixFilter struct {
 	Waiting *bool `json:"waiting,omitempty"`
 }
 
+// Result of the mutations of members.
 type MemberPayload struct {
 	Member *Member     `json:"member,omitempty"`
 	Errors []UserError `json:"errors"`
 }
 
+// An artifact source of a new service.
 type NewArtifactSourceInput struct {
 	// oci-image@1
 	SourceRef string `json:"sourceRef"`
@@ -271,6 +326,7 @@ type NewArtifactSourceInput struct {
 	SourceConfig json.RawMessage `json:"sourceConfig"`
 }
 
+// Result of renameOrganization.
 type OrganizationPayload struct {
 	Organization *Organization `json:"organization,omitempty"`
 	Errors       []UserError   `json:"errors"`
@@ -289,142 +345,192 @@ type PageInfo struct {
 	EndCursor       *string `json:"endCursor,omitempty"`
 }
 
+// Input of pauseRollout.
 type PauseRolloutInput struct {
-	RolloutID string  `json:"rolloutId"`
-	Reason    *string `json:"reason,omitempty"`
+	// The rollout.
+	RolloutID string `json:"rolloutId"`
+	// Why, for the record.
+	Reason *string `json:"reason,omitempty"`
 }
 
+// Result of pauseRollout.
 type PauseRolloutPayload struct {
 	Rollout *Rollout    `json:"rollout,omitempty"`
 	Errors  []UserError `json:"errors"`
 }
 
+// Input of previewRollout.
 type PreviewRolloutInput struct {
+	// The version set.
 	VersionSetID string `json:"versionSetId"`
 	// Whether the rollout would be a rollback, which may skip weight gates if the application's policy says so.
 	Rollback *bool `json:"rollback,omitempty"`
 }
 
+// Result of previewRollout.
 type PreviewRolloutPayload struct {
 	Preview *RolloutPreview `json:"preview,omitempty"`
 	Errors  []UserError     `json:"errors"`
 }
 
+// Input of registerAgent.
 type RegisterAgentInput struct {
 	// For example the cluster's name; unique among agents that are not revoked.
 	Name string `json:"name"`
 }
 
+// Input of removeMember.
 type RemoveMemberInput struct {
+	// The member.
 	MemberID string `json:"memberId"`
 }
 
+// Input of renameOrganization.
 type RenameOrganizationInput struct {
+	// The organization.
 	OrganizationID string `json:"organizationId"`
 	Name           string `json:"name"`
 }
 
+// Input of approveGate and rejectGate.
 type ResolveGateInput struct {
-	RolloutID string  `json:"rolloutId"`
-	GateID    string  `json:"gateId"`
-	Reason    *string `json:"reason,omitempty"`
+	// The rollout.
+	RolloutID string `json:"rolloutId"`
+	// The gate.
+	GateID string `json:"gateId"`
+	// Why, for the record.
+	Reason *string `json:"reason,omitempty"`
 }
 
+// Result of approveGate and rejectGate.
 type ResolveGatePayload struct {
 	Rollout *Rollout    `json:"rollout,omitempty"`
 	Errors  []UserError `json:"errors"`
 }
 
+// Input of restoreApplication.
 type RestoreApplicationInput struct {
 	// Name or identifier of the application.
-	Application string  `json:"application"`
-	Reason      *string `json:"reason,omitempty"`
+	Application string `json:"application"`
+	// Why, for the record.
+	Reason *string `json:"reason,omitempty"`
 }
 
+// Result of restoreApplication.
 type RestoreApplicationPayload struct {
 	Application *Application `json:"application,omitempty"`
 	Errors      []UserError  `json:"errors"`
 }
 
+// Input of restoreEnvironment.
 type RestoreEnvironmentInput struct {
-	EnvironmentID string  `json:"environmentId"`
-	Reason        *string `json:"reason,omitempty"`
+	// The environment.
+	EnvironmentID string `json:"environmentId"`
+	// Why, for the record.
+	Reason *string `json:"reason,omitempty"`
 }
 
+// Result of restoreEnvironment.
 type RestoreEnvironmentPayload struct {
 	Environment *Environment `json:"environment,omitempty"`
 	Errors      []UserError  `json:"errors"`
 }
 
+// Input of resumeRollout.
 type ResumeRolloutInput struct {
-	RolloutID string  `json:"rolloutId"`
-	Reason    *string `json:"reason,omitempty"`
+	// The rollout.
+	RolloutID string `json:"rolloutId"`
+	// Why, for the record.
+	Reason *string `json:"reason,omitempty"`
 }
 
+// Result of resumeRollout.
 type ResumeRolloutPayload struct {
 	Rollout *Rollout    `json:"rollout,omitempty"`
 	Errors  []UserError `json:"errors"`
 }
 
+// Input of retryApplicationEnvironmentSetup.
 type RetryApplicationEnvironmentSetupInput struct {
+	// The application environment.
 	ApplicationEnvironmentID string `json:"applicationEnvironmentId"`
 }
 
+// Result of retryApplicationEnvironmentSetup.
 type RetryApplicationEnvironmentSetupPayload struct {
 	ApplicationEnvironment *ApplicationEnvironment `json:"applicationEnvironment,omitempty"`
 	Errors                 []UserError             `json:"errors"`
 }
 
+// Input of retryEnvironmentOnboarding.
 type RetryEnvironmentOnboardingInput struct {
+	// The environment.
 	EnvironmentID string `json:"environmentId"`
 }
 
+// Result of retryEnvironmentOnboarding.
 type RetryEnvironmentOnboardingPayload struct {
 	Environment *Environment `json:"environment,omitempty"`
 	Errors      []UserError  `json:"errors"`
 }
 
+// Input of retryRollout.
 type RetryRolloutInput struct {
-	RolloutID string  `json:"rolloutId"`
-	Reason    *string `json:"reason,omitempty"`
+	// The rollout.
+	RolloutID string `json:"rolloutId"`
+	// Why, for the record.
+	Reason *string `json:"reason,omitempty"`
 }
 
+// Result of retryRollout.
 type RetryRolloutPayload struct {
 	// The same rollout or, if that had ended, the new one.
 	Rollout *Rollout    `json:"rollout,omitempty"`
 	Errors  []UserError `json:"errors"`
 }
 
+// Input of retryWorkflow.
 type RetryWorkflowInput struct {
-	WorkflowID string  `json:"workflowId"`
-	Reason     *string `json:"reason,omitempty"`
+	// The id of the run.
+	WorkflowID string `json:"workflowId"`
+	// Why, for the record.
+	Reason *string `json:"reason,omitempty"`
 	// The history entry to restart from; it and all later entries are discarded. 0 for the step that failed.
 	FromSequence *int `json:"fromSequence,omitempty"`
 }
 
+// Input of revokeAgent.
 type RevokeAgentInput struct {
+	// The agent.
 	AgentID string `json:"agentId"`
 }
 
+// Input of revokeAgentKey.
 type RevokeAgentKeyInput struct {
+	// The key.
 	KeyID string `json:"keyId"`
 }
 
+// Input of revokeToken.
 type RevokeTokenInput struct {
+	// The token.
 	TokenID string `json:"tokenId"`
 }
 
+// Result of revokeToken.
 type RevokeTokenPayload struct {
 	AccessToken *AccessToken `json:"accessToken,omitempty"`
 	Errors      []UserError  `json:"errors"`
 }
 
+// Input of rollbackRollout.
 type RollbackRolloutInput struct {
 	// The rollout to roll back.
 	RolloutID string `json:"rolloutId"`
 	// Any earlier set of the application; by default what was live before in the last environment.
 	VersionSetID *string `json:"versionSetId,omitempty"`
-	Reason       *string `json:"reason,omitempty"`
+	// Why, for the record.
+	Reason *string `json:"reason,omitempty"`
 	// The environments of the pipeline to roll back, by name or identifier; all by default.
 	Environments []string `json:"environments,omitempty"`
 	// The environments of the pipeline to leave as they are, by name or identifier.
@@ -433,65 +539,85 @@ type RollbackRolloutInput struct {
 	BreakGlass *bool `json:"breakGlass,omitempty"`
 }
 
+// Result of rollbackRollout.
 type RollbackRolloutPayload struct {
 	// The new rollout.
 	Rollout *Rollout    `json:"rollout,omitempty"`
 	Errors  []UserError `json:"errors"`
 }
 
+// Input of rotateAgent.
 type RotateAgentInput struct {
+	// The agent.
 	AgentID string `json:"agentId"`
 	// How long the previous key stays valid: 0 to 2592000 (30 days).
 	OverlapSeconds *int `json:"overlapSeconds,omitempty"`
 }
 
+// Input of setArtifactSourceConfig.
 type SetArtifactSourceConfigInput struct {
-	ArtifactSourceID string          `json:"artifactSourceId"`
-	SourceConfig     json.RawMessage `json:"sourceConfig"`
+	// The artifact source.
+	ArtifactSourceID string `json:"artifactSourceId"`
+	// The new configuration, which fits the schema of the kind.
+	SourceConfig json.RawMessage `json:"sourceConfig"`
 }
 
+// Result of setArtifactSourceConfig.
 type SetArtifactSourceConfigPayload struct {
 	ArtifactSource *ArtifactSource `json:"artifactSource,omitempty"`
 	Errors         []UserError     `json:"errors"`
 }
 
+// Input of setEnvironmentApproval.
 type SetEnvironmentApprovalInput struct {
+	// The environment.
 	EnvironmentID string `json:"environmentId"`
 	// Null removes the requirement.
 	Approval *EnvironmentApprovalInput `json:"approval,omitempty"`
 }
 
+// Result of setEnvironmentApproval.
 type SetEnvironmentApprovalPayload struct {
 	Environment *Environment `json:"environment,omitempty"`
 	Errors      []UserError  `json:"errors"`
 }
 
+// Input of setGroupMembers.
 type SetGroupMembersInput struct {
-	GroupID string   `json:"groupId"`
+	// The group.
+	GroupID string `json:"groupId"`
+	// Identifiers of all members that the group is to have.
 	Members []string `json:"members"`
 }
 
+// Input of setMemberRole.
 type SetMemberRoleInput struct {
+	// The member.
 	MemberID string    `json:"memberId"`
 	Role     core.Role `json:"role"`
 }
 
+// Input of setRollbackPolicy.
 type SetRollbackPolicyInput struct {
 	// Name or identifier of the application.
 	Application string `json:"application"`
-	OnFailed    bool   `json:"onFailed"`
-	OnDegraded  bool   `json:"onDegraded"`
+	// Roll back when a rollout has failed.
+	OnFailed bool `json:"onFailed"`
+	// Roll back when a service has been degraded for degradedAfterSeconds.
+	OnDegraded bool `json:"onDegraded"`
 	// At most a week.
 	DegradedAfterSeconds *int `json:"degradedAfterSeconds,omitempty"`
 	// Promote rollbacks in full at once, without stopping at weight gates, where their version set has been live before in every environment that they go to.
 	InFull *bool `json:"inFull,omitempty"`
 }
 
+// Result of setRollbackPolicy.
 type SetRollbackPolicyPayload struct {
 	Application *Application `json:"application,omitempty"`
 	Errors      []UserError  `json:"errors"`
 }
 
+// Input of setRolloutPolicy.
 type SetRolloutPolicyInput struct {
 	// Name or identifier of the application.
 	Application string             `json:"application"`
@@ -499,28 +625,36 @@ type SetRolloutPolicyInput struct {
 	OnNewer     core.NewerPolicy   `json:"onNewer"`
 }
 
+// Result of setRolloutPolicy.
 type SetRolloutPolicyPayload struct {
 	Application *Application `json:"application,omitempty"`
 	Errors      []UserError  `json:"errors"`
 }
 
+// Input of stopAutomaticRollback.
 type StopAutomaticRollbackInput struct {
 	// The rollout that would be rolled back.
-	RolloutID string  `json:"rolloutId"`
-	Reason    *string `json:"reason,omitempty"`
+	RolloutID string `json:"rolloutId"`
+	// Why, for the record.
+	Reason *string `json:"reason,omitempty"`
 }
 
+// Result of stopAutomaticRollback.
 type StopAutomaticRollbackPayload struct {
 	// The rollout that is not rolled back.
 	Rollout *Rollout    `json:"rollout,omitempty"`
 	Errors  []UserError `json:"errors"`
 }
 
+// Input of tryArtifactSource.
 type TryArtifactSourceInput struct {
-	SourceRef    string          `json:"sourceRef"`
+	// The kind of source: oci-image@1.
+	SourceRef string `json:"sourceRef"`
+	// Its configuration, which fits the schema of the kind.
 	SourceConfig json.RawMessage `json:"sourceConfig"`
 }
 
+// Result of tryArtifactSource.
 type TryArtifactSourcePayload struct {
 	// The newest matching artifact, as image:tag@digest; empty if there is none.
 	Artifact string `json:"artifact"`
@@ -539,13 +673,16 @@ type UserError struct {
 	Code string `json:"code"`
 }
 
+// The authenticated caller.
 type Viewer struct {
 	Organization Organization `json:"organization"`
 	// The organizations that the viewer may sign in to: for a person who signs in at an identity provider all where the same identity is a member,
 	// otherwise only this one. A session is for one of them; /session/oidc?organization=<number> begins one for another.
 	Organizations []Organization `json:"organizations"`
-	PrincipalType string         `json:"principalType"`
-	PrincipalID   int            `json:"principalId"`
+	// user, agent, policy, schedule or system.
+	PrincipalType string `json:"principalType"`
+	// The number of the member; 0 for a principal that is not one.
+	PrincipalID int `json:"principalId"`
 	// Null for a principal that is not a member.
 	Member *Member `json:"member,omitempty"`
 	// The permissions granted by both the viewer's role and the token in use.
@@ -554,6 +691,7 @@ type Viewer struct {
 	ViewerCan []Ability `json:"viewerCan"`
 }
 
+// Result of retryWorkflow and cancelWorkflow.
 type WorkflowPayload struct {
 	Workflow *Workflow   `json:"workflow,omitempty"`
 	Errors   []UserError `json:"errors"`

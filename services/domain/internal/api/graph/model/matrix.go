@@ -4,6 +4,7 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
 // MatrixRow is an application with its cells in some environments; nil Environments for all.
@@ -51,9 +52,9 @@ func wrapped[T, M any](one *T, wrap func(T) M) *M {
 }
 
 // MarshalDriverConfigKind writes a kind.
-func MarshalDriverConfigKind(k core.DriverConfigKind) graphql.Marshaler { return word(string(k)) }
+func MarshalDriverConfigKind(k setup.DriverConfigKind) graphql.Marshaler { return word(string(k)) }
 
 // UnmarshalDriverConfigKind reads a kind.
-func UnmarshalDriverConfigKind(v any) (core.DriverConfigKind, error) {
-	return enum(v, core.EnvironmentConfig, core.ApplicationEnvironmentConfig)
+func UnmarshalDriverConfigKind(v any) (setup.DriverConfigKind, error) {
+	return enum(v, setup.EnvironmentConfig, setup.ApplicationEnvironmentConfig)
 }

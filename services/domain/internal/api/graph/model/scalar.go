@@ -17,6 +17,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/text"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/view"
 )
 
 // MarshalJSON writes an opaque blob as it is.
@@ -211,10 +212,10 @@ func MarshalPermission(p core.Permission) graphql.Marshaler { return word(p.Stri
 func UnmarshalPermission(v any) (core.Permission, error) { return enum(v, core.AllPermissions()...) }
 
 // MarshalWaitKind writes a kind of wait.
-func MarshalWaitKind(k core.WaitKind) graphql.Marshaler { return word(string(k)) }
+func MarshalWaitKind(k view.WaitKind) graphql.Marshaler { return word(string(k)) }
 
 // UnmarshalWaitKind reads a kind of wait.
-func UnmarshalWaitKind(v any) (core.WaitKind, error) { return enum(v, core.AllWaitKinds()...) }
+func UnmarshalWaitKind(v any) (view.WaitKind, error) { return enum(v, view.AllWaitKinds()...) }
 
 // MarshalFailurePolicy writes a policy.
 func MarshalFailurePolicy(p core.FailurePolicy) graphql.Marshaler { return word(string(p)) }

@@ -1,6 +1,10 @@
 package model
 
-import "github.com/lockstep-cd/lockstep/services/domain/internal/core"
+import (
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/view"
+)
 
 // The wrappers as functions, for the lists and references that are loaded.
 
@@ -14,13 +18,13 @@ func WrapService(s core.Service) Service { return Service{s} }
 func WrapArtifactSource(s core.ArtifactSource) ArtifactSource { return ArtifactSource{s} }
 
 // WrapArtifactSourceState wraps the domain's.
-func WrapArtifactSourceState(s core.SourceState) ArtifactSourceState { return ArtifactSourceState{s} }
+func WrapArtifactSourceState(s setup.SourceState) ArtifactSourceState { return ArtifactSourceState{s} }
 
 // WrapArtifactSender wraps the domain's.
-func WrapArtifactSender(s core.ArtifactSender) ArtifactSender { return ArtifactSender{s} }
+func WrapArtifactSender(s setup.ArtifactSender) ArtifactSender { return ArtifactSender{s} }
 
 // WrapArtifactSourceKind wraps the domain's.
-func WrapArtifactSourceKind(k core.SourceKind) ArtifactSourceKind { return ArtifactSourceKind{k} }
+func WrapArtifactSourceKind(k setup.SourceKind) ArtifactSourceKind { return ArtifactSourceKind{k} }
 
 // WrapVersion wraps the domain's.
 func WrapVersion(v core.Version) Version { return Version{v} }
@@ -102,7 +106,7 @@ func WrapAgentKey(k core.AgentKey) AgentKey { return AgentKey{k} }
 func WrapAccessChange(c core.AccessChange) AccessChange { return AccessChange{c} }
 
 // WrapWait wraps the domain's.
-func WrapWait(w core.Wait) Wait { return Wait{w} }
+func WrapWait(w view.Wait) Wait { return Wait{w} }
 
 // WrapTransition wraps the domain's.
 func WrapTransition(t core.Transition) Transition { return Transition{t} }

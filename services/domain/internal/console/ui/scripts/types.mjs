@@ -6,7 +6,8 @@ import {
 } from 'graphql'
 
 const target = 'src/api/generated.ts'
-const schema = buildSchema(readFileSync('../../api/graph/schema.graphqls', 'utf8'))
+const contract = '../../api/graph/schema'
+const schema = buildSchema(readdirSync(contract).filter((name) => name.endsWith('.graphqls')).sort().map((name) => readFileSync(`${contract}/${name}`, 'utf8')).join('\n'))
 const asked = readdirSync('src/api').filter((name) => name.endsWith('.graphql')).sort().map((name) => parse(new Source(readFileSync(`src/api/${name}`, 'utf8'), `src/api/${name}`)))
 const document = concatAST(asked)
 const problems = validate(schema, document)

@@ -32,6 +32,9 @@ const WorkflowDetail = lazy(() => import('./pages/workflow'))
 const Agents = lazy(() => import('./pages/agents'))
 const Access = lazy(() => import('./pages/access'))
 
+/** The address of the documentation, which the server takes out of the page where it is switched off. */
+const documentation = document.documentElement.dataset.docs
+
 export function App() {
   const [client] = useState(newQueryClient)
   // A router with data, though nothing loads by it: only such a one can hold a navigation back (parts/unsaved.ts).
@@ -117,6 +120,11 @@ function Frame({ viewer, cursor, onLeave }: { viewer: ViewerData['viewer']; curs
                   Go to <bdi>{o.name}</bdi>
                 </a>
               ))}
+            {documentation && (
+              <a className="button quiet" href={documentation} target="_blank" rel="noreferrer">
+                <Icon name="docs" /> Documentation
+              </a>
+            )}
             <button type="button" className="quiet" onClick={() => void leave()}>
               <Icon name="signout" /> Sign out
             </button>

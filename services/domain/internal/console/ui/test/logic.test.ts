@@ -76,7 +76,7 @@ describe('where a rollback goes', () => {
   const ask = (name: string) => ({ kind: 'approval' as const, gateId: name, reason: '' }) satisfies Step
   const wait = { kind: 'pause' as const, seconds: 5, name: '' } satisfies Step
   const skips = (of: Record<string, string>) => Object.entries(of).map(([name, cause]) => ({ environment: { id: name, name, tier: 'QA' }, cause })) as never
-  // The rule of the service (core/scope.go, keepsBetween), step by step.
+  // The rule of the service (core/rollout/scope.go, keepsBetween), step by step.
   const left = (steps: Parameters<typeof leftOut>[0], of: Record<string, string>) => steps.flatMap((s, i) => (s.kind !== 'deploy' && leftOut(steps, i, skips(of)) ? [i] : []))
   test('what is asked or waited for goes with the environments that are skipped, and only with them', () => {
     const steps = [deploy('qa'), wait, ask('release'), deploy('eu'), ask('more'), deploy('us'), ask('done')]

@@ -1,5 +1,5 @@
-// Command compare fails where a GraphQL schema breaks the clients of an earlier one: compare BEFORE AFTER, two files. It is run by
-// tools/breaking.sh with the schema of the main branch, and decides about nothing but the two files.
+// Command compare fails if a GraphQL schema breaks clients of an earlier one: compare BEFORE AFTER, two folders of .graphqls files.
+// tools/breaking.sh runs it against the schema of the main branch.
 package main
 
 import (
@@ -18,24 +18,20 @@ func main() {
 	}
 }
 
-func run(files []string) error {
-	if len(files) != 2 {
+func run(folders []string) error {
+	if len(folders) != 2 {
 		return errors.New("usage: compare BEFORE AFTER")
 	}
-	var schemas [2]string
-	for i, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return fmt.Errorf("read schema: %w", err)
-		}
-		schemas[i] = string(text)
-	}
-	found, err := contract.Breaking(schemas[0], schemas[1])
+	before, err := contract.Load(folders[0])
 	if err != nil {
-		return err
+		return fmt.Errorf("before: %w", err)
 	}
-	if len(found) > 0 {
-		return fmt.Errorf("%d changes of the GraphQL schema break clients; add beside what is there, and deprecate it before it is removed:\n%s",
+	after, err := contract.Load(folders[1])
+	if err != nil {
+		return fmt.Errorf("after: %w", err)
+	}
+	if found := contract.Breaking(before, after); len(found) > 0 {
+		return fmt.Errorf("%d changes of the GraphQL schema break clients; add fields beside those that exist, and deprecate before removing:\n%s",
 			len(found), strings.Join(found, "\n"))
 	}
 	return nil

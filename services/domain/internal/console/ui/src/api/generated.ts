@@ -311,6 +311,7 @@ export interface SourceFields {
       name: string
       digest: string
       digestSeen: boolean | null
+      deletedAt: string | null
       reference: string
       createdAt: string
     }>
@@ -530,6 +531,7 @@ export interface SetFields {
       name: string
       digest: string
       digestSeen: boolean | null
+      deletedAt: string | null
       reference: string
       createdAt: string
     }
@@ -603,6 +605,7 @@ export interface SourcesData {
           name: string
           digest: string
           digestSeen: boolean | null
+          deletedAt: string | null
           reference: string
           createdAt: string
         }>
@@ -619,7 +622,7 @@ export interface SourcesVariables {
   after?: string | null
   application?: string | null
 }
-export const Sources: Operation<SourcesData, SourcesVariables> = { name: 'Sources', text: 'query Sources($first: Int!, $after: String, $application: String) { artifactSources(first: $first, after: $after, application: $application) { nodes { ...SourceFields } pageInfo { hasNextPage endCursor } } } fragment SourceFields on ArtifactSource { id sourceRef sourceConfig service { id name application { id name } } state { polled lookedAt nextLookAt failures lastError lastArtifact lastArtifactAt } versions(first: 1) { nodes { id name digest digestSeen reference createdAt } } }' }
+export const Sources: Operation<SourcesData, SourcesVariables> = { name: 'Sources', text: 'query Sources($first: Int!, $after: String, $application: String) { artifactSources(first: $first, after: $after, application: $application) { nodes { ...SourceFields } pageInfo { hasNextPage endCursor } } } fragment SourceFields on ArtifactSource { id sourceRef sourceConfig service { id name application { id name } } state { polled lookedAt nextLookAt failures lastError lastArtifact lastArtifactAt } versions(first: 1) { nodes { id name digest digestSeen deletedAt reference createdAt } } }' }
 
 export interface ArtifactSendersData {
   artifactSenders: Array<{
@@ -670,6 +673,7 @@ export interface OneSourceData {
         name: string
         digest: string
         digestSeen: boolean | null
+        deletedAt: string | null
         reference: string
         createdAt: string
       }>
@@ -683,7 +687,7 @@ export interface OneSourceData {
 export interface OneSourceVariables {
   id: string
 }
-export const OneSource: Operation<OneSourceData, OneSourceVariables> = { name: 'OneSource', text: 'query OneSource($id: ID!) { node(id: $id) { ... on ArtifactSource { ...SourceFields } } artifactSourceKinds { ref schema } } fragment SourceFields on ArtifactSource { id sourceRef sourceConfig service { id name application { id name } } state { polled lookedAt nextLookAt failures lastError lastArtifact lastArtifactAt } versions(first: 1) { nodes { id name digest digestSeen reference createdAt } } }' }
+export const OneSource: Operation<OneSourceData, OneSourceVariables> = { name: 'OneSource', text: 'query OneSource($id: ID!) { node(id: $id) { ... on ArtifactSource { ...SourceFields } } artifactSourceKinds { ref schema } } fragment SourceFields on ArtifactSource { id sourceRef sourceConfig service { id name application { id name } } state { polled lookedAt nextLookAt failures lastError lastArtifact lastArtifactAt } versions(first: 1) { nodes { id name digest digestSeen deletedAt reference createdAt } } }' }
 
 export interface SourceKindsData {
   artifactSourceKinds: Array<{
@@ -1851,6 +1855,7 @@ export interface RolloutPageData {
           name: string
           digest: string
           digestSeen: boolean | null
+          deletedAt: string | null
           reference: string
           createdAt: string
         }
@@ -1994,7 +1999,7 @@ export interface RolloutPageVariables {
   id: string
   after?: string | null
 }
-export const RolloutPage: Operation<RolloutPageData, RolloutPageVariables> = { name: 'RolloutPage', text: 'query RolloutPage($id: ID!, $after: String) { rollout(id: $id) { id state status isRollback rollbackOf { id versionSet { id name } } rolledBackBy { id status versionSet { id name } } automaticRollback { state cause dueAt why outcome rollout { id } } breakGlass { principal { id name } reason at } skippedEnvironments { environment { id name tier } cause } pauseRequested workflowRef createdAt startedAt finishedAt application { id name rollbackPolicy { degradedAfterSeconds } } versionSet { ...SetFields } flowDefinition { id version definition } openGates { ...GateFields } waitingOn { kind detail resolver neededPermission since until gateId environment { id name } service { id name } } viewerCan { ...AbilityFields } environments { id position state status startedAt finishedAt driverDigest driverBinding { id version driverRef } environment { id name tier contact { reachable reason since } } previousVersionSet { id name } deployments { id state status startedAt finishedAt service { id name } versions { id name digest reference } gates { gateId weight reachedAt passedAt } snapshot { commitSha manifestDigest driverDigest parameters changes { ...ChangeFields } } } } journal(first: 200, after: $after) { nodes { ...JournalRow } pageInfo { hasNextPage endCursor } } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen reference createdAt } } } fragment GateFields on Gate { gateId reason requestedAt quorum group requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason } fragment ChangeFields on FileChange { path diff truncated } fragment JournalRow on Transition { subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt }' }
+export const RolloutPage: Operation<RolloutPageData, RolloutPageVariables> = { name: 'RolloutPage', text: 'query RolloutPage($id: ID!, $after: String) { rollout(id: $id) { id state status isRollback rollbackOf { id versionSet { id name } } rolledBackBy { id status versionSet { id name } } automaticRollback { state cause dueAt why outcome rollout { id } } breakGlass { principal { id name } reason at } skippedEnvironments { environment { id name tier } cause } pauseRequested workflowRef createdAt startedAt finishedAt application { id name rollbackPolicy { degradedAfterSeconds } } versionSet { ...SetFields } flowDefinition { id version definition } openGates { ...GateFields } waitingOn { kind detail resolver neededPermission since until gateId environment { id name } service { id name } } viewerCan { ...AbilityFields } environments { id position state status startedAt finishedAt driverDigest driverBinding { id version driverRef } environment { id name tier contact { reachable reason since } } previousVersionSet { id name } deployments { id state status startedAt finishedAt service { id name } versions { id name digest reference } gates { gateId weight reachedAt passedAt } snapshot { commitSha manifestDigest driverDigest parameters changes { ...ChangeFields } } } } journal(first: 200, after: $after) { nodes { ...JournalRow } pageInfo { hasNextPage endCursor } } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen deletedAt reference createdAt } } } fragment GateFields on Gate { gateId reason requestedAt quorum group requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason } fragment ChangeFields on FileChange { path diff truncated } fragment JournalRow on Transition { subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt }' }
 
 export interface AskPreviewData {
   previewRollout: {
@@ -2194,6 +2199,7 @@ export interface SetsData {
           name: string
           digest: string
           digestSeen: boolean | null
+          deletedAt: string | null
           reference: string
           createdAt: string
         }
@@ -2219,6 +2225,7 @@ export interface SetsData {
             name: string
             digest: string
             digestSeen: boolean | null
+            deletedAt: string | null
             reference: string
             createdAt: string
           }
@@ -2236,7 +2243,7 @@ export interface SetsVariables {
   first: number
   after?: string | null
 }
-export const Sets: Operation<SetsData, SetsVariables> = { name: 'Sets', text: 'query Sets($application: String!, $first: Int!, $after: String) { application(name: $application) { id name activeRollout { id state } queuedRollout { versionSet { id name } requestedAt } rolloutPolicy { onNewer } flowDefinition { id definition } viewerCan { ...AbilityFields } environments { id environment { id name tier } live { id name } liveSince latestVersionSet { id } latest { status startedAt } } newestVersionSet { ...SetFields } versionSets(first: $first, after: $after) { nodes { ...SetFields } pageInfo { hasNextPage endCursor } } } } fragment AbilityFields on Ability { action allowed reason } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen reference createdAt } } }' }
+export const Sets: Operation<SetsData, SetsVariables> = { name: 'Sets', text: 'query Sets($application: String!, $first: Int!, $after: String) { application(name: $application) { id name activeRollout { id state } queuedRollout { versionSet { id name } requestedAt } rolloutPolicy { onNewer } flowDefinition { id definition } viewerCan { ...AbilityFields } environments { id environment { id name tier } live { id name } liveSince latestVersionSet { id } latest { status startedAt } } newestVersionSet { ...SetFields } versionSets(first: $first, after: $after) { nodes { ...SetFields } pageInfo { hasNextPage endCursor } } } } fragment AbilityFields on Ability { action allowed reason } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen deletedAt reference createdAt } } }' }
 
 export interface OneSetData {
   node: {
@@ -2258,6 +2265,7 @@ export interface OneSetData {
         name: string
         digest: string
         digestSeen: boolean | null
+        deletedAt: string | null
         reference: string
         createdAt: string
       }
@@ -2267,7 +2275,7 @@ export interface OneSetData {
 export interface OneSetVariables {
   id: string
 }
-export const OneSet: Operation<OneSetData, OneSetVariables> = { name: 'OneSet', text: 'query OneSet($id: ID!) { node(id: $id) { ... on VersionSet { ...SetFields } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen reference createdAt } } }' }
+export const OneSet: Operation<OneSetData, OneSetVariables> = { name: 'OneSet', text: 'query OneSet($id: ID!) { node(id: $id) { ... on VersionSet { ...SetFields } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen deletedAt reference createdAt } } }' }
 
 export interface ApplicationsData {
   applications: {
@@ -2357,6 +2365,7 @@ export interface ApplicationPageData {
             name: string
             digest: string
             digestSeen: boolean | null
+            deletedAt: string | null
             reference: string
             createdAt: string
           }>
@@ -2425,7 +2434,7 @@ export interface ApplicationPageData {
 export interface ApplicationPageVariables {
   name: string
 }
-export const ApplicationPage: Operation<ApplicationPageData, ApplicationPageVariables> = { name: 'ApplicationPage', text: 'query ApplicationPage($name: String!) { application(name: $name) { id name description createdAt archivedAt archivings { ...ArchivingFields } rollbackPolicy { onFailed onDegraded degradedAfterSeconds inFull } rolloutPolicy { onFailure onNewer } viewerCan { ...AbilityFields } activeRollout { id state } services { id name description artifactSources { id sourceRef sourceConfig versions(first: 3) { nodes { id name digest digestSeen reference createdAt } } } } flowDefinition { id version definition createdAt } environments { id readiness readinessReason discovered environment { id name tier } } rollouts(first: 10) { nodes { ...RolloutLine } } versionSets(first: 1) { nodes { id name } } } } fragment ArchivingFields on Archiving { archived reason createdAt principal { name } } fragment AbilityFields on Ability { action allowed reason } fragment RolloutLine on Rollout { id state status isRollback createdAt startedAt finishedAt application { id name } versionSet { id name } openGates { gateId reason requestedAt } environments { id state status environment { id name tier } } }' }
+export const ApplicationPage: Operation<ApplicationPageData, ApplicationPageVariables> = { name: 'ApplicationPage', text: 'query ApplicationPage($name: String!) { application(name: $name) { id name description createdAt archivedAt archivings { ...ArchivingFields } rollbackPolicy { onFailed onDegraded degradedAfterSeconds inFull } rolloutPolicy { onFailure onNewer } viewerCan { ...AbilityFields } activeRollout { id state } services { id name description artifactSources { id sourceRef sourceConfig versions(first: 3) { nodes { id name digest digestSeen deletedAt reference createdAt } } } } flowDefinition { id version definition createdAt } environments { id readiness readinessReason discovered environment { id name tier } } rollouts(first: 10) { nodes { ...RolloutLine } } versionSets(first: 1) { nodes { id name } } } } fragment ArchivingFields on Archiving { archived reason createdAt principal { name } } fragment AbilityFields on Ability { action allowed reason } fragment RolloutLine on Rollout { id state status isRollback createdAt startedAt finishedAt application { id name } versionSet { id name } openGates { gateId reason requestedAt } environments { id state status environment { id name tier } } }' }
 
 export interface EnvironmentsData {
   environments: {

@@ -6,7 +6,7 @@ import { LookAtSource, Sources as Operation, Viewer, type SourceFields } from '.
 import { useAsk, useChange } from '../api/hooks'
 import { sourceName } from '../logic/difference'
 import { announce } from '../parts/announce'
-import { DigestNotSeen } from '../parts/changes'
+import { DigestNotSeen, ImageDeleted } from '../parts/changes'
 import { FormError, sentence } from '../parts/form'
 import { Icon } from '../parts/icon'
 import { Empty, More, Page, Waiting } from '../parts/page'
@@ -112,6 +112,7 @@ function Row({ source }: { source: SourceFields }) {
           <>
             <strong>{version.name}</strong> <code className="faint">{version.digest.slice(7, 19)}</code>
             {version.digestSeen === false && <div><DigestNotSeen /></div>}
+            {version.deletedAt && <div><ImageDeleted at={version.deletedAt} /></div>}
             <div className="faint">
               <Ago at={version.createdAt} />
             </div>

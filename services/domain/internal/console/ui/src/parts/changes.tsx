@@ -5,6 +5,7 @@ import { useId } from 'react'
 import { useFirst } from './fold'
 import { Icon } from './icon'
 import { Chip } from './state'
+import { Ago } from './time'
 
 const kinds = {
   changed: { tone: 'info', icon: 'arrow', word: 'Changed' },
@@ -54,7 +55,7 @@ export function Changes({ before, after, brief }: { before: SetFields | null; af
   )
 }
 
-export function VersionName({ version }: { version: { name: string; digest: string; digestSeen?: boolean | null } | null }) {
+export function VersionName({ version }: { version: { name: string; digest: string; digestSeen?: boolean | null; deletedAt?: string | null } | null }) {
   if (!version) return <span className="faint">none</span>
   return (
     <>
@@ -66,6 +67,12 @@ export function VersionName({ version }: { version: { name: string; digest: stri
         <>
           {' '}
           <DigestNotSeen />
+        </>
+      )}
+      {version.deletedAt && (
+        <>
+          {' '}
+          <ImageDeleted at={version.deletedAt} />
         </>
       )}
     </>
@@ -83,6 +90,22 @@ export function DigestNotSeen() {
       </span>
       <span role="tooltip" id={id} className="why-not">
         This version was reported, but its registry does not have this digest: the image may have been deleted, not pushed yet, or reported wrongly. It does not become the newest version until it has been seen.
+      </span>
+    </span>
+  )
+}
+
+/** A version whose image, or last tag, its registry reported as deleted. */
+export function ImageDeleted({ at }: { at: string }) {
+  const id = useId()
+  return (
+    <span className="act unseen">
+      <span className="chip wait" role="note" tabIndex={0} aria-describedby={id}>
+        <Icon name="degraded" />
+        Image deleted
+      </span>
+      <span role="tooltip" id={id} className="why-not">
+        The registry reported <Ago at={at} /> that this image, or the last tag that named it, was deleted. The version can still be rolled out, but where the image is not kept elsewhere, it cannot be started.
       </span>
     </span>
   )

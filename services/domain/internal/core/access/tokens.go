@@ -1,0 +1,275 @@
+package access
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// NewToken is one to be made.
+type NewToken struct {
+	// MemberID is whose; 0 for the actor's own.
+	MemberID int64
+	// Name tells its holder's tokens apart.
+	Name string
+	// Scopes are what it is good for; 0 for all that the actor may do but break-glass, which has to be asked for. Reading always belongs to
+	// it.
+	Scopes core.Permissions
+	// Lifetime is how long it is good; 0 for 90 days.
+	Lifetime time.Duration
+}
+
+const (
+	defaultTokenLife = 90 * 24 * time.Hour
+	maxTokenLife     = 366 * 24 * time.Hour
+	// SessionLife is how long a browser stays signed in, unless Deps says otherwise.
+	SessionLife = 12 * time.Hour
+	// IdentitySessionLife is the same for sign-ins at an identity provider: nobody tells this service that somebody has left there, unless
+	// the provider supports back-channel logout, so it has to ask again.
+	IdentitySessionLife = time.Hour
+	// tokenPrefix lets people, and scanners for secrets, see what it is.
+	tokenPrefix = "lockstep_"
+)
+
+// CreateToken makes a token, which is answered here and never again. Everybody makes their own; those who administer,
+// also for others. It never allows more than the actor may.
+func (u *UseCases) CreateToken(ctx context.Context, a core.Actor, n NewToken) (core.AccessToken, string, error) {
+	if n.MemberID == 0 {
+		n.MemberID = a.ID
+	}
+	if n.Scopes == 0 {
+		n.Scopes = a.Permissions &^ core.PermissionsOf(core.MayBreakGlass)
+	}
+	n.Scopes |= core.PermissionsOf(core.MayRead)
+	if n.Lifetime == 0 {
+		n.Lifetime = defaultTokenLife
+	}
+	if err := n.check(); err != nil {
+		return core.AccessToken{}, "", err
+	}
+	secret := newSecret()
+	var made core.AccessToken
+	err := core.By(ctx, u.store, a, core.ActionCreateToken, func(ctx context.Context, tx Tx) error {
+		if beyond := n.Scopes &^ a.Permissions; beyond != 0 {
+			return fault.New(fault.Denied, "a token cannot be good for what its maker may not do: %v", beyond.List())
+		}
+		members, err := tx.MembersByID(ctx, a.Organization, []int64{n.MemberID})
+		if err != nil {
+			return err
+		}
+		m, ok := members[n.MemberID]
+		if !ok || m.RemovedAt != nil {
+			return fault.New(fault.NotFound, "member %d does not exist", n.MemberID)
+		}
+		if err := mayHandle(a, n.MemberID); err != nil {
+			return err
+		}
+		made, err = tx.AddToken(
+			ctx, core.AccessToken{MemberID: n.MemberID, Name: n.Name, Scopes: n.Scopes, ExpiresAt: u.clock.Now().Add(n.Lifetime)}, digestOf(secret),
+		)
+		if err != nil {
+			return err
+		}
+		return note(ctx, tx, a, core.ActionCreateToken, core.AccessSubject{
+			Kind: core.AccessOfToken, ID: made.ID, Name: made.Name,
+		}, fmt.Sprintf("of %s: %s", m.Name, made.Grant()))
+	})
+	return made, secret, err
+}
+
+func (n NewToken) check() error {
+	var found []fault.Field
+	if n.Name == "" || len(n.Name) > 100 {
+		found = append(
+			found, fault.Field{Name: "/name", Problem: fmt.Sprintf("found %d bytes; expected 1 to 100, that tell what it is for", len(n.Name))},
+		)
+	}
+	if n.Lifetime < time.Minute || n.Lifetime > maxTokenLife {
+		found = append(found, fault.Field{
+			Name: "/lifetimeSeconds", Problem: fmt.Sprintf("found %.0f; expected 60 to %.0f", n.Lifetime.Seconds(), maxTokenLife.Seconds()),
+		})
+	}
+	if len(found) > 0 {
+		return fault.InvalidFields(found...)
+	}
+	return nil
+}
+
+// mayHandle is nil when an actor may see, make and revoke the tokens of a member: its own, or as one who administers.
+func mayHandle(a core.Actor, member int64) error {
+	if a.ID == member || a.Permissions.Has(core.MayAdminister) {
+		return nil
+	}
+	return fault.New(fault.Denied, "the tokens of others are for those with the permission %q", core.MayAdminister)
+}
+
+// RevokeToken ends a token, and every session that began with it. Again is nothing.
+func (u *UseCases) RevokeToken(ctx context.Context, a core.Actor, token int64) (core.AccessToken, error) {
+	var revoked core.AccessToken
+	err := core.By(ctx, u.store, a, core.ActionRevokeToken, func(ctx context.Context, tx Tx) error {
+		known, err := tx.TokensByID(ctx, a.Organization, []int64{token})
+		if err != nil {
+			return err
+		}
+		t, ok := known[token]
+		// Somebody else's is not there for those who may not handle it: its number tells nothing.
+		if !ok || mayHandle(a, t.MemberID) != nil {
+			return fault.New(fault.NotFound, "token %d does not exist", token)
+		}
+		if err := tx.RevokeTokens(ctx, token, u.clock.Now()); err != nil {
+			return err
+		}
+		again, err := tx.TokensByID(ctx, a.Organization, []int64{token})
+		if err != nil {
+			return err
+		}
+		revoked = again[token]
+		if t.RevokedAt != nil { // again is nothing, and no news
+			return nil
+		}
+		return note(ctx, tx, a, core.ActionRevokeToken, core.AccessSubject{
+			Kind: core.AccessOfToken, ID: token, Name: t.Name,
+		}, fmt.Sprintf("of member %d: %s", t.MemberID, t.Grant()))
+	})
+	return revoked, err
+}
+
+// VisibleTokens are those of members that an actor may see; no key for the others.
+func (u *UseCases) VisibleTokens(ctx context.Context, a core.Actor, members []int64) (map[int64][]core.AccessToken, error) {
+	seen := slices.DeleteFunc(slices.Clone(members), func(m int64) bool { return mayHandle(a, m) != nil })
+	return u.store.TokensByMember(ctx, a.Organization, seen)
+}
+
+// Authenticate finds out who shows a token: Unauthenticated where it is none, or not good any more. A session's secret is
+// good in a browser's cookie alone, and a token nowhere but as one.
+func (u *UseCases) Authenticate(ctx context.Context, secret string, session bool) (core.Actor, error) {
+	_, a, err := u.holder(ctx, secret, session)
+	return a, err
+}
+
+// holder is a good token, and who holds it. Nothing is kept in memory: a token that is revoked is good for nothing at once.
+func (u *UseCases) holder(ctx context.Context, secret string, session bool) (core.AccessToken, core.Actor, error) {
+	unknown := fault.New(fault.Unauthenticated, "invalid or expired token")
+	digest, now := digestOf(secret), u.clock.Now()
+	organizations, err := u.store.OrganizationsWithToken(ctx, digest)
+	if err != nil {
+		return core.AccessToken{}, core.Actor{}, err
+	}
+	if len(organizations) == 0 {
+		return core.AccessToken{}, core.Actor{}, unknown
+	}
+	organization := organizations[0] // so many random bits are nobody else's
+	var token core.AccessToken
+	var member core.Member
+	var groups map[int64][]core.Group
+	err = u.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
+		var err error
+		if token, member, err = tx.TokenByDigest(ctx, digest, now); err != nil {
+			return err
+		}
+		if groups, err = tx.GroupsByMember(ctx, organization, []int64{member.ID}); err != nil {
+			return err
+		}
+		return tx.TouchToken(ctx, token.ID, now)
+	})
+	if fault.Is(err, fault.NotFound) || err == nil && (token.ParentID != 0) != session {
+		return core.AccessToken{}, core.Actor{}, unknown
+	}
+	if err != nil {
+		return core.AccessToken{}, core.Actor{}, err
+	}
+	a := core.Actor{
+		Organization: organization, Type: member.Kind, ID: member.ID, Name: member.Name, Permissions: member.Role.Permissions() & token.Scopes,
+	}
+	for _, g := range groups[member.ID] {
+		a.Groups = append(a.Groups, g.Name)
+	}
+	return token, a, nil
+}
+
+// StartSession gives a browser a secret of its own for the token that somebody shows: for as long as a day's work, and
+// never longer than the token.
+func (u *UseCases) StartSession(ctx context.Context, secret string) (session string, until time.Time, err error) {
+	token, a, err := u.holder(ctx, secret, false)
+	if err != nil {
+		return "", until, err
+	}
+	until = u.clock.Now().Add(u.sessionLife)
+	if token.ExpiresAt.Before(until) {
+		until = token.ExpiresAt
+	}
+	session = newSecret()
+	err = u.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) error {
+		_, err := tx.AddToken(
+			ctx, core.AccessToken{MemberID: a.ID, ParentID: token.ID, Name: "session", Scopes: token.Scopes, ExpiresAt: until}, digestOf(session),
+		)
+		return err
+	})
+	return session, until, err
+}
+
+// EndSession ends a session; one that is over already is nothing.
+func (u *UseCases) EndSession(ctx context.Context, session string) error {
+	token, a, err := u.holder(ctx, session, true)
+	if fault.Is(err, fault.Unauthenticated) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return u.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) error {
+		if err := tx.RevokeTokens(ctx, token.ID, u.clock.Now()); err != nil {
+			return err
+		}
+		return tx.RevokeSignInOf(ctx, token.ID, u.clock.Now())
+	})
+}
+
+// StartConfiguredSession gives a browser a session for a token that is configured and kept in no table. Seal ties the secret to that
+// token: the session is known by what it answers, so that a session ends with the configured token too. Denied when the member for whom
+// the token stands was removed.
+func (u *UseCases) StartConfiguredSession(
+	ctx context.Context, a core.Actor, seal func(secret string) string,
+) (session string, until time.Time, err error) {
+	until, session = u.clock.Now().Add(u.sessionLife), seal(newSecret())
+	err = u.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) error {
+		members, err := tx.MembersByID(ctx, a.Organization, []int64{a.ID})
+		if err != nil {
+			return err
+		}
+		if m, ok := members[a.ID]; !ok || m.RemovedAt != nil {
+			return fault.New(fault.Denied, "the member for whom this token stands was removed; sign in with a token of another owner")
+		}
+		return signIn(ctx, tx, core.AccessToken{MemberID: a.ID, Name: "sign-in with the bootstrap token", ExpiresAt: until}, session)
+	})
+	return session, until, err
+}
+
+// signIn adds a sign-in and the session that begins with it. The sign-in's own secret is nobody's: it is there to be seen among the
+// member's tokens, and to be revoked, which ends the session.
+func signIn(ctx context.Context, tx Tx, t core.AccessToken, session string) error {
+	t.SignIn, t.Scopes = true, core.RoleOwner.Permissions()
+	parent, err := tx.AddToken(ctx, t, digestOf(newSecret()))
+	if err != nil {
+		return err
+	}
+	_, err = tx.AddToken(ctx, core.AccessToken{
+		MemberID: t.MemberID, ParentID: parent.ID, Name: "session", Scopes: t.Scopes, ExpiresAt: t.ExpiresAt,
+	}, digestOf(session))
+	return err
+}
+
+// newSecret is a token: 256 random bits.
+func newSecret() string { return tokenPrefix + rand.Text() + rand.Text() }
+
+// digestOf is what is kept of it. So many random bits need neither salt nor slowness.
+func digestOf(secret string) []byte {
+	sum := sha256.Sum256([]byte(secret))
+	return sum[:]
+}

@@ -1,0 +1,162 @@
+package handoff
+
+import (
+	"context"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// Workflows looks into the engine, and interferes with what runs there, for people who operate it. The engine keeps all of it; the
+// domain keeps nothing, and asks anew each time. NotFound where the organization has no such run.
+type Workflows interface {
+	// ListWorkflows is a page of runs, newest first, without what they wait for.
+	ListWorkflows(ctx context.Context, organization int64, f WorkflowFilter, p core.Page) (core.Slice[WorkflowRun], error)
+	WorkflowByID(ctx context.Context, organization int64, id string) (WorkflowRun, error)
+	// WorkflowHistory and WorkflowLogs are oldest first.
+	WorkflowHistory(ctx context.Context, organization int64, id string, p core.Page) (core.Slice[WorkflowEntry], error)
+	WorkflowLogs(ctx context.Context, organization int64, id string, p core.Page) (core.Slice[WorkflowLine], error)
+	// RetryWorkflow has a failed run go on from the step that failed, or from an entry of its history.
+	RetryWorkflow(ctx context.Context, organization int64, id, reason string, from int64) error
+	// Cancel asks a run to stop.
+	Cancel(ctx context.Context, organization int64, id, reason string) error
+}
+
+// WorkflowState is where a run stands.
+type WorkflowState string
+
+// The states of runs.
+const (
+	WorkflowRunning    WorkflowState = "running"
+	WorkflowParked     WorkflowState = "parked"
+	WorkflowCompleted  WorkflowState = "completed"
+	WorkflowFailed     WorkflowState = "failed"
+	WorkflowCancelled  WorkflowState = "cancelled"
+	WorkflowTerminated WorkflowState = "terminated"
+	// WorkflowQuarantined is a run that killed the engine's processes one after the other and was set aside; a retry releases it.
+	WorkflowQuarantined WorkflowState = "quarantined"
+)
+
+// AllWorkflowStates is every state.
+func AllWorkflowStates() []WorkflowState {
+	return []WorkflowState{
+		WorkflowRunning, WorkflowParked, WorkflowCompleted, WorkflowFailed, WorkflowCancelled, WorkflowTerminated, WorkflowQuarantined,
+	}
+}
+
+// WorkflowFilter narrows a list of runs; its zero value does not.
+type WorkflowFilter struct {
+	States []WorkflowState
+	// Program is what the driver calls it: deploy, onboarding. Subject is what it is run for: rollout_7.
+	Program, Subject string
+}
+
+// WorkflowRun is one run of a program.
+type WorkflowRun struct {
+	// ID is the caller's, Ref the engine's handle.
+	ID, Ref string
+	State   WorkflowState
+	// Error is why, for one that failed or was ended.
+	Error string
+	// WaitingFor has a sentence for each thing that it waits for.
+	WaitingFor []string
+	// Program and Subject are as in WorkflowFilter; empty for one that was not started here.
+	Program, Subject     string
+	Digest               string
+	CreatedAt, UpdatedAt time.Time
+	FinishedAt           *time.Time
+	LastSequence         int64
+	// Generation is how often it has gone on with an empty history, from 1; GenerationSequence where the history of this one begins.
+	Generation         int
+	GenerationSequence int64
+	Retries            []WorkflowRetry
+}
+
+// WorkflowRetry is one time that somebody had it go on.
+type WorkflowRetry struct {
+	At            time.Time
+	Reason, Error string
+	FromSequence  int64
+}
+
+// WorkflowEntry is one recorded result.
+type WorkflowEntry struct {
+	Sequence int64
+	// Generation is that of the run which recorded it, from 1.
+	Generation int
+	Branch     int
+	// Kind is what was recorded, Name what it is about, Value the result as JSON, cut where Truncated says so.
+	Kind, Name, Value string
+	Truncated         bool
+	RecordedAt        time.Time
+}
+
+// WorkflowLine is one thing that a run printed, or had carried out.
+type WorkflowLine struct {
+	Sequence         int64
+	Branch           int
+	Kind, Name, Text string
+	// Code is of a call that failed.
+	Code                string
+	Truncated, Redacted bool
+	RecordedAt          time.Time
+}
+
+// Workflows looks at the engine's runs of the actor's organization.
+func (u *UseCases) Workflows(ctx context.Context, a core.Actor, f WorkflowFilter, p core.Page) (core.Slice[WorkflowRun], error) {
+	return u.workflows.ListWorkflows(ctx, a.Organization, f, p)
+}
+
+// Workflow is one of them.
+func (u *UseCases) Workflow(ctx context.Context, a core.Actor, id string) (WorkflowRun, error) {
+	return u.workflows.WorkflowByID(ctx, a.Organization, id)
+}
+
+// WorkflowHistory is what one recorded.
+func (u *UseCases) WorkflowHistory(ctx context.Context, a core.Actor, id string, p core.Page) (core.Slice[WorkflowEntry], error) {
+	return u.workflows.WorkflowHistory(ctx, a.Organization, id, p)
+}
+
+// WorkflowLogs is what one printed, for whoever may read what it is run for (D29).
+func (u *UseCases) WorkflowLogs(ctx context.Context, a core.Actor, id string, p core.Page) (core.Slice[WorkflowLine], error) {
+	return u.workflows.WorkflowLogs(ctx, a.Organization, id, p)
+}
+
+// RetryWorkflow has a failed run go on (E29). What it was run for may be over by then, and stays so.
+func (u *UseCases) RetryWorkflow(ctx context.Context, a core.Actor, id, reason string, from int64) (WorkflowRun, error) {
+	if err := a.May(core.ActionRetryWorkflow); err != nil {
+		return WorkflowRun{}, err
+	}
+	if err := u.workflows.RetryWorkflow(ctx, a.Organization, id, reason, from); err != nil {
+		return WorkflowRun{}, err
+	}
+	return u.Workflow(ctx, a, id)
+}
+
+// CancelWorkflow asks a run to stop. What it is run for ends with it, once the engine says so.
+func (u *UseCases) CancelWorkflow(ctx context.Context, a core.Actor, id, reason string) (WorkflowRun, error) {
+	if err := a.May(core.ActionCancelWorkflow); err != nil {
+		return WorkflowRun{}, err
+	}
+	if err := u.workflows.Cancel(ctx, a.Organization, id, reason); err != nil {
+		return WorkflowRun{}, err
+	}
+	return u.Workflow(ctx, a, id)
+}
+
+// MayOperate is nil when an actor may do something with a run as it stands.
+func (w WorkflowRun) MayOperate(a core.Actor, action core.Action) error {
+	if err := a.May(action); err != nil {
+		return err
+	}
+	over := w.State != WorkflowRunning && w.State != WorkflowParked
+	switch {
+	case action == core.ActionRetryWorkflow && w.State != WorkflowFailed:
+		return fault.New(fault.Refused, "%s is %s; only what has failed can go on from where it failed", w.ID, w.State)
+	case action == core.ActionCancelWorkflow && over:
+		return fault.New(fault.Refused, "%s is over: %s", w.ID, w.State)
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,85 @@
+package core
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Member is a person or a machine that belongs to an organization. Its ID is what journals name.
+type Member struct {
+	ID   int64
+	Name string
+	// Kind is PrincipalUser or PrincipalAgent.
+	Kind      PrincipalType
+	Role      Role
+	RemovedAt *time.Time
+	CreatedAt time.Time
+}
+
+// Group is a named set of members, for gates that not everybody may answer (D24).
+type Group struct {
+	ID        int64
+	Name      string
+	CreatedAt time.Time
+}
+
+// AccessToken is what a member shows to say who it is; the token itself is kept nowhere.
+type AccessToken struct {
+	ID       int64
+	MemberID int64
+	// ParentID is the token that a browser's session was given for; 0 for a token of its own.
+	ParentID int64
+	Name     string
+	// SignIn is whether a sign-in made it: nobody can show it, and it ends with the session that began with it.
+	SignIn bool
+	// ProviderSession is the identity provider's name of the session that a sign-in there belongs to; empty where it gave none.
+	ProviderSession string
+	// Scopes are what it is good for, as far as the member's role allows that too.
+	Scopes     Permissions
+	ExpiresAt  time.Time
+	RevokedAt  *time.Time
+	LastUsedAt *time.Time
+	CreatedAt  time.Time
+}
+
+// AccessKind says what an AccessChange is about.
+type AccessKind string
+
+// The kinds.
+const (
+	AccessMember   AccessKind = "member"
+	AccessGroup    AccessKind = "group"
+	AccessOfToken  AccessKind = "accesstoken"
+	AccessAgent    AccessKind = "agent"
+	AccessAgentKey AccessKind = "agentkey"
+	// AccessOrganization is an organization as a whole.
+	AccessOrganization AccessKind = "organization"
+)
+
+// AccessSubject is whose access, or which token's, changed. The name is what it was called then.
+type AccessSubject struct {
+	Kind AccessKind
+	ID   int64
+	Name string
+}
+
+// AccessChange is a row of the log of who gave or took whose access. It is only ever added to.
+type AccessChange struct {
+	ID int64
+	Principal
+	Action  Action
+	Subject AccessSubject
+	// Detail is what was given or taken, for people; never a secret.
+	Detail    string
+	CreatedAt time.Time
+}
+
+// Grant is what a token is good for, and until when.
+func (t AccessToken) Grant() string {
+	words := make([]string, 0, len(AllPermissions()))
+	for _, p := range t.Scopes.List() {
+		words = append(words, p.String())
+	}
+	return fmt.Sprintf("%s, until %s", strings.Join(words, " "), t.ExpiresAt.UTC().Format(time.RFC3339))
+}

@@ -1,0 +1,289 @@
+package rollout
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// Change is what an event from a workflow says has happened. Each applies itself in the transaction that claims the event.
+type Change interface {
+	apply(ctx context.Context, u *UseCases, tx Tx, c cause, in core.Inbound) error
+}
+
+// Apply brings what an event says into the tables, once however often it comes (D16). States that are there already and
+// terminal ones absorb it. The error of an event that can never be applied is Invalid, NotFound or Refused.
+func (u *UseCases) Apply(ctx context.Context, in core.Inbound, ch Change) error {
+	err := u.store.In(ctx, in.Organization, func(ctx context.Context, tx Tx) error {
+		// The claim and what it leads to are one commit (D16): a crash before it leaves the event to come again, and one
+		// after it finds the event claimed.
+		first, err := tx.Claim(ctx, in)
+		if err != nil || !first {
+			return err
+		}
+		return ch.apply(ctx, u, tx, u.causeOf(in), in)
+	})
+	// Also after an error: a commit whose answer was lost may have happened, and a needless wake-up costs one query.
+	u.wake()
+	return err
+}
+
+// Noted is an event that changes nothing here: workflows tell each other.
+type Noted struct{}
+
+func (Noted) apply(context.Context, *UseCases, Tx, cause, core.Inbound) error { return nil }
+
+// Moved moves a rollout.
+type Moved struct {
+	RolloutID int64
+	Verb      core.Verb
+	Reason    string
+}
+
+func (m Moved) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ core.Inbound) error {
+	t, err := lockTree(ctx, tx, c, m.RolloutID)
+	if err != nil {
+		return err
+	}
+	return t.moveRollout(ctx, m.Verb, m.Reason)
+}
+
+// EnvironmentMoved moves an environment of a rollout.
+type EnvironmentMoved struct {
+	RolloutID, EnvironmentID int64
+	Verb                     core.Verb
+	Reason                   string
+}
+
+func (m EnvironmentMoved) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ core.Inbound) error {
+	t, err := lockTree(ctx, tx, c, m.RolloutID)
+	if err != nil {
+		return err
+	}
+	b, err := t.environment(m.EnvironmentID)
+	if err != nil {
+		return err
+	}
+	return t.moveEnvironment(ctx, b, m.Verb, m.Reason)
+}
+
+// DeploymentMoved moves a deployment.
+type DeploymentMoved struct {
+	DeploymentID int64
+	Verb         core.Verb
+	Reason       string
+}
+
+func (m DeploymentMoved) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ core.Inbound) error {
+	t, b, dep, err := lockDeployment(ctx, tx, c, m.DeploymentID)
+	if err != nil {
+		return err
+	}
+	return t.moveDeployment(ctx, b, dep, m.Verb, m.Reason)
+}
+
+// GatePassage is a deployment that has come to a gate, or goes past it. Whatever the order of events, a deployment at a gate has
+// started; of one that is over it is told too, for the journal says where it was.
+type GatePassage struct {
+	DeploymentID int64
+	// Verb is reach_gate or pass_gate.
+	Verb   core.Verb
+	Weight int
+}
+
+func (m GatePassage) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ core.Inbound) error {
+	t, b, dep, err := lockDeployment(ctx, tx, c, m.DeploymentID)
+	if err != nil {
+		return err
+	}
+	if err := t.moveDeployment(ctx, b, dep, core.VerbStart, ""); err != nil {
+		return err
+	}
+	gate, err := t.gateName(ctx, b, m.Weight)
+	if err != nil {
+		return err
+	}
+	// A gate is no state of a deployment, so the row's To is its From (D17). The same gate told twice, under two event
+	// ids, makes two rows; readers take the first of each kind.
+	row := t.row(core.Subject{Kind: core.SubjectDeployment, ID: dep.ID}, m.Verb)
+	state := int16(dep.State)
+	row.From, row.To, row.GateID = &state, state, gate
+	return tx.Record(ctx, row)
+}
+
+// lockDeployment locks the rollout that a deployment belongs to, and finds the deployment in it.
+func lockDeployment(ctx context.Context, tx Tx, c cause, id int64) (*tree, *branch, *core.Deployment, error) {
+	rollout, err := rolloutOf(ctx, tx, c, id)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	t, err := lockTree(ctx, tx, c, rollout)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	b, dep, err := t.deployment(id)
+	return t, b, dep, err
+}
+
+// rolloutOf is the rollout that a deployment belongs to.
+func rolloutOf(ctx context.Context, tx Tx, c cause, deployment int64) (int64, error) {
+	if c.known != nil {
+		if rollout, ok := c.known.of[deployment]; ok {
+			return rollout, nil
+		}
+	}
+	return tx.RolloutOfDeployment(ctx, deployment)
+}
+
+// DeploymentCommitted keeps what is being deployed (E46).
+type DeploymentCommitted struct {
+	DeploymentID              int64
+	CommitSHA, ManifestDigest string
+	Parameters                json.RawMessage
+	Changes                   []core.FileChange
+}
+
+func (m DeploymentCommitted) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ core.Inbound) error {
+	// Nothing is locked: a snapshot moves no state, and of two the first stays. This look only turns a deployment that is
+	// another organization's into NotFound.
+	if _, err := rolloutOf(ctx, tx, c, m.DeploymentID); err != nil {
+		return err
+	}
+	s := core.Snapshot{
+		DeploymentID: m.DeploymentID, CommitSHA: m.CommitSHA, ManifestDigest: m.ManifestDigest, Parameters: m.Parameters, Changes: m.Changes,
+	}
+	if len(s.Parameters) == 0 {
+		s.Parameters = json.RawMessage("{}")
+	}
+	return tx.AddSnapshot(ctx, s)
+}
+
+// ApprovalRequested opens a gate (D24). A rollout that is over, and a gate that is open already, absorb it.
+type ApprovalRequested struct {
+	RolloutID int64
+	GateID    string
+	// EnvironmentID is what the gate guards; 0 where it guards none in particular.
+	EnvironmentID int64
+	Reason        string
+}
+
+func (m ApprovalRequested) apply(ctx context.Context, u *UseCases, tx Tx, c cause, _ core.Inbound) error {
+	t, err := lockTree(ctx, tx, c, m.RolloutID)
+	if err != nil || t.rollout.State.Terminal() {
+		return err
+	}
+	gates, err := t.openGates(ctx)
+	if err != nil {
+		return err
+	}
+	// A retry asks again under a new event id. A second row would be harmless to the state, but the journal would tell
+	// of a request that nobody made, and forget the approvals so far.
+	if _, open := gates[m.GateID]; open {
+		return nil
+	}
+	rule, err := t.rule(ctx, m.GateID, m.EnvironmentID)
+	if err != nil {
+		return err
+	}
+	if err := t.moveRollout(ctx, core.VerbStart, ""); err != nil {
+		return err
+	}
+	h, err := t.hold(ctx)
+	if err != nil {
+		return err
+	}
+	if err := t.request(ctx, core.VerbRequestApproval, m.GateID, m.Reason); err != nil {
+		return err
+	}
+	if h.Broken != nil {
+		return u.askBroken(ctx, t, m.GateID, *h.Broken)
+	}
+	if rule.ExpiresAfter > 0 {
+		expiry := core.GateExpiry{RolloutID: m.RolloutID, GateID: m.GateID, AskedAt: c.at}
+		if err := tx.ScheduleGateExpiry(ctx, expiry, c.at.Add(rule.ExpiresAfter)); err != nil {
+			return err
+		}
+	}
+	return t.stand(ctx, h)
+}
+
+// EnvironmentReadiness is what an onboarding has found.
+type EnvironmentReadiness struct {
+	EnvironmentID int64
+	Ready         bool
+	Reason        string
+}
+
+func (m EnvironmentReadiness) apply(ctx context.Context, u *UseCases, tx Tx, c cause, in core.Inbound) error {
+	return u.readiness.Onboarded(ctx, tx, c.Organization, in.Correlation, m.EnvironmentID, m.Ready, m.Reason)
+}
+
+// ApplicationEnvironmentReadiness is what a setup has found.
+type ApplicationEnvironmentReadiness struct {
+	ApplicationEnvironmentID int64
+	Ready                    bool
+	Reason                   string
+	Discovered               json.RawMessage
+}
+
+func (m ApplicationEnvironmentReadiness) apply(ctx context.Context, u *UseCases, tx Tx, _ cause, in core.Inbound) error {
+	return u.readiness.SetupFound(ctx, tx, in.Correlation, m.ApplicationEnvironmentID, m.Ready, m.Reason, m.Discovered)
+}
+
+// WorkflowEnded is the engine's own word about a run (D36): whatever its program had the time to say, its subject does not
+// stay open.
+type WorkflowEnded struct {
+	WorkflowID string
+	// Verb is complete, fail or cancel.
+	Verb   core.Verb
+	Reason string
+}
+
+func (m WorkflowEnded) apply(ctx context.Context, u *UseCases, tx Tx, c cause, _ core.Inbound) error {
+	return u.workflowEnded(ctx, tx, c, m.WorkflowID, m.Verb, m.Reason)
+}
+
+// StartRefused closes what a workflow was to be run for that the engine refused to start.
+func (u *UseCases) StartRefused(ctx context.Context, tx Tx, organization int64, workflowID, reason string) error {
+	c := cause{
+		Actor: core.Actor{Organization: organization, Type: core.PrincipalSystem}, triggeredBy: "handoff " + workflowID, at: u.clock.Now(),
+	}
+	return u.workflowEnded(ctx, tx, c, workflowID, core.VerbFail, "the workflow could not be started: "+reason)
+}
+
+// workflowEnded closes what a workflow was run for, unless its program has done so.
+func (u *UseCases) workflowEnded(ctx context.Context, tx Tx, c cause, workflowID string, verb core.Verb, reason string) error {
+	// A program that ends well has told of its subject, but the word may come after this. If it does not come at all,
+	// leaving a rollout open would block its application for ever (R14).
+	completed := verb == core.VerbComplete
+	if completed {
+		verb, reason = core.VerbFail, "the workflow ended without saying how it went"
+	}
+	if reason == "" {
+		reason = "the workflow was stopped"
+	}
+	// The workflow id is the only link back: the engine knows its runs by the ids that were chosen here (D8, E19).
+	if known, err := u.readiness.WorkflowStopped(ctx, tx, c.Organization, workflowID, reason); err != nil || known {
+		return err
+	}
+	var n int64
+	if _, err := fmt.Sscanf(workflowID, "preview-%d", &n); err == nil && workflowID == previewWorkflow(n) {
+		return tx.SettlePreview(ctx, core.Preview{ID: n, State: core.PreviewFailed, Reason: reason})
+	}
+	// Sscanf takes whatever follows the number, so the whole id is compared. Any other id is somebody's who runs programs of their
+	// own on the engine: nothing here was waiting for it, and nothing is wrong.
+	_, _ = fmt.Sscanf(workflowID, "rollout-%d", &n)
+	if workflowID != rolloutWorkflow(n) {
+		return nil
+	}
+	if completed {
+		t, err := lockTree(ctx, tx, c, n)
+		if err != nil || t.rollout.State.Terminal() {
+			return err
+		}
+		return tx.ScheduleClosing(ctx, n, reason, c.at.Add(closingGrace))
+	}
+	return Moved{n, verb, reason}.apply(ctx, u, tx, c, core.Inbound{})
+}

@@ -1,0 +1,155 @@
+package rollout
+
+import (
+	"context"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// Arrival is an event with what it says.
+type Arrival struct {
+	In     core.Inbound
+	Change Change
+}
+
+// ApplyAll is Apply for events of one organization that came one after the other, in one transaction where all goes well: a
+// commit, and the reading of a rollout, cost the same for one word as for a hundred. What is not right about one of them is
+// found by applying them one by one. It answers the error, or nil, of each that was tried; after one that has to be tried
+// again, none is, because what comes behind it would be told before it.
+func (u *UseCases) ApplyAll(ctx context.Context, organization int64, all []Arrival) []error {
+	if len(all) > 1 && u.applyTogether(ctx, organization, all) == nil {
+		return make([]error, len(all))
+	}
+	var tried []error
+	for _, a := range all {
+		err := u.Apply(ctx, a.In, a.Change)
+		tried = append(tried, err)
+		if err != nil && fault.Describe(fault.ClassOf(err)).Consumer == fault.Retry {
+			break
+		}
+	}
+	return tried
+}
+
+func (u *UseCases) applyTogether(ctx context.Context, organization int64, all []Arrival) error {
+	err := u.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
+		events := make([]core.Inbound, len(all))
+		for i, a := range all {
+			events[i] = a.In
+		}
+		firsts, err := tx.ClaimAll(ctx, events)
+		if err != nil {
+			return err
+		}
+		known, err := plant(ctx, tx, organization, all)
+		if err != nil {
+			return err
+		}
+		for i, a := range all {
+			if !firsts[i] {
+				continue
+			}
+			c := u.causeOf(a.In)
+			c.known = known
+			if err := a.Change.apply(ctx, u, tx, c, a.In); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	u.wake()
+	return err
+}
+
+// causeOf is an event as the reason of a change.
+func (u *UseCases) causeOf(in core.Inbound) cause {
+	return cause{
+		Actor: core.Actor{Organization: in.Organization, Type: core.PrincipalSystem}, at: u.clock.Now(),
+		triggeredBy: in.Type + " " + in.ID,
+	}
+}
+
+// forest is the rollouts that a transaction holds the locks of. A tree always shows what has been written, so it is read once.
+type forest struct {
+	trees map[int64]*tree
+	// of is the rollout of a deployment.
+	of map[int64]int64
+	// names are those of environments.
+	names map[int64]string
+}
+
+// aboutRollout and aboutDeployment are changes that lock a rollout, or that of a deployment.
+type (
+	aboutRollout    interface{ rollout() int64 }
+	aboutDeployment interface{ deployment() int64 }
+)
+
+// plant locks and reads every rollout that events are about, in a handful of queries. One that does not exist is left to the
+// event that names it.
+func plant(ctx context.Context, tx Tx, organization int64, all []Arrival) (*forest, error) {
+	f := &forest{trees: map[int64]*tree{}, names: map[int64]string{}}
+	var rollouts, deployments []int64
+	for _, a := range all {
+		switch about := a.Change.(type) {
+		case aboutRollout:
+			rollouts = append(rollouts, about.rollout())
+		case aboutDeployment:
+			deployments = append(deployments, about.deployment())
+		}
+	}
+	var err error
+	if f.of, err = tx.RolloutsOfDeployments(ctx, core.Distinct(deployments)); err != nil {
+		return nil, err
+	}
+	for _, r := range f.of {
+		rollouts = append(rollouts, r)
+	}
+	locked, err := tx.LockRollouts(ctx, core.Distinct(rollouts))
+	if err != nil {
+		return nil, err
+	}
+	trees, err := readTrees(ctx, tx, organization, locked)
+	if err != nil {
+		return nil, err
+	}
+	var places []int64
+	for _, t := range trees {
+		f.trees[t.rollout.ID] = t
+		for _, b := range t.environments {
+			places = append(places, b.EnvironmentID)
+		}
+	}
+	environments, err := tx.EnvironmentsByID(ctx, organization, core.Distinct(places))
+	for id, e := range environments {
+		f.names[id] = e.Name
+	}
+	return f, err
+}
+
+// tree is one that is held already, for another reason now; nil for none.
+func (f *forest) tree(c cause, rollout int64) *tree {
+	if f == nil || f.trees[rollout] == nil {
+		return nil
+	}
+	f.trees[rollout].cause = c
+	return f.trees[rollout]
+}
+
+func (m Moved) rollout() int64 { return m.RolloutID }
+
+func (m EnvironmentMoved) rollout() int64 { return m.RolloutID }
+
+func (m GateReached) rollout() int64 { return m.RolloutID }
+
+func (m PassageRequested) rollout() int64 { return m.RolloutID }
+
+func (m ApprovalRequested) rollout() int64 { return m.RolloutID }
+
+func (m Aborted) rollout() int64 { return m.RolloutID }
+
+func (m DeploymentMoved) deployment() int64 { return m.DeploymentID }
+
+func (m GatePassage) deployment() int64 { return m.DeploymentID }
+
+func (m DeploymentCommitted) deployment() int64 { return m.DeploymentID }

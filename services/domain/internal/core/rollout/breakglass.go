@@ -1,0 +1,53 @@
+package rollout
+
+import (
+	"context"
+	"strings"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// BreakGlass passes the approvals of a rollout that is not over.
+func (u *UseCases) BreakGlass(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error) {
+	return u.change(ctx, a, core.ActionBreakGlass, rollout, func(ctx context.Context, t *tree, s core.Standing) error {
+		if err := checkGlassReason(reason); err != nil {
+			return err
+		}
+		if err := t.request(ctx, core.VerbBreakGlass, "", reason); err != nil {
+			return err
+		}
+		for _, g := range s.Gates {
+			if err := u.passByBreakGlass(ctx, t, g.GateID, reason); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func checkGlassReason(reason string) error {
+	if strings.TrimSpace(reason) == "" {
+		return fault.InvalidFields(
+			fault.Field{Name: "/reason", Problem: "found none; expected why the approvals are passed by break-glass: it is kept in the journal"},
+		)
+	}
+	return core.CheckReason(reason)
+}
+
+// passByBreakGlass closes one gate, in the name of whoever broke the glass.
+func (u *UseCases) passByBreakGlass(ctx context.Context, t *tree, gate, reason string) error {
+	if err := t.request(ctx, core.VerbBreakGlass, gate, reason); err != nil {
+		return err
+	}
+	return u.answer(ctx, t, gate, true, core.Because("break-glass", reason))
+}
+
+// askBroken closes a gate that was asked about after the glass was broken. The row is the person's who broke it, and says what led to it
+// now.
+func (u *UseCases) askBroken(ctx context.Context, t *tree, gate string, by core.Transition) error {
+	asked := t.cause.Actor
+	t.cause.Actor = core.Actor{Organization: asked.Organization, Type: by.PrincipalType, ID: by.PrincipalID}
+	defer func() { t.cause.Actor = asked }()
+	return u.passByBreakGlass(ctx, t, gate, by.Reason)
+}

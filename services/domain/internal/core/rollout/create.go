@@ -1,0 +1,158 @@
+package rollout
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
+)
+
+// CreateRollout pins everything a rollout needs and hands it over to be run (R45). Rolling back is this too, with an
+// earlier set (E12). While another is active, the application's policy decides.
+func (u *UseCases) CreateRollout(ctx context.Context, a core.Actor, n NewRollout) (Promotion, error) {
+	if err := core.CheckReason(n.Reason); err != nil {
+		return Promotion{}, err
+	}
+	var made Promotion
+	err := core.By(ctx, u.store, a, core.ActionCreateRollout, func(ctx context.Context, tx Tx) error {
+		c := cause{Actor: a, at: u.clock.Now()}
+		var err error
+		if made.Queued, err = u.makeRoom(ctx, tx, c, n); err != nil || made.Queued != nil {
+			return err
+		}
+		p, err := u.planRollout(ctx, tx, a.Organization, n.VersionSetID, nil)
+		if err != nil {
+			return err
+		}
+		if !n.Again && p.liveEverywhere() {
+			return fault.New(
+				fault.Refused, "%s is live already in every environment of %q; ask for it again to deploy it once more", p.versionSet.Name,
+				p.application.Name,
+			)
+		}
+		r, err := u.createPlanned(ctx, tx, c, p, n.Reason)
+		made.Rollout = &r
+		return err
+	})
+	u.wake()
+	if err != nil {
+		return Promotion{}, err
+	}
+	return made, nil
+}
+
+// createPlanned writes the rollout, everything under it, their first journal rows, and the hand-over.
+func (u *UseCases) createPlanned(ctx context.Context, tx Tx, c cause, p plan, reason string) (core.Rollout, error) {
+	n := core.Rollout{ApplicationID: p.application.ID, VersionSetID: p.versionSet.ID, FlowDefinitionID: p.definition.ID}
+	if p.back != nil {
+		n.RollbackOf = p.back.of
+	}
+	r, err := tx.AddRollout(ctx, n)
+	if fault.Is(err, fault.Conflict) { // the database's own guard, should the lock ever be forgotten
+		return r, fault.Because(err, fault.Refused, "application %q has an active rollout already; one at a time", p.application.Name)
+	}
+	if err != nil {
+		return r, err
+	}
+	t := &tree{tx: tx, cause: c, rollout: r}
+	if err := t.created(ctx, core.Subject{Kind: core.SubjectRollout, ID: r.ID}, reason); err != nil {
+		return r, err
+	}
+	if err := p.recordSkips(ctx, t); err != nil {
+		return r, err
+	}
+	// Apart from events, this is all that the program ever sees of the domain: it cannot ask back, so that a replay
+	// reads the same (R3, E23).
+	in := deployInput{
+		Rollout: rolloutInput{
+			ID: r.ID, OrganizationID: c.Organization, Application: setup.Named{ID: p.application.ID, Name: p.application.Name},
+			Retry: p.retry, OnFailure: p.onFailure, PromoteFull: p.inFull,
+		},
+		VersionSet: versionSetInput{p.versionSet.ID, p.versionSet.Name, p.versionsOf(0)},
+		Pipeline:   p.program,
+	}
+	for i, s := range p.stops {
+		// Another release may carry other bytes under the same name@major; what this rollout runs has to be had again
+		// to the byte (D7, R22).
+		content, err := p.drivers.Export(s.driver.Ref)
+		if err != nil {
+			return r, err
+		}
+		if err := tx.KeepBundle(ctx, s.driver.Digest, s.driver.Ref, content); err != nil {
+			return r, err
+		}
+		e, err := u.createStop(ctx, t, p, s, i+1)
+		if err != nil {
+			return r, err
+		}
+		in.Rollout.Environments = append(in.Rollout.Environments, e)
+	}
+	if err := p.pinGates(ctx, tx, r.ID); err != nil {
+		return r, err
+	}
+	inputs, err := json.Marshal(in)
+	if err != nil {
+		return r, fmt.Errorf("encode inputs of rollout %d: %w", r.ID, err)
+	}
+	// One workflow runs all stops (D25), so the first one's driver is everybody's; checkFlow has seen to that.
+	return r, setup.Submit(ctx, tx, p.drivers, u.clock.Now(), p.stops[0].driver.Ref, core.Handoff{
+		WorkflowID: rolloutWorkflow(r.ID), Subject: core.HandoffRollout, SubjectID: r.ID, Program: core.ProgramDeploy, Inputs: inputs,
+	})
+}
+
+func (u *UseCases) createStop(ctx context.Context, t *tree, p plan, s stop, position int) (rolloutEnvironmentInput, error) {
+	in := s.input(position)
+	e, err := t.tx.AddRolloutEnvironment(ctx, core.RolloutEnvironment{
+		RolloutID: t.rollout.ID, EnvironmentID: s.environment.ID, Position: position, DriverBindingID: s.environment.Binding.ID,
+		DriverDigest: s.driver.Digest, PreviousVersionSetID: p.live[s.environment.ID],
+	})
+	if err != nil {
+		return in, err
+	}
+	if err := t.created(ctx, core.Subject{Kind: core.SubjectRolloutEnvironment, ID: e.ID}, ""); err != nil {
+		return in, err
+	}
+	for _, svc := range p.services {
+		versions := p.versionsOf(svc.ID)
+		if len(versions) == 0 {
+			continue // a service that came after the set was made
+		}
+		dep, err := t.tx.AddDeployment(ctx, core.Deployment{RolloutEnvironmentID: e.ID, ServiceID: svc.ID})
+		if err != nil {
+			return in, err
+		}
+		if err := t.created(ctx, core.Subject{Kind: core.SubjectDeployment, ID: dep.ID}, ""); err != nil {
+			return in, err
+		}
+		in.Deployments = append(in.Deployments, deploymentInput{dep.ID, setup.Named{ID: svc.ID, Name: svc.Name}, versions})
+	}
+	return in, nil
+}
+
+// input is what a program is told of a stop, without its deployments.
+func (s stop) input(position int) rolloutEnvironmentInput {
+	asked, _ := s.entry()
+	in := rolloutEnvironmentInput{
+		EnvironmentInput: setup.DescribeEnvironment(s.environment), Position: position, Approval: asked, Gates: s.step.Gates,
+		ApplicationEnvironment: applicationEnvironmentInput{s.application.ID, s.step.Config, s.application.Discovered},
+	}
+	// Always a list: a program of a driver that iterates over it without asking must not end on a null.
+	if in.Gates == nil {
+		in.Gates = []core.FlowGate{}
+	}
+	return in
+}
+
+func rolloutWorkflow(rollout int64) string { return fmt.Sprintf("rollout-%d", rollout) }
+
+// NewRollout asks for a rollout of a version set by the latest pipeline of its application.
+type NewRollout struct {
+	// VersionSetID may be any set of the application, also an earlier one: that is a rollback (E12).
+	VersionSetID int64
+	Reason       string
+	// Again deploys it also where it is live in every environment already.
+	Again bool
+}

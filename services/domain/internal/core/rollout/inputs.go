@@ -1,0 +1,68 @@
+package rollout
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
+)
+
+type deployInput struct {
+	Rollout    rolloutInput    `json:"rollout"`
+	VersionSet versionSetInput `json:"version_set"`
+	Pipeline   json.RawMessage `json:"pipeline"`
+}
+
+type rolloutInput struct {
+	ID             int64                     `json:"id"`
+	OrganizationID int64                     `json:"organization_id"`
+	Application    setup.Named               `json:"application"`
+	Environments   []rolloutEnvironmentInput `json:"environments"`
+	// Retry is that an earlier rollout of the same versions may have left its deployments aborted.
+	Retry bool `json:"retry,omitempty"`
+	// PromoteFull is that no gate by weight holds it up (D14).
+	PromoteFull bool `json:"promote_full,omitempty"`
+	// OnFailure is stop or abort; rollback is stop for the program, and the domain's business afterwards.
+	OnFailure core.FailurePolicy `json:"on_failure,omitempty"`
+}
+
+type rolloutEnvironmentInput struct {
+	setup.EnvironmentInput
+	Position               int                         `json:"position"`
+	ApplicationEnvironment applicationEnvironmentInput `json:"application_environment"`
+	Gates                  []core.FlowGate             `json:"gates"`
+	Approval               *core.Approval              `json:"approval"`
+	Deployments            []deploymentInput           `json:"deployments"`
+}
+
+type applicationEnvironmentInput struct {
+	ID         int64           `json:"id"`
+	Config     json.RawMessage `json:"config"`
+	Discovered json.RawMessage `json:"discovered"`
+}
+
+type deploymentInput struct {
+	ID       int64          `json:"id"`
+	Service  setup.Named    `json:"service"`
+	Versions []versionInput `json:"versions"`
+}
+
+type versionSetInput struct {
+	ID       int64          `json:"id"`
+	Name     string         `json:"name"`
+	Versions []versionInput `json:"versions"`
+}
+
+type versionInput struct {
+	ArtifactSourceID int64  `json:"artifact_source_id"`
+	Name             string `json:"name"`
+	Digest           string `json:"digest"`
+	Reference        string `json:"reference"`
+	Image            string `json:"image"`
+}
+
+func describeVersion(v core.Version) versionInput {
+	image, _, _ := strings.Cut(v.Reference, "@")
+	return versionInput{ArtifactSourceID: v.ArtifactSourceID, Name: v.Name, Digest: v.Digest, Reference: v.Reference, Image: image}
+}

@@ -1,0 +1,37 @@
+package rollout
+
+import (
+	"time"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// GateResolved is the fact that somebody has answered a gate.
+type GateResolved struct {
+	core.Actor
+	RolloutID int64
+	GateID    string
+	Approved  bool
+	Reason    string
+	At        time.Time
+}
+
+// Passage is the permission to go past a gate.
+type Passage struct {
+	Organization, RolloutID int64
+	GateID                  string
+	At                      time.Time
+}
+
+// Abort and retry (D18, E73). An abort takes what is under way back to the version that was stable before, and leaves the
+// rollout standing there, paused; a retry starts it again from its first gate. Both are asked of the workflow: the journal
+// tells the request, and the pause once it is true (D17).
+
+// Command is something that a rollout's workflow is asked to do.
+type Command struct {
+	Organization, RolloutID int64
+	// Verb is abort or retry.
+	Verb   core.Verb
+	Reason string
+	At     time.Time
+}

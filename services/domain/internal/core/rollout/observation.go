@@ -1,0 +1,41 @@
+package rollout
+
+import (
+	"context"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// HealthSeen is a service's health as it was observed.
+type HealthSeen struct{ core.ServiceHealth }
+
+// Reconciled is what was observed to be in force of an application in an environment.
+type Reconciled struct{ core.Reconciliation }
+
+// ContactSeen is whether the agent of an environment could be reached.
+type ContactSeen struct{ core.Contact }
+
+func (h HealthSeen) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ core.Inbound) error {
+	counts, err := tx.SaveHealth(ctx, h.ServiceHealth)
+	if err != nil || !counts {
+		return err
+	}
+	rollout, ok, err := tx.RolloutServing(ctx, h.ServiceID, h.EnvironmentID)
+	if err != nil || !ok {
+		return err
+	}
+	// Under the lock: of this word and the rollout's end, whichever comes second sees the other.
+	t, err := lockTree(ctx, tx, c, rollout)
+	if err != nil {
+		return err
+	}
+	return t.runClock(ctx)
+}
+
+func (r Reconciled) apply(ctx context.Context, _ *UseCases, tx Tx, _ cause, _ core.Inbound) error {
+	return tx.SaveReconciliation(ctx, r.Reconciliation)
+}
+
+func (o ContactSeen) apply(ctx context.Context, _ *UseCases, tx Tx, _ cause, _ core.Inbound) error {
+	return tx.SaveContact(ctx, o.Contact)
+}

@@ -1,0 +1,146 @@
+package rollout
+
+import (
+	"context"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// Passing a gate. A workflow asks before it enters an environment or leaves a gate, and the answer is the domain's: so an
+// operator's hold is decided by the record, in the transaction that reads it, and no pause can slip between two messages.
+// Without a hold the answer comes at once. With one, the rollout is paused where it stands, and resuming it is the answer.
+
+// PauseRollout holds a rollout: it goes past no further gate. Where it stands at one it is paused at once; on its way
+// to one this is a request, and the next gate is where it becomes true (D17).
+func (u *UseCases) PauseRollout(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error) {
+	if err := core.CheckReason(reason); err != nil {
+		return core.Rollout{}, err
+	}
+	return u.change(ctx, a, core.ActionPauseRollout, rollout, func(ctx context.Context, t *tree, s core.Standing) error {
+		if s.Hold.Stands() {
+			return t.moveRollout(ctx, core.VerbPause, reason)
+		}
+		return t.request(ctx, core.VerbPause, "", reason)
+	})
+}
+
+// ResumeRollout ends a hold, also one that has not become true yet, and lets the rollout past the gates where it waits.
+func (u *UseCases) ResumeRollout(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error) {
+	if err := core.CheckReason(reason); err != nil {
+		return core.Rollout{}, err
+	}
+	return u.change(ctx, a, core.ActionResumeRollout, rollout, func(ctx context.Context, t *tree, s core.Standing) error {
+		// The hold had not become true yet: there is no state to leave, and nobody waits, so there is nothing to grant (D17).
+		if t.rollout.State != core.RolloutPaused {
+			return t.request(ctx, core.VerbResume, "", reason)
+		}
+		if err := t.moveRollout(ctx, core.VerbResume, reason); err != nil {
+			return err
+		}
+		for _, gate := range s.Hold.Asking {
+			if err := t.pass(ctx, gate); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// PassageRequested is a workflow that asks to enter an environment, or to go past a gate.
+type PassageRequested struct {
+	RolloutID int64
+	GateID    string
+}
+
+func (m PassageRequested) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ core.Inbound) error {
+	t, err := lockTree(ctx, tx, c, m.RolloutID)
+	if err != nil || t.rollout.State.Terminal() { // its workflow is being stopped: nobody waits for the answer
+		return err
+	}
+	if err := t.moveRollout(ctx, core.VerbStart, ""); err != nil {
+		return err
+	}
+	h, err := t.hold(ctx)
+	if err != nil {
+		return err
+	}
+	if !h.Wanted {
+		return t.pass(ctx, m.GateID)
+	}
+	if err := t.request(ctx, core.VerbRequestPassage, m.GateID, ""); err != nil {
+		return err
+	}
+	// h is from before this row. That is enough: stand asks only whether a pause is wanted, and this row does not
+	// change that.
+	return t.stand(ctx, h)
+}
+
+// GateReached is that every deployment of an environment stands at a gate.
+type GateReached struct {
+	RolloutID, EnvironmentID int64
+	Weight                   int
+}
+
+func (m GateReached) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ core.Inbound) error {
+	t, err := lockTree(ctx, tx, c, m.RolloutID)
+	if err != nil {
+		return err
+	}
+	b, err := t.environment(m.EnvironmentID)
+	if err != nil {
+		return err
+	}
+	gate, err := t.gateName(ctx, b, m.Weight)
+	if err != nil {
+		return err
+	}
+	h, err := t.hold(ctx)
+	if err != nil || h.Reached[gate] { // told twice
+		return err
+	}
+	if err := t.moveEnvironment(ctx, b, core.VerbStart, ""); err != nil {
+		return err
+	}
+	// Also when the word comes late, after the gate was passed or the rollout has ended: the journal tells where it was.
+	if err := t.request(ctx, core.VerbReachGate, gate, ""); err != nil || t.rollout.State.Terminal() || h.Passed[gate] {
+		return err
+	}
+	return t.stand(ctx, h)
+}
+
+// hold reads the rollout's own journal: it has few rows about gates, and what they say is needed only here.
+func (t *tree) hold(ctx context.Context) (core.Hold, error) {
+	rows, err := t.tx.GateWordsByRollout(ctx, t.cause.Organization, []int64{t.rollout.ID})
+	if err != nil {
+		return core.Hold{}, err
+	}
+	gates, err := t.tx.OpenGates(ctx, t.cause.Organization, []int64{t.rollout.ID})
+	return core.HoldOf(rows[t.rollout.ID], gates[t.rollout.ID]), err
+}
+
+// stand makes a wanted pause true, now that the rollout stands somewhere.
+func (t *tree) stand(ctx context.Context, h core.Hold) error {
+	if !h.Wanted || h.Aborted || t.rollout.State == core.RolloutPaused {
+		return nil
+	}
+	return t.moveRollout(ctx, core.VerbPause, h.Why)
+}
+
+// pass grants the way past a gate: the row, and the word that the workflow waits for.
+func (t *tree) pass(ctx context.Context, gate string) error {
+	if err := t.request(ctx, core.VerbPassGate, gate, ""); err != nil {
+		return err
+	}
+	return t.tx.Grant(ctx, Passage{Organization: t.cause.Organization, RolloutID: t.rollout.ID, GateID: gate, At: t.cause.at})
+}
+
+// gateName is how the journal calls a gate within an environment.
+func (t *tree) gateName(ctx context.Context, b *branch, weight int) (string, error) {
+	if t.cause.known != nil {
+		if name, ok := t.cause.known.names[b.EnvironmentID]; ok {
+			return weightGate(name, weight), nil
+		}
+	}
+	environments, err := t.tx.EnvironmentsByID(ctx, t.cause.Organization, []int64{b.EnvironmentID})
+	return weightGate(environments[b.EnvironmentID].Name, weight), err
+}

@@ -1,0 +1,231 @@
+package rollout
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
+)
+
+// plan is everything a rollout will pin.
+type plan struct {
+	// drivers are those that it was checked against, and that the rollout pins.
+	drivers setup.DriverSet
+	// application is locked from here to the commit, so what was found out about it stays true.
+	application core.Application
+	versionSet  core.VersionSet
+	entries     []core.VersionSetEntry
+	// versions are those of entries, by id.
+	versions   map[int64]core.Version
+	services   []core.Service
+	definition core.FlowDefinition
+	// approvals are the steps between the stops that ask people.
+	approvals []core.ApprovalStep
+	// stops are in the order of promotion; there is at least one, because a pipeline without a deploy step is refused.
+	stops []stop
+	// live is the version set of the last completed stop, by environment; no key where nothing was (R15).
+	live map[int64]int64
+	// touched are the environments in which something may have changed since.
+	touched map[int64]bool
+	// onFailure and inFull are the application's policies; inFull holds for a way back to what was live before.
+	onFailure core.FailurePolicy
+	inFull    bool
+	// retry is that the rollout is made to bring another one to its end, and back that it is a way back; nil for none.
+	retry bool
+	back  *wayBack
+	// skipped are the environments of the pipeline that are left out, and program is the pipeline without them.
+	skipped []namedSkip
+	program json.RawMessage
+}
+
+// stop is one environment of a plan.
+type stop struct {
+	step        core.DeployStep
+	environment core.BoundEnvironment
+	application core.ApplicationEnvironment
+	driver      core.Driver
+	// approval is what the environment asks by itself; nil for nothing.
+	approval *core.EnvironmentApproval
+}
+
+// planRollout looks everything up, under the lock of the application, and refuses what must not start.
+func (u *UseCases) planRollout(ctx context.Context, tx Tx, organization, versionSet int64, back *wayBack) (plan, error) {
+	p, err := u.planAny(ctx, tx, organization, versionSet, back)
+	if err != nil {
+		return p, err
+	}
+	active, err := tx.ActiveRollouts(ctx, organization, []int64{p.application.ID})
+	if err != nil {
+		return p, err
+	}
+	if r, busy := active[p.application.ID]; busy {
+		return p, core.RefuseBusy(p.application, r)
+	}
+	return p, nil
+}
+
+// planAny is planRollout whether or not another rollout is under way.
+func (u *UseCases) planAny(ctx context.Context, tx Tx, organization, versionSet int64, back *wayBack) (plan, error) {
+	p := plan{drivers: u.drivers.Now(), back: back}
+	sets, err := tx.VersionSetsByID(ctx, organization, []int64{versionSet})
+	if err != nil {
+		return p, err
+	}
+	var ok bool
+	if p.versionSet, ok = sets[versionSet]; !ok {
+		return p, fault.New(fault.NotFound, "version set %d does not exist", versionSet)
+	}
+	// The set is read before the lock, for it says which application to lock; it never changes (E8). The lock makes two
+	// requests at once see each other: the second one finds the first one's rollout (R14).
+	if p.application, err = tx.LockApplication(ctx, p.versionSet.ApplicationID); err != nil {
+		return p, err
+	}
+	if err := core.RefuseArchived(p.application); err != nil {
+		return p, err
+	}
+	latest, err := tx.LatestFlowDefinitions(ctx, organization, []int64{p.application.ID})
+	if err != nil {
+		return p, err
+	}
+	if p.definition, ok = latest[p.application.ID]; !ok {
+		return p, core.RefuseNoPipeline(p.application)
+	}
+	if err := p.readVersions(ctx, tx, organization); err != nil {
+		return p, err
+	}
+	if p.live, err = tx.LiveVersionSets(ctx, p.application.ID); err != nil {
+		return p, err
+	}
+	if p.touched, err = tx.TouchedEnvironments(ctx, p.application.ID); err != nil {
+		return p, err
+	}
+	if err := p.readPolicies(ctx, tx, organization); err != nil {
+		return p, err
+	}
+	if err := u.planStops(ctx, tx, organization, &p); err != nil {
+		return p, err
+	}
+	return p, p.readRan(ctx, tx)
+}
+
+// readRan finds out whether gates by weight may be passed at once: what they would show is known only of a version set that has been live
+// wherever it goes back to.
+func (p *plan) readRan(ctx context.Context, tx Tx) error {
+	if p.inFull = p.inFull && p.back != nil; !p.inFull {
+		return nil
+	}
+	ran, err := tx.EnvironmentsThatRan(ctx, p.versionSet.ID)
+	p.inFull = !slices.ContainsFunc(p.stops, func(s stop) bool { return !ran[s.environment.ID] })
+	return err
+}
+
+// readPolicies are those of the application, or the defaults.
+func (p *plan) readPolicies(ctx context.Context, tx Tx, organization int64) error {
+	rollouts, err := tx.RolloutPolicies(ctx, organization, []int64{p.application.ID})
+	if err != nil {
+		return err
+	}
+	own, ok := rollouts[p.application.ID]
+	if !ok {
+		own = core.DefaultRolloutPolicy(p.application.ID)
+	}
+	p.onFailure = own.OnFailure
+	rollbacks, err := tx.RollbackPolicies(ctx, organization, []int64{p.application.ID})
+	p.inFull = rollbacks[p.application.ID].InFull
+	return err
+}
+
+func (p *plan) readVersions(ctx context.Context, tx Tx, organization int64) error {
+	entries, err := tx.EntriesByVersionSet(ctx, organization, []int64{p.versionSet.ID})
+	if err != nil {
+		return err
+	}
+	p.entries = entries[p.versionSet.ID]
+	ids := make([]int64, len(p.entries))
+	for i, e := range p.entries {
+		ids[i] = e.VersionID
+	}
+	if p.versions, err = tx.VersionsByID(ctx, organization, ids); err != nil {
+		return err
+	}
+	services, err := tx.ServicesByApplication(ctx, organization, []int64{p.application.ID})
+	p.services = services[p.application.ID]
+	return err
+}
+
+// planStops checks that the pipeline can be driven, again (R20), and that every environment is ready (E59).
+func (u *UseCases) planStops(ctx context.Context, tx Tx, organization int64, p *plan) error {
+	// The rows stay share-locked: no environment becomes unready between this check and the commit (E59).
+	environments, err := tx.AllEnvironments(ctx)
+	if err != nil {
+		return err
+	}
+	known, err := tx.ApplicationEnvironmentsByApplication(ctx, organization, []int64{p.application.ID})
+	if err != nil {
+		return err
+	}
+	byEnvironment := map[int64]core.ApplicationEnvironment{}
+	for _, ae := range known[p.application.ID] {
+		byEnvironment[ae.EnvironmentID] = ae
+	}
+	// The pipeline was good when it was authored. Since then an environment may have been bound to another driver, or
+	// this installation may carry another version of it.
+	flow, err := u.flows.Read(p.definition.Definition)
+	if err != nil {
+		return fmt.Errorf("read flow definition %d: %w", p.definition.ID, err)
+	}
+	if err := setup.CheckFlow(p.drivers, flow, environments, nil); err != nil {
+		return fault.Because(
+			err, fault.Refused, "the pipeline of %q (version %d) cannot be driven as it is: %s", p.application.Name, p.definition.Version,
+			fault.Public(err),
+		)
+	}
+	p.approvals = flow.Approvals
+	skipped, err := p.skips(flow, environments)
+	if err != nil {
+		return err
+	}
+	if err := p.narrow(flow, skipped); err != nil {
+		return err
+	}
+	for _, step := range flow.Deploys {
+		e := environments[step.Environment]
+		if cause, skips := skipped[step.Environment]; skips {
+			p.skipped = append(p.skipped, namedSkip{core.SkippedEnvironment{EnvironmentID: e.ID, Cause: cause}, e.Name})
+			continue
+		}
+		ae := byEnvironment[e.ID]
+		if err := core.RefuseUnready(p.application, e.Environment, ae); err != nil {
+			return err
+		}
+		driver, err := p.drivers.Lookup(e.Binding.DriverRef)
+		if err != nil {
+			return fault.Because(err, fault.Refused, "environment %q: %s", e.Name, fault.Public(err))
+		}
+		s := stop{step: step, environment: e, application: ae, driver: driver}
+		asked, err := tx.EnvironmentApprovals(ctx, organization, []int64{e.ID})
+		if err != nil {
+			return err
+		}
+		if own, ok := asked[e.ID]; ok {
+			s.approval = &own
+		}
+		p.stops = append(p.stops, s)
+	}
+	return nil
+}
+
+// versionsOf are the versions of a service in the set; of all services for 0.
+func (p plan) versionsOf(service int64) []versionInput {
+	var out []versionInput
+	for _, e := range p.entries {
+		if service == 0 || e.ServiceID == service {
+			out = append(out, describeVersion(p.versions[e.VersionID]))
+		}
+	}
+	return out
+}

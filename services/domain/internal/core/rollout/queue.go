@@ -1,0 +1,114 @@
+package rollout
+
+import (
+	"context"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// Promotion is what came of the wish to promote a version set.
+type Promotion struct {
+	// Rollout is the one that was made; nil when it waits for the active one to be over.
+	Rollout *core.Rollout
+	Queued  *core.QueuedRollout
+}
+
+// makeRoom lets the application's policy decide about the rollout that is active. A queued answer means that nothing is
+// to be made now.
+func (u *UseCases) makeRoom(ctx context.Context, tx Tx, c cause, n NewRollout) (*core.QueuedRollout, error) {
+	sets, err := tx.VersionSetsByID(ctx, c.Organization, []int64{n.VersionSetID})
+	if err != nil {
+		return nil, err
+	}
+	set, ok := sets[n.VersionSetID]
+	if !ok {
+		return nil, fault.New(fault.NotFound, "version set %d does not exist", n.VersionSetID)
+	}
+	active, err := tx.ActiveRollouts(ctx, c.Organization, []int64{set.ApplicationID})
+	if err != nil {
+		return nil, err
+	}
+	r, busy := active[set.ApplicationID]
+	// Going back is no newer version set: there is a verb for it, which ends the active rollout.
+	if !busy || set.ID <= r.VersionSetID {
+		return nil, nil
+	}
+	policies, err := tx.RolloutPolicies(ctx, c.Organization, []int64{set.ApplicationID})
+	if err != nil {
+		return nil, err
+	}
+	switch policies[set.ApplicationID].OnNewer {
+	case core.NewerQueued:
+		q := core.QueuedRollout{
+			ApplicationID: set.ApplicationID, VersionSetID: set.ID, Requester: c.Principal(), Reason: n.Reason, RequestedAt: c.at,
+		}
+		return &q, tx.QueueRollout(ctx, q)
+	case core.NewerSupersedes:
+		return nil, u.supersede(ctx, tx, c, r.ID, set)
+	case core.NewerRefused:
+	}
+	return nil, nil // planRollout refuses, and says why
+}
+
+// supersede ends a rollout that is parked. It is locked before the application, like everywhere.
+func (u *UseCases) supersede(ctx context.Context, tx Tx, c cause, rollout int64, by core.VersionSet) error {
+	t, err := lockTree(ctx, tx, c, rollout)
+	if err != nil || t.rollout.State.Terminal() {
+		return err
+	}
+	gates, err := t.openGates(ctx)
+	if err != nil {
+		return err
+	}
+	if t.rollout.State != core.RolloutPaused && len(gates) == 0 {
+		return fault.New(
+			fault.Refused, "%s is %s and moves; it can be superseded while it is paused or waits for approval", t.name(), t.rollout.State.Words(),
+		)
+	}
+	return u.cancel(ctx, t, "superseded by "+by.Name)
+}
+
+// BeginQueued begins the next rollout that has waited for another to be over; false when there was none. One that cannot
+// begin any more is dropped with the reason, and left to people.
+func (u *UseCases) BeginQueued(ctx context.Context) (core.QueuedRollout, bool, error) {
+	organizations, err := u.store.OrganizationsWithFreeQueue(ctx)
+	if err != nil {
+		return core.QueuedRollout{}, false, err
+	}
+	for _, organization := range organizations {
+		var q core.QueuedRollout
+		var ok bool
+		err := u.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
+			var err error
+			if q, ok, err = tx.FreeQueuedRollout(ctx); err != nil || !ok {
+				return err
+			}
+			p, err := u.planRollout(ctx, tx, organization, q.VersionSetID, nil)
+			if forPeople(err) {
+				q.Outcome = fault.Public(err)
+				return tx.SettleQueuedRollout(ctx, q)
+			}
+			if err != nil {
+				return err
+			}
+			// Whoever has asked for it is its requester still, also for its gates (D28).
+			c := cause{
+				Actor: core.Actor{Organization: organization, Type: q.Requester.Type, ID: q.Requester.ID}, at: u.clock.Now(),
+				triggeredBy: "queue: asked for at " + q.RequestedAt.UTC().Format(time.RFC3339),
+			}
+			made, err := u.createPlanned(ctx, tx, c, p, q.Reason)
+			if err != nil {
+				return err
+			}
+			q.MadeRolloutID = made.ID
+			return tx.SettleQueuedRollout(ctx, q)
+		})
+		if err != nil || ok {
+			u.wake()
+			return q, ok, err
+		}
+	}
+	return core.QueuedRollout{}, false, nil
+}

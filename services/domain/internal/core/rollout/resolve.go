@@ -1,0 +1,101 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// ApproveGate agrees to an open gate; with the last of its quorum the rollout goes on (R41, D24).
+func (u *UseCases) ApproveGate(ctx context.Context, a core.Actor, r Resolution) (core.Rollout, error) {
+	return u.resolve(ctx, a, r, true)
+}
+
+// RejectGate resolves an open gate: the rollout is cancelled (R41).
+func (u *UseCases) RejectGate(ctx context.Context, a core.Actor, r Resolution) (core.Rollout, error) {
+	return u.resolve(ctx, a, r, false)
+}
+
+func (u *UseCases) resolve(ctx context.Context, a core.Actor, r Resolution, approved bool) (core.Rollout, error) {
+	if err := core.CheckReason(r.Reason); err != nil {
+		return core.Rollout{}, err
+	}
+	action, verb := core.ActionRejectGate, core.VerbReject
+	if approved {
+		action, verb = core.ActionApproveGate, core.VerbApprove
+	}
+	return u.change(ctx, a, action, r.RolloutID, func(ctx context.Context, t *tree, s core.Standing) error {
+		gate, err := s.OpenGate(a, r.GateID, approved)
+		if err != nil {
+			return err
+		}
+		if err := t.request(ctx, verb, r.GateID, r.Reason); err != nil {
+			return err
+		}
+		if approved && len(gate.Approvals)+1 < gate.Quorum {
+			return nil // the row counts, and the gate stays open for the others
+		}
+		return u.answer(ctx, t, r.GateID, approved, r.Reason)
+	})
+}
+
+// answer tells of a gate that is closed, and ends the rollout where the answer is no.
+func (u *UseCases) answer(ctx context.Context, t *tree, gate string, approved bool, reason string) error {
+	// A rejection is announced too, although the cancellation below stops the workflow: the event is a published fact,
+	// which others may wait for (E69).
+	err := t.tx.Announce(
+		ctx, GateResolved{Actor: t.cause.Actor, RolloutID: t.rollout.ID, GateID: gate, Approved: approved, Reason: reason, At: t.cause.at},
+	)
+	if err != nil || approved {
+		return err
+	}
+	return u.cancel(ctx, t, core.Because(fmt.Sprintf("gate %q was rejected", gate), reason))
+}
+
+// openGates are the rollout's, by id.
+func (t *tree) openGates(ctx context.Context) (map[string]core.Gate, error) {
+	open, err := t.tx.OpenGates(ctx, t.cause.Organization, []int64{t.rollout.ID})
+	byID := map[string]core.Gate{}
+	for _, g := range open[t.rollout.ID] {
+		byID[g.GateID] = g
+	}
+	return byID, err
+}
+
+// CancelRollout ends a rollout where it stands, whatever gate is open (R41).
+func (u *UseCases) CancelRollout(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error) {
+	if err := core.CheckReason(reason); err != nil {
+		return core.Rollout{}, err
+	}
+	return u.change(ctx, a, core.ActionCancelRollout, rollout, func(ctx context.Context, t *tree, _ core.Standing) error {
+		return u.cancel(ctx, t, reason)
+	})
+}
+
+// cancel ends a rollout and everything under it, and has its workflow stopped. A start that nobody has tried to hand over
+// yet is taken back instead.
+func (u *UseCases) cancel(ctx context.Context, t *tree, reason string) error {
+	if err := t.moveRollout(ctx, core.VerbCancel, reason); err != nil {
+		return err
+	}
+	id := rolloutWorkflow(t.rollout.ID)
+	// Once a start was claimed the engine may have it, even if no answer has come: then only a cancellation is safe. It
+	// waits behind the start (ClaimHandoff), so that it never finds nothing to cancel because it was faster.
+	withdrawn, err := t.tx.WithdrawStart(ctx, id)
+	if err != nil || withdrawn {
+		return err
+	}
+	who := core.Because("cancelled by "+t.cause.DisplayName(), reason)
+	return t.tx.AddHandoff(ctx, core.Handoff{
+		Kind: core.HandoffCancel, WorkflowID: id, Subject: core.HandoffRollout, SubjectID: t.rollout.ID, Reason: who, DueAt: t.cause.at,
+	})
+}
+
+// Resolution answers a gate.
+type Resolution struct {
+	RolloutID int64
+	// GateID names which gate: several may be open at once (D24).
+	GateID string
+	Reason string
+}

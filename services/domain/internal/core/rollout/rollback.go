@@ -1,0 +1,128 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// Rollback asks to go back from a rollout to what was there before it.
+type Rollback struct {
+	RolloutID int64
+	// VersionSetID is any earlier set of the application; 0 for the one that was live before.
+	VersionSetID int64
+	// Scope is where it goes; the zero value is everywhere that it changes something.
+	Scope  Scope
+	Reason string
+	// BreakGlass passes its approvals by break-glass from the beginning.
+	BreakGlass bool
+}
+
+// RollbackRollout begins a rollout of an earlier version set (E12). The one that is rolled back ends first if it is not
+// over, in the same transaction: there is no moment at which neither of them is in charge.
+func (u *UseCases) RollbackRollout(ctx context.Context, a core.Actor, n Rollback) (core.Rollout, error) {
+	if err := core.CheckReason(n.Reason); err != nil {
+		return core.Rollout{}, err
+	}
+	if n.BreakGlass {
+		if err := a.May(core.ActionBreakGlass); err != nil {
+			return core.Rollout{}, err
+		}
+		if err := checkGlassReason(n.Reason); err != nil {
+			return core.Rollout{}, err
+		}
+	}
+	var made core.Rollout
+	err := core.By(ctx, u.store, a, core.ActionRollbackRollout, func(ctx context.Context, tx Tx) error {
+		c := cause{Actor: a, at: u.clock.Now()}
+		t, err := lockTree(ctx, tx, c, n.RolloutID)
+		if err != nil {
+			return err
+		}
+		if err := u.checkScope(ctx, t, n.Scope); err != nil {
+			return err
+		}
+		if n.VersionSetID == 0 && len(n.Scope.Only)+len(n.Scope.Except) == 0 {
+			s, err := t.standing(ctx)
+			if err != nil {
+				return err
+			}
+			if err := s.RefusesRollback(); err != nil {
+				return err
+			}
+		}
+		target, err := t.earlier(ctx, n.VersionSetID, n.Scope)
+		if err != nil {
+			return err
+		}
+		reason := core.Because("rollback of "+t.name(), n.Reason)
+		back := &wayBack{of: t.rollout.ID, scope: n.Scope}
+		// The cancellation frees the application's only place for the rollout below (R14). Should that be refused, the
+		// rollback of the transaction leaves the old one running.
+		if !t.rollout.State.Terminal() {
+			back.instead = fmt.Sprintf("; to end %s where it is, cancel it", t.name())
+			if err := u.cancel(ctx, t, core.Because("rolled back to "+target.Name, n.Reason)); err != nil {
+				return err
+			}
+		}
+		p, err := u.planRollout(ctx, tx, a.Organization, target.ID, back)
+		if err != nil {
+			return err
+		}
+		if made, err = u.createPlanned(ctx, tx, c, p, reason); err != nil || !n.BreakGlass {
+			return err
+		}
+		return (&tree{tx: tx, cause: c, rollout: made}).request(ctx, core.VerbBreakGlass, "", n.Reason)
+	})
+	u.wake()
+	return made, err
+}
+
+// earlier is the set to go back to. What was live in the last environment is preferred: a set that has only been in the
+// first ones may be what failed later on.
+func (t *tree) earlier(ctx context.Context, wanted int64, scope Scope) (core.VersionSet, error) {
+	target := wanted
+	if target == 0 {
+		environments, err := t.within(ctx, scope)
+		if err != nil {
+			return core.VersionSet{}, err
+		}
+		if target, err = core.LiveBefore(t.rollout, environments); err != nil {
+			return core.VersionSet{}, err
+		}
+	}
+	sets, err := t.tx.VersionSetsByID(ctx, t.cause.Organization, []int64{target, t.rollout.VersionSetID})
+	if err != nil {
+		return core.VersionSet{}, err
+	}
+	set, ok := sets[target]
+	if !ok || set.ApplicationID != t.rollout.ApplicationID {
+		return set, fault.New(fault.NotFound, "version set %d does not exist, or is another application's", target)
+	}
+	// Sets are numbered as they are made, so an earlier one has a smaller id.
+	if set.ID >= t.rollout.VersionSetID {
+		return set, fault.New(
+			fault.Refused, "%s is not earlier than %s, which %s carries; to go forward, create a rollout", set.Name,
+			sets[t.rollout.VersionSetID].Name, t.name(),
+		)
+	}
+	return set, nil
+}
+
+// within are the environments of a rollout that are in a scope.
+func (t *tree) within(ctx context.Context, scope Scope) ([]core.RolloutEnvironment, error) {
+	ids := make([]int64, len(t.environments))
+	for i, b := range t.environments {
+		ids[i] = b.EnvironmentID
+	}
+	known, err := t.tx.EnvironmentsByID(ctx, t.cause.Organization, ids)
+	var all []core.RolloutEnvironment
+	for _, b := range t.environments {
+		if scope.includes(known[b.EnvironmentID].Name) {
+			all = append(all, b.RolloutEnvironment)
+		}
+	}
+	return all, err
+}

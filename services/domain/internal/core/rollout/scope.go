@@ -1,0 +1,238 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// Scope says to which environments of the pipeline a rollback goes, by name. The zero value is all of them.
+type Scope struct {
+	// Only are those that it goes to; empty for all but Except.
+	Only []string
+	// Except are those that it leaves out.
+	Except []string
+}
+
+// check refuses environments that the pipeline does not go to, and a choice that leaves none.
+func (s Scope) check(flow core.Flow) error {
+	known := make([]string, len(flow.Deploys))
+	for i, step := range flow.Deploys {
+		known[i] = step.Environment
+	}
+	var found []fault.Field
+	for field, names := range map[string][]string{"/environments": s.Only, "/exclude": s.Except} {
+		for i, name := range names {
+			if !slices.Contains(known, name) {
+				found = append(found, fault.Field{Name: fmt.Sprintf("%s/%d", field, i), Problem: fmt.Sprintf(
+					"found %q; expected an environment of the pipeline: %s", name, strings.Join(known, ", "),
+				)})
+			}
+		}
+	}
+	if len(found) == 0 && !slices.ContainsFunc(known, s.includes) {
+		found = append(
+			found, fault.Field{Name: "/exclude", Problem: "found every environment that the rollback would go to; expected at least one to be left"},
+		)
+	}
+	if len(found) > 0 {
+		slices.SortFunc(found, func(a, b fault.Field) int { return strings.Compare(a.Name, b.Name) })
+		return fault.InvalidFields(found...)
+	}
+	return nil
+}
+
+// checkScope checks a scope against the pipeline that a rollback would go by, before anything is looked for within it.
+func (u *UseCases) checkScope(ctx context.Context, t *tree, s Scope) error {
+	if len(s.Only)+len(s.Except) == 0 {
+		return nil
+	}
+	latest, err := t.tx.LatestFlowDefinitions(ctx, t.cause.Organization, []int64{t.rollout.ApplicationID})
+	if err != nil {
+		return err
+	}
+	definition := latest[t.rollout.ApplicationID]
+	flow, err := u.flows.Read(definition.Definition)
+	if err != nil {
+		return fmt.Errorf("read flow definition %d: %w", definition.ID, err)
+	}
+	return s.check(flow)
+}
+
+func (s Scope) includes(environment string) bool {
+	return (len(s.Only) == 0 || slices.Contains(s.Only, environment)) && !slices.Contains(s.Except, environment)
+}
+
+// wayBack is what makes a plan that of a rollback.
+type wayBack struct {
+	// of is the rollout that it takes back; 0 for a preview.
+	of    int64
+	scope Scope
+	// again is that the scope is of the record, and may name what has left the pipeline since.
+	again bool
+	// instead is what else there is to do where the rollout has changed nothing; empty for nothing.
+	instead string
+}
+
+// skips finds out which environments of the pipeline a rollback leaves out, by name; none for any other rollout.
+func (p *plan) skips(flow core.Flow, environments map[string]core.BoundEnvironment) (map[string]core.SkipCause, error) {
+	skipped := map[string]core.SkipCause{}
+	if p.back == nil {
+		return skipped, nil
+	}
+	if !p.back.again {
+		if err := p.back.scope.check(flow); err != nil {
+			return nil, err
+		}
+	}
+	for _, step := range flow.Deploys {
+		switch id := environments[step.Environment].ID; {
+		case !p.back.scope.includes(step.Environment):
+			skipped[step.Environment] = core.SkipExcluded
+		case p.unchanged(id):
+			skipped[step.Environment] = core.SkipUnchanged
+		}
+	}
+	if len(skipped) == len(flow.Deploys) {
+		return nil, fault.New(
+			fault.Refused, "%s is live already in every environment that this would go to; there is nothing to roll back%s", p.versionSet.Name,
+			p.back.instead,
+		)
+	}
+	return skipped, nil
+}
+
+// unchanged is that the plan's version set is live in an environment, and that nothing has been touched there since it was completed.
+func (p *plan) unchanged(environment int64) bool {
+	return p.live[environment] == p.versionSet.ID && !p.touched[environment]
+}
+
+// liveEverywhere is that the plan would change no environment.
+func (p *plan) liveEverywhere() bool {
+	return !slices.ContainsFunc(p.stops, func(s stop) bool { return !p.unchanged(s.environment.ID) })
+}
+
+// narrow leaves out of a plan what is skipped: its stops are not planned in the first place, this is about the steps between them.
+func (p *plan) narrow(flow core.Flow, skipped map[string]core.SkipCause) error {
+	p.program = p.definition.Definition
+	if len(skipped) == 0 {
+		return nil
+	}
+	kept := keptSteps(flow.Steps, skipped)
+	var err error
+	if p.program, err = flow.Keep(kept); err != nil {
+		return fmt.Errorf("narrow flow definition %d: %w", p.definition.ID, err)
+	}
+	p.approvals = nil
+	for _, asks := range flow.Approvals {
+		if !kept[asks.Step] {
+			continue
+		}
+		// What stands between environments guards the next one that it leads to.
+		asks.Before = ""
+		for i := asks.Step; i < len(flow.Steps) && asks.Before == ""; i++ {
+			if kept[i] {
+				asks.Before = flow.Steps[i].Environment
+			}
+		}
+		p.approvals = append(p.approvals, asks)
+	}
+	return nil
+}
+
+// keptSteps says which steps of a pipeline are left when environments are skipped.
+func keptSteps(steps []core.FlowStep, skipped map[string]core.SkipCause) []bool {
+	kept := make([]bool, len(steps))
+	for i, s := range steps {
+		if s.Environment != "" {
+			kept[i] = skipped[s.Environment] == ""
+		}
+	}
+	for i, s := range steps {
+		if s.Environment == "" {
+			kept[i] = keepsBetween(steps, kept, skipped, i)
+		}
+	}
+	return kept
+}
+
+// keepsBetween is whether a step between environments is left. What only asks or waits about skipped environments goes with them; but an
+// approval stays as long as anything that it leads to is entered, unless all that it leads to before the next approval has the version
+// set already: leaving environments out by request never takes an approval from those that are left.
+func keepsBetween(steps []core.FlowStep, kept []bool, skipped map[string]core.SkipCause, at int) bool {
+	before := -1
+	for i := at - 1; i >= 0 && before < 0; i-- {
+		if steps[i].Environment != "" {
+			before = i
+		}
+	}
+	ahead, entered, unchanged, section := false, false, true, true
+	for i := at + 1; i < len(steps); i++ {
+		switch {
+		case steps[i].Environment != "":
+			ahead, entered = true, entered || kept[i]
+			unchanged = unchanged && (!section || skipped[steps[i].Environment] == core.SkipUnchanged)
+		case steps[i].Asks && ahead:
+			section = false
+		}
+	}
+	leftBehind := before >= 0 && !kept[before]
+	switch {
+	case !ahead: // after the last environment it is about that one
+		return !leftBehind
+	case !entered:
+		return false
+	case steps[at].Asks:
+		return !unchanged
+	default: // time, or an analysis, after an environment that was not entered
+		return !leftBehind
+	}
+}
+
+// recordSkips writes what a rollback leaves out, for people and for its retry.
+func (p plan) recordSkips(ctx context.Context, t *tree) error {
+	for _, s := range p.skipped {
+		s.RolloutID = t.rollout.ID
+		if err := t.tx.AddRolloutSkip(ctx, s.SkippedEnvironment); err != nil {
+			return err
+		}
+		why := s.name + " is left out by request"
+		if s.Cause == core.SkipUnchanged {
+			why = fmt.Sprintf("%s has %s already; nothing is deployed there, and no approval is asked for it", s.name, p.versionSet.Name)
+		}
+		if err := t.request(ctx, core.VerbSkip, "", why); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// namedSkip is a skipped environment of a plan.
+type namedSkip struct {
+	core.SkippedEnvironment
+	name string
+}
+
+// scopeOf is the scope of a rollback that was made before, for its retry: what was unchanged then need not be now.
+func (t *tree) scopeOf(ctx context.Context) (Scope, error) {
+	skips, err := t.tx.SkipsByRollout(ctx, t.cause.Organization, []int64{t.rollout.ID})
+	if err != nil {
+		return Scope{}, err
+	}
+	var ids []int64
+	for _, s := range skips[t.rollout.ID] {
+		if s.Cause == core.SkipExcluded {
+			ids = append(ids, s.EnvironmentID)
+		}
+	}
+	environments, err := t.tx.EnvironmentsByID(ctx, t.cause.Organization, ids)
+	var scope Scope
+	for _, id := range ids {
+		scope.Except = append(scope.Except, environments[id].Name)
+	}
+	return scope, err
+}

@@ -1,0 +1,164 @@
+package rollout
+
+import (
+	"context"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
+)
+
+// Store keeps what this package needs. Its errors have the classes of pkg/fault.
+type Store interface {
+	core.Transactions[Tx]
+	Applications(ctx context.Context, organization int64, f core.ApplicationFilter, p core.Page) (core.Slice[core.Application], error)
+	// CellDifferences are the cells of applications that are not what pipelines, rollouts and healths say.
+	CellDifferences(ctx context.Context, organization int64, applications []int64) ([]core.CellDifference, error)
+	// Rollouts are newest first, where no other order is asked for.
+	Rollouts(ctx context.Context, organization int64, f core.RolloutFilter, p core.Page) (core.Slice[core.Rollout], error)
+	RolloutsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Rollout, error)
+	// RolloutsByApplication is the same page of every application, newest first.
+	RolloutsByApplication(
+		ctx context.Context, organization int64, applications []int64, p core.Page,
+	) (map[int64]core.Slice[core.Rollout], error)
+
+	// OrganizationsWithDueRollbacks are those whose policies want something rolled back at an instant.
+	OrganizationsWithDueRollbacks(ctx context.Context, at time.Time) ([]int64, error)
+	// OrganizationsWithDueClosings are those with rollouts to be closed at an instant.
+	OrganizationsWithDueClosings(ctx context.Context, at time.Time) ([]int64, error)
+	// OrganizationsWithFreeQueue are those with a queued rollout whose application has no active one.
+	OrganizationsWithFreeQueue(ctx context.Context) ([]int64, error)
+	// OrganizationsWithDueGateExpiries are those with gates whose time is over at an instant.
+	OrganizationsWithDueGateExpiries(ctx context.Context, at time.Time) ([]int64, error)
+}
+
+// Tx is what a use case may do in its transaction. Get and lock methods answer NotFound for what the organization does not have.
+type Tx interface {
+	setup.ReadinessTx
+	// SaveHealth answers whether it counts for a clock: it is news, or says that the service is degraded.
+	SaveHealth(ctx context.Context, h core.ServiceHealth) (counts bool, err error)
+	// RolloutServing is the last rollout that has begun to deploy a service in an environment; false when none has.
+	RolloutServing(ctx context.Context, service, environment int64) (rollout int64, ok bool, err error)
+	// DegradedSince is since when the first of the services is degraded that a rollout was the last to deploy; false
+	// when none is.
+	DegradedSince(ctx context.Context, rollout int64) (since time.Time, ok bool, err error)
+	SaveReconciliation(ctx context.Context, r core.Reconciliation) error
+	SaveContact(ctx context.Context, c core.Contact) error
+
+	VersionsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Version, error)
+	VersionSetsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.VersionSet, error)
+	EntriesByVersionSet(ctx context.Context, organization int64, versionSets []int64) (map[int64][]core.VersionSetEntry, error)
+	EnvironmentsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Environment, error)
+	ApplicationEnvironmentsByApplication(
+		ctx context.Context, organization int64, applications []int64,
+	) (map[int64][]core.ApplicationEnvironment, error)
+	// EnvironmentApprovals has no key for an environment that asks nobody by itself.
+	EnvironmentApprovals(ctx context.Context, organization int64, environments []int64) (map[int64]core.EnvironmentApproval, error)
+	// RolloutPolicies has no key for an application that has none of its own.
+	RolloutPolicies(ctx context.Context, organization int64, applications []int64) (map[int64]core.RolloutPolicy, error)
+	// RollbackPolicies has no key for an application that has none of its own.
+	RollbackPolicies(ctx context.Context, organization int64, applications []int64) (map[int64]core.RollbackPolicy, error)
+	RolloutsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Rollout, error)
+	// RolloutsByApplication is the same page of every application, newest first.
+	RolloutsByApplication(
+		ctx context.Context, organization int64, applications []int64, p core.Page,
+	) (map[int64]core.Slice[core.Rollout], error)
+	// ActiveRollouts is the rollout that is not over yet, by application; no key where there is none.
+	ActiveRollouts(ctx context.Context, organization int64, applications []int64) (map[int64]core.Rollout, error)
+	// SkipsByRollout are the environments of its pipeline that a rollout does not go to.
+	SkipsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.SkippedEnvironment, error)
+	// AutomaticRollbacksByRollout has no key for a rollout of which no policy wants, or wanted, anything.
+	AutomaticRollbacksByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64]core.RollbackOutlook, error)
+	OpenGates(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.Gate, error)
+	// GateWordsByRollout are the rows of rollouts' own journals about gates, pauses and resumptions, oldest first.
+	GateWordsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.Transition, error)
+	// RolloutEnvironmentsByRollout is in promotion order.
+	RolloutEnvironmentsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.RolloutEnvironment, error)
+	DeploymentsByRolloutEnvironment(ctx context.Context, organization int64, rolloutEnvironments []int64) (map[int64][]core.Deployment, error)
+	PreviewsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Preview, error)
+	// Journal is the three journals of a rollout as one, oldest first.
+	Journal(ctx context.Context, organization, rollout int64, p core.Page) (core.Slice[core.Transition], error)
+
+	// Claim takes an event for the present transaction; false when it has been applied before (D16).
+	Claim(ctx context.Context, in core.Inbound) (first bool, err error)
+	// ClaimAll is Claim for several, in their order.
+	ClaimAll(ctx context.Context, all []core.Inbound) (firsts []bool, err error)
+	// Announce publishes that a gate has been resolved, with the commit.
+	Announce(ctx context.Context, r GateResolved) error
+	// Command publishes what the workflow of a rollout is asked to do, with the commit.
+	Command(ctx context.Context, c Command) error
+	// Grant publishes that a rollout may go past a gate, with the commit.
+	Grant(ctx context.Context, p Passage) error
+
+	// LockApplication serialises everything that decides on what an application has: versions, pipelines, rollouts.
+	LockApplication(ctx context.Context, id int64) (core.Application, error)
+
+	// AllEnvironments is every environment that is not archived, with its latest binding, by name; locked against change of readiness.
+	AllEnvironments(ctx context.Context) (map[string]core.BoundEnvironment, error)
+
+	// AddRollout is a Conflict when the application has an active rollout (R14).
+	AddRollout(ctx context.Context, r core.Rollout) (core.Rollout, error)
+	AddRolloutEnvironment(ctx context.Context, e core.RolloutEnvironment) (core.RolloutEnvironment, error)
+	AddDeployment(ctx context.Context, d core.Deployment) (core.Deployment, error)
+	// AddRolloutSkip keeps that a rollout does not go to an environment of its pipeline.
+	AddRolloutSkip(ctx context.Context, s core.SkippedEnvironment) error
+	// TouchedEnvironments are those in which a rollout may have changed something since the last one completed there.
+	TouchedEnvironments(ctx context.Context, application int64) (map[int64]bool, error)
+	// EnvironmentsThatRan are those in which a version set has been completed, whatever came later.
+	EnvironmentsThatRan(ctx context.Context, versionSet int64) (map[int64]bool, error)
+	// LiveVersionSets is the version set that last completed in each environment, whatever became of its rollout later.
+	LiveVersionSets(ctx context.Context, application int64) (map[int64]int64, error)
+	// LockRollout is the lock of a rollout and of everything under it; it comes before that of the application.
+	LockRollout(ctx context.Context, id int64) (core.Rollout, error)
+	// LockRollouts is LockRollout for several at once; those that do not exist are not among the answer.
+	LockRollouts(ctx context.Context, ids []int64) ([]core.Rollout, error)
+	// RolloutsOfDeployments has no key for a deployment that does not exist.
+	RolloutsOfDeployments(ctx context.Context, deployments []int64) (map[int64]int64, error)
+	// RolloutOfDeployment finds the rollout to lock.
+	RolloutOfDeployment(ctx context.Context, deployment int64) (int64, error)
+	// Record writes a row of a journal and, when it changes the state, the cached state with it. It refuses a row whose
+	// From is not the cached state.
+	Record(ctx context.Context, t core.Transition) error
+	// AddGateRule pins who may answer a gate of a rollout; again is nothing.
+	AddGateRule(ctx context.Context, rollout int64, gate string, r core.GateRule) error
+	// GateRules are those pinned, by gate.
+	GateRules(ctx context.Context, rollout int64) (map[string]core.GateRule, error)
+	// AddSnapshot keeps what was deployed; again is nothing.
+	AddSnapshot(ctx context.Context, s core.Snapshot) error
+	AddPreview(ctx context.Context, p core.Preview) (core.Preview, error)
+	// ForgetPreviews drops previews that were asked for before an instant, as many as most at once.
+	ForgetPreviews(ctx context.Context, before time.Time, most int) error
+	// SettlePreview writes what came of one. One that was made stays as it was told, and none is nothing.
+	SettlePreview(ctx context.Context, p core.Preview) error
+
+	// WithdrawStart takes back the start of a workflow that nobody has tried to hand over yet; false when it is too late.
+	WithdrawStart(ctx context.Context, workflowID string) (bool, error)
+
+	SaveRollbackPolicy(ctx context.Context, p core.RollbackPolicy) error
+	// ScheduleRollback is nothing when there was one for the rollout, or when a policy has made the rollout. One that waits
+	// on degraded is set anew.
+	ScheduleRollback(ctx context.Context, r core.AutomaticRollback, due time.Time) error
+	// StopRollbackClock makes one that waits on degraded due no more; nothing when there is none.
+	StopRollbackClock(ctx context.Context, rollout int64) error
+	// DueRollback locks the next one that is due, with its rollout, and skips what others have locked.
+	DueRollback(ctx context.Context, at time.Time) (core.AutomaticRollback, bool, error)
+	// SettleRollback writes what came of it.
+	SettleRollback(ctx context.Context, r core.AutomaticRollback) error
+	SaveRolloutPolicy(ctx context.Context, p core.RolloutPolicy) error
+	// ScheduleClosing is for a rollout that is not closed yet; again it only changes the reason.
+	ScheduleClosing(ctx context.Context, rollout int64, reason string, due time.Time) error
+	// DueClosing locks the next one that is due, and skips what others have locked.
+	DueClosing(ctx context.Context, at time.Time) (core.Closing, bool, error)
+	SettleClosing(ctx context.Context, rollout int64) error
+	// QueueRollout replaces the one that waits for the same application.
+	QueueRollout(ctx context.Context, q core.QueuedRollout) error
+	// FreeQueuedRollout locks the next one whose application has no active rollout, and skips what others have locked.
+	FreeQueuedRollout(ctx context.Context) (core.QueuedRollout, bool, error)
+	// SettleQueuedRollout writes what came of it.
+	SettleQueuedRollout(ctx context.Context, q core.QueuedRollout) error
+	// ScheduleGateExpiry is nothing when there is one for the same request.
+	ScheduleGateExpiry(ctx context.Context, e core.GateExpiry, due time.Time) error
+	// DueGateExpiry locks the next one that is due, and skips what others have locked.
+	DueGateExpiry(ctx context.Context, at time.Time) (core.GateExpiry, bool, error)
+	SettleGateExpiry(ctx context.Context, id int64) error
+}

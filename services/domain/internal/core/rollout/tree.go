@@ -1,0 +1,229 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// cause is who changes something, and why; every journal row of one change has the same.
+type cause struct {
+	core.Actor
+	triggeredBy string
+	at          time.Time
+	// known are the rollouts that the transaction holds already; nil where it began with none.
+	known *forest
+}
+
+// tree is a rollout with everything under it, locked. Its methods move states and write the journal; the fields always
+// show what has been written.
+type tree struct {
+	tx    Tx
+	cause cause
+	// rollout has only what its row has; what is derived, such as IsRollback, has to be read (R18).
+	rollout      core.Rollout
+	environments []*branch
+}
+
+// branch is an environment of a tree with its deployments.
+type branch struct {
+	core.RolloutEnvironment
+	deployments []*core.Deployment
+}
+
+// lockTree locks a rollout and reads what is under it.
+func lockTree(ctx context.Context, tx Tx, c cause, rollout int64) (*tree, error) {
+	// The rollout's row is the lock for the whole tree: environments and deployments are changed by nobody who does not
+	// hold it. Where an application is locked too, that comes after the rollout.
+	if t := c.known.tree(c, rollout); t != nil {
+		return t, nil
+	}
+	r, err := tx.LockRollout(ctx, rollout)
+	if err != nil {
+		return nil, err
+	}
+	trees, err := readTrees(ctx, tx, c.Organization, []core.Rollout{r})
+	if err != nil {
+		return nil, err
+	}
+	trees[0].cause = c
+	return trees[0], nil
+}
+
+// readTrees reads what is under rollouts that are locked.
+func readTrees(ctx context.Context, tx Tx, organization int64, locked []core.Rollout) ([]*tree, error) {
+	rollouts, trees := make([]int64, len(locked)), make([]*tree, len(locked))
+	for i, r := range locked {
+		rollouts[i], trees[i] = r.ID, &tree{tx: tx, rollout: r}
+	}
+	environments, err := tx.RolloutEnvironmentsByRollout(ctx, organization, rollouts)
+	if err != nil {
+		return nil, err
+	}
+	var ids []int64
+	for _, t := range trees {
+		for _, e := range environments[t.rollout.ID] {
+			t.environments = append(t.environments, &branch{RolloutEnvironment: e})
+			ids = append(ids, e.ID)
+		}
+	}
+	deployments, err := tx.DeploymentsByRolloutEnvironment(ctx, organization, ids)
+	for _, t := range trees {
+		for _, b := range t.environments {
+			for _, d := range deployments[b.ID] {
+				b.deployments = append(b.deployments, &d)
+			}
+		}
+	}
+	return trees, err
+}
+
+// name is what people call the rollout.
+func (t *tree) name() string { return fmt.Sprintf("rollout_%d", t.rollout.ID) }
+
+// environment finds a branch by the environment's id.
+func (t *tree) environment(id int64) (*branch, error) {
+	for _, b := range t.environments {
+		if b.EnvironmentID == id {
+			return b, nil
+		}
+	}
+	return nil, fault.New(fault.NotFound, "environment %d is not part of rollout %d", id, t.rollout.ID)
+}
+
+// deployment finds a deployment and its branch.
+func (t *tree) deployment(id int64) (*branch, *core.Deployment, error) {
+	for _, b := range t.environments {
+		for _, d := range b.deployments {
+			if d.ID == id {
+				return b, d, nil
+			}
+		}
+	}
+	return nil, nil, fault.New(fault.NotFound, "deployment %d is not part of rollout %d", id, t.rollout.ID)
+}
+
+// write applies a verb to a subject in a state and answers the state after it.
+func (t *tree) write(ctx context.Context, s core.Subject, state int16, verb core.Verb, reason string) (int16, error) {
+	for _, m := range core.MachineOf(s.Kind).Path(state, verb) {
+		row := t.row(s, m.Verb)
+		row.From, row.To = &m.From, m.To
+		// The reason belongs to what was said, not to what it implies.
+		if m.Verb == verb {
+			row.Reason = reason
+		}
+		if err := t.tx.Record(ctx, row); err != nil {
+			return state, fmt.Errorf("%s %s %d: %w", m.Verb, s.Kind, s.ID, err)
+		}
+		state = m.To
+	}
+	return state, nil
+}
+
+func (t *tree) row(s core.Subject, verb core.Verb) core.Transition {
+	return core.Transition{
+		Subject: s, Verb: verb, PrincipalType: t.cause.Type, PrincipalID: t.cause.ID,
+		TriggeredBy: t.cause.triggeredBy, CreatedAt: t.cause.at,
+	}
+}
+
+// request writes a row that changes no state (D17).
+func (t *tree) request(ctx context.Context, verb core.Verb, gate, reason string) error {
+	row := t.row(core.Subject{Kind: core.SubjectRollout, ID: t.rollout.ID}, verb)
+	state := int16(t.rollout.State)
+	row.From, row.To, row.GateID, row.Reason = &state, state, gate, reason
+	return t.tx.Record(ctx, row)
+}
+
+// created writes the first row of a subject's journal.
+func (t *tree) created(ctx context.Context, s core.Subject, reason string) error {
+	row := t.row(s, core.VerbCreate)
+	row.Reason = reason
+	return t.tx.Record(ctx, row)
+}
+
+// moveRollout applies a verb to the rollout. A cancellation ends everything under it, a failure does
+// so when nothing more can be told of it.
+func (t *tree) moveRollout(ctx context.Context, verb core.Verb, reason string) error {
+	before := t.rollout.State
+	state, err := t.write(ctx, core.Subject{Kind: core.SubjectRollout, ID: t.rollout.ID}, int16(t.rollout.State), verb, reason)
+	t.rollout.State = core.RolloutState(state)
+	if err != nil || t.rollout.State == before {
+		return err
+	}
+	switch t.rollout.State {
+	case core.RolloutCompleted: // leaves alone what is under it: a word about a deployment that was overtaken still lands
+		return t.runClock(ctx)
+	case core.RolloutFailed:
+		return t.closeSoon(ctx, reason)
+	case core.RolloutCancelled:
+		return t.cancelAll(ctx, core.Because("the rollout was "+t.rollout.State.String(), reason))
+	case core.RolloutPending, core.RolloutInProgress, core.RolloutPaused:
+	}
+	return nil
+}
+
+// cancelAll ends whatever is under the rollout and has not ended.
+func (t *tree) cancelAll(ctx context.Context, why string) error {
+	for _, b := range t.environments {
+		if err := t.moveEnvironment(ctx, b, core.VerbCancel, why); err != nil {
+			return err
+		}
+		if err := t.cancelDeployments(ctx, b, why); err != nil { // also those of an environment that has ended by itself
+			return err
+		}
+	}
+	return nil
+}
+
+// moveEnvironment applies a verb to an environment. Its start is also the start of a rollout that nobody has said to have
+// started; its cancellation ends its deployments.
+func (t *tree) moveEnvironment(ctx context.Context, b *branch, verb core.Verb, reason string) error {
+	// An end implies no start, or the journal would tell of a beginning that never was; pending may end directly.
+	if verb != core.VerbCancel && verb != core.VerbFail {
+		if err := t.moveRollout(ctx, core.VerbStart, ""); err != nil {
+			return err
+		}
+	}
+	state, err := t.write(ctx, core.Subject{Kind: core.SubjectRolloutEnvironment, ID: b.ID}, int16(b.State), verb, reason)
+	b.State = core.RolloutState(state)
+	// Of one that failed more may be told, such as which deployment it was; the rest is ended with the rollout.
+	if err != nil || b.State != core.RolloutCancelled {
+		return err
+	}
+	return t.cancelDeployments(ctx, b, reason)
+}
+
+// moveDeployment applies a verb to a deployment. Whatever happens to one, its environment has started.
+func (t *tree) moveDeployment(ctx context.Context, b *branch, d *core.Deployment, verb core.Verb, reason string) error {
+	// A late word about a deployment that is over must not start an environment either (D16).
+	if verb != core.VerbCancel && !d.State.Terminal() {
+		if err := t.moveEnvironment(ctx, b, core.VerbStart, ""); err != nil {
+			return err
+		}
+	}
+	before := d.State
+	state, err := t.write(ctx, core.Subject{Kind: core.SubjectDeployment, ID: d.ID}, int16(d.State), verb, reason)
+	d.State = core.DeploymentState(state)
+	// It began, also where only its end was told; that it was called off before it began is no beginning.
+	began := d.State == core.DeploymentDeploying || d.State == core.DeploymentHealthy || d.State == core.DeploymentDegraded
+	if began && d.StartedAt == nil {
+		d.StartedAt = &t.cause.at
+	}
+	if err != nil || d.State == before || t.rollout.State != core.RolloutCompleted {
+		return err
+	}
+	return t.runClock(ctx) // it came after the rollout's own end
+}
+
+func (t *tree) cancelDeployments(ctx context.Context, b *branch, reason string) error {
+	for _, d := range b.deployments {
+		if err := t.moveDeployment(ctx, b, d, core.VerbCancel, reason); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,59 @@
+// Package rollout holds the use cases of rollouts: planning and making one, applying what its workflow reports, gates and their answers,
+// pause, abort and retry, rollbacks by request and by policy, the queue of an application, previews, and the check of the journal.
+//
+// A rollout is changed as a tree under one lock: its environments, deployments and gates with it.
+package rollout
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
+)
+
+// UseCases changes rollouts.
+//
+// Errors have the classes of pkg/fault: Invalid with the fields at fault, NotFound, Refused (not in the present state), Unavailable.
+// It is safe for concurrent use.
+type UseCases struct {
+	store     Store
+	drivers   setup.Drivers
+	flows     setup.Flows
+	readiness Readiness
+	clock     clock.Clock
+	wake      func()
+}
+
+// Readiness records what workflows report about environments.
+type Readiness interface {
+	// Onboarded records what an onboarding of an environment found.
+	Onboarded(
+		ctx context.Context, tx setup.ReadinessTx, organization int64, workflow string, environment int64, ready bool, reason string,
+	) error
+	// SetupFound records what a setup of an application in an environment found.
+	SetupFound(
+		ctx context.Context, tx setup.ReadinessTx, workflow string, id int64, ready bool, reason string, discovered json.RawMessage,
+	) error
+	// WorkflowStopped closes what an onboarding or a setup was run for; false for any other workflow.
+	WorkflowStopped(ctx context.Context, tx setup.ReadinessTx, organization int64, workflow, reason string) (known bool, err error)
+}
+
+// Deps is what UseCases needs.
+type Deps struct {
+	Store     Store
+	Drivers   setup.Drivers
+	Flows     setup.Flows
+	Readiness Readiness
+	Clock     clock.Clock
+	// Wake is called after a change that left something to hand over or to publish; may be nil.
+	Wake func()
+}
+
+// New makes the use cases over their dependencies.
+func New(d Deps) *UseCases {
+	if d.Wake == nil {
+		d.Wake = func() {}
+	}
+	return &UseCases{store: d.Store, drivers: d.Drivers, flows: d.Flows, readiness: d.Readiness, clock: d.Clock, wake: d.Wake}
+}

@@ -1,0 +1,111 @@
+package setup
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// CreateApplication records an application with its services and their sources, all or nothing (E52).
+func (u *UseCases) CreateApplication(ctx context.Context, a core.Actor, n NewApplication) (core.Application, error) {
+	keys, err := n.check(u.sources)
+	if err != nil {
+		return core.Application{}, err
+	}
+	var made core.Application
+	err = core.By(ctx, u.store, a, core.ActionCreateApplication, func(ctx context.Context, tx Tx) error {
+		var err error
+		made, err = tx.AddApplication(ctx, core.Application{Name: n.Name, Description: n.Description})
+		if fault.Is(err, fault.Conflict) {
+			return fault.Because(err, fault.Conflict, "an application named %q exists already", n.Name)
+		}
+		if err != nil {
+			return err
+		}
+		for i, ns := range n.Services {
+			s, err := tx.AddService(ctx, core.Service{ApplicationID: made.ID, Name: ns.Name, Description: ns.Description})
+			if err != nil {
+				return err
+			}
+			for j, src := range ns.ArtifactSources {
+				source := core.ArtifactSource{ServiceID: s.ID, Ref: src.Ref, Config: src.Config}
+				if _, err := tx.AddArtifactSource(ctx, source, keys[[2]int{i, j}]); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		u.status.Changed()
+	}
+	return made, err
+}
+
+// check finds everything that is wrong, and the match key of each source, by service and source.
+func (n NewApplication) check(sources Sources) (map[[2]int]string, error) {
+	found := append(core.CheckName("/name", n.Name), core.CheckDescription("/description", n.Description)...)
+	keys := map[[2]int]string{}
+	if len(n.Services) == 0 {
+		found = append(found, fault.Field{Name: "/services", Problem: "found none; expected at least one"})
+	}
+	names := map[string]int{}
+	for i, s := range n.Services {
+		at := fmt.Sprintf("/services/%d", i)
+		found = append(found, core.CheckName(at+"/name", s.Name)...)
+		found = append(found, core.CheckDescription(at+"/description", s.Description)...)
+		if first, taken := names[s.Name]; taken {
+			found = append(found, fault.Field{
+				Name: at + "/name", Problem: fmt.Sprintf("found %q, which /services/%d has already; expected another name", s.Name, first),
+			})
+		} else {
+			names[s.Name] = i
+		}
+		if len(s.ArtifactSources) == 0 {
+			found = append(found, fault.Field{Name: at + "/artifactSources", Problem: "found none; expected at least one"})
+		}
+		taken := map[string]int{}
+		for j, src := range s.ArtifactSources {
+			at := fmt.Sprintf("%s/artifactSources/%d", at, j)
+			key, wrong := sources.Key(src.Ref, src.Config)
+			for _, f := range wrong {
+				found = append(found, fault.Field{Name: at + f.Name, Problem: f.Problem})
+			}
+			if first, twice := taken[key]; twice && key != "" {
+				found = append(found, fault.Field{Name: at, Problem: fmt.Sprintf(
+					"found the same artifacts as source %d; expected one source for them, however many slots it fills", first,
+				)})
+			}
+			taken[key] = j
+			keys[[2]int{i, j}] = key
+		}
+	}
+	if len(found) > 0 {
+		return nil, fault.InvalidFields(found...)
+	}
+	return keys, nil
+}
+
+// NewApplication is an application with its services and their sources, created together (E52).
+type NewApplication struct {
+	Name        string
+	Description string
+	Services    []NewService
+}
+
+// NewService is one service of a NewApplication.
+type NewService struct {
+	Name            string
+	Description     string
+	ArtifactSources []NewArtifactSource
+}
+
+// NewArtifactSource is one source of a NewService.
+type NewArtifactSource struct {
+	Ref string
+	// Config is of the kind that Ref names; see Sources.
+	Config json.RawMessage
+}

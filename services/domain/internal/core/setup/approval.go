@@ -1,0 +1,123 @@
+package setup
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
+)
+
+// SetEnvironmentApproval says what an environment asks of the rollouts that are made from now on; nil for nothing.
+func (u *UseCases) SetEnvironmentApproval(
+	ctx context.Context, a core.Actor, environment int64, n *core.EnvironmentApproval,
+) (core.Environment, error) {
+	if n != nil {
+		if err := checkEnvironmentApproval(*n); err != nil {
+			return core.Environment{}, err
+		}
+	}
+	var changed core.Environment
+	err := core.By(ctx, u.store, a, core.ActionSetEnvironmentApproval, func(ctx context.Context, tx Tx) error {
+		e, err := tx.LockEnvironment(ctx, environment)
+		if err != nil {
+			return err
+		}
+		changed = e.Environment
+		if n == nil {
+			return tx.DropEnvironmentApproval(ctx, environment)
+		}
+		approvers, err := access.ApproversOf(ctx, tx, a.Organization, []string{n.Group})
+		if err != nil {
+			return err
+		}
+		if found := access.Unanswerable(n.Group, n.Quorum, approvers); len(found) > 0 {
+			return fault.InvalidFields(found...)
+		}
+		if err := u.checkPipelines(ctx, tx, a.Organization, e.Environment, *n); err != nil {
+			return err
+		}
+		n.EnvironmentID = environment
+		return tx.SaveEnvironmentApproval(ctx, *n)
+	})
+	return changed, err
+}
+
+// pipelinesAtOnce is how many pipelines are read together.
+const pipelinesAtOnce = 200
+
+// checkPipelines refuses what nobody could answer with what pipelines ask before the same environment, naming the first that is in the
+// way. Whoever changes a pipeline meanwhile waits for the environment.
+func (u *UseCases) checkPipelines(ctx context.Context, r Reads, organization int64, e core.Environment, n core.EnvironmentApproval) error {
+	for after := int64(0); ; {
+		page, err := r.PipelinesTo(ctx, organization, e.ID, after, pipelinesAtOnce)
+		if err != nil {
+			return err
+		}
+		for _, definition := range page {
+			after = definition.ApplicationID
+			if err := u.checkPipeline(ctx, r, organization, e, n, definition); err != nil {
+				return err
+			}
+		}
+		if len(page) < pipelinesAtOnce {
+			return nil
+		}
+	}
+}
+
+func (u *UseCases) checkPipeline(
+	ctx context.Context, r Reads, organization int64, e core.Environment, n core.EnvironmentApproval, definition core.FlowDefinition,
+) error {
+	flow, err := u.flows.Read(definition.Definition)
+	if err != nil {
+		return fmt.Errorf("read flow definition %d: %w", definition.ID, err)
+	}
+	for _, step := range flow.Deploys {
+		if step.Environment != e.Name || step.Approval == nil {
+			continue
+		}
+		found, err := unanswerableTogether(ctx, r, organization, step, e, n)
+		if err != nil || len(found) == 0 {
+			return err
+		}
+		applications, err := r.ApplicationsByID(ctx, organization, []int64{definition.ApplicationID})
+		if err != nil {
+			return err
+		}
+		for i := range found {
+			found[i].Problem = fmt.Sprintf("with what the pipeline of %q asks: %s", applications[definition.ApplicationID].Name, found[i].Problem)
+		}
+		return fault.InvalidFields(found...)
+	}
+	return nil
+}
+
+func checkEnvironmentApproval(n core.EnvironmentApproval) error {
+	var found []fault.Field
+	if n.Quorum < 1 || n.Quorum > core.MaxQuorum {
+		found = append(found, fault.Field{Name: "/quorum", Problem: fmt.Sprintf("found %d; expected 1 to %d", n.Quorum, core.MaxQuorum)})
+	}
+	if n.Group != "" {
+		found = append(found, core.CheckName("/group", n.Group)...)
+	}
+	if n.ExpiresAfter < 0 || n.ExpiresAfter > core.MaxGateHours*time.Hour {
+		found = append(found, fault.Field{
+			Name: "/expiresAfterSeconds", Problem: fmt.Sprintf("found %.0f; expected 0 to %d", n.ExpiresAfter.Seconds(), core.MaxGateHours*3600),
+		})
+	}
+	if n.OnExpiry != core.ExpiryRejects && n.OnExpiry != core.ExpiryApproves {
+		found = append(found, fault.Field{Name: "/onExpiry", Problem: fmt.Sprintf("found %q; expected reject or approve", n.OnExpiry)})
+	}
+	if len(n.Reason) > core.MaxReason {
+		found = append(
+			found, fault.Field{Name: "/reason", Problem: fmt.Sprintf("found %d bytes; expected at most %d", len(n.Reason), core.MaxReason)},
+		)
+	}
+	if len(found) > 0 {
+		return fault.InvalidFields(found...)
+	}
+	return nil
+}

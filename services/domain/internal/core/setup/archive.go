@@ -1,0 +1,118 @@
+package setup
+
+import (
+	"context"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// ArchiveApplication takes an application out of use. It is refused while a rollout is active or queued; again is nothing.
+func (u *UseCases) ArchiveApplication(ctx context.Context, a core.Actor, application int64, reason string) (core.Application, error) {
+	var archived core.Application
+	err := core.By(ctx, u.store, a, core.ActionArchiveApplication, func(ctx context.Context, tx Tx) error {
+		app, err := tx.LockApplication(ctx, application)
+		if err != nil {
+			return err
+		}
+		archived = app
+		if app.ArchivedAt != nil {
+			return nil
+		}
+		active, err := tx.ActiveRollouts(ctx, a.Organization, []int64{application})
+		if err != nil {
+			return err
+		}
+		if r, busy := active[application]; busy {
+			return core.RefuseArchivingApplication(app, r)
+		}
+		queued, err := tx.QueuedRollouts(ctx, a.Organization, []int64{application})
+		if err != nil {
+			return err
+		}
+		if q, waits := queued[application]; waits {
+			q.Outcome = "the application was archived"
+			if err := tx.SettleQueuedRollout(ctx, q); err != nil {
+				return err
+			}
+		}
+		now := u.clock.Now()
+		if err := tx.ArchiveApplication(ctx, application, &now); err != nil {
+			return err
+		}
+		return tx.AddArchiving(ctx, core.Archiving{ApplicationID: application, Archived: true, Principal: a.Principal(), Reason: reason})
+	})
+	return archived, err
+}
+
+// ArchiveEnvironment takes an environment out of use. It is refused while an active rollout goes there; again is nothing.
+func (u *UseCases) ArchiveEnvironment(ctx context.Context, a core.Actor, environment int64, reason string) (core.Environment, error) {
+	var archived core.Environment
+	err := core.By(ctx, u.store, a, core.ActionArchiveEnvironment, func(ctx context.Context, tx Tx) error {
+		// The lock waits for whoever plans a rollout, so none that goes there is made beside this.
+		e, err := tx.LockEnvironment(ctx, environment)
+		if err != nil {
+			return err
+		}
+		archived = e.Environment
+		if e.ArchivedAt != nil {
+			return nil
+		}
+		active, err := tx.ActiveRolloutsByEnvironment(ctx, a.Organization, []int64{environment})
+		if err != nil {
+			return err
+		}
+		if r, busy := active[environment]; busy {
+			return core.RefuseArchivingEnvironment(e.Environment, r)
+		}
+		now := u.clock.Now()
+		if err := tx.ArchiveEnvironment(ctx, environment, &now); err != nil {
+			return err
+		}
+		return tx.AddArchiving(ctx, core.Archiving{EnvironmentID: environment, Archived: true, Principal: a.Principal(), Reason: reason})
+	})
+	return archived, err
+}
+
+// RestoreApplication takes an archived application into use again; one that is not archived stays as it is. Its name was
+// nobody else's meanwhile: the names of what is archived stay taken. Versions that came meanwhile were not taken.
+func (u *UseCases) RestoreApplication(ctx context.Context, a core.Actor, application int64, reason string) (core.Application, error) {
+	var restored core.Application
+	err := core.By(ctx, u.store, a, core.ActionRestoreApplication, func(ctx context.Context, tx Tx) error {
+		var err error
+		if restored, err = tx.LockApplication(ctx, application); err != nil || restored.ArchivedAt == nil {
+			return err
+		}
+		restored.ArchivedAt = nil
+		if err := tx.ArchiveApplication(ctx, application, nil); err != nil {
+			return err
+		}
+		return tx.AddArchiving(ctx, core.Archiving{ApplicationID: application, Principal: a.Principal(), Reason: reason})
+	})
+	return restored, err
+}
+
+// RestoreEnvironment takes an archived environment into use again; one that is not archived stays as it is. What was known of
+// it is old, so it is onboarded anew and nothing is deployed there until it is ready. It is refused when an agent that it names has
+// been revoked meanwhile.
+func (u *UseCases) RestoreEnvironment(ctx context.Context, a core.Actor, environment int64, reason string) (core.Environment, error) {
+	var restored core.Environment
+	err := core.By(ctx, u.store, a, core.ActionRestoreEnvironment, func(ctx context.Context, tx Tx) error {
+		e, err := tx.LockEnvironment(ctx, environment)
+		if restored = e.Environment; err != nil || e.ArchivedAt == nil {
+			return err
+		}
+		if err := Usable(ctx, u.drivers, tx, a.Organization, e); err != nil {
+			return err
+		}
+		e.ArchivedAt = nil
+		if err := tx.ArchiveEnvironment(ctx, environment, nil); err != nil {
+			return err
+		}
+		if restored, err = u.onboard(ctx, tx, a.Organization, e); err != nil {
+			return err
+		}
+		return tx.AddArchiving(ctx, core.Archiving{EnvironmentID: environment, Principal: a.Principal(), Reason: reason})
+	})
+	u.wake()
+	return restored, err
+}

@@ -1,0 +1,157 @@
+package setup
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// NewEnvironment is an environment with its first driver binding.
+type NewEnvironment struct {
+	Name        string
+	Description string
+	Tier        core.Tier
+	DriverRef   string
+	// DriverConfig is checked against the driver's schema, and opaque otherwise (E5).
+	DriverConfig json.RawMessage
+}
+
+// tiers are all tiers, as the API spells them.
+func tiers() []core.Tier {
+	return []core.Tier{core.TierDevelopment, core.TierQA, core.TierStaging, core.TierProduction}
+}
+
+// CreateEnvironment records an environment with its first driver binding and submits its onboarding (E53).
+func (u *UseCases) CreateEnvironment(ctx context.Context, a core.Actor, n NewEnvironment) (core.Environment, error) {
+	if err := u.checkEnvironment(n); err != nil {
+		return core.Environment{}, err
+	}
+	var made core.Environment
+	err := core.By(ctx, u.store, a, core.ActionCreateEnvironment, func(ctx context.Context, tx Tx) error {
+		e, err := tx.AddEnvironment(ctx, core.Environment{Name: n.Name, Description: n.Description, Tier: n.Tier})
+		if fault.Is(err, fault.Conflict) {
+			return fault.Because(err, fault.Conflict, "an environment named %q exists already", n.Name)
+		}
+		if err != nil {
+			return err
+		}
+		b, err := tx.AddDriverBinding(
+			ctx, core.DriverBinding{EnvironmentID: e.ID, Version: 1, DriverRef: n.DriverRef, DriverConfig: n.DriverConfig},
+		)
+		if err != nil {
+			return err
+		}
+		made, err = u.onboard(ctx, tx, a.Organization, core.BoundEnvironment{Environment: e, Binding: b})
+		return err
+	})
+	u.wake()
+	return made, err
+}
+
+func (u *UseCases) checkEnvironment(n NewEnvironment) error {
+	found := append(core.CheckName("/name", n.Name), core.CheckDescription("/description", n.Description)...)
+	if !slices.Contains(tiers(), n.Tier) {
+		found = append(
+			found, fault.Field{Name: "/tier", Problem: fmt.Sprintf("found %q; expected one of development, qa, staging, production", n.Tier)},
+		)
+	}
+	drivers := u.drivers.Now()
+	if _, err := drivers.Lookup(n.DriverRef); err != nil {
+		found = append(found, fault.Field{Name: "/driverRef", Problem: fault.Public(err)})
+		return fault.InvalidFields(found...)
+	}
+	wrong, err := within("/driverConfig", drivers.ValidateEnvironment(n.DriverRef, n.DriverConfig))
+	if err != nil {
+		return err
+	}
+	if found = append(found, wrong...); len(found) > 0 {
+		return fault.InvalidFields(found...)
+	}
+	return nil
+}
+
+// DriverConfigKind says which of a driver's two schemas a configuration is of.
+type DriverConfigKind string
+
+// The kinds.
+const (
+	// EnvironmentConfig is that of an environment's driver binding.
+	EnvironmentConfig DriverConfigKind = "environment"
+	// ApplicationEnvironmentConfig is that of a pipeline's deploy step.
+	ApplicationEnvironmentConfig DriverConfigKind = "application_environment"
+)
+
+// ValidateDriverConfig says what is wrong with a configuration, by JSON pointer; nothing for one that is right. The error is
+// NotFound for a driver that the installation does not carry.
+func (u *UseCases) ValidateDriverConfig(ref string, kind DriverConfigKind, config json.RawMessage) ([]fault.Field, error) {
+	drivers := u.drivers.Now()
+	check := drivers.ValidateEnvironment
+	if kind == ApplicationEnvironmentConfig {
+		check = drivers.ValidateApplicationEnvironment
+	}
+	return within("", check(ref, config))
+}
+
+// within are the fields of an Invalid error, located below a field; any other error comes back.
+func within(at string, err error) ([]fault.Field, error) {
+	if err == nil {
+		return nil, nil
+	}
+	if !fault.Is(err, fault.Invalid) {
+		return nil, err
+	}
+	fields := slices.Clone(fault.FieldsOf(err))
+	if len(fields) == 0 {
+		return []fault.Field{{Name: at, Problem: fault.Public(err)}}, nil
+	}
+	for i := range fields {
+		fields[i].Name = at + fields[i].Name
+	}
+	return fields, nil
+}
+
+// RetryOnboarding submits the onboarding of an environment again (E29), whatever became of the attempt before: what that
+// one may still say counts for nothing.
+func (u *UseCases) RetryOnboarding(ctx context.Context, a core.Actor, environment int64) (core.Environment, error) {
+	var made core.Environment
+	err := core.By(ctx, u.store, a, core.ActionRetryOnboarding, func(ctx context.Context, tx Tx) error {
+		e, err := tx.LockEnvironment(ctx, environment)
+		if err != nil {
+			return err
+		}
+		if e.ArchivedAt != nil {
+			return fault.New(fault.Refused, "environment %q was archived at %s", e.Name, e.ArchivedAt.UTC().Format(time.RFC3339))
+		}
+		made, err = u.onboard(ctx, tx, a.Organization, e)
+		return err
+	})
+	u.wake()
+	return made, err
+}
+
+// onboard submits the next onboarding of an environment; until it has ended nothing is deployed there (E59).
+func (u *UseCases) onboard(ctx context.Context, tx Tx, organization int64, e core.BoundEnvironment) (core.Environment, error) {
+	if err := u.nameAgents(ctx, tx, organization, e); err != nil {
+		return core.Environment{}, err
+	}
+	e.OnboardingAttempt++
+	e.Readiness, e.ReadinessReason = core.ReadinessPending, "being onboarded"
+	if err := tx.SaveEnvironment(ctx, e.Environment); err != nil {
+		return core.Environment{}, err
+	}
+	inputs, err := json.Marshal(struct {
+		Environment EnvironmentInput `json:"environment"`
+	}{DescribeEnvironment(e)})
+	if err != nil {
+		return core.Environment{}, fmt.Errorf("encode inputs of environment %d: %w", e.ID, err)
+	}
+	return e.Environment, Submit(ctx, tx, u.drivers.Now(), u.clock.Now(), e.Binding.DriverRef, core.Handoff{
+		WorkflowID: fmt.Sprintf("environment-%d-onboarding-%d", e.ID, e.OnboardingAttempt),
+		Subject:    core.HandoffEnvironment, SubjectID: e.ID, Program: core.ProgramOnboarding, Inputs: inputs,
+	})
+}

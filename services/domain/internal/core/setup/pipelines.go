@@ -1,0 +1,405 @@
+package setup
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
+)
+
+// NewFlowDefinition is a new version of an application's pipeline.
+type NewFlowDefinition struct {
+	ApplicationID int64
+	Definition    json.RawMessage
+}
+
+// CreateFlowDefinition records a new version of a pipeline and submits the setups it needs (E33, E54). Setups of environments that are not
+// ready wait until they are. What is in force already is answered as it is: no version is made, and nothing set up.
+func (u *UseCases) CreateFlowDefinition(ctx context.Context, a core.Actor, n NewFlowDefinition) (core.FlowDefinition, error) {
+	var made core.FlowDefinition
+	err := core.By(ctx, u.store, a, core.ActionCreateFlowDefinition, func(ctx context.Context, tx Tx) error {
+		// The lock numbers the versions one after the other (R13), and keeps a rollout from starting between the new
+		// pipeline and the setups that it wants.
+		app, err := tx.LockApplication(ctx, n.ApplicationID)
+		if err != nil {
+			return err
+		}
+		if err := core.RefuseArchived(app); err != nil {
+			return err
+		}
+		environments, err := tx.AllEnvironments(ctx)
+		if err != nil {
+			return err
+		}
+		flow, err := u.checkAuthored(ctx, tx, a.Organization, n.Definition, environments)
+		if err != nil {
+			return err
+		}
+		latest, err := tx.LatestFlowDefinitions(ctx, a.Organization, []int64{app.ID})
+		if err != nil {
+			return err
+		}
+		if same, err := u.inForce(ctx, tx, a.Organization, latest[app.ID], n.Definition, flow, environments); err != nil || same {
+			made = latest[app.ID]
+			made.Unchanged = true
+			return err
+		}
+		made, err = tx.AddFlowDefinition(
+			ctx, core.FlowDefinition{ApplicationID: app.ID, Version: latest[app.ID].Version + 1, Definition: n.Definition},
+		)
+		if err != nil {
+			return err
+		}
+		kept := make([]int64, len(flow.Deploys))
+		for i, step := range flow.Deploys {
+			kept[i] = environments[step.Environment].ID
+		}
+		if err := tx.DropSetups(ctx, app.ID, kept); err != nil {
+			return err
+		}
+		for _, step := range flow.Deploys {
+			e := environments[step.Environment]
+			// Also where it was set up before: the new pipeline may configure it differently (E51).
+			ae, err := tx.WantSetup(ctx, app.ID, e.ID, waitsFor(e.Environment))
+			if err != nil {
+				return err
+			}
+			if e.Readiness != core.ReadinessReady {
+				continue
+			}
+			if _, err := u.setUp(ctx, tx, a.Organization, app, e, ae, step.Config); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	u.wake()
+	return made, err
+}
+
+// inForce is that a definition says what the latest pipeline says, and that what this needs is there: an environment that was archived and
+// made anew under the same name wants its setup.
+func (u *UseCases) inForce(
+	ctx context.Context, tx Tx, organization int64, latest core.FlowDefinition, definition json.RawMessage, flow core.Flow,
+	environments map[string]core.BoundEnvironment,
+) (bool, error) {
+	if latest.ID == 0 || !sameJSON(latest.Definition, definition) {
+		return false, nil
+	}
+	known, err := tx.ApplicationEnvironmentsByApplication(ctx, organization, []int64{latest.ApplicationID})
+	if err != nil {
+		return false, err
+	}
+	for _, step := range flow.Deploys {
+		if !slices.ContainsFunc(known[latest.ApplicationID], func(ae core.ApplicationEnvironment) bool {
+			return ae.EnvironmentID == environments[step.Environment].ID
+		}) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// sameJSON is that two documents say the same, whatever their spaces and the order of their members.
+func sameJSON(a, b json.RawMessage) bool {
+	read := func(doc json.RawMessage) (value any, err error) {
+		decoder := json.NewDecoder(bytes.NewReader(doc))
+		decoder.UseNumber() // so that numbers beyond a float's digits are not taken for each other
+		err = decoder.Decode(&value)
+		return value, err
+	}
+	left, errLeft := read(a)
+	right, errRight := read(b)
+	return errLeft == nil && errRight == nil && reflect.DeepEqual(left, right)
+}
+
+// CheckFlowDefinition says what is wrong with a definition that may become an application's pipeline, as it stands: nothing is kept,
+// and nothing locked. The fields are JSON pointers into the definition.
+func (u *UseCases) CheckFlowDefinition(ctx context.Context, a core.Actor, definition json.RawMessage) ([]fault.Field, error) {
+	bound := map[string]core.BoundEnvironment{}
+	for p := (core.Page{First: mostAtOnce}); ; {
+		s, err := u.store.Environments(ctx, a.Organization, core.EnvironmentFilter{}, p)
+		if err != nil {
+			return nil, err
+		}
+		ids := make([]int64, len(s.Nodes))
+		for i, e := range s.Nodes {
+			ids[i] = e.ID
+		}
+		bindings, err := u.store.DriverBindingsByEnvironment(ctx, a.Organization, ids)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range s.Nodes {
+			if of := bindings[e.ID]; len(of) > 0 {
+				bound[e.Name] = core.BoundEnvironment{Environment: e, Binding: of[0]}
+			}
+		}
+		if p.After = s.EndCursor(); !s.HasNext {
+			break
+		}
+	}
+	_, err := u.checkAuthored(ctx, u.store, a.Organization, definition, bound)
+	if fault.Is(err, fault.Refused) { // a driver that is not installed any more
+		return []fault.Field{{Problem: fault.Public(err)}}, nil
+	}
+	fields, err := within("", err)
+	for i := range fields {
+		fields[i].Name = strings.TrimPrefix(fields[i].Name, "/definition")
+	}
+	return fields, err
+}
+
+// mostAtOnce is the largest page that the store answers.
+const mostAtOnce = 500
+
+// checkAuthored is checkFlow for a definition that is new: whoever is to approve must be there, too. A rollout does not ask that
+// again, as what was good is not refused because somebody has left a group.
+func (u *UseCases) checkAuthored(
+	ctx context.Context, r Reads, organization int64, definition json.RawMessage, environments map[string]core.BoundEnvironment,
+) (core.Flow, error) {
+	flow, err := u.flows.Read(definition)
+	if err != nil {
+		return core.Flow{}, inDefinition(err)
+	}
+	approvers, err := access.ApproversOf(ctx, r, organization, groupsOf(flow))
+	if err != nil {
+		return core.Flow{}, err
+	}
+	err = CheckFlow(
+		u.drivers.Now(), flow, environments, func(a core.Approval) []fault.Field { return access.Unanswerable(a.Group, a.Quorum, approvers) },
+	)
+	if err == nil {
+		err = inDefinition(checkEntries(ctx, r, organization, flow, environments))
+	}
+	return flow, err
+}
+
+// checkEntries refuses approvals that could be answered by themselves, and cannot be with what their environments ask beside them: the
+// pipeline's quorum may be more than the environment's group has, or the other way round.
+func checkEntries(ctx context.Context, r Reads, organization int64, flow core.Flow, environments map[string]core.BoundEnvironment) error {
+	var ids []int64
+	for _, step := range flow.Deploys {
+		if step.Approval != nil {
+			ids = append(ids, environments[step.Environment].ID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	asked, err := r.EnvironmentApprovals(ctx, organization, ids)
+	if err != nil {
+		return err
+	}
+	var found []fault.Field
+	for _, step := range flow.Deploys {
+		e := environments[step.Environment]
+		own, asks := asked[e.ID]
+		if step.Approval == nil || !asks {
+			continue
+		}
+		wrong, err := unanswerableTogether(ctx, r, organization, step, e.Environment, own)
+		if err != nil {
+			return err
+		}
+		for _, f := range wrong {
+			found = append(
+				found, fault.Field{Name: step.At + "/approval" + f.Name, Problem: fmt.Sprintf("with what environment %q asks: %s", e.Name, f.Problem)},
+			)
+		}
+	}
+	if len(found) > 0 {
+		return fault.InvalidFields(found...)
+	}
+	return nil
+}
+
+// unanswerableTogether finds why nobody could answer what a step and its environment ask together, where what the environment asks alone
+// can be answered: of that, no pipeline is the cause.
+func unanswerableTogether(
+	ctx context.Context, r Reads, organization int64, step core.DeployStep, e core.Environment, own core.EnvironmentApproval,
+) ([]fault.Field, error) {
+	_, rule := core.EntryRule(step.Approval, e.Tier, &own)
+	approvers, err := access.ApproversOf(ctx, r, organization, []string{rule.Group, own.Group})
+	if err != nil || len(access.Unanswerable(own.Group, own.Quorum, approvers)) > 0 {
+		return nil, err
+	}
+	return access.Unanswerable(rule.Group, rule.Quorum, approvers), nil
+}
+
+// groupsOf are those that the pipeline wants an approval of; anybody is among them where it takes more than one of all members.
+func groupsOf(f core.Flow) []string {
+	var all []string
+	add := func(a *core.Approval) {
+		if a != nil && (a.Group != access.Anybody || a.Quorum > 1) && !slices.Contains(all, a.Group) {
+			all = append(all, a.Group)
+		}
+	}
+	for _, step := range f.Deploys {
+		add(step.Approval)
+		for _, g := range step.Gates {
+			add(g.Approval)
+		}
+	}
+	for _, step := range f.Approvals {
+		add(&step.Approval)
+	}
+	return all
+}
+
+// CheckFlow checks a pipeline against environments and their drivers. One rollout is one workflow (D25), so all its
+// environments have one driver, which has to support every step.
+func CheckFlow(
+	drivers DriverSet, flow core.Flow, environments map[string]core.BoundEnvironment, rules func(core.Approval) []fault.Field,
+) error {
+	known := core.KnownToFlow{Environments: slices.Sorted(maps.Keys(environments)), CheckRules: rules}
+	first := ""
+	for _, step := range flow.Deploys {
+		e, ok := environments[step.Environment]
+		if !ok {
+			continue // the check below says so
+		}
+		if first == "" {
+			driver, err := drivers.Lookup(e.Binding.DriverRef)
+			if err != nil {
+				return fault.Because(err, fault.Refused, "environment %q: %s", e.Name, fault.Public(err))
+			}
+			known.Steps, first = driver.SupportedSteps, step.Environment
+		}
+		if want := environments[first].Binding.DriverRef; e.Binding.DriverRef != want {
+			return fault.InvalidFields(fault.Field{Name: "/definition/steps", Problem: fmt.Sprintf(
+				"found environment %q with driver %s beside %q with driver %s; expected one driver in a pipeline",
+				e.Name, e.Binding.DriverRef, first, want,
+			)})
+		}
+	}
+	if first == "" { // no environment exists: the finding is about environments, so no step is refused
+		known.Steps = []string{"deploy", "pause", "approval", "analysis"}
+	}
+	known.ValidateConfig = func(environment string, config json.RawMessage) error {
+		binding := environments[environment].Binding
+		if err := drivers.ValidateApplicationEnvironment(binding.DriverRef, config); err != nil {
+			return err
+		}
+		return drivers.CheckAllowed(binding.DriverRef, binding.DriverConfig, config)
+	}
+	return inDefinition(flow.Check(known))
+}
+
+// inDefinition locates findings in the input of the use case.
+func inDefinition(err error) error {
+	fields, err := within("/definition", err)
+	if err != nil || len(fields) == 0 {
+		return err
+	}
+	return fault.InvalidFields(fields...)
+}
+
+func waitsFor(e core.Environment) string {
+	if e.Readiness == core.ReadinessReady {
+		return "being set up"
+	}
+	return fmt.Sprintf("waits for environment %q to be ready", e.Name)
+}
+
+// RetrySetup submits the setup of an application environment again (E29), whatever became of the attempt before.
+func (u *UseCases) RetrySetup(ctx context.Context, a core.Actor, applicationEnvironment int64) (core.ApplicationEnvironment, error) {
+	var made core.ApplicationEnvironment
+	err := core.By(ctx, u.store, a, core.ActionRetrySetup, func(ctx context.Context, tx Tx) error {
+		found, err := tx.ApplicationEnvironmentsByID(ctx, a.Organization, []int64{applicationEnvironment})
+		if err != nil {
+			return err
+		}
+		ae, ok := found[applicationEnvironment]
+		if !ok {
+			return fault.New(fault.NotFound, "application environment %d does not exist", applicationEnvironment)
+		}
+		app, err := tx.LockApplication(ctx, ae.ApplicationID)
+		if err != nil {
+			return err
+		}
+		e, err := tx.LockEnvironment(ctx, ae.EnvironmentID)
+		if err != nil {
+			return err
+		}
+		if e.Readiness != core.ReadinessReady {
+			return fault.New(fault.Refused, "environment %q is not ready: %s", e.Name, core.NotReady(e.Readiness, e.ReadinessReason))
+		}
+		if ae, err = tx.LockApplicationEnvironment(ctx, ae.ID); err != nil {
+			return err
+		}
+		config, ok, err := u.latestConfig(ctx, tx, a.Organization, app.ID, e.Name)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return fault.New(fault.Refused, "the pipeline of %q does not deploy to %q", app.Name, e.Name)
+		}
+		made, err = u.setUp(ctx, tx, a.Organization, app, e, ae, config)
+		return err
+	})
+	u.wake()
+	return made, err
+}
+
+// latestConfig is what the latest pipeline of an application says about an environment; false when it does not go there.
+func (u *UseCases) latestConfig(
+	ctx context.Context, tx ReadinessTx, organization, application int64, environment string,
+) (json.RawMessage, bool, error) {
+	latest, err := tx.LatestFlowDefinitions(ctx, organization, []int64{application})
+	if err != nil {
+		return nil, false, err
+	}
+	def, ok := latest[application]
+	if !ok {
+		return nil, false, nil
+	}
+	flow, err := u.flows.Read(def.Definition)
+	if err != nil {
+		return nil, false, fmt.Errorf("read flow definition %d: %w", def.ID, err)
+	}
+	for _, step := range flow.Deploys {
+		if step.Environment == environment {
+			return step.Config, true, nil
+		}
+	}
+	return nil, false, nil
+}
+
+// setUp submits the next setup of an application in an environment; until it has ended nothing is deployed (E59).
+func (u *UseCases) setUp(
+	ctx context.Context, tx ReadinessTx, organization int64, app core.Application, e core.BoundEnvironment, ae core.ApplicationEnvironment,
+	config json.RawMessage,
+) (core.ApplicationEnvironment, error) {
+	ae.SetupAttempt++
+	ae.SetupWanted, ae.Readiness, ae.ReadinessReason = false, core.ReadinessPending, "being set up"
+	if err := tx.SaveApplicationEnvironment(ctx, ae); err != nil {
+		return ae, err
+	}
+	services, err := tx.ServicesByApplication(ctx, organization, []int64{app.ID})
+	if err != nil {
+		return ae, err
+	}
+	in := setupInput{Environment: DescribeEnvironment(e)}
+	in.ApplicationEnvironment.ID, in.ApplicationEnvironment.Config = ae.ID, config
+	in.ApplicationEnvironment.Application = Named{app.ID, app.Name}
+	for _, s := range services[app.ID] {
+		in.ApplicationEnvironment.Services = append(in.ApplicationEnvironment.Services, Named{s.ID, s.Name})
+	}
+	inputs, err := json.Marshal(in)
+	if err != nil {
+		return ae, fmt.Errorf("encode inputs of application environment %d: %w", ae.ID, err)
+	}
+	return ae, Submit(ctx, tx, u.drivers.Now(), u.clock.Now(), e.Binding.DriverRef, core.Handoff{
+		WorkflowID: fmt.Sprintf("application-environment-%d-setup-%d", ae.ID, ae.SetupAttempt),
+		Subject:    core.HandoffApplicationEnvironment, SubjectID: ae.ID, Program: core.ProgramSetup, Inputs: inputs,
+	})
+}

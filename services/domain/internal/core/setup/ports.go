@@ -1,0 +1,67 @@
+package setup
+
+import (
+	"encoding/json"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// Sources understands the artifact sources of this installation, whose configuration is opaque to everybody else (R7).
+type Sources interface {
+	// Kinds is every kind of source, by reference.
+	Kinds() []SourceKind
+	// Key is what a published artifact is looked up by. The findings are JSON pointers into the source: /sourceRef,
+	// /sourceConfig/image.
+	Key(ref string, config json.RawMessage) (string, []fault.Field)
+}
+
+// SourceKind is one kind of artifact source.
+type SourceKind struct {
+	// Ref is the source_ref: name@major.
+	Ref string
+	// Schema is the JSON Schema of the configuration, annotated for a form to reflect on (R23).
+	Schema json.RawMessage
+}
+
+// Drivers are the deploy drivers of the installation. They may change while it runs: a tag of a registry moves.
+type Drivers interface {
+	// Now is what there is now. A use case takes it once, so that what it has checked is what it pins.
+	Now() DriverSet
+	// Origins are where drivers come from, and what is wrong there.
+	Origins() []core.DriverOrigin
+}
+
+// DriverSet is drivers that do not change any more.
+type DriverSet interface {
+	// All is every driver, by reference.
+	All() []core.Driver
+	// Lookup finds one; the error is NotFound and names those there are.
+	Lookup(ref string) (core.Driver, error)
+	// ValidateEnvironment and ValidateApplicationEnvironment check a configuration against a driver's schema. The error
+	// is Invalid, its fields JSON pointers into the configuration.
+	ValidateEnvironment(ref string, config json.RawMessage) error
+	ValidateApplicationEnvironment(ref string, config json.RawMessage) error
+	// CheckAllowed checks an application's configuration, which has passed its schema, against what that of the environment allows.
+	// The error is as theirs.
+	CheckAllowed(ref string, environment, config json.RawMessage) error
+	// Agents are where a configuration of an environment, which has passed the schema, names agents.
+	Agents(ref string, config json.RawMessage) ([]core.AgentReference, error)
+	// Export is a driver's bytes, to be kept.
+	Export(ref string) ([]byte, error)
+}
+
+// Flows reads flow definitions.
+type Flows interface {
+	// Read reads one. The error is Invalid, its fields JSON pointers into the definition, for one that is none.
+	Read(definition json.RawMessage) (core.Flow, error)
+}
+
+// Drivers are the deploy drivers of this installation, by reference.
+func (u *UseCases) Drivers() []core.Driver { return u.drivers.Now().All() }
+
+// DriverOrigins are where they come from, and what is wrong there.
+func (u *UseCases) DriverOrigins() []core.DriverOrigin { return u.drivers.Origins() }
+
+// SourceKinds are the kinds of artifact sources of this installation, by reference.
+func (u *UseCases) SourceKinds() []SourceKind { return u.sources.Kinds() }

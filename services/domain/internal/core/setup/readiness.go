@@ -1,0 +1,139 @@
+package setup
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// ReadinessTx is the part of a transaction that records whether environments and applications in them are ready.
+type ReadinessTx interface {
+	StartTx
+	ApplicationsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Application, error)
+	ServicesByApplication(ctx context.Context, organization int64, applications []int64) (map[int64][]core.Service, error)
+	LatestFlowDefinitions(ctx context.Context, organization int64, applications []int64) (map[int64]core.FlowDefinition, error)
+	// LockEnvironment locks one against change, and waits for every use case that reads AllEnvironments.
+	LockEnvironment(ctx context.Context, id int64) (core.BoundEnvironment, error)
+	// SaveEnvironment writes readiness and the onboarding attempt.
+	SaveEnvironment(ctx context.Context, e core.Environment) error
+	// LockApplicationEnvironment comes after the lock of its environment, if both are wanted.
+	LockApplicationEnvironment(ctx context.Context, id int64) (core.ApplicationEnvironment, error)
+	// AwaitingSetup locks the application environments that wait for an environment.
+	AwaitingSetup(ctx context.Context, environment int64) ([]core.ApplicationEnvironment, error)
+	// SaveApplicationEnvironment writes readiness, discovered, and the two setup fields.
+	SaveApplicationEnvironment(ctx context.Context, e core.ApplicationEnvironment) error
+}
+
+// Onboarded records what an onboarding of an environment found. Workflow is the run that reports it.
+func (u *UseCases) Onboarded(
+	ctx context.Context, tx ReadinessTx, organization int64, workflow string, environment int64, ready bool, reason string,
+) error {
+	e, err := tx.LockEnvironment(ctx, environment)
+	if err != nil {
+		return err
+	}
+	// An event that names no run counts: nothing says that it is old.
+	if n := attemptOf(workflow, fmt.Sprintf("environment-%d-onboarding-", e.ID)); n > 0 && n < e.OnboardingAttempt {
+		return nil // an older attempt; the present one reports for itself
+	}
+	return u.environmentIs(ctx, tx, organization, e, ready, reason)
+}
+
+// environmentIs records a readiness, and submits the setups that have waited for it.
+func (u *UseCases) environmentIs(
+	ctx context.Context, tx ReadinessTx, organization int64, e core.BoundEnvironment, ready bool, reason string,
+) error {
+	e.Readiness, e.ReadinessReason = core.ReadinessNot, reason
+	if ready {
+		e.Readiness, e.ReadinessReason = core.ReadinessReady, ""
+	}
+	if err := tx.SaveEnvironment(ctx, e.Environment); err != nil || !ready {
+		return err
+	}
+	waiting, err := tx.AwaitingSetup(ctx, e.ID)
+	if err != nil || len(waiting) == 0 {
+		return err
+	}
+	// Whoever made the pipeline saw an environment that was not ready, so nobody but this will begin these setups (E54).
+	ids := make([]int64, len(waiting))
+	for i, ae := range waiting {
+		ids[i] = ae.ApplicationID
+	}
+	applications, err := tx.ApplicationsByID(ctx, organization, ids)
+	if err != nil {
+		return err
+	}
+	for _, ae := range waiting {
+		config, ok, err := u.latestConfig(ctx, tx, organization, ae.ApplicationID, e.Name)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			continue // a later pipeline does not go there any more
+		}
+		if _, err := u.setUp(ctx, tx, organization, applications[ae.ApplicationID], e, ae, config); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SetupFound records what a setup of an application in an environment found. Workflow is the run that reports it.
+func (u *UseCases) SetupFound(
+	ctx context.Context, tx ReadinessTx, workflow string, id int64, ready bool, reason string, discovered json.RawMessage,
+) error {
+	ae, err := tx.LockApplicationEnvironment(ctx, id)
+	if err != nil {
+		return err
+	}
+	n := attemptOf(workflow, fmt.Sprintf("application-environment-%d-setup-", ae.ID))
+	if n > 0 && n < ae.SetupAttempt || ae.SetupWanted {
+		return nil // an older attempt; another is under way, or waits for its environment
+	}
+	ae.Readiness, ae.ReadinessReason = core.ReadinessNot, reason
+	if ready {
+		ae.Readiness, ae.ReadinessReason, ae.Discovered = core.ReadinessReady, "", discovered
+	}
+	return tx.SaveApplicationEnvironment(ctx, ae)
+}
+
+// WorkflowStopped closes what an onboarding or a setup was run for, unless its program has done so; false for any other workflow.
+func (u *UseCases) WorkflowStopped(
+	ctx context.Context, tx ReadinessTx, organization int64, workflow, reason string,
+) (known bool, err error) {
+	var n int64
+	var attempt int
+	if _, err := fmt.Sscanf(workflow, "environment-%d-onboarding-%d", &n, &attempt); err == nil {
+		e, err := tx.LockEnvironment(ctx, n)
+		// The end of an older attempt comes late after a retry; it says nothing about the new one.
+		if err != nil || e.Readiness != core.ReadinessPending || attempt != e.OnboardingAttempt {
+			return true, err
+		}
+		return true, u.environmentIs(ctx, tx, organization, e, false, reason)
+	}
+	if _, err := fmt.Sscanf(workflow, "application-environment-%d-setup-%d", &n, &attempt); err == nil {
+		ae, err := tx.LockApplicationEnvironment(ctx, n)
+		if err != nil || ae.Readiness != core.ReadinessPending || ae.SetupWanted || attempt != ae.SetupAttempt {
+			return true, err
+		}
+		ae.Readiness, ae.ReadinessReason = core.ReadinessNot, reason
+		return true, tx.SaveApplicationEnvironment(ctx, ae)
+	}
+	return false, nil
+}
+
+// attemptOf reads the number of the attempt from the end of a workflow id; 0 when it is none of that prefix.
+func attemptOf(workflowID, prefix string) int {
+	rest, ok := strings.CutPrefix(workflowID, prefix)
+	if !ok {
+		return 0
+	}
+	var n int
+	if _, err := fmt.Sscanf(rest, "%d", &n); err != nil {
+		return 0
+	}
+	return n
+}

@@ -1,0 +1,227 @@
+package setup
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// SourceStatus reads the state of artifact sources from the registry service, which owns it.
+// Unavailable is an error of all its methods.
+type SourceStatus interface {
+	// States are how sources of an organization are doing, by id; those that are not known yet are missing.
+	States(ctx context.Context, organization int64, ids []int64) (map[int64]SourceState, error)
+	// Senders are the hooks and tokens through which artifacts are reported for an organization.
+	Senders(ctx context.Context, organization int64) ([]ArtifactSender, error)
+	// Look looks at a source now. NotFound is one that is not known yet.
+	Look(ctx context.Context, organization, id int64) (SourceSight, error)
+	// Try looks at what may become a source.
+	Try(ctx context.Context, organization int64, n NewArtifactSource) (SourceSight, error)
+	// Changed says that there are other sources than before. It may get lost: they are pulled every so often.
+	Changed()
+}
+
+// SourceState is how an artifact source is doing.
+type SourceState struct {
+	ID int64
+	// Polled is whether it is looked at by itself.
+	Polled bool
+	// LookedAt and NextLookAt are when it was looked at last, and when it will be.
+	LookedAt, NextLookAt *time.Time
+	// Failures counts the looks in a row that failed, and LastError is why the last one did; "" when it went well.
+	Failures  int
+	LastError string
+	// LastArtifact is what was found last, as image:tag@digest, and LastArtifactAt since when.
+	LastArtifact   string
+	LastArtifactAt *time.Time
+}
+
+// ArtifactSender is a hook or a token of the registry service, through which artifacts are reported.
+type ArtifactSender struct {
+	// Name is its name in the registry service's configuration; empty for tokens without a name.
+	Name string
+	// Format is the hook's, such as harbor, or "token".
+	Format string
+	// Repositories are patterns of what it may report; none: everything.
+	Repositories []string
+	// ExpiresAt is when a token ends.
+	ExpiresAt *time.Time
+	// LastArtifact is what was published last, as image:tag@digest, and LastPublishedAt when.
+	LastArtifact    string
+	LastPublishedAt *time.Time
+	// Waiting is how many notifications the registry has not confirmed yet.
+	Waiting int
+	// Refused is what was left out of its deliveries last, the latest first.
+	Refused []ArtifactRefusal
+}
+
+// ArtifactRefusal is a part of a delivery that was left out, and why.
+type ArtifactRefusal struct {
+	// What is the artifact, or the field of the delivery where it is not known.
+	What   string
+	Reason string
+	// Times is how often the same was left out, FirstAt and LastAt when.
+	Times   int64
+	FirstAt time.Time
+	LastAt  time.Time
+}
+
+// SourceSight is what a look at a source found.
+type SourceSight struct {
+	// Artifact is the newest one, as image:tag@digest; "" if there is none that counts.
+	Artifact string
+	// Problem is why the look failed; "" if it did not.
+	Problem string
+}
+
+// PlacedSource is an artifact source, and whose.
+type PlacedSource struct {
+	core.ArtifactSource
+	OrganizationID int64
+}
+
+// AddArtifactSource gives a service another source. Version sets are made again once it has its first version (E61).
+func (u *UseCases) AddArtifactSource(ctx context.Context, a core.Actor, service int64, n NewArtifactSource) (core.ArtifactSource, error) {
+	key, found := u.sources.Key(n.Ref, n.Config)
+	if len(found) > 0 {
+		return core.ArtifactSource{}, fault.InvalidFields(found...)
+	}
+	var made core.ArtifactSource
+	err := core.By(ctx, u.store, a, core.ActionCreateArtifactSource, func(ctx context.Context, tx Tx) error {
+		// Behind the application's lock: no version set is being put together of the sources that there were before.
+		siblings, err := lockSources(ctx, tx, a.Organization, service)
+		if err != nil {
+			return err
+		}
+		for _, s := range siblings {
+			if known, _ := u.sources.Key(s.Ref, s.Config); known == key {
+				return fault.InvalidFields(
+					fault.Field{
+						Name:    "/sourceConfig",
+						Problem: "found the same artifacts as another source of the service; expected one source for them, however many slots it fills",
+					},
+				)
+			}
+		}
+		made, err = tx.AddArtifactSource(ctx, core.ArtifactSource{ServiceID: service, Ref: n.Ref, Config: n.Config}, key)
+		return err
+	})
+	if err == nil {
+		u.status.Changed()
+	}
+	return made, err
+}
+
+// SetArtifactSourceConfig changes how a source selects, is polled and so on. What it points at stays: its versions came
+// from there. A source for something else is another source.
+func (u *UseCases) SetArtifactSourceConfig(
+	ctx context.Context, a core.Actor, id int64, config json.RawMessage,
+) (core.ArtifactSource, error) {
+	var changed core.ArtifactSource
+	err := core.By(ctx, u.store, a, core.ActionSetArtifactSourceConfig, func(ctx context.Context, tx Tx) error {
+		known, err := tx.ArtifactSourcesByID(ctx, a.Organization, []int64{id})
+		if err != nil {
+			return err
+		}
+		s, ok := known[id]
+		if !ok {
+			return fault.New(fault.NotFound, "artifact source %d does not exist", id)
+		}
+		key, found := u.sources.Key(s.Ref, config)
+		if len(found) > 0 {
+			return fault.InvalidFields(found...)
+		}
+		if before, _ := u.sources.Key(s.Ref, s.Config); before != key {
+			return fault.New(fault.Refused, "a source stays with the artifacts that it points at; make another source for others")
+		}
+		if _, err := lockSources(ctx, tx, a.Organization, s.ServiceID); err != nil {
+			return err
+		}
+		if changed, err = tx.SaveArtifactSource(ctx, id, config); err != nil {
+			return err
+		}
+		// Another selection may have another newest version: RankDue works it out.
+		return tx.ForgetRanks(ctx, id)
+	})
+	if err == nil {
+		u.status.Changed()
+	}
+	return changed, err
+}
+
+// lockSources locks the application of a service, and answers the sources of the service.
+func lockSources(ctx context.Context, tx Tx, organization, service int64) ([]core.ArtifactSource, error) {
+	services, err := tx.ServicesByID(ctx, organization, []int64{service})
+	if err != nil {
+		return nil, err
+	}
+	s, ok := services[service]
+	if !ok {
+		return nil, fault.New(fault.NotFound, "service %d does not exist", service)
+	}
+	if _, err := tx.LockApplication(ctx, s.ApplicationID); err != nil {
+		return nil, err
+	}
+	sources, err := tx.ArtifactSourcesByService(ctx, organization, []int64{service})
+	return sources[service], err
+}
+
+// LookAtArtifactSource asks for a look now, in place of the next one that is due. What it finds becomes a version like
+// anything else that is told.
+func (u *UseCases) LookAtArtifactSource(ctx context.Context, a core.Actor, id int64) (SourceSight, error) {
+	if err := a.May(core.ActionLookAtArtifactSource); err != nil {
+		return SourceSight{}, err
+	}
+	known, err := u.store.ArtifactSourcesByID(ctx, a.Organization, []int64{id})
+	if err != nil {
+		return SourceSight{}, err
+	}
+	if _, ok := known[id]; !ok {
+		return SourceSight{}, fault.New(fault.NotFound, "artifact source %d does not exist", id)
+	}
+	sight, err := u.status.Look(ctx, a.Organization, id)
+	if fault.Is(err, fault.NotFound) { // it is ours; the hint may have been lost
+		u.status.Changed()
+		return sight, fault.Because(
+			err, fault.Unavailable, "the registry service does not know artifact source %d yet; try again in a moment", id,
+		)
+	}
+	return sight, err
+}
+
+// TryArtifactSource looks at what may become a source, and keeps nothing.
+func (u *UseCases) TryArtifactSource(ctx context.Context, a core.Actor, n NewArtifactSource) (SourceSight, error) {
+	if _, found := u.sources.Key(n.Ref, n.Config); len(found) > 0 {
+		return SourceSight{}, fault.InvalidFields(found...)
+	}
+	if err := a.May(core.ActionTryArtifactSource); err != nil {
+		return SourceSight{}, err
+	}
+	return u.status.Try(ctx, a.Organization, n)
+}
+
+// SourceStates is how sources are doing. While the registry service does not answer, nothing is known of any: lists are
+// shown without.
+func (u *UseCases) SourceStates(ctx context.Context, organization int64, ids []int64) (map[int64]SourceState, error) {
+	states, err := u.status.States(ctx, organization, ids)
+	if fault.Is(err, fault.Unavailable) {
+		return map[int64]SourceState{}, nil
+	}
+	return states, err
+}
+
+// ArtifactSenders are the hooks and tokens through which artifacts are reported for the organization, for those who may configure sources.
+func (u *UseCases) ArtifactSenders(ctx context.Context, a core.Actor) ([]ArtifactSender, error) {
+	if err := a.May(core.ActionTryArtifactSource); err != nil {
+		return nil, err
+	}
+	return u.status.Senders(ctx, a.Organization)
+}
+
+// SourcesAfter are the sources of all organizations behind an id, for whoever looks at them.
+func (u *UseCases) SourcesAfter(ctx context.Context, id int64, most int) ([]PlacedSource, error) {
+	return u.store.SourcesAfter(ctx, id, most)
+}

@@ -1,0 +1,91 @@
+package setup
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
+)
+
+// Store keeps what this package needs. Its errors have the classes of pkg/fault.
+type Store interface {
+	core.Transactions[Tx]
+	Reads
+	AgentReads
+	ArtifactSourcesByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.ArtifactSource, error)
+	Environments(ctx context.Context, organization int64, f core.EnvironmentFilter, p core.Page) (core.Slice[core.Environment], error)
+	// DriverBindingsByEnvironment is newest first.
+	DriverBindingsByEnvironment(ctx context.Context, organization int64, environments []int64) (map[int64][]core.DriverBinding, error)
+
+	// SourcesAfter are the sources of all organizations behind an id, in order.
+	SourcesAfter(ctx context.Context, id int64, most int) ([]PlacedSource, error)
+}
+
+// Tx is what a use case may do in its transaction. Get and lock methods answer NotFound for what the organization does not have.
+type Tx interface {
+	Reads
+	ReadinessTx
+	AgentReads
+	ServicesByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Service, error)
+	ArtifactSourcesByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.ArtifactSource, error)
+	ArtifactSourcesByService(ctx context.Context, organization int64, services []int64) (map[int64][]core.ArtifactSource, error)
+	ApplicationEnvironmentsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.ApplicationEnvironment, error)
+	ApplicationEnvironmentsByApplication(
+		ctx context.Context, organization int64, applications []int64,
+	) (map[int64][]core.ApplicationEnvironment, error)
+	// QueuedRollouts are those that wait, by application.
+	QueuedRollouts(ctx context.Context, organization int64, applications []int64) (map[int64]core.QueuedRollout, error)
+	// ActiveRollouts is the rollout that is not over yet, by application; no key where there is none.
+	ActiveRollouts(ctx context.Context, organization int64, applications []int64) (map[int64]core.Rollout, error)
+	// ActiveRolloutsByEnvironment are the newest rollouts that go to environments and are not over; only number and state.
+	ActiveRolloutsByEnvironment(ctx context.Context, organization int64, environments []int64) (map[int64]core.Rollout, error)
+
+	AddApplication(ctx context.Context, a core.Application) (core.Application, error)
+	AddService(ctx context.Context, s core.Service) (core.Service, error)
+	AddArtifactSource(ctx context.Context, s core.ArtifactSource, matchKey string) (core.ArtifactSource, error)
+	// SaveArtifactSource changes what a source says, not what it points at.
+	SaveArtifactSource(ctx context.Context, id int64, config json.RawMessage) (core.ArtifactSource, error)
+	// LockApplication serialises everything that decides on what an application has: versions, pipelines, rollouts.
+	LockApplication(ctx context.Context, id int64) (core.Application, error)
+	// ForgetRanks is for a source whose selection changes.
+	ForgetRanks(ctx context.Context, source int64) error
+	// AddFlowDefinition adds the version it is given; Conflict when that is taken, so the caller holds the application's
+	// lock (R13).
+	AddFlowDefinition(ctx context.Context, f core.FlowDefinition) (core.FlowDefinition, error)
+	// DropSetups is for the environments that a new pipeline does not go to: all but those kept.
+	DropSetups(ctx context.Context, application int64, kept []int64) error
+	// WantSetup makes the application environment if it is new, and unready until it has been set up again.
+	WantSetup(ctx context.Context, application, environment int64, reason string) (core.ApplicationEnvironment, error)
+
+	AddEnvironment(ctx context.Context, e core.Environment) (core.Environment, error)
+	AddDriverBinding(ctx context.Context, b core.DriverBinding) (core.DriverBinding, error)
+	// AllEnvironments is every environment that is not archived, with its latest binding, by name; locked against change of readiness.
+	AllEnvironments(ctx context.Context) (map[string]core.BoundEnvironment, error)
+	// SaveEnvironmentApproval and DropEnvironmentApproval change what an environment asks by itself.
+	SaveEnvironmentApproval(ctx context.Context, a core.EnvironmentApproval) error
+	DropEnvironmentApproval(ctx context.Context, environment int64) error
+
+	// SettleQueuedRollout writes what came of it.
+	SettleQueuedRollout(ctx context.Context, q core.QueuedRollout) error
+
+	// NameAgents keeps that an environment names agents; again is nothing.
+	NameAgents(ctx context.Context, environment int64, agents []int64) error
+
+	// ArchiveApplication and ArchiveEnvironment write since when something is not used any more; nil restores it.
+	ArchiveApplication(ctx context.Context, id int64, at *time.Time) error
+	ArchiveEnvironment(ctx context.Context, id int64, at *time.Time) error
+	AddArchiving(ctx context.Context, one core.Archiving) error
+}
+
+// Reads is what is looked up outside of transactions and within them.
+type Reads interface {
+	access.ApproverReads
+	ApplicationsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Application, error)
+	// PipelinesTo are the newest pipelines of the applications that go to an environment and are not archived, by application: at most so
+	// many, of applications behind one.
+	PipelinesTo(ctx context.Context, organization, environment, after int64, most int) ([]core.FlowDefinition, error)
+	// EnvironmentApprovals has no key for an environment that asks nobody by itself.
+	EnvironmentApprovals(ctx context.Context, organization int64, environments []int64) (map[int64]core.EnvironmentApproval, error)
+}

@@ -1,0 +1,39 @@
+// Package setup holds the use cases that prepare deployments: applications with their services and artifact sources, environments with
+// their driver bindings and approvals, pipelines, and archiving. It submits onboardings and setups, and records what they found.
+package setup
+
+import "github.com/lockstep-cd/lockstep/pkg/clock"
+
+// UseCases changes applications, environments and pipelines.
+//
+// Errors have the classes of pkg/fault: Invalid with the fields at fault, NotFound, Conflict (a name is taken), Refused
+// (not in the present state), Unavailable. It is safe for concurrent use.
+type UseCases struct {
+	store   Store
+	drivers Drivers
+	flows   Flows
+	sources Sources
+	status  SourceStatus
+	clock   clock.Clock
+	wake    func()
+}
+
+// Deps is what UseCases needs.
+type Deps struct {
+	Store   Store
+	Drivers Drivers
+	Flows   Flows
+	Sources Sources
+	Status  SourceStatus
+	Clock   clock.Clock
+	// Wake is called after a change that left something to hand over or to publish; may be nil.
+	Wake func()
+}
+
+// New makes the use cases over their dependencies.
+func New(d Deps) *UseCases {
+	if d.Wake == nil {
+		d.Wake = func() {}
+	}
+	return &UseCases{store: d.Store, drivers: d.Drivers, flows: d.Flows, sources: d.Sources, status: d.Status, clock: d.Clock, wake: d.Wake}
+}

@@ -1,0 +1,327 @@
+package view
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
+)
+
+// WaitKind says what kind of thing a rollout waits for.
+type WaitKind string
+
+// The kinds.
+const (
+	// WaitHandOver is that the workflow engine has not taken the rollout yet.
+	WaitHandOver WaitKind = "hand_over"
+	// WaitApproval is an open gate.
+	WaitApproval WaitKind = "approval"
+	// WaitPause is that somebody holds it.
+	WaitPause WaitKind = "pause"
+	// WaitSoak is the time that a gate asks for once every service has come to it.
+	WaitSoak WaitKind = "soak"
+	// WaitHealth is a deployment on its way to the next gate, or to its end.
+	WaitHealth WaitKind = "health"
+	// WaitEnvironment is an environment ahead that is not ready.
+	WaitEnvironment WaitKind = "environment"
+	// WaitAgent is an environment in which nobody can be reached who acts there.
+	WaitAgent WaitKind = "agent"
+)
+
+// AllWaitKinds is every kind.
+func AllWaitKinds() []WaitKind {
+	return []WaitKind{WaitHandOver, WaitApproval, WaitPause, WaitSoak, WaitHealth, WaitEnvironment, WaitAgent}
+}
+
+// Wait is one condition that a rollout needs and does not have.
+type Wait struct {
+	Kind WaitKind
+	// Detail says it for people.
+	Detail string
+	// Resolver is who or what can end it.
+	Resolver string
+	// Needs is the permission that ends it; 0 where no person does.
+	Needs core.Permission
+	// Since is when it began; nil where that is not known.
+	Since *time.Time
+	// Until is when it ends by itself; nil where it does not.
+	Until *time.Time
+	// GateID is the gate that it is at; empty for none.
+	GateID string
+	// EnvironmentID and ServiceID are what it is about; 0 for the whole rollout.
+	EnvironmentID, ServiceID int64
+}
+
+// waitView is all that the waits of some rollouts are derived from.
+type waitView struct {
+	now          time.Time
+	standings    map[int64]core.Standing
+	flows        map[int64]core.Flow
+	environments map[int64]core.Environment
+	deployments  map[int64][]core.Deployment
+	gates        map[int64][]core.DeploymentGate
+	services     map[int64]core.Service
+	contacts     map[int64]core.Contact
+	// members are those who hold one of the rollouts, by number.
+	members map[int64]core.Member
+	// approvers are those of approversOf for the gates that are open.
+	approvers map[string][]int64
+}
+
+// Waits are what rollouts wait for, in the order of promotion. One that is over waits for nothing, and has no key.
+func (u *UseCases) Waits(ctx context.Context, organization int64, rollouts []int64) (map[int64][]Wait, error) {
+	v, err := u.readWaits(ctx, organization, rollouts)
+	if err != nil {
+		return nil, err
+	}
+	all := map[int64][]Wait{}
+	for id, s := range v.standings {
+		if !s.Rollout.State.Terminal() {
+			all[id] = v.waits(s)
+		}
+	}
+	return all, nil
+}
+
+// readWaits reads for all rollouts at once: as many queries as there are kinds of things.
+func (u *UseCases) readWaits(ctx context.Context, organization int64, rollouts []int64) (waitView, error) {
+	v := waitView{now: u.clock.Now(), flows: map[int64]core.Flow{}}
+	var err error
+	if v.standings, err = u.Standings(ctx, organization, rollouts); err != nil {
+		return v, err
+	}
+	var definitions, places, stops []int64
+	for _, s := range v.standings {
+		if s.Rollout.State.Terminal() {
+			continue
+		}
+		definitions = append(definitions, s.Rollout.FlowDefinitionID)
+		for _, e := range s.Environments {
+			places, stops = append(places, e.EnvironmentID), append(stops, e.ID)
+		}
+	}
+	known, err := u.FlowDefinitionsByID(ctx, organization, definitions)
+	if err != nil {
+		return v, err
+	}
+	for id, f := range known {
+		if v.flows[id], err = u.flows.Read(f.Definition); err != nil {
+			return v, err
+		}
+	}
+	if v.environments, err = u.EnvironmentsByID(ctx, organization, places); err != nil {
+		return v, err
+	}
+	if v.deployments, err = u.DeploymentsByRolloutEnvironment(ctx, organization, stops); err != nil {
+		return v, err
+	}
+	if v.contacts, err = u.Contacts(ctx, organization, places); err != nil {
+		return v, err
+	}
+	if err := u.readPeople(ctx, organization, &v); err != nil {
+		return v, err
+	}
+	var deployments, services []int64
+	for _, of := range v.deployments {
+		for _, dep := range of {
+			deployments, services = append(deployments, dep.ID), append(services, dep.ServiceID)
+		}
+	}
+	if v.gates, err = u.GatesByDeployment(ctx, organization, deployments); err != nil {
+		return v, err
+	}
+	v.services, err = u.ServicesByID(ctx, organization, services)
+	return v, err
+}
+
+// readPeople reads whom the waits name, and who may end them.
+func (u *UseCases) readPeople(ctx context.Context, organization int64, v *waitView) error {
+	var holders []int64
+	var groups []string
+	for _, s := range v.standings {
+		if s.Hold.Word.PrincipalID != 0 {
+			holders = append(holders, s.Hold.Word.PrincipalID)
+		}
+		for _, g := range s.Gates {
+			if !slices.Contains(groups, g.Group) {
+				groups = append(groups, g.Group)
+			}
+		}
+	}
+	var err error
+	if v.members, err = u.MembersByID(ctx, organization, holders); err != nil {
+		return err
+	}
+	v.approvers, err = access.ApproversOf(ctx, u, organization, groups)
+	return err
+}
+
+// nameOf is a principal for people.
+func (v waitView) nameOf(by core.PrincipalType, id int64) string {
+	return core.Actor{Type: by, ID: id, Name: v.members[id].Name}.DisplayName()
+}
+
+// stuck says why an open gate cannot get the approvals that it lacks; empty while it can.
+func (v waitView) stuck(g core.Gate) string {
+	lacks, left := g.Quorum-len(g.Approvals), 0
+	for _, id := range v.approvers[g.Group] {
+		requester := g.Requester.ID == id && !g.RequesterMayApprove
+		answered := slices.ContainsFunc(g.Approvals, func(a core.GateApproval) bool { return a.ID == id })
+		if !requester && !answered {
+			left++
+		}
+	}
+	if left >= lacks {
+		return ""
+	}
+	return fmt.Sprintf(
+		"nobody can answer it: it needs %d more, and only %d of those it is for are left who may approve; "+
+			"add members who may, or cancel the rollout", lacks, left,
+	)
+}
+
+// waits are those of one rollout.
+func (v waitView) waits(s core.Standing) []Wait {
+	var all []Wait
+	if s.Rollout.State == core.RolloutPending {
+		all = append(all, Wait{
+			Kind: WaitHandOver, Detail: "the workflow engine has not begun it yet", Resolver: "the workflow engine", Since: &s.Rollout.CreatedAt,
+		})
+	}
+	if s.Rollout.State == core.RolloutPaused {
+		word, done, resolver := s.Hold.Word, "paused", holders(core.MayDeploy)
+		if s.Hold.Aborted {
+			done, resolver = "aborted", resolver+", who may retry it, roll it back or cancel it"
+		}
+		all = append(all, Wait{
+			Kind: WaitPause, Detail: core.Because(done+" by "+v.nameOf(word.PrincipalType, word.PrincipalID), word.Reason),
+			Resolver: resolver, Needs: core.MayDeploy, Since: &word.CreatedAt,
+		})
+	}
+	for _, g := range s.Gates {
+		resolver := holders(core.MayApprove)
+		if g.Group != "" {
+			resolver += fmt.Sprintf(" in the group %q", g.Group)
+		}
+		if !g.RequesterMayApprove {
+			resolver += ", but not who has asked for the rollout"
+		}
+		detail := core.Because(fmt.Sprintf("gate %q asks for approval, and has %d of %d", g.GateID, len(g.Approvals), g.Quorum), g.Reason)
+		if problem := v.stuck(g); problem != "" {
+			detail += "; " + problem
+		}
+		all = append(all, Wait{
+			Kind: WaitApproval, Detail: detail,
+			Resolver: resolver, Needs: core.MayApprove, Since: &g.RequestedAt, Until: g.ExpiresAt(), GateID: g.GateID,
+			EnvironmentID: v.environmentOf(s, g.GateID),
+		})
+	}
+	for _, e := range s.Environments {
+		all = append(all, v.waitsIn(s, e)...)
+	}
+	return all
+}
+
+// waitsIn are those that lie in one environment.
+func (v waitView) waitsIn(s core.Standing, e core.RolloutEnvironment) []Wait {
+	environment := v.environments[e.EnvironmentID]
+	if e.State.Terminal() {
+		return nil
+	}
+	var all []Wait
+	if environment.Readiness != core.ReadinessReady {
+		all = append(all, Wait{
+			Kind: WaitEnvironment, Detail: fmt.Sprintf(
+				"environment %q is not ready: %s", environment.Name, core.NotReady(environment.Readiness, environment.ReadinessReason),
+			),
+			Resolver: "the environment's onboarding; " + holders(core.MayConfigure) + " may begin it again", Needs: core.MayConfigure,
+			EnvironmentID: e.EnvironmentID,
+		})
+	}
+	// Of what nobody has reported yet nothing is said.
+	if c, known := v.contacts[e.EnvironmentID]; known && !c.Reachable {
+		all = append(all, Wait{
+			Kind: WaitAgent, Detail: core.Because(fmt.Sprintf("nobody can be reached who acts in %q", environment.Name), c.Reason),
+			Resolver: "the agent of the environment, when it is back", Since: &c.Since, EnvironmentID: e.EnvironmentID,
+		})
+	}
+	for gate := range s.Hold.At {
+		since, reached := s.Hold.Since[gate]
+		weight, ok := strings.CutPrefix(gate, environment.Name+"/")
+		if !ok || !reached {
+			continue
+		}
+		if until := since.Add(v.soak(s, environment.Name, weight)); v.now.Before(until) {
+			all = append(all, Wait{
+				Kind: WaitSoak, Detail: fmt.Sprintf("soaks at %s %% in %q", weight, environment.Name), Resolver: "time",
+				Since: &since, Until: &until, GateID: gate, EnvironmentID: e.EnvironmentID,
+			})
+		}
+	}
+	slices.SortFunc(all, func(a, b Wait) int { return strings.Compare(a.GateID, b.GateID) })
+	for _, dep := range v.deployments[e.ID] {
+		if s.Hold.Aborted && s.Rollout.State == core.RolloutPaused {
+			break // taken back: nothing moves
+		}
+		if w, ok := v.moving(dep, environment); ok {
+			if s.Hold.Aborted {
+				w.Detail = fmt.Sprintf("%s is being taken back in %q", v.services[dep.ServiceID].Name, environment.Name)
+			}
+			all = append(all, w)
+		}
+	}
+	return all
+}
+
+// moving is the wait for a deployment that stands at no gate.
+func (v waitView) moving(dep core.Deployment, e core.Environment) (Wait, bool) {
+	if dep.State != core.DeploymentDeploying {
+		return Wait{}, false
+	}
+	since := dep.StartedAt
+	for _, g := range v.gates[dep.ID] {
+		if g.PassedAt == nil {
+			return Wait{}, false // it stands there, and waits with the others
+		}
+		since = g.PassedAt
+	}
+	return Wait{
+		Kind: WaitHealth, Detail: fmt.Sprintf("%s is being deployed to %q", v.services[dep.ServiceID].Name, e.Name), Resolver: "the cluster",
+		Since: since, EnvironmentID: e.ID, ServiceID: dep.ServiceID,
+	}, true
+}
+
+// soak is how long the pipeline wants a gate of an environment to last.
+func (v waitView) soak(s core.Standing, environment, weight string) time.Duration {
+	for _, step := range v.flows[s.Rollout.FlowDefinitionID].Deploys {
+		if step.Environment != environment {
+			continue
+		}
+		for _, g := range step.Gates {
+			if strconv.Itoa(g.Weight) == weight {
+				return time.Duration(g.SoakDuration) * time.Second
+			}
+		}
+	}
+	return 0
+}
+
+// environmentOf is whose gate it is; 0 for one that is not an environment's. Gates are named for their environments:
+// <environment>, or <environment>/<weight>.
+func (v waitView) environmentOf(s core.Standing, gate string) int64 {
+	name, _, _ := strings.Cut(gate, "/")
+	for _, e := range s.Environments {
+		if v.environments[e.EnvironmentID].Name == name {
+			return e.EnvironmentID
+		}
+	}
+	return 0
+}
+
+// holders says for people who has a permission.
+func holders(p core.Permission) string { return "members with the permission " + p.String() }

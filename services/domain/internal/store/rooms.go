@@ -1,0 +1,56 @@
+package store
+
+import (
+	"context"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/intake"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/view"
+)
+
+var _ view.Reads = (*Store)(nil)
+
+// room is the store as one package of core sees it: its transactions have the methods that the package declares, and no others.
+type room[Tx any] struct {
+	*Store
+	as func(*tx) Tx
+}
+
+// In implements core.Transactions.
+func (r room[Tx]) In(ctx context.Context, organization int64, fn func(context.Context, Tx) error) error {
+	return r.in(ctx, organization, func(ctx context.Context, t *tx) error { return fn(ctx, r.as(t)) })
+}
+
+// InTwo implements access.Store.
+func (r room[Tx]) InTwo(
+	ctx context.Context, first int64, do func(context.Context, Tx) error, second int64, then func(context.Context, Tx) error,
+) error {
+	return r.inTwo(ctx, first, func(ctx context.Context, t *tx) error { return do(ctx, r.as(t)) },
+		second, func(ctx context.Context, t *tx) error { return then(ctx, r.as(t)) })
+}
+
+// ForAccess is the store as package access sees it.
+func (s *Store) ForAccess() access.Store {
+	return room[access.Tx]{s, func(t *tx) access.Tx { return t }}
+}
+
+// ForSetup is the store as package setup sees it.
+func (s *Store) ForSetup() setup.Store { return room[setup.Tx]{s, func(t *tx) setup.Tx { return t }} }
+
+// ForIntake is the store as package intake sees it.
+func (s *Store) ForIntake() intake.Store {
+	return room[intake.Tx]{s, func(t *tx) intake.Tx { return t }}
+}
+
+// ForRollout is the store as package rollout sees it.
+func (s *Store) ForRollout() rollout.Store {
+	return room[rollout.Tx]{s, func(t *tx) rollout.Tx { return t }}
+}
+
+// ForHandoff is the store as package handoff sees it.
+func (s *Store) ForHandoff() handoff.Store {
+	return room[handoff.Tx]{s, func(t *tx) handoff.Tx { return t }}
+}

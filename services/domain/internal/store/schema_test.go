@@ -1,0 +1,16 @@
+package store_test
+
+import (
+	"flag"
+	"testing"
+
+	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
+)
+
+var update = flag.Bool("update", false, "rewrite schema.sql")
+
+// TestSchemaFile compares schema.sql, which is written for readers, with what the migrations make.
+func TestSchemaFile(t *testing.T) {
+	t.Parallel()
+	pgtest.GoldenSchema(t, "schema.sql", *update, migration())
+}
