@@ -46,7 +46,7 @@ labels:
 {{- end -}}
 {{- end }}
 
-{{/* What the relay's Functions do to the cluster, and no more: services/relay/README.md says which needs what. */}}
+{{/* What the relay's Functions do to the cluster, and no more: docs/how-to/connect-a-cluster.md lists it. */}}
 {{- define "relay.rules" -}}
 # onboarding: are the controllers there?
 - apiGroups: [apps]
