@@ -35,6 +35,7 @@ KUSTOMIZE          := $(BIN)/kustomize-$(KUSTOMIZE_VERSION)/kustomize
 HELM               := $(BIN)/helm-$(HELM_VERSION)/helm
 KUBECONFORM        := $(BIN)/kubeconform-$(KUBECONFORM_VERSION)/kubeconform
 KUBE_SCORE         := $(BIN)/kube-score-$(KUBE_SCORE_VERSION)/kube-score
+HUGO               := $(BIN)/hugo-$(HUGO_VERSION)/hugo
 
 # $(call install,module,version): two makes at once each build their own and the last one wins, with the same content.
 define install
@@ -62,6 +63,8 @@ $(KUBECONFORM):
 	$(call install,$(KUBECONFORM_MODULE),$(KUBECONFORM_VERSION))
 $(KUBE_SCORE):
 	$(call install,$(KUBE_SCORE_MODULE),$(KUBE_SCORE_VERSION))
+$(HUGO):
+	$(call install,$(HUGO_MODULE),$(HUGO_VERSION))
 
 # --- targets
 
@@ -147,7 +150,7 @@ format-check: $(GOLANGCI_LINT) $(BUF) ## Fail when `make format` would change so
 	@$(BUF) format -d --exit-code
 
 .PHONY: arch
-arch: ## Check who imports whom (tools/arch/table.go)
+arch: ## Check who imports whom (tools/arch/table.go), and the words that are left of the former dialect (tools/arch/words.go)
 	@go run ./tools/arch
 
 .PHONY: generate
@@ -155,8 +158,20 @@ generate: $(BUF) $(PROTOC_GEN_GO) $(PROTOC_GEN_GO_GRPC) $(SQLC) ## Write all gen
 	@PATH="$(dir $(PROTOC_GEN_GO)):$(dir $(PROTOC_GEN_GO_GRPC)):$$PATH" $(BUF) generate --template proto/buf.gen.yaml
 	@git ls-files -co --exclude-standard '*sqlc.yaml' | while read -r f; do (cd "$$(dirname "$$f")" && $(SQLC) generate); done
 	@git ls-files -co --exclude-standard '*gqlgen.yml' | while read -r f; do (cd "$$(dirname "$$f")" && go tool gqlgen generate); done
+	@# Schemas come first: the other tests are compiled with them.
+	@go test -count=1 ./pkg/event -run TestSchemasAreThoseOfTheGoTypes -update >/dev/null
 	@go test -count=1 ./pkg/event -update >/dev/null
 	@go run ./tools/modsync
+	@go run ./tools/docgen
+	@$(MAKE) docs
+
+# --- the documentation: pages in docs/, the site's templates in docs/site; the build is committed, so that the product builds with Go alone
+
+DOCS := services/domain/internal/console/docs
+
+.PHONY: docs
+docs: $(HUGO) ## Build the documentation into services/domain/internal/console/docs, which is committed (DOCS=bin/docs: elsewhere)
+	@out=$$($(HUGO) --source docs/site --destination "$(abspath $(DOCS))" --cleanDestinationDir --noBuildLock 2>&1) || { echo "$$out" >&2; exit 1; }
 
 # --- the web console: needs Node.js 20 and npm; the product itself does not
 

@@ -2,12 +2,12 @@
 # Compares the protocol buffers and the GraphQL schema with those on the main branch, where there is one to compare with: breaking.sh BUF
 set -euo pipefail
 cd "$(dirname "$0")/.."
-schema=services/domain/internal/api/graph/schema.graphqls
+schema=services/domain/internal/api/graph
 for base in "${LOCKSTEP_BASE:-}" refs/remotes/origin/main refs/heads/main; do
   if [ -n "$base" ] && commit=$(git rev-parse -q --verify "$base^{commit}"); then
-    before=$(mktemp); trap 'rm -f "$before"' EXIT
-    git show "$commit:$schema" > "$before"
-    go run ./services/domain/internal/api/graph/contract/compare "$before" "$schema"
+    before=$(mktemp -d); trap 'rm -rf "$before"' EXIT
+    git archive "$commit" $(git ls-tree -r --name-only "$commit" "$schema" | grep '\.graphqls$') | tar -x -C "$before"
+    go run ./services/domain/internal/api/graph/contract/compare "$before/$schema" "$schema/schema"
     "$1" breaking --against ".git#ref=$commit"
     exit
   fi

@@ -9,6 +9,7 @@ KUSTOMIZE_VERSION          := v5.7.0
 HELM_VERSION               := v4.3.1
 KUBECONFORM_VERSION        := v0.7.0
 KUBE_SCORE_VERSION         := v1.20.0
+HUGO_VERSION               := v0.165.0
 
 BUF_MODULE                := github.com/bufbuild/buf/cmd/buf
 PROTOC_GEN_GO_MODULE      := google.golang.org/protobuf/cmd/protoc-gen-go
@@ -22,3 +23,5 @@ HELM_MODULE          := helm.sh/helm/v4/cmd/helm
 # They judge the rendered charts: the schemas of kinds, and what a cluster's owner would object to.
 KUBECONFORM_MODULE   := github.com/yannh/kubeconform/cmd/kubeconform
 KUBE_SCORE_MODULE    := github.com/zegl/kube-score/cmd/kube-score
+# It builds the documentation.
+HUGO_MODULE          := github.com/gohugoio/hugo

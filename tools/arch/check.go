@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// check judges packages against the table, and says each violation in one line.
+// check judges packages against the table, and returns one line per violation.
 func check(packages []pkg) []string {
 	var found []string
 	for _, p := range packages {
@@ -23,6 +23,10 @@ func check(packages []pkg) []string {
 			found = append(found, path+": no rule knows this layer; use one that all services share, or add the adapter to the table")
 			continue
 		}
+		if r.layer == unlisted {
+			found = append(found, path+": the list of rooms does not have this package; add it to rooms in the table, above what it imports")
+			continue
+		}
 		found = append(found, r.judge(path, service, p.Imports)...)
 		found = append(found, services(path, append(slices.Clone(p.TestImports), p.XTestImports...))...)
 	}
@@ -30,7 +34,7 @@ func check(packages []pkg) []string {
 	return slices.Compact(found)
 }
 
-// ruleFor finds the rule of a package, and the service it belongs to ("" when to none).
+// ruleFor returns the rule of a package, and the service that it belongs to ("" for none).
 func ruleFor(path string) (rule, string, bool) {
 	for _, r := range table() {
 		for _, pattern := range r.packages {
@@ -42,7 +46,7 @@ func ruleFor(path string) (rule, string, bool) {
 	return rule{}, "", false
 }
 
-// judge says which imports of a package break its layer's rule.
+// judge returns the imports of a package that break its layer's rule.
 func (r rule) judge(path, service string, imports []string) []string {
 	var found []string
 	for _, imported := range imports {
@@ -52,14 +56,14 @@ func (r rule) judge(path, service string, imports []string) []string {
 		case isOurs && !anyMatch(r.ours, own, service):
 			found = append(found, fmt.Sprintf("%s: imports %s, and the layer %q may only import %s",
 				path, own, r.layer, strings.Join(r.ours, ", ")))
-		case !isOurs && anyMatch(r.never, imported, ""), third && r.onlyStandard:
+		case !isOurs && anyMatch(r.never, imported, ""), isOurs && anyMatch(r.never, own, service), third && r.onlyStandard:
 			found = append(found, fmt.Sprintf("%s: imports %s, which the layer %q never does", path, imported, r.layer))
 		}
 	}
 	return found
 }
 
-// services finds imports of one service by another, which not even a test may have.
+// services returns imports of one service by another, which are forbidden even in tests.
 func services(path string, imports []string) []string {
 	service, ok := serviceOf(path)
 	if !ok {

@@ -14,11 +14,11 @@ var (
 	reference = regexp.MustCompile(`\b[DER][0-9]{1,2}(?:-[0-9]{2})?\b`)
 	// explained is a line of docs/decisions.md.
 	explained = regexp.MustCompile(`(?m)^- \*\*([DER][0-9]{1,2}(?:-[0-9]{2})?)\*\* \S`)
-	// commented finds the comments of the languages that we write.
+	// commented matches the comments of the languages in the repository.
 	commented = regexp.MustCompile(`(?s:/\*.*?\*/)|(?m:(?://|--|#) .*$)`)
 )
 
-// TestEveryCodeIsExplained: a code in a comment leads to docs/decisions.md, and no line there is about a code that nothing names any more.
+// TestEveryCodeIsExplained: every code in a comment is listed in docs/decisions.md, and every code listed there is used.
 func TestEveryCodeIsExplained(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join("..", "..")

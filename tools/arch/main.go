@@ -1,13 +1,16 @@
-// Command arch checks who imports whom: the table in table.go against every package of the workspace.
+// Command arch checks who imports whom, by the table in table.go, and the language that everything is written in, by the list in words.go.
 //
 // It judges direct imports, because those are what a reader sees and an author decides. It does not judge what a third
 // party imports, and another service's internals need no rule: the compiler refuses them.
+//
+// Words that only insiders understand are counted per folder. tools/arch/words.txt holds the counts; they may only shrink.
 package main
 
 import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -15,20 +18,45 @@ import (
 )
 
 func main() {
+	list := flag.String("words", "", "list the words in this folder and below that a stranger would not use")
+	rewrite := flag.Bool("count", false, "write into "+allowed+" how many of them are left; it refuses more than before")
+	flag.Parse()
+	if err := run(*list, *rewrite); err != nil {
+		fmt.Fprintln(os.Stderr, "arch:", err)
+		os.Exit(1)
+	}
+}
+
+// run does what the flags ask for; without any it checks imports, names and words.
+func run(folder string, rewrite bool) error {
+	switch {
+	case rewrite:
+		return writeCounts()
+	case folder != "":
+		return listWords(os.Stdout, folder)
+	}
 	packages, err := list()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "arch:", err)
-		os.Exit(2)
+		return err
 	}
 	violations := check(packages)
 	for _, v := range violations {
 		fmt.Fprintln(os.Stderr, v)
 	}
-	if len(violations) > 0 {
-		fmt.Fprintf(os.Stderr, "arch: %d forbidden imports or names in %d packages; the table is tools/arch/table.go\n",
-			len(violations), len(packages))
-		os.Exit(1)
+	words, err := checkWords()
+	if err != nil {
+		return err
 	}
+	for _, w := range words {
+		fmt.Fprintln(os.Stderr, w)
+	}
+	switch {
+	case len(violations) > 0:
+		return fmt.Errorf("%d forbidden imports or names in %d packages; the table is tools/arch/table.go", len(violations), len(packages))
+	case len(words) > 0:
+		return fmt.Errorf("%d folders differ from %s; CONTRIBUTING.md, Language, has the list", len(words), allowed)
+	}
+	return nil
 }
 
 // pkg is what `go list -json` says about a package.
@@ -40,7 +68,7 @@ type pkg struct {
 	XTestImports []string
 }
 
-// list asks the go command for every package of the workspace; -e, because what does not build is for others to say.
+// list returns every package of the workspace; -e, because broken packages are reported elsewhere.
 func list() ([]pkg, error) {
 	//nolint:noctx // one short command, ended by the terminal's interrupt like this process itself
 	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Name,Imports,TestImports,XTestImports", "work")

@@ -1,5 +1,7 @@
 package main
 
+import "path"
+
 // root is the path that all our modules share.
 const root = "github.com/lockstep-cd/lockstep/"
 
@@ -12,7 +14,7 @@ type rule struct {
 	packages []string
 	// ours are patterns of our own packages that may be imported.
 	ours []string
-	// never are patterns of other packages, the standard library's included, that may not be.
+	// never are patterns of packages that may not be imported: other people's, the standard library's, and exceptions to ours.
 	never []string
 	// onlyStandard refuses every third party.
 	onlyStandard bool
@@ -27,31 +29,34 @@ func table() []rule {
 		kube  = []string{"k8s.io/**", "sigs.k8s.io/**"}
 		star  = []string{"go.starlark.net/**"}
 		grpcs = []string{"google.golang.org/grpc/**"}
+		// kit runs servers for tests and tools; nothing that goes into production contains it.
+		kit = []string{"pkg/testkit/**"}
 	)
-	return []rule{
+	return append(roomRules(), []rule{
 		{layer: "contract", packages: []string{"proto/**"}, never: join(sql, nats, kube, star)},
 
-		{layer: "leaf", packages: []string{"pkg/clock/**", "pkg/id", "pkg/fault", "pkg/turn", "pkg/fair", "pkg/near", "pkg/pattern", "pkg/text", "pkg/secret/reference"}, ours: []string{"pkg/clock"}, onlyStandard: true},
+		{layer: "leaf", packages: []string{"pkg/clock/**", "pkg/id", "pkg/fault", "pkg/keylock", "pkg/fair", "pkg/pattern", "pkg/text", "pkg/secret/reference"}, ours: []string{"pkg/clock"}, onlyStandard: true},
 		{
 			layer: "event catalogue", packages: []string{"pkg/event/**"},
 			ours:  []string{"proto/**", "pkg/clock", "pkg/id", "pkg/fault", "pkg/schema", "pkg/event/**"},
 			never: join(sql, nats, kube, star, grpcs),
 		},
-		// It speaks Git, and nothing else.
+		// A client of the Git protocol only.
 		{layer: "git", packages: []string{"pkg/gitfetch"}, ours: []string{"pkg/fault", "pkg/fair", "pkg/telemetry"}, never: join(sql, nats, kube, star, grpcs)},
-		{layer: "mechanics", packages: []string{"pkg/**"}, ours: []string{"pkg/**", "proto/**"}, never: kube},
+		{layer: "test kit", packages: kit, ours: []string{"pkg/**", "proto/**"}, never: kube},
+		{layer: "mechanics", packages: []string{"pkg/**"}, ours: []string{"pkg/**", "proto/**"}, never: join(kube, kit)},
 
 		{
 			layer: "core", packages: []string{"services/SERVICE/internal/core/**"},
-			ours:         []string{"pkg/clock", "pkg/id", "pkg/fault", "pkg/turn", "pkg/fair", "pkg/pattern", "pkg/text", "pkg/secret/reference", "services/SERVICE/internal/core/**"},
-			never:        []string{"database/sql/**", "net/http/**", "net/rpc/**", "net/smtp", "os/exec", "log"},
+			ours:         append(leaves(), "services/SERVICE/internal/core/**"),
+			never:        pure(),
 			onlyStandard: true,
 		},
 		{
 			layer: "store", packages: []string{"services/SERVICE/internal/store/**"},
 			ours: []string{
 				"services/SERVICE/internal/core/**", "services/SERVICE/internal/store/**",
-				"pkg/clock", "pkg/id", "pkg/fault", "pkg/fair", "pkg/pg/**", "pkg/outbox", "pkg/event", "pkg/telemetry",
+				"pkg/clock", "pkg/id", "pkg/fault", "pkg/fair", "pkg/pg", "pkg/outbox", "pkg/event", "pkg/telemetry",
 			},
 			never: join(nats, kube, star, grpcs, []string{"net/http"}),
 		},
@@ -81,22 +86,88 @@ func table() []rule {
 		adapter("workflow", "script", join(sql, nats, kube), "pkg/yamltext"),
 		adapter("workflow", "sandbox", join(sql, nats, kube, star), "pkg/fair"),
 		adapter("workflow", "function", join(sql, nats, kube, star), "pkg/yamltext"),
-		// The simulation runs the core with real programs: the one adapter that it knows is the machine.
+		// The simulation runs the core with real programs: the only adapter that it imports is the interpreter.
 		adapter("workflow", "simulation", join(sql, nats, kube, grpcs), "services/workflow/internal/script"),
 		adapter("workflow", "model", join(sql, nats, kube, star, grpcs)),
-		adapter("workflow", "git", join(sql, nats, kube, star), "pkg/turn", "pkg/gitfetch", "pkg/secret", "pkg/secret/reference"),
+		adapter("workflow", "git", join(sql, nats, kube, star), "pkg/keylock", "pkg/gitfetch", "pkg/secret", "pkg/secret/reference"),
 		adapter("relay", "cluster", join(sql, nats, star)),
 		{
 			layer: "composition root", packages: []string{"services/SERVICE"},
-			ours: []string{"services/SERVICE/internal/**", "pkg/**", "proto/**"},
+			ours: []string{"services/SERVICE/internal/**", "pkg/**", "proto/**"}, never: kit,
 		},
 		{layer: "command", packages: []string{"services/SERVICE/cmd/SERVICE"}, ours: []string{"services/SERVICE", "pkg/run", "pkg/config"}, onlyStandard: true},
 
 		{layer: "tool", packages: []string{"tools/**"}, ours: []string{"**"}},
+	}...)
+}
+
+// leaves are the packages of ours that a core may import.
+func leaves() []string {
+	return []string{"pkg/clock", "pkg/id", "pkg/fault", "pkg/keylock", "pkg/fair", "pkg/pattern", "pkg/text", "pkg/secret/reference"}
+}
+
+// pure lists what a core never imports.
+func pure() []string {
+	return []string{"database/sql/**", "net/http/**", "net/rpc/**", "net/smtp", "os/exec", "log"}
+}
+
+// room is one package of a core, with the rooms of the same core that it may import.
+type room struct {
+	name  string
+	below []string
+}
+
+// rooms lists the packages of the cores that are split, per service and lowest first: a room imports only rooms listed before
+// it, so no arrow runs back up (TestRoomsImportOnlyWhatIsBelow). A core that is listed has no other packages.
+func rooms() map[string][]room {
+	return map[string][]room{
+		"domain": {
+			{nouns, nil},
+			{"access", []string{nouns}},
+			{"intake", []string{nouns}},
+			{"setup", []string{nouns, "access"}},
+			{"rollout", []string{nouns, "setup"}},
+			{"handoff", []string{nouns, "rollout"}},
+			{"view", []string{nouns, "access", "setup"}},
+		},
+		"workflow": {
+			{"wake", nil},
+			{"history", nil},
+			{"program", []string{"history"}},
+			{"activity", []string{"history"}},
+			{"agent", []string{"wake", "history"}},
+			{"execution", []string{"history", "program"}},
+			{"flow", []string{"wake", "history", "program", "execution"}},
+			{"engine", []string{"wake", "history", "program", "activity", "agent", "execution"}},
+			{"control", []string{"history", "program", "activity", "agent", "execution", "engine"}},
+		},
 	}
 }
 
-// adapter is what a service has beside the four layers that all share: it may know its core and the leaves.
+// nouns is the room that is the package core itself, below all others.
+const nouns = "."
+
+// roomRules are the rules of all rooms, and one for each core with rooms that no other package of it satisfies.
+func roomRules() []rule {
+	var rules []rule
+	for service, all := range rooms() {
+		core := "services/" + service + "/internal/core"
+		for _, r := range all {
+			ours := leaves()
+			for _, below := range r.below {
+				ours = append(ours, path.Join(core, below))
+			}
+			rules = append(rules, rule{layer: "room " + r.name, packages: []string{path.Join(core, r.name)}, ours: ours, never: pure(), onlyStandard: true})
+		}
+		rules = append(rules, rule{layer: unlisted, packages: []string{core + "/**"}})
+	}
+	return rules
+}
+
+// unlisted is the layer of packages in a core with rooms that its list does not have.
+const unlisted = "unlisted room"
+
+// adapter is the rule of an adapter beside the four layers that all services share: it may import its core and the leaves.
 func adapter(service, name string, never []string, also ...string) rule {
 	own := "services/" + service + "/internal/"
 	return rule{
@@ -117,7 +188,7 @@ func join(lists ...[]string) []string {
 	return all
 }
 
-// badNames say nothing about what a package holds.
+// badNames are names that do not describe what a package holds.
 func badNames() []string {
 	return []string{"util", "utils", "common", "helper", "helpers", "types", "models", "base", "misc", "shared"}
 }

@@ -16,11 +16,11 @@ import (
 	"github.com/jackc/pgx/v5"
 	"google.golang.org/grpc"
 
-	"github.com/lockstep-cd/lockstep/pkg/bus/server"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/pkg/pg/local"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/natsserver"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/postgres"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 	"github.com/lockstep-cd/lockstep/services/workflow"
 	"github.com/lockstep-cd/lockstep/tools/bench/probe"
@@ -39,8 +39,8 @@ type world struct {
 	log      *slog.Logger
 	options  options
 	dir      string
-	database *local.Server
-	nats     *server.Server
+	database *postgres.Server
+	nats     *natsserver.Server
 	config   workflow.Config
 	service  *exec.Cmd
 	// joined are processes of the service beside the first.
@@ -64,12 +64,12 @@ func newWorld(ctx context.Context, log *slog.Logger, dir string, o options, adju
 	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil { //nolint:gosec // as above
 		return nil, err
 	}
-	if w.database, err = local.Start(ctx, local.Config{DataDir: filepath.Join(dir, "postgres"), Log: log}); err != nil {
+	if w.database, err = postgres.Start(ctx, postgres.Config{DataDir: filepath.Join(dir, "postgres"), Log: log}); err != nil {
 		return nil, err
 	}
-	if w.nats, err = server.Start(server.Config{
+	if w.nats, err = natsserver.Start(natsserver.Config{
 		StoreDir: filepath.Join(dir, "nats"), SyncAlways: true, Log: log,
-		Users: []server.User{{Name: "workflow", Password: "workflow"}, {Name: "domain", Password: "domain"}},
+		Users: []natsserver.User{{Name: "workflow", Password: "workflow"}, {Name: "domain", Password: "domain"}},
 	}); err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func (w *world) timed(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if w.database, err = local.Start(ctx, local.Config{DataDir: filepath.Join(w.dir, "postgres"), Log: w.log}); err != nil {
+	if w.database, err = postgres.Start(ctx, postgres.Config{DataDir: filepath.Join(w.dir, "postgres"), Log: w.log}); err != nil {
 		return err
 	}
 	if w.db, err = pgx.Connect(ctx, w.database.URL()); err != nil {

@@ -26,12 +26,12 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/chartvalues"
 	"github.com/lockstep-cd/lockstep/services/domain"
 	"github.com/lockstep-cd/lockstep/services/workflow"
-	"github.com/lockstep-cd/lockstep/tools/charts/derive"
 )
 
-// rules are the alerts, as Prometheus reads them.
+// rules returns the alerts, as Prometheus reads them.
 func rules(t *testing.T) map[string]rulefmt.Rule {
 	t.Helper()
 	groups, errs := rulefmt.ParseFile(filepath.Join(root, "deploy/prometheus/alerts.yaml"), false, model.UTF8Validation)
@@ -47,7 +47,7 @@ func rules(t *testing.T) map[string]rulefmt.Rule {
 	return all
 }
 
-// well is an hour of an installation in which nothing is wrong.
+// well is an hour of an installation without faults.
 const well = `
 up{job="lockstep-domain-health", instance="a"} 1x90
 lockstep_request_duration_seconds_count{job="lockstep-domain-health", protocol="http", method="POST", status="200"} 0+600x90
@@ -87,7 +87,7 @@ process_resident_memory_bytes{job="lockstep-domain-health", instance="b"} 500000
 go_gc_gomemlimit_bytes{job="lockstep-domain-health", instance="b"} 9.223372036854776e+18x90
 `
 
-// faults are, for each alert, the lines of well that are otherwise when it ought to fire.
+// faults maps each alert to the series, different from those of well, on which it should fire.
 func faults() map[string][][2]string {
 	return map[string][][2]string{
 		"LockstepDown":                     {{"up{job=\"lockstep-domain-health\", instance=\"a\"} 1x90", "up{job=\"lockstep-domain-health\", instance=\"a\"} 0x90"}},
@@ -114,10 +114,10 @@ func faults() map[string][][2]string {
 	}
 }
 
-// TestAlerts: when all is well no alert fires; each fires when its own fault is there, and has a paragraph that says what to do.
+// TestAlerts: without faults no alert fires; each fires on its own fault, and has a paragraph in the documentation.
 func TestAlerts(t *testing.T) {
 	t.Parallel()
-	readme, err := os.ReadFile(filepath.Join(root, "deploy/README.md"))
+	guide, err := os.ReadFile(filepath.Join(root, "docs/how-to/respond-to-alerts.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,8 +141,8 @@ func TestAlerts(t *testing.T) {
 			if !fires(t, rule, spoiled) {
 				t.Error("does not fire")
 			}
-			if !strings.Contains(string(readme), "\n### "+name+"\n") || !strings.HasSuffix(rule.Annotations["runbook_url"], "deploy/README.md#"+strings.ToLower(name)) {
-				t.Errorf("has no paragraph in deploy/README.md, or does not lead there: %s", rule.Annotations["runbook_url"])
+			if !strings.Contains(string(guide), "\n### "+name+"\n") || !strings.HasSuffix(rule.Annotations["runbook_url"], "docs/how-to/respond-to-alerts.md#"+strings.ToLower(name)) {
+				t.Errorf("has no paragraph in docs/how-to/respond-to-alerts.md, or its link does not lead there: %s", rule.Annotations["runbook_url"])
 			}
 			if s := rule.Labels["severity"]; s != "warning" && s != "critical" || rule.Annotations["summary"] == "" {
 				t.Errorf("severity %q, summary %q", s, rule.Annotations["summary"])
@@ -151,8 +151,8 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// fires reports whether an alert is firing after an hour and a half of series, one sample a minute: its expression has been true
-// for as long as it says.
+// fires reports whether an alert is firing after an hour and a half of series, one sample a minute: its expression has been true for the
+// required time.
 func fires(t *testing.T, rule rulefmt.Rule, series string) bool {
 	t.Helper()
 	storage := promqltest.LoadedStorage(t, "load 1m\n"+indent(series))
@@ -177,7 +177,7 @@ func fires(t *testing.T, rule rulefmt.Rule, series string) bool {
 
 func indent(s string) string { return strings.ReplaceAll(strings.TrimSpace("  "+s), "\n", "\n  ") }
 
-// TestMetricsExist: alerts and dashboard ask only for what the services show, and the dashboard for all of the outbox.
+// TestMetricsExist: alerts and dashboard only use metrics that the services export, and the dashboard uses all of the outbox's.
 func TestMetricsExist(t *testing.T) {
 	t.Parallel()
 	known := exposed(t)
@@ -223,7 +223,7 @@ func TestMetricsExist(t *testing.T) {
 			return nil
 		})
 	}
-	// A rate of buckets is how a panel asks for a histogram.
+	// A panel uses a histogram through the rate of its buckets.
 	asked["lockstep_function_duration_seconds"] = asked["lockstep_function_duration_seconds_bucket"]
 	for _, name := range names(t, slices.Concat(own(), []prometheus.Collector{outbox.Metrics(nil)})...) {
 		if !asked[name] {
@@ -232,10 +232,10 @@ func TestMetricsExist(t *testing.T) {
 	}
 }
 
-// kedaQueries are the charts' own queries of queue depth, by service.
+// kedaQueries returns the charts' own queries of queue depth, by service.
 func kedaQueries(t *testing.T) map[string]string {
 	t.Helper()
-	rows, err := derive.Rows(filepath.Join(root, "charts/lockstep/values.yaml"))
+	rows, err := chartvalues.Read(filepath.Join(root, "charts/lockstep/values.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,12 +255,12 @@ func kedaQueries(t *testing.T) map[string]string {
 	return queries
 }
 
-// own are the collectors of services alone.
+// own returns collectors that only some services have.
 func own() []prometheus.Collector {
 	return slices.Concat(domain.Metrics(), workflow.Metrics(), bus.Metrics(func() *bus.Conn { return nil }), gitfetch.NewBudget(gitfetch.Limits{}).Metrics())
 }
 
-// names are those of the metrics of collectors.
+// names returns the names of collectors' metrics.
 func names(t *testing.T, of ...prometheus.Collector) []string {
 	t.Helper()
 	descriptions := make(chan *prometheus.Desc, 64)
@@ -279,7 +279,7 @@ func names(t *testing.T, of ...prometheus.Collector) []string {
 	return all
 }
 
-// exposed are the names of the metrics of a service, as a scrape has them, and Prometheus's own up.
+// exposed returns the names of the metrics of a service, as in a scrape, and Prometheus's own up.
 func exposed(t *testing.T) map[string]bool {
 	t.Helper()
 	telemetry.RequestStarted(telemetry.ProtocolHTTP)()

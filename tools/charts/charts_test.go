@@ -16,6 +16,7 @@ import (
 	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
 	"sigs.k8s.io/yaml"
 
+	"github.com/lockstep-cd/lockstep/pkg/testkit/chartvalues"
 	"github.com/lockstep-cd/lockstep/tools/charts/derive"
 	"github.com/lockstep-cd/lockstep/tools/charts/invariant"
 	"github.com/lockstep-cd/lockstep/tools/charts/render"
@@ -26,7 +27,7 @@ var update = flag.Bool("update", false, "write the golden files")
 // root is the checkout's.
 const root = "../.."
 
-// cases are the files of values to render, by chart.
+// cases returns the files of values to render, by chart.
 func cases(t *testing.T, chart string) map[string]map[string]any {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("testdata", chart, "*.yaml"))
@@ -61,7 +62,7 @@ func release(chart string, values map[string]any) render.Release {
 
 func charts() []string { return []string{"lockstep", "lockstep-relay"} }
 
-// TestMatrix renders every file of values, decodes every object strictly, and holds the release to the invariants and to its golden
+// TestMatrix renders every file of values, decodes every object strictly, and checks the release against the invariants and its golden
 // file.
 func TestMatrix(t *testing.T) {
 	t.Parallel()
@@ -107,7 +108,7 @@ func golden(t *testing.T, file string, objects []render.Object, notes string) {
 	}
 }
 
-// TestNamesThatYAMLReadsAsSomethingElse: a namespace may be called n, which YAML takes for false, and a release 1.
+// TestNamesThatYAMLReadsAsSomethingElse: a namespace may be called n, which YAML reads as false, and a release 1.
 func TestNamesThatYAMLReadsAsSomethingElse(t *testing.T) {
 	t.Parallel()
 	for _, chart := range charts() {
@@ -127,7 +128,7 @@ func TestLint(t *testing.T) {
 	for _, chart := range charts() {
 		for name, values := range cases(t, chart) {
 			for _, m := range lint.RunAll(filepath.Join(root, "charts", chart), values, "delivery").Messages {
-				// An icon is for catalogues, and the values alone do not install by intention: they name no Secret.
+				// An icon is for catalogues; and the values alone deliberately do not install: they name no Secret.
 				if m.Severity >= support.WarningSev {
 					t.Errorf("%s with %s: %s", chart, name, m.Err)
 				}
@@ -136,7 +137,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// TestDerived: what follows from elsewhere in the tree says what it follows from.
+// TestDerived: derived files are up to date.
 func TestDerived(t *testing.T) {
 	t.Parallel()
 	stale, err := derive.Stale(root, false)
@@ -148,11 +149,11 @@ func TestDerived(t *testing.T) {
 	}
 }
 
-// TestEveryValueIsUsed: a value that changes nothing is a promise that is not kept. Each documented leaf is used by a template.
+// TestEveryValueIsUsed: each documented leaf is used by a template, since a value without effect would mislead.
 func TestEveryValueIsUsed(t *testing.T) {
 	t.Parallel()
 	for _, chart := range charts() {
-		rows, err := derive.Rows(filepath.Join(root, "charts", chart, "values.yaml"))
+		rows, err := chartvalues.Read(filepath.Join(root, "charts", chart, "values.yaml"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -184,7 +185,7 @@ func templates(t *testing.T, chart string) string {
 	return all.String()
 }
 
-// TestRefusedValues: a mistake is refused before anything is installed, and the message says where it is and what is expected.
+// TestRefusedValues: a mistake is refused before anything is installed, and the message names the place and the expected value.
 func TestRefusedValues(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -242,7 +243,7 @@ func TestRefusedValues(t *testing.T) {
 	}
 }
 
-// TestSelectorsNeverChange: a selector cannot be changed by an upgrade, so it holds nothing that a version or a value decides.
+// TestSelectorsNeverChange: an upgrade cannot change a selector, so it must not depend on versions or values.
 func TestSelectorsNeverChange(t *testing.T) {
 	t.Parallel()
 	for _, chart := range charts() {

@@ -27,12 +27,12 @@ import (
 	"github.com/lockstep-cd/lockstep/tools/e2e/cluster"
 )
 
-// installWithin bounds one step of Helm, pods becoming ready included.
+// installWithin bounds one step of Helm, including pods becoming ready.
 const installWithin = 2 * time.Minute
 
 // TestOnARealAPIServer installs each file of values with Helm into a namespace that enforces restricted pods, waits until all pods are
-// ready, upgrades, rolls back and uninstalls, and looks for what is left. It needs the programs, so `make charts` skips it and
-// `make e2e-charts` runs it.
+// ready, upgrades, rolls back and uninstalls, and checks that nothing is left. It needs the cluster's programs, so `make charts` skips it
+// and `make e2e-charts` runs it.
 //
 //nolint:tparallel,paralleltest // one cluster on a small machine: each installation waits for its own pods
 func TestOnARealAPIServer(t *testing.T) {
@@ -57,7 +57,7 @@ func TestOnARealAPIServer(t *testing.T) {
 	t.Run("rights of the relay", a.relayRights)
 }
 
-// apiServer is a real one, and how to talk to it.
+// apiServer is a real API server, with clients.
 type apiServer struct {
 	cluster    *cluster.Cluster
 	objects    dynamic.Interface
@@ -79,7 +79,7 @@ func connect(t *testing.T, c *cluster.Cluster) *apiServer {
 	return &apiServer{cluster: c, objects: c.API(), kinds: kinds, kubeconfig: c.Kubeconfig("admin")}
 }
 
-// live is the life of a release.
+// live takes a release through its life cycle.
 func (a *apiServer) live(t *testing.T, chart, name string, values map[string]any) {
 	t.Helper()
 	namespace := chart + "-" + name
@@ -93,7 +93,7 @@ func (a *apiServer) live(t *testing.T, chart, name string, values map[string]any
 	if err != nil {
 		t.Fatal(err)
 	}
-	// No volume is ever bound here, so pods that have one stay pending.
+	// Volumes are never bound here, so pods with one stay pending.
 	wait := kube.StatusWatcherStrategy
 	if strings.Contains(fmt.Sprint(values), "bundled") {
 		wait = kube.HookOnlyStrategy
@@ -130,7 +130,7 @@ func (a *apiServer) live(t *testing.T, chart, name string, values map[string]any
 		t.Fatalf("uninstall: %v", err)
 	}
 	var diff string
-	for range 60 { // what a controller removes is gone a moment later
+	for range 60 { // controllers delete objects a moment later
 		if diff = cmp.Diff(a.labelled(before), a.labelled(a.everything(t))); diff == "" || clock.Sleep(t.Context(), clock.System(), time.Second) != nil {
 			break
 		}
@@ -140,7 +140,7 @@ func (a *apiServer) live(t *testing.T, chart, name string, values map[string]any
 	}
 }
 
-// suit leaves out what needs something that this cluster does not have: an API of others, a priority, zones and pools of nodes.
+// suit removes what needs features that this cluster lacks: third-party APIs, priorities, zones and node pools.
 func suit(chart, name string, values map[string]any) {
 	switch {
 	case chart == "lockstep" && name == "production":
@@ -148,7 +148,7 @@ func suit(chart, name string, values map[string]any) {
 		set(values, "", "domain", "priorityClassName")
 		set(values, map[string]any{}, "domain", "affinity")
 		set(values, []any{}, "domain", "topologySpreadConstraints")
-		// No KEDA, no other runtime, and no pod that ever ends.
+		// No KEDA, no other runtime, and pods never end.
 		set(values, false, "workflow", "autoscaling", "keda", "enabled")
 		set(values, "", "registry", "runtimeClassName")
 		set(values, false, "migrations", "job", "enabled")
@@ -160,7 +160,7 @@ func suit(chart, name string, values map[string]any) {
 		set(values, []any{}, "initContainers")
 		set(values, []any{}, "sidecars")
 	}
-	// KWOK's nodes have no room on a disk to give away: a pod that asks for some stays pending, other containers of these values as well.
+	// KWOK's nodes have no disk space: a pod that requests some stays pending, also for other containers of these values.
 	for _, component := range []string{"registry", "domain", "workflow"} {
 		if chart == "lockstep" {
 			set(values, nil, component, "resources", "requests", "ephemeral-storage")
@@ -173,7 +173,7 @@ func suit(chart, name string, values map[string]any) {
 	}
 }
 
-// upgraded are values as a next version has them: another image.
+// upgraded returns the values of a next version: with another image.
 func upgraded(chart string, values map[string]any) map[string]any {
 	next := maps.Clone(values)
 	if chart == "lockstep" {
@@ -196,7 +196,7 @@ func set(values map[string]any, value any, path ...string) {
 	values[path[len(path)-1]] = value
 }
 
-// namespaces are those that the values name.
+// namespaces returns the namespaces that the values name.
 func namespaces(values map[string]any) []string {
 	names, _, err := unstructured.NestedStringSlice(values, "rbac", "namespaces")
 	if err != nil {
@@ -239,7 +239,7 @@ func (a *apiServer) helm(t *testing.T, namespace string) *action.Configuration {
 	return helm
 }
 
-// everything is every object that our charts or Helm may have made, by kind, namespace and name.
+// everything lists every object that our charts or Helm may have created, by kind, namespace and name.
 func (a *apiServer) everything(t *testing.T) []string {
 	t.Helper()
 	var all []string
@@ -258,7 +258,7 @@ func (a *apiServer) everything(t *testing.T) []string {
 	return all
 }
 
-// resources are those that can be listed, without those that the API server makes up.
+// resources returns the listable resources, without those that the API server generates.
 func (a *apiServer) resources(t *testing.T) []schema.GroupVersionResource {
 	t.Helper()
 	lists, err := a.kinds.ServerPreferredResources()
@@ -280,7 +280,7 @@ func (a *apiServer) resources(t *testing.T) []schema.GroupVersionResource {
 	return all
 }
 
-// labelled leaves out what has another name each time: pods, sets of replicas, revisions, and Helm's own record of the release.
+// labelled omits objects with generated names: pods, ReplicaSets, revisions, and Helm's own record of the release.
 func (*apiServer) labelled(all []string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(s string) bool {
 		for _, prefix := range []string{"pods ", "replicasets ", "controllerrevisions ", "endpointslices ", "endpoints ", "persistentvolumeclaims "} {
@@ -292,8 +292,7 @@ func (*apiServer) labelled(all []string) []string {
 	})
 }
 
-// relayRights asks the API server about every verb on every kind: the account of the chart's relay may do what its role says, and
-// nothing else.
+// relayRights asks the API server about every verb on every kind: the account of the chart's relay may do exactly what its role lists.
 func (a *apiServer) relayRights(t *testing.T) {
 	const namespace = "lockstep-relay-rights"
 	a.namespace(t, namespace)

@@ -19,8 +19,8 @@ import (
 // variable is ${NAME} or ${NAME:?message} in a compose file.
 var variable = regexp.MustCompile(`\$\{([A-Z0-9_]+)(?::[?-][^}]*)?\}`)
 
-// TestCompose: each service takes the variables of the compose file, every variable that the file asks for is in the example beside it,
-// and whoever is called is there.
+// TestCompose: each service accepts the variables of the compose file, every variable that the file requires is in the example beside it,
+// and every service that is called exists.
 //
 //nolint:paralleltest // the loader reads this process's environment
 func TestCompose(t *testing.T) {
@@ -85,7 +85,7 @@ func TestCompose(t *testing.T) {
 	})
 }
 
-// TestComposeIsWhole reads the compose file strictly, and follows what it names: services that wait for others, ports that are published, volumes,
+// TestComposeIsWhole reads the compose file strictly, and checks its references: services that wait for others, published ports, volumes,
 // files beside it, and hosts in addresses.
 func TestComposeIsWhole(t *testing.T) {
 	t.Parallel()

@@ -23,8 +23,8 @@ import (
 	"github.com/lockstep-cd/lockstep/tools/charts/render"
 )
 
-// TestServicesTakeTheirConfiguration has each service's own loader, which refuses what it does not know, read what the chart gives
-// it: the file and the variables. Every credential has to come, but for those that are optional.
+// TestServicesTakeTheirConfiguration loads the file and the variables that the chart generates with each service's own loader, which
+// refuses unknown keys. Every credential has to be set, except optional ones.
 //
 //nolint:paralleltest // the loader reads this process's environment
 func TestServicesTakeTheirConfiguration(t *testing.T) {
@@ -51,10 +51,11 @@ func TestServicesTakeTheirConfiguration(t *testing.T) {
 	}
 }
 
-// serviceAlone is what a service takes beside the budgets of its configuration, in bytes.
+// serviceAlone is the memory of a service without its configured budgets, in bytes.
 const serviceAlone = 128 << 20
 
-// fits: a container's limit has room for all that its configuration can take, and Go begins to collect garbage before its own part of that is gone.
+// fits checks that a container's limit covers everything that its configuration allows, and that Go collects garbage before its own part is
+// used up.
 func fits(t *testing.T, c corev1.Container, most, children int64) {
 	t.Helper()
 	limit := c.Resources.Limits.Memory().Value()
@@ -105,7 +106,7 @@ func takes[T any](t *testing.T, component string, objects []render.Object, optio
 	return c
 }
 
-// example is a value as a Secret may hold it.
+// example returns a value that a Secret may hold.
 func example(e corev1.EnvVar) string {
 	switch {
 	case strings.HasSuffix(e.Name, "_AGENT_ID"):
@@ -160,7 +161,7 @@ func hasService(objects []render.Object, address string) bool {
 	return false
 }
 
-// TestProbesAskWhatIsServed: the paths of the probes of our services are those that pkg/telemetry answers.
+// TestProbesAskWhatIsServed: our services' probes use paths that pkg/telemetry serves.
 func TestProbesAskWhatIsServed(t *testing.T) {
 	t.Parallel()
 	health := telemetry.Health(nil)

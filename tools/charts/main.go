@@ -1,5 +1,5 @@
-// Command charts writes what in the Helm charts follows from elsewhere in the tree (package derive lists what that is), the schemas that kubeconform
-// judges the charts by (package kinds), and the charts rendered with each file of values. Its tests are what `make charts` runs.
+// Command charts writes the parts of the Helm charts that are derived from other files (package derive lists them), the schemas against
+// which kubeconform validates the charts (package kinds), and the charts rendered with each file of values. `make charts` runs its tests.
 package main
 
 import (
@@ -38,7 +38,7 @@ func main() {
 	}
 }
 
-// derived writes the derived files that are stale, or fails where there are some.
+// derived writes stale derived files or, with check, fails if there are any.
 func derived(root string, check bool) error {
 	stale, err := derive.Stale(root, !check)
 	if err != nil {
@@ -53,7 +53,7 @@ func derived(root string, check bool) error {
 	return nil
 }
 
-// thirdParty are the kinds of others that the charts make where a cluster knows them.
+// thirdParty returns the third-party kinds that the charts create if the cluster has them.
 func thirdParty() []string {
 	return []string{"monitoring.coreos.com/v1/ServiceMonitor", "monitoring.coreos.com/v1/PodMonitor", "monitoring.coreos.com/v1/PrometheusRule"}
 }

@@ -20,18 +20,18 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/certs/certstest"
 )
 
-// The public halves of an authority that nobody has.
+// The public keys of an authority that does not exist.
 const (
 	issuer        = "ABJVY34OWUI7LWLGUGYHEXPZF27SOUKPVOUULS55NGHCHLDSYQLVOVW3"
 	authorityUser = "UACPRGLNU5R3PKLJWEBI5YYAOVU6V45GGVEG3WVSCHKRFSC3TX4PW42R"
-	// seedOfNobody is a well-formed seed of such a one: it opens nothing.
+	// seedOfNobody is a well-formed seed of such an authority: it grants nothing.
 	seedOfNobody = "SAAHGMAIOH2EYFUOPSKJ3YWHKDTAYLE3XD7VGAAXYWRGOI2OTS2NXDQH3M"
 )
 
 func itoa(n int32) string { return strconv.Itoa(int(n)) }
 
-// TestAccountsOfNATS has the real server read the configurations that we give away, and compares what each account may do with the
-// table that the services are tested with (E13).
+// TestAccountsOfNATS loads the published configurations into the real server, and compares what each account may do with the table that the
+// services are tested with (E13).
 func TestAccountsOfNATS(t *testing.T) {
 	for _, user := range []string{"REGISTRY", "DOMAIN", "WORKFLOW", "RELAY_1", "RELAY_2"} {
 		t.Setenv("NATS_PASSWORD_"+user, "p4ssword-of-"+user)
@@ -81,7 +81,7 @@ func TestAccountsOfNATS(t *testing.T) {
 	}
 }
 
-// bundled is a file with the configuration of the bundled NATS for a case, its certificates made up.
+// bundled returns a file with the configuration of the bundled NATS for a case, with generated certificates.
 func bundled(t *testing.T, name string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -99,8 +99,8 @@ func bundled(t *testing.T, name string) string {
 	return ""
 }
 
-// TestRightsOfTheRelay: what the chart grants is what the end-to-end scenarios are played with, so every scenario is a test of the
-// chart's roles, and a right that no scenario needs has no place in either.
+// TestRightsOfTheRelay: the chart grants exactly the rights that the end-to-end scenarios run with, so every scenario tests the chart's
+// roles, and no right is superfluous.
 func TestRightsOfTheRelay(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(root, "tools/e2e/cluster/manifests/relay.yaml"))
@@ -125,7 +125,7 @@ func TestRightsOfTheRelay(t *testing.T) {
 				continue
 			}
 			kinds = append(kinds, o.Kind)
-			if name == "full" { // one rule of its own at the end
+			if name == "full" { // has an additional rule at the end
 				rules = rules[:len(rules)-1]
 			}
 			if diff := cmp.Diff(played.Rules, rules); diff != "" {

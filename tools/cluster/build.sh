@@ -25,7 +25,7 @@ say() { printf '%s %s\n' "$(date +%T)" "$*" >&2; }
 
 kubernetes=$(go list -m -f '{{with .Replace}}{{.Version}}{{else}}{{.Version}}{{end}}' k8s.io/kubernetes)
 minor=${kubernetes#v1.}
-# Without a version of its own the API server tells one that clients cannot parse.
+# Without a version of its own the API server reports one that clients cannot parse.
 version="-X k8s.io/component-base/version.gitVersion=$kubernetes -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=${minor%%.*}"
 
 # build NAME PACKAGE [FLAG]…

@@ -1,5 +1,5 @@
-// Command e2e runs the end-to-end scenarios: Lockstep's own stack, with its relay on a real Kubernetes API server with the real
-// Argo CD and Argo Rollouts. `make e2e` builds what that needs.
+// Command e2e runs the end-to-end scenarios: Lockstep's own stack, with its relay on a real Kubernetes API server with the real Argo CD and
+// Argo Rollouts. `make e2e` builds the programs.
 package main
 
 import (
@@ -39,11 +39,11 @@ func run(ctx context.Context, args []string) (err error) {
 	flags := flag.NewFlagSet("e2e", flag.ContinueOnError)
 	programs := flags.String("programs", "", "`folder` that tools/cluster/build.sh has printed")
 	scenarios := flags.String("scenarios", "scenarios", "`folder` of the scenarios")
-	dir := flags.String("data", "", "`folder` that keeps data and logs; without it a temporary one, which stays when something fails")
-	verbose := flags.Bool("v", false, "tell each act")
+	dir := flags.String("data", "", "`folder` that keeps data and logs; by default a temporary one, which is kept after a failure")
+	verbose := flags.Bool("v", false, "print each act")
 	kustomize := flags.String("kustomize", "", "`program` that Argo CD renders kustomizations with")
 	helm := flags.String("helm", "", "`program` that Argo CD renders charts with")
-	figures := flags.Int("measure", 0, "measure instead of playing scenarios, with so many `rollouts` at once on one relay")
+	figures := flags.Int("measure", 0, "measure instead of running scenarios, with so many concurrent `rollouts` on one relay")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -85,10 +85,10 @@ func run(ctx context.Context, args []string) (err error) {
 	return play(ctx, place, all)
 }
 
-// samples is how many rollouts, of ten gates each, the latencies are taken from.
+// samples is the number of rollouts, of ten gates each, for the latencies.
 const samples = 10
 
-// take measures, and prints the table with what there is, even when a part of it has failed.
+// take measures, and prints the table, which is partial after an error.
 func take(ctx context.Context, place *scenario.Place, atOnce int, relayPID string) error {
 	kubernetes, ok := place.Cluster.(*cluster.Cluster)
 	if !ok {
@@ -104,7 +104,7 @@ func take(ctx context.Context, place *scenario.Place, atOnce int, relayPID strin
 	return err
 }
 
-// play runs the scenarios one after the other; one that fails does not keep the others from running.
+// play runs the scenarios one after the other; after a failure the others still run.
 func play(ctx context.Context, place *scenario.Place, all []scenario.Scenario) error {
 	var failed []error
 	began := place.Clock.Now()
@@ -125,7 +125,7 @@ func play(ctx context.Context, place *scenario.Place, all []scenario.Scenario) e
 	return errors.Join(append(failed, ctx.Err())...)
 }
 
-// start brings up the cluster and a stack on it.
+// start starts the cluster and a stack on it.
 func start(ctx context.Context, data string, config cluster.Config) (*scenario.Place, func() error, error) {
 	log := config.Log
 	c, err := cluster.Start(ctx, config)
@@ -151,10 +151,10 @@ func start(ctx context.Context, data string, config cluster.Config) (*scenario.P
 	return place, stop, nil
 }
 
-// folder is where the run keeps its data, and how to remove it.
+// folder returns the data folder of the run, and a function to remove it.
 func folder(dir string) (string, func() error, error) {
 	if dir != "" {
-		return dir, func() error { return nil }, os.MkdirAll(dir, 0o711) //nolint:gosec // the account of PostgreSQL passes through
+		return dir, func() error { return nil }, os.MkdirAll(dir, 0o711) //nolint:gosec // PostgreSQL's account needs access
 	}
 	dir, err := os.MkdirTemp("", "lockstep-e2e-")
 	if err != nil {

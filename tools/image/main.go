@@ -3,7 +3,7 @@
 //
 //	image -version v1.2.3 -out DIR registry domain workflow relay lockstep
 //
-// With a key it signs them and says how they were made (package attest), beside each image in its layout; with -push it publishes both.
+// With a key it signs them and records their provenance (package attest), beside each image in its layout; with -push it publishes both.
 //
 //	image -version v1.2.3 -commit "$(git rev-parse HEAD)" -out DIR -key vault:secret/data/release#key -push ghcr.io/lockstep-cd domain
 package main
@@ -38,12 +38,12 @@ func main() {
 // source is where the sources are published.
 const source = "https://github.com/lockstep-cd/lockstep"
 
-// options are what the command was asked for.
+// options are the command's flags.
 type options struct {
 	recipe assemble.Recipe
 	// out is the folder of the layouts; key a reference to the key, empty for none; push where images are published, empty for nowhere.
 	out, key, push string
-	// builder is who builds, in the provenance.
+	// builder is the URL of the builder, in the provenance.
 	builder string
 	vault   secret.VaultConfig
 }
@@ -85,7 +85,7 @@ func run() error {
 	return nil
 }
 
-// signer is the key, nil for none. Whoever signs says what the image was made from, so that has to be so.
+// signer returns the key, nil for none. A signature states what the image was built from, so that is checked.
 func (o options) signer(ctx context.Context) (*attest.Key, error) {
 	if o.key == "" {
 		return nil, nil //nolint:nilnil // images need no signature
@@ -108,7 +108,7 @@ func (o options) signer(ctx context.Context) (*attest.Key, error) {
 	return key, nil
 }
 
-// clean refuses to sign what is not the commit.
+// clean refuses to sign unless the checkout is exactly the commit.
 func clean(ctx context.Context, r assemble.Recipe) error {
 	head, err := output(ctx, r.Root, "git", "rev-parse", "HEAD")
 	if err != nil {
@@ -128,7 +128,7 @@ func clean(ctx context.Context, r assemble.Recipe) error {
 	return nil
 }
 
-// build makes an image, writes its layout, and publishes it.
+// build creates an image, writes its layout, and publishes it.
 func (o options) build(ctx context.Context, name string, key *attest.Key) (string, error) {
 	image, err := assemble.Image(ctx, o.recipe, name)
 	if err != nil {
@@ -165,7 +165,7 @@ func (o options) build(ctx context.Context, name string, key *attest.Key) (strin
 	return digest, nil
 }
 
-// output is what a command prints.
+// output returns the output of a command.
 func output(ctx context.Context, dir, command string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, command, args...) //nolint:gosec // its arguments are ours
 	cmd.Dir = dir

@@ -1,10 +1,10 @@
-// Command modsync keeps the module files of the workspace alike: every module has go.work's go directive, and a replace line
-// for each sibling it needs, its siblings' siblings included, because replace lines are not inherited.
+// Command modsync keeps the module files of the workspace consistent: every module has go.work's go directive, and a replace line for each
+// sibling that it needs, directly or indirectly, because replace lines are not inherited.
 //
 //	modsync          writes
-//	modsync -check   says what it would write, and fails when there is anything
+//	modsync -check   prints what it would write, and fails if there is anything
 //
-// It changes no versions: that is what `go work sync` and `go mod tidy` do.
+// It changes no versions: `go work sync` and `go mod tidy` do.
 package main
 
 import (

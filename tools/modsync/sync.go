@@ -10,7 +10,7 @@ import (
 	"golang.org/x/mod/modfile"
 )
 
-// workspace is go.work and the modules it uses.
+// workspace is go.work and its modules.
 type workspace struct {
 	root      string
 	goVersion string
@@ -22,7 +22,7 @@ type module struct {
 	file *modfile.File
 }
 
-// run brings every go.mod in line, and names those that were not.
+// run corrects every go.mod, and returns the names of those that were wrong.
 func run(root string, check bool) ([]string, error) {
 	w, err := load(root)
 	if err != nil {
@@ -90,7 +90,7 @@ func (w *workspace) align(path string) error {
 			return fmt.Errorf("set go directive of %s: %w", path, err)
 		}
 	}
-	// A replace line for a sibling that is not needed (yet) does no harm; one for itself is a mistake.
+	// A replace line for a sibling that is not needed (yet) is harmless; one for the module itself is a mistake.
 	if err := m.file.DropReplace(path, ""); err != nil {
 		return fmt.Errorf("drop replace of %s by itself: %w", path, err)
 	}
@@ -106,7 +106,7 @@ func (w *workspace) align(path string) error {
 	return nil
 }
 
-// siblings are the modules of the workspace that a module requires, and those that these require, sorted.
+// siblings returns the modules of the workspace that a module requires, directly or indirectly, sorted.
 func (w *workspace) siblings(path string) []string {
 	var found []string
 	queue := []string{path}

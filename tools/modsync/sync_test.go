@@ -15,7 +15,7 @@ func TestRun(t *testing.T) {
 	write(t, root, "go.work", "go 1.26.0\n\nuse (\n\t./a\n\t./b\n\t./tools/c\n)\n")
 	write(t, root, "a/go.mod", "module example.com/a\n\ngo 1.26.0\n")
 	write(t, root, "b/go.mod", "module example.com/b\n\ngo 1.25.0\n\nrequire example.com/a v0.0.0\n")
-	// c needs a through b, replaces itself by mistake, and has one replacement that is none of ours.
+	// c needs a through b, replaces itself by mistake, and has one replacement that is not ours.
 	write(t, root, "tools/c/go.mod", "module example.com/c\n\ngo 1.26.0\n\nrequire example.com/b v0.0.0\n\n"+
 		"replace example.com/c => ../c\n\nreplace example.com/other => ../other\n")
 

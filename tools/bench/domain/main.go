@@ -23,11 +23,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/lockstep-cd/lockstep/pkg/bus/server"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
-	"github.com/lockstep-cd/lockstep/pkg/pg/local"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/natsserver"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/postgres"
 	"github.com/lockstep-cd/lockstep/services/domain"
 	"github.com/lockstep-cd/lockstep/tools/bench/probe"
 )
@@ -82,13 +82,13 @@ func run(ctx context.Context, o options) (err error) {
 	if o.data == "" {
 		o.data = filepath.Join(dir, "postgres")
 	}
-	database, err := local.Start(ctx, local.Config{DataDir: o.data, Log: log})
+	database, err := postgres.Start(ctx, postgres.Config{DataDir: o.data, Log: log})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, database.Stop()) }()
-	nats, err := server.Start(server.Config{
-		StoreDir: filepath.Join(dir, "nats"), Log: log, Users: []server.User{{Name: "workflow", Password: "workflow"}, {Name: "domain", Password: "domain"}, {Name: "registry", Password: "registry"}},
+	nats, err := natsserver.Start(natsserver.Config{
+		StoreDir: filepath.Join(dir, "nats"), Log: log, Users: []natsserver.User{{Name: "workflow", Password: "workflow"}, {Name: "domain", Password: "domain"}, {Name: "registry", Password: "registry"}},
 	})
 	if err != nil {
 		return err

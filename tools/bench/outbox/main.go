@@ -27,8 +27,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
-	"github.com/lockstep-cd/lockstep/pkg/pg/local"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/postgres"
 	"github.com/lockstep-cd/lockstep/tools/bench/probe"
 )
 
@@ -75,7 +75,7 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	database, err := local.Start(ctx, local.Config{DataDir: filepath.Join(dir, "postgres"), Log: log})
+	database, err := postgres.Start(ctx, postgres.Config{DataDir: filepath.Join(dir, "postgres"), Log: log})
 	if err != nil {
 		return err
 	}

@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/lockstep-cd/lockstep/pkg/bus/server"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/natsserver"
 )
 
 // natsCommand makes of this executable a NATS server, a process of its own, so that its processor time can be told from the
@@ -59,9 +59,9 @@ func (s *natsServer) stop() error { return errors.Join(s.input.Close(), s.comman
 
 // serveNATS is the process.
 func serveNATS() {
-	nats, err := server.Start(server.Config{
+	nats, err := natsserver.Start(natsserver.Config{
 		StoreDir: os.Args[2], SyncAlways: os.Args[3] == "true", Log: telemetry.Logger(os.Stderr, "warn"),
-		Users: []server.User{{Name: "workflow", Password: "workflow"}},
+		Users: []natsserver.User{{Name: "workflow", Password: "workflow"}},
 	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "nats:", err)

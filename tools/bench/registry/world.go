@@ -17,8 +17,8 @@ import (
 	ociregistry "github.com/google/go-containerregistry/pkg/registry"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/lockstep-cd/lockstep/pkg/bus/server"
-	"github.com/lockstep-cd/lockstep/pkg/pg/local"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/natsserver"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/postgres"
 	"github.com/lockstep-cd/lockstep/services/domain"
 	"github.com/lockstep-cd/lockstep/services/registry"
 	"github.com/lockstep-cd/lockstep/tools/bench/probe"
@@ -37,9 +37,9 @@ const (
 // world is one installation without the services that have no part in it.
 type world struct {
 	log      *slog.Logger
-	database *local.Server
-	nats     *server.Server
-	bus      server.Config
+	database *postgres.Server
+	nats     *natsserver.Server
+	bus      natsserver.Config
 	oci      *httptest.Server
 	db       *pgx.Conn
 	api      probe.API
@@ -56,11 +56,11 @@ func newWorld(ctx context.Context, dir string, log *slog.Logger) (_ *world, err 
 			err = errors.Join(err, w.close(ctx))
 		}
 	}()
-	if w.database, err = local.Start(ctx, local.Config{DataDir: filepath.Join(dir, "postgres"), Log: log}); err != nil {
+	if w.database, err = postgres.Start(ctx, postgres.Config{DataDir: filepath.Join(dir, "postgres"), Log: log}); err != nil {
 		return nil, err
 	}
-	w.bus = server.Config{StoreDir: filepath.Join(dir, "nats"), SyncAlways: true, Log: log, Users: []server.User{{Name: "registry", Password: "registry"}, {Name: "domain", Password: "domain"}}}
-	if w.nats, err = server.Start(w.bus); err != nil {
+	w.bus = natsserver.Config{StoreDir: filepath.Join(dir, "nats"), SyncAlways: true, Log: log, Users: []natsserver.User{{Name: "registry", Password: "registry"}, {Name: "domain", Password: "domain"}}}
+	if w.nats, err = natsserver.Start(w.bus); err != nil {
 		return nil, err
 	}
 	// A later start takes the port of this one.
@@ -146,7 +146,7 @@ func (w *world) restartBus(meanwhile func() error) error {
 		return err
 	}
 	var err error
-	w.nats, err = server.Start(w.bus)
+	w.nats, err = natsserver.Start(w.bus)
 	return err
 }
 

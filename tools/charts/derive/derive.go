@@ -1,6 +1,5 @@
-// Package derive writes what in the charts follows from something else: the keys of the services' configuration into the
-// schemas of values, the table of values into each README, the permissions of NATS users, and copies of what deploy/ holds,
-// because a chart cannot reach outside its folder.
+// Package derive writes the parts of the charts that follow from other files: the keys of the services' configuration into the schemas of
+// values, the permissions of NATS users, and copies of files in deploy/, because a chart cannot reach outside its folder.
 //
 // It renders nothing.
 package derive
@@ -13,7 +12,7 @@ import (
 	"slices"
 )
 
-// Files are the derived files of a checkout by path relative to its root, as they ought to be.
+// Files returns the expected content of the derived files of a checkout, by path relative to its root.
 func Files(root string) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for _, chart := range []string{"lockstep", "lockstep-relay"} {
@@ -23,11 +22,6 @@ func Files(root string) (map[string][]byte, error) {
 			return nil, err
 		}
 		files[filepath.Join(dir, "values.schema.json")] = schema
-		readme, err := withTable(filepath.Join(root, dir, "README.md"), filepath.Join(root, dir, "values.yaml"))
-		if err != nil {
-			return nil, err
-		}
-		files[filepath.Join(dir, "README.md")] = readme
 	}
 	for name, text := range users() {
 		files[filepath.Join("charts/lockstep/files", name)] = text
@@ -43,7 +37,7 @@ func Files(root string) (map[string][]byte, error) {
 	return files, nil
 }
 
-// Stale are the derived files that are not what they ought to be. With write they are written.
+// Stale returns the derived files that are out of date. With write they are updated.
 func Stale(root string, write bool) ([]string, error) {
 	files, err := Files(root)
 	if err != nil {

@@ -9,14 +9,13 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/bus/authority"
 )
 
-// user is an account of NATS as its configuration file has it. The password is a variable of the server's environment, so that the
-// file holds no secret.
+// user returns an account in the format of NATS's configuration file. The password is a variable of the server's environment, so that the
+// file contains no secret.
 func user(name, variable, publish, subscribe string) string {
 	return fmt.Sprintf("{\n  user: %q, password: $%s\n  permissions: {\n    publish: [\n%s    ]\n    subscribe: [\n%s    ]\n%s  }\n}\n", name, variable, publish, subscribe, responses())
 }
 
-// responses lets an account answer each request that it has received: without it the answers of domain and registry to each other
-// are denied.
+// responses lets an account answer each request that it has received: without it the answers between domain and registry are denied.
 func responses() string {
 	return fmt.Sprintf("    allow_responses: {max: 1, expires: %q}\n", bus.AnswerWithin)
 }
@@ -29,7 +28,7 @@ func subjects(list []string) string {
 	return out.String()
 }
 
-// account is the user of a name with what bus.Permissions gives it.
+// account returns the user of a name with the permissions from bus.Permissions.
 func account(name, variable string) string {
 	publish, subscribe := bus.Permissions(name)
 	return user(name, variable, subjects(publish), subjects(subscribe))
@@ -43,26 +42,26 @@ func services() string {
 	return all.String()
 }
 
-// placeholder is a number that no installation's agent has. It stands for AGENT in the permissions of a relay.
+// placeholder is a number that no real agent has. It stands for AGENT in the permissions of a relay.
 const placeholder = 987654321
 
 func agent() string {
 	return strings.ReplaceAll(account(bus.RelayUser(placeholder), "NATS_PASSWORD_RELAY_"+strconv.Itoa(placeholder)), strconv.Itoa(placeholder), "AGENT")
 }
 
-// callout has the server ask the authority about everybody whom it does not know; issuer and user are its public keys.
+// callout makes the server ask the authority about all unknown users; issuer and user are its public keys.
 func callout(issuer, user string) string {
 	return "auth_callout {\n  issuer: " + issuer + "\n  account: \"$SYS\"\n  auth_users: [registry, domain, workflow, " + user + "]\n}\n"
 }
 
-// system is the authority's user of the system account.
+// system returns the authority's user of the system account.
 func system(user string) string {
 	publish, subscribe := authority.Permissions()
 	return "{\n  nkey: " + user + "\n  permissions: {\n    publish: [\n" + subjects(publish) + "    ]\n    subscribe: [\n" + subjects(subscribe) +
 		"    ]\n" + responses() + "  }\n}\n"
 }
 
-// users are the files of the chart's own NATS: the services' accounts, and a relay's, whose number is AGENT.
+// users returns the files of the chart's own NATS: the services' accounts, and a relay's, whose number is AGENT.
 func users() map[string][]byte {
 	return map[string][]byte{
 		"nats-users.conf": []byte(services()), "nats-relay.conf": []byte(agent()),
@@ -70,7 +69,7 @@ func users() map[string][]byte {
 	}
 }
 
-// server is a whole configuration, for those who run NATS themselves; with an authority over agents.
+// server returns a complete configuration, with an authority over agents, for operators of their own NATS.
 func server() []byte {
 	indent := func(s string) string { return "    " + strings.TrimSpace(strings.ReplaceAll(s, "\n", "\n    ")) + "\n" }
 	half := func(s string) string { return "  " + strings.TrimSpace(strings.ReplaceAll(s, "\n", "\n  ")) + "\n" }

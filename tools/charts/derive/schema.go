@@ -16,21 +16,21 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow"
 )
 
-// service is a configuration that a chart passes on.
+// service is a service's configuration that a chart passes on.
 type service struct {
 	// definition is its name in the schema.
 	definition string
 	config     reflect.Type
-	// own are the keys that the chart sets by itself, from values of their own.
+	// own are the keys that the chart sets itself, from other values.
 	own []string
 }
 
-// certificates are the keys of those for NATS and PostgreSQL.
+// certificates returns the keys of the certificates for NATS and PostgreSQL.
 func certificates() []string {
 	return []string{"nats_ca_file", "nats_cert_file", "nats_key_file", "database_ca_file", "database_cert_file", "database_key_file"}
 }
 
-// configs are the services of each chart.
+// configs returns the services of each chart.
 func configs() map[string][]service {
 	return map[string][]service{
 		"lockstep": {
@@ -53,8 +53,8 @@ func configs() map[string][]service {
 	}
 }
 
-// withConfig is a schema whose definitions of configurations are those of the services, a key that was misspelt being
-// refused before anything is installed. Keys that hold secrets are left out: they come from Secrets.
+// withConfig returns a schema whose definitions of configurations are those of the services, so that a misspelt key is refused before
+// anything is installed. Keys of secrets are omitted: they come from Secrets.
 func withConfig(path string, services []service) ([]byte, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -93,7 +93,8 @@ func withConfig(path string, services []service) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// object is the schema of a struct by its koanf tags, former names of keys included: values that were good for the last release still are.
+// object returns the schema of a struct by its koanf tags, including former names of keys: values that were valid for the last release
+// still are.
 func object(t reflect.Type, without []string) map[string]any {
 	properties := map[string]any{}
 	for i := range t.NumField() {
@@ -110,7 +111,7 @@ func object(t reflect.Type, without []string) map[string]any {
 	return map[string]any{"type": "object", "additionalProperties": false, "properties": properties}
 }
 
-// value is the schema of a field. It panics on a type that no configuration has, so that a new one is thought about.
+// value returns the schema of a field. It panics on a new type, for which a schema has to be decided.
 func value(t reflect.Type) map[string]any {
 	if t == reflect.TypeFor[time.Duration]() {
 		return map[string]any{"type": "string", "pattern": `^([0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))+$`}
@@ -134,7 +135,7 @@ func value(t reflect.Type) map[string]any {
 	panic(fmt.Sprintf("configuration has a field of type %s; teach package derive its schema", t))
 }
 
-// ordered is a JSON object that keeps the order of its members, so that what is not derived stays as it was written.
+// ordered is a JSON object that keeps the order of its members, so that members that are not derived stay as written.
 type ordered []member
 
 type member struct {

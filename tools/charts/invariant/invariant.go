@@ -1,7 +1,7 @@
-// Package invariant says what must hold for every release of our charts, whatever the values: pods are restricted, no secret is
-// written out, selectors find what they are meant to find, and network policies open exactly the ports that something listens on.
+// Package invariant checks what must hold for every release of our charts, for any values: pods are restricted, no secret is in clear,
+// selectors select what they should, and network policies open exactly the ports that a container listens on.
 //
-// It judges rendered objects; what a real API server makes of them is tested elsewhere.
+// It checks rendered objects; other tests use a real API server.
 package invariant
 
 import (
@@ -18,17 +18,17 @@ import (
 	"github.com/lockstep-cd/lockstep/tools/charts/render"
 )
 
-// pod is a pod that the release leads to.
+// pod is a pod that the release creates.
 type pod struct {
-	// of is the object it comes from, for messages.
+	// of is the object that creates it, for messages.
 	of     string
 	labels labels.Set
 	spec   corev1.PodSpec
-	// isWorkload tells pods that stay from those of tests.
+	// isWorkload distinguishes long-running pods from those of tests.
 	isWorkload bool
 }
 
-// release is what the checks look at.
+// release is the input of the checks.
 type release struct {
 	objects  []render.Object
 	pods     []pod
@@ -37,7 +37,7 @@ type release struct {
 	problems []string
 }
 
-// Check is everything that is wrong with a release, one sentence each, sorted.
+// Check returns all problems of a release, one sentence each, sorted.
 func Check(objects []render.Object) []string {
 	r := &release{objects: objects}
 	for _, o := range objects {
@@ -81,7 +81,7 @@ func (r *release) addTemplate(of string, selector *metav1.LabelSelector, templat
 	}
 }
 
-// selector is a selector that can be asked. An empty one selects everything, which nothing of ours means to.
+// selector returns a compiled selector. An empty one would select everything, and is refused.
 func (r *release) selector(of string, s *metav1.LabelSelector) labels.Selector {
 	selector, err := metav1.LabelSelectorAsSelector(s)
 	switch {
@@ -95,7 +95,7 @@ func (r *release) selector(of string, s *metav1.LabelSelector) labels.Selector {
 	return selector
 }
 
-// selected are the pods that a selector matches.
+// selected returns the pods that a selector matches.
 func (r *release) selected(s labels.Selector) []pod {
 	var found []pod
 	for _, p := range r.pods {

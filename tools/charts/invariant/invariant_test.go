@@ -10,7 +10,7 @@ import (
 	"github.com/lockstep-cd/lockstep/tools/charts/render"
 )
 
-// chart is the chart that the tests spoil.
+// chart is the chart that the tests break.
 const chart = "../../../charts/lockstep"
 
 const values = `
@@ -21,7 +21,7 @@ metrics: {serviceMonitor: {enabled: true}}
 workflow: {kubernetesSecrets: [{namespace: secrets, names: [git]}]}
 `
 
-// TestEveryInvariantBites spoils one thing at a time in what the chart renders, and expects the one sentence about it.
+// TestEveryInvariantBites breaks one thing at a time in the rendered chart, and expects exactly the sentence about it.
 func TestEveryInvariantBites(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

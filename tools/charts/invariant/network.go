@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// checkNetwork: where there are policies, every pod is under one in both directions, every port of a Service can be reached, and
-// what one pod may send to another of the release, the other takes.
+// checkNetwork: if there are policies, every pod is under one in both directions, every port of a Service can be reached, and traffic that
+// one pod of the release may send to another is accepted there.
 func (r *release) checkNetwork() {
 	if len(r.policies) == 0 {
 		return
@@ -46,7 +46,7 @@ func (r *release) checkNetwork() {
 	}
 }
 
-// checkEgress: each pod of the release that a rule names takes what comes.
+// checkEgress checks that each pod of the release that a rule names accepts the traffic.
 func (r *release) checkEgress(of string, from pod, rules []networkingv1.NetworkPolicyEgressRule) {
 	for _, rule := range rules {
 		for _, peer := range rule.To {
@@ -89,7 +89,7 @@ func (*release) listens(p pod, port int32) bool {
 	return false
 }
 
-// admits reports whether a policy lets a pod of these labels, or for nil somebody at all, reach the port.
+// admits reports whether a policy lets a pod with these labels, or for nil any client at all, reach the port.
 func (r *release) admits(p pod, port int32, from labels.Set) bool {
 	for _, policy := range r.policiesOf(p) {
 		for _, rule := range policy.Spec.Ingress {

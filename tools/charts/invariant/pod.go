@@ -8,13 +8,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// drain is how many seconds a service gives its parts to end, once its preStop is over.
+// drain is how many seconds a service's parts have to stop after preStop.
 const drain = 15
 
-// secretName tells variables that hold a credential.
+// secretName matches variables that hold a credential.
 var secretName = regexp.MustCompile(`(PASSWORD|TOKEN|SECRET|SEED|DATABASE_URL)`)
 
-// checkPod holds a pod to the restricted Pod Security Standard and to what we promise beside it.
+// checkPod checks a pod against the restricted Pod Security Standard and our additional rules.
 func (r *release) checkPod(p pod) {
 	s := p.spec
 	if s.HostNetwork || s.HostPID || s.HostIPC {
@@ -32,7 +32,7 @@ func (r *release) checkPod(p pod) {
 	if security == nil || security.SeccompProfile == nil || security.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
 		r.wrong("%s: has no seccomp profile RuntimeDefault", p.of)
 	}
-	// The relay's roles may be somebody else's to make.
+	// The relay's roles may be created outside the chart.
 	needed := p.isWorkload && (p.labels["app.kubernetes.io/component"] == "relay" || r.isBound(s.ServiceAccountName))
 	if s.AutomountServiceAccountToken == nil || *s.AutomountServiceAccountToken != needed {
 		r.wrong("%s: automountServiceAccountToken: expected %t, written out", p.of, needed)
@@ -77,7 +77,7 @@ func (r *release) checkContainer(p pod, c corev1.Container) {
 	}
 }
 
-// checkLife is about how a container that stays is looked at and stopped.
+// checkLife checks the probes and the termination of a long-running container.
 func (r *release) checkLife(p pod, c corev1.Container) {
 	of := p.of + ": container " + c.Name
 	probes := map[string]*corev1.Probe{"startup": c.StartupProbe, "liveness": c.LivenessProbe, "readiness": c.ReadinessProbe}
@@ -98,10 +98,10 @@ func (r *release) checkLife(p pod, c corev1.Container) {
 	}
 }
 
-// passwordInURL finds scheme://user:password@host, where the password is neither a variable nor a placeholder.
+// passwordInURL matches scheme://user:password@host, unless the password is a variable or a placeholder.
 var passwordInURL = regexp.MustCompile(`://[^/\s:@"]+:[^$@/\s"][^@/\s"]*@`)
 
-// checkText looks at objects as they are written.
+// checkText checks objects as text.
 func (r *release) checkText() {
 	for _, o := range r.objects {
 		if found := passwordInURL.FindString(o.Text); found != "" {

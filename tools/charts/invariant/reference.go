@@ -16,13 +16,13 @@ import (
 	"github.com/lockstep-cd/lockstep/tools/charts/render"
 )
 
-// checkReferences: whatever one object says of another, the other is there.
+// checkReferences: every object that another one refers to exists.
 func (r *release) checkReferences() {
 	seen := map[[3]string]bool{}
 	for _, o := range r.objects {
 		key := [3]string{o.Kind, o.Namespace, o.Name}
 		if seen[key] {
-			r.wrong("%s %s: is there twice", o.Kind, o.Name)
+			r.wrong("%s %s: exists twice", o.Kind, o.Name)
 		}
 		seen[key] = true
 		r.checkReference(o)
@@ -78,7 +78,7 @@ func (r *release) checkReference(o render.Object) {
 	}
 }
 
-// checkRules: Secrets are read by name, and nothing else is done to them; nobody has everything.
+// checkRules: Secrets are read by name only, and no role has wildcards.
 func (r *release) checkRules(of string, rules []rbacv1.PolicyRule) {
 	for _, rule := range rules {
 		if slices.Contains(slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs, rule.ResourceNames), "*") {
@@ -115,14 +115,14 @@ func (r *release) checkBinding(of string, role rbacv1.RoleRef, subjects []rbacv1
 	}
 }
 
-// checkMonitor: a ServiceMonitor finds exactly one Service with the port that it reads.
+// checkMonitor: a ServiceMonitor matches exactly one Service with the port that it scrapes.
 func (r *release) checkMonitor(of string, u *unstructured.Unstructured) {
 	match, _, err := unstructured.NestedStringMap(u.Object, "spec", "selector", "matchLabels")
 	if err != nil || len(match) == 0 {
 		r.wrong("%s: found no selector, expected one that names the release", of)
 		return
 	}
-	endpoints, _, _ := unstructured.NestedSlice(u.Object, "spec", "endpoints") // none counts as none found
+	endpoints, _, _ := unstructured.NestedSlice(u.Object, "spec", "endpoints") // counts as none found
 	found := 0
 	for _, s := range r.services {
 		if !labels.SelectorFromSet(match).Matches(labels.Set(s.Labels)) {
@@ -157,7 +157,7 @@ func (r *release) checkService(s *corev1.Service) {
 	}
 }
 
-// number is the container's port behind a Service's; 0 for none.
+// number returns the container port of a Service's port; 0 for none.
 func number(p pod, port corev1.ServicePort) int32 {
 	for _, c := range p.spec.Containers {
 		for _, cp := range c.Ports {
@@ -173,7 +173,7 @@ func (r *release) has(kind, name string) bool {
 	return slices.ContainsFunc(r.objects, func(o render.Object) bool { return o.Kind == kind && o.Name == name })
 }
 
-// serves reports whether a Service has a port of a name.
+// serves reports whether a Service has a port with the given name.
 func (r *release) serves(service string, port any) bool {
 	for _, s := range r.services {
 		if s.Name == service && slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.Name == port }) {
@@ -183,7 +183,7 @@ func (r *release) serves(service string, port any) bool {
 	return false
 }
 
-// replicas reports whether a workload says how many pods it has.
+// replicas reports whether a workload sets its number of pods.
 func (r *release) replicas(name string) bool {
 	for _, o := range r.objects {
 		switch t := o.Typed.(type) {
@@ -200,7 +200,7 @@ func (r *release) replicas(name string) bool {
 	return false
 }
 
-// Selectors are what the workloads of a release select their pods by, by workload.
+// Selectors returns the pod selectors of a release's workloads.
 func Selectors(objects []render.Object) map[string]map[string]string {
 	all := map[string]map[string]string{}
 	for _, o := range objects {

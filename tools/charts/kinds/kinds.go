@@ -1,8 +1,8 @@
-// Package kinds writes the JSON Schemas that kubeconform judges rendered charts by, so that `make charts` needs no network: one file for each
-// kind that the charts make, in the form and under the name that kubeconform expects. Kubernetes' own kinds come from its OpenAPI document, others
-// from the CustomResourceDefinitions of their projects, each out of its Go module at a pinned version.
+// Package kinds writes the JSON Schemas against which kubeconform validates rendered charts, so that `make charts` needs no network: one
+// file for each kind in the charts, with the form and name that kubeconform expects. Kubernetes' own kinds come from its OpenAPI document,
+// others from the CustomResourceDefinitions of their projects, each from its Go module at a pinned version.
 //
-// Descriptions are left out, and a field that no schema knows is refused. It does not check anything itself.
+// Descriptions are omitted, and unknown fields are refused. The package validates nothing itself.
 package kinds
 
 import (
@@ -23,10 +23,10 @@ import (
 // kubernetes is the module with the OpenAPI document. Its version is that of the end-to-end tests' cluster (tools/cluster).
 const kubernetes = "k8s.io/kubernetes@v1.34.2"
 
-// quantity is written as a text or as a number, which the document does not say.
+// quantity may be a text or a number, which the document does not say.
 const quantity = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 
-// definitions are Kubernetes' own kinds that the charts make, by their names in the OpenAPI document.
+// definitions returns Kubernetes' own kinds in the charts, by their names in the OpenAPI document.
 func definitions() []string {
 	return []string{
 		"io.k8s.api.apps.v1.Deployment", "io.k8s.api.apps.v1.StatefulSet", "io.k8s.api.autoscaling.v2.HorizontalPodAutoscaler",
@@ -37,7 +37,7 @@ func definitions() []string {
 	}
 }
 
-// resources are the CustomResourceDefinitions of others: a module, and files in it.
+// resources returns the third-party CustomResourceDefinitions: a module, and files in it.
 func resources() map[string][]string {
 	return map[string][]string{
 		"github.com/kedacore/keda/v2@v2.18.0": {"config/crd/bases/keda.sh_scaledobjects.yaml"},
@@ -80,7 +80,7 @@ func Write(ctx context.Context, dir string) error {
 	return nil
 }
 
-// file is the name under which kubeconform looks for a kind.
+// file returns the name under which kubeconform looks up a kind.
 func file(group, version, kind string) string {
 	group, _, _ = strings.Cut(group, ".")
 	return strings.ToLower(strings.Join(slices.DeleteFunc([]string{kind, group, version}, func(s string) bool { return s == "" }), "-")) + ".json"
@@ -116,7 +116,7 @@ func own(ctx context.Context, files map[string]map[string]any) error {
 	return nil
 }
 
-// reach adds to reached every definition that a schema refers to, directly or not.
+// reach adds to reached every definition that a schema refers to, directly or indirectly.
 func reach(schema any, all map[string]map[string]any, reached map[string]any) {
 	switch s := schema.(type) {
 	case map[string]any:
@@ -162,7 +162,7 @@ func custom(ctx context.Context, module string, paths []string, files map[string
 				} `json:"versions"`
 			} `json:"spec"`
 		}
-		// Files begin with a document mark, some with a comment as well.
+		// Files begin with a document marker, some with a comment as well.
 		if err := yaml.Unmarshal(bytes.TrimPrefix(text, []byte("---\n")), &crd); err != nil {
 			return fmt.Errorf("read %s of %s: %w", path, module, err)
 		}
@@ -173,8 +173,8 @@ func custom(ctx context.Context, module string, paths []string, files map[string
 	return nil
 }
 
-// strict is a copy of an OpenAPI schema as a JSON Schema: without descriptions, refusing fields that it does not name, and with what Kubernetes
-// means by its formats and extensions.
+// strict converts an OpenAPI schema to a JSON Schema: without descriptions, refusing unknown fields, and with the meaning of Kubernetes's
+// formats and extensions.
 func strict(schema any) any {
 	switch s := schema.(type) {
 	case map[string]any:
@@ -210,17 +210,17 @@ func strictObject(schema map[string]any) map[string]any {
 		out["type"] = []any{"string", "integer"}
 	}
 	_, hasProperties := out["properties"].(map[string]any)
-	_, says := out["additionalProperties"]
-	if hasProperties && !says && out["x-kubernetes-preserve-unknown-fields"] != true && out["type"] == "object" {
+	_, isSet := out["additionalProperties"]
+	if hasProperties && !isSet && out["x-kubernetes-preserve-unknown-fields"] != true && out["type"] == "object" {
 		out["additionalProperties"] = false
 	}
 	return out
 }
 
-// read is a file of a module at a version.
+// read returns a file of a module at a version.
 func read(ctx context.Context, module, path string) ([]byte, error) {
 	command := exec.CommandContext(ctx, "go", "mod", "download", "-json", module) //nolint:gosec // one of the modules that this package names
-	command.Dir = os.TempDir()                                                    // outside any module: the version is the one that is named
+	command.Dir = os.TempDir()                                                    // outside any module: uses the version that is named
 	answer, err := command.Output()
 	if err != nil {
 		return nil, fmt.Errorf("download %s: %w: %s", module, err, answer)

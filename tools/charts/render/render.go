@@ -1,7 +1,7 @@
-// Package render is `helm template` as a function: a chart and values in, the objects of the release out, each decoded into
-// the type that the Kubernetes API has for it, so that a field that no API knows is an error.
+// Package render is `helm template` as a function: it takes a chart and values, and returns the objects of the release, each decoded into
+// its Kubernetes API type, so that an unknown field is an error.
 //
-// It talks to no cluster and installs nothing.
+// It contacts no cluster and installs nothing.
 package render
 
 import (
@@ -34,31 +34,31 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Release says what to render.
+// Release is a release to render.
 type Release struct {
 	// Chart is the folder of a chart.
 	Chart string
 	// Name and Namespace are the release's.
 	Name, Namespace string
-	// Values go over the chart's own.
+	// Values override the chart's own.
 	Values map[string]any
-	// APIs are kinds that the cluster knows beside Kubernetes's own: monitoring.coreos.com/v1/ServiceMonitor.
+	// APIs are kinds that the cluster has beside Kubernetes's own: monitoring.coreos.com/v1/ServiceMonitor.
 	APIs []string
 }
 
 // Object is one object of a release.
 type Object struct {
-	// Source is the template it came from, relative to the chart.
+	// Source is the template that it was rendered from, relative to the chart.
 	Source string
-	// Kind and Name are its own; Namespace is empty for what has none.
+	// Kind, Name and Namespace identify it; a cluster-scoped object has no Namespace.
 	Kind, Name, Namespace string
-	// Typed is the object in its Go type; unstructured for a kind that is not Kubernetes's own.
+	// Typed is the object in its Go type; unstructured for third-party kinds.
 	Typed runtime.Object
-	// Text is its YAML as rendered.
+	// Text is its rendered YAML.
 	Text string
 }
 
-// Objects are those of the release, hooks included, by template and in the order there, and the notes that are shown after an
+// Objects returns the objects of the release, hooks included, by template and in the order there, and the notes that are shown after an
 // install.
 func Objects(ctx context.Context, r Release) ([]Object, string, error) {
 	chart, err := loader.Load(r.Chart)
@@ -93,7 +93,7 @@ func Objects(ctx context.Context, r Release) ([]Object, string, error) {
 	return objects, notes, nil
 }
 
-// Decode reads the documents of one rendered template, each strictly.
+// Decode strictly decodes the documents of one rendered template.
 func Decode(source, text string) ([]Object, error) {
 	var objects []Object
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(text)))
@@ -123,8 +123,8 @@ func Decode(source, text string) ([]Object, error) {
 	}
 }
 
-// typed is the object in its Go type. A field that the type lacks, and a field that is there twice, are errors. A kind of Kubernetes's
-// own that package render does not know is an error too; those of others have a domain for a group and stay as they are.
+// typed returns the object in its Go type. An unknown or duplicate field is an error. So is an unknown kind of Kubernetes itself;
+// third-party kinds have a domain as group, and stay unstructured.
 func typed(document []byte, u *unstructured.Unstructured) (runtime.Object, error) {
 	if group := u.GroupVersionKind().Group; strings.Contains(group, ".") && !strings.HasSuffix(group, ".k8s.io") || group == "gateway.networking.k8s.io" {
 		return u, nil

@@ -1,5 +1,5 @@
-// Command argocd is Argo CD's application controller and its repo server, without the rest of Argo CD, which does not
-// compile beside Argo Rollouts. Which of the two it is depends on the name that it is started by.
+// Command argocd is Argo CD's application controller and its repo server, without the rest of Argo CD, which does not compile together with
+// Argo Rollouts. The name of the executable selects one of the two.
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 )
 
 func main() {
-	// Two clusters on one machine would otherwise take the socket from each other.
+	// Otherwise two clusters on one machine would take the socket from each other.
 	askpass.SocketPath = filepath.Join(os.TempDir(), "ask-pass.sock")
 	var command *cobra.Command
 	switch name := filepath.Base(os.Args[0]); name {

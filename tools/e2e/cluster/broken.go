@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// SetBroken says which images, by their full reference, run in pods that never become ready. Pods that are already ready stay so.
+// SetBroken sets the images, by full reference, whose pods never become ready. Pods that are ready already stay so.
 func (c *Cluster) SetBroken(ctx context.Context, images []string) error {
 	text, err := os.ReadFile(filepath.Join(c.config.Programs, "manifests", "pod-ready.yaml"))
 	if err != nil {
@@ -38,8 +38,8 @@ func (c *Cluster) SetBroken(ctx context.Context, images []string) error {
 	return c.applyOne(ctx, &unstructured.Unstructured{Object: stage})
 }
 
-// isPassing reports whether an apply may succeed a moment later: the definition of the kind is not served yet, or the API server is
-// still on its way up.
+// isPassing reports whether an apply may succeed a moment later: the definition of the kind is not served yet, or the API server is still
+// starting.
 func isPassing(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err)
 }

@@ -16,27 +16,27 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/pkg/port"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/port"
 )
 
-// startWithin bounds the whole start, on a machine that does other things as well.
+// startWithin bounds the whole start, on a busy machine.
 const startWithin = 3 * time.Minute
 
-// Config says how to run a cluster.
+// Config is the configuration of a cluster.
 type Config struct {
 	// Programs is the folder that tools/cluster/build.sh prints.
 	Programs string
-	// Kustomize is the program that Argo CD renders kustomizations with; empty for a cluster that renders none.
+	// Kustomize is the program with which Argo CD renders kustomizations; empty if it renders none.
 	Kustomize string
-	// Helm is the program that Argo CD renders charts with; empty for a cluster that renders none.
+	// Helm is the program with which Argo CD renders charts; empty if it renders none.
 	Helm string
-	// Audit is the account whose requests the API server records in AuditFile; empty for nobody.
+	// Audit is the account whose requests the API server records in AuditFile; empty for none.
 	Audit string
 	// Dir keeps data and logs.
 	Dir string
-	// Clock paces the looks; nil is the system's.
+	// Clock paces polling; nil means the system's.
 	Clock clock.Clock
-	// Log is told what starts; nil for nobody.
+	// Log receives what is started; nil for none.
 	Log *slog.Logger
 }
 
@@ -44,14 +44,14 @@ type Config struct {
 type Cluster struct {
 	config    Config
 	ports     map[string]int
-	reserved  *port.Reservation // of the ports, while a program is started again
+	reserved  *port.Reservation // of the ports, while a program is restarted
 	tokens    map[string]string
 	processes []*process // in the order of their start
 	rest      *rest.Config
 	api       dynamic.Interface
 }
 
-// Start brings a cluster up and returns when all of it works. On an error nothing of it is left running.
+// Start starts a cluster and returns when everything is ready. After an error nothing is left running.
 func Start(ctx context.Context, c Config) (*Cluster, error) {
 	if c.Clock == nil {
 		c.Clock = clock.System()
@@ -90,7 +90,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := c.applyFolder(ctx, filepath.Join(c.config.Programs, "manifests")); err != nil {
 		return err
 	}
-	// Argo CD's controller never sees a project that comes after it.
+	// Argo CD's controller never sees a project that is created after it has started.
 	if err := c.applyOwn(ctx); err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	return c.awaitNode(ctx)
 }
 
-// run starts processes side by side and waits until all of them are ready.
+// run starts processes concurrently and waits until all of them are ready.
 func (c *Cluster) run(ctx context.Context, programs ...program) error {
 	for _, stage := range stages(programs) {
 		started := make([]*process, len(stage))
@@ -122,7 +122,7 @@ func (c *Cluster) run(ctx context.Context, programs ...program) error {
 	return nil
 }
 
-// Stop ends every process, the last one first.
+// Stop ends all processes, in reverse order.
 func (c *Cluster) Stop() {
 	for _, p := range slices.Backward(c.processes) {
 		p.end()
@@ -133,7 +133,7 @@ func (c *Cluster) Stop() {
 	}
 }
 
-// Restart ends a program as a crash would, starts it again and waits until it is ready.
+// Restart kills a program, starts it again and waits until it is ready.
 func (c *Cluster) Restart(ctx context.Context, name string) error {
 	for i, p := range c.processes {
 		if p.name != name {
@@ -150,7 +150,7 @@ func (c *Cluster) Restart(ctx context.Context, name string) error {
 	return fault.New(fault.NotFound, "program %q: found none, expected one of %q", name, c.Programs())
 }
 
-// Programs are the names of the processes.
+// Programs returns the names of the processes.
 func (c *Cluster) Programs() []string {
 	names := make([]string, len(c.processes))
 	for i, p := range c.processes {
@@ -159,34 +159,34 @@ func (c *Cluster) Programs() []string {
 	return names
 }
 
-// URL is the API server's.
+// URL returns the API server's URL.
 func (c *Cluster) URL() string { return "https://" + port.Address(c.ports["apiserver"]) }
 
-// Kubeconfig is a file with which the named account signs in: admin, or relay, who may do what a relay has to and no more.
+// Kubeconfig returns a kubeconfig file of an account: admin, or relay, which has exactly a relay's rights.
 func (c *Cluster) Kubeconfig(account string) string { return c.path("kubeconfig-" + account) }
 
-// API is a client that may do everything.
+// API returns a client with all rights.
 func (c *Cluster) API() dynamic.Interface { return c.api }
 
-// HTTP is a client that may do everything, for those who read with a URL.
+// HTTP returns an HTTP client with all rights.
 func (c *Cluster) HTTP() (*http.Client, error) { return rest.HTTPClientFor(c.rest) }
 
-// AuditFile has the requests of Config.Audit, one event a line.
+// AuditFile returns the file with the requests of Config.Audit, one event per line.
 func (c *Cluster) AuditFile() string { return c.path("log", "audit.log") }
 
-// LogFile is where the output of a program goes.
+// LogFile returns the file with the output of a program.
 func (c *Cluster) LogFile(name string) string { return c.path("log", name+".log") }
 
 func (c *Cluster) path(elements ...string) string {
 	return filepath.Join(append([]string{c.config.Dir}, elements...)...)
 }
 
-// Freeze stops a program without ending it; Thaw lets it go on.
+// Freeze suspends a program without ending it; Thaw resumes it.
 func (c *Cluster) Freeze(_ context.Context, name string) error {
 	return c.signal(name, syscall.SIGSTOP)
 }
 
-// Thaw lets a program that was frozen go on.
+// Thaw resumes a frozen program.
 func (c *Cluster) Thaw(_ context.Context, name string) error { return c.signal(name, syscall.SIGCONT) }
 
 func (c *Cluster) signal(name string, s syscall.Signal) error {

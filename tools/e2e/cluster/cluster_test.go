@@ -7,7 +7,7 @@ import (
 	"github.com/lockstep-cd/lockstep/tools/e2e/cluster"
 )
 
-// TestStart brings a cluster up and down. It needs the programs, so `make test` skips it and `make e2e` does the same by itself.
+// TestStart starts and stops a cluster. It needs the programs, so `make test` skips it; `make e2e` does the same.
 func TestStart(t *testing.T) {
 	t.Parallel()
 	programs := os.Getenv("LOCKSTEP_CLUSTER")

@@ -24,16 +24,16 @@ import (
 //go:embed manifests
 var manifests embed.FS
 
-// fieldManager is who the API server says has set a field.
+// fieldManager is the name under which the API server records the fields that it sets.
 const fieldManager = "lockstep-e2e"
 
-// resource is where a kind is kept.
+// resource is the API resource of a kind.
 type resource struct {
 	plural     string
 	namespaced bool
 }
 
-// resources are the kinds that are written and read here.
+// resources returns the kinds that are written and read here.
 func resources() map[string]resource {
 	return map[string]resource{
 		"Namespace": {"namespaces", false}, "Node": {"nodes", false}, "ConfigMap": {"configmaps", true}, "Job": {"jobs", true}, "Secret": {"secrets", true},
@@ -45,12 +45,12 @@ func resources() map[string]resource {
 	}
 }
 
-// Resource is a client for the objects of a kind. namespace is not looked at where there are none.
+// Resource returns a client for the objects of a kind. The namespace is ignored for cluster-scoped kinds.
 func (c *Cluster) Resource(apiVersion, kind, namespace string) (dynamic.ResourceInterface, error) {
 	return Resource(c.api, apiVersion, kind, namespace)
 }
 
-// Resource is what the method of that name is, with a client of whatever cluster.
+// Resource is like the method, with any client.
 func Resource(api dynamic.Interface, apiVersion, kind, namespace string) (dynamic.ResourceInterface, error) {
 	r, ok := resources()[kind]
 	if !ok {
@@ -67,7 +67,7 @@ func Resource(api dynamic.Interface, apiVersion, kind, namespace string) (dynami
 	return all.Namespace(namespace), nil
 }
 
-// Apply writes objects as they are to be, server-side. A kind whose definition has just been applied is waited for.
+// Apply applies objects server-side. If the definition of a kind has just been applied, it waits until the kind is served.
 func (c *Cluster) Apply(ctx context.Context, text []byte) error {
 	decoder := yaml.NewDecoder(strings.NewReader(string(text)))
 	for {
@@ -113,7 +113,7 @@ func (c *Cluster) applyFolder(ctx context.Context, dir string) error {
 	if err != nil {
 		return fmt.Errorf("manifests: %w", err)
 	}
-	// Definitions before what they define.
+	// Definitions come before their objects.
 	slices.SortStableFunc(entries, func(a, b os.DirEntry) int { return rank(a.Name()) - rank(b.Name()) })
 	for _, entry := range entries {
 		text, err := os.ReadFile(filepath.Join(dir, entry.Name()))
@@ -134,7 +134,7 @@ func rank(file string) int {
 	return 1
 }
 
-// applyOwn applies the manifests of this package.
+// applyOwn applies the manifests embedded in this package.
 func (c *Cluster) applyOwn(ctx context.Context) error {
 	for _, name := range []string{"base.yaml", "relay.yaml"} {
 		text, err := manifests.ReadFile("manifests/" + name)
@@ -148,7 +148,8 @@ func (c *Cluster) applyOwn(ctx context.Context) error {
 	return c.SetBroken(ctx, nil)
 }
 
-// awaitNode waits until the node takes pods and the stand-ins of the controllers run: then scheduler, controller manager and KWOK work.
+// awaitNode waits until the node accepts pods and the stand-ins of the controllers run, which shows that scheduler, controller manager and
+// KWOK work.
 func (c *Cluster) awaitNode(ctx context.Context) error {
 	return errors.Join(
 		c.awaitReplica(ctx, "StatefulSet", "argocd", "argocd-application-controller"),

@@ -2,7 +2,7 @@ package cluster
 
 import "syscall"
 
-// attributes have the kernel end a program with us, and keep a Ctrl-C of ours from it.
+// attributes makes the kernel end a program with its parent, and protects it from Ctrl-C.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -4,5 +4,5 @@ package cluster
 
 import "syscall"
 
-// attributes: without Linux's parent death signal, a test that is killed leaves programs behind.
+// attributes cannot use Linux's parent death signal here: a killed test leaves programs behind.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -12,16 +12,16 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
-	"github.com/lockstep-cd/lockstep/pkg/port"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/port"
 )
 
-// The accounts that sign in with a token.
+// The accounts with tokens.
 const (
 	Admin = "admin"
 	Relay = "relay"
 )
 
-// prepare makes the folder, the ports and the credentials.
+// prepare creates the folder, the ports and the credentials.
 func (c *Cluster) prepare() error {
 	for _, name := range []string{"log", "etcd", "certificates", "home/.kube", "tmp", "gpg", "argocd"} {
 		if err := os.MkdirAll(c.path(name), 0o700); err != nil {
@@ -50,11 +50,11 @@ func (c *Cluster) prepare() error {
 			return err
 		}
 	}
-	// Where Argo CD's controller looks when it is told that it runs inside of the cluster and does not.
+	// Argo CD's controller reads this file when it is configured as inside the cluster but is not.
 	return c.writeKubeconfig(c.path("home", ".kube", "config"), c.tokens[Admin])
 }
 
-// writeKey makes the key that signs the tokens of service accounts.
+// writeKey creates the key that signs the tokens of service accounts.
 func (c *Cluster) writeKey() error {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -84,7 +84,7 @@ contexts:
 	return nil
 }
 
-// connect makes the client for everything that is not a process.
+// connect creates the client with all rights.
 func (c *Cluster) connect() error {
 	c.rest = &rest.Config{
 		Host: c.URL(), BearerToken: c.tokens[Admin], TLSClientConfig: rest.TLSClientConfig{Insecure: true},

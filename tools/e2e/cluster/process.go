@@ -16,23 +16,23 @@ import (
 )
 
 const (
-	// lookInterval is how often a start is looked at.
+	// lookInterval is how often a starting program is polled.
 	lookInterval = 50 * time.Millisecond
-	// graceful is how long a program has to end when asked.
+	// graceful is how long a program has to stop.
 	graceful = 5 * time.Second
 )
 
-// program is one process as data.
+// program describes a process.
 type program struct {
 	name string
-	// stage orders the start: what is in one starts together, when the one before is ready.
+	// stage orders the start: the programs of a stage start together, when the previous stage is ready.
 	stage int
-	// file is the executable's name where it is not the program's.
+	// file is the executable's name if it differs from the program's.
 	file string
 	args []string
-	// env is added to this process's own.
+	// env is added to this process's environment.
 	env []string
-	// ready is nil when the program works, otherwise why not yet.
+	// ready returns nil when the program works, otherwise the reason.
 	ready func(ctx context.Context) error
 }
 
@@ -48,17 +48,17 @@ func stages(programs []program) [][]program {
 	return all
 }
 
-// process is a program that has been started.
+// process is a started program.
 type process struct {
 	program
 
 	logFile string
 	cmd     *exec.Cmd
-	stop    context.CancelFunc // asks it to end, and makes it after a while
-	ended   chan struct{}      // closed when it is gone
+	stop    context.CancelFunc // stops it, gracefully and then forcibly
+	ended   chan struct{}      // closed when it has ended
 }
 
-// spawn starts a program. It ends with this process, however that ends.
+// spawn starts a program. It ends with this process, however this process ends.
 func (c *Cluster) spawn(ctx context.Context, p program) (*process, error) {
 	file := p.file
 	if file == "" {
@@ -87,7 +87,7 @@ func (c *Cluster) spawn(ctx context.Context, p program) (*process, error) {
 		err := started.cmd.Start()
 		begun <- err
 		if err == nil {
-			_ = started.cmd.Wait() // how it ended is in its log
+			_ = started.cmd.Wait() // its log has the reason
 		}
 	}()
 	if err := <-begun; err != nil {
@@ -97,7 +97,7 @@ func (c *Cluster) spawn(ctx context.Context, p program) (*process, error) {
 	return started, nil
 }
 
-// awaitReady waits until the program works.
+// awaitReady waits until the program is ready.
 func (p *process) awaitReady(ctx context.Context, c clock.Clock) error {
 	for {
 		err := p.ready(ctx)
@@ -115,24 +115,24 @@ func (p *process) awaitReady(ctx context.Context, c clock.Clock) error {
 	}
 }
 
-// end asks the program to end, and makes it.
+// end stops the program, gracefully and then forcibly.
 func (p *process) end() {
 	p.stop()
 	<-p.ended
-	p.signalKill() // what it had started itself
+	p.signalKill() // its children
 }
 
-// kill ends the program as a crash would.
+// kill kills the program.
 func (p *process) kill() {
 	p.signalKill()
 	<-p.ended
 	p.stop()
 }
 
-// signalKill ends the whole process group.
+// signalKill kills the whole process group.
 func (p *process) signalKill() { _ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) }
 
-// tail is the end of the log.
+// tail returns the end of the log.
 func (p *process) tail() string {
 	const lines = 15
 	text, err := os.ReadFile(p.logFile)

@@ -12,13 +12,13 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/lockstep-cd/lockstep/pkg/port"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/port"
 )
 
-// probeTimeout bounds one question whether a program is ready.
+// probeTimeout bounds one readiness check.
 const probeTimeout = 2 * time.Second
 
-// controlPlane is Kubernetes.
+// controlPlane returns the programs of Kubernetes.
 func (c *Cluster) controlPlane() []program {
 	etcd := "http://" + port.Address(c.ports["etcd"])
 	peer := "http://" + port.Address(c.ports["etcd-peer"])
@@ -44,7 +44,7 @@ func (c *Cluster) controlPlane() []program {
 				"--service-account-key-file=" + key, "--service-account-signing-key-file=" + key,
 				"--token-auth-file=" + c.path("tokens.csv"), "--authorization-mode=RBAC",
 				"--service-cluster-ip-range=10.0.0.0/24",
-				// Nobody would take the taint of a new node away again.
+				// Otherwise the taint of a new node would never be removed.
 				"--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
 			}, audit...),
 		},
@@ -53,7 +53,7 @@ func (c *Cluster) controlPlane() []program {
 			args: []string{
 				"--kubeconfig=" + c.Kubeconfig(Admin), "--leader-elect=false", "--bind-address=127.0.0.1",
 				"--secure-port=" + c.port("controller-manager"), "--cert-dir=" + c.path("certificates"),
-				// What watches over nodes would take KWOK's for dead.
+				// The node lifecycle controller would consider KWOK's nodes dead.
 				"--controllers=replicaset-controller,deployment-controller,statefulset-controller,namespace-controller,job-controller," +
 					"garbage-collector-controller,endpoints-controller,endpointslice-controller",
 			},
@@ -68,7 +68,7 @@ func (c *Cluster) controlPlane() []program {
 	}
 }
 
-// controllers are what runs on Kubernetes.
+// controllers returns the programs that run on Kubernetes.
 func (c *Cluster) controllers() []program {
 	redis, repositories := port.Address(c.ports["redis"]), port.Address(c.ports["repo-server"])
 	env := []string{
@@ -90,7 +90,7 @@ func (c *Cluster) controllers() []program {
 				"--kubeconfig=" + c.Kubeconfig(Admin), "--manage-all-nodes=true", "--enable-crds=Stage", "--node-lease-duration-seconds=0",
 				"--server-address=" + port.Address(c.ports["kwok"]),
 			},
-			// A file of the user's would be configuration as well.
+			// Otherwise a file in the user's home would be used as configuration.
 			env: []string{"HOME=" + c.path("home")},
 		},
 		{name: "redis", stage: 0, args: []string{redis}, ready: connects(redis)},
@@ -122,7 +122,7 @@ func (c *Cluster) controllers() []program {
 
 func (c *Cluster) port(name string) string { return strconv.Itoa(c.ports[name]) }
 
-// healthy asks for a page and expects 200.
+// healthy expects status 200 from a URL.
 func (c *Cluster) healthy(url string) func(context.Context) error {
 	client := &http.Client{
 		Timeout: probeTimeout,
@@ -147,7 +147,7 @@ func (c *Cluster) healthy(url string) func(context.Context) error {
 	}
 }
 
-// connects expects somebody to listen.
+// connects expects that the address accepts connections.
 func connects(address string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, probeTimeout)

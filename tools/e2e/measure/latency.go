@@ -22,7 +22,7 @@ import (
 // Samples are durations of one kind.
 type Samples []time.Duration
 
-// at is the p-th percentile (0 to 100) by the nearest rank; 0 for no samples.
+// at returns the p-th percentile (0 to 100) by the nearest rank; 0 for no samples.
 func (s Samples) at(p int) time.Duration {
 	if len(s) == 0 {
 		return 0
@@ -32,21 +32,21 @@ func (s Samples) at(p int) time.Duration {
 	return sorted[max(rank, 1)-1]
 }
 
-// Latency is what rollouts one after the other show.
+// Latency holds the latencies of consecutive rollouts.
 type Latency struct {
-	// Resumed is from a Rollout's pause, as somebody who watches the cluster sees it, to the gate's row in the journal.
+	// Resumed is from a Rollout's pause, as seen by a watch on the cluster, to the gate's row in the journal.
 	Resumed Samples
-	// NextGate is from the journal's row of a gate that is passed to the row of the next that is reached: the time of the
-	// cluster for its pods is part of it.
+	// NextGate is from the journal's row of a passed gate to that of the next reached gate; it includes the time that the cluster needs for
+	// its pods.
 	NextGate Samples
 	// FirstCommit is from the request for a rollout to its commit in the repository.
 	FirstCommit Samples
 }
 
-// gates are many, for many samples.
+// gates returns many gates, for many samples.
 func gates() []int { return []int{10, 20, 30, 40, 50, 60, 70, 80, 90, 100} }
 
-// Latencies promotes versions of an application of one service, one after the other.
+// Latencies promotes versions of an application with one service, one after the other.
 func Latencies(ctx context.Context, place *scenario.Place, rollouts int) (Latency, error) {
 	s := demo.Scenario{Application: "latency", Services: []string{"api"}, PollInterval: 30, Stages: []demo.Stage{{Environment: "latency", Tier: "STAGING", Gates: gates()}}}
 	w, err := world(place, s)
@@ -62,7 +62,7 @@ func Latencies(ctx context.Context, place *scenario.Place, rollouts int) (Latenc
 		if err != nil {
 			return found, err
 		}
-		if i == 0 { // the first version has no gates to stand at
+		if i == 0 { // the first version has no canary to pause
 			_, err = promote(ctx, w, set)
 		} else {
 			err = found.sample(ctx, place, w, set)
@@ -93,7 +93,7 @@ func promote(ctx context.Context, w *demo.World, set client.VersionSet) (client.
 		reason := ""
 		for _, t := range r.Journal {
 			if t.Subject == r.ID && t.Reason != "" {
-				reason = t.Reason // the last of them says why it ended
+				reason = t.Reason // the last one is the reason of the end
 			}
 		}
 		err = fmt.Errorf("%s ended as %s, expected COMPLETED: %s", r.ID, r.State, reason)
@@ -101,7 +101,7 @@ func promote(ctx context.Context, w *demo.World, set client.VersionSet) (client.
 	return r, err
 }
 
-// sample adds what one rollout shows.
+// sample adds the figures of one rollout.
 func (l *Latency) sample(ctx context.Context, place *scenario.Place, w *demo.World, set client.VersionSet) error {
 	watched, err := watch(ctx, place, w)
 	if err != nil {
@@ -134,7 +134,7 @@ func (l *Latency) sample(ctx context.Context, place *scenario.Place, w *demo.Wor
 	return nil
 }
 
-// firstCommit looks for a commit that was not there when it began.
+// firstCommit waits for the first new commit.
 func firstCommit(ctx context.Context, w *demo.World, began time.Time, found chan<- time.Duration) {
 	before := -1
 	for {
@@ -154,7 +154,7 @@ func firstCommit(ctx context.Context, w *demo.World, began time.Time, found chan
 	}
 }
 
-// watch notes when the Rollout is seen to pause at each gate. The answer ends it, and has the times by gate.
+// watch records when the Rollout is seen paused at each gate. The returned function ends it, and returns the times by gate.
 func watch(ctx context.Context, place *scenario.Place, w *demo.World) (func() map[string]time.Time, error) {
 	stage := w.Scenario.Stages[0]
 	rollouts, err := place.Cluster.Resource("argoproj.io/v1alpha1", "Rollout", w.Scenario.Namespace(stage))
@@ -188,7 +188,7 @@ func watch(ctx context.Context, place *scenario.Place, w *demo.World) (func() ma
 	}, nil
 }
 
-// pausedAt is the weight that a Rollout is paused at.
+// pausedAt returns the weight at which a Rollout is paused.
 func pausedAt(o *unstructured.Unstructured) (int64, error) {
 	phase, _, _ := unstructured.NestedString(o.Object, "status", "phase")
 	generation, _, _ := unstructured.NestedString(o.Object, "status", "observedGeneration")

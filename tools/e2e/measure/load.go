@@ -19,33 +19,33 @@ import (
 	"github.com/lockstep-cd/lockstep/tools/lockstep/demo"
 )
 
-// Load is what a relay needed for rollouts that ran at once.
+// Load is what a relay needed for concurrent rollouts.
 type Load struct {
 	Rollouts int
 	Took     time.Duration
-	// Before and Peak are the relay's resident memory in bytes, before the first rollout and at most.
+	// Before and Peak are the relay's resident memory in bytes, before the first rollout and at its maximum.
 	Before, Peak int64
-	// Calls are the relay's requests to the API server by verb, from the first rollout to the end of the last.
+	// Calls counts the relay's requests to the API server by verb, from the first rollout to the end of the last.
 	Calls map[string]int
-	// Failed are those that did not complete.
+	// Failed is the number of rollouts that did not complete.
 	Failed int
 }
 
-// atOnce bounds how many applications are made at a time: making them is not what is measured.
+// atOnce bounds how many applications are created concurrently: their creation is not measured.
 const atOnce = 8
 
-// eachLook is the pause between two looks at rollouts, whichever they are: a hundred that are each followed ten times a second
-// would measure the domain's API.
+// eachLook is the pause between two requests, over all rollouts: following a hundred of them ten times a second each would measure the
+// domain's API.
 const eachLook = 20 * time.Millisecond
 
-// patience is how long one rollout among many may take.
+// patience is how long one of many rollouts may take.
 const patience = 20 * time.Minute
 
-// Counter answers the relay's requests to the API server so far, by verb.
+// Counter returns the number of the relay's requests to the API server so far, by verb.
 type Counter func(context.Context) (map[string]int, error)
 
-// AtOnce makes applications of one service and has all of them deployed at the same time, through one gate. relayPID is the
-// file with the relay's process.
+// AtOnce creates applications with one service and deploys all of them at the same time, through one gate. relayPID is the file with the
+// relay's process id.
 func AtOnce(ctx context.Context, place *scenario.Place, rollouts int, relayPID string, count Counter) (Load, error) {
 	load := Load{Rollouts: rollouts}
 	worlds, sets, err := prepare(ctx, place, rollouts, 0)
@@ -83,9 +83,8 @@ func AtOnce(ctx context.Context, place *scenario.Place, rollouts int, relayPID s
 	return load, err
 }
 
-// Standing has rollouts of as many applications stand at a gate that soaks for an hour, for so long, and answers the relay's
-// requests in that time, by verb, and how long it really was. poll is how often each would be looked at without a watch, in
-// seconds.
+// Standing takes rollouts of as many applications to a gate with a soak time of an hour, waits for the given time, and returns the relay's
+// requests in that time, by verb, and its exact duration. poll is the interval in seconds at which each would be polled without a watch.
 func Standing(ctx context.Context, place *scenario.Place, rollouts int, poll float64, during time.Duration, count Counter) (map[string]int, time.Duration, error) {
 	worlds, sets, err := prepare(ctx, place, rollouts, poll)
 	if err != nil {
@@ -116,13 +115,13 @@ func Standing(ctx context.Context, place *scenario.Place, rollouts int, poll flo
 	after, err := count(ctx)
 	took := place.Clock.Now().Sub(began)
 	for i, r := range started {
-		_, problem := worlds[i].API.CancelRollout(ctx, r.ID, "seen enough")
+		_, problem := worlds[i].API.CancelRollout(ctx, r.ID, "measurement done")
 		err = errors.Join(err, problem)
 	}
 	return less(after, before), took, err
 }
 
-// less is what has come to the counts of before.
+// less returns the difference of two counts.
 func less(after, before map[string]int) map[string]int {
 	grown := map[string]int{}
 	for verb, n := range after {
@@ -131,8 +130,8 @@ func less(after, before map[string]int) map[string]int {
 	return grown
 }
 
-// prepare makes the applications, has each deployed once, and pushes the version that is measured. With a poll interval they
-// soak for an hour at their gate.
+// prepare creates the applications, deploys each once, and pushes the version that is measured. With a poll interval they soak for an hour
+// at their gate.
 func prepare(ctx context.Context, place *scenario.Place, n int, poll float64) ([]*demo.World, []client.VersionSet, error) {
 	worlds, sets := make([]*demo.World, n), make([]client.VersionSet, n)
 	errs := each(n, atOnce, func(i int) error {
@@ -142,7 +141,7 @@ func prepare(ctx context.Context, place *scenario.Place, n int, poll float64) ([
 		}
 		w, err := world(place, demo.Scenario{
 			Application: name, Services: []string{"api"}, PollInterval: interval,
-			// One Argo CD and one Argo Rollouts serve all of them: what is measured is the relay, not how long those take.
+			// One Argo CD and one Argo Rollouts serve all of them: the relay is measured, not their speed.
 			Config: map[string]any{"deadline": int(patience.Seconds())},
 			Stages: []demo.Stage{{Environment: name, Tier: "STAGING", Gates: []int{50}, Soak: soak}},
 		})
@@ -166,7 +165,7 @@ func prepare(ctx context.Context, place *scenario.Place, n int, poll float64) ([
 	return worlds, sets, errors.Join(errs...)
 }
 
-// each does n things, so many at a time.
+// each calls do n times, several at a time.
 func each(n, atATime int, do func(i int) error) []error {
 	errs := make([]error, n)
 	slots := make(chan struct{}, atATime)
@@ -182,7 +181,7 @@ func each(n, atATime int, do func(i int) error) []error {
 	return errs
 }
 
-// memory is a process's resident memory now, and at most, in bytes (proc(5)).
+// memory returns a process's resident memory now, and its maximum, in bytes (proc(5)).
 func memory(pidFile string) (now, peak int64, err error) {
 	pid, err := os.ReadFile(pidFile)
 	if err != nil {
@@ -197,7 +196,7 @@ func memory(pidFile string) (now, peak int64, err error) {
 		if len(fields) < 2 {
 			continue
 		}
-		kilobytes, _ := strconv.ParseInt(fields[1], 10, 64) // 0 for lines that hold no number
+		kilobytes, _ := strconv.ParseInt(fields[1], 10, 64) // 0 for lines without a number
 		switch fields[0] {
 		case "VmRSS:":
 			now = kilobytes << 10
@@ -213,7 +212,7 @@ func Audit(file string) Counter {
 	return func(context.Context) (map[string]int, error) { return calls(file) }
 }
 
-// calls are the requests in an audit log by verb. A watch is written when it begins and when it ends.
+// calls counts the requests in an audit log by verb. A watch is recorded when it begins and when it ends.
 func calls(audit string) (map[string]int, error) {
 	file, err := os.Open(audit)
 	if err != nil {
@@ -235,7 +234,7 @@ func calls(audit string) (map[string]int, error) {
 	return found, nil
 }
 
-// Table writes everything down, a line for each figure.
+// Table formats all figures, one per line.
 func Table(l Latency, load Load) string {
 	var b strings.Builder
 	row := func(name string, s Samples) {

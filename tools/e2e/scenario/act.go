@@ -6,7 +6,7 @@ import (
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 )
 
-// fields are the names of the things that an act does.
+// fields returns the names of the things that an act does.
 func (a Act) fields() []string {
 	var names []string
 	add := func(set bool, name string) {
@@ -89,7 +89,7 @@ func (r *run) act(ctx context.Context, a Act) error {
 	}
 }
 
-// onCluster is what happens to the cluster, or to a part of Lockstep.
+// onCluster executes acts on the cluster, or on a part of Lockstep.
 func (r *run) onCluster(ctx context.Context, a Act) error {
 	switch {
 	case a.Apply != "":

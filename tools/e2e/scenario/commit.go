@@ -11,7 +11,7 @@ import (
 	"github.com/lockstep-cd/lockstep/tools/lockstep/gitserver"
 )
 
-// commit pushes a change of the manifests, as somebody of the team would.
+// commit pushes a change of the manifests, as a member of the team would.
 func (r *run) commit(ctx context.Context, edits []Edit) error {
 	dir, err := os.MkdirTemp("", "lockstep-e2e-clone-")
 	if err != nil {
@@ -43,7 +43,7 @@ func (r *run) commit(ctx context.Context, edits []Edit) error {
 	return nil
 }
 
-// commits compares how often Lockstep has written to the repository; the first commit brought the manifests.
+// commits compares the number of Lockstep's commits to the repository; the first commit contains the manifests.
 func (r *run) commits(ctx context.Context, want int) error {
 	all, err := gitserver.Log(ctx, r.Stack.GitDir(), r.scenario.Name)
 	if err == nil && len(all)-1 != want {
@@ -52,7 +52,7 @@ func (r *run) commits(ctx context.Context, want int) error {
 	return err
 }
 
-// git runs the command of that name, without what the user has configured.
+// git runs git without the user's configuration.
 func git(ctx context.Context, dir string, args ...string) error {
 	cmd := exec.CommandContext(ctx, "git", args...) //nolint:gosec // arguments of our own
 	cmd.Dir = dir

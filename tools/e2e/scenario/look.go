@@ -21,21 +21,23 @@ import (
 
 const argo = "argoproj.io/v1alpha1"
 
-// namespace is where the workloads of an environment are; the Application has the same name.
+// namespace returns the namespace of an environment's workloads; the Application has the same name.
 func (r *run) namespace(environment string) string {
 	return r.world.Scenario.Namespace(demo.Stage{Environment: r.scenario.full(environment)})
 }
 
-// away is an error of a look that is worth another one: programs of the cluster are restarted on purpose.
-func away(err error) error { return fault.Because(err, fault.Unavailable, "the cluster does not tell") }
+// away marks an error as retryable: programs of the cluster are restarted on purpose.
+func away(err error) error {
+	return fault.Because(err, fault.Unavailable, "the cluster does not answer")
+}
 
-// syncing waits until Argo CD is in the middle of a sync.
+// syncing waits until Argo CD runs a sync.
 func (r *run) syncing(ctx context.Context, environment string) error {
 	applications, err := r.Cluster.Resource(argo, "Application", "argocd")
 	if err != nil {
 		return err
 	}
-	return r.world.Await(ctx, "a sync of "+environment+" to be under way", func() (string, bool, error) {
+	return r.world.Await(ctx, "a sync of "+environment+" to be running", func() (string, bool, error) {
 		app, err := applications.Get(ctx, r.namespace(environment), metav1.GetOptions{})
 		if err != nil {
 			return "", false, away(err)
@@ -69,9 +71,9 @@ func (r *run) inPhase(ctx context.Context, want string) error {
 	})
 }
 
-// remove deletes an object after everything that belongs to it, and waits until it is gone. Left to the background, what belonged to
-// it may outlive it unnoticed where it is made anew under its name at once: Kubernetes' garbage collector sees no end of an
-// object that ended while its watch was away, as after a restart of the API server, and the pod of the old one stands in the way of the new.
+// remove deletes an object after its dependents, and waits until it is gone. With background deletion a dependent may survive unnoticed if
+// the object is recreated with the same name at once: Kubernetes' garbage collector misses an object that was deleted while its watch was
+// down, as after a restart of the API server, and the old pod blocks the new one.
 func (r *run) remove(ctx context.Context, o Object) error {
 	objects, err := r.Cluster.Resource(o.APIVersion, o.Kind, r.expand(ctx, o.Namespace))
 	if err != nil {
@@ -89,7 +91,7 @@ func (r *run) remove(ctx context.Context, o Object) error {
 		case err != nil:
 			return "", false, away(err)
 		default:
-			return "it is there", false, nil
+			return "it exists", false, nil
 		}
 	})
 }
@@ -110,26 +112,26 @@ func (r *run) available(ctx context.Context, o Object) error {
 	})
 }
 
-// present waits until an object is there.
+// present waits until an object exists.
 func (r *run) present(ctx context.Context, o Object) error {
 	objects, err := r.Cluster.Resource(o.APIVersion, o.Kind, r.expand(ctx, o.Namespace))
 	if err != nil {
 		return err
 	}
-	return r.world.Await(ctx, o.Kind+" "+o.Name+" to be there", func() (string, bool, error) {
+	return r.world.Await(ctx, o.Kind+" "+o.Name+" to exist", func() (string, bool, error) {
 		_, err := objects.Get(ctx, o.Name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
-			return "it is not", false, nil
+			return "it does not exist", false, nil
 		case err != nil:
 			return "", false, away(err)
 		default:
-			return "it is there", true, nil
+			return "it exists", true, nil
 		}
 	})
 }
 
-// podsOf are the identities of an environment's pods, and of the ReplicaSets that they belong to.
+// podsOf returns the identities of an environment's pods, and of their ReplicaSets.
 func (r *run) podsOf(ctx context.Context, environment string) ([]string, error) {
 	var found []string
 	for kind, version := range map[string]string{"ReplicaSet": "apps/v1", "Pod": "v1"} {
@@ -152,19 +154,19 @@ func (r *run) podsOf(ctx context.Context, environment string) ([]string, error) 
 	return found, nil
 }
 
-// same wants the pods that were remembered.
+// same expects the remembered pods.
 func (r *run) same(ctx context.Context, environment string) error {
 	now, err := r.podsOf(ctx, environment)
 	if err != nil {
 		return err
 	}
 	if !slices.Equal(now, r.pods) {
-		return fmt.Errorf("pods of %s: found %q, expected those that were there before: %q", environment, now, r.pods)
+		return fmt.Errorf("pods of %s: found %q, expected the previous ones: %q", environment, now, r.pods)
 	}
 	return nil
 }
 
-// rolledBack finds the rollback that nobody has asked for, and follows it.
+// rolledBack finds the automatic rollback, and follows it.
 func (r *run) rolledBack(ctx context.Context, want Rollout) error {
 	failed := r.started.ID
 	err := r.world.Await(ctx, "the application to roll back by itself", func() (string, bool, error) {
@@ -182,7 +184,7 @@ func (r *run) rolledBack(ctx context.Context, want Rollout) error {
 	return r.finish(ctx, want)
 }
 
-// contact waits until an environment shows whether its agent is there, and since when.
+// contact waits until an environment shows whether its agent is reachable, and since when.
 func (r *run) contact(ctx context.Context, environment string, reachable bool) error {
 	began := r.Clock.Now()
 	what := fmt.Sprintf("the agent of %s to be shown (reachable: %t)", environment, reachable)

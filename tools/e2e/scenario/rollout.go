@@ -11,7 +11,7 @@ import (
 	"github.com/lockstep-cd/lockstep/tools/lockstep/demo"
 )
 
-// rollout promotes a version set with an eye on the cluster: nobody passes a gate before all have come to it.
+// rollout promotes a version set and watches the cluster: no service may pass a gate before all have reached it.
 func (r *run) rollout(ctx context.Context, want Rollout) error {
 	digests := map[string]string{}
 	for _, entry := range r.sets[want.Version].Entries {
@@ -37,7 +37,7 @@ func (r *run) start(ctx context.Context, want Rollout) error {
 	return err
 }
 
-// finish follows the rollout to its end, and looks at what has come of it.
+// finish follows the rollout to its end, and checks the outcome.
 func (r *run) finish(ctx context.Context, want Rollout) error {
 	done := map[int]bool{}
 	var problem error
@@ -57,12 +57,12 @@ func (r *run) finish(ctx context.Context, want Rollout) error {
 		return err
 	}
 	if len(done) != len(want.During) {
-		return fmt.Errorf("found %d of the %d moments that something was to be done at", len(done), len(want.During))
+		return fmt.Errorf("found %d of the %d moments for acts", len(done), len(want.During))
 	}
 	return r.verify(ctx, ended, want)
 }
 
-// verify compares a rollout that has ended with what was to come of it.
+// verify compares an ended rollout with the expected outcome.
 func (r *run) verify(ctx context.Context, ended client.Rollout, want Rollout) error {
 	states := map[string]string{}
 	for name, state := range want.Deployments {
@@ -106,7 +106,7 @@ func (r *run) verify(ctx context.Context, ended client.Rollout, want Rollout) er
 	return nil
 }
 
-// reasons are those of the journal, in order, without repetitions.
+// reasons returns the reasons in the journal, in order, without repetitions.
 func reasons(r client.Rollout) []string {
 	var all []string
 	seen := map[string]bool{"": true}
@@ -119,7 +119,7 @@ func reasons(r client.Rollout) []string {
 	return all
 }
 
-// synced waits until the cluster has been told of the started version.
+// synced waits until the cluster's specs have the started version.
 func (r *run) synced(ctx context.Context, environment string) error {
 	stage := demo.Stage{Environment: r.scenario.full(environment)}
 	return r.world.Await(ctx, "the specs of "+environment+" to have the new version", func() (string, bool, error) {
@@ -133,7 +133,7 @@ func (r *run) synced(ctx context.Context, environment string) error {
 	})
 }
 
-// stays looks several times.
+// stays checks several times.
 func (r *run) stays(ctx context.Context, want Stays) error {
 	for range want.Looks {
 		now, err := r.world.API.Rollout(ctx, r.started.ID)

@@ -24,28 +24,28 @@ import (
 const (
 	// limit bounds one scenario.
 	limit = 6 * time.Minute
-	// lookInterval is how often something that has to come is looked for.
+	// lookInterval is the polling interval.
 	lookInterval = 100 * time.Millisecond
 )
 
-// Cluster is what scenarios need of a cluster, a real or a simulated one. Programs have the names of the real one's.
+// Cluster is the cluster of scenarios, real or simulated. Programs have the names of the real one's.
 type Cluster interface {
-	// URL and HTTP read objects without the help of Lockstep.
+	// URL and HTTP give access to objects independently of Lockstep.
 	URL() string
 	HTTP() (*http.Client, error)
-	// Resource is a client for the objects of a kind.
+	// Resource returns a client for the objects of a kind.
 	Resource(apiVersion, kind, namespace string) (dynamic.ResourceInterface, error)
-	// Apply writes objects as they are to be; what they do not say stays.
+	// Apply applies objects; fields that they do not have are unchanged.
 	Apply(ctx context.Context, text []byte) error
-	// Restart ends a program as a crash would, and starts it again. Freeze stops one without ending it, Thaw lets it go on.
+	// Restart kills a program and starts it again. Freeze suspends one, Thaw resumes it.
 	Restart(ctx context.Context, program string) error
 	Freeze(ctx context.Context, program string) error
 	Thaw(ctx context.Context, program string) error
-	// SetBroken says which images run in pods that never become ready.
+	// SetBroken sets the images whose pods never become ready.
 	SetBroken(ctx context.Context, images []string) error
 }
 
-// Place is what all scenarios of a run share.
+// Place is the environment shared by all scenarios of a run.
 type Place struct {
 	Stack   *stack.Stack
 	Cluster Cluster
@@ -54,13 +54,13 @@ type Place struct {
 	broken  broken
 }
 
-// broken are the images whose pods never become ready, of all scenarios.
+// broken holds the images whose pods never become ready, of all scenarios.
 type broken struct {
 	mu     sync.Mutex
 	images []string
 }
 
-// add adds images, and tells the cluster of all of them.
+// add adds images, and passes all of them to the cluster.
 func (b *broken) add(ctx context.Context, c Cluster, images []string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -68,7 +68,7 @@ func (b *broken) add(ctx context.Context, c Cluster, images []string) error {
 	return c.SetBroken(ctx, b.images)
 }
 
-// Prepare has Argo CD sign in to the stack's Git server.
+// Prepare gives Argo CD the credentials of the stack's Git server.
 func (p *Place) Prepare(ctx context.Context) error {
 	git := p.Stack.Endpoints().Git // http://user:password@host:port
 	_, rest, _ := strings.Cut(git, "://")
@@ -84,7 +84,7 @@ stringData: {type: git, url: "http://%s/", username: %q, password: %q, forceHttp
 `, host, user, password)))
 }
 
-// run is one scenario under way.
+// run is the state of a running scenario.
 type run struct {
 	*Place
 
@@ -93,18 +93,18 @@ type run struct {
 	watcher  *demo.Watcher
 	sets     map[string]client.VersionSet // by tag
 	started  client.Rollout
-	version  string // of what was started
+	version  string // the started one
 	frozen   []string
 	away     []string
-	pods     []string // as Remember has found them
+	pods     []string // as stored by Remember
 }
 
-// Run plays one scenario. The error says which act has failed, and how.
+// Run runs one scenario. The error names the failed act, and the reason.
 func (p *Place) Run(ctx context.Context, s Scenario) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	r := &run{Place: p, scenario: s, world: demo.NewWorld(p.Stack, s.world(p.Stack.RepositoryURL(s.Name)), p.Clock), sets: map[string]client.VersionSet{}}
-	r.world.Patience = limit // a machine that does other things as well is slow
+	r.world.Patience = limit // a busy machine is slow
 	with, err := p.Cluster.HTTP()
 	if err != nil {
 		return fmt.Errorf("client: %w", err)
@@ -123,21 +123,21 @@ func (p *Place) Run(ctx context.Context, s Scenario) error {
 	return nil
 }
 
-// thawAll leaves nothing frozen to the scenarios that follow.
+// thawAll thaws all programs for the scenarios that follow.
 func (r *run) thawAll(ctx context.Context) {
 	for _, name := range r.frozen {
 		_ = r.Cluster.Thaw(ctx, name)
 	}
 }
 
-// connectAll leaves nobody away.
+// connectAll reconnects all parts.
 func (r *run) connectAll(ctx context.Context) {
 	for _, part := range r.away {
 		_ = r.Stack.Connect(ctx, part)
 	}
 }
 
-// expand fills in names that the scenario cannot know.
+// expand fills in placeholders.
 func (r *run) expand(ctx context.Context, text string) string {
 	pairs := []string{"${repository}", r.Stack.RepositoryURL(r.scenario.Name)}
 	if commits, err := gitserver.Log(ctx, r.Stack.GitDir(), r.scenario.Name); err == nil && len(commits) > 1 {
@@ -167,10 +167,10 @@ func (r *run) expand(ctx context.Context, text string) string {
 	})
 }
 
-// uid stands for the identity of one of Argo CD's objects. What is not there stays as it was written, and is refused by the cluster.
+// uid matches a placeholder for the uid of one of Argo CD's objects. For a missing object it is left in place, and refused by the cluster.
 var uid = regexp.MustCompile(`\$\{uid:(\w+):([^}]+)\}`)
 
-// register makes an agent that nothing connects as.
+// register creates an agent as which nothing connects.
 func (r *run) register(ctx context.Context, environment string) error {
 	agent, err := r.world.API.RegisterAgent(ctx, r.scenario.full(environment))
 	if err != nil {
@@ -223,7 +223,7 @@ func (r *run) create(ctx context.Context, want Setup) error {
 	return err
 }
 
-// files are what is committed at first.
+// files returns the content of the first commit.
 func (r *run) files(ctx context.Context) map[string]string {
 	if len(r.scenario.Files) == 0 {
 		return r.world.Scenario.Manifests(r.Stack.Endpoints().OCI)
@@ -235,7 +235,7 @@ func (r *run) files(ctx context.Context) map[string]string {
 	return files
 }
 
-// again has what is not ready looked at once more, and does what has not been done yet.
+// again repeats what is not ready, and continues the setup.
 func (r *run) again(ctx context.Context, anew bool) error {
 	const notReady = "NOT_READY"
 	for _, stage := range r.world.Scenario.Stages {
@@ -272,7 +272,7 @@ func (r *run) again(ctx context.Context, anew bool) error {
 }
 
 func (r *run) push(ctx context.Context, p Push) error {
-	labels := map[string]map[string]string{} // what the simulated cluster obeys
+	labels := map[string]map[string]string{} // understood by the simulated cluster
 	for _, service := range p.Broken {
 		labels[service] = map[string]string{demo.SimulateLabel: "degraded-at=1"}
 	}
@@ -293,12 +293,12 @@ func (r *run) push(ctx context.Context, p Push) error {
 	return r.broken.add(ctx, r.Cluster, images)
 }
 
-// image is the full reference of a version.
+// image returns the full reference of a version.
 func (r *run) image(entry client.VersionSetEntry) string {
 	return r.world.Scenario.Image(r.Stack.Endpoints().OCI, entry.Service.Name) + "@" + entry.Version.Digest
 }
 
-// match compares text with a pattern.
+// match matches a text against a pattern.
 func match(pattern, text string) error {
 	found, err := regexp.MatchString(pattern, text)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
-	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
 	"github.com/lockstep-cd/lockstep/tools/e2e/measure"
 	"github.com/lockstep-cd/lockstep/tools/e2e/scenario"
 	"github.com/lockstep-cd/lockstep/tools/e2e/simulated"
@@ -18,7 +18,7 @@ import (
 	"github.com/lockstep-cd/lockstep/tools/lockstep/stack"
 )
 
-// TestMain is the executable that the stack starts its parts with, too.
+// TestMain lets the stack start its parts from this executable.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "serve" {
 		os.Exit(cli.Main("test", os.Args[1:]))
@@ -26,15 +26,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// limit bounds all scenarios, on a small machine that does other things as well. It is reached only when one fails.
+// limit bounds all scenarios, on a small busy machine. It is reached only if one fails.
 const limit = 15 * time.Minute
 
-// atOnce is how many of the scenarios that disturb nobody are played at the same time. They wait most of the time: for polls, for
-// soaks, for looks at the cluster.
+// atOnce is how many undisturbing scenarios run concurrently. They mostly wait: for polls, for soaks, for the cluster.
 const atOnce = 8
 
-// TestScenarios plays what `make e2e` plays on real controllers. Those that disturb nobody share a stack. The others have two
-// between them, on each of which one follows the other: a stack is quickly there, and waiting costs nothing.
+// TestScenarios runs on simulated controllers what `make e2e` runs on real ones. Undisturbing scenarios share a stack. The others use two
+// stacks, on each of which they run one after the other: a stack starts quickly, and waiting costs nothing.
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -59,7 +58,7 @@ func TestScenarios(t *testing.T) {
 	close(together)
 	close(alone)
 
-	// In goroutines, not as parallel tests: how many of those run at once depends on the number of processors.
+	// In goroutines, not as parallel tests, whose number depends on the processors.
 	var players sync.WaitGroup
 	shared, first, second := start(t), start(t), start(t)
 	for range atOnce {
@@ -71,15 +70,15 @@ func TestScenarios(t *testing.T) {
 	players.Wait()
 }
 
-// playAll plays on one stack what is left to play.
+// playAll runs the remaining scenarios on one stack.
 func playAll(place *scenario.Place, queue <-chan func(*scenario.Place)) {
 	for next := range queue {
 		next(place)
 	}
 }
 
-// standing has rollouts stand at a gate for a while, and counts what the relay asks the API server meanwhile: of each rollout
-// the look that is had at every tenth poll, and the few that there are before its watch has told of it (D20).
+// standing keeps rollouts at a gate for a while, and counts the relay's requests to the API server: per rollout one read at every tenth
+// poll, and the few before its watch works (D20).
 func standing(t *testing.T, place *scenario.Place) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -112,7 +111,7 @@ func play(t *testing.T, place *scenario.Place, s scenario.Scenario) {
 	}
 }
 
-// start brings up a stack with its simulated cluster.
+// start starts a stack with its simulated cluster.
 func start(t *testing.T) *scenario.Place {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)

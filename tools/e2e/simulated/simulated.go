@@ -1,6 +1,6 @@
-// Package simulated gives scenarios the cluster that a stack simulates (tools/lockstep/simcluster), under the names that the
-// programs of the real one have. What happens to a program there, happens here to what stands in for it: all of them are
-// one process, so a restart of any restarts them all, and a controller is frozen by scaling its workload to zero.
+// Package simulated runs scenarios on the cluster that a stack simulates (tools/lockstep/simcluster), under the names of the real programs.
+// Each program maps to its simulation: all of them are one process, so restarting any restarts them all, and a controller is frozen by
+// scaling its workload to zero.
 package simulated
 
 import (
@@ -25,10 +25,10 @@ import (
 	"github.com/lockstep-cd/lockstep/tools/lockstep/stack"
 )
 
-// part is the process of the stack that is the cluster.
+// part is the process of the stack that simulates the cluster.
 const part = "simcluster"
 
-// workload is what stands for a program in the cluster.
+// workload is the workload in the cluster that represents a program.
 type workload struct{ kind, namespace, name string }
 
 //nolint:gochecknoglobals // a constant
@@ -47,7 +47,7 @@ type Cluster struct {
 	frozen map[string]bool
 }
 
-// New takes the cluster of a stack that runs.
+// New returns the cluster of a running stack.
 func New(s *stack.Stack) (*Cluster, error) {
 	api, err := dynamic.NewForConfig(&rest.Config{Host: s.Endpoints().Cluster, QPS: 200, Burst: 400})
 	if err != nil {
@@ -56,18 +56,18 @@ func New(s *stack.Stack) (*Cluster, error) {
 	return &Cluster{stack: s, api: api, frozen: map[string]bool{}}, nil
 }
 
-// URL is the API server's.
+// URL returns the API server's URL.
 func (c *Cluster) URL() string { return c.stack.Endpoints().Cluster }
 
-// HTTP is a client that may read there: anybody may.
+// HTTP returns a client that may read: no authentication is needed.
 func (c *Cluster) HTTP() (*http.Client, error) { return http.DefaultClient, nil }
 
-// Resource is a client for the objects of a kind.
+// Resource returns a client for the objects of a kind.
 func (c *Cluster) Resource(apiVersion, kind, namespace string) (dynamic.ResourceInterface, error) {
 	return cluster.Resource(c.api, apiVersion, kind, namespace)
 }
 
-// Apply creates objects, or merges them into what is there.
+// Apply creates objects, or merges them into existing ones.
 func (c *Cluster) Apply(ctx context.Context, text []byte) error {
 	decoder := yaml.NewDecoder(strings.NewReader(string(text)))
 	for {
@@ -96,7 +96,7 @@ func (c *Cluster) applyOne(ctx context.Context, u *unstructured.Unstructured) er
 	}
 	_, err = client.Patch(ctx, u.GetName(), types.MergePatchType, text, metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) {
-		var fresh unstructured.Unstructured // with the numbers that the client can copy
+		var fresh unstructured.Unstructured // with the number types that the client can copy
 		if err = fresh.UnmarshalJSON(text); err == nil {
 			_, err = client.Create(ctx, &fresh, metav1.CreateOptions{})
 		}
@@ -107,7 +107,7 @@ func (c *Cluster) applyOne(ctx context.Context, u *unstructured.Unstructured) er
 	return nil
 }
 
-// Restart kills the cluster; the stack starts it again. A program that was frozen works again.
+// Restart kills the cluster; the stack restarts it. A frozen program works again.
 func (c *Cluster) Restart(ctx context.Context, program string) error {
 	if err := c.Thaw(ctx, program); err != nil {
 		return err
@@ -119,15 +119,15 @@ func (c *Cluster) Restart(ctx context.Context, program string) error {
 	return c.stack.AwaitRestart(ctx, part, starts)
 }
 
-// Freeze has a controller rest.
+// Freeze suspends a controller.
 func (c *Cluster) Freeze(ctx context.Context, program string) error {
 	if _, ok := workloads[program]; !ok {
-		return fault.New(fault.NotFound, "program %q: found nothing that stands for it", program)
+		return fault.New(fault.NotFound, "program %q: found no workload for it", program)
 	}
 	return c.scale(ctx, program, true)
 }
 
-// Thaw has a controller that rests work again. One that does not rest is left alone, whatever it is.
+// Thaw resumes a suspended controller. For others it is a no-op.
 func (c *Cluster) Thaw(ctx context.Context, program string) error {
 	c.mu.Lock()
 	rests := c.frozen[program]
@@ -157,10 +157,10 @@ func (c *Cluster) scale(ctx context.Context, program string, freeze bool) error 
 	return nil
 }
 
-// SetBroken does nothing: here the image itself says how it behaves.
+// SetBroken is a no-op: the image's labels define its behaviour.
 func (*Cluster) SetBroken(context.Context, []string) error { return nil }
 
-// Requests are those of the relay to the API server so far, by verb.
+// Requests counts the relay's requests to the API server so far, by verb.
 func (c *Cluster) Requests(ctx context.Context) (map[string]int, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.URL()+"/metrics", nil)
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package assemble makes a container image of a command: one static binary on an almost empty base, with the certificates of public
-// authorities, an account that is not root, and a list of everything that is in it. Nothing in it depends on when, where or by whom it
-// was made.
+// Package assemble builds a container image of a command: one static binary on an almost empty base, with the certificates of public
+// authorities, a non-root account, and a list of everything in it. The result does not depend on when, where or by whom it is built.
 //
 // It pushes nothing and signs nothing; package attest does.
 package assemble
@@ -27,23 +26,23 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// user is the account that everything runs as; it is the number that distroless images and our charts use.
+// user is the account of all processes; distroless images and our charts use the same number.
 const user = "65532:65532"
 
-// Recipe says what to build from.
+// Recipe is what to build from.
 type Recipe struct {
 	// Root is the checkout.
 	Root string
-	// Version and Commit are what the binary says of itself.
+	// Version and Commit are what the binary reports.
 	Version, Commit string
 	// Architecture is a GOARCH.
 	Architecture string
 }
 
-// Names are the images that there are.
+// Names returns the names of all images.
 func Names() []string { return []string{"registry", "domain", "workflow", "relay", "lockstep"} }
 
-// command is the package of an image's binary.
+// command returns the package of an image's binary.
 func command(name string) (string, error) {
 	switch {
 	case name == "lockstep":
@@ -55,7 +54,7 @@ func command(name string) (string, error) {
 	}
 }
 
-// Image compiles the command of a name and puts the image together.
+// Image compiles the command of a name and assembles the image.
 func Image(ctx context.Context, r Recipe, name string) (v1.Image, error) {
 	binary, err := compile(ctx, r, name)
 	if err != nil {
@@ -138,7 +137,7 @@ func compile(ctx context.Context, r Recipe, name string) ([]byte, error) {
 	return binary, nil
 }
 
-// authorities are the certificates of those that Mozilla trusts, from Go's own copy.
+// authorities returns the certificates that Mozilla trusts, from Go's own copy.
 func authorities() []byte {
 	var out bytes.Buffer
 	for root := range bundle.Roots() {
@@ -153,7 +152,7 @@ type file struct {
 	content []byte
 }
 
-// layer is a compressed archive of files and their folders, all of root's and of 1970.
+// layer returns a compressed archive of files and their folders, owned by root and dated 1970.
 func layer(files []file) (v1.Layer, error) {
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
@@ -177,8 +176,8 @@ func layer(files []file) (v1.Layer, error) {
 	return l, nil
 }
 
-// Write writes an OCI layout with one image, in place of what is there, and returns the image's digest. What refers to the image, its signature for one, comes
-// behind it.
+// Write writes an OCI layout with one image, replacing an existing one, and returns the image's digest. Manifests that refer to the image,
+// such as its signature, follow it.
 func Write(dir string, image v1.Image, referrers ...v1.Image) (string, error) {
 	if err := os.RemoveAll(dir); err != nil {
 		return "", fmt.Errorf("clear folder: %w", err)

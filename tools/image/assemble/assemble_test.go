@@ -27,7 +27,7 @@ func recipe() assemble.Recipe {
 	return assemble.Recipe{Root: "../../..", Version: "v1.2.3", Commit: "0123456789abcdef", Architecture: runtime.GOARCH}
 }
 
-// TestImage: an image is valid, has what it ought to have and nothing else, is the same when it is made again, and its binary runs.
+// TestImage: an image is valid, has exactly the expected content, is reproducible, and its binary runs.
 func TestImage(t *testing.T) {
 	t.Parallel()
 	image, err := assemble.Image(t.Context(), recipe(), "relay")
@@ -105,7 +105,7 @@ func contents(t *testing.T, image v1.Image) map[string][]byte {
 	}
 }
 
-// runs: the binary needs no interpreter, and says what it was made from.
+// runs checks that the binary needs no interpreter, and reports what it was built from.
 func runs(t *testing.T, path string, binary []byte) {
 	t.Helper()
 	parsed, err := elf.NewFile(bytes.NewReader(binary))
@@ -126,7 +126,7 @@ func runs(t *testing.T, path string, binary []byte) {
 	}
 }
 
-// bill: the list names our own modules and others, with hashes.
+// bill checks that the list names our own modules and others, with hashes.
 func bill(t *testing.T, text []byte) {
 	t.Helper()
 	var bom struct {

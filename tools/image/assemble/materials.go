@@ -12,8 +12,8 @@ import (
 	"github.com/CycloneDX/cyclonedx-go"
 )
 
-// materials is the list of what a binary was linked from, as CycloneDX JSON: each module with its version and the hash that go.sum has.
-// It is read out of the binary, so it cannot list another one's.
+// materials returns the modules that a binary was linked from, as CycloneDX JSON: each with its version and the hash from go.sum. It reads
+// the binary, so the list always matches it.
 func materials(binary []byte, name, version string) ([]byte, error) {
 	info, err := buildinfo.Read(bytes.NewReader(binary))
 	if err != nil {

@@ -1,8 +1,9 @@
-// Package attest makes the signature and the provenance of an image: in-toto statements, signed with a key of one's own, in bundles of Sigstore that
-// refer to the image as cosign reads them. It needs no network and no transparency log, and the same key and image give the same bundles.
+// Package attest creates the signature and the provenance of an image: in-toto statements, signed with the user's key, in bundles of
+// Sigstore that refer to the image in the form that cosign reads. It needs no network and no transparency log, and the same key and image
+// give the same bundles.
 //
-// A bundle of this kind is an envelope and the name of a key, in JSON: it is written here rather than with sigstore-go, whose hundred modules, for
-// logs and certificates that are not used, would be in the workspace of every service. What is written is verified with cosign (README).
+// Such a bundle is a JSON envelope with the name of a key: it is encoded here and not with sigstore-go, whose hundred modules, for unused
+// logs and certificates, would be in the workspace of every service. cosign verifies the result (README).
 package attest
 
 import (
@@ -25,11 +26,11 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// The types of what is made.
+// The types of statements and manifests.
 const (
-	// BundleType is the media type of a bundle, and the artifact type of a manifest that has one.
+	// BundleType is the media type of a bundle, and the artifact type of a manifest with one.
 	BundleType = "application/vnd.dev.sigstore.bundle.v0.3+json"
-	// SignatureType is the predicate of a signature: that the image is signed, and nothing more.
+	// SignatureType is the predicate of a signature: that the image is signed, without further claims.
 	SignatureType = "https://sigstore.dev/cosign/sign/v1"
 	// ProvenanceType is the predicate of a provenance.
 	ProvenanceType = "https://slsa.dev/provenance/v1"
@@ -44,8 +45,8 @@ type Key struct {
 	public  []byte
 }
 
-// ParseKey reads a private key on the curve P-256 from PEM, as `openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256` writes it. The errors
-// say nothing of its content.
+// ParseKey reads a private key on the curve P-256 from PEM, as written by `openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256`.
+// The errors reveal nothing of its content.
 func ParseKey(text string) (*Key, error) {
 	expected := errors.New("expected a private key on the curve P-256 in PEM, without a passphrase")
 	block, _ := pem.Decode([]byte(text))
@@ -73,24 +74,24 @@ func ParseKey(text string) (*Key, error) {
 	return &Key{private: key, public: public}, nil
 }
 
-// PublicKey is the key that verifies, in PEM.
+// PublicKey returns the verification key in PEM.
 func (k *Key) PublicKey() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: k.public})
 }
 
-// Build says how an image was made.
+// Build describes how an image was built.
 type Build struct {
-	// Name is the image's, Repository where it is published; both are only names.
+	// Name is the image's name, Repository where it is published; both are informational.
 	Name, Repository string
-	// Version and Architecture are what was asked for.
+	// Version and Architecture were requested.
 	Version, Architecture string
-	// Source and Commit are what it was made from; Go is the compiler's version.
+	// Source and Commit are what it was built from; Go is the compiler's version.
 	Source, Commit, Go string
-	// Builder is who has built it: a URL that the verifier trusts.
+	// Builder is the URL of the builder, which the verifier trusts.
 	Builder string
 }
 
-// provenance is the predicate of SLSA's provenance v1. It has no time, so that it is the same when the image is.
+// provenance returns the predicate of SLSA's provenance v1. It has no time, so it is reproducible like the image.
 func (b Build) provenance() map[string]any {
 	return map[string]any{
 		"buildDefinition": map[string]any{
@@ -105,7 +106,7 @@ func (b Build) provenance() map[string]any {
 	}
 }
 
-// Image makes what refers to an image: its signature and its provenance.
+// Image creates the manifests that refer to an image: its signature and its provenance.
 func Image(image v1.Image, b Build, key *Key) ([]v1.Image, error) {
 	var all []v1.Image
 	for _, one := range []struct {
@@ -121,7 +122,7 @@ func Image(image v1.Image, b Build, key *Key) ([]v1.Image, error) {
 	return all, nil
 }
 
-// attestation is a manifest that refers to the image and has the bundle.
+// attestation creates a manifest that refers to the image and contains the bundle.
 func attestation(image v1.Image, repository, kind string, predicate any, key *Key) (v1.Image, error) {
 	digest, err := image.Digest()
 	if err != nil {
@@ -166,10 +167,10 @@ func attestation(image v1.Image, repository, kind string, predicate any, key *Ke
 
 // bundle signs a statement.
 func (k *Key) bundle(statement []byte) ([]byte, error) {
-	// What is signed is the envelope's type and content with their lengths (DSSE).
+	// The signed message is the envelope's type and content with their lengths (DSSE).
 	message := fmt.Appendf(nil, "DSSEv1 %d %s %d %s", len(payloadType), payloadType, len(statement), statement)
 	sum := sha256.Sum256(message)
-	signature, err := k.private.Sign(nil, sum[:], crypto.SHA256) // without randomness: RFC 6979
+	signature, err := k.private.Sign(nil, sum[:], crypto.SHA256) // deterministic: RFC 6979
 	if err != nil {
 		return nil, fmt.Errorf("sign: %w", err)
 	}
@@ -178,7 +179,7 @@ func (k *Key) bundle(statement []byte) ([]byte, error) {
 		"mediaType":            BundleType,
 		"verificationMaterial": map[string]any{"publicKey": map[string]any{"hint": base64.StdEncoding.EncodeToString(hint[:])}},
 		"dsseEnvelope": map[string]any{
-			"payload": statement, "payloadType": payloadType, // encoding/json writes bytes in base64
+			"payload": statement, "payloadType": payloadType, // encoding/json encodes bytes in base64
 			"signatures": []any{map[string]any{"sig": signature}},
 		},
 	})
@@ -188,7 +189,7 @@ func (k *Key) bundle(statement []byte) ([]byte, error) {
 	return bundle, nil
 }
 
-// typed is a manifest with the field artifactType, which go-containerregistry cannot set and cosign looks for.
+// typed is a manifest with the field artifactType, which go-containerregistry cannot set and cosign requires.
 type typed struct{ v1.Image }
 
 // RawManifest implements v1.Image.

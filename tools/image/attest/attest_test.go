@@ -30,7 +30,7 @@ import (
 	"github.com/lockstep-cd/lockstep/tools/image/attest"
 )
 
-// pemOf is a private key in PEM.
+// pemOf returns a private key in PEM.
 func pemOf(t *testing.T, key any) string {
 	t.Helper()
 	raw, err := x509.MarshalPKCS8PrivateKey(key)
@@ -56,7 +56,7 @@ func build() attest.Build {
 	}
 }
 
-// statement verifies the bundle of a manifest with a public key, and answers what was signed.
+// statement verifies the bundle of a manifest with a public key, and returns the signed statement.
 func statement(t *testing.T, of v1.Image, public *ecdsa.PublicKey) (parsed map[string]any, ok bool) {
 	t.Helper()
 	layers, err := of.Layers()
@@ -89,7 +89,7 @@ func statement(t *testing.T, of v1.Image, public *ecdsa.PublicKey) (parsed map[s
 	return parsed, ecdsa.VerifyASN1(public, sum[:], e.Signatures[0].Sig)
 }
 
-// TestAnImageIsPublishedWithItsSignatureAndProvenance: a registry answers both for the image's digest, and they say how it was made.
+// TestAnImageIsPublishedWithItsSignatureAndProvenance: a registry returns both for the image's digest, with the build's details.
 func TestAnImageIsPublishedWithItsSignatureAndProvenance(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true), registry.Logger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo))))
@@ -170,7 +170,7 @@ func TestAnImageIsPublishedWithItsSignatureAndProvenance(t *testing.T) {
 	}
 }
 
-// TestALayoutHasTheImageFirst, which tools push that know of nothing else, and the same key makes the same signatures.
+// TestALayoutHasTheImageFirst: tools that know nothing of referrers push the first manifest. The same key gives the same signatures.
 func TestALayoutHasTheImageFirst(t *testing.T) {
 	t.Parallel()
 	key, err := attest.ParseKey(pemOf(t, newKey(t, elliptic.P256())))
@@ -213,7 +213,7 @@ func TestALayoutHasTheImageFirst(t *testing.T) {
 	}
 }
 
-// TestKeys: what is no key for this is refused, without a word of what it is.
+// TestKeys: an unsuitable key is refused, without revealing its content.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	_, edwards, err := ed25519.GenerateKey(rand.Reader)

@@ -10,7 +10,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// Push publishes an image under a tag, and what refers to it. The signature comes first: nobody finds the tag without it. Credentials are Docker's.
+// Push publishes an image under a tag, with its referrers. The signature comes first: the tag is never visible without it. Credentials are
+// Docker's.
 func Push(ctx context.Context, repository, tag string, image v1.Image, referrers []v1.Image) error {
 	at, err := name.NewTag(repository + ":" + tag)
 	if err != nil {

@@ -22,7 +22,7 @@ func roles() []string { return []string{"viewer", "approver", "deployer", "maint
 func (c *command) accessToken() *cobra.Command {
 	var in client.TokenInput
 	var member string
-	create := c.asking("create NAME", "Make a token; it is shown this once",
+	create := c.asking("create NAME", "Create a token; it is shown only once",
 		"  lockstep token create laptop\n"+
 			"  lockstep token create ci --scope deploy --expires-after 30d\n"+
 			"  LOCKSTEP_TOKEN=$(lockstep token create ci --member ci-bot -o json | jq -r .token)", exactly(1),
@@ -47,11 +47,12 @@ func (c *command) accessToken() *cobra.Command {
 				row(w, made.Token, made.ID, moment(made.ExpiresAt))
 			})
 		})
-	wordsFlag(create, &in.Scopes, "scope", "what it is good for, by default all that you may do but break_glass", permissions())
-	durationFlag(create, &in.Lifetime, "expires-after", 90*day, "how long it is good, a year at most")
-	create.Flags().StringVar(&member, "member", "", "whose it is, by `name`; your own without it")
+	wordsFlag(create, &in.Scopes, "scope", "the permissions to restrict it to; by default all that you have except break_glass", permissions())
+	durationFlag(create, &in.Lifetime, "expires-after", 90*day, "how long it is valid, at most a year")
+	create.Flags().StringVar(&member, "member", "", "create it for the member with this `name`; by default for you")
 
-	list := c.asking("list", "List your tokens, or those of a member", "  lockstep token list\n  lockstep token list --member ci-bot -o json", exactly(0),
+	list := c.asking("list", "List your tokens, or those of a member",
+		"  lockstep token list\n  lockstep token list --member ci-bot -o json", exactly(0),
 		func(cmd *cobra.Command, api *client.Client, _ []string) error {
 			m, err := api.Self(cmd.Context())
 			if member != "" {
@@ -62,9 +63,10 @@ func (c *command) accessToken() *cobra.Command {
 			}
 			return c.print(m.Tokens, func(w io.Writer) { tokenTable(w, c.clock.Now(), m.Tokens) })
 		})
-	list.Flags().StringVar(&member, "member", "", "whose, by `name`; your own without it")
+	list.Flags().StringVar(&member, "member", "", "list those of the member with this `name`; by default your own")
 
-	revoke := c.asking("revoke ID", "End a token at once, with the sessions that browsers began with it", "  lockstep token revoke accesstoken_12", exactly(1),
+	revoke := c.asking("revoke ID", "Revoke a token at once, together with the browser sessions that were started with it",
+		"  lockstep token revoke accesstoken_12", exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			one, err := api.RevokeToken(cmd.Context(), args[0])
 			if err != nil {
@@ -104,7 +106,8 @@ func (c *command) member() *cobra.Command {
 		})
 	var role string
 	var machine bool
-	add := c.asking("add NAME", "Add a person or a machine", "  lockstep member add alice@example.com --role deployer\n  lockstep member add ci-bot --machine --role deployer", exactly(1),
+	add := c.asking("add NAME", "Add a person or a machine",
+		"  lockstep member add alice@example.com --role deployer\n  lockstep member add ci-bot --machine --role deployer", exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			kind := "USER"
 			if machine {
@@ -118,7 +121,7 @@ func (c *command) member() *cobra.Command {
 		})
 	wordFlag(add, &role, "role", "viewer", "what it may do", roles())
 	add.Flags().BoolVar(&machine, "machine", false, "create a service account")
-	promote := c.asking("role NAME ROLE", "Give a member another role", "  lockstep member role alice@example.com approver", exactly(2),
+	promote := c.asking("role NAME ROLE", "Change the role of a member", "  lockstep member role alice@example.com approver", exactly(2),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			role, err := chosen(roles(), args[1])
 			if err != nil {
@@ -133,7 +136,7 @@ func (c *command) member() *cobra.Command {
 			}
 			return show(m)
 		})
-	remove := c.asking("remove NAME", "End a membership: its tokens are good for nothing from then on", "  lockstep member remove alice@example.com", exactly(1),
+	remove := c.asking("remove NAME", "Remove a member; its tokens stop working", "  lockstep member remove alice@example.com", exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			m, err := api.Member(cmd.Context(), args[0])
 			if err == nil {
@@ -177,7 +180,7 @@ func (c *command) group() *cobra.Command {
 			return c.print(groups, func(w io.Writer) { groupTable(w, groups) })
 		})
 	var empty bool
-	set := c.asking("set NAME [MEMBER...]", "Say who belongs to a group; one that is missing is made",
+	set := c.asking("set NAME [MEMBER...]", "Set the members of a group, which is created if it does not exist",
 		"  lockstep group set release-managers alice@example.com bob@example.com\n  lockstep group set release-managers --empty", between(1, 1000),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			switch members := args[1:]; {
@@ -213,8 +216,8 @@ func (c *command) group() *cobra.Command {
 			}
 			return c.print(g, func(w io.Writer) { groupTable(w, []client.Group{g}) })
 		})
-	set.Flags().BoolVar(&empty, "empty", false, "nobody belongs to it from now on, and nobody can answer the gates that are for it")
-	return noun("group", "groups", "Groups: sets of members, for gates that not everybody may answer", list, set)
+	set.Flags().BoolVar(&empty, "empty", false, "leave the group without members; nobody can then approve the gates that require it")
+	return noun("group", "groups", "Groups: sets of members, for gates that only they may approve", list, set)
 }
 
 func groupTable(w io.Writer, groups []client.Group) {
@@ -243,7 +246,7 @@ func (c *command) journal() *cobra.Command {
 				}
 			})
 		})
-	list.Flags().StringVar(&after, "after", "", "begin after this `cursor`")
-	limitFlag(list, &limit, 0, "print this many at most; 0 for all")
+	list.Flags().StringVar(&after, "after", "", "start after this `cursor`")
+	limitFlag(list, &limit, 0, "at most this many; 0 for all")
 	return noun("journal", "log", "The journal: who did what, and why", list)
 }

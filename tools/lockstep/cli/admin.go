@@ -10,7 +10,7 @@ import (
 )
 
 func (c *command) admin() *cobra.Command {
-	return noun("admin", "", "Looking after an organization's record", c.verifyJournal())
+	return noun("admin", "", "Maintenance of an organization's record", c.verifyJournal())
 }
 
 // verifyJournal rebuilds every state of the organization from the journal.
@@ -47,7 +47,7 @@ func journalCheckTable(w io.Writer, check client.JournalCheck) {
 
 // applicationArchive takes an application out of use; what runs of it is left alone.
 func (c *command) applicationArchive() *cobra.Command {
-	return c.shelving("archive NAME", "Take an application out of use; what runs is left alone, and its history stays",
+	return c.shelving("archive NAME", "Archive an application; what is deployed keeps running, and the history is kept",
 		"  lockstep application archive shop --reason \"sold\"", func(cmd *cobra.Command, api *client.Client, name, reason string) error {
 			one, err := api.ArchiveApplication(cmd.Context(), name, reason)
 			if err != nil {
@@ -59,7 +59,7 @@ func (c *command) applicationArchive() *cobra.Command {
 
 // applicationRestore takes an archived application into use again.
 func (c *command) applicationRestore() *cobra.Command {
-	return c.shelving("restore NAME", "Take an archived application into use again; what sources select of what was published meanwhile is found by \"source check-now\"",
+	return c.shelving("restore NAME", "Restore an archived application; `lockstep source check-now` finds what was published meanwhile",
 		"  lockstep application restore shop", func(cmd *cobra.Command, api *client.Client, name, reason string) error {
 			one, err := api.RestoreApplication(cmd.Context(), name, reason)
 			if err != nil {
@@ -71,7 +71,7 @@ func (c *command) applicationRestore() *cobra.Command {
 
 // environmentArchive takes an environment out of use; what runs there is left alone.
 func (c *command) environmentArchive() *cobra.Command {
-	return c.shelving("archive NAME", "Take an environment out of use; what runs there is left alone, and its history stays",
+	return c.shelving("archive NAME", "Archive an environment; what is deployed keeps running, and the history is kept",
 		"  lockstep environment archive staging", func(cmd *cobra.Command, api *client.Client, name, reason string) error {
 			one, err := api.Environment(cmd.Context(), name)
 			if err != nil {
@@ -86,7 +86,7 @@ func (c *command) environmentArchive() *cobra.Command {
 
 // environmentRestore takes an archived environment into use again; it is onboarded anew.
 func (c *command) environmentRestore() *cobra.Command {
-	return c.shelving("restore NAME", "Take an archived environment into use again; it is onboarded anew before anything goes there",
+	return c.shelving("restore NAME", "Restore an archived environment; it is onboarded again first",
 		"  lockstep environment restore staging", func(cmd *cobra.Command, api *client.Client, name, reason string) error {
 			one, err := api.Environment(cmd.Context(), name)
 			if err != nil {

@@ -24,8 +24,8 @@ func (c *command) agent() *cobra.Command {
 			}
 			return c.print(all, func(w io.Writer) { agentTable(w, all) })
 		})
-	list.Flags().BoolVar(&revoked, "revoked", false, "also those that were revoked")
-	get := c.asking("get AGENT", "Show an agent with its keys; named by name or number", "  lockstep agent get production", exactly(1),
+	list.Flags().BoolVar(&revoked, "revoked", false, "include revoked agents")
+	get := c.asking("get AGENT", "Show an agent, by name or number, with its keys", "  lockstep agent get production", exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			one, err := api.Agent(cmd.Context(), args[0])
 			if err != nil {
@@ -39,9 +39,9 @@ func (c *command) agent() *cobra.Command {
 // authority makes what an installation is set up with, once.
 func (c *command) authority() *cobra.Command {
 	return &cobra.Command{
-		Use: "authority", Short: "Make the key by which the control plane says which agents may connect to NATS",
-		Long: "Make the key by which the control plane says which agents may connect to NATS. The seed is a secret of the domain service;\n" +
-			"the public halves are for the configuration of NATS. An installation has one; another one takes effect when both are given it.",
+		Use: "authority", Short: "Create the key with which the control plane authorizes agents at NATS",
+		Long: "Create the key with which the control plane authorizes agents at NATS. The seed is a secret of the domain service; the public\n" +
+			"keys belong in the configuration of NATS. An installation has one; a new one takes effect when both have it.",
 		Example: "  lockstep agent authority >> deploy/.env\n  lockstep agent authority -o json", Args: exactly(0),
 		RunE: func(*cobra.Command, []string) error {
 			seed, err := authority.NewSeed()
@@ -68,7 +68,7 @@ func (c *command) authority() *cobra.Command {
 
 func (c *command) registerAgent() *cobra.Command {
 	var file string
-	register := c.asking("register NAME", "Register the relay of a cluster; the seed of its key is shown this once",
+	register := c.asking("register NAME", "Register the agent (relay) of a cluster; the seed of its key is shown only once",
 		"  lockstep agent register production --seed-file relay.nk\n"+
 			"  kubectl create secret generic lockstep-relay --from-file=seed=relay.nk", exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
@@ -81,7 +81,7 @@ func (c *command) registerAgent() *cobra.Command {
 func (c *command) rotateAgent() *cobra.Command {
 	var file string
 	var overlap time.Duration
-	rotate := c.asking("rotate AGENT", "Give an agent another key; the one before stays good for a while",
+	rotate := c.asking("rotate AGENT", "Create a new key for an agent; the previous one stays valid for a while",
 		"  lockstep agent rotate production --seed-file relay.nk\n  lockstep agent rotate production --overlap 1h -o json | jq -r .seed", exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			if overlap%time.Second != 0 || overlap < 0 {
@@ -93,14 +93,14 @@ func (c *command) rotateAgent() *cobra.Command {
 			}
 			return c.keyed(file, func() (client.Agent, error) { return api.RotateAgent(cmd.Context(), one.ID, overlap) })
 		})
-	durationFlag(rotate, &overlap, "overlap", day, "how long the key before stays good, 30 days at most; 0 ends it at once")
+	durationFlag(rotate, &overlap, "overlap", day, "how long the previous key stays valid, at most 30 days; 0 revokes it at once")
 	seedFile(rotate, &file)
 	return rotate
 }
 
 func (c *command) revokeAgent() *cobra.Command {
 	var key string
-	revoke := c.asking("revoke AGENT", "End an agent, or one of its keys, at once: its connections are cut off",
+	revoke := c.asking("revoke AGENT", "Revoke an agent, or one of its keys, at once; its connections are closed",
 		"  lockstep agent revoke production\n  lockstep agent revoke production --key agentkey_7", exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			one, err := api.Agent(cmd.Context(), args[0])
@@ -117,7 +117,7 @@ func (c *command) revokeAgent() *cobra.Command {
 			}
 			return c.showAgent(one)
 		})
-	revoke.Flags().StringVar(&key, "key", "", "only this key, by `identifier` or public key")
+	revoke.Flags().StringVar(&key, "key", "", "revoke only this key, by `identifier` or public key")
 	return revoke
 }
 
@@ -131,7 +131,7 @@ func revokeKey(cmd *cobra.Command, api *client.Client, of client.Agent, which st
 }
 
 func seedFile(cmd *cobra.Command, file *string) {
-	cmd.Flags().StringVar(file, "seed-file", "", "write the seed into this new `file`, for nobody else to read, in place of showing it")
+	cmd.Flags().StringVar(file, "seed-file", "", "write the seed to this new `file`, readable only by you, instead of showing it")
 }
 
 // keyed makes a key, and hands its seed over. The file is there before the key is: a seed that could not be written would be
@@ -205,7 +205,7 @@ func agentTable(w io.Writer, all []client.Agent) {
 // access is the log of who gave or took whose access.
 func (c *command) access() *cobra.Command {
 	var limit int
-	list := c.asking("list", "Print who gave or took whose access, newest first", "  lockstep access list --limit 20 -o json", exactly(0),
+	list := c.asking("list", "List the changes to access, newest first", "  lockstep access list --limit 20 -o json", exactly(0),
 		func(cmd *cobra.Command, api *client.Client, _ []string) error {
 			changes, err := api.AccessChanges(cmd.Context(), limit)
 			if err != nil {
@@ -218,6 +218,6 @@ func (c *command) access() *cobra.Command {
 				}
 			})
 		})
-	limitFlag(list, &limit, 0, "print this many at most; 0 for all")
-	return noun("access", "grants", "Who gave or took whose access, for owners", list)
+	limitFlag(list, &limit, 0, "at most this many; 0 for all")
+	return noun("access", "grants", "Changes to access, for owners", list)
 }

@@ -17,7 +17,7 @@ import (
 func (c *command) applicationCreate() *cobra.Command {
 	var description string
 	var services []string
-	cmd := c.asking("create NAME", "Create an application; `lockstep source` adds to where its artifacts come from",
+	cmd := c.asking("create NAME", "Create an application; `lockstep source` manages further artifact sources",
 		"  lockstep application create shop --service api=registry.example.com/shop/api --service web=registry.example.com/shop/web", exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			inputs := make([]client.ServiceInput, len(services))
@@ -35,13 +35,14 @@ func (c *command) applicationCreate() *cobra.Command {
 			// Docker's grammar lets a registry be left out, which may be what was forgotten.
 			for _, s := range inputs {
 				if full, err := source.NormalizeImage(s.Image); err == nil && strings.HasPrefix(full, "docker.io/") && !strings.Contains(s.Image, "docker.io/") {
-					fmt.Fprintf(c.errOut, "service %s: %s names no registry, and is taken for %s\n", s.Name, s.Image, full)
+					fmt.Fprintf(c.errOut, "service %s: %s has no registry; using %s\n", s.Name, s.Image, full)
 				}
 			}
 			return c.print(one, func(w io.Writer) { applicationTable(w, []client.Application{one}) })
 		})
-	cmd.Flags().StringArrayVar(&services, "service", nil, "a service and its image, as `name=image`; again for more. An image without a registry is one of Docker Hub")
-	cmd.Flags().StringVar(&description, "description", "", "what it is")
+	cmd.Flags().StringArrayVar(&services, "service", nil,
+		"a service and its image, as `name=image`; repeatable. An image without a registry is one of Docker Hub")
+	cmd.Flags().StringVar(&description, "description", "", "description")
 	return cmd
 }
 
@@ -49,7 +50,7 @@ func (c *command) environmentCreate() *cobra.Command {
 	in := client.EnvironmentInput{}
 	var config fields
 	var wait waitFlags
-	cmd := c.asking("create NAME", "Create an environment; its onboarding begins at once",
+	cmd := c.asking("create NAME", "Create an environment and start its onboarding",
 		"  lockstep environment create production --tier production --set cluster_agent_id=production-eu --wait\n"+
 			"  lockstep environment create production --tier production --set cluster_agent_id=42", exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
@@ -69,9 +70,10 @@ func (c *command) environmentCreate() *cobra.Command {
 		})
 	flags := cmd.Flags()
 	wordFlag(cmd, &in.Tier, "tier", "development", "what is at stake there", tiers())
-	flags.StringVar(&in.DriverRef, "driver", "argo-rollouts@1", "the `driver` that deploys there")
-	flags.StringVar(&in.Description, "description", "", "what it is")
-	flags.StringArrayVar((*[]string)(&config), "set", nil, "a field of the driver's configuration, as `field=value`; again for more. cluster_agent_id takes an agent's name or number")
+	flags.StringVar(&in.DriverRef, "driver", "argo-rollouts@1", "the `driver` to deploy with")
+	flags.StringVar(&in.Description, "description", "", "description")
+	flags.StringArrayVar((*[]string)(&config), "set", nil,
+		"a field of the driver's configuration, as `field=value`; repeatable. cluster_agent_id takes the name or number of an agent")
 	wait.add(cmd, "its onboarding has ended")
 	return cmd
 }
@@ -87,7 +89,7 @@ func (c *command) pipeline() *cobra.Command {
 			return c.print(one, func(w io.Writer) { pipelineTable(w, one) })
 		})
 	var wait waitFlags
-	set := c.asking("set APPLICATION FILE", "Give an application a new version of its pipeline, from YAML or JSON; - for the standard input",
+	set := c.asking("set APPLICATION FILE", "Create a new version of an application's pipeline, from YAML or JSON; - is the standard input",
 		"  lockstep pipeline set shop pipeline.yaml --wait\n  lockstep pipeline get shop -o yaml > pipeline.yaml    # to change and set", exactly(2),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			document, err := readYAML(cmd.InOrStdin(), args[1])
@@ -104,7 +106,7 @@ func (c *command) pipeline() *cobra.Command {
 				}
 			}
 			if one.Unchanged {
-				fmt.Fprintf(c.errOut, "version %d of the pipeline says the same already; nothing has changed\n", one.Version)
+				fmt.Fprintf(c.errOut, "version %d of the pipeline is the same; nothing has changed\n", one.Version)
 			}
 			return c.print(one, func(w io.Writer) { pipelineTable(w, one) })
 		})

@@ -18,7 +18,7 @@ import (
 
 // dataFlag is the folder of a local Lockstep.
 func dataFlag(cmd *cobra.Command, dir *string) {
-	cmd.Flags().StringVar(dir, "data", "", "`folder` of everything; by default LOCKSTEP_DATA, or else "+stack.DefaultFolder())
+	cmd.Flags().StringVar(dir, "data", "", "`folder` of all data; by default LOCKSTEP_DATA, or else "+stack.DefaultFolder())
 	_ = cmd.MarkFlagDirname("data")
 }
 
@@ -53,7 +53,7 @@ func (c *command) running(ctx context.Context, given string) (folder string, e s
 		_, err = client.New(client.Config{Endpoint: e.GraphQL, Token: e.Token}).Viewer(ctx)
 	}
 	if err != nil {
-		return "", e, fault.New(fault.Unavailable, "no Lockstep is running on %s: %w; start one with `lockstep dev --data %s`, or name its folder with --data", folder, err, folder)
+		return "", e, fault.New(fault.Unavailable, "no Lockstep is running in %s: %w; start one with `lockstep dev --data %s`, or set its folder with --data", folder, err, folder)
 	}
 	return folder, e, nil
 }
@@ -87,10 +87,11 @@ func devVariables(folder string, e stack.Endpoints) []variable {
 func (c *command) devEnv() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
-		Use: "env", Short: "Print the environment variables of a running dev, for a shell to evaluate",
-		Long: `env prints export statements for the Lockstep that runs on the data folder: the endpoint and token that every command uses, the addresses of
-the registry service and of the workflow service, and those of the console (LOCKSTEP_CONSOLE), of the OCI registry (LOCKSTEP_OCI), and of the Git server as
-a URL for pipelines (LOCKSTEP_GIT) and with credentials for pushing (LOCKSTEP_GIT_PUSH). It exits with 6 when none runs there.`,
+		Use: "env", Short: "Print the environment variables of a running dev as shell commands",
+		Long: `env prints export statements for the Lockstep that runs in the data folder: the endpoint and token that every command uses; the addresses
+of the registry service and of the workflow service; and those of the console (LOCKSTEP_CONSOLE), of the OCI registry (LOCKSTEP_OCI), and of
+the Git server as a URL for pipelines (LOCKSTEP_GIT) and with credentials for pushing (LOCKSTEP_GIT_PUSH). The exit code is 6 if none is
+running there.`,
 		Example: "  eval \"$(lockstep dev env)\"\n  lockstep dev env --data /tmp/other -o json",
 		Args:    exactly(0), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -135,9 +136,9 @@ func (c *command) devPush() *cobra.Command {
 	var labels []string
 	cmd := &cobra.Command{
 		Use: "push NAME:TAG", Short: "Push a small sample image to the registry of a running dev, without Docker",
-		Long: `push builds a small image and pushes it to the OCI registry of the Lockstep that runs on the data folder, as a CI job would. The simulated
-cluster reads from the label lockstep.dev/simulate how its pods behave: degraded-at=50 becomes degraded at 50 % of the traffic. The image contains no
-program: a real cluster (dev --kubeconfig) cannot run it.`,
+		Long: `push builds a small image and pushes it to the OCI registry of the Lockstep that runs in the data folder, as a CI job would. The label
+lockstep.dev/simulate sets in the simulated cluster how the image behaves: with degraded-at=50 it becomes degraded at 50 % of the traffic.
+The image contains no program, so a real cluster (dev --kubeconfig) cannot run it.`,
 		Example: "  lockstep dev push shop/api:1.0.0\n  lockstep dev push shop/api:1.1.0 --label lockstep.dev/simulate=degraded-at=50",
 		Args:    exactly(1), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -168,7 +169,7 @@ program: a real cluster (dev --kubeconfig) cannot run it.`,
 		},
 	}
 	dataFlag(cmd, &dir)
-	cmd.Flags().StringArrayVar(&labels, "label", nil, "a label of the image, as `key=value`; again for more")
+	cmd.Flags().StringArrayVar(&labels, "label", nil, "a label of the image, as `key=value`; repeatable")
 	return cmd
 }
 

@@ -39,11 +39,12 @@ func (c *command) doctor() *cobra.Command {
 	config := doctor.Config{Listen: 15 * time.Second, Schemas: []string{"registry", "domain", "workflow"}, Clock: c.clock}
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Examine an installation, and say what is wrong and how to mend it",
-		Long: `doctor looks at every part that it is told of: the API with its token, its clock and its certificate, the agents, environments and drivers of the
-token's organization; the services' health and release; PostgreSQL with its version, certificate, connections and storage, the services' tables, what waits in their outboxes and
-which events they refused; NATS with its account, certificate, streams, consumers and storage; the relays' heartbeats; certificates of further servers.
-It changes nothing. It exits with 8 when something is wrong, and with 0 when there are warnings at most.`,
+		Short: "Check an installation, and report problems and how to fix them",
+		Long: `doctor checks every part that the flags name: the API with its token, clock and certificate, and the agents, environments and
+drivers of the token's organization; the health and the release of the services; PostgreSQL with its version, certificate, connections and
+storage, and the services' tables, pending outboxes and rejected events; NATS with its account, certificate, streams, consumers and storage;
+the heartbeats of agents; and the certificates of further servers. It changes nothing. The exit code is 8 if there is a problem, and 0 if
+there are at most warnings.`,
 		Example: `  lockstep doctor --endpoint https://lockstep.example.com/graphql
   lockstep doctor --health domain=http://lockstep-domain-health:9090 --health workflow=http://lockstep-workflow-health:9090
   LOCKSTEP_DATABASE_URL=postgres://… LOCKSTEP_NATS_PASSWORD=… lockstep doctor --nats-url tls://nats:4222 --nats-user workflow --agent 1`,
@@ -84,16 +85,19 @@ It changes nothing. It exits with 8 when something is wrong, and with 0 when the
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&health, "health", nil, "`name=URL` of a service's health server; repeatable")
-	flags.StringArrayVar(&servers, "tls", nil, "`name=host:port` of a server whose certificate is looked at; repeatable")
-	flags.StringVar(&config.DatabaseURL, "database-url", os.Getenv("LOCKSTEP_DATABASE_URL"), "`URL` of PostgreSQL (LOCKSTEP_DATABASE_URL, which does not show in the list of processes)")
+	flags.StringArrayVar(&servers, "tls", nil, "`name=host:port` of a server whose certificate is checked; repeatable")
+	flags.StringVar(&config.DatabaseURL, "database-url", os.Getenv("LOCKSTEP_DATABASE_URL"),
+		"`URL` of PostgreSQL (prefer LOCKSTEP_DATABASE_URL, which is not visible in the list of processes)")
 	flags.StringSliceVar(&config.Schemas, "schema", config.Schemas, "the services' `schemas`")
 	flags.StringVar(&config.NATSURL, "nats-url", os.Getenv("LOCKSTEP_NATS_URL"), "`URL` of NATS (LOCKSTEP_NATS_URL)")
 	flags.StringVar(&config.NATSUser, "nats-user", "workflow", "`account` at NATS; its password is LOCKSTEP_NATS_PASSWORD")
-	flags.Int64SliceVar(&config.Agents, "agent", nil, "`number` of a relay whose heartbeat is waited for; repeatable, needs the account workflow")
-	flags.StringVar(&databaseStorage, "database-storage", "", "how `much` the database may take, as 50Gi: SQL does not say how large its volume is")
-	flags.StringVar(&config.NATSMonitor, "nats-monitor", "", "`URL` of NATS's monitoring, as http://nats:8222, which tells how full its disk is")
-	flags.StringVar(&authority, "ca-file", "", "`file` with certificates of authorities that servers are checked against, beside the system's")
-	durationFlag(cmd, &config.Listen, "listen", config.Listen, "how long heartbeats are waited for")
+	flags.Int64SliceVar(&config.Agents, "agent", nil,
+		"`number` of an agent whose heartbeat is expected; repeatable, needs the account workflow")
+	flags.StringVar(&databaseStorage, "database-storage", "", "the `size` of the database's volume, such as 50Gi, which SQL cannot query")
+	flags.StringVar(&config.NATSMonitor, "nats-monitor", "",
+		"`URL` of NATS's monitoring, such as http://nats:8222, which reports how full its disk is")
+	flags.StringVar(&authority, "ca-file", "", "`file` with certificate authorities, in addition to the system's")
+	durationFlag(cmd, &config.Listen, "listen", config.Listen, "how long to wait for heartbeats")
 	return cmd
 }
 
@@ -138,7 +142,7 @@ func (c *command) examination(config *doctor.Config, health, servers []string, a
 	}
 	config.Endpoint, config.Token = endpoint, token
 	if endpoint == "" && len(health) == 0 && len(servers) == 0 && config.DatabaseURL == "" && config.NATSURL == "" && config.NATSMonitor == "" {
-		return fault.New(fault.Invalid, "found nothing to examine, expected --endpoint, --health, --tls, --database-url, --nats-url or --nats-monitor")
+		return fault.New(fault.Invalid, "found nothing to check, expected --endpoint, --health, --tls, --database-url, --nats-url or --nats-monitor")
 	}
 	return nil
 }

@@ -24,12 +24,12 @@ import (
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 )
 
-const driverHelp = `Deploy drivers: what an installation deploys with, and how to publish one.
+const driverHelp = `Deploy drivers: list, check and publish them.
 
-A driver is a folder: manifest.json, and one folder v1, v2 … for each major, with Starlark programs and two JSON Schemas.
-An installation pulls those that drivers.artifacts of the domain service names. push, pull and check ask registries, with
-the credentials of docker's configuration; list and show ask the API. Where --grpc, LOCKSTEP_GRPC or --endpoints-file names an
-engine, check and push have it check the programs, too.`
+A driver is a folder with manifest.json and one folder v1, v2 … for each major version, with Starlark programs and two JSON Schemas.
+An installation pulls those listed in drivers.artifacts of the domain service. push, pull and check use registries, with
+the credentials in docker's configuration; list and show use the API. If --grpc, LOCKSTEP_GRPC or --endpoints-file names a
+workflow service, check and push also check the programs with it.`
 
 // driver is the noun of deploy drivers.
 func (c *command) driver() *cobra.Command {
@@ -49,7 +49,8 @@ type checkedDriver struct {
 }
 
 func (c *command) driverList() *cobra.Command {
-	return c.asking("list", "List the drivers of the installation, and what is wrong where they come from", "  lockstep driver list\n  lockstep driver list -o json", exactly(0),
+	return c.asking("list", "List the drivers of the installation, and the problems of their origins",
+		"  lockstep driver list\n  lockstep driver list -o json", exactly(0),
 		func(cmd *cobra.Command, api *client.Client, _ []string) error {
 			all, err := api.Drivers(cmd.Context())
 			if err != nil {
@@ -70,7 +71,8 @@ func (c *command) driverList() *cobra.Command {
 }
 
 func (c *command) driverShow() *cobra.Command {
-	cmd := c.asking("show REF", "Show a driver of the installation; -o json has its schemas", "  lockstep driver show argo-rollouts@1\n  lockstep driver show argo-rollouts@1 -o json", exactly(1),
+	cmd := c.asking("show REF", "Show a driver of the installation; -o json has its schemas",
+		"  lockstep driver show argo-rollouts@1\n  lockstep driver show argo-rollouts@1 -o json", exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			all, err := api.DriverSchemas(cmd.Context())
 			if err != nil {
@@ -78,7 +80,7 @@ func (c *command) driverShow() *cobra.Command {
 			}
 			at := slices.IndexFunc(all, func(d client.Driver) bool { return d.Ref == args[0] })
 			if at < 0 {
-				return fault.New(fault.NotFound, "driver %q not found; `lockstep driver list` lists what there is", args[0])
+				return fault.New(fault.NotFound, "driver %q not found; see `lockstep driver list`", args[0])
 			}
 			d := all[at]
 			return c.print(d, func(w io.Writer) {
@@ -94,7 +96,7 @@ func (c *command) driverShow() *cobra.Command {
 
 func (c *command) driverCheck() *cobra.Command {
 	e := &engine{command: c}
-	cmd := c.publishing("check FOLDER|oci://REFERENCE", "Check a driver as an installation does when it loads it",
+	cmd := c.publishing("check FOLDER|oci://REFERENCE", "Check a driver, as an installation does when it loads one",
 		"  lockstep driver check ./shop-deploy --grpc grpcs://lockstep-workflow.example.com:9090\n  lockstep driver check oci://registry.example.com/drivers/shop-deploy:1.4 -o json", 1,
 		func(ctx context.Context, registry artifact.Client, args []string) error {
 			if strings.HasPrefix(args[0], artifact.Scheme) {
@@ -124,7 +126,7 @@ func (c *command) driverCheck() *cobra.Command {
 func (c *command) driverPush() *cobra.Command {
 	var annotations []string
 	e := &engine{command: c}
-	cmd := c.publishing("push FOLDER oci://REGISTRY/REPOSITORY:TAG", "Publish a driver's folder as an OCI artifact, once it is checked",
+	cmd := c.publishing("push FOLDER oci://REGISTRY/REPOSITORY:TAG", "Check a driver and publish its folder as an OCI artifact",
 		"  lockstep driver push ./shop-deploy oci://registry.example.com/drivers/shop-deploy:1.4\n"+
 			"  lockstep driver push ./shop-deploy oci://ghcr.io/shop/deploy:1.4 --annotation org.opencontainers.image.revision=$GITHUB_SHA", 2,
 		func(ctx context.Context, registry artifact.Client, args []string) error {
@@ -150,12 +152,12 @@ func (c *command) driverPush() *cobra.Command {
 			return c.printDrivers(a.Bundles, a.Digest)
 		})
 	e.flags(cmd.Flags())
-	cmd.Flags().StringArrayVar(&annotations, "annotation", nil, "an annotation of the artifact, as `key=value`; again for more")
+	cmd.Flags().StringArrayVar(&annotations, "annotation", nil, "an annotation of the artifact, as `key=value`; repeatable")
 	return cmd
 }
 
 func (c *command) driverPull() *cobra.Command {
-	return c.publishing("pull oci://REFERENCE FOLDER", "Fetch a driver from a registry into a new folder",
+	return c.publishing("pull oci://REFERENCE FOLDER", "Pull a driver from a registry into a new folder",
 		"  lockstep driver pull oci://registry.example.com/drivers/shop-deploy:1.4 ./shop-deploy", 2,
 		func(ctx context.Context, registry artifact.Client, args []string) error {
 			if found, err := os.ReadDir(args[1]); err == nil && len(found) > 0 {

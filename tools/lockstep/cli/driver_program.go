@@ -28,7 +28,7 @@ func (e *engine) checkFiles(ctx context.Context, files map[string][]byte) ([]*dr
 // Functions there are, and an installation hears of a program that is none when it is to run it. Without an engine it says so.
 func (e *engine) checkPrograms(ctx context.Context, bundles []*driver.Bundle) error {
 	if !e.isNamed() {
-		fmt.Fprintln(e.errOut, "the programs were not looked at: that takes an engine, named by --grpc, LOCKSTEP_GRPC or --endpoints-file")
+		fmt.Fprintln(e.errOut, "the programs were not checked: that requires a workflow service (--grpc, LOCKSTEP_GRPC or --endpoints-file)")
 		return nil
 	}
 	var problems []string

@@ -17,7 +17,7 @@ func (c *command) environmentApproval() *cobra.Command {
 	var asked client.EnvironmentApproval
 	var none bool
 	var expires time.Duration
-	cmd := c.asking("approval NAME", "Show what an environment asks of every rollout, or change it",
+	cmd := c.asking("approval NAME", "Show or change the approval that an environment requires of every rollout",
 		"  lockstep environment approval production\n"+
 			"  lockstep environment approval production --quorum 2 --group release-managers --expires-after 4h\n"+
 			"  lockstep environment approval production --none", exactly(1),
@@ -38,12 +38,13 @@ func (c *command) environmentApproval() *cobra.Command {
 		})
 	flags := cmd.Flags()
 	flags.IntVar(&asked.Quorum, "quorum", 1, "how many different people have to approve")
-	flags.StringVar(&asked.Group, "group", "", "the `group` that they belong to; empty for anybody")
-	flags.StringVar(&asked.Reason, "reason", "", "what is shown to whoever decides")
-	flags.BoolVar(&asked.RequesterMayApprove, "requester-may-approve", false, "whether whoever has asked for the rollout may be one of them")
-	durationFlag(cmd, &expires, "expires-after", 0, "close an unanswered gate after this time; 0 for never")
-	wordFlag(cmd, &asked.OnExpiry, "on-expiry", "reject", "what no answer means", []string{"reject", "approve"})
-	flags.BoolVar(&none, "none", false, "ask nothing any more")
+	flags.StringVar(&asked.Group, "group", "", "the `group` they must belong to; empty for anybody with the permission")
+	flags.StringVar(&asked.Reason, "reason", "", "a reason, shown to the people who decide")
+	flags.BoolVar(&asked.RequesterMayApprove, "requester-may-approve", false,
+		"whether the person who requested the rollout may be one of them")
+	durationFlag(cmd, &expires, "expires-after", 0, "let the approval expire after this time; 0 for never")
+	wordFlag(cmd, &asked.OnExpiry, "on-expiry", "reject", "the outcome if it expires", []string{"reject", "approve"})
+	flags.BoolVar(&none, "none", false, "remove the requirement")
 	return cmd
 }
 
@@ -94,7 +95,7 @@ func environmentApprovalTable(w io.Writer, a *client.EnvironmentApproval) {
 func (c *command) environmentRetry() *cobra.Command {
 	var application string
 	var wait waitFlags
-	cmd := c.asking("retry NAME", "Onboard an environment again, or set an application up in it again",
+	cmd := c.asking("retry NAME", "Repeat the onboarding of an environment, or the setup of an application in it",
 		"  lockstep environment retry production\n  lockstep environment retry production --application shop", exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			if application == "" {
@@ -134,7 +135,7 @@ func (c *command) environmentRetry() *cobra.Command {
 			}
 			return fault.New(fault.NotFound, "environment: the pipeline of %q does not deploy to %q", application, args[0])
 		})
-	cmd.Flags().StringVar(&application, "application", "", "set the application of this `name` up there")
+	cmd.Flags().StringVar(&application, "application", "", "repeat the setup of the application with this `name`")
 	wait.add(cmd, "the onboarding has ended; with --application, the setup")
 	return cmd
 }

@@ -203,11 +203,19 @@ func against(t *testing.T, schema *ast.Schema, m mood, line, output string) (out
 
 func contract(t *testing.T) *ast.Schema {
 	t.Helper()
-	source, err := os.ReadFile("../../../services/domain/internal/api/graph/schema.graphqls")
+	files, err := filepath.Glob("../../../services/domain/internal/api/graph/schema/*.graphqls")
 	if err != nil {
 		t.Fatal(err)
 	}
-	schema, err := gqlparser.LoadSchema(&ast.Source{Name: "schema.graphqls", Input: string(source)})
+	var sources []*ast.Source
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sources = append(sources, &ast.Source{Name: file, Input: string(text)})
+	}
+	schema, err := gqlparser.LoadSchema(sources...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 func (c *command) applicationMetrics() *cobra.Command {
 	var environment, until string
 	var days int
-	cmd := c.asking("metrics NAME", "Show how fast and how safely an application is delivered: DORA's metrics, by environment",
+	cmd := c.asking("metrics NAME", "Show the delivery metrics (DORA) of an application by environment",
 		"  lockstep application metrics shop\n  lockstep application metrics shop --environment production --days 90 -o json", exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			if days < 1 || days > 366 {
@@ -35,14 +35,14 @@ func (c *command) applicationMetrics() *cobra.Command {
 			}
 			return c.print(all, func(w io.Writer) { metricsTable(w, all) })
 		})
-	cmd.Flags().StringVar(&environment, "environment", "", "only this environment; all of the pipeline's by default")
-	cmd.Flags().IntVar(&days, "days", 30, "how many days, 366 at most")
-	cmd.Flags().StringVar(&until, "until", "", "the `time` at which they end; now by default")
+	cmd.Flags().StringVar(&environment, "environment", "", "show only this `environment`; by default all of the pipeline")
+	cmd.Flags().IntVar(&days, "days", 30, "the length of the window in days, at most 366")
+	cmd.Flags().StringVar(&until, "until", "", "the `time` at which the window ends; by default now")
 	return cmd
 }
 
 func metricsTable(w io.Writer, all []client.DeliveryMetrics) {
-	row(w, "ENVIRONMENT", "DEPLOYMENTS", "A DAY", "LEAD TIME", "OF PEOPLE", "OF THE MACHINE", "FAIL RATE", "REWORK RATE", "RECOVERY", "UNRECOVERED")
+	row(w, "ENVIRONMENT", "DEPLOYMENTS", "PER DAY", "LEAD TIME", "WAITING ON PEOPLE", "AUTOMATION", "FAIL RATE", "REWORK RATE", "RECOVERY", "UNRECOVERED")
 	for _, m := range all {
 		row(w, m.Environment.Name, strconv.Itoa(m.Deployments), strconv.FormatFloat(m.DeploymentsPerDay, 'f', 2, 64),
 			distribution(m.LeadTime), distribution(m.LeadTimePeople), distribution(m.LeadTimeMachine),

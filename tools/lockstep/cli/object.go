@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/pkg/near"
+	"github.com/lockstep-cd/lockstep/pkg/text"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/journal"
 )
@@ -54,13 +54,13 @@ func subcommand(cmd *cobra.Command, args []string) error {
 	}
 	var names []string
 	for _, sub := range cmd.Commands() {
-		if sub.IsAvailableCommand() && (near.Distance(args[0], sub.Name()) <= max(1, len(args[0])/3) || strings.HasPrefix(sub.Name(), args[0])) {
+		if sub.IsAvailableCommand() && (text.Distance(args[0], sub.Name()) <= max(1, len(args[0])/3) || strings.HasPrefix(sub.Name(), args[0])) {
 			names = append(names, strconv.Quote(sub.Name()))
 		}
 	}
 	meant := ""
 	if len(names) > 0 {
-		meant = "; did you mean " + strings.Join(near.Order(strconv.Quote(args[0]), names), " or ") + "?"
+		meant = "; did you mean " + strings.Join(text.Nearest(strconv.Quote(args[0]), names), " or ") + "?"
 	}
 	return fault.New(fault.Invalid, "unknown command %q%s; run '%s --help'", args[0], meant, cmd.CommandPath())
 }
@@ -140,7 +140,7 @@ func applicationDetail(w io.Writer, a client.Application) {
 
 func (c *command) versionSet() *cobra.Command {
 	var limit int
-	list := c.asking("list APPLICATION", "List the version sets of an application, the last one made first",
+	list := c.asking("list APPLICATION", "List the version sets of an application, newest first",
 		"  lockstep version-set list shop --limit 5", exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			all, err := api.VersionSets(cmd.Context(), args[0], limit)
@@ -175,9 +175,16 @@ func versionSetTable(w io.Writer, all []client.VersionSet) {
 func versionSetDetail(w io.Writer, v client.VersionSet) {
 	versionSetTable(w, []client.VersionSet{v})
 	fmt.Fprintln(w)
-	row(w, "SERVICE", "VERSION", "DIGEST", "SEEN", "REFERENCE")
+	row(w, "SERVICE", "VERSION", "DIGEST", "SEEN", "DELETED", "REFERENCE")
 	for _, e := range v.Entries {
-		row(w, e.Service.Name, e.Version.Name, short(e.Version.Digest), seenAt(e.Version), e.Version.Reference)
+		row(w, e.Service.Name, e.Version.Name, short(e.Version.Digest), seenAt(e.Version), optional(e.Version.DeletedAt), e.Version.Reference)
+	}
+}
+
+// warn prints what to consider about a rollout that was just created, beside its output.
+func (c *command) warn(r client.Rollout) {
+	for _, warning := range r.VersionSet.Warnings {
+		fmt.Fprintln(c.errOut, "warning: "+text.Line(warning))
 	}
 }
 

@@ -23,12 +23,12 @@ func (c *command) organization() *cobra.Command {
 			return c.print(all, func(w io.Writer) { organizationTable(w, all) })
 		})
 	var owner string
-	create := c.asking("create NAME", "Make an organization with its first owner, whose token is shown this once",
+	create := c.asking("create NAME", "Create an organization with its first owner, whose token is shown only once",
 		"  lockstep organization create books --owner alice@example.com\n"+
 			"  LOCKSTEP_TOKEN=$(lockstep organization create books --owner alice -o json | jq -r .token) lockstep token create laptop", exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			if owner == "" {
-				return fault.New(fault.Invalid, "missing owner; expected --owner NAME: whoever looks after the organization")
+				return fault.New(fault.Invalid, "missing owner; expected --owner NAME")
 			}
 			made, err := api.CreateOrganization(cmd.Context(), args[0], owner)
 			if err != nil {
@@ -39,8 +39,9 @@ func (c *command) organization() *cobra.Command {
 				row(w, made.ID, made.Name, owner, made.Token)
 			})
 		})
-	create.Flags().StringVar(&owner, "owner", "", "`name` of its first member, who owns it: an address, where people sign in at an identity provider; required")
-	rename := c.asking("rename NAME NEW-NAME", "Give an organization another name", "  lockstep organization rename default shop", exactly(2),
+	create.Flags().StringVar(&owner, "owner", "",
+		"`name` of its first member and owner, such as an email address if people sign in at an identity provider; required")
+	rename := c.asking("rename NAME NEW-NAME", "Rename an organization", "  lockstep organization rename default shop", exactly(2),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			all, err := api.Organizations(cmd.Context())
 			if err != nil {
@@ -48,7 +49,7 @@ func (c *command) organization() *cobra.Command {
 			}
 			at := slices.IndexFunc(all, func(o client.Organization) bool { return o.Name == args[0] || o.ID == args[0] })
 			if at < 0 {
-				return fault.New(fault.NotFound, "organization %q not found; `lockstep organization list` lists them", args[0])
+				return fault.New(fault.NotFound, "organization %q not found; see `lockstep organization list`", args[0])
 			}
 			one, err := api.RenameOrganization(cmd.Context(), all[at].ID, args[1])
 			if err != nil {
@@ -56,7 +57,8 @@ func (c *command) organization() *cobra.Command {
 			}
 			return c.print(one, func(w io.Writer) { organizationTable(w, []client.Organization{one}) })
 		})
-	return noun("organization", "organizations", "Organizations of the installation, for the owners of the first one, who operate it", list, create, rename)
+	return noun("organization", "organizations",
+		"Organizations of the installation, for its operators: the owners of the first one", list, create, rename)
 }
 
 func organizationTable(w io.Writer, all []client.Organization) {
@@ -68,7 +70,8 @@ func organizationTable(w io.Writer, all []client.Organization) {
 
 // whoami is for whom the token in use stands.
 func (c *command) whoami() *cobra.Command {
-	cmd := c.asking("whoami", "Show whose token is in use, in which organization, and what it may do", "  lockstep whoami\n  lockstep whoami -o json | jq -r .organization.name", exactly(0),
+	cmd := c.asking("whoami", "Show the member, the organization and the permissions of the token in use",
+		"  lockstep whoami\n  lockstep whoami -o json | jq -r .organization.name", exactly(0),
 		func(cmd *cobra.Command, api *client.Client, _ []string) error {
 			v, err := api.Viewer(cmd.Context())
 			if err != nil {

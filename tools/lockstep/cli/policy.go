@@ -16,7 +16,7 @@ import (
 func (c *command) rollbackPolicy() *cobra.Command {
 	var failed, degraded, inFull bool
 	var after time.Duration
-	cmd := c.asking("rollback-policy NAME", "Show when an application rolls back by itself, or change it",
+	cmd := c.asking("rollback-policy NAME", "Show or change when an application rolls back automatically",
 		"  lockstep application rollback-policy shop\n  lockstep application rollback-policy shop --on-failed=false --degraded-after 10m", exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			one, err := api.Application(cmd.Context(), args[0])
@@ -47,16 +47,16 @@ func (c *command) rollbackPolicy() *cobra.Command {
 			return c.print(one.RollbackPolicy, func(w io.Writer) { rollbackPolicyTable(w, one.RollbackPolicy) })
 		})
 	cmd.Flags().BoolVar(&failed, "on-failed", true, "roll back at once when a rollout fails")
-	cmd.Flags().BoolVar(&degraded, "on-degraded", true, "roll back some time after a deployment has degraded")
-	cmd.Flags().BoolVar(&inFull, "in-full", false, "promote a way back at once, without the gates by weight")
-	durationFlag(cmd, &after, "degraded-after", 30*time.Minute, "how long a degraded rollout is left for people to look at")
+	cmd.Flags().BoolVar(&degraded, "on-degraded", true, "roll back when a service has been degraded for --degraded-after")
+	cmd.Flags().BoolVar(&inFull, "in-full", false, "promote rollbacks in full at once, without stopping at weight gates")
+	durationFlag(cmd, &after, "degraded-after", 30*time.Minute, "how long a service may be degraded before the rollback")
 	return cmd
 }
 
 // rolloutPolicy shows how an application's rollouts deal with failures and with each other, or changes what was named.
 func (c *command) rolloutPolicy() *cobra.Command {
 	var onFailure, onNewer string
-	cmd := c.asking("rollout-policy NAME", "Show how rollouts deal with failures and newer version sets, or change it",
+	cmd := c.asking("rollout-policy NAME", "Show or change how rollouts react to failures and newer version sets",
 		"  lockstep application rollout-policy shop\n  lockstep application rollout-policy shop --on-failure abort --on-newer queue", exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			one, err := api.Application(cmd.Context(), args[0])
@@ -80,8 +80,9 @@ func (c *command) rolloutPolicy() *cobra.Command {
 				row(w, journal.Human(one.RolloutPolicy.OnFailure), journal.Human(one.RolloutPolicy.OnNewer))
 			})
 		})
-	wordFlag(cmd, &onFailure, "on-failure", "stop", "what happens to what is being deployed", []string{"stop", "abort", "rollback"})
-	wordFlag(cmd, &onNewer, "on-newer", "refuse", "what becomes of a newer version set while a rollout is active", []string{"refuse", "queue", "supersede"})
+	wordFlag(cmd, &onFailure, "on-failure", "stop", "what happens when a rollout fails", []string{"stop", "abort", "rollback"})
+	wordFlag(cmd, &onNewer, "on-newer", "refuse", "what happens to a newer version set while a rollout is active",
+		[]string{"refuse", "queue", "supersede"})
 	return cmd
 }
 
@@ -95,5 +96,5 @@ func when(on bool, text string) string {
 	if on {
 		return text
 	}
-	return "by hand only"
+	return "only manually"
 }

@@ -22,11 +22,11 @@ import (
 	"github.com/lockstep-cd/lockstep/tools/lockstep/stack"
 )
 
-const publishHelp = `Report an image to Lockstep: what a CI job does after its push.
+const publishHelp = `Report an image to Lockstep, as a CI job does after its push.
 
-IMAGE is a whole reference with a tag, a digest or both. Without a digest the registry is asked for the tag's, with
-the credentials of docker's configuration. The event goes to the registry service at --registry, LOCKSTEP_REGISTRY or
-what --endpoints-file names, with the token. Telling twice is telling once.`
+IMAGE is a complete reference with a tag, a digest or both. Without a digest, the tag is resolved at its registry, with
+the credentials in docker's configuration. The event is sent to the registry service at --registry, LOCKSTEP_REGISTRY or
+the address in --endpoints-file, with the token. Reporting the same image again is a no-op.`
 
 const publishExample = `  lockstep publish registry.example.com/shop/api:1.4.0
 
@@ -41,7 +41,7 @@ const publishExample = `  lockstep publish registry.example.com/shop/api:1.4.0
         LOCKSTEP_REGISTRY: https://lockstep-registry.example.com
         LOCKSTEP_TOKEN: ${{ secrets.LOCKSTEP_TOKEN }}`
 
-// published is what has been told.
+// published is what was reported.
 type published struct {
 	Image  string   `json:"image"`
 	Tag    string   `json:"tag,omitempty"`
@@ -76,7 +76,8 @@ func (c *command) publish() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&registry, "registry", "", "address of the registry service, a `URL` (LOCKSTEP_REGISTRY)")
-	cmd.Flags().StringVar(&source, "source", "/lockstep/publish", "who tells, a `URI`: the same image told by two is told twice")
+	cmd.Flags().StringVar(&source, "source", "/lockstep/publish",
+		"the source of the event, a `URI`; the same image from two sources is reported twice")
 	return cmd
 }
 
@@ -138,7 +139,7 @@ func locate(ctx context.Context, reference string) (published, error) {
 	case answered.StatusCode == http.StatusNotFound:
 		return p, fault.New(fault.NotFound, "image %s not found in its registry", rest)
 	case answered.StatusCode == http.StatusUnauthorized || answered.StatusCode == http.StatusForbidden:
-		return p, fault.New(fault.Denied, "image: the registry does not let us look at %s; `docker login` may help", rest)
+		return p, fault.New(fault.Denied, "image: the registry denies access to %s; `docker login` may help", rest)
 	default:
 		return p, fault.New(fault.Unavailable, "registry of %s: answered with status %d", rest, answered.StatusCode)
 	}

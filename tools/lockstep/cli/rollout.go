@@ -18,8 +18,8 @@ import (
 func (c *command) rollout() *cobra.Command {
 	return noun("rollout", "ro", "Rollouts: a version set on its way through environments",
 		c.rolloutList(), c.rolloutGet(), c.rolloutCreate(),
-		c.resolve("approve", "Let a rollout pass a gate that waits for approval", (*client.Client).ApproveGate),
-		c.resolve("reject", "Refuse to let a rollout pass a gate", (*client.Client).RejectGate),
+		c.resolve("approve", "Approve a gate of a rollout", (*client.Client).ApproveGate),
+		c.resolve("reject", "Reject a gate of a rollout, which cancels the rollout", (*client.Client).RejectGate),
 		c.rolloutPause(), c.rolloutResume(), c.rolloutAbort(), c.rolloutRetry(), c.rolloutCancel(), c.rolloutRollback(), c.rolloutBreakGlass(), c.rolloutKeep(), c.rolloutWatch())
 }
 
@@ -33,7 +33,7 @@ func (c *command) rolloutList() *cobra.Command {
 			}
 			return c.print(all, func(w io.Writer) { rolloutTable(w, all) })
 		})
-	cmd.Flags().StringVar(&filter.Application, "application", "", "only those of the application of this `name`")
+	cmd.Flags().StringVar(&filter.Application, "application", "", "only rollouts of the application with this `name`")
 	wordsFlag(cmd, &filter.States, "state", "only those in these states", rolloutStates())
 	limitFlag(cmd, &filter.Limit, 20, "at most this many; 0 for all")
 	return cmd
@@ -58,7 +58,7 @@ func (c *command) rolloutCreate() *cobra.Command {
 	var application, reason string
 	var watch, again bool
 	var most watchFlags
-	cmd := c.asking("create [VERSION-SET]", "Promote a version set; an earlier one is a rollback",
+	cmd := c.asking("create [VERSION-SET]", "Start a rollout of a version set; an earlier set is a rollback",
 		"  lockstep rollout create versionset_3 --reason 'ticket 81' --watch\n  lockstep rollout create --application shop    # its newest set\n"+
 			"  lockstep rollout create --application shop --watch --until approval --timeout 10m\n"+
 			"  ROLLOUT=$(lockstep rollout create --application shop -o name)", between(0, 1),
@@ -74,16 +74,17 @@ func (c *command) rolloutCreate() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			c.warn(one)
 			if watch {
 				return c.watch(cmd.Context(), api, one.ID, most)
 			}
 			return c.print(one, func(w io.Writer) { rolloutTable(w, []client.Rollout{one}) })
 		})
-	cmd.Flags().StringVar(&application, "application", "", "promote the newest version set of the application of this `name`")
+	cmd.Flags().StringVar(&application, "application", "", "promote the newest version set of the application with this `name`")
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the journal")
 	cmd.Flags().BoolVar(&watch, "watch", false, "follow the rollout")
 	most.add(cmd, "with --watch,")
-	cmd.Flags().BoolVar(&again, "again", false, "deploy it also where it is live in every environment already")
+	cmd.Flags().BoolVar(&again, "again", false, "deploy it again even if it is live in every environment")
 	return cmd
 }
 
@@ -101,7 +102,7 @@ func chooseVersionSet(cmd *cobra.Command, api *client.Client, application string
 // resolve is approve or reject.
 func (c *command) resolve(verb, short string, do func(api *client.Client, ctx context.Context, rollout, gate, reason string) (client.Rollout, error)) *cobra.Command {
 	var reason string
-	cmd := c.asking(verb+" ID [GATE]", short+"; without GATE the only one that is open",
+	cmd := c.asking(verb+" ID [GATE]", short+"; by default the only open one",
 		"  lockstep rollout "+verb+" rollout_12 release --reason 'looked at it'", between(1, 2),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			gate, err := chooseGate(cmd.Context(), api, args)
@@ -143,7 +144,7 @@ func chooseGate(ctx context.Context, api *client.Client, args []string) (string,
 
 func (c *command) rolloutCancel() *cobra.Command {
 	var reason string
-	cmd := c.asking("cancel ID", "End a rollout where it stands; what is deployed stays as it is",
+	cmd := c.asking("cancel ID", "Cancel a rollout; what has been deployed so far stays deployed",
 		"  lockstep rollout cancel rollout_12 --reason 'wrong set'", exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			one, err := api.CancelRollout(cmd.Context(), args[0], reason)

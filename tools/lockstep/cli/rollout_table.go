@@ -153,7 +153,7 @@ func rolloutMarks(w io.Writer, r client.Rollout) {
 	if a := r.AutomaticRollback; a != nil {
 		switch {
 		case a.DueAt != nil:
-			lines = append(lines, fmt.Sprintf("rolls back by itself at %s: %s; `lockstep rollout keep %s` stops that", moment(*a.DueAt), a.Why, r.ID))
+			lines = append(lines, fmt.Sprintf("rolls back automatically at %s: %s; `lockstep rollout keep %s` stops that", moment(*a.DueAt), a.Why, r.ID))
 		case a.State == "DROPPED":
 			lines = append(lines, "does not roll back by itself: "+a.Outcome)
 		}

@@ -21,8 +21,8 @@ import (
 
 const longHelp = `lockstep promotes several services at once, gate by gate, through environments.
 
-It asks the GraphQL API that --endpoint, LOCKSTEP_ENDPOINT or --endpoints-file names, in this order. Only workflow asks the
-engine underneath.
+It calls the GraphQL API at the first of --endpoint, LOCKSTEP_ENDPOINT and --endpoints-file that is given. Only workflow calls
+the workflow service.
 
 Exit codes:
   0    done; what was watched completed
@@ -65,6 +65,11 @@ func Main(version string, args []string) int {
 	return c.run(ctx, args)
 }
 
+// Command is the tree of commands with their flags, for the reference. It is not made to be run.
+func Command(version string) *cobra.Command {
+	return newCommand(version, io.Discard, io.Discard, func(string) string { return "" }).root()
+}
+
 // newCommand is a command line that writes to two terminals, or to files in their place.
 func newCommand(version string, out, errOut io.Writer, getenv func(string) string) *command {
 	return &command{version: version, out: text.NewWriter(out), errOut: text.NewWriter(errOut), terminal: out, getenv: getenv, clock: clock.System()}
@@ -103,13 +108,14 @@ func (c *command) root() *cobra.Command {
 	})
 	flags := root.PersistentFlags()
 	flags.StringVar(&c.endpoint, "endpoint", "", "`URL` of the GraphQL API (LOCKSTEP_ENDPOINT)")
-	flags.StringVar(&c.token, "token", "", "bearer `token` (LOCKSTEP_TOKEN, which does not show in the list of processes)")
+	flags.StringVar(&c.token, "token", "", "bearer `token` (prefer LOCKSTEP_TOKEN, which is not visible in the list of processes)")
 	flags.StringVar(&c.endpointsFile, "endpoints-file", "", "`file` that lockstep dev writes: DIR/endpoints.json")
-	flags.StringVarP(&c.output, "output", "o", "table", "`format`: table, json or yaml; name, where a command prints what other commands take")
+	flags.StringVarP(&c.output, "output", "o", "table",
+		"output `format`: table, json or yaml; name for just names or identifiers, where a command supports it")
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json", "yaml", "name"}, cobra.ShellCompDirectiveNoFileComp))
 	root.AddGroup(
-		&cobra.Group{ID: "objects", Title: "What Lockstep knows:"},
-		&cobra.Group{ID: "local", Title: "Lockstep on this machine:"},
+		&cobra.Group{ID: "objects", Title: "Objects:"},
+		&cobra.Group{ID: "local", Title: "On this machine:"},
 	)
 	root.AddCommand(c.application(), c.source(), c.pipeline(), c.versionSet(), c.environment(), c.driver(), c.rollout(), c.workflow(), c.journal(), c.member(), c.group(), c.accessToken(), c.organization(), c.whoami(), c.agent(), c.access(), c.admin(), c.publish(), c.dev(), c.demo(), c.serve(), c.versionCommand())
 	c.completions(root)

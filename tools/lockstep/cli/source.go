@@ -24,7 +24,8 @@ func (c *command) source() *cobra.Command {
 
 func (c *command) sourceList() *cobra.Command {
 	var application string
-	cmd := c.asking("list", "List sources, and how each is doing", "  lockstep source list --application shop\n  lockstep source list -o json", exactly(0),
+	cmd := c.asking("list", "List artifact sources with their state",
+		"  lockstep source list --application shop\n  lockstep source list -o json", exactly(0),
 		func(cmd *cobra.Command, api *client.Client, _ []string) error {
 			all, err := api.Sources(cmd.Context(), application)
 			if err != nil {
@@ -32,12 +33,13 @@ func (c *command) sourceList() *cobra.Command {
 			}
 			return c.print(all, func(w io.Writer) { sourceTable(w, all) })
 		})
-	cmd.Flags().StringVar(&application, "application", "", "only those of this `application`")
+	cmd.Flags().StringVar(&application, "application", "", "only sources of this `application`")
 	return cmd
 }
 
 func (c *command) sourceKinds() *cobra.Command {
-	return c.asking("kinds", "List the kinds of sources; -o json shows what each may be configured with", "  lockstep source kinds -o json", exactly(0),
+	return c.asking("kinds", "List the kinds of sources; -o json includes their configuration schemas",
+		"  lockstep source kinds -o json", exactly(0),
 		func(cmd *cobra.Command, api *client.Client, _ []string) error {
 			all, err := api.SourceKinds(cmd.Context())
 			if err != nil {
@@ -55,7 +57,7 @@ func (c *command) sourceKinds() *cobra.Command {
 }
 
 func (c *command) sourceHooks() *cobra.Command {
-	return c.asking("hooks", "List the hooks and tokens through which artifacts are reported, and what was left out of their deliveries",
+	return c.asking("hooks", "List the hooks and tokens through which artifacts are reported, and what was rejected of their deliveries",
 		"  lockstep source hooks\n  lockstep source hooks -o json", exactly(0),
 		func(cmd *cobra.Command, api *client.Client, _ []string) error {
 			all, err := api.Senders(cmd.Context())
@@ -89,7 +91,7 @@ type pointer struct {
 
 func (p *pointer) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&p.kind, "kind", "oci-image@1", "the `kind` of source; `lockstep source kinds` lists them")
-	cmd.Flags().StringArrayVar((*[]string)(&p.set), "set", nil, "a field of its configuration, as `field=value`; again for more")
+	cmd.Flags().StringArrayVar((*[]string)(&p.set), "set", nil, "a field of its configuration, as `field=value`; repeatable")
 }
 
 // fields are those of a configuration, as field=value.
@@ -138,7 +140,7 @@ func (f fields) json() (json.RawMessage, error) {
 
 func (c *command) sourceAdd() *cobra.Command {
 	var p pointer
-	cmd := c.asking("add APPLICATION SERVICE", "Give a service another source",
+	cmd := c.asking("add APPLICATION SERVICE", "Add an artifact source to a service",
 		"  lockstep source add shop api --set image=registry.example.com/shop/api --set selection=semver --set range=^1 --set poll=true\n"+
 			"  lockstep source add shop config --kind git@1 --set repository=https://git.example.com/shop/config.git --set branch=main --set 'paths=deploy/**'", exactly(2),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
@@ -168,7 +170,7 @@ func (c *command) sourceAdd() *cobra.Command {
 
 func (c *command) sourceSet() *cobra.Command {
 	var p pointer
-	cmd := c.asking("set ID", "Change how a source selects and is polled; what it points at stays",
+	cmd := c.asking("set ID", "Change how a source selects artifacts and how it is polled",
 		"  lockstep source set artifactsource_3 --set image=registry.example.com/shop/api --set selection=semver --set range=^2 --set poll=true", exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			config, err := p.set.json()
@@ -181,7 +183,7 @@ func (c *command) sourceSet() *cobra.Command {
 			}
 			return c.print(one, func(w io.Writer) { sourceTable(w, []client.Source{one}) })
 		})
-	cmd.Flags().StringArrayVar((*[]string)(&p.set), "set", nil, "a field of the whole new configuration, as `field=value`; again for more")
+	cmd.Flags().StringArrayVar((*[]string)(&p.set), "set", nil, "a field of the complete new configuration, as `field=value`; repeatable")
 	return cmd
 }
 
@@ -205,7 +207,8 @@ func (c *command) sourceTest() *cobra.Command {
 }
 
 func (c *command) sourceCheckNow() *cobra.Command {
-	return c.asking("check-now ID", "Look at a source now; what is found becomes a version", "  lockstep source check-now artifactsource_3", exactly(1),
+	return c.asking("check-now ID", "Poll a source now; what is found becomes a version",
+		"  lockstep source check-now artifactsource_3", exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			sight, err := api.LookAtSource(cmd.Context(), args[0])
 			if err != nil {
@@ -217,7 +220,7 @@ func (c *command) sourceCheckNow() *cobra.Command {
 
 func (c *command) sourceVersions() *cobra.Command {
 	var limit int
-	cmd := c.asking("versions ID", "List the versions of a source, the last one recorded first; SEEN is whether the digest was seen at the registry",
+	cmd := c.asking("versions ID", "List the versions of a source, newest first; SEEN is whether the digest was seen at the registry, DELETED when it was deleted there",
 		"  lockstep source versions artifactsource_3 --limit 5", exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			all, err := api.SourceVersions(cmd.Context(), args[0], limit)
@@ -225,9 +228,9 @@ func (c *command) sourceVersions() *cobra.Command {
 				return err
 			}
 			return c.print(all, func(w io.Writer) {
-				row(w, "ID", "NAME", "DIGEST", "SEEN", "REFERENCE", "RECORDED")
+				row(w, "ID", "NAME", "DIGEST", "SEEN", "DELETED", "REFERENCE", "RECORDED")
 				for _, v := range all {
-					row(w, v.ID, v.Name, short(v.Digest), seenAt(v), v.Reference, moment(v.CreatedAt))
+					row(w, v.ID, v.Name, short(v.Digest), seenAt(v), optional(v.DeletedAt), v.Reference, moment(v.CreatedAt))
 				}
 			})
 		})
@@ -264,7 +267,7 @@ func (c *command) sighted(s client.Sight) error {
 }
 
 func sourceTable(w io.Writer, all []client.Source) {
-	row(w, "ID", "APPLICATION", "SERVICE", "KIND", "POINTS AT", "LAST LOOK", "NEXT", "NEWEST", "PROBLEM")
+	row(w, "ID", "APPLICATION", "SERVICE", "KIND", "POINTS AT", "LAST POLL", "NEXT", "NEWEST", "PROBLEM")
 	for _, s := range all {
 		cells := []string{s.ID, s.Service.Application.Name, s.Service.Name, s.SourceRef, pointsAt(s)}
 		switch {

@@ -22,12 +22,12 @@ func (c *command) dev() *cobra.Command {
 	var verbose bool
 	cmd := &cobra.Command{
 		Use: "dev", GroupID: "local",
-		Short: "Keep a whole Lockstep up on this machine",
-		Long: `dev starts PostgreSQL, NATS, an OCI registry, a Git server, a simulated cluster and the four services, and keeps them up until
-it is interrupted. A process that dies is started again; it continues with what an earlier run left in DIR.
+		Short: "Run a complete Lockstep on this machine",
+		Long: `dev starts PostgreSQL, NATS, an OCI registry, a Git server, a simulated cluster and the four services, and keeps them running until
+it is interrupted. A process that dies is restarted. The next run continues with the data in DIR.
 
-DIR/endpoints.json   where everything listens, for scripts and for --endpoints-file
-DIR/log/*.log        what each process says
+DIR/endpoints.json   all addresses, for scripts and for --endpoints-file
+DIR/log/*.log        the log of each process
 DIR/run/*.pid        its process id`,
 		Example: "  lockstep dev\n\n  eval \"$(lockstep dev env)\"    # in another terminal\n  lockstep rollout list",
 		Args:    subcommand,
@@ -56,9 +56,9 @@ DIR/run/*.pid        its process id`,
 		},
 	}
 	dataFlag(cmd, &dir)
-	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "`file` with which the relay signs in to a real cluster, in place of the simulated one")
-	cmd.Flags().StringArrayVar(&set, "set", nil, "more configuration of one part, as `part.key=value`; repeatable")
-	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "say what the supervisor does")
+	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "`file` with the credentials of a real cluster, to use instead of the simulated one")
+	cmd.Flags().StringArrayVar(&set, "set", nil, "further configuration of a part, as `part.key=value`; repeatable")
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "log what the supervisor does")
 	cmd.AddCommand(c.devEnv(), c.devPush())
 	return cmd
 }
@@ -98,18 +98,18 @@ func (c *command) demo() *cobra.Command {
 	var verbose bool
 	cmd := &cobra.Command{
 		Use: "demo", GroupID: "local",
-		Short: "Tell the story of a good version, a bad one and a rollback, on a real stack",
-		Long: `demo starts the same stack as dev in a temporary folder and drives it from outside, as registries and users do: two services
-reach staging and production gate by gate, a bad version is stopped, a rollback makes it good again. It ends with the journal of each
-rollout. The exit code is 0 only if every step was observed, in the API, in Git and in the cluster. Nothing is left running.`,
+		Short: "Show a good version, a bad one and a rollback on a complete stack",
+		Long: `demo starts the same stack as dev in a temporary folder and uses it as registries and users do: two services reach staging and
+production gate by gate, a bad version is stopped, and a rollback restores the good one. It ends with the journal of each rollout. The
+exit code is 0 only if every step was observed in the API, in Git and in the cluster. Nothing is left running.`,
 		Example: "  lockstep demo\n  lockstep demo --data /tmp/demo    # keeps the folder",
 		Args:    exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return demo.Run(cmd.Context(), demo.Config{Dir: dir, Out: c.terminal, Colour: c.colourTerminal, Clock: c.clock, Log: c.logger(verbose)})
 		},
 	}
-	cmd.Flags().StringVar(&dir, "data", "", "`folder` to use and keep; it has to be new or empty")
-	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "say what the supervisor does")
+	cmd.Flags().StringVar(&dir, "data", "", "`folder` to use and keep, which has to be new or empty")
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "log what the supervisor does")
 	_ = cmd.MarkFlagDirname("data")
 	return cmd
 }

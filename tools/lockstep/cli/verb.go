@@ -27,22 +27,22 @@ func (c *command) verb(verb, short, example string, do func(api *client.Client, 
 }
 
 func (c *command) rolloutPause() *cobra.Command {
-	return c.verb("pause", "Hold a rollout at the gate where it stands, or, on its way, at the next one",
+	return c.verb("pause", "Pause a rollout at its current gate or, between gates, at the next one",
 		"  lockstep rollout pause rollout_12 --reason 'incident 81'", (*client.Client).PauseRollout)
 }
 
 func (c *command) rolloutResume() *cobra.Command {
-	return c.verb("resume", "Let a rollout that is held go on",
+	return c.verb("resume", "Resume a paused rollout",
 		"  lockstep rollout resume rollout_12 --reason 'incident 81 is over'", (*client.Client).ResumeRollout)
 }
 
 func (c *command) rolloutAbort() *cobra.Command {
-	return c.verb("abort", "Take what is being deployed back to the version that was stable, and stay there",
+	return c.verb("abort", "Return what is being deployed to the previous stable version; the rollout then waits for a retry",
 		"  lockstep rollout abort rollout_12 --reason 'errors at 25 %'", (*client.Client).AbortRollout)
 }
 
 func (c *command) rolloutRetry() *cobra.Command {
-	return c.verb("retry", "Start an aborted rollout again from its first gate; of one that has failed, begin another",
+	return c.verb("retry", "Restart an aborted rollout from its first gate; for a failed one, start a new rollout",
 		"  lockstep rollout retry rollout_12 --reason 'the quota was too small'", (*client.Client).RetryRollout)
 }
 
@@ -50,7 +50,7 @@ func (c *command) rolloutRollback() *cobra.Command {
 	var in client.RollbackInput
 	var watch bool
 	var most watchFlags
-	cmd := c.asking("rollback ID", "End a rollout, if it has not ended, and go back to an earlier version set",
+	cmd := c.asking("rollback ID", "Cancel a rollout unless it has ended, and roll back to an earlier version set",
 		"  lockstep rollout rollback rollout_12 --reason 'slow' --watch\n"+
 			"  lockstep rollout rollback rollout_12 --environment production --reason 'incident 99'\n"+
 			"  lockstep rollout rollback rollout_12 --to versionset_3", exactly(1),
@@ -62,15 +62,17 @@ func (c *command) rolloutRollback() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			c.warn(one)
 			if watch {
 				return c.watch(cmd.Context(), api, one.ID, most)
 			}
 			return c.print(one, func(w io.Writer) { rolloutTable(w, []client.Rollout{one}) })
 		})
-	cmd.Flags().StringVar(&in.VersionSet, "to", "", "this `version set`, any earlier one; by default what was live before")
-	cmd.Flags().StringSliceVar(&in.Environments, "environment", nil, "roll back only this `environment`; again, or with commas, for more")
-	cmd.Flags().StringSliceVar(&in.Exclude, "exclude", nil, "leave this `environment` as it is; again, or with commas, for more")
-	cmd.Flags().BoolVar(&in.BreakGlass, "break-glass", false, "pass its approvals without anybody else's consent; needs --reason, and everybody sees it")
+	cmd.Flags().StringVar(&in.VersionSet, "to", "", "roll back to this earlier `version set`; by default to what was live before")
+	cmd.Flags().StringSliceVar(&in.Environments, "environment", nil, "roll back only this `environment`; repeatable, or separated by commas")
+	cmd.Flags().StringSliceVar(&in.Exclude, "exclude", nil, "leave this `environment` as it is; repeatable, or separated by commas")
+	cmd.Flags().BoolVar(&in.BreakGlass, "break-glass", false,
+		"pass its approvals without the consent of others; requires --reason, and is visible to everybody")
 	cmd.Flags().StringVar(&in.Reason, "reason", "", "why, for the journal")
 	cmd.Flags().BoolVar(&watch, "watch", false, "follow the new rollout")
 	most.add(cmd, "with --watch,")
@@ -78,7 +80,7 @@ func (c *command) rolloutRollback() *cobra.Command {
 }
 
 func (c *command) rolloutBreakGlass() *cobra.Command {
-	cmd := c.verb("break-glass", "Pass the approvals of a rollout without anybody else's consent; the journal, a metric and an alert tell of it",
+	cmd := c.verb("break-glass", "Pass the approvals of a rollout without the consent of others; the journal, a metric and an alert report it",
 		"  lockstep rollout break-glass rollout_12 --reason 'incident 99: alone on call'", (*client.Client).BreakGlass)
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		if reason, err := cmd.Flags().GetString("reason"); err != nil || strings.TrimSpace(reason) == "" {
@@ -90,6 +92,6 @@ func (c *command) rolloutBreakGlass() *cobra.Command {
 }
 
 func (c *command) rolloutKeep() *cobra.Command {
-	return c.verb("keep", "Stop the automatic rollback that is due for a rollout: what it deployed stays",
+	return c.verb("keep", "Call off the automatic rollback of a rollout; what it deployed stays",
 		"  lockstep rollout keep rollout_12 --reason 'we are looking at it'", (*client.Client).StopAutomaticRollback)
 }

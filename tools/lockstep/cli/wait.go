@@ -158,7 +158,7 @@ func (c *command) untilSetUpAgain(ctx context.Context, api *client.Client, appli
 // versionSetWait waits until a version that was pushed is in a version set.
 func (c *command) versionSetWait() *cobra.Command {
 	var timeout time.Duration
-	cmd := c.asking("wait APPLICATION [SERVICE=VERSION...]", "Wait until an application has a version set, or one with these versions",
+	cmd := c.asking("wait APPLICATION [SERVICE=VERSION...]", "Wait until an application has a version set, or one with the given versions",
 		"  lockstep version-set wait shop api=1.0.0 --timeout 1m\n  lockstep version-set wait shop api=1.0.0 web=2.1.0 -o name", between(1, anyNumber),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			versions, err := keysAndValues("version", args[1:])
@@ -182,7 +182,7 @@ func (c *command) versionSetWait() *cobra.Command {
 			}
 			return c.print(found, func(w io.Writer) { versionSetTable(w, []client.VersionSet{found}) })
 		})
-	timeoutFlag(cmd, &timeout, waitTime, "how long; then the exit code is 7")
+	timeoutFlag(cmd, &timeout, waitTime, "how long to wait; then the exit code is 7")
 	return cmd
 }
 

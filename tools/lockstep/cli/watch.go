@@ -27,7 +27,7 @@ const (
 
 func (c *command) rolloutWatch() *cobra.Command {
 	var most watchFlags
-	cmd := c.asking("watch ID", "Follow a rollout to its end: one line for each entry of its journal, as it is written",
+	cmd := c.asking("watch ID", "Follow a rollout to its end, with a line for each new entry of its journal",
 		"  lockstep rollout watch rollout_12\n  lockstep rollout watch rollout_12 --until approval --timeout 10m\n  lockstep rollout watch rollout_12 -o json | jq .event", exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			if err := most.check(cmd, true); err != nil {
@@ -56,8 +56,8 @@ type watchFlags struct {
 
 // add gives a command its flags; with names the flag that they belong to, where there is one.
 func (f *watchFlags) add(cmd *cobra.Command, with string) {
-	wordFlag(cmd, &f.until, "until", "end", strings.TrimSpace(with+" how far it is watched"), []string{"gate", "approval", "end"})
-	timeoutFlag(cmd, &f.timeout, 0, strings.TrimSpace(with+" how long it is watched at most; then the exit code is 7. 0 is without limit"))
+	wordFlag(cmd, &f.until, "until", "end", strings.TrimSpace(with+" when to stop watching"), []string{"gate", "approval", "end"})
+	timeoutFlag(cmd, &f.timeout, 0, strings.TrimSpace(with+" how long to watch at most; then the exit code is 7. 0 for no limit"))
 }
 
 // check refuses flags before anything is changed.
@@ -66,7 +66,7 @@ func (f *watchFlags) check(cmd *cobra.Command, watch bool) error {
 		return fault.New(fault.Invalid, "timeout: found %s; expected zero or more", f.timeout)
 	}
 	if !watch && (cmd.Flags().Changed("until") || cmd.Flags().Changed("timeout")) {
-		return fault.New(fault.Invalid, "--until and --timeout are for --watch, which is missing")
+		return fault.New(fault.Invalid, "--until and --timeout require --watch")
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/lockstep-cd/lockstep/pkg/near"
+	"github.com/lockstep-cd/lockstep/pkg/text"
 )
 
 // Where only some words will do, they are the command line's own, in lower case: they are checked before anything is asked, shells complete
@@ -48,7 +48,7 @@ func (w *words) Set(text string) error {
 	}
 	parts, err := csv.NewReader(strings.NewReader(text)).Read()
 	if err != nil {
-		return fmt.Errorf("found %q; expected words with commas between them", text)
+		return fmt.Errorf("found %q; expected words separated by commas", text)
 	}
 	if !w.given {
 		*w.many, w.given = nil, true
@@ -83,19 +83,19 @@ func (w *words) Type() string {
 }
 
 // chosen is a word as the API spells it.
-func chosen(known []string, text string) (string, error) {
-	word := strings.ReplaceAll(strings.ToLower(strings.TrimSpace(text)), "-", "_")
+func chosen(known []string, given string) (string, error) {
+	word := strings.ReplaceAll(strings.ToLower(strings.TrimSpace(given)), "-", "_")
 	if slices.Contains(known, word) {
 		return apiWord(word), nil
 	}
 	meant := ""
-	for _, one := range near.Order(word, slices.Clone(known)) {
-		if near.Distance(word, one) <= max(1, len(word)/3) {
+	for _, one := range text.Nearest(word, slices.Clone(known)) {
+		if text.Distance(word, one) <= max(1, len(word)/3) {
 			meant = "; did you mean " + strconv.Quote(one) + "?"
 			break
 		}
 	}
-	return "", fmt.Errorf("found %q; expected %s%s", text, list(known), meant)
+	return "", fmt.Errorf("found %q; expected %s%s", given, list(known), meant)
 }
 
 func apiWord(word string) string { return strings.ToUpper(word) }

@@ -18,15 +18,15 @@ import (
 // workflow is what people ask of the workflow engine, AutoFlow, itself.
 func (c *command) workflow() *cobra.Command {
 	e := &engine{command: c}
-	cmd := noun("workflow", "wf", "Workflows: the durable programs underneath, and the engine that runs them",
+	cmd := noun("workflow", "wf", "Workflows: the durable programs that carry out rollouts",
 		e.start(), e.list(), e.get(), e.history(), e.logs(), e.watch(),
-		e.end("cancel", "End a workflow; its program does nothing more", "  lockstep workflow cancel rollout-12 --reason superseded", false, e.cancelOne),
-		e.end("terminate", "End a workflow at once, without letting it clean up", "  lockstep workflow terminate rollout-12 --reason 'stuck, see incident 81'", true, e.terminateOne),
+		e.end("cancel", "Cancel a workflow; its program is not run again", "  lockstep workflow cancel rollout-12 --reason superseded", false, e.cancelOne),
+		e.end("terminate", "End a workflow as failed, without letting it clean up", "  lockstep workflow terminate rollout-12 --reason 'stuck, see incident 81'", true, e.terminateOne),
 		e.retry(), e.check(), e.send(), e.flow())
-	cmd.Long = `workflow talks to AutoFlow over gRPC: --grpc, LOCKSTEP_GRPC or --endpoints-file names it, in this order. The address is
-host:port or grpcs://host:port for TLS, and grpc://host:port for plain text.
+	cmd.Long = `workflow calls the gRPC API of the workflow service (AutoFlow), at the first of --grpc, LOCKSTEP_GRPC and --endpoints-file that is given. The
+address is host:port or grpcs://host:port for TLS, and grpc://host:port for plain text.
 
--o json and -o yaml print AutoFlow's messages in the JSON mapping of protocol buffers, whose names are stable.`
+-o json and -o yaml print the API's messages in the JSON mapping of protocol buffers, whose names are stable.`
 	flags := cmd.PersistentFlags()
 	e.flags(flags)
 	flags.Int64Var(&e.organization, "organization", 0, "`number` of the organization (LOCKSTEP_ORGANIZATION); by default the token's")
@@ -38,7 +38,7 @@ func (e *engine) start() *cobra.Command {
 	var secrets, labels map[string]string
 	var watch bool
 	var wait patienceFlag
-	cmd := e.asking("start ID PROGRAM", "Start a program; the same ID again is the same workflow",
+	cmd := e.asking("start ID PROGRAM", "Start a workflow; repeating the same ID is a no-op",
 		"  lockstep workflow start nightly-7 nightly.star --inputs '{\"day\": 7}' --watch\n  lockstep workflow start x main.star --module lib.star --inputs @inputs.json --label team=shop\n  lockstep workflow start nightly-8 nightly.star --wait=30s -o json", exactly(2),
 		func(ctx context.Context, client autoflowv1.AutoFlowClient, args []string) error {
 			if watch && wait.given {
@@ -68,7 +68,7 @@ func (e *engine) start() *cobra.Command {
 		})
 	given.add(cmd)
 	cmd.Flags().StringToStringVar(&secrets, "secret", nil, "a secret's `name=reference`: env:NAME, file:/path, k8s:namespace/name#key or vault:mount/data/path#key")
-	cmd.Flags().StringToStringVar(&labels, "label", nil, "`name=value`, to find it again")
+	cmd.Flags().StringToStringVar(&labels, "label", nil, "a label of the workflow, as `name=value`")
 	cmd.Flags().BoolVar(&watch, "watch", false, "follow the workflow to its end")
 	wait.add(cmd)
 	return cmd
@@ -96,8 +96,8 @@ func (e *engine) list() *cobra.Command {
 			return e.print(messages(all), func(w io.Writer) { workflowTable(w, all...) })
 		})
 	wordsFlag(cmd, &states, "state", "only those in these states", stateNames())
-	cmd.Flags().StringToStringVar(&labels, "label", nil, "only those with this `name=value`")
-	cmd.Flags().StringVar(&digest, "program-digest", "", "only those of the program with this `SHA-256`")
+	cmd.Flags().StringToStringVar(&labels, "label", nil, "only workflows with this label, as `name=value`")
+	cmd.Flags().StringVar(&digest, "program-digest", "", "only workflows of the program with this `SHA-256`")
 	limitFlag(cmd, &limit, 20, "at most this many; 0 for all")
 	return cmd
 }
@@ -262,7 +262,7 @@ func (e *engine) retry() *cobra.Command {
 	var reason string
 	var from int64
 	var watch bool
-	cmd := e.asking("retry ID", "Have a failed workflow go on from the step that failed",
+	cmd := e.asking("retry ID", "Continue a failed workflow from the step that failed",
 		"  lockstep workflow retry rollout-12 --reason 'credentials renewed' --watch\n  lockstep workflow retry rollout-12 --from 40", exactly(1),
 		func(ctx context.Context, client autoflowv1.AutoFlowClient, args []string) error {
 			answer, err := client.RetryWorkflow(ctx, &autoflowv1.RetryWorkflowRequest{OrganizationId: e.organization, WorkflowId: args[0], Reason: reason, FromSequence: from})
@@ -275,18 +275,18 @@ func (e *engine) retry() *cobra.Command {
 			return e.show(answer.GetWorkflow())
 		})
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record")
-	cmd.Flags().Int64Var(&from, "from", 0, "begin with this history entry, by `sequence`; it and all after it are forgotten")
+	cmd.Flags().Int64Var(&from, "from", 0, "restart from the history entry with this `sequence`; it and all later ones are discarded")
 	cmd.Flags().BoolVar(&watch, "watch", false, "follow the workflow to its end")
 	return cmd
 }
 
 func (e *engine) watch() *cobra.Command {
 	var after int64
-	cmd := e.asking("watch ID", "Follow a workflow to its end: one line for each history entry and state",
+	cmd := e.asking("watch ID", "Follow a workflow to its end, with a line for each history entry and state",
 		"  lockstep workflow watch rollout-12\n  lockstep workflow watch rollout-12 --after 40 -o json | jq .entry", exactly(1),
 		func(ctx context.Context, client autoflowv1.AutoFlowClient, args []string) error {
 			return e.follow(ctx, client, args[0], after)
 		})
-	cmd.Flags().Int64Var(&after, "after", 0, "only what comes after this history entry, by `sequence`")
+	cmd.Flags().Int64Var(&after, "after", 0, "only entries after the one with this `sequence`")
 	return cmd
 }

@@ -59,10 +59,10 @@ func (e *engine) ask(run func(autoflowv1.AutoFlowClient) error) error {
 
 // flags say where AutoFlow is, and who asks it.
 func (e *engine) flags(flags *pflag.FlagSet) {
-	flags.StringVar(&e.address, "grpc", "", "`address` of AutoFlow (LOCKSTEP_GRPC)")
-	flags.StringVar(&e.ca, "grpc-ca", "", "`file` with the certificate authority of AutoFlow; by default the system's")
-	flags.StringVar(&e.cert, "grpc-cert", "", "`file` with our certificate, for an AutoFlow that asks for one")
-	flags.StringVar(&e.key, "grpc-key", "", "`file` with our certificate's key")
+	flags.StringVar(&e.address, "grpc", "", "`address` of the workflow service (LOCKSTEP_GRPC)")
+	flags.StringVar(&e.ca, "grpc-ca", "", "`file` with the certificate authority of the workflow service; by default the system's")
+	flags.StringVar(&e.cert, "grpc-cert", "", "`file` with the client certificate, if the workflow service requires one")
+	flags.StringVar(&e.key, "grpc-key", "", "`file` with the key of the client certificate")
 }
 
 // isNamed is whether the caller has said where AutoFlow is.

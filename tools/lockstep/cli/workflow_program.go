@@ -22,7 +22,7 @@ type programFlags struct {
 }
 
 func (p *programFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringSliceVar(&p.modules, "module", nil, "a `file` that the program loads, by the file's name")
+	cmd.Flags().StringSliceVar(&p.modules, "module", nil, "a module that the program loads, by the name of its `file`; repeatable")
 	cmd.Flags().StringVar(&p.inputs, "inputs", "", "a JSON object whose members are globals of the program, or @`file`")
 	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return []string{"star"}, cobra.ShellCompDirectiveFilterFileExt
@@ -56,7 +56,7 @@ func (p *programFlags) read(file string) (program []byte, modules map[string][]b
 
 func (e *engine) check() *cobra.Command {
 	var given programFlags
-	cmd := e.asking("check PROGRAM", "Say what is wrong with a program and what it uses, without running it",
+	cmd := e.asking("check PROGRAM", "Check a program, and list what it uses, without running it",
 		"  lockstep workflow check nightly.star --module lib.star --inputs @inputs.json", exactly(1),
 		func(ctx context.Context, client autoflowv1.AutoFlowClient, args []string) error {
 			program, modules, inputs, err := given.read(args[0])
@@ -124,7 +124,7 @@ func (e *engine) send() *cobra.Command {
 				row(w, messageID, strconv.FormatBool(sent.GetDuplicate()))
 			})
 		})
-	cmd.Flags().StringVar(&messageID, "id", "", "the message's `id`: the same again changes nothing; by default a new one")
+	cmd.Flags().StringVar(&messageID, "id", "", "the `id` of the message; repeating it is a no-op. By default a new one")
 	return cmd
 }
 
@@ -138,7 +138,7 @@ func (e *engine) flow() *cobra.Command {
 func (e *engine) flowRegister() *cobra.Command {
 	var given programFlags
 	var secrets, labels map[string]string
-	cmd := e.asking("register NAME PROGRAM", "Have events start a program from now on, or replace it",
+	cmd := e.asking("register NAME PROGRAM", "Register a program that events start, or replace it",
 		"  lockstep workflow flow register on-push on_push.star --label team=shop", exactly(2),
 		func(ctx context.Context, client autoflowv1.AutoFlowClient, args []string) error {
 			program, modules, inputs, err := given.read(args[1])
@@ -155,7 +155,7 @@ func (e *engine) flowRegister() *cobra.Command {
 		})
 	given.add(cmd)
 	cmd.Flags().StringToStringVar(&secrets, "secret", nil, "a secret's `name=reference`")
-	cmd.Flags().StringToStringVar(&labels, "label", nil, "`name=value` of every run")
+	cmd.Flags().StringToStringVar(&labels, "label", nil, "a label of every run, as `name=value`")
 	return cmd
 }
 
@@ -174,7 +174,7 @@ func (e *engine) flowList() *cobra.Command {
 }
 
 func (e *engine) flowDelete() *cobra.Command {
-	return e.asking("delete NAME", "End a flow; the runs that it has started go on", "  lockstep workflow flow delete on-push", exactly(1),
+	return e.asking("delete NAME", "Delete a flow; the runs that it has started continue", "  lockstep workflow flow delete on-push", exactly(1),
 		func(ctx context.Context, client autoflowv1.AutoFlowClient, args []string) error {
 			answer, err := client.DeleteFlow(ctx, &autoflowv1.DeleteFlowRequest{OrganizationId: e.organization, Name: args[0]})
 			if err != nil {

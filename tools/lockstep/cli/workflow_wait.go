@@ -25,7 +25,7 @@ const theEnd = "end"
 
 // add gives a command its --wait.
 func (p *patienceFlag) add(cmd *cobra.Command) {
-	cmd.Flags().Var(p, "wait", "print how the workflow has ended, once it has; with a `duration`, such as --wait=30s, at most that long, then how it stands")
+	cmd.Flags().Var(p, "wait", "wait for the end of the workflow and print it; with a `duration`, such as --wait=30s, at most that long")
 	cmd.Flags().Lookup("wait").NoOptDefVal = theEnd
 }
 

@@ -19,7 +19,7 @@ type Member struct {
 	CreatedAt time.Time   `json:"createdAt,omitzero"`
 	RemovedAt *time.Time  `json:"removedAt,omitempty"`
 	Groups    []Reference `json:"groups,omitempty"`
-	// Tokens are left out for whoever may not see them.
+	// Tokens is omitted for callers who may not see them.
 	Tokens []AccessToken `json:"tokens,omitempty"`
 }
 
@@ -30,7 +30,7 @@ type Group struct {
 	Members []Reference `json:"members"`
 }
 
-// AccessToken is what a member shows to say who it is; the token itself only when it has just been made.
+// AccessToken is a token of a member; Token is set only when it has just been created.
 type AccessToken struct {
 	ID         string     `json:"id"`
 	Name       string     `json:"name"`
@@ -61,7 +61,7 @@ const (
 	groupFields  = `id name members { id name }`
 )
 
-// Members lists those who belong to the organization.
+// Members lists the members of the organization.
 func (c *Client) Members(ctx context.Context) ([]Member, error) {
 	return all(0, func(first int, after *string) (connection[Member], error) {
 		var data struct{ Members connection[Member] }
@@ -71,7 +71,7 @@ func (c *Client) Members(ctx context.Context) ([]Member, error) {
 	})
 }
 
-// Member finds one by name or identifier.
+// Member returns a member by name or identifier.
 func (c *Client) Member(ctx context.Context, nameOrID string) (Member, error) {
 	everybody, err := c.Members(ctx)
 	if err != nil {
@@ -84,7 +84,7 @@ func (c *Client) Member(ctx context.Context, nameOrID string) (Member, error) {
 	return everybody[i], nil
 }
 
-// Self is the member whose token is shown.
+// Self returns the member of the current token.
 func (c *Client) Self(ctx context.Context) (Member, error) {
 	var data struct{ Viewer struct{ Member *Member } }
 	err := c.do(ctx, `query { viewer { member { `+memberFields+` } } }`, nil, &data)
@@ -116,27 +116,27 @@ func (c *Client) RemoveMember(ctx context.Context, member string) (Member, error
 	return change[Member](ctx, c, "removeMember", "RemoveMemberInput", "member", memberFields, map[string]any{"memberId": member})
 }
 
-// CreateGroup makes a group of members, by identifier.
+// CreateGroup creates a group with members, by identifier.
 func (c *Client) CreateGroup(ctx context.Context, name string, members []string) (Group, error) {
 	return change[Group](ctx, c, "createGroup", "CreateGroupInput", "group", groupFields, map[string]any{"name": name, "members": members})
 }
 
-// SetGroupMembers says who belongs to a group, by identifier.
+// SetGroupMembers sets the members of a group, by identifier.
 func (c *Client) SetGroupMembers(ctx context.Context, group string, members []string) (Group, error) {
 	return change[Group](ctx, c, "setGroupMembers", "SetGroupMembersInput", "group", groupFields, map[string]any{"groupId": group, "members": members})
 }
 
-// TokenInput describes a token to make.
+// TokenInput describes a token to create.
 type TokenInput struct {
 	Name string
-	// Member is whose, by identifier; empty for the caller's own.
+	// Member is the token's owner, by identifier; empty for the caller.
 	Member string
-	// Scopes are READ, DEPLOY, APPROVE, CONFIGURE and ADMINISTER; none for all that the caller may do.
+	// Scopes are READ, DEPLOY, APPROVE, CONFIGURE and ADMINISTER; none means everything that the caller may do.
 	Scopes   []string
 	Lifetime time.Duration
 }
 
-// CreateToken makes a token; only this answer has the token itself.
+// CreateToken creates a token; only this response contains the token itself.
 func (c *Client) CreateToken(ctx context.Context, in TokenInput) (AccessToken, error) {
 	input := map[string]any{"name": in.Name, "lifetimeSeconds": int(in.Lifetime / time.Second)}
 	if in.Member != "" {
@@ -168,12 +168,12 @@ func (c *Client) CreateToken(ctx context.Context, in TokenInput) (AccessToken, e
 	return made, nil
 }
 
-// RevokeToken ends a token.
+// RevokeToken revokes a token.
 func (c *Client) RevokeToken(ctx context.Context, id string) (AccessToken, error) {
 	return change[AccessToken](ctx, c, "revokeToken", "RevokeTokenInput", "accessToken", tokenFields, map[string]any{"tokenId": id})
 }
 
-// Journal is the journal of the organization after a cursor, oldest first: all of it, or limit rows when that is above zero.
+// Journal returns the journal of the organization after a cursor, oldest first: all of it, or limit rows if that is positive.
 func (c *Client) Journal(ctx context.Context, from string, limit int) ([]JournalEntry, error) {
 	return all(limit, func(first int, after *string) (connection[JournalEntry], error) {
 		if after == nil && from != "" {

@@ -11,10 +11,10 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// Agent is the relay beside a cluster.
+// Agent is the relay of a cluster.
 type Agent struct {
 	ID string `json:"id"`
-	// Number is what configurations of environments name it by.
+	// Number is its number in the configurations of environments.
 	Number       int64       `json:"number"`
 	Name         string      `json:"name"`
 	CreatedAt    time.Time   `json:"createdAt"`
@@ -23,11 +23,11 @@ type Agent struct {
 	LastSeenAt   *time.Time  `json:"lastSeenAt,omitempty"`
 	Keys         []AgentKey  `json:"keys"`
 	Environments []Reference `json:"environments"`
-	// Seed is the secret half of the key that has just been made.
+	// Seed is the secret half of a key that has just been created.
 	Seed string `json:"seed,omitempty"`
 }
 
-// AgentKey is what an agent shows to say which it is.
+// AgentKey is a key with which an agent authenticates.
 type AgentKey struct {
 	ID         string     `json:"id"`
 	PublicKey  string     `json:"publicKey"`
@@ -37,12 +37,12 @@ type AgentKey struct {
 	LastSeenAt *time.Time `json:"lastSeenAt,omitempty"`
 }
 
-// AccessChange is a row of the log of who gave or took whose access.
+// AccessChange is a row of the log of changes of access.
 type AccessChange struct {
 	CreatedAt     time.Time `json:"createdAt"`
 	PrincipalType string    `json:"principalType"`
 	PrincipalID   int64     `json:"principalId,omitempty"`
-	// Principal is the member that was, where it was one.
+	// Principal is set if it is a member.
 	Principal   *Reference `json:"principal,omitempty"`
 	Action      string     `json:"action"`
 	Subject     string     `json:"subject"`
@@ -50,13 +50,13 @@ type AccessChange struct {
 	Detail      string     `json:"detail"`
 }
 
-// Who did it, for people.
+// Who returns who did it, for people.
 func (a AccessChange) Who() string { return who(a.Principal, a.PrincipalType, a.PrincipalID) }
 
 const agentFields = `id number name createdAt revokedAt connected lastSeenAt
 	keys { id publicKey createdAt expiresAt revokedAt lastSeenAt } environments { id name }`
 
-// Agents lists those of the organization, the revoked ones too if asked for.
+// Agents lists the agents of the organization, optionally with revoked ones.
 func (c *Client) Agents(ctx context.Context, withRevoked bool) ([]Agent, error) {
 	return all(0, func(first int, after *string) (connection[Agent], error) {
 		var data struct{ Agents connection[Agent] }
@@ -66,7 +66,7 @@ func (c *Client) Agents(ctx context.Context, withRevoked bool) ([]Agent, error) 
 	})
 }
 
-// Agent finds one that is not revoked, by name, number or identifier.
+// Agent returns an agent that is not revoked, by name, number or identifier.
 func (c *Client) Agent(ctx context.Context, which string) (Agent, error) {
 	agents, err := c.Agents(ctx, false)
 	if err != nil {
@@ -81,12 +81,12 @@ func (c *Client) Agent(ctx context.Context, which string) (Agent, error) {
 	return agents[i], nil
 }
 
-// RegisterAgent makes an agent; only this answer has the seed of its key.
+// RegisterAgent creates an agent; only this response contains the seed of its key.
 func (c *Client) RegisterAgent(ctx context.Context, name string) (Agent, error) {
 	return c.withSeed(ctx, "registerAgent", "RegisterAgentInput", map[string]any{"name": name})
 }
 
-// RotateAgent gives an agent another key, of which only this answer has the seed; the one before is good for the overlap.
+// RotateAgent gives an agent another key; only this response contains its seed. The previous key stays valid for the overlap.
 func (c *Client) RotateAgent(ctx context.Context, id string, overlap time.Duration) (Agent, error) {
 	return c.withSeed(ctx, "rotateAgent", "RotateAgentInput", map[string]any{"agentId": id, "overlapSeconds": int(overlap / time.Second)})
 }
@@ -114,17 +114,17 @@ func (c *Client) withSeed(ctx context.Context, mutation, input string, in map[st
 	return made, nil
 }
 
-// RevokeAgent ends an agent.
+// RevokeAgent revokes an agent.
 func (c *Client) RevokeAgent(ctx context.Context, id string) (Agent, error) {
 	return change[Agent](ctx, c, "revokeAgent", "RevokeAgentInput", "agent", agentFields, map[string]any{"agentId": id})
 }
 
-// RevokeAgentKey ends one key of an agent.
+// RevokeAgentKey revokes one key of an agent.
 func (c *Client) RevokeAgentKey(ctx context.Context, key string) (Agent, error) {
 	return change[Agent](ctx, c, "revokeAgentKey", "RevokeAgentKeyInput", "agent", agentFields, map[string]any{"keyId": key})
 }
 
-// AccessChanges is the log of who gave or took whose access, newest first: limit rows of it, or all for 0.
+// AccessChanges returns the log of changes of access, newest first: limit rows, or all for 0.
 func (c *Client) AccessChanges(ctx context.Context, limit int) ([]AccessChange, error) {
 	return all(limit, func(first int, after *string) (connection[AccessChange], error) {
 		var data struct{ AccessChanges connection[AccessChange] }

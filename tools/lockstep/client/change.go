@@ -31,7 +31,7 @@ func change[T any](ctx context.Context, c *Client, mutation, inputType, object, 
 type ServiceInput struct {
 	// Name of the service.
 	Name string
-	// Image is the repository its images are pushed to, without a tag: registry.example.com/shop/api.
+	// Image is the repository of its images, without a tag: registry.example.com/shop/api.
 	Image string
 }
 
@@ -54,11 +54,11 @@ type EnvironmentInput struct {
 	Tier string
 	// DriverRef is name@major.
 	DriverRef string
-	// DriverConfig is the driver's to judge.
+	// DriverConfig is the driver's configuration, which the driver's schema validates.
 	DriverConfig any
 }
 
-// CreateEnvironment creates an environment, whose onboarding begins at once.
+// CreateEnvironment creates an environment, and starts its onboarding.
 func (c *Client) CreateEnvironment(ctx context.Context, in EnvironmentInput) (Environment, error) {
 	return change[Environment](ctx, c, "createEnvironment", "CreateEnvironmentInput", "environment", environmentFields,
 		map[string]any{
@@ -66,13 +66,16 @@ func (c *Client) CreateEnvironment(ctx context.Context, in EnvironmentInput) (En
 		})
 }
 
-// CreateRollout begins to promote a version set. The error is a QueuedError when the application's policy has queued it.
+// createdFields are those of a rollout that was just created.
+const createdFields = rolloutFields + ` versionSet { id name warnings }`
+
+// CreateRollout starts to promote a version set. The error is a QueuedError if the application's policy has queued it.
 func (c *Client) CreateRollout(ctx context.Context, versionSet, reason string, again bool) (Rollout, error) {
 	input := map[string]any{"versionSetId": versionSet, "reason": reason}
 	if again {
 		input["again"] = true
 	}
-	one, err := change[*Rollout](ctx, c, "createRollout", "CreateRolloutInput", "rollout", rolloutFields, input)
+	one, err := change[*Rollout](ctx, c, "createRollout", "CreateRolloutInput", "rollout", createdFields, input)
 	if err != nil {
 		return Rollout{}, err
 	}
@@ -82,57 +85,57 @@ func (c *Client) CreateRollout(ctx context.Context, versionSet, reason string, a
 	return *one, nil
 }
 
-// QueuedError is that a rollout was not begun but queued: another one is active, and the application's policy says so.
+// QueuedError means that a rollout was queued, because another one is active and the application's policy says so.
 type QueuedError struct{ VersionSet string }
 
-// Error says so.
+// Error returns the message.
 func (e QueuedError) Error() string {
 	return fmt.Sprintf("rollout: another one is active; %s is queued, and begins when that is over", e.VersionSet)
 }
 
-// AbortRollout takes back what is being deployed.
+// AbortRollout aborts the deployments in progress.
 func (c *Client) AbortRollout(ctx context.Context, rollout, reason string) (Rollout, error) {
 	return change[Rollout](ctx, c, "abortRollout", "AbortRolloutInput", "rollout", rolloutFields,
 		map[string]any{"rolloutId": rollout, "reason": reason})
 }
 
-// RetryRollout starts an aborted rollout again; of one that is over it begins another, which is the answer.
+// RetryRollout restarts an aborted rollout; for a finished one it starts and returns another.
 func (c *Client) RetryRollout(ctx context.Context, rollout, reason string) (Rollout, error) {
 	return change[Rollout](ctx, c, "retryRollout", "RetryRolloutInput", "rollout", rolloutFields,
 		map[string]any{"rolloutId": rollout, "reason": reason})
 }
 
-// SetRolloutPolicy says how the rollouts of an application, given by name or identifier, deal with failures and each other.
+// SetRolloutPolicy sets how the rollouts of an application, given by name or identifier, handle failures and each other.
 func (c *Client) SetRolloutPolicy(ctx context.Context, application string, p RolloutPolicy) (Application, error) {
 	return change[Application](ctx, c, "setRolloutPolicy", "SetRolloutPolicyInput", "application", applicationFields,
 		map[string]any{"application": application, "onFailure": p.OnFailure, "onNewer": p.OnNewer})
 }
 
-// ApproveGate opens a gate that waits for approval.
+// ApproveGate approves a gate.
 func (c *Client) ApproveGate(ctx context.Context, rollout, gate, reason string) (Rollout, error) {
 	return change[Rollout](ctx, c, "approveGate", "ResolveGateInput", "rollout", rolloutFields,
 		map[string]any{"rolloutId": rollout, "gateId": gate, "reason": reason})
 }
 
-// RejectGate refuses what waits for approval.
+// RejectGate rejects a gate.
 func (c *Client) RejectGate(ctx context.Context, rollout, gate, reason string) (Rollout, error) {
 	return change[Rollout](ctx, c, "rejectGate", "ResolveGateInput", "rollout", rolloutFields,
 		map[string]any{"rolloutId": rollout, "gateId": gate, "reason": reason})
 }
 
-// CancelRollout ends a rollout where it stands.
+// CancelRollout cancels a rollout and leaves everything where it is.
 func (c *Client) CancelRollout(ctx context.Context, rollout, reason string) (Rollout, error) {
 	return change[Rollout](ctx, c, "cancelRollout", "CancelRolloutInput", "rollout", rolloutFields,
 		map[string]any{"rolloutId": rollout, "reason": reason})
 }
 
-// PauseRollout holds a rollout at the gate where it stands, or at the next one.
+// PauseRollout pauses a rollout at its gate, or at the next one.
 func (c *Client) PauseRollout(ctx context.Context, rollout, reason string) (Rollout, error) {
 	return change[Rollout](ctx, c, "pauseRollout", "PauseRolloutInput", "rollout", rolloutFields,
 		map[string]any{"rolloutId": rollout, "reason": reason})
 }
 
-// ResumeRollout lets a rollout that is held go on.
+// ResumeRollout resumes a paused rollout.
 func (c *Client) ResumeRollout(ctx context.Context, rollout, reason string) (Rollout, error) {
 	return change[Rollout](ctx, c, "resumeRollout", "ResumeRolloutInput", "rollout", rolloutFields,
 		map[string]any{"rolloutId": rollout, "reason": reason})
@@ -140,15 +143,15 @@ func (c *Client) ResumeRollout(ctx context.Context, rollout, reason string) (Rol
 
 // RollbackInput says how a rollout is rolled back.
 type RollbackInput struct {
-	// VersionSet is what to go back to; empty for what was live before.
+	// VersionSet is the version set to return to; empty for the one that was live before.
 	VersionSet, Reason string
-	// Environments are those to roll back, all when empty, and Exclude those to leave as they are; by name or identifier.
+	// Environments are those to roll back, all if empty, and Exclude those to leave unchanged; by name or identifier.
 	Environments, Exclude []string
-	// BreakGlass passes the approvals of the rollback.
+	// BreakGlass bypasses the approvals of the rollback.
 	BreakGlass bool
 }
 
-// RollbackRollout begins a rollout of an earlier version set. The answer is the new rollout.
+// RollbackRollout starts a rollout of an earlier version set, and returns it.
 func (c *Client) RollbackRollout(ctx context.Context, rollout string, in RollbackInput) (Rollout, error) {
 	input := map[string]any{"rolloutId": rollout, "reason": in.Reason}
 	if in.VersionSet != "" {
@@ -163,39 +166,39 @@ func (c *Client) RollbackRollout(ctx context.Context, rollout string, in Rollbac
 	if in.BreakGlass {
 		input["breakGlass"] = true
 	}
-	return change[Rollout](ctx, c, "rollbackRollout", "RollbackRolloutInput", "rollout", rolloutFields, input)
+	return change[Rollout](ctx, c, "rollbackRollout", "RollbackRolloutInput", "rollout", createdFields, input)
 }
 
-// BreakGlass passes the approvals of a rollout.
+// BreakGlass bypasses the approvals of a rollout.
 func (c *Client) BreakGlass(ctx context.Context, rollout, reason string) (Rollout, error) {
 	return change[Rollout](ctx, c, "breakGlass", "BreakGlassInput", "rollout", rolloutFields, map[string]any{"rolloutId": rollout, "reason": reason})
 }
 
-// StopAutomaticRollback calls off the automatic rollback that is due for a rollout.
+// StopAutomaticRollback cancels the automatic rollback that is scheduled for a rollout.
 func (c *Client) StopAutomaticRollback(ctx context.Context, rollout, reason string) (Rollout, error) {
 	return change[Rollout](ctx, c, "stopAutomaticRollback", "StopAutomaticRollbackInput", "rollout", rolloutFields, map[string]any{"rolloutId": rollout, "reason": reason})
 }
 
-// SetEnvironmentApproval says what an environment asks of every rollout that is made from now on; nil for nothing.
+// SetEnvironmentApproval sets the approval that an environment requires of every new rollout; nil for none.
 func (c *Client) SetEnvironmentApproval(ctx context.Context, environment string, a *EnvironmentApproval) (Environment, error) {
 	return change[Environment](ctx, c, "setEnvironmentApproval", "SetEnvironmentApprovalInput", "environment", environmentFields,
 		map[string]any{"environmentId": environment, "approval": a})
 }
 
-// RetryOnboarding onboards an environment again.
+// RetryOnboarding repeats the onboarding of an environment.
 func (c *Client) RetryOnboarding(ctx context.Context, environment string) (Environment, error) {
 	return change[Environment](ctx, c, "retryEnvironmentOnboarding", "RetryEnvironmentOnboardingInput", "environment", environmentFields,
 		map[string]any{"environmentId": environment})
 }
 
-// RetrySetup sets an application environment up again.
+// RetrySetup repeats the setup of an application environment.
 func (c *Client) RetrySetup(ctx context.Context, applicationEnvironment string) (ApplicationEnvironment, error) {
 	return change[ApplicationEnvironment](ctx, c, "retryApplicationEnvironmentSetup", "RetryApplicationEnvironmentSetupInput",
 		"applicationEnvironment", "id environment { id name } readiness readinessReason",
 		map[string]any{"applicationEnvironmentId": applicationEnvironment})
 }
 
-// SetRollbackPolicy says what an application, given by name or identifier, does by itself about a rollout that fails.
+// SetRollbackPolicy sets when an application, given by name or identifier, rolls back automatically.
 func (c *Client) SetRollbackPolicy(ctx context.Context, application string, p RollbackPolicy) (Application, error) {
 	return change[Application](ctx, c, "setRollbackPolicy", "SetRollbackPolicyInput", "application", applicationFields, map[string]any{
 		"application": application, "onFailed": p.OnFailed, "onDegraded": p.OnDegraded, "degradedAfterSeconds": p.DegradedAfterSeconds, "inFull": p.InFull,

@@ -15,29 +15,29 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// maxAnswer bounds what is read of one answer.
+// maxAnswer bounds the size of a response.
 const maxAnswer = 32 << 20
 
-// Config says whom to ask, and as whom.
+// Config is the configuration of a client.
 type Config struct {
 	// Endpoint is the address of the GraphQL API: http://127.0.0.1:8080/graphql.
 	Endpoint string
 	// Token is sent as a bearer token.
 	Token string
-	// HTTP sends the requests; nil is http.DefaultClient.
+	// HTTP sends the requests; nil means http.DefaultClient.
 	HTTP *http.Client
-	// Clock says when a stream has been quiet for too long; nil is the system's.
+	// Clock measures how long a stream is silent; nil means the system's.
 	Clock clock.Clock
 }
 
-// Client asks one API. It is safe for concurrent use.
+// Client calls one API. It is safe for concurrent use.
 type Client struct {
 	endpoint, token string
 	http            *http.Client
 	clock           clock.Clock
 }
 
-// New makes a client. Nothing is sent before the first question.
+// New returns a client. It sends nothing before the first call.
 func New(c Config) *Client {
 	if c.HTTP == nil {
 		c.HTTP = http.DefaultClient
@@ -66,7 +66,7 @@ type graphError struct {
 	} `json:"extensions"`
 }
 
-// UserError is one thing that is wrong with what was sent, as mutations answer it.
+// UserError is one problem with the input of a mutation.
 type UserError struct {
 	Field   []string `json:"field"`
 	Message string   `json:"message"`
@@ -79,23 +79,23 @@ func (c *Client) do(ctx context.Context, query string, variables map[string]any,
 	if err == nil || !strings.Contains(err.Error(), unknownField) {
 		return err
 	}
-	// A document that does not fit the schema is refused before anything of it is carried out: asking again repeats nothing.
+	// A document that does not fit the schema is refused before any of it is executed, so it is safe to send another.
 	if older := forOlder(query); older != query {
 		return c.ask(ctx, older, variables, data)
 	}
 	return err
 }
 
-// unknownField is how a server says that its schema lacks a field.
+// unknownField is how a server reports a field that its schema lacks.
 const unknownField = "Cannot query field"
 
-// forOlder is a query as the domain service of the release before understands it: in an upgrade the command line may be newer than the server.
-// What a rollout's status is was its state then.
+// forOlder rewrites a query for the previous release of the domain service: during an upgrade the command line may be newer than the
+// server. A rollout's status was its state then.
 func forOlder(query string) string {
-	return strings.NewReplacer(" state status ", " state status: state ", rolloutNewer, "", " digestSeen ", " ").Replace(query)
+	return strings.NewReplacer(" state status ", " state status: state ", rolloutNewer, "", " digestSeen ", " ", " deletedAt ", " ", " warnings", "").Replace(query)
 }
 
-// ask is one request.
+// ask sends one request.
 func (c *Client) ask(ctx context.Context, query string, variables map[string]any, data any) error {
 	r, err := c.request(ctx, query, variables, "application/json")
 	if err != nil {
@@ -116,7 +116,7 @@ func (c *Client) ask(ctx context.Context, query string, variables map[string]any
 	return c.decode(response, text, data)
 }
 
-// request is one that asks for a document's answer in a media type.
+// request creates a request for a document, with the accepted media type.
 func (c *Client) request(ctx context.Context, query string, variables map[string]any, accept string) (*http.Request, error) {
 	body, err := json.Marshal(request{query, variables})
 	if err != nil {
@@ -152,12 +152,12 @@ func (c *Client) decode(response *http.Response, text []byte, data any) error {
 	return nil
 }
 
-// refuses is whether an answer has errors as GraphQL has them. Those of other APIs (RFC 9457) are called so, too, and have no message.
+// refuses reports whether a response has GraphQL errors. Errors of other APIs (RFC 9457) have the same key, but no message.
 func (a answer) refuses() bool {
 	return slices.ContainsFunc(a.Errors, func(e graphError) bool { return e.Message != "" })
 }
 
-// elsewhere is where the API may be, when something else has answered: at the path that every installation has it at.
+// elsewhere hints at the API's path if another server has answered.
 func (c *Client) elsewhere() string {
 	const path = "/graphql"
 	u, err := url.Parse(c.endpoint)
@@ -178,7 +178,7 @@ func graphErrors(errs []graphError) error {
 	return fault.New(classOf(errs[0].Extensions.Code), "%s", strings.Join(messages, "; "))
 }
 
-// refusal turns the errors of a mutation's payload into one; nil when there are none.
+// refusal converts the errors of a mutation's payload to one; nil if there are none.
 func refusal(errs []UserError) error {
 	if len(errs) == 0 {
 		return nil
@@ -193,7 +193,7 @@ func refusal(errs []UserError) error {
 	return fault.New(classOf(errs[0].Code), "%s", strings.Join(messages, "; "))
 }
 
-// classOf reads the codes that the table in pkg/fault writes, and those that GraphQL servers have of their own.
+// classOf converts the codes of the table in pkg/fault, and those of GraphQL servers.
 func classOf(code string) fault.Class {
 	for _, class := range fault.Classes() {
 		if fault.Describe(class).GraphQL == code {
@@ -206,8 +206,8 @@ func classOf(code string) fault.Class {
 	return fault.Internal
 }
 
-// classOfOther is the class of an answer that is not GraphQL's: where another server answers, or another path of this one, it is the endpoint
-// that is wrong, whatever the answer says of itself.
+// classOfOther is the class of a response that is not GraphQL: another server or path answers, so the endpoint is wrong, whatever the
+// response says.
 func classOfOther(status int) fault.Class {
 	switch class := classOfStatus(status); class {
 	case fault.NotFound, fault.Internal, fault.Invalid, fault.Conflict, fault.Refused, fault.Terminal:

@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 )
 
-// serve answers every request in turn with the next of bodies, and remembers what was asked.
+// serve answers the requests with bodies, one after the other, and records them.
 func serve(t *testing.T, status int, bodies ...string) (*client.Client, *[]map[string]any) {
 	t.Helper()
 	var asked []map[string]any

@@ -5,30 +5,30 @@ import (
 	"time"
 )
 
-// DeliveryMetrics are DORA's of an application in an environment; services/domain/README.md says how each is defined.
+// DeliveryMetrics are the DORA metrics of an application in an environment, as defined in docs/reference/delivery-metrics.md.
 type DeliveryMetrics struct {
 	Environment Reference `json:"environment"`
 	Since       time.Time `json:"since"`
 	Until       time.Time `json:"until"`
-	// Deployments were completed. Reworked are those of them that were made because of a failure.
+	// Deployments is the number of completed ones; Reworked of them were made because of a failure.
 	Deployments       int     `json:"deployments"`
 	DeploymentsPerDay float64 `json:"deploymentsPerDay"`
 	Reworked          int     `json:"reworked"`
-	// ReworkRate and ChangeFailRate are from 0 to 1; missing where there was nothing that could have been any.
+	// ReworkRate and ChangeFailRate are from 0 to 1; missing if there were no deployments to count.
 	ReworkRate     *float64 `json:"reworkRate,omitempty"`
 	Failures       int      `json:"failures"`
 	Cancelled      int      `json:"cancelled"`
 	ChangeFailRate *float64 `json:"changeFailRate,omitempty"`
-	// LeadTime is split into LeadTimePeople, for which people were waited for, and LeadTimeMachine, the rest.
+	// LeadTime is split into LeadTimePeople, the time spent waiting for people, and LeadTimeMachine, the rest.
 	LeadTime        *DurationSummary `json:"leadTime,omitempty"`
 	LeadTimePeople  *DurationSummary `json:"leadTimePeople,omitempty"`
 	LeadTimeMachine *DurationSummary `json:"leadTimeMachine,omitempty"`
 	RecoveryTime    *DurationSummary `json:"recoveryTime,omitempty"`
-	// Unrecovered are failures that nothing has mended yet.
+	// Unrecovered is the number of failures that no later deployment has fixed yet.
 	Unrecovered int `json:"unrecovered"`
 }
 
-// DurationSummary is what a distribution of durations is told by, in seconds.
+// DurationSummary summarizes a distribution of durations, in seconds.
 type DurationSummary struct {
 	Count   int     `json:"count"`
 	Mean    float64 `json:"mean"`
@@ -41,8 +41,8 @@ const deliveryFields = `environment { id name } since until deployments deployme
 	`leadTime { count mean median p90 longest } leadTimePeople { count mean median p90 longest } leadTimeMachine { count mean median p90 longest } ` +
 	`recoveryTime { count mean median p90 longest }`
 
-// DeliveryMetrics are those of an application in an environment, or, where that is empty, in each that its pipeline goes to. Until is now
-// when zero, since 30 days before when zero.
+// DeliveryMetrics returns the metrics of an application in an environment or, if that is empty, in each environment of its pipeline. A zero
+// until means now, a zero since 30 days before.
 func (c *Client) DeliveryMetrics(ctx context.Context, application, environment string, since, until time.Time) ([]DeliveryMetrics, error) {
 	variables := map[string]any{"application": application}
 	if environment != "" {

@@ -1,5 +1,5 @@
-// Package client is what the lockstep command and the demo know of Lockstep's GraphQL API: a few typed reads and changes over
+// Package client is the part of Lockstep's GraphQL API that the lockstep command and the demo use: a few typed queries and mutations over
 // plain HTTP.
 //
-// It is not a general client: the schema is the contract, services/domain/internal/api/graph/schema.graphqls.
+// It is not a general client: the contract is the schema, services/domain/internal/api/graph/schema.
 package client

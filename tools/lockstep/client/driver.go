@@ -5,37 +5,37 @@ import (
 	"time"
 )
 
-// A Driver is a deploy driver that the installation carries.
+// A Driver is an installed deploy driver.
 type Driver struct {
 	// Ref is name@major.
 	Ref string `json:"ref"`
-	// Digest is that of its bundle: what a rollout pins.
+	// Digest is that of its bundle, which rollouts pin.
 	Digest string `json:"digest"`
-	// Origin is built-in, folder or the reference of an OCI artifact, and ArtifactDigest that artifact's digest.
+	// Origin is built-in, folder or the reference of an OCI artifact; ArtifactDigest is that artifact's digest.
 	Origin                 string   `json:"origin"`
 	ArtifactDigest         string   `json:"artifactDigest,omitempty"`
 	SupportedPipelineSteps []string `json:"supportedPipelineSteps"`
 	EnvironmentSchema      any      `json:"environmentSchema,omitempty"`
-	// ApplicationEnvironmentSchema is the schema of the driver's part of a deploy step.
+	// ApplicationEnvironmentSchema is the schema of the config of a deploy step.
 	ApplicationEnvironmentSchema any `json:"applicationEnvironmentSchema,omitempty"`
 }
 
-// A DriverOrigin is where drivers come from.
+// A DriverOrigin is a source of drivers.
 type DriverOrigin struct {
 	Origin  string   `json:"origin"`
 	Digest  string   `json:"digest,omitempty"`
 	Drivers []string `json:"drivers"`
-	// CheckedAt is when the registry last said so.
+	// CheckedAt is when the registry last confirmed it.
 	CheckedAt *time.Time `json:"checkedAt,omitempty"`
-	// Problem is why what is there now is not in force; empty when all is well.
+	// Problem is why the current content is not used; empty if there is no problem.
 	Problem string `json:"problem,omitempty"`
-	// ProblemCode is what kind of problem that is: NOT_PULLED, UNREACHABLE, DENIED, NOT_FOUND, ALTERED or BROKEN; empty when all is well.
+	// ProblemCode is the kind of problem: NOT_PULLED, UNREACHABLE, DENIED, NOT_FOUND, ALTERED or BROKEN; empty if there is none.
 	ProblemCode string `json:"problemCode,omitempty"`
 }
 
 const driverFields = `ref digest origin artifactDigest supportedPipelineSteps`
 
-// DriverList is what the installation deploys with, and where that comes from.
+// DriverList lists the installed drivers and their origins.
 type DriverList struct {
 	Drivers []Driver       `json:"drivers"`
 	Origins []DriverOrigin `json:"origins"`

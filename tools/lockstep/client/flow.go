@@ -11,13 +11,13 @@ type FlowDefinition struct {
 	Version    int       `json:"version"`
 	Definition any       `json:"definition"`
 	CreatedAt  time.Time `json:"createdAt,omitzero"`
-	// Unchanged is that it was in force before it was set.
+	// Unchanged means that it equals the previous version.
 	Unchanged bool `json:"unchanged,omitempty"`
 }
 
 const flowFields = `id version definition createdAt`
 
-// FlowDefinition finds the pipeline of an application, the latest version.
+// FlowDefinition returns the latest version of an application's pipeline.
 func (c *Client) FlowDefinition(ctx context.Context, application string) (FlowDefinition, error) {
 	var data struct {
 		Application *struct{ FlowDefinition *FlowDefinition }
@@ -30,7 +30,7 @@ func (c *Client) FlowDefinition(ctx context.Context, application string) (FlowDe
 	return found(a.FlowDefinition, nil, "pipeline of application", application)
 }
 
-// CreateFlowDefinition gives an application a new version of its pipeline, unless it says what the latest one says.
+// CreateFlowDefinition creates a new version of an application's pipeline, unless it equals the latest one.
 func (c *Client) CreateFlowDefinition(ctx context.Context, application string, definition any) (FlowDefinition, error) {
 	var data struct {
 		CreateFlowDefinition struct {

@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// maxEvent bounds one event of a stream.
+	// maxEvent bounds the size of one event of a stream.
 	maxEvent = 1 << 20
-	// silence is how long a stream may be quiet: three times as long as the server is. A connection whose other end has gone
-	// without a word would be read from for ever.
+	// silence is how long a stream may be silent: three heartbeat intervals of the server. Without it, a connection whose other end has
+	// vanished would be read for ever.
 	silence = 45 * time.Second
 )
 
-// RolloutSince is a rollout as it stands, with the rows of its journal after a cursor, oldest first, and the cursor of the last
-// one; an empty cursor is the beginning. Every row comes once, in whatever many pieces the journal is read.
+// RolloutSince returns a rollout with the rows of its journal after a cursor, oldest first, and the cursor of the last one; an empty cursor
+// means the beginning. Every row is returned once, however often the journal is read.
 func (c *Client) RolloutSince(ctx context.Context, id, cursor string) (Rollout, string, error) {
 	var rollout Rollout
 	rows, err := all(0, func(first int, after *string) (connection[Transition], error) {
@@ -50,17 +50,17 @@ func (c *Client) RolloutSince(ctx context.Context, id, cursor string) (Rollout, 
 	return rollout, cursor, err
 }
 
-// JournalCursor is where the organization's journal ends now: what to follow it from.
+// JournalCursor returns the cursor of the end of the organization's journal, from which to follow it.
 func (c *Client) JournalCursor(ctx context.Context) (string, error) {
 	var data struct{ JournalCursor string }
 	err := c.do(ctx, `query { journalCursor }`, nil, &data)
 	return data.JournalCursor, err
 }
 
-// FollowRollout tells of every row of a rollout's journal after a cursor of the organization's journal, as it is written, with the
-// row's own cursor, from which another call goes on. It returns nil when the server ends the stream, which it does now and
-// then, the error of tell, or one that is Unavailable when the stream broke. Opened is called once the server has answered.
-func (c *Client) FollowRollout(ctx context.Context, rollout, cursor string, opened func(), tell func(cursor string) error) error {
+// FollowRollout calls report for every new row of a rollout's journal after a cursor of the organization's journal, with the row's own
+// cursor, from which another call can continue. It returns nil when the server ends the stream, which it does now and then, the error of
+// report, or an Unavailable error if the stream broke. opened is called once the server has answered.
+func (c *Client) FollowRollout(ctx context.Context, rollout, cursor string, opened func(), report func(cursor string) error) error {
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
 	alive := make(chan struct{}, 1)
@@ -83,18 +83,18 @@ func (c *Client) FollowRollout(ctx context.Context, rollout, cursor string, open
 		return c.decode(response, text, &struct{}{})
 	}
 	opened()
-	return c.events(ctx, response.Body, alive, tell)
+	return c.events(ctx, response.Body, alive, report)
 }
 
-// events reads a stream of server-sent events (HTML Living Standard, 9.2) until its end.
-func (c *Client) events(ctx context.Context, stream io.Reader, alive chan<- struct{}, tell func(cursor string) error) error {
+// events reads a stream of server-sent events (HTML Living Standard, 9.2) to its end.
+func (c *Client) events(ctx context.Context, stream io.Reader, alive chan<- struct{}, report func(cursor string) error) error {
 	lines := bufio.NewScanner(stream)
 	lines.Buffer(make([]byte, 0, 4096), maxEvent)
 	name, data := "", ""
 	for lines.Scan() {
 		select {
 		case alive <- struct{}{}:
-		default: // the last sign of life has not been noticed yet
+		default: // the previous sign of life has not been processed yet
 		}
 		field, value, _ := strings.Cut(lines.Text(), ":")
 		value = strings.TrimPrefix(value, " ")
@@ -124,7 +124,7 @@ func (c *Client) events(ctx context.Context, stream io.Reader, alive chan<- stru
 				return graphErrors(next.Errors)
 			}
 			if next.Data.Journal != nil {
-				if err := tell(next.Data.Journal.Cursor); err != nil {
+				if err := report(next.Data.Journal.Cursor); err != nil {
 					return err
 				}
 			}
@@ -137,7 +137,7 @@ func (c *Client) events(ctx context.Context, stream io.Reader, alive chan<- stru
 	return c.broken(ctx, io.ErrUnexpectedEOF)
 }
 
-// expect gives up once there was no sign of life for too long.
+// expect gives up after too long a silence.
 func (c *Client) expect(ctx context.Context, alive <-chan struct{}, giveUp func()) {
 	for {
 		limit := c.clock.NewTimer(silence)
@@ -154,7 +154,7 @@ func (c *Client) expect(ctx context.Context, alive <-chan struct{}, giveUp func(
 	}
 }
 
-// broken is the error of a connection that was not made, or was lost.
+// broken returns the error of a connection that failed or was lost.
 func (c *Client) broken(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("follow: %w", ctx.Err())

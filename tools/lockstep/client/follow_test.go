@@ -17,23 +17,23 @@ import (
 
 const twoEvents = ":\n\nid: Mw\nevent: next\ndata: {\"data\":{\"journal\":{\"cursor\":\"Mw\"}}}\n\n:\n\nevent: next\ndata: {\"data\":{\"journal\":{\"cursor\":\"NA\"}}}\n\n"
 
-// TestAStreamEndsAsTheServerSays reads streams that end in every way they can.
+// TestAStreamEndsAsTheServerSays reads streams that end in every possible way.
 func TestAStreamEndsAsTheServerSays(t *testing.T) {
 	t.Parallel()
 	enough := errors.New("enough")
 	for name, c := range map[string]struct {
 		kind, body string
 		stop       error
-		told       []string
+		reported   []string
 		class      fault.Class
 		is         error
 	}{
-		"completed by the server":      {kind: "text/event-stream", body: twoEvents + "event: complete\ndata:\n\n", told: []string{"Mw", "NA"}},
-		"broken off":                   {kind: "text/event-stream; charset=utf-8", body: twoEvents, told: []string{"Mw", "NA"}, class: fault.Unavailable},
-		"broken off within an event":   {kind: "text/event-stream", body: twoEvents + "event: next\ndata: {\"da", told: []string{"Mw", "NA"}, class: fault.Unavailable},
-		"refused in the stream":        {kind: "text/event-stream", body: "event: next\ndata: {\"errors\":[{\"message\":\"none\",\"extensions\":{\"code\":\"NOT_FOUND\"}}]}\n\n", class: fault.NotFound},
-		"refused before":               {kind: "application/json", body: `{"errors":[{"message":"no","extensions":{"code":"DENIED"}}]}`, class: fault.Denied},
-		"left by whoever is listening": {kind: "text/event-stream", body: twoEvents, stop: enough, told: []string{"Mw"}, is: enough},
+		"completed by the server":    {kind: "text/event-stream", body: twoEvents + "event: complete\ndata:\n\n", reported: []string{"Mw", "NA"}},
+		"broken off":                 {kind: "text/event-stream; charset=utf-8", body: twoEvents, reported: []string{"Mw", "NA"}, class: fault.Unavailable},
+		"broken off within an event": {kind: "text/event-stream", body: twoEvents + "event: next\ndata: {\"da", reported: []string{"Mw", "NA"}, class: fault.Unavailable},
+		"refused in the stream":      {kind: "text/event-stream", body: "event: next\ndata: {\"errors\":[{\"message\":\"none\",\"extensions\":{\"code\":\"NOT_FOUND\"}}]}\n\n", class: fault.NotFound},
+		"refused before":             {kind: "application/json", body: `{"errors":[{"message":"no","extensions":{"code":"DENIED"}}]}`, class: fault.Denied},
+		"stopped by the caller":      {kind: "text/event-stream", body: twoEvents, stop: enough, reported: []string{"Mw"}, is: enough},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -42,13 +42,13 @@ func TestAStreamEndsAsTheServerSays(t *testing.T) {
 				_, _ = io.WriteString(w, c.body)
 			}))
 			t.Cleanup(server.Close)
-			var told []string
+			var reported []string
 			err := client.New(client.Config{Endpoint: server.URL}).FollowRollout(t.Context(), "rollout_1", "MQ", func() {}, func(cursor string) error {
-				told = append(told, cursor)
+				reported = append(reported, cursor)
 				return c.stop
 			})
-			if diff := cmp.Diff(c.told, told); diff != "" {
-				t.Errorf("told (-want +got):\n%s", diff)
+			if diff := cmp.Diff(c.reported, reported); diff != "" {
+				t.Errorf("reported (-want +got):\n%s", diff)
 			}
 			switch {
 			case c.is != nil:
@@ -62,8 +62,8 @@ func TestAStreamEndsAsTheServerSays(t *testing.T) {
 	}
 }
 
-// TestAStreamThatHasGoneQuietIsGivenUp answers, and then nothing more: neither events nor heartbeats.
-func TestAStreamThatHasGoneQuietIsGivenUp(t *testing.T) {
+// TestASilentStreamIsGivenUp: the server sends neither events nor heartbeats.
+func TestASilentStreamIsGivenUp(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// What follows has the names and shapes of the schema; fields that were not asked for are left out.
+// The types below have the names and shapes of the schema; fields that were not requested are empty.
 
 // Application is a group of services that ship together.
 type Application struct {
@@ -15,25 +15,25 @@ type Application struct {
 	CreatedAt   time.Time  `json:"createdAt,omitzero"`
 	Services    []Service  `json:"services,omitempty"`
 	Active      *Reference `json:"activeRollout,omitempty"`
-	// RollbackPolicy is what it does by itself about a rollout that fails.
+	// RollbackPolicy is when it rolls back automatically.
 	RollbackPolicy RollbackPolicy `json:"rollbackPolicy,omitzero"`
 	RolloutPolicy  RolloutPolicy  `json:"rolloutPolicy,omitzero"`
-	// Queued is what begins when the active rollout is over.
+	// Queued starts when the active rollout has ended.
 	Queued *QueuedRollout `json:"queuedRollout,omitempty"`
-	// Environments are those that the pipeline deploys to.
+	// Environments are those of the pipeline.
 	Environments []ApplicationEnvironment `json:"environments,omitempty"`
 }
 
-// RollbackPolicy says when an application rolls back by itself.
+// RollbackPolicy is when an application rolls back automatically.
 type RollbackPolicy struct {
 	OnFailed             bool `json:"onFailed"`
 	OnDegraded           bool `json:"onDegraded"`
 	DegradedAfterSeconds int  `json:"degradedAfterSeconds"`
-	// InFull promotes a way back without the gates by weight.
+	// InFull promotes rollbacks without gates by weight.
 	InFull bool `json:"inFull"`
 }
 
-// RolloutPolicy says how an application's rollouts deal with failures and with each other.
+// RolloutPolicy is how an application's rollouts handle failures and each other.
 type RolloutPolicy struct {
 	// OnFailure is STOP, ABORT or ROLLBACK.
 	OnFailure string `json:"onFailure"`
@@ -41,20 +41,20 @@ type RolloutPolicy struct {
 	OnNewer string `json:"onNewer"`
 }
 
-// QueuedRollout begins when the active rollout is over.
+// QueuedRollout starts when the active rollout has ended.
 type QueuedRollout struct {
 	VersionSet  Reference `json:"versionSet"`
 	Reason      string    `json:"reason,omitempty"`
 	RequestedAt time.Time `json:"requestedAt"`
 }
 
-// Reference is an object of which only the identifier, and the name where it has one, were asked for.
+// Reference is an object of which only the identifier and, if it has one, the name were requested.
 type Reference struct {
 	ID   string `json:"id"`
 	Name string `json:"name,omitempty"`
 }
 
-// ServiceReference is a service, with the application that it is one of: services of different applications may have the same name.
+// ServiceReference is a service with its application: services of different applications may have the same name.
 type ServiceReference struct {
 	Reference
 	Application Reference `json:"application"`
@@ -67,7 +67,7 @@ type Service struct {
 	ArtifactSources []ArtifactSource `json:"artifactSources,omitempty"`
 }
 
-// ArtifactSource says where a service's images come from.
+// ArtifactSource is where a service's images come from.
 type ArtifactSource struct {
 	ID           string `json:"id"`
 	SourceRef    string `json:"sourceRef"`
@@ -88,6 +88,8 @@ type VersionSet struct {
 	Name      string            `json:"name"`
 	CreatedAt time.Time         `json:"createdAt,omitzero"`
 	Entries   []VersionSetEntry `json:"entries,omitempty"`
+	// Warnings are what to consider before it is rolled out.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // VersionSetEntry is the version of one artifact source in a set.
@@ -101,10 +103,12 @@ type Version struct {
 	ID     string `json:"id"`
 	Name   string `json:"name"`
 	Digest string `json:"digest"`
-	// DigestSeen is whether the digest was seen at the registry; nil where that is not known.
-	DigestSeen *bool     `json:"digestSeen,omitempty"`
-	Reference  string    `json:"reference"`
-	CreatedAt  time.Time `json:"createdAt,omitzero"`
+	// DigestSeen is whether the digest was found in the registry; nil if unknown.
+	DigestSeen *bool `json:"digestSeen,omitempty"`
+	// DeletedAt is when the registry reported that the image, or its last tag, was deleted; nil while it exists.
+	DeletedAt *time.Time `json:"deletedAt,omitempty"`
+	Reference string     `json:"reference"`
+	CreatedAt time.Time  `json:"createdAt,omitzero"`
 }
 
 // Environment is a place to deploy to.
@@ -117,13 +121,13 @@ type Environment struct {
 	ReadinessReason string          `json:"readinessReason,omitempty"`
 	CreatedAt       time.Time       `json:"createdAt,omitzero"`
 	DriverBindings  []DriverBinding `json:"driverBindings,omitempty"`
-	// Approval is what it asks by itself; nil for nothing.
+	// Approval is the approval that the environment requires; nil for none.
 	Approval *EnvironmentApproval `json:"approval,omitempty"`
-	// Contact is whether its agent is there; nil before anybody was heard of.
+	// Contact is whether its agent is reachable; nil if it has never been seen.
 	Contact *Contact `json:"contact,omitempty"`
 }
 
-// Contact is whether somebody who acts in an environment can be reached, and since when it has been so.
+// Contact is whether the agent of an environment is reachable, and since when.
 type Contact struct {
 	Reachable bool      `json:"reachable"`
 	Reason    string    `json:"reason,omitempty"`
@@ -144,7 +148,7 @@ type Rollout struct {
 	Application Reference  `json:"application"`
 	VersionSet  VersionSet `json:"versionSet"`
 	State       string     `json:"state"`
-	// Status is the state for people: it knows that a rollout has been aborted.
+	// Status is the state for people: it includes aborted.
 	Status           string     `json:"status"`
 	WorkflowRef      string     `json:"workflowRef,omitempty"`
 	IsRollback       bool       `json:"isRollback"`
@@ -154,22 +158,22 @@ type Rollout struct {
 	CreatedAt        time.Time  `json:"createdAt,omitzero"`
 	StartedAt        *time.Time `json:"startedAt,omitempty"`
 	FinishedAt       *time.Time `json:"finishedAt,omitempty"`
-	// WaitingOn is everything that it waits for, in the order of promotion.
+	// WaitingOn lists everything that it waits for, in the order of promotion.
 	WaitingOn []Wait `json:"waitingOn,omitempty"`
-	// RollbackOf is the rollout that it takes back, and RolledBackBy the newest one that takes it back.
+	// RollbackOf is the rollout that it rolls back, and RolledBackBy the newest one that rolls it back.
 	RollbackOf   *Reference `json:"rollbackOf,omitempty"`
 	RolledBackBy *Reference `json:"rolledBackBy,omitempty"`
-	// AutomaticRollback is what the application's policy has scheduled; nil for nothing.
+	// AutomaticRollback is the rollback scheduled by the application's policy; nil for none.
 	AutomaticRollback *AutomaticRollback `json:"automaticRollback,omitempty"`
-	// BreakGlass is who has passed its approvals; nil for nobody.
+	// BreakGlass is set if its approvals were bypassed.
 	BreakGlass *BreakGlass `json:"breakGlass,omitempty"`
-	// Skipped are the environments of its pipeline that it does not go to.
+	// Skipped are the environments of its pipeline that it skips.
 	Skipped      []SkippedEnvironment `json:"skippedEnvironments,omitempty"`
 	Environments []RolloutEnvironment `json:"environments,omitempty"`
 	Journal      []Transition         `json:"journal,omitempty"`
 }
 
-// Over reports whether the rollout has ended, one way or another.
+// Over reports whether the rollout has ended.
 func (r Rollout) Over() bool {
 	return r.State == "COMPLETED" || r.State == "FAILED" || r.State == "CANCELLED"
 }
@@ -178,53 +182,53 @@ func (r Rollout) Over() bool {
 type Wait struct {
 	// Kind is HAND_OVER, APPROVAL, PAUSE, SOAK, HEALTH, ENVIRONMENT or AGENT.
 	Kind string `json:"kind"`
-	// Detail says it for people, and Resolver who or what can end it.
+	// Detail describes it for people, and Resolver who or what can end it.
 	Detail   string     `json:"detail"`
 	Resolver string     `json:"resolver"`
 	Since    *time.Time `json:"since,omitempty"`
-	// Until is when it ends without anybody's doing.
+	// Until is when it ends automatically.
 	Until       *time.Time `json:"until,omitempty"`
 	GateID      string     `json:"gateId,omitempty"`
 	Environment *Reference `json:"environment,omitempty"`
 	Service     *Reference `json:"service,omitempty"`
 }
 
-// AutomaticRollback is a rollback that a policy begins.
+// AutomaticRollback is a rollback started by a policy.
 type AutomaticRollback struct {
 	// State is DUE, STARTED or DROPPED, and Cause FAILED or DEGRADED.
 	State string `json:"state"`
 	Cause string `json:"cause"`
-	// DueAt is when it begins; nil unless it is due.
+	// DueAt is when it starts; nil unless it is due.
 	DueAt *time.Time `json:"dueAt,omitempty"`
 	Why   string     `json:"why"`
 	// Outcome is why it was dropped.
 	Outcome string `json:"outcome,omitempty"`
-	// Rollout is the one that it has begun.
+	// Rollout is the rollback that it has started.
 	Rollout *Reference `json:"rollout,omitempty"`
 }
 
-// BreakGlass is who has passed the approvals of a rollout, and why.
+// BreakGlass is who has bypassed the approvals of a rollout, and why.
 type BreakGlass struct {
 	Principal *Reference `json:"principal,omitempty"`
 	Reason    string     `json:"reason"`
 	At        time.Time  `json:"at"`
 }
 
-// SkippedEnvironment is one that a rollout leaves out.
+// SkippedEnvironment is an environment that a rollout skips.
 type SkippedEnvironment struct {
 	Environment Reference `json:"environment"`
 	// Cause is UNCHANGED or EXCLUDED.
 	Cause string `json:"cause"`
 }
 
-// Gate is a request for approval that is not answered yet.
+// Gate is an open request for approval.
 type Gate struct {
 	GateID      string    `json:"gateId"`
 	Reason      string    `json:"reason"`
 	RequestedAt time.Time `json:"requestedAt"`
 	// Quorum is how many different people have to approve it.
 	Quorum int `json:"quorum,omitempty"`
-	// Group is the group they belong to; empty for anybody.
+	// Group is the group of the approvers; empty for any.
 	Group     string     `json:"group,omitempty"`
 	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
 	// OnExpiry is APPROVE or REJECT.
@@ -232,7 +236,7 @@ type Gate struct {
 	Approvals []GateApproval `json:"approvals,omitempty"`
 }
 
-// GateApproval is one person's agreement to an open gate.
+// GateApproval is one person's approval of an open gate.
 type GateApproval struct {
 	PrincipalType string    `json:"principalType"`
 	PrincipalID   int64     `json:"principalId,omitempty"`
@@ -240,7 +244,7 @@ type GateApproval struct {
 	ApprovedAt    time.Time `json:"approvedAt"`
 }
 
-// EnvironmentApproval is what an environment asks of every rollout, whatever its pipeline says.
+// EnvironmentApproval is the approval that an environment requires of every rollout, independent of its pipeline.
 type EnvironmentApproval struct {
 	Reason              string `json:"reason"`
 	Quorum              int    `json:"quorum"`
@@ -274,11 +278,11 @@ type Deployment struct {
 	Status   string    `json:"status"`
 	Versions []Version `json:"versions,omitempty"`
 	Snapshot *Snapshot `json:"snapshot,omitempty"`
-	// Gates are those that it has come to, in order.
+	// Gates are those that it has reached, in order.
 	Gates []DeploymentGate `json:"gates,omitempty"`
 }
 
-// DeploymentGate is what the journal says of one gate of a deployment.
+// DeploymentGate is a gate of a deployment, from the journal.
 type DeploymentGate struct {
 	GateID    string     `json:"gateId"`
 	Weight    int        `json:"weight"`
@@ -286,7 +290,7 @@ type DeploymentGate struct {
 	PassedAt  *time.Time `json:"passedAt,omitempty"`
 }
 
-// Snapshot is what exactly was deployed.
+// Snapshot is exactly what was deployed.
 type Snapshot struct {
 	CommitSHA      string `json:"commitSha"`
 	ManifestDigest string `json:"manifestDigest"`
@@ -295,7 +299,7 @@ type Snapshot struct {
 // Transition is one row of a journal.
 type Transition struct {
 	Subject string `json:"subject"`
-	// Environment is where that is, and Service what is deployed there; each only where there is one, and in the organization's journal.
+	// Environment and Service are set where they apply, in the organization's journal.
 	Environment   *Reference `json:"environment,omitempty"`
 	Service       *Reference `json:"service,omitempty"`
 	FromState     string     `json:"fromState,omitempty"`
@@ -304,14 +308,14 @@ type Transition struct {
 	GateID        string     `json:"gateId,omitempty"`
 	PrincipalType string     `json:"principalType"`
 	PrincipalID   int64      `json:"principalId,omitempty"`
-	// Principal is the member that was, where it was one.
+	// Principal is set if it is a member.
 	Principal   *Reference `json:"principal,omitempty"`
 	Reason      string     `json:"reason,omitempty"`
 	TriggeredBy string     `json:"triggeredBy,omitempty"`
 	CreatedAt   time.Time  `json:"createdAt"`
 }
 
-// What it is about, for people: names, or the identifier of what has none.
+// What returns the subject for people: names, or the identifier of what has none.
 func (t Transition) What() string {
 	switch {
 	case t.Service != nil && t.Environment != nil:
@@ -323,10 +327,10 @@ func (t Transition) What() string {
 	}
 }
 
-// Who did it, for people.
+// Who returns who did it, for people.
 func (t Transition) Who() string { return who(t.Principal, t.PrincipalType, t.PrincipalID) }
 
-// who is a member by name, and anything else by what it is, with its number where it has one.
+// who returns a member by name, and anything else by its kind, with its number if it has one.
 func who(member *Reference, kind string, id int64) string {
 	switch {
 	case member != nil:

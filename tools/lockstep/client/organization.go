@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// Organization owns everything that members, tokens and rollouts belong to.
+// Organization owns members, tokens and rollouts.
 type Organization struct {
 	ID        string    `json:"id"`
 	Name      string    `json:"name"`
 	CreatedAt time.Time `json:"createdAt"`
-	// Token is the first owner's, when the organization has just been made.
+	// Token is the first owner's, if the organization has just been created.
 	Token string `json:"token,omitempty"`
 }
 
-// Viewer is who the token in use stands for.
+// Viewer is the principal of the current token.
 type Viewer struct {
 	// Member is missing for a principal that is not a member.
 	Member       *Reference   `json:"member,omitempty"`
 	Role         string       `json:"role,omitempty"`
 	Organization Organization `json:"organization"`
-	// Permissions are those of both the member's role and the token.
+	// Permissions are those of the member's role that the token includes.
 	Permissions []string `json:"permissions"`
 	// Organizations are all that the viewer may sign in to.
 	Organizations []Organization `json:"organizations"`
@@ -30,7 +30,7 @@ type Viewer struct {
 
 const organizationFields = `id name createdAt`
 
-// Viewer asks for whom the token in use stands.
+// Viewer returns the principal of the current token.
 func (c *Client) Viewer(ctx context.Context) (Viewer, error) {
 	var data struct {
 		Viewer struct {
@@ -51,7 +51,7 @@ func (c *Client) Viewer(ctx context.Context) (Viewer, error) {
 	return v, err
 }
 
-// Organizations lists all of the installation.
+// Organizations lists all organizations of the installation.
 func (c *Client) Organizations(ctx context.Context) ([]Organization, error) {
 	return all(0, func(first int, after *string) (connection[Organization], error) {
 		var data struct{ Organizations connection[Organization] }
@@ -61,7 +61,7 @@ func (c *Client) Organizations(ctx context.Context) ([]Organization, error) {
 	})
 }
 
-// CreateOrganization makes one with its first owner, by name; only this answer has the owner's token.
+// CreateOrganization creates an organization with its first owner, by name; only this response contains the owner's token.
 func (c *Client) CreateOrganization(ctx context.Context, name, owner string) (Organization, error) {
 	var data struct {
 		CreateOrganization struct {
@@ -86,7 +86,7 @@ func (c *Client) CreateOrganization(ctx context.Context, name, owner string) (Or
 	return made, nil
 }
 
-// RenameOrganization gives one, by identifier, another name.
+// RenameOrganization renames an organization, given by identifier.
 func (c *Client) RenameOrganization(ctx context.Context, organization, name string) (Organization, error) {
 	return change[Organization](ctx, c, "renameOrganization", "RenameOrganizationInput", "organization", organizationFields,
 		map[string]any{"organizationId": organization, "name": name})

@@ -7,7 +7,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// pageSize is how many objects are asked for at once.
+// pageSize is the number of objects per request.
 const pageSize = 100
 
 // connection is one page of anything.
@@ -19,7 +19,7 @@ type connection[T any] struct {
 	} `json:"pageInfo"`
 }
 
-// all follows the pages of a connection to its end, or to limit objects when that is above zero.
+// all follows the pages of a connection to its end, or to limit objects if that is positive.
 func all[T any](limit int, page func(first int, after *string) (connection[T], error)) ([]T, error) {
 	nodes := []T{}
 	var after *string
@@ -51,7 +51,7 @@ const (
 		`queuedRollout { versionSet { id name } reason requestedAt }`
 	environmentFields = `id name description tier readiness readinessReason createdAt driverBindings { id version driverRef driverConfig } ` +
 		`approval { reason quorum group requesterMayApprove expiresAfterSeconds onExpiry } contact { reachable reason since }`
-	versionSetFields = `id name createdAt entries { service { id name } version { id name digest digestSeen reference } }`
+	versionSetFields = `id name createdAt entries { service { id name } version { id name digest digestSeen deletedAt reference } } warnings`
 	rolloutFields    = `id application { id name } versionSet { id name } state status workflowRef isRollback awaitingApproval pauseRequested ` +
 		`openGates { gateId reason requestedAt quorum group expiresAt onExpiry approvals { principalType principalId reason approvedAt } } createdAt startedAt finishedAt ` +
 		`waitingOn { kind detail resolver since until gateId environment { id name } service { id name } } ` +
@@ -60,7 +60,7 @@ const (
 		`previousVersionSet { id name } startedAt finishedAt ` +
 		`deployments { id service { id name } state status versions { id name digest reference } snapshot { commitSha manifestDigest } ` +
 		`gates { gateId weight reachedAt passedAt } } }`
-	// rolloutNewer is what the domain service of the release before does not know.
+	// rolloutNewer lists the fields that the previous release of the domain service does not have.
 	rolloutNewer = `rollbackOf { id } rolledBackBy { id } automaticRollback { state cause dueAt why outcome rollout { id } } ` +
 		`breakGlass { principal { id name } reason at } skippedEnvironments { environment { id name } cause } `
 	transitionFields = `subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt`
@@ -83,7 +83,7 @@ func (c *Client) Application(ctx context.Context, name string) (Application, err
 	return found(data.Application, err, "application", name)
 }
 
-// VersionSets lists the version sets of an application, newest first: all of them, or limit when that is above zero.
+// VersionSets lists the version sets of an application, newest first: all of them, or limit if that is positive.
 func (c *Client) VersionSets(ctx context.Context, application string, limit int) ([]VersionSet, error) {
 	return all(limit, func(first int, after *string) (connection[VersionSet], error) {
 		var data struct {
@@ -96,7 +96,8 @@ func (c *Client) VersionSets(ctx context.Context, application string, limit int)
 	})
 }
 
-// NewestVersionSet is the one that has the newest version of every source of an application; NotFound while there is none.
+// NewestVersionSet returns the version set with the newest version of every source of an application; the error is NotFound if there is
+// none.
 func (c *Client) NewestVersionSet(ctx context.Context, application string) (VersionSet, error) {
 	var data struct {
 		Application *struct{ NewestVersionSet *VersionSet }
@@ -145,7 +146,7 @@ type Filter struct {
 	Application string
 	// States are RolloutState values; none for all.
 	States []string
-	// Limit is the most to answer; 0 for all.
+	// Limit is the maximum number of rollouts; 0 means all.
 	Limit int
 }
 
@@ -174,7 +175,7 @@ func (c *Client) Rollout(ctx context.Context, id string) (Rollout, error) {
 	return r, err
 }
 
-// found is the object of an answer; a null is NotFound.
+// found returns the object of a response; null is NotFound.
 func found[T any](object *T, err error, kind, key string) (T, error) {
 	var zero T
 	if err != nil {

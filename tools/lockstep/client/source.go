@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// A Source is an artifact source, with how it is doing.
+// A Source is an artifact source with its state.
 type Source struct {
 	ArtifactSource
 	Service ServiceReference `json:"service"`
-	// State is nil while the registry service does not answer, or does not know the source yet.
+	// State is nil if the registry service does not answer, or does not know the source yet.
 	State *SourceState `json:"state"`
 }
 
-// SourceState is how a source is doing.
+// SourceState is the state of a source.
 type SourceState struct {
 	Polled         bool       `json:"polled"`
 	LookedAt       *time.Time `json:"lookedAt"`
@@ -25,28 +25,29 @@ type SourceState struct {
 	LastArtifactAt *time.Time `json:"lastArtifactAt"`
 }
 
-// SourceKind is a kind of artifact source: what sourceRef may be, and the JSON Schema of sourceConfig.
+// SourceKind is a kind of artifact source: a value of sourceRef, and the JSON Schema of sourceConfig.
 type SourceKind struct {
 	Ref    string          `json:"ref"`
 	Schema json.RawMessage `json:"schema"`
 }
 
-// Sender is a hook or a token of the registry service, through which artifacts are reported.
+// Sender is a hook or a token of the registry service that reports artifacts.
 type Sender struct {
-	// Name is empty for tokens without a name; Format is the hook's, or token.
+	// Name is empty for unnamed tokens; Format is the hook's, or token.
 	Name         string     `json:"name"`
 	Format       string     `json:"format"`
 	Repositories []string   `json:"repositories"`
 	ExpiresAt    *time.Time `json:"expiresAt"`
-	// LastArtifact is what was published last, as image:tag@digest.
+	// LastArtifact is the last one published, as image:tag@digest.
 	LastArtifact    string     `json:"lastArtifact"`
 	LastPublishedAt *time.Time `json:"lastPublishedAt"`
-	// Waiting is how many notifications the registry has not confirmed yet, and Refused what was left out of deliveries.
+	// Waiting is the number of notifications that the registry has not confirmed yet, and Refused lists the parts of deliveries that were
+	// left out.
 	Waiting int       `json:"waiting"`
 	Refused []Refusal `json:"refused"`
 }
 
-// Refusal is a part of a delivery that was left out, and why.
+// Refusal is a part of a delivery that was left out, with the reason.
 type Refusal struct {
 	What    string    `json:"what"`
 	Reason  string    `json:"reason"`
@@ -55,11 +56,11 @@ type Refusal struct {
 	LastAt  time.Time `json:"lastAt"`
 }
 
-// Sight is what a look at a source came to.
+// Sight is the result of polling a source.
 type Sight struct {
-	// Artifact is the newest one, as image:tag@digest; empty when there is none that counts.
+	// Artifact is the newest one, as image:tag@digest; empty if there is none that counts.
 	Artifact string `json:"artifact"`
-	// Problem is why the look failed; empty when it went well.
+	// Problem is why the poll failed; empty if it succeeded.
 	Problem string `json:"problem"`
 }
 
@@ -79,14 +80,14 @@ func (c *Client) Sources(ctx context.Context, application string) ([]Source, err
 	})
 }
 
-// SourceVersions lists the versions of a source, the one that was recorded last first: all of them, or limit when that is above zero.
+// SourceVersions lists the versions of a source, the most recently recorded first: all of them, or limit if that is positive.
 func (c *Client) SourceVersions(ctx context.Context, source string, limit int) ([]Version, error) {
 	return all(limit, func(first int, after *string) (connection[Version], error) {
 		var data struct {
 			Node *struct{ Versions *connection[Version] }
 		}
 		err := c.do(ctx, `query($id: ID!, $first: Int, $after: String) { node(id: $id) { ... on ArtifactSource { versions(first: $first, after: $after) { nodes { `+
-			`id name digest digestSeen reference createdAt } `+pageInfo+` } } } }`, map[string]any{"id": source, "first": first, "after": after}, &data)
+			`id name digest digestSeen deletedAt reference createdAt } `+pageInfo+` } } } }`, map[string]any{"id": source, "first": first, "after": after}, &data)
 		if data.Node != nil && data.Node.Versions == nil {
 			data.Node = nil // a node of another kind
 		}
@@ -105,14 +106,14 @@ func (c *Client) SourceKinds(ctx context.Context) ([]SourceKind, error) {
 	return data.ArtifactSourceKinds, err
 }
 
-// Senders lists the hooks and tokens through which artifacts are reported.
+// Senders lists the hooks and tokens that report artifacts.
 func (c *Client) Senders(ctx context.Context) ([]Sender, error) {
 	var data struct{ ArtifactSenders []Sender }
 	err := c.do(ctx, `query { artifactSenders { name format repositories expiresAt lastArtifact lastPublishedAt waiting refused { what reason times firstAt lastAt } } }`, nil, &data)
 	return data.ArtifactSenders, err
 }
 
-// CreateSource gives a service, named by its identifier, another source.
+// CreateSource adds a source to a service, which is given by its identifier.
 func (c *Client) CreateSource(ctx context.Context, service, ref string, config json.RawMessage) (Source, error) {
 	return change[Source](ctx, c, "createArtifactSource", "CreateArtifactSourceInput", "artifactSource", sourceFields,
 		map[string]any{"serviceId": service, "sourceRef": ref, "sourceConfig": config})
@@ -124,12 +125,12 @@ func (c *Client) SetSourceConfig(ctx context.Context, source string, config json
 		map[string]any{"artifactSourceId": source, "sourceConfig": config})
 }
 
-// LookAtSource looks at a source now.
+// LookAtSource polls a source now.
 func (c *Client) LookAtSource(ctx context.Context, source string) (Sight, error) {
 	return c.sight(ctx, "lookAtArtifactSource", "LookAtArtifactSourceInput", map[string]any{"artifactSourceId": source})
 }
 
-// TrySource looks at what may become a source, and keeps nothing.
+// TrySource polls what may become a source, and stores nothing.
 func (c *Client) TrySource(ctx context.Context, ref string, config json.RawMessage) (Sight, error) {
 	return c.sight(ctx, "tryArtifactSource", "TryArtifactSourceInput", map[string]any{"sourceRef": ref, "sourceConfig": config})
 }

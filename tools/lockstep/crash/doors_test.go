@@ -22,7 +22,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/stack"
 )
@@ -49,6 +49,7 @@ func routes() map[string]route {
 		domain + `"GET " + callbackPath`: {"domain", []string{"/session/oidc/callback", "/session/oidc/callback?code=x&state=y"}, look},
 		// An identity provider shows no credential: its token is signed, and without one the answer is that it is invalid.
 		domain + `"POST " + logoutPath`:  {"domain", []string{"/session/oidc/logout"}, append(look, http.MethodPost)},
+		domain + `"GET " + DocsPath`:     {"domain", []string{"/docs", "/docs/", "/docs/site.js", "/docs/none.html"}, look},
 		domain + `"/"`:                   {"domain", []string{"/", "/rollouts/rollout_1", "/rollouts/rollout_999", "/assets/none.js", "/metrics", "/readyz", "/debug/pprof/"}, look},
 		registry + `f.Path`:              {"registry", []string{"/v1/events", "/v1/notifications/distribution"}, nil},
 		registry + `"/"`:                 {"registry", []string{"/", "/v1/nothing", "/metrics", "/readyz", "/debug/pprof/"}, nil},

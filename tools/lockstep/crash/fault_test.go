@@ -15,7 +15,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/pkg/pg/local"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/postgres"
 )
 
 // disturb does one thing after the other to the stack, until ctx ends or disturbFor is over, and counts what it did.
@@ -58,7 +58,7 @@ func (w *world) disturbOnce(ctx context.Context, random *rand.Rand, pause time.D
 	case 5:
 		return "stalled and cut off database", w.stallTable(ctx, random, pause)
 	default:
-		if _, shared := local.FromEnvironment(); shared {
+		if _, shared := postgres.FromEnvironment(); shared {
 			return "", fault.New(fault.Unavailable, "the server is not this stack's alone")
 		}
 		sessions, err := w.sessions(ctx)

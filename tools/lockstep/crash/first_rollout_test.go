@@ -10,25 +10,41 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/demo"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/stack"
 )
 
-// printed is what a reader types into a shell, and what stands below it as its output.
+// printed is a block of commands, and the block of output below it.
 var printed = regexp.MustCompile("(?ms)^```sh\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?")
 
-// What the page on a first rollout prints works as it is printed, in one shell from its beginning to its end, without Docker, and prints
-// what the page says: … stands for what differs, alone on a line for any lines. How wide columns are does not matter.
+// tutorial are the pages of the tutorial, in the order in which a reader follows them.
+func tutorial() []string {
+	return []string{"first-rollout.md", "failure-and-rollback.md", "approval-by-a-second-person.md"}
+}
+
+// TestFirstRolloutAsPrinted runs the commands of the tutorial as they are printed, in one shell from the first page to the last, without
+// Docker, and compares their output with the pages: … stands for what differs, alone on a line for any number of lines. The width of
+// columns does not matter.
 func TestFirstRolloutAsPrinted(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
+	const folder, mark = "../../../docs/tutorial", "-- end of block --\n"
+	if files, err := filepath.Glob(filepath.Join(folder, "*.md")); err != nil || len(files) != len(tutorial())+1 {
+		t.Fatalf("found %v, %v; expected README.md and the pages of the tutorial", files, err)
 	}
-	const mark = "-- end of block --\n"
 	script := "set -euo pipefail\n"
-	blocks := printed.FindAllStringSubmatch(string(page), -1)
+	var blocks [][]string
+	for _, name := range tutorial() {
+		page, err := os.ReadFile(filepath.Join(folder, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := printed.FindAllStringSubmatch(string(page), -1)
+		if len(found) == 0 {
+			t.Errorf("%s has no commands", name)
+		}
+		blocks = append(blocks, found...)
+	}
 	for _, block := range blocks {
 		script += block[1] + "printf '%s' '" + mark + "'\n"
 	}
@@ -41,7 +57,7 @@ func TestFirstRolloutAsPrinted(t *testing.T) {
 	bash.WaitDelay = time.Second
 	text, err := bash.CombinedOutput()
 	if err != nil {
-		t.Fatalf("the page ends with %v:\n%s", err, text)
+		t.Fatalf("the tutorial ends with %v:\n%s", err, text)
 	}
 	outputs := strings.Split(string(text), mark)
 	if len(outputs) != len(blocks)+1 {
@@ -54,22 +70,22 @@ func TestFirstRolloutAsPrinted(t *testing.T) {
 		}
 		compared++
 		if !expected(block[2]).MatchString(spaced(outputs[i])) {
-			t.Errorf("block %d prints\n%s\nThe page says\n%s", i+1, outputs[i], block[2])
+			t.Errorf("block %d prints\n%s\nthe page has\n%s", i+1, outputs[i], block[2])
 		}
 	}
 	if compared < 8 {
-		t.Errorf("only %d outputs are on the page", compared)
+		t.Errorf("the pages have only %d outputs", compared)
 	}
 }
 
-// expected is what an output of the page matches.
+// expected is the pattern of an output on a page.
 func expected(output string) *regexp.Regexp {
 	pattern := regexp.QuoteMeta(spaced(output))
 	pattern = regexp.MustCompile(`(?m)^…\n`).ReplaceAllString(pattern, "(?:.*\n)*?")
 	return regexp.MustCompile(`\A` + strings.ReplaceAll(pattern, "…", ".*") + `\z`)
 }
 
-// spaced is a text whose columns are one space apart, without spaces where lines end.
+// spaced collapses the space between columns, and removes it at the ends of lines.
 func spaced(text string) string {
 	text = regexp.MustCompile(`[ \t]+`).ReplaceAllString(text, " ")
 	return regexp.MustCompile(`(?m) $`).ReplaceAllString(text, "")

@@ -23,7 +23,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
-	"github.com/lockstep-cd/lockstep/pkg/port/porttest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/porttest"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 )
 

@@ -16,13 +16,13 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
-	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/demo"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/stack"
 )
 
-// A backup of PostgreSQL alone brings everything back, as deploy/README.md tells an operator to do it: a rollout that stood paused at a
+// A backup of PostgreSQL alone brings everything back, as docs/how-to/back-up-and-restore.md tells an operator to do it: a rollout that stood paused at a
 // gate goes on from there, with NATS empty and every stream made anew (D44). The account that makes the backup owns the tables and is no
 // superuser, so the walls between organizations are before it, too; whoever restores it has another name.
 func TestRestoredFromABackup(t *testing.T) {

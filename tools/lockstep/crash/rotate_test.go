@@ -21,8 +21,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
-	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/stack"
@@ -41,7 +41,7 @@ const (
 )
 
 // TestPasswordsAreReplacedUnderARollout replaces the passwords of every service at NATS and PostgreSQL and the token between domain and
-// workflow as deploy/README.md says, with a rollout under way on two replicas: no call of the API fails, the workflow service refuses
+// workflow as docs/how-to/rotate-credentials.md says, with a rollout under way on two replicas: no call of the API fails, the workflow service refuses
 // none of the domain service's, the rollout ends as if nothing had been, and what was replaced is refused.
 func TestPasswordsAreReplacedUnderARollout(t *testing.T) {
 	t.Parallel()

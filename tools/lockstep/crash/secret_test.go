@@ -24,8 +24,8 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/stack"
@@ -73,6 +73,9 @@ func TestSecretsAreNowhere(t *testing.T) {
 	}
 	answers := w.provoke(ctx, t, canaries)
 	places := w.places(ctx, t, spans, canaries)
+	for _, service := range []string{"registry", "domain", "workflow", "relay"} {
+		documented(t, service, places[service+"/metrics"])
+	}
 	maps.Copy(places, answers)
 	if len(places) < 100 {
 		t.Errorf("looked at %d places, want at least 100", len(places))

@@ -156,7 +156,7 @@ func rejected(ctx context.Context, conn *pgx.Conn, schema string) []Finding {
 		return []Finding{ok(check, "none within a week")}
 	}
 	return []Finding{warning(check, fmt.Sprintf("%d within a week, the last one %s", count, excerpt(reason)),
-		"deploy/README.md, LockstepEventsGivenUp, says what follows from one; the table inbox has them all, with their reasons")}
+		"docs/how-to/respond-to-alerts.md, LockstepEventsGivenUp, says what follows from one; the table inbox has them all, with their reasons")}
 }
 
 // connectRemedy tells apart why nobody could connect.

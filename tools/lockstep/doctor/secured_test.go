@@ -13,13 +13,13 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
-	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
-	"github.com/lockstep-cd/lockstep/pkg/bus/server"
 	"github.com/lockstep-cd/lockstep/pkg/certs"
 	"github.com/lockstep-cd/lockstep/pkg/certs/certstest"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/clock/clocktest"
-	"github.com/lockstep-cd/lockstep/pkg/pg/pgtest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/natsserver"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/doctor"
 )
 
@@ -81,8 +81,8 @@ func TestTheCertificateOfNATS(t *testing.T) {
 	t.Parallel()
 	authority := certstest.New(t)
 	files := authority.Files(t, t.TempDir(), "nats")
-	s, err := server.Start(server.Config{
-		StoreDir: t.TempDir(), Log: bustest.Log(t), TLS: certs.Files{Cert: files.Cert, Key: files.Key}, Users: []server.User{{Name: bus.UserWorkflow, Password: "w"}},
+	s, err := natsserver.Start(natsserver.Config{
+		StoreDir: t.TempDir(), Log: bustest.Log(t), TLS: certs.Files{Cert: files.Cert, Key: files.Key}, Users: []natsserver.User{{Name: bus.UserWorkflow, Password: "w"}},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -47,7 +47,7 @@ func (c Config) storage(ctx context.Context, conn *pgx.Conn) []Finding {
 		findings = append(findings, wrong("writes to the database", "the database takes none", "servers close themselves when their disk is full: make room or enlarge the volume, then unset default_transaction_read_only"))
 	}
 	if c.DatabaseStorage > 0 {
-		findings = append(findings, room(check, used, c.DatabaseStorage, "enlarge the volume; services/workflow/README.md and services/domain/README.md say what is kept for how long"))
+		findings = append(findings, room(check, used, c.DatabaseStorage, "enlarge the volume, or keep less: event_retention of the workflow service says for how long what has ended is kept"))
 	} else {
 		findings = append(findings, ok(check, fmt.Sprintf("%d MB are used; --database-storage says of how much", used>>20)))
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
-	"github.com/lockstep-cd/lockstep/pkg/port/porttest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/porttest"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/ociregistry"
 )
 

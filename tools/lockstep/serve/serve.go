@@ -11,11 +11,11 @@ import (
 	"os"
 	"strconv"
 
-	"github.com/lockstep-cd/lockstep/pkg/bus/server"
 	"github.com/lockstep-cd/lockstep/pkg/config"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/run"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/natsserver"
 	"github.com/lockstep-cd/lockstep/services/domain"
 	"github.com/lockstep-cd/lockstep/services/registry"
 	"github.com/lockstep-cd/lockstep/services/relay"
@@ -101,15 +101,15 @@ func runNATS(ctx context.Context, c natsConfig) error {
 	if err != nil {
 		return fault.New(fault.Invalid, "address: found %q, expected host:port with a number", c.Address)
 	}
-	users := make([]server.User, len(c.Users))
+	users := make([]natsserver.User, len(c.Users))
 	for i, u := range c.Users {
-		users[i] = server.User{Name: u.Name, Password: u.Password}
+		users[i] = natsserver.User{Name: u.Name, Password: u.Password}
 	}
-	config := server.Config{StoreDir: c.StoreDir, Host: host, Port: port, Users: users, SyncAlways: c.SyncAlways, Log: logger("nats")}
+	config := natsserver.Config{StoreDir: c.StoreDir, Host: host, Port: port, Users: users, SyncAlways: c.SyncAlways, Log: logger("nats")}
 	if c.Issuer != "" {
-		config.Authority = &server.Authority{Issuer: c.Issuer, User: c.Authority}
+		config.Authority = &natsserver.Authority{Issuer: c.Issuer, User: c.Authority}
 	}
-	s, err := server.Start(config)
+	s, err := natsserver.Start(config)
 	if err != nil {
 		return fmt.Errorf("nats: %w", err)
 	}

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
@@ -24,7 +23,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/lockstep-cd/lockstep/pkg/port/porttest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/porttest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/wait"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/gitserver"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/simcluster"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/simcluster/rollouts"
@@ -234,17 +234,13 @@ func text(o *unstructured.Unstructured, path ...string) string {
 // await looks at an object until it is as wanted.
 func (f *fixture) await(api dynamic.ResourceInterface, name, what string, wanted func(*unstructured.Unstructured) bool) *unstructured.Unstructured {
 	f.t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for {
-		o, err := api.Get(f.t.Context(), name, metav1.GetOptions{})
-		if err == nil && wanted(o) {
-			return o
-		}
-		if time.Now().After(deadline) {
-			f.t.Fatalf("waited for %s: %v, %v", what, o, err)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	var o *unstructured.Unstructured
+	wait.For(f.t, what, func() bool {
+		var err error
+		o, err = api.Get(f.t.Context(), name, metav1.GetOptions{})
+		return err == nil && wanted(o)
+	})
+	return o
 }
 
 // awaitRollout waits for a phase at a step, of a status that is not older than the spec.

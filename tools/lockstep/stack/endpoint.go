@@ -6,7 +6,7 @@ import (
 	"net/url"
 	"os"
 
-	"github.com/lockstep-cd/lockstep/pkg/port"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/port"
 )
 
 // Endpoints are where a stack's parts listen, as DIR/endpoints.json holds them for scripts.

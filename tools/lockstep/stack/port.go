@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
-	"github.com/lockstep-cd/lockstep/pkg/port"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/port"
 )
 
 // reserve holds the ports of an earlier run.

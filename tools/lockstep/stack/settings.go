@@ -13,7 +13,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/bus/authority"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
-	"github.com/lockstep-cd/lockstep/pkg/port"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/port"
 )
 
 // settings are what a data folder keeps from run to run: where its processes listen, and the passwords among them.

@@ -16,8 +16,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/bus/authority"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/pkg/pg/local"
-	"github.com/lockstep-cd/lockstep/pkg/port"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/port"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/postgres"
 )
 
 // startWithin bounds the start of one stage: migrations on a slow machine, not an install of PostgreSQL.
@@ -51,7 +51,7 @@ type Stack struct {
 	identity  authority.Identity // who says which agents may connect to NATS
 	lock      *os.File
 	ports     *port.Reservation
-	postgres  *local.Server // nil when it is somebody else's
+	postgres  *postgres.Server // nil when it is somebody else's
 	database  string
 	processes []*process // in the order of their start
 }
@@ -124,7 +124,7 @@ func (s *Stack) startPostgres(ctx context.Context) error {
 	if s.database != "" {
 		return nil
 	}
-	server, err := local.Start(ctx, local.Config{DataDir: s.path("postgres"), Fast: s.config.Fast, Log: s.config.Log})
+	server, err := postgres.Start(ctx, postgres.Config{DataDir: s.path("postgres"), Fast: s.config.Fast, Log: s.config.Log})
 	if err != nil {
 		return err // it says what could not be started
 	}

@@ -17,11 +17,12 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/lockstep-cd/lockstep/pkg/bus/bustest"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/pkg/port"
-	"github.com/lockstep-cd/lockstep/pkg/port/porttest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/port"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/porttest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/wait"
 )
 
 // TestMain is also the child process of the tests: `<this binary> child BEHAVIOUR ADDRESS`.
@@ -87,7 +88,7 @@ func TestAProcessThatDiesIsStartedAgain(t *testing.T) {
 	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	poll(t, func() bool { pid, starts, _ := p.status(); return starts == 2 && pid != 0 && pid != first })
+	wait.For(t, "the part is started again", func() bool { pid, starts, _ := p.status(); return starts == 2 && pid != 0 && pid != first })
 	if err := p.waitReady(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -194,17 +195,6 @@ func TestChildrenDoNotInheritOurConfiguration(t *testing.T) {
 	got := environment([]string{"PATH=/bin", "LOCKSTEP_DATABASE_URL=postgres://elsewhere", "HOME=/root"})
 	if strings.Join(got, " ") != "PATH=/bin HOME=/root" {
 		t.Errorf("got %q", got)
-	}
-}
-
-func poll(t *testing.T, done func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for !done() {
-		if err := clock.Sleep(ctx, clock.System(), 5*time.Millisecond); err != nil {
-			t.Fatal("it did not happen within 30 seconds")
-		}
 	}
 }
 

@@ -1,0 +1,44 @@
+package cli
+
+import (
+	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/doctor"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/stack"
+)
+
+// Outputs are values of the types that commands print with -o json, by the command without "lockstep". The reference of the command line is
+// written from them. A list stands for a list of its elements.
+func Outputs() map[string]any {
+	return map[string]any{
+		"application list": []client.Application{}, "application get": client.Application{}, "application create": client.Application{},
+		"application archive": client.Application{}, "application restore": client.Application{},
+		"application rollback-policy": client.RollbackPolicy{}, "application rollout-policy": client.RolloutPolicy{},
+		"application metrics": []client.DeliveryMetrics{},
+		"source list":         []client.Source{}, "source kinds": []client.SourceKind{}, "source hooks": []client.Sender{}, "source add": client.Source{}, "source set": client.Source{},
+		"source versions": []client.Version{}, "source test": client.Sight{}, "source check-now": client.Sight{},
+		"pipeline get": client.FlowDefinition{}, "pipeline set": client.FlowDefinition{},
+		"version-set list": []client.VersionSet{}, "version-set get": client.VersionSet{}, "version-set wait": client.VersionSet{},
+		"environment list": []client.Environment{}, "environment get": client.Environment{}, "environment create": client.Environment{},
+		"environment archive": client.Environment{}, "environment restore": client.Environment{}, "environment approval": client.EnvironmentApproval{},
+		"environment retry": client.Environment{},
+		"driver list":       client.DriverList{}, "driver show": client.Driver{}, "driver check": []checkedDriver{}, "driver push": []checkedDriver{}, "driver pull": []checkedDriver{},
+		"rollout list": []client.Rollout{}, "rollout get": client.Rollout{}, "rollout create": client.Rollout{}, "rollout approve": client.Rollout{},
+		"rollout reject": client.Rollout{}, "rollout pause": client.Rollout{}, "rollout resume": client.Rollout{}, "rollout abort": client.Rollout{},
+		"rollout retry": client.Rollout{}, "rollout cancel": client.Rollout{}, "rollout rollback": client.Rollout{}, "rollout break-glass": client.Rollout{}, "rollout keep": client.Rollout{}, "rollout watch": client.Transition{},
+		"journal list": []client.JournalEntry{}, "member list": []client.Member{}, "member add": client.Member{}, "member role": client.Member{}, "member remove": client.Member{},
+		"group list": []client.Group{}, "group set": client.Group{}, "token list": []client.AccessToken{}, "token create": client.AccessToken{}, "token revoke": client.AccessToken{},
+		"agent list": []client.Agent{}, "agent get": client.Agent{}, "agent register": client.Agent{}, "agent rotate": client.Agent{}, "agent revoke": client.Agent{},
+		"organization list": []client.Organization{}, "organization create": client.Organization{}, "organization rename": client.Organization{}, "whoami": client.Viewer{},
+		"access list": []client.AccessChange{}, "admin verify-journal": client.JournalCheck{}, "publish": published{},
+		"version": versionAnswer{}, "doctor": []doctor.Finding{}, "dev": stack.Endpoints{}, "dev env": map[string]string{}, "dev push": pushedImage{},
+	}
+}
+
+// OtherOutputs describe what the commands print whose output is not an object of ours, by the command without "lockstep".
+func OtherOutputs() map[string]string {
+	return map[string]string{
+		"workflow":        "messages of the engine's API, as ProtoJSON",
+		"agent authority": "an object with `issuer`, `user` and `seed`, all strings",
+		"demo":            "a report for people", "serve": "the log of a service", "completion": "a script for a shell",
+	}
+}
