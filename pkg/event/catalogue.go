@@ -118,7 +118,7 @@ func rolloutEvents() []Definition {
 				"all have reached it."),
 		define(PathDomain, "", RolloutPassageRequested{RolloutID: 7, EnvironmentID: 3, GateID: "production/25"},
 			"By the deploy workflow, before it enters an environment or passes a gate. It waits for the answer."),
-		define(PathDomain, "", RolloutPassageGranted{RolloutID: 7, GateID: "production/25"},
+		define(PathDomain, "", RolloutPassageGranted{RolloutID: 7, GateID: "production", EnvironmentID: 3, PinnedWeights: []int{25, 50}},
 			"By the domain service, at once or, if the rollout is paused, when it is resumed."),
 		define(PathDomain, "", RolloutAbortRequested{RolloutID: 7, Reason: "errors at 25 %"},
 			"By the domain service, when a member aborts the rollout."),

@@ -224,6 +224,13 @@ type RolloutPassageGranted struct {
 	RolloutID int64 `json:"rollout_id" jsonschema:"minimum=1"`
 	// GateID is the gate of the request.
 	GateID string `json:"gate_id" jsonschema:"minLength=1,maxLength=255"`
+	// EnvironmentID is the environment that the rollout's run may change from now on; absent if the gate opens none, as a step between
+	// environments, and in events of earlier releases.
+	EnvironmentID int64 `json:"environment_id,omitempty" jsonschema:"minimum=1"`
+	// Weight is the weight, in percent, that the run may leave in that environment; absent for the environment's entrance.
+	Weight int `json:"weight,omitempty" jsonschema:"minimum=1,maximum=100"`
+	// PinnedWeights are the weights of that environment, in percent, that each need a passage of their own; only at its entrance.
+	PinnedWeights []int `json:"pinned_weights,omitempty" jsonschema:"minimum=1,maximum=100"`
 }
 
 // RolloutAbortRequested is com.gitlab.cd.rollout.abort_requested: the rollout is to return to the stable version.

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -247,4 +248,26 @@ func TestTheJournalOfADeploymentTellsItsGates(t *testing.T) {
 		t.Errorf("gate: got %q, want staging/25", gate)
 	}
 	s.verifyJournal(r)
+}
+
+// What a grant lets the run change is derived from the record, not from what the run's request claims (D46).
+func TestAGrantNamesTheEnvironmentThatItOpens(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	r := s.rollout(s.set)
+	for _, gate := range []string{"staging", "staging/25", "staging/025", "staging/x", "production", "release"} {
+		s.deliver(s.emit(event.RolloutPassageRequested{RolloutID: r.ID, GateID: gate, EnvironmentID: s.production.ID}, ""))
+	}
+	var got []event.RolloutPassageGranted
+	rows, err := s.pool.Query(t.Context(), `SELECT event->'data' FROM outbox WHERE event->>'type' = $1 ORDER BY id`, event.TypeRolloutPassageGranted)
+	s.ok(err)
+	got, err = pgx.CollectRows(rows, pgx.RowTo[event.RolloutPassageGranted])
+	s.ok(err)
+	s.want(got, []event.RolloutPassageGranted{
+		{RolloutID: r.ID, GateID: "staging", EnvironmentID: s.staging.ID},
+		{RolloutID: r.ID, GateID: "staging/25", EnvironmentID: s.staging.ID, Weight: 25},
+		{RolloutID: r.ID, GateID: "staging/025"}, {RolloutID: r.ID, GateID: "staging/x"},
+		{RolloutID: r.ID, GateID: "production", EnvironmentID: s.production.ID},
+		{RolloutID: r.ID, GateID: "release"},
+	})
 }

@@ -20,7 +20,8 @@ type GateResolved struct {
 type Passage struct {
 	Organization, RolloutID int64
 	GateID                  string
-	At                      time.Time
+	Opening
+	At time.Time
 }
 
 // Abort and retry (D18, E73). An abort takes what is under way back to the version that was stable before, and leaves the

@@ -131,7 +131,13 @@ func (t *tree) pass(ctx context.Context, gate string) error {
 	if err := t.request(ctx, core.VerbPassGate, gate, ""); err != nil {
 		return err
 	}
-	return t.tx.Grant(ctx, Passage{Organization: t.cause.Organization, RolloutID: t.rollout.ID, GateID: gate, At: t.cause.at})
+	opens, err := t.opening(ctx, gate)
+	if err != nil {
+		return err
+	}
+	return t.tx.Grant(ctx, Passage{
+		Organization: t.cause.Organization, RolloutID: t.rollout.ID, GateID: gate, Opening: opens, At: t.cause.at,
+	})
 }
 
 // gateName is how the journal calls a gate within an environment.
