@@ -247,6 +247,6 @@ func (c *command) journal() *cobra.Command {
 			})
 		})
 	list.Flags().StringVar(&after, "after", "", "start after this `cursor`")
-	limitFlag(list, &limit, 0, "at most this many; 0 for all")
+	limitFlag(list, &limit, 0)
 	return noun("journal", "log", "The journal: who did what, and why", list)
 }

@@ -218,6 +218,6 @@ func (c *command) access() *cobra.Command {
 				}
 			})
 		})
-	limitFlag(list, &limit, 0, "at most this many; 0 for all")
+	limitFlag(list, &limit, 0)
 	return noun("access", "grants", "Changes to access, for owners", list)
 }

@@ -14,9 +14,9 @@ type limit int
 var _ pflag.Value = (*limit)(nil)
 
 // limitFlag gives a list its --limit.
-func limitFlag(cmd *cobra.Command, into *int, otherwise int, usage string) {
+func limitFlag(cmd *cobra.Command, into *int, otherwise int) {
 	*into = otherwise
-	cmd.Flags().Var((*limit)(into), "limit", usage)
+	cmd.Flags().Var((*limit)(into), "limit", "at most this many; 0 for all")
 }
 
 // Set implements pflag.Value.

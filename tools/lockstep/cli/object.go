@@ -149,7 +149,7 @@ func (c *command) versionSet() *cobra.Command {
 			}
 			return c.print(all, func(w io.Writer) { versionSetTable(w, all) })
 		})
-	limitFlag(list, &limit, 20, "at most this many; 0 for all")
+	limitFlag(list, &limit, 20)
 	get := c.asking("get ID", "Show one version set", "  lockstep version-set get versionset_3", exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			one, err := api.VersionSet(cmd.Context(), args[0])

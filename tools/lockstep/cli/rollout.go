@@ -35,7 +35,7 @@ func (c *command) rolloutList() *cobra.Command {
 		})
 	cmd.Flags().StringVar(&filter.Application, "application", "", "only rollouts of the application with this `name`")
 	wordsFlag(cmd, &filter.States, "state", "only those in these states", rolloutStates())
-	limitFlag(cmd, &filter.Limit, 20, "at most this many; 0 for all")
+	limitFlag(cmd, &filter.Limit, 20)
 	return cmd
 }
 

@@ -234,7 +234,7 @@ func (c *command) sourceVersions() *cobra.Command {
 				}
 			})
 		})
-	limitFlag(cmd, &limit, 20, "at most this many; 0 for all")
+	limitFlag(cmd, &limit, 20)
 	return cmd
 }
 

@@ -98,7 +98,7 @@ func (e *engine) list() *cobra.Command {
 	wordsFlag(cmd, &states, "state", "only those in these states", stateNames())
 	cmd.Flags().StringToStringVar(&labels, "label", nil, "only workflows with this label, as `name=value`")
 	cmd.Flags().StringVar(&digest, "program-digest", "", "only workflows of the program with this `SHA-256`")
-	limitFlag(cmd, &limit, 20, "at most this many; 0 for all")
+	limitFlag(cmd, &limit, 20)
 	return cmd
 }
 
@@ -179,7 +179,7 @@ func (e *engine) history() *cobra.Command {
 				}
 			})
 		})
-	limitFlag(cmd, &limit, 100, "at most this many; 0 for all")
+	limitFlag(cmd, &limit, 100)
 	return cmd
 }
 
@@ -207,7 +207,7 @@ func (e *engine) logs() *cobra.Command {
 				}
 			})
 		})
-	limitFlag(cmd, &limit, 0, "at most this many; 0 for all")
+	limitFlag(cmd, &limit, 0)
 	cmd.Flags().Int32Var(&branch, "branch", -1, "only this branch of the program, by `number`; -1 for all")
 	return cmd
 }

@@ -195,7 +195,8 @@ func (c *cpu) schedule() {
 	for c.count(heavy) > c.heavyMost {
 		c.stop(c.last(heavy), now)
 	}
-	for c.place(c.next(anyTask), heavy, now) || c.place(c.next(light), heavy, now) {
+	for placed := true; placed; {
+		placed = c.place(c.next(anyTask), heavy, now) || c.place(c.next(light), heavy, now)
 	}
 	if len(c.waiting) > 0 && !c.ticking {
 		c.ticking = true

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,13 +19,17 @@ import (
 // Load parses all .graphqls files in a folder and its subfolders as one schema.
 func Load(folder string) (*ast.Schema, error) {
 	var sources []*ast.Source
-	err := filepath.WalkDir(folder, func(file string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || filepath.Ext(file) != ".graphqls" {
+	files := os.DirFS(folder)
+	err := fs.WalkDir(files, ".", func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || path.Ext(file) != ".graphqls" {
 			return err
 		}
-		text, err := os.ReadFile(file)
-		sources = append(sources, &ast.Source{Name: file, Input: string(text)})
-		return err
+		text, err := fs.ReadFile(files, file)
+		if err != nil {
+			return fmt.Errorf("read %s: %w", file, err)
+		}
+		sources = append(sources, &ast.Source{Name: filepath.Join(folder, file), Input: string(text)})
+		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read schema: %w", err)
