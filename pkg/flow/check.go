@@ -69,8 +69,42 @@ func rising(gates []Gate, at string) []fault.Field {
 	return found
 }
 
+// reserved finds approval steps that have the gate id of an environment of the pipeline, or of one of its weights. These ids are reserved
+// whether or not the pipeline has an approval there: the environment may have one of its own, and one id cannot have two rules (D46).
+// Ids that two approvals of the pipeline have are found by structure.
+func reserved(def Definition) []fault.Field {
+	places, asked := map[string]string{}, map[string]bool{}
+	for i, s := range def.Steps {
+		if s.Type != Deploy {
+			continue
+		}
+		id := EnvironmentGateID(s.Environment)
+		places[id], asked[id] = fmt.Sprintf("the environment of /steps/%d", i), s.Approval != nil
+		for j, g := range s.Gates {
+			id := WeightGateID(s.Environment, g.Weight)
+			places[id], asked[id] = fmt.Sprintf("the weight of /steps/%d/gates/%d", i, j), g.Approval != nil
+		}
+	}
+	var found []fault.Field
+	for i, s := range def.Steps {
+		if s.Type != Approve {
+			continue
+		}
+		id := StepGateID(i, s)
+		if place, taken := places[id]; taken && !asked[id] {
+			found = append(found, fault.Field{
+				Name: fmt.Sprintf("/steps/%d/name", i), Problem: fmt.Sprintf("found gate id %q, which is reserved for %s; expected another name", id, place),
+			})
+		}
+	}
+	return found
+}
+
 // Known is the context of a check: what exists at the time.
 type Known struct {
+	// Stored means that the definition was accepted earlier. A name that has become reserved since is accepted then: a rollout merges
+	// the rules that meet under one gate id.
+	Stored bool
 	// Steps are the step types that the driver supports.
 	Steps []string
 	// Environments are the names of the organization's environments.
@@ -87,6 +121,9 @@ type Known struct {
 // ValidateConfig that has no fields and is not Invalid is returned unchanged: the check itself failed.
 func Check(def Definition, known Known) error {
 	found := structure(def)
+	if !known.Stored {
+		found = append(found, reserved(def)...)
+	}
 	for i, s := range def.Steps {
 		at := schema.Pointer("steps", strconv.Itoa(i))
 		found = append(found, known.rules(s, at)...)

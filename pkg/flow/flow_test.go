@@ -120,6 +120,49 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// D46: the ids of environments and weights are reserved, whether or not the pipeline puts an approval there.
+func TestAnApprovalStepCannotHaveTheNameOfAnEnvironment(t *testing.T) {
+	t.Parallel()
+	steps := func(s string) string { return `{"steps":[` + s + `]}` }
+	known := flow.Known{Steps: []string{"deploy", "approval"}, Environments: []string{"production", "step-0"}}
+	tests := []struct{ name, steps, want string }{
+		{
+			"before it", steps(`{"type":"approval","name":"production"},{"type":"deploy","environment":"production","config":{}}`),
+			`/steps/0/name: found gate id "production", which is reserved for the environment of /steps/1; expected another name`,
+		},
+		{
+			"behind it", steps(`{"type":"deploy","environment":"production","config":{}},{"type":"approval","name":"production"}`),
+			`/steps/1/name: found gate id "production", which is reserved for the environment of /steps/0; expected another name`,
+		},
+		{
+			"without a name of its own", steps(`{"type":"approval"},{"type":"deploy","environment":"step-0","config":{}}`),
+			`/steps/0/name: found gate id "step-0", which is reserved for the environment of /steps/1; expected another name`,
+		},
+		{"another name", steps(`{"type":"approval","name":"release"},{"type":"deploy","environment":"production","config":{}}`), ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			def, err := flow.Parse([]byte(tt.steps))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			if err := flow.Check(def, known); err != nil {
+				got = err.Error()
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("error (-want +got):\n%s", diff)
+			}
+			stored := known
+			stored.Stored = true
+			if err := flow.Check(def, stored); err != nil {
+				t.Errorf("a pipeline that was accepted earlier: %v", err)
+			}
+		})
+	}
+}
+
 func TestCheckPassesOnWhatNobodyCouldTell(t *testing.T) {
 	t.Parallel()
 	def, err := flow.Parse([]byte(whole))

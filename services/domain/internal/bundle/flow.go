@@ -29,7 +29,7 @@ func (Flows) Read(definition json.RawMessage) (core.Flow, error) {
 
 // check is core.Flow.Check.
 func check(def flow.Definition, known core.KnownToFlow) error {
-	against := flow.Known{Steps: known.Steps, Environments: known.Environments, ValidateConfig: known.ValidateConfig}
+	against := flow.Known{Stored: known.Stored, Steps: known.Steps, Environments: known.Environments, ValidateConfig: known.ValidateConfig}
 	if known.CheckRules != nil {
 		against.CheckRules = func(r flow.Rules) []fault.Field { return known.CheckRules(*approval(&flow.Approval{Rules: r})) }
 	}

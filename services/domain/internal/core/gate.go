@@ -88,19 +88,27 @@ func (g Gate) MayResolve(a Actor, approve bool) error {
 	return nil
 }
 
-// stricter is the rule that satisfies both: what the pipeline asks for never weakens what the environment does.
-func (r GateRule) stricter(other GateRule) GateRule {
+// Stricter is the rule that satisfies both: what the pipeline asks for never weakens what the environment does. Where both name a group,
+// other's wins.
+func (r GateRule) Stricter(other GateRule) GateRule {
 	r.Quorum = max(r.Quorum, other.Quorum)
 	if other.Group != "" {
 		r.Group = other.Group
 	}
 	r.RequesterMayApprove = r.RequesterMayApprove && other.RequesterMayApprove
+	if r.OnExpiry == ExpiryApproves && other.OnExpiry == ExpiryApproves {
+		// Without an answer it opens: the longer time is the stricter one, and never is the longest.
+		if r.ExpiresAfter != 0 && other.ExpiresAfter != 0 {
+			r.ExpiresAfter = max(r.ExpiresAfter, other.ExpiresAfter)
+		} else {
+			r.ExpiresAfter = 0
+		}
+		return r
+	}
 	if other.ExpiresAfter > 0 && (r.ExpiresAfter == 0 || other.ExpiresAfter < r.ExpiresAfter) {
 		r.ExpiresAfter = other.ExpiresAfter
 	}
-	if other.OnExpiry == ExpiryRejects {
-		r.OnExpiry = ExpiryRejects
-	}
+	r.OnExpiry = ExpiryRejects
 	return r
 }
 
@@ -131,7 +139,7 @@ func EntryRule(step *Approval, guarded Tier, own *EnvironmentApproval) (*Approva
 		return &Approval{Reason: own.Reason, ExpiresAfter: int(own.ExpiresAfter / time.Second)}, own.GateRule
 	}
 	asked := *step
-	rule := RuleOf(asked, guarded).stricter(own.GateRule)
+	rule := RuleOf(asked, guarded).Stricter(own.GateRule)
 	asked.ExpiresAfter = int(rule.ExpiresAfter / time.Second)
 	if asked.Reason == "" {
 		asked.Reason = own.Reason

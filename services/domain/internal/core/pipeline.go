@@ -8,6 +8,8 @@ import (
 
 // KnownToFlow is what a flow definition is checked against.
 type KnownToFlow struct {
+	// Stored means that the definition was accepted earlier: names that have become reserved since are accepted.
+	Stored       bool
 	Steps        []string
 	Environments []string
 	// ValidateConfig checks the configuration of the deploy step to an environment.

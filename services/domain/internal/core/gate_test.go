@@ -1,0 +1,48 @@
+package core_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// D46: merging rules can only make them stricter, whichever of them comes first.
+func TestTheStricterRuleSatisfiesBoth(t *testing.T) {
+	t.Parallel()
+	rejects, approves := core.ExpiryRejects, core.ExpiryApproves
+	tests := []struct {
+		name       string
+		a, b, want core.GateRule
+	}{
+		{
+			"quorum and requester", core.GateRule{Quorum: 1, RequesterMayApprove: true, OnExpiry: rejects}, core.GateRule{Quorum: 3, OnExpiry: rejects},
+			core.GateRule{Quorum: 3, OnExpiry: rejects},
+		},
+		{"a group", core.GateRule{Quorum: 1, OnExpiry: rejects}, core.GateRule{Group: "qa", OnExpiry: rejects}, core.GateRule{Quorum: 1, Group: "qa", OnExpiry: rejects}},
+		{
+			"never approved where one rejects", core.GateRule{ExpiresAfter: time.Minute, OnExpiry: approves},
+			core.GateRule{ExpiresAfter: time.Hour, OnExpiry: rejects}, core.GateRule{ExpiresAfter: time.Minute, OnExpiry: rejects},
+		},
+		{
+			"approved by time no sooner than both", core.GateRule{ExpiresAfter: time.Minute, OnExpiry: approves},
+			core.GateRule{ExpiresAfter: time.Hour, OnExpiry: approves}, core.GateRule{ExpiresAfter: time.Hour, OnExpiry: approves},
+		},
+		{
+			"approved by time, never", core.GateRule{ExpiresAfter: time.Minute, OnExpiry: approves}, core.GateRule{OnExpiry: approves},
+			core.GateRule{OnExpiry: approves},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			for _, got := range []core.GateRule{tt.a.Stricter(tt.b), tt.b.Stricter(tt.a)} {
+				if diff := cmp.Diff(tt.want, got); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+			}
+		})
+	}
+}
