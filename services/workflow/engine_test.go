@@ -32,6 +32,8 @@ func (behaviour) Name() string { return "act" }
 
 func (behaviour) Location() activity.Location { return activity.InProcess }
 
+func (behaviour) Effect() activity.Effect { return activity.Reads }
+
 func (b behaviour) Call(ctx context.Context, c activity.Call) (any, error) { return b(ctx, c) }
 
 // engines are processes over one database.

@@ -127,6 +127,8 @@ func (d deadly) Name() string { return string(d) }
 
 func (deadly) Location() activity.Location { return activity.InProcess }
 
+func (deadly) Effect() activity.Effect { return activity.Reads }
+
 func (deadly) Call(context.Context, activity.Call) (any, error) {
 	killMyself()
 	return nil, nil //nolint:nilnil // it does not come this far
@@ -145,6 +147,8 @@ type remote struct{ name, world string }
 func (r remote) Name() string { return r.name }
 
 func (remote) Location() activity.Location { return activity.InProcess }
+
+func (remote) Effect() activity.Effect { return activity.Reads }
 
 func (r remote) Call(ctx context.Context, c activity.Call) (any, error) {
 	var done outcome

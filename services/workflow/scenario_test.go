@@ -222,6 +222,8 @@ func (f function) Name() string { return f.name }
 
 func (f function) Location() activity.Location { return activity.InProcess }
 
+func (function) Effect() activity.Effect { return activity.Reads }
+
 func (f function) Call(_ context.Context, call activity.Call) (any, error) {
 	return f.carryOut(call.Function, call.ID)
 }

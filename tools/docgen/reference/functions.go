@@ -21,7 +21,7 @@ func functions(string) ([]*page, error) {
 		if f.OnCluster() {
 			by = "the relay of the agent"
 		}
-		p.paragraph("Executed by " + by + ".")
+		p.paragraph("Executed by " + by + ". " + f.Passage())
 		var rows [][]string
 		for _, a := range f.Reference() {
 			expected := a.Expected

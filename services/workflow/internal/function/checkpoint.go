@@ -11,7 +11,7 @@ import (
 func checkpoint() *Function {
 	return &Function{
 		spec: Spec{
-			Name: "checkpoint", Location: activity.InProcess, Retry: RetryNever, Idempotent: true, Pure: true,
+			Name: "checkpoint", Location: activity.InProcess, Retry: RetryNever, Idempotent: true, Pure: true, Effect: activity.Reads,
 			Doc: "Records the state and answers it. What a program computes and records this way is computed once: after a restart the\n" +
 				"recorded answer is used.",
 			Arguments: []Field{{Name: "state", Doc: "What to record.", Type: Free, Required: true}},

@@ -24,9 +24,31 @@ func pathsField(doc string) Field {
 // (services/relay/internal/core) and refuses fields that it does not know, so the two change together, the relay first.
 func onCluster(name, doc string, arguments ...Field) *Function {
 	return &Function{spec: Spec{
-		Name: name, Doc: doc, Location: activity.Cluster, Retry: RetryUnavailable, Idempotent: true,
+		Name: name, Doc: doc, Location: activity.Cluster, Retry: RetryUnavailable, Idempotent: true, Effect: activity.Reads,
 		Arguments: append([]Field{agentField()}, arguments...),
 	}}
+}
+
+// changing states that a Function of the cluster is not one that only reads, and what its calls touch.
+func changing(f *Function, effect activity.Effect, touches func(args map[string]any) []activity.Place) *Function {
+	f.spec.Effect, f.spec.Touches = effect, touches
+	return f
+}
+
+// touchesApplication is the Application of a call, and the namespace that one is made for.
+func touchesApplication(args map[string]any) []activity.Place {
+	agent, _ := whole(args["agent_id"])
+	touched := []activity.Place{{Agent: agent, Application: text(args, "app_namespace") + "/" + text(args, "app_name")}}
+	if to := text(object(args, "source"), "destination_namespace"); to != "" {
+		touched = append(touched, activity.Place{Agent: agent, Namespace: to})
+	}
+	return touched
+}
+
+// touchesRollout is the Argo Rollout of a call.
+func touchesRollout(args map[string]any) []activity.Place {
+	agent, _ := whole(args["agent_id"])
+	return []activity.Place{{Agent: agent, Namespace: text(args, "rollout_namespace"), Name: text(args, "rollout_name")}}
 }
 
 // get is k8s.get. A Secret is refused by the relay (D27).
@@ -75,10 +97,10 @@ func checkApplication() *Function {
 
 // terminate is argo.terminate.
 func terminate() *Function {
-	return onApplication("argo.terminate",
+	return changing(onApplication("argo.terminate",
 		"Ends the sync that was started under the id `operation`, and no other, and waits until Argo CD has ended it. Answers `{phase}`: the\n"+
 			"phase of the sync, or `None` if Argo CD has none with that id.",
-		Field{Name: "operation", Doc: "The id of the sync.", Type: Text, Required: true})
+		Field{Name: "operation", Doc: "The id of the sync.", Type: Text, Required: true}), activity.TakesBack, touchesApplication)
 }
 
 // source is where an Application that has to be created finds its manifests, and where they go.
@@ -110,7 +132,7 @@ func allowed() Field {
 // sync is argo.sync. It answers once our own operation has succeeded (E43, D21), or with its progress. Calls with the same operation
 // are about one sync.
 func sync() *Function {
-	return onApplication("argo.sync",
+	return changing(onApplication("argo.sync",
 		"Has Argo CD sync an Application to a commit. An Application that Lockstep has not created has to carry the annotation\n"+
 			"`lockstep.dev/authorized`.\n\n"+
 			"With `wait = \"end\"` it answers `{revision, phase}` when the sync has succeeded. With `wait = \"start\"` it answers at once with `{revision,\n"+
@@ -134,29 +156,31 @@ func sync() *Function {
 			}},
 			{Name: "helm", Doc: "Overrides for Helm.", Type: Object, Fields: []Field{{Name: "valuesObject", Doc: "Values.", Type: Free, Required: true}}},
 		}},
-		source(), allowed())
+		source(), allowed()), activity.Changes, touchesApplication)
 }
 
 // promote is argo.promote (E39). The pause of a blue-green Rollout is step 0, and needs its pod_hash. The step is named, never "the next
 // one": repeating the call after the Rollout has moved on is then a no-op (E28).
 func promote() *Function {
-	return onRollout("argo.promote",
+	return changing(onRollout("argo.promote",
 		"Ends exactly one pause of an Argo Rollout: that of the step `step_index`. Answers `{promoted, current_step_index}`; `promoted` is false\n"+
 			"if the Rollout has passed that step already.",
 		Field{
 			Name: "step_index", Type: Number, Required: true,
 			Doc: "The index of the step, from 0. The one pause of a blue-green Rollout is step 0, and needs `pod_hash`.",
-		})
+		}), activity.Changes, touchesRollout)
 }
 
 // abort is argo.abort (D18, E73).
 func abort() *Function {
-	return onRollout("argo.abort", "Returns an Argo Rollout to its stable version. Answers `{aborted}`.")
+	return changing(onRollout("argo.abort", "Returns an Argo Rollout to its stable version. Answers `{aborted}`."),
+		activity.TakesBack, touchesRollout)
 }
 
 // retry is argo.retry (D18, E73).
 func retry() *Function {
-	return onRollout("argo.retry", "Restarts an aborted Argo Rollout from its first step. Answers `{retried}`.")
+	return changing(onRollout("argo.retry", "Restarts an aborted Argo Rollout from its first step. Answers `{retried}`."),
+		activity.Changes, touchesRollout)
 }
 
 // onRollout adds the Argo Rollout.

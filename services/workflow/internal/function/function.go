@@ -39,6 +39,10 @@ type Spec struct {
 	Idempotent bool
 	// Pure Functions do nothing in the world and answer at once, from their arguments alone (activity.Pure).
 	Pure bool
+	// Effect states what it does to anything outside of this service. A Function without one cannot be registered.
+	Effect activity.Effect
+	// Touches returns the places that a call changes; nil for Functions that only read.
+	Touches func(args map[string]any) []activity.Place
 }
 
 // Function is a declaration, and for Functions that are carried out here the deed. do is nil for those of relays.
@@ -51,6 +55,7 @@ var (
 	_ activity.Function = (*Function)(nil)
 	_ activity.Checker  = (*Function)(nil)
 	_ activity.Pure     = (*Function)(nil)
+	_ activity.Toucher  = (*Function)(nil)
 )
 
 // All are the Functions that programs may run, beside the engine's own emit.
@@ -70,6 +75,22 @@ func (f *Function) Location() activity.Location { return f.spec.Location }
 
 // Pure reports whether nobody can tell whether it was called.
 func (f *Function) Pure() bool { return f.spec.Pure }
+
+// Effect is what it does to anything outside of this service.
+func (f *Function) Effect() activity.Effect {
+	if f.spec.Effect.Mutates() && f.spec.Touches == nil {
+		return activity.Unstated // it cannot be registered
+	}
+	return f.spec.Effect
+}
+
+// Touches are the places that a call changes.
+func (f *Function) Touches(args map[string]any) []activity.Place {
+	if f.spec.Touches == nil {
+		return nil
+	}
+	return f.spec.Touches(args)
+}
 
 // Spec is its declaration.
 func (f *Function) Spec() Spec { return f.spec }

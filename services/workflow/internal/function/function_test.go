@@ -242,3 +242,34 @@ func TestCheckpointAnswersItsState(t *testing.T) {
 		t.Errorf("error %v (-want +got):\n%s", err, diff)
 	}
 }
+
+// What each Function changes is a decision, so a new one has to be added here (D46).
+func TestEveryFunctionStatesWhatItChanges(t *testing.T) {
+	t.Parallel()
+	args := map[string]any{
+		"agent_id": int64(4), "app_namespace": "argocd", "app_name": "shop", "rollout_namespace": "shop", "rollout_name": "api",
+		"source": map[string]any{"destination_namespace": "shop"}, "repo_url": "https://git.example.com/shop", "branch": "main",
+		"path": "a.yaml", "content": "a",
+	}
+	got := map[string]string{}
+	for _, f := range append(All(&forge{}), Watching(WatchDeps{})...) {
+		var touched []string
+		for _, p := range f.(activity.Toucher).Touches(args) {
+			touched = append(touched, p.String())
+		}
+		if f.Effect() != activity.Reads || len(touched) > 0 {
+			got[f.Name()] = f.Effect().String() + ": " + strings.Join(touched, ", ")
+		}
+	}
+	want := map[string]string{
+		"argo.sync":      "changes: Application argocd/shop, namespace shop",
+		"argo.terminate": "takes back: Application argocd/shop, namespace shop",
+		"argo.promote":   "changes: shop/api",
+		"argo.retry":     "changes: shop/api",
+		"argo.abort":     "takes back: shop/api",
+		"git.commit":     "changes: a.yaml on branch main of https://git.example.com/shop",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

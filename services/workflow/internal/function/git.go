@@ -15,7 +15,7 @@ import (
 func readFile(forge activity.Forge) *Function {
 	return &Function{
 		spec: Spec{
-			Name: "git.read_file", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: true,
+			Name: "git.read_file", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: true, Effect: activity.Reads,
 			Doc: "Reads a text file of a Git repository. Answers `{content, sha}`: the text, and the commit that it was read from.",
 			Arguments: []Field{
 				{Name: "repo_url", Doc: "The repository's URL, `https://…`.", Type: Text, Required: true},
@@ -45,6 +45,7 @@ func commit(forge activity.Forge) *Function {
 		// Tried again even though the answer to a push may be what got lost: the activity finds the commit (E24).
 		spec: Spec{
 			Name: "git.commit", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: false,
+			Effect: activity.Changes, Touches: touchesFiles,
 			Doc: "Commits files to a branch, and answers the id of the commit. It takes either one file, as `path` and `content`, or several, as\n" +
 				"`files`. If nothing would change, the answer is the branch's current commit.",
 			Arguments: []Field{
@@ -77,6 +78,19 @@ func commit(forge activity.Forge) *Function {
 			return sha, nil
 		},
 	}
+}
+
+// touchesFiles are the files that a commit changes; none where the arguments are refused.
+func touchesFiles(args map[string]any) []activity.Place {
+	files, err := filesOf(args)
+	if err != nil {
+		return nil
+	}
+	var touched []activity.Place
+	for _, path := range slices.Sorted(maps.Keys(files)) {
+		touched = append(touched, activity.Place{Repository: text(args, "repo_url"), Branch: text(args, "branch"), Path: path})
+	}
+	return touched
 }
 
 // filesOf reads the one file given as path and content, or the several given as files.

@@ -11,7 +11,7 @@ import (
 func onManifest(name, doc string, do func(args map[string]any) (map[string]any, error), arguments ...Field) *Function {
 	return &Function{
 		spec: Spec{
-			Name: name, Doc: doc, Location: activity.InProcess, Retry: RetryNever, Idempotent: true,
+			Name: name, Doc: doc, Location: activity.InProcess, Retry: RetryNever, Idempotent: true, Effect: activity.Reads,
 			Arguments: append([]Field{{Name: "content", Doc: "The file's text.", Type: Text, Required: true}}, arguments...),
 		},
 		do: func(_ context.Context, call activity.Call) (any, error) { return do(call.Args) },
@@ -112,7 +112,7 @@ func pinValues() *Function {
 func difference() *Function {
 	return &Function{
 		spec: Spec{
-			Name: "manifest.diff", Location: activity.InProcess, Retry: RetryNever, Idempotent: true,
+			Name: "manifest.diff", Location: activity.InProcess, Retry: RetryNever, Idempotent: true, Effect: activity.Reads,
 			Doc: "Compares files before and after a change. Answers a list of `{path, diff, truncated}` with a unified diff of each file that differs.",
 			Arguments: []Field{
 				{Name: "files", Doc: "The files to compare.", Type: List, Required: true, Element: &Field{Type: Object, Fields: []Field{

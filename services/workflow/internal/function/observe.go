@@ -14,7 +14,7 @@ import (
 func (d WatchDeps) observe() *Function {
 	return &Function{
 		spec: Spec{
-			Name: "k8s.observe", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: true,
+			Name: "k8s.observe", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: true, Effect: activity.Reads,
 			Doc: "Registers a report about an object or an agent that outlives the run: whenever the reported state changes, an event about the\n" +
 				"subject is emitted. A new registration for the same subject replaces the old one. Answers `{changed}`: whether the registration\n" +
 				"differs from the one before.\n\n" +

@@ -21,6 +21,18 @@ func (s Spec) Reference() []Argument { return arguments(s.Arguments, "") }
 // OnCluster reports whether a relay executes it.
 func (s Spec) OnCluster() bool { return s.Location == activity.Cluster }
 
+// Passage says whether a call needs the passage of an environment.
+func (s Spec) Passage() string {
+	switch s.Effect {
+	case activity.Changes:
+		return "It changes something: it needs the passage of the environment that it changes."
+	case activity.TakesBack:
+		return "It only takes back what a rollout has begun: it needs the passage of the environment that it changes, and is executed after an abort, too."
+	case activity.Reads, activity.Unstated:
+	}
+	return "It changes nothing outside of the workflow service, so it needs no passage."
+}
+
 func arguments(fields []Field, under string) []Argument {
 	var all []Argument
 	for _, f := range fields {
@@ -52,7 +64,7 @@ func Codes() []Code {
 		{history.CodeTooLarge, "The answer is larger than a program may receive."},
 		{history.CodeUnreadable, "The answer contains what a program cannot read."},
 		{"unknown_kind", "The cluster does not have the kind."},
-		{"forbidden", "The cluster does not permit it to the relay."},
+		{history.CodeForbidden, "No passage of the rollout permits it, or an environment is protected; from a relay: the cluster does not permit it to the relay."},
 		{"auto_sync", "The Application is synced automatically, which a sync to a given commit would compete with."},
 		{"owned", "Another object owns the Application and would revert it."},
 		{"sync_failed", "Argo CD has carried out the sync, and it failed."},

@@ -30,7 +30,7 @@ func Watching(d WatchDeps) []activity.Function {
 func (d WatchDeps) watch() *Function {
 	return &Function{
 		spec: Spec{
-			Name: "k8s.watch", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: true,
+			Name: "k8s.watch", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: true, Effect: activity.Reads,
 			Doc: "Watches one object by `name`, or all objects with certain `labels`. Every change of the selected fields arrives as an event,\n" +
 				"beginning with the current state. Answers `{watch, types}`: wait for the events with\n" +
 				"`wait_for_event(type = w.types, filter = {\"watch\": w.watch})`. The watch ends with the run.",
@@ -60,7 +60,7 @@ func (d WatchDeps) watch() *Function {
 func (d WatchDeps) unwatch() *Function {
 	return &Function{
 		spec: Spec{
-			Name: "k8s.unwatch", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: true,
+			Name: "k8s.unwatch", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: true, Effect: activity.Reads,
 			Doc:       "Ends a watch before its run ends. Answers `{closed}`: whether the watch existed.",
 			Arguments: []Field{{Name: "watch", Doc: "The watch, as `k8s.watch` has answered it.", Type: Text, Required: true}},
 		},

@@ -262,6 +262,9 @@ func (act) Name() string { return "act" }
 
 func (act) Location() activity.Location { return activity.InProcess }
 
+// Effect is Reads: what it changes exists in the simulation only.
+func (act) Effect() activity.Effect { return activity.Reads }
+
 // Call waits at the gate as a call of the store does: it may be carried out, refused, carried out without its answer being
 // heard, or be the last that its process did.
 func (a act) Call(ctx context.Context, c activity.Call) (any, error) {
@@ -296,6 +299,9 @@ type note struct{}
 func (note) Name() string { return "note" }
 
 func (note) Location() activity.Location { return activity.InProcess }
+
+// Effect is Reads: what it changes exists in the simulation only.
+func (note) Effect() activity.Effect { return activity.Reads }
 
 // Pure is what it is.
 func (note) Pure() bool { return true }

@@ -25,6 +25,8 @@ type Function interface {
 	Name() string
 	// Location is where it is carried out. It is the same for the life of the process.
 	Location() Location
+	// Effect states what it does to anything outside of this service. It is the same for the life of the process.
+	Effect() Effect
 	// Call carries it out. It may be called more than once with the same Call.ID, because a process can die between the
 	// effect and its record: the effect must then happen once, and the same value come back.
 	//

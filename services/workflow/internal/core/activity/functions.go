@@ -23,6 +23,12 @@ func NewFunctions(functions ...Function) (*Functions, error) {
 		if _, taken := r.byName[f.Name()]; taken || f.Name() == "" || f.Name() == EmitFunction {
 			return nil, fmt.Errorf("register function %q: the name is taken or empty", f.Name())
 		}
+		if f.Effect() < Reads || f.Effect() > TakesBack {
+			return nil, fmt.Errorf("register function %q: found effect %d, expected reads, changes or takes back", f.Name(), f.Effect())
+		}
+		if _, states := f.(Toucher); f.Effect().Mutates() && !states {
+			return nil, fmt.Errorf("register function %q: it %s something, and does not state what (Toucher)", f.Name(), f.Effect())
+		}
 		r.byName[f.Name()] = f
 	}
 	return r, nil
@@ -49,7 +55,7 @@ func (r *Functions) Unknown(name string) *history.FunctionError {
 // EmitFunction is the name under which programs reach the engine's own emit: run("emit", {"type": …, "data": …}).
 const EmitFunction = "emit"
 
-// OnCluster declares a Function that relays carry out.
+// OnCluster declares a Function that relays carry out, and that changes nothing.
 func OnCluster(name string) Function { return onCluster(name) }
 
 type onCluster string
@@ -59,6 +65,9 @@ func (f onCluster) Name() string { return string(f) }
 
 // Location is Cluster, which is all that the engine needs to send it to a relay.
 func (onCluster) Location() Location { return Cluster }
+
+// Effect is Reads.
+func (onCluster) Effect() Effect { return Reads }
 
 // Call refuses: to get here, the engine has mistaken it for one of its own.
 func (f onCluster) Call(context.Context, Call) (any, error) {

@@ -25,6 +25,8 @@ func (leak) Name() string { return "leak" }
 
 func (leak) Location() activity.Location { return activity.InProcess }
 
+func (leak) Effect() activity.Effect { return activity.Reads }
+
 func (l leak) Call(ctx context.Context, _ activity.Call) (any, error) {
 	activity.Conceal(ctx, canary)
 	return nil, l(canary)

@@ -25,6 +25,8 @@ func (*slow) Name() string { return "slow" }
 
 func (*slow) Location() activity.Location { return activity.InProcess }
 
+func (*slow) Effect() activity.Effect { return activity.Reads }
+
 func (s *slow) Call(_ context.Context, c activity.Call) (any, error) {
 	s.mu.Lock()
 	s.begun = append(s.begun, c.Organization)

@@ -27,6 +27,10 @@ const (
 	CodeTooLarge = "too_large"
 	// CodeUnreadable is an answer, an event or a message that no program can read.
 	CodeUnreadable = "unreadable"
+	// CodeForbidden is a call that would change what its run may not change.
+	CodeForbidden = "forbidden"
+	// CodeUnreachable is a call that was not executed because something that it needs is not available now.
+	CodeUnreachable = "unreachable"
 	// CodeUnknownFunction is a Function that is not registered.
 	CodeUnknownFunction = "unknown_function"
 )

@@ -1,0 +1,135 @@
+package activity
+
+import (
+	"net/url"
+	"path"
+	"strings"
+)
+
+// Effect states what a Function does to anything outside of this service. It decides whether a call needs a passage (D46).
+type Effect int
+
+const (
+	// Unstated is no effect: a Function that does not state its own cannot be registered.
+	Unstated Effect = iota
+	// Reads is for Functions that change nothing outside of this service.
+	Reads
+	// Changes is for Functions that change a cluster, a repository or any other system. They implement Toucher.
+	Changes
+	// TakesBack is for Functions that only undo what a rollout has begun, so they are executed after an abort, too. They implement Toucher.
+	TakesBack
+)
+
+// String is the effect as the reference has it.
+func (e Effect) String() string {
+	switch e {
+	case Reads:
+		return "reads"
+	case Changes:
+		return "changes"
+	case TakesBack:
+		return "takes back"
+	case Unstated:
+	}
+	return "unstated"
+}
+
+// Mutates reports whether calls are checked before they are executed. An effect that is not one of the above does.
+func (e Effect) Mutates() bool { return e != Reads }
+
+// Toucher is a Function that states which places a call changes.
+type Toucher interface {
+	// Touches returns the places that a call with these arguments changes. Arguments that name none return none; such a call is refused.
+	Touches(args map[string]any) []Place
+}
+
+// Place is where something can be changed: a part of a cluster, or of a repository. Members that are empty mean all of them. It is
+// stored and sent, so the JSON names never change.
+type Place struct {
+	// Agent is the number of the agent of a cluster; 0 for a repository.
+	Agent int64 `json:"agent_id,omitempty"`
+	// Application is an Argo CD Application, as namespace/name.
+	Application string `json:"application,omitempty"`
+	// Namespace is a namespace of the cluster, and Name an object in it.
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
+	// Repository is the URL of a Git repository, or AnyRepository; Path is a file or folder, "." for all of it.
+	Repository string `json:"repository,omitempty"`
+	Branch     string `json:"branch,omitempty"`
+	Path       string `json:"path,omitempty"`
+}
+
+// AnyRepository is the repository of a Place that has all of them.
+const AnyRepository = "*"
+
+// Covers returns how precisely the place has another one in it: 0 if it has not, and more the narrower it is.
+func (p Place) Covers(touched Place) int {
+	if touched.Repository != "" {
+		return p.coversFile(touched)
+	}
+	if p.Repository != "" || p.Agent == 0 || p.Agent != touched.Agent {
+		return 0
+	}
+	const whole, part, object = 1, 2, 3
+	switch {
+	case p.Application == "" && p.Namespace == "":
+		return whole
+	case p.Application != "":
+		if p.Application == touched.Application {
+			return object
+		}
+	case p.Namespace == touched.Namespace && p.Name == "":
+		return part
+	case p.Namespace == touched.Namespace && p.Name == touched.Name:
+		return object
+	}
+	return 0
+}
+
+func (p Place) coversFile(touched Place) int {
+	if p.Repository == AnyRepository {
+		return 1
+	}
+	if p.Repository == "" || SameRepository(p.Repository) != SameRepository(touched.Repository) {
+		return 0
+	}
+	if p.Branch != "" && strings.TrimPrefix(p.Branch, "refs/heads/") != strings.TrimPrefix(touched.Branch, "refs/heads/") {
+		return 0
+	}
+	const repository = 2
+	if p.Path == "" || p.Path == "." {
+		return repository
+	}
+	if touched.Path == p.Path || strings.HasPrefix(touched.Path, p.Path+"/") {
+		return repository + 1 + strings.Count(p.Path, "/")
+	}
+	return 0
+}
+
+// SameRepository returns a form of a repository's URL that is the same for all spellings that forges accept.
+func SameRepository(raw string) string {
+	u, err := url.Parse(strings.TrimSpace(raw))
+	if err != nil {
+		return raw
+	}
+	host := strings.ToLower(u.Hostname())
+	if port := u.Port(); port != "" && port != "443" && port != "80" {
+		host += ":" + port
+	}
+	// Forges compare paths without case.
+	return host + "/" + strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(path.Clean("/"+u.Path), "/"), ".git"))
+}
+
+// String is the place as messages have it.
+func (p Place) String() string {
+	switch {
+	case p.Repository != "":
+		return p.Path + " on branch " + p.Branch + " of " + p.Repository
+	case p.Application != "":
+		return "Application " + p.Application
+	case p.Name != "":
+		return p.Namespace + "/" + p.Name
+	default:
+		return "namespace " + p.Namespace
+	}
+}

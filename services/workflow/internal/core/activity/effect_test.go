@@ -1,0 +1,78 @@
+package activity
+
+import (
+	"context"
+	"strings"
+	"testing"
+)
+
+type plain struct{ effect Effect }
+
+func (plain) Name() string                            { return "world.act" }
+func (plain) Location() Location                      { return InProcess }
+func (f plain) Effect() Effect                        { return f.effect }
+func (plain) Call(context.Context, Call) (any, error) { return nil, nil }
+
+type placed struct{ plain }
+
+func (placed) Touches(map[string]any) []Place { return nil }
+
+// A Function that does not state what it changes cannot be registered (D46).
+func TestAFunctionStatesItsEffectAndItsPlaces(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		f    Function
+		want string
+	}{
+		{plain{Reads}, ""},
+		{plain{}, "found effect 0"},
+		{plain{TakesBack + 1}, "found effect 4"},
+		{plain{Changes}, "does not state what"},
+		{plain{TakesBack}, "does not state what"},
+		{placed{plain{Changes}}, ""},
+		{placed{plain{TakesBack}}, ""},
+	} {
+		_, err := NewFunctions(tt.f)
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("effect %d: found %v, want %q", tt.f.Effect(), err, tt.want)
+		}
+	}
+}
+
+func TestPlacesCoverWhatIsTouched(t *testing.T) {
+	t.Parallel()
+	const repository = "https://git.example.com/shop/deploy"
+	file := func(path string) Place { return Place{Repository: repository, Branch: "main", Path: path} }
+	for _, tt := range []struct {
+		name           string
+		place, touched Place
+		want           int
+	}{
+		{"the whole agent", Place{Agent: 4}, Place{Agent: 4, Namespace: "shop", Name: "api"}, 1},
+		{"another agent", Place{Agent: 4}, Place{Agent: 5, Namespace: "shop"}, 0},
+		{"the namespace", Place{Agent: 4, Namespace: "shop"}, Place{Agent: 4, Namespace: "shop", Name: "api"}, 2},
+		{"another namespace", Place{Agent: 4, Namespace: "shop"}, Place{Agent: 4, Namespace: "shop-2", Name: "api"}, 0},
+		{"the object", Place{Agent: 4, Namespace: "shop", Name: "api"}, Place{Agent: 4, Namespace: "shop", Name: "api"}, 3},
+		{"another object", Place{Agent: 4, Namespace: "shop", Name: "api"}, Place{Agent: 4, Namespace: "shop", Name: "web"}, 0},
+		{"an object is not its namespace", Place{Agent: 4, Namespace: "shop", Name: "api"}, Place{Agent: 4, Namespace: "shop"}, 0},
+		{"the Application", Place{Agent: 4, Application: "argocd/shop"}, Place{Agent: 4, Application: "argocd/shop"}, 3},
+		{"another Application", Place{Agent: 4, Application: "argocd/shop"}, Place{Agent: 4, Application: "argocd/web"}, 0},
+		{"a namespace has no Application", Place{Agent: 4, Namespace: "argocd"}, Place{Agent: 4, Application: "argocd/shop"}, 0},
+		{"no place", Place{}, Place{Agent: 4, Namespace: "shop"}, 0},
+		{"no agent", Place{Repository: repository}, Place{Agent: 4}, 0},
+		{"the repository", file("."), file("a/b.yaml"), 2},
+		{"the folder", file("a"), file("a/b.yaml"), 3},
+		{"the folder below", file("a/b"), file("a/b/c.yaml"), 4},
+		{"the file", file("a/b.yaml"), file("a/b.yaml"), 4},
+		{"a folder with the same beginning", file("a"), file("ab/c.yaml"), 0},
+		{"another branch", Place{Repository: repository, Branch: "next", Path: "."}, file("a"), 0},
+		{"another spelling", Place{Repository: "https://Git.Example.com:443/Shop/deploy.git/", Branch: "refs/heads/main", Path: "a"}, file("a/b"), 3},
+		{"another repository", Place{Repository: repository + "-2", Branch: "main", Path: "."}, file("a"), 0},
+		{"any repository", Place{Repository: AnyRepository}, file("a"), 1},
+		{"any repository is no cluster", Place{Repository: AnyRepository}, Place{Agent: 4}, 0},
+	} {
+		if got := tt.place.Covers(tt.touched); got != tt.want {
+			t.Errorf("%s: found %d, want %d", tt.name, got, tt.want)
+		}
+	}
+}
