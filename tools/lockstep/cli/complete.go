@@ -9,11 +9,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockstep-cd/lockstep/pkg/text"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/command"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/journal"
 )
 
-// completionPatience is how long a shell waits for the API when somebody presses the tabulator.
+// completionPatience is how long a shell waits for the API after the tabulator key.
 const completionPatience = 2 * time.Second
 
 // lookup asks the API for what may be completed: a word each, with a description behind a tabulator.
@@ -55,7 +56,7 @@ func described[T any](all []T, err error, word func(T) (name, description string
 }
 
 // completions lets shells complete the names of what Lockstep knows, wherever a command takes one.
-func (c *command) completions(root *cobra.Command) {
+func completions(c *command.Command, root *cobra.Command) {
 	arguments := map[string]struct {
 		placeholder string
 		names       lookup
@@ -64,17 +65,17 @@ func (c *command) completions(root *cobra.Command) {
 		"pipeline": {"APPLICATION", applicationNames}, "version-set": {"APPLICATION", applicationNames}, "driver": {"REF", driverRefs},
 	}
 	flags := map[string]lookup{"application": applicationNames, "environment": environmentNames, "driver": driverRefs}
-	completeWords(root)
+	command.CompleteWords(root)
 	for _, noun := range root.Commands() {
 		for _, verb := range noun.Commands() {
 			takes := arguments[noun.Name()]
 			// "create NAME" makes a new one, so there is nothing to complete.
 			if words := strings.Fields(verb.Use); takes.names != nil && words[0] != "create" && slices.Contains(words, takes.placeholder) {
-				verb.ValidArgsFunction = c.completing(takes.names)
+				verb.ValidArgsFunction = completing(c, takes.names)
 			}
 			for flag, of := range flags {
 				if verb.Flags().Lookup(flag) != nil {
-					_ = verb.RegisterFlagCompletionFunc(flag, c.asked(of)) // an error says that there is one already, which is better
+					_ = verb.RegisterFlagCompletionFunc(flag, asked(c, of)) // an error says that there is one already, which is better
 				}
 			}
 		}
@@ -82,8 +83,8 @@ func (c *command) completions(root *cobra.Command) {
 }
 
 // completing completes the first argument.
-func (c *command) completing(of lookup) cobra.CompletionFunc {
-	ask := c.asked(of)
+func completing(c *command.Command, of lookup) cobra.CompletionFunc {
+	ask := asked(c, of)
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -93,9 +94,9 @@ func (c *command) completing(of lookup) cobra.CompletionFunc {
 }
 
 // asked completes what the API answers, and nothing where it cannot be asked: a shell's prompt is no place for errors.
-func (c *command) asked(of lookup) cobra.CompletionFunc {
+func asked(c *command.Command, of lookup) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-		api, err := c.api()
+		api, err := c.API()
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

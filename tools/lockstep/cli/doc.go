@@ -1,4 +1,5 @@
-// Package cli is the lockstep command: its subcommands, flags, output formats and exit codes.
+// Package cli is the lockstep command: the root command, the completion of names, and the list of what commands print.
 //
-// What the commands do is elsewhere: client asks the API, stack runs the product, demo tells its story.
+// The commands are in the packages below, one for each group of nouns, over package command, which they share. What the commands do
+// is elsewhere: client calls the API, stack runs the product, demo plays its scenario.
 package cli

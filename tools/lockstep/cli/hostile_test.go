@@ -30,6 +30,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/text"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/command"
 )
 
 // hostile is what a server that means harm has in every text of its answers: it clears the screen, writes over the line before, turns
@@ -84,7 +85,7 @@ func TestNoServerReachesTheTerminal(t *testing.T) {
 			check(sub)
 		}
 	}
-	check(newCommand("", io.Discard, io.Discard, os.Getenv).root())
+	check(Command(""))
 	schema := contract(t)
 	for _, line := range askedOfTheHostile() {
 		t.Run(line, func(t *testing.T) {
@@ -159,7 +160,7 @@ func exact(t *testing.T, output, out string) {
 // commandOf is the path of the command that a line calls.
 func commandOf(t *testing.T, line string) string {
 	t.Helper()
-	cmd, _, err := newCommand("", io.Discard, io.Discard, os.Getenv).root().Find(strings.Fields(line))
+	cmd, _, err := Command("").Find(strings.Fields(line))
 	if err != nil {
 		t.Fatalf("%s: %v", line, err)
 	}
@@ -197,7 +198,7 @@ func against(t *testing.T, schema *ast.Schema, m mood, line, output string) (out
 		args = append(args, "--health", "x="+api.URL)
 	}
 	var stdout, stderr bytes.Buffer
-	newCommand("v1", &stdout, &stderr, func(name string) string { return env[name] }).run(t.Context(), append(args, "-o", output))
+	run(t.Context(), command.New("v1", &stdout, &stderr, func(name string) string { return env[name] }), append(args, "-o", output))
 	return stdout.String(), stderr.String()
 }
 

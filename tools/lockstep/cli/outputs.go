@@ -1,6 +1,9 @@
 package cli
 
 import (
+	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/driver"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/local"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/source"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/doctor"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/stack"
@@ -21,7 +24,7 @@ func Outputs() map[string]any {
 		"environment list": []client.Environment{}, "environment get": client.Environment{}, "environment create": client.Environment{},
 		"environment archive": client.Environment{}, "environment restore": client.Environment{}, "environment approval": client.EnvironmentApproval{},
 		"environment retry": client.Environment{},
-		"driver list":       client.DriverList{}, "driver show": client.Driver{}, "driver check": []checkedDriver{}, "driver push": []checkedDriver{}, "driver pull": []checkedDriver{},
+		"driver list":       client.DriverList{}, "driver show": client.Driver{}, "driver check": []driver.CheckedDriver{}, "driver push": []driver.CheckedDriver{}, "driver pull": []driver.CheckedDriver{},
 		"rollout list": []client.Rollout{}, "rollout get": client.Rollout{}, "rollout create": client.Rollout{}, "rollout approve": client.Rollout{},
 		"rollout reject": client.Rollout{}, "rollout pause": client.Rollout{}, "rollout resume": client.Rollout{}, "rollout abort": client.Rollout{},
 		"rollout retry": client.Rollout{}, "rollout cancel": client.Rollout{}, "rollout rollback": client.Rollout{}, "rollout break-glass": client.Rollout{}, "rollout keep": client.Rollout{}, "rollout watch": client.Transition{},
@@ -29,8 +32,8 @@ func Outputs() map[string]any {
 		"group list": []client.Group{}, "group set": client.Group{}, "token list": []client.AccessToken{}, "token create": client.AccessToken{}, "token revoke": client.AccessToken{},
 		"agent list": []client.Agent{}, "agent get": client.Agent{}, "agent register": client.Agent{}, "agent rotate": client.Agent{}, "agent revoke": client.Agent{},
 		"organization list": []client.Organization{}, "organization create": client.Organization{}, "organization rename": client.Organization{}, "whoami": client.Viewer{},
-		"access list": []client.AccessChange{}, "admin verify-journal": client.JournalCheck{}, "publish": published{},
-		"version": versionAnswer{}, "doctor": []doctor.Finding{}, "dev": stack.Endpoints{}, "dev env": map[string]string{}, "dev push": pushedImage{},
+		"access list": []client.AccessChange{}, "admin verify-journal": client.JournalCheck{}, "publish": source.Published{},
+		"version": versionAnswer{}, "doctor": []doctor.Finding{}, "dev": stack.Endpoints{}, "dev env": map[string]string{}, "dev push": local.PushedImage{},
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"os/signal"
 	"strings"
@@ -12,11 +11,16 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/pkg/text"
-	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
-	"github.com/lockstep-cd/lockstep/tools/lockstep/stack"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/access"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/application"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/command"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/driver"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/journal"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/local"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/rollout"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/source"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/workflow"
 )
 
 const longHelp = `lockstep promotes several services at once, gate by gate, through environments.
@@ -39,101 +43,86 @@ Exit codes:
   11   the rollout is queued: it starts when the active one ends
   130  interrupted`
 
-// command is what all subcommands share.
-type command struct {
-	version string
-	// out and errOut escape what acts on a terminal; terminal, under out, does not, and is for what writes styles of its own.
-	out, errOut    io.Writer
-	terminal       io.Writer
-	getenv         func(string) string
-	clock          clock.Clock
-	endpoint       string
-	token          string
-	endpointsFile  string
-	output         string
-	colourTerminal bool
-}
-
 // Main runs the command line and answers the exit code. The first SIGINT, SIGTERM or SIGHUP ends what runs in order; the next
 // one ends the process.
 func Main(version string, args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	context.AfterFunc(ctx, stop)
-	c := newCommand(version, os.Stdout, os.Stderr, os.Getenv)
-	c.colourTerminal = colours(os.Stdout, os.Getenv)
-	return c.run(ctx, args)
+	c := command.New(version, os.Stdout, os.Stderr, os.Getenv)
+	c.ColourTerminal = colours(os.Stdout, os.Getenv)
+	return run(ctx, c, args)
 }
 
 // Command is the tree of commands with their flags, for the reference. It is not made to be run.
 func Command(version string) *cobra.Command {
-	return newCommand(version, io.Discard, io.Discard, func(string) string { return "" }).root()
-}
-
-// newCommand is a command line that writes to two terminals, or to files in their place.
-func newCommand(version string, out, errOut io.Writer, getenv func(string) string) *command {
-	return &command{version: version, out: text.NewWriter(out), errOut: text.NewWriter(errOut), terminal: out, getenv: getenv, clock: clock.System()}
+	return root(command.New(version, io.Discard, io.Discard, func(string) string { return "" }))
 }
 
 // run is one command to its end, and answers the exit code.
-func (c *command) run(ctx context.Context, args []string) int {
-	root := c.root() //nolint:contextcheck // commands take the context that ExecuteContext is given
+func run(ctx context.Context, c *command.Command, args []string) int {
+	root := root(c) //nolint:contextcheck // commands take the context that ExecuteContext is given
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
-	code := exitCode(ctx, err)
-	if err != nil && code != exitInterrupted {
+	code := command.ExitCode(ctx, err)
+	if err != nil && code != command.ExitInterrupted {
 		// Further lines of an error are indented: none of them is taken for a message of this program.
-		fmt.Fprintln(c.errOut, "lockstep: "+strings.ReplaceAll(err.Error(), "\n", "\n  "))
+		fmt.Fprintln(c.ErrOut, "lockstep: "+strings.ReplaceAll(err.Error(), "\n", "\n  "))
 	}
 	return code
 }
 
 // root builds the tree of commands.
-func (c *command) root() *cobra.Command {
+func root(c *command.Command) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "lockstep",
 		Short:         "Promote several services at once, gate by gate",
 		Long:          longHelp,
-		Version:       c.version,
+		Version:       c.Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          subcommand,
+		Args:          command.Subcommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SetOut(c.out)
-	root.SetErr(c.errOut)
-	root.AddCommand(c.doctor())
+	root.SetOut(c.Out)
+	root.SetErr(c.ErrOut)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fault.New(fault.Invalid, "%w; run '%s --help'", err, cmd.CommandPath())
 	})
 	flags := root.PersistentFlags()
-	flags.StringVar(&c.endpoint, "endpoint", "", "`URL` of the GraphQL API (LOCKSTEP_ENDPOINT)")
-	flags.StringVar(&c.token, "token", "", "bearer `token` (prefer LOCKSTEP_TOKEN, which is not visible in the list of processes)")
-	flags.StringVar(&c.endpointsFile, "endpoints-file", "", "`file` that lockstep dev writes: DIR/endpoints.json")
-	flags.StringVarP(&c.output, "output", "o", "table",
+	flags.StringVar(&c.Endpoint, "endpoint", "", "`URL` of the GraphQL API (LOCKSTEP_ENDPOINT)")
+	flags.StringVar(&c.Token, "token", "", "bearer `token` (prefer LOCKSTEP_TOKEN, which is not visible in the list of processes)")
+	flags.StringVar(&c.EndpointsFile, "endpoints-file", "", "`file` that lockstep dev writes: DIR/endpoints.json")
+	flags.StringVarP(&c.Output, "output", "o", "table",
 		"output `format`: table, json or yaml; name for just names or identifiers, where a command supports it")
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json", "yaml", "name"}, cobra.ShellCompDirectiveNoFileComp))
 	root.AddGroup(
 		&cobra.Group{ID: "objects", Title: "Objects:"},
 		&cobra.Group{ID: "local", Title: "On this machine:"},
 	)
-	root.AddCommand(c.application(), c.source(), c.pipeline(), c.versionSet(), c.environment(), c.driver(), c.rollout(), c.workflow(), c.journal(), c.member(), c.group(), c.accessToken(), c.organization(), c.whoami(), c.agent(), c.access(), c.admin(), c.publish(), c.dev(), c.demo(), c.serve(), c.versionCommand())
-	c.completions(root)
+	for _, commands := range [][]*cobra.Command{
+		application.Commands(c), source.Commands(c), driver.Commands(c), rollout.Commands(c), workflow.Commands(c),
+		journal.Commands(c), access.Commands(c), local.Commands(c),
+		{versionCommand(c)},
+	} {
+		root.AddCommand(commands...)
+	}
+	completions(c, root)
 	completion(root)
 	return root
 }
 
-func (c *command) versionCommand() *cobra.Command {
+func versionCommand(c *command.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Args:  exactly(0),
+		Args:  command.Exactly(0),
 		RunE: func(*cobra.Command, []string) error {
-			if c.output == "table" {
-				fmt.Fprintln(c.out, "lockstep "+c.version)
+			if c.Output == "table" {
+				fmt.Fprintln(c.Out, "lockstep "+c.Version)
 				return nil
 			}
-			return c.print(versionAnswer{Version: c.version}, nil)
+			return c.Print(versionAnswer{Version: c.Version}, nil)
 		},
 	}
 }
@@ -148,71 +137,16 @@ func completion(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	for _, sub := range root.Commands() {
 		if sub.Name() == "completion" {
-			sub.Args, sub.RunE = subcommand, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+			sub.Args, sub.RunE = command.Subcommand, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 		}
 	}
 }
 
-// api is the client for the endpoint that the caller named.
-func (c *command) api() (*client.Client, error) {
-	endpoint, token, err := c.target()
-	if err != nil {
-		return nil, err
+// colours reports whether f is a terminal whose user has nothing against colours.
+func colours(f *os.File, getenv func(string) string) bool {
+	if getenv("NO_COLOR") != "" || getenv("TERM") == "dumb" {
+		return false
 	}
-	if endpoint == "" {
-		return nil, fault.New(fault.Invalid, "missing endpoint; expected --endpoint URL, LOCKSTEP_ENDPOINT or --endpoints-file FILE")
-	}
-	return client.New(client.Config{Endpoint: endpoint, Token: token}), nil
-}
-
-// target is the endpoint that the caller named, "" for none, and the token for it.
-func (c *command) target() (endpoint, token string, err error) {
-	endpoint, token = c.endpoint, c.token
-	if endpoint == "" && c.endpointsFile == "" {
-		endpoint = c.getenv("LOCKSTEP_ENDPOINT")
-	}
-	if endpoint == "" && c.endpointsFile != "" {
-		e, err := stack.ReadEndpoints(c.endpointsFile)
-		if err != nil {
-			return "", "", fault.New(fault.Invalid, "%w", err)
-		}
-		endpoint = e.GraphQL
-		if token == "" {
-			token = e.Token
-		}
-	}
-	if token == "" {
-		token = c.getenv("LOCKSTEP_TOKEN")
-	}
-	return endpoint, token, nil
-}
-
-// exactly is cobra.ExactArgs with an error of our class.
-func exactly(n int) cobra.PositionalArgs { return between(n, n) }
-
-// anyNumber is no limit of arguments.
-const anyNumber = math.MaxInt
-
-func between(least, most int) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) < least || len(args) > most {
-			return arguments(cmd, args, least, most)
-		}
-		return nil
-	}
-}
-
-// arguments says which arguments are missing, or which ones are too many.
-func arguments(cmd *cobra.Command, args []string, least, most int) error {
-	usage := strings.TrimSuffix(cmd.UseLine(), " [flags]")
-	if len(args) > most {
-		return fault.New(fault.Invalid, "unexpected argument %q; usage: %s", args[most], usage)
-	}
-	names := strings.Fields(cmd.Use)[1:]
-	missing := names[min(len(args), len(names)):min(least, len(names))]
-	word := "argument"
-	if len(missing) > 1 {
-		word = "arguments"
-	}
-	return fault.New(fault.Invalid, "missing %s %s; usage: %s", word, strings.Join(missing, ", "), usage)
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

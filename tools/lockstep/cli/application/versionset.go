@@ -1,0 +1,102 @@
+package application
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/command"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
+)
+
+func (c commands) versionSet() *cobra.Command {
+	var limit int
+	list := c.Asking("list APPLICATION", "List the version sets of an application, newest first",
+		"  lockstep version-set list shop --limit 5", command.Exactly(1),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			all, err := api.VersionSets(cmd.Context(), args[0], limit)
+			if err != nil {
+				return err
+			}
+			return c.Print(all, func(w io.Writer) { versionSetTable(w, all) })
+		})
+	command.LimitFlag(list, &limit, 20)
+	get := c.Asking("get ID", "Show one version set", "  lockstep version-set get versionset_3", command.Exactly(1),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			one, err := api.VersionSet(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return c.Print(one, func(w io.Writer) { versionSetDetail(w, one) })
+		})
+	return command.Noun("version-set", "vs", "Version sets: one pinned version of every service", list, get, c.versionSetWait())
+}
+
+func versionSetTable(w io.Writer, all []client.VersionSet) {
+	command.Row(w, "ID", "NAME", "VERSIONS", "CREATED")
+	for _, v := range all {
+		versions := make([]string, len(v.Entries))
+		for i, e := range v.Entries {
+			versions[i] = e.Service.Name + "=" + e.Version.Name
+		}
+		command.Row(w, v.ID, v.Name, strings.Join(versions, ","), command.Moment(v.CreatedAt))
+	}
+}
+
+func versionSetDetail(w io.Writer, v client.VersionSet) {
+	versionSetTable(w, []client.VersionSet{v})
+	fmt.Fprintln(w)
+	command.Row(w, "SERVICE", "VERSION", "DIGEST", "SEEN", "DELETED", "REFERENCE")
+	for _, e := range v.Entries {
+		command.Row(w, e.Service.Name, e.Version.Name, command.Short(e.Version.Digest), command.SeenAt(e.Version), command.Optional(e.Version.DeletedAt), e.Version.Reference)
+	}
+}
+
+// versionSetWait waits until a version that was pushed is in a version set.
+func (c commands) versionSetWait() *cobra.Command {
+	var timeout time.Duration
+	cmd := c.Asking("wait APPLICATION [SERVICE=VERSION...]", "Wait until an application has a version set, or one with the given versions",
+		"  lockstep version-set wait shop api=1.0.0 --timeout 1m\n  lockstep version-set wait shop api=1.0.0 web=2.1.0 -o name", command.Between(1, command.AnyNumber),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			versions, err := command.KeysAndValues("version", args[1:])
+			if err != nil {
+				return err
+			}
+			var found client.VersionSet
+			if err := c.Until(cmd.Context(), timeout, func(ctx context.Context) (command.Outcome, string, error) {
+				all, err := api.VersionSets(ctx, args[0], pageOfSets)
+				if err != nil {
+					return command.Unsettled, "", err
+				}
+				i := slices.IndexFunc(all, func(v client.VersionSet) bool { return has(v, versions) })
+				if i < 0 {
+					return command.Unsettled, strings.TrimSpace("no version set of " + args[0] + " has " + strings.Join(args[1:], " ")), nil
+				}
+				found = all[i]
+				return command.Reached, "", nil
+			}); err != nil {
+				return err
+			}
+			return c.Print(found, func(w io.Writer) { versionSetTable(w, []client.VersionSet{found}) })
+		})
+	command.TimeoutFlag(cmd, &timeout, command.WaitTime, "how long to wait; then the exit code is 7")
+	return cmd
+}
+
+// pageOfSets is how many of the newest version sets are looked at: what was just pushed is among them.
+const pageOfSets = 50
+
+// has reports whether a version set has each of these versions, by service.
+func has(set client.VersionSet, versions map[string]string) bool {
+	for service, version := range versions {
+		if !slices.ContainsFunc(set.Entries, func(e client.VersionSetEntry) bool { return e.Service.Name == service && e.Version.Name == version }) {
+			return false
+		}
+	}
+	return true
+}

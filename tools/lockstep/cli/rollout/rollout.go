@@ -1,0 +1,179 @@
+// Package rollout has the commands about rollouts.
+package rollout
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/text"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/command"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/journal"
+)
+
+// Commands are the commands of this package, for the root command.
+func Commands(c *command.Command) []*cobra.Command {
+	own := commands{c}
+	return []*cobra.Command{own.rollout()}
+}
+
+// commands are the constructors of commands, by what they share.
+type commands struct{ *command.Command }
+
+// warn prints what to consider about a rollout that was just created, beside its output.
+func (c commands) warn(r client.Rollout) {
+	for _, warning := range r.VersionSet.Warnings {
+		fmt.Fprintln(c.ErrOut, "warning: "+text.Line(warning))
+	}
+}
+
+func (c commands) rollout() *cobra.Command {
+	return command.Noun("rollout", "ro", "Rollouts: a version set on its way through environments",
+		c.rolloutList(), c.rolloutGet(), c.rolloutCreate(),
+		c.resolve("approve", "Approve a gate of a rollout", (*client.Client).ApproveGate),
+		c.resolve("reject", "Reject a gate of a rollout, which cancels the rollout", (*client.Client).RejectGate),
+		c.rolloutPause(), c.rolloutResume(), c.rolloutAbort(), c.rolloutRetry(), c.rolloutCancel(), c.rolloutRollback(), c.rolloutBreakGlass(), c.rolloutKeep(), c.rolloutWatch())
+}
+
+func (c commands) rolloutList() *cobra.Command {
+	var filter client.Filter
+	cmd := c.Asking("list", "List rollouts, newest first", "  lockstep rollout list --application shop --state in_progress,paused", command.Exactly(0),
+		func(cmd *cobra.Command, api *client.Client, _ []string) error {
+			all, err := api.Rollouts(cmd.Context(), filter)
+			if err != nil {
+				return err
+			}
+			return c.Print(all, func(w io.Writer) { rolloutTable(w, all) })
+		})
+	cmd.Flags().StringVar(&filter.Application, "application", "", "only rollouts of the application with this `name`")
+	command.WordsFlag(cmd, &filter.States, "state", "only those in these states", rolloutStates())
+	command.LimitFlag(cmd, &filter.Limit, 20)
+	return cmd
+}
+
+func (c commands) rolloutGet() *cobra.Command {
+	return c.Asking("get ID", "Show one rollout with its journal", "  lockstep rollout get rollout_12", command.Exactly(1),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			one, err := api.Rollout(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if err := c.Print(one, func(w io.Writer) { rolloutDetail(w, one) }); err != nil || c.Output != "table" {
+				return err
+			}
+			fmt.Fprintln(c.Out)
+			return journal.Table(c.Out, one)
+		})
+}
+
+func (c commands) rolloutCreate() *cobra.Command {
+	var application, reason string
+	var watch, again bool
+	var most watchFlags
+	cmd := c.Asking("create [VERSION-SET]", "Start a rollout of a version set; an earlier set is a rollback",
+		"  lockstep rollout create versionset_3 --reason 'ticket 81' --watch\n  lockstep rollout create --application shop    # its newest set\n"+
+			"  lockstep rollout create --application shop --watch --until approval --timeout 10m\n"+
+			"  ROLLOUT=$(lockstep rollout create --application shop -o name)", command.Between(0, 1),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			if err := most.check(cmd, watch); err != nil {
+				return err
+			}
+			set, err := chooseVersionSet(cmd, api, application, args)
+			if err != nil {
+				return err
+			}
+			one, err := api.CreateRollout(cmd.Context(), set, reason, again)
+			if err != nil {
+				return err
+			}
+			c.warn(one)
+			if watch {
+				return c.watch(cmd.Context(), api, one.ID, most)
+			}
+			return c.Print(one, func(w io.Writer) { rolloutTable(w, []client.Rollout{one}) })
+		})
+	cmd.Flags().StringVar(&application, "application", "", "promote the newest version set of the application with this `name`")
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the journal")
+	cmd.Flags().BoolVar(&watch, "watch", false, "follow the rollout")
+	most.add(cmd, "with --watch,")
+	cmd.Flags().BoolVar(&again, "again", false, "deploy it again even if it is live in every environment")
+	return cmd
+}
+
+func chooseVersionSet(cmd *cobra.Command, api *client.Client, application string, args []string) (string, error) {
+	switch {
+	case len(args) == 1 && application == "":
+		return args[0], nil
+	case len(args) == 1 || application == "":
+		return "", fault.New(fault.Invalid, "version set: expected either VERSION-SET or --application NAME")
+	}
+	set, err := api.NewestVersionSet(cmd.Context(), application)
+	return set.ID, err
+}
+
+// resolve is approve or reject.
+func (c commands) resolve(verb, short string, do func(api *client.Client, ctx context.Context, rollout, gate, reason string) (client.Rollout, error)) *cobra.Command {
+	var reason string
+	cmd := c.Asking(verb+" ID [GATE]", short+"; by default the only open one",
+		"  lockstep rollout "+verb+" rollout_12 release --reason 'looked at it'", command.Between(1, 2),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			gate, err := chooseGate(cmd.Context(), api, args)
+			if err != nil {
+				return err
+			}
+			one, err := do(api, cmd.Context(), args[0], gate, reason)
+			if err != nil {
+				return err
+			}
+			return c.Print(one, func(w io.Writer) { rolloutTable(w, []client.Rollout{one}) })
+		})
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the journal")
+	return cmd
+}
+
+// chooseGate is the gate named, or the only one that waits for approval.
+func chooseGate(ctx context.Context, api *client.Client, args []string) (string, error) {
+	if len(args) == 2 {
+		return args[1], nil
+	}
+	r, err := api.Rollout(ctx, args[0])
+	if err != nil {
+		return "", err
+	}
+	gates := make([]string, len(r.OpenGates))
+	for i, g := range r.OpenGates {
+		gates[i] = g.GateID
+	}
+	switch len(gates) {
+	case 0:
+		return "", fault.New(fault.Refused, "%s is %s and has no pending approval", r.ID, journal.Human(r.Status))
+	case 1:
+		return gates[0], nil
+	default:
+		return "", fault.New(fault.Invalid, "gate: %s waits at %s; expected one of them as GATE", r.ID, strings.Join(gates, ", "))
+	}
+}
+
+func (c commands) rolloutCancel() *cobra.Command {
+	var reason string
+	cmd := c.Asking("cancel ID", "Cancel a rollout; what has been deployed so far stays deployed",
+		"  lockstep rollout cancel rollout_12 --reason 'wrong set'", command.Exactly(1),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			one, err := api.CancelRollout(cmd.Context(), args[0], reason)
+			if err != nil {
+				return err
+			}
+			return c.Print(one, func(w io.Writer) { rolloutTable(w, []client.Rollout{one}) })
+		})
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the journal")
+	return cmd
+}
+
+func rolloutStates() []string {
+	return []string{"pending", "in_progress", "paused", "completed", "failed", "cancelled"}
+}

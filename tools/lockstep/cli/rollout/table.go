@@ -1,0 +1,197 @@
+package rollout
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/command"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/journal"
+)
+
+// approvalOf says what an open gate waits for.
+func approvalOf(g client.Gate) string {
+	text := "approval of " + g.GateID
+	if g.Quorum > 1 {
+		text += fmt.Sprintf(" (%d of %d)", len(g.Approvals), g.Quorum)
+	}
+	if g.Group != "" {
+		text += " by " + g.Group
+	}
+	return text
+}
+
+func rolloutTable(w io.Writer, all []client.Rollout) {
+	command.Row(w, "ID", "APPLICATION", "VERSION SET", "STATE", "WAITS FOR", "CREATED", "FINISHED")
+	for _, r := range all {
+		command.Row(w, r.ID, r.Application.Name, r.VersionSet.Name, standing(r), strings.Join(waitsFor(r), ", "), command.Moment(r.CreatedAt), command.Optional(r.FinishedAt))
+	}
+}
+
+// standing is a rollout's state for people, with what they should not overlook.
+func standing(r client.Rollout) string {
+	text := journal.Human(r.Status)
+	if r.PauseRequested {
+		text += ", will pause"
+	}
+	if r.BreakGlass != nil {
+		text += ", BREAK-GLASS"
+	}
+	if a := r.AutomaticRollback; a != nil && a.DueAt != nil {
+		text += ", rolls back at " + command.Moment(*a.DueAt)
+	}
+	return text
+}
+
+// waitsFor lists what a rollout waits for, in a few words each; what several services wait for is listed once.
+func waitsFor(r client.Rollout) []string {
+	gates := map[string]client.Gate{}
+	for _, g := range r.OpenGates {
+		gates[g.GateID] = g
+	}
+	var all []string
+	moving := map[string]int{} // services by environment
+	for _, one := range r.WaitingOn {
+		if one.Kind == "HEALTH" && one.Environment != nil {
+			moving[one.Environment.Name]++
+		}
+	}
+	for _, one := range r.WaitingOn {
+		text := waitFor(r, one, gates, moving)
+		if text != "" && !slices.Contains(all, text) {
+			all = append(all, text)
+		}
+	}
+	return all
+}
+
+func waitFor(r client.Rollout, one client.Wait, gates map[string]client.Gate, moving map[string]int) string {
+	where := ""
+	if one.Environment != nil {
+		where = one.Environment.Name
+	}
+	switch one.Kind {
+	case "APPROVAL":
+		if g, open := gates[one.GateID]; open {
+			return approvalOf(g)
+		}
+		return "approval of " + one.GateID
+	case "PAUSE":
+		if r.Status == "ABORTED" {
+			return "retry, rollback or cancel"
+		}
+		return "resume"
+	case "SOAK":
+		text := "soak at " + one.GateID
+		if one.Until != nil {
+			text += " until " + one.Until.Local().Format("15:04:05")
+		}
+		return text
+	case "HEALTH":
+		verb := " to be healthy in "
+		if r.Status == "ABORTING" {
+			verb = " to be taken back in "
+		}
+		switch n := moving[where]; {
+		case n > 1:
+			return fmt.Sprintf("%d services%s%s", n, verb, where)
+		case one.Service != nil:
+			return one.Service.Name + verb + where
+		}
+		return one.Detail
+	case "HAND_OVER":
+		return "the workflow engine"
+	case "AGENT":
+		return "the agent of " + where
+	case "ENVIRONMENT":
+		return where + " to be ready"
+	default: // a kind that a newer installation has
+		return one.Detail
+	}
+}
+
+func rolloutDetail(w io.Writer, r client.Rollout) {
+	rolloutTable(w, []client.Rollout{r})
+	rolloutMarks(w, r)
+	fmt.Fprintln(w)
+	command.Row(w, "ENVIRONMENT", "STATE", "SERVICE", "STATE", "PROGRESS", "VERSION", "COMMIT")
+	for _, e := range r.Environments {
+		for _, d := range e.Deployments {
+			versions := make([]string, len(d.Versions))
+			for i, v := range d.Versions {
+				versions[i] = v.Name
+			}
+			commit := ""
+			if d.Snapshot != nil {
+				commit = d.Snapshot.CommitSHA[:min(10, len(d.Snapshot.CommitSHA))]
+			}
+			command.Row(w, e.Environment.Name, journal.Human(e.Status), d.Service.Name, journal.Human(d.Status), progress(d), strings.Join(versions, ","), commit)
+		}
+	}
+	for _, s := range r.Skipped {
+		why := "has this version set already"
+		if s.Cause == "EXCLUDED" {
+			why = "left out by request"
+		}
+		command.Row(w, s.Environment.Name, "skipped", why)
+	}
+	if len(r.WaitingOn) == 0 {
+		return
+	}
+	fmt.Fprintln(w)
+	command.Row(w, "WAITS FOR", "SINCE", "UNTIL", "RESOLVED BY")
+	for _, one := range r.WaitingOn {
+		command.Row(w, one.Detail, command.Optional(one.Since), command.Optional(one.Until), one.Resolver)
+	}
+}
+
+// rolloutMarks prints what nobody should overlook: approvals that were bypassed, and rollbacks.
+func rolloutMarks(w io.Writer, r client.Rollout) {
+	var lines []string
+	if g := r.BreakGlass; g != nil {
+		by := "an unknown user"
+		if g.Principal != nil {
+			by = g.Principal.Name
+		}
+		lines = append(lines, fmt.Sprintf("BREAK-GLASS by %s at %s: %s", by, command.Moment(g.At), g.Reason))
+	}
+	if r.RollbackOf != nil {
+		lines = append(lines, "rolls back "+r.RollbackOf.ID)
+	}
+	if r.RolledBackBy != nil {
+		lines = append(lines, "rolled back by "+r.RolledBackBy.ID)
+	}
+	if a := r.AutomaticRollback; a != nil {
+		switch {
+		case a.DueAt != nil:
+			lines = append(lines, fmt.Sprintf("rolls back automatically at %s: %s; `lockstep rollout keep %s` stops that", command.Moment(*a.DueAt), a.Why, r.ID))
+		case a.State == "DROPPED":
+			lines = append(lines, "does not roll back by itself: "+a.Outcome)
+		}
+	}
+	if len(lines) > 0 {
+		fmt.Fprintln(w)
+	}
+	for _, line := range lines {
+		command.Row(w, line)
+	}
+}
+
+// progress is how far a deployment has come, by the gates that it has reached.
+func progress(d client.Deployment) string {
+	if d.State == "HEALTHY" {
+		return "100 %"
+	}
+	text := ""
+	for _, g := range d.Gates {
+		switch {
+		case g.PassedAt != nil:
+			text = fmt.Sprintf("past %d %%", g.Weight)
+		case g.ReachedAt != nil:
+			text = fmt.Sprintf("at %d %%", g.Weight)
+		}
+	}
+	return text
+}
