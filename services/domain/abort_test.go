@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -137,6 +138,55 @@ func TestAPolicyThatRollsBackAtOnceHoweverItFailed(t *testing.T) {
 	}
 }
 
+// people are owners with these numbers.
+func (s *shop) people(ids ...int64) {
+	s.t.Helper()
+	for _, id := range ids {
+		s.ok(s.store.EnsureOwner(s.t.Context(), org, id, fmt.Sprintf("person-%d", id)))
+	}
+}
+
+func TestAQueuedRolloutEndsWithItsRequestersRight(t *testing.T) { // D50
+	t.Parallel()
+	for what, test := range map[string]struct {
+		lose func(s *shop)
+		want string
+	}{
+		"removed": {func(s *shop) {
+			_, err := s.access.RemoveMember(t.Context(), user(), 5)
+			s.ok(err)
+		}, "person-5, who asked for it, was removed from the organization"},
+		"another role": {func(s *shop) {
+			_, err := s.access.SetMemberRole(t.Context(), user(), 5, core.RoleApprover)
+			s.ok(err)
+		}, "person-5, who asked for it, may not deploy any more: the role is approver"},
+		"still a deployer": {func(s *shop) {
+			_, err := s.access.SetMemberRole(t.Context(), user(), 5, core.RoleDeployer)
+			s.ok(err)
+		}, ""},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			s.people(1, 5)
+			_, err := s.rollouts.SetRolloutPolicy(t.Context(), user(), core.RolloutPolicy{
+				ApplicationID: s.application.ID, OnFailure: core.FailureStops, OnNewer: core.NewerQueued,
+			})
+			s.ok(err)
+			first := s.rollout(s.set)
+			_, err = s.rollouts.CreateRollout(t.Context(), person(5), rollout.NewRollout{VersionSetID: s.release(2).ID})
+			s.ok(err)
+			test.lose(s)
+			s.succeed(first)
+			q, worked, err := s.rollouts.BeginQueued(t.Context())
+			s.ok(err)
+			if !worked || q.Outcome != test.want || (q.MadeRolloutID != 0) != (test.want == "") {
+				t.Errorf("found %+v; want the outcome %q", q, test.want)
+			}
+		})
+	}
+}
+
 func TestWhatBecomesOfANewerVersionSet(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -148,6 +198,7 @@ func TestWhatBecomesOfANewerVersionSet(t *testing.T) {
 	promote := func(a core.Actor, set core.VersionSet) (rollout.Promotion, error) {
 		return s.rollouts.CreateRollout(t.Context(), a, rollout.NewRollout{VersionSetID: set.ID, Reason: "newer"})
 	}
+	s.people(1, 5)
 	first := s.rollout(s.set)
 	second, third := s.release(2), s.release(3)
 	_, err := promote(user(), second)

@@ -267,6 +267,7 @@ func TestDeliveryMetricsOfWhatTheServiceRecorded(t *testing.T) {
 func TestAnAttemptThatFailedIsNotPeoplesTime(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
+	l.people(1)
 	_, err := l.rollouts.SetRolloutPolicy(t.Context(), user(), core.RolloutPolicy{ApplicationID: l.application.ID, OnFailure: core.FailureStops, OnNewer: core.NewerQueued})
 	l.ok(err)
 	r := l.asked(5, l.set)

@@ -89,8 +89,11 @@ func TestAGateTakesItsQuorumOfDifferentPeopleOfItsGroup(t *testing.T) { // D24
 	s.group("release-managers", 2)
 	s.asking("", "", `"quorum":2,"group":"release-managers","reason":"half of the traffic"`)
 	r := s.rollout(s.set)
-	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "production/50", EnvironmentID: s.production.ID, Weight: 50})
-	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "release"})
+	for _, gate := range []event.ApprovalRequested{
+		{RolloutID: r.ID, GateID: "production/50", EnvironmentID: s.production.ID, Weight: 50}, {RolloutID: r.ID, GateID: "release"},
+	} {
+		s.say(gate)
+	}
 
 	ann, bob := person(7, "release-managers"), person(8, "qa", "release-managers")
 	s.refused(s.approve(person(9), r, "production/50"), `is for the group "release-managers" to answer; user 9 is not in it`)
@@ -113,6 +116,42 @@ func TestAGateTakesItsQuorumOfDifferentPeopleOfItsGroup(t *testing.T) { // D24
 		t.Errorf("all are answered: %+v", got)
 	}
 	s.verifyJournal(r)
+}
+
+func TestAMachineCountsOnlyInAGroupThatTheRuleNames(t *testing.T) { // D50
+	t.Parallel()
+	s := newShop(t)
+	s.group("bots", 1)
+	s.asking("", `"group":"bots"`, "")
+	r := s.rollout(s.set)
+	for gate, environment := range map[string]int64{"release": 0, "production": s.production.ID} {
+		s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: gate, EnvironmentID: environment})
+	}
+	machine := person(8, "bots")
+	machine.Type = core.PrincipalAgent
+	s.refused(s.approve(machine, r, "release"), "is for people to approve, and agent 8 is a machine")
+	s.ok(s.approve(machine, r, "production"))
+	s.ok(s.approve(person(9), r, "release"))
+	s.verifyJournal(r)
+}
+
+func TestMachinesDoNotMakeARuleAnswerable(t *testing.T) { // D50
+	t.Parallel()
+	s := newShop(t)
+	s.people(1)
+	for name, kind := range map[string]core.PrincipalType{"ann": core.PrincipalUser, "ci": core.PrincipalAgent} {
+		_, err := s.access.CreateMember(t.Context(), user(), access.NewMember{Name: name, Kind: kind, Role: core.RoleApprover})
+		s.ok(err)
+	}
+	rule := func(quorum int) error {
+		_, err := s.setup.SetEnvironmentApproval(t.Context(), user(), s.production.ID,
+			&core.EnvironmentApproval{GateRule: core.GateRule{Quorum: quorum, OnExpiry: core.ExpiryRejects}})
+		return err
+	}
+	s.ok(rule(2))
+	if err := rule(3); err == nil || !strings.Contains(err.Error(), "expected at most 2, as no more people of the organization may approve") {
+		t.Errorf("a quorum of 3 with two people and a machine: %v", err)
+	}
 }
 
 func TestWhoeverHasAskedForARolloutDoesNotApproveItInProduction(t *testing.T) { // D28
@@ -321,7 +360,7 @@ func TestAQuorumOfMoreThanMayApproveIsRefusedAndReported(t *testing.T) {
 		"a weight":    func() error { return s.author(asks("", "", `"quorum":3`)) },
 		"environment": func() error { return s.ask(3, "") },
 	} {
-		if err := author(); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "found 3; expected at most 2, as no more members of the organization may approve") {
+		if err := author(); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "found 3; expected at most 2, as no more people of the organization may approve") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 type GateRule struct {
 	// Quorum is how many different people have to agree; at least 1.
 	Quorum int
-	// Group is the group that those who decide belong to; empty for anybody.
+	// Group is the group that those who decide belong to; empty for any person. Machines count only as members of the group (D50).
 	Group string
 	// RequesterMayApprove lets whoever has asked for the rollout agree, too (D28).
 	RequesterMayApprove bool
@@ -71,6 +71,12 @@ func (g Gate) MayResolve(a Actor, approve bool) error {
 	}
 	if !approve {
 		return nil
+	}
+	if a.Type == PrincipalAgent && g.Group == "" {
+		return fault.New(
+			fault.Refused, "gate %q of rollout_%d is for people to approve, and %s is a machine; a machine counts where the rule names a group that it is in",
+			g.GateID, g.RolloutID, a.DisplayName(),
+		)
 	}
 	if g.Requester == a.Principal() && !g.RequesterMayApprove {
 		return fault.New(

@@ -71,12 +71,18 @@ func (r reader) MemberByName(ctx context.Context, organization int64, name strin
 	return m, err
 }
 
-// MembersWithRoles implements view.Reads.
-func (r reader) MembersWithRoles(ctx context.Context, organization int64, roles []core.Role, most int) (ids []int64, err error) {
+// HasSignedIn implements access.Tx.
+func (t *tx) HasSignedIn(ctx context.Context, member int64) (bool, error) {
+	known, err := t.q.HasSignedIn(ctx, t.organization, member)
+	return known, pg.Classify(err, "look for tokens of member %d", member)
+}
+
+// PeopleWithRoles implements view.Reads.
+func (r reader) PeopleWithRoles(ctx context.Context, organization int64, roles []core.Role, most int) (ids []int64, err error) {
 	err = r.run(ctx, organization, func(q *query.Queries) error {
 		names := convertAll(roles, func(role core.Role) string { return string(role) })
-		ids, err = q.MembersWithRoles(ctx, organization, names, int32(most))
-		return pg.Classify(err, "find members by role")
+		ids, err = q.PeopleWithRoles(ctx, organization, names, int32(most))
+		return pg.Classify(err, "find people by role")
 	})
 	return ids, err
 }

@@ -104,6 +104,48 @@ func numberOf(global string) (n int64) {
 	return n
 }
 
+func TestNobodyMakesAnotherPersonsToken(t *testing.T) { // D50
+	t.Parallel()
+	f := newFixture(t)
+	alice, _, first := f.grant("alice", "APPROVER", map[string]any{"name": "x", "scopes": []string{"APPROVE"}})
+	if f.signedIn(first) == 0 {
+		t.Error("the first token of a new person is good for nothing")
+	}
+	another := access.NewToken{Name: "another", MemberID: numberOf(alice)}
+	_, _, err := f.access.CreateToken(t.Context(), actor(ours), another)
+	if !fault.Is(err, fault.Denied) || !strings.Contains(err.Error(), "nobody makes another person's tokens; alice has had a token") {
+		t.Errorf("a second one: found %v; want it denied", err)
+	}
+	if _, err := f.owner.Exec(t.Context(), `UPDATE cd_access_tokens SET revoked_at = now()`); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err = f.access.CreateToken(t.Context(), actor(ours), another); !fault.Is(err, fault.Denied) {
+		t.Errorf("after the first one was revoked: found %v; want it denied", err)
+	}
+	bob, err := f.access.CreateMember(t.Context(), actor(ours), access.NewMember{Name: "bob", Kind: core.PrincipalUser, Role: core.RoleViewer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, _, err := f.access.CreateToken(t.Context(), actor(ours), access.NewToken{Name: "x", MemberID: bob.ID})
+	if err != nil || time.Until(made.ExpiresAt) > 7*24*time.Hour {
+		t.Errorf("a first token: %+v, %v", made, err)
+	}
+	ci, err := f.access.CreateMember(t.Context(), actor(ours), access.NewMember{Name: "ci", Kind: core.PrincipalAgent, Role: core.RoleDeployer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // a machine's are an owner's to make
+		if _, _, err := f.access.CreateToken(t.Context(), actor(ours), access.NewToken{Name: "x", MemberID: ci.ID}); err != nil {
+			t.Error(err)
+		}
+	}
+	maintainer := actor(ours)
+	maintainer.Permissions = core.RoleMaintainer.Permissions()
+	if _, _, err := f.access.CreateToken(t.Context(), maintainer, access.NewToken{Name: "x", MemberID: ci.ID}); !fault.Is(err, fault.Denied) {
+		t.Errorf("a machine's by a maintainer: found %v; want it denied", err)
+	}
+}
+
 func TestNobodyGivesMoreThanTheyHave(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

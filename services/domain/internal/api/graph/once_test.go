@@ -1,11 +1,15 @@
 package graph_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
 )
 
 // keyed sends a mutation under an idempotency key.
@@ -47,7 +51,11 @@ func TestTheSameKeyIsCarriedOutOnce(t *testing.T) {
 func TestASecretIsNotKeptToBeAnsweredAgain(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	id, _, _ := f.grant("alice", "OWNER", map[string]any{"name": "x"})
+	ci, err := f.access.CreateMember(t.Context(), actor(ours), access.NewMember{Name: "ci", Kind: core.PrincipalAgent, Role: core.RoleDeployer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := fmt.Sprintf("member_%d", ci.ID)
 	body := `{"query":"mutation { createToken(input: {name: \"ci\", memberId: \"` + id + `\"}) { token errors { code } } }"}`
 	if status, text := f.keyed(ours, "k", body); status != http.StatusOK || !strings.Contains(text, "lockstep_") {
 		t.Fatalf("%d %s", status, text)

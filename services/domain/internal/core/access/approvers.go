@@ -20,8 +20,8 @@ const enoughApprovers = 3 * core.MaxQuorum
 type ApproverReads interface {
 	GroupByName(ctx context.Context, organization int64, name string) (core.Group, error)
 	MembersByGroup(ctx context.Context, organization int64, groups []int64) (map[int64][]core.Member, error)
-	// MembersWithRoles are members who have one of some roles and have not been removed, by number: at most so many.
-	MembersWithRoles(ctx context.Context, organization int64, roles []core.Role, most int) ([]int64, error)
+	// PeopleWithRoles are people, no machines, who have one of some roles and have not been removed, by number: at most so many.
+	PeopleWithRoles(ctx context.Context, organization int64, roles []core.Role, most int) ([]int64, error)
 }
 
 // ApproversOf are the members who may approve, by group, of those names that a group has; of anybody's as many as can matter.
@@ -29,7 +29,7 @@ func ApproversOf(ctx context.Context, r ApproverReads, organization int64, names
 	groups, found := map[string]int64{}, map[string][]int64{}
 	for _, name := range names {
 		if name == Anybody {
-			all, err := r.MembersWithRoles(ctx, organization, core.RolesWith(core.MayApprove), enoughApprovers)
+			all, err := r.PeopleWithRoles(ctx, organization, core.RolesWith(core.MayApprove), enoughApprovers)
 			if err != nil {
 				return nil, err
 			}
@@ -70,7 +70,7 @@ func Unanswerable(group string, quorum int, approvers map[string][]int64) []faul
 		return nil
 	case group == Anybody:
 		return []fault.Field{{Name: "/quorum", Problem: fmt.Sprintf(
-			"found %d; expected at most %d, as no more members of the organization may approve", quorum, max(n, 1),
+			"found %d; expected at most %d, as no more people of the organization may approve", quorum, max(n, 1),
 		)}}
 	case !exists:
 		return []fault.Field{{Name: "/group", Problem: fmt.Sprintf("found %q; expected a group that exists", group)}}

@@ -21,7 +21,7 @@ type NewToken struct {
 	// Scopes are what it is good for; 0 for all that the actor may do but break-glass, which has to be asked for. Reading always belongs to
 	// it.
 	Scopes core.Permissions
-	// Lifetime is how long it is good; 0 for 90 days.
+	// Lifetime is how long it is good; 0 for 90 days. The first one of another person is good for 7 days at most.
 	Lifetime time.Duration
 }
 
@@ -38,7 +38,7 @@ const (
 )
 
 // CreateToken makes a token, which is answered here and never again. Everybody makes their own; those who administer,
-// also for others. It never allows more than the actor may.
+// also those of machine members and the first one of a new person. It never allows more than the actor may.
 func (u *UseCases) CreateToken(ctx context.Context, a core.Actor, n NewToken) (core.AccessToken, string, error) {
 	if n.MemberID == 0 {
 		n.MemberID = a.ID
@@ -67,8 +67,10 @@ func (u *UseCases) CreateToken(ctx context.Context, a core.Actor, n NewToken) (c
 		if !ok || m.RemovedAt != nil {
 			return fault.New(fault.NotFound, "member %d does not exist", n.MemberID)
 		}
-		if err := mayHandle(a, n.MemberID); err != nil {
-			return err
+		if n.MemberID != a.ID {
+			if n, err = forAnother(ctx, tx, a, m, n); err != nil {
+				return err
+			}
 		}
 		made, err = tx.AddToken(
 			ctx, core.AccessToken{MemberID: n.MemberID, Name: n.Name, Scopes: n.Scopes, ExpiresAt: u.clock.Now().Add(n.Lifetime)}, digestOf(secret),
@@ -81,6 +83,34 @@ func (u *UseCases) CreateToken(ctx context.Context, a core.Actor, n NewToken) (c
 		}, fmt.Sprintf("of %s: %s", m.Name, made.Grant()))
 	})
 	return made, secret, err
+}
+
+// forAnother is a token as it may be made for a member who is not the actor: a machine's by an owner, and the first one of a person, with
+// which they sign in and make their own. Nobody makes another token for a person who has had one or has signed in: its holder could approve
+// in their name (D50).
+func forAnother(ctx context.Context, tx Tx, a core.Actor, m core.Member, n NewToken) (NewToken, error) {
+	if err := mayHandle(a, m.ID); err != nil {
+		return n, err
+	}
+	if m.Kind == core.PrincipalAgent {
+		return n, nil
+	}
+	// Of two owners who introduce a person at the same moment the second waits, and finds the token of the first.
+	if _, err := tx.LockMembers(ctx, m.ID); err != nil {
+		return n, err
+	}
+	known, err := tx.HasSignedIn(ctx, m.ID)
+	if err != nil {
+		return n, err
+	}
+	if known {
+		return n, fault.New(
+			fault.Denied, "nobody makes another person's tokens; %s has had a token or signed in before, and makes their own (of machine members, "+
+				"owners make the tokens)", m.Name,
+		)
+	}
+	n.Lifetime = min(n.Lifetime, firstTokenLife)
+	return n, nil
 }
 
 func (n NewToken) check() error {

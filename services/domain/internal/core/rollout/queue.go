@@ -85,7 +85,10 @@ func (u *UseCases) BeginQueued(ctx context.Context) (core.QueuedRollout, bool, e
 			if q, ok, err = tx.FreeQueuedRollout(ctx); err != nil || !ok {
 				return err
 			}
-			p, err := u.planRollout(ctx, tx, organization, q.VersionSetID, nil)
+			var p plan
+			if err = mayStillDeploy(ctx, tx, organization, q.Requester); err == nil {
+				p, err = u.planRollout(ctx, tx, organization, q.VersionSetID, nil)
+			}
 			if forPeople(err) {
 				q.Outcome = fault.Public(err)
 				return tx.SettleQueuedRollout(ctx, q)
@@ -111,4 +114,25 @@ func (u *UseCases) BeginQueued(ctx context.Context) (core.QueuedRollout, bool, e
 		}
 	}
 	return core.QueuedRollout{}, false, nil
+}
+
+// mayStillDeploy is nil, or a Refused that says why the member who asked for a queued rollout may not deploy any more (D50).
+func mayStillDeploy(ctx context.Context, tx Tx, organization int64, requester core.Principal) error {
+	if requester.Type != core.PrincipalUser && requester.Type != core.PrincipalAgent {
+		return nil // a policy or a schedule, which has no role
+	}
+	members, err := tx.MembersByID(ctx, organization, []int64{requester.ID})
+	if err != nil {
+		return err
+	}
+	m, known := members[requester.ID]
+	switch {
+	case !known:
+		return fault.New(fault.Refused, "%s %d, who asked for it, is not a member of the organization", requester.Type, requester.ID)
+	case m.RemovedAt != nil:
+		return fault.New(fault.Refused, "%s, who asked for it, was removed from the organization", m.Name)
+	case !m.Role.Permissions().Has(core.MayDeploy):
+		return fault.New(fault.Refused, "%s, who asked for it, may not deploy any more: the role is %s", m.Name, m.Role)
+	}
+	return nil
 }

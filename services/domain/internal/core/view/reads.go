@@ -78,8 +78,8 @@ type Reads interface {
 	// MembersByID finds removed ones as well: journals speak of them.
 	MembersByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Member, error)
 	MemberByName(ctx context.Context, organization int64, name string) (core.Member, error)
-	// MembersWithRoles are members who have one of some roles and have not been removed, by number: at most so many.
-	MembersWithRoles(ctx context.Context, organization int64, roles []core.Role, most int) ([]int64, error)
+	// PeopleWithRoles are people, no machines, who have one of some roles and have not been removed, by number: at most so many.
+	PeopleWithRoles(ctx context.Context, organization int64, roles []core.Role, most int) ([]int64, error)
 	Groups(ctx context.Context, organization int64, p core.Page) (core.Slice[core.Group], error)
 	GroupsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Group, error)
 	GroupByName(ctx context.Context, organization int64, name string) (core.Group, error)

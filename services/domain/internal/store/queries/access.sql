@@ -170,6 +170,10 @@ ORDER BY removed_at IS NOT NULL, id DESC LIMIT 1;
 UPDATE cd_members SET issuer = @issuer::text, subject = @subject::text
 WHERE organization_id = @organization_id AND id = @id AND removed_at IS NULL AND issuer IS NULL;
 
--- name: MembersWithRoles :many
+-- name: HasSignedIn :one
+SELECT (EXISTS (SELECT FROM cd_access_tokens t WHERE t.organization_id = @organization_id AND t.member_id = @member_id)
+    OR EXISTS (SELECT FROM cd_members m WHERE m.organization_id = @organization_id AND m.id = @member_id AND m.issuer IS NOT NULL))::boolean;
+
+-- name: PeopleWithRoles :many
 SELECT id FROM cd_members
-WHERE organization_id = @organization_id AND removed_at IS NULL AND role = ANY(@roles::text[]) ORDER BY id LIMIT @at_most;
+WHERE organization_id = @organization_id AND removed_at IS NULL AND kind = 'user' AND role = ANY(@roles::text[]) ORDER BY id LIMIT @at_most;

@@ -183,6 +183,18 @@ func (q *Queries) GroupsByMember(ctx context.Context, organizationID int64, ids 
 	return items, nil
 }
 
+const hasSignedIn = `-- name: HasSignedIn :one
+SELECT (EXISTS (SELECT FROM cd_access_tokens t WHERE t.organization_id = $1 AND t.member_id = $2)
+    OR EXISTS (SELECT FROM cd_members m WHERE m.organization_id = $1 AND m.id = $2 AND m.issuer IS NOT NULL))::boolean
+`
+
+func (q *Queries) HasSignedIn(ctx context.Context, organizationID int64, memberID int64) (bool, error) {
+	row := q.db.QueryRow(ctx, hasSignedIn, organizationID, memberID)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const identityOfMember = `-- name: IdentityOfMember :one
 SELECT COALESCE(issuer, '')::text AS issuer, COALESCE(subject, '')::text AS subject FROM cd_members WHERE organization_id = $1 AND id = $2
 `
@@ -653,31 +665,6 @@ func (q *Queries) MembersByID(ctx context.Context, organizationID int64, ids []i
 	return items, nil
 }
 
-const membersWithRoles = `-- name: MembersWithRoles :many
-SELECT id FROM cd_members
-WHERE organization_id = $1 AND removed_at IS NULL AND role = ANY($2::text[]) ORDER BY id LIMIT $3
-`
-
-func (q *Queries) MembersWithRoles(ctx context.Context, organizationID int64, roles []string, atMost int32) ([]int64, error) {
-	rows, err := q.db.Query(ctx, membersWithRoles, organizationID, roles, atMost)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []int64
-	for rows.Next() {
-		var id int64
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		items = append(items, id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const organizationsOfIdentity = `-- name: OrganizationsOfIdentity :many
 SELECT f.id::bigint AS id, f.name::text AS name, f.created_at::timestamptz AS created_at FROM cd_organizations_of_identity($1::text, $2::text) AS f
 `
@@ -777,6 +764,31 @@ func (q *Queries) OrganizationsWithToken(ctx context.Context, digest []byte) ([]
 			return nil, err
 		}
 		items = append(items, organization_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const peopleWithRoles = `-- name: PeopleWithRoles :many
+SELECT id FROM cd_members
+WHERE organization_id = $1 AND removed_at IS NULL AND kind = 'user' AND role = ANY($2::text[]) ORDER BY id LIMIT $3
+`
+
+func (q *Queries) PeopleWithRoles(ctx context.Context, organizationID int64, roles []string, atMost int32) ([]int64, error) {
+	rows, err := q.db.Query(ctx, peopleWithRoles, organizationID, roles, atMost)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

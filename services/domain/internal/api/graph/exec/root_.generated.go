@@ -7127,7 +7127,10 @@ extend type Mutation {
   createGroup(input: CreateGroupInput!): GroupPayload!
   "Replaces the members of a group."
   setGroupMembers(input: SetGroupMembersInput!): GroupPayload!
-  "Creates a token for the viewer or, with the permission ADMINISTER, for another member. The token is returned here only."
+  """
+  Creates a token for the viewer or, with the permission ADMINISTER, for a machine member. For another person, only the first token can be created,
+  if that person has never had one and has never signed in; it is valid for at most 7 days. The token is returned here only.
+  """
   createToken(input: CreateTokenInput!): CreateTokenPayload!
   "Revokes a token at once, together with the browser sessions that were started with it."
   revokeToken(input: RevokeTokenInput!): RevokeTokenPayload!
