@@ -266,7 +266,8 @@ func TestAGrantNamesTheEnvironmentThatItOpens(t *testing.T) {
 	s.want(got, []event.RolloutPassageGranted{
 		{RolloutID: r.ID, GateID: "staging", EnvironmentID: s.staging.ID},
 		{RolloutID: r.ID, GateID: "staging/25", EnvironmentID: s.staging.ID, Weight: 25},
-		{RolloutID: r.ID, GateID: "staging/025"}, {RolloutID: r.ID, GateID: "staging/x"},
+		{RolloutID: r.ID, GateID: "staging/025"},
+		{RolloutID: r.ID, GateID: "staging/x"},
 		{RolloutID: r.ID, GateID: "production", EnvironmentID: s.production.ID},
 		{RolloutID: r.ID, GateID: "release"},
 	})

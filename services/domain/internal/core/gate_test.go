@@ -18,20 +18,28 @@ func TestTheStricterRuleSatisfiesBoth(t *testing.T) {
 		a, b, want core.GateRule
 	}{
 		{
-			"quorum and requester", core.GateRule{Quorum: 1, RequesterMayApprove: true, OnExpiry: rejects}, core.GateRule{Quorum: 3, OnExpiry: rejects},
+			"quorum and requester",
+			core.GateRule{Quorum: 1, RequesterMayApprove: true, OnExpiry: rejects},
+			core.GateRule{Quorum: 3, OnExpiry: rejects},
 			core.GateRule{Quorum: 3, OnExpiry: rejects},
 		},
 		{"a group", core.GateRule{Quorum: 1, OnExpiry: rejects}, core.GateRule{Group: "qa", OnExpiry: rejects}, core.GateRule{Quorum: 1, Group: "qa", OnExpiry: rejects}},
 		{
-			"never approved where one rejects", core.GateRule{ExpiresAfter: time.Minute, OnExpiry: approves},
-			core.GateRule{ExpiresAfter: time.Hour, OnExpiry: rejects}, core.GateRule{ExpiresAfter: time.Minute, OnExpiry: rejects},
+			"never approved where one rejects",
+			core.GateRule{ExpiresAfter: time.Minute, OnExpiry: approves},
+			core.GateRule{ExpiresAfter: time.Hour, OnExpiry: rejects},
+			core.GateRule{ExpiresAfter: time.Minute, OnExpiry: rejects},
 		},
 		{
-			"approved by time no sooner than both", core.GateRule{ExpiresAfter: time.Minute, OnExpiry: approves},
-			core.GateRule{ExpiresAfter: time.Hour, OnExpiry: approves}, core.GateRule{ExpiresAfter: time.Hour, OnExpiry: approves},
+			"approved by time no sooner than both",
+			core.GateRule{ExpiresAfter: time.Minute, OnExpiry: approves},
+			core.GateRule{ExpiresAfter: time.Hour, OnExpiry: approves},
+			core.GateRule{ExpiresAfter: time.Hour, OnExpiry: approves},
 		},
 		{
-			"approved by time, never", core.GateRule{ExpiresAfter: time.Minute, OnExpiry: approves}, core.GateRule{OnExpiry: approves},
+			"approved by time, never",
+			core.GateRule{ExpiresAfter: time.Minute, OnExpiry: approves},
+			core.GateRule{OnExpiry: approves},
 			core.GateRule{OnExpiry: approves},
 		},
 	}
