@@ -16,6 +16,8 @@ type Definition struct {
 	Entity, Verb string
 	// Emitted says by which service and when it is emitted. It begins with "By".
 	Emitted string
+	// EmittedBy lists who may emit it (D47); see CheckEmitter and CheckSource.
+	EmittedBy []Emitter
 	// Example is a payload with every field set; the golden file holds it.
 	Example Data
 
@@ -55,9 +57,13 @@ func (d Definition) Pattern() string {
 	}
 }
 
-func define(path Path, channel string, example Data, emitted string) Definition {
+// define is an entry. It does not compile without an emitter.
+func define(path Path, channel string, example Data, emitted string, by Emitter, more ...Emitter) Definition {
 	entity, verb := split(example.EventType())
-	return Definition{Type: example.EventType(), Path: path, Entity: entity, Verb: verb, Emitted: emitted, Example: example, channel: channel}
+	return Definition{
+		Type: example.EventType(), Path: path, Entity: entity, Verb: verb, Emitted: emitted, EmittedBy: append([]Emitter{by}, more...),
+		Example: example, channel: channel,
+	}
 }
 
 func registryEvents() []Definition {
@@ -65,11 +71,11 @@ func registryEvents() []Definition {
 		define(PathRegistry, "", ArtifactPublished{
 			Image: "registry.example.com/shop/api", Digest: exampleDigest, Tag: "1.4.0", PublishedAt: "2026-03-25T10:00:00Z", DigestSeen: new(true),
 		}, "By the registry service, when a registry, CI or a poll reports an artifact. The domain service records a version on "+
-			"every source that points at the image."),
+			"every source that points at the image.", EmitterRegistry, EmitterCaller),
 		define(PathRegistry, "", ArtifactDeleted{
 			Image: "registry.example.com/shop/api", Digest: exampleDigest, Tag: "1.4.0", DeletedAt: "2026-04-25T10:00:00Z",
 		}, "By the registry service, when a registry or a poll reports that a tag or an image was deleted. The domain service marks the "+
-			"versions that were published so; they stay."),
+			"versions that were published so; they stay.", EmitterRegistry, EmitterCaller),
 	}
 }
 
@@ -78,23 +84,23 @@ func clusterEvents() []Definition {
 		define(PathCluster, ChannelCall, FunctionCalled{
 			AgentID: 42, CallID: "1/7/0", Function: "argo.sync", Arguments: json.RawMessage(`{"app_name":"shop"}`), Attempt: 1,
 			Deadline: "2026-03-25T10:05:00Z",
-		}, "By the workflow service, for every Function that a relay has to execute. Sent again until it is answered."),
+		}, "By the workflow service, for every Function that a relay has to execute. Sent again until it is answered.", EmitterEngine),
 		define(PathCluster, ChannelResult, FunctionCompleted{
 			AgentID: 42, CallID: "1/7/0", Attempt: 1, Value: json.RawMessage(`{"synced":true}`),
 			Error: &CallError{Code: "unreachable", Message: "the API server did not answer within 10s", Retryable: true},
-		}, "By a relay, once for every call that it has executed. Exactly one of value and error is set."),
+		}, "By a relay, once for every call that it has executed. Exactly one of value and error is set.", EmitterRelay),
 		define(PathCluster, ChannelEvent, ArgoRolloutStatusChanged{
 			AgentID: 42, RolloutName: "payments-api", Namespace: "production", Phase: "Paused", CurrentStepIndex: 1,
 			StableRS: "abc123", CurrentPodHash: "def456", PauseConditions: []PauseCondition{{Reason: "CanaryPauseStep"}}, Abort: false,
 			Watch: "1/0.7", Object: json.RawMessage(`{"status":{"phase":"Paused"}}`), ObservedAt: "2026-03-25T10:00:00Z",
-		}, "By a relay, when the status of a watched Argo Rollout has changed."),
+		}, "By a relay, when the status of a watched Argo Rollout has changed.", EmitterRelay),
 		define(PathCluster, ChannelEvent, ObjectChanged{
 			AgentID: 42, Watch: "1/0.7", Kind: "Application", Namespace: "argocd", Name: "shop", Found: true,
 			Object: json.RawMessage(`{"status":{"sync":{"status":"Synced"}}}`), Report: json.RawMessage(`{"health":"healthy","reason":""}`),
 			Error:      &CallError{Code: "forbidden", Message: "the cluster does not let the relay watch Application argocd/shop"},
 			ObservedAt: "2026-03-25T10:00:00Z",
 		}, "By a relay, when the watched fields of an object other than an Argo Rollout have changed, or the object does not exist "+
-			"or cannot be watched."),
+			"or cannot be watched.", EmitterRelay),
 		define(PathCluster, ChannelCall, WatchesWanted{
 			AgentID: 42, AsOf: "2026-03-25T10:00:00Z", LeaseSeconds: 300, Watches: []Watch{{
 				Watch: "1/0.7", Kind: "Rollout", APIVersion: "argoproj.io/v1alpha1", Namespace: "shop", Name: "api", Labels: "app=api",
@@ -102,76 +108,76 @@ func clusterEvents() []Definition {
 				Report: "argo.health", ExpectedRevision: "0123456789abcdef0123456789abcdef01234567",
 			}},
 		}, "By the workflow service, when the watches of its workflows have changed, and to a relay that has another set or whose "+
-			"lease is about to expire. It always carries the whole set."),
+			"lease is about to expire. It always carries the whole set.", EmitterEngine),
 		define(PathCluster, ChannelHeartbeat, AgentHeartbeat{
 			AgentID: 42, Version: "0.1.0", StartedAt: "2026-03-25T09:00:00Z", ObservedAt: "2026-03-25T10:00:00Z", ClusterReachable: true,
 			Message: "v1.34.2", Watching: "6b86b273ff34fce1", LeaseSeconds: 240,
-		}, "By a relay, every few seconds. An agent without heartbeats is reported as offline."),
+		}, "By a relay, every few seconds. An agent without heartbeats is reported as offline.", EmitterRelay),
 	}
 }
 
 func rolloutEvents() []Definition {
 	return []Definition{
-		define(PathDomain, "", RolloutStarted{RolloutID: 7}, "By the deploy workflow, before anything else."),
+		define(PathDomain, "", RolloutStarted{RolloutID: 7}, "By the deploy workflow, before anything else.", EmitterProgram),
 		define(PathDomain, "", RolloutGateReached{RolloutID: 7, EnvironmentID: 3, Weight: 25},
 			"By the deploy workflow, when every deployment of an environment has reached the gate. None passes before "+
-				"all have reached it."),
+				"all have reached it.", EmitterProgram),
 		define(PathDomain, "", RolloutPassageRequested{RolloutID: 7, EnvironmentID: 3, GateID: "production/25"},
-			"By the deploy workflow, before it enters an environment or passes a gate. It waits for the answer."),
+			"By the deploy workflow, before it enters an environment or passes a gate. It waits for the answer.", EmitterProgram),
 		define(PathDomain, "", RolloutPassageGranted{RolloutID: 7, GateID: "production", EnvironmentID: 3, PinnedWeights: []int{25, 50}},
-			"By the domain service, at once or, if the rollout is paused, when it is resumed."),
+			"By the domain service, at once or, if the rollout is paused, when it is resumed.", EmitterDomain),
 		define(PathDomain, "", RolloutAbortRequested{RolloutID: 7, Reason: "errors at 25 %"},
-			"By the domain service, when a member aborts the rollout."),
+			"By the domain service, when a member aborts the rollout.", EmitterDomain),
 		define(PathDomain, "", RolloutAborted{RolloutID: 7, EnvironmentID: 3, Reason: "aborted: errors at 25 %"},
-			"By the deploy workflow, when it has aborted every deployment in progress. It waits for a retry."),
+			"By the deploy workflow, when it has aborted every deployment in progress. It waits for a retry.", EmitterProgram),
 		define(PathDomain, "", RolloutRetryRequested{RolloutID: 7, Reason: "fixed"},
-			"By the domain service, when a member retries an aborted rollout."),
+			"By the domain service, when a member retries an aborted rollout.", EmitterDomain),
 		define(PathDomain, "", RolloutPreviewed{
 			PreviewID: 5, Environments: []PreviewedEnvironment{{EnvironmentID: 3, Changes: []FileChange{exampleChange()}}},
-		}, "By a driver's preview workflow, with what a rollout would change if it was started now, or why that is unknown."),
-		define(PathDomain, "", RolloutHealthy{RolloutID: 7}, "By the deploy workflow, when every environment is healthy."),
+		}, "By a driver's preview workflow, with what a rollout would change if it was started now, or why that is unknown.", EmitterProgram),
+		define(PathDomain, "", RolloutHealthy{RolloutID: 7}, "By the deploy workflow, when every environment is healthy.", EmitterProgram),
 		define(PathDomain, "", RolloutFailed{RolloutID: 7, Reason: "production: api is degraded at gate 50"},
-			"By the deploy workflow, when it stops advancing."),
+			"By the deploy workflow, when it stops advancing.", EmitterProgram),
 		define(PathDomain, "", RolloutEnvironmentStarted{RolloutID: 7, EnvironmentID: 3},
-			"By the deploy workflow, when the rollout enters an environment."),
+			"By the deploy workflow, when the rollout enters an environment.", EmitterProgram),
 		define(PathDomain, "", RolloutEnvironmentHealthy{RolloutID: 7, EnvironmentID: 3},
-			"By the deploy workflow, when every deployment of an environment is healthy."),
+			"By the deploy workflow, when every deployment of an environment is healthy.", EmitterProgram),
 		define(PathDomain, "", RolloutEnvironmentFailed{RolloutID: 7, EnvironmentID: 3, Reason: "api is degraded"},
-			"By the deploy workflow, when an environment cannot become healthy in this rollout any more."),
+			"By the deploy workflow, when an environment cannot become healthy in this rollout any more.", EmitterProgram),
 	}
 }
 
 func deploymentEvents() []Definition {
 	return []Definition{
 		define(PathDomain, "", DeploymentStarted{DeploymentID: 11},
-			"By the deploy workflow, before the first change for a service in an environment."),
+			"By the deploy workflow, before the first change for a service in an environment.", EmitterProgram),
 		define(PathDomain, "", DeploymentCommitted{
 			DeploymentID: 11, CommitSHA: "0123456789abcdef0123456789abcdef01234567", ManifestDigest: exampleDigest,
 			Parameters: json.RawMessage(`{"path":"staging/api.yaml"}`), Changes: []FileChange{exampleChange()},
-		}, "By the deploy workflow, when the desired state is in Git: the snapshot that auditors read. It never contains a secret."),
+		}, "By the deploy workflow, when the desired state is in Git: the snapshot that auditors read. It never contains a secret.", EmitterProgram),
 		define(PathDomain, "", DeploymentGateReached{DeploymentID: 11, Weight: 25},
-			"By the deploy workflow, when a service has reached a gate."),
-		define(PathDomain, "", DeploymentAdvance{DeploymentID: 11, Weight: 25}, "By the deploy workflow, when a service may pass the gate."),
+			"By the deploy workflow, when a service has reached a gate.", EmitterProgram),
+		define(PathDomain, "", DeploymentAdvance{DeploymentID: 11, Weight: 25}, "By the deploy workflow, when a service may pass the gate.", EmitterProgram),
 		define(PathDomain, "", DeploymentHealthy{DeploymentID: 11},
-			"By the deploy workflow, when a service is healthy with the new version at full weight."),
+			"By the deploy workflow, when a service is healthy with the new version at full weight.", EmitterProgram),
 		define(PathDomain, "", DeploymentDegraded{DeploymentID: 11, Reason: "ProgressDeadlineExceeded"},
-			"By the deploy workflow, when the new version of a service is degraded. The canary is left as it is."),
+			"By the deploy workflow, when the new version of a service is degraded. The canary is left as it is.", EmitterProgram),
 		define(PathDomain, "", DeploymentFailed{DeploymentID: 11, Reason: "no status within 10m0s"},
-			"By the deploy workflow, when a service could not be deployed, or was not healthy in time."),
+			"By the deploy workflow, when a service could not be deployed, or was not healthy in time.", EmitterProgram),
 	}
 }
 
 func readinessEvents() []Definition {
 	return []Definition{
-		define(PathDomain, "", EnvironmentReady{EnvironmentID: 3}, "By the onboarding workflow, when the environment has everything it needs."),
+		define(PathDomain, "", EnvironmentReady{EnvironmentID: 3}, "By the onboarding workflow, when the environment has everything it needs.", EmitterProgram),
 		define(PathDomain, "", EnvironmentNotReady{EnvironmentID: 3, Reason: "argo-rollouts controller not found"},
-			"By the onboarding workflow, when something is missing."),
+			"By the onboarding workflow, when something is missing.", EmitterProgram),
 		define(PathDomain, "", ApplicationEnvironmentReady{
 			ApplicationEnvironmentID: 5, RolloutName: "api", RolloutNamespace: "shop",
 			Discovered: json.RawMessage(`{"services":{"api":{"rollout_name":"api","rollout_namespace":"shop"}}}`),
-		}, "By the setup workflow, when the manifests of an application match its services."),
+		}, "By the setup workflow, when the manifests of an application match its services.", EmitterProgram),
 		define(PathDomain, "", ApplicationEnvironmentNotReady{ApplicationEnvironmentID: 5, Reason: "container mismatch"},
-			"By the setup workflow, when the manifests of an application do not match its services."),
+			"By the setup workflow, when the manifests of an application do not match its services.", EmitterProgram),
 	}
 }
 
@@ -180,15 +186,15 @@ func observedEvents() []Definition {
 		define(PathDomain, "", ServiceHealthObserved{
 			ServiceID: 4, EnvironmentID: 3, Health: "degraded", Reason: "ProgressDeadlineExceeded", ObservedAt: "2026-03-25T10:00:00Z",
 		}, "By the workflow service, when the observed health of a service in an environment has changed, with or without a rollout. "+
-			"It never reopens a deployment."),
+			"It never reopens a deployment.", EmitterObserver),
 		define(PathDomain, "", ApplicationEnvironmentReconciled{
 			ApplicationEnvironmentID: 5, Revision: "89abcdef0123456789abcdef0123456789abcdef",
 			ExpectedRevision: "0123456789abcdef0123456789abcdef01234567",
 			Automatic:        true, Drift: "automated sync is on", ObservedAt: "2026-03-25T10:00:00Z",
-		}, "By the workflow service, when the commit in effect for an application in an environment has changed. It shows drift."),
+		}, "By the workflow service, when the commit in effect for an application in an environment has changed. It shows drift.", EmitterObserver),
 		define(PathDomain, "", EnvironmentContactChanged{
 			EnvironmentID: 3, Reachable: false, Reason: "agent 42 is offline", ObservedAt: "2026-03-25T10:00:00Z",
-		}, "By the workflow service, from heartbeats, when the agent of an environment, or its cluster, has become unreachable or reachable."),
+		}, "By the workflow service, from heartbeats, when the agent of an environment, or its cluster, has become unreachable or reachable.", EmitterObserver),
 	}
 }
 
@@ -196,20 +202,20 @@ func approvalEvents() []Definition {
 	return []Definition{
 		define(PathDomain, "", ApprovalRequested{
 			RolloutID: 7, GateID: "production/approval", EnvironmentID: 3, Weight: 50, Reason: "production needs a release manager",
-		}, "By the deploy workflow, when it needs an approval to continue."),
+		}, "By the deploy workflow, when it needs an approval to continue.", EmitterProgram),
 		define(PathDomain, "", ApprovalResolved{
 			RolloutID: 7, GateID: "production/approval", Resolution: "approved", PrincipalType: "user", PrincipalID: 1, Reason: "looks good",
-		}, "By the domain service, when a gate has been approved or rejected. The deploy workflow waits for it."),
+		}, "By the domain service, when a gate has been approved or rejected. The deploy workflow waits for it.", EmitterDomain),
 	}
 }
 
 func workflowEvents() []Definition {
 	return []Definition{
-		define(PathDomain, "", WorkflowCompleted{WorkflowID: "rollout-7"}, "By the engine, when a program has run to its end."),
+		define(PathDomain, "", WorkflowCompleted{WorkflowID: "rollout-7"}, "By the engine, when a program has run to its end.", EmitterEngine),
 		define(PathDomain, "", WorkflowFailed{WorkflowID: "rollout-7", Error: "deploy.star:12:5: fail: container mismatch"},
-			"By the engine, when a run fails, whatever events the program has emitted."),
+			"By the engine, when a run fails, whatever events the program has emitted.", EmitterEngine),
 		define(PathDomain, "", WorkflowCancelled{WorkflowID: "rollout-7", Reason: "cancelled by user 1"},
-			"By the engine, when a run has been cancelled."),
+			"By the engine, when a run has been cancelled.", EmitterEngine),
 	}
 }
 

@@ -2,6 +2,7 @@ package workflow_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -24,8 +25,9 @@ type doorCase struct {
 	name string
 	// attributes and data are members of its JSON, beside specversion 1.0, id, source /test, type and organizationid 1; text is all of it.
 	eventType, attributes, text string
-	// refused is the part of it that is wrong, "malformed" for no CloudEvent; "" where programs get it, with this data.
-	refused, data string
+	// refused is the part of it that is wrong, "malformed" for no CloudEvent; "" where programs get it, with this data. atBus is that for
+	// NATS, where it differs: a caller may not send the type, and what is on the bus has another source.
+	refused, data, atBus string
 }
 
 const (
@@ -37,9 +39,9 @@ func doorCases() []doorCase {
 	deep := strings.Repeat("[", 201) + strings.Repeat("]", 201)
 	return []doorCase{
 		{name: "custom", attributes: `"time": "2026-03-25T12:00:00Z", "data": {"n": 1}`, data: `{"n":1}`},
-		{name: "catalogue", eventType: healthyType, attributes: `"data": {"rollout_id": 3}`, data: `{"rollout_id":3}`},
+		{name: "catalogue", eventType: healthyType, attributes: `"data": {"rollout_id": 3}`, refused: "type", atBus: "source"},
 		{name: "schema", eventType: healthyType, attributes: `"data": {"rollout_id": "3"}`, refused: "data"},
-		{name: "unknown-of-ours", eventType: "com.gitlab.cd.unknown.thing", attributes: `"data": {"n": 1}`, data: `{"n":1}`},
+		{name: "unknown-of-ours", eventType: "com.gitlab.cd.unknown.thing", attributes: `"data": {"n": 1}`, refused: "type", atBus: "source"},
 		{name: "no-data", data: "null"},
 		{name: "null", attributes: `"data": null`, data: "null"},
 		{name: "list", attributes: `"data": [1, "a"]`, data: `[1,"a"]`},
@@ -129,7 +131,7 @@ while True:
 			t.Fatal(err)
 		}
 		if c.refused != "" {
-			given[c.refused]++
+			given[cmp.Or(c.atBus, c.refused)]++
 			continue
 		}
 		for _, door := range []string{"grpc", "nats"} {

@@ -23,10 +23,10 @@ func events(root string) ([]*page, error) {
 		var rows [][]string
 		for _, d := range event.Catalogue() {
 			if d.Path == path {
-				rows = append(rows, []string{code(d.Type), prose(sentence(d.Emitted))})
+				rows = append(rows, []string{code(d.Type), emitters(d), prose(sentence(d.Emitted))})
 			}
 		}
-		p.table([]string{"Type", "Emitted"}, rows)
+		p.table([]string{"Type", "Emitted by", "Emitted"}, rows)
 		for _, d := range event.Catalogue() {
 			if d.Path != path {
 				continue
@@ -37,6 +37,15 @@ func events(root string) ([]*page, error) {
 		}
 	}
 	return []*page{p}, nil
+}
+
+// emitters are who may emit a type.
+func emitters(d event.Definition) string {
+	names := make([]string, len(d.EmittedBy))
+	for i, by := range d.EmittedBy {
+		names[i] = string(by)
+	}
+	return strings.Join(names, ", ")
 }
 
 func writeEvent(p *page, from *comments, root string, d event.Definition) error {
@@ -60,6 +69,7 @@ func writeEvent(p *page, from *comments, root string, d event.Definition) error 
 	p.heading(3, d.Type)
 	p.paragraph(prose(sentence(withNames(meaning, t, jsonName))))
 	p.paragraph("Emitted " + prose(strings.ToLower(d.Emitted[:1])+d.Emitted[1:]))
+	p.paragraph("Emitted by: " + emitters(d))
 	p.paragraph("Subject: " + code(d.Pattern()))
 	p.table([]string{"Field", "Type", "Meaning"}, rows)
 	p.code("json", string(example))

@@ -229,6 +229,7 @@ func TestEveryEventIsListed(t *testing.T) {
 	for _, d := range event.Catalogue() {
 		part := section(t, "events.md", d.Type)
 		has(t, d.Type, part, "Subject: `"+d.Pattern()+"`")
+		has(t, d.Type, part, "Emitted by: "+string(d.EmittedBy[0]))
 		schema, err := os.ReadFile(filepath.Join(root, "pkg/event/schema", d.Type+".json"))
 		if err != nil {
 			t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 )
 
 // Source is the source of the domain's own events, which come back to it on the domain path.
-const Source = "/services/domain"
+const Source = event.SourceDomain
 
 // Intake records published and deleted artifacts.
 type Intake interface {
@@ -239,7 +239,12 @@ func (h *Handlers) Rejected(ctx context.Context, d bus.Delivery, reason error) {
 	_ = h.inbox.Reject(ctx, d.Event, fault.Public(reason)) // the bus has logged the reason
 }
 
+// inbound reads what every event has. Its source has to be that of an emitter of its type (D47): the bus separates accounts by subjects,
+// and several emitters may publish on one.
 func inbound(e event.Event) (core.Inbound, error) {
+	if err := event.CheckSource(e.Type(), e.Source()); err != nil {
+		return core.Inbound{}, err
+	}
 	organization, err := event.Organization(e)
 	if err != nil {
 		return core.Inbound{}, err

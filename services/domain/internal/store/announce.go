@@ -13,7 +13,7 @@ import (
 )
 
 // Source is the source of the domain's events.
-const Source = "/services/domain"
+const Source = event.SourceDomain
 
 // Announce implements rollout.Tx: the event is made here, once, in the transaction, and keeps its id however often it is sent.
 func (t *tx) Announce(ctx context.Context, r rollout.GateResolved) error {

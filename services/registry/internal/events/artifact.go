@@ -12,7 +12,7 @@ import (
 )
 
 // Source is the registry service's name in its events.
-const Source = "/services/registry"
+const Source = event.SourceRegistry
 
 // Encoder encodes events.
 type Encoder struct{ clock clock.Clock }

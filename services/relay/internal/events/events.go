@@ -7,7 +7,6 @@ package events
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/lockstep-cd/lockstep/pkg/event"
 )
@@ -21,4 +20,4 @@ type Publisher interface {
 type Accept func(ctx context.Context, e event.Event) error
 
 // source returns the relay's name in its events; the sources of E71 begin with it.
-func source(agent int64) string { return fmt.Sprintf("/agents/%d", agent) }
+func source(agent int64) string { return event.AgentSource(agent) }

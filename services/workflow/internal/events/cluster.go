@@ -71,6 +71,9 @@ func (c Cluster) Handle(ctx context.Context, d bus.Delivery) error {
 	if expected != d.Subject {
 		return fault.InvalidFields(fault.Field{Name: "data.agent_id", Problem: fmt.Sprintf("the event belongs on %s but came on %s", expected, d.Subject)})
 	}
+	if err := event.CheckSource(d.Event.Type(), d.Event.Source()); err != nil {
+		return err
+	}
 	switch d.Event.Type() {
 	case event.TypeFunctionCompleted:
 		return c.completed(ctx, d)

@@ -41,6 +41,9 @@ func (d Domain) Handle(ctx context.Context, delivery bus.Delivery) error {
 		return nil
 	}
 	e, err := FromWire(delivery.Event)
+	if err == nil {
+		err = event.CheckSource(e.Type, e.Source)
+	}
 	if err != nil {
 		return err
 	}

@@ -29,9 +29,8 @@ func Encode(e history.Emit, trace string) (event.Sealed, error) {
 	}, payload)
 }
 
-// CheckEmit says whether a program may emit the event. What the engine tells about executions itself, programs may
-// not. It encodes with the function that the commit uses later: what a program is told is sent can then be stored,
-// too.
+// CheckEmit reports whether a program may emit the event. It encodes with the function that the commit uses later, so what it accepts can
+// be stored.
 func CheckEmit(e history.Emit) *history.FunctionError {
 	if refusal := CheckType(e.Type); refusal != nil {
 		return refusal
@@ -47,14 +46,14 @@ func CheckEmit(e history.Emit) *history.FunctionError {
 	return history.AsFunctionError(err)
 }
 
-// CheckType says whether programs may emit events of the type at all.
+// CheckType reports whether programs may emit events of the type at all: it is one of the domain path that the catalogue gives to programs
+// (D47). The answers of the domain service, what the engine reports about executions, and standing reports are not.
 func CheckType(eventType string) *history.FunctionError {
-	switch eventType {
-	case history.TypeCompleted, history.TypeFailed, history.TypeCancelled:
-		return &history.FunctionError{Code: history.CodeInvalid, Message: "emit: type: " + eventType + " is emitted by the engine alone"}
-	}
 	if !emittable(eventType) {
 		return &history.FunctionError{Code: history.CodeInvalid, Message: "emit: type: " + notEmittable(eventType)}
+	}
+	if err := event.CheckEmitter(eventType, event.EmitterProgram); err != nil {
+		return &history.FunctionError{Code: history.CodeInvalid, Message: "emit: " + fault.Public(err)}
 	}
 	return nil
 }

@@ -27,10 +27,11 @@ func TestWhatProgramsMayEmit(t *testing.T) {
 		{"com.gitlab.cd.rollout.started", `{"rollout_id": 3}`, ""},
 		{"com.gitlab.cd.rollout.started", `{"rollout_id": "3"}`, "invalid: emit com.gitlab.cd.rollout.started: data.rollout_id:"},
 		{"com.gitlab.cd.rollout.started", ``, "invalid: emit com.gitlab.cd.rollout.started: data"},
-		{"com.gitlab.cd.function.completed", `{}`, `type: found "com.gitlab.cd.function.completed", expected a type of the domain path`},
-		{"com.gitlab.cd.artifact.published", `{}`, "expected a type of the domain path"},
+		{"com.gitlab.cd.function.completed", `{}`, `type: found "com.gitlab.cd.function.completed", expected an event type of the domain path`},
+		{"com.gitlab.cd.artifact.published", `{}`, "expected an event type of the domain path"},
 		{"", `{}`, `type: found "", expected`},
-		{history.TypeFailed, `{"workflow_id": "w", "error": "e"}`, "is emitted by the engine alone"},
+		{history.TypeFailed, `{"workflow_id": "w", "error": "e"}`, `found "com.gitlab.cd.workflow.failed" from a program, expected it from the engine`},
+		{event.TypeApprovalResolved, `{"rollout_id": 3, "gate_id": "production", "resolution": "approved", "principal_type": "user", "principal_id": 1}`, "from a program, expected it from the domain service"},
 	} {
 		refusal := CheckEmit(history.Emit{ID: "e/0.1", Organization: 1, Workflow: "w", Type: tt.eventType, Data: json.RawMessage(tt.data), Time: noon})
 		switch {
@@ -199,7 +200,7 @@ func (i *inbox) Reject(_ context.Context, e event.Event, reason string) error {
 func TestDomainEvents(t *testing.T) {
 	t.Parallel()
 	deliver := func(source string, i *inbox) error {
-		e, err := event.New(event.Header{ID: "1", Source: source, Organization: 4, Time: noon}, event.RolloutStarted{RolloutID: 3})
+		e, err := event.New(event.Header{ID: "1", Source: source, Organization: 4, Time: noon}, event.RolloutAbortRequested{RolloutID: 3})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -212,7 +213,7 @@ func TestDomainEvents(t *testing.T) {
 	if err := deliver(Source, &own); err != nil || len(own.received)+len(own.rejected) != 0 {
 		t.Errorf("own event: error %v, %+v", err, own)
 	}
-	want := []history.Event{{Organization: 4, Source: "/services/domain", ID: "1", Type: event.TypeRolloutStarted, Data: []byte(`{"rollout_id":3}`), Time: noon}}
+	want := []history.Event{{Organization: 4, Source: "/services/domain", ID: "1", Type: event.TypeRolloutAbortRequested, Data: []byte(`{"rollout_id":3}`), Time: noon}}
 	err := deliver("/services/domain", &foreign)
 	if diff := cmp.Diff(want, foreign.received); err != nil || diff != "" {
 		t.Errorf("error %v (-want +got):\n%s", err, diff)

@@ -12,7 +12,7 @@ import (
 )
 
 // Source names this service in the events it emits.
-const Source = "/services/workflow"
+const Source = event.SourceWorkflow
 
 // Topology is what this service makes on the bus: the streams of the cluster path, its consumers, and one consumer of
 // calls for each agent. An agent that is not listed has no consumer, and its calls stay unread until it is.
