@@ -13,7 +13,7 @@ import (
 // maxEvent bounds a CloudEvent in bytes.
 const maxEvent = 1 << 20
 
-// CloudEvent stores an event and hands it to the waits it matches. Whatever the token may do, its owner is a caller: what the services tell
+// CloudEvent stores an event and hands it to the waits it matches. Whatever the token may do, its owner is a caller: what the services report
 // each other does not come this way (D47).
 func (s *Server) CloudEvent(ctx context.Context, req *autoflowv1.CloudEventRequest) (*autoflowv1.CloudEventResponse, error) {
 	if n := len(req.GetCloudEvent()); n == 0 || n > maxEvent {
