@@ -23,7 +23,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	"github.com/lockstep-cd/lockstep/pkg/run"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
-	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/transport"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/autoflow"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/bundle"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
@@ -206,7 +206,7 @@ type service struct {
 	// drivers are the domain's, which follow their registries.
 	drivers *bundle.Drivers
 	// streams counts the open subscriptions of the API; nil before its handler is made.
-	streams *graph.Streams
+	streams *transport.Streams
 	// due holds one wake-up for the dispatchers.
 	due chan struct{}
 	// barred holds one word that a key of an agent may have ended, undeclared one that the engine may not know of an agent.

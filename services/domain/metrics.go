@@ -11,7 +11,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
-	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/transport"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store"
 )
 
@@ -21,7 +21,7 @@ type exposition struct {
 	pool       *pgxpool.Pool
 	breakGlass func(ctx context.Context) (times int64, last time.Time, err error)
 	delivery   *telemetry.Delivery
-	streams    *graph.Streams
+	streams    *transport.Streams
 }
 
 // collectors are everything that /metrics exposes beside telemetry.Metrics.
@@ -33,10 +33,10 @@ func (e exposition) collectors() []prometheus.Collector {
 // Exposed are the collectors of everything that /metrics of this service exposes beside telemetry.Metrics. They read from nothing: they
 // can be described, for references and for checks of dashboards and alerts, and not collected.
 func Exposed() []prometheus.Collector {
-	return exposition{delivery: new(telemetry.Delivery), streams: graph.NewStreams(1)}.collectors()
+	return exposition{delivery: new(telemetry.Delivery), streams: transport.NewStreams(1)}.collectors()
 }
 
 // Metrics are those of Exposed that no other service has.
 func Metrics() []prometheus.Collector {
-	return []prometheus.Collector{store.Metrics(nil), telemetry.BreakGlass(nil), graph.NewStreams(1)}
+	return []prometheus.Collector{store.Metrics(nil), telemetry.BreakGlass(nil), transport.NewStreams(1)}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/transport"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/console"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
@@ -24,7 +25,7 @@ import (
 
 // handler is the HTTP side of the service.
 func (s *service) handler(c Config) (http.Handler, error) {
-	s.streams = graph.NewStreams(c.MaxSubscriptions)
+	s.streams = transport.NewStreams(c.MaxSubscriptions)
 	pages, err := console.Handler(!c.Docs.Off)
 	if err != nil {
 		return nil, err

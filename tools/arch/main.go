@@ -1,7 +1,7 @@
 // Command arch checks who imports whom, by the table in table.go, and the language that everything is written in, by the list in words.go.
 //
 // It judges direct imports, because those are what a reader sees and an author decides. It does not judge what a third
-// party imports, and another service's internals need no rule: the compiler refuses them.
+// party imports, and another service's internals need no rule: the compiler refuses them. A package has at most 30 source files.
 //
 // Words that only insiders understand are counted per folder. tools/arch/words.txt holds the counts; they may only shrink.
 package main
@@ -40,6 +40,11 @@ func run(folder string, rewrite bool) error {
 		return err
 	}
 	violations := check(packages)
+	large, err := tooLarge(packages)
+	if err != nil {
+		return err
+	}
+	violations = append(violations, large...)
 	for _, v := range violations {
 		fmt.Fprintln(os.Stderr, v)
 	}
@@ -52,7 +57,7 @@ func run(folder string, rewrite bool) error {
 	}
 	switch {
 	case len(violations) > 0:
-		return fmt.Errorf("%d forbidden imports or names in %d packages; the table is tools/arch/table.go", len(violations), len(packages))
+		return fmt.Errorf("%d forbidden imports, names or sizes in %d packages; the table is tools/arch/table.go", len(violations), len(packages))
 	case len(words) > 0:
 		return fmt.Errorf("%d folders differ from %s; CONTRIBUTING.md, Language, has the list", len(words), allowed)
 	}
@@ -63,6 +68,8 @@ func run(folder string, rewrite bool) error {
 type pkg struct {
 	ImportPath   string
 	Name         string
+	Dir          string
+	GoFiles      []string
 	Imports      []string
 	TestImports  []string
 	XTestImports []string
@@ -71,7 +78,7 @@ type pkg struct {
 // list returns every package of the workspace; -e, because broken packages are reported elsewhere.
 func list() ([]pkg, error) {
 	//nolint:noctx // one short command, ended by the terminal's interrupt like this process itself
-	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Name,Imports,TestImports,XTestImports", "work")
+	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Name,Dir,GoFiles,Imports,TestImports,XTestImports", "work")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

@@ -22,6 +22,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/exec"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/transport"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
@@ -155,7 +156,7 @@ type Deps struct {
 	// Window is how long reads of one request wait for each other; 0 means 1 ms.
 	Window time.Duration
 	// Streams counts subscriptions; nil for a limit of its own.
-	Streams *Streams
+	Streams *transport.Streams
 }
 
 // cachedQueries is how many parsed queries are kept. Clients send the same few.
@@ -168,12 +169,12 @@ func NewHandler(d Deps) http.Handler {
 		d.Window = time.Millisecond
 	}
 	if d.Streams == nil {
-		d.Streams = NewStreams(0)
+		d.Streams = transport.NewStreams(0)
 	}
 	schema := weighed{exec.NewExecutableSchema(exec.Config{Resolvers: resolvers{d.Domain, d.Log}})}
 	s := handler.New(schema)
-	s.AddTransport(stream{clock: d.Clock, heartbeat: streamHeartbeat, longest: streamLongest, open: d.Streams})
-	s.AddTransport(exchange{})
+	s.AddTransport(transport.NewStream(d.Clock, d.Streams))
+	s.AddTransport(transport.Exchange{})
 	s.SetQueryCache(lru.New[*ast.QueryDocument](cachedQueries))
 	s.SetParserTokenLimit(maxTokens)
 	s.SetErrorPresenter(presenter(d.Log, schema.Schema()))
@@ -181,7 +182,15 @@ func NewHandler(d Deps) http.Handler {
 	s.Use(extension.Introspection{})
 	s.Use(&limits{})
 	s.AroundResponses(observe(d.Log, d.Clock))
-	return front(d, once(d, s))
+	return transport.Check(withLoadersFor(d, transport.Once(d.Domain.Access, d.Log, s)))
+}
+
+// withLoadersFor makes the loaders of each request.
+func withLoadersFor(d Deps, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		actor, _ := core.ActorFrom(r.Context()) // transport.Check refuses a request without one
+		next.ServeHTTP(w, r.WithContext(withLoaders(r.Context(), newLoaders(d.Domain, actor, d.Clock, d.Window))))
+	})
 }
 
 // observe writes one line for each operation: never its variables.

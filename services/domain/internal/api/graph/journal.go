@@ -7,6 +7,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/transport"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
@@ -90,7 +91,7 @@ func (s subscription) Journal(ctx context.Context, after, rollout *string) (<-ch
 		}
 	}
 	position := int64(-1)
-	if cursor := resumeFrom(ctx, after); cursor != "" {
+	if cursor := transport.ResumeFrom(ctx, after); cursor != "" {
 		var err error
 		if position, err = core.PositionOf(cursor); err != nil {
 			return nil, err

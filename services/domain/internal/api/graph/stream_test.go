@@ -17,6 +17,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/transport"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
@@ -256,7 +257,7 @@ func TestOneRolloutIsFollowedByItself(t *testing.T) {
 func TestAMemberHasAsManySubscriptionsAsAllowed(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	streams := graph.NewStreams(2)
+	streams := transport.NewStreams(2)
 	f.handler = graph.NewHandler(graph.Deps{Domain: f.domain(), Clock: clock.System(), Log: slog.New(slog.DiscardHandler), Streams: streams})
 	f.story()
 	first, second := f.follow(ours, "", ""), f.follow(ours, "", "")

@@ -1,4 +1,4 @@
-package graph
+package transport
 
 import (
 	"bytes"
@@ -34,7 +34,7 @@ func TestAResultIsNotOverwrittenByTheNext(t *testing.T) {
 	}
 	recorder := httptest.NewRecorder()
 	out := &eventWriter{w: recorder, controller: http.NewResponseController(recorder), clock: clock.System()}
-	stream{clock: clock.System(), heartbeat: time.Hour, longest: time.Hour}.pump(t.Context(), out, next)
+	Stream{clock: clock.System(), heartbeat: time.Hour, longest: time.Hour}.pump(t.Context(), out, next)
 	got := 0
 	for line := range strings.Lines(recorder.Body.String()) {
 		data, ok := strings.CutPrefix(line, "data: {")

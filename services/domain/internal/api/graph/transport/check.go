@@ -1,4 +1,4 @@
-package graph
+package transport
 
 import (
 	"bytes"
@@ -17,9 +17,9 @@ import (
 // maxBody is how many bytes a request may have.
 const maxBody = 1 << 20
 
-// front checks what HTTP says about a request, so that GraphQL only sees whole and readable ones, and makes the loaders
-// of the request.
-func front(d Deps, next http.Handler) http.Handler {
+// Check checks method, content type and body of a request, so that GraphQL sees only complete and readable ones. A request without an
+// actor in its context is answered 401.
+func Check(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		actor, ok := core.ActorFrom(r.Context())
 		if !ok || actor.Organization <= 0 {
@@ -42,8 +42,7 @@ func front(d Deps, next http.Handler) http.Handler {
 			refuse(w, http.StatusMethodNotAllowed, invalid, fmt.Sprintf("method: found %s; expected GET or POST", r.Method))
 			return
 		}
-		l := newLoaders(d.Domain, actor, d.Clock, d.Window)
-		next.ServeHTTP(w, r.WithContext(withLoaders(withResume(r.Context(), r), l)))
+		next.ServeHTTP(w, r.WithContext(withResume(r.Context(), r)))
 	})
 }
 
@@ -92,7 +91,7 @@ func checkPost(w http.ResponseWriter, r *http.Request) bool {
 func refuse(w http.ResponseWriter, status int, code, message string) {
 	w.Header().Set("Content-Type", "application/graphql-response+json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]any{ // the caller hung up; there is nobody to tell
+	_ = json.NewEncoder(w).Encode(map[string]any{ // an error means that the caller hung up
 		"errors": []any{map[string]any{"message": message, "extensions": map[string]any{"code": code}}},
 	})
 }

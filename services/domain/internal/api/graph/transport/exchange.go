@@ -1,4 +1,4 @@
-package graph
+package transport
 
 import (
 	"encoding/json"
@@ -13,24 +13,24 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
 
-// exchange is GraphQL over HTTP: one operation, one response. It is ours and not the library's because a subscription has to be refused
+// Exchange is GraphQL over HTTP: one operation, one response. It is ours and not the library's because a subscription has to be refused
 // here, a request with errors alone has no data, and the status depends on the media type as the specification has it.
-type exchange struct{}
+type Exchange struct{}
 
 const (
 	graphQLResponse = "application/graphql-response+json"
 	plainJSON       = "application/json"
-	// maxErrors is how many errors of a request are shown: its author mends them one after the other.
+	// maxErrors is how many errors of a request are shown: its author fixes them one after the other.
 	maxErrors = 50
 )
 
-var _ graphql.Transport = exchange{}
+var _ graphql.Transport = Exchange{}
 
-// Supports is whether this may be answered so; front has checked method and content type.
-func (exchange) Supports(*http.Request) bool { return true }
+// Supports is whether this may be answered so; Check has seen method and content type.
+func (Exchange) Supports(*http.Request) bool { return true }
 
 // Do answers one operation.
-func (exchange) Do(w http.ResponseWriter, r *http.Request, executor graphql.GraphExecutor) {
+func (Exchange) Do(w http.ResponseWriter, r *http.Request, executor graphql.GraphExecutor) {
 	params, err := rawParams(r)
 	if err != nil {
 		refuse(w, http.StatusBadRequest, invalid, err.Error())

@@ -1,4 +1,4 @@
-package graph
+package transport
 
 import (
 	"bytes"
@@ -16,14 +16,15 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
-// stream is GraphQL over SSE in "distinct connections" mode: one operation, one response, events next and complete. It is
-// ours and not the library's because an event here has an id, from which a client goes on (Last-Event-ID), and because a
-// stream ends after a while, so that whoever is no longer allowed to follow does not.
-type stream struct {
+// Stream is GraphQL over SSE in "distinct connections" mode: one operation, one response, events next and complete. It is
+// ours and not the library's because an event here has an id, from which a client resumes (Last-Event-ID), and because a
+// stream ends after a while, so that a member who lost the permission stops following.
+type Stream struct {
 	clock clock.Clock
-	// heartbeat is how long nothing may come before a comment does, so that neither proxies nor the client give up.
+	// heartbeat is the longest silence before a comment is sent, so that neither proxies nor the client give up.
 	heartbeat time.Duration
 	// longest is how long a stream lasts.
 	longest time.Duration
@@ -39,15 +40,20 @@ const (
 	streamWriteLimit = 30 * time.Second
 )
 
-var _ graphql.Transport = stream{}
+// NewStream is the transport for subscriptions, of which open bounds the number.
+func NewStream(c clock.Clock, open *Streams) Stream {
+	return Stream{clock: c, heartbeat: streamHeartbeat, longest: streamLongest, open: open}
+}
 
-// Supports is whether the client wants a stream; front has checked the rest.
-func (stream) Supports(r *http.Request) bool {
+var _ graphql.Transport = Stream{}
+
+// Supports is whether the client wants a stream; Check has seen the rest.
+func (Stream) Supports(r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept"), eventStream)
 }
 
 // Do answers one operation with a stream of its results.
-func (s stream) Do(w http.ResponseWriter, r *http.Request, executor graphql.GraphExecutor) {
+func (s Stream) Do(w http.ResponseWriter, r *http.Request, executor graphql.GraphExecutor) {
 	ctx, cancel := context.WithTimeout(r.Context(), s.longest)
 	defer cancel()
 	params, err := rawParams(r)
@@ -72,7 +78,8 @@ func (s stream) Do(w http.ResponseWriter, r *http.Request, executor graphql.Grap
 		return
 	}
 	if operation.Operation.Operation == ast.Subscription {
-		done, ok := s.open.begin(loadersOf(ctx).actor)
+		actor, _ := core.ActorFrom(ctx) // Check refuses a request without one
+		done, ok := s.open.begin(actor)
 		if !ok {
 			w.Header().Set("Retry-After", "60")
 			refuse(w, http.StatusTooManyRequests, fault.Describe(fault.Refused).GraphQL, fmt.Sprintf(
@@ -86,7 +93,7 @@ func (s stream) Do(w http.ResponseWriter, r *http.Request, executor graphql.Grap
 }
 
 // pump writes results as they come, and heartbeats while none do.
-func (s stream) pump(ctx context.Context, out *eventWriter, next graphql.ResponseHandler) {
+func (s Stream) pump(ctx context.Context, out *eventWriter, next graphql.ResponseHandler) {
 	responses := make(chan *graphql.Response)
 	done := make(chan struct{})
 	go func() {
@@ -204,16 +211,19 @@ func (e *eventWriter) complete() { e.line("event: complete\ndata:\n\n") }
 
 type resumeKey struct{}
 
-// withResume keeps what a client says it has seen last.
+// withResume keeps the cursor that a client reports to have seen last.
 func withResume(ctx context.Context, r *http.Request) context.Context {
 	return context.WithValue(ctx, resumeKey{}, r.Header.Get(lastEventID))
 }
 
-// resumeFrom is where a stream goes on: what the client saw last counts before what it asked for at first, because an
-// EventSource repeats its first request.
-func resumeFrom(ctx context.Context, asked *string) string {
+// ResumeFrom is the cursor from which a stream resumes: the last one that the client reports to have seen, or else the one asked for,
+// because an EventSource repeats its first request.
+func ResumeFrom(ctx context.Context, asked *string) string {
 	if seen, ok := ctx.Value(resumeKey{}).(string); ok && seen != "" {
 		return seen
 	}
-	return orEmpty(asked)
+	if asked == nil {
+		return ""
+	}
+	return *asked
 }

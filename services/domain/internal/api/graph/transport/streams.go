@@ -1,4 +1,4 @@
-package graph
+package transport
 
 import (
 	"sync"
@@ -8,8 +8,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
-// Streams counts the subscriptions that are open, so that one member, with however many tokens, does not hold all that a process has room
-// for. It is what Prometheus collects of them.
+// Streams counts the subscriptions that are open, so that one member, with however many tokens, does not use up a process.
+// It is a Prometheus collector.
 type Streams struct {
 	most    int
 	mu      sync.Mutex

@@ -1,4 +1,4 @@
-package graph
+package transport
 
 import (
 	"bytes"
@@ -10,29 +10,36 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
 )
 
 // idempotencyKey is the header under which a client may send the same request again, and get the first one's answer.
 const idempotencyKey = "Idempotency-Key"
 
-// once carries out a request with a key once. Streams have no answer to repeat, so they go through as they are.
-func once(d Deps, next http.Handler) http.Handler {
+// Requests remembers the answers of requests with a key. *access.UseCases implements it.
+type Requests interface {
+	BeginRequest(ctx context.Context, actor core.Actor, r access.Request) (answer []byte, first bool, err error)
+	EndRequest(ctx context.Context, actor core.Actor, key string, answer []byte) error
+}
+
+// Once carries out a request with a key once, and repeats its answer. Streams have no answer to repeat and pass unchanged.
+func Once(requests Requests, log *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key := r.Header.Get(idempotencyKey)
-		if key == "" || r.Method != http.MethodPost || (stream{}).Supports(r) {
+		if key == "" || r.Method != http.MethodPost || (Stream{}).Supports(r) {
 			next.ServeHTTP(w, r)
 			return
 		}
-		actor := loadersOf(r.Context()).actor
-		body, err := io.ReadAll(r.Body) // front has read it before: it is in memory, and bounded
+		actor, _ := core.ActorFrom(r.Context()) // Check refuses a request without one
+		body, err := io.ReadAll(r.Body)         // Check has read it: it is in memory, and bounded
 		if err != nil {
 			refuse(w, http.StatusBadRequest, invalid, "body: found none")
 			return
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		fingerprint := sha256.Sum256(body)
-		answer, first, err := d.Domain.Access.BeginRequest(r.Context(), actor, access.Request{Key: key, Fingerprint: fingerprint[:]})
+		answer, first, err := requests.BeginRequest(r.Context(), actor, access.Request{Key: key, Fingerprint: fingerprint[:]})
 		if err != nil {
 			row := fault.Describe(fault.ClassOf(err))
 			refuse(w, row.HTTP, row.GraphQL, fault.Public(err))
@@ -50,8 +57,8 @@ func once(d Deps, next http.Handler) http.Handler {
 		kept := &keeping{ResponseWriter: w}
 		next.ServeHTTP(kept, r)
 		// What happened has happened, also when the caller has hung up meanwhile: that is what the key is for.
-		if err := d.Domain.Access.EndRequest(context.WithoutCancel(r.Context()), actor, key, kept.answer.Bytes()); err != nil {
-			d.Log.ErrorContext(r.Context(), "keep an answer", slog.Any(telemetry.KeyError, err))
+		if err := requests.EndRequest(context.WithoutCancel(r.Context()), actor, key, kept.answer.Bytes()); err != nil {
+			log.ErrorContext(r.Context(), "keeping the answer of a request failed", slog.Any(telemetry.KeyError, err))
 		}
 	})
 }
