@@ -83,7 +83,7 @@ func clusterEvents() []Definition {
 	return []Definition{
 		define(PathCluster, ChannelCall, FunctionCalled{
 			AgentID: 42, CallID: "1/7/0", Function: "argo.sync", Arguments: json.RawMessage(`{"app_name":"shop"}`), Attempt: 1,
-			Deadline: "2026-03-25T10:05:00Z",
+			Deadline: "2026-03-25T10:05:00Z", HeldWeights: []int{50},
 		}, "By the workflow service, for every Function that a relay has to execute. Sent again until it is answered.", EmitterEngine),
 		define(PathCluster, ChannelResult, FunctionCompleted{
 			AgentID: 42, CallID: "1/7/0", Attempt: 1, Value: json.RawMessage(`{"synced":true}`),
@@ -124,8 +124,10 @@ func rolloutEvents() []Definition {
 				"all have reached it.", EmitterProgram),
 		define(PathDomain, "", RolloutPassageRequested{RolloutID: 7, EnvironmentID: 3, GateID: "production/25"},
 			"By the deploy workflow, before it enters an environment or passes a gate. It waits for the answer.", EmitterProgram),
-		define(PathDomain, "", RolloutPassageGranted{RolloutID: 7, GateID: "production", EnvironmentID: 3, PinnedWeights: []int{25, 50}},
+		define(PathDomain, "", RolloutPassageGranted{RolloutID: 7, GateID: "production", EnvironmentID: 3, PinnedWeights: []int{25, 50}, Places: examplePlaces()},
 			"By the domain service, at once or, if the rollout is paused, when it is resumed.", EmitterDomain),
+		define(PathDomain, "", RolloutPassagesRevoked{RolloutID: 7},
+			"By the domain service, when the rollout has ended. Its run may change nothing from then on.", EmitterDomain),
 		define(PathDomain, "", RolloutAbortRequested{RolloutID: 7, Reason: "errors at 25 %"},
 			"By the domain service, when a member aborts the rollout.", EmitterDomain),
 		define(PathDomain, "", RolloutAborted{RolloutID: 7, EnvironmentID: 3, Reason: "aborted: errors at 25 %"},
@@ -192,6 +194,10 @@ func observedEvents() []Definition {
 			ExpectedRevision: "0123456789abcdef0123456789abcdef01234567",
 			Automatic:        true, Drift: "automated sync is on", ObservedAt: "2026-03-25T10:00:00Z",
 		}, "By the workflow service, when the commit in effect for an application in an environment has changed. It shows drift.", EmitterObserver),
+		define(PathDomain, "", EnvironmentPlacesChanged{
+			EnvironmentID: 3, Name: "production", Sequence: 1774432800000, Protected: true, Places: examplePlaces(),
+		}, "By the domain service, when what belongs to an environment or its protection has changed, and again from time to time. The "+
+			"workflow service refuses calls that change a protected environment and belong to no rollout.", EmitterDomain),
 		define(PathDomain, "", EnvironmentContactChanged{
 			EnvironmentID: 3, Reachable: false, Reason: "agent 42 is offline", ObservedAt: "2026-03-25T10:00:00Z",
 		}, "By the workflow service, from heartbeats, when the agent of an environment, or its cluster, has become unreachable or reachable.", EmitterObserver),
@@ -216,6 +222,13 @@ func workflowEvents() []Definition {
 			"By the engine, when a run fails, whatever events the program has emitted.", EmitterEngine),
 		define(PathDomain, "", WorkflowCancelled{WorkflowID: "rollout-7", Reason: "cancelled by user 1"},
 			"By the engine, when a run has been cancelled.", EmitterEngine),
+	}
+}
+
+func examplePlaces() []Place {
+	return []Place{
+		{AgentID: 42, Application: "argocd/shop", Namespace: "shop", Name: "api"},
+		{Repository: "https://git.example.com/shop/deploy", Branch: "main", Path: "production"},
 	}
 }
 

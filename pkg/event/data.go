@@ -55,6 +55,9 @@ type FunctionCalled struct {
 	Attempt int `json:"attempt" jsonschema:"minimum=1"`
 	// Deadline is when the caller stops waiting for the answer.
 	Deadline string `json:"deadline" jsonschema:"format=date-time"`
+	// HeldWeights are the weights, in percent, that an Argo Rollout must not leave, because their passages have not been granted. Relays of
+	// earlier releases ignore them.
+	HeldWeights []int `json:"held_weights,omitempty" jsonschema:"minimum=1,maximum=100"`
 }
 
 // FunctionCompleted is com.gitlab.cd.function.completed: a relay has executed a Function.
@@ -231,6 +234,47 @@ type RolloutPassageGranted struct {
 	Weight int `json:"weight,omitempty" jsonschema:"minimum=1,maximum=100"`
 	// PinnedWeights are the weights of that environment, in percent, that each need a passage of their own; only at its entrance.
 	PinnedWeights []int `json:"pinned_weights,omitempty" jsonschema:"minimum=1,maximum=100"`
+	// Places are what the rollout may change in that environment, as it has pinned them; only at its entrance. Without them, the run may
+	// change whatever belongs to the environment.
+	Places []Place `json:"places,omitempty"`
+}
+
+// Place is where something can be changed: a part of a cluster, with agent_id, or of a repository, with repository. Members that are
+// absent mean all of them.
+type Place struct {
+	// AgentID is the agent of the cluster.
+	AgentID int64 `json:"agent_id,omitempty" jsonschema:"minimum=1"`
+	// Application is an Argo CD Application, as namespace/name.
+	Application string `json:"application,omitempty"`
+	// Namespace is a namespace of the cluster.
+	Namespace string `json:"namespace,omitempty"`
+	// Name is an object in the namespace.
+	Name string `json:"name,omitempty"`
+	// Repository is the URL of a Git repository; * for all of them.
+	Repository string `json:"repository,omitempty"`
+	// Branch is a branch of the repository.
+	Branch string `json:"branch,omitempty"`
+	// Path is a file, or a folder with everything in it.
+	Path string `json:"path,omitempty"`
+}
+
+// RolloutPassagesRevoked is com.gitlab.cd.rollout.passages_revoked: the rollout has ended, and its run may change nothing any more.
+type RolloutPassagesRevoked struct {
+	RolloutID int64 `json:"rollout_id" jsonschema:"minimum=1"`
+}
+
+// EnvironmentPlacesChanged is com.gitlab.cd.environment.places_changed: what belongs to an environment, completely. Events with a lower
+// sequence than one that was received before are ignored.
+type EnvironmentPlacesChanged struct {
+	EnvironmentID int64 `json:"environment_id" jsonschema:"minimum=1"`
+	// Name is the environment's name.
+	Name string `json:"name" jsonschema:"minLength=1,maxLength=255"`
+	// Sequence rises with every event about the environment.
+	Sequence int64 `json:"sequence" jsonschema:"minimum=1"`
+	// Protected says that only the environment's own rollouts may change it.
+	Protected bool `json:"protected"`
+	// Places are what belongs to the environment; none for one that was archived.
+	Places []Place `json:"places"`
 }
 
 // RolloutAbortRequested is com.gitlab.cd.rollout.abort_requested: the rollout is to return to the stable version.

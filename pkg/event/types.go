@@ -14,6 +14,7 @@ const (
 	TypeRolloutGateReached               = "com.gitlab.cd.rollout.gate_reached"
 	TypeRolloutPassageRequested          = "com.gitlab.cd.rollout.passage_requested" //nolint:gosec // no password
 	TypeRolloutPassageGranted            = "com.gitlab.cd.rollout.passage_granted"   //nolint:gosec // no password
+	TypeRolloutPassagesRevoked           = "com.gitlab.cd.rollout.passages_revoked"
 	TypeRolloutAbortRequested            = "com.gitlab.cd.rollout.abort_requested"
 	TypeRolloutAborted                   = "com.gitlab.cd.rollout.aborted"
 	TypeRolloutRetryRequested            = "com.gitlab.cd.rollout.retry_requested"
@@ -36,6 +37,7 @@ const (
 	TypeApplicationEnvironmentNotReady   = "com.gitlab.cd.application_environment.not_ready"
 	TypeServiceHealthObserved            = "com.gitlab.cd.service.health_observed"
 	TypeApplicationEnvironmentReconciled = "com.gitlab.cd.application_environment.reconciled"
+	TypeEnvironmentPlacesChanged         = "com.gitlab.cd.environment.places_changed"
 	TypeEnvironmentContactChanged        = "com.gitlab.cd.environment.contact_changed"
 	TypeApprovalRequested                = "com.gitlab.cd.approval.requested"
 	TypeApprovalResolved                 = "com.gitlab.cd.approval.resolved"
@@ -79,6 +81,12 @@ func (RolloutPassageRequested) EventType() string { return TypeRolloutPassageReq
 
 // EventType is com.gitlab.cd.rollout.passage_granted.
 func (RolloutPassageGranted) EventType() string { return TypeRolloutPassageGranted }
+
+// EventType is com.gitlab.cd.rollout.passages_revoked.
+func (RolloutPassagesRevoked) EventType() string { return TypeRolloutPassagesRevoked }
+
+// EventType is com.gitlab.cd.environment.places_changed.
+func (EnvironmentPlacesChanged) EventType() string { return TypeEnvironmentPlacesChanged }
 
 // EventType is com.gitlab.cd.rollout.abort_requested.
 func (RolloutAbortRequested) EventType() string { return TypeRolloutAbortRequested }

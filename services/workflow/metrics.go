@@ -10,6 +10,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/guard"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store"
 )
 
@@ -20,13 +21,14 @@ type exposition struct {
 	pool    *pgxpool.Pool
 	clock   clock.Clock
 	engine  *engine.Engine
+	guard   *guard.Guard
 	scripts isolation
 }
 
 // collectors are everything that /metrics exposes beside telemetry.Metrics.
 func (e exposition) collectors() []prometheus.Collector {
 	all := append([]prometheus.Collector{pg.Metrics(e.pool), outbox.Metrics(e.pool)}, bus.Metrics(e.conn)...)
-	return append(append(all, e.budget.Metrics()...), store.Metrics(e.pool, e.clock), engineMetrics(e.engine), e.scripts)
+	return append(append(all, e.budget.Metrics()...), store.Metrics(e.pool, e.clock), engineMetrics(e.engine), guardMetrics(e.guard), e.scripts)
 }
 
 // Exposed are the collectors of everything that /metrics of this service exposes beside telemetry.Metrics. They read from nothing: they
@@ -37,7 +39,15 @@ func Exposed() []prometheus.Collector {
 
 // Metrics are those of Exposed that no other service has.
 func Metrics() []prometheus.Collector {
-	return []prometheus.Collector{store.Metrics(nil, nil), engineMetrics(nil), isolation{}}
+	return []prometheus.Collector{store.Metrics(nil, nil), engineMetrics(nil), guardMetrics(nil), isolation{}}
+}
+
+// guardMetrics counts what a process has refused: each replica reports its own, so take the sum.
+func guardMetrics(g *guard.Guard) prometheus.Collector {
+	return prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "lockstep_calls_forbidden_total",
+		Help: "Attempts of calls that were refused because no passage opens what they change, or because an environment is protected.",
+	}, func() float64 { return float64(g.Forbidden()) })
 }
 
 // engineMetrics are what an engine has in its process: each replica reports its own, so take the sum.

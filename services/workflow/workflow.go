@@ -28,6 +28,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/control"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/flow"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/guard"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/events"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/function"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store"
@@ -107,9 +108,10 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	if err != nil {
 		return err
 	}
+	guardian := guard.New(executions, registry, log)
 	watchers := control.NewSubscriptions(executions, wall, log)
 	runner = engine.New(engine.Deps{
-		Store: watchers.Store(executions), Scripts: scripts, Functions: registry, Agents: owners, CheckEmit: events.CheckEmit, Observe: observe(wall), Clock: wall, Log: log,
+		Store: watchers.Store(executions), Scripts: scripts, Functions: registry, Agents: owners, Guard: guardian, CheckEmit: events.CheckEmit, Observe: observe(wall), Clock: wall, Log: log,
 		Flows: func() { flows.Wake() }, Settings: settings(c),
 	})
 	service := control.NewService(executions, scripts, wall, runner)
@@ -123,6 +125,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	}
 	dispatcher := agent.Dispatcher{
 		Store: executions, Sender: events.Calls{Bus: conn, Clock: wall}, Clock: wall, Log: log, Woken: runner.Calls(),
+		Guard: guardian, Answerer: service,
 	}
 	agents := events.Agents{Store: executions, Clock: wall, Log: log}
 	cluster := events.Cluster{Answerer: service, Health: events.NewHealth(), Watches: watches, Agents: agents, Observed: executions, Log: log}
@@ -153,7 +156,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 			"database": pool.Ping,
 			"bus":      topology.Ready,
 		}, exposition{
-			budget: budget, conn: func() *bus.Conn { return conn }, pool: pool, clock: wall, engine: runner, scripts: isolation{scripts},
+			budget: budget, conn: func() *bus.Conn { return conn }, pool: pool, clock: wall, engine: runner, guard: guardian, scripts: isolation{scripts},
 		}.collectors()...)))
 	}
 	return run.Parts(ctx, log, stopWithin, parts...)

@@ -138,6 +138,7 @@ func rooms() map[string][]room {
 			{"agent", []string{"wake", "history"}},
 			{"execution", []string{"history", "program"}},
 			{"flow", []string{"wake", "history", "program", "execution"}},
+			{"guard", []string{"history", "activity", "agent"}},
 			{"engine", []string{"wake", "history", "program", "activity", "agent", "execution"}},
 			{"control", []string{"history", "program", "activity", "agent", "execution", "engine"}},
 		},

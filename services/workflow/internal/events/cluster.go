@@ -37,7 +37,7 @@ func (c Calls) Send(ctx context.Context, call agent.OutgoingCall) error {
 		ID: attempt, Source: Source, Correlation: call.Workflow, Time: c.Clock.Now(), Organization: call.Organization,
 	}, event.FunctionCalled{
 		AgentID: call.Agent, CallID: call.ID, Function: call.Function, Arguments: call.Args,
-		Attempt: call.Attempt, Deadline: call.Deadline.UTC().Format(time.RFC3339Nano),
+		Attempt: call.Attempt, Deadline: call.Deadline.UTC().Format(time.RFC3339Nano), HeldWeights: call.HeldWeights,
 	})
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/guard"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
@@ -20,6 +21,8 @@ import (
 type Receiver interface {
 	// ReceiveFrom claims wire, stores e and matches it, in one transaction.
 	ReceiveFrom(ctx context.Context, wire event.Event, e history.Event) (matched int, duplicate bool, err error)
+	// ReceiveChange is ReceiveFrom for a report that decides what runs may change, which is stored in the same transaction.
+	ReceiveChange(ctx context.Context, wire event.Event, e history.Event, c guard.Change) (matched int, duplicate bool, err error)
 }
 
 // Rejecter records that an event can never be applied.
@@ -47,7 +50,17 @@ func (d Domain) Handle(ctx context.Context, delivery bus.Delivery) error {
 	if err != nil {
 		return err
 	}
-	matched, duplicate, err := d.Receiver.ReceiveFrom(ctx, delivery.Event, e)
+	change, decides, err := changeOf(delivery.Event, e)
+	if err != nil {
+		return err
+	}
+	var matched int
+	var duplicate bool
+	if decides {
+		matched, duplicate, err = d.Receiver.ReceiveChange(ctx, delivery.Event, e, change)
+	} else {
+		matched, duplicate, err = d.Receiver.ReceiveFrom(ctx, delivery.Event, e)
+	}
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,9 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock/clocktest"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/guard"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
@@ -183,6 +185,7 @@ func TestWhatNoProgramCanReadIsNoObservation(t *testing.T) {
 
 type inbox struct {
 	received []history.Event
+	changes  []guard.Change
 	rejected []string
 	err      error
 }
@@ -190,6 +193,11 @@ type inbox struct {
 func (i *inbox) ReceiveFrom(_ context.Context, _ event.Event, e history.Event) (int, bool, error) {
 	i.received = append(i.received, e)
 	return 1, false, i.err
+}
+
+func (i *inbox) ReceiveChange(ctx context.Context, wire event.Event, e history.Event, c guard.Change) (int, bool, error) {
+	i.changes = append(i.changes, c)
+	return i.ReceiveFrom(ctx, wire, e)
 }
 
 func (i *inbox) Reject(_ context.Context, e event.Event, reason string) error {
@@ -224,5 +232,57 @@ func TestDomainEvents(t *testing.T) {
 	failing.err = fault.New(fault.Unavailable, "away")
 	if err := deliver("/services/domain", &failing); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// Only the domain service's own reports decide what runs may change (D46, D47); a grant that opens no environment decides nothing.
+func TestOnlyTheDomainServiceDecidesWhatRunsMayChange(t *testing.T) {
+	t.Parallel()
+	granted := event.RolloutPassageGranted{RolloutID: 3, GateID: "production", EnvironmentID: 5, PinnedWeights: []int{50}}
+	run := guard.Change{Organization: 4, At: noon, Workflow: "rollout-3"}
+	passage, aborted, retried, revoked := run, run, run, run
+	passage.Granted = &guard.Passage{Environment: 5, Pinned: []int{50}, At: noon}
+	aborted.Aborted, retried.Retried, revoked.Revoked = true, true, true
+	for _, tt := range []struct {
+		name, source string
+		data         event.Data
+		want         []guard.Change
+	}{
+		{"a grant", "/services/domain", granted, []guard.Change{passage}},
+		{"a grant of a program", "/services/registry", granted, nil},
+		{"a grant of a step", "/services/domain", event.RolloutPassageGranted{RolloutID: 3, GateID: "release"}, nil},
+		{"an abort", "/services/domain", event.RolloutAbortRequested{RolloutID: 3}, []guard.Change{aborted}},
+		{"a retry", "/services/domain", event.RolloutRetryRequested{RolloutID: 3}, []guard.Change{retried}},
+		{"the end", "/services/domain", event.RolloutPassagesRevoked{RolloutID: 3}, []guard.Change{revoked}},
+		{"another event", "/services/domain", event.RolloutStarted{RolloutID: 3}, nil},
+		{
+			"places", "/services/domain",
+			event.EnvironmentPlacesChanged{EnvironmentID: 5, Name: "production", Sequence: 2, Protected: true, Places: []event.Place{{AgentID: 7}}},
+			[]guard.Change{{Organization: 4, At: noon, Territory: &guard.Territory{
+				Environment: 5, Name: "production", Sequence: 2, Protected: true, Places: []activity.Place{{Agent: 7}},
+			}}},
+		},
+	} {
+		wire, err := event.New(event.Header{ID: "1", Source: tt.source, Organization: 4, Time: noon}, tt.data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		received, err := FromWire(wire)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []guard.Change
+		c, decides, err := changeOf(wire, received)
+		if decides {
+			got = append(got, c)
+		}
+		if diff := cmp.Diff(tt.want, got); err != nil || diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", tt.name, err, diff)
+		}
+		i := &inbox{}
+		err = Domain{Receiver: i, Inbox: i, Log: slog.New(slog.DiscardHandler)}.Handle(t.Context(), bus.Delivery{Event: wire})
+		if diff := cmp.Diff(tt.want, i.changes); diff != "" || len(tt.want) > 0 && err != nil {
+			t.Errorf("%s, received: %v (-want +got):\n%s", tt.name, err, diff)
+		}
 	}
 }

@@ -214,6 +214,17 @@ CREATE TABLE generation (
 );
 CREATE INDEX generation_kept ON generation USING btree (began_at) WHERE (NOT forgotten);
 
+CREATE TABLE guarded_run (
+    organization bigint NOT NULL,
+    workflow text NOT NULL,
+    exempt boolean NOT NULL DEFAULT false,
+    revoked boolean NOT NULL DEFAULT false,
+    aborted_at timestamp with time zone,
+    retried_at timestamp with time zone,
+    CONSTRAINT guarded_run_pkey PRIMARY KEY (organization, workflow),
+    CONSTRAINT guarded_run_organization_check CHECK ((organization > 0))
+);
+
 CREATE TABLE had (
     execution bigint NOT NULL,
     key bytea NOT NULL,
@@ -246,6 +257,21 @@ CREATE TABLE observer (
     CONSTRAINT observer_organization_check CHECK ((organization > 0))
 );
 CREATE INDEX observer_of_agent ON observer USING btree (agent);
+
+CREATE TABLE passage (
+    organization bigint NOT NULL,
+    workflow text NOT NULL,
+    environment bigint NOT NULL,
+    weight integer NOT NULL,
+    granted_at timestamp with time zone NOT NULL,
+    places jsonb NOT NULL,
+    pinned integer[] NOT NULL,
+    CONSTRAINT passage_pkey PRIMARY KEY (organization, workflow, environment, weight),
+    CONSTRAINT passage_environment_check CHECK ((environment > 0)),
+    CONSTRAINT passage_organization_check CHECK ((organization > 0)),
+    CONSTRAINT passage_places_check CHECK ((jsonb_typeof(places) = 'array'::text)),
+    CONSTRAINT passage_weight_check CHECK (((weight >= 0) AND (weight <= 100)))
+);
 
 CREATE TABLE poll (
     execution bigint NOT NULL,
@@ -303,6 +329,28 @@ CREATE TABLE spent (
     event bigint NOT NULL,
     CONSTRAINT spent_pkey PRIMARY KEY (execution, event),
     CONSTRAINT spent_execution_fkey FOREIGN KEY (execution) REFERENCES execution(id)
+);
+
+CREATE TABLE territory (
+    organization bigint NOT NULL,
+    environment bigint NOT NULL,
+    name text NOT NULL,
+    sequence bigint NOT NULL,
+    protected boolean NOT NULL,
+    places jsonb NOT NULL,
+    CONSTRAINT territory_pkey PRIMARY KEY (organization, environment),
+    CONSTRAINT territory_environment_check CHECK ((environment > 0)),
+    CONSTRAINT territory_organization_check CHECK ((organization > 0)),
+    CONSTRAINT territory_places_check CHECK ((jsonb_typeof(places) = 'array'::text)),
+    CONSTRAINT territory_sequence_check CHECK ((sequence > 0))
+);
+
+CREATE TABLE territory_version (
+    organization bigint NOT NULL,
+    version bigint NOT NULL,
+    CONSTRAINT territory_version_pkey PRIMARY KEY (organization),
+    CONSTRAINT territory_version_organization_check CHECK ((organization > 0)),
+    CONSTRAINT territory_version_version_check CHECK ((version > 0))
 );
 
 CREATE TABLE timer (

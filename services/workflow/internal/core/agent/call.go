@@ -44,4 +44,18 @@ type OutgoingCall struct {
 	Organization int64
 	// Trace is the execution's.
 	Trace string
+	// HeldWeights are the weights, in percent, that the relay must not let an Argo Rollout leave (CallGuard).
+	HeldWeights []int
+}
+
+// CallGuard decides whether an attempt at a call is sent.
+type CallGuard interface {
+	// Admit adds what the relay has to respect. The error is a *history.FunctionError if the call is refused; any other error says that
+	// nothing could be found out now.
+	Admit(ctx context.Context, call *OutgoingCall) error
+}
+
+// Answerer takes answers to calls.
+type Answerer interface {
+	Answer(ctx context.Context, a Answer) error
 }

@@ -2,9 +2,11 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
 // Dispatcher sends calls that relays are to carry out, and sends them again, with growing intervals, until they are
@@ -12,8 +14,11 @@ import (
 type Dispatcher struct {
 	Store  CallStore
 	Sender CallSender
-	Clock  clock.Clock
-	Log    *slog.Logger
+	// Guard is asked before every attempt, and Answerer receives the refusals; nil admits all calls.
+	Guard    CallGuard
+	Answerer Answerer
+	Clock    clock.Clock
+	Log      *slog.Logger
 	// Woken says that a turn has opened a call, or that one is due (Engine.Calls).
 	Woken <-chan struct{}
 }
@@ -30,9 +35,9 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 			d.Log.WarnContext(ctx, "look for calls to send", "error", err)
 		}
 		for _, call := range calls {
-			if err := d.Sender.Send(ctx, call); err != nil && ctx.Err() == nil {
+			if err := d.send(ctx, call); err != nil && ctx.Err() == nil {
 				// The next attempt is on record already.
-				d.Log.WarnContext(ctx, "send call", "call", call.ID, "function", call.Function, "agent", call.Agent, "attempt", call.Attempt, "error", err)
+				d.Log.WarnContext(ctx, "sending call failed; will retry", "call", call.ID, "function", call.Function, "agent", call.Agent, "attempt", call.Attempt, "error", err)
 			}
 		}
 		// A full batch: more may be due already.
@@ -45,4 +50,19 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// send sends an attempt that the guard admits. The answer to any other is the refusal.
+func (d *Dispatcher) send(ctx context.Context, call OutgoingCall) error {
+	if d.Guard == nil {
+		return d.Sender.Send(ctx, call)
+	}
+	err := d.Guard.Admit(ctx, &call)
+	if refusal, refused := errors.AsType[*history.FunctionError](err); refused {
+		return d.Answerer.Answer(ctx, Answer{Call: call.ID, Agent: call.Agent, Error: refusal})
+	}
+	if err != nil {
+		return err
+	}
+	return d.Sender.Send(ctx, call)
 }

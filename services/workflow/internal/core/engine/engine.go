@@ -53,6 +53,8 @@ type Deps struct {
 	Functions *activity.Functions
 	// Agents says which relays the runs of an organization may call.
 	Agents agent.Owners
+	// Guard decides about calls that change something; nil admits all of them.
+	Guard CallGuard
 	// CheckEmit says whether a program may emit the event; nil when it may.
 	CheckEmit func(history.Emit) *history.FunctionError
 	// Flows is called when there is work for Flows that they may not have been told of; nil: there are none.

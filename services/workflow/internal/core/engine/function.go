@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
@@ -82,6 +83,18 @@ func (e *Engine) attempt(ctx context.Context, op history.Op, call activity.Call)
 			return answered, true
 		}
 		call.Args = args
+		if err := e.admit(ctx, f, call); err != nil {
+			refusal := history.AsFunctionError(err)
+			pause, again := e.again(op, call, refusal)
+			if !again {
+				answered.Error = refusal
+				return answered, true
+			}
+			if clock.Sleep(ctx, e.Clock, pause) != nil {
+				return history.Completion{}, false
+			}
+			continue
+		}
 		observed, end := ctx, func(string) {}
 		if e.Observe != nil {
 			observed, end = e.Observe(ctx, call)
@@ -102,9 +115,8 @@ func (e *Engine) attempt(ctx context.Context, op history.Op, call activity.Call)
 		refusal.Message = secrets.Redact(refusal.Message)
 		end(refusal.Error())
 		e.Log.InfoContext(ctx, "function refused", "function", op.Name, "workflow", call.Workflow, "attempt", call.Attempt, "code", refusal.Code, "error", secrets.Redact(err.Error()))
-		// An attempt that could begin only after the deadline is not waited for: the refusal says more than "timeout".
-		pause, again := op.Retry.Pause(call.Attempt, refusal.Code)
-		if !again || !refusal.Retryable || op.NoRetry || op.Round > 0 || e.Clock.Now().Add(pause).After(call.Deadline) {
+		pause, again := e.again(op, call, refusal)
+		if !again {
 			answered.Error = refusal
 			return answered, true
 		}
@@ -112,6 +124,32 @@ func (e *Engine) attempt(ctx context.Context, op history.Op, call activity.Call)
 			return history.Completion{}, false
 		}
 	}
+}
+
+// again returns how long to wait before the next attempt, if there is one. An attempt that could begin only after the deadline is not
+// waited for: the refusal says more than "timeout".
+func (e *Engine) again(op history.Op, call activity.Call, refusal *history.FunctionError) (pause time.Duration, more bool) {
+	pause, more = op.Retry.Pause(call.Attempt, refusal.Code)
+	return pause, more && refusal.Retryable && !op.NoRetry && op.Round == 0 && !e.Clock.Now().Add(pause).After(call.Deadline)
+}
+
+// CallGuard decides whether an attempt at a call is executed.
+type CallGuard interface {
+	// Check returns a *history.FunctionError if the call is refused; any other error says that nothing could be found out now.
+	Check(ctx context.Context, f activity.Function, call activity.Call) error
+}
+
+// admit asks the guard. What cannot be found out now may be later, so such a call is attempted again.
+func (e *Engine) admit(ctx context.Context, f activity.Function, call activity.Call) error {
+	if e.Guard == nil {
+		return nil
+	}
+	err := e.Guard.Check(ctx, f, call)
+	if _, refused := errors.AsType[*history.FunctionError](err); err == nil || refused {
+		return err
+	}
+	e.Log.WarnContext(ctx, "checking the passage of a call failed; will retry", "function", call.Function, "workflow", call.Workflow, "error", err)
+	return &history.FunctionError{Code: history.CodeUnreachable, Message: "what the run may change could not be read", Retryable: true}
 }
 
 // call is one attempt. A panic is that Function's failure and nobody else's. Whoever shows the error takes the secrets out of it.

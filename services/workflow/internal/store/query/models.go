@@ -162,6 +162,15 @@ type Generation struct {
 	HeldUntil *time.Time
 }
 
+type GuardedRun struct {
+	Organization int64
+	Workflow     string
+	Exempt       bool
+	Revoked      bool
+	AbortedAt    *time.Time
+	RetriedAt    *time.Time
+}
+
 type Had struct {
 	Execution int64
 	Key       []byte
@@ -186,6 +195,16 @@ type Observer struct {
 	CreatedAt    time.Time
 	Said         []byte
 	SaidAt       *time.Time
+}
+
+type Passage struct {
+	Organization int64
+	Workflow     string
+	Environment  int64
+	Weight       int32
+	GrantedAt    time.Time
+	Places       json.RawMessage
+	Pinned       []int32
 }
 
 type Poll struct {
@@ -230,6 +249,20 @@ type Shape struct {
 type Spent struct {
 	Execution int64
 	Event     int64
+}
+
+type Territory struct {
+	Organization int64
+	Environment  int64
+	Name         string
+	Sequence     int64
+	Protected    bool
+	Places       json.RawMessage
+}
+
+type TerritoryVersion struct {
+	Organization int64
+	Version      int64
 }
 
 type Timer struct {

@@ -1,0 +1,246 @@
+package guard
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+)
+
+// Guard decides about calls. It is safe for concurrent use.
+type Guard struct {
+	store     Store
+	functions *activity.Functions
+	log       *slog.Logger
+	forbidden atomic.Int64
+
+	mu    sync.Mutex
+	known map[int64]territories
+}
+
+// territories are those of an organization, as of a version.
+type territories struct {
+	version int64
+	all     []Territory
+}
+
+// New makes a Guard of the calls of these Functions.
+func New(store Store, functions *activity.Functions, log *slog.Logger) *Guard {
+	return &Guard{store: store, functions: functions, log: log, known: map[int64]territories{}}
+}
+
+// Forbidden is how many attempts of calls were refused since the start.
+func (g *Guard) Forbidden() int64 { return g.forbidden.Load() }
+
+// rolloutRun is the form of the ids of the runs of rollouts. Only the domain service may start a run with such an id.
+var rolloutRun = regexp.MustCompile(`^rollout-[1-9][0-9]*$`)
+
+// Admit checks an attempt at a call that a relay executes, and adds the weights that it may not leave. The error is a
+// *history.FunctionError if the call is refused, with the code forbidden; any other error says that nothing could be found out now.
+func (g *Guard) Admit(ctx context.Context, call *agent.OutgoingCall) error {
+	f, known := g.functions.Lookup(call.Function)
+	if known && !f.Effect().Mutates() {
+		return nil
+	}
+	args, err := history.Arguments(call.Args)
+	if err != nil {
+		return history.AsFunctionError(err)
+	}
+	held, err := g.check(ctx, f, activity.Call{Organization: call.Organization, Workflow: call.Workflow, Function: call.Function, Args: args})
+	call.HeldWeights = held
+	return err
+}
+
+// Check checks an attempt at a call that this service executes. Its errors are those of Admit.
+func (g *Guard) Check(ctx context.Context, f activity.Function, call activity.Call) error {
+	if !f.Effect().Mutates() {
+		return nil
+	}
+	_, err := g.check(ctx, f, call)
+	return err
+}
+
+// check decides about a call that changes something, and returns the weights that it may not leave.
+func (g *Guard) check(ctx context.Context, f activity.Function, call activity.Call) (held []int, err error) {
+	run, err := g.store.Guarded(ctx, call.Organization, call.Workflow)
+	if err != nil {
+		return nil, fmt.Errorf("read the passages of %q: %w", call.Workflow, err)
+	}
+	// Nothing was ever reported: the domain service is of an earlier release, and grants nothing that could be checked.
+	if run.Version == 0 || run.Exempt {
+		return nil, nil
+	}
+	all, err := g.territories(ctx, call.Organization, run.Version)
+	if err != nil {
+		return nil, fmt.Errorf("read the places of environments: %w", err)
+	}
+	toucher, states := f.(activity.Toucher)
+	if !states {
+		return nil, g.refuse(ctx, call, "the function does not state what it changes")
+	}
+	touched := toucher.Touches(call.Args)
+	if !rolloutRun.MatchString(call.Workflow) {
+		for _, place := range touched {
+			if problem := direct(all, place); problem != "" {
+				return nil, g.refuse(ctx, call, problem)
+			}
+		}
+		return nil, nil
+	}
+	switch {
+	case run.Revoked:
+		return nil, g.refuse(ctx, call, "the rollout has ended, and its passages with it")
+	case run.Suspended() && f.Effect() != activity.TakesBack:
+		return nil, g.refuse(ctx, call, "the rollout is being aborted; until it is retried, only calls that take back what it has begun are executed")
+	case len(touched) == 0:
+		return nil, g.refuse(ctx, call, "its arguments do not name what it changes")
+	}
+	for _, place := range touched {
+		weights, problem := run.opens(all, place)
+		if problem != "" {
+			return nil, g.refuse(ctx, call, problem)
+		}
+		held = append(held, weights...)
+	}
+	slices.Sort(held)
+	return slices.Compact(held), nil
+}
+
+// direct returns why a run that belongs to no rollout may not change a place; empty if it may. If several environments have the place,
+// those decide whose places are the narrowest.
+func direct(all []Territory, touched activity.Place) string {
+	narrowest, found := 0, false
+	var names []string
+	for _, t := range all {
+		precise := t.covers(touched)
+		// What an Application deploys to is not known here, so one that belongs to no environment counts as part of all on its cluster.
+		if precise == 0 && touched.Application != "" && t.uses(touched.Agent) {
+			precise = 1
+		}
+		if precise == 0 || precise < narrowest {
+			continue
+		}
+		if precise > narrowest {
+			narrowest, found, names = precise, false, nil
+		}
+		if t.Protected {
+			found = true
+			names = append(names, t.Name)
+		}
+	}
+	if !found {
+		return ""
+	}
+	return fmt.Sprintf("environment %s is protected: only its own rollouts change %s", names[0], touched)
+}
+
+// opens returns the weights that a rollout's run may not leave at a place, or why it may not change it.
+func (r Run) opens(all []Territory, touched activity.Place) (held []int, problem string) {
+	narrowest := 0
+	granted := map[int64]bool{}
+	var of []Passage
+	for _, p := range r.Passages {
+		if p.Weight != 0 {
+			continue
+		}
+		granted[p.Environment] = true
+		precise := widest(r.places(all, p), touched)
+		if precise == 0 || precise < narrowest {
+			continue
+		}
+		if precise > narrowest {
+			of = nil
+		}
+		narrowest, of = precise, append(of, p)
+	}
+	// Another environment may have a narrower place within what was granted.
+	closed, missing := narrowest, ""
+	for _, t := range all {
+		if precise := t.covers(touched); !granted[t.Environment] && precise > closed {
+			closed, missing = precise, t.Name
+		}
+	}
+	if missing != "" {
+		return nil, fmt.Sprintf("passage %s has not been granted", missing)
+	}
+	if len(of) == 0 {
+		return nil, fmt.Sprintf("no passage of the rollout opens %s", touched)
+	}
+	for _, p := range of {
+		for _, weight := range p.Pinned {
+			if !r.leaves(p.Environment, weight) {
+				held = append(held, weight)
+			}
+		}
+	}
+	return held, ""
+}
+
+// places are what a passage opens: what the rollout has pinned, and else what the environment has now.
+func (Run) places(all []Territory, p Passage) []activity.Place {
+	if len(p.Places) > 0 {
+		return p.Places
+	}
+	for _, t := range all {
+		if t.Environment == p.Environment {
+			return t.Places
+		}
+	}
+	return nil
+}
+
+// leaves reports whether a weight may be left. A retry begins at the first gate again, so what was granted before the abort has ended.
+func (r Run) leaves(environment int64, weight int) bool {
+	return slices.ContainsFunc(r.Passages, func(p Passage) bool {
+		return p.Environment == environment && p.Weight == weight && (r.AbortedAt.IsZero() || p.At.After(r.AbortedAt))
+	})
+}
+
+// covers returns how precisely the environment has a place; 0 if it has not.
+func (t Territory) covers(touched activity.Place) int { return widest(t.Places, touched) }
+
+// uses reports whether the environment has anything in the cluster of an agent.
+func (t Territory) uses(agent int64) bool {
+	return slices.ContainsFunc(t.Places, func(p activity.Place) bool { return p.Agent == agent })
+}
+
+func widest(places []activity.Place, touched activity.Place) int {
+	most := 0
+	for _, p := range places {
+		most = max(most, p.Covers(touched))
+	}
+	return most
+}
+
+// territories returns those of an organization, read again if they have changed.
+func (g *Guard) territories(ctx context.Context, organization, version int64) ([]Territory, error) {
+	g.mu.Lock()
+	known := g.known[organization]
+	g.mu.Unlock()
+	if known.version >= version {
+		return known.all, nil
+	}
+	version, all, err := g.store.Territories(ctx, organization)
+	if err != nil {
+		return nil, err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.known[organization].version < version {
+		g.known[organization] = territories{version: version, all: all}
+	}
+	return all, nil
+}
+
+func (g *Guard) refuse(ctx context.Context, call activity.Call, problem string) error {
+	g.forbidden.Add(1)
+	g.log.WarnContext(ctx, "call forbidden", "function", call.Function, "workflow", call.Workflow, "organization", call.Organization, "reason", problem)
+	return &history.FunctionError{Code: history.CodeForbidden, Message: problem}
+}

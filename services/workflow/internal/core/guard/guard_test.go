@@ -1,0 +1,247 @@
+package guard
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+)
+
+// kept is what the domain service has reported, in memory.
+type kept struct {
+	run         Run
+	territories []Territory
+	err         error
+	reads       int
+}
+
+func (k *kept) Guarded(context.Context, int64, string) (Run, error) { return k.run, k.err }
+
+func (k *kept) Territories(context.Context, int64) (int64, []Territory, error) {
+	k.reads++
+	return k.run.Version, k.territories, k.err
+}
+
+// act is a Function whose arguments are the place that it touches.
+type act struct {
+	name   string
+	effect activity.Effect
+}
+
+func (a act) Name() string              { return a.name }
+func (act) Location() activity.Location { return activity.Cluster }
+func (a act) Effect() activity.Effect   { return a.effect }
+func (act) Call(context.Context, activity.Call) (any, error) {
+	return nil, errors.New("a relay executes it")
+}
+
+func (act) Touches(args map[string]any) (touched []activity.Place) {
+	text, _ := json.Marshal(args)
+	var p activity.Place
+	if json.Unmarshal(text, &p) == nil && p != (activity.Place{}) {
+		touched = append(touched, p)
+	}
+	return touched
+}
+
+var noon = time.Date(2026, 3, 25, 12, 0, 0, 0, time.UTC)
+
+const (
+	staging    = 3
+	production = 5
+	repository = "https://git.example.com/deploy"
+)
+
+// everywhere is an organization with two environments in one cluster and one repository.
+func everywhere() *kept {
+	return &kept{run: Run{Version: 1}, territories: []Territory{
+		{Environment: staging, Name: "staging", Places: []activity.Place{
+			{Agent: 7, Namespace: "staging"}, {Agent: 7, Application: "argocd/staging"}, {Repository: repository, Branch: "main", Path: "."},
+		}},
+		{Environment: production, Name: "production", Protected: true, Places: []activity.Place{
+			{Agent: 7, Namespace: "production"},
+			{Agent: 7, Application: "argocd/production"},
+			{Repository: repository, Branch: "main", Path: "production"},
+			{Agent: 7, Namespace: "shared", Name: "api"},
+		}},
+	}}
+}
+
+func (k *kept) granted(environments ...int64) *kept {
+	for _, e := range environments {
+		k.run.Passages = append(k.run.Passages, Passage{Environment: e, At: noon})
+	}
+	return k
+}
+
+func (k *kept) admit(t *testing.T, workflow, function, place string) error {
+	t.Helper()
+	functions, err := activity.NewFunctions(act{"look", activity.Reads}, act{"change", activity.Changes}, act{"undo", activity.TakesBack})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := New(k, functions, slog.New(slog.DiscardHandler))
+	call := agent.OutgoingCall{Organization: 1, Workflow: workflow, Function: function, Args: json.RawMessage(place)}
+	err = g.Admit(t.Context(), &call)
+	if refused := err != nil && k.err == nil; refused != (g.Forbidden() == 1) {
+		t.Errorf("%s %s: counted %d", function, place, g.Forbidden())
+	}
+	return err
+}
+
+// Every way around the gates that D46 names, decided below the program.
+func TestWhatARunMayChange(t *testing.T) {
+	t.Parallel()
+	const (
+		inStaging    = `{"agent_id": 7, "namespace": "staging", "name": "api"}`
+		inProduction = `{"agent_id": 7, "namespace": "production", "name": "api"}`
+		shared       = `{"agent_id": 7, "namespace": "shared", "name": "api"}`
+		elsewhere    = `{"agent_id": 7, "namespace": "tools", "name": "api"}`
+		stranger     = `{"agent_id": 7, "application": "argocd/stranger"}`
+		otherCluster = `{"agent_id": 8, "application": "argocd/stranger"}`
+		file         = `{"repository": "` + repository + `", "branch": "main", "path": "production/api.yaml"}`
+		base         = `{"repository": "` + repository + `", "branch": "main", "path": "base.yaml"}`
+		branch       = `{"repository": "` + repository + `", "branch": "next", "path": "production/api.yaml"}`
+	)
+	suspended := func(k *kept) { k.run.AbortedAt = noon.Add(time.Minute) }
+	retried := func(k *kept) { suspended(k); k.run.RetriedAt = noon.Add(2 * time.Minute) }
+	revoked := func(k *kept) { k.run.Revoked = true }
+	exempt := func(k *kept) { k.run.Exempt = true }
+	unreported := func(k *kept) { k.run.Version = 0 }
+	for _, tt := range []struct {
+		name            string
+		workflow        string
+		function, place string
+		granted         []int64
+		with            func(*kept)
+		want            string
+	}{
+		{name: "a read", workflow: "rollout-1", function: "look", place: inProduction},
+		{name: "no passage", workflow: "rollout-1", function: "change", place: inProduction, want: "forbidden: passage production has not been granted"},
+		{name: "the passage", workflow: "rollout-1", function: "change", place: inProduction, granted: []int64{production}},
+		{name: "another environment's passage", workflow: "rollout-1", function: "change", place: inProduction, granted: []int64{staging}, want: "passage production"},
+		{name: "its own environment", workflow: "rollout-1", function: "change", place: inStaging, granted: []int64{staging}},
+		{name: "a file within another environment's folder", workflow: "rollout-1", function: "change", place: file, granted: []int64{staging}, want: "passage production"},
+		{name: "a file of the environment", workflow: "rollout-1", function: "change", place: file, granted: []int64{production}},
+		{name: "another branch", workflow: "rollout-1", function: "change", place: branch, granted: []int64{production}, want: "no passage of the rollout opens"},
+		{name: "a place of nobody", workflow: "rollout-1", function: "change", place: elsewhere, granted: []int64{production}, want: "no passage of the rollout opens"},
+		{name: "an Application of nobody", workflow: "rollout-1", function: "change", place: stranger, granted: []int64{staging, production}, want: "no passage"},
+		{name: "no place at all", workflow: "rollout-1", function: "change", place: `{}`, granted: []int64{production}, want: "do not name what it changes"},
+		{name: "a Function that does not exist here", workflow: "rollout-1", function: "unknown", place: inProduction, granted: []int64{production}, want: "does not state"},
+		{name: "after an abort", workflow: "rollout-1", function: "change", place: inProduction, granted: []int64{production}, with: suspended, want: "is being aborted"},
+		{name: "taken back after an abort", workflow: "rollout-1", function: "undo", place: inProduction, granted: []int64{production}, with: suspended},
+		{name: "taken back without a passage", workflow: "rollout-1", function: "undo", place: inProduction, with: suspended, want: "passage production"},
+		{name: "after a retry", workflow: "rollout-1", function: "change", place: inProduction, granted: []int64{production}, with: retried},
+		{name: "after the end", workflow: "rollout-1", function: "change", place: inProduction, granted: []int64{production}, with: revoked, want: "has ended"},
+		{name: "taken back after the end", workflow: "rollout-1", function: "undo", place: inProduction, granted: []int64{production}, with: revoked, want: "has ended"},
+		{name: "in progress at the upgrade", workflow: "rollout-1", function: "change", place: inProduction, with: exempt},
+		{name: "a domain service of an earlier release", workflow: "rollout-1", function: "change", place: inProduction, with: unreported},
+		{name: "no rollout, a protected environment", workflow: "nightly", function: "change", place: inProduction, want: "environment production is protected"},
+		{name: "no rollout, its file", workflow: "nightly", function: "change", place: file, want: "environment production is protected"},
+		{name: "no rollout, its Application", workflow: "nightly", function: "change", place: `{"agent_id": 7, "application": "argocd/production"}`, want: "protected"},
+		{name: "no rollout, its object in a shared namespace", workflow: "nightly", function: "change", place: shared, want: "protected"},
+		{name: "no rollout, a preview of production", workflow: "preview-4", function: "change", place: inProduction, want: "protected"},
+		{name: "no rollout, an id that resembles one", workflow: "rollout-01", function: "change", place: inProduction, want: "protected"},
+		{name: "no rollout, an environment that is not protected", workflow: "nightly", function: "change", place: inStaging},
+		{name: "no rollout, a file beside", workflow: "nightly", function: "change", place: base},
+		{name: "no rollout, a namespace of nobody", workflow: "nightly", function: "change", place: elsewhere},
+		{name: "no rollout, an Application of nobody", workflow: "nightly", function: "change", place: stranger, want: "production is protected"},
+		{name: "no rollout, another cluster", workflow: "nightly", function: "change", place: otherCluster},
+		{name: "no rollout, taken back", workflow: "nightly", function: "undo", place: inProduction, want: "protected"},
+	} {
+		k := everywhere().granted(tt.granted...)
+		if tt.with != nil {
+			tt.with(k)
+		}
+		err := k.admit(t, tt.workflow, tt.function, tt.place)
+		refusal, _ := errors.AsType[*history.FunctionError](err)
+		switch {
+		case tt.want == "" && err != nil, tt.want != "" && err == nil:
+			t.Errorf("%s: found %v, want %q", tt.name, err, tt.want)
+		case tt.want != "" && (refusal == nil || refusal.Code != history.CodeForbidden || refusal.Retryable || !strings.Contains(refusal.Error(), tt.want)):
+			t.Errorf("%s: found %v, want a refusal with %q", tt.name, err, tt.want)
+		}
+	}
+}
+
+// What a rollout has pinned decides, also after the environment has moved; a narrower place of another environment stays closed.
+func TestAPassageOpensWhatTheRolloutHasPinned(t *testing.T) {
+	t.Parallel()
+	k := everywhere()
+	k.run.Passages = []Passage{{Environment: staging, At: noon, Places: []activity.Place{{Agent: 7}, {Repository: activity.AnyRepository}}}}
+	for place, want := range map[string]bool{
+		`{"agent_id": 7, "namespace": "former", "name": "api"}`:                                 true,
+		`{"agent_id": 7, "namespace": "production", "name": "api"}`:                             false,
+		`{"repository": "https://git.example.com/former", "branch": "main", "path": "a"}`:       true,
+		`{"repository": "` + repository + `", "branch": "main", "path": "production/api.yaml"}`: false,
+		`{"agent_id": 8, "namespace": "former"}`:                                                false,
+	} {
+		if err := k.admit(t, "rollout-1", "change", place); (err == nil) != want {
+			t.Errorf("%s: found %v", place, err)
+		}
+	}
+}
+
+// The relay receives the weights whose passages are missing; those granted before an abort have ended with it.
+func TestHeldWeights(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name     string
+		passages []Passage
+		aborted  time.Time
+		want     []int
+	}{
+		{"none pinned", []Passage{{Environment: production}}, time.Time{}, nil},
+		{"none granted", []Passage{{Environment: production, Pinned: []int{25, 50}}}, time.Time{}, []int{25, 50}},
+		{"one granted", []Passage{{Environment: production, Pinned: []int{25, 50}}, {Environment: production, Weight: 25, At: noon}}, time.Time{}, []int{50}},
+		{"another environment's", []Passage{{Environment: production, Pinned: []int{25}}, {Environment: staging, Weight: 25, At: noon}}, time.Time{}, []int{25}},
+		{"before an abort", []Passage{{Environment: production, Pinned: []int{25}}, {Environment: production, Weight: 25, At: noon}}, noon.Add(time.Second), []int{25}},
+		{"after an abort", []Passage{{Environment: production, Pinned: []int{25}}, {Environment: production, Weight: 25, At: noon}}, noon.Add(-time.Second), nil},
+	} {
+		run := Run{Passages: tt.passages, AbortedAt: tt.aborted}
+		held, problem := run.opens(everywhere().territories, activity.Place{Agent: 7, Namespace: "production", Name: "api"})
+		if problem != "" || !slices.Equal(held, tt.want) {
+			t.Errorf("%s: found %v %q, want %v", tt.name, held, problem, tt.want)
+		}
+	}
+}
+
+// Places are read again when their version has changed, and only then. What cannot be read now admits nothing.
+func TestTheGuardReadsPlacesOnce(t *testing.T) {
+	t.Parallel()
+	k := everywhere()
+	functions, err := activity.NewFunctions(act{"change", activity.Changes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := New(k, functions, slog.New(slog.DiscardHandler))
+	change := func() error {
+		return g.Admit(t.Context(), &agent.OutgoingCall{Organization: 1, Workflow: "nightly", Function: "change", Args: json.RawMessage(`{"agent_id": 7, "namespace": "staging"}`)})
+	}
+	for range 3 {
+		if err := change(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if k.reads != 1 {
+		t.Errorf("read %d times, want once", k.reads)
+	}
+	k.run.Version, k.territories[0].Protected = 2, true
+	if err := change(); err == nil || k.reads != 2 {
+		t.Errorf("after a change: %v, read %d times", err, k.reads)
+	}
+	k.err = fmt.Errorf("away")
+	_, refused := errors.AsType[*history.FunctionError](change())
+	if err := change(); err == nil || refused {
+		t.Errorf("while nothing can be read: %v", err)
+	}
+}

@@ -1,0 +1,69 @@
+package guard
+
+import (
+	"context"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+)
+
+// Change is a report of the domain service that decides what runs may change. Applying one again, or an older one later, is a no-op.
+type Change struct {
+	Organization int64
+	// At is when the domain service made the report.
+	At time.Time
+	// Workflow is the run of the rollout that Granted, Aborted, Retried and Revoked are about.
+	Workflow string
+	// Exactly one of these is set.
+	Granted                   *Passage
+	Aborted, Retried, Revoked bool
+	Territory                 *Territory
+}
+
+// Passage is what the domain service has granted to the run of a rollout.
+type Passage struct {
+	// Environment is the one that may be changed.
+	Environment int64
+	// Weight is the weight that may be left, in percent; 0 for the entrance of the environment.
+	Weight int
+	// Places are what the entrance opens. Pinned are the weights, in percent, that each need a passage of their own.
+	Places []activity.Place
+	Pinned []int
+	// At is when it was granted.
+	At time.Time
+}
+
+// Territory is what belongs to an environment.
+type Territory struct {
+	Environment int64  `json:"environment_id"`
+	Name        string `json:"name"`
+	// Sequence orders the reports about one environment.
+	Sequence int64 `json:"sequence"`
+	// Protected environments are changed by their own rollouts only.
+	Protected bool             `json:"protected"`
+	Places    []activity.Place `json:"places"`
+}
+
+// Run is what is known of a run, and of its organization.
+type Run struct {
+	// Version is that of the organization's territories; 0 if none was ever reported, as by a domain service of an earlier release.
+	Version int64
+	// Exempt runs were in progress when the first territory was reported; their rollouts end under the former protocol.
+	Exempt bool
+	// Revoked is set once the rollout has ended.
+	Revoked bool
+	// AbortedAt and RetriedAt are the latest requests; zero for none.
+	AbortedAt, RetriedAt time.Time
+	Passages             []Passage
+}
+
+// Suspended reports whether the rollout is being aborted, and was not retried since.
+func (r Run) Suspended() bool { return !r.AbortedAt.IsZero() && !r.RetriedAt.After(r.AbortedAt) }
+
+// Store reads what the domain service has reported.
+type Store interface {
+	// Guarded returns what is known of a run, from one snapshot.
+	Guarded(ctx context.Context, organization int64, workflow string) (Run, error)
+	// Territories returns those of an organization, with their version.
+	Territories(ctx context.Context, organization int64) (version int64, all []Territory, err error)
+}

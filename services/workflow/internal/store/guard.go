@@ -1,0 +1,156 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/guard"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
+)
+
+var _ guard.Store = (*Store)(nil)
+
+// ReceiveChange is ReceiveFrom for a report that decides what runs may change: both are stored in one transaction, so no program sees a
+// grant before the guard knows it.
+func (s *Store) ReceiveChange(ctx context.Context, wire event.Event, e history.Event, c guard.Change) (matched int, duplicate bool, err error) {
+	return s.receive(ctx, e, func(ctx context.Context, tx pgx.Tx) (bool, error) {
+		first, err := s.ClaimEvent(ctx, tx, wire)
+		if err != nil || !first {
+			return first, err
+		}
+		return true, saveChange(ctx, s.queries.WithTx(tx), c)
+	})
+}
+
+// saveChange stores a report. Reports come more than once and in any order; the state afterwards is the same.
+func saveChange(ctx context.Context, q *query.Queries, c guard.Change) error {
+	switch {
+	case c.Granted != nil:
+		places, err := json.Marshal(nonNil(c.Granted.Places))
+		if err != nil {
+			return fmt.Errorf("encode the places of a passage: %w", err)
+		}
+		p := query.SavePassageParams{
+			Organization: c.Organization, Workflow: c.Workflow, Environment: c.Granted.Environment, Weight: int32(c.Granted.Weight),
+			GrantedAt: c.At, Places: places, Pinned: []int32{},
+		}
+		for _, weight := range c.Granted.Pinned {
+			p.Pinned = append(p.Pinned, int32(weight))
+		}
+		return pg.Classify(q.SavePassage(ctx, p), "save a passage of %q", c.Workflow)
+	case c.Territory != nil:
+		return saveTerritory(ctx, q, c.Organization, *c.Territory)
+	default:
+		p := query.SaveGuardedRunParams{Organization: c.Organization, Workflow: c.Workflow, Revoked: c.Revoked}
+		if c.Aborted {
+			p.AbortedAt = &c.At
+		}
+		if c.Retried {
+			p.RetriedAt = &c.At
+		}
+		return pg.Classify(q.SaveGuardedRun(ctx, p), "save what %q may change", c.Workflow)
+	}
+}
+
+// saveTerritory stores what belongs to an environment, unless a later report was stored before. The match lock is held, so reports about
+// one organization are stored one after the other.
+func saveTerritory(ctx context.Context, q *query.Queries, organization int64, t guard.Territory) error {
+	places, err := json.Marshal(nonNil(t.Places))
+	if err != nil {
+		return fmt.Errorf("encode the places of environment %d: %w", t.Environment, err)
+	}
+	before, err := q.LockTerritory(ctx, query.LockTerritoryParams{Organization: organization, Environment: t.Environment})
+	known := err == nil
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return pg.Classify(err, "lock the places of environment %d", t.Environment)
+	}
+	if known && before.Sequence >= t.Sequence {
+		return nil
+	}
+	err = q.SaveTerritory(ctx, query.SaveTerritoryParams{
+		Organization: organization, Environment: t.Environment, Name: t.Name, Sequence: t.Sequence, Protected: t.Protected, Places: places,
+	})
+	if err != nil {
+		return pg.Classify(err, "save the places of environment %d", t.Environment)
+	}
+	if known && before.Name == t.Name && before.Protected == t.Protected && samePlaces(before.Places, t.Places) {
+		return nil // reported again, as after a start of the domain service
+	}
+	version, err := q.NextTerritoryVersion(ctx, organization)
+	if err != nil || version > 1 {
+		return pg.Classify(err, "count the changes of places of organization %d", organization)
+	}
+	return pg.Classify(q.ExemptRollouts(ctx, organization), "exempt the rollouts in progress of organization %d", organization)
+}
+
+// samePlaces reports whether stored places are these, whatever their form.
+func samePlaces(stored json.RawMessage, places []activity.Place) bool {
+	var before []activity.Place
+	if err := json.Unmarshal(stored, &before); err != nil {
+		return false
+	}
+	return slices.Equal(before, places)
+}
+
+func nonNil(places []activity.Place) []activity.Place {
+	if places == nil {
+		return []activity.Place{}
+	}
+	return places
+}
+
+// Guarded implements guard.Store, in one statement.
+func (s *Store) Guarded(ctx context.Context, organization int64, workflow string) (guard.Run, error) {
+	row, err := s.queries.GuardedRun(ctx, query.GuardedRunParams{Organization: organization, Workflow: workflow})
+	if err != nil {
+		return guard.Run{}, pg.Classify(err, "read the passages of %q", workflow)
+	}
+	run := guard.Run{Version: row.Version, Exempt: row.Exempt, Revoked: row.Revoked}
+	if row.AbortedAt != nil {
+		run.AbortedAt = *row.AbortedAt
+	}
+	if row.RetriedAt != nil {
+		run.RetriedAt = *row.RetriedAt
+	}
+	var passages []struct {
+		Environment int64            `json:"environment"`
+		Weight      int              `json:"weight"`
+		At          time.Time        `json:"at"`
+		Places      []activity.Place `json:"places"`
+		Pinned      []int            `json:"pinned"`
+	}
+	if err := json.NewDecoder(bytes.NewReader(row.Passages)).Decode(&passages); err != nil {
+		return run, fmt.Errorf("decode the passages of %q: %w", workflow, err)
+	}
+	for _, p := range passages {
+		run.Passages = append(run.Passages, guard.Passage{Environment: p.Environment, Weight: p.Weight, Places: p.Places, Pinned: p.Pinned, At: p.At})
+	}
+	return run, nil
+}
+
+// Territories implements guard.Store, in one statement.
+func (s *Store) Territories(ctx context.Context, organization int64) (version int64, all []guard.Territory, err error) {
+	rows, err := s.queries.Territories(ctx, organization)
+	if err != nil {
+		return 0, nil, pg.Classify(err, "read the places of environments of organization %d", organization)
+	}
+	for _, row := range rows {
+		t := guard.Territory{Environment: row.Environment, Name: row.Name, Sequence: row.Sequence, Protected: row.Protected}
+		if err := json.Unmarshal(row.Places, &t.Places); err != nil {
+			return 0, nil, fmt.Errorf("decode the places of environment %d: %w", row.Environment, err)
+		}
+		version, all = row.Version, append(all, t)
+	}
+	return version, all, nil
+}

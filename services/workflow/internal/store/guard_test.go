@@ -1,0 +1,132 @@
+package store
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/guard"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+)
+
+// report stores a report of the domain service as its event would.
+func (b *testStore) report(id string, c guard.Change) {
+	b.t.Helper()
+	c.Organization = 1
+	_, _, err := b.ReceiveChange(b.t.Context(), event.Event{}, history.Event{
+		Organization: 1, Source: "/services/domain", ID: id, Type: event.TypeRolloutStarted, Data: []byte(`{}`), Time: c.At,
+	}, c)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// Reports come twice and in any order; what a run may change is the same afterwards (D46).
+func TestReportsOfPassagesInAnyOrder(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 3, 25, 12, 0, 0, 0, time.UTC)
+	minute := func(n int) time.Time { return at.Add(time.Duration(n) * time.Minute) }
+	places := []activity.Place{{Agent: 7, Namespace: "shop"}}
+	grant := func(weight, n int) guard.Change {
+		return guard.Change{Workflow: "rollout-1", At: minute(n), Granted: &guard.Passage{Environment: 5, Weight: weight, Places: places, Pinned: []int{50}}}
+	}
+	changes := []guard.Change{
+		grant(0, 1), grant(50, 2),
+		{Workflow: "rollout-1", At: minute(3), Aborted: true},
+		{Workflow: "rollout-1", At: minute(4), Retried: true},
+		grant(50, 5),
+		{Workflow: "rollout-1", At: minute(6), Revoked: true},
+	}
+	want := guard.Run{Revoked: true, AbortedAt: minute(3), RetriedAt: minute(4), Passages: []guard.Passage{
+		{Environment: 5, Places: places, Pinned: []int{50}, At: minute(1)},
+		{Environment: 5, Weight: 50, Places: places, Pinned: []int{50}, At: minute(5)},
+	}}
+	backwards := slices.Clone(changes)
+	slices.Reverse(backwards)
+	for name, order := range map[string][]guard.Change{
+		"in order": changes, "backwards": backwards, "twice": slices.Concat(changes, changes), "revoked first": slices.Concat(changes[5:], changes[:5]),
+	} {
+		b := newTestStore(t)
+		for i, c := range order {
+			b.report(fmt.Sprint(i), c)
+		}
+		got, err := b.Guarded(t.Context(), 1, "rollout-1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got.AbortedAt, got.RetriedAt = got.AbortedAt.UTC(), got.RetriedAt.UTC()
+		for i := range got.Passages {
+			got.Passages[i].At = got.Passages[i].At.UTC()
+		}
+		if diff := cmp.Diff(want, got); diff != "" || got.Suspended() {
+			t.Errorf("%s: suspended %t (-want +got):\n%s", name, got.Suspended(), diff)
+		}
+		// Another rollout, and another organization's of the same number, have none of it.
+		for _, other := range []struct {
+			organization int64
+			workflow     string
+		}{{1, "rollout-2"}, {2, "rollout-1"}} {
+			if got, err := b.Guarded(t.Context(), other.organization, other.workflow); err != nil || cmp.Diff(guard.Run{}, got) != "" {
+				t.Errorf("%s: %+v has %+v, %v", name, other, got, err)
+			}
+		}
+	}
+}
+
+// Of two reports about an environment the later one counts. What is reported again changes no version, so nothing is read again.
+func TestReportsOfPlaces(t *testing.T) {
+	t.Parallel()
+	b := newTestStore(t)
+	territory := func(sequence int64, protected bool, places ...activity.Place) guard.Change {
+		return guard.Change{Territory: &guard.Territory{Environment: 5, Name: "production", Sequence: sequence, Protected: protected, Places: places}}
+	}
+	for i, step := range []struct {
+		change    guard.Change
+		version   int64
+		protected bool
+	}{
+		{territory(10, true, activity.Place{Agent: 7}), 1, true},
+		{territory(10, true, activity.Place{Agent: 7}), 1, true},
+		{territory(9, false), 1, true},
+		{territory(11, true, activity.Place{Agent: 7}), 1, true},
+		{territory(12, false, activity.Place{Agent: 7}), 2, false},
+		{territory(13, false, activity.Place{Agent: 7}, activity.Place{Repository: "https://git.example.com/a"}), 3, false},
+	} {
+		b.report(fmt.Sprint(i), step.change)
+		version, all, err := b.Territories(t.Context(), 1)
+		if err != nil || version != step.version || len(all) != 1 || all[0].Protected != step.protected {
+			t.Errorf("step %d: found version %d, %+v, %v", i, version, all, err)
+		}
+	}
+	if run, err := b.Guarded(t.Context(), 2, "rollout-1"); err != nil || run.Version != 0 {
+		t.Errorf("another organization: %+v, %v", run, err)
+	}
+}
+
+// Rollouts that are in progress when the first places are reported end under the former protocol (issue 16, item 8); no later ones.
+func TestRolloutsInProgressAtTheUpgradeAreExempt(t *testing.T) {
+	t.Parallel()
+	b := newTestStore(t)
+	begin := func(workflow string) {
+		n := b.start(1)
+		n.Workflow = workflow
+		if _, err := b.Create(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	begin("rollout-1")
+	begin("nightly")
+	b.report("1", guard.Change{Territory: &guard.Territory{Environment: 5, Name: "production", Sequence: 1, Protected: true}})
+	begin("rollout-2")
+	b.report("2", guard.Change{Territory: &guard.Territory{Environment: 6, Name: "staging", Sequence: 1}})
+	for workflow, want := range map[string]bool{"rollout-1": true, "rollout-2": false, "nightly": false} {
+		if run, err := b.Guarded(t.Context(), 1, workflow); err != nil || run.Exempt != want {
+			t.Errorf("%s: exempt %t, %v; want %t", workflow, run.Exempt, err, want)
+		}
+	}
+}

@@ -1,0 +1,50 @@
+-- name: SavePassage :exec
+-- Granted again, as after an abort, it is as of the later time.
+INSERT INTO passage (organization, workflow, environment, weight, granted_at, places, pinned) VALUES ($1, $2, $3, $4, $5, $6, $7)
+ON CONFLICT (organization, workflow, environment, weight) DO UPDATE SET
+    granted_at = excluded.granted_at, places = excluded.places, pinned = excluded.pinned
+WHERE passage.granted_at < excluded.granted_at;
+
+-- name: SaveGuardedRun :exec
+INSERT INTO guarded_run (organization, workflow, revoked, aborted_at, retried_at) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (organization, workflow) DO UPDATE SET
+    revoked = guarded_run.revoked OR excluded.revoked,
+    aborted_at = greatest(guarded_run.aborted_at, excluded.aborted_at),
+    retried_at = greatest(guarded_run.retried_at, excluded.retried_at);
+
+-- name: LockTerritory :one
+SELECT name, sequence, protected, places FROM territory WHERE organization = $1 AND environment = $2 FOR UPDATE;
+
+-- name: SaveTerritory :exec
+INSERT INTO territory (organization, environment, name, sequence, protected, places) VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT (organization, environment) DO UPDATE SET
+    name = excluded.name, sequence = excluded.sequence, protected = excluded.protected, places = excluded.places;
+
+-- name: NextTerritoryVersion :one
+INSERT INTO territory_version (organization, version) VALUES ($1, 1)
+ON CONFLICT (organization) DO UPDATE SET version = territory_version.version + 1
+RETURNING version;
+
+-- name: ExemptRollouts :exec
+-- The runs of rollouts that are in progress.
+INSERT INTO guarded_run (organization, workflow, exempt)
+SELECT e.organization, e.workflow, true FROM execution e
+WHERE e.organization = $1 AND e.state IN (0, 1) AND e.workflow ~ '^rollout-[1-9][0-9]*$'
+ON CONFLICT (organization, workflow) DO UPDATE SET exempt = true;
+
+-- name: GuardedRun :one
+SELECT coalesce((SELECT v.version FROM territory_version v WHERE v.organization = sqlc.arg(organization)), 0)::bigint AS version,
+    coalesce(r.exempt, false) AS exempt, coalesce(r.revoked, false) AS revoked, r.aborted_at, r.retried_at,
+    coalesce((
+        SELECT jsonb_agg(jsonb_build_object(
+            'environment', p.environment, 'weight', p.weight, 'at', p.granted_at, 'places', p.places, 'pinned', to_jsonb(p.pinned)
+        ) ORDER BY p.environment, p.weight)
+        FROM passage p WHERE p.organization = sqlc.arg(organization) AND p.workflow = sqlc.arg(workflow)
+    ), '[]')::jsonb AS passages
+FROM (SELECT 1) one LEFT JOIN guarded_run r ON r.organization = sqlc.arg(organization) AND r.workflow = sqlc.arg(workflow);
+
+-- name: Territories :many
+-- With the version as of the same snapshot.
+SELECT v.version, t.environment, t.name, t.sequence, t.protected, t.places
+FROM territory_version v JOIN territory t ON t.organization = v.organization
+WHERE v.organization = $1 ORDER BY t.environment;
