@@ -43,7 +43,7 @@ type AccessToken struct {
 	CreatedAt  time.Time
 }
 
-// AccessKind says what an AccessChange is about.
+// AccessKind says what a Change is about.
 type AccessKind string
 
 // The kinds.
@@ -55,6 +55,15 @@ const (
 	AccessAgentKey AccessKind = "agentkey"
 	// AccessOrganization is an organization as a whole.
 	AccessOrganization AccessKind = "organization"
+	// The other controls, which are in the journal of changes and not in the log of access.
+	ChangedApplication            AccessKind = "application"
+	ChangedEnvironment            AccessKind = "environment"
+	ChangedApplicationEnvironment AccessKind = "applicationenvironment"
+	ChangedFlowDefinition         AccessKind = "flowdefinition"
+	ChangedArtifactSource         AccessKind = "artifactsource"
+	ChangedRollout                AccessKind = "rollout"
+	// ChangedWorkflow is a run of the engine; it has a name and no number.
+	ChangedWorkflow AccessKind = "workflow"
 )
 
 // AccessSubject is whose access, or which token's, changed. The name is what it was called then.

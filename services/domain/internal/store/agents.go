@@ -2,10 +2,12 @@ package store
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
@@ -20,7 +22,7 @@ func agentKey(r query.AgentKey) core.AgentKey {
 	}
 }
 
-func accessChange(r query.AccessChange) core.AccessChange {
+func accessChange(r query.ListAccessChangesRow) core.AccessChange {
 	return core.AccessChange{
 		ID: r.ID, Principal: core.Principal{Type: core.PrincipalType(r.PrincipalType), ID: r.PrincipalID}, Action: core.Action(r.Action),
 		Subject: core.AccessSubject{Kind: core.AccessKind(r.SubjectKind), ID: r.SubjectNumber, Name: r.SubjectName}, Detail: r.Detail, CreatedAt: r.CreatedAt,
@@ -82,7 +84,7 @@ func (r reader) EnvironmentsByAgent(ctx context.Context, organization int64, age
 
 // AccessChanges implements view.Reads.
 func (r reader) AccessChanges(ctx context.Context, organization int64, p core.Page) (core.Slice[core.AccessChange], error) {
-	return list(ctx, r, organization, p, core.OrderCreatedDesc, "changes of access", func(q *query.Queries, w core.Window) ([]query.AccessChange, error) {
+	return list(ctx, r, organization, p, core.OrderCreatedDesc, "changes of access", func(q *query.Queries, w core.Window) ([]query.ListAccessChangesRow, error) {
 		return q.ListAccessChanges(ctx, query.ListAccessChangesParams{
 			OrganizationID: organization, Above: w.Above.Number, Below: w.Below.Number, Falling: w.Falling, AtMost: limit(w),
 		})
@@ -189,11 +191,18 @@ func (t *tx) SeeAgentKeys(ctx context.Context, ids []int64, at time.Time) error 
 	return pg.Classify(err, "note the use of keys of agents")
 }
 
-// AddAccessChange implements access.Tx.
-func (t *tx) AddAccessChange(ctx context.Context, c core.AccessChange) error {
-	err := t.q.InsertAccessChange(ctx, query.InsertAccessChangeParams{
-		OrganizationID: t.organization, PrincipalType: string(c.Type), PrincipalID: c.Principal.ID, Action: string(c.Action),
-		SubjectKind: string(c.Subject.Kind), SubjectNumber: c.Subject.ID, SubjectName: c.Subject.Name, Detail: c.Detail,
+// AddChange implements core.ChangeTx.
+func (t *tx) AddChange(ctx context.Context, c core.Change) error {
+	// version-trace-span-flags
+	trace := ""
+	if parts := strings.Split(telemetry.TraceParent(ctx), "-"); len(parts) == 4 {
+		trace = parts[1]
+	}
+	err := t.q.InsertChange(ctx, query.InsertChangeParams{
+		OrganizationID: t.organization, PrincipalType: string(c.Type), PrincipalID: c.Principal.ID, PrincipalName: c.PrincipalName,
+		Action: string(c.Action), SubjectKind: string(c.Subject.Kind), SubjectNumber: c.Subject.ID, SubjectName: c.Subject.Name,
+		ApplicationID: orNull(c.ApplicationID), EnvironmentID: orNull(c.EnvironmentID), Reason: c.Reason, Detail: c.Detail,
+		Before: c.Before, After: c.After, TraceID: trace,
 	})
-	return pg.Classify(err, "log %s", c.Action)
+	return pg.Classify(err, "record %s", c.Action)
 }

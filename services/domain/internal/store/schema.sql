@@ -20,9 +20,10 @@ CREATE TABLE cd_access_changes (
 );
 CREATE INDEX cd_access_changes_newest ON cd_access_changes USING btree (organization_id, id DESC);
 CREATE TRIGGER cd_access_changes_are_append_only BEFORE DELETE OR UPDATE ON cd_access_changes FOR EACH ROW EXECUTE FUNCTION cd_refuse();
+CREATE TRIGGER cd_access_changes_are_copied AFTER INSERT ON cd_access_changes FOR EACH ROW EXECUTE FUNCTION cd_copy_access_change();
 CREATE TRIGGER cd_access_changes_are_kept BEFORE TRUNCATE ON cd_access_changes FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
 COMMENT ON TABLE cd_access_changes IS
-    'Who has given or taken whose access, and when; append-only (R39).';
+    'The log of access until 0051; cd_changes has these rows, and all later ones.';
 
 CREATE TABLE cd_access_tokens (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -417,6 +418,58 @@ COMMENT ON COLUMN cd_cells.standing IS
     'latest_state, and -1 before the first rollout, so that an index finds that too.';
 COMMENT ON COLUMN cd_cells.worst IS
     'The worst health of the application''s services there: -1 never seen, 0 healthy, 1 unknown, 2 progressing, 3 degraded.';
+
+CREATE TABLE cd_changes (
+    id bigint NOT NULL DEFAULT nextval('cd_journal_positions'::regclass),
+    organization_id bigint NOT NULL,
+    principal_type text NOT NULL,
+    principal_id bigint NOT NULL,
+    principal_name text NOT NULL,
+    action text NOT NULL,
+    subject_kind text NOT NULL,
+    subject_number bigint NOT NULL,
+    subject_name text NOT NULL,
+    application_id bigint,
+    environment_id bigint,
+    reason text NOT NULL DEFAULT ''::text,
+    detail text NOT NULL DEFAULT ''::text,
+    before jsonb,
+    after jsonb,
+    trace_id text NOT NULL DEFAULT ''::text,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_changes_pkey PRIMARY KEY (id),
+    CONSTRAINT cd_changes_application FOREIGN KEY (organization_id, application_id) REFERENCES cd_applications(organization_id, id),
+    CONSTRAINT cd_changes_environment FOREIGN KEY (organization_id, environment_id) REFERENCES cd_environments(organization_id, id),
+    CONSTRAINT cd_changes_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_changes_action_is_given CHECK ((action <> ''::text)),
+    CONSTRAINT cd_changes_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text]))),
+    CONSTRAINT cd_changes_subject_is_given CHECK ((subject_kind <> ''::text))
+);
+CREATE INDEX cd_changes_by_action ON cd_changes USING btree (organization_id, action, id);
+CREATE INDEX cd_changes_by_application ON cd_changes USING btree (organization_id, application_id, id) WHERE (application_id IS NOT NULL);
+CREATE INDEX cd_changes_by_environment ON cd_changes USING btree (organization_id, environment_id, id) WHERE (environment_id IS NOT NULL);
+CREATE INDEX cd_changes_by_instant ON cd_changes USING btree (organization_id, created_at, id);
+CREATE INDEX cd_changes_by_position ON cd_changes USING btree (organization_id, id);
+CREATE INDEX cd_changes_by_principal ON cd_changes USING btree (organization_id, principal_type, principal_id, id);
+CREATE TRIGGER cd_changes_are_append_only BEFORE DELETE OR UPDATE ON cd_changes FOR EACH ROW EXECUTE FUNCTION cd_refuse();
+CREATE TRIGGER cd_changes_are_kept BEFORE TRUNCATE ON cd_changes FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
+COMMENT ON TABLE cd_changes IS
+    'The journal of changes to controls; append-only (R39, D50). Secrets are in none of its columns.';
+COMMENT ON COLUMN cd_changes.action IS
+    'The name of the mutation.';
+COMMENT ON COLUMN cd_changes.after IS
+    'What the control is from then on; NULL for one that was taken away.';
+COMMENT ON COLUMN cd_changes.application_id IS
+    'The application that the change concerns; NULL where it concerns none, or all.';
+COMMENT ON COLUMN cd_changes.before IS
+    'What the control was; NULL for one that is new, and for rows from before this journal.';
+COMMENT ON COLUMN cd_changes.principal_name IS
+    'What the principal was called then.';
+COMMENT ON COLUMN cd_changes.subject_number IS
+    '0 where the subject has no number: a workflow has a name only.';
+COMMENT ON COLUMN cd_changes.trace_id IS
+    'The trace of the request; empty where it was not traced.';
 
 CREATE TABLE cd_deployment_snapshots (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -1094,7 +1147,9 @@ END),
 CREATE INDEX cd_rollout_transitions_asking ON cd_rollout_transitions USING btree (organization_id, rollout_id) WHERE (event = 'request_approval'::text);
 CREATE INDEX cd_rollout_transitions_broken_glass ON cd_rollout_transitions USING btree (created_at) WHERE ((event = 'break_glass'::text) AND (gate_id IS NULL));
 CREATE INDEX cd_rollout_transitions_by_gate ON cd_rollout_transitions USING btree (organization_id, rollout_id, gate_id, id) WHERE (gate_id IS NOT NULL);
+CREATE INDEX cd_rollout_transitions_by_instant ON cd_rollout_transitions USING btree (organization_id, created_at, id) WHERE (principal_type <> 'system'::text);
 CREATE INDEX cd_rollout_transitions_by_position ON cd_rollout_transitions USING btree (organization_id, id);
+CREATE INDEX cd_rollout_transitions_by_principal ON cd_rollout_transitions USING btree (organization_id, principal_type, principal_id, id) WHERE (principal_type <> 'system'::text);
 CREATE INDEX cd_rollout_transitions_by_subject ON cd_rollout_transitions USING btree (organization_id, rollout_id, id);
 CREATE TRIGGER cd_rollout_transitions_are_append_only BEFORE DELETE OR UPDATE ON cd_rollout_transitions FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_rollout_transitions_are_kept BEFORE TRUNCATE ON cd_rollout_transitions FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
@@ -1366,6 +1421,18 @@ BEGIN
 END $function$;
 COMMENT ON FUNCTION cd_broken_glass IS
     'For the metrics of the whole installation: how often somebody has broken the glass, and when last.';
+
+CREATE OR REPLACE FUNCTION cd_copy_access_change()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    INSERT INTO cd_changes (organization_id, principal_type, principal_id, principal_name, action, subject_kind, subject_number, subject_name, detail)
+    SELECT NEW.organization_id, NEW.principal_type, NEW.principal_id,
+        COALESCE((SELECT m.name FROM cd_members m WHERE m.organization_id = NEW.organization_id AND m.id = NEW.principal_id), NEW.principal_type),
+        NEW.action, NEW.subject_kind, NEW.subject_number, NEW.subject_name, NEW.detail;
+    RETURN NULL;
+END $function$;
 
 CREATE OR REPLACE FUNCTION cd_count_organizations()
  RETURNS bigint

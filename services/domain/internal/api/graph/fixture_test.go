@@ -56,6 +56,7 @@ type fixture struct {
 	handler  http.Handler
 	log      *bytes.Buffer
 	queries  *counter
+	store    *store.Store
 	watch    *watch
 	runs     *runs
 	// owner is the owner's connection to the tables.
@@ -140,6 +141,7 @@ func newFixture(t *testing.T) *fixture {
 			return make([]bool, len(all)), nil
 		},
 	})
+	f.store = s
 	for id, name := range map[int64]string{ours: "ours", theirs: "theirs"} {
 		if err := s.EnsureOrganization(t.Context(), id, name); err != nil {
 			t.Fatal(err)

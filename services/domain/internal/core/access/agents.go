@@ -88,7 +88,8 @@ func (u *UseCases) RegisterAgent(ctx context.Context, a core.Actor, name string)
 		if _, err := tx.AddAgentKey(ctx, made.ID, public); err != nil {
 			return err
 		}
-		return note(ctx, tx, a, core.ActionRegisterAgent, core.AccessSubject{Kind: core.AccessAgent, ID: made.ID, Name: made.Name}, "key "+public)
+		return note(ctx, tx, a, core.ActionRegisterAgent, core.AccessSubject{Kind: core.AccessAgent, ID: made.ID, Name: made.Name}, "key "+public,
+			nil, state{"public_nkey": public})
 	})
 	u.agentsChanged()
 	return made, seed, err
@@ -146,7 +147,8 @@ func (u *UseCases) RotateAgent(ctx context.Context, a core.Actor, r Rotation) (c
 			return err
 		}
 		return note(ctx, tx, a, core.ActionRotateAgent, core.AccessSubject{Kind: core.AccessAgent, ID: rotated.ID, Name: rotated.Name},
-			fmt.Sprintf("key %s; the one before is good until %s", public, until.UTC().Format(time.RFC3339)))
+			fmt.Sprintf("key %s; the one before is good until %s", public, until.UTC().Format(time.RFC3339)),
+			publicKeys(good), state{"public_nkey": public, "overlap_until": until.UTC()})
 	})
 	u.agentsChanged()
 	return rotated, seed, err
@@ -169,7 +171,8 @@ func (u *UseCases) RevokeAgent(ctx context.Context, a core.Actor, agent int64) (
 		if err := abandon(ctx, tx, a.Organization, revoked); err != nil {
 			return err
 		}
-		return note(ctx, tx, a, core.ActionRevokeAgent, core.AccessSubject{Kind: core.AccessAgent, ID: revoked.ID, Name: revoked.Name}, "")
+		return note(ctx, tx, a, core.ActionRevokeAgent, core.AccessSubject{Kind: core.AccessAgent, ID: revoked.ID, Name: revoked.Name}, "",
+			state{"name": revoked.Name}, nil)
 	})
 	u.agentsChanged()
 	return revoked, err
@@ -196,8 +199,18 @@ func (u *UseCases) RevokeAgentKey(ctx context.Context, a core.Actor, key int64) 
 		}
 		return note(
 			ctx, tx, a, core.ActionRevokeAgentKey, core.AccessSubject{Kind: core.AccessAgentKey, ID: key, Name: of.Name}, "key "+k.PublicKey,
+			publicKeys([]core.AgentKey{k}), nil,
 		)
 	})
 	u.agentsChanged()
 	return of, err
+}
+
+// publicKeys is what the journal keeps of keys: their public halves.
+func publicKeys(keys []core.AgentKey) state {
+	all := make([]string, len(keys))
+	for i, k := range keys {
+		all[i] = k.PublicKey
+	}
+	return state{"public_nkeys": all}
 }

@@ -195,7 +195,7 @@ func identified(ctx context.Context, tx Tx, organization int64, id Identity) (co
 	}
 	return changed, note(ctx, tx, provider(), core.ActionSetMemberRole, core.AccessSubject{
 		Kind: core.AccessMember, ID: changed.ID, Name: changed.Name,
-	}, fmt.Sprintf("%s, before %s, by groups at %s", role, before, id.Issuer))
+	}, fmt.Sprintf("%s, before %s, by groups at %s", role, before, id.Issuer), state{"role": before}, state{"role": role})
 }
 
 // introduced is the member for an identity that signs in for the first time: the one that was added under its name, or a new one.
@@ -218,7 +218,11 @@ func introduced(ctx context.Context, tx Tx, organization int64, id Identity, may
 			return core.Member{}, err
 		}
 		subject := core.AccessSubject{Kind: core.AccessMember, ID: m.ID, Name: m.Name}
-		if err = note(ctx, tx, provider(), core.ActionCreateMember, subject, fmt.Sprintf("%s, signed in at %s", role, id.Issuer)); err != nil {
+		err = note(
+			ctx, tx, provider(), core.ActionCreateMember, subject, fmt.Sprintf("%s, signed in at %s", role, id.Issuer),
+			nil, state{"name": m.Name, "kind": m.Kind, "role": role},
+		)
+		if err != nil {
 			return core.Member{}, err
 		}
 	}

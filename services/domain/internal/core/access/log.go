@@ -6,9 +6,21 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
-// note writes that the actor has changed somebody's access, in the transaction that does it.
-func note(ctx context.Context, tx Tx, a core.Actor, action core.Action, subject core.AccessSubject, detail string) error {
-	return tx.AddAccessChange(ctx, core.AccessChange{Principal: a.Principal(), Action: action, Subject: subject, Detail: detail})
+// state is what the journal of changes keeps of a control, before or after.
+type state = map[string]any
+
+// note writes that the actor has changed access, in the transaction that does it: what it was before, and what it is from now on.
+func note(
+	ctx context.Context, tx Tx, a core.Actor, action core.Action, subject core.AccessSubject, detail string, before, after state,
+) error {
+	var was, is any
+	if before != nil {
+		was = before
+	}
+	if after != nil {
+		is = after
+	}
+	return core.Record(ctx, tx, a, core.Change{Action: action, Subject: subject, Detail: detail}, was, is)
 }
 
 // AccessChangesFor is a page of the log, newest first, for those who administer.

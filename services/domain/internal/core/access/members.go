@@ -43,6 +43,7 @@ func (u *UseCases) CreateMember(ctx context.Context, a core.Actor, n NewMember) 
 		}
 		return note(
 			ctx, tx, a, core.ActionCreateMember, core.AccessSubject{Kind: core.AccessMember, ID: made.ID, Name: made.Name}, string(made.Role),
+			nil, state{"name": made.Name, "kind": made.Kind, "role": made.Role},
 		)
 	})
 	return made, err
@@ -76,14 +77,27 @@ func (u *UseCases) changeMember(
 	var changed core.Member
 	err := core.By(ctx, u.store, a, action, func(ctx context.Context, tx Tx) error {
 		var detail string
+		var before state
 		var err error
-		changed, err = changeOne(ctx, tx, member, func(m *core.Member) { detail = change(m) })
+		changed, err = changeOne(ctx, tx, member, func(m *core.Member) {
+			before = memberState(*m)
+			detail = change(m)
+		})
 		if err != nil {
 			return err
 		}
-		return note(ctx, tx, a, action, core.AccessSubject{Kind: core.AccessMember, ID: changed.ID, Name: changed.Name}, detail)
+		subject := core.AccessSubject{Kind: core.AccessMember, ID: changed.ID, Name: changed.Name}
+		return note(ctx, tx, a, action, subject, detail, before, memberState(changed))
 	})
 	return changed, err
+}
+
+// memberState is what the journal keeps of a member; nil for one that was removed.
+func memberState(m core.Member) state {
+	if m.RemovedAt != nil {
+		return nil
+	}
+	return state{"role": m.Role}
 }
 
 // changeOne changes a member in a transaction that is under way.
@@ -154,11 +168,24 @@ func (u *UseCases) setMembers(ctx context.Context, tx Tx, a core.Actor, action c
 		}
 		names[i] = known[id].Name
 	}
+	all, err := tx.MembersByGroup(ctx, a.Organization, []int64{group.ID})
+	if err != nil {
+		return err
+	}
+	var before state
+	if action == core.ActionSetGroupMembers {
+		was := []string{}
+		for _, m := range all[group.ID] {
+			was = append(was, m.Name)
+		}
+		before = state{"members": was}
+	}
 	if err := tx.SetGroupMembers(ctx, group.ID, members, u.clock.Now()); err != nil {
 		return err
 	}
 	return note(
 		ctx, tx, a, action, core.AccessSubject{Kind: core.AccessGroup, ID: group.ID, Name: group.Name}, "members: "+strings.Join(names, " "),
+		before, state{"members": names},
 	)
 }
 

@@ -65,9 +65,13 @@ func (u *UseCases) CreateOrganization(
 		// Members of another organization are not known here.
 		return note(
 			ctx, tx, provider(), core.ActionCreateOrganization, core.AccessSubject{Kind: core.AccessOrganization, ID: id, Name: n.Name}, detail,
+			nil, state{"name": n.Name, "owner": n.Owner},
 		)
 	}, a.Organization, func(ctx context.Context, tx Tx) error {
-		return note(ctx, tx, a, core.ActionCreateOrganization, core.AccessSubject{Kind: core.AccessOrganization, ID: id, Name: n.Name}, detail)
+		return note(
+			ctx, tx, a, core.ActionCreateOrganization, core.AccessSubject{Kind: core.AccessOrganization, ID: id, Name: n.Name}, detail,
+			nil, state{"name": n.Name, "owner": n.Owner},
+		)
 	})
 	if err != nil {
 		return core.Organization{}, "", err
@@ -107,7 +111,7 @@ func (u *UseCases) RenameOrganization(
 		}
 		return note(ctx, tx, provider(), core.ActionRenameOrganization, core.AccessSubject{
 			Kind: core.AccessOrganization, ID: organization, Name: name,
-		}, "before "+before)
+		}, "before "+before, state{"name": before}, state{"name": name})
 	}
 	err = u.store.InTwo(ctx, organization, change, a.Organization, func(ctx context.Context, tx Tx) error {
 		if before == name {
@@ -115,7 +119,7 @@ func (u *UseCases) RenameOrganization(
 		}
 		return note(ctx, tx, a, core.ActionRenameOrganization, core.AccessSubject{
 			Kind: core.AccessOrganization, ID: organization, Name: name,
-		}, "before "+before)
+		}, "before "+before, state{"name": before}, state{"name": name})
 	})
 	if err != nil {
 		return core.Organization{}, err

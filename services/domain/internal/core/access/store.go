@@ -100,7 +100,8 @@ type Tx interface {
 	PriorRequest(ctx context.Context, p core.Principal, key string) (PriorRequest, error)
 	AnswerRequest(ctx context.Context, p core.Principal, key string, answer []byte) error
 
-	AddAccessChange(ctx context.Context, c core.AccessChange) error
+	core.ChangeTx
+	MembersByGroup(ctx context.Context, organization int64, groups []int64) (map[int64][]core.Member, error)
 
 	// AddAgent is a Conflict when an agent that is not revoked has the name.
 	AddAgent(ctx context.Context, name string) (core.Agent, error)

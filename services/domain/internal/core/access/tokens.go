@@ -80,7 +80,7 @@ func (u *UseCases) CreateToken(ctx context.Context, a core.Actor, n NewToken) (c
 		}
 		return note(ctx, tx, a, core.ActionCreateToken, core.AccessSubject{
 			Kind: core.AccessOfToken, ID: made.ID, Name: made.Name,
-		}, fmt.Sprintf("of %s: %s", m.Name, made.Grant()))
+		}, fmt.Sprintf("of %s: %s", m.Name, made.Grant()), nil, tokenState(made))
 	})
 	return made, secret, err
 }
@@ -165,9 +165,14 @@ func (u *UseCases) RevokeToken(ctx context.Context, a core.Actor, token int64) (
 		}
 		return note(ctx, tx, a, core.ActionRevokeToken, core.AccessSubject{
 			Kind: core.AccessOfToken, ID: token, Name: t.Name,
-		}, fmt.Sprintf("of member %d: %s", t.MemberID, t.Grant()))
+		}, fmt.Sprintf("of member %d: %s", t.MemberID, t.Grant()), tokenState(t), nil)
 	})
 	return revoked, err
+}
+
+// tokenState is what the journal keeps of a token: what it is good for, and never the token.
+func tokenState(t core.AccessToken) state {
+	return state{"member": t.MemberID, "name": t.Name, "good_for": t.Grant()}
 }
 
 // VisibleTokens are those of members that an actor may see; no key for the others.

@@ -2,6 +2,7 @@ package handoff
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -128,7 +129,10 @@ func (u *UseCases) RetryWorkflow(ctx context.Context, a core.Actor, id, reason s
 	if err := a.May(core.ActionRetryWorkflow); err != nil {
 		return WorkflowRun{}, err
 	}
-	if err := u.workflows.RetryWorkflow(ctx, a.Organization, id, reason, from); err != nil {
+	err := u.recorded(ctx, a, core.ActionRetryWorkflow, id, reason, func(ctx context.Context) error {
+		return u.workflows.RetryWorkflow(ctx, a.Organization, id, reason, from)
+	})
+	if err != nil {
 		return WorkflowRun{}, err
 	}
 	return u.Workflow(ctx, a, id)
@@ -139,10 +143,39 @@ func (u *UseCases) CancelWorkflow(ctx context.Context, a core.Actor, id, reason 
 	if err := a.May(core.ActionCancelWorkflow); err != nil {
 		return WorkflowRun{}, err
 	}
-	if err := u.workflows.Cancel(ctx, a.Organization, id, reason); err != nil {
+	err := u.recorded(ctx, a, core.ActionCancelWorkflow, id, reason, func(ctx context.Context) error {
+		return u.workflows.Cancel(ctx, a.Organization, id, reason)
+	})
+	if err != nil {
 		return WorkflowRun{}, err
 	}
 	return u.Workflow(ctx, a, id)
+}
+
+// recorded has the engine do something with a run, and keeps in the journal of changes who asked for it. The row is committed before the engine
+// is called, as the call cannot be taken back; if the engine refuses, a second row says so.
+func (u *UseCases) recorded(
+	ctx context.Context, a core.Actor, action core.Action, id, reason string, do func(ctx context.Context) error,
+) error {
+	before, err := u.workflows.WorkflowByID(ctx, a.Organization, id)
+	if err != nil {
+		return err
+	}
+	write := func(detail string) error {
+		return u.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) error {
+			return core.Record(ctx, tx, a, core.Change{
+				Action: action, Subject: core.AccessSubject{Kind: core.ChangedWorkflow, Name: id}, Reason: reason, Detail: detail,
+			}, map[string]any{"state": before.State, "program": before.Program, "subject": before.Subject}, nil)
+		})
+	}
+	if err := write("requested"); err != nil {
+		return err
+	}
+	refused := do(ctx)
+	if refused == nil {
+		return nil
+	}
+	return errors.Join(refused, write("not done: "+fault.Public(refused)))
 }
 
 // MayOperate is nil when an actor may do something with a run as it stands.

@@ -17,6 +17,17 @@ func (u *UseCases) BreakGlass(ctx context.Context, a core.Actor, rollout int64, 
 		if err := t.request(ctx, core.VerbBreakGlass, "", reason); err != nil {
 			return err
 		}
+		gates := make([]string, len(s.Gates))
+		for i, g := range s.Gates {
+			gates[i] = g.GateID
+		}
+		err := core.Record(ctx, t.tx, a, core.Change{
+			Action: core.ActionBreakGlass, Subject: core.AccessSubject{Kind: core.ChangedRollout, ID: rollout, Name: t.name()},
+			ApplicationID: t.rollout.ApplicationID, Reason: reason,
+		}, map[string]any{"open_gates": gates}, map[string]any{"open_gates": []string{}, "broken_glass": true})
+		if err != nil {
+			return err
+		}
 		for _, g := range s.Gates {
 			if err := u.passByBreakGlass(ctx, t, g.GateID, reason); err != nil {
 				return err

@@ -28,7 +28,18 @@ func (u *UseCases) SetRollbackPolicy(ctx context.Context, a core.Actor, p core.R
 		if application, err = tx.LockApplication(ctx, p.ApplicationID); err != nil {
 			return err
 		}
-		return tx.SaveRollbackPolicy(ctx, p)
+		all, err := tx.RollbackPolicies(ctx, a.Organization, []int64{p.ApplicationID})
+		if err != nil {
+			return err
+		}
+		before, own := all[p.ApplicationID]
+		if !own {
+			before = core.DefaultRollbackPolicy(p.ApplicationID)
+		}
+		if err := tx.SaveRollbackPolicy(ctx, p); err != nil {
+			return err
+		}
+		return core.Record(ctx, tx, a, policyChange(core.ActionSetRollbackPolicy, application), rollbackState(before), rollbackState(p))
 	})
 	return application, err
 }
@@ -41,7 +52,34 @@ func (u *UseCases) SetRolloutPolicy(ctx context.Context, a core.Actor, p core.Ro
 		if application, err = tx.LockApplication(ctx, p.ApplicationID); err != nil {
 			return err
 		}
-		return tx.SaveRolloutPolicy(ctx, p)
+		all, err := tx.RolloutPolicies(ctx, a.Organization, []int64{p.ApplicationID})
+		if err != nil {
+			return err
+		}
+		before, own := all[p.ApplicationID]
+		if !own {
+			before = core.DefaultRolloutPolicy(p.ApplicationID)
+		}
+		if err := tx.SaveRolloutPolicy(ctx, p); err != nil {
+			return err
+		}
+		state := func(p core.RolloutPolicy) map[string]any {
+			return map[string]any{"on_failure": p.OnFailure, "on_newer": p.OnNewer}
+		}
+		return core.Record(ctx, tx, a, policyChange(core.ActionSetRolloutPolicy, application), state(before), state(p))
 	})
 	return application, err
+}
+
+// policyChange is a row of the journal of changes about a policy of an application.
+func policyChange(action core.Action, of core.Application) core.Change {
+	return core.Change{
+		Action: action, Subject: core.AccessSubject{Kind: core.ChangedApplication, ID: of.ID, Name: of.Name}, ApplicationID: of.ID,
+	}
+}
+
+func rollbackState(p core.RollbackPolicy) map[string]any {
+	return map[string]any{
+		"on_failed": p.OnFailed, "on_degraded": p.OnDegraded, "degraded_after": int(p.DegradedAfter.Seconds()), "in_full": p.InFull,
+	}
 }

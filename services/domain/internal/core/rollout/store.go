@@ -34,6 +34,7 @@ type Store interface {
 
 // Tx is what a use case may do in its transaction. Get and lock methods answer NotFound for what the organization does not have.
 type Tx interface {
+	core.ChangeTx
 	setup.ReadinessTx
 	// SaveHealth answers whether it counts for a clock: it is news, or says that the service is degraded.
 	SaveHealth(ctx context.Context, h core.ServiceHealth) (counts bool, err error)

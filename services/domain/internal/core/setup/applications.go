@@ -37,12 +37,28 @@ func (u *UseCases) CreateApplication(ctx context.Context, a core.Actor, n NewApp
 				}
 			}
 		}
-		return nil
+		return core.Record(ctx, tx, a, core.Change{
+			Action: core.ActionCreateApplication, Subject: core.AccessSubject{Kind: core.ChangedApplication, ID: made.ID, Name: made.Name},
+			ApplicationID: made.ID,
+		}, nil, n.state())
 	})
 	if err == nil {
 		u.status.Changed()
 	}
 	return made, err
+}
+
+// state is what the journal of changes keeps of a new application.
+func (n NewApplication) state() map[string]any {
+	services := make([]map[string]any, len(n.Services))
+	for i, s := range n.Services {
+		sources := make([]map[string]any, len(s.ArtifactSources))
+		for j, src := range s.ArtifactSources {
+			sources[j] = map[string]any{"kind": src.Ref, "config": src.Config}
+		}
+		services[i] = map[string]any{"name": s.Name, "description": s.Description, "sources": sources}
+	}
+	return map[string]any{"name": n.Name, "description": n.Description, "services": services}
 }
 
 // check finds everything that is wrong, and the match key of each source, by service and source.

@@ -26,8 +26,20 @@ func (u *UseCases) SetEnvironmentApproval(
 			return err
 		}
 		changed = e.Environment
+		known, err := tx.EnvironmentApprovals(ctx, a.Organization, []int64{environment})
+		if err != nil {
+			return err
+		}
+		var before any
+		if was, asked := known[environment]; asked {
+			before = approvalState(was)
+		}
+		change := environmentChange(core.ActionSetEnvironmentApproval, e.Environment)
 		if n == nil {
-			return tx.DropEnvironmentApproval(ctx, environment)
+			if err := tx.DropEnvironmentApproval(ctx, environment); err != nil {
+				return err
+			}
+			return core.Record(ctx, tx, a, change, before, nil)
 		}
 		approvers, err := access.ApproversOf(ctx, tx, a.Organization, []string{n.Group})
 		if err != nil {
@@ -40,9 +52,20 @@ func (u *UseCases) SetEnvironmentApproval(
 			return err
 		}
 		n.EnvironmentID = environment
-		return tx.SaveEnvironmentApproval(ctx, *n)
+		if err := tx.SaveEnvironmentApproval(ctx, *n); err != nil {
+			return err
+		}
+		return core.Record(ctx, tx, a, change, before, approvalState(*n))
 	})
 	return changed, err
+}
+
+// approvalState is what the journal of changes keeps of an environment's approval.
+func approvalState(n core.EnvironmentApproval) map[string]any {
+	return map[string]any{
+		"quorum": n.Quorum, "group": n.Group, "requester_may_approve": n.RequesterMayApprove, "expires_after": int(n.ExpiresAfter.Seconds()),
+		"on_expiry": n.OnExpiry, "reason": n.Reason,
+	}
 }
 
 // pipelinesAtOnce is how many pipelines are read together.

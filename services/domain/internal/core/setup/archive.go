@@ -39,7 +39,13 @@ func (u *UseCases) ArchiveApplication(ctx context.Context, a core.Actor, applica
 		if err := tx.ArchiveApplication(ctx, application, &now); err != nil {
 			return err
 		}
-		return tx.AddArchiving(ctx, core.Archiving{ApplicationID: application, Archived: true, Principal: a.Principal(), Reason: reason})
+		err = tx.AddArchiving(ctx, core.Archiving{ApplicationID: application, Archived: true, Principal: a.Principal(), Reason: reason})
+		if err != nil {
+			return err
+		}
+		return recordArchiving(ctx, tx, a, core.Change{
+			Action: core.ActionArchiveApplication, Subject: core.AccessSubject{Kind: core.ChangedApplication, ID: application, Name: app.Name}, ApplicationID: application,
+		}, reason, true)
 	})
 	return archived, err
 }
@@ -68,7 +74,11 @@ func (u *UseCases) ArchiveEnvironment(ctx context.Context, a core.Actor, environ
 		if err := tx.ArchiveEnvironment(ctx, environment, &now); err != nil {
 			return err
 		}
-		return tx.AddArchiving(ctx, core.Archiving{EnvironmentID: environment, Archived: true, Principal: a.Principal(), Reason: reason})
+		err = tx.AddArchiving(ctx, core.Archiving{EnvironmentID: environment, Archived: true, Principal: a.Principal(), Reason: reason})
+		if err != nil {
+			return err
+		}
+		return recordArchiving(ctx, tx, a, environmentChange(core.ActionArchiveEnvironment, e.Environment), reason, true)
 	})
 	return archived, err
 }
@@ -86,7 +96,13 @@ func (u *UseCases) RestoreApplication(ctx context.Context, a core.Actor, applica
 		if err := tx.ArchiveApplication(ctx, application, nil); err != nil {
 			return err
 		}
-		return tx.AddArchiving(ctx, core.Archiving{ApplicationID: application, Principal: a.Principal(), Reason: reason})
+		err = tx.AddArchiving(ctx, core.Archiving{ApplicationID: application, Principal: a.Principal(), Reason: reason})
+		if err != nil {
+			return err
+		}
+		return recordArchiving(ctx, tx, a, core.Change{
+			Action: core.ActionRestoreApplication, Subject: core.AccessSubject{Kind: core.ChangedApplication, ID: application, Name: restored.Name}, ApplicationID: application,
+		}, reason, false)
 	})
 	return restored, err
 }
@@ -111,8 +127,18 @@ func (u *UseCases) RestoreEnvironment(ctx context.Context, a core.Actor, environ
 		if restored, err = u.onboard(ctx, tx, a.Organization, e); err != nil {
 			return err
 		}
-		return tx.AddArchiving(ctx, core.Archiving{EnvironmentID: environment, Principal: a.Principal(), Reason: reason})
+		err = tx.AddArchiving(ctx, core.Archiving{EnvironmentID: environment, Principal: a.Principal(), Reason: reason})
+		if err != nil {
+			return err
+		}
+		return recordArchiving(ctx, tx, a, environmentChange(core.ActionRestoreEnvironment, restored), reason, false)
 	})
 	u.wake()
 	return restored, err
+}
+
+// recordArchiving writes to the journal of changes that something was archived, or restored.
+func recordArchiving(ctx context.Context, tx Tx, a core.Actor, c core.Change, reason string, archived bool) error {
+	c.Reason = reason
+	return core.Record(ctx, tx, a, c, map[string]any{"archived": !archived}, map[string]any{"archived": archived})
 }

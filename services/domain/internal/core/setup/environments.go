@@ -47,7 +47,12 @@ func (u *UseCases) CreateEnvironment(ctx context.Context, a core.Actor, n NewEnv
 			return err
 		}
 		made, err = u.onboard(ctx, tx, a.Organization, core.BoundEnvironment{Environment: e, Binding: b})
-		return err
+		if err != nil {
+			return err
+		}
+		return core.Record(ctx, tx, a, environmentChange(core.ActionCreateEnvironment, e), nil, map[string]any{
+			"name": e.Name, "description": e.Description, "tier": e.Tier, "driver": n.DriverRef, "driver_config": n.DriverConfig,
+		})
 	})
 	u.wake()
 	return made, err
@@ -127,11 +132,26 @@ func (u *UseCases) RetryOnboarding(ctx context.Context, a core.Actor, environmen
 		if e.ArchivedAt != nil {
 			return fault.New(fault.Refused, "environment %q was archived at %s", e.Name, e.ArchivedAt.UTC().Format(time.RFC3339))
 		}
-		made, err = u.onboard(ctx, tx, a.Organization, e)
-		return err
+		if made, err = u.onboard(ctx, tx, a.Organization, e); err != nil {
+			return err
+		}
+		return core.Record(
+			ctx, tx, a, environmentChange(core.ActionRetryOnboarding, e.Environment), onboardingState(e.Environment), onboardingState(made),
+		)
 	})
 	u.wake()
 	return made, err
+}
+
+// environmentChange is a row of the journal of changes about an environment.
+func environmentChange(action core.Action, e core.Environment) core.Change {
+	return core.Change{
+		Action: action, Subject: core.AccessSubject{Kind: core.ChangedEnvironment, ID: e.ID, Name: e.Name}, EnvironmentID: e.ID,
+	}
+}
+
+func onboardingState(e core.Environment) map[string]any {
+	return map[string]any{"readiness": e.Readiness, "reason": e.ReadinessReason, "attempt": e.OnboardingAttempt}
 }
 
 // onboard submits the next onboarding of an environment; until it has ended nothing is deployed there (E59).

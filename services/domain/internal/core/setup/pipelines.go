@@ -79,10 +79,21 @@ func (u *UseCases) CreateFlowDefinition(ctx context.Context, a core.Actor, n New
 				return err
 			}
 		}
-		return nil
+		return core.Record(ctx, tx, a, core.Change{
+			Action: core.ActionCreateFlowDefinition, ApplicationID: app.ID,
+			Subject: core.AccessSubject{Kind: core.ChangedFlowDefinition, ID: made.ID, Name: fmt.Sprintf("%s version %d", app.Name, made.Version)},
+		}, pipelineState(latest[app.ID]), pipelineState(made))
 	})
 	u.wake()
 	return made, err
+}
+
+// pipelineState is what the journal of changes keeps of a pipeline; nil for none.
+func pipelineState(f core.FlowDefinition) any {
+	if f.ID == 0 {
+		return nil
+	}
+	return map[string]any{"version": f.Version, "definition": f.Definition}
 }
 
 // inForce is that a definition says what the latest pipeline says, and that what this needs is there: an environment that was archived and
@@ -344,11 +355,21 @@ func (u *UseCases) RetrySetup(ctx context.Context, a core.Actor, applicationEnvi
 		if !ok {
 			return fault.New(fault.Refused, "the pipeline of %q does not deploy to %q", app.Name, e.Name)
 		}
-		made, err = u.setUp(ctx, tx, a.Organization, app, e, ae, config)
-		return err
+		before := setupState(ae)
+		if made, err = u.setUp(ctx, tx, a.Organization, app, e, ae, config); err != nil {
+			return err
+		}
+		return core.Record(ctx, tx, a, core.Change{
+			Action: core.ActionRetrySetup, ApplicationID: app.ID, EnvironmentID: e.ID,
+			Subject: core.AccessSubject{Kind: core.ChangedApplicationEnvironment, ID: ae.ID, Name: app.Name + " in " + e.Name},
+		}, before, setupState(made))
 	})
 	u.wake()
 	return made, err
+}
+
+func setupState(ae core.ApplicationEnvironment) map[string]any {
+	return map[string]any{"readiness": ae.Readiness, "reason": ae.ReadinessReason, "attempt": ae.SetupAttempt}
 }
 
 // latestConfig is what the latest pipeline of an application says about an environment; false when it does not go there.

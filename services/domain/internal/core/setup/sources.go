@@ -107,7 +107,10 @@ func (u *UseCases) AddArtifactSource(ctx context.Context, a core.Actor, service 
 			}
 		}
 		made, err = tx.AddArtifactSource(ctx, core.ArtifactSource{ServiceID: service, Ref: n.Ref, Config: n.Config}, key)
-		return err
+		if err != nil {
+			return err
+		}
+		return recordSource(ctx, tx, a, core.ActionCreateArtifactSource, made, nil)
 	})
 	if err == nil {
 		u.status.Changed()
@@ -143,6 +146,9 @@ func (u *UseCases) SetArtifactSourceConfig(
 		if changed, err = tx.SaveArtifactSource(ctx, id, config); err != nil {
 			return err
 		}
+		if err := recordSource(ctx, tx, a, core.ActionSetArtifactSourceConfig, changed, s); err != nil {
+			return err
+		}
 		// Another selection may have another newest version: RankDue works it out.
 		return tx.ForgetRanks(ctx, id)
 	})
@@ -150,6 +156,24 @@ func (u *UseCases) SetArtifactSourceConfig(
 		u.status.Changed()
 	}
 	return changed, err
+}
+
+// recordSource writes to the journal of changes that a source was made or configured; before is the source as it was, or nil.
+func recordSource(ctx context.Context, tx Tx, a core.Actor, action core.Action, now core.ArtifactSource, before any) error {
+	services, err := tx.ServicesByID(ctx, a.Organization, []int64{now.ServiceID})
+	if err != nil {
+		return err
+	}
+	state := func(s core.ArtifactSource) map[string]any {
+		return map[string]any{"service": services[now.ServiceID].Name, "kind": s.Ref, "config": s.Config}
+	}
+	if was, ok := before.(core.ArtifactSource); ok {
+		before = state(was)
+	}
+	return core.Record(ctx, tx, a, core.Change{
+		Action: action, Subject: core.AccessSubject{Kind: core.ChangedArtifactSource, ID: now.ID, Name: services[now.ServiceID].Name},
+		ApplicationID: services[now.ServiceID].ApplicationID,
+	}, before, state(now))
 }
 
 // lockSources locks the application of a service, and answers the sources of the service.

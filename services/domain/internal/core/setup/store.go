@@ -25,6 +25,7 @@ type Store interface {
 
 // Tx is what a use case may do in its transaction. Get and lock methods answer NotFound for what the organization does not have.
 type Tx interface {
+	core.ChangeTx
 	Reads
 	ReadinessTx
 	AgentReads

@@ -78,18 +78,23 @@ JOIN cd_environments e ON e.organization_id = n.organization_id AND e.id = n.env
 WHERE n.organization_id = @organization_id AND n.agent_id = ANY(@ids::bigint[]) AND e.archived_at IS NULL
 ORDER BY n.agent_id, e.name;
 
--- name: InsertAccessChange :exec
-INSERT INTO cd_access_changes (organization_id, principal_type, principal_id, action, subject_kind, subject_number, subject_name, detail)
-VALUES (@organization_id, @principal_type, @principal_id, @action, @subject_kind, @subject_number, @subject_name, @detail);
+-- name: InsertChange :exec
+INSERT INTO cd_changes (organization_id, principal_type, principal_id, principal_name, action, subject_kind, subject_number, subject_name,
+    application_id, environment_id, reason, detail, before, after, trace_id)
+VALUES (@organization_id, @principal_type, @principal_id, @principal_name, @action, @subject_kind, @subject_number, @subject_name,
+    sqlc.narg(application_id), sqlc.narg(environment_id), @reason, @detail, @before, @after, @trace_id);
 
 -- name: ListAccessChanges :many
-SELECT * FROM cd_access_changes
+-- The part of the journal of changes that is about access.
+SELECT id, principal_type, principal_id, action, subject_kind, subject_number, subject_name, detail, created_at FROM cd_changes
 WHERE organization_id = @organization_id AND id > @above AND id < @below
+  AND subject_kind IN ('member', 'group', 'accesstoken', 'agent', 'agentkey', 'organization')
 ORDER BY CASE WHEN NOT @falling::boolean THEN id END, CASE WHEN @falling::boolean THEN id END DESC
 LIMIT @at_most;
 
 -- name: CountAccessChanges :one
-SELECT count(*) FROM cd_access_changes WHERE organization_id = @organization_id;
+SELECT count(*) FROM cd_changes
+WHERE organization_id = @organization_id AND subject_kind IN ('member', 'group', 'accesstoken', 'agent', 'agentkey', 'organization');
 
 -- name: EnsureAgent :exec
 -- One that the configuration names; the number is given by hand.

@@ -7,6 +7,7 @@ package query
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 )
 
@@ -233,7 +234,8 @@ func (q *Queries) AgentsByID(ctx context.Context, organizationID int64, ids []in
 }
 
 const countAccessChanges = `-- name: CountAccessChanges :one
-SELECT count(*) FROM cd_access_changes WHERE organization_id = $1
+SELECT count(*) FROM cd_changes
+WHERE organization_id = $1 AND subject_kind IN ('member', 'group', 'accesstoken', 'agent', 'agentkey', 'organization')
 `
 
 func (q *Queries) CountAccessChanges(ctx context.Context, organizationID int64) (int64, error) {
@@ -361,36 +363,6 @@ func (q *Queries) GoodAgentKeys(ctx context.Context, keys []int64, at time.Time)
 	return items, nil
 }
 
-const insertAccessChange = `-- name: InsertAccessChange :exec
-INSERT INTO cd_access_changes (organization_id, principal_type, principal_id, action, subject_kind, subject_number, subject_name, detail)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-`
-
-type InsertAccessChangeParams struct {
-	OrganizationID int64
-	PrincipalType  string
-	PrincipalID    int64
-	Action         string
-	SubjectKind    string
-	SubjectNumber  int64
-	SubjectName    string
-	Detail         string
-}
-
-func (q *Queries) InsertAccessChange(ctx context.Context, arg InsertAccessChangeParams) error {
-	_, err := q.db.Exec(ctx, insertAccessChange,
-		arg.OrganizationID,
-		arg.PrincipalType,
-		arg.PrincipalID,
-		arg.Action,
-		arg.SubjectKind,
-		arg.SubjectNumber,
-		arg.SubjectName,
-		arg.Detail,
-	)
-	return err
-}
-
 const insertAgent = `-- name: InsertAgent :one
 INSERT INTO cd_agents (organization_id, name) VALUES ($1, $2) RETURNING id, organization_id, name, revoked_at, created_at, updated_at
 `
@@ -430,9 +402,56 @@ func (q *Queries) InsertAgentKey(ctx context.Context, organizationID int64, agen
 	return i, err
 }
 
+const insertChange = `-- name: InsertChange :exec
+INSERT INTO cd_changes (organization_id, principal_type, principal_id, principal_name, action, subject_kind, subject_number, subject_name,
+    application_id, environment_id, reason, detail, before, after, trace_id)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8,
+    $9, $10, $11, $12, $13, $14, $15)
+`
+
+type InsertChangeParams struct {
+	OrganizationID int64
+	PrincipalType  string
+	PrincipalID    int64
+	PrincipalName  string
+	Action         string
+	SubjectKind    string
+	SubjectNumber  int64
+	SubjectName    string
+	ApplicationID  *int64
+	EnvironmentID  *int64
+	Reason         string
+	Detail         string
+	Before         json.RawMessage
+	After          json.RawMessage
+	TraceID        string
+}
+
+func (q *Queries) InsertChange(ctx context.Context, arg InsertChangeParams) error {
+	_, err := q.db.Exec(ctx, insertChange,
+		arg.OrganizationID,
+		arg.PrincipalType,
+		arg.PrincipalID,
+		arg.PrincipalName,
+		arg.Action,
+		arg.SubjectKind,
+		arg.SubjectNumber,
+		arg.SubjectName,
+		arg.ApplicationID,
+		arg.EnvironmentID,
+		arg.Reason,
+		arg.Detail,
+		arg.Before,
+		arg.After,
+		arg.TraceID,
+	)
+	return err
+}
+
 const listAccessChanges = `-- name: ListAccessChanges :many
-SELECT id, organization_id, principal_type, principal_id, action, subject_kind, subject_number, subject_name, detail, created_at, updated_at FROM cd_access_changes
+SELECT id, principal_type, principal_id, action, subject_kind, subject_number, subject_name, detail, created_at FROM cd_changes
 WHERE organization_id = $1 AND id > $2 AND id < $3
+  AND subject_kind IN ('member', 'group', 'accesstoken', 'agent', 'agentkey', 'organization')
 ORDER BY CASE WHEN NOT $4::boolean THEN id END, CASE WHEN $4::boolean THEN id END DESC
 LIMIT $5
 `
@@ -445,7 +464,20 @@ type ListAccessChangesParams struct {
 	AtMost         int32
 }
 
-func (q *Queries) ListAccessChanges(ctx context.Context, arg ListAccessChangesParams) ([]AccessChange, error) {
+type ListAccessChangesRow struct {
+	ID            int64
+	PrincipalType string
+	PrincipalID   int64
+	Action        string
+	SubjectKind   string
+	SubjectNumber int64
+	SubjectName   string
+	Detail        string
+	CreatedAt     time.Time
+}
+
+// The part of the journal of changes that is about access.
+func (q *Queries) ListAccessChanges(ctx context.Context, arg ListAccessChangesParams) ([]ListAccessChangesRow, error) {
 	rows, err := q.db.Query(ctx, listAccessChanges,
 		arg.OrganizationID,
 		arg.Above,
@@ -457,12 +489,11 @@ func (q *Queries) ListAccessChanges(ctx context.Context, arg ListAccessChangesPa
 		return nil, err
 	}
 	defer rows.Close()
-	var items []AccessChange
+	var items []ListAccessChangesRow
 	for rows.Next() {
-		var i AccessChange
+		var i ListAccessChangesRow
 		if err := rows.Scan(
 			&i.ID,
-			&i.OrganizationID,
 			&i.PrincipalType,
 			&i.PrincipalID,
 			&i.Action,
@@ -471,7 +502,6 @@ func (q *Queries) ListAccessChanges(ctx context.Context, arg ListAccessChangesPa
 			&i.SubjectName,
 			&i.Detail,
 			&i.CreatedAt,
-			&i.UpdatedAt,
 		); err != nil {
 			return nil, err
 		}

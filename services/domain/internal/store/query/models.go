@@ -11,7 +11,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
-// Who has given or taken whose access, and when; append-only (R39).
+// The log of access until 0051; cd_changes has these rows, and all later ones.
 type AccessChange struct {
 	ID             int64
 	OrganizationID int64
@@ -227,6 +227,35 @@ type Cell struct {
 	Worst int16
 	// latest_state, and -1 before the first rollout, so that an index finds that too.
 	Standing int16
+}
+
+// The journal of changes to controls; append-only (R39, D50). Secrets are in none of its columns.
+type Change struct {
+	ID             int64
+	OrganizationID int64
+	PrincipalType  string
+	PrincipalID    int64
+	// What the principal was called then.
+	PrincipalName string
+	// The name of the mutation.
+	Action      string
+	SubjectKind string
+	// 0 where the subject has no number: a workflow has a name only.
+	SubjectNumber int64
+	SubjectName   string
+	// The application that the change concerns; NULL where it concerns none, or all.
+	ApplicationID *int64
+	EnvironmentID *int64
+	Reason        string
+	Detail        string
+	// What the control was; NULL for one that is new, and for rows from before this journal.
+	Before json.RawMessage
+	// What the control is from then on; NULL for one that was taken away.
+	After json.RawMessage
+	// The trace of the request; empty where it was not traced.
+	TraceID   string
+	CreatedAt time.Time
+	UpdatedAt time.Time
 }
 
 // Whether anybody can be reached who acts in the environment, and since when.

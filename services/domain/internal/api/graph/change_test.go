@@ -1,0 +1,189 @@
+package graph_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
+)
+
+// recordedElsewhere are the mutations that change no control, with what records them instead.
+func recordedElsewhere() map[string]string {
+	const rollouts = "the rollouts' journals"
+	return map[string]string{
+		"createRollout": rollouts, "rollbackRollout": rollouts, "pauseRollout": rollouts, "resumeRollout": rollouts, "cancelRollout": rollouts,
+		"abortRollout": rollouts, "retryRollout": rollouts, "approveGate": rollouts, "rejectGate": rollouts, "stopAutomaticRollback": rollouts,
+		"previewRollout": "nothing: it deploys nothing and is forgotten after a week", "lookAtArtifactSource": "nothing: it polls what is polled anyway",
+		"tryArtifactSource": "nothing: it keeps nothing",
+	}
+}
+
+const canary = "canary-5f1d"
+
+// controls changes every control once, by the API.
+func (f *fixture) controls() {
+	f.t.Helper()
+	f.story()
+	do := func(mutation, object string, input map[string]any) string {
+		f.t.Helper()
+		p := f.change(ours, mutation, object, "id", input)
+		if len(p.Errors) > 0 {
+			f.t.Fatalf("%s: %+v", mutation, p.Errors)
+		}
+		return p.Object["id"].(string)
+	}
+	member := do("createMember", "member", map[string]any{"name": "ann", "role": "VIEWER"})
+	do("setMemberRole", "member", map[string]any{"memberId": member, "role": "APPROVER"})
+	group := do("createGroup", "group", map[string]any{"name": "release", "members": []string{member}})
+	do("setGroupMembers", "group", map[string]any{"groupId": group, "members": []string{}})
+	token := do("createToken", "accessToken", map[string]any{"name": "laptop", "memberId": member})
+	do("revokeToken", "accessToken", map[string]any{"tokenId": token})
+	do("removeMember", "member", map[string]any{"memberId": member})
+	agent := do("registerAgent", "agent", map[string]any{"name": "edge"})
+	do("rotateAgent", "agent", map[string]any{"agentId": agent})
+	do("revokeAgentKey", "agent", map[string]any{"keyId": "agentkey_1"})
+	do("revokeAgent", "agent", map[string]any{"agentId": agent})
+	organization := do("createOrganization", "organization", map[string]any{"name": "books", "owner": "bob"})
+	do("renameOrganization", "organization", map[string]any{"organizationId": organization, "name": "library"})
+	application := do("createApplication", "application", map[string]any{"name": "idle", "services": []map[string]any{{
+		"name": "api", "artifactSources": []map[string]any{{"sourceRef": "oci-image@1", "sourceConfig": map[string]any{"image": "r.example.com/idle"}}},
+	}}})
+	do("archiveApplication", "application", map[string]any{"application": application, "reason": "unused"})
+	do("restoreApplication", "application", map[string]any{"application": application})
+	do("setRollbackPolicy", "application", map[string]any{"application": "idle", "onFailed": false, "onDegraded": false, "degradedAfterSeconds": 90})
+	do("setRolloutPolicy", "application", map[string]any{"application": "idle", "onFailure": "ABORT", "onNewer": "QUEUE"})
+	environment := do("createEnvironment", "environment", map[string]any{
+		"name": "lab", "tier": "DEVELOPMENT", "driverRef": "argo-rollouts@1", "driverConfig": map[string]any{"cluster_agent_id": f.clusterOf(ours)},
+	})
+	do("setEnvironmentApproval", "environment", map[string]any{"environmentId": environment, "approval": map[string]any{"quorum": 1}})
+	do("setEnvironmentApproval", "environment", map[string]any{"environmentId": environment})
+	do("retryEnvironmentOnboarding", "environment", map[string]any{"environmentId": environment})
+	f.apply(ours, rollout.EnvironmentReadiness{EnvironmentID: numberOf(environment), Ready: true})
+	do("createFlowDefinition", "flowDefinition", map[string]any{"application": "idle", "definition": deployTo("lab", shopConfig())})
+	all := must(f.view.ApplicationEnvironmentsByApplication(f.t.Context(), ours, []int64{numberOf(application)}))(f.t)
+	f.apply(ours, rollout.ApplicationEnvironmentReadiness{ApplicationEnvironmentID: all[numberOf(application)][0].ID, Ready: true})
+	do("retryApplicationEnvironmentSetup", "applicationEnvironment", map[string]any{"applicationEnvironmentId": fmt.Sprintf("applicationenvironment_%d", all[numberOf(application)][0].ID)})
+	do("archiveEnvironment", "environment", map[string]any{"environmentId": environment, "reason": "unused"})
+	do("restoreEnvironment", "environment", map[string]any{"environmentId": environment})
+	source := do("createArtifactSource", "artifactSource", map[string]any{
+		"serviceId": "service_1", "sourceRef": "oci-image@1", "sourceConfig": map[string]any{"image": "r.example.com/another"},
+	})
+	do("setArtifactSourceConfig", "artifactSource", map[string]any{
+		"artifactSourceId": source, "sourceConfig": map[string]any{"image": "r.example.com/another", "allow_tags": "^v"},
+	})
+	do("breakGlass", "rollout", map[string]any{"rolloutId": "rollout_2", "reason": "fire"})
+	for mutation, id := range map[string]string{"retryWorkflow": "environment-3-1", "cancelWorkflow": "rollout-2"} {
+		if p := f.change(ours, mutation, "workflow", "workflowId", map[string]any{"workflowId": id, "reason": "stuck"}); len(p.Errors) > 0 {
+			f.t.Fatalf("%s: %+v", mutation, p.Errors)
+		}
+	}
+}
+
+// TestEveryMutationIsOnRecord goes through the schema: a mutation leaves a row in the journal of changes, or is listed with what records it
+// (D50).
+func TestEveryMutationIsOnRecord(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.controls()
+	rows, err := f.owner.Query(t.Context(), `SELECT action, count(*) FROM cd_changes
+		WHERE organization_id = $1 AND principal_type = 'user' AND principal_id = 7 AND principal_name <> '' AND (before IS NOT NULL OR after IS NOT NULL) GROUP BY action`, ours)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	recorded := map[string]int{}
+	for rows.Next() {
+		var action string
+		var n int
+		if err := rows.Scan(&action, &n); err != nil {
+			t.Fatal(err)
+		}
+		recorded[action] = n
+	}
+	elsewhere := recordedElsewhere()
+	for _, m := range schemaOf(t).Mutation.Fields {
+		_, listed := elsewhere[m.Name]
+		switch {
+		case listed && recorded[m.Name] > 0:
+			t.Errorf("%s is in the journal of changes, and listed as recorded elsewhere", m.Name)
+		case !listed && recorded[m.Name] == 0:
+			t.Errorf("%s leaves no row in the journal of changes: record it, add it to controls, or list what records it", m.Name)
+		}
+		delete(elsewhere, m.Name)
+	}
+	if len(elsewhere) > 0 {
+		t.Errorf("listed, and not in the schema: %v", elsewhere)
+	}
+}
+
+func TestTheJournalOfChangesKeepsBeforeAndAfter(t *testing.T) { // D50
+	t.Parallel()
+	f := newFixture(t)
+	f.controls()
+	for action, want := range map[string]string{
+		"setMemberRole":              `{"role": "viewer"} {"role": "approver"} - -`,
+		"setRollbackPolicy":          `{"in_full": false, "on_failed": true, "on_degraded": true, "degraded_after": 1800} {"in_full": false, "on_failed": false, "on_degraded": false, "degraded_after": 90} idle -`,
+		"archiveApplication":         `{"archived": false} {"archived": true} idle - unused`,
+		"renameOrganization":         `{"name": "books"} {"name": "library"} - -`,
+		"retryEnvironmentOnboarding": `{"reason": "being onboarded", "attempt": 1, "readiness": "pending"} {"reason": "being onboarded", "attempt": 2, "readiness": "pending"} - lab`,
+		"setGroupMembers":            `{"members": ["ann"]} {"members": []} - -`,
+	} {
+		var got string
+		err := f.owner.QueryRow(t.Context(), `SELECT concat_ws(' ', c.before::text, c.after::text, COALESCE(a.name, '-'), COALESCE(e.name, '-'), NULLIF(c.reason, '')) FROM cd_changes c
+			LEFT JOIN cd_applications a ON a.id = c.application_id LEFT JOIN cd_environments e ON e.id = c.environment_id
+			WHERE c.action = $1 AND c.organization_id = $2 ORDER BY c.id LIMIT 1`, action, ours).Scan(&got)
+		if err != nil || got != want {
+			t.Errorf("%s: found %s, %v\nwant %s", action, got, err, want)
+		}
+	}
+	// An approval that is taken away has a before, and no after.
+	var removed int
+	err := f.owner.QueryRow(t.Context(), `SELECT count(*) FROM cd_changes WHERE action = 'setEnvironmentApproval' AND before ->> 'quorum' = '1' AND after IS NULL`).Scan(&removed)
+	if err != nil || removed != 1 {
+		t.Errorf("approvals taken away: %d, %v; want 1", removed, err)
+	}
+}
+
+func TestNoSecretIsInTheJournalOfChanges(t *testing.T) { // D27, D50
+	t.Parallel()
+	f := newFixture(t)
+	_, secret, err := f.access.CreateToken(t.Context(), actor(ours), access.NewToken{
+		MemberID: must(f.access.CreateMember(t.Context(), actor(ours), access.NewMember{Name: "ci", Kind: core.PrincipalAgent, Role: core.RoleDeployer}))(t).ID,
+		Name:     "x",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, seed, err := f.access.RegisterAgent(t.Context(), actor(ours), "edge")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range []any{
+		map[string]any{"password": canary, "nested": []any{map[string]any{"apiKey": canary, "url": "https://user:" + canary + "@host/x"}}},
+		map[string]any{"note": "the token is lockstep_" + strings.Repeat("CANARYAB", 3) + " there", "agent": seed},
+		map[string]any{"credential": "vault:team/git#token", "clientSecret": canary},
+	} {
+		err := f.store.ForAccess().In(t.Context(), ours, func(ctx context.Context, tx access.Tx) error {
+			return core.Record(ctx, tx, actor(ours), core.Change{Action: "createEnvironment", Subject: core.AccessSubject{Kind: core.ChangedEnvironment, ID: 1}}, v, v)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var kept string
+	if err := f.owner.QueryRow(t.Context(), `SELECT string_agg(c::text, ' ') FROM cd_changes c`).Scan(&kept); err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range []string{canary, "CANARYAB", secret, seed} {
+		if strings.Contains(kept, one) {
+			t.Errorf("the journal of changes has the secret %q: %s", one, kept)
+		}
+	}
+	if !strings.Contains(kept, "vault:team/git#token") {
+		t.Error("a reference to a secret was removed; want it kept")
+	}
+}
