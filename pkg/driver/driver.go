@@ -90,6 +90,10 @@ func (b *Bundle) Digest() string { return b.digest }
 // SupportedSteps returns the step types that the driver can execute (E33).
 func (b *Bundle) SupportedSteps() []string { return slices.Clone(b.manifest.Steps) }
 
+// Gates reports whether the deploy program stops at the weights of a pipeline. If it does not, the approvals of the weights are requested
+// before the rollout enters the environment (D46).
+func (b *Bundle) Gates() bool { return b.manifest.Gates == nil || *b.manifest.Gates }
+
 // EnvironmentSchema returns the schema of an environment's config, from which a form can be built (E36).
 func (b *Bundle) EnvironmentSchema() json.RawMessage {
 	return slices.Clone(b.files[b.manifest.EnvironmentSchema])

@@ -35,6 +35,7 @@ type manifest struct {
 	ApplicationEnvironmentSchema string            `json:"application_environment_schema"`
 	Workflows                    map[string]string `json:"workflows"`
 	Modules                      map[string]string `json:"modules"`
+	Gates                        *bool             `json:"gates"`
 }
 
 //go:embed manifest.json

@@ -218,8 +218,12 @@ type RolloutGateReached struct {
 type RolloutPassageRequested struct {
 	RolloutID     int64 `json:"rollout_id" jsonschema:"minimum=1"`
 	EnvironmentID int64 `json:"environment_id,omitempty" jsonschema:"minimum=1"`
-	// GateID is <environment> for entering an environment, and <environment>/<weight> for a gate in it.
+	// GateID is <environment> for entering an environment, <environment>/<weight> for leaving a weight in it, and the name of a step between
+	// environments.
 	GateID string `json:"gate_id" jsonschema:"minLength=1,maxLength=255"`
+	// SkipsWeights are the weights of the environment, in percent, at which the program will not stop this time; only at its entrance. Their
+	// approvals are then requested there.
+	SkipsWeights []int `json:"skips_weights,omitempty" jsonschema:"minimum=1,maximum=100"`
 }
 
 // RolloutPassageGranted is com.gitlab.cd.rollout.passage_granted: the rollout may pass the gate.

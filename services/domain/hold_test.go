@@ -256,6 +256,10 @@ func TestAGrantNamesTheEnvironmentThatItOpens(t *testing.T) {
 	s := newShop(t)
 	r := s.rollout(s.set)
 	for _, gate := range []string{"staging", "staging/25", "staging/025", "staging/x", "production", "release"} {
+		if gate == "production" { // the pipeline has an approval there
+			s.report(event.ApprovalRequested{RolloutID: r.ID, GateID: gate, EnvironmentID: s.production.ID})
+			s.ok(s.approve(person(2), r, gate))
+		}
 		s.deliver(s.emit(event.RolloutPassageRequested{RolloutID: r.ID, GateID: gate, EnvironmentID: s.production.ID}, ""))
 	}
 	var got []event.RolloutPassageGranted

@@ -58,3 +58,218 @@ func TestNothingThatHasTheNameOfAnEnvironmentReplacesWhatItAsks(t *testing.T) {
 	requester.Groups = []string{"platform"}
 	s.refused(s.approve(requester, r, "production"), "someone else must approve")
 }
+
+// enter is the request of a passage.
+func (s *shop) enter(r core.Rollout, gates ...string) {
+	s.t.Helper()
+	for _, gate := range gates {
+		s.report(event.RolloutPassageRequested{RolloutID: r.ID, GateID: gate})
+	}
+}
+
+// passed are the passages in the journal, each with what satisfied it.
+func (s *shop) passed(r core.Rollout) []string {
+	s.t.Helper()
+	j, err := s.view.Journal(s.t.Context(), org, r.ID, core.Page{First: 500})
+	s.ok(err)
+	lines := []string{}
+	for _, row := range j.Nodes {
+		if row.Verb == core.VerbPassGate && row.Subject.Kind == core.SubjectRollout {
+			lines = append(lines, row.GateID+" ("+row.Reason+")")
+		}
+	}
+	return lines
+}
+
+// D46, hole P2: a passage was granted although nobody had approved it.
+func TestAPassageWaitsForTheQuorumOfItsApproval(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.group("release-managers", 2)
+	s.asking("", `"quorum":2,"group":"release-managers","reason":"to the customers"`, "")
+	r := s.rollout(s.set)
+	s.enter(r, "staging", "release")
+	gate := s.gates(r)["release"]
+	if gate.Quorum != 1 {
+		t.Errorf("the step between the environments was not requested: %+v", s.gates(r))
+	}
+	s.ok(s.approve(person(2), r, "release"))
+	s.enter(r, "production", "production") // idempotent
+	s.want(s.granted(), []string{"staging", "release"})
+	if got := s.gates(r); len(got) != 2 || got["production"].Reason != "to the customers" || got["production"].Quorum != 2 {
+		t.Errorf("open: %+v, expected the entrance and the weight that a first deploy skips", got)
+	}
+	ann, bob := person(7, "release-managers"), person(8, "release-managers")
+	s.ok(s.approve(ann, r, "production"))
+	s.ok(s.approve(person(2), r, "production/50"))
+	s.want(s.granted(), []string{"staging", "release"})
+	s.ok(s.approve(bob, r, "production"))
+	s.want(s.granted(), []string{"staging", "release", "production"})
+	s.enter(r, "production", "production/50") // answered again, and what was given at the entrance is not asked again
+	s.want(s.granted(), []string{"staging", "release", "production", "production", "production/50"})
+	s.want(len(s.gates(r)), 0)
+	s.want(s.passed(r), []string{
+		"staging (nothing was asked)", "release (release: approved by user 2)",
+		"production (production: approved by user 7, user 8; production/50: approved by user 2; will not stop at 50 %: nothing is live there yet)",
+		"production/50 (production/50: approved by user 2)",
+	})
+	s.verifyJournal(r)
+}
+
+// D46, hole P3: a program that leaves out a step between environments comes to its approval at the next entrance.
+func TestAStepThatAProgramLeavesOutIsRequestedAtTheEntrance(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.asking("", "", "")
+	r := s.rollout(s.set)
+	s.enter(r, "staging", "production")
+	s.want(len(s.gates(r)), 3)
+	s.ok(s.approve(person(2), r, "production"))
+	s.ok(s.approve(person(2), r, "production/50"))
+	s.want(s.granted(), []string{"staging"})
+	s.ok(s.approve(person(2), r, "release"))
+	s.want(s.granted(), []string{"staging", "production"})
+}
+
+// D46, hole P3: approvals of weights at which a rollout does not stop were never requested.
+func TestWeightsThatARolloutSkipsAreAskedAtTheEntrance(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.asking("", "", "")
+	first := s.rollout(s.set)
+	s.enter(first, "staging")
+	s.succeed(first)
+	second := s.rollout(s.release(2))
+	s.enter(second, "staging", "release")
+	s.ok(s.approve(person(2), second, "release"))
+	s.enter(second, "production")
+	s.want(len(s.gates(second)), 1) // something is live now: people are asked at the weight
+	s.ok(s.approve(person(2), second, "production"))
+	s.enter(second, "production/50")
+	if _, open := s.gates(second)["production/50"]; !open {
+		t.Errorf("open at the weight: %+v", s.gates(second))
+	}
+	s.ok(s.approve(person(2), second, "production/50"))
+	s.succeed(second)
+
+	again := s.rollout(s.sets()[0]) // the same versions are live
+	s.enter(again, "staging", "release")
+	s.ok(s.approve(person(2), again, "release"))
+	s.enter(again, "production")
+	s.want(len(s.gates(again)), 2)
+	_, err := s.rollouts.CancelRollout(t.Context(), user(), again.ID, "")
+	s.ok(err)
+
+	third := s.rollout(s.release(3))
+	s.enter(third, "staging", "release")
+	s.ok(s.approve(person(2), third, "release"))
+	s.report(event.RolloutPassageRequested{RolloutID: third.ID, GateID: "production", SkipsWeights: []int{50, 60}}) // the program says so
+	s.want(len(s.gates(third)), 2)
+	s.ok(s.approve(person(2), third, "production"))
+	s.ok(s.approve(person(2), third, "production/50"))
+	s.want(s.passed(third)[2], "production (production: approved by user 2; production/50: approved by user 2; "+
+		"will not stop at 50 %: the driver skips them this time)")
+}
+
+// D46: a hold and an approval are both needed, whichever ends last; the passage is opened once, by what came last.
+func TestAPassageIsOpenedByWhateverComesLast(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.asking("", "", "")
+	r := s.rollout(s.set)
+	s.enter(r, "staging")
+	_, err := s.rollouts.PauseRollout(t.Context(), user(), r.ID, "lunch")
+	s.ok(err)
+	s.enter(r, "release")
+	if got := s.reload(r); got.State != core.RolloutPaused || !got.AwaitingApproval {
+		t.Errorf("on hold, and people are asked: %+v", got)
+	}
+	s.ok(s.approve(person(2), r, "release"))
+	s.want(s.granted(), []string{"staging"})
+	_, err = s.rollouts.ResumeRollout(t.Context(), user(), r.ID, "")
+	s.ok(err)
+	s.want(s.granted(), []string{"staging", "release"})
+
+	s.enter(r, "production")
+	_, err = s.rollouts.BreakGlass(t.Context(), person(3), r.ID, "the shop is down")
+	s.ok(err)
+	s.want(s.granted(), []string{"staging", "release", "production"})
+	s.want(s.passed(r)[2], "production (production: passed by break-glass by user 3; production/50: passed by break-glass by user 3; "+
+		"will not stop at 50 %: nothing is live there yet)")
+	s.verifyJournal(r)
+}
+
+// D46: an expiry that approves opens a passage, one that rejects ends the rollout.
+func TestAnExpiryAnswersAPassage(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.asking(`,"expires_after":60,"on_expiry":"approve"`, `"expires_after":120`, "")
+	r := s.rollout(s.set)
+	s.enter(r, "staging", "release")
+	s.elapse()
+	s.expire()
+	s.want(s.passed(r), []string{"staging (nothing was asked)", "release (release: approved by expiry)"})
+	s.enter(r, "production")
+	s.elapse()
+	s.expire()
+	if got := s.reload(r); got.State != core.RolloutCancelled {
+		t.Errorf("after the rejection: %+v", got)
+	}
+	s.enter(r, "production") // after the end nothing is granted
+	s.want(s.granted(), []string{"staging", "release"})
+	s.verifyJournal(r)
+}
+
+// E75, D46: what a program requests on its own account is one more condition, and replaces none.
+func TestAnApprovalOfTheProgramIsOneMoreCondition(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.group("release-managers", 2)
+	s.asking("", `"quorum":2,"group":"release-managers"`, "")
+	r := s.rollout(s.set)
+	s.enter(r, "staging")
+	s.report(event.ApprovalRequested{RolloutID: r.ID, GateID: "smoke test", EnvironmentID: s.production.ID})
+	s.enter(r, "release")
+	s.ok(s.approve(person(2), r, "release"))
+	s.want(s.granted(), []string{"staging"})
+	s.ok(s.approve(person(2), r, "smoke test"))
+	s.want(s.granted(), []string{"staging", "release"})
+
+	s.report(event.ApprovalRequested{RolloutID: r.ID, GateID: "production", EnvironmentID: s.production.ID}) // early, under the pinned rule
+	s.refused(s.approve(person(2), r, "production"), `is for the group "release-managers" to answer`)
+	s.ok(s.approve(person(7, "release-managers"), r, "production"))
+	s.enter(r, "production")
+	s.ok(s.approve(person(2), r, "production/50"))
+	s.want(s.granted(), []string{"staging", "release"})
+	s.ok(s.approve(person(8, "release-managers"), r, "production"))
+	s.want(s.granted(), []string{"staging", "release", "production"})
+}
+
+// Issue 16, upgrades: a program of an earlier release requests its approvals itself, waits for the answers, and then requests the passage.
+func TestAProgramOfAnEarlierReleaseComesToItsEnd(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.asking("", "", "")
+	r := s.rollout(s.set)
+	s.earlier(r)
+	s.enter(r, "staging")
+	for _, gate := range []string{"release", "production"} {
+		s.report(event.ApprovalRequested{RolloutID: r.ID, GateID: gate})
+		s.ok(s.approve(person(2), r, gate))
+	}
+	s.enter(r, "production")
+	s.want(s.granted(), []string{"staging", "production"})
+	s.report(event.RolloutHealthy{RolloutID: r.ID})
+	if got := s.reload(r); got.State != core.RolloutCompleted {
+		t.Errorf("found %s", got.State)
+	}
+	s.verifyJournal(r)
+}
+
+// earlier makes a rollout one that was created by an earlier release.
+func (s *shop) earlier(r core.Rollout) {
+	s.t.Helper()
+	_, err := s.pool.Exec(s.t.Context(), fmt.Sprintf(`ALTER TABLE cd_rollouts DISABLE TRIGGER cd_rollouts_pins_are_immutable;
+		UPDATE cd_rollouts SET passages = false WHERE id = %d; ALTER TABLE cd_rollouts ENABLE TRIGGER cd_rollouts_pins_are_immutable`, r.ID))
+	s.ok(err)
+}

@@ -40,7 +40,7 @@ func (d *set) All() []core.Driver {
 func (d *set) describe(b *driver.Bundle) core.Driver {
 	from := d.from[b.Ref()]
 	return core.Driver{
-		Ref: b.Ref(), Digest: b.Digest(), Origin: from.origin, ArtifactDigest: from.artifact, SupportedSteps: b.SupportedSteps(), Previews: b.Has(driver.Preview),
+		Ref: b.Ref(), Digest: b.Digest(), Origin: from.origin, ArtifactDigest: from.artifact, SupportedSteps: b.SupportedSteps(), Gates: b.Gates(), Previews: b.Has(driver.Preview),
 		EnvironmentSchema: b.EnvironmentSchema(), ApplicationEnvironmentSchema: b.ApplicationEnvironmentSchema(),
 	}
 }

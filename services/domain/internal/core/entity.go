@@ -216,6 +216,8 @@ type Rollout struct {
 	State       RolloutState
 	// RollbackOf is the rollout that it takes back; 0 for none.
 	RollbackOf int64
+	// Passages is that nothing of it advances beyond a passage that was not granted (D46); false for rollouts of earlier releases.
+	Passages bool
 	// IsRollback, AwaitingApproval, PauseRequested, Aborted, Glass and RolledBackBy are derived (R18, R38); only reads fill them in.
 	IsRollback       bool
 	AwaitingApproval bool
@@ -271,9 +273,13 @@ type RolloutEnvironment struct {
 	DriverDigest string
 	// PreviousVersionSetID is what was live before; 0 when nothing was (R15).
 	PreviousVersionSetID int64
-	State                RolloutState
-	StartedAt            *time.Time
-	FinishedAt           *time.Time
+	// Weights are those at which the pipeline stops here, rising.
+	Weights []Weight
+	// SkipsWeights is why the rollout will not stop at them, so that their conditions apply at the entrance; empty if it will.
+	SkipsWeights WeightSkip
+	State        RolloutState
+	StartedAt    *time.Time
+	FinishedAt   *time.Time
 }
 
 // Deployment actuates one service within a rollout environment.
@@ -314,6 +320,8 @@ type Driver struct {
 	Ref            string
 	Digest         string
 	SupportedSteps []string
+	// Gates is that it stops at the weights of a pipeline.
+	Gates bool
 	// Origin is where it comes from: built-in, folder or the reference of an OCI artifact.
 	Origin string
 	// ArtifactDigest is that of the OCI artifact that it was in; empty for any other.

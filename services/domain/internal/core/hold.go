@@ -21,6 +21,12 @@ type Hold struct {
 	asked bool
 	// broken is the row that passes approvals by break-glass; nil for none.
 	Broken *Transition
+	// Granted are the gates that it has ever been let past, aborted or not; also the weights that it was to skip.
+	Granted map[string]bool
+	// Answers are those to the approvals requested since the last abort, by gate.
+	Answers map[string]*Answers
+	// Skips are the weights that the requests of passages say will be skipped, by gate.
+	Skips map[string][]Condition
 	// since is when it came to a gate, or asked to go past it, by the gate's name.
 	Since map[string]time.Time
 }
@@ -33,6 +39,7 @@ func (h Hold) Stands() bool { return h.asked || len(h.At) > 0 || len(h.Asking) >
 func HoldOf(rows []Transition, open []Gate) Hold {
 	h := Hold{
 		asked: len(open) > 0, At: map[string]bool{}, Reached: map[string]bool{}, Passed: map[string]bool{}, Since: map[string]time.Time{},
+		Granted: map[string]bool{}, Answers: map[string]*Answers{}, Skips: map[string][]Condition{},
 	}
 	for _, r := range rows {
 		h.read(r)
@@ -55,26 +62,45 @@ func (h *Hold) read(r Transition) {
 			h.At[r.GateID] = true
 		}
 	case VerbRequestPassage:
-		h.Asking = append(h.Asking, r.GateID)
-		h.Since[r.GateID] = r.CreatedAt
+		h.Asking = append(without(h.Asking, r.GateID), r.GateID)
+		h.Since[r.GateID], h.Skips[r.GateID] = r.CreatedAt, r.Conditions
 	case VerbPassGate:
 		delete(h.At, r.GateID)
-		h.Passed[r.GateID] = true
+		h.Passed[r.GateID], h.Granted[r.GateID] = true, true
 		h.Asking = without(h.Asking, r.GateID)
+		for _, c := range r.Conditions {
+			if c.Kind == ConditionSkippedWeight {
+				h.Granted[c.GateID] = true
+			}
+		}
 	case VerbAbort:
 		// It leaves every gate, and comes to them again when it is retried.
 		h.Aborted, h.Word, h.Asking = true, r, nil
 		clear(h.At)
 		clear(h.Reached)
 		clear(h.Passed)
+		clear(h.Answers)
+		clear(h.Skips)
 	case VerbRetry:
 		h.Aborted = false
 	case VerbBreakGlass:
 		if r.GateID == "" && h.Broken == nil {
 			h.Broken = &r
 		}
-	case VerbCreate, VerbStart, VerbRequestApproval, VerbApprove, VerbReject, VerbExpire, VerbComplete, VerbDegrade, VerbFail, VerbCancel,
+		h.answered(r)
+	case VerbRequestApproval:
+		h.Answers[r.GateID] = &Answers{}
+	case VerbApprove, VerbExpire:
+		h.answered(r)
+	case VerbCreate, VerbStart, VerbReject, VerbComplete, VerbDegrade, VerbFail, VerbCancel,
 		VerbSkip, VerbStopRollback:
+	}
+}
+
+// answered reads an answer to an approval that was requested.
+func (h *Hold) answered(r Transition) {
+	if a := h.Answers[r.GateID]; a != nil {
+		a.read(r)
 	}
 }
 

@@ -39,7 +39,12 @@ type Transition struct {
 	PrincipalID int64
 	Reason      string
 	TriggeredBy string
-	CreatedAt   time.Time
+	// Conditions are what satisfied each condition of a granted passage, or the weights that the program of a requested one will skip; nil
+	// for every other row.
+	Conditions []Condition
+	// Breach is that a rollout failed because it advanced beyond a passage that was not granted (D46).
+	Breach    bool
+	CreatedAt time.Time
 }
 
 // FromName and ToName are the states as the API spells them; FromName is empty for the creation.

@@ -83,7 +83,7 @@ func ofRollouts() map[string]reader {
 			return rollout.GateReached{RolloutID: d.RolloutID, EnvironmentID: d.EnvironmentID, Weight: d.Weight}
 		}),
 		event.TypeRolloutPassageRequested: as(func(d event.RolloutPassageRequested) rollout.Change {
-			return rollout.PassageRequested{RolloutID: d.RolloutID, GateID: d.GateID}
+			return rollout.PassageRequested{RolloutID: d.RolloutID, GateID: d.GateID, SkipsWeights: d.SkipsWeights}
 		}),
 		event.TypeRolloutAborted: as(func(d event.RolloutAborted) rollout.Change {
 			return rollout.Aborted{RolloutID: d.RolloutID, Reason: d.Reason}

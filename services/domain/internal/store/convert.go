@@ -62,6 +62,7 @@ func toRollout(r query.Rollout) core.Rollout {
 	return core.Rollout{
 		ID: r.ID, ApplicationID: r.ApplicationID, VersionSetID: r.VersionSetID, FlowDefinitionID: r.FlowDefinitionID,
 		WorkflowRef: orZero(r.WorkflowRef), State: core.RolloutState(r.State), RollbackOf: orZero(r.RollbackOf),
+		Passages:  r.Passages,
 		CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
 	}
 }
@@ -70,6 +71,7 @@ func rolloutEnvironment(r query.RolloutEnvironment) core.RolloutEnvironment {
 	return core.RolloutEnvironment{
 		ID: r.ID, RolloutID: r.RolloutID, EnvironmentID: r.EnvironmentID, Position: int(r.Position), DriverBindingID: r.DriverBindingID,
 		DriverDigest: r.DriverDigest, PreviousVersionSetID: orZero(r.PreviousVersionSetID), State: core.RolloutState(r.State),
+		Weights: r.Weights, SkipsWeights: core.WeightSkip(r.SkipsWeights),
 		StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
 	}
 }
@@ -92,14 +94,24 @@ func transition(r query.JournalsByRolloutRow) core.Transition {
 	return core.Transition{
 		ID: r.ID, Subject: core.Subject{Kind: core.SubjectKind(r.Kind), ID: r.SubjectID}, From: r.FromState, To: r.ToState, Verb: core.Verb(r.Event),
 		GateID: orZero(r.GateID), PrincipalType: core.PrincipalType(r.PrincipalType), PrincipalID: orZero(r.PrincipalID),
-		Reason: orZero(r.Reason), TriggeredBy: orZero(r.TriggeredBy), CreatedAt: r.CreatedAt,
+		Reason: orZero(r.Reason), TriggeredBy: orZero(r.TriggeredBy), Conditions: conditions(r.Conditions), Breach: r.Breach, CreatedAt: r.CreatedAt,
 	}
+}
+
+// conditions reads those of a passage. Only this package writes them, so they can be read.
+func conditions(stored json.RawMessage) []core.Condition {
+	var all []core.Condition
+	if len(stored) > 0 && json.Unmarshal(stored, &all) != nil {
+		return nil
+	}
+	return all
 }
 
 func gateWord(r query.GateWordsRow) core.Transition {
 	return core.Transition{
 		ID: r.ID, Subject: core.Subject{Kind: core.SubjectRollout, ID: r.RolloutID}, From: r.FromState, To: r.ToState, Verb: core.Verb(r.Event),
 		GateID: orZero(r.GateID), PrincipalType: core.PrincipalType(r.PrincipalType), PrincipalID: orZero(r.PrincipalID), Reason: orZero(r.Reason), CreatedAt: r.CreatedAt,
+		Conditions: conditions(r.Conditions),
 	}
 }
 

@@ -46,20 +46,24 @@ func gateRule(quorum int32, group string, requester bool, expiresAfter int32, on
 }
 
 // AddGateRule implements rollout.Tx.
-func (t *tx) AddGateRule(ctx context.Context, rollout int64, gate string, r core.GateRule) error {
+func (t *tx) AddGateRule(ctx context.Context, rollout int64, gate string, r core.PinnedGate) error {
 	err := t.q.InsertRolloutGate(ctx, query.InsertRolloutGateParams{
 		OrganizationID: t.organization, RolloutID: rollout, GateID: gate, Quorum: int32(r.Quorum), ApproverGroup: r.Group,
 		RequesterMayApprove: r.RequesterMayApprove, ExpiresAfterSeconds: int32(r.ExpiresAfter / time.Second), OnExpiry: string(r.OnExpiry),
+		Reason: r.Reason, Own: r.Own, BeforeEnvironmentID: orNull(r.BeforeEnvironmentID),
 	})
 	return pg.Classify(err, "pin gate %s of rollout %d", gate, rollout)
 }
 
 // GateRules implements rollout.Tx.
-func (t *tx) GateRules(ctx context.Context, rollout int64) (map[string]core.GateRule, error) {
+func (t *tx) GateRules(ctx context.Context, rollout int64) (map[string]core.PinnedGate, error) {
 	rows, err := t.q.RolloutGates(ctx, t.organization, rollout)
-	rules := make(map[string]core.GateRule, len(rows))
+	rules := make(map[string]core.PinnedGate, len(rows))
 	for _, r := range rows {
-		rules[r.GateID] = gateRule(r.Quorum, r.ApproverGroup, r.RequesterMayApprove, r.ExpiresAfterSeconds, r.OnExpiry)
+		rules[r.GateID] = core.PinnedGate{
+			GateRule: gateRule(r.Quorum, r.ApproverGroup, r.RequesterMayApprove, r.ExpiresAfterSeconds, r.OnExpiry),
+			Reason:   r.Reason, Own: r.Own, BeforeEnvironmentID: orZero(r.BeforeEnvironmentID),
+		}
 	}
 	return rules, pg.Classify(err, "read gates of rollout %d", rollout)
 }

@@ -86,7 +86,7 @@ func (r reader) JournalBetween(ctx context.Context, organization int64, of core.
 			return core.JournalEntry{RolloutID: row.RolloutID, Transition: core.Transition{
 				ID: row.ID, Subject: core.Subject{Kind: core.SubjectKind(row.Kind), ID: row.SubjectID}, From: row.FromState, To: row.ToState, Verb: core.Verb(row.Event),
 				GateID: orZero(row.GateID), PrincipalType: core.PrincipalType(row.PrincipalType), PrincipalID: orZero(row.PrincipalID),
-				Reason: orZero(row.Reason), TriggeredBy: orZero(row.TriggeredBy), CreatedAt: row.CreatedAt,
+				Reason: orZero(row.Reason), TriggeredBy: orZero(row.TriggeredBy), Conditions: conditions(row.Conditions), Breach: row.Breach, CreatedAt: row.CreatedAt,
 			}}
 		})
 		return pg.Classify(err, "read the journal between %d and %d", of.Above, of.Below)

@@ -1009,6 +1009,8 @@ CREATE TABLE cd_rollout_environments (
     finished_at timestamp with time zone,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    weights jsonb NOT NULL DEFAULT '[]'::jsonb,
+    skips_weights text NOT NULL DEFAULT ''::text,
     CONSTRAINT cd_rollout_environments_pkey PRIMARY KEY (id),
     CONSTRAINT cd_rollout_environments_environment_is_unique UNIQUE (organization_id, rollout_id, environment_id),
     CONSTRAINT cd_rollout_environments_position_is_unique UNIQUE (organization_id, rollout_id, "position"),
@@ -1021,18 +1023,23 @@ CREATE TABLE cd_rollout_environments (
     CONSTRAINT cd_rollout_environments_rollout FOREIGN KEY (organization_id, rollout_id) REFERENCES cd_rollouts(organization_id, id),
     CONSTRAINT cd_rollout_environments_finished_when_ended CHECK (((state >= 3) = (finished_at IS NOT NULL))),
     CONSTRAINT cd_rollout_environments_position_counts CHECK (("position" > 0)),
+    CONSTRAINT cd_rollout_environments_skips_weights_is_known CHECK ((skips_weights = ANY (ARRAY[''::text, 'first_deploy'::text, 'unchanged'::text, 'promote_full'::text, 'no_gates'::text]))),
     CONSTRAINT cd_rollout_environments_state_is_known CHECK (((state >= 0) AND (state <= 5)))
 );
 CREATE INDEX cd_rollout_environments_by_environment ON cd_rollout_environments USING btree (organization_id, environment_id, rollout_id DESC);
 CREATE TRIGGER cd_rollout_environments_are_kept BEFORE DELETE ON cd_rollout_environments FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_rollout_environments_ended_is_final BEFORE UPDATE ON cd_rollout_environments FOR EACH ROW WHEN (((old.state >= 3) AND (new.state <> old.state))) EXECUTE FUNCTION cd_refuse_change_of_ended();
 CREATE TRIGGER cd_rollout_environments_keep_cell AFTER INSERT OR UPDATE OF state ON cd_rollout_environments FOR EACH ROW EXECUTE FUNCTION cd_keep_cell();
-CREATE TRIGGER cd_rollout_environments_pins_are_immutable BEFORE UPDATE ON cd_rollout_environments FOR EACH ROW EXECUTE FUNCTION cd_refuse_changed_pins('id', 'organization_id', 'rollout_id', 'environment_id', 'position', 'driver_binding_id', 'driver_digest', 'previous_version_set_id', 'created_at');
+CREATE TRIGGER cd_rollout_environments_pins_are_immutable BEFORE UPDATE ON cd_rollout_environments FOR EACH ROW EXECUTE FUNCTION cd_refuse_changed_pins('id', 'organization_id', 'rollout_id', 'environment_id', 'position', 'driver_binding_id', 'driver_digest', 'previous_version_set_id', 'weights', 'skips_weights', 'created_at');
 CREATE TRIGGER cd_rollout_environments_touch BEFORE UPDATE ON cd_rollout_environments FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON COLUMN cd_rollout_environments.driver_digest IS
     'The bundle that this rollout runs here, to the byte (D7).';
 COMMENT ON COLUMN cd_rollout_environments.previous_version_set_id IS
     'The set of the last rollout that completed here: what is replaced. NULL while none has (R15).';
+COMMENT ON COLUMN cd_rollout_environments.skips_weights IS
+    'Why the rollout will not stop at them; their conditions then apply at the entrance. Empty if it will.';
+COMMENT ON COLUMN cd_rollout_environments.weights IS
+    'The weights at which the pipeline stops here, rising: [{"weight": percent, "soak_seconds": seconds}].';
 
 CREATE TABLE cd_rollout_gates (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -1046,6 +1053,9 @@ CREATE TABLE cd_rollout_gates (
     on_expiry text NOT NULL DEFAULT 'reject'::text,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    reason text NOT NULL DEFAULT ''::text,
+    own boolean NOT NULL DEFAULT false,
+    before_environment_id bigint,
     CONSTRAINT cd_rollout_gates_pkey PRIMARY KEY (id),
     CONSTRAINT cd_rollout_gates_gate_is_unique UNIQUE (organization_id, rollout_id, gate_id),
     CONSTRAINT cd_rollout_gates_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
@@ -1059,8 +1069,14 @@ CREATE TRIGGER cd_rollout_gates_are_immutable BEFORE DELETE OR UPDATE ON cd_roll
 CREATE TRIGGER cd_rollout_gates_are_kept BEFORE TRUNCATE ON cd_rollout_gates FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
 COMMENT ON COLUMN cd_rollout_gates.approver_group IS
     'Those who decide belong to it; empty for anybody.';
+COMMENT ON COLUMN cd_rollout_gates.before_environment_id IS
+    'The environment that comes after a step between environments; null for every other gate, and for a step after the last environment.';
 COMMENT ON COLUMN cd_rollout_gates.expires_after_seconds IS
     '0: the question stands until the rollout ends.';
+COMMENT ON COLUMN cd_rollout_gates.own IS
+    'A program requested it; neither the pipeline nor an environment did.';
+COMMENT ON COLUMN cd_rollout_gates.reason IS
+    'What the people who decide are shown.';
 
 CREATE TABLE cd_rollout_previews (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -1123,9 +1139,13 @@ CREATE TABLE cd_rollout_transitions (
     triggered_by text,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    conditions jsonb,
+    breach boolean NOT NULL DEFAULT false,
     CONSTRAINT cd_rollout_transitions_pkey PRIMARY KEY (id),
     CONSTRAINT cd_rollout_transitions_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_rollout_transitions_subject FOREIGN KEY (organization_id, rollout_id) REFERENCES cd_rollouts(organization_id, id),
+    CONSTRAINT cd_rollout_transitions_breach_is_a_failure CHECK (((NOT breach) OR (event = 'fail'::text))),
+    CONSTRAINT cd_rollout_transitions_conditions_are_of_passages CHECK (((conditions IS NULL) OR (event = ANY (ARRAY['request_passage'::text, 'pass_gate'::text])))),
     CONSTRAINT cd_rollout_transitions_creation_is_first CHECK (((event = 'create'::text) = (from_state IS NULL))),
     CONSTRAINT cd_rollout_transitions_gate_is_named CHECK (((event = 'break_glass'::text) OR ((event = ANY (ARRAY['request_approval'::text, 'approve'::text, 'reject'::text, 'expire'::text, 'reach_gate'::text, 'request_passage'::text, 'pass_gate'::text])) = (gate_id IS NOT NULL)))),
     CONSTRAINT cd_rollout_transitions_path_is_legal CHECK (
@@ -1145,6 +1165,7 @@ END),
     CONSTRAINT cd_rollout_transitions_verb_is_known CHECK ((event = ANY (ARRAY['create'::text, 'start'::text, 'pause'::text, 'resume'::text, 'request_approval'::text, 'approve'::text, 'reject'::text, 'expire'::text, 'reach_gate'::text, 'request_passage'::text, 'pass_gate'::text, 'complete'::text, 'fail'::text, 'cancel'::text, 'abort'::text, 'retry'::text, 'skip'::text, 'break_glass'::text, 'stop_rollback'::text])))
 );
 CREATE INDEX cd_rollout_transitions_asking ON cd_rollout_transitions USING btree (organization_id, rollout_id) WHERE (event = 'request_approval'::text);
+CREATE INDEX cd_rollout_transitions_breaches ON cd_rollout_transitions USING btree (created_at) WHERE breach;
 CREATE INDEX cd_rollout_transitions_broken_glass ON cd_rollout_transitions USING btree (created_at) WHERE ((event = 'break_glass'::text) AND (gate_id IS NULL));
 CREATE INDEX cd_rollout_transitions_by_gate ON cd_rollout_transitions USING btree (organization_id, rollout_id, gate_id, id) WHERE (gate_id IS NOT NULL);
 CREATE INDEX cd_rollout_transitions_by_instant ON cd_rollout_transitions USING btree (organization_id, created_at, id) WHERE (principal_type <> 'system'::text);
@@ -1154,6 +1175,10 @@ CREATE INDEX cd_rollout_transitions_by_subject ON cd_rollout_transitions USING b
 CREATE TRIGGER cd_rollout_transitions_are_append_only BEFORE DELETE OR UPDATE ON cd_rollout_transitions FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_rollout_transitions_are_kept BEFORE TRUNCATE ON cd_rollout_transitions FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_rollout_transitions_keep_asked AFTER INSERT ON cd_rollout_transitions FOR EACH ROW WHEN ((new.event = 'request_approval'::text)) EXECUTE FUNCTION cd_keep_asked();
+COMMENT ON COLUMN cd_rollout_transitions.breach IS
+    'The rollout failed because it advanced beyond a passage that was not granted.';
+COMMENT ON COLUMN cd_rollout_transitions.conditions IS
+    'What satisfied each condition of a granted passage, or which weights the program of a requested one will skip.';
 COMMENT ON COLUMN cd_rollout_transitions.gate_id IS
     'The gate that is asked about, or answered (D24); several may be open at once.';
 
@@ -1172,6 +1197,7 @@ CREATE TABLE cd_rollouts (
     traceparent text,
     asked boolean NOT NULL DEFAULT false,
     rollback_of bigint,
+    passages boolean NOT NULL DEFAULT false,
     CONSTRAINT cd_rollouts_pkey PRIMARY KEY (id),
     CONSTRAINT cd_rollouts_shard UNIQUE (organization_id, id),
     CONSTRAINT cd_rollouts_application FOREIGN KEY (organization_id, application_id) REFERENCES cd_applications(organization_id, id),
@@ -1194,10 +1220,12 @@ CREATE INDEX cd_rollouts_of_application_by_finish ON cd_rollouts USING btree (or
 CREATE UNIQUE INDEX cd_rollouts_one_active_per_application ON cd_rollouts USING btree (organization_id, application_id) WHERE (state = ANY (ARRAY[0, 1, 2]));
 CREATE TRIGGER cd_rollouts_are_kept BEFORE DELETE ON cd_rollouts FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_rollouts_ended_is_final BEFORE UPDATE ON cd_rollouts FOR EACH ROW WHEN (((old.state >= 3) AND (new.state <> old.state))) EXECUTE FUNCTION cd_refuse_change_of_ended();
-CREATE TRIGGER cd_rollouts_pins_are_immutable BEFORE UPDATE ON cd_rollouts FOR EACH ROW EXECUTE FUNCTION cd_refuse_changed_pins('id', 'organization_id', 'application_id', 'version_set_id', 'flow_definition_id', 'rollback_of', 'created_at');
+CREATE TRIGGER cd_rollouts_pins_are_immutable BEFORE UPDATE ON cd_rollouts FOR EACH ROW EXECUTE FUNCTION cd_refuse_changed_pins('id', 'organization_id', 'application_id', 'version_set_id', 'flow_definition_id', 'rollback_of', 'passages', 'created_at');
 CREATE TRIGGER cd_rollouts_touch BEFORE UPDATE ON cd_rollouts FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON COLUMN cd_rollouts.asked IS
     'Its journal has a request for an approval, answered or not. Only kept for those that were under way when this was made, and newer ones.';
+COMMENT ON COLUMN cd_rollouts.passages IS
+    'Nothing of it advances beyond a passage that was not granted. False for rollouts that were created by releases whose programs requested approvals themselves.';
 COMMENT ON COLUMN cd_rollouts.rollback_of IS
     'The rollout that it takes back; null for one that takes none back, and for those that people began before there was this column.';
 COMMENT ON COLUMN cd_rollouts.state IS
@@ -1407,6 +1435,22 @@ BEGIN
 END $function$;
 COMMENT ON FUNCTION cd_all_organizations IS
     'For whoever operates the installation: what there is, and nothing of what is in it.';
+
+CREATE OR REPLACE FUNCTION cd_breaches()
+ RETURNS bigint
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+DECLARE times bigint;
+BEGIN
+    PERFORM set_config('lockstep.across', 'on', true);
+    SELECT count(*) INTO times FROM cd_rollout_transitions WHERE breach;
+    PERFORM set_config('lockstep.across', '', true);
+    RETURN times;
+END $function$;
+COMMENT ON FUNCTION cd_breaches IS
+    'For the metrics of the whole installation: how many rollouts failed because they advanced beyond a passage that was not granted.';
 
 CREATE OR REPLACE FUNCTION cd_broken_glass(OUT times bigint, OUT last_at timestamp with time zone)
  RETURNS record

@@ -2,7 +2,9 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -34,6 +36,7 @@ func (t *tx) AddRolloutEnvironment(ctx context.Context, e core.RolloutEnvironmen
 	row, err := t.q.InsertRolloutEnvironment(ctx, query.InsertRolloutEnvironmentParams{
 		OrganizationID: t.organization, RolloutID: e.RolloutID, EnvironmentID: e.EnvironmentID, Position: int32(e.Position),
 		DriverBindingID: e.DriverBindingID, DriverDigest: e.DriverDigest, PreviousVersionSetID: orNull(e.PreviousVersionSetID),
+		Weights: given(e.Weights), SkipsWeights: string(e.SkipsWeights),
 	})
 	return rolloutEnvironment(row), pg.Classify(err, "add environment %d to rollout %d", e.EnvironmentID, e.RolloutID)
 }
@@ -146,11 +149,19 @@ func (t *tx) insertTransition(ctx context.Context, q *query.Queries, r core.Tran
 		principal, reason, triggeredBy = orNull(r.PrincipalID), orNull(r.Reason), orNull(r.TriggeredBy)
 		verb, by                       = string(r.Verb), string(r.PrincipalType)
 	)
+	var conditions json.RawMessage
+	if r.Conditions != nil {
+		var err error
+		if conditions, err = json.Marshal(r.Conditions); err != nil {
+			return fmt.Errorf("write conditions of %s: %w", r.GateID, err)
+		}
+	}
 	switch r.Subject.Kind {
 	case core.SubjectRollout:
 		return q.InsertRolloutTransition(ctx, query.InsertRolloutTransitionParams{
 			OrganizationID: t.organization, RolloutID: r.Subject.ID, FromState: r.From, ToState: r.To, Event: verb, GateID: orNull(r.GateID),
-			PrincipalType: by, PrincipalID: principal, Reason: reason, TriggeredBy: triggeredBy, CreatedAt: r.CreatedAt,
+			PrincipalType: by, PrincipalID: principal, Reason: reason, TriggeredBy: triggeredBy, Conditions: conditions, Breach: r.Breach,
+			CreatedAt: r.CreatedAt,
 		})
 	case core.SubjectRolloutEnvironment:
 		return q.InsertRolloutEnvironmentTransition(ctx, query.InsertRolloutEnvironmentTransitionParams{

@@ -174,39 +174,36 @@ func (m ApprovalRequested) apply(ctx context.Context, u *UseCases, tx Tx, c caus
 	if err != nil || t.rollout.State.Terminal() {
 		return err
 	}
-	gates, err := t.openGates(ctx)
+	p, err := t.passages(ctx)
 	if err != nil {
 		return err
 	}
 	// A retry asks again under a new event id. A second row would be harmless to the state, but the journal would tell
 	// of a request that nobody made, and forget the approvals so far.
-	if _, open := gates[m.GateID]; open {
+	if p.open[m.GateID] {
 		return nil
 	}
-	rule, err := t.rule(ctx, m.GateID, m.EnvironmentID)
+	rule, err := t.rule(ctx, p.rules, m)
 	if err != nil {
 		return err
+	}
+	// What a passage has asked already is not asked again: the answer is repeated for the program that waits for it.
+	if _, given := p.hold.Answers[m.GateID].Satisfies(m.GateID, rule.GateRule); given && t.rollout.Passages && !rule.Own {
+		return u.answer(ctx, t, m.GateID, true, "")
 	}
 	if err := t.moveRollout(ctx, core.VerbStart, ""); err != nil {
 		return err
 	}
-	h, err := t.hold(ctx)
-	if err != nil {
+	if rule.Reason == "" {
+		rule.Reason = m.Reason
+	}
+	if err := u.ask(ctx, t, m.GateID, rule, p.hold); err != nil {
 		return err
 	}
-	if err := t.request(ctx, core.VerbRequestApproval, m.GateID, m.Reason); err != nil {
-		return err
+	if p.hold.Broken != nil {
+		return u.decide(ctx, t)
 	}
-	if h.Broken != nil {
-		return u.askBroken(ctx, t, m.GateID, *h.Broken)
-	}
-	if rule.ExpiresAfter > 0 {
-		expiry := core.GateExpiry{RolloutID: m.RolloutID, GateID: m.GateID, AskedAt: c.at}
-		if err := tx.ScheduleGateExpiry(ctx, expiry, c.at.Add(rule.ExpiresAfter)); err != nil {
-			return err
-		}
-	}
-	return t.stand(ctx, h)
+	return t.stand(ctx, p.hold)
 }
 
 // EnvironmentReadiness is what an onboarding has found.

@@ -33,7 +33,7 @@ func (u *UseCases) BreakGlass(ctx context.Context, a core.Actor, rollout int64, 
 				return err
 			}
 		}
-		return nil
+		return u.decide(ctx, t)
 	})
 }
 

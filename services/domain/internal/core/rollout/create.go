@@ -108,6 +108,7 @@ func (u *UseCases) createStop(ctx context.Context, t *tree, p plan, s stop, posi
 	e, err := t.tx.AddRolloutEnvironment(ctx, core.RolloutEnvironment{
 		RolloutID: t.rollout.ID, EnvironmentID: s.environment.ID, Position: position, DriverBindingID: s.environment.Binding.ID,
 		DriverDigest: s.driver.Digest, PreviousVersionSetID: p.live[s.environment.ID],
+		Weights: s.weights(), SkipsWeights: p.skipsWeights(s),
 	})
 	if err != nil {
 		return in, err

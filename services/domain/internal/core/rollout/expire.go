@@ -62,5 +62,8 @@ func (u *UseCases) expire(ctx context.Context, tx Tx, organization int64, due *c
 	if err := t.request(ctx, core.VerbExpire, due.GateID, reason); err != nil {
 		return err
 	}
-	return u.answer(ctx, t, due.GateID, gate.OnExpiry == core.ExpiryApproves, "the gate has expired: "+reason)
+	if err := u.answer(ctx, t, due.GateID, gate.OnExpiry == core.ExpiryApproves, "the gate has expired: "+reason); err != nil {
+		return err
+	}
+	return u.decide(ctx, t)
 }

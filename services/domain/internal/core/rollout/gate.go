@@ -24,17 +24,20 @@ func (p plan) pinGates(ctx context.Context, tx Tx, rollout int64) error {
 }
 
 // gateRules are the rules of the plan's gates, by id.
-func (p plan) gateRules() map[string]core.GateRule {
-	rules := map[string]core.GateRule{}
-	pin := func(gate string, rule core.GateRule) {
+func (p plan) gateRules() map[string]core.PinnedGate {
+	rules := map[string]core.PinnedGate{}
+	pin := func(gate string, rule core.GateRule, reason string, before int64) {
 		if other, taken := rules[gate]; taken {
 			rule = other.Stricter(rule)
+			if reason == "" {
+				reason = other.Reason
+			}
 		}
-		rules[gate] = rule
+		rules[gate] = core.PinnedGate{GateRule: rule, Reason: reason, BeforeEnvironmentID: before}
 	}
-	tiers := map[string]core.Tier{}
+	tiers, ids := map[string]core.Tier{}, map[string]int64{}
 	for _, s := range p.stops {
-		tiers[s.environment.Name] = s.environment.Tier
+		tiers[s.environment.Name], ids[s.environment.Name] = s.environment.Tier, s.environment.ID
 	}
 	for _, step := range p.approvals {
 		// What stands between environments guards the one that comes next. A step that has the name of an environment guards that one, too.
@@ -42,20 +45,48 @@ func (p plan) gateRules() map[string]core.GateRule {
 		if tiers[step.GateID] == core.TierProduction {
 			rule = rule.Stricter(core.RuleOf(step.Approval, core.TierProduction))
 		}
-		pin(step.GateID, rule)
+		pin(step.GateID, rule, step.Reason, ids[step.Before])
 	}
 	// Environments are last: the group that they name wins.
 	for _, s := range p.stops {
 		if asked, rule := s.entry(); asked != nil {
-			pin(s.environment.Name, rule)
+			pin(s.environment.Name, rule, asked.Reason, 0)
 		}
 		for _, g := range s.step.Gates {
 			if g.Approval != nil {
-				pin(weightGate(s.environment.Name, g.Weight), core.RuleOf(*g.Approval, s.environment.Tier))
+				pin(weightGate(s.environment.Name, g.Weight), core.RuleOf(*g.Approval, s.environment.Tier), g.Approval.Reason, 0)
 			}
 		}
 	}
 	return rules
+}
+
+// weights are those at which the pipeline stops.
+func (s stop) weights() []core.Weight {
+	all := make([]core.Weight, len(s.step.Gates))
+	for i, g := range s.step.Gates {
+		all[i] = core.Weight{Weight: g.Weight, SoakSeconds: g.SoakDuration}
+	}
+	return all
+}
+
+// skipsWeights is why the rollout will not stop at the weights of an environment; empty if it will. Where that turns out to be wrong, the
+// approvals have been given earlier than they were needed, never later.
+func (p plan) skipsWeights(s stop) core.WeightSkip {
+	live, deployed := p.live[s.environment.ID]
+	switch {
+	case len(s.step.Gates) == 0:
+		return ""
+	case !s.driver.Gates:
+		return core.SkipsNoGates
+	case p.inFull:
+		return core.SkipsPromoteFull
+	case !deployed:
+		return core.SkipsFirstDeploy
+	case p.same[live]:
+		return core.SkipsUnchanged
+	}
+	return ""
 }
 
 // weightGate is how the journal calls a gate within an environment.
@@ -63,18 +94,14 @@ func weightGate(environment string, weight int) string {
 	return fmt.Sprintf("%s/%d", environment, weight)
 }
 
-// rule is that of a gate that a program asks about. One that no pipeline speaks of gets one person's, who is not the
-// requester where production is at stake; it is pinned from then on.
-func (t *tree) rule(ctx context.Context, gate string, environment int64) (core.GateRule, error) {
-	rules, err := t.tx.GateRules(ctx, t.rollout.ID)
-	if err != nil {
-		return core.GateRule{}, err
-	}
-	if known, ok := rules[gate]; ok {
+// rule is that of a gate that a program asks about. What is pinned is never replaced. A gate that no pipeline speaks of gets one person's
+// rule, who is not the requester where production is at stake; it is pinned from then on, as an additional condition.
+func (t *tree) rule(ctx context.Context, rules map[string]core.PinnedGate, m ApprovalRequested) (core.PinnedGate, error) {
+	if known, ok := rules[m.GateID]; ok {
 		return known, nil
 	}
-	ids := []int64{environment}
-	if environment == 0 {
+	ids := []int64{m.EnvironmentID}
+	if m.EnvironmentID == 0 {
 		ids = ids[:0]
 		for _, b := range t.environments {
 			ids = append(ids, b.EnvironmentID)
@@ -82,7 +109,7 @@ func (t *tree) rule(ctx context.Context, gate string, environment int64) (core.G
 	}
 	environments, err := t.tx.EnvironmentsByID(ctx, t.cause.Organization, ids)
 	if err != nil {
-		return core.GateRule{}, err
+		return core.PinnedGate{}, err
 	}
 	guarded := core.TierDevelopment
 	for _, e := range environments {
@@ -90,6 +117,6 @@ func (t *tree) rule(ctx context.Context, gate string, environment int64) (core.G
 			guarded = core.TierProduction
 		}
 	}
-	rule := core.RuleOf(core.Approval{}, guarded)
-	return rule, t.tx.AddGateRule(ctx, t.rollout.ID, gate, rule)
+	rule := core.PinnedGate{GateRule: core.RuleOf(core.Approval{}, guarded), Reason: m.Reason, Own: true}
+	return rule, t.tx.AddGateRule(ctx, t.rollout.ID, m.GateID, rule)
 }

@@ -34,7 +34,10 @@ func (t *tree) opening(ctx context.Context, gate string) (Opening, error) {
 	}
 	o := Opening{EnvironmentID: id}
 	rules, err := t.tx.GateRules(ctx, t.rollout.ID)
-	for ruled := range rules {
+	for ruled, rule := range rules {
+		if rule.Own {
+			continue
+		}
 		if percent, isWeight := strings.CutPrefix(ruled, name+"/"); isWeight {
 			if n, err := strconv.Atoi(percent); err == nil && n >= 1 && n <= 100 {
 				o.PinnedWeights = append(o.PinnedWeights, n)

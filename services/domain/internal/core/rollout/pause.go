@@ -6,10 +6,6 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
-// Passing a gate. A workflow asks before it enters an environment or leaves a gate, and the answer is the domain's: so an
-// operator's hold is decided by the record, in the transaction that reads it, and no pause can slip between two messages.
-// Without a hold the answer comes at once. With one, the rollout is paused where it stands, and resuming it is the answer.
-
 // PauseRollout holds a rollout: it goes past no further gate. Where it stands at one it is paused at once; on its way
 // to one this is a request, and the next gate is where it becomes true (D17).
 func (u *UseCases) PauseRollout(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error) {
@@ -37,42 +33,8 @@ func (u *UseCases) ResumeRollout(ctx context.Context, a core.Actor, rollout int6
 		if err := t.moveRollout(ctx, core.VerbResume, reason); err != nil {
 			return err
 		}
-		for _, gate := range s.Hold.Asking {
-			if err := t.pass(ctx, gate); err != nil {
-				return err
-			}
-		}
-		return nil
+		return u.decide(ctx, t)
 	})
-}
-
-// PassageRequested is a workflow that asks to enter an environment, or to go past a gate.
-type PassageRequested struct {
-	RolloutID int64
-	GateID    string
-}
-
-func (m PassageRequested) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ core.Inbound) error {
-	t, err := lockTree(ctx, tx, c, m.RolloutID)
-	if err != nil || t.rollout.State.Terminal() { // its workflow is being stopped: nobody waits for the answer
-		return err
-	}
-	if err := t.moveRollout(ctx, core.VerbStart, ""); err != nil {
-		return err
-	}
-	h, err := t.hold(ctx)
-	if err != nil {
-		return err
-	}
-	if !h.Wanted {
-		return t.pass(ctx, m.GateID)
-	}
-	if err := t.request(ctx, core.VerbRequestPassage, m.GateID, ""); err != nil {
-		return err
-	}
-	// h is from before this row. That is enough: stand asks only whether a pause is wanted, and this row does not
-	// change that.
-	return t.stand(ctx, h)
 }
 
 // GateReached is that every deployment of an environment stands at a gate.
@@ -124,20 +86,6 @@ func (t *tree) stand(ctx context.Context, h core.Hold) error {
 		return nil
 	}
 	return t.moveRollout(ctx, core.VerbPause, h.Why)
-}
-
-// pass grants the way past a gate: the row, and the word that the workflow waits for.
-func (t *tree) pass(ctx context.Context, gate string) error {
-	if err := t.request(ctx, core.VerbPassGate, gate, ""); err != nil {
-		return err
-	}
-	opens, err := t.opening(ctx, gate)
-	if err != nil {
-		return err
-	}
-	return t.tx.Grant(ctx, Passage{
-		Organization: t.cause.Organization, RolloutID: t.rollout.ID, GateID: gate, Opening: opens, At: t.cause.at,
-	})
 }
 
 // gateName is how the journal calls a gate within an environment.

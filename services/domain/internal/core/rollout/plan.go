@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -29,6 +30,8 @@ type plan struct {
 	stops []stop
 	// live is the version set of the last completed stop, by environment; no key where nothing was (R15).
 	live map[int64]int64
+	// same are the live version sets that consist of the same versions as this one.
+	same map[int64]bool
 	// touched are the environments in which something may have changed since.
 	touched map[int64]bool
 	// onFailure and inFull are the application's policies; inFull holds for a way back to what was live before.
@@ -109,7 +112,32 @@ func (u *UseCases) planAny(ctx context.Context, tx Tx, organization, versionSet 
 	if err := u.planStops(ctx, tx, organization, &p); err != nil {
 		return p, err
 	}
+	if err := p.readSame(ctx, tx, organization); err != nil {
+		return p, err
+	}
 	return p, p.readRan(ctx, tx)
+}
+
+// readSame finds out which live version sets consist of the same versions.
+func (p *plan) readSame(ctx context.Context, tx Tx, organization int64) error {
+	sets := slices.Collect(maps.Values(p.live))
+	entries, err := tx.EntriesByVersionSet(ctx, organization, core.Distinct(sets))
+	p.same = map[int64]bool{}
+	mine := versionIDs(p.entries)
+	for set, of := range entries {
+		p.same[set] = slices.Equal(mine, versionIDs(of))
+	}
+	return err
+}
+
+// versionIDs are the versions of a set, rising.
+func versionIDs(entries []core.VersionSetEntry) []int64 {
+	ids := make([]int64, len(entries))
+	for i, e := range entries {
+		ids[i] = e.VersionID
+	}
+	slices.Sort(ids)
+	return ids
 }
 
 // readRan finds out whether gates by weight may be passed at once: what they would show is known only of a version set that has been live

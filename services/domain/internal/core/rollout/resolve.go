@@ -36,7 +36,10 @@ func (u *UseCases) resolve(ctx context.Context, a core.Actor, r Resolution, appr
 		if approved && len(gate.Approvals)+1 < gate.Quorum {
 			return nil // the row counts, and the gate stays open for the others
 		}
-		return u.answer(ctx, t, r.GateID, approved, r.Reason)
+		if err := u.answer(ctx, t, r.GateID, approved, r.Reason); err != nil {
+			return err
+		}
+		return u.decide(ctx, t)
 	})
 }
 

@@ -123,9 +123,9 @@ type Tx interface {
 	// From is not the cached state.
 	Record(ctx context.Context, t core.Transition) error
 	// AddGateRule pins who may answer a gate of a rollout; again is nothing.
-	AddGateRule(ctx context.Context, rollout int64, gate string, r core.GateRule) error
+	AddGateRule(ctx context.Context, rollout int64, gate string, r core.PinnedGate) error
 	// GateRules are those pinned, by gate.
-	GateRules(ctx context.Context, rollout int64) (map[string]core.GateRule, error)
+	GateRules(ctx context.Context, rollout int64) (map[string]core.PinnedGate, error)
 	// AddSnapshot keeps what was deployed; again is nothing.
 	AddSnapshot(ctx context.Context, s core.Snapshot) error
 	AddPreview(ctx context.Context, p core.Preview) (core.Preview, error)

@@ -132,10 +132,15 @@ func (t *tree) row(s core.Subject, verb core.Verb) core.Transition {
 
 // request writes a row that changes no state (D17).
 func (t *tree) request(ctx context.Context, verb core.Verb, gate, reason string) error {
+	return t.tx.Record(ctx, t.requestRow(verb, gate, reason))
+}
+
+// requestRow is a row that changes no state (D17).
+func (t *tree) requestRow(verb core.Verb, gate, reason string) core.Transition {
 	row := t.row(core.Subject{Kind: core.SubjectRollout, ID: t.rollout.ID}, verb)
 	state := int16(t.rollout.State)
 	row.From, row.To, row.GateID, row.Reason = &state, state, gate, reason
-	return t.tx.Record(ctx, row)
+	return row
 }
 
 // created writes the first row of a subject's journal.

@@ -1,7 +1,7 @@
 -- name: InsertRolloutGate :exec
 -- Again is nothing: what was pinned first counts.
-INSERT INTO cd_rollout_gates (organization_id, rollout_id, gate_id, quorum, approver_group, requester_may_approve, expires_after_seconds, on_expiry)
-VALUES (@organization_id, @rollout_id, @gate_id, @quorum, @approver_group, @requester_may_approve, @expires_after_seconds, @on_expiry)
+INSERT INTO cd_rollout_gates (organization_id, rollout_id, gate_id, quorum, approver_group, requester_may_approve, expires_after_seconds, on_expiry, reason, own, before_environment_id)
+VALUES (@organization_id, @rollout_id, @gate_id, @quorum, @approver_group, @requester_may_approve, @expires_after_seconds, @on_expiry, @reason, @own, @before_environment_id)
 ON CONFLICT (organization_id, rollout_id, gate_id) DO NOTHING;
 
 -- name: RolloutGates :many
@@ -68,3 +68,7 @@ UPDATE cd_environment_approvals SET asks = false WHERE organization_id = @organi
 -- name: BrokenGlass :one
 -- Across organizations, on purpose: the metrics are the installation's.
 SELECT g.times::bigint AS times, COALESCE(g.last_at, 'epoch')::timestamptz AS last_at FROM cd_broken_glass() AS g;
+
+-- name: Breaches :one
+-- Across organizations, on purpose: the metrics are the installation's.
+SELECT cd_breaches()::bigint;

@@ -1,6 +1,6 @@
 -- name: InsertRolloutTransition :exec
-INSERT INTO cd_rollout_transitions (organization_id, rollout_id, from_state, to_state, event, gate_id, principal_type, principal_id, reason, triggered_by, created_at)
-VALUES (@organization_id, @rollout_id, @from_state, @to_state, @event, @gate_id, @principal_type, @principal_id, @reason, @triggered_by, @created_at);
+INSERT INTO cd_rollout_transitions (organization_id, rollout_id, from_state, to_state, event, gate_id, principal_type, principal_id, reason, triggered_by, conditions, breach, created_at)
+VALUES (@organization_id, @rollout_id, @from_state, @to_state, @event, @gate_id, @principal_type, @principal_id, @reason, @triggered_by, sqlc.narg(conditions)::jsonb, @breach, @created_at);
 
 -- name: InsertRolloutEnvironmentTransition :exec
 INSERT INTO cd_rollout_environment_transitions (organization_id, rollout_environment_id, from_state, to_state, event, principal_type, principal_id, reason, triggered_by, created_at)
@@ -12,7 +12,7 @@ VALUES (@organization_id, @deployment_id, @from_state, @to_state, @event, @gate_
 
 -- name: GateWords :many
 -- What the rollouts' own journals say of gates, holds and broken glass.
-SELECT id, rollout_id, from_state, to_state, event, gate_id, principal_type, principal_id, reason, created_at FROM cd_rollout_transitions
+SELECT id, rollout_id, from_state, to_state, event, gate_id, principal_type, principal_id, reason, conditions, created_at FROM cd_rollout_transitions
 WHERE organization_id = @organization_id AND rollout_id = ANY(@ids::bigint[]) AND (gate_id IS NOT NULL OR event IN ('pause', 'resume', 'abort', 'retry', 'break_glass'))
 ORDER BY rollout_id, id;
 
@@ -24,22 +24,22 @@ ORDER BY deployment_id, id;
 -- name: JournalsByRollout :many
 -- The three journals of each rollout as one story: a single sequence numbers them.
 SELECT parent.id::bigint AS rollout_id, page.id, page.kind, page.subject_id, page.from_state, page.to_state, page.event, page.gate_id,
-       page.principal_type, page.principal_id, page.reason, page.triggered_by, page.created_at
+       page.principal_type, page.principal_id, page.reason, page.triggered_by, page.conditions, page.breach, page.created_at
 FROM unnest(@ids::bigint[]) AS parent(id)
 CROSS JOIN LATERAL (SELECT rows.* FROM (
     SELECT t.id, 'rollout'::text AS kind, t.rollout_id AS subject_id, t.from_state, t.to_state, t.event, t.gate_id,
-           t.principal_type, t.principal_id, t.reason, t.triggered_by, t.created_at
+           t.principal_type, t.principal_id, t.reason, t.triggered_by, t.conditions, t.breach, t.created_at
     FROM cd_rollout_transitions t
     WHERE t.organization_id = @organization_id AND t.rollout_id = parent.id AND t.id > @above AND t.id < @below
     UNION ALL
     SELECT u.id, 'rolloutenvironment'::text, u.rollout_environment_id, u.from_state, u.to_state, u.event, NULL::text,
-           u.principal_type, u.principal_id, u.reason, u.triggered_by, u.created_at
+           u.principal_type, u.principal_id, u.reason, u.triggered_by, NULL::jsonb, false, u.created_at
     FROM cd_rollout_environment_transitions u
     JOIN cd_rollout_environments e ON e.organization_id = u.organization_id AND e.id = u.rollout_environment_id
     WHERE u.organization_id = @organization_id AND e.rollout_id = parent.id AND u.id > @above AND u.id < @below
     UNION ALL
     SELECT v.id, 'deployment'::text, v.deployment_id, v.from_state, v.to_state, v.event, v.gate_id,
-           v.principal_type, v.principal_id, v.reason, v.triggered_by, v.created_at
+           v.principal_type, v.principal_id, v.reason, v.triggered_by, NULL::jsonb, false, v.created_at
     FROM cd_deployment_transitions v
     JOIN cd_deployments d ON d.organization_id = v.organization_id AND d.id = v.deployment_id
     JOIN cd_rollout_environments f ON f.organization_id = d.organization_id AND f.id = d.rollout_environment_id

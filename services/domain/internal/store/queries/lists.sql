@@ -92,23 +92,23 @@ LIMIT @at_most;
 
 -- name: JournalBetween :many
 -- The journal of the whole organization, between two positions: what is above the first and below the second.
-SELECT j.id, j.kind, j.subject_id, j.rollout_id, j.from_state, j.to_state, j.event, j.gate_id, j.principal_type, j.principal_id, j.reason, j.triggered_by, j.created_at
+SELECT j.id, j.kind, j.subject_id, j.rollout_id, j.from_state, j.to_state, j.event, j.gate_id, j.principal_type, j.principal_id, j.reason, j.triggered_by, j.conditions, j.breach, j.created_at
 FROM (
     (SELECT t.id, 'rollout'::text AS kind, t.rollout_id AS subject_id, t.rollout_id, t.from_state, t.to_state, t.event, t.gate_id,
-            t.principal_type, t.principal_id, t.reason, t.triggered_by, t.created_at
+            t.principal_type, t.principal_id, t.reason, t.triggered_by, t.conditions, t.breach, t.created_at
      FROM cd_rollout_transitions t
      WHERE t.organization_id = @organization_id AND t.id > @above AND t.id < @below
      ORDER BY CASE WHEN NOT @falling::boolean THEN t.id END, CASE WHEN @falling::boolean THEN t.id END DESC LIMIT @at_most)
     UNION ALL
     (SELECT u.id, 'rolloutenvironment'::text, u.rollout_environment_id, e.rollout_id, u.from_state, u.to_state, u.event, NULL::text,
-            u.principal_type, u.principal_id, u.reason, u.triggered_by, u.created_at
+            u.principal_type, u.principal_id, u.reason, u.triggered_by, NULL::jsonb, false, u.created_at
      FROM cd_rollout_environment_transitions u
      JOIN cd_rollout_environments e ON e.organization_id = u.organization_id AND e.id = u.rollout_environment_id
      WHERE u.organization_id = @organization_id AND u.id > @above AND u.id < @below
      ORDER BY CASE WHEN NOT @falling::boolean THEN u.id END, CASE WHEN @falling::boolean THEN u.id END DESC LIMIT @at_most)
     UNION ALL
     (SELECT v.id, 'deployment'::text, v.deployment_id, f.rollout_id, v.from_state, v.to_state, v.event, v.gate_id,
-            v.principal_type, v.principal_id, v.reason, v.triggered_by, v.created_at
+            v.principal_type, v.principal_id, v.reason, v.triggered_by, NULL::jsonb, false, v.created_at
      FROM cd_deployment_transitions v
      JOIN cd_deployments d ON d.organization_id = v.organization_id AND d.id = v.deployment_id
      JOIN cd_rollout_environments f ON f.organization_id = d.organization_id AND f.id = d.rollout_environment_id

@@ -1,6 +1,6 @@
 -- name: InsertRollout :one
-INSERT INTO cd_rollouts (organization_id, application_id, version_set_id, flow_definition_id, traceparent, rollback_of)
-VALUES (@organization_id, @application_id, @version_set_id, @flow_definition_id, @traceparent, @rollback_of) RETURNING *;
+INSERT INTO cd_rollouts (organization_id, application_id, version_set_id, flow_definition_id, traceparent, rollback_of, passages)
+VALUES (@organization_id, @application_id, @version_set_id, @flow_definition_id, @traceparent, @rollback_of, true) RETURNING *;
 
 -- name: InsertRolloutSkip :exec
 INSERT INTO cd_rollout_skips (organization_id, rollout_id, environment_id, cause) VALUES (@organization_id, @rollout_id, @environment_id, @cause);
@@ -15,8 +15,8 @@ SELECT COALESCE(traceparent, '')::text FROM cd_version_sets WHERE organization_i
 SELECT COALESCE(traceparent, '')::text FROM cd_rollouts WHERE organization_id = @organization_id AND id = @id;
 
 -- name: InsertRolloutEnvironment :one
-INSERT INTO cd_rollout_environments (organization_id, rollout_id, environment_id, position, driver_binding_id, driver_digest, previous_version_set_id)
-VALUES (@organization_id, @rollout_id, @environment_id, @position, @driver_binding_id, @driver_digest, @previous_version_set_id) RETURNING *;
+INSERT INTO cd_rollout_environments (organization_id, rollout_id, environment_id, position, driver_binding_id, driver_digest, previous_version_set_id, weights, skips_weights)
+VALUES (@organization_id, @rollout_id, @environment_id, @position, @driver_binding_id, @driver_digest, @previous_version_set_id, @weights, @skips_weights) RETURNING *;
 
 -- name: InsertDeployment :one
 INSERT INTO cd_deployments (organization_id, rollout_environment_id, service_id)

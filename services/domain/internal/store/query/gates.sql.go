@@ -11,6 +11,18 @@ import (
 	"time"
 )
 
+const breaches = `-- name: Breaches :one
+SELECT cd_breaches()::bigint
+`
+
+// Across organizations, on purpose: the metrics are the installation's.
+func (q *Queries) Breaches(ctx context.Context) (int64, error) {
+	row := q.db.QueryRow(ctx, breaches)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const brokenGlass = `-- name: BrokenGlass :one
 SELECT g.times::bigint AS times, COALESCE(g.last_at, 'epoch')::timestamptz AS last_at FROM cd_broken_glass() AS g
 `
@@ -125,8 +137,8 @@ func (q *Queries) InsertGateExpiry(ctx context.Context, arg InsertGateExpiryPara
 }
 
 const insertRolloutGate = `-- name: InsertRolloutGate :exec
-INSERT INTO cd_rollout_gates (organization_id, rollout_id, gate_id, quorum, approver_group, requester_may_approve, expires_after_seconds, on_expiry)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+INSERT INTO cd_rollout_gates (organization_id, rollout_id, gate_id, quorum, approver_group, requester_may_approve, expires_after_seconds, on_expiry, reason, own, before_environment_id)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 ON CONFLICT (organization_id, rollout_id, gate_id) DO NOTHING
 `
 
@@ -139,6 +151,9 @@ type InsertRolloutGateParams struct {
 	RequesterMayApprove bool
 	ExpiresAfterSeconds int32
 	OnExpiry            string
+	Reason              string
+	Own                 bool
+	BeforeEnvironmentID *int64
 }
 
 // Again is nothing: what was pinned first counts.
@@ -152,6 +167,9 @@ func (q *Queries) InsertRolloutGate(ctx context.Context, arg InsertRolloutGatePa
 		arg.RequesterMayApprove,
 		arg.ExpiresAfterSeconds,
 		arg.OnExpiry,
+		arg.Reason,
+		arg.Own,
+		arg.BeforeEnvironmentID,
 	)
 	return err
 }
@@ -261,7 +279,7 @@ func (q *Queries) OrganizationsWithDueGateExpiries(ctx context.Context, at time.
 }
 
 const rolloutGates = `-- name: RolloutGates :many
-SELECT id, organization_id, rollout_id, gate_id, quorum, approver_group, requester_may_approve, expires_after_seconds, on_expiry, created_at, updated_at FROM cd_rollout_gates WHERE organization_id = $1 AND rollout_id = $2 ORDER BY id
+SELECT id, organization_id, rollout_id, gate_id, quorum, approver_group, requester_may_approve, expires_after_seconds, on_expiry, created_at, updated_at, reason, own, before_environment_id FROM cd_rollout_gates WHERE organization_id = $1 AND rollout_id = $2 ORDER BY id
 `
 
 func (q *Queries) RolloutGates(ctx context.Context, organizationID int64, rolloutID int64) ([]RolloutGate, error) {
@@ -285,6 +303,9 @@ func (q *Queries) RolloutGates(ctx context.Context, organizationID int64, rollou
 			&i.OnExpiry,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Reason,
+			&i.Own,
+			&i.BeforeEnvironmentID,
 		); err != nil {
 			return nil, err
 		}

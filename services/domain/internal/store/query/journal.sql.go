@@ -7,6 +7,7 @@ package query
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 )
 
@@ -48,7 +49,7 @@ func (q *Queries) CountJournalsByRollout(ctx context.Context, organizationID int
 }
 
 const gateWords = `-- name: GateWords :many
-SELECT id, rollout_id, from_state, to_state, event, gate_id, principal_type, principal_id, reason, created_at FROM cd_rollout_transitions
+SELECT id, rollout_id, from_state, to_state, event, gate_id, principal_type, principal_id, reason, conditions, created_at FROM cd_rollout_transitions
 WHERE organization_id = $1 AND rollout_id = ANY($2::bigint[]) AND (gate_id IS NOT NULL OR event IN ('pause', 'resume', 'abort', 'retry', 'break_glass'))
 ORDER BY rollout_id, id
 `
@@ -63,6 +64,7 @@ type GateWordsRow struct {
 	PrincipalType string
 	PrincipalID   *int64
 	Reason        *string
+	Conditions    json.RawMessage
 	CreatedAt     time.Time
 }
 
@@ -86,6 +88,7 @@ func (q *Queries) GateWords(ctx context.Context, organizationID int64, ids []int
 			&i.PrincipalType,
 			&i.PrincipalID,
 			&i.Reason,
+			&i.Conditions,
 			&i.CreatedAt,
 		); err != nil {
 			return nil, err
@@ -207,8 +210,8 @@ func (q *Queries) InsertRolloutEnvironmentTransition(ctx context.Context, arg In
 }
 
 const insertRolloutTransition = `-- name: InsertRolloutTransition :exec
-INSERT INTO cd_rollout_transitions (organization_id, rollout_id, from_state, to_state, event, gate_id, principal_type, principal_id, reason, triggered_by, created_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+INSERT INTO cd_rollout_transitions (organization_id, rollout_id, from_state, to_state, event, gate_id, principal_type, principal_id, reason, triggered_by, conditions, breach, created_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::jsonb, $12, $13)
 `
 
 type InsertRolloutTransitionParams struct {
@@ -222,6 +225,8 @@ type InsertRolloutTransitionParams struct {
 	PrincipalID    *int64
 	Reason         *string
 	TriggeredBy    *string
+	Conditions     json.RawMessage
+	Breach         bool
 	CreatedAt      time.Time
 }
 
@@ -237,6 +242,8 @@ func (q *Queries) InsertRolloutTransition(ctx context.Context, arg InsertRollout
 		arg.PrincipalID,
 		arg.Reason,
 		arg.TriggeredBy,
+		arg.Conditions,
+		arg.Breach,
 		arg.CreatedAt,
 	)
 	return err
@@ -244,22 +251,22 @@ func (q *Queries) InsertRolloutTransition(ctx context.Context, arg InsertRollout
 
 const journalsByRollout = `-- name: JournalsByRollout :many
 SELECT parent.id::bigint AS rollout_id, page.id, page.kind, page.subject_id, page.from_state, page.to_state, page.event, page.gate_id,
-       page.principal_type, page.principal_id, page.reason, page.triggered_by, page.created_at
+       page.principal_type, page.principal_id, page.reason, page.triggered_by, page.conditions, page.breach, page.created_at
 FROM unnest($1::bigint[]) AS parent(id)
-CROSS JOIN LATERAL (SELECT rows.id, rows.kind, rows.subject_id, rows.from_state, rows.to_state, rows.event, rows.gate_id, rows.principal_type, rows.principal_id, rows.reason, rows.triggered_by, rows.created_at FROM (
+CROSS JOIN LATERAL (SELECT rows.id, rows.kind, rows.subject_id, rows.from_state, rows.to_state, rows.event, rows.gate_id, rows.principal_type, rows.principal_id, rows.reason, rows.triggered_by, rows.conditions, rows.breach, rows.created_at FROM (
     SELECT t.id, 'rollout'::text AS kind, t.rollout_id AS subject_id, t.from_state, t.to_state, t.event, t.gate_id,
-           t.principal_type, t.principal_id, t.reason, t.triggered_by, t.created_at
+           t.principal_type, t.principal_id, t.reason, t.triggered_by, t.conditions, t.breach, t.created_at
     FROM cd_rollout_transitions t
     WHERE t.organization_id = $2 AND t.rollout_id = parent.id AND t.id > $3 AND t.id < $4
     UNION ALL
     SELECT u.id, 'rolloutenvironment'::text, u.rollout_environment_id, u.from_state, u.to_state, u.event, NULL::text,
-           u.principal_type, u.principal_id, u.reason, u.triggered_by, u.created_at
+           u.principal_type, u.principal_id, u.reason, u.triggered_by, NULL::jsonb, false, u.created_at
     FROM cd_rollout_environment_transitions u
     JOIN cd_rollout_environments e ON e.organization_id = u.organization_id AND e.id = u.rollout_environment_id
     WHERE u.organization_id = $2 AND e.rollout_id = parent.id AND u.id > $3 AND u.id < $4
     UNION ALL
     SELECT v.id, 'deployment'::text, v.deployment_id, v.from_state, v.to_state, v.event, v.gate_id,
-           v.principal_type, v.principal_id, v.reason, v.triggered_by, v.created_at
+           v.principal_type, v.principal_id, v.reason, v.triggered_by, NULL::jsonb, false, v.created_at
     FROM cd_deployment_transitions v
     JOIN cd_deployments d ON d.organization_id = v.organization_id AND d.id = v.deployment_id
     JOIN cd_rollout_environments f ON f.organization_id = d.organization_id AND f.id = d.rollout_environment_id
@@ -292,6 +299,8 @@ type JournalsByRolloutRow struct {
 	PrincipalID   *int64
 	Reason        *string
 	TriggeredBy   *string
+	Conditions    json.RawMessage
+	Breach        bool
 	CreatedAt     time.Time
 }
 
@@ -325,6 +334,8 @@ func (q *Queries) JournalsByRollout(ctx context.Context, arg JournalsByRolloutPa
 			&i.PrincipalID,
 			&i.Reason,
 			&i.TriggeredBy,
+			&i.Conditions,
+			&i.Breach,
 			&i.CreatedAt,
 		); err != nil {
 			return nil, err

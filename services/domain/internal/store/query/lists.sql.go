@@ -7,6 +7,7 @@ package query
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 )
 
@@ -94,23 +95,23 @@ func (q *Queries) CountRollouts(ctx context.Context, arg CountRolloutsParams) (i
 }
 
 const journalBetween = `-- name: JournalBetween :many
-SELECT j.id, j.kind, j.subject_id, j.rollout_id, j.from_state, j.to_state, j.event, j.gate_id, j.principal_type, j.principal_id, j.reason, j.triggered_by, j.created_at
+SELECT j.id, j.kind, j.subject_id, j.rollout_id, j.from_state, j.to_state, j.event, j.gate_id, j.principal_type, j.principal_id, j.reason, j.triggered_by, j.conditions, j.breach, j.created_at
 FROM (
     (SELECT t.id, 'rollout'::text AS kind, t.rollout_id AS subject_id, t.rollout_id, t.from_state, t.to_state, t.event, t.gate_id,
-            t.principal_type, t.principal_id, t.reason, t.triggered_by, t.created_at
+            t.principal_type, t.principal_id, t.reason, t.triggered_by, t.conditions, t.breach, t.created_at
      FROM cd_rollout_transitions t
      WHERE t.organization_id = $1 AND t.id > $2 AND t.id < $3
      ORDER BY CASE WHEN NOT $4::boolean THEN t.id END, CASE WHEN $4::boolean THEN t.id END DESC LIMIT $5)
     UNION ALL
     (SELECT u.id, 'rolloutenvironment'::text, u.rollout_environment_id, e.rollout_id, u.from_state, u.to_state, u.event, NULL::text,
-            u.principal_type, u.principal_id, u.reason, u.triggered_by, u.created_at
+            u.principal_type, u.principal_id, u.reason, u.triggered_by, NULL::jsonb, false, u.created_at
      FROM cd_rollout_environment_transitions u
      JOIN cd_rollout_environments e ON e.organization_id = u.organization_id AND e.id = u.rollout_environment_id
      WHERE u.organization_id = $1 AND u.id > $2 AND u.id < $3
      ORDER BY CASE WHEN NOT $4::boolean THEN u.id END, CASE WHEN $4::boolean THEN u.id END DESC LIMIT $5)
     UNION ALL
     (SELECT v.id, 'deployment'::text, v.deployment_id, f.rollout_id, v.from_state, v.to_state, v.event, v.gate_id,
-            v.principal_type, v.principal_id, v.reason, v.triggered_by, v.created_at
+            v.principal_type, v.principal_id, v.reason, v.triggered_by, NULL::jsonb, false, v.created_at
      FROM cd_deployment_transitions v
      JOIN cd_deployments d ON d.organization_id = v.organization_id AND d.id = v.deployment_id
      JOIN cd_rollout_environments f ON f.organization_id = d.organization_id AND f.id = d.rollout_environment_id
@@ -142,6 +143,8 @@ type JournalBetweenRow struct {
 	PrincipalID   *int64
 	Reason        *string
 	TriggeredBy   *string
+	Conditions    json.RawMessage
+	Breach        bool
 	CreatedAt     time.Time
 }
 
@@ -174,6 +177,8 @@ func (q *Queries) JournalBetween(ctx context.Context, arg JournalBetweenParams) 
 			&i.PrincipalID,
 			&i.Reason,
 			&i.TriggeredBy,
+			&i.Conditions,
+			&i.Breach,
 			&i.CreatedAt,
 		); err != nil {
 			return nil, err
@@ -211,7 +216,7 @@ func (q *Queries) JournalHorizon(ctx context.Context, organizationID int64) (Jou
 }
 
 const listActiveRollouts = `-- name: ListActiveRollouts :many
-SELECT r.id, r.organization_id, r.application_id, r.version_set_id, r.flow_definition_id, r.workflow_ref, r.state, r.started_at, r.finished_at, r.created_at, r.updated_at, r.traceparent, r.asked, r.rollback_of FROM cd_rollouts r
+SELECT r.id, r.organization_id, r.application_id, r.version_set_id, r.flow_definition_id, r.workflow_ref, r.state, r.started_at, r.finished_at, r.created_at, r.updated_at, r.traceparent, r.asked, r.rollback_of, r.passages FROM cd_rollouts r
 WHERE r.organization_id = $1 AND r.id > $2 AND r.id < $3 AND r.state IN (0, 1, 2) AND r.state = ANY($4::smallint[])
   AND ($5::bigint = 0 OR r.application_id = $5)
   AND ($6::bigint = 0 OR EXISTS (SELECT FROM cd_rollout_environments e
@@ -266,6 +271,7 @@ func (q *Queries) ListActiveRollouts(ctx context.Context, arg ListActiveRollouts
 			&i.Traceparent,
 			&i.Asked,
 			&i.RollbackOf,
+			&i.Passages,
 		); err != nil {
 			return nil, err
 		}
@@ -422,7 +428,7 @@ func (q *Queries) ListEnvironments(ctx context.Context, arg ListEnvironmentsPara
 }
 
 const listRollouts = `-- name: ListRollouts :many
-SELECT r.id, r.organization_id, r.application_id, r.version_set_id, r.flow_definition_id, r.workflow_ref, r.state, r.started_at, r.finished_at, r.created_at, r.updated_at, r.traceparent, r.asked, r.rollback_of FROM cd_rollouts r
+SELECT r.id, r.organization_id, r.application_id, r.version_set_id, r.flow_definition_id, r.workflow_ref, r.state, r.started_at, r.finished_at, r.created_at, r.updated_at, r.traceparent, r.asked, r.rollback_of, r.passages FROM cd_rollouts r
 WHERE r.organization_id = $1 AND r.id > $2 AND r.id < $3
   AND ($4::bigint = 0 OR r.application_id = $4)
   AND (cardinality($5::smallint[]) = 0 OR r.state = ANY($5::smallint[]))
@@ -476,6 +482,7 @@ func (q *Queries) ListRollouts(ctx context.Context, arg ListRolloutsParams) ([]R
 			&i.Traceparent,
 			&i.Asked,
 			&i.RollbackOf,
+			&i.Passages,
 		); err != nil {
 			return nil, err
 		}
@@ -488,7 +495,7 @@ func (q *Queries) ListRollouts(ctx context.Context, arg ListRolloutsParams) ([]R
 }
 
 const listRolloutsByFinish = `-- name: ListRolloutsByFinish :many
-SELECT r.id, r.organization_id, r.application_id, r.version_set_id, r.flow_definition_id, r.workflow_ref, r.state, r.started_at, r.finished_at, r.created_at, r.updated_at, r.traceparent, r.asked, r.rollback_of FROM cd_rollouts r
+SELECT r.id, r.organization_id, r.application_id, r.version_set_id, r.flow_definition_id, r.workflow_ref, r.state, r.started_at, r.finished_at, r.created_at, r.updated_at, r.traceparent, r.asked, r.rollback_of, r.passages FROM cd_rollouts r
 WHERE r.organization_id = $1
   AND (COALESCE(r.finished_at, '9999-12-31 00:00:00+00'::timestamptz), r.id) > ($2::timestamptz, $3::bigint)
   AND (COALESCE(r.finished_at, '9999-12-31 00:00:00+00'::timestamptz), r.id) < ($4::timestamptz, $5::bigint)
@@ -551,6 +558,7 @@ func (q *Queries) ListRolloutsByFinish(ctx context.Context, arg ListRolloutsByFi
 			&i.Traceparent,
 			&i.Asked,
 			&i.RollbackOf,
+			&i.Passages,
 		); err != nil {
 			return nil, err
 		}

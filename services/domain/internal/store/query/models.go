@@ -571,6 +571,8 @@ type Rollout struct {
 	Asked bool
 	// The rollout that it takes back; null for one that takes none back, and for those that people began before there was this column.
 	RollbackOf *int64
+	// Nothing of it advances beyond a passage that was not granted. False for rollouts that were created by releases whose programs requested approvals themselves.
+	Passages bool
 }
 
 // Events come in any order: a rollout whose end was heard of before everything under it waits here for the rest, for a while.
@@ -602,6 +604,10 @@ type RolloutEnvironment struct {
 	FinishedAt           *time.Time
 	CreatedAt            time.Time
 	UpdatedAt            time.Time
+	// The weights at which the pipeline stops here, rising: [{"weight": percent, "soak_seconds": seconds}].
+	Weights []core.Weight
+	// Why the rollout will not stop at them; their conditions then apply at the entrance. Empty if it will.
+	SkipsWeights string
 }
 
 // Beside the two journals of the design: a rollout environment has a state, so it has a journal.
@@ -634,6 +640,12 @@ type RolloutGate struct {
 	OnExpiry            string
 	CreatedAt           time.Time
 	UpdatedAt           time.Time
+	// What the people who decide are shown.
+	Reason string
+	// A program requested it; neither the pipeline nor an environment did.
+	Own bool
+	// The environment that comes after a step between environments; null for every other gate, and for a step after the last environment.
+	BeforeEnvironmentID *int64
 }
 
 // What a rollout of a version set would have changed, had it been begun when this was asked. Nothing is decided by it.
@@ -678,6 +690,10 @@ type RolloutTransition struct {
 	TriggeredBy   *string
 	CreatedAt     time.Time
 	UpdatedAt     time.Time
+	// What satisfied each condition of a granted passage, or which weights the program of a requested one will skip.
+	Conditions json.RawMessage
+	// The rollout failed because it advanced beyond a passage that was not granted.
+	Breach bool
 }
 
 type Service struct {

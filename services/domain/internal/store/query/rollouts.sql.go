@@ -14,7 +14,7 @@ import (
 )
 
 const activeRollouts = `-- name: ActiveRollouts :many
-SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent, asked, rollback_of FROM cd_rollouts WHERE organization_id = $1 AND application_id = ANY($2::bigint[]) AND state IN (0, 1, 2)
+SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent, asked, rollback_of, passages FROM cd_rollouts WHERE organization_id = $1 AND application_id = ANY($2::bigint[]) AND state IN (0, 1, 2)
 `
 
 func (q *Queries) ActiveRollouts(ctx context.Context, organizationID int64, ids []int64) ([]Rollout, error) {
@@ -41,6 +41,7 @@ func (q *Queries) ActiveRollouts(ctx context.Context, organizationID int64, ids 
 			&i.Traceparent,
 			&i.Asked,
 			&i.RollbackOf,
+			&i.Passages,
 		); err != nil {
 			return nil, err
 		}
@@ -236,8 +237,8 @@ func (q *Queries) InsertDeployment(ctx context.Context, organizationID int64, ro
 }
 
 const insertRollout = `-- name: InsertRollout :one
-INSERT INTO cd_rollouts (organization_id, application_id, version_set_id, flow_definition_id, traceparent, rollback_of)
-VALUES ($1, $2, $3, $4, $5, $6) RETURNING id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent, asked, rollback_of
+INSERT INTO cd_rollouts (organization_id, application_id, version_set_id, flow_definition_id, traceparent, rollback_of, passages)
+VALUES ($1, $2, $3, $4, $5, $6, true) RETURNING id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent, asked, rollback_of, passages
 `
 
 type InsertRolloutParams struct {
@@ -274,13 +275,14 @@ func (q *Queries) InsertRollout(ctx context.Context, arg InsertRolloutParams) (R
 		&i.Traceparent,
 		&i.Asked,
 		&i.RollbackOf,
+		&i.Passages,
 	)
 	return i, err
 }
 
 const insertRolloutEnvironment = `-- name: InsertRolloutEnvironment :one
-INSERT INTO cd_rollout_environments (organization_id, rollout_id, environment_id, position, driver_binding_id, driver_digest, previous_version_set_id)
-VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING id, organization_id, rollout_id, environment_id, position, driver_binding_id, driver_digest, previous_version_set_id, state, started_at, finished_at, created_at, updated_at
+INSERT INTO cd_rollout_environments (organization_id, rollout_id, environment_id, position, driver_binding_id, driver_digest, previous_version_set_id, weights, skips_weights)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) RETURNING id, organization_id, rollout_id, environment_id, position, driver_binding_id, driver_digest, previous_version_set_id, state, started_at, finished_at, created_at, updated_at, weights, skips_weights
 `
 
 type InsertRolloutEnvironmentParams struct {
@@ -291,6 +293,8 @@ type InsertRolloutEnvironmentParams struct {
 	DriverBindingID      int64
 	DriverDigest         string
 	PreviousVersionSetID *int64
+	Weights              []core.Weight
+	SkipsWeights         string
 }
 
 func (q *Queries) InsertRolloutEnvironment(ctx context.Context, arg InsertRolloutEnvironmentParams) (RolloutEnvironment, error) {
@@ -302,6 +306,8 @@ func (q *Queries) InsertRolloutEnvironment(ctx context.Context, arg InsertRollou
 		arg.DriverBindingID,
 		arg.DriverDigest,
 		arg.PreviousVersionSetID,
+		arg.Weights,
+		arg.SkipsWeights,
 	)
 	var i RolloutEnvironment
 	err := row.Scan(
@@ -318,6 +324,8 @@ func (q *Queries) InsertRolloutEnvironment(ctx context.Context, arg InsertRollou
 		&i.FinishedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Weights,
+		&i.SkipsWeights,
 	)
 	return i, err
 }
@@ -404,7 +412,7 @@ func (q *Queries) LiveVersionSets(ctx context.Context, organizationID int64, app
 }
 
 const lockRollout = `-- name: LockRollout :one
-SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent, asked, rollback_of FROM cd_rollouts WHERE organization_id = $1 AND id = $2 FOR NO KEY UPDATE
+SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent, asked, rollback_of, passages FROM cd_rollouts WHERE organization_id = $1 AND id = $2 FOR NO KEY UPDATE
 `
 
 func (q *Queries) LockRollout(ctx context.Context, organizationID int64, iD int64) (Rollout, error) {
@@ -425,12 +433,13 @@ func (q *Queries) LockRollout(ctx context.Context, organizationID int64, iD int6
 		&i.Traceparent,
 		&i.Asked,
 		&i.RollbackOf,
+		&i.Passages,
 	)
 	return i, err
 }
 
 const lockRollouts = `-- name: LockRollouts :many
-SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent, asked, rollback_of FROM cd_rollouts WHERE organization_id = $1 AND id = ANY($2::bigint[]) ORDER BY id FOR NO KEY UPDATE
+SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent, asked, rollback_of, passages FROM cd_rollouts WHERE organization_id = $1 AND id = ANY($2::bigint[]) ORDER BY id FOR NO KEY UPDATE
 `
 
 // In the order of their numbers, so that two who lock some of the same do not wait for each other.
@@ -458,6 +467,7 @@ func (q *Queries) LockRollouts(ctx context.Context, organizationID int64, ids []
 			&i.Traceparent,
 			&i.Asked,
 			&i.RollbackOf,
+			&i.Passages,
 		); err != nil {
 			return nil, err
 		}
@@ -575,7 +585,7 @@ func (q *Queries) Rollbacks(ctx context.Context, organizationID int64, ids []int
 }
 
 const rolloutEnvironmentsByID = `-- name: RolloutEnvironmentsByID :many
-SELECT id, organization_id, rollout_id, environment_id, position, driver_binding_id, driver_digest, previous_version_set_id, state, started_at, finished_at, created_at, updated_at FROM cd_rollout_environments WHERE organization_id = $1 AND id = ANY($2::bigint[])
+SELECT id, organization_id, rollout_id, environment_id, position, driver_binding_id, driver_digest, previous_version_set_id, state, started_at, finished_at, created_at, updated_at, weights, skips_weights FROM cd_rollout_environments WHERE organization_id = $1 AND id = ANY($2::bigint[])
 `
 
 func (q *Queries) RolloutEnvironmentsByID(ctx context.Context, organizationID int64, ids []int64) ([]RolloutEnvironment, error) {
@@ -601,6 +611,8 @@ func (q *Queries) RolloutEnvironmentsByID(ctx context.Context, organizationID in
 			&i.FinishedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Weights,
+			&i.SkipsWeights,
 		); err != nil {
 			return nil, err
 		}
@@ -613,7 +625,7 @@ func (q *Queries) RolloutEnvironmentsByID(ctx context.Context, organizationID in
 }
 
 const rolloutEnvironmentsByRollout = `-- name: RolloutEnvironmentsByRollout :many
-SELECT id, organization_id, rollout_id, environment_id, position, driver_binding_id, driver_digest, previous_version_set_id, state, started_at, finished_at, created_at, updated_at FROM cd_rollout_environments WHERE organization_id = $1 AND rollout_id = ANY($2::bigint[]) ORDER BY rollout_id, position
+SELECT id, organization_id, rollout_id, environment_id, position, driver_binding_id, driver_digest, previous_version_set_id, state, started_at, finished_at, created_at, updated_at, weights, skips_weights FROM cd_rollout_environments WHERE organization_id = $1 AND rollout_id = ANY($2::bigint[]) ORDER BY rollout_id, position
 `
 
 func (q *Queries) RolloutEnvironmentsByRollout(ctx context.Context, organizationID int64, ids []int64) ([]RolloutEnvironment, error) {
@@ -639,6 +651,8 @@ func (q *Queries) RolloutEnvironmentsByRollout(ctx context.Context, organization
 			&i.FinishedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Weights,
+			&i.SkipsWeights,
 		); err != nil {
 			return nil, err
 		}
@@ -696,7 +710,7 @@ func (q *Queries) RolloutSkips(ctx context.Context, organizationID int64, ids []
 }
 
 const rolloutsByApplication = `-- name: RolloutsByApplication :many
-SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent, asked, rollback_of FROM cd_rollouts v
+SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent, asked, rollback_of, passages FROM cd_rollouts v
 WHERE v.organization_id = $1 AND v.id = ANY(ARRAY(
   SELECT page.id FROM unnest($2::bigint[]) AS parent(id)
   CROSS JOIN LATERAL (SELECT n.id FROM cd_rollouts n
@@ -746,6 +760,7 @@ func (q *Queries) RolloutsByApplication(ctx context.Context, arg RolloutsByAppli
 			&i.Traceparent,
 			&i.Asked,
 			&i.RollbackOf,
+			&i.Passages,
 		); err != nil {
 			return nil, err
 		}
@@ -758,7 +773,7 @@ func (q *Queries) RolloutsByApplication(ctx context.Context, arg RolloutsByAppli
 }
 
 const rolloutsByID = `-- name: RolloutsByID :many
-SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent, asked, rollback_of FROM cd_rollouts WHERE organization_id = $1 AND id = ANY($2::bigint[])
+SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent, asked, rollback_of, passages FROM cd_rollouts WHERE organization_id = $1 AND id = ANY($2::bigint[])
 `
 
 func (q *Queries) RolloutsByID(ctx context.Context, organizationID int64, ids []int64) ([]Rollout, error) {
@@ -785,6 +800,7 @@ func (q *Queries) RolloutsByID(ctx context.Context, organizationID int64, ids []
 			&i.Traceparent,
 			&i.Asked,
 			&i.RollbackOf,
+			&i.Passages,
 		); err != nil {
 			return nil, err
 		}

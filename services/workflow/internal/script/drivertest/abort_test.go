@@ -83,8 +83,8 @@ func TestARetryTakesBackAnAbort(t *testing.T) {
 // Before an environment is entered there is nothing to take back: the rollout stands, and a retry asks the question again.
 func TestAnAbortWhilePeopleDecideAboutAnEnvironment(t *testing.T) {
 	t.Parallel()
-	const asked = "approval.requested environment_id=3 gate_id=staging reason=ask first"
-	w := aborted(t, asked, time.Hour)
+	const asked = "approval of staging: none"
+	w := aborted(t, "rollout.passage_requested environment_id=3 gate_id=staging", time.Hour)
 	w.run(driver.Deploy, inputs(2, func(_, environment object) { environment["approval"] = object{"reason": "ask first"} }))
 	story := strings.Join(w.story, "\n")
 	if want := asked + "\n" + hasAborted + "\n" + asked; !strings.Contains(story, want) || strings.Contains(story, "commit:") {

@@ -202,9 +202,8 @@ func TestApprovals(t *testing.T) {
 		}
 		story := strings.Join(w.story, "\n")
 		for _, want := range []string{
-			"rollout.started\napproval.requested gate_id=release\nrollout_environment.started",
-			"approval.requested environment_id=3 gate_id=staging reason=ask first\ndeployment.started",
-			"rollout.gate_reached environment_id=3 weight=50\napproval.requested environment_id=3 gate_id=staging/50 weight=50\ndeployment.advance",
+			"rollout.started\napproval of release: approved\napproval of staging: approved\nrollout_environment.started environment_id=3\ndeployment.started",
+			"rollout.gate_reached environment_id=3 weight=50\napproval of staging/50: approved\ndeployment.advance",
 		} {
 			if !strings.Contains(story, want) {
 				t.Errorf("story lacks %q:\n%s", want, story)
@@ -232,7 +231,7 @@ func TestApprovals(t *testing.T) {
 		w := shop(t)
 		w.answers = map[string]string{"release": "approved", "staging": "approved"}
 		w.run(driver.Deploy, inputs(2, edit))
-		expectEnd(t, w, "rollout.failed reason=staging: nobody decided on gate staging/50 within 604800 seconds")
+		expectEnd(t, w, "rollout.failed reason=staging: the passage through gate staging/50 was not granted within 604800 seconds")
 	})
 }
 
@@ -241,7 +240,7 @@ func TestDegradedWhilePeopleDecide(t *testing.T) {
 	w := shop(t)
 	asked := time.Time{}
 	w.fail = func(name string, _ object) *history.FunctionError {
-		if name == "k8s.get" && strings.Contains(strings.Join(w.story, "\n"), "approval.requested") {
+		if name == "k8s.get" && strings.Contains(strings.Join(w.story, "\n"), "approval of") {
 			if asked.IsZero() {
 				asked = w.now
 			}

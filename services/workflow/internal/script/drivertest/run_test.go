@@ -21,6 +21,7 @@ import (
 // run carries a program to its end. The answer is its failure, "" for none.
 func (w *world) run(workflow driver.Workflow, inputs object) string {
 	w.t.Helper()
+	w.pin(inputs)
 	scripts := script.New(script.Limits{})
 	p := w.program(workflow)
 	in, err := json.Marshal(inputs)

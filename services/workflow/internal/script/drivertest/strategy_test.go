@@ -47,7 +47,7 @@ func TestBlueGreenStandsAtEveryGateBeforeItsPromotion(t *testing.T) {
 		"rollout.gate_reached environment_id=3 weight=50",
 		"deployment.advance deployment_id=11 weight=50", "deployment.advance deployment_id=12 weight=50",
 		"deployment.gate_reached deployment_id=11 weight=100", "deployment.gate_reached deployment_id=12 weight=100",
-		"rollout.gate_reached environment_id=3 weight=100", "approval.requested environment_id=3 gate_id=staging/100 weight=100",
+		"rollout.gate_reached environment_id=3 weight=100", "approval of staging/100: approved",
 		"deployment.advance deployment_id=11 weight=100", "deployment.advance deployment_id=12 weight=100",
 		"promote: api", "promote: worker",
 		"deployment.healthy deployment_id=11", "deployment.healthy deployment_id=12",

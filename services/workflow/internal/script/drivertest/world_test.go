@@ -34,11 +34,12 @@ type world struct {
 	commits  []string
 	rollouts map[string]*rollout
 	objects  map[string]object
-	// answers are decisions by gate id, given when they are asked for.
-	answers map[string]string
-	// held is for how long somebody has paused the rollout at a gate.
+	// answers are decisions by gate id, given when a passage needs them; asks says which of the gates have an approval.
+	answers   map[string]string
+	approvals map[string]bool
+	// held is for how long a member has paused the rollout at a gate.
 	held map[string]time.Duration
-	// asks are the verbs that somebody uses some time after a line of the story: type of event, and how much later.
+	// asks are the verbs that a member uses some time after a line of the story: type of event, and how much later.
 	asks map[string]map[string]time.Duration
 	// asked is when somebody used the last of them.
 	asked time.Time
@@ -73,7 +74,7 @@ func newWorld(t *testing.T) *world {
 	return &world{
 		t: t, now: time.Unix(1_774_432_800, 0).UTC(), head: sha("first"), files: map[string]string{},
 		rollouts: map[string]*rollout{}, objects: map[string]object{}, answers: map[string]string{},
-		held: map[string]time.Duration{}, watches: map[string]object{}, told: map[string]string{},
+		held: map[string]time.Duration{}, approvals: map[string]bool{}, watches: map[string]object{}, told: map[string]string{},
 		fail: func(string, object) *history.FunctionError { return nil },
 		see:  func(*rollout, object) {},
 	}
@@ -205,18 +206,6 @@ func (w *world) emitted(e history.Emit) {
 		return
 	}
 	w.tell("%s", line)
-	if e.Type != event.TypeApprovalRequested {
-		return
-	}
-	resolution, ok := w.answers[data["gate_id"].(string)]
-	if !ok {
-		return
-	}
-	answer, err := json.Marshal(object{"rollout_id": data["rollout_id"], "gate_id": data["gate_id"], "resolution": resolution, "principal_type": "user", "reason": "because"})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.resolved = append(w.resolved, history.Event{Type: event.TypeApprovalResolved, ID: "answer", Data: answer, Time: w.now})
 }
 
 // note keeps what is told of changes in files.
@@ -235,17 +224,73 @@ func (w *world) note(e history.Emit) {
 	}
 }
 
-// passage lets the rollout past a gate, when it is not held there any more. Only a hold is worth a line.
+// passage answers as the domain service does: with the passage when nothing is missing, else with a rejection, or not at all. Only an
+// approval and a pause are worth a line.
 func (w *world) passage(data object) {
-	held := w.held[data["gate_id"].(string)]
+	gate := data["gate_id"].(string)
+	held := w.held[gate]
 	if held > 0 {
-		w.tell("held at %v", data["gate_id"])
+		w.tell("held at %v", gate)
 	}
-	granted, err := json.Marshal(object{"rollout_id": data["rollout_id"], "gate_id": data["gate_id"]})
+	if w.approvals[gate] {
+		w.tell("approval of %v: %s", gate, orNone(w.answers[gate]))
+	}
+	switch {
+	case w.approvals[gate] && w.answers[gate] == "":
+	case w.approvals[gate] && w.answers[gate] != "approved":
+		w.answer(event.TypeApprovalResolved, 0, object{
+			"rollout_id": data["rollout_id"], "gate_id": gate, "resolution": w.answers[gate], "principal_type": "user", "reason": "because",
+		})
+	default:
+		// An approval that was given is an event as well, which is no answer yet.
+		w.answer(event.TypeApprovalResolved, 0, object{"rollout_id": data["rollout_id"], "gate_id": gate, "resolution": "approved", "principal_type": "user"})
+		w.answer(event.TypeRolloutPassageGranted, held, object{"rollout_id": data["rollout_id"], "gate_id": gate})
+	}
+}
+
+func orNone(answer string) string {
+	if answer == "" {
+		return "none"
+	}
+	return answer
+}
+
+// answer is an event that the program may wait for, some time from now.
+func (w *world) answer(kind string, after time.Duration, data object) {
+	body, err := json.Marshal(data)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.resolved = append(w.resolved, history.Event{Type: event.TypeRolloutPassageGranted, ID: "passage", Data: granted, Time: w.now.Add(held)})
+	w.resolved = append(w.resolved, history.Event{Type: kind, ID: "answer", Data: body, Time: w.now.Add(after)})
+}
+
+// pin finds the approvals of a pipeline and its environments, as the domain service does when it creates a rollout.
+func (w *world) pin(inputs object) {
+	r, ok := inputs["rollout"].(object)
+	if !ok {
+		return
+	}
+	for _, e := range r["environments"].([]any) {
+		environment := e.(object)
+		name := environment["name"].(string)
+		w.approvals[name] = environment["approval"] != nil
+		gates, _ := environment["gates"].([]any)
+		for _, g := range gates {
+			gate := g.(object)
+			w.approvals[fmt.Sprintf("%s/%v", name, gate["weight"])] = gate["approval"] != nil
+		}
+	}
+	if p, ok := inputs["pipeline"].(object); ok {
+		for i, s := range p["steps"].([]any) {
+			if step := s.(object); step["type"] == "approval" {
+				name, named := step["name"].(string)
+				if !named {
+					name = fmt.Sprintf("step-%d", i)
+				}
+				w.approvals[name] = true
+			}
+		}
+	}
 }
 
 // program finds a workflow of the Argo driver.

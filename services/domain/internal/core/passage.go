@@ -1,0 +1,192 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A passage is a named point of a rollout: entering an environment, leaving a weight, a step between environments. Only the domain opens
+// it, when all of its conditions hold, and the journal row names what satisfied each of them (D46).
+
+// ConditionKind is what kind of thing a passage needed, or did without.
+type ConditionKind string
+
+// The kinds.
+const (
+	// ConditionApproval is an approval that was given.
+	ConditionApproval ConditionKind = "approval"
+	// ConditionSkippedWeight is a weight at which the rollout does not stop: its approval was asked at the entrance, its soak time is omitted.
+	ConditionSkippedWeight ConditionKind = "skipped_weight"
+	// ConditionNone is that the passage needed nothing.
+	ConditionNone ConditionKind = "nothing_asked"
+)
+
+// The outcomes of an approval.
+const (
+	OutcomeApproved   = "approved"
+	OutcomeExpired    = "expired"
+	OutcomeBreakGlass = "break_glass"
+)
+
+// Condition is one condition of a passage, and what satisfied it. It is stored with the journal row of the passage.
+type Condition struct {
+	Kind ConditionKind `json:"kind"`
+	// GateID is the approval, or the weight; empty for ConditionNone.
+	GateID string `json:"gate_id,omitempty"`
+	// Outcome is how an approval was given: approved, expired (after which the rule approves) or break_glass.
+	Outcome string `json:"outcome,omitempty"`
+	// By are those who gave it, oldest first; empty for one that expired.
+	By []ConditionBy `json:"by,omitempty"`
+	// SoakSeconds is the soak time of a skipped weight.
+	SoakSeconds int `json:"soak_seconds,omitempty"`
+	// Cause is why a weight is skipped.
+	Cause WeightSkip `json:"cause,omitempty"`
+}
+
+// ConditionBy is a principal who satisfied a condition.
+type ConditionBy struct {
+	Type PrincipalType `json:"type"`
+	ID   int64         `json:"id,omitempty"`
+	At   time.Time     `json:"at"`
+}
+
+// WeightSkip is why a rollout does not stop at the weights of an environment; empty where it does.
+type WeightSkip string
+
+// The causes.
+const (
+	// SkipsFirstDeploy is that nothing is live there yet, so there is no traffic to split.
+	SkipsFirstDeploy WeightSkip = "first_deploy"
+	// SkipsUnchanged is that the same versions are live there already, as after a rollback to what is stable.
+	SkipsUnchanged WeightSkip = "unchanged"
+	// SkipsPromoteFull is that the application's policy lets this rollback pass all weights at once.
+	SkipsPromoteFull WeightSkip = "promote_full"
+	// SkipsNoGates is that the driver does not stop at weights.
+	SkipsNoGates WeightSkip = "no_gates"
+	// SkipsProgram is that the driver's program requested the passage with the weights that it will skip.
+	SkipsProgram WeightSkip = "program"
+)
+
+// words is the cause for people.
+func (s WeightSkip) words() string {
+	switch s {
+	case SkipsFirstDeploy:
+		return "nothing is live there yet"
+	case SkipsUnchanged:
+		return "these versions are live there already"
+	case SkipsPromoteFull:
+		return "the rollback policy promotes in full"
+	case SkipsNoGates:
+		return "the driver does not stop at weights"
+	default:
+		return "the driver skips them this time"
+	}
+}
+
+// Weight is a weight at which a pipeline stops in an environment.
+type Weight struct {
+	// Weight is the share of traffic, in percent.
+	Weight int `json:"weight"`
+	// SoakSeconds is how long the rollout waits there before it requests the passage.
+	SoakSeconds int `json:"soak_seconds,omitempty"`
+}
+
+// PinnedGate is a gate of a rollout as it was pinned.
+type PinnedGate struct {
+	GateRule
+	// Reason is shown to those who decide.
+	Reason string
+	// Own is that a program has requested it: an additional condition, which no pipeline or environment has.
+	Own bool
+	// BeforeEnvironmentID is the environment after a step between environments; 0 for other gates, and for a step after the last one.
+	BeforeEnvironmentID int64
+}
+
+// Answers are what has been answered to the latest request of an approval.
+type Answers struct {
+	// Approved are the approvals, oldest first; of one principal the first.
+	Approved []Transition
+	// Closed is the row that closed it without a quorum: an expiry or a break-glass; nil for none.
+	Closed *Transition
+}
+
+// Satisfies is how the answers satisfy a rule; false while they do not.
+func (a *Answers) Satisfies(gate string, rule GateRule) (Condition, bool) {
+	c := Condition{Kind: ConditionApproval, GateID: gate}
+	switch {
+	case a == nil:
+		return c, false
+	case a.Closed != nil && a.Closed.Verb == VerbBreakGlass:
+		c.Outcome, c.By = OutcomeBreakGlass, []ConditionBy{conditionBy(*a.Closed)}
+		return c, true
+	case a.Closed != nil && rule.OnExpiry == ExpiryApproves:
+		c.Outcome = OutcomeExpired
+	case a.Closed != nil || len(a.Approved) < max(rule.Quorum, 1):
+		return c, false
+	default:
+		c.Outcome = OutcomeApproved
+	}
+	for _, row := range a.Approved {
+		c.By = append(c.By, conditionBy(row))
+	}
+	return c, true
+}
+
+func conditionBy(t Transition) ConditionBy {
+	return ConditionBy{Type: t.PrincipalType, ID: t.PrincipalID, At: t.CreatedAt}
+}
+
+// read adds a row that answers the gate.
+func (a *Answers) read(r Transition) {
+	if r.Verb != VerbApprove {
+		a.Closed = &r
+		return
+	}
+	by := Principal{Type: r.PrincipalType, ID: r.PrincipalID}
+	if !slices.ContainsFunc(a.Approved, func(t Transition) bool { return by == Principal{Type: t.PrincipalType, ID: t.PrincipalID} }) {
+		a.Approved = append(a.Approved, r)
+	}
+}
+
+// DescribeConditions says for people what satisfied the conditions of a passage.
+func DescribeConditions(all []Condition) string {
+	var parts, skipped []string
+	var cause WeightSkip
+	soak := 0
+	for _, c := range all {
+		switch c.Kind {
+		case ConditionApproval:
+			parts = append(parts, c.approval())
+		case ConditionSkippedWeight:
+			_, weight, _ := strings.Cut(c.GateID, "/")
+			skipped, cause, soak = append(skipped, weight+" %"), c.Cause, soak+c.SoakSeconds
+		case ConditionNone:
+			parts = append(parts, "nothing was asked")
+		}
+	}
+	if len(skipped) > 0 {
+		text := fmt.Sprintf("will not stop at %s: %s", strings.Join(skipped, ", "), cause.words())
+		if soak > 0 {
+			text += fmt.Sprintf("; soak times of %d seconds in all are omitted", soak)
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, "; ")
+}
+
+func (c Condition) approval() string {
+	if c.Outcome == OutcomeExpired {
+		return fmt.Sprintf("%s: approved by expiry", c.GateID)
+	}
+	by := make([]string, len(c.By))
+	for i, one := range c.By {
+		by[i] = Actor{Type: one.Type, ID: one.ID}.DisplayName()
+	}
+	how := "approved"
+	if c.Outcome == OutcomeBreakGlass {
+		how = "passed by break-glass"
+	}
+	return fmt.Sprintf("%s: %s by %s", c.GateID, how, strings.Join(by, ", "))
+}

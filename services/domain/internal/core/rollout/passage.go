@@ -1,0 +1,287 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// A workflow requests a passage before it enters an environment, leaves a weight, or takes a step between environments, and waits. The
+// domain opens the approvals that the passage needs, and grants it once everything holds: in the transaction of whatever came last, so
+// that no pause, approval or expiry can slip in between (D46).
+
+// passages is what the passages of a locked rollout depend on.
+type passages struct {
+	*tree
+	hold  core.Hold
+	rules map[string]core.PinnedGate
+	// open are the approvals that are requested and not answered.
+	open map[string]bool
+	// names are those of the rollout's environments.
+	names map[int64]string
+}
+
+// passages reads what the passages depend on. The journal of a rollout has few rows about gates.
+func (t *tree) passages(ctx context.Context) (passages, error) {
+	p := passages{tree: t, open: map[string]bool{}}
+	rows, err := t.tx.GateWordsByRollout(ctx, t.cause.Organization, []int64{t.rollout.ID})
+	if err != nil {
+		return p, err
+	}
+	gates, err := t.tx.OpenGates(ctx, t.cause.Organization, []int64{t.rollout.ID})
+	if err != nil {
+		return p, err
+	}
+	p.hold = core.HoldOf(rows[t.rollout.ID], gates[t.rollout.ID])
+	for _, g := range gates[t.rollout.ID] {
+		p.open[g.GateID] = true
+	}
+	if p.rules, err = t.tx.GateRules(ctx, t.rollout.ID); err != nil {
+		return p, err
+	}
+	p.names, err = t.names(ctx)
+	return p, err
+}
+
+// names are those of the rollout's environments, by number.
+func (t *tree) names(ctx context.Context) (map[int64]string, error) {
+	if t.cause.known != nil {
+		return t.cause.known.names, nil
+	}
+	ids := make([]int64, len(t.environments))
+	for i, b := range t.environments {
+		ids[i] = b.EnvironmentID
+	}
+	environments, err := t.tx.EnvironmentsByID(ctx, t.cause.Organization, ids)
+	names := make(map[int64]string, len(environments))
+	for id, e := range environments {
+		names[id] = e.Name
+	}
+	return names, err
+}
+
+// entrance is the environment that a gate is the entrance of; nil for any other gate.
+func (p passages) entrance(gate string) *branch {
+	for _, b := range p.environments {
+		if p.names[b.EnvironmentID] == gate {
+			return b
+		}
+	}
+	return nil
+}
+
+// skips are the weights that the rollout will not stop at once it has entered an environment.
+func (p passages) skips(b *branch, requested []core.Condition) []core.Condition {
+	var all []core.Condition
+	name := p.names[b.EnvironmentID]
+	for _, w := range b.Weights {
+		skip := core.Condition{Kind: core.ConditionSkippedWeight, GateID: weightGate(name, w.Weight), SoakSeconds: w.SoakSeconds, Cause: b.SkipsWeights}
+		byProgram := slices.ContainsFunc(requested, func(c core.Condition) bool { return c.GateID == skip.GateID })
+		switch {
+		case skip.Cause != "":
+			all = append(all, skip)
+		case byProgram:
+			skip.Cause = core.SkipsProgram
+			all = append(all, skip)
+		}
+	}
+	return all
+}
+
+// needs are the approvals that a passage needs, in the order in which the rollout would come to them, and the weights that are skipped
+// behind it. An entrance also needs what stands before it between the environments, unless that was passed: a program cannot leave it out.
+func (p passages) needs(gate string, requested []core.Condition) (approvals []string, skipped []core.Condition) {
+	add := func(id string) {
+		if rule, pinned := p.rules[id]; pinned && (!rule.Own || p.hold.Answers[id] != nil) && !slices.Contains(approvals, id) {
+			approvals = append(approvals, id)
+		}
+	}
+	b := p.entrance(gate)
+	if b == nil || !p.rollout.Passages {
+		add(gate)
+		return approvals, nil
+	}
+	for _, id := range p.steps() {
+		if p.rules[id].BeforeEnvironmentID == b.EnvironmentID && !p.hold.Granted[id] {
+			add(id)
+		}
+	}
+	add(gate)
+	skipped = p.skips(b, requested)
+	for _, w := range skipped {
+		add(w.GateID)
+	}
+	return approvals, skipped
+}
+
+// steps are the pinned gates that belong to no environment, by name.
+func (p passages) steps() []string {
+	var all []string
+	for id, rule := range p.rules {
+		name, _, _ := strings.Cut(id, "/")
+		if !rule.Own && p.entrance(name) == nil {
+			all = append(all, id)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// complete is what satisfies the conditions of a passage; false while one is missing. The hold is not among them.
+func (p passages) complete(gate string, requested []core.Condition) ([]core.Condition, bool) {
+	for id := range p.open {
+		if p.rules[id].Own { // what the program has requested on its own account is one more condition
+			return nil, false
+		}
+	}
+	approvals, skipped := p.needs(gate, requested)
+	var all []core.Condition
+	for _, id := range approvals {
+		c, ok := p.hold.Answers[id].Satisfies(id, p.rules[id].GateRule)
+		if !ok {
+			return nil, false
+		}
+		all = append(all, c)
+	}
+	if all = append(all, skipped...); len(approvals) == 0 {
+		all = append([]core.Condition{{Kind: core.ConditionNone}}, all...)
+	}
+	return all, true
+}
+
+// PassageRequested is a workflow that requests to enter an environment, to leave a weight, or to take a step between environments.
+type PassageRequested struct {
+	RolloutID int64
+	GateID    string
+	// SkipsWeights are the weights of the environment that the program will not stop at this time; only for an entrance.
+	SkipsWeights []int
+}
+
+func (m PassageRequested) apply(ctx context.Context, u *UseCases, tx Tx, c cause, _ core.Inbound) error {
+	t, err := lockTree(ctx, tx, c, m.RolloutID)
+	if err != nil || t.rollout.State.Terminal() { // its workflow is being stopped: nobody waits for the answer
+		return err
+	}
+	if err := t.moveRollout(ctx, core.VerbStart, ""); err != nil {
+		return err
+	}
+	p, err := t.passages(ctx)
+	if err != nil || p.hold.Aborted { // after a retry the program requests it again
+		return err
+	}
+	if p.hold.Passed[m.GateID] && !p.hold.Wanted {
+		return t.grant(ctx, m.GateID, nil) // requested twice: granted once, and answered again
+	}
+	if slices.Contains(p.hold.Asking, m.GateID) {
+		return nil
+	}
+	var requested []core.Condition
+	for _, weight := range m.SkipsWeights {
+		requested = append(requested, core.Condition{
+			Kind: core.ConditionSkippedWeight, GateID: weightGate(m.GateID, weight), Cause: core.SkipsProgram,
+		})
+	}
+	if conditions, ok := p.complete(m.GateID, requested); ok && !p.hold.Wanted {
+		return t.pass(ctx, m.GateID, conditions)
+	}
+	row := t.requestRow(core.VerbRequestPassage, m.GateID, "")
+	row.Conditions = requested
+	if err := t.tx.Record(ctx, row); err != nil {
+		return err
+	}
+	return u.decide(ctx, t)
+}
+
+// decide opens what requested passages need, makes a wanted pause effective, and grants the passages that have everything. It follows every
+// change of what they depend on.
+func (u *UseCases) decide(ctx context.Context, t *tree) error {
+	if t.rollout.State.Terminal() {
+		return nil
+	}
+	p, err := t.passages(ctx)
+	if err != nil || p.hold.Aborted || len(p.hold.Asking) == 0 {
+		return err
+	}
+	opened, err := u.openMissing(ctx, p)
+	if err != nil {
+		return err
+	}
+	if opened {
+		if p, err = t.passages(ctx); err != nil {
+			return err
+		}
+	}
+	if p.hold.Wanted {
+		return t.stand(ctx, p.hold)
+	}
+	for _, gate := range p.hold.Asking {
+		if conditions, ok := p.complete(gate, p.hold.Skips[gate]); ok {
+			if err := t.pass(ctx, gate, conditions); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// openMissing requests the approvals that requested passages need and that are neither requested nor given.
+func (u *UseCases) openMissing(ctx context.Context, p passages) (opened bool, err error) {
+	asked := map[string]bool{}
+	for _, gate := range p.hold.Asking {
+		approvals, _ := p.needs(gate, p.hold.Skips[gate])
+		for _, id := range approvals {
+			if _, satisfied := p.hold.Answers[id].Satisfies(id, p.rules[id].GateRule); satisfied || p.open[id] || asked[id] {
+				continue
+			}
+			asked[id], opened = true, true
+			if err := u.ask(ctx, p.tree, id, p.rules[id], p.hold); err != nil {
+				return opened, err
+			}
+		}
+	}
+	return opened, nil
+}
+
+// ask requests an approval of people.
+func (u *UseCases) ask(ctx context.Context, t *tree, gate string, rule core.PinnedGate, h core.Hold) error {
+	if err := t.request(ctx, core.VerbRequestApproval, gate, rule.Reason); err != nil {
+		return err
+	}
+	if h.Broken != nil {
+		return u.askBroken(ctx, t, gate, *h.Broken)
+	}
+	if rule.ExpiresAfter == 0 {
+		return nil
+	}
+	expiry := core.GateExpiry{RolloutID: t.rollout.ID, GateID: gate, AskedAt: t.cause.at}
+	return t.tx.ScheduleGateExpiry(ctx, expiry, t.cause.at.Add(rule.ExpiresAfter))
+}
+
+// pass grants a passage: the row that names what satisfied its conditions, and the event that the workflow waits for.
+func (t *tree) pass(ctx context.Context, gate string, conditions []core.Condition) error {
+	row := t.requestRow(core.VerbPassGate, gate, core.DescribeConditions(conditions))
+	row.Conditions = conditions
+	if err := t.tx.Record(ctx, row); err != nil {
+		return err
+	}
+	return t.grant(ctx, gate, conditions)
+}
+
+// grant publishes that a passage has been granted. Weights that are skipped behind it need no passage of their own.
+func (t *tree) grant(ctx context.Context, gate string, conditions []core.Condition) error {
+	opens, err := t.opening(ctx, gate)
+	if err != nil {
+		return fmt.Errorf("find out what gate %s opens: %w", gate, err)
+	}
+	opens.PinnedWeights = slices.DeleteFunc(opens.PinnedWeights, func(weight int) bool {
+		return slices.ContainsFunc(conditions, func(c core.Condition) bool {
+			return c.Kind == core.ConditionSkippedWeight && c.GateID == weightGate(gate, weight)
+		})
+	})
+	return t.tx.Grant(ctx, Passage{
+		Organization: t.cause.Organization, RolloutID: t.rollout.ID, GateID: gate, Opening: opens, At: t.cause.at,
+	})
+}
