@@ -23,7 +23,8 @@ func TestTheLinkerSets(t *testing.T) {
 	t.Parallel()
 	binary := filepath.Join(t.TempDir(), "version")
 	const to = "-X github.com/lockstep-cd/lockstep/pkg/build."
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-ldflags", to+"version=v1.2.3 "+to+"commit=abc", "-o", binary, "./testdata/version").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-ldflags", to+"version=v1.2.3 "+to+"commit=abc", "-o", binary,
+		"./testdata/version").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -29,8 +29,8 @@ type refusal struct {
 	Fields  []fault.Field `json:"fields,omitempty"`
 }
 
-// Ask sends a request to whoever answers a subject and waits for one answer, as long as ctx has but no longer than two minutes: it is a question that
-// may get lost, for what can be asked again. The error has the class that the other side gave it; Unavailable when nobody
+// Ask sends a request to whoever answers a subject and waits for one answer, as long as ctx has but no longer than two minutes: it is a
+// question that may get lost, for what can be asked again. The error has the class that the other side gave it; Unavailable when nobody
 // answers.
 func (c *Conn) Ask(ctx context.Context, subject string, request []byte) ([]byte, error) {
 	var answer *nats.Msg
@@ -77,7 +77,8 @@ func (c *Conn) Answer(ctx context.Context, subject string, fn func(ctx context.C
 			data, err := c.answer(ctx, fn, m.Data)
 			if err != nil {
 				reply.Header.Set(headerClass, strconv.Itoa(int(fault.ClassOf(err))))
-				c.log.Log(ctx, fault.Describe(fault.ClassOf(err)).Level, "a request was refused", telemetry.KeySubject, subject, telemetry.KeyError, err)
+				c.log.Log(ctx, fault.Describe(fault.ClassOf(err)).Level, "a request was refused", telemetry.KeySubject, subject,
+					telemetry.KeyError, err)
 				data, _ = json.Marshal(refusal{Message: fault.Public(err), Fields: fault.FieldsOf(err)}) // text alone
 			}
 			reply.Data = data

@@ -49,11 +49,13 @@ func TestAQuestionIsAnswered(t *testing.T) {
 	if diff := cmp.Diff([]fault.Field{{Name: "/a", Problem: "found b; expected c"}}, fault.FieldsOf(err)); diff != "" {
 		t.Errorf("fields (-want +got):\n%s", diff)
 	}
-	if _, err := registry.Ask(t.Context(), bus.SourcesPull, []byte("missing")); !fault.Is(err, fault.NotFound) || err.Error() != "there is no source 7" {
+	if _, err := registry.Ask(t.Context(), bus.SourcesPull, []byte("missing")); !fault.Is(err, fault.NotFound) ||
+		err.Error() != "there is no source 7" {
 		t.Errorf("missing: %v", err)
 	}
 	for _, request := range []string{"internal", "panic"} {
-		if _, err := registry.Ask(t.Context(), bus.SourcesPull, []byte(request)); !fault.Is(err, fault.Internal) || contains(err.Error(), "hunter2") {
+		if _, err := registry.Ask(t.Context(), bus.SourcesPull, []byte(request)); !fault.Is(err, fault.Internal) ||
+			contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v", request, err)
 		}
 	}
@@ -74,7 +76,8 @@ func TestWhoMayAskWhom(t *testing.T) {
 		for _, subject := range []string{bus.SourcesPull, bus.SourcesLook, bus.SourcesStates} {
 			byDomain := subject == bus.SourcesPull
 			err := answering.Answer(t.Context(), subject, nothing)
-			if may := user == bus.UserDomain && byDomain || user == bus.UserRegistry && !byDomain; may != (err == nil) || !may && !fault.Is(err, fault.Denied) {
+			if may := user == bus.UserDomain && byDomain || user == bus.UserRegistry && !byDomain; may != (err == nil) ||
+				!may && !fault.Is(err, fault.Denied) {
 				t.Errorf("%s answers %s: %v", user, subject, err)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

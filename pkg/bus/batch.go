@@ -40,8 +40,8 @@ const (
 
 // PublishAll stores events in the order given, each under its message id, as PublishAttempt does, and answers one error, or
 // nil, for each that it has tried. It ends at the first error that is Unavailable, for that event and for all after it; an
-// event that is Invalid, because it is too large, or Denied is passed over. It also ends, then without an error, when the connection is lost and back
-// meanwhile, before OnHint tells of that: whoever has to send something before what is left gets to do so.
+// event that is Invalid, because it is too large, or Denied is passed over. It also ends, then without an error, when the connection is
+// lost and back meanwhile, before OnHint tells of that: whoever has to send something before what is left gets to do so.
 //
 // So nothing in a stream is ever before what was given before it, unless that was refused for good. Many are sent as an
 // atomic batch, which the server stores whole or not at all; one whose answer is lost, or that is refused for whatever

@@ -83,7 +83,10 @@ func TestTheClassOfAnErrorDecides(t *testing.T) {
 		{name: "what is unavailable is tried until it is not", n: 3, errs: repeat(fault.New(fault.Unavailable, "away"), 6), attempts: 7},
 		{name: "invalid ends at once", n: 4, errs: []error{fault.New(fault.Invalid, "no such state")}, attempts: 1, rejected: "no such state"},
 		{name: "conflict ends at once", n: 5, errs: []error{fault.New(fault.Conflict, "taken")}, attempts: 1, rejected: "taken"},
-		{name: "wrapped classes count", n: 6, errs: []error{fmt.Errorf("apply: %w", fault.New(fault.Terminal, "gone"))}, attempts: 1, rejected: "apply: gone"},
+		{
+			name: "wrapped classes count", n: 6, errs: []error{fmt.Errorf("apply: %w", fault.New(fault.Terminal, "gone"))}, attempts: 1,
+			rejected: "apply: gone",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -154,7 +157,10 @@ func TestMessagesThatAreNoEventsAreRejected(t *testing.T) {
 	js := server.JetStream(t, bus.UserDomain)
 	tests := []struct{ name, body, want string }{
 		{"not an event", `hello`, "message on cd.domain.1.deployment.healthy is not a CloudEvent"},
-		{"unknown type", `{"specversion":"1.0","id":"1","source":"/x","type":"com.gitlab.cd.teapot.boiled","data":{}}`, "not in the event catalogue"},
+		{
+			"unknown type", `{"specversion":"1.0","id":"1","source":"/x","type":"com.gitlab.cd.teapot.boiled","data":{}}`,
+			"not in the event catalogue",
+		},
 		{"invalid data", `{"specversion":"1.0","id":"2","source":"/x","type":"com.gitlab.cd.deployment.healthy","organizationid":"1","data":{"deployment_id":"x"}}`, "data.deployment_id"},
 		{"another path's event", `{"specversion":"1.0","id":"3","source":"/x","type":"com.gitlab.cd.agent.heartbeat","data":{"agent_id":42,"version":"1","started_at":"2026-03-25T09:00:00Z","observed_at":"2026-03-25T09:00:00Z","cluster_reachable":true}}`, `event 3 came on "cd.domain.1.deployment.healthy", expected "cd.cluster.42.heartbeat"`},
 		{"another organization's event", `{"specversion":"1.0","id":"4","source":"/x","type":"com.gitlab.cd.deployment.healthy","organizationid":"2","data":{"deployment_id":1}}`, `expected "cd.domain.2.deployment.healthy"`},
@@ -170,7 +176,10 @@ func TestMessagesThatAreNoEventsAreRejected(t *testing.T) {
 		}
 	}
 	binary := nats.NewMsg("cd.domain.1.deployment.healthy")
-	for k, v := range map[string]string{"specversion": "1.0", "id": "5", "source": "/x", "type": "com.gitlab.cd.deployment.healthy", "organizationid": "1", "datacontenttype": "application/json"} {
+	for k, v := range map[string]string{
+		"specversion": "1.0", "id": "5", "source": "/x", "type": "com.gitlab.cd.deployment.healthy",
+		"organizationid": "1", "datacontenttype": "application/json",
+	} {
 		binary.Header.Set("ce-"+k, v)
 	}
 	binary.Data = []byte(`{"deployment_id":1}`)

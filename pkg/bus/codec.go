@@ -60,7 +60,10 @@ func decode(ctx context.Context, subject string, header nats.Header, data []byte
 		return *e, fmt.Errorf("event %s on %s: %w", e.ID(), subject, err)
 	}
 	if want != subject {
-		return *e, fault.InvalidFields(fault.Field{Name: "subject", Problem: fmt.Sprintf("event %s came on %q, expected %q", e.ID(), subject, want)})
+		return *e, fault.InvalidFields(fault.Field{
+			Name:    "subject",
+			Problem: fmt.Sprintf("event %s came on %q, expected %q", e.ID(), subject, want),
+		})
 	}
 	return *e, nil
 }
@@ -72,7 +75,10 @@ func subjectOf(e event.Event, came string) (string, error) {
 	}
 	organization, err := event.Organization(e)
 	if err == nil && organization == 0 {
-		err = fault.InvalidFields(fault.Field{Name: event.ExtensionOrganization, Problem: "missing, expected the organization whose programs may see the event"})
+		err = fault.InvalidFields(fault.Field{
+			Name:    event.ExtensionOrganization,
+			Problem: "missing, expected the organization whose programs may see the event",
+		})
 	}
 	return event.ExternalSubject(organization), err
 }

@@ -22,7 +22,10 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, binary string, data []byte) {
 		header := nats.Header{}
 		if binary != "" {
-			for k, v := range map[string]string{"specversion": binary, "id": "5", "source": "/x", "type": event.TypeDeploymentHealthy, "organizationid": "1", "datacontenttype": "application/json"} {
+			for k, v := range map[string]string{
+				"specversion": binary, "id": "5", "source": "/x", "type": event.TypeDeploymentHealthy,
+				"organizationid": "1", "datacontenttype": "application/json",
+			} {
 				header.Set("ce-"+k, v)
 			}
 		}
@@ -45,7 +48,13 @@ func TestDecodeReadsBothModes(t *testing.T) {
 	const catalogue, external = "cd.domain.1.deployment.healthy", "cd.domain.1.external"
 	binary := func(more ...string) nats.Header {
 		header := nats.Header{"content-type": {"application/json"}}
-		for _, pair := range append([][2]string{{"specversion", "1.0"}, {"id", "5"}, {"source", "/x"}, {"type", event.TypeDeploymentHealthy}, {"organizationid", "1"}}, pairs(more)...) {
+		for _, pair := range append([][2]string{
+			{"specversion", "1.0"},
+			{"id", "5"},
+			{"source", "/x"},
+			{"type", event.TypeDeploymentHealthy},
+			{"organizationid", "1"},
+		}, pairs(more)...) {
 			header["ce-"+pair[0]] = []string{pair[1]}
 		}
 		return header
@@ -57,17 +66,38 @@ func TestDecodeReadsBothModes(t *testing.T) {
 		wantID, refused     string
 	}{
 		{name: "binary", subject: catalogue, header: binary(), data: healthy, wantID: "5"},
-		{name: "binary, percent-encoded", subject: catalogue, header: binary("id", "a%20b%C3%A9%25", "source", "/x%2Fy"), data: healthy, wantID: "a bé%"},
+		{
+			name: "binary, percent-encoded", subject: catalogue, header: binary("id", "a%20b%C3%A9%25", "source", "/x%2Fy"),
+			data: healthy, wantID: "a bé%",
+		},
 		{name: "binary, a percent sign that encodes nothing", subject: catalogue, header: binary("id", "100%"), data: healthy, wantID: "100%"},
 		{name: "binary, an old version", subject: catalogue, header: binary("specversion", "0.3"), data: healthy, refused: "specversion"},
-		{name: "binary, a type outside of the catalogue", subject: external, header: binary("type", "com.example.a b"), data: `{"n":1}`, wantID: "5"},
-		{name: "a type outside of the catalogue on another subject", subject: catalogue, header: binary("type", "com.example.tick"), data: healthy, refused: "type"},
+		{
+			name: "binary, a type outside of the catalogue", subject: external, header: binary("type", "com.example.a b"),
+			data: `{"n":1}`, wantID: "5",
+		},
+		{
+			name: "a type outside of the catalogue on another subject", subject: catalogue, header: binary("type", "com.example.tick"),
+			data: healthy, refused: "type",
+		},
 		{name: "a type of the catalogue on the subject of others", subject: external, header: binary(), data: healthy, refused: "subject"},
-		{name: "another organization", subject: external, header: binary("type", "com.example.tick", "organizationid", "2"), data: `{}`, refused: "subject"},
-		{name: "another organization, in the catalogue", subject: catalogue, header: binary("organizationid", "2"), data: healthy, refused: "subject"},
-		{name: "no organization", subject: external, header: nats.Header{"ce-specversion": {"1.0"}, "ce-id": {"5"}, "ce-source": {"/x"}, "ce-type": {"com.example.tick"}}, refused: "organizationid"},
+		{
+			name: "another organization", subject: external, header: binary("type", "com.example.tick", "organizationid", "2"), data: `{}`,
+			refused: "subject",
+		},
+		{
+			name: "another organization, in the catalogue", subject: catalogue, header: binary("organizationid", "2"), data: healthy,
+			refused: "subject",
+		},
+		{name: "no organization", subject: external, header: nats.Header{
+			"ce-specversion": {"1.0"}, "ce-id": {"5"}, "ce-source": {"/x"},
+			"ce-type": {"com.example.tick"},
+		}, refused: "organizationid"},
 		{name: "a longer subject", subject: external + ".more", header: binary("type", "com.example.tick"), data: `{}`, refused: "type"},
-		{name: "structured, without content-type", subject: catalogue, data: `{"specversion":"1.0","id":"5","source":"/x","type":"com.gitlab.cd.deployment.healthy","organizationid":"1","data":{"deployment_id":1}}`, wantID: "5"},
+		{
+			name: "structured, without content-type", subject: catalogue,
+			data: `{"specversion":"1.0","id":"5","source":"/x","type":"com.gitlab.cd.deployment.healthy","organizationid":"1","data":{"deployment_id":1}}`, wantID: "5",
+		},
 		{name: "empty", subject: catalogue, refused: "malformed"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

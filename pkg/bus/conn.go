@@ -82,8 +82,8 @@ const (
 	apiWithin     = 5 * time.Second
 )
 
-// Connect waits until the server can be reached, or ctx ends, unless that is to be done in the background. Wrong credentials are Unauthenticated at once. From then on
-// the connection restores itself, for as long as it takes, until Close.
+// Connect waits until the server can be reached, or ctx ends, unless that is to be done in the background. Wrong credentials are
+// Unauthenticated at once. From then on the connection restores itself, for as long as it takes, until Close.
 func Connect(ctx context.Context, c Config, log *slog.Logger) (*Conn, error) {
 	conn := &Conn{user: c.User, log: log, clock: clock.System(), keeper: newKeeper()}
 	options, err := conn.options(c)

@@ -49,7 +49,9 @@ const (
 // fault): another delivery after a delay of the backoff list, or the end of the message, which rejected is told of, if it
 // is not nil. The end also comes to messages that hold no event of the catalogue, which h never sees, and to those whose
 // last delivery (MaxDeliver) failed. Handlers interrupted by the end of ctx give their message back at once.
-func (c *Conn) Consume(ctx context.Context, consumer Consumer, h func(context.Context, Delivery) error, rejected func(context.Context, Delivery, error)) error {
+func (c *Conn) Consume(
+	ctx context.Context, consumer Consumer, h func(context.Context, Delivery) error, rejected func(context.Context, Delivery, error),
+) error {
 	consumer = consumer.withDefaults()
 	if consumer.Stream == "" || consumer.Durable == "" {
 		return fault.New(fault.Invalid, "consumer %q of stream %q: both need a name", consumer.Durable, consumer.Stream)
@@ -93,7 +95,8 @@ func (l *loop) pull(outer context.Context) (received bool, err error) {
 		return false, err
 	}
 	messages, err := consumer.Messages(
-		jetstream.PullMaxMessages(1), jetstream.PullExpiry(pullExpiry), jetstream.PullHeartbeat(pullHeartbeat), jetstream.WithMessagesErrOnMissingHeartbeat(true),
+		jetstream.PullMaxMessages(1), jetstream.PullExpiry(pullExpiry), jetstream.PullHeartbeat(pullHeartbeat),
+		jetstream.WithMessagesErrOnMissingHeartbeat(true),
 	)
 	if err != nil {
 		return false, fmt.Errorf("pull: %w", err)

@@ -131,9 +131,11 @@ type result struct {
 func (l *loop) report(ctx context.Context, d Delivery, what outcome, r result) {
 	telemetry.ObserveEvent(l.consumer.Durable, r.kind, string(what), r.took, r.age)
 	attrs := []slog.Attr{
-		slog.String(telemetry.KeySubject, d.Subject), slog.String(telemetry.KeyEvent, d.Event.ID()), slog.String(telemetry.KeyEventType, d.Event.Type()),
+		slog.String(telemetry.KeySubject, d.Subject), slog.String(telemetry.KeyEvent, d.Event.ID()),
+		slog.String(telemetry.KeyEventType, d.Event.Type()),
 		slog.String(telemetry.KeyOrganization, event.Extension(d.Event, event.ExtensionOrganization)),
-		slog.Int(telemetry.KeyAttempt, d.Attempt), telemetry.Milliseconds(telemetry.KeyDuration, r.took), slog.String(telemetry.KeyOutcome, string(what)),
+		slog.Int(telemetry.KeyAttempt, d.Attempt), telemetry.Milliseconds(telemetry.KeyDuration, r.took),
+		slog.String(telemetry.KeyOutcome, string(what)),
 	}
 	level := slog.LevelInfo
 	if what == terminated {
@@ -142,7 +144,8 @@ func (l *loop) report(ctx context.Context, d Delivery, what outcome, r result) {
 	if r.err != nil {
 		class := fault.ClassOf(r.err)
 		level = fault.Describe(class).Level
-		attrs = append(attrs, slog.String(telemetry.KeyClass, class.String()), slog.Any(telemetry.KeyError, r.err), telemetry.Milliseconds(telemetry.KeyDelay, r.delay))
+		attrs = append(attrs, slog.String(telemetry.KeyClass, class.String()), slog.Any(telemetry.KeyError, r.err),
+			telemetry.Milliseconds(telemetry.KeyDelay, r.delay))
 	}
 	switch what {
 	case interrupted:

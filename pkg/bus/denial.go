@@ -67,7 +67,9 @@ func (d *denials) forget() {
 
 // watch runs fn with a context that ends after within, or as soon as a denial that concerns it is reported; that is then
 // the error.
-func (d *denials) watch(ctx context.Context, within time.Duration, concerns func(subject string) bool, fn func(context.Context) error) error {
+func (d *denials) watch(
+	ctx context.Context, within time.Duration, concerns func(subject string) bool, fn func(context.Context) error,
+) error {
 	ctx, tell := context.WithCancelCause(ctx)
 	defer tell(nil)
 	w := &denialWatch{concerns: concerns, tell: tell}

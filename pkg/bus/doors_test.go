@@ -14,7 +14,10 @@ func TestEveryAccountAtEverySubject(t *testing.T) {
 	server := bustest.Server(t)
 	everything(t, server)
 	doors := bustest.Doors(t, 42, 43)
-	for _, user := range []string{bus.UserRegistry, bus.UserDomain, bus.UserWorkflow, bus.RelayUser(42), bus.RelayUser(43), bus.RelayUser(44)} {
+	for _, user := range []string{
+		bus.UserRegistry, bus.UserDomain, bus.UserWorkflow, bus.RelayUser(42), bus.RelayUser(43),
+		bus.RelayUser(44),
+	} {
 		bustest.Try(t, server.Raw(t, user), user, doors)
 	}
 }

@@ -24,7 +24,8 @@ const patience = time.Minute
 
 func makeEvent(t *testing.T, id string, organization int64, data event.Data) event.Event {
 	t.Helper()
-	e, err := event.New(event.Header{ID: id, Source: "/services/test", Organization: organization, Time: time.Unix(1_700_000_000, 0).UTC()}, data)
+	e, err := event.New(event.Header{ID: id, Source: "/services/test", Organization: organization, Time: time.Unix(1_700_000_000, 0).UTC()},
+		data)
 	if err != nil {
 		t.Fatal(err)
 	}

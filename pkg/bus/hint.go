@@ -60,7 +60,8 @@ func (c *Conn) subscribe(ctx context.Context, subject, group string, fn nats.Msg
 		if fault.Is(err, fault.Denied) {
 			return err
 		}
-		return fault.Because(fmt.Errorf("subscribe to %s: %w", subject, err), fault.Unavailable, "subscribe to %s: nats is not connected", subject)
+		return fault.Because(fmt.Errorf("subscribe to %s: %w", subject, err), fault.Unavailable,
+			"subscribe to %s: nats is not connected", subject)
 	}
 	context.AfterFunc(ctx, func() { _ = sub.Unsubscribe() }) // fails only on a connection that is closed
 	return nil

@@ -29,7 +29,9 @@ var ErrBehind = errors.New("an event before this one has to be handled first")
 // list, and is not given back to the server, which would let others pass. What a process had in hand that was killed is waited for, as
 // long as AckWait. Workers has no meaning. As every process takes
 // events of its own, the order holds over replicas only as far as one consumes at a time.
-func (c *Conn) ConsumeInOrder(ctx context.Context, consumer Consumer, h func(context.Context, []Delivery) []error, rejected func(context.Context, Delivery, error)) error {
+func (c *Conn) ConsumeInOrder(
+	ctx context.Context, consumer Consumer, h func(context.Context, []Delivery) []error, rejected func(context.Context, Delivery, error),
+) error {
 	consumer = consumer.withDefaults()
 	if consumer.Stream == "" || consumer.Durable == "" {
 		return fault.New(fault.Invalid, "consumer %q of stream %q: both need a name", consumer.Durable, consumer.Stream)
@@ -243,7 +245,8 @@ func (l *loop) note(ctx context.Context, one *held, what outcome, delay time.Dur
 	}
 	ctx = telemetry.ExtractTrace(ctx, one.delivery.Event)
 	telemetry.RecordProcessing(ctx, one.msg.Headers().Get(sentHeader), "process "+kind, one.began, l.conn.clock.Now(), problem(what, err),
-		append(telemetry.EventAttributes("process", one.delivery.Subject, one.delivery.Event.ID()), telemetry.ConsumerAttribute(l.consumer.Durable))...)
+		append(telemetry.EventAttributes("process", one.delivery.Subject, one.delivery.Event.ID()),
+			telemetry.ConsumerAttribute(l.consumer.Durable))...)
 	l.report(ctx, one.delivery, what, result{
 		kind: kind, age: age, took: l.conn.clock.Now().Sub(one.began), delay: delay, err: err, unsettled: unsettled,
 	})

@@ -14,7 +14,9 @@ import (
 )
 
 // inOrder consumes until enough are handled, and answers in which order the events of each call came.
-func inOrder(t *testing.T, conn *bus.Conn, h func(call int, ids []string) []error, rejected func(string, error), enough func(done []string) bool) []string {
+func inOrder(
+	t *testing.T, conn *bus.Conn, h func(call int, ids []string) []error, rejected func(string, error), enough func(done []string) bool,
+) []string {
 	t.Helper()
 	consumer := watcher()
 	consumer.MaxAckPending = 8
@@ -22,7 +24,10 @@ func inOrder(t *testing.T, conn *bus.Conn, h func(call int, ids []string) []erro
 }
 
 // inOrderAs is inOrder as a consumer.
-func inOrderAs(t *testing.T, conn *bus.Conn, consumer bus.Consumer, h func(call int, ids []string) []error, rejected func(string, error), enough func(done []string) bool) []string {
+func inOrderAs(
+	t *testing.T, conn *bus.Conn, consumer bus.Consumer, h func(call int, ids []string) []error, rejected func(string, error),
+	enough func(done []string) bool,
+) []string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

@@ -16,8 +16,11 @@ import (
 func everything(t *testing.T, server *bustest.TestServer) {
 	t.Helper()
 	for user, topology := range map[string]bus.Topology{
-		bus.UserDomain:   {Streams: []bus.Stream{bus.RegistryStream(), bus.DomainStream()}},
-		bus.UserWorkflow: {Streams: []bus.Stream{bus.ClusterCallsStream(), bus.ClusterStream()}, Consumers: []bus.Consumer{bus.AgentConsumer(42), bus.AgentConsumer(43)}},
+		bus.UserDomain: {Streams: []bus.Stream{bus.RegistryStream(), bus.DomainStream()}},
+		bus.UserWorkflow: {
+			Streams:   []bus.Stream{bus.ClusterCallsStream(), bus.ClusterStream()},
+			Consumers: []bus.Consumer{bus.AgentConsumer(42), bus.AgentConsumer(43)},
+		},
 	} {
 		if err := server.Connect(t, user).Apply(t.Context(), topology); err != nil {
 			t.Fatal(err)
@@ -30,8 +33,10 @@ func TestWhoMayPublishWhat(t *testing.T) {
 	server := bustest.Server(t)
 	everything(t, server)
 	events := map[string]event.Event{
-		"artifact": artifact(t), "call 42": call(t, 42), "result 42": completed(t, 42), "event 42": statusChanged(t, 42), "heartbeat 42": heartbeat(t, 42),
-		"call 43": call(t, 43), "result 43": completed(t, 43), "event 43": statusChanged(t, 43), "heartbeat 43": heartbeat(t, 43), "healthy": healthy(t, 1),
+		"artifact": artifact(t), "call 42": call(t, 42), "result 42": completed(t, 42), "event 42": statusChanged(t, 42),
+		"heartbeat 42": heartbeat(t, 42),
+		"call 43":      call(t, 43), "result 43": completed(t, 43), "event 43": statusChanged(t, 43), "heartbeat 43": heartbeat(t, 43),
+		"healthy": healthy(t, 1),
 	}
 	allowed := map[string][]string{
 		bus.UserRegistry:  {"artifact"},
@@ -64,12 +69,16 @@ func TestWhoMayReadAndMakeWhat(t *testing.T) {
 	server := bustest.Server(t)
 	everything(t, server)
 	streams := map[string]bus.Stream{
-		bus.StreamRegistry: bus.RegistryStream(), bus.StreamClusterCalls: bus.ClusterCallsStream(), bus.StreamCluster: bus.ClusterStream(), bus.StreamDomain: bus.DomainStream(),
+		bus.StreamRegistry: bus.RegistryStream(), bus.StreamClusterCalls: bus.ClusterCallsStream(), bus.StreamCluster: bus.ClusterStream(),
+		bus.StreamDomain: bus.DomainStream(),
 	}
 	type rights struct{ make, consume, read []string }
 	table := map[string]rights{
 		bus.UserRegistry: {make: []string{bus.StreamRegistry}},
-		bus.UserDomain:   {make: []string{bus.StreamRegistry, bus.StreamDomain}, consume: []string{bus.StreamRegistry, bus.StreamDomain}, read: []string{bus.StreamRegistry, bus.StreamDomain}},
+		bus.UserDomain: {
+			make: []string{bus.StreamRegistry, bus.StreamDomain}, consume: []string{bus.StreamRegistry, bus.StreamDomain},
+			read: []string{bus.StreamRegistry, bus.StreamDomain},
+		},
 		bus.UserWorkflow: {
 			make:    []string{bus.StreamClusterCalls, bus.StreamCluster, bus.StreamDomain},
 			consume: []string{bus.StreamClusterCalls, bus.StreamCluster, bus.StreamDomain}, read: []string{bus.StreamCluster, bus.StreamDomain},
@@ -84,7 +93,8 @@ func TestWhoMayReadAndMakeWhat(t *testing.T) {
 				probe.Filters = []string{"cd.cluster.99.call"}
 			}
 			check(t, user+" makes stream "+name, has(can.make, name), conn.Apply(t.Context(), bus.Topology{Streams: []bus.Stream{stream}}))
-			check(t, user+" makes a consumer of "+name, has(can.consume, name), conn.Apply(t.Context(), bus.Topology{Consumers: []bus.Consumer{probe}}))
+			check(t, user+" makes a consumer of "+name, has(can.consume, name),
+				conn.Apply(t.Context(), bus.Topology{Consumers: []bus.Consumer{probe}}))
 			check(t, user+" reads "+name, has(can.read, name), pull(t, server, user, name, "probe"))
 		}
 	}
@@ -183,7 +193,8 @@ func TestAReplyLedOntoAnotherPathIsRefused(t *testing.T) {
 	c := consume(t, domain, watcher(), accept)
 	publish(t, server.Connect(t, bus.UserWorkflow), call(t, 42))
 	nc := server.Raw(t, bus.RelayUser(42))
-	if err := nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT.CLUSTER_CALLS.agent-42", "cd.domain.1.deployment.healthy", []byte(`{"batch":1}`)); err != nil {
+	if err := nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT.CLUSTER_CALLS.agent-42", "cd.domain.1.deployment.healthy",
+		[]byte(`{"batch":1}`)); err != nil {
 		t.Fatal(err)
 	}
 	publish(t, domain, healthy(t, 1))

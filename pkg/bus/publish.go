@@ -51,8 +51,8 @@ type outgoing struct {
 	span  telemetry.Sending
 }
 
-// begin starts the span of an event that is about to be sent, unless it has one. Its consumers link theirs to it: they continue the trace of the
-// event itself.
+// begin starts the span of an event that is about to be sent, unless it has one. Its consumers link theirs to it: they continue the trace
+// of the event itself.
 func (o *outgoing) begin(ctx context.Context, now time.Time) {
 	if o.span.Started() || !telemetry.Tracing() {
 		return

@@ -31,7 +31,10 @@ func TestCertificatesOfTheBusRotate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := natsserver.Config{StoreDir: filepath.Join(folder, "nats"), Host: host, Users: []natsserver.User{bustest.Unrestricted("u")}, TLS: theirs, Log: bustest.Log(t)}
+	config := natsserver.Config{
+		StoreDir: filepath.Join(folder, "nats"), Host: host, Users: []natsserver.User{bustest.Unrestricted("u")},
+		TLS: theirs, Log: bustest.Log(t),
+	}
 	if config.Port, err = strconv.Atoi(port); err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +99,8 @@ func TestCertificatesOfTheBusRotate(t *testing.T) {
 			conn.Close()
 		}
 	}
-	if _, err := bus.Connect(ctx, bus.Config{URL: nats.URL(), TLS: certs.Files{CA: "/nonexistent"}}, bustest.Log(t)); !fault.Is(err, fault.Invalid) {
+	if _, err := bus.Connect(ctx, bus.Config{URL: nats.URL(), TLS: certs.Files{CA: "/nonexistent"}},
+		bustest.Log(t)); !fault.Is(err, fault.Invalid) {
 		t.Errorf("a file that is not there: %v", err)
 	}
 }

@@ -54,7 +54,10 @@ func (f Files) Server(log *slog.Logger, protocols ...string) (*tls.Config, error
 		NextProtos: slices.Clone(protocols),
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 			loaded := s.current()
-			config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{loaded.certificate}, NextProtos: slices.Clone(protocols)}
+			config := &tls.Config{
+				MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{loaded.certificate},
+				NextProtos: slices.Clone(protocols),
+			}
 			if loaded.authorities != nil {
 				config.ClientCAs, config.ClientAuth = loaded.authorities, tls.RequireAndVerifyClientCert
 			}

@@ -78,7 +78,10 @@ func TestLoad(t *testing.T) {
 		},
 		{
 			name: "variables of other services are none of ours",
-			env:  []string{"LOCKSTEP_DOMAIN_WORKERS=9", "PATH=/bin", "LOCKSTEP_WORKFLOW_SERVICE_HOST=10.0.0.1", "LOCKSTEP_WORKFLOW_PORT_9090_TCP_ADDR=10.0.0.1", "LOCKSTEP_WORKFLOW_PORT=tcp://10.0.0.1:9090"},
+			env: []string{
+				"LOCKSTEP_DOMAIN_WORKERS=9", "PATH=/bin", "LOCKSTEP_WORKFLOW_SERVICE_HOST=10.0.0.1",
+				"LOCKSTEP_WORKFLOW_PORT_9090_TCP_ADDR=10.0.0.1", "LOCKSTEP_WORKFLOW_PORT=tcp://10.0.0.1:9090",
+			},
 			want: base,
 		},
 		{
@@ -110,7 +113,10 @@ func TestLoad(t *testing.T) {
 			}),
 		},
 		{
-			name: "structured values as text", args: []string{"--set", `git_credentials=[{url_prefix: "https://git"}]`, "--set", "labels.a=b", "--set", "debug=true", "--set", "ratio=0.5"},
+			name: "structured values as text", args: []string{
+				"--set", `git_credentials=[{url_prefix: "https://git"}]`, "--set", "labels.a=b",
+				"--set", "debug=true", "--set", "ratio=0.5",
+			},
 			want: with(func(s *sample) {
 				s.GitCredentials = []credentials{{URLPrefix: "https://git"}}
 				s.Labels, s.Debug, s.Ratio = map[string]string{"a": "b"}, true, 0.5
@@ -144,23 +150,44 @@ func TestLoadRefuses(t *testing.T) {
 		args []string
 		want []string // parts of the message
 	}{
-		{name: "unknown key in the file", file: "lease_duraton: 5s\n", want: []string{"lease_duraton: unknown key in ", "config.yaml", `did you mean "lease_duration"?`}},
+		{
+			name: "unknown key in the file", file: "lease_duraton: 5s\n",
+			want: []string{"lease_duraton: unknown key in ", "config.yaml", `did you mean "lease_duration"?`},
+		},
 		{name: "unknown key far from any", file: "zzzzzzzzzzz: 1\n", want: []string{"known keys are agents, database_url, debug"}},
 		{name: "unknown nested key", file: "tls: {cert: x}\n", want: []string{"tls.cert: unknown key"}},
-		{name: "unknown variable", env: []string{"LOCKSTEP_WORKFLOW_WORKER=1"}, want: []string{"worker: unknown key in LOCKSTEP_WORKFLOW_WORKER", `did you mean "workers"?`}},
+		{
+			name: "unknown variable", env: []string{"LOCKSTEP_WORKFLOW_WORKER=1"},
+			want: []string{"worker: unknown key in LOCKSTEP_WORKFLOW_WORKER", `did you mean "workers"?`},
+		},
 		{name: "unknown --set", args: []string{"--set", "agent=1"}, want: []string{"agent: unknown key in --set"}},
 		{name: "all mistakes at once", file: "workers: many\ndebug: 3\n", want: []string{
 			`workers: found "many" in `, "expected a whole number of 64 bits", "debug: found 3 in ", "expected true or false",
 		}},
-		{name: "former and present key together", file: "workers: 5\nworker_count: 6\n", want: []string{"worker_count: found in ", "beside workers, its present name; expected workers alone"}},
-		{name: "wrong type under a former key", env: []string{"LOCKSTEP_WORKFLOW_WORKER_COUNT=many"}, want: []string{`workers: found "many" in LOCKSTEP_WORKFLOW_WORKER_COUNT`}},
-		{name: "wrong type in a variable", env: []string{"LOCKSTEP_WORKFLOW_LEASE_DURATION=5"}, want: []string{`lease_duration: found "5" in LOCKSTEP_WORKFLOW_LEASE_DURATION, expected a duration such as 1m30s`}},
+		{
+			name: "former and present key together", file: "workers: 5\nworker_count: 6\n",
+			want: []string{"worker_count: found in ", "beside workers, its present name; expected workers alone"},
+		},
+		{
+			name: "wrong type under a former key", env: []string{"LOCKSTEP_WORKFLOW_WORKER_COUNT=many"},
+			want: []string{`workers: found "many" in LOCKSTEP_WORKFLOW_WORKER_COUNT`},
+		},
+		{
+			name: "wrong type in a variable", env: []string{"LOCKSTEP_WORKFLOW_LEASE_DURATION=5"},
+			want: []string{`lease_duration: found "5" in LOCKSTEP_WORKFLOW_LEASE_DURATION, expected a duration such as 1m30s`},
+		},
 		{name: "overflow", args: []string{"--set", "small=300"}, want: []string{`small: found 300 in --set, expected a whole number of 8 bits`}},
 		{name: "negative", args: []string{"--set", "limit=-1"}, want: []string{`expected a whole number of 16 bits, not negative`}},
 		{name: "wrong item", args: []string{"--set", "agents=1,x"}, want: []string{`agents[1]: found "x" in --set, expected a whole number`}},
 		{name: "a list where one value belongs", file: "nats_url: [a]\n", want: []string{"nats_url: found a list in "}},
-		{name: "one value where a list belongs", file: "agents: 42\n", want: []string{"agents: found 42 in ", "expected a list, each item a whole number"}},
-		{name: "unknown key in a list", file: "git_credentials: [{url: x}]\n", want: []string{"git_credentials[0].url: found an unknown key in ", "expected one of url_prefix, password_ref, password"}},
+		{
+			name: "one value where a list belongs", file: "agents: 42\n",
+			want: []string{"agents: found 42 in ", "expected a list, each item a whole number"},
+		},
+		{
+			name: "unknown key in a list", file: "git_credentials: [{url: x}]\n",
+			want: []string{"git_credentials[0].url: found an unknown key in ", "expected one of url_prefix, password_ref, password"},
+		},
 		{name: "a value where keys belong", file: "tls: 3\n", want: []string{"tls: unknown key in "}},
 		{name: "not YAML", file: "a: [\n", want: []string{"not a YAML mapping"}},
 		{name: "Validate", args: []string{"--set", "workers=0"}, want: []string{"configuration of workflow: workers: found 0"}},
@@ -210,7 +237,10 @@ func TestWithDefaults(t *testing.T) {
 
 func TestErrorsKeepSecrets(t *testing.T) {
 	t.Parallel()
-	for _, file := range []string{"tokens: {hunter2: hunter2}\n", "tokens: [[hunter2]]\n", "git_credentials: [{password: [hunter2]}]\n", "database_url: [hunter2]\n"} {
+	for _, file := range []string{
+		"tokens: {hunter2: hunter2}\n", "tokens: [[hunter2]]\n", "git_credentials: [{password: [hunter2]}]\n",
+		"database_url: [hunter2]\n",
+	} {
 		_, err := load[sample]("workflow", withFile(t, file, nil), environ(nil))
 		if err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%q: error is %v", file, err)
@@ -264,7 +294,8 @@ optional: 2
 func TestSnake(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
-		"DatabaseURL": "database_url", "NATSURL": "nats_url", "NATSUser": "nats_user", "HTTPAddress": "http_address", "GRPCAddress": "grpc_address", "Agents": "agents", "TLS": "tls",
+		"DatabaseURL": "database_url", "NATSURL": "nats_url", "NATSUser": "nats_user", "HTTPAddress": "http_address",
+		"GRPCAddress": "grpc_address", "Agents": "agents", "TLS": "tls",
 	} {
 		if got := snake(name); got != want {
 			t.Errorf("snake(%q) = %q, want %q", name, got, want)

@@ -44,7 +44,10 @@ func TestKeysDescribe(t *testing.T) {
 		found[key.Name] = key
 	}
 	for name, want := range map[string]Key{
-		"nats_url":                   {Type: "text", Variable: "LOCKSTEP_EXAMPLE_NATS_URL", Shared: "LOCKSTEP_NATS_URL", Default: "nats://127.0.0.1:4222"},
+		"nats_url": {
+			Type: "text", Variable: "LOCKSTEP_EXAMPLE_NATS_URL", Shared: "LOCKSTEP_NATS_URL",
+			Default: "nats://127.0.0.1:4222",
+		},
 		"lease_duration":             {Type: "duration", Variable: "LOCKSTEP_EXAMPLE_LEASE_DURATION", Default: "5s"},
 		"agents":                     {Type: "list of whole numbers", Variable: "LOCKSTEP_EXAMPLE_AGENTS"},
 		"tls":                        {Type: "mapping", Group: true},

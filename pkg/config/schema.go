@@ -63,7 +63,10 @@ func (s *schema) add(under string, v reflect.Value) {
 			continue
 		}
 		s.order = append(s.order, key)
-		s.leaves[key] = &leaf{key: key, target: v.Field(i), secret: f.Tag.Get("secret") == "true", fallback: f.Tag.Get("default"), former: f.Tag.Get("was")}
+		s.leaves[key] = &leaf{
+			key: key, target: v.Field(i), secret: f.Tag.Get("secret") == "true", fallback: f.Tag.Get("default"),
+			former: f.Tag.Get("was"),
+		}
 	}
 }
 
@@ -114,7 +117,10 @@ func (s *schema) rename(l layer) []fault.Field {
 		origin := l.origin(f.former)
 		delete(l.values, f.former)
 		if _, both := l.values[f.key]; both {
-			problems = append(problems, fault.Field{Name: f.former, Problem: fmt.Sprintf("found in %s beside %s, its present name; expected %s alone", origin, f.key, f.key)})
+			problems = append(problems, fault.Field{
+				Name:    f.former,
+				Problem: fmt.Sprintf("found in %s beside %s, its present name; expected %s alone", origin, f.key, f.key),
+			})
 			continue
 		}
 		l.values[f.key] = value
@@ -140,7 +146,10 @@ func (s *schema) check(l layer) []fault.Field {
 			if f.secret {
 				found = "***"
 			}
-			problems = append(problems, fault.Field{Name: key + m.at, Problem: fmt.Sprintf("found %s in %s, expected %s", found, l.origin(key), m.expected)})
+			problems = append(problems, fault.Field{
+				Name:    key + m.at,
+				Problem: fmt.Sprintf("found %s in %s, expected %s", found, l.origin(key), m.expected),
+			})
 		}
 		if len(mismatches) == 0 {
 			holder[name] = checkedValue(len(s.checked))

@@ -15,16 +15,19 @@ import (
 func TestTable(t *testing.T) {
 	t.Parallel()
 	want := map[fault.Class]fault.Row{
-		fault.Internal:        {Name: "internal", GRPC: 13, GraphQL: "INTERNAL", HTTP: 500, Consumer: fault.Retry, Level: slog.LevelError},
-		fault.Invalid:         {Name: "invalid", GRPC: 3, GraphQL: "INVALID", HTTP: 400, Consumer: fault.Terminate, Level: slog.LevelInfo},
-		fault.NotFound:        {Name: "not_found", GRPC: 5, GraphQL: "NOT_FOUND", HTTP: 404, Consumer: fault.Terminate, Level: slog.LevelInfo},
-		fault.Conflict:        {Name: "conflict", GRPC: 6, GraphQL: "CONFLICT", HTTP: 409, Consumer: fault.Terminate, Level: slog.LevelInfo},
-		fault.Refused:         {Name: "refused", GRPC: 9, GraphQL: "REFUSED", HTTP: 409, Consumer: fault.Terminate, Level: slog.LevelInfo},
-		fault.Unauthenticated: {Name: "unauthenticated", GRPC: 16, GraphQL: "UNAUTHENTICATED", HTTP: 401, Consumer: fault.Terminate, Level: slog.LevelInfo},
-		fault.Denied:          {Name: "denied", GRPC: 7, GraphQL: "DENIED", HTTP: 403, Consumer: fault.Terminate, Level: slog.LevelWarn},
-		fault.Unavailable:     {Name: "unavailable", GRPC: 14, GraphQL: "UNAVAILABLE", HTTP: 503, Consumer: fault.Retry, Level: slog.LevelWarn},
-		fault.Limited:         {Name: "limited", GRPC: 8, GraphQL: "RATE_LIMITED", HTTP: 429, Consumer: fault.Retry, Level: slog.LevelInfo},
-		fault.Terminal:        {Name: "terminal", GRPC: 13, GraphQL: "FAILED", HTTP: 500, Consumer: fault.Terminate, Level: slog.LevelError},
+		fault.Internal: {Name: "internal", GRPC: 13, GraphQL: "INTERNAL", HTTP: 500, Consumer: fault.Retry, Level: slog.LevelError},
+		fault.Invalid:  {Name: "invalid", GRPC: 3, GraphQL: "INVALID", HTTP: 400, Consumer: fault.Terminate, Level: slog.LevelInfo},
+		fault.NotFound: {Name: "not_found", GRPC: 5, GraphQL: "NOT_FOUND", HTTP: 404, Consumer: fault.Terminate, Level: slog.LevelInfo},
+		fault.Conflict: {Name: "conflict", GRPC: 6, GraphQL: "CONFLICT", HTTP: 409, Consumer: fault.Terminate, Level: slog.LevelInfo},
+		fault.Refused:  {Name: "refused", GRPC: 9, GraphQL: "REFUSED", HTTP: 409, Consumer: fault.Terminate, Level: slog.LevelInfo},
+		fault.Unauthenticated: {
+			Name: "unauthenticated", GRPC: 16, GraphQL: "UNAUTHENTICATED", HTTP: 401, Consumer: fault.Terminate,
+			Level: slog.LevelInfo,
+		},
+		fault.Denied:      {Name: "denied", GRPC: 7, GraphQL: "DENIED", HTTP: 403, Consumer: fault.Terminate, Level: slog.LevelWarn},
+		fault.Unavailable: {Name: "unavailable", GRPC: 14, GraphQL: "UNAVAILABLE", HTTP: 503, Consumer: fault.Retry, Level: slog.LevelWarn},
+		fault.Limited:     {Name: "limited", GRPC: 8, GraphQL: "RATE_LIMITED", HTTP: 429, Consumer: fault.Retry, Level: slog.LevelInfo},
+		fault.Terminal:    {Name: "terminal", GRPC: 13, GraphQL: "FAILED", HTTP: 500, Consumer: fault.Terminate, Level: slog.LevelError},
 	}
 	got := map[fault.Class]fault.Row{}
 	for _, c := range fault.Classes() {

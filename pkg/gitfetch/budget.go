@@ -61,7 +61,10 @@ func (l Limits) Check(prefix string) []fault.Field {
 		{"objects", l.Objects, 1},
 	} {
 		if one.found != 0 && one.found < one.least {
-			wrong = append(wrong, fault.Field{Name: prefix + "." + one.key, Problem: fmt.Sprintf("found %d, expected at least %d", one.found, one.least)})
+			wrong = append(wrong, fault.Field{
+				Name:    prefix + "." + one.key,
+				Problem: fmt.Sprintf("found %d, expected at least %d", one.found, one.least),
+			})
 		}
 	}
 	return wrong
@@ -72,7 +75,12 @@ func (l Limits) withDefaults() Limits {
 	for _, one := range []struct {
 		of      *int64
 		initial int64
-	}{{&l.MemoryBytes, defaultMemory}, {&l.TransferBytes, defaultTransfer}, {&l.InflatedBytes, defaultInflated}, {&l.Objects, defaultObjects}} {
+	}{
+		{&l.MemoryBytes, defaultMemory},
+		{&l.TransferBytes, defaultTransfer},
+		{&l.InflatedBytes, defaultInflated},
+		{&l.Objects, defaultObjects},
+	} {
 		if *one.of == 0 {
 			*one.of = one.initial
 		}

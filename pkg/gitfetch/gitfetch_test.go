@@ -46,7 +46,8 @@ func setup(t *testing.T, filtering string, cut bool) remote {
 	}
 	run(t, work, "push", "--quiet", "origin", "HEAD:main")
 	backend := &cgi.Handler{
-		Path: filepath.Join(run(t, "", "--exec-path"), "git-http-backend"), Env: append(hermetic(), "GIT_PROJECT_ROOT="+root, "GIT_HTTP_EXPORT_ALL=1"),
+		Path: filepath.Join(run(t, "", "--exec-path"), "git-http-backend"),
+		Env:  append(hermetic(), "GIT_PROJECT_ROOT="+root, "GIT_HTTP_EXPORT_ALL=1"),
 	}
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !cut || r.Method != http.MethodPost {
@@ -64,7 +65,8 @@ func setup(t *testing.T, filtering string, cut bool) remote {
 	if err != nil {
 		t.Fatal(err)
 	}
-	session, err := githttp.NewClient(&http.Client{Transport: gitfetch.Transport{Next: http.DefaultTransport}}).NewUploadPackSession(endpoint, nil)
+	session, err := githttp.NewClient(&http.Client{Transport: gitfetch.Transport{Next: http.DefaultTransport}}).NewUploadPackSession(endpoint,
+		nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,7 +63,10 @@ var errMalformed = errors.New("malformed pack")
 // readPack reads a pack to its end. The data is stored in memory or in a temporary file, and every size in it is checked before memory of
 // that size is allocated.
 func readPack(share *Share, from io.Reader) (*pack, error) {
-	p := &pack{share: share, byID: map[plumbing.Hash]int32{}, named: map[int32]plumbing.Hash{}, tooLarge: map[plumbing.ObjectType]int64{}, cache: newCache(share)}
+	p := &pack{
+		share: share, byID: map[plumbing.Hash]int32{}, named: map[int32]plumbing.Hash{}, tooLarge: map[plumbing.ObjectType]int64{},
+		cache: newCache(share),
+	}
 	keep, err := newKeep(share)
 	if err != nil {
 		return nil, err
@@ -426,5 +429,6 @@ func (k *keep) done() (io.ReaderAt, int64, error) {
 }
 
 func unkept(err error) error {
-	return fault.Because(err, fault.Unavailable, "data from a Git server cannot be stored in the folder for temporary files (TMPDIR): no space, or no permission")
+	return fault.Because(err, fault.Unavailable,
+		"data from a Git server cannot be stored in the folder for temporary files (TMPDIR): no space, or no permission")
 }

@@ -90,7 +90,8 @@ func TestEveryObjectEqualsGits(t *testing.T) {
 				if n < 60 {
 					t.Errorf("found %d objects, expected more", n)
 				}
-				if _, err := objects.File(plumbing.NewHash(strings.Repeat("1", 40))); err != plumbing.ErrObjectNotFound { //nolint:errorlint // the Git library compares it by identity
+				if _, err := objects.File(plumbing.NewHash(strings.Repeat("1",
+					40))); err != plumbing.ErrObjectNotFound { //nolint:errorlint // the Git library compares it by identity
 					t.Errorf("a file that is not there: found %v", err)
 				}
 				return nil
@@ -156,7 +157,8 @@ func TestLimitsOfOneFetch(t *testing.T) {
 				}
 				return gitfetch.NewStore(share).Fetch(ctx, r.session, refs, gitfetch.Want{Objects: []plumbing.Hash{refs.References["refs/heads/main"]}})
 			})
-			if found, ok := err.(*gitfetch.LimitError); !ok || found.Limit != limit || !strings.Contains(err.Error(), "git_limits."+limit) { //nolint:errorlint // Do returns it unwrapped
+			if found, ok := err.(*gitfetch.LimitError); !ok || found.Limit != limit ||
+				!strings.Contains(err.Error(), "git_limits."+limit) { //nolint:errorlint // Do returns it unwrapped
 				t.Errorf("found %v, expected the limit of %s", err, limit)
 			}
 		})
@@ -208,7 +210,8 @@ func TestChanged(t *testing.T) {
 				if err := objects.Fetch(ctx, r.session, refs, want); err != nil {
 					return err
 				}
-				found, known, err := objects.Changed(plumbing.NewHash(tt.from), plumbing.NewHash(tt.to), func(path string) bool { return path == tt.wanted })
+				found, known, err := objects.Changed(plumbing.NewHash(tt.from), plumbing.NewHash(tt.to),
+					func(path string) bool { return path == tt.wanted })
 				if found != tt.found || known != tt.known {
 					t.Errorf("found %v, known %v, expected %v and %v", found, known, tt.found, tt.known)
 				}

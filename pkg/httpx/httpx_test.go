@@ -61,7 +61,8 @@ func TestNoSpellingReachesThisMachine(t *testing.T) {
 	}
 	c := client(t, httpx.Config{Timeout: 5 * time.Second})
 	for _, host := range []string{
-		"127.0.0.1", "127.1", "127.0.1", "0", "0.0.0.0", "2130706433", "0x7f000001", "0x7f.0.0.1", "0x7F.1", "017700000001", "0177.0.0.1", "0177.1",
+		"127.0.0.1", "127.1", "127.0.1", "0", "0.0.0.0", "2130706433", "0x7f000001", "0x7f.0.0.1", "0x7F.1", "017700000001",
+		"0177.0.0.1", "0177.1",
 		"127.0.0.1.", "localhost", "LOCALHOST", "localhost.", "localhost.localdomain", "[::1]", "[::]", "[0:0:0:0:0:0:0:1]", "[::ffff:127.0.0.1]",
 		"[::ffff:7f00:1]", "[::127.0.0.1]", "[64:ff9b::127.0.0.1]", "[2002:7f00:1::]", "[::ffff:0:127.0.0.1]", "127。0。0。1", "①②⑦.⓪.⓪.①",
 		"%31%32%37.0.0.1", "127.0.0.1%00.example.com", "user@127.0.0.1", "example.com@127.0.0.1", "[fe80::1%25lo]",
@@ -240,7 +241,10 @@ func TestErrorsNameNoAddress(t *testing.T) {
 		allow              []string
 		denied             bool
 	}{
-		{"a name that points inwards", "http://localhost:" + port(open) + "/", "localhost is not at a public address; an operator may allow it", nil, true},
+		{
+			"a name that points inwards", "http://localhost:" + port(open) + "/",
+			"localhost is not at a public address; an operator may allow it", nil, true,
+		},
 		{"nobody there", "http://localhost:" + port(closed) + "/", "connection refused", []string{"localhost"}, false},
 		{"a connection that breaks", "http://localhost:" + port(open) + "/", "", []string{"localhost"}, false},
 		{"an answer that breaks", "http://localhost:" + port(open) + "/cut", "", []string{"localhost"}, false},
@@ -249,7 +253,8 @@ func TestErrorsNameNoAddress(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var log bytes.Buffer
-			_, err := get(t, client(t, httpx.Config{Allow: tt.allow, Timeout: 5 * time.Second, Log: slog.New(slog.NewTextHandler(&log, nil))}), tt.target, nil)
+			_, err := get(t, client(t, httpx.Config{Allow: tt.allow, Timeout: 5 * time.Second, Log: slog.New(slog.NewTextHandler(&log, nil))}),
+				tt.target, nil)
 			if err == nil || fault.Is(err, fault.Denied) != tt.denied || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("found %v, expected …%s…", err, tt.want)
 			}

@@ -21,7 +21,8 @@ func TestSpecialAddressesAreRefused(t *testing.T) {
 		"192.52.193.1", "192.88.99.1", "192.168.0.1", "192.168.255.255", "192.175.48.1", "198.18.0.1", "198.19.255.255",
 		"198.51.100.1", "203.0.113.1", "224.0.0.1", "239.255.255.255", "240.0.0.1", "255.255.255.255",
 		"::", "::1", "::ffff:127.0.0.1", "::ffff:7f00:1", "::ffff:10.0.0.1", "::ffff:169.254.169.254", "::127.0.0.1", "::ffff:0:127.0.0.1",
-		"64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "64:ff9b::8.8.8.8", "64:ff9b:1::a00:1", "100::1", "100:0:0:1::1", "2001::1", "2001:2::1", "2001:10::1",
+		"64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "64:ff9b::8.8.8.8", "64:ff9b:1::a00:1", "100::1", "100:0:0:1::1", "2001::1",
+		"2001:2::1", "2001:10::1",
 		"2001:20::1", "2001:db8::1", "2002:7f00:1::", "2002:a9fe:a9fe::1", "2620:4f:8000::1", "3fff::1", "4000::1", "5f00::1",
 		"fc00::1", "fd00:ec2::254", "fe80::1", "fe80::1%eth0", "febf::1", "fec0::1", "ff02::1",
 	} {
@@ -87,7 +88,10 @@ func TestAllow(t *testing.T) {
 			t.Errorf("%s at %s:%s: %v, want allowed %t", tt.host, tt.addr, tt.port, err, tt.ok)
 		}
 	}
-	for _, bad := range []string{"", "10.0.0.0/33", "a b", "host:port", "host:0", "host:70000", "*", "*.*", "127.1", "2130706433", "fe80::1%eth0", "http://x", "x/y", "x:1:2"} {
+	for _, bad := range []string{
+		"", "10.0.0.0/33", "a b", "host:port", "host:0", "host:70000", "*", "*.*", "127.1", "2130706433",
+		"fe80::1%eth0", "http://x", "x/y", "x:1:2",
+	} {
 		if _, err := parseAllow([]string{bad}); !fault.Is(err, fault.Invalid) || fault.FieldsOf(err)[0].Name != "allow[0]" {
 			t.Errorf("%q: %v, want it refused by name", bad, err)
 		}
@@ -96,7 +100,10 @@ func TestAllow(t *testing.T) {
 
 // FuzzCheck: whatever the spelling, an address that netip does not consider global unicast, or that is private, never passes.
 func FuzzCheck(f *testing.F) {
-	for _, seed := range []string{"127.0.0.1:80", "[::ffff:7f00:1]:443", "[64:ff9b::1]:443", "8.8.8.8:443", "[fe80::1%25lo]:80", "0x7f.1:80", ":80", "[::]:443"} {
+	for _, seed := range []string{
+		"127.0.0.1:80", "[::ffff:7f00:1]:443", "[64:ff9b::1]:443", "8.8.8.8:443", "[fe80::1%25lo]:80", "0x7f.1:80",
+		":80", "[::]:443",
+	} {
 		f.Add(seed)
 	}
 	p, err := parseAllow(nil)

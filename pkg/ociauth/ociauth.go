@@ -49,7 +49,8 @@ func NewAccounts(accounts []Account, docker bool) (Accounts, error) {
 	for i, a := range accounts {
 		if _, err := name.NewRegistry(hostOf(a.Host)); err != nil || a.Host == "" {
 			return Accounts{}, fault.InvalidFields(fault.Field{
-				Name: fmt.Sprintf("registries[%d].host", i), Problem: fmt.Sprintf("found %q; expected a registry's host, with its port if it has one", a.Host),
+				Name:    fmt.Sprintf("registries[%d].host", i),
+				Problem: fmt.Sprintf("found %q; expected a registry's host, with its port if it has one", a.Host),
 			})
 		}
 	}
@@ -172,5 +173,6 @@ func (u Unusable) Unwrap() error { return u.Err }
 // silent reports whether there was no answer, or only the beginning of one.
 func silent(err error) bool {
 	_, network := errors.AsType[net.Error](err)
-	return network || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+	return network || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.EOF) ||
+		errors.Is(err, io.ErrUnexpectedEOF)
 }

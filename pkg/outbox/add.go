@@ -46,8 +46,9 @@ func Add(ctx context.Context, tx pgx.Tx, events ...event.Sealed) error {
 
 // AddNumbered is Add for a service whose transactions come one after the other anyhow, because each carries what many callers have: it
 // gives the events their positions at once, so that the sender needs no transaction of its own for that, and no write to the
-// disk. (Behind events without one, such as Add left, they get none: the order stays.) From here to the end of tx no other can give positions: tx does nothing any more that takes long. An event that another
-// transaction adds at the same moment is an error; done again, tx finds it there.
+// disk. (Behind events without one, such as Add left, they get none: the order stays.) From here to the end of tx no other can give
+// positions: tx does nothing any more that takes long. An event that another transaction adds at the same moment is an error; done again,
+// tx finds it there.
 func AddNumbered(ctx context.Context, tx pgx.Tx, events ...event.Sealed) error {
 	p, err := rows(events)
 	if err != nil || len(p.EventIds) == 0 {
@@ -56,8 +57,8 @@ func AddNumbered(ctx context.Context, tx pgx.Tx, events ...event.Sealed) error {
 	return pg.Classify(query.New(tx).AddNumbered(ctx, query.AddNumberedParams(p)), "add %d events to the outbox", len(events))
 }
 
-// AddNew is AddNumbered for events that no transaction has added before, which spares the database to look for them: one that is there is an
-// error, of the constraint outbox_event_once.
+// AddNew is AddNumbered for events that no transaction has added before, which spares the database to look for them: one that is there is
+// an error, of the constraint outbox_event_once.
 func AddNew(ctx context.Context, tx pgx.Tx, events ...event.Sealed) error {
 	p, err := rows(events)
 	if err != nil || len(p.EventIds) == 0 {

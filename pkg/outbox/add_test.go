@@ -97,7 +97,10 @@ func TestWhatIsNotConfirmedGetsNoPosition(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	call, err := event.New(event.Header{ID: "call", Source: "/services/workflow", Time: time.Unix(0, 1)},
-		event.FunctionCalled{AgentID: 7, CallID: "c", Function: "k8s.get", Arguments: json.RawMessage(`{}`), Attempt: 1, Deadline: "2026-03-25T12:00:00Z"})
+		event.FunctionCalled{
+			AgentID: 7, CallID: "c", Function: "k8s.get", Arguments: json.RawMessage(`{}`), Attempt: 1,
+			Deadline: "2026-03-25T12:00:00Z",
+		})
 	s.must(err)
 	s.must(pg.InTx(t.Context(), s.from, func(tx pgx.Tx) error {
 		return outbox.AddNew(t.Context(), tx, sealed(started("a"), call, started("b"))...)

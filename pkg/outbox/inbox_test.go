@@ -69,7 +69,8 @@ func TestClaimsOfSeveralCountAsIfTheyCameOneByOne(t *testing.T) {
 	messages := s.stream.take()
 	s.deliver(messages[1])
 	s.must(pg.InTx(t.Context(), s.to, func(tx pgx.Tx) error {
-		firsts, err := s.inbox.ClaimAll(t.Context(), tx, []event.Event{messages[0].event, messages[1].event, messages[2].event, messages[0].event})
+		firsts, err := s.inbox.ClaimAll(t.Context(),
+			tx, []event.Event{messages[0].event, messages[1].event, messages[2].event, messages[0].event})
 		same(t, "first times", firsts, []bool{true, false, true, false})
 		return err
 	}))

@@ -85,7 +85,10 @@ func TestAFollowersCommitWakesTheActiveSender(t *testing.T) {
 // Where many events come, each waits a little for the others, and one that comes alone for none.
 func TestARoundThatPublishedMuchIsFollowedLater(t *testing.T) {
 	t.Parallel()
-	for sent, want := range map[int]time.Duration{0: 5 * time.Millisecond, 1: 5 * time.Millisecond, 4: 10 * time.Millisecond, 10: 25 * time.Millisecond, 256: 25 * time.Millisecond} {
+	for sent, want := range map[int]time.Duration{
+		0: 5 * time.Millisecond, 1: 5 * time.Millisecond, 4: 10 * time.Millisecond,
+		10: 25 * time.Millisecond, 256: 25 * time.Millisecond,
+	} {
 		same(t, fmt.Sprintf("pause after %d events", sent), outbox.Pause(sent), want)
 	}
 	s := newStage(t)

@@ -125,7 +125,8 @@ func (i *Inbox) follow(ctx context.Context, seq sequence, o *order, places []pla
 // closed advances o over positions that are closed without a gap, and returns those closed above it, as far as they were read.
 func (i *Inbox) closed(ctx context.Context, seq sequence, o *order) (map[int64]bool, error) {
 	for {
-		positions, err := query.New(i.Pool).Closed(ctx, query.ClosedParams{Sender: seq.sender, Epoch: seq.epoch, After: o.upTo, AtMost: closedBatch})
+		positions, err := query.New(i.Pool).Closed(ctx,
+			query.ClosedParams{Sender: seq.sender, Epoch: seq.epoch, After: o.upTo, AtMost: closedBatch})
 		if err != nil {
 			return nil, pg.Classify(err, "read what has come from %s", seq.sender)
 		}

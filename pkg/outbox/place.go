@@ -47,7 +47,10 @@ func placeOf(e event.Event) (place, error) {
 		p.sender = e.Source()[strings.LastIndexByte(e.Source(), '/')+1:]
 	}
 	if !serviceName.MatchString(p.sender) {
-		return place{}, fault.InvalidFields(fault.Field{Name: ExtensionSender, Problem: fmt.Sprintf("found %q; expected the name of a service", p.sender)})
+		return place{}, fault.InvalidFields(fault.Field{
+			Name:    ExtensionSender,
+			Problem: fmt.Sprintf("found %q; expected the name of a service", p.sender),
+		})
 	}
 	var err error
 	if p.position, err = number(e, ExtensionPosition); err != nil {
@@ -60,7 +63,10 @@ func placeOf(e event.Event) (place, error) {
 		}
 	}
 	if p.base > p.position {
-		return place{}, fault.InvalidFields(fault.Field{Name: ExtensionBase, Problem: fmt.Sprintf("found %d; expected at most the position, %d", p.base, p.position)})
+		return place{}, fault.InvalidFields(fault.Field{
+			Name:    ExtensionBase,
+			Problem: fmt.Sprintf("found %d; expected at most the position, %d", p.base, p.position),
+		})
 	}
 	return p, nil
 }

@@ -165,7 +165,8 @@ lockstep_outbox_events 3
 lockstep_outbox_failing_events 1
 `
 	compare := func() error {
-		return testutil.CollectAndCompare(outbox.Metrics(s.from), strings.NewReader(want), "lockstep_outbox_events", "lockstep_outbox_failing_events")
+		return testutil.CollectAndCompare(outbox.Metrics(s.from), strings.NewReader(want), "lockstep_outbox_events",
+			"lockstep_outbox_failing_events")
 	}
 	err := compare()
 	for tries := 1; err != nil && tries < 10; tries++ { // a database on a busy machine may be too slow for a scrape
@@ -203,7 +204,10 @@ func TestACallToAClusterIsDoneWithOnceTheStreamHasIt(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	call, err := event.New(event.Header{ID: "call", Source: "/services/workflow", Time: time.Unix(0, 0)},
-		event.FunctionCalled{AgentID: 42, CallID: "1/7", Function: "k8s.get", Arguments: json.RawMessage(`{}`), Attempt: 1, Deadline: "2026-03-25T10:05:00Z"})
+		event.FunctionCalled{
+			AgentID: 42, CallID: "1/7", Function: "k8s.get", Arguments: json.RawMessage(`{}`), Attempt: 1,
+			Deadline: "2026-03-25T10:05:00Z",
+		})
 	s.must(err)
 	s.must(pg.InTx(t.Context(), s.from, func(tx pgx.Tx) error { return outbox.Add(t.Context(), tx, sealed(call)...) }))
 	s.add("a")

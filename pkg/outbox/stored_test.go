@@ -55,11 +55,15 @@ func TestARowOfAnEarlierVersionIsPublished(t *testing.T) {
 func TestARowThatIsNoEventIsPostponed(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ text, reason string }{
-		"no event":        {`{"a":1}`, "not a CloudEvent"},
-		"a list":          {`[1]`, "not a CloudEvent"},
-		"of no catalogue": {`{"specversion":"1.0","type":"com.example.x","id":"bad","source":"/services/workflow","data":{}}`, "not in the event catalogue"},
+		"no event": {`{"a":1}`, "not a CloudEvent"},
+		"a list":   {`[1]`, "not a CloudEvent"},
+		"of no catalogue": {
+			`{"specversion":"1.0","type":"com.example.x","id":"bad","source":"/services/workflow","data":{}}`,
+			"not in the event catalogue",
+		},
 		"of no schema": {
-			`{"specversion":"1.0","id":"bad","source":"/services/workflow","type":"` + event.TypeRolloutStarted + `","organizationid":"1","data":{"rollout_id":0}}`,
+			`{"specversion":"1.0","id":"bad","source":"/services/workflow","type":"` + event.TypeRolloutStarted +
+				`","organizationid":"1","data":{"rollout_id":0}}`,
 			"data.rollout_id",
 		},
 	} {
@@ -122,7 +126,8 @@ func TestTheDataOfAnEventIsKept(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	data := `{"rollout_id": 7, "note": "\u0000 ä \"outboxposition\":\"9\",", "more": [{"data": null}, 1e400]}`
-	e, err := event.Make(event.Header{ID: "any", Source: "/services/workflow", Organization: 1, Time: time.Unix(0, 1)}, event.Raw{Type: event.TypeRolloutStarted, JSON: json.RawMessage(data)})
+	e, err := event.Make(event.Header{ID: "any", Source: "/services/workflow", Organization: 1, Time: time.Unix(0, 1)},
+		event.Raw{Type: event.TypeRolloutStarted, JSON: json.RawMessage(data)})
 	s.must(err)
 	s.must(pg.InTx(t.Context(), s.from, func(tx pgx.Tx) error { return outbox.AddNumbered(t.Context(), tx, e) }))
 	s.round()

@@ -78,7 +78,8 @@ func classedByCode(err error, pe *pgconn.PgError) error {
 	case codeNotNullViolation:
 		return fault.Because(err, fault.Invalid, "%s.%s is missing", pe.TableName, pe.ColumnName)
 	case codeForeignKeyViolation, codeRestrictViolation:
-		return fault.Because(err, fault.Invalid, "%s does not hold: the row referred to does not exist, or is still referred to", pe.ConstraintName)
+		return fault.Because(err, fault.Invalid, "%s does not hold: the row referred to does not exist, or is still referred to",
+			pe.ConstraintName)
 	case codeCheckViolation:
 		return fault.Because(err, fault.Invalid, "%s does not hold", pe.ConstraintName)
 	case codeUnknownCharacter, codeUntranslatable:

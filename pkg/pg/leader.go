@@ -36,7 +36,8 @@ func elect(ctx context.Context, pool *pgxpool.Pool, key string) (*pgx.Conn, erro
 		return nil, Classify(err, "take a connection")
 	}
 	var mine bool
-	if err := conn.QueryRow(ctx, `SELECT pg_try_advisory_lock(hashtextextended(current_schema() || '/' || $1, 0))`, key).Scan(&mine); err != nil || !mine {
+	if err := conn.QueryRow(ctx, `SELECT pg_try_advisory_lock(hashtextextended(current_schema() || '/' || $1, 0))`,
+		key).Scan(&mine); err != nil || !mine {
 		conn.Release()
 		return nil, Classify(err, "take the lock %q", key)
 	}

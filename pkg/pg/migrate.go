@@ -58,7 +58,10 @@ func Newest(migrations fs.FS) (int64, error) {
 
 func withProvider(ctx context.Context, c Config, name string, migrations fs.FS, run func(*goose.Provider) error) error {
 	if !identifier.MatchString("goose_" + name) {
-		return fault.InvalidFields(fault.Field{Name: "migration set", Problem: fmt.Sprintf("found %q; expected lower-case letters, digits and underscores", name)})
+		return fault.InvalidFields(fault.Field{
+			Name:    "migration set",
+			Problem: fmt.Sprintf("found %q; expected lower-case letters, digits and underscores", name),
+		})
 	}
 	c.Role = "" // tables belong to the account, not to the role that works with them
 	pc, err := poolConfig(c)
@@ -109,7 +112,8 @@ func createSchema(ctx context.Context, db *sql.DB, schema string) error {
 		return nil
 	}
 	var exists bool
-	if err := db.QueryRowContext(ctx, `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)`, schema).Scan(&exists); err != nil || exists {
+	if err := db.QueryRowContext(ctx, `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)`, schema).Scan(&exists); err != nil ||
+		exists {
 		return err
 	}
 	_, err := db.ExecContext(ctx, "CREATE SCHEMA IF NOT EXISTS "+pgx.Identifier{schema}.Sanitize())

@@ -240,7 +240,10 @@ func TestInTxRepeatsATransactionThatLostARace(t *testing.T) {
 
 func TestInTxUndoesWhatFailedAndReturnsItsError(t *testing.T) {
 	t.Parallel()
-	for name, in := range map[string]func(context.Context, *pgxpool.Pool, func(pgx.Tx) error) error{"InTx": pg.InTx, "InPipeline": pg.InPipeline} {
+	for name, in := range map[string]func(context.Context, *pgxpool.Pool, func(pgx.Tx) error) error{
+		"InTx":       pg.InTx,
+		"InPipeline": pg.InPipeline,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pool, _ := fruitPool(t)
@@ -290,9 +293,15 @@ func TestClassify(t *testing.T) {
 	}{
 		{"unique", t.Context(), `INSERT INTO fruit VALUES ('apple', 1)`, fault.Conflict, "fruit_pkey", "fruit_pkey exists already"},
 		{"check", t.Context(), `INSERT INTO fruit VALUES ('fig', 0)`, fault.Invalid, "fruit_has_weight", "fruit_has_weight does not hold"},
-		{"foreign key", t.Context(), `INSERT INTO fruit VALUES ('fig', 1, 'none')`, fault.Invalid, "fruit_basket_exists", "fruit_basket_exists does not hold"},
+		{
+			"foreign key", t.Context(), `INSERT INTO fruit VALUES ('fig', 1, 'none')`, fault.Invalid, "fruit_basket_exists",
+			"fruit_basket_exists does not hold",
+		},
 		{"not null", t.Context(), `INSERT INTO fruit VALUES ('fig')`, fault.Invalid, "", "fruit.weight is missing"},
-		{"NUL in JSON", t.Context(), `SELECT '"\u0000"'::jsonb ->> 0, '{"a":"\u0000"}'::jsonb ->> 'a'`, fault.Invalid, "", "expected UTF-8 without NUL"},
+		{
+			"NUL in JSON", t.Context(), `SELECT '"\u0000"'::jsonb ->> 0, '{"a":"\u0000"}'::jsonb ->> 'a'`, fault.Invalid,
+			"", "expected UTF-8 without NUL",
+		},
 		{"not UTF-8", t.Context(), `SELECT convert_from('\xff', 'UTF8')`, fault.Invalid, "", "expected UTF-8 without NUL"},
 		{"syntax", t.Context(), `SELEKT`, fault.Internal, "", "syntax error"},
 		{"time-out", t.Context(), `SET LOCAL statement_timeout = 1; SELECT pg_sleep(9)`, fault.Unavailable, "", "57014"},

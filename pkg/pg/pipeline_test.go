@@ -16,7 +16,10 @@ func TestInPipelineCommitsWhatItNotesInItsOrder(t *testing.T) {
 	pool, _ := fruitPool(t)
 	for range 2 { // the second time its statements are prepared
 		err := pg.InPipeline(t.Context(), pool, func(tx pgx.Tx) error {
-			for _, statement := range []string{`INSERT INTO fruit (name, weight) VALUES ('fig', 1)`, `UPDATE fruit SET weight = weight * 7 WHERE name = 'fig'`} {
+			for _, statement := range []string{
+				`INSERT INTO fruit (name, weight) VALUES ('fig', 1)`,
+				`UPDATE fruit SET weight = weight * 7 WHERE name = 'fig'`,
+			} {
 				if _, err := tx.Exec(t.Context(), statement); err != nil {
 					return err
 				}
@@ -86,7 +89,8 @@ func TestInPipelineAnswersWhatAStatementMetOnTheWay(t *testing.T) {
 	}
 }
 
-// Where nothing is asked, all of it is one transaction all the same: what only its end finds out undoes it, and what is set for it ends with it.
+// Where nothing is asked, all of it is one transaction all the same: what only its end finds out undoes it, and what is set for it ends
+// with it.
 func TestInPipelineWithoutAQuestionIsOneTransaction(t *testing.T) {
 	t.Parallel()
 	pool, _ := fruitPool(t)
@@ -104,14 +108,16 @@ func TestInPipelineWithoutAQuestionIsOneTransaction(t *testing.T) {
 		})
 	}
 	for range 2 { // the second time its statements are prepared
-		if err := exec(`INSERT INTO fruit (name, weight) VALUES ('fig', 1)`, `INSERT INTO fruit (name, weight) VALUES ('date', 1)`); !fault.Is(err, fault.Conflict) {
+		if err := exec(`INSERT INTO fruit (name, weight) VALUES ('fig', 1)`,
+			`INSERT INTO fruit (name, weight) VALUES ('date', 1)`); !fault.Is(err, fault.Conflict) {
 			t.Errorf("two of one weight: answered %v, want a conflict", err)
 		}
 		if err := exec(`INSERT INTO fruit (name, weight) VALUES ('fig', 1)`, `UPDATE fruit SET weight = weight / 0`); err == nil {
 			t.Error("a division by zero was committed")
 		}
 	}
-	if err := exec(`SELECT set_config('application_name', 'only here', true)`, `INSERT INTO fruit (name, weight) SELECT current_setting('application_name'), 2`); err != nil {
+	if err := exec(`SELECT set_config('application_name', 'only here', true)`,
+		`INSERT INTO fruit (name, weight) SELECT current_setting('application_name'), 2`); err != nil {
 		t.Fatal(err)
 	}
 	if err := exec(`INSERT INTO fruit (name, weight) SELECT 'not ' || (current_setting('application_name') = 'only here'), 3`); err != nil {

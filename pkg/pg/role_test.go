@@ -37,7 +37,8 @@ func TestAServiceWorksAsItsRole(t *testing.T) {
 	if _, err := seller.Exec(t.Context(), `SELECT * FROM fruit`); err == nil {
 		t.Error("the role reads what nobody granted")
 	}
-	if _, err := owner.Exec(t.Context(), `GRANT USAGE ON SCHEMA `+pgx.Identifier{c.Schema}.Sanitize()+` TO test_fruit_seller; GRANT SELECT ON fruit TO test_fruit_seller`); err != nil {
+	if _, err := owner.Exec(t.Context(), `GRANT USAGE ON SCHEMA `+pgx.Identifier{c.Schema}.Sanitize()+
+		` TO test_fruit_seller; GRANT SELECT ON fruit TO test_fruit_seller`); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := seller.Exec(t.Context(), `SELECT * FROM fruit`); err != nil {
@@ -84,8 +85,8 @@ func TestDatabasesOfOneServerMakeARoleAtTheSameMoment(t *testing.T) {
 	}
 }
 
-// TestWhoeverMakesARoleMayWorkAsIt: an account that is no superuser and may make roles. From PostgreSQL 16 on such an account is a member of
-// what it makes at once, but not one that may work as it.
+// TestWhoeverMakesARoleMayWorkAsIt: an account that is no superuser and may make roles. From PostgreSQL 16 on such an account is a member
+// of what it makes at once, but not one that may work as it.
 func TestWhoeverMakesARoleMayWorkAsIt(t *testing.T) {
 	t.Parallel()
 	owner, c := pgtest.New(t)
@@ -142,7 +143,8 @@ func TestARoleThatMayNotBeMadeSaysWhoCan(t *testing.T) {
 	}
 	c.URL = as(c.URL, "test_plain_account")
 	err := pg.EnsureRole(t.Context(), c, "test_never_made")
-	if !fault.Is(err, fault.Refused) || !strings.Contains(fault.Public(err), `CREATE ROLE test_never_made NOLOGIN; GRANT test_never_made TO "test_plain_account";`) {
+	if !fault.Is(err, fault.Refused) || !strings.Contains(fault.Public(err),
+		`CREATE ROLE test_never_made NOLOGIN; GRANT test_never_made TO "test_plain_account";`) {
 		t.Errorf("found %v; want the statements that would make it", err)
 	}
 	if err := pg.EnsureRole(t.Context(), c, "Robert'; DROP"); !fault.Is(err, fault.Invalid) {

@@ -12,7 +12,8 @@ import (
 )
 
 // tracer makes a span of each statement below a recorded span, and none of those that loops run by themselves. A span names the query,
-// as sqlc does, and on failure its SQLSTATE: neither a statement's arguments nor the server's texts, which may quote them, leave the process.
+// as sqlc does, and on failure its SQLSTATE: neither a statement's arguments nor the server's texts, which may quote them, leave the
+// process.
 type tracer struct{ schema string }
 
 var (
@@ -54,7 +55,8 @@ func (tracer) TraceBatchEnd(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatc
 
 func (t tracer) start(ctx context.Context, name string) context.Context {
 	ctx, end := telemetry.StartChildSpan(ctx, "SQL "+name, telemetry.Client,
-		telemetry.Text(telemetry.DBSystem, "postgresql"), telemetry.Text(telemetry.DBNamespace, t.schema), telemetry.Text(telemetry.DBSummary, name))
+		telemetry.Text(telemetry.DBSystem, "postgresql"), telemetry.Text(telemetry.DBNamespace, t.schema),
+		telemetry.Text(telemetry.DBSummary, name))
 	return context.WithValue(ctx, spanEnd{}, end)
 }
 

@@ -131,13 +131,14 @@ func TestCertificatesRotate(t *testing.T) {
 		t.Fatal(err)
 	}
 	entered, release := make(chan struct{}), make(chan struct{})
-	f := serveEcho(t, rpc.ServerConfig{TLS: config, Tokens: map[string]rpc.Caller{token: {}}}, func(_ context.Context, text string) (string, error) {
-		if text == "wait" {
-			close(entered)
-			<-release
-		}
-		return text, nil
-	})
+	f := serveEcho(t, rpc.ServerConfig{TLS: config, Tokens: map[string]rpc.Caller{token: {}}},
+		func(_ context.Context, text string) (string, error) {
+			if text == "wait" {
+				close(entered)
+				<-release
+			}
+			return text, nil
+		})
 	ours := rpc.ClientConfig{CAFile: client.CA, CertFile: client.Cert, KeyFile: client.Key}
 	call := func(c rpc.ClientConfig, text string) error {
 		c.Address, c.Token = f.address, token

@@ -43,7 +43,8 @@ func (i *interceptors) authenticate(ctx context.Context) (Caller, error) {
 	}
 	if wait := i.guard.Wait(now, address, token); wait > 0 {
 		telemetry.AuthenticationFailed(telemetry.ProtocolGRPC, telemetry.OutcomeThrottled)
-		return Caller{}, fault.New(fault.Limited, "metadata authorization: too many unknown tokens; try again in %s", wait.Round(time.Second)+time.Second)
+		return Caller{}, fault.New(fault.Limited, "metadata authorization: too many unknown tokens; try again in %s",
+			wait.Round(time.Second)+time.Second)
 	}
 	caller, known := i.keyring.find(sha256.Sum256([]byte(token)))
 	if !known {

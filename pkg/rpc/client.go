@@ -90,7 +90,9 @@ func (c ClientConfig) transport() (credentials.TransportCredentials, error) {
 	return clientTLS{credentials.NewTLS(client.Config("")), client}, nil
 }
 
-func (c ClientConfig) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+func (c ClientConfig) unary(
+	ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+) error {
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, answerWithin)
@@ -109,7 +111,9 @@ func (c ClientConfig) span(ctx context.Context, method string) (context.Context,
 		append(callAttributes(method), telemetry.Text(telemetry.ServerAddress, c.Address))...)
 }
 
-func (c ClientConfig) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+func (c ClientConfig) stream(
+	ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption,
+) (grpc.ClientStream, error) {
 	s, err := streamer(c.outgoing(ctx), desc, cc, method, opts...)
 	if err != nil {
 		return nil, fromStatus(ctx, method, err)

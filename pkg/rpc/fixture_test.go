@@ -24,17 +24,20 @@ type reply func(ctx context.Context, text string) (string, error)
 func echo(handle reply) *grpc.ServiceDesc {
 	return &grpc.ServiceDesc{
 		ServiceName: "lockstep.test.Echo", HandlerType: (*any)(nil),
-		Methods: []grpc.MethodDesc{{MethodName: "Say", Handler: func(_ any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
-			in := &wrapperspb.StringValue{}
-			if err := decode(in); err != nil {
-				return nil, err
-			}
-			run := func(ctx context.Context, req any) (any, error) {
-				text, err := handle(ctx, req.(*wrapperspb.StringValue).GetValue())
-				return wrapperspb.String(text), err
-			}
-			return interceptor(ctx, in, &grpc.UnaryServerInfo{FullMethod: echoMethod}, run)
-		}}},
+		Methods: []grpc.MethodDesc{{
+			MethodName: "Say",
+			Handler: func(_ any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+				in := &wrapperspb.StringValue{}
+				if err := decode(in); err != nil {
+					return nil, err
+				}
+				run := func(ctx context.Context, req any) (any, error) {
+					text, err := handle(ctx, req.(*wrapperspb.StringValue).GetValue())
+					return wrapperspb.String(text), err
+				}
+				return interceptor(ctx, in, &grpc.UnaryServerInfo{FullMethod: echoMethod}, run)
+			},
+		}},
 		Streams: []grpc.StreamDesc{{StreamName: "Repeat", ServerStreams: true, Handler: func(_ any, s grpc.ServerStream) error {
 			in := &wrapperspb.StringValue{}
 			if err := s.RecvMsg(in); err != nil {

@@ -124,7 +124,8 @@ func (o *observed) guarded(ctx context.Context, w *answerWriter, r *http.Request
 			return
 		}
 		if p != http.ErrAbortHandler { //nolint:errorlint // panics with this very value
-			o.log.ErrorContext(ctx, "request panicked", telemetry.KeyPath, w.path, telemetry.KeyError, fmt.Sprint(p), telemetry.KeyStack, string(debug.Stack()))
+			o.log.ErrorContext(ctx, "request panicked", telemetry.KeyPath, w.path, telemetry.KeyError, fmt.Sprint(p), telemetry.KeyStack,
+				string(debug.Stack()))
 			if w.status == 0 {
 				http.Error(w, "internal error", http.StatusInternalServerError)
 				return

@@ -101,7 +101,11 @@ func TestServeHTTP(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := f.log.String()
-	for _, want := range []string{`"msg":"request handled","method":"GET","path":"/hooks/***","status":200`, `"level":"INFO","msg":"request handled","method":"POST","path":"/x","status":202`, `"level":"DEBUG","msg":"request handled","method":"GET","path":"/healthz","status":200`, `"level":"ERROR","msg":"request panicked"`} {
+	for _, want := range []string{
+		`"msg":"request handled","method":"GET","path":"/hooks/***","status":200`,
+		`"level":"INFO","msg":"request handled","method":"POST","path":"/x","status":202`,
+		`"level":"DEBUG","msg":"request handled","method":"GET","path":"/healthz","status":200`, `"level":"ERROR","msg":"request panicked"`,
+	} {
 		if !strings.Contains(log, want) {
 			t.Errorf("the log lacks %s:\n%s", want, log)
 		}

@@ -64,7 +64,10 @@ func (s *streamWithContext) Context() context.Context { return s.ctx }
 // callAttributes describes a call in a span; method is its full name, with a leading slash.
 func callAttributes(method string) []slog.Attr {
 	service, name, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
-	return []slog.Attr{telemetry.Text(telemetry.RPCSystem, "grpc"), telemetry.Text(telemetry.RPCService, service), telemetry.Text(telemetry.RPCMethod, name)}
+	return []slog.Attr{
+		telemetry.Text(telemetry.RPCSystem, "grpc"), telemetry.Text(telemetry.RPCService, service),
+		telemetry.Text(telemetry.RPCMethod, name),
+	}
 }
 
 // around authenticates the caller, makes the call, and logs it.

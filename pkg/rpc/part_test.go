@@ -39,11 +39,12 @@ func TestHTTPSDemandsHTTPSFromThenOn(t *testing.T) {
 			}
 			t.Cleanup(transport.CloseIdleConnections)
 			address := porttest.FreeAddress(t)
-			part, err := rpc.HTTPPart("http", address, files, slog.New(slog.DiscardHandler), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-				if r.URL.Path == "/panic" {
-					panic("nil map")
-				}
-			}))
+			part, err := rpc.HTTPPart("http", address, files, slog.New(slog.DiscardHandler),
+				http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+					if r.URL.Path == "/panic" {
+						panic("nil map")
+					}
+				}))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -41,14 +41,35 @@ func TestErrorsKeepTheirClass(t *testing.T) {
 		fields  []fault.Field
 		code    codes.Code
 	}{
-		{name: "fields", err: fmt.Errorf("start: %w", fault.InvalidFields(fields...)), class: fault.Invalid, message: "start: inputs.digest: missing; starlark: found 3, expected text", fields: fields, code: codes.InvalidArgument},
-		{name: "internal", err: errors.New("password hunter2"), class: fault.Internal, message: "call /lockstep.test.Echo/Say: rpc error: code = Internal desc = internal error", code: codes.Internal},
-		{name: "cause", err: fault.Because(errors.New("hunter2"), fault.NotFound, "no run 7"), class: fault.NotFound, message: "no run 7", code: codes.NotFound},
+		{
+			name: "fields", err: fmt.Errorf("start: %w", fault.InvalidFields(fields...)), class: fault.Invalid,
+			message: "start: inputs.digest: missing; starlark: found 3, expected text", fields: fields, code: codes.InvalidArgument,
+		},
+		{
+			name: "internal", err: errors.New("password hunter2"), class: fault.Internal,
+			message: "call /lockstep.test.Echo/Say: rpc error: code = Internal desc = internal error", code: codes.Internal,
+		},
+		{
+			name: "cause", err: fault.Because(errors.New("hunter2"), fault.NotFound, "no run 7"), class: fault.NotFound, message: "no run 7",
+			code: codes.NotFound,
+		},
 		{name: "terminal", err: fault.New(fault.Terminal, "over"), class: fault.Terminal, message: "over", code: codes.Internal},
-		{name: "unavailable", err: fault.New(fault.Unavailable, "the database is away"), class: fault.Unavailable, message: "the database is away", code: codes.Unavailable},
-		{name: "panic", err: nil, class: fault.Internal, message: "call /lockstep.test.Echo/Say: rpc error: code = Internal desc = internal error", code: codes.Internal},
-		{name: "status", err: status.Error(codes.Unimplemented, "later"), class: fault.Internal, message: "call /lockstep.test.Echo/Say: rpc error: code = Unimplemented desc = later", code: codes.Unimplemented},
-		{name: "deadline", err: context.DeadlineExceeded, class: fault.Unavailable, message: "lockstep.test.Echo has not answered in time", code: codes.DeadlineExceeded},
+		{
+			name: "unavailable", err: fault.New(fault.Unavailable, "the database is away"), class: fault.Unavailable,
+			message: "the database is away", code: codes.Unavailable,
+		},
+		{
+			name: "panic", err: nil, class: fault.Internal,
+			message: "call /lockstep.test.Echo/Say: rpc error: code = Internal desc = internal error", code: codes.Internal,
+		},
+		{
+			name: "status", err: status.Error(codes.Unimplemented, "later"), class: fault.Internal,
+			message: "call /lockstep.test.Echo/Say: rpc error: code = Unimplemented desc = later", code: codes.Unimplemented,
+		},
+		{
+			name: "deadline", err: context.DeadlineExceeded, class: fault.Unavailable, message: "lockstep.test.Echo has not answered in time",
+			code: codes.DeadlineExceeded,
+		},
 	}
 	for _, c := range []fault.Class{fault.Conflict, fault.Refused, fault.Unauthenticated, fault.Denied} {
 		tests = append(tests, struct {
@@ -164,7 +185,10 @@ func TestOneLinePerCall(t *testing.T) {
 	}
 	want := []map[string]any{
 		{"level": "INFO", "msg": "call handled", "method": echoMethod, "caller": "domain", "status": "OK", "trace_id": trace[3:35]},
-		{"level": "INFO", "msg": "call handled", "method": echoMethod, "caller": "domain", "status": "FailedPrecondition", "class": "refused", "error": "not now"},
+		{
+			"level": "INFO", "msg": "call handled", "method": echoMethod, "caller": "domain", "status": "FailedPrecondition", "class": "refused",
+			"error": "not now",
+		},
 	}
 	for i, line := range lines {
 		var got map[string]any
@@ -230,7 +254,8 @@ func TestCallsHaveDeadlines(t *testing.T) {
 		d, ok := ctx.Deadline()
 		return fmt.Sprint(ok && time.Until(d) <= 10*time.Second), nil
 	})
-	if got, err := callEcho(context.Background(), dial(t, f.address, token), "x"); got != "true" || err != nil { //nolint:usetesting // must have no deadline
+	if got, err := callEcho(context.Background(), dial(t, f.address, token), "x"); got != "true" ||
+		err != nil { //nolint:usetesting // must have no deadline
 		t.Errorf("bounded: %s, error %v", got, err)
 	}
 }
@@ -268,7 +293,8 @@ func TestLargeMessages(t *testing.T) {
 	if got, err := callEcho(t.Context(), conn, strings.Repeat("x", rpc.MaxMessage-100)); err != nil || got != fmt.Sprint(rpc.MaxMessage-100) {
 		t.Errorf("answer %q, error %v", got, err)
 	}
-	if _, err := callEcho(t.Context(), conn, strings.Repeat("x", rpc.MaxMessage+1)); status.Code(err) != codes.ResourceExhausted || !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "too large") {
+	if _, err := callEcho(t.Context(), conn, strings.Repeat("x", rpc.MaxMessage+1)); status.Code(err) != codes.ResourceExhausted ||
+		!fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "too large") {
 		t.Errorf("error = %v of class %v, want resource exhausted, which is no absence of the server", err, fault.ClassOf(err))
 	}
 }
@@ -303,7 +329,12 @@ func TestStopLetsCallsEnd(t *testing.T) {
 
 func TestDialRefuses(t *testing.T) {
 	t.Parallel()
-	for _, c := range []rpc.ClientConfig{{}, {Address: "x:1", CAFile: "/nonexistent"}, {Address: "x:1", CAFile: "rpc_test.go"}, {Address: "dns://%zz/x", Insecure: true}} {
+	for _, c := range []rpc.ClientConfig{
+		{},
+		{Address: "x:1", CAFile: "/nonexistent"},
+		{Address: "x:1", CAFile: "rpc_test.go"},
+		{Address: "dns://%zz/x", Insecure: true},
+	} {
 		if _, err := rpc.Dial(c); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%+v: %v, want invalid", c, err)
 		}

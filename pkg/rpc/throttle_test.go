@@ -28,7 +28,10 @@ func TestGuessingTokensIsSlow(t *testing.T) {
 		handle := func(context.Context, any) (any, error) { return &emptypb.Empty{}, nil }
 		return intercept(ctx, &emptypb.Empty{}, &grpc.UnaryServerInfo{FullMethod: "/test.S/Do"}, handle)
 	}
-	server.RegisterService(&grpc.ServiceDesc{ServiceName: "test.S", HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{{MethodName: "Do", Handler: empty}}}, struct{}{})
+	server.RegisterService(&grpc.ServiceDesc{
+		ServiceName: "test.S", HandlerType: (*any)(nil),
+		Methods: []grpc.MethodDesc{{MethodName: "Do", Handler: empty}},
+	}, struct{}{})
 	lis, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +56,8 @@ func TestGuessingTokensIsSlow(t *testing.T) {
 		found[call(fmt.Sprintf("guess-%d", n))]++
 	}
 	// On a slow machine more than 20 pass: one more every two seconds.
-	if found[codes.Unauthenticated] < 20 || found[codes.Unauthenticated] > 60 || found[codes.Unauthenticated]+found[codes.ResourceExhausted] != 300 {
+	if found[codes.Unauthenticated] < 20 || found[codes.Unauthenticated] > 60 ||
+		found[codes.Unauthenticated]+found[codes.ResourceExhausted] != 300 {
 		t.Errorf("found %v; want about 20 refused and the rest throttled", found)
 	}
 	if code := call("good"); code != codes.OK {

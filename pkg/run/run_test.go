@@ -96,7 +96,11 @@ func TestTheFirstFailureStopsAll(t *testing.T) {
 			time.Sleep(time.Second)
 			return boom
 		}}, "b: boom"},
-		{"ended without being asked to", run.Part{Name: "b", Run: func(_ context.Context, ready func()) error { ready(); return nil }}, "b: ended without being asked to"},
+		{
+			"ended without being asked to",
+			run.Part{Name: "b", Run: func(_ context.Context, ready func()) error { ready(); return nil }},
+			"b: ended without being asked to",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

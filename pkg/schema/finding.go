@@ -79,7 +79,10 @@ func leaf(e *jsonschema.ValidationError, value, schema any) []fault.Field {
 	case *kind.MaxItems:
 		return []fault.Field{{Name: Pointer(at...), Problem: fmt.Sprintf("found %d items; expected at most %d", k.Got, k.Want)}}
 	default:
-		return []fault.Field{{Name: Pointer(at...), Problem: "found " + show(at, value) + "; " + e.ErrorKind.LocalizedString(message.NewPrinter(language.English))}}
+		return []fault.Field{{
+			Name:    Pointer(at...),
+			Problem: "found " + show(at, value) + "; " + e.ErrorKind.LocalizedString(message.NewPrinter(language.English)),
+		}}
 	}
 }
 
@@ -107,7 +110,10 @@ func superfluous(parent, names, members []string) []fault.Field {
 		case len(nearest) > 1:
 			expected = "one of " + strings.Join(nearest, ", ")
 		}
-		found[i] = fault.Field{Name: Pointer(append(slices.Clone(parent), name)...), Problem: "found a field that does not exist; expected " + expected}
+		found[i] = fault.Field{
+			Name:    Pointer(append(slices.Clone(parent), name)...),
+			Problem: "found a field that does not exist; expected " + expected,
+		}
 	}
 	return found
 }

@@ -57,18 +57,30 @@ func TestFindingsAreLocated(t *testing.T) {
 	tests := []struct{ name, value, want string }{
 		{"a missing member is named itself", `{"kind":"blue_green"}`, `/name: found nothing; expected a value`},
 		{"a conditional member is missing", `{"name":"ab","kind":"canary"}`, `/share: found nothing; expected a value`},
-		{"a conditional member is superfluous", `{"name":"ab","kind":"blue_green","share":7}`, `/share: found 7; expected nothing: not allowed here`},
+		{
+			"a conditional member is superfluous", `{"name":"ab","kind":"blue_green","share":7}`,
+			`/share: found 7; expected nothing: not allowed here`,
+		},
 		{"not of the type", `{"name":7,"kind":"blue_green"}`, `/name: found 7; expected a string`},
-		{"unknown token", `{"name":"ab","kind":"red","share":1}`, `/kind: found "red"; expected one of "canary", "blue_green"; /share: found 1; expected nothing: not allowed here`},
+		{
+			"unknown token", `{"name":"ab","kind":"red","share":1}`,
+			`/kind: found "red"; expected one of "canary", "blue_green"; /share: found 1; expected nothing: not allowed here`,
+		},
 		{"too small", `{"name":"ab","kind":"canary","share":0}`, `/share: found 0; expected at least 1`},
 		{"too large", `{"name":"ab","kind":"canary","share":101}`, `/share: found 101; expected at most 100`},
 		{"not a whole number", `{"name":"ab","kind":"canary","share":1.5}`, `/share: found 1.5; expected a whole number`},
-		{"unknown member", `{"name":"ab","kind":"blue_green","a/b":1}`, `/a~1b: found a field that does not exist; expected one of name, kind, list, share, vault, secret`},
+		{
+			"unknown member", `{"name":"ab","kind":"blue_green","a/b":1}`,
+			`/a~1b: found a field that does not exist; expected one of name, kind, list, share, vault, secret`,
+		},
 		{"inside a list", `{"name":"ab","kind":"blue_green","list":["A"]}`, `/list/0: found "A"; expected text that matches ^[a-z]+$`},
 		{"an excluded value", `{"name":"no","kind":"blue_green"}`, `/name: found "no"; expected anything else: that is not allowed here`},
 		{"long list", `{"name":"ab","kind":"blue_green","list":["a","b"]}`, `/list: found 2 items; expected at most 1`},
 		{"the whole value", `[]`, `: found a list; expected an object`},
-		{"several at once", `{"name":"a","kind":"canary","share":1,"secret":{}}`, `/name: found "a"; expected at least 2 characters; /secret: found an object; expected a string`},
+		{
+			"several at once", `{"name":"a","kind":"canary","share":1,"secret":{}}`,
+			`/name: found "a"; expected at least 2 characters; /secret: found an object; expected a string`,
+		},
 		{"not JSON", "{\n  \"name\": ab}", `line 2, column 11: found text that is not JSON (invalid character 'a' looking for beginning of value); expected one JSON value`},
 		{"cut off", "{\n", `line 2, column 1: found text that is not JSON (unexpected EOF); expected one JSON value`},
 		{"two values", "{} {}", `line 1, column 5: found text that is not JSON (invalid character after top-level value); expected one JSON value`},
@@ -101,7 +113,10 @@ func TestALongValueIsNotRepeatedInFull(t *testing.T) {
 
 func TestBadSchemasAreRefused(t *testing.T) {
 	t.Parallel()
-	ui := schema.Vocabulary{Keyword: "gitlabUi", Schema: `{"type":"object","properties":{"widget":{"type":"string"}},"additionalProperties":false}`}
+	ui := schema.Vocabulary{
+		Keyword: "gitlabUi",
+		Schema:  `{"type":"object","properties":{"widget":{"type":"string"}},"additionalProperties":false}`,
+	}
 	tests := []struct{ name, text, want string }{
 		{"reads no file", `{"$ref": "file:///etc/passwd"}`, `references to other documents are not allowed`},
 		{"reads no URL", `{"$ref": "https://example.com/x.json"}`, `references to other documents are not allowed`},
@@ -109,7 +124,10 @@ func TestBadSchemasAreRefused(t *testing.T) {
 		{"bad pattern", `{"pattern": "("}`, `/pattern: `},
 		{"not JSON", "{\n\"type\": }", `line 2, column 9: `},
 		{"widget of the wrong type", `{"properties": {"a": {"gitlabUi": {"widget": 7}}}}`, `/properties/a/gitlabUi/widget: `},
-		{"more than a widget", `{"then": {"properties": {"a": {"gitlabUi": {"label": "A"}}}}}`, `/then/properties/a/gitlabUi/label: found a field that does not exist`},
+		{
+			"more than a widget", `{"then": {"properties": {"a": {"gitlabUi": {"label": "A"}}}}}`,
+			`/then/properties/a/gitlabUi/label: found a field that does not exist`,
+		},
 		{"not an object", `{"gitlabUi": "text"}`, `/gitlabUi: `},
 		{"too large", `{"description": "` + strings.Repeat("x", schema.MaxBytes) + `"}`, `expected a schema of at most 262144`},
 	}
@@ -129,7 +147,10 @@ func TestBadSchemasAreRefused(t *testing.T) {
 
 func TestUnknownWidgetsAndFieldsOfThatNameAreLegal(t *testing.T) {
 	t.Parallel()
-	ui := schema.Vocabulary{Keyword: "gitlabUi", Schema: `{"type":"object","properties":{"widget":{"type":"string"}},"additionalProperties":false}`}
+	ui := schema.Vocabulary{
+		Keyword: "gitlabUi",
+		Schema:  `{"type":"object","properties":{"widget":{"type":"string"}},"additionalProperties":false}`,
+	}
 	text := `{"properties": {"gitlabUi": {"type": "string", "gitlabUi": {"widget": "colour_wheel"}}}, "default": {"gitlabUi": 7}}`
 	if _, err := schema.Compile([]byte(text), ui); err != nil {
 		t.Error(err)

@@ -75,9 +75,11 @@ func TestASecretOfKubernetes(t *testing.T) {
 	put("token", "account-2\n")
 	read("rotated")
 	for ref, want := range map[string]fault.Class{
-		"k8s:delivery/git.example.com#other": fault.NotFound, "k8s:delivery/git.example.com#empty": fault.NotFound, "k8s:delivery/none#token": fault.NotFound,
+		"k8s:delivery/git.example.com#other": fault.NotFound, "k8s:delivery/git.example.com#empty": fault.NotFound,
+		"k8s:delivery/none#token":     fault.NotFound,
 		"k8s:kube-system/admin#token": fault.Denied, "k8s:delivery/moved#token": fault.Unavailable, "k8s:delivery/page#token": fault.Unavailable,
-		"k8s:delivery/away#token": fault.Unavailable, "k8s:delivery#token": fault.Invalid, "k8s:delivery/../x#token": fault.Invalid, "k8s:Delivery/x#token": fault.Invalid,
+		"k8s:delivery/away#token": fault.Unavailable, "k8s:delivery#token": fault.Invalid, "k8s:delivery/../x#token": fault.Invalid,
+		"k8s:Delivery/x#token": fault.Invalid,
 	} {
 		got, err := r.Read(t.Context(), ref)
 		if got != "" || !fault.Is(err, want) || strings.Contains(fmt.Sprint(err), "hunter2") || strings.Contains(fmt.Sprint(err), "account-2") {
@@ -85,7 +87,8 @@ func TestASecretOfKubernetes(t *testing.T) {
 		}
 	}
 	put("token", "stolen")
-	if _, err := r.Read(t.Context(), "k8s:delivery/git.example.com#token"); !fault.Is(err, fault.Denied) || strings.Contains(err.Error(), "stolen") {
+	if _, err := r.Read(t.Context(), "k8s:delivery/git.example.com#token"); !fault.Is(err, fault.Denied) ||
+		strings.Contains(err.Error(), "stolen") {
 		t.Errorf("an account that Kubernetes refuses: %v", err)
 	}
 }
@@ -102,7 +105,8 @@ func TestNoCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, r := range map[string]*secret.Reader{"outside": outside, "without a token": without, "nobody's": nil} {
-		if _, err := r.Read(t.Context(), "k8s:delivery/git#token"); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "kubernetesSecrets") {
+		if _, err := r.Read(t.Context(), "k8s:delivery/git#token"); !fault.Is(err, fault.Invalid) ||
+			!strings.Contains(err.Error(), "kubernetesSecrets") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

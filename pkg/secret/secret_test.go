@@ -113,10 +113,12 @@ func TestEveryKindOfReference(t *testing.T) {
 	}
 	for reference, want := range map[string]fault.Class{
 		"env:LOCKSTEP_TEST_NO_SECRET": fault.NotFound, "file:/nonexistent": fault.NotFound,
-		"vault:secret/data/ci/git#other": fault.NotFound, "vault:secret/data/other#token": fault.NotFound, "vault:secret/data/ci/empty#token": fault.NotFound,
-		"vault:secret/data/ci/git#count": fault.Invalid, "vault:secret/data/moved#token": fault.Unavailable,
+		"vault:secret/data/ci/git#other": fault.NotFound, "vault:secret/data/other#token": fault.NotFound,
+		"vault:secret/data/ci/empty#token": fault.NotFound,
+		"vault:secret/data/ci/git#count":   fault.Invalid, "vault:secret/data/moved#token": fault.Unavailable,
 		"hunter2": fault.Invalid, "env:A=hunter2": fault.Invalid, "file:hunter2": fault.Invalid, "vault:hunter2": fault.Invalid,
-		"vault:secret/data/../../sys/raw#hunter2": fault.Invalid, "vault:secret/data/x?list=true#hunter2": fault.Invalid, "vault:/secret/x#hunter2": fault.Invalid,
+		"vault:secret/data/../../sys/raw#hunter2": fault.Invalid, "vault:secret/data/x?list=true#hunter2": fault.Invalid,
+		"vault:/secret/x#hunter2": fault.Invalid,
 	} {
 		got, err := r.Read(t.Context(), reference)
 		if got != "" || !fault.Is(err, want) {
@@ -136,7 +138,10 @@ func TestAKubernetesRoleSignsIn(t *testing.T) {
 	f, address := newFakeVault(t)
 	wall := clocktest.New(time.Unix(1_700_000_000, 0))
 	account := write(t, "account\n")
-	r, err := secret.New(secret.VaultConfig{Address: address + "/", Namespace: "team", KubernetesRole: "lockstep", KubernetesTokenFile: account}, wall, slog.New(slog.DiscardHandler))
+	r, err := secret.New(secret.VaultConfig{
+		Address: address + "/", Namespace: "team", KubernetesRole: "lockstep",
+		KubernetesTokenFile: account,
+	}, wall, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +174,8 @@ func TestAKubernetesRoleSignsIn(t *testing.T) {
 	if err := os.WriteFile(account, []byte("stolen"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Read(t.Context(), "vault:secret/data/ci/git#token"); !fault.Is(err, fault.Denied) || strings.Contains(err.Error(), "stolen") {
+	if _, err := r.Read(t.Context(), "vault:secret/data/ci/git#token"); !fault.Is(err, fault.Denied) ||
+		strings.Contains(err.Error(), "stolen") {
 		t.Errorf("an account that Vault refuses: %v", err)
 	}
 }

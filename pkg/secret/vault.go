@@ -205,7 +205,8 @@ func (v *vault) ask(ctx context.Context, method, path, token string, body []byte
 	switch code := response.StatusCode; code {
 	case http.StatusOK:
 		if json.Unmarshal(text, answer) != nil {
-			return fault.Because(errors.New("not the JSON expected"), fault.Unavailable, "Vault at %s answers %s with something other than an entry", v.config.Address, path)
+			return fault.Because(errors.New("not the JSON expected"), fault.Unavailable,
+				"Vault at %s answers %s with something other than an entry", v.config.Address, path)
 		}
 		return nil
 	case http.StatusNotFound:

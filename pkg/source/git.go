@@ -57,7 +57,10 @@ func parseGit(config json.RawMessage) (*Repository, []fault.Field) {
 		if strings.ContainsAny(c.Repository, "@?#") {
 			what = "a URL with a user, a password or parameters (not shown)"
 		}
-		found = append(found, fault.Field{Name: "/repository", Problem: "found " + what + "; expected a URL such as https://git.example.com/shop/config.git, without user, password and parameters"})
+		found = append(found, fault.Field{
+			Name:    "/repository",
+			Problem: "found " + what + "; expected a URL such as https://git.example.com/shop/config.git, without user, password and parameters",
+		})
 	}
 	s.within, found = versions(c.Range, found)
 	s.paths, found = patterns("/paths", c.Paths, found)
@@ -88,7 +91,10 @@ func patterns(field, text string, found []fault.Field) ([]string, []fault.Field)
 	for _, p := range all {
 		// Each ** and each alternative multiplies the cost of a match; this many is enough.
 		if !doublestar.ValidatePattern(p) || strings.HasPrefix(p, "/") || strings.Count(p, "**") > 4 || strings.Count(p, "{") > 2 {
-			found = append(found, fault.Field{Name: field, Problem: "found " + quote(p) + "; expected a pattern of files, such as deploy/**, from the top of the repository"})
+			found = append(found, fault.Field{
+				Name:    field,
+				Problem: "found " + quote(p) + "; expected a pattern of files, such as deploy/**, from the top of the repository",
+			})
 		}
 	}
 	return all, found

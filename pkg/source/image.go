@@ -92,7 +92,10 @@ func versions(text string, found []fault.Field) (*semver.Constraints, []fault.Fi
 	}
 	within, err := semver.NewConstraint(text)
 	if err != nil {
-		return nil, append(found, fault.Field{Name: "/range", Problem: "found " + quote(text) + "; expected a range of versions, such as >=1.2.0 <2.0.0"})
+		return nil, append(found, fault.Field{
+			Name:    "/range",
+			Problem: "found " + quote(text) + "; expected a range of versions, such as >=1.2.0 <2.0.0",
+		})
 	}
 	return within, found
 }

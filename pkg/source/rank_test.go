@@ -13,7 +13,10 @@ func TestARankComparesAsTheSelectionOrders(t *testing.T) {
 	t.Parallel()
 	number := rapid.OneOf(rapid.Uint64Range(0, 12), rapid.Uint64())
 	identifier := rapid.OneOf(
-		rapid.SampledFrom([]string{"0", "1", "9", "10", "99999999999999999999", "123456789012345678901", "alpha", "alpha-1", "beta", "rc", "rc1", "rc-", "-", "A", "Z", "a", "0a"}),
+		rapid.SampledFrom([]string{
+			"0", "1", "9", "10", "99999999999999999999", "123456789012345678901", "alpha", "alpha-1", "beta", "rc", "rc1",
+			"rc-", "-", "A", "Z", "a", "0a",
+		}),
 		rapid.StringMatching(`[0-9A-Za-z-]{1,4}`),
 	)
 	tag := rapid.Custom(func(t *rapid.T) string {

@@ -61,7 +61,8 @@ func NormalizeImage(image string) (string, error) {
 }
 
 func notAnImage(image, repository, host string) error {
-	return fault.New(fault.Invalid, "found %s, understood as %s at registry %s; expected an image, such as registry.example.com/shop/api", quote(image), quote(repository), quote(host))
+	return fault.New(fault.Invalid, "found %s, understood as %s at registry %s; expected an image, such as registry.example.com/shop/api",
+		quote(image), quote(repository), quote(host))
 }
 
 // NormalizeHost returns the canonical form of a registry's host, with its port unless that is 443: in lower case, without the trailing dot

@@ -62,13 +62,20 @@ func TestNormalizeImage(t *testing.T) {
 // TestNoErrorShowsAPassword: the reason for refusing an event or a source may be stored.
 func TestNoErrorShowsAPassword(t *testing.T) {
 	t.Parallel()
-	for _, image := range []string{"user:secret@evil.example.com/p/api", "https://user:secret@evil.example.com/api", "user:secret@h/a@sha256:abc", "user:secret@h:5000", "a@user:secret@h/x"} {
+	for _, image := range []string{
+		"user:secret@evil.example.com/p/api", "https://user:secret@evil.example.com/api",
+		"user:secret@h/a@sha256:abc", "user:secret@h:5000", "a@user:secret@h/x",
+	} {
 		_, err := NormalizeImage(image)
 		if err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", image, err)
 		}
 	}
-	for _, repository := range []string{"https://user:secret@git.example.com/x", "https://secret@git.example.com/x", "https://git.example.com/x?token=secret", "https://git.example.com/x#secret", "user:secret@git.example.com:x", "ht tp://user:secret@h/x"} {
+	for _, repository := range []string{
+		"https://user:secret@git.example.com/x", "https://secret@git.example.com/x",
+		"https://git.example.com/x?token=secret", "https://git.example.com/x#secret", "user:secret@git.example.com:x",
+		"ht tp://user:secret@h/x",
+	} {
 		_, wrong := Parse(Git, json.RawMessage(`{"repository":`+strconv.Quote(repository)+`,"branch":"main"}`))
 		if len(wrong) != 1 || strings.Contains(wrong[0].Problem, "secret") {
 			t.Errorf("%s: %v", repository, wrong)
@@ -79,13 +86,17 @@ func TestNoErrorShowsAPassword(t *testing.T) {
 // TestAnErrorNamesTheImageAsUnderstood, since a name without a registry is one of Docker Hub.
 func TestAnErrorNamesTheImageAsUnderstood(t *testing.T) {
 	t.Parallel()
-	if _, err := NormalizeImage("shop//api"); err == nil || !strings.Contains(err.Error(), `understood as "shop//api" at registry "docker.io"`) {
+	if _, err := NormalizeImage("shop//api"); err == nil ||
+		!strings.Contains(err.Error(), `understood as "shop//api" at registry "docker.io"`) {
 		t.Errorf("error = %v", err)
 	}
 }
 
 func FuzzNormalizeImage(f *testing.F) {
-	for _, seed := range []string{"nginx", "a.b:5000/c/d:e@sha256:" + strings.Repeat("f", 64), "[::1]:5/x", "localhost/x", "UP/case", "//", "@", "x:443/y"} {
+	for _, seed := range []string{
+		"nginx", "a.b:5000/c/d:e@sha256:" + strings.Repeat("f", 64), "[::1]:5/x", "localhost/x", "UP/case",
+		"//", "@", "x:443/y",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, image string) {

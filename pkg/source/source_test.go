@@ -29,15 +29,24 @@ func TestSourcesAreCheckedWhereTheyAreWrong(t *testing.T) {
 		{"a tag beside a range", OCIImage, `{"image":"x","selection":"semver","tag":"1"}`, []string{"/sourceConfig/tag"}},
 		{"nothing to poll for", OCIImage, `{"image":"x","poll":true}`, []string{"/sourceConfig/selection"}},
 		{"an interval without polling", OCIImage, `{"image":"x","poll_interval_seconds":60}`, []string{"/sourceConfig/poll_interval_seconds"}},
-		{"too often", OCIImage, `{"image":"x","selection":"lexical","poll":true,"poll_interval_seconds":1}`, []string{"/sourceConfig/poll_interval_seconds"}},
-		{"bad expressions", OCIImage, `{"image":"x","allow_tags":"(","ignore_tags":"[a"}`, []string{"/sourceConfig/allow_tags", "/sourceConfig/ignore_tags"}},
+		{
+			"too often", OCIImage, `{"image":"x","selection":"lexical","poll":true,"poll_interval_seconds":1}`,
+			[]string{"/sourceConfig/poll_interval_seconds"},
+		},
+		{
+			"bad expressions", OCIImage, `{"image":"x","allow_tags":"(","ignore_tags":"[a"}`,
+			[]string{"/sourceConfig/allow_tags", "/sourceConfig/ignore_tags"},
+		},
 		{"a look-ahead", OCIImage, `{"image":"x","allow_tags":"(?=a)"}`, []string{"/sourceConfig/allow_tags"}},
 		{"a repository with a password", Git, `{"repository":"https://u:p@x/y","branch":"main"}`, []string{"/sourceConfig/repository"}},
 		{"a repository by SSH", Git, `{"repository":"git@x:y.git","branch":"main"}`, []string{"/sourceConfig/repository"}},
 		{"a host alone", Git, `{"repository":"https://x","branch":"main"}`, []string{"/sourceConfig/repository"}},
 		{"no branch", Git, `{"repository":"https://x/y"}`, []string{"/sourceConfig/branch"}},
 		{"a branch beside tags", Git, `{"repository":"https://x/y","follow":"tags","branch":"main"}`, []string{"/sourceConfig/branch"}},
-		{"bad patterns", Git, `{"repository":"https://x/y","branch":"main","paths":"[a /b","ignore_paths":"**/**/**/**/**"}`, []string{"/sourceConfig/paths", "/sourceConfig/paths", "/sourceConfig/ignore_paths"}},
+		{
+			"bad patterns", Git, `{"repository":"https://x/y","branch":"main","paths":"[a /b","ignore_paths":"**/**/**/**/**"}`,
+			[]string{"/sourceConfig/paths", "/sourceConfig/paths", "/sourceConfig/ignore_paths"},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -82,12 +91,16 @@ func TestWhichTagsASourceTakes(t *testing.T) {
 		{config: `{"ignore_tags":"-rc"}`, takes: []string{"", "1.0"}, not: []string{"1.0-rc1"}},
 		{config: `{"selection":"mutable_tag","tag":"stable"}`, takes: []string{"stable"}, not: []string{"", "latest"}},
 		{
-			config: `{"selection":"semver","range":">=1.2 <2"}`, takes: []string{"1.2.0", "v1.10.3", "1.9"}, not: []string{"", "2.0.0", "1.1.9", "1.3.0-rc.1", "latest", "1", "v1"},
+			config: `{"selection":"semver","range":">=1.2 <2"}`, takes: []string{"1.2.0", "v1.10.3", "1.9"},
+			not:    []string{"", "2.0.0", "1.1.9", "1.3.0-rc.1", "latest", "1", "v1"},
 			newest: "v1.10.3", fromTheLast: []string{"1.9.0", "v1.10.3", "1.2.0", "2.0.0", "latest", "1.11.0-rc.1"},
 		},
 		{config: `{"selection":"semver"}`, newest: "2.0.0", fromTheLast: []string{"2.0.0", "v1.10.3", "2.1.0-rc.1", "20260301", "7000000"}},
 		{config: `{"selection":"semver","range":">=1.0.0-0"}`, newest: "2.1.0-rc.1", fromTheLast: []string{"2.0.0", "2.1.0-rc.1"}},
-		{config: `{"selection":"lexical","allow_tags":"^[0-9]{8}-"}`, newest: "20260302-b", fromTheLast: []string{"20260301-z", "20260302-b", "20260302-a", "zzz"}},
+		{
+			config: `{"selection":"lexical","allow_tags":"^[0-9]{8}-"}`, newest: "20260302-b",
+			fromTheLast: []string{"20260301-z", "20260302-b", "20260302-a", "zzz"},
+		},
 		{config: `{"selection":"semver","range":">=9"}`, fromTheLast: []string{"1.0.0"}},
 	}
 	for _, tt := range tests {
@@ -144,7 +157,8 @@ func TestKeysMeetHoweverTheyAreWritten(t *testing.T) {
 			t.Errorf("key of %q is %q, %v", name, key, err)
 		}
 	}
-	if name := git.(*Repository).Name(); name != "git.example.com/shop/config" || RepositoryName("https://git.example.com/shop/config.git") != name || RepositoryName("git.example.com") != "" {
+	if name := git.(*Repository).Name(); name != "git.example.com/shop/config" ||
+		RepositoryName("https://git.example.com/shop/config.git") != name || RepositoryName("git.example.com") != "" {
 		t.Errorf("the repository is %q", name)
 	}
 }

@@ -46,21 +46,31 @@ var (
 	//nolint:gochecknoglobals // as above
 	deliveryDescs = struct{ deployments, reworked, ended, failures, unrecovered, lead, recovery, at, leftOut *prometheus.Desc }{
 		deployments: prometheus.NewDesc("lockstep_delivery_deployments", "Deployments that were completed in the window.", placed, nil),
-		reworked:    prometheus.NewDesc("lockstep_delivery_reworked", "Deployments of the window that were made because of a failure.", placed, nil),
-		ended:       prometheus.NewDesc("lockstep_delivery_ended", "Deployments that were completed, failed or aborted in the window.", placed, nil),
-		failures:    prometheus.NewDesc("lockstep_delivery_failures", "Deployments of the window that failed, were aborted or rolled back.", placed, nil),
-		unrecovered: prometheus.NewDesc("lockstep_delivery_unrecovered", "Failures of the window that no later deployment has fixed yet.", placed, nil),
-		lead:        prometheus.NewDesc("lockstep_delivery_lead_time_seconds", "Change lead time by percentile, in total and by part: people, machine.", slices.Concat(placed, []string{"part", "percentile"}), nil),
-		recovery:    prometheus.NewDesc("lockstep_delivery_recovery_seconds", "Failed deployment recovery time by percentile.", slices.Concat(placed, []string{"percentile"}), nil),
-		at:          prometheus.NewDesc("lockstep_delivery_refreshed_timestamp_seconds", "When the delivery metrics were computed.", nil, nil),
-		leftOut:     prometheus.NewDesc("lockstep_delivery_left_out", "Pairs of application and environment that were left out because there are too many.", nil, nil),
+		reworked: prometheus.NewDesc("lockstep_delivery_reworked", "Deployments of the window that were made because of a failure.", placed,
+			nil),
+		ended: prometheus.NewDesc("lockstep_delivery_ended", "Deployments that were completed, failed or aborted in the window.", placed,
+			nil),
+		failures: prometheus.NewDesc("lockstep_delivery_failures", "Deployments of the window that failed, were aborted or rolled back.",
+			placed, nil),
+		unrecovered: prometheus.NewDesc("lockstep_delivery_unrecovered",
+			"Failures of the window that no later deployment has fixed yet.", placed, nil),
+		lead: prometheus.NewDesc("lockstep_delivery_lead_time_seconds",
+			"Change lead time by percentile, in total and by part: people, machine.", slices.Concat(placed, []string{"part", "percentile"}), nil),
+		recovery: prometheus.NewDesc("lockstep_delivery_recovery_seconds", "Failed deployment recovery time by percentile.",
+			slices.Concat(placed, []string{"percentile"}), nil),
+		at: prometheus.NewDesc("lockstep_delivery_refreshed_timestamp_seconds", "When the delivery metrics were computed.", nil, nil),
+		leftOut: prometheus.NewDesc("lockstep_delivery_left_out",
+			"Pairs of application and environment that were left out because there are too many.", nil, nil),
 	}
 )
 
 // Describe implements prometheus.Collector.
 func (*Delivery) Describe(out chan<- *prometheus.Desc) {
 	d := deliveryDescs
-	for _, one := range []*prometheus.Desc{d.deployments, d.reworked, d.ended, d.failures, d.unrecovered, d.lead, d.recovery, d.at, d.leftOut} {
+	for _, one := range []*prometheus.Desc{
+		d.deployments, d.reworked, d.ended, d.failures, d.unrecovered, d.lead,
+		d.recovery, d.at, d.leftOut,
+	} {
 		out <- one
 	}
 }

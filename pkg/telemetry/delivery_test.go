@@ -39,7 +39,8 @@ lockstep_delivery_left_out 7
 # TYPE lockstep_delivery_refreshed_timestamp_seconds gauge
 lockstep_delivery_refreshed_timestamp_seconds 1.8e+09
 `
-	if err := testutil.CollectAndCompare(&d, strings.NewReader(want), "lockstep_delivery_failures", "lockstep_delivery_lead_time_seconds", "lockstep_delivery_recovery_seconds",
+	if err := testutil.CollectAndCompare(&d, strings.NewReader(want), "lockstep_delivery_failures", "lockstep_delivery_lead_time_seconds",
+		"lockstep_delivery_recovery_seconds",
 		"lockstep_delivery_left_out", "lockstep_delivery_refreshed_timestamp_seconds"); err != nil {
 		t.Error(err)
 	}

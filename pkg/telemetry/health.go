@@ -24,7 +24,8 @@ const checkWithin = 2 * time.Second
 // collectors).
 func Health(checks map[string]func(context.Context) error, metrics ...prometheus.Collector) http.Handler {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(liveHeap())), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(liveHeap())),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	registry.MustRegister(Metrics()...)
 	registry.MustRegister(metrics...)
 	mux := http.NewServeMux()

@@ -29,13 +29,15 @@ var (
 		Buckets: []float64{.01, .05, .1, .5, 1, 5, 15, 60, 300, 1800, 7200, 86400},
 	}, []string{"consumer"})
 	authentications = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "lockstep_authentication_failures_total", Help: "Failed authentications, by protocol and outcome: refused, or throttled before the credential was checked.",
+		Name: "lockstep_authentication_failures_total",
+		Help: "Failed authentications, by protocol and outcome: refused, or throttled before the credential was checked.",
 	}, []string{"protocol", "outcome"})
 	rejected = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "lockstep_events_rejected_total", Help: "Events from the bus that were rejected, by consumer and reason: the invalid part of the event, or failed.",
 	}, []string{"consumer", "reason"})
 	functions = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "lockstep_function_duration_seconds", Help: "How long attempts at Functions took where they were executed, by function and outcome: ok or failed.",
+		Name:    "lockstep_function_duration_seconds",
+		Help:    "How long attempts at Functions took where they were executed, by function and outcome: ok or failed.",
 		Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800},
 	}, []string{"function", "outcome"})
 )

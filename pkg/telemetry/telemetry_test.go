@@ -114,7 +114,12 @@ func TestHealth(t *testing.T) {
 		body       string
 	}{
 		{"runs", "/healthz", map[string]func(context.Context) error{"nats": func(context.Context) error { return away }}, 200, `{"status":"ok"}`},
-		{"ready", "/readyz", map[string]func(context.Context) error{"nats": ok, "database": ok}, 200, `{"status":"ok","checks":{"database":"ok","nats":"ok"}}`},
+		{
+			"ready", "/readyz",
+			map[string]func(context.Context) error{"nats": ok, "database": ok},
+			200,
+			`{"status":"ok","checks":{"database":"ok","nats":"ok"}}`,
+		},
 		{
 			"not ready", "/readyz",
 			map[string]func(context.Context) error{"nats": func(context.Context) error { return away }, "database": ok},

@@ -79,7 +79,8 @@ func StartTracing(ctx context.Context, service string, log *slog.Logger) (stop f
 		return nothing, fmt.Errorf("start tracing: %w", err)
 	}
 	about, err := resource.New(ctx, resource.WithFromEnv(), resource.WithTelemetrySDK(), resource.WithHost(), resource.WithAttributes(
-		attribute.String("service.namespace", "lockstep"), attribute.String("service.name", service), attribute.String("service.version", build.Read().Version),
+		attribute.String("service.namespace", "lockstep"), attribute.String("service.name", service),
+		attribute.String("service.version", build.Read().Version),
 	))
 	if err != nil { // spans with fewer attributes are better than none
 		log.WarnContext(ctx, "detecting attributes of this process failed; traces lack some", KeyError, err)
@@ -106,13 +107,17 @@ func Tracing() bool {
 
 // StartSpan starts a child of the span in ctx. end ends it, as failed if given a problem. The text of the problem is exported, so it has to
 // be one that may leave the process (fault.Public).
-func StartSpan(ctx context.Context, name string, kind trace.SpanKind, attributes ...slog.Attr) (inside context.Context, end func(problem string)) {
+func StartSpan(
+	ctx context.Context, name string, kind trace.SpanKind, attributes ...slog.Attr,
+) (inside context.Context, end func(problem string)) {
 	return startSpan(ctx, name, kind, nil, attributes)
 }
 
 // StartChildSpan is StartSpan if the span in ctx is recorded, and a no-op otherwise: for the parts of a request, such as statements and
 // calls. Polling loops would otherwise create a trace per poll.
-func StartChildSpan(ctx context.Context, name string, kind trace.SpanKind, attributes ...slog.Attr) (inside context.Context, end func(problem string)) {
+func StartChildSpan(
+	ctx context.Context, name string, kind trace.SpanKind, attributes ...slog.Attr,
+) (inside context.Context, end func(problem string)) {
 	if !Recorded(ctx) {
 		return ctx, func(string) {}
 	}
@@ -142,7 +147,8 @@ func StartSending(ctx context.Context, eventTrace, name string, began time.Time,
 		return Sending{}
 	}
 	//nolint:spancheck // Sending.End ends it
-	ctx, span := otel.Tracer(tracerName).Start(WithTraceParent(ctx, eventTrace), name, trace.WithSpanKind(Producer), trace.WithTimestamp(began))
+	ctx, span := otel.Tracer(tracerName).Start(WithTraceParent(ctx, eventTrace), name, trace.WithSpanKind(Producer),
+		trace.WithTimestamp(began))
 	describe(span, attributes, "")
 	return Sending{span: span, parent: TraceParent(ctx)} //nolint:spancheck // Sending.End ends it
 }
@@ -208,7 +214,9 @@ func LinkSpan(ctx context.Context, parent, name string, attributes ...slog.Attr)
 	return inside
 }
 
-func startSpan(ctx context.Context, name string, kind trace.SpanKind, links []trace.Link, attributes []slog.Attr) (context.Context, func(string)) {
+func startSpan(
+	ctx context.Context, name string, kind trace.SpanKind, links []trace.Link, attributes []slog.Attr,
+) (context.Context, func(string)) {
 	ctx, span := otel.Tracer(tracerName).Start(ctx, name, trace.WithSpanKind(kind), trace.WithLinks(links...))
 	describe(span, attributes, "")
 	return ctx, func(problem string) {

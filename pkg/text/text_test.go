@@ -62,7 +62,8 @@ func TestAWriterPutsCharactersTogether(t *testing.T) {
 	if _, err := io.WriteString(text.NewWriter(&whole), in); err != nil || whole.String() != want {
 		t.Errorf("found %q, %v; want %q", whole.String(), err, want)
 	}
-	if _, err := io.CopyBuffer(struct{ io.Writer }{text.NewWriter(&bytewise)}, iotest.OneByteReader(strings.NewReader(in)), make([]byte, 1)); err != nil || bytewise.String() != want {
+	if _, err := io.CopyBuffer(struct{ io.Writer }{text.NewWriter(&bytewise)}, iotest.OneByteReader(strings.NewReader(in)),
+		make([]byte, 1)); err != nil || bytewise.String() != want {
 		t.Errorf("found %q, %v; want %q", bytewise.String(), err, want)
 	}
 	if n, err := text.NewWriter(failing{}).Write([]byte("x")); n != 0 || err == nil {

@@ -85,7 +85,10 @@ func Proxies(member string, written []string) ([]netip.Prefix, error) {
 			prefix, err = netip.PrefixFrom(address.Unmap(), address.Unmap().BitLen()), nil
 		}
 		if err != nil {
-			return nil, fault.InvalidFields(fault.Field{Name: member, Problem: "found " + w + "; expected the address or network of a reverse proxy, such as 10.1.0.0/16"})
+			return nil, fault.InvalidFields(fault.Field{
+				Name:    member,
+				Problem: "found " + w + "; expected the address or network of a reverse proxy, such as 10.1.0.0/16",
+			})
 		}
 		all = append(all, prefix.Masked())
 	}

@@ -108,7 +108,10 @@ func (c Config) Validate() error {
 		problems = append(problems, fault.Field{Name: "poll_rate", Problem: fmt.Sprintf("found %d; expected 1 or more", c.PollRate)})
 	}
 	if c.MaxConnections < 0 || c.MaxConnections > 0 && c.MaxConnections < minConnections {
-		problems = append(problems, fault.Field{Name: "max_connections", Problem: fmt.Sprintf("found %d; expected at least %d", c.MaxConnections, minConnections)})
+		problems = append(problems, fault.Field{
+			Name:    "max_connections",
+			Problem: fmt.Sprintf("found %d; expected at least %d", c.MaxConnections, minConnections),
+		})
 	}
 	if len(problems) > 0 {
 		return fault.InvalidFields(problems...)

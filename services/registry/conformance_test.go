@@ -92,7 +92,8 @@ func featureCases(t *testing.T) []ceCase {
 			t.Fatalf("no request in %s", scenario)
 		}
 		for _, media := range example.FindAllStringSubmatch(scenario, -1) {
-			request, err := http.ReadRequest(bufio.NewReader(strings.NewReader(strings.ReplaceAll(indented.ReplaceAllString(raw[1], ""), "<contentType>", media[1]))))
+			request, err := http.ReadRequest(bufio.NewReader(strings.NewReader(strings.ReplaceAll(indented.ReplaceAllString(raw[1], ""),
+				"<contentType>", media[1]))))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -101,7 +102,10 @@ func featureCases(t *testing.T) []ceCase {
 				t.Fatal(err)
 			}
 			name, _, _ := strings.Cut(scenario, " (")
-			c := ceCase{name: name + ", " + media[1], media: media[1], header: request.Header, body: body, binary: request.Header.Get("Ce-Id") != "", attributes: map[string]string{}}
+			c := ceCase{
+				name: name + ", " + media[1], media: media[1], header: request.Header, body: body,
+				binary: request.Header.Get("Ce-Id") != "", attributes: map[string]string{},
+			}
 			for _, row := range tableRow.FindAllStringSubmatch(scenario, -1) {
 				c.attributes[row[1]] = row[2]
 			}
@@ -220,7 +224,8 @@ func TestCloudEventsConformance(t *testing.T) {
 		t.Errorf("the cases are of modes %v, want binary, structured and batch", modes)
 	}
 	// The project's ids repeat: there are as many events as distinct ids.
-	if got := waiting(t, pool); len(got) < 3 || !slices.Contains(got, "1234-1234-1234") || !slices.Contains(got, "4321-4321-4321") || !slices.Contains(got, "conformance-0004") {
+	if got := waiting(t, pool); len(got) < 3 || !slices.Contains(got, "1234-1234-1234") || !slices.Contains(got, "4321-4321-4321") ||
+		!slices.Contains(got, "conformance-0004") {
 		t.Errorf("stored %v", got)
 	}
 	before := len(waiting(t, pool))

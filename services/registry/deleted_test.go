@@ -25,8 +25,8 @@ func untag(t *testing.T, reference string) {
 	}
 }
 
-// TestADeletionIsReportedOnceForEachTime: of a sender without identifiers and times a tag that was deleted, published again and deleted again is four events,
-// each of them once. About what was reported before, the registry is queried.
+// TestADeletionIsReportedOnceForEachTime: of a sender without identifiers and times a tag that was deleted, published again and deleted
+// again is four events, each of them once. About what was reported before, the registry is queried.
 func TestADeletionIsReportedOnceForEachTime(t *testing.T) {
 	t.Parallel()
 	host := ociServer(t)

@@ -86,7 +86,8 @@ func serve(t *testing.T, tokens ...string) (*httptest.Server, *pgxpool.Pool) {
 // serveConfig runs the HTTP side of a configuration, and returns the intake, which resolves hints when it is run.
 func serveConfig(t *testing.T, c Config) (*httptest.Server, *pgxpool.Pool, *intake) {
 	t.Helper()
-	pool, _ := pgtest.New(t, pgtest.Migration{Name: store.MigrationName, FS: store.Migrations()}, pgtest.Migration{Name: store.HookMigrationName, FS: store.HookMigrations()})
+	pool, _ := pgtest.New(t, pgtest.Migration{Name: store.MigrationName, FS: store.Migrations()},
+		pgtest.Migration{Name: store.HookMigrationName, FS: store.HookMigrations()})
 	in, err := newIntake(c, pool, bustest.Log(t), func() {})
 	if err != nil {
 		t.Fatal(err)
@@ -125,9 +126,13 @@ func TestAccepted(t *testing.T) {
 		{path: "/v1/events", header: with(structuredMedia), body: structured("structured")},
 		{path: "/v1/events", header: with(structuredMedia + "; charset=UTF-8"), body: structured("charset")},
 		{path: "/v1/events", header: with(batchMedia), body: "[" + structured("batch-1") + "," + structured("batch-2") + "]"},
-		{path: "/v1/events", header: with("application/json", "ce-specversion", "1.0", "ce-id", "binary", "ce-source", "/ci", "ce-type", "com.gitlab.cd.artifact.published"), body: data},
+		{path: "/v1/events", header: with("application/json", "ce-specversion", "1.0", "ce-id", "binary", "ce-source", "/ci", "ce-type",
+			"com.gitlab.cd.artifact.published"), body: data},
 		{path: "/v1/notifications/distribution", header: with(envelopeMedia), body: envelope("envelope", digest)},
-		{path: "/v1/notifications/distribution", header: with("application/vnd.docker.distribution.events.v1+json"), body: envelope("envelope-v1", digest)},
+		{
+			path: "/v1/notifications/distribution", header: with("application/vnd.docker.distribution.events.v1+json"),
+			body: envelope("envelope-v1", digest),
+		},
 		{path: "/v1/events", header: func() http.Header {
 			h := with(structuredMedia)
 			h.Set("Authorization", "bearer old")
@@ -197,17 +202,35 @@ func TestRefused(t *testing.T) {
 		{"unknown path without token", post{path: "/v2", header: http.Header{}}, 401, nil},
 		{"unknown path", event(func(p *post) { p.path = "/v2" }), 404, []string{"path", "found /v2"}},
 		{"wrong method", event(func(p *post) { p.method = http.MethodPut }), 405, []string{"method", "found PUT; expected POST"}},
-		{"no content type", event(func(p *post) { p.header.Del("Content-Type") }), 415, []string{"content-type", "missing; expected application/cloudevents+json or"}},
-		{"wrong content type", event(func(p *post) { p.header.Set("Content-Type", "text/plain") }), 415, []string{"content-type", "found text/plain"}},
-		{"wrong charset", event(func(p *post) { p.header.Set("Content-Type", structuredMedia+"; charset=latin1") }), 415, []string{"content-type", "expected charset utf-8"}},
+		{
+			"no content type", event(func(p *post) { p.header.Del("Content-Type") }), 415,
+			[]string{"content-type", "missing; expected application/cloudevents+json or"},
+		},
+		{
+			"wrong content type", event(func(p *post) { p.header.Set("Content-Type", "text/plain") }),
+			415,
+			[]string{"content-type", "found text/plain"},
+		},
+		{
+			"wrong charset", event(func(p *post) { p.header.Set("Content-Type", structuredMedia+"; charset=latin1") }),
+			415,
+			[]string{"content-type", "expected charset utf-8"},
+		},
 		{"two content types", event(func(p *post) { p.header.Add("Content-Type", structuredMedia) }), 415, []string{"content-type"}},
 		{"compressed", event(func(p *post) { p.header.Set("Content-Encoding", "gzip") }), 415, []string{"content-encoding", "found gzip"}},
 		{"envelope as event", event(func(p *post) { p.header.Set("Content-Type", envelopeMedia) }), 415, []string{"content-type"}},
 		{"event as envelope", event(func(p *post) { p.path = "/v1/notifications/distribution" }), 415, []string{"content-type"}},
-		{"too large", event(func(p *post) { p.body = strings.Repeat(" ", 1<<20+1) }), 413, []string{"body", "found 1048577 bytes; expected 1048576 bytes at most"}},
+		{
+			"too large", event(func(p *post) { p.body = strings.Repeat(" ", 1<<20+1) }),
+			413,
+			[]string{"body", "found 1048577 bytes; expected 1048576 bytes at most"},
+		},
 		{"not JSON", event(func(p *post) { p.body = "{" }), 400, []string{"body", "ends too early"}},
 		{"deeply nested", event(func(p *post) { p.body = strings.Repeat(`{"a":`, 200_000) }), 400, []string{"body", "nested more than 32 deep"}},
-		{"no digest", event(func(p *post) { p.body = strings.Replace(p.body, "digest", "tsegid", 1) }), 400, []string{"data.digest", "missing; expected sha256:"}},
+		{
+			"no digest", event(func(p *post) { p.body = strings.Replace(p.body, "digest", "tsegid", 1) }), 400,
+			[]string{"data.digest", "missing; expected sha256:"},
+		},
 	}
 	t.Cleanup(func() { // after all subtests
 		if left := waiting(t, pool); len(left) != 0 {
@@ -266,7 +289,8 @@ func TestWithoutTokensEveryDeliveryIsRefused(t *testing.T) {
 func TestTruncatedBody(t *testing.T) {
 	t.Parallel()
 	s, pool := serve(t, token)
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/events", io.MultiReader(strings.NewReader(structured("x")[:40]), broken{}))
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/events",
+		io.MultiReader(strings.NewReader(structured("x")[:40]), broken{}))
 	r.Header = with(structuredMedia)
 	w := httptest.NewRecorder()
 	s.Config.Handler.ServeHTTP(w, r)
@@ -308,7 +332,8 @@ func TestConfigRefusesTooFewConnections(t *testing.T) {
 
 func TestConfigRefusesBadTokens(t *testing.T) {
 	t.Parallel()
-	if err := (Config{Tokens: []string{"good", "not good"}}).Validate(); err == nil || !strings.Contains(err.Error(), "tokens[1]") || strings.Contains(err.Error(), "not good") {
+	if err := (Config{Tokens: []string{"good", "not good"}}).Validate(); err == nil || !strings.Contains(err.Error(), "tokens[1]") ||
+		strings.Contains(err.Error(), "not good") {
 		t.Errorf("error = %v", err)
 	}
 }
@@ -324,11 +349,24 @@ func TestAPartlyReadableDelivery(t *testing.T) {
 		status int
 		refuse string
 	}{
-		{"one of a batch", post{path: "/v1/events", header: with(batchMedia), body: "[" + structured("1") + "," + bad + "," + structured("2") + "]"}, http.StatusAccepted, `[1].data.digest: found \"latest\"`},
-		{"another type", post{path: "/v1/events", header: with(structuredMedia), body: strings.Replace(structured("4"), "artifact", "rollout", 1)}, http.StatusOK, `type: found \"com.gitlab.cd.rollout.published\"`},
-		{"a push that cannot be understood", post{path: "/v1/notifications/distribution", header: with(envelopeMedia), body: envelope("5", "latest")}, http.StatusOK, `events[1].target.digest: found \"latest\"`},
+		{"one of a batch", post{
+			path: "/v1/events", header: with(batchMedia),
+			body: "[" + structured("1") + "," + bad + "," + structured("2") + "]",
+		}, http.StatusAccepted, `[1].data.digest: found \"latest\"`},
+		{"another type", post{
+			path: "/v1/events", header: with(structuredMedia),
+			body: strings.Replace(structured("4"), "artifact", "rollout", 1),
+		}, http.StatusOK, `type: found \"com.gitlab.cd.rollout.published\"`},
+		{"a push that cannot be understood", post{
+			path: "/v1/notifications/distribution", header: with(envelopeMedia),
+			body: envelope("5", "latest"),
+		}, http.StatusOK, `events[1].target.digest: found \"latest\"`},
 		{"no envelope", post{path: "/v1/notifications/distribution", header: with(envelopeMedia), body: "7"}, http.StatusOK, `body: found 7`},
-		{"too large an envelope", post{path: "/v1/notifications/distribution", header: with(envelopeMedia), body: strings.Repeat(" ", 1<<20+1)}, http.StatusOK, `found 1048577 bytes`},
+		{
+			"too large an envelope",
+			post{path: "/v1/notifications/distribution", header: with(envelopeMedia), body: strings.Repeat(" ", 1<<20+1)},
+			http.StatusOK, `found 1048577 bytes`,
+		},
 	} {
 		if status, _, answer := tt.post.do(t, s.URL); status != tt.status || !strings.Contains(answer, tt.refuse) {
 			t.Errorf("%s: answered %d %s", tt.name, status, answer)
@@ -349,7 +387,8 @@ func TestAPartlyReadableDelivery(t *testing.T) {
 func TestASlowBody(t *testing.T) {
 	t.Parallel()
 	s, pool := serve(t, token)
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/events", io.MultiReader(strings.NewReader(structured("x")[:40]), slow{}))
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/events",
+		io.MultiReader(strings.NewReader(structured("x")[:40]), slow{}))
 	r.Header = with(structuredMedia)
 	w := httptest.NewRecorder()
 	s.Config.Handler.ServeHTTP(w, r)

@@ -37,7 +37,10 @@ func newIssuer(t *testing.T) *issuer {
 		})
 	}
 	answer("/.well-known/openid-configuration", func() any {
-		return map[string]any{"issuer": i.URL, "jwks_uri": i.URL + "/keys", "authorization_endpoint": i.URL, "token_endpoint": i.URL, "id_token_signing_alg_values_supported": []string{"RS256"}}
+		return map[string]any{
+			"issuer": i.URL, "jwks_uri": i.URL + "/keys", "authorization_endpoint": i.URL, "token_endpoint": i.URL,
+			"id_token_signing_alg_values_supported": []string{"RS256"},
+		}
 	})
 	answer("/keys", func() any {
 		return map[string]any{"keys": []any{map[string]string{
@@ -115,7 +118,8 @@ func TestPubSubPushProvesItselfWithAnIdentityToken(t *testing.T) {
 	if status != http.StatusAccepted {
 		t.Fatalf("answered %d %s", status, first)
 	}
-	if status, again := send("Bearer " + i.token(t, i.key, nil)); status != http.StatusAccepted || again != first || count(t, h.pool, "hint") != 1 {
+	if status, again := send("Bearer " + i.token(t, i.key, nil)); status != http.StatusAccepted || again != first ||
+		count(t, h.pool, "hint") != 1 {
 		t.Errorf("replayed: answered %d %s, and then there are %d hints", status, again, count(t, h.pool, "hint"))
 	}
 }

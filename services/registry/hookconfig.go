@@ -120,7 +120,10 @@ func (c Config) hookProblems() []fault.Field {
 	}
 	for i, r := range c.Registries {
 		if slices.ContainsFunc(r.Organizations, func(id int64) bool { return id < 1 }) {
-			problems = append(problems, fault.Field{Name: fmt.Sprintf("registries[%d].organizations", i), Problem: fmt.Sprintf("found %v; expected organizations' numbers", r.Organizations)})
+			problems = append(problems, fault.Field{
+				Name:    fmt.Sprintf("registries[%d].organizations", i),
+				Problem: fmt.Sprintf("found %v; expected organizations' numbers", r.Organizations),
+			})
 		}
 		// The value is not shown: it is most likely the password itself.
 		if r.Password != "" && !reference.Is(r.Password) {

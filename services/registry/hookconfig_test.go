@@ -46,7 +46,8 @@ func TestSecretsAreReadAgain(t *testing.T) {
 		t.Error("a hookSecret that cannot be read is listed")
 	}
 	write(hookSecret)
-	if err := ListHooks(t.Context(), &list, Config{Hooks: []HookConfig{config}}); err != nil || !strings.Contains(list.String(), hookPath(config, hookSecret)) {
+	if err := ListHooks(t.Context(), &list, Config{Hooks: []HookConfig{config}}); err != nil ||
+		!strings.Contains(list.String(), hookPath(config, hookSecret)) {
 		t.Errorf("list is %q, %v", list.String(), err)
 	}
 }
@@ -117,7 +118,8 @@ func TestWrongHooksAreRefusedByName(t *testing.T) {
 		t.Errorf("a hookSecret that cannot be read: %v", err)
 	}
 	short := Config{Hooks: []HookConfig{{Name: "a", Source: "quay", Secrets: []string{secretFile(t, "short")}}}}
-	if _, err := newIntake(short, nil, nil, nil); err == nil || !strings.Contains(err.Error(), "found 5 characters") || strings.Contains(fmt.Sprint(err), "short)") {
+	if _, err := newIntake(short, nil, nil, nil); err == nil || !strings.Contains(err.Error(), "found 5 characters") ||
+		strings.Contains(fmt.Sprint(err), "short)") {
 		t.Errorf("a short hookSecret: %v", err)
 	}
 }

@@ -134,7 +134,8 @@ func (s *hookSet) reread() error {
 				return fault.New(fault.Invalid, "hooks[%d].secrets[%d] of %s: %w", i, n, h.config.Name, err)
 			}
 			if len(secret) < shortest {
-				return fault.New(fault.Invalid, "hooks[%d].secrets[%d] of %s: found %d characters in %s; expected %d or more", i, n, h.config.Name, len(secret), reference, shortest)
+				return fault.New(fault.Invalid, "hooks[%d].secrets[%d] of %s: found %d characters in %s; expected %d or more", i, n, h.config.Name,
+					len(secret), reference, shortest)
 			}
 			next.secrets = append(next.secrets, secret)
 		}

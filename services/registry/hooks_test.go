@@ -51,7 +51,8 @@ func standard(at time.Time) func(h http.Header, hookSecret string, body []byte) 
 		h.Set("webhook-id", id)
 		h.Set("webhook-timestamp", stamp)
 		sum := sha256MAC(hookSecret, []byte(id+"."+stamp+"."), body)
-		h.Set("webhook-signature", "v1,"+base64.StdEncoding.EncodeToString([]byte("of another key"))+" v1,"+base64.StdEncoding.EncodeToString(sum))
+		h.Set("webhook-signature", "v1,"+base64.StdEncoding.EncodeToString([]byte("of another key"))+" v1,"+
+			base64.StdEncoding.EncodeToString(sum))
 	}
 }
 
@@ -87,11 +88,14 @@ func senders() []sender {
 		{source: "gitlab", fixture: "custom-template", hints: 1, sign: standard(time.Now())},
 		{source: "harbor", fixture: "2.0-two-tags", hints: 2, sign: inHeader("Authorization", "")},
 		{source: "harbor", fixture: "2.8-cloudevents", hints: 1, sign: inHeader("Authorization", "")},
-		{source: "nexus", fixture: "3-component", hints: 1, host: "nexus.example.com:8082", sign: func(h http.Header, hookSecret string, body []byte) {
-			m := hmac.New(sha1.New, []byte(hookSecret))
-			_, _ = m.Write(body)
-			h.Set("X-Nexus-Webhook-Signature", hexMAC(m.Sum(nil)))
-		}},
+		{
+			source: "nexus", fixture: "3-component", hints: 1, host: "nexus.example.com:8082",
+			sign: func(h http.Header, hookSecret string, body []byte) {
+				m := hmac.New(sha1.New, []byte(hookSecret))
+				_, _ = m.Write(body)
+				h.Set("X-Nexus-Webhook-Signature", hexMAC(m.Sum(nil)))
+			},
+		},
 		{source: "quay", fixture: "list", hints: 2},
 	}
 }
@@ -222,7 +226,9 @@ func TestHooks(t *testing.T) {
 					t.Errorf("%s: answered %d %s", name, status, answer)
 				}
 			}
-			if status, answer := send(path, hookSecret, []byte(string(body)+strings.Repeat(" ", 26<<20))); status != http.StatusRequestEntityTooLarge && (status != http.StatusOK || !strings.Contains(answer, "bytes at most")) {
+			if status, answer := send(path, hookSecret,
+				[]byte(string(body)+strings.Repeat(" ", 26<<20))); status != http.StatusRequestEntityTooLarge &&
+				(status != http.StatusOK || !strings.Contains(answer, "bytes at most")) {
 				t.Errorf("oversized: answered %d %s", status, answer)
 			}
 			wrong := recordedHeader.Clone()
@@ -288,7 +294,8 @@ func TestMissingHooksLookLikeForbiddenOnes(t *testing.T) {
 	header, body := recorded(t, "harbor", "2.0-push-artifact")
 	_, want := h.post(t, path, header, body)
 	for _, other := range []string{
-		"/v1/hooks/harbor/" + strings.Repeat("0", 40), "/v1/hooks/quay/" + filepath.Base(path), path + "/", "/v1/hooks/", "/v1/hooks/x", path + "?a=b",
+		"/v1/hooks/harbor/" + strings.Repeat("0", 40), "/v1/hooks/quay/" + filepath.Base(path), path + "/", "/v1/hooks/",
+		"/v1/hooks/x", path + "?a=b",
 	} {
 		if status, got := h.post(t, other, header, body); status != http.StatusNotFound || got != want {
 			t.Errorf("%s: answered %d %s, want %s", other, status, got, want)
@@ -296,7 +303,8 @@ func TestMissingHooksLookLikeForbiddenOnes(t *testing.T) {
 	}
 	header.Set("Authorization", hookSecret)
 	for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodDelete} {
-		if status, _, got := (post{method: method, path: path, header: header, body: string(body)}).do(t, h.server.URL); status != http.StatusNotFound || got != want {
+		if status, _, got := (post{method: method, path: path, header: header, body: string(body)}).do(t,
+			h.server.URL); status != http.StatusNotFound || got != want {
 			t.Errorf("%s: answered %d %s", method, status, got)
 		}
 	}

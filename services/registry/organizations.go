@@ -40,7 +40,10 @@ func (c Config) unscoped() []fault.Field {
 		}
 	}
 	if c.DockerConfig {
-		found = append(found, fault.Field{Name: "docker_config", Problem: "found true; expected false, and entries with organizations in registries: its accounts would serve every organization"})
+		found = append(found, fault.Field{
+			Name:    "docker_config",
+			Problem: "found true; expected false, and entries with organizations in registries: its accounts would serve every organization",
+		})
 	}
 	if len(c.Tokens) > 0 && !c.SharedTokens {
 		found = append(found, fault.Field{
@@ -57,12 +60,14 @@ func (c Config) checkOrganizations(ctx context.Context, withSources []int64, log
 		return nil
 	}
 	if all := c.organizations(withSources); len(all) > 1 {
-		return fault.WithFields(fault.Invalid, fmt.Sprintf("with %d organizations, every credential must name those that it serves: %s", len(all), fault.InvalidFields(unscoped...).Error()), unscoped...)
+		return fault.WithFields(fault.Invalid, fmt.Sprintf("with %d organizations, every credential must name those that it serves: %s",
+			len(all), fault.InvalidFields(unscoped...).Error()), unscoped...)
 	}
 	names := make([]string, len(unscoped))
 	for i, f := range unscoped {
 		names[i] = f.Name
 	}
-	log.WarnContext(ctx, "found credentials without an organization: with a second organization the service will not start", "settings", strings.Join(names, ", "))
+	log.WarnContext(ctx, "found credentials without an organization: with a second organization the service will not start", "settings",
+		strings.Join(names, ", "))
 	return nil
 }

@@ -134,12 +134,18 @@ func newIntake(c Config, pool *pgxpool.Pool, log *slog.Logger, wake func()) (*in
 	in := &intake{transport: transport, forges: forges, budget: budget}
 	encode := events.NewEncoder(clock.System()).Encode
 	// The store wakes the resolver, which is created below because it needs the store. Nothing is stored before both exist.
-	kept := store.NewHooks(store.HooksDeps{Pool: pool, Encode: encode, Now: clock.System().Now, Wake: wake, WakeHint: func() { in.resolver.Wake() }})
+	kept := store.NewHooks(store.HooksDeps{
+		Pool: pool, Encode: encode, Now: clock.System().Now, Wake: wake,
+		WakeHint: func() { in.resolver.Wake() },
+	})
 	in.resolver = core.NewResolver(core.ResolverDeps{Queue: kept, Registries: registries, Clock: clock.System(), Log: log})
 
-	repositories := git.New(git.Deps{Transport: forges, Budget: budget, Login: func(organization int64, repository string) (string, string, error) {
-		return c.login(secrets, organization, repository)
-	}})
+	repositories := git.New(git.Deps{
+		Transport: forges, Budget: budget,
+		Login: func(organization int64, repository string) (string, string, error) {
+			return c.login(secrets, organization, repository)
+		},
+	})
 	in.sources = newSourceSet(c, pool, kept, registries, repositories, log)
 
 	tokens, err := newTokenSet(c, secrets, clock.System(), log)
@@ -147,7 +153,10 @@ func newIntake(c Config, pool *pgxpool.Pool, log *slog.Logger, wake func()) (*in
 		return nil, fmt.Errorf("scoped_tokens: %w", err)
 	}
 	take := core.NewIntake(store.NewOutbox(kept), registries, naming(), clock.System())
-	hooks, err := newHookSet(c, hookDeps{secrets: secrets, hookIntake: core.NewHookIntake(take, kept, in.sources), store: kept, client: transport.Client(), clock: clock.System(), log: log})
+	hooks, err := newHookSet(c, hookDeps{
+		secrets: secrets, hookIntake: core.NewHookIntake(take, kept, in.sources), store: kept,
+		client: transport.Client(), clock: clock.System(), log: log,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("hooks: %w", err)
 	}
@@ -165,7 +174,10 @@ func newIntake(c Config, pool *pgxpool.Pool, log *slog.Logger, wake func()) (*in
 	if err != nil {
 		return nil, fmt.Errorf("failed_authentication: %w", err)
 	}
-	in.handler = api.NewHandler(api.Deps{Guard: slowing, Intake: take, Formats: trusted, Tokens: tokens, Hooks: hooks, Clock: clock.System(), Log: log})
+	in.handler = api.NewHandler(api.Deps{
+		Guard: slowing, Intake: take, Formats: trusted, Tokens: tokens, Hooks: hooks,
+		Clock: clock.System(), Log: log,
+	})
 	return in, nil
 }
 

@@ -84,7 +84,10 @@ func TestTenThousandSourcesWithoutBursts(t *testing.T) { //nolint:paralleltest /
 	start := time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC)
 	c := &crowd{clock: clocktest.New(start), looked: make([]int, many), seconds: map[string]map[int64]int{}, overall: map[int64]int{}}
 	for i := range many {
-		c.sources = append(c.sources, core.Source{ID: int64(i), Organization: 1, Ref: "test@1", Place: fmt.Sprintf("r%d.example.com", i%places), Interval: interval})
+		c.sources = append(c.sources, core.Source{
+			ID: int64(i), Organization: 1, Ref: "test@1", Place: fmt.Sprintf("r%d.example.com", i%places),
+			Interval: interval,
+		})
 		c.due = append(c.due, start)
 	}
 	asked := newAsked(perPlace)
@@ -137,7 +140,8 @@ func TestTenThousandSourcesWithoutBursts(t *testing.T) { //nolint:paralleltest /
 		t.Errorf("the busiest second had %d polls at first and %d in the end", peak1, peak3)
 	}
 	held := int64(after.HeapAlloc) - int64(before.HeapAlloc)
-	t.Logf("first %d looks, busiest second %d; last interval %d looks, mean %.1f a second, busiest %d; heap %+d KiB", n1, peak1, n3, float64(n3)/interval.Seconds(), peak3, held>>10)
+	t.Logf("first %d looks, busiest second %d; last interval %d looks, mean %.1f a second, busiest %d; heap %+d KiB", n1, peak1,
+		n3, float64(n3)/interval.Seconds(), peak3, held>>10)
 	if held > 64<<20 {
 		t.Errorf("%d sources hold %d MiB", many, held>>20)
 	}

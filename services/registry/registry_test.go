@@ -83,7 +83,10 @@ func receive(t *testing.T, nats *bustest.TestServer) *domain {
 	t.Helper()
 	conn := nats.Connect(t, bus.UserDomain)
 	consumer := bus.Consumer{Stream: bus.StreamRegistry, Durable: "domain"}
-	if err := conn.Apply(t.Context(), bus.Topology{Streams: []bus.Stream{bus.RegistryStream()}, Consumers: []bus.Consumer{consumer}}); err != nil {
+	if err := conn.Apply(t.Context(), bus.Topology{
+		Streams:   []bus.Stream{bus.RegistryStream()},
+		Consumers: []bus.Consumer{consumer},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	d := &domain{seen: map[string]int{}, places: map[string]map[string]bool{}}
@@ -139,7 +142,8 @@ func TestADeliveryBecomesOneEventOnTheStream(t *testing.T) {
 	if got != want {
 		t.Errorf("event says %+v, want %+v", got, want)
 	}
-	if e.Source() != "/services/registry" || event.Extension(e, event.ExtensionCausation) != "one" || event.Extension(e, event.ExtensionCorrelation) == "" {
+	if e.Source() != "/services/registry" || event.Extension(e, event.ExtensionCausation) != "one" ||
+		event.Extension(e, event.ExtensionCorrelation) == "" {
 		t.Errorf("event is %v", e)
 	}
 	p.deliver(t, "two")
@@ -183,7 +187,10 @@ func TestAnOccupiedAddressEndsTheService(t *testing.T) {
 	}
 	defer func() { _ = taken.Close() }()
 	_, db := pgtest.New(t)
-	err = Run(t.Context(), Config{DatabaseURL: db.URL, Schema: db.Schema, NATSURL: "nats://127.0.0.1:1", HTTPAddress: taken.Addr().String(), LogLevel: "error"})
+	err = Run(t.Context(), Config{
+		DatabaseURL: db.URL, Schema: db.Schema, NATSURL: "nats://127.0.0.1:1", HTTPAddress: taken.Addr().String(),
+		LogLevel: "error",
+	})
 	if err == nil {
 		t.Error("the service ended without an error")
 	}

@@ -126,7 +126,8 @@ func TestATagIsResolvedAtItsRegistry(t *testing.T) {
 	first := digestOf(t, push(t, image+":1"))
 	path := hookPath(h.config, hookSecret)
 	for range 2 {
-		if status, answer := h.post(t, path, plainJSON(), hub("1", 1774432800)); status != http.StatusAccepted || !strings.Contains(answer, `"resolving":1`) {
+		if status, answer := h.post(t, path, plainJSON(), hub("1", 1774432800)); status != http.StatusAccepted ||
+			!strings.Contains(answer, `"resolving":1`) {
 			t.Fatalf("answered %d %s", status, answer)
 		}
 		wait.For(t, "event", func() bool {
@@ -151,7 +152,8 @@ func TestARegistryOfAnotherAuthority(t *testing.T) {
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
 	t.Cleanup(server.Close)
 	host, authority := strings.TrimPrefix(server.URL, "https://"), filepath.Join(t.TempDir(), "ca.crt")
-	if err := os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
+	if err := os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	tag, err := ociname.NewTag(host + "/shop/api:1")
@@ -186,7 +188,8 @@ func TestARegistryOfAnotherAuthority(t *testing.T) {
 			})
 		})
 	}
-	if _, err := newIntake(Config{RegistriesCAFile: authority + ".gone"}, nil, slog.New(slog.DiscardHandler), func() {}); err == nil || !strings.Contains(err.Error(), "registries_ca_file") {
+	if _, err := newIntake(Config{RegistriesCAFile: authority + ".gone"}, nil, slog.New(slog.DiscardHandler), func() {}); err == nil ||
+		!strings.Contains(err.Error(), "registries_ca_file") {
 		t.Errorf("a file that is not there: found %v, expected an error that names the key", err)
 	}
 }
@@ -202,7 +205,8 @@ func TestAMissingTagIsRetriedAndShown(t *testing.T) {
 	}
 	wait.For(t, "failed attempt", func() bool {
 		w := h.status(t).Waiting
-		return len(w) == 1 && w[0].Reference == host+"/shop/api:late" && strings.Contains(w[0].LastError, "no such manifest") && w[0].NextTry != nil && w[0].Attempts > 0
+		return len(w) == 1 && w[0].Reference == host+"/shop/api:late" && strings.Contains(w[0].LastError, "no such manifest") &&
+			w[0].NextTry != nil && w[0].Attempts > 0
 	})
 	want := host + "/shop/api:late@" + digestOf(t, push(t, host+"/shop/api:late"))
 	wait.For(t, "event", func() bool { return slices.Equal(published(t, h.pool), []string{want}) })

@@ -27,7 +27,10 @@ const scopedToken = "token-of-shop-ci-0123456789"
 // shopCI is a token for the repositories below a registry's shop.
 func shopCI(t *testing.T, host string) TokenConfig {
 	t.Helper()
-	return TokenConfig{Name: "shop-ci", Secrets: []string{secretFile(t, scopedToken)}, Organization: 1, Repositories: []string{host + "/shop/*"}, Expires: "2999-12-31"}
+	return TokenConfig{
+		Name: "shop-ci", Secrets: []string{secretFile(t, scopedToken)}, Organization: 1,
+		Repositories: []string{host + "/shop/*"}, Expires: "2999-12-31",
+	}
 }
 
 // publishes returns an event of CI.
@@ -35,7 +38,8 @@ func publishes(host, repository, id, tag, digest string) post {
 	h := with(structuredMedia)
 	h.Set("Authorization", "Bearer "+scopedToken)
 	return post{path: "/v1/events", header: h, body: fmt.Sprintf(
-		`{"specversion":"1.0","id":%q,"source":"/ci","type":"com.gitlab.cd.artifact.published","data":{"image":"%s/%s","digest":%q,"tag":%q}}`, id, host, repository, digest, tag)}
+		`{"specversion":"1.0","id":%q,"source":"/ci","type":"com.gitlab.cd.artifact.published","data":{"image":"%s/%s","digest":%q,"tag":%q}}`,
+		id, host, repository, digest, tag)}
 }
 
 // seenEvents returns whether the digest was seen, for each event of a tag.
@@ -90,8 +94,11 @@ func TestADigestIsSeenAtItsRegistry(t *testing.T) {
 	t.Parallel()
 	host, closed := ociServer(t), "127.0.0.1:1"
 	s, pool, in := serveConfig(t, Config{
-		ScopedTokens: []TokenConfig{shopCI(t, host), {Name: "other", Secrets: []string{secretFile(t, "token-of-other-0123456789")}, Organization: 2, Repositories: []string{closed + "/**"}, Expires: "2999-12-31"}},
-		Registries:   []AccountConfig{{Host: host, Organizations: []int64{1}}}, AllowNetworks: []string{host},
+		ScopedTokens: []TokenConfig{shopCI(t, host), {
+			Name: "other", Secrets: []string{secretFile(t, "token-of-other-0123456789")},
+			Organization: 2, Repositories: []string{closed + "/**"}, Expires: "2999-12-31",
+		}},
+		Registries: []AccountConfig{{Host: host, Organizations: []int64{1}}}, AllowNetworks: []string{host},
 	})
 	(hooked{server: s, pool: pool, in: in}).resolving(t)
 	there := digestOf(t, push(t, host+"/shop/api:1.0.0"))
@@ -115,10 +122,12 @@ func TestADigestIsSeenAtItsRegistry(t *testing.T) {
 		}
 	}
 	wait.For(t, "the events", func() bool {
-		return slices.Equal(seenEvents(t, pool, "1.0.0"), []string{"true"}) && slices.Equal(seenEvents(t, pool, "9.9.9"), []string{"false"}) && slices.Equal(seenEvents(t, pool, "2.0.0"), []string{"false"})
+		return slices.Equal(seenEvents(t, pool, "1.0.0"), []string{"true"}) && slices.Equal(seenEvents(t, pool, "9.9.9"), []string{"false"}) &&
+			slices.Equal(seenEvents(t, pool, "2.0.0"), []string{"false"})
 	})
 	pushImage(t, host+"/shop/api:2.0.0", late)
-	wait.For(t, "the event that confirms the late digest", func() bool { return slices.Equal(seenEvents(t, pool, "2.0.0"), []string{"false", "true"}) })
+	wait.For(t, "the event that confirms the late digest",
+		func() bool { return slices.Equal(seenEvents(t, pool, "2.0.0"), []string{"false", "true"}) })
 	wait.For(t, "the record of the chart", func() bool { return count(t, pool, "refusal") == 1 })
 	if left := seenEvents(t, pool, "3.0.0"); len(left) != 0 {
 		t.Errorf("a chart was published: %v", left)
@@ -129,7 +138,8 @@ func TestADigestIsSeenAtItsRegistry(t *testing.T) {
 	}
 	p := publishes(closed, "a", "1", "1.0.0-closed", digest)
 	p.header.Set("Authorization", "Bearer token-of-other-0123456789")
-	if status, _, answer := p.do(t, s.URL); status != http.StatusAccepted || !slices.Equal(seenEvents(t, pool, "1.0.0-closed"), []string{"unknown"}) {
+	if status, _, answer := p.do(t, s.URL); status != http.StatusAccepted ||
+		!slices.Equal(seenEvents(t, pool, "1.0.0-closed"), []string{"unknown"}) {
 		t.Errorf("without an account: answered %d %s, %v", status, answer, seenEvents(t, pool, "1.0.0-closed"))
 	}
 	if got := seenEvents(t, pool, "1.0.0"); !slices.Equal(got, []string{"true"}) {
@@ -138,7 +148,8 @@ func TestADigestIsSeenAtItsRegistry(t *testing.T) {
 	// A token sees the refusals of its own deliveries, and of no others.
 	h := with("application/json")
 	h.Set("Authorization", "Bearer token-of-other-0123456789")
-	if _, _, shown := (post{method: http.MethodGet, path: "/v1/hooks", header: h}).do(t, s.URL); strings.Contains(shown, "chart") || !strings.Contains(shown, `"name":"other"`) {
+	if _, _, shown := (post{method: http.MethodGet, path: "/v1/hooks", header: h}).do(t, s.URL); strings.Contains(shown, "chart") ||
+		!strings.Contains(shown, `"name":"other"`) {
 		t.Errorf("another token is shown %s", shown)
 	}
 }
@@ -149,7 +160,8 @@ func TestALateConfirmationIsNoLaterPublication(t *testing.T) {
 	t.Parallel()
 	host := ociServer(t)
 	s, pool, in := serveConfig(t, Config{
-		ScopedTokens: []TokenConfig{shopCI(t, host)}, Registries: []AccountConfig{{Host: host, Organizations: []int64{1}}}, AllowNetworks: []string{host},
+		ScopedTokens: []TokenConfig{shopCI(t, host)}, Registries: []AccountConfig{{Host: host, Organizations: []int64{1}}},
+		AllowNetworks: []string{host},
 	})
 	(hooked{server: s, pool: pool, in: in}).resolving(t)
 	late, err := random.Image(10, 1)
@@ -173,7 +185,8 @@ func TestALateConfirmationIsNoLaterPublication(t *testing.T) {
 	wait.For(t, "the event of the newer one", func() bool { return slices.Equal(seenEvents(t, pool, "stable"), []string{"false", "true"}) })
 	report("1", lateDigest.String()) // again, as senders do that got no response
 	pushImage(t, host+"/shop/api:late", late)
-	wait.For(t, "the event that confirms the late digest", func() bool { return slices.Equal(seenEvents(t, pool, "stable"), []string{"false", "true", "true"}) })
+	wait.For(t, "the event that confirms the late digest",
+		func() bool { return slices.Equal(seenEvents(t, pool, "stable"), []string{"false", "true", "true"}) })
 	rows, err := pool.Query(t.Context(), "SELECT event->'data'->>'digest', (event->'data'->>'published_at')::timestamptz FROM outbox ORDER BY id")
 	if err != nil {
 		t.Fatal(err)
@@ -186,7 +199,8 @@ func TestALateConfirmationIsNoLaterPublication(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if all[0].At == nil || all[1].At == nil || all[2].At == nil || !all[2].At.Equal(*all[0].At) || !all[1].At.After(*all[2].At) || all[2].Digest != lateDigest.String() || all[1].Digest != newer {
+	if all[0].At == nil || all[1].At == nil || all[2].At == nil || !all[2].At.Equal(*all[0].At) || !all[1].At.After(*all[2].At) ||
+		all[2].Digest != lateDigest.String() || all[1].Digest != newer {
 		t.Errorf("published: %+v; expected the confirmation at the instant of the report, before the newer one", all)
 	}
 }
@@ -213,7 +227,8 @@ func TestChartsFromARegistryDoNotBecomeVersions(t *testing.T) {
 	if got := seenEvents(t, h.pool, "2.0.0"); !slices.Equal(got, []string{"unknown"}) {
 		t.Errorf("of a registry that cannot be asked: %v", got)
 	}
-	if shown := h.status(t).Refused; len(shown) != 1 || !strings.Contains(shown[0].Reason, "a Helm chart") || !strings.Contains(shown[0].What, "/shop/chart:3.0.0") {
+	if shown := h.status(t).Refused; len(shown) != 1 || !strings.Contains(shown[0].Reason, "a Helm chart") ||
+		!strings.Contains(shown[0].What, "/shop/chart:3.0.0") {
 		t.Errorf("shown: %+v", shown)
 	}
 }
@@ -231,7 +246,8 @@ func TestScopedTokens(t *testing.T) {
 	if status, _, answer := publishes("r.example.com", "shop/api", "1", "1.0.0", digest).do(t, s.URL); status != http.StatusAccepted {
 		t.Fatalf("answered %d %s", status, answer)
 	}
-	if status, _, answer := publishes("r.example.com", "bank/api", "2", "9.9.9", digest).do(t, s.URL); status != http.StatusForbidden || !strings.Contains(answer, "r.example.com/shop/*") {
+	if status, _, answer := publishes("r.example.com", "bank/api", "2", "9.9.9", digest).do(t, s.URL); status != http.StatusForbidden ||
+		!strings.Contains(answer, "r.example.com/shop/*") {
 		t.Errorf("another repository: answered %d %s", status, answer)
 	}
 	p := publishes("r.example.com", "shop/api", "3", "1.0.1", digest)
@@ -245,15 +261,22 @@ func TestScopedTokens(t *testing.T) {
 		t.Errorf("expired: answered %d %s", status, answer)
 	}
 	var organizations []string
-	if err := pool.QueryRow(t.Context(), "SELECT array_agg(event->>'organizationid') FROM outbox").Scan(&organizations); err != nil || !slices.Equal(organizations, []string{"1"}) {
+	if err := pool.QueryRow(t.Context(), "SELECT array_agg(event->>'organizationid') FROM outbox").Scan(&organizations); err != nil ||
+		!slices.Equal(organizations, []string{"1"}) {
 		t.Errorf("reached organizations %v, %v", organizations, err)
 	}
 	if n := count(t, pool, "refusal"); n != 2 {
 		t.Errorf("%d refusals are kept", n)
 	}
-	bad := Config{ScopedTokens: []TokenConfig{{Name: "A", Secrets: []string{"plain"}, Organization: 0, Expires: "soon"}, {Name: "b", Secrets: []string{"env:B"}, Organization: 1, Repositories: []string{"*"}, Expires: "2027-01-01"}}}
+	bad := Config{ScopedTokens: []TokenConfig{
+		{Name: "A", Secrets: []string{"plain"}, Organization: 0, Expires: "soon"},
+		{Name: "b", Secrets: []string{"env:B"}, Organization: 1, Repositories: []string{"*"}, Expires: "2027-01-01"},
+	}}
 	problems := fault.FieldsOf(bad.Validate())
-	for _, field := range []string{"scoped_tokens[0].name", "scoped_tokens[0].secrets", "scoped_tokens[0].organization", "scoped_tokens[0].repositories", "scoped_tokens[0].expires", "scoped_tokens[1].repositories[0]"} {
+	for _, field := range []string{
+		"scoped_tokens[0].name", "scoped_tokens[0].secrets", "scoped_tokens[0].organization",
+		"scoped_tokens[0].repositories", "scoped_tokens[0].expires", "scoped_tokens[1].repositories[0]",
+	} {
 		if !slices.ContainsFunc(problems, func(f fault.Field) bool { return f.Name == field && !strings.Contains(f.Problem, "plain") }) {
 			t.Errorf("%s is not refused: %v", field, problems)
 		}
@@ -271,15 +294,19 @@ func TestCredentialsNameTheirOrganization(t *testing.T) {
 		sources []int64
 		want    string
 	}{
-		"one organization":                  {Config{Registries: []AccountConfig{account}, Tokens: []string{"t"}}, []int64{1}, ""},
-		"none yet":                          {Config{Registries: []AccountConfig{account}, Tokens: []string{"t"}}, nil, ""},
-		"two organizations":                 {Config{Registries: []AccountConfig{scoped, account}}, []int64{1, 2}, "registries[1].organizations"},
-		"a second one in the configuration": {Config{Registries: []AccountConfig{account, {Host: "b.example.com", Organizations: []int64{2}}}}, []int64{1}, "registries[0].organizations"},
-		"tokens":                            {Config{Tokens: []string{"t"}}, []int64{1, 2}, "scoped_tokens"},
-		"tokens for all, knowingly":         {Config{Tokens: []string{"t"}, SharedTokens: true}, []int64{1, 2}, ""},
-		"docker's configuration":            {Config{DockerConfig: true}, []int64{1, 2}, "docker_config"},
-		"an anonymous registry":             {Config{Registries: []AccountConfig{{Host: "r.example.com"}}}, []int64{1, 2}, ""},
-		"all of them say whose they are":    {Config{Registries: []AccountConfig{scoped}}, []int64{1, 2}, ""},
+		"one organization":  {Config{Registries: []AccountConfig{account}, Tokens: []string{"t"}}, []int64{1}, ""},
+		"none yet":          {Config{Registries: []AccountConfig{account}, Tokens: []string{"t"}}, nil, ""},
+		"two organizations": {Config{Registries: []AccountConfig{scoped, account}}, []int64{1, 2}, "registries[1].organizations"},
+		"a second one in the configuration": {
+			Config{Registries: []AccountConfig{account, {Host: "b.example.com", Organizations: []int64{2}}}},
+			[]int64{1},
+			"registries[0].organizations",
+		},
+		"tokens":                         {Config{Tokens: []string{"t"}}, []int64{1, 2}, "scoped_tokens"},
+		"tokens for all, knowingly":      {Config{Tokens: []string{"t"}, SharedTokens: true}, []int64{1, 2}, ""},
+		"docker's configuration":         {Config{DockerConfig: true}, []int64{1, 2}, "docker_config"},
+		"an anonymous registry":          {Config{Registries: []AccountConfig{{Host: "r.example.com"}}}, []int64{1, 2}, ""},
+		"all of them say whose they are": {Config{Registries: []AccountConfig{scoped}}, []int64{1, 2}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -296,15 +323,23 @@ func TestHandshakesBeforeDeliveries(t *testing.T) {
 	t.Parallel()
 	h := hook(t, HookConfig{Source: "acr"}, Config{})
 	for _, path := range []string{"/v1/events", hookPath(h.config, hookSecret), "/v1/hooks/acr/" + strings.Repeat("0", 40)} {
-		p := post{method: http.MethodOptions, path: path, header: http.Header{"Webhook-Request-Origin": {"eventgrid.azure.net"}, "Webhook-Request-Rate": {"120"}}}
+		p := post{
+			method: http.MethodOptions, path: path,
+			header: http.Header{"Webhook-Request-Origin": {"eventgrid.azure.net"}, "Webhook-Request-Rate": {"120"}},
+		}
 		status, header, body := p.do(t, h.server.URL)
-		if status != http.StatusOK || header.Get("Webhook-Allowed-Origin") != "eventgrid.azure.net" || header.Get("Webhook-Allowed-Rate") == "" || header.Get("Allow") != http.MethodPost || body != "" {
+		if status != http.StatusOK || header.Get("Webhook-Allowed-Origin") != "eventgrid.azure.net" ||
+			header.Get("Webhook-Allowed-Rate") == "" || header.Get("Allow") != http.MethodPost || body != "" {
 			t.Errorf("%s: answered %d %v %s", path, status, header, body)
 		}
 	}
 	validation := []byte(`[{"id":"1","eventType":"Microsoft.EventGrid.SubscriptionValidationEvent","data":{"validationCode":"512d38b6","validationUrl":"https://evil.example.com/"}}]`)
-	header := http.Header{"Content-Type": {"application/json"}, "Aeg-Event-Type": {"SubscriptionValidation"}, "Authorization": {"Bearer " + hookSecret}}
-	if status, answer := h.post(t, hookPath(h.config, hookSecret), header, validation); status != http.StatusOK || answer != "{\"validationResponse\":\"512d38b6\"}\n" {
+	header := http.Header{
+		"Content-Type": {"application/json"}, "Aeg-Event-Type": {"SubscriptionValidation"},
+		"Authorization": {"Bearer " + hookSecret},
+	}
+	if status, answer := h.post(t, hookPath(h.config, hookSecret), header, validation); status != http.StatusOK ||
+		answer != "{\"validationResponse\":\"512d38b6\"}\n" {
 		t.Errorf("answered %d %s", status, answer)
 	}
 	header.Del("Authorization")
@@ -318,10 +353,12 @@ func TestALargePushIsAccepted(t *testing.T) {
 	t.Parallel()
 	h := hook(t, HookConfig{Source: "github"}, Config{})
 	header, body := recorded(t, "github", "push")
-	large := []byte(strings.Replace(string(body), "{", `{"files":[`+strings.Repeat(`"a-file-of-a-commit",`, 90_000)+`"x"],"text":"`+strings.Repeat("x", 20<<20)+`",`, 1))
+	large := []byte(strings.Replace(string(body),
+		"{", `{"files":[`+strings.Repeat(`"a-file-of-a-commit",`, 90_000)+`"x"],"text":"`+strings.Repeat("x", 20<<20)+`",`, 1))
 	signed := header.Clone()
 	signed.Set("X-Hub-Signature-256", "sha256="+hexMAC(sha256MAC(hookSecret, large)))
-	if status, answer := h.post(t, hookPath(h.config, hookSecret), signed, large); status != http.StatusAccepted || !strings.Contains(answer, `"resolving":1`) {
+	if status, answer := h.post(t, hookPath(h.config, hookSecret), signed, large); status != http.StatusAccepted ||
+		!strings.Contains(answer, `"resolving":1`) {
 		t.Errorf("answered %d %.300s", status, answer)
 	}
 	if status, answer := h.post(t, "/v1/hooks/github/x", signed, large); status != http.StatusRequestEntityTooLarge {
@@ -334,7 +371,10 @@ func TestVisibilityOfSenders(t *testing.T) {
 	t.Parallel()
 	file := secretFile(t, hookSecret)
 	c := Config{
-		Hooks: []HookConfig{{Name: "all", Source: "harbor", Secrets: []string{file}}, {Name: "own", Source: "quay", Secrets: []string{file}, Organization: 1}},
+		Hooks: []HookConfig{
+			{Name: "all", Source: "harbor", Secrets: []string{file}},
+			{Name: "own", Source: "quay", Secrets: []string{file}, Organization: 1},
+		},
 	}
 	names := func(c Config, organization int64) string {
 		t.Helper()

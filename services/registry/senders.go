@@ -33,7 +33,8 @@ func (a answers) Senders(ctx context.Context, organization int64) ([]*sourcesv1.
 			continue
 		}
 		one := &sourcesv1.Sender{
-			Name: h.Name, Format: h.Format, Repositories: h.Repositories, LastArtifact: h.LastArtifact, Waiting: int32(len(h.Waiting)), Refused: refusedParts(h.Refused),
+			Name: h.Name, Format: h.Format, Repositories: h.Repositories, LastArtifact: h.LastArtifact, Waiting: int32(len(h.Waiting)),
+			Refused: refusedParts(h.Refused),
 		}
 		if h.LastPublished != nil {
 			one.LastPublishedAt = timestamppb.New(*h.LastPublished)
@@ -56,7 +57,10 @@ func (a answers) Senders(ctx context.Context, organization int64) ([]*sourcesv1.
 func refusedParts(all []api.RefusedStatus) []*sourcesv1.Refused {
 	parts := make([]*sourcesv1.Refused, len(all))
 	for i, r := range all {
-		parts[i] = &sourcesv1.Refused{What: r.What, Reason: r.Reason, Times: r.Times, FirstAt: timestamppb.New(r.First), LastAt: timestamppb.New(r.Last)}
+		parts[i] = &sourcesv1.Refused{
+			What: r.What, Reason: r.Reason, Times: r.Times, FirstAt: timestamppb.New(r.First),
+			LastAt: timestamppb.New(r.Last),
+		}
 	}
 	return parts
 }

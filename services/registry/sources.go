@@ -42,7 +42,9 @@ type sourceSet struct {
 }
 
 // newSourceSet assembles the kinds of sources and their finders.
-func newSourceSet(c Config, pool *pgxpool.Pool, hooks *store.Hooks, registries *oci.Registries, repositories *git.Repositories, log *slog.Logger) *sourceSet {
+func newSourceSet(
+	c Config, pool *pgxpool.Pool, hooks *store.Hooks, registries *oci.Registries, repositories *git.Repositories, log *slog.Logger,
+) *sourceSet {
 	s := &sourceSet{clock: clock.System(), log: log, config: c, pool: pool}
 	s.store = store.NewSources(pool, hooks, func() { s.poller.Wake() })
 	asked := newAsked(c.PollRate)

@@ -139,11 +139,13 @@ func TestASourceIsPolledAndPublished(t *testing.T) {
 		t.Errorf("published %q, want %q", got, want)
 	}
 	var organization int64
-	if err := pool.QueryRow(t.Context(), "SELECT (event->>'organizationid')::bigint FROM outbox").Scan(&organization); err != nil || organization != 7 {
+	if err := pool.QueryRow(t.Context(), "SELECT (event->>'organizationid')::bigint FROM outbox").Scan(&organization); err != nil ||
+		organization != 7 {
 		t.Errorf("published to organization %d, %v; want the source's own", organization, err)
 	}
 	good, quiet, bad, odd := o.states(t, 7, 1, 2)[1], o.states(t, 7, 1, 2)[2], o.states(t, 8, 3, 5)[3], o.states(t, 8, 3, 5)[5]
-	if good.GetLastArtifact() != image+":1.0.0@"+digest || good.GetNextAt() == nil || good.GetLastError() != "" || good.GetLastArtifactAt() == nil {
+	if good.GetLastArtifact() != image+":1.0.0@"+digest || good.GetNextAt() == nil || good.GetLastError() != "" ||
+		good.GetLastArtifactAt() == nil {
 		t.Errorf("the source that is polled: %v", good)
 	}
 	if quiet.GetPolled() || quiet.GetNextAt() != nil || odd.GetPolled() {
@@ -178,7 +180,8 @@ func TestPollsOnDemand(t *testing.T) {
 		return ask(t, o, bus.SourcesLook, request, &sourcesv1.LookResponse{})
 	}
 	for range 2 {
-		if got, err := look(&sourcesv1.LookRequest{OrganizationId: 7, Id: 4}); err != nil || got.GetArtifact() != image+":edge@"+first || got.GetProblem() != "" {
+		if got, err := look(&sourcesv1.LookRequest{OrganizationId: 7, Id: 4}); err != nil || got.GetArtifact() != image+":edge@"+first ||
+			got.GetProblem() != "" {
 			t.Errorf("a look: %v, %v", got, err)
 		}
 	}
@@ -206,7 +209,10 @@ func TestPollsOnDemand(t *testing.T) {
 			t.Errorf("a try of %s: %v, %v", private, got, err)
 		}
 	}
-	if got, err := look(&sourcesv1.LookRequest{OrganizationId: 7, Source: sourceOf(0, 0, kinds.Git, `{"repository":"http://127.0.0.1:1/x","branch":"main"}`)}); err != nil || got.GetProblem() == "" {
+	if got, err := look(&sourcesv1.LookRequest{
+		OrganizationId: 7,
+		Source:         sourceOf(0, 0, kinds.Git, `{"repository":"http://127.0.0.1:1/x","branch":"main"}`),
+	}); err != nil || got.GetProblem() == "" {
 		t.Errorf("a try of a private repository: %v, %v", got, err)
 	}
 	if n := len(published(t, pool)); n != 2 {
@@ -237,7 +243,8 @@ func TestPollsOnDemand(t *testing.T) {
 func TestSourcesSurviveAnOutageOfTheDomain(t *testing.T) {
 	t.Parallel()
 	o, set, _ := followed(t, Config{})
-	o.has(sourceOf(1, 7, kinds.OCIImage, `{"image":"r.example.com/a"}`), sourceOf(2, 7, kinds.OCIImage, `{"image":"r.example.com/b"}`), sourceOf(3, 7, kinds.OCIImage, `{"image":"r.example.com/c"}`))
+	o.has(sourceOf(1, 7, kinds.OCIImage, `{"image":"r.example.com/a"}`), sourceOf(2, 7, kinds.OCIImage, `{"image":"r.example.com/b"}`),
+		sourceOf(3, 7, kinds.OCIImage, `{"image":"r.example.com/c"}`))
 	wait.For(t, "three sources", func() bool { return len(o.states(t, 7, 1, 2, 3)) == 3 })
 	o.mu.Lock()
 	o.broken, o.sources = true, nil
@@ -278,7 +285,8 @@ func TestNudge(t *testing.T) {
 	}
 	wait.For(t, "the third look", func() bool { return looked() != before })
 	push.Repository = "git@example.com:shop"
-	if receipt, err := hookIntake.Accept(t.Context(), hook, []core.Notification{push}, nil); err != nil || len(receipt.Refused) != 1 || receipt.Refused[0].Fields[0].Name != "repository.clone_url" {
+	if receipt, err := hookIntake.Accept(t.Context(), hook, []core.Notification{push}, nil); err != nil || len(receipt.Refused) != 1 ||
+		receipt.Refused[0].Fields[0].Name != "repository.clone_url" {
 		t.Errorf("no repository: %+v, %v", receipt, err)
 	}
 	if n, err := set.store.Nudge(t.Context(), kinds.Git, []string{"127.0.0.1:1/shop/other"}, set.clock.Now()); n != 0 || err != nil {

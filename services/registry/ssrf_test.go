@@ -25,12 +25,15 @@ import (
 // pkg/httpx has the rules; these tests check that the service applies them on every path.
 func inwards() []string {
 	return []string{
-		"127.0.0.1", "127.1", "127.0.1", "0", "0.0.0.0", "2130706433", "0x7f000001", "0x7f.0.0.1", "0x7F.1", "017700000001", "0177.0.0.1", "0177.1",
+		"127.0.0.1", "127.1", "127.0.1", "0", "0.0.0.0", "2130706433", "0x7f000001", "0x7f.0.0.1", "0x7F.1", "017700000001",
+		"0177.0.0.1", "0177.1",
 		"127.0.0.1.", "localhost", "LOCALHOST", "localhost.", "localhost.localdomain", "ip6-localhost",
-		"[::1]", "[::]", "[0:0:0:0:0:0:0:1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[0:0:0:0:0:ffff:7f00:1]", "[::127.0.0.1]", "[64:ff9b::127.0.0.1]",
+		"[::1]", "[::]", "[0:0:0:0:0:0:0:1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[0:0:0:0:0:ffff:7f00:1]", "[::127.0.0.1]",
+		"[64:ff9b::127.0.0.1]",
 		"[64:ff9b::7f00:1]", "[2002:7f00:1::]", "[::ffff:0:127.0.0.1]", "[fe80::1%25lo]", "127。0。0。1", "①②⑦.⓪.⓪.①", "%31%32%37.0.0.1",
 		"127.0.0.1%00.example.com", "user@127.0.0.1", "example.com@127.0.0.1", "127.0.0.1#@example.com", `127.0.0.1\@example.com`,
-		"169.254.169.254", "[::ffff:169.254.169.254]", "2852039166", "0xa9fea9fe", "[fd00:ec2::254]", "10.0.0.1", "172.16.0.1", "192.168.0.1", "100.100.100.200",
+		"169.254.169.254", "[::ffff:169.254.169.254]", "2852039166", "0xa9fea9fe", "[fd00:ec2::254]", "10.0.0.1", "172.16.0.1",
+		"192.168.0.1", "100.100.100.200",
 	}
 }
 
@@ -105,7 +108,8 @@ func TestNoSourceReachesInternalAddresses(t *testing.T) {
 	}
 }
 
-// TestNoWebhookReachesInternalAddresses: the same rules apply to names in authenticated deliveries; Docker Hub's callback_url is never called.
+// TestNoWebhookReachesInternalAddresses: the same rules apply to names in authenticated deliveries; Docker Hub's callback_url is never
+// called.
 func TestNoWebhookReachesInternalAddresses(t *testing.T) {
 	t.Parallel()
 	s := setTrap(t)
@@ -113,8 +117,12 @@ func TestNoWebhookReachesInternalAddresses(t *testing.T) {
 	quay.resolving(t)
 	taken := 0
 	for i, host := range inwards() {
-		for _, image := range []string{host + ":" + s.port + "/shop/api", fmt.Sprintf("%s/redirect/%d/api", s.outside, i), fmt.Sprintf("%s/realm/%d/api", s.outside, i)} {
-			status, answer := quay.post(t, hookPath(quay.config, hookSecret), plainJSON(), fmt.Appendf(nil, `{"docker_url":%q,"updated_tags":["1"]}`, image))
+		for _, image := range []string{
+			host + ":" + s.port + "/shop/api", fmt.Sprintf("%s/redirect/%d/api", s.outside, i),
+			fmt.Sprintf("%s/realm/%d/api", s.outside, i),
+		} {
+			status, answer := quay.post(t, hookPath(quay.config, hookSecret), plainJSON(),
+				fmt.Appendf(nil, `{"docker_url":%q,"updated_tags":["1"]}`, image))
 			switch status {
 			case http.StatusAccepted:
 				taken++
@@ -141,7 +149,8 @@ func TestNoWebhookReachesInternalAddresses(t *testing.T) {
 	hub.resolving(t)
 	push(t, host+"/shop/api:1")
 	for i, spelling := range inwards() {
-		body := fmt.Appendf(nil, `{"push_data":{"tag":"1","pushed_at":%d},"repository":{"repo_name":"shop/api"},"callback_url":%q}`, 1774432800+i, "http://"+spelling+":"+s.port+"/")
+		body := fmt.Appendf(nil, `{"push_data":{"tag":"1","pushed_at":%d},"repository":{"repo_name":"shop/api"},"callback_url":%q}`,
+			1774432800+i, "http://"+spelling+":"+s.port+"/")
 		if status, answer := hub.post(t, hookPath(hub.config, hookSecret), plainJSON(), body); status != http.StatusAccepted {
 			t.Errorf("answered %d %s", status, answer)
 		}
@@ -182,7 +191,10 @@ func TestDNSRebindingIsRefused(t *testing.T) { //nolint:paralleltest // it sets 
 	_, _, in := serveConfig(t, Config{
 		AllowNetworks: []string{"127.0.0.2:" + port}, PollRate: 10, Registries: []AccountConfig{{Host: "rebind.test:" + port, Insecure: true}},
 	})
-	look := core.Source{Organization: 1, Ref: kinds.OCIImage, Config: fmt.Appendf(nil, `{"image":"rebind.test:%s/shop/api","selection":"mutable_tag","tag":"1"}`, port)}
+	look := core.Source{
+		Organization: 1, Ref: kinds.OCIImage,
+		Config: fmt.Appendf(nil, `{"image":"rebind.test:%s/shop/api","selection":"mutable_tag","tag":"1"}`, port),
+	}
 	_, problem, err := answers{in.sources}.Try(t.Context(), look)
 	if err != nil || problem == "" || inside.Load() != 0 || outside.Load() == 0 {
 		t.Errorf("problem %q, %v; reached %d times inside and %d times outside", problem, err, inside.Load(), outside.Load())

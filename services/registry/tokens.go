@@ -70,7 +70,8 @@ func (c Config) tokenProblems() []fault.Field {
 			}
 		}
 		if _, ok := t.end(); !ok {
-			wrong("expires", fmt.Sprintf("found %q; expected an instant such as 2027-06-30T12:00:00Z, or the last day, such as 2027-06-30", t.Expires))
+			wrong("expires", fmt.Sprintf("found %q; expected an instant such as 2027-06-30T12:00:00Z, or the last day, such as 2027-06-30",
+				t.Expires))
 		}
 	}
 	return problems
@@ -160,12 +161,14 @@ func (s *tokenSet) Find(ctx context.Context, presented string) (core.Token, erro
 	case found >= 0:
 		t := s.scoped[found]
 		if end, _ := t.end(); !now.Before(end) {
-			return core.Token{}, fault.New(fault.Unauthenticated, "authorization: the token %s expired at %s; expected one that has not", t.Name, end.Format(time.RFC3339))
+			return core.Token{}, fault.New(fault.Unauthenticated, "authorization: the token %s expired at %s; expected one that has not", t.Name,
+				end.Format(time.RFC3339))
 		}
 		return core.Token{Name: t.Name, Scope: core.Scope{Organization: t.Organization, Repositories: t.Repositories}}, nil
 	case plain == 1:
 		return core.Token{}, nil
 	default:
-		return core.Token{}, fault.New(fault.Unauthenticated, "authorization: expected \"Bearer\" and one of the tokens in this service's configuration")
+		return core.Token{}, fault.New(fault.Unauthenticated,
+			"authorization: expected \"Bearer\" and one of the tokens in this service's configuration")
 	}
 }

@@ -23,12 +23,14 @@ func batches() map[string]post {
 	push := func(id, host, tag string) string {
 		return fmt.Sprintf(`{"id":%q,"timestamp":"2026-03-25T10:00:00Z","action":"push","target":{"mediaType":"application/vnd.oci.image.index.v1+json","digest":%q,"repository":"shop/api","tag":%q},"request":{"host":%q}}`, id, digest, tag, host)
 	}
-	envelope := fmt.Sprintf(`{"events":[%s,%s,%s,%s]}`, push("1", "registry_1:5000", "1.4.0"), push("2", "[::1", "1.4.1"), push("3", "registry_1:5000", poisoned), push("4", "registry_1:5000", "1.4.2"))
+	envelope := fmt.Sprintf(`{"events":[%s,%s,%s,%s]}`, push("1", "registry_1:5000", "1.4.0"), push("2", "[::1", "1.4.1"),
+		push("3", "registry_1:5000", poisoned), push("4", "registry_1:5000", "1.4.2"))
 	resource := func(tag string) string {
 		return fmt.Sprintf(`{"digest":%q,"tag":%q,"resource_url":"harbor:8443/shop/api:x"}`, digest, tag)
 	}
 	grid := func(id, tag string) string {
-		return fmt.Sprintf(`{"specversion":"1.0","id":%q,"source":"/r","type":"Microsoft.ContainerRegistry.ImagePushed","data":%s}`, id, push(id, "acme.azurecr.io", tag))
+		return fmt.Sprintf(`{"specversion":"1.0","id":%q,"source":"/r","type":"Microsoft.ContainerRegistry.ImagePushed","data":%s}`,
+			id, push(id, "acme.azurecr.io", tag))
 	}
 	event := func(id, tag string) string {
 		return strings.Replace(structured(id), `"tag":"1.4.0"`, fmt.Sprintf(`"tag":%q`, tag), 1)
@@ -37,10 +39,17 @@ func batches() map[string]post {
 	return map[string]post{
 		"distribution": {header: typed(envelopeMedia), body: envelope},
 		"gitlab":       {header: typed(envelopeMedia), body: envelope},
-		"harbor":       {header: typed("application/json"), body: fmt.Sprintf(`{"type":"PUSH_ARTIFACT","occur_at":1680501893,"event_data":{"resources":[%s,{"digest":7,"tag":"x","resource_url":"a.b/c"},%s,%s]}}`, resource("1.4.0"), resource(poisoned), resource("1.4.2"))},
-		"quay":         {header: typed("application/json"), body: fmt.Sprintf(`{"docker_url":"quay.io/shop/api","updated_tags":["1.4.0",%q,7,"1.4.2"]}`, poisoned)},
-		"acr":          {header: typed(batchMedia), body: "[" + grid("1", "1.4.0") + "," + grid("2", poisoned) + ",7," + grid("3", "1.4.2") + "]"},
-		"cloudevents":  {header: typed(batchMedia), body: "[" + event("1", "1.4.0") + "," + event("2", poisoned) + ",7," + event("3", "1.4.2") + "]"},
+		"harbor": {
+			header: typed("application/json"),
+			body:   fmt.Sprintf(`{"type":"PUSH_ARTIFACT","occur_at":1680501893,"event_data":{"resources":[%s,{"digest":7,"tag":"x","resource_url":"a.b/c"},%s,%s]}}`, resource("1.4.0"), resource(poisoned), resource("1.4.2")),
+		},
+		"quay": {
+			header: typed("application/json"),
+			body:   fmt.Sprintf(`{"docker_url":"quay.io/shop/api","updated_tags":["1.4.0",%q,7,"1.4.2"]}`, poisoned),
+		},
+		"acr": {header: typed(batchMedia), body: "[" + grid("1", "1.4.0") + "," + grid("2", poisoned) + ",7," + grid("3", "1.4.2") + "]"},
+		"cloudevents": {header: typed(batchMedia), body: "[" + event("1", "1.4.0") + "," + event("2", poisoned) + ",7," +
+			event("3", "1.4.2") + "]"},
 	}
 }
 
@@ -77,7 +86,8 @@ func taken(t *testing.T, pool *pgxpool.Pool) string {
 	t.Helper()
 	var all string
 	err := pool.QueryRow(t.Context(), `SELECT coalesce(string_agg(r, ' '), '') FROM (
-		SELECT event->'data'->>'image' || ':' || coalesce(event->'data'->>'tag', '') AS r FROM outbox UNION ALL SELECT reference FROM hint) AS known`).Scan(&all)
+		SELECT event->'data'->>'image' || ':' || coalesce(event->'data'->>'tag', '') AS r FROM outbox UNION ALL SELECT reference
+		FROM hint) AS known`).Scan(&all)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,14 +132,16 @@ func TestOneNotificationHoldsUpNoOther(t *testing.T) {
 				}
 			}
 			if b, ok := batches()[s.source]; ok {
-				if status, answer := send(b.header, []byte(strings.NewReplacer("1.4.0", "2.4.0", "1.4.2", "2.4.2").Replace(b.body))); status != http.StatusAccepted {
+				if status, answer := send(b.header, []byte(strings.NewReplacer("1.4.0", "2.4.0", "1.4.2",
+					"2.4.2").Replace(b.body))); status != http.StatusAccepted {
 					t.Errorf("a batch: answered %d %s", status, answer)
 				}
 				if known := taken(t, h.pool); !strings.Contains(known, ":2.4.0") || !strings.Contains(known, ":2.4.2") {
 					t.Errorf("of a batch there are %s", known)
 				}
 			}
-			if known := taken(t, h.pool); !strings.Contains(known, ":1.4.0") || !strings.Contains(known, ":1.4.2") || strings.Contains(known, poisoned) {
+			if known := taken(t, h.pool); !strings.Contains(known, ":1.4.0") || !strings.Contains(known, ":1.4.2") ||
+				strings.Contains(known, poisoned) {
 				t.Errorf("there are %s", known)
 			}
 			shown := h.status(t).Refused

@@ -82,7 +82,10 @@ type Config struct {
 func (c Config) Validate() error {
 	var wrong []fault.Field
 	if c.AgentID <= 0 {
-		wrong = append(wrong, fault.Field{Name: "agent_id", Problem: fmt.Sprintf("found %d, expected the number of this relay's agent, above zero", c.AgentID)})
+		wrong = append(wrong, fault.Field{
+			Name:    "agent_id",
+			Problem: fmt.Sprintf("found %d, expected the number of this relay's agent, above zero", c.AgentID),
+		})
 	}
 	if c.NATSPassword != "" && c.NATSNKeySeedFile != "" {
 		wrong = append(wrong, fault.Field{Name: "nats_password", Problem: "given beside nats_nkey_seed_file, expected one of the two"})
@@ -125,7 +128,10 @@ func checkPatterns(name string, list []string) []fault.Field {
 	positive := len(list) == 0
 	for i, pattern := range list {
 		if text := strings.TrimPrefix(pattern, "!"); text == "" || strings.ContainsAny(pattern, " \t\n") {
-			wrong = append(wrong, fault.Field{Name: fmt.Sprintf("%s[%d]", name, i), Problem: fmt.Sprintf("found %q, expected a pattern such as shop-* or !kube-system", pattern)})
+			wrong = append(wrong, fault.Field{
+				Name:    fmt.Sprintf("%s[%d]", name, i),
+				Problem: fmt.Sprintf("found %q, expected a pattern such as shop-* or !kube-system", pattern),
+			})
 		}
 		positive = positive || !strings.HasPrefix(pattern, "!")
 	}

@@ -88,7 +88,8 @@ func Run(ctx context.Context, c Config) error {
 			"bus":     func(context.Context) error { return conn.Ready() },
 			"cluster": heartbeat.Cluster,
 		}
-		parts = append(parts, rpc.PlainHTTPPart("health", c.HealthAddress, log, telemetry.Health(checks, Exposed(func() *bus.Conn { return conn })...)))
+		parts = append(parts, rpc.PlainHTTPPart("health", c.HealthAddress, log,
+			telemetry.Health(checks, Exposed(func() *bus.Conn { return conn })...)))
 	}
 	return run.Parts(ctx, log, stopWithin, parts...)
 }

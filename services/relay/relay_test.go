@@ -184,7 +184,10 @@ func TestCallsAreAnsweredAfterTheBusLostItsStore(t *testing.T) {
 	const sha = "1111111111111111111111111111111111111111"
 	const sync = `{"agent_id":42,"app_name":"shop","app_namespace":"argocd","revision":"` + sha + `",
 		"source":{"repo_url":"http://git/shop.git","path":"staging","destination_namespace":"shop"}}`
-	want = event.FunctionCompleted{AgentID: agent, CallID: "exec/0.2", Attempt: 1, Value: json.RawMessage(`{"phase":"Succeeded","revision":"` + sha + `"}`)}
+	want = event.FunctionCompleted{
+		AgentID: agent, CallID: "exec/0.2", Attempt: 1,
+		Value: json.RawMessage(`{"phase":"Succeeded","revision":"` + sha + `"}`),
+	}
 	if diff := cmp.Diff(want, w.call(t, "exec/0.2", 1, "argo.sync", sync)); diff != "" {
 		t.Errorf("argo.sync (-want +got):\n%s", diff)
 	}

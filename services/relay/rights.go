@@ -13,14 +13,20 @@ type Right struct {
 // duty against an API server that records requests, and compares. The operator grants what other programs read with k8s.get and k8s.watch.
 func Rights() []Right {
 	return []Right{
-		{Group: "apps", Resource: "deployments", Verbs: []string{"get", "list"}, For: "k8s.get and k8s.list: whether controllers run, and workloadRef"},
+		{
+			Group: "apps", Resource: "deployments", Verbs: []string{"get", "list"},
+			For: "k8s.get and k8s.list: whether controllers run, and workloadRef",
+		},
 		{Group: "apps", Resource: "statefulsets", Verbs: []string{"get", "list"}, For: "k8s.get and k8s.list: whether controllers run"},
 		{
 			Group: "argoproj.io", Resource: "applications", Verbs: []string{"create", "get", "list", "patch", "watch"},
 			For: "argo.check, argo.sync, argo.terminate, and the standing report of drift",
 		},
 		{Group: "argoproj.io", Resource: "appprojects", Verbs: []string{"get"}, For: "argo.check and argo.sync: what an Application may deploy"},
-		{Group: "argoproj.io", Resource: "rollouts", Verbs: []string{"get", "list", "watch"}, For: "argo.promote, argo.abort, argo.retry, k8s.watch, and the standing report of health"},
+		{
+			Group: "argoproj.io", Resource: "rollouts", Verbs: []string{"get", "list", "watch"},
+			For: "argo.promote, argo.abort, argo.retry, k8s.watch, and the standing report of health",
+		},
 		{Group: "argoproj.io", Resource: "rollouts/status", Verbs: []string{"patch"}, For: "argo.promote, argo.abort, argo.retry"},
 	}
 }

@@ -81,9 +81,15 @@ func (n *notes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	object := n.objects[strings.TrimSuffix(resource, "/status")+"/"+name]
 	switch verb {
 	case "list":
-		n.reply(w, http.StatusOK, map[string]any{"apiVersion": group + "/v1alpha1", "kind": "List", "metadata": map[string]any{"resourceVersion": "1"}, "items": []any{}})
+		n.reply(w, http.StatusOK, map[string]any{
+			"apiVersion": group + "/v1alpha1", "kind": "List",
+			"metadata": map[string]any{"resourceVersion": "1"}, "items": []any{},
+		})
 	case "watch": // like an old server: no initial events, so that the client lists
-		n.reply(w, http.StatusUnprocessableEntity, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Invalid", "code": 422})
+		n.reply(w, http.StatusUnprocessableEntity, map[string]any{
+			"kind": "Status", "apiVersion": "v1", "status": "Failure",
+			"reason": "Invalid", "code": 422,
+		})
 	case "create", "patch":
 		var body map[string]any
 		_ = json.NewDecoder(r.Body).Decode(&body)
@@ -94,7 +100,10 @@ func (n *notes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		n.reply(w, http.StatusOK, body)
 	default:
 		if object == nil {
-			n.reply(w, http.StatusNotFound, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404})
+			n.reply(w, http.StatusNotFound, map[string]any{
+				"kind": "Status", "apiVersion": "v1", "status": "Failure",
+				"reason": "NotFound", "code": 404,
+			})
 			return
 		}
 		n.reply(w, http.StatusOK, object)
@@ -127,18 +136,23 @@ func (*notes) reply(w http.ResponseWriter, code int, body map[string]any) {
 func used(t *testing.T) []Right {
 	t.Helper()
 	n := &notes{asked: map[string]map[string]bool{}, objects: map[string]map[string]any{
-		"appprojects/default": {"apiVersion": "argoproj.io/v1alpha1", "kind": "AppProject", "metadata": map[string]any{"name": "default", "namespace": "argocd"}},
+		"appprojects/default": {
+			"apiVersion": "argoproj.io/v1alpha1", "kind": "AppProject",
+			"metadata": map[string]any{"name": "default", "namespace": "argocd"},
+		},
 		"rollouts/api": {
-			"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "metadata": map[string]any{"name": "api", "namespace": "shop", "generation": 1, "resourceVersion": "1"},
-			"spec": map[string]any{"strategy": map[string]any{"canary": map[string]any{"steps": []any{map[string]any{"pause": map[string]any{}}}}}},
+			"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout",
+			"metadata": map[string]any{"name": "api", "namespace": "shop", "generation": 1, "resourceVersion": "1"},
+			"spec":     map[string]any{"strategy": map[string]any{"canary": map[string]any{"steps": []any{map[string]any{"pause": map[string]any{}}}}}},
 			"status": map[string]any{
 				"observedGeneration": "1", "phase": "Paused", "currentStepIndex": 0, "currentPodHash": "new", "stableRS": "old",
 				"pauseConditions": []any{map[string]any{"reason": "CanaryPauseStep"}},
 			},
 		},
 		"rollouts/aborted": {
-			"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "metadata": map[string]any{"name": "aborted", "namespace": "shop", "generation": 1, "resourceVersion": "1"},
-			"status": map[string]any{"observedGeneration": "1", "abort": true, "currentPodHash": "new", "stableRS": "old"},
+			"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout",
+			"metadata": map[string]any{"name": "aborted", "namespace": "shop", "generation": 1, "resourceVersion": "1"},
+			"status":   map[string]any{"observedGeneration": "1", "abort": true, "currentPodHash": "new", "stableRS": "old"},
 		},
 	}}
 	server := httptest.NewServer(n)
@@ -154,7 +168,10 @@ func used(t *testing.T) []Right {
 		t.Fatal(err)
 	}
 	limits := config.WithDefaults(Config{}).limits()
-	runner := core.NewRunner(core.RunnerDeps{Cluster: c, Clock: clock.System(), Log: slog.New(slog.DiscardHandler), Poll: time.Second, Limits: limits})
+	runner := core.NewRunner(core.RunnerDeps{
+		Cluster: c, Clock: clock.System(), Log: slog.New(slog.DiscardHandler),
+		Poll: time.Second, Limits: limits,
+	})
 	of := `"rollout_namespace":"shop","rollout_name":`
 	for function, args := range map[string]string{
 		core.FunctionSync: `{"app_name":"shop","app_namespace":"argocd","revision":"1111111111111111111111111111111111111111",
@@ -171,18 +188,22 @@ func used(t *testing.T) []Right {
 		core.FunctionGet + " 2":  `{"kind":"StatefulSet","namespace":"argocd","name":"argocd-application-controller"}`,
 	} {
 		function, _, _ = strings.Cut(function, " ")
-		answer := runner.Run(t.Context(), core.Call{ID: function, Function: function, Args: json.RawMessage(args), Deadline: clock.System().Now().Add(time.Minute)})
+		answer := runner.Run(t.Context(), core.Call{
+			ID: function, Function: function, Args: json.RawMessage(args),
+			Deadline: clock.System().Now().Add(time.Minute),
+		})
 		if answer.Err != nil {
 			t.Errorf("%s: %v", function, answer.Err)
 		}
 	}
 	for _, kind := range []string{"Rollout", "Application"} { // k8s.watch, and the standing reports
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		c.Follow(ctx, core.Selection{Kind: core.Kind{APIVersion: "argoproj.io/v1alpha1", Kind: kind}, Namespace: "shop", Name: "api"}, func(change core.Change) {
-			if change.Name == "" && change.Err == nil && !change.Reached {
-				cancel()
-			}
-		})
+		c.Follow(ctx, core.Selection{Kind: core.Kind{APIVersion: "argoproj.io/v1alpha1", Kind: kind}, Namespace: "shop", Name: "api"},
+			func(change core.Change) {
+				if change.Name == "" && change.Err == nil && !change.Reached {
+					cancel()
+				}
+			})
 		cancel()
 	}
 	n.mu.Lock()
@@ -255,7 +276,10 @@ func TestTheDefaultLimits(t *testing.T) {
 	}
 	c.AllowProjects, c.AllowRepositories = []string{"!root"}, []string{"a b", "!"}
 	err := c.Validate()
-	for _, want := range []string{`allow_projects: found only ["!root"], which allow nothing`, `allow_repositories[0]: found "a b"`, `allow_repositories[1]: found "!"`} {
+	for _, want := range []string{
+		`allow_projects: found only ["!root"], which allow nothing`, `allow_repositories[0]: found "a b"`,
+		`allow_repositories[1]: found "!"`,
+	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v does not say %q", err, want)
 		}

@@ -14,25 +14,73 @@ func TestCheck(t *testing.T) {
 		in   pkg
 		want string // part of the only violation; "" for none
 	}{
-		{"core with the leaves", pkg{ImportPath: own + "services/domain/internal/core", Imports: []string{"fmt", own + "pkg/fault", own + "pkg/clock"}}, ""},
+		{"core with the leaves", pkg{
+			ImportPath: own + "services/domain/internal/core",
+			Imports:    []string{"fmt", own + "pkg/fault", own + "pkg/clock"},
+		}, ""},
 		{"core and SQL", pkg{ImportPath: own + "services/domain/internal/core", Imports: []string{"database/sql"}}, "database/sql"},
-		{"core and a third party", pkg{ImportPath: own + "services/domain/internal/core/rollout", Imports: []string{"go.starlark.net/starlark"}}, "starlark"},
-		{"core and its store", pkg{ImportPath: own + "services/domain/internal/core", Imports: []string{own + "services/domain/internal/store"}}, "internal/store"},
-		{"events and the store", pkg{ImportPath: own + "services/domain/internal/events", Imports: []string{own + "services/domain/internal/store"}}, "internal/store"},
+		{
+			"core and a third party",
+			pkg{ImportPath: own + "services/domain/internal/core/rollout", Imports: []string{"go.starlark.net/starlark"}},
+			"starlark",
+		},
+		{
+			"core and its store",
+			pkg{ImportPath: own + "services/domain/internal/core", Imports: []string{own + "services/domain/internal/store"}},
+			"internal/store",
+		},
+		{"events and the store", pkg{
+			ImportPath: own + "services/domain/internal/events",
+			Imports:    []string{own + "services/domain/internal/store"},
+		}, "internal/store"},
 		{"api and pgx", pkg{ImportPath: own + "services/domain/internal/api/graph", Imports: []string{"github.com/jackc/pgx/v5"}}, "pgx"},
 		{"store and NATS", pkg{ImportPath: own + "services/workflow/internal/store", Imports: []string{"github.com/nats-io/nats.go"}}, "nats"},
-		{"store and generated SQL", pkg{ImportPath: own + "services/workflow/internal/store", Imports: []string{own + "services/workflow/internal/store/query", "github.com/jackc/pgx/v5"}}, ""},
-		{"an adapter and another", pkg{ImportPath: own + "services/workflow/internal/function", Imports: []string{own + "services/workflow/internal/git"}}, "internal/git"},
-		{"root knows its adapters", pkg{ImportPath: own + "services/workflow", Imports: []string{own + "services/workflow/internal/git", own + "services/workflow/internal/store", own + "pkg/bus"}}, ""},
+		{"store and generated SQL", pkg{
+			ImportPath: own + "services/workflow/internal/store",
+			Imports:    []string{own + "services/workflow/internal/store/query", "github.com/jackc/pgx/v5"},
+		}, ""},
+		{"an adapter and another", pkg{
+			ImportPath: own + "services/workflow/internal/function",
+			Imports:    []string{own + "services/workflow/internal/git"},
+		}, "internal/git"},
+		{"root knows its adapters", pkg{
+			ImportPath: own + "services/workflow",
+			Imports:    []string{own + "services/workflow/internal/git", own + "services/workflow/internal/store", own + "pkg/bus"},
+		}, ""},
 		{"root and another service", pkg{ImportPath: own + "services/workflow", Imports: []string{own + "services/domain"}}, "services/domain"},
-		{"a test and another service", pkg{ImportPath: own + "services/workflow", XTestImports: []string{own + "services/domain"}}, "by contract only"},
-		{"a test of its own service", pkg{ImportPath: own + "services/workflow", XTestImports: []string{own + "services/workflow/internal/store", "github.com/google/go-cmp/cmp"}}, ""},
-		{"a room and one below", pkg{ImportPath: own + "services/workflow/internal/core/engine", Imports: []string{own + "services/workflow/internal/core/history", own + "pkg/clock"}}, ""},
-		{"a room and one above", pkg{ImportPath: own + "services/workflow/internal/core/history", Imports: []string{own + "services/workflow/internal/core/engine"}}, "core/engine"},
-		{"a room and a third party", pkg{ImportPath: own + "services/workflow/internal/core/engine", Imports: []string{"go.starlark.net/starlark"}}, "starlark"},
-		{"nouns and a room", pkg{ImportPath: own + "services/domain/internal/core", Imports: []string{own + "services/domain/internal/core/rollout"}}, "core/rollout"},
-		{"a room and the nouns", pkg{ImportPath: own + "services/domain/internal/core/rollout", Imports: []string{own + "services/domain/internal/core"}}, ""},
-		{"a view and what changes", pkg{ImportPath: own + "services/domain/internal/core/view", Imports: []string{own + "services/domain/internal/core/rollout"}}, "core/rollout"},
+		{
+			"a test and another service",
+			pkg{ImportPath: own + "services/workflow", XTestImports: []string{own + "services/domain"}},
+			"by contract only",
+		},
+		{"a test of its own service", pkg{
+			ImportPath:   own + "services/workflow",
+			XTestImports: []string{own + "services/workflow/internal/store", "github.com/google/go-cmp/cmp"},
+		}, ""},
+		{"a room and one below", pkg{
+			ImportPath: own + "services/workflow/internal/core/engine",
+			Imports:    []string{own + "services/workflow/internal/core/history", own + "pkg/clock"},
+		}, ""},
+		{"a room and one above", pkg{
+			ImportPath: own + "services/workflow/internal/core/history",
+			Imports:    []string{own + "services/workflow/internal/core/engine"},
+		}, "core/engine"},
+		{"a room and a third party", pkg{
+			ImportPath: own + "services/workflow/internal/core/engine",
+			Imports:    []string{"go.starlark.net/starlark"},
+		}, "starlark"},
+		{"nouns and a room", pkg{
+			ImportPath: own + "services/domain/internal/core",
+			Imports:    []string{own + "services/domain/internal/core/rollout"},
+		}, "core/rollout"},
+		{"a room and the nouns", pkg{
+			ImportPath: own + "services/domain/internal/core/rollout",
+			Imports:    []string{own + "services/domain/internal/core"},
+		}, ""},
+		{"a view and what changes", pkg{
+			ImportPath: own + "services/domain/internal/core/view",
+			Imports:    []string{own + "services/domain/internal/core/rollout"},
+		}, "core/rollout"},
 		{"a room that is not listed", pkg{ImportPath: own + "services/workflow/internal/core/attic"}, "the list of rooms"},
 		{"an unknown layer", pkg{ImportPath: own + "services/workflow/internal/manager"}, "no rule knows this layer"},
 		{"an adapter of another service", pkg{ImportPath: own + "services/registry/internal/cluster"}, "no rule knows this layer"},
@@ -44,8 +92,16 @@ func TestCheck(t *testing.T) {
 		{"root and the test kit", pkg{ImportPath: own + "services/workflow", Imports: []string{own + "pkg/testkit/postgres"}}, "testkit"},
 		{"a tool and the test kit", pkg{ImportPath: own + "tools/lockstep/stack", Imports: []string{own + "pkg/testkit/postgres"}}, ""},
 		{"a command and its service", pkg{ImportPath: own + "services/relay/cmd/relay", Imports: []string{own + "services/relay", "os"}}, ""},
-		{"a command and another service", pkg{ImportPath: own + "services/relay/cmd/relay", Imports: []string{own + "services/domain"}}, "services/domain"},
-		{"a tool and all services", pkg{ImportPath: own + "tools/lockstep", Imports: []string{own + "services/domain", own + "services/relay"}}, ""},
+		{
+			"a command and another service",
+			pkg{ImportPath: own + "services/relay/cmd/relay", Imports: []string{own + "services/domain"}},
+			"services/domain",
+		},
+		{
+			"a tool and all services",
+			pkg{ImportPath: own + "tools/lockstep", Imports: []string{own + "services/domain", own + "services/relay"}},
+			"",
+		},
 		{"a name that says nothing", pkg{ImportPath: own + "pkg/util", Name: "util"}, "does not say"},
 		{"outside the module root", pkg{ImportPath: "example.com/x"}, "outside"},
 	}

@@ -18,7 +18,8 @@ var code = regexp.MustCompile(`\((?:[^()]*[ ,])?[RED][0-9]{1,3}(?:-[0-9]+)?(?:[ 
 // texts are the files that are shown to users unchanged: contracts, schemas, charts and documentation. Of Go files only the strings are
 // checked; their comments are internal.
 var texts = []string{
-	"*.md", "*.graphqls", "*.proto", "charts/*.yaml", "charts/*.json", "charts/*.txt", "charts/*.tpl", "pkg/*.json", "services/*/config.go", "services/*/hookconfig.go",
+	"*.md", "*.graphqls", "*.proto", "charts/*.yaml", "charts/*.json", "charts/*.txt", "charts/*.tpl", "pkg/*.json", "services/*/config.go",
+	"services/*/hookconfig.go",
 }
 
 // TestNoReferenceToWhatUsersDoNotHave checks everything that users see (finding C10, and D20 of the CLI and console).
@@ -63,14 +64,16 @@ func shownTo(name, path string) (string, error) {
 			folder, last = pattern[:i], pattern[i+1:]
 		}
 		base, _ := filepath.Match(last, filepath.Base(name))
-		if within, _ := filepath.Match(folder, filepath.ToSlash(filepath.Dir(name))); base && (folder == "" || within || !strings.Contains(folder, "*") && strings.HasPrefix(name, folder+"/")) {
+		if within, _ := filepath.Match(folder, filepath.ToSlash(filepath.Dir(name))); base &&
+			(folder == "" || within || !strings.Contains(folder, "*") && strings.HasPrefix(name, folder+"/")) {
 			return read()
 		}
 	}
 	switch {
 	case strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go"):
 		return stringsOf(path)
-	case strings.HasPrefix(name, "services/domain/internal/console/ui/src/") && (strings.HasSuffix(name, ".tsx") || strings.HasSuffix(name, ".ts")):
+	case strings.HasPrefix(name, "services/domain/internal/console/ui/src/") &&
+		(strings.HasSuffix(name, ".tsx") || strings.HasSuffix(name, ".ts")):
 		text, err := read()
 		return withoutComments(text), err
 	}
@@ -85,7 +88,8 @@ func stringsOf(path string) (string, error) {
 	}
 	var b strings.Builder
 	ast.Inspect(file, func(n ast.Node) bool {
-		if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING && !strings.Contains(l.Value, "-- name:") { // sqlc's queries have comments for us
+		// sqlc's queries have comments for us
+		if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING && !strings.Contains(l.Value, "-- name:") {
 			b.WriteString(l.Value + "\n")
 		}
 		return true

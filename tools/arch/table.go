@@ -35,14 +35,20 @@ func table() []rule {
 	return append(roomRules(), []rule{
 		{layer: "contract", packages: []string{"proto/**"}, never: join(sql, nats, kube, star)},
 
-		{layer: "leaf", packages: []string{"pkg/clock/**", "pkg/id", "pkg/fault", "pkg/keylock", "pkg/fair", "pkg/pattern", "pkg/text", "pkg/secret/reference"}, ours: []string{"pkg/clock"}, onlyStandard: true},
+		{layer: "leaf", packages: []string{
+			"pkg/clock/**", "pkg/id", "pkg/fault", "pkg/keylock", "pkg/fair", "pkg/pattern", "pkg/text",
+			"pkg/secret/reference",
+		}, ours: []string{"pkg/clock"}, onlyStandard: true},
 		{
 			layer: "event catalogue", packages: []string{"pkg/event/**"},
 			ours:  []string{"proto/**", "pkg/clock", "pkg/id", "pkg/fault", "pkg/schema", "pkg/event/**"},
 			never: join(sql, nats, kube, star, grpcs),
 		},
 		// A client of the Git protocol only.
-		{layer: "git", packages: []string{"pkg/gitfetch"}, ours: []string{"pkg/fault", "pkg/fair", "pkg/telemetry"}, never: join(sql, nats, kube, star, grpcs)},
+		{
+			layer: "git", packages: []string{"pkg/gitfetch"}, ours: []string{"pkg/fault", "pkg/fair", "pkg/telemetry"},
+			never: join(sql, nats, kube, star, grpcs),
+		},
 		{layer: "test kit", packages: kit, ours: []string{"pkg/**", "proto/**"}, never: kube},
 		{layer: "mechanics", packages: []string{"pkg/**"}, ours: []string{"pkg/**", "proto/**"}, never: join(kube, kit)},
 
@@ -95,7 +101,10 @@ func table() []rule {
 			layer: "composition root", packages: []string{"services/SERVICE"},
 			ours: []string{"services/SERVICE/internal/**", "pkg/**", "proto/**"}, never: kit,
 		},
-		{layer: "command", packages: []string{"services/SERVICE/cmd/SERVICE"}, ours: []string{"services/SERVICE", "pkg/run", "pkg/config"}, onlyStandard: true},
+		{
+			layer: "command", packages: []string{"services/SERVICE/cmd/SERVICE"}, ours: []string{"services/SERVICE", "pkg/run", "pkg/config"},
+			onlyStandard: true,
+		},
 
 		{layer: "tool", packages: []string{"tools/**"}, ours: []string{"**"}},
 	}...)
@@ -158,7 +167,10 @@ func roomRules() []rule {
 			for _, below := range r.below {
 				ours = append(ours, path.Join(core, below))
 			}
-			rules = append(rules, rule{layer: "room " + r.name, packages: []string{path.Join(core, r.name)}, ours: ours, never: pure(), onlyStandard: true})
+			rules = append(rules, rule{
+				layer: "room " + r.name, packages: []string{path.Join(core, r.name)}, ours: ours, never: pure(),
+				onlyStandard: true,
+			})
 		}
 		rules = append(rules, rule{layer: unlisted, packages: []string{core + "/**"}})
 	}

@@ -145,7 +145,8 @@ func (v vocabulary) search(file string, content []byte) []finding {
 			}
 			last := words[i+n-1]
 			place := part.offset + words[i].start
-			report(1+bytes.Count(content[:min(place, len(content))], []byte("\n")), strings.Join(strings.Fields(part.text[words[i].start:last.end]), " "), t.instead)
+			report(1+bytes.Count(content[:min(place, len(content))], []byte("\n")),
+				strings.Join(strings.Fields(part.text[words[i].start:last.end]), " "), t.instead)
 		}
 	}
 	return found
@@ -159,7 +160,8 @@ func (v vocabulary) at(text string, words []word, i int, isName bool) (term, int
 		}
 		matches := true
 		for k, alternatives := range t.words {
-			matches = matches && slices.Contains(strings.Split(alternatives, "|"), words[i+k].lower) && (k == 0 || together(text[words[i+k-1].end:words[i+k].start]))
+			matches = matches && slices.Contains(strings.Split(alternatives, "|"), words[i+k].lower) &&
+				(k == 0 || together(text[words[i+k-1].end:words[i+k].start]))
 		}
 		end := i + len(t.words)
 		switch {
@@ -189,7 +191,8 @@ func partsOf(file string, content []byte) []part {
 	own := part{text: path.Base(file), name: true}
 	switch path.Ext(file) {
 	case ".go":
-		if head, _, _ := bytes.Cut(content, []byte("\npackage ")); bytes.Contains(head, []byte("// Code generated ")) || bytes.HasPrefix(content, []byte("// Code generated ")) {
+		if head, _, _ := bytes.Cut(content, []byte("\npackage ")); bytes.Contains(head, []byte("// Code generated ")) ||
+			bytes.HasPrefix(content, []byte("// Code generated ")) {
 			return nil
 		}
 		return append(goParts(content), own)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// aim says when to send an event so that it meets a wait on the way into the store, by what is remembered of those before on the same path. A
-// path is what takes about as long each time: through one process or the other, for runs of either. It is safe for concurrent use.
+// aim says when to send an event so that it meets a wait on the way into the store, by what is remembered of those before on the same path.
+// A path is what takes about as long each time: through one process or the other, for runs of either. It is safe for concurrent use.
 type aim struct {
 	mu   sync.Mutex
 	lead [racePaths]time.Duration
@@ -54,12 +54,12 @@ func (a *aim) learn(path int, missed []time.Duration) {
 	a.lead[path] = max(0, a.lead[path]-min(aimMost, max(-aimMost, middle/aimPart)))
 }
 
-// pair is one event and the wait of one run for it. The runs of a cohort ask at the same moment, once in each round, for the same events, one
-// for each place.
+// pair is one event and the wait of one run for it. The runs of a cohort ask at the same moment, once in each round, for the same events,
+// one for each place.
 type pair struct{ cohort, member, round, place int }
 
-// paired is the pair with a number, where so many cohorts take part. Those of one moment have numbers behind one another, and among them those
-// of one event.
+// paired is the pair with a number, where so many cohorts take part. Those of one moment have numbers behind one another, and among them
+// those of one event.
 func paired(number, cohorts int) pair {
 	moment := number / racePairs
 	return pair{cohort: moment % cohorts, round: moment / cohorts, place: number / raceRuns % racePlaces, member: number % raceRuns}
@@ -90,8 +90,8 @@ func (p pair) spread(cohorts int) time.Duration {
 type tally struct {
 	// first, second and together are pairs whose event was committed before the wait, after it, and in one transaction with it.
 	first, second, together int
-	// before and after are those whose event was on its way into the store at most a millisecond before the wait was, and after, and near those
-	// with five.
+	// before and after are those whose event was on its way into the store at most a millisecond before the wait was, and after, and near
+	// those with five.
 	before, after, near int
 }
 

@@ -17,7 +17,8 @@ func TestPairsHaveNumbers(t *testing.T) {
 	through := [2]int{}
 	for number := range cohorts * raceRounds * racePairs {
 		p := paired(number, cohorts)
-		if p.number(cohorts) != number || seen[p] || p.cohort >= cohorts || p.round >= raceRounds || p.place >= racePlaces || p.member >= raceRuns {
+		if p.number(cohorts) != number || seen[p] || p.cohort >= cohorts || p.round >= raceRounds || p.place >= racePlaces ||
+			p.member >= raceRuns {
 			t.Fatalf("number %d is the pair %+v, which has the number %d", number, p, p.number(cohorts))
 		}
 		seen[p] = true
@@ -38,8 +39,8 @@ func TestPairsHaveNumbers(t *testing.T) {
 	}
 }
 
-// machine has a latency for each path, from the beginning of a moment to the wait, and from the sending of an event to its way into the store;
-// one in twenty takes much longer, and the others vary a little.
+// machine has a latency for each path, from the beginning of a moment to the wait, and from the sending of an event to its way into the
+// store; one in twenty takes much longer, and the others vary a little.
 type machine struct {
 	wait, event [racePaths]time.Duration
 	chance      *rand.Rand
@@ -57,8 +58,8 @@ func (m *machine) meet(path int, after time.Duration) time.Duration {
 	return after + m.event[path] + m.noise() - m.wait[path] - m.noise()
 }
 
-// TestAimFindsTheMoment aims on paths of different lengths, with a machine that is elsewhere now and then, and has all of them become slower
-// on the way.
+// TestAimFindsTheMoment aims on paths of different lengths, with a machine that is elsewhere now and then, and has all of them become
+// slower on the way.
 func TestAimFindsTheMoment(t *testing.T) {
 	t.Parallel()
 	m := &machine{chance: rand.New(rand.NewPCG(1, 2))} //nolint:gosec // the same in every run
@@ -90,8 +91,8 @@ func TestAimFindsTheMoment(t *testing.T) {
 	}
 }
 
-// TestAimIsNotSpoiledByOneMoment has a single miss move it by little, no events leave it as it is, and no path be aimed at before its moment
-// begins.
+// TestAimIsNotSpoiledByOneMoment has a single miss move it by little, no events leave it as it is, and no path be aimed at before its
+// moment begins.
 func TestAimIsNotSpoiledByOneMoment(t *testing.T) {
 	t.Parallel()
 	a := newAim(3 * time.Millisecond)
@@ -139,7 +140,8 @@ func TestTallyCountsEachPairOnce(t *testing.T) {
 	if got.stored() != 7 {
 		t.Errorf("%d pairs are stored, expected 7", got.stored())
 	}
-	if note := got.note(9, 8); !strings.HasPrefix(note, "1 lost; committed before the wait 2, after it 3, in one transaction with it 2; within a millisecond") {
+	if note := got.note(9, 8); !strings.HasPrefix(note,
+		"1 lost; committed before the wait 2, after it 3, in one transaction with it 2; within a millisecond") {
 		t.Error(note)
 	}
 }

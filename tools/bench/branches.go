@@ -43,7 +43,10 @@ func fan(ctx context.Context, w *world, r *report) error {
 			return err
 		}
 		all := m.N * fanWidth
-		r.add(row{Scenario: m.Scenario + ", each", Engine: "lockstep", Clients: c.clients, N: all, Unit: "Functions", PerSecond: float64(all) / now().Sub(start).Seconds()})
+		r.add(row{
+			Scenario: m.Scenario + ", each", Engine: "lockstep", Clients: c.clients, N: all, Unit: "Functions",
+			PerSecond: float64(all) / now().Sub(start).Seconds(),
+		})
 	}
 	var short int
 	if err := w.db.QueryRow(ctx, `SELECT count(*) FROM workflow.execution x WHERE x.workflow LIKE 'fan-%'

@@ -38,7 +38,8 @@ func canary(ctx context.Context, w *world, r *report) error {
 	began := now()
 	_, _, err = w.drive(ctx, deployments, deployments, func(ctx context.Context, c autoflowv1.AutoFlowClient, i int) (time.Duration, error) {
 		id := fmt.Sprintf("canary-%d", i)
-		if err := begin(ctx, c, id, canaryProgram, fmt.Sprintf(`{"deployment": %d, "gates": %d, "soak": %d}`, i, canaryGates, int(canarySoak.Seconds()))); err != nil {
+		if err := begin(ctx, c, id, canaryProgram, fmt.Sprintf(`{"deployment": %d, "gates": %d, "soak": %d}`, i, canaryGates,
+			int(canarySoak.Seconds()))); err != nil {
 			return 0, err
 		}
 		for gate := range canaryGates {
@@ -67,8 +68,10 @@ func canary(ctx context.Context, w *world, r *report) error {
 	var most float64
 	// A soak begins with the turn that has recorded the step before it.
 	err = w.db.QueryRow(ctx, `SELECT count(*), count(*) FILTER (WHERE late < 0), percentile_cont(0.5) WITHIN GROUP (ORDER BY late), percentile_cont(0.99) WITHIN GROUP (ORDER BY late), max(late) FROM (
-	SELECT extract(epoch FROM soak.recorded_at - step.recorded_at)::float8 * 1000 - $1 AS late FROM workflow.execution x JOIN workflow.entry soak ON soak.execution = x.id AND soak.kind = 'sleep'
-	JOIN workflow.entry step ON step.execution = x.id AND step.seq = soak.seq - 1 AND step.kind = 'run' WHERE x.workflow LIKE 'canary-%' AND x.state = 2) AS l`,
+	SELECT extract(epoch FROM soak.recorded_at - step.recorded_at)::float8 * 1000 - $1 AS late FROM workflow.execution x
+	JOIN workflow.entry soak ON soak.execution = x.id AND soak.kind = 'sleep'
+	JOIN workflow.entry step ON step.execution = x.id AND step.seq = soak.seq - 1 AND step.kind = 'run' WHERE x.workflow LIKE 'canary-%'
+	AND x.state = 2) AS l`,
 		float64(canarySoak.Milliseconds())).Scan(&gates, &early, &m.P50, &m.P99, &most)
 	if err != nil {
 		return err

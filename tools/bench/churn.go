@@ -119,7 +119,8 @@ func (w *world) touch(ctx context.Context, r *report, runs, from, n int, m row) 
 		return err
 	}
 	m.Engine, m.PerSecond, m.P50, m.P99 = "lockstep", float64(n)/took.Seconds(), resumed.at(0.5), resumed.at(0.99)
-	m.Note = fmt.Sprintf("%d runs, cache %d KB; %.1f rows of history read for each", runs, w.config.CacheBytes>>10, float64(rowsAfter-rows)/float64(n))
+	m.Note = fmt.Sprintf("%d runs, cache %d KB; %.1f rows of history read for each", runs, w.config.CacheBytes>>10,
+		float64(rowsAfter-rows)/float64(n))
 	r.add(m.used(after.since(before), n))
 	return nil
 }

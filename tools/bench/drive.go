@@ -17,7 +17,9 @@ import (
 const maxConns = 8
 
 // drive has clients do n things, each the next one that nobody has begun, and answers how long each took and all together.
-func (w *world) drive(ctx context.Context, clients, n int, do func(ctx context.Context, c autoflowv1.AutoFlowClient, i int) (time.Duration, error)) (latencies, time.Duration, error) {
+func (w *world) drive(
+	ctx context.Context, clients, n int, do func(ctx context.Context, c autoflowv1.AutoFlowClient, i int) (time.Duration, error),
+) (latencies, time.Duration, error) {
 	conns := make([]autoflowv1.AutoFlowClient, min(maxConns, clients))
 	for i := range conns {
 		var err error
@@ -93,7 +95,10 @@ const longest = time.Minute
 func finish(ctx context.Context, c autoflowv1.AutoFlowClient, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, longest+5*time.Second)
 	defer cancel()
-	resp, err := c.GetWorkflow(ctx, &autoflowv1.GetWorkflowRequest{OrganizationId: organization, WorkflowId: id, Wait: durationpb.New(longest)})
+	resp, err := c.GetWorkflow(ctx, &autoflowv1.GetWorkflowRequest{
+		OrganizationId: organization, WorkflowId: id,
+		Wait: durationpb.New(longest),
+	})
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,8 @@ func duplicates(ctx context.Context, w *world, r *report) error {
 		err := measured(ctx, w, r, m, func(ctx context.Context, client autoflowv1.AutoFlowClient, i int) (time.Duration, error) {
 			id, began := i/duplicateClients, now()
 			resp, err := client.StartWorkflow(ctx, &autoflowv1.StartWorkflowRequest{
-				OrganizationId: organization, WorkflowId: fmt.Sprintf("%s-%d", c.name[:4], id), Starlark: []byte(emptyProgram), Inputs: []byte(c.inputs(i % duplicateClients)),
+				OrganizationId: organization, WorkflowId: fmt.Sprintf("%s-%d", c.name[:4], id), Starlark: []byte(emptyProgram),
+				Inputs: []byte(c.inputs(i % duplicateClients)),
 			})
 			took := now().Sub(began)
 			if differs := fault.FieldsOf(err); c.runs == 1 && fault.Is(err, fault.Conflict) && len(differs) == 1 && differs[0].Name == "inputs" {
@@ -58,7 +59,8 @@ func duplicates(ctx context.Context, w *world, r *report) error {
 		}
 		for id := range ids {
 			if created[id].Load() != 1 || answered[id].Load() != c.runs {
-				return fmt.Errorf("id %d, %s: made %d times, expected once; answered %d times, expected %d", id, c.name, created[id].Load(), answered[id].Load(), c.runs)
+				return fmt.Errorf("id %d, %s: made %d times, expected once; answered %d times, expected %d", id, c.name, created[id].Load(),
+					answered[id].Load(), c.runs)
 			}
 		}
 	}

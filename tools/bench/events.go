@@ -30,7 +30,8 @@ func send(ctx context.Context, c autoflowv1.AutoFlowClient, id string, number in
 // tell delivers an event, and answers how many workflows have waited for it.
 func tell(ctx context.Context, c autoflowv1.AutoFlowClient, id string, number int) (int32, error) {
 	resp, err := c.CloudEvent(ctx, &autoflowv1.CloudEventRequest{CloudEvent: fmt.Appendf(nil,
-		`{"specversion":"1.0","id":%q,"source":"/bench","type":"com.example.go","organizationid":"%d","data":{"number":%d}}`, id, organization, number)})
+		`{"specversion":"1.0","id":%q,"source":"/bench","type":"com.example.go","organizationid":"%d","data":{"number":%d}}`,
+		id, organization, number)})
 	return resp.GetMatched(), err
 }
 
@@ -79,7 +80,10 @@ WHERE x.organization = $1 AND x.workflow = $2 AND n.kind = 'wait'`, organization
 				}
 				resumed[i] = at.Sub(sent[i])
 			}
-			r.add(row{Scenario: "event-to-resumed, " + name, Engine: "lockstep", Clients: c.clients, N: n, Unit: "events", P50: resumed.at(0.5), P99: resumed.at(0.99)})
+			r.add(row{
+				Scenario: "event-to-resumed, " + name, Engine: "lockstep", Clients: c.clients, N: n, Unit: "events", P50: resumed.at(0.5),
+				P99: resumed.at(0.99),
+			})
 		}
 		return nil
 	}
@@ -164,10 +168,12 @@ func (w *world) copyParked(ctx context.Context, from, to int) error {
 	}
 	for _, sql := range []string{
 		`INSERT INTO workflow.execution (ref, organization, workflow, state, program, modules, inputs, secrets, labels, start_event, created_at)
-SELECT 'ff98c0de-' || lpad(to_hex(n / 4096), 4, '0') || '-7' || lpad(to_hex(n % 4096), 3, '0') || substr(gen_random_uuid()::text, 19), organization, 'copy-' || n, 1, program, modules, inputs, secrets, labels, start_event, created_at
+SELECT 'ff98c0de-' || lpad(to_hex(n / 4096), 4, '0') || '-7' || lpad(to_hex(n % 4096), 3, '0')
+|| substr(gen_random_uuid()::text, 19), organization, 'copy-' || n, 1, program, modules, inputs, secrets, labels, start_event, created_at
 FROM workflow.execution, generate_series($1::int, $2::int - 1) n WHERE workflow = 'template'`,
 		`INSERT INTO workflow.timer (execution, branch, op, due)
-SELECT id, 0, 0, now() + interval '20 days' FROM workflow.execution WHERE workflow LIKE 'copy-%' AND substr(workflow, 6)::int BETWEEN $1 AND $2 - 1`,
+SELECT id, 0, 0, now() + interval '20 days' FROM workflow.execution WHERE workflow LIKE 'copy-%' AND substr(workflow, 6)::int BETWEEN $1
+AND $2 - 1`,
 		`INSERT INTO workflow.wait (execution, branch, op, key, shape, type, filter, created_at)
 SELECT e.id, 0, 0, decode(md5(e.id::text), 'hex'), t.shape, t.type, t.filter, t.created_at
 FROM workflow.execution e, workflow.wait t WHERE t.execution = (SELECT id FROM workflow.execution WHERE workflow = 'template')

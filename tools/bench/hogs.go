@@ -20,8 +20,8 @@ const (
 	hogProgram = "for i in range(19000000): pass\n"
 )
 
-// hogs is B12 with programs that nobody vouches for: the nine quiet organizations by themselves, and while another one has 40 programs at work that do
-// nothing but compute, by turns, so that both have their part of what else the machine does.
+// hogs is B12 with programs that nobody vouches for: the nine quiet organizations by themselves, and while another one has 40 programs at
+// work that do nothing but compute, by turns, so that both have their part of what else the machine does.
 func hogs(ctx context.Context, w *world, r *report) error {
 	if err := warm(ctx, w, stepsProgram, `{"steps": 2}`); err != nil {
 		return err
@@ -48,7 +48,8 @@ func hogs(ctx context.Context, w *world, r *report) error {
 	all := turns * each
 	r.add(
 		row{Scenario: "1-step, nine tenants", Note: "nobody else"}.of(alone, all),
-		row{Scenario: "1-step, nine tenants", Note: fmt.Sprintf("beside %d hogs of one tenant, of which %.1f a second end", hogCount, float64(worked)/all.Seconds())}.of(noisy, all),
+		row{Scenario: "1-step, nine tenants", Note: fmt.Sprintf("beside %d hogs of one tenant, of which %.1f a second end", hogCount,
+			float64(worked)/all.Seconds())}.of(noisy, all),
 		row{Scenario: "hogs", Engine: "lockstep", Note: fmt.Sprintf("p95 beside hogs is %.2f times that without", noisy.at(0.95)/alone.at(0.95))},
 	)
 	return nil
@@ -84,8 +85,8 @@ func (w *world) besideHogs(ctx context.Context, length time.Duration, hogs int) 
 	return t, err
 }
 
-// hog keeps one program at work that computes, and counts those that have ended before during has. It waits for the last one, which is not to be beside
-// what is measured next.
+// hog keeps one program at work that computes, and counts those that have ended before during has. It waits for the last one, which is not
+// to be beside what is measured next.
 func (w *world) hog(ctx, during context.Context, name string, ended *atomic.Int64) error {
 	client, err := w.client()
 	if err != nil {

@@ -40,7 +40,10 @@ func (w *world) idle(ctx context.Context) (idleness, error) {
 // idleOf is what was used in a time, as parts of a core.
 func idleOf(used usage, took time.Duration) idleness {
 	of := func(d time.Duration) float64 { return d.Seconds() / took.Seconds() }
-	i := idleness{service: of(used.service), postgres: of(used.postgres), parts: map[string]float64{}, commits: float64(used.commits) / took.Seconds()}
+	i := idleness{
+		service: of(used.service), postgres: of(used.postgres), parts: map[string]float64{},
+		commits: float64(used.commits) / took.Seconds(),
+	}
 	for name, spent := range used.parts {
 		if spent != 0 {
 			i.parts[name] = of(spent)
@@ -55,7 +58,8 @@ func (i idleness) String() string {
 	for _, name := range slices.Sorted(maps.Keys(i.parts)) {
 		parts = append(parts, fmt.Sprintf("%s %.2f", name, 100*i.parts[name]))
 	}
-	return fmt.Sprintf("%.2f%% of a core (service %.2f, PostgreSQL %.2f: %s) and %.1f commits/s", 100*(i.service+i.postgres), 100*i.service, 100*i.postgres, strings.Join(parts, ", "), i.commits)
+	return fmt.Sprintf("%.2f%% of a core (service %.2f, PostgreSQL %.2f: %s) and %.1f commits/s", 100*(i.service+i.postgres), 100*i.service,
+		100*i.postgres, strings.Join(parts, ", "), i.commits)
 }
 
 // left is what PostgreSQL has to do yet for what has been written: workers that clean up or count, and tables that are due for one (what it

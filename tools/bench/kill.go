@@ -71,11 +71,13 @@ FROM workflow.execution WHERE workflow LIKE 'running-%' AND state < 2`); err != 
 	ended := now().Sub(began)
 	var wrong int
 	if err := w.db.QueryRow(ctx, `SELECT count(*) FROM workflow.execution x WHERE x.workflow ~ '^(running|waiting)-'
-AND (x.last_seq <> (SELECT count(*) FROM workflow.entry e WHERE e.execution = x.id) OR x.state <> 2 OR (x.workflow LIKE 'running-%' AND x.last_seq <> $1))`, killEntries).Scan(&wrong); err != nil {
+AND (x.last_seq <> (SELECT count(*) FROM workflow.entry e WHERE e.execution = x.id) OR x.state <> 2 OR (x.workflow LIKE 'running-%'
+AND x.last_seq <> $1))`, killEntries).Scan(&wrong); err != nil {
 		return err
 	}
 	note, err := json.Marshal(map[string]any{
-		"parked": parked, "restart_s": up.Seconds(), "all_gone_on_s": onward.Seconds(), "all_ended_s": ended.Seconds(), "lost_or_with_gaps": wrong,
+		"parked": parked, "restart_s": up.Seconds(), "all_gone_on_s": onward.Seconds(), "all_ended_s": ended.Seconds(),
+		"lost_or_with_gaps": wrong,
 	})
 	if err != nil {
 		return err

@@ -1,8 +1,8 @@
 // Command bench measures the durable engine as its callers see it: through gRPC, on a PostgreSQL that waits for its disk
 // and a JetStream that syncs every write, each on this machine. `make bench` runs it; README.md says how to read it.
 //
-// It asserts no figure: they depend on the machine. A scenario that finds a wrong result, as a lost event, ends with an error all the same; what
-// must hold on every machine is in the tests of services/workflow.
+// It asserts no figure: they depend on the machine. A scenario that finds a wrong result, as a lost event, ends with an error all the same;
+// what must hold on every machine is in the tests of services/workflow.
 package main
 
 import (

@@ -57,7 +57,12 @@ func TestParkedRunsAreBounded(t *testing.T) {
 	for _, c := range []struct {
 		o    options
 		want int
-	}{{options{scale: 1}, 1_000_000}, {options{scale: 0.1}, 100_000}, {options{scale: 0.0001}, 1_000}, {options{scale: 1, most: 1_000}, 1_000}} {
+	}{
+		{options{scale: 1}, 1_000_000},
+		{options{scale: 0.1}, 100_000},
+		{options{scale: 0.0001}, 1_000},
+		{options{scale: 1, most: 1_000}, 1_000},
+	} {
 		if got := c.o.parkedMost(); got != c.want {
 			t.Errorf("%+v: beside at most %d, expected %d", c.o, got, c.want)
 		}

@@ -57,7 +57,10 @@ func noisy(ctx context.Context, w *world, r *report) error {
 	queued := now().Sub(began)
 	noise, over := context.WithCancelCause(ctx)
 	go func() { over(w.silent(noise)) }()
-	err = w.quiet(ctx, noise, r, row{Scenario: "1-step, nine tenants", Note: fmt.Sprintf("beside %d queued of one tenant within %.1f s", n, queued.Seconds())})
+	err = w.quiet(ctx, noise, r, row{
+		Scenario: "1-step, nine tenants",
+		Note:     fmt.Sprintf("beside %d queued of one tenant within %.1f s", n, queued.Seconds()),
+	})
 	if err != nil {
 		return err
 	}
@@ -80,7 +83,8 @@ func (w *world) silent(ctx context.Context) error {
 			return err
 		}
 		var left int
-		if err := w.db.QueryRow(ctx, "SELECT count(*) FROM workflow.execution WHERE organization = $1 AND state < 2", organization).Scan(&left); err != nil || left == 0 {
+		if err := w.db.QueryRow(ctx, "SELECT count(*) FROM workflow.execution WHERE organization = $1 AND state < 2",
+			organization).Scan(&left); err != nil || left == 0 {
 			return err
 		}
 	}

@@ -50,7 +50,10 @@ func peers(ctx context.Context, w *world, r *report) error {
 			return err
 		}
 		if err != nil {
-			r.add(row{Scenario: "peer", Engine: rival.name, Note: fmt.Sprintf("not measured: %.300s", strings.Join(strings.Fields(err.Error()), " "))})
+			r.add(row{
+				Scenario: "peer", Engine: rival.name,
+				Note: fmt.Sprintf("not measured: %.300s", strings.Join(strings.Fields(err.Error()), " ")),
+			})
 		}
 	}
 	return nil
@@ -81,7 +84,8 @@ func (w *world) peer(ctx context.Context, r *report, name, program, note string,
 	if c.start {
 		mode, scenario = "start", "start"
 	}
-	run := exec.CommandContext(ctx, program, "-mode", mode, "-steps", strconv.Itoa(c.steps), "-c", strconv.Itoa(c.clients), "-n", strconv.Itoa(c.n)) //nolint:gosec // built above
+	run := exec.CommandContext(ctx, program, "-mode", mode, "-steps", strconv.Itoa(c.steps), "-c", strconv.Itoa(c.clients), "-n",
+		strconv.Itoa(c.n)) //nolint:gosec // built above
 	run.Env = append(os.Environ(), "DBURL="+strings.Replace(w.database.URL(), "/postgres?", "/"+name+"?", 1))
 	out, err := run.Output()
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 )
 
-// raceProgram asks for events at a moment that the sender of them can foresee: it begins with the commit of an event that the whole cohort has
-// long waited for. Each of these waits is one half of a pair. The event before that one has the runs in the memory of the process that
+// raceProgram asks for events at a moment that the sender of them can foresee: it begins with the commit of an event that the whole cohort
+// has long waited for. Each of these waits is one half of a pair. The event before that one has the runs in the memory of the process that
 // gets both, so that the moment is as far from its beginning each time.
 const raceProgram = `
 def one(round, place):
@@ -35,8 +35,8 @@ const (
 	racePairs = raceRuns * racePlaces
 	// raceAhead is by how many moments a cohort is made steady before its own, and is learned from behind it.
 	raceAhead = 2
-	// raceSpread is how far apart the moments are at most for which events are meant, and raceShift by how much their middle is behind the wait:
-	// one that comes to the wait's own process a little later has to let its commit pass.
+	// raceSpread is how far apart the moments are at most for which events are meant, and raceShift by how much their middle is behind the
+	// wait: one that comes to the wait's own process a little later has to let its commit pass.
 	raceSpread, raceShift = time.Millisecond, -300 * time.Microsecond
 	// naiveClients is how many pairs of the naive version are under way at a time.
 	naiveClients = 6
@@ -91,9 +91,11 @@ func race(ctx context.Context, w *world, r *report) error {
 	if c.processes[1], err = w.clientOf(address); err != nil {
 		return err
 	}
-	_, _, err = w.drive(ctx, 32, c.cohorts*raceRuns, func(ctx context.Context, client autoflowv1.AutoFlowClient, i int) (time.Duration, error) {
-		return 0, begin(ctx, client, raceName(i), raceProgram, fmt.Sprintf(`{"cohort": %d, "rounds": %d, "places": %d}`, i/raceRuns, raceRounds, racePlaces))
-	})
+	_, _, err = w.drive(ctx, 32, c.cohorts*raceRuns,
+		func(ctx context.Context, client autoflowv1.AutoFlowClient, i int) (time.Duration, error) {
+			return 0, begin(ctx, client, raceName(i), raceProgram,
+				fmt.Sprintf(`{"cohort": %d, "rounds": %d, "places": %d}`, i/raceRuns, raceRounds, racePlaces))
+		})
 	if err != nil {
 		return err
 	}
@@ -121,7 +123,10 @@ func race(ctx context.Context, w *world, r *report) error {
 	if err != nil {
 		return err
 	}
-	m := row{Scenario: "event beside its wait", Engine: "lockstep", Clients: racePlaces, N: n, Unit: "pairs", PerSecond: float64(n) / took.Seconds()}
+	m := row{
+		Scenario: "event beside its wait", Engine: "lockstep", Clients: racePlaces, N: n, Unit: "pairs",
+		PerSecond: float64(n) / took.Seconds(),
+	}
 	r.add(m.used(after.since(before), n))
 	if err := c.raced(ctx, r, n); err != nil {
 		return err
@@ -165,8 +170,8 @@ func (c *racing) moment(ctx context.Context, _ autoflowv1.AutoFlowClient, i int)
 	return took, c.steady(ctx, i+raceAhead)
 }
 
-// learn has the aim learn from a moment that lies so far back that all of its waits are in the store: those that are there first would say that
-// the events come too late.
+// learn has the aim learn from a moment that lies so far back that all of its waits are in the store: those that are there first would say
+// that the events come too late.
 func (c *racing) learn(ctx context.Context, moment int) error {
 	if moment < 0 {
 		return nil
@@ -222,7 +227,8 @@ func (c *racing) tell(ctx context.Context, through int, what string, p pair) err
 func (c *racing) raced(ctx context.Context, r *report, n int) error {
 	var had int
 	if err := c.pool.QueryRow(ctx, `SELECT count(DISTINCT (n.execution, n.event)) FROM workflow.entry n JOIN workflow.execution x ON x.id = n.execution JOIN workflow.event e ON e.id = n.event
-WHERE x.organization = $1 AND x.state = 2 AND n.kind = 'wait' AND n.branch > 0 AND e.type = 'com.example.race'`, organization).Scan(&had); err != nil {
+WHERE x.organization = $1 AND x.state = 2 AND n.kind = 'wait' AND n.branch > 0 AND e.type = 'com.example.race'`,
+		organization).Scan(&had); err != nil {
 		return err
 	}
 	names := make([]string, c.cohorts*raceRuns)
@@ -285,7 +291,8 @@ func (c *racing) naive(ctx context.Context, r *report, n int) error {
 	if err != nil {
 		return err
 	}
-	note := fmt.Sprintf("%d lost, %.0f%%: each side stores itself, looks for the other and commits", lost.Load(), 100*float64(lost.Load())/float64(n))
+	note := fmt.Sprintf("%d lost, %.0f%%: each side stores itself, looks for the other and commits", lost.Load(),
+		100*float64(lost.Load())/float64(n))
 	r.add(row{Scenario: "event beside its wait, lost", Engine: "naive", N: n, Unit: "pairs", Note: note})
 	if lost.Load() == 0 {
 		return fmt.Errorf("%d pairs of the naive version: none was lost, so their moments are no race", n)

@@ -52,7 +52,8 @@ func (w *world) recorded(ctx context.Context, r *report, from, scenario string, 
 	const perRecord = `SELECT "resource_manager/record_type" || ' ' || (combined_size / $2::int)::int || ' B (' || round(count::numeric / $2::int, 1) || ')'
 FROM pg_get_wal_stats($1::pg_lsn, pg_current_wal_flush_lsn(), true) WHERE combined_size > 20 * $2::int ORDER BY combined_size DESC`
 	const perTable = `SELECT relname || ' ' || round(n_tup_ins::numeric / $1::int, 1) || '+ ' || round(n_tup_upd::numeric / $1::int, 1) || '~ (' || round(n_tup_hot_upd::numeric / $1::int, 1) || ' hot) '
-|| round(n_tup_del::numeric / $1::int, 1) || '-' FROM pg_stat_user_tables WHERE n_tup_ins + n_tup_upd + n_tup_del > $1 / 10 ORDER BY relname`
+|| round(n_tup_del::numeric / $1::int, 1) || '-' FROM pg_stat_user_tables WHERE n_tup_ins + n_tup_upd + n_tup_del > $1 / 10
+ORDER BY relname`
 	for what, query := range map[string]struct {
 		sql  string
 		args []any
@@ -65,7 +66,10 @@ FROM pg_get_wal_stats($1::pg_lsn, pg_current_wal_flush_lsn(), true) WHERE combin
 		if err != nil {
 			return err
 		}
-		r.add(row{Scenario: scenario + ", " + what, Engine: "lockstep", Clients: clients, N: n, Unit: "workflows", Note: strings.Join(lines, " · ")})
+		r.add(row{
+			Scenario: scenario + ", " + what, Engine: "lockstep", Clients: clients, N: n, Unit: "workflows",
+			Note: strings.Join(lines, " · "),
+		})
 	}
 	return nil
 }

@@ -62,7 +62,8 @@ func (r *report) print(out io.Writer) {
 	for _, m := range r.Rows {
 		fmt.Fprintf(w, "%s\t%s\t%d\t%d %s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%.1f\t %s\n", m.Scenario, m.Engine, m.Clients, m.N, m.Unit,
 			figure(m.PerSecond, "%.0f"), figure(m.P50, "%.2f"), figure(m.P99, "%.2f"), figure(m.CPU, "%.3f"),
-			figure(m.Service, "%.3f"), figure(m.Postgres, "%.3f"), figure(m.Client, "%.3f"), figure(m.WAL, "%.0f"), figure(m.Commits, "%.3f"), m.Load, m.Note)
+			figure(m.Service, "%.3f"), figure(m.Postgres, "%.3f"), figure(m.Client, "%.3f"), figure(m.WAL, "%.0f"),
+			figure(m.Commits, "%.3f"), m.Load, m.Note)
 	}
 	_ = w.Flush() // standard output that is closed wants no table
 }

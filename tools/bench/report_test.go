@@ -51,7 +51,10 @@ func TestWhatWasUsedIsSharedOut(t *testing.T) {
 func TestTheTableAndTheFileSayTheSame(t *testing.T) {
 	t.Parallel()
 	r := newReport()
-	r.add(row{Scenario: "start", Engine: "lockstep", Clients: 64, N: 1000, Unit: "starts", PerSecond: 6171.4, P50: 9.126, P99: 20.5, CPU: 0.27, Service: 0.1, Postgres: 0.12, Client: 0.05, WAL: 1931.7, Commits: 0.021})
+	r.add(row{
+		Scenario: "start", Engine: "lockstep", Clients: 64, N: 1000, Unit: "starts", PerSecond: 6171.4, P50: 9.126, P99: 20.5,
+		CPU: 0.27, Service: 0.1, Postgres: 0.12, Client: 0.05, WAL: 1931.7, Commits: 0.021,
+	})
 	r.add(row{Scenario: "peer", Engine: "river", Note: "not measured"})
 	var table strings.Builder
 	r.print(&table)
@@ -83,7 +86,8 @@ func TestTheTableAndTheFileSayTheSame(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows := []map[string]any{{
-		"scenario": "start", "engine": "lockstep", "clients": 64.0, "n": 1000.0, "unit": "starts", "per_second": 6171.4, "p50_ms": 9.126, "p99_ms": 20.5, "cpu_ms": 0.27,
+		"scenario": "start", "engine": "lockstep", "clients": 64.0, "n": 1000.0, "unit": "starts", "per_second": 6171.4, "p50_ms": 9.126,
+		"p99_ms": 20.5, "cpu_ms": 0.27,
 		"cpu_service_ms": 0.1, "cpu_postgres_ms": 0.12, "cpu_client_ms": 0.05, "wal_bytes": 1931.7, "commits": 0.021, "load": 0.0,
 	}, {"scenario": "peer", "engine": "river", "load": 0.0, "note": "not measured"}}
 	if diff := cmp.Diff(rows, file.Rows); diff != "" || file.CPUs < 1 {

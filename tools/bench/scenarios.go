@@ -65,7 +65,9 @@ func warm(ctx context.Context, w *world, program, inputs string) error {
 }
 
 // measured runs do n times with so many clients, and adds a row with what everything together has used.
-func measured(ctx context.Context, w *world, r *report, m row, do func(ctx context.Context, c autoflowv1.AutoFlowClient, i int) (time.Duration, error)) error {
+func measured(
+	ctx context.Context, w *world, r *report, m row, do func(ctx context.Context, c autoflowv1.AutoFlowClient, i int) (time.Duration, error),
+) error {
 	before, err := w.usage(ctx)
 	if err != nil {
 		return err
@@ -119,7 +121,8 @@ func (w *world) startMany(ctx context.Context, r *report) error {
 		req := &autoflowv1.StartWorkflowsRequest{}
 		for j := range each {
 			req.Workflows = append(req.Workflows, &autoflowv1.StartWorkflowRequest{
-				OrganizationId: organization, WorkflowId: fmt.Sprintf("many-%d-%d", i, j), Starlark: []byte(emptyProgram), Inputs: fmt.Appendf(nil, `{"number": %d}`, j),
+				OrganizationId: organization, WorkflowId: fmt.Sprintf("many-%d-%d", i, j), Starlark: []byte(emptyProgram),
+				Inputs: fmt.Appendf(nil, `{"number": %d}`, j),
 			})
 		}
 		began := now()
@@ -141,7 +144,10 @@ func (w *world) startMany(ctx context.Context, r *report) error {
 	if err != nil {
 		return err
 	}
-	m := row{Scenario: "start, 100 a request", Engine: "lockstep", Clients: clients, N: n * each, Unit: "starts", PerSecond: float64(n*each) / took.Seconds(), P50: all.at(0.5), P99: all.at(0.99)}
+	m := row{
+		Scenario: "start, 100 a request", Engine: "lockstep", Clients: clients, N: n * each, Unit: "starts",
+		PerSecond: float64(n*each) / took.Seconds(), P50: all.at(0.5), P99: all.at(0.99),
+	}
 	r.add(m.used(after.since(before), m.N))
 	return nil
 }

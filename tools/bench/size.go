@@ -31,7 +31,8 @@ func timers(ctx context.Context, w *world, r *report) error {
 	m := row{Scenario: "timer", Engine: "lockstep", Unit: "timers due within a second"}
 	var most float64
 	err = w.db.QueryRow(ctx, `SELECT count(*), percentile_cont(0.5) WITHIN GROUP (ORDER BY late), percentile_cont(0.99) WITHIN GROUP (ORDER BY late), max(late) FROM (
-	SELECT extract(epoch FROM x.ended_at - due.due)::float8 * 1000 AS late FROM due JOIN workflow.execution x ON x.id = due.execution) AS l`).Scan(&m.N, &m.P50, &m.P99, &most)
+	SELECT extract(epoch FROM x.ended_at - due.due)::float8 * 1000 AS late FROM due
+	JOIN workflow.execution x ON x.id = due.execution) AS l`).Scan(&m.N, &m.P50, &m.P99, &most)
 	m.Note = fmt.Sprintf("late by at most %.0f ms", most)
 	r.add(m)
 	return err
@@ -77,8 +78,12 @@ func long(ctx context.Context, w *world, r *report) error {
 		if err := finish(ctx, client, id); err != nil {
 			return err
 		}
-		m := row{Scenario: "activities of one run", Engine: "lockstep", Clients: 1, N: n, Unit: "activities", PerSecond: float64(n) / took.Seconds(), Note: fmt.Sprintf(
-			"%.3f ms each; goes on %.0f ms after an event, from the database", float64(took.Microseconds())/1000/float64(n), float64(now().Sub(began).Milliseconds()))}
+		m := row{
+			Scenario: "activities of one run", Engine: "lockstep", Clients: 1, N: n, Unit: "activities",
+			PerSecond: float64(n) / took.Seconds(), Note: fmt.Sprintf(
+				"%.3f ms each; goes on %.0f ms after an event, from the database", float64(took.Microseconds())/1000/float64(n),
+				float64(now().Sub(began).Milliseconds())),
+		}
 		r.add(m.used(after.since(before), n))
 	}
 	return nil

@@ -48,7 +48,8 @@ func (w *world) usage(ctx context.Context) (usage, error) {
 
 func (u usage) since(before usage) usage {
 	return usage{
-		u.service - before.service, u.postgres - before.postgres, u.client - before.client, u.parts.Since(before.parts), u.wal - before.wal, u.commits - before.commits,
+		u.service - before.service, u.postgres - before.postgres, u.client - before.client, u.parts.Since(before.parts), u.wal - before.wal,
+		u.commits - before.commits,
 	}
 }
 

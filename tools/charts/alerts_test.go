@@ -90,27 +90,58 @@ go_gc_gomemlimit_bytes{job="lockstep-domain-health", instance="b"} 9.22337203685
 // faults maps each alert to the series, different from those of well, on which it should fire.
 func faults() map[string][][2]string {
 	return map[string][][2]string{
-		"LockstepDown":                     {{"up{job=\"lockstep-domain-health\", instance=\"a\"} 1x90", "up{job=\"lockstep-domain-health\", instance=\"a\"} 0x90"}},
-		"LockstepRequestsFail":             {{`status="503"} 0+1x90`, `status="503"} 0+60x90`}},
-		"LockstepRequestsSlow":             {{`le="0.1"} 0+600x90`, `le="0.1"} 0+500x90`}, {`status="200", le="+Inf"}`, `status="200", le="5"} 0+600x90` + "\n" + `lockstep_request_duration_seconds_bucket{job="lockstep-domain-health", protocol="http", method="POST", status="200", le="+Inf"}`}},
-		"LockstepEventsGivenUp":            {{`outcome="terminated"} 0x90`, `outcome="terminated"} 0+1x90`}},
-		"LockstepEventsRetried":            {{`outcome="retried"} 0x90`, `outcome="retried"} 0+5x90`}},
-		"LockstepEventsLate":               {{`le="1"} 0+10x90`, `le="1"} 0x90`}},
-		"LockstepOutboxStuck":              {{`event_age_seconds{job="lockstep-domain-health"} 1x90`, `event_age_seconds{job="lockstep-domain-health"} 0+60x90`}},
+		"LockstepDown": {{
+			"up{job=\"lockstep-domain-health\", instance=\"a\"} 1x90",
+			"up{job=\"lockstep-domain-health\", instance=\"a\"} 0x90",
+		}},
+		"LockstepRequestsFail": {{`status="503"} 0+1x90`, `status="503"} 0+60x90`}},
+		"LockstepRequestsSlow": {
+			{`le="0.1"} 0+600x90`, `le="0.1"} 0+500x90`},
+			{`status="200", le="+Inf"}`, `status="200", le="5"} 0+600x90` + "\n" +
+				`lockstep_request_duration_seconds_bucket{job="lockstep-domain-health", protocol="http", method="POST", status="200", le="+Inf"}`},
+		},
+		"LockstepEventsGivenUp": {{`outcome="terminated"} 0x90`, `outcome="terminated"} 0+1x90`}},
+		"LockstepEventsRetried": {{`outcome="retried"} 0x90`, `outcome="retried"} 0+5x90`}},
+		"LockstepEventsLate":    {{`le="1"} 0+10x90`, `le="1"} 0x90`}},
+		"LockstepOutboxStuck": {{
+			`event_age_seconds{job="lockstep-domain-health"} 1x90`,
+			`event_age_seconds{job="lockstep-domain-health"} 0+60x90`,
+		}},
 		"LockstepDatabaseConnectionsTaken": {{`state="used"} 3x90`, `state="used"} 16x90`}},
 		"LockstepAgentAway":                {{`agent="2"} 4x90`, `agent="2"} 0+60x90`}},
-		"LockstepClusterUnreachable":       {{`cluster_reachable{job="lockstep-workflow-health", agent="2"} 1x90`, `cluster_reachable{job="lockstep-workflow-health", agent="2"} 0x90`}},
-		"LockstepNATSDisconnected":         {{`connected{job="lockstep-domain-health", instance="b"} 1x90`, `connected{job="lockstep-domain-health", instance="b"} 0x90`}},
-		"LockstepRunsWait":                 {{`kind="runs"} 3x90`, `kind="runs"} 1024x90`}},
-		"LockstepRunsQuarantined":          {{`quarantined_total{job="lockstep-workflow-health"} 2x90`, `quarantined_total{job="lockstep-workflow-health"} 2x60 3x29`}},
-		"LockstepHandoffsStuck":            {{`handoffs_oldest_age_seconds{job="lockstep-domain-health"} 0x90`, `handoffs_oldest_age_seconds{job="lockstep-domain-health"} 0+60x90`}},
-		"LockstepMemoryNearLimit":          {{`process_resident_memory_bytes{job="lockstep-workflow-health", instance="a"} 500000000x90`, `process_resident_memory_bytes{job="lockstep-workflow-health", instance="a"} 950000000x90`}},
-		"LockstepNoHeartbeats":             {{`outcome="acknowledged"} 0+12x90`, `outcome="acknowledged"} 7x90`}},
-		"LockstepChangesFail":              {{`tier="production"} 2x90`, `tier="production"} 6x90`}},
-		"LockstepNotRecovered":             {{`tier="production"} 0x90`, `tier="production"} 1x90`}},
-		"LockstepBreakGlass":               {{`glass_last_timestamp_seconds{job="lockstep-domain-health"} 0x90`, `glass_last_timestamp_seconds{job="lockstep-domain-health"} 4800x90`}},
-		"LockstepDeliveryMetricsOld":       {{`refreshed_timestamp_seconds{job="lockstep-domain-health"} 0+60x90`, `refreshed_timestamp_seconds{job="lockstep-domain-health"} 0x90`}},
-		"LockstepRolloutsFail":             {{`rollout.failed", outcome="acknowledged"} 0x90`, `rollout.failed", outcome="acknowledged"} 0+2x90`}},
+		"LockstepClusterUnreachable": {{
+			`cluster_reachable{job="lockstep-workflow-health", agent="2"} 1x90`,
+			`cluster_reachable{job="lockstep-workflow-health", agent="2"} 0x90`,
+		}},
+		"LockstepNATSDisconnected": {{
+			`connected{job="lockstep-domain-health", instance="b"} 1x90`,
+			`connected{job="lockstep-domain-health", instance="b"} 0x90`,
+		}},
+		"LockstepRunsWait": {{`kind="runs"} 3x90`, `kind="runs"} 1024x90`}},
+		"LockstepRunsQuarantined": {{
+			`quarantined_total{job="lockstep-workflow-health"} 2x90`,
+			`quarantined_total{job="lockstep-workflow-health"} 2x60 3x29`,
+		}},
+		"LockstepHandoffsStuck": {{
+			`handoffs_oldest_age_seconds{job="lockstep-domain-health"} 0x90`,
+			`handoffs_oldest_age_seconds{job="lockstep-domain-health"} 0+60x90`,
+		}},
+		"LockstepMemoryNearLimit": {{
+			`process_resident_memory_bytes{job="lockstep-workflow-health", instance="a"} 500000000x90`,
+			`process_resident_memory_bytes{job="lockstep-workflow-health", instance="a"} 950000000x90`,
+		}},
+		"LockstepNoHeartbeats": {{`outcome="acknowledged"} 0+12x90`, `outcome="acknowledged"} 7x90`}},
+		"LockstepChangesFail":  {{`tier="production"} 2x90`, `tier="production"} 6x90`}},
+		"LockstepNotRecovered": {{`tier="production"} 0x90`, `tier="production"} 1x90`}},
+		"LockstepBreakGlass": {{
+			`glass_last_timestamp_seconds{job="lockstep-domain-health"} 0x90`,
+			`glass_last_timestamp_seconds{job="lockstep-domain-health"} 4800x90`,
+		}},
+		"LockstepDeliveryMetricsOld": {{
+			`refreshed_timestamp_seconds{job="lockstep-domain-health"} 0+60x90`,
+			`refreshed_timestamp_seconds{job="lockstep-domain-health"} 0x90`,
+		}},
+		"LockstepRolloutsFail": {{`rollout.failed", outcome="acknowledged"} 0x90`, `rollout.failed", outcome="acknowledged"} 0+2x90`}},
 	}
 }
 
@@ -141,7 +172,8 @@ func TestAlerts(t *testing.T) {
 			if !fires(t, rule, spoiled) {
 				t.Error("does not fire")
 			}
-			if !strings.Contains(string(guide), "\n### "+name+"\n") || !strings.HasSuffix(rule.Annotations["runbook_url"], "docs/how-to/respond-to-alerts.md#"+strings.ToLower(name)) {
+			if !strings.Contains(string(guide), "\n### "+name+"\n") ||
+				!strings.HasSuffix(rule.Annotations["runbook_url"], "docs/how-to/respond-to-alerts.md#"+strings.ToLower(name)) {
 				t.Errorf("has no paragraph in docs/how-to/respond-to-alerts.md, or its link does not lead there: %s", rule.Annotations["runbook_url"])
 			}
 			if s := rule.Labels["severity"]; s != "warning" && s != "critical" || rule.Annotations["summary"] == "" {
@@ -257,7 +289,8 @@ func kedaQueries(t *testing.T) map[string]string {
 
 // own returns collectors that only some services have.
 func own() []prometheus.Collector {
-	return slices.Concat(domain.Metrics(), workflow.Metrics(), bus.Metrics(func() *bus.Conn { return nil }), gitfetch.NewBudget(gitfetch.Limits{}).Metrics())
+	return slices.Concat(domain.Metrics(), workflow.Metrics(), bus.Metrics(func() *bus.Conn { return nil }),
+		gitfetch.NewBudget(gitfetch.Limits{}).Metrics())
 }
 
 // names returns the names of collectors' metrics.
@@ -297,7 +330,8 @@ func exposed(t *testing.T) map[string]bool {
 			known[name] = true
 		}
 	}
-	for _, name := range names(t, slices.Concat(own(), []prometheus.Collector{pg.Metrics(nil), outbox.Metrics(nil), new(telemetry.Delivery), telemetry.BreakGlass(nil)})...) {
+	for _, name := range names(t, slices.Concat(own(),
+		[]prometheus.Collector{pg.Metrics(nil), outbox.Metrics(nil), new(telemetry.Delivery), telemetry.BreakGlass(nil)})...) {
 		known[name] = true
 	}
 	return known

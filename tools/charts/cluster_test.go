@@ -131,7 +131,8 @@ func (a *apiServer) live(t *testing.T, chart, name string, values map[string]any
 	}
 	var diff string
 	for range 60 { // controllers delete objects a moment later
-		if diff = cmp.Diff(a.labelled(before), a.labelled(a.everything(t))); diff == "" || clock.Sleep(t.Context(), clock.System(), time.Second) != nil {
+		if diff = cmp.Diff(a.labelled(before), a.labelled(a.everything(t))); diff == "" ||
+			clock.Sleep(t.Context(), clock.System(), time.Second) != nil {
 			break
 		}
 	}
@@ -283,7 +284,10 @@ func (a *apiServer) resources(t *testing.T) []schema.GroupVersionResource {
 // labelled omits objects with generated names: pods, ReplicaSets, revisions, and Helm's own record of the release.
 func (*apiServer) labelled(all []string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(s string) bool {
-		for _, prefix := range []string{"pods ", "replicasets ", "controllerrevisions ", "endpointslices ", "endpoints ", "persistentvolumeclaims "} {
+		for _, prefix := range []string{
+			"pods ", "replicasets ", "controllerrevisions ", "endpointslices ", "endpoints ",
+			"persistentvolumeclaims ",
+		} {
 			if strings.HasPrefix(s, prefix) {
 				return true
 			}
@@ -321,7 +325,10 @@ func (a *apiServer) relayRights(t *testing.T) {
 			names = append(names, r.Name, r.Name+"/status")
 		}
 		for _, name := range names {
-			for _, verb := range []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "impersonate", "escalate", "bind"} {
+			for _, verb := range []string{
+				"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "impersonate",
+				"escalate", "bind",
+			} {
 				asked++
 				if a.allowed(t.Context(), t, "system:serviceaccount:"+namespace+":relay", verb, gv.Group, name) {
 					may = append(may, verb+" "+gv.Group+"/"+name)
@@ -332,7 +339,8 @@ func (a *apiServer) relayRights(t *testing.T) {
 	slices.Sort(may)
 	want := []string{
 		"create argoproj.io/applications",
-		"get apps/deployments", "get apps/statefulsets", "get argoproj.io/applications", "get argoproj.io/appprojects", "get argoproj.io/rollouts",
+		"get apps/deployments", "get apps/statefulsets", "get argoproj.io/applications", "get argoproj.io/appprojects",
+		"get argoproj.io/rollouts",
 		"list apps/deployments", "list apps/statefulsets", "list argoproj.io/applications", "list argoproj.io/rollouts",
 		"patch argoproj.io/applications", "patch argoproj.io/rollouts/status",
 		"watch argoproj.io/applications", "watch argoproj.io/rollouts",

@@ -57,14 +57,16 @@ func TestCompose(t *testing.T) {
 	}
 	t.Run("registry", func(t *testing.T) {
 		given(t, "registry")
-		if c, err := config.Load[registry.Config]("registry", nil); err != nil || len(c.Tokens) == 0 || c.DatabaseURL == "" || c.NATSPassword == "" {
+		if c, err := config.Load[registry.Config]("registry", nil); err != nil || len(c.Tokens) == 0 || c.DatabaseURL == "" ||
+			c.NATSPassword == "" {
 			t.Errorf("%+v, %v", config.Redacted(c), err)
 		}
 	})
 	t.Run("domain", func(t *testing.T) {
 		given(t, "domain")
 		c, err := config.Load[domain.Config]("domain", nil)
-		if err != nil || c.BootstrapToken == "" || c.WorkflowToken == "" || c.DatabaseURL == "" || c.NATSPassword == "" || c.NATSAuthoritySeed == "" {
+		if err != nil || c.BootstrapToken == "" || c.WorkflowToken == "" || c.DatabaseURL == "" || c.NATSPassword == "" ||
+			c.NATSAuthoritySeed == "" {
 			t.Errorf("%+v, %v", config.Redacted(c), err)
 		}
 		if host, _, _ := strings.Cut(c.WorkflowAddress, ":"); file.Services[host].Environment == nil {
@@ -73,7 +75,8 @@ func TestCompose(t *testing.T) {
 	})
 	t.Run("workflow", func(t *testing.T) {
 		given(t, "workflow")
-		if c, err := config.Load[workflow.Config]("workflow", nil); err != nil || c.Token == "" || c.DatabaseURL == "" || c.NATSPassword == "" || len(c.Agents) != 1 {
+		if c, err := config.Load[workflow.Config]("workflow", nil); err != nil || c.Token == "" || c.DatabaseURL == "" || c.NATSPassword == "" ||
+			len(c.Agents) != 1 {
 			t.Errorf("%+v, %v", config.Redacted(c), err)
 		}
 	})
@@ -126,7 +129,8 @@ func TestComposeIsWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	listens := map[string]string{"nats": ":4222"}
-	r, err := config.Load[registry.Config]("registry", []string{"--set", "database_url=postgres://x", "--set", "nats_password=x", "--set", "tokens=an-example-0123456789"})
+	r, err := config.Load[registry.Config]("registry",
+		[]string{"--set", "database_url=postgres://x", "--set", "nats_password=x", "--set", "tokens=an-example-0123456789"})
 	if err != nil {
 		t.Fatal(err)
 	}

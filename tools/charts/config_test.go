@@ -165,7 +165,8 @@ func hasService(objects []render.Object, address string) bool {
 func TestProbesAskWhatIsServed(t *testing.T) {
 	t.Parallel()
 	health := telemetry.Health(nil)
-	objects := append(mustRender(t, "lockstep", cases(t, "lockstep")["minimal"]), mustRender(t, "lockstep-relay", cases(t, "lockstep-relay")["minimal"])...)
+	objects := append(mustRender(t, "lockstep", cases(t, "lockstep")["minimal"]),
+		mustRender(t, "lockstep-relay", cases(t, "lockstep-relay")["minimal"])...)
 	for _, component := range []string{"registry", "domain", "workflow", "relay"} {
 		c := containerOf(t, objects, component)
 		for _, probe := range []*corev1.Probe{c.StartupProbe, c.LivenessProbe, c.ReadinessProbe} {

@@ -55,7 +55,10 @@ func derived(root string, check bool) error {
 
 // thirdParty returns the third-party kinds that the charts create if the cluster has them.
 func thirdParty() []string {
-	return []string{"monitoring.coreos.com/v1/ServiceMonitor", "monitoring.coreos.com/v1/PodMonitor", "monitoring.coreos.com/v1/PrometheusRule"}
+	return []string{
+		"monitoring.coreos.com/v1/ServiceMonitor", "monitoring.coreos.com/v1/PodMonitor",
+		"monitoring.coreos.com/v1/PrometheusRule",
+	}
 }
 
 // renderAll writes <chart>-<values>.yaml for each file of values in testdata.

@@ -52,11 +52,13 @@ func TestAccountsOfNATS(t *testing.T) {
 			t.Errorf("%s: takes encrypted connections only: %t", file, options.TLSConfig != nil)
 		}
 		if !options.JetStream || !options.SyncAlways || options.MaxPayload != 8<<20 {
-			t.Errorf("%s: JetStream %t, every write synced %t, payloads of %d; expected true, true, 8 MiB (D44)", file, options.JetStream, options.SyncAlways, options.MaxPayload)
+			t.Errorf("%s: JetStream %t, every write synced %t, payloads of %d; expected true, true, 8 MiB (D44)", file, options.JetStream,
+				options.SyncAlways, options.MaxPayload)
 		}
 		if c := options.AuthCallout; (c == nil) != slices.Contains(want, "relay-1") {
 			t.Errorf("%s: asks about agents: %t", file, c != nil)
-		} else if c != nil && (c.Issuer != issuer || !slices.Contains(c.AuthUsers, authorityUser) || len(options.Nkeys) != 1 || options.Nkeys[0].Nkey != authorityUser) {
+		} else if c != nil && (c.Issuer != issuer || !slices.Contains(c.AuthUsers, authorityUser) || len(options.Nkeys) != 1 ||
+			options.Nkeys[0].Nkey != authorityUser) {
 			t.Errorf("%s: the authority is %+v, %+v", file, c, options.Nkeys)
 		}
 		users := map[string]*server.User{}

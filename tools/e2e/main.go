@@ -132,7 +132,10 @@ func start(ctx context.Context, data string, config cluster.Config) (*scenario.P
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := stack.Start(ctx, stack.Config{Dir: filepath.Join(data, "lockstep"), Kubeconfig: c.Kubeconfig(cluster.Relay), Fast: true, Log: log})
+	s, err := stack.Start(ctx, stack.Config{
+		Dir: filepath.Join(data, "lockstep"), Kubeconfig: c.Kubeconfig(cluster.Relay),
+		Fast: true, Log: log,
+	})
 	if err != nil {
 		c.Stop()
 		return nil, nil, fmt.Errorf("start Lockstep: %w", err)

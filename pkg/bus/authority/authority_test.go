@@ -114,7 +114,10 @@ func install(t *testing.T) *installation {
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() {
-		ended <- authority.Run(ctx, authority.Deps{URL: i.url, Identity: identity, Keys: i, Changed: i.changed, Clock: clock.System(), Log: bustest.Log(t)})
+		ended <- authority.Run(ctx, authority.Deps{
+			URL: i.url, Identity: identity, Keys: i, Changed: i.changed, Clock: clock.System(),
+			Log: bustest.Log(t),
+		})
 	}()
 	t.Cleanup(func() {
 		stop()
@@ -141,7 +144,8 @@ func TestAnAgentReachesItsOwnSubjectsAndNoOthers(t *testing.T) {
 	i := install(t)
 	workflow := i.service(bus.UserWorkflow, "w")
 	if err := workflow.Apply(t.Context(), bus.Topology{
-		Streams: []bus.Stream{bus.ClusterCallsStream(), bus.ClusterStream()}, Consumers: []bus.Consumer{bus.AgentConsumer(7), bus.AgentConsumer(8)},
+		Streams:   []bus.Stream{bus.ClusterCallsStream(), bus.ClusterStream()},
+		Consumers: []bus.Consumer{bus.AgentConsumer(7), bus.AgentConsumer(8)},
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +229,8 @@ func (i *installation) anyKey() string {
 	return ""
 }
 
-// TestEveryDoorWithAnAgentsKey: an agent that the authority lets in may do at each subject what the table says of it, and nothing of another's.
+// TestEveryDoorWithAnAgentsKey: an agent that the authority lets in may do at each subject what the table says of it, and nothing of
+// another's.
 func TestEveryDoorWithAnAgentsKey(t *testing.T) {
 	t.Parallel()
 	i := install(t)

@@ -17,9 +17,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m, bustest.Leftovers()...) }
 func heartbeat(t *testing.T, agent int64) event.Event {
 	t.Helper()
 	at := time.Date(2026, 3, 25, 12, 0, 0, 0, time.UTC)
-	e, err := event.New(event.Header{ID: fmt.Sprintf("beat-%d", agent), Source: fmt.Sprintf("/agents/%d", agent), Time: at}, event.AgentHeartbeat{
-		AgentID: agent, Version: "v1", ClusterReachable: true, StartedAt: at.Format(time.RFC3339Nano), ObservedAt: at.Format(time.RFC3339Nano),
-	})
+	e, err := event.New(event.Header{ID: fmt.Sprintf("beat-%d", agent), Source: fmt.Sprintf("/agents/%d", agent), Time: at},
+		event.AgentHeartbeat{
+			AgentID: agent, Version: "v1", ClusterReachable: true, StartedAt: at.Format(time.RFC3339Nano), ObservedAt: at.Format(time.RFC3339Nano),
+		})
 	if err != nil {
 		t.Fatal(err)
 	}

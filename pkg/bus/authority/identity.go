@@ -38,7 +38,8 @@ func NewSeed() (string, error) {
 func NewIdentity(seed string) (Identity, error) {
 	kind, raw, err := nkeys.DecodeSeed([]byte(seed))
 	if err != nil || kind != nkeys.PrefixByteAccount {
-		return Identity{}, fault.New(fault.Invalid, "found what is no seed of an authority; expected SA…, as \"lockstep agent authority\" makes it")
+		return Identity{}, fault.New(fault.Invalid,
+			"found what is no seed of an authority; expected SA…, as \"lockstep agent authority\" makes it")
 	}
 	var i Identity
 	if i.issuer, err = nkeys.FromRawSeed(nkeys.PrefixByteAccount, raw); err != nil {

@@ -33,7 +33,10 @@ func forever() time.Time { return time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC) }
 func New(tb testing.TB) *Authority {
 	tb.Helper()
 	a := &Authority{}
-	a.cert, a.key = a.sign(tb, &x509.Certificate{Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign, NotAfter: forever()})
+	a.cert, a.key = a.sign(tb, &x509.Certificate{
+		Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign, NotAfter: forever(),
+	})
 	return a
 }
 
@@ -84,7 +87,10 @@ func (a *Authority) write(tb testing.TB, f certs.Files, template *x509.Certifica
 // Files writes a certificate and the authority to files named after name in a folder.
 func (a *Authority) Files(tb testing.TB, folder, name string) certs.Files {
 	tb.Helper()
-	f := certs.Files{Cert: filepath.Join(folder, name+".pem"), Key: filepath.Join(folder, name+".key"), CA: filepath.Join(folder, name+"-ca.pem")}
+	f := certs.Files{
+		Cert: filepath.Join(folder, name+".pem"), Key: filepath.Join(folder, name+".key"),
+		CA: filepath.Join(folder, name+"-ca.pem"),
+	}
 	a.Write(tb, f)
 	return f
 }

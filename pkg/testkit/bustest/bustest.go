@@ -105,7 +105,8 @@ func (s *TestServer) Connect(tb testing.TB, user string) *bus.Conn {
 	return c
 }
 
-// backWithin is how long a server may take to be back, and its streams with it, on a busy machine; waitsFor is less than Publish waits for it.
+// backWithin is how long a server may take to be back, and its streams with it, on a busy machine; waitsFor is less than Publish waits for
+// it.
 const (
 	backWithin = time.Minute
 	waitsFor   = 4 * time.Second
@@ -128,7 +129,8 @@ func Publish(ctx context.Context, conn *bus.Conn, e event.Event) error {
 func (s *TestServer) Raw(tb testing.TB, user string) *nats.Conn {
 	tb.Helper()
 	c := s.Config(user)
-	nc, err := nats.Connect(c.URL, nats.UserInfo(c.User, c.Password), nats.CustomInboxPrefix("_INBOX_"+user), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
+	nc, err := nats.Connect(c.URL, nats.UserInfo(c.User, c.Password), nats.CustomInboxPrefix("_INBOX_"+user), nats.MaxReconnects(-1),
+		nats.ReconnectWait(50*time.Millisecond))
 	if err != nil {
 		tb.Fatalf("connect to nats as %s: %v", user, err)
 	}

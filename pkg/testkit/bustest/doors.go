@@ -22,9 +22,9 @@ type Door struct {
 	Publish, Subscribe []string
 }
 
-// Doors are all subjects of an installation with two agents, and beyond them those that nobody has any business with: the rest of JetStream's
-// API, other accounts' and wildcards over what belongs to several. Who may what is written here a second time, by hand: a permission
-// that bus.Permissions gives and that no row of the table has fails the test.
+// Doors are all subjects of an installation with two agents, and beyond them those that nobody has any business with: the rest of
+// JetStream's API, other accounts' and wildcards over what belongs to several. Who may what is written here a second time, by hand: a
+// permission that bus.Permissions gives and that no row of the table has fails the test.
 func Doors(tb testing.TB, one, other int64) []Door {
 	tb.Helper()
 	doors := append(events(one, other), streams(one, other)...)
@@ -34,7 +34,8 @@ func Doors(tb testing.TB, one, other int64) []Door {
 	}
 	for _, closed := range []string{
 		">", "*", "cd.>", "cd.*", "cd.cluster.>", "cd.cluster.*.>", "cd.cluster.*.call", "cd.sources.>", "cd.receipt.>", "cd.unheard.of",
-		"_INBOX.>", "_INBOX.x", "_INBOX_stranger.x", "$SYS.>", "$SYS.REQ.USER.AUTH", "$SYS.REQ.ACCOUNT.PING.CONNZ", "$SYS.REQ.SERVER.PING", "$JS.>", "$KV.x.y", "$O.x.C.y", "$SRV.PING",
+		"_INBOX.>", "_INBOX.x", "_INBOX_stranger.x", "$SYS.>", "$SYS.REQ.USER.AUTH", "$SYS.REQ.ACCOUNT.PING.CONNZ", "$SYS.REQ.SERVER.PING",
+		"$JS.>", "$KV.x.y", "$O.x.C.y", "$SRV.PING",
 	} {
 		doors = append(doors, Door{closed, nil, nil})
 	}
@@ -91,7 +92,10 @@ func streams(agents ...int64) []Door {
 		bus.StreamRegistry: {bus.UserRegistry, bus.UserDomain}, bus.StreamDomain: {bus.UserDomain, bus.UserWorkflow},
 		bus.StreamCluster: {bus.UserWorkflow}, bus.StreamClusterCalls: {bus.UserWorkflow}, "OTHERS": nil,
 	}
-	readers := map[string][]string{bus.StreamRegistry: {bus.UserDomain}, bus.StreamDomain: {bus.UserDomain, bus.UserWorkflow}, bus.StreamCluster: {bus.UserWorkflow}}
+	readers := map[string][]string{
+		bus.StreamRegistry: {bus.UserDomain}, bus.StreamDomain: {bus.UserDomain, bus.UserWorkflow},
+		bus.StreamCluster: {bus.UserWorkflow},
+	}
 	var doors []Door
 	add := func(who []string, subjects ...string) {
 		for _, s := range subjects {
@@ -108,7 +112,8 @@ func streams(agents ...int64) []Door {
 		} {
 			add(nil, api+"STREAM."+verb+"."+stream)
 		}
-		add(nil, api+"DIRECT.GET."+stream, api+"DIRECT.GET."+stream+".cd.x", api+"CONSUMER.NAMES."+stream, api+"CONSUMER.LIST."+stream, api+"CONSUMER.CREATE."+stream)
+		add(nil, api+"DIRECT.GET."+stream, api+"DIRECT.GET."+stream+".cd.x", api+"CONSUMER.NAMES."+stream, api+"CONSUMER.LIST."+stream,
+			api+"CONSUMER.CREATE."+stream)
 		of := stream + ".c"
 		reads := readers[stream]
 		makes := reads
@@ -127,7 +132,8 @@ func streams(agents ...int64) []Door {
 		add(append(own, bus.UserWorkflow), api+"CONSUMER.INFO."+of)
 		add([]string{bus.UserWorkflow}, api+"CONSUMER.CREATE."+of+".x")
 	}
-	add(nil, api+"INFO", api+"STREAM.NAMES", api+"STREAM.LIST", api+"META.LEADER.STEPDOWN", api+"SERVER.REMOVE", api+"SERVER.EVACUATE", api+"META.RESCUE", api+"ACCOUNT.PURGE.x", api+"ACCOUNT.STREAM.MOVE.x.y")
+	add(nil, api+"INFO", api+"STREAM.NAMES", api+"STREAM.LIST", api+"META.LEADER.STEPDOWN", api+"SERVER.REMOVE", api+"SERVER.EVACUATE",
+		api+"META.RESCUE", api+"ACCOUNT.PURGE.x", api+"ACCOUNT.STREAM.MOVE.x.y")
 	return doors
 }
 

@@ -1,5 +1,5 @@
-// Package chartvalues reads what the comments in the values.yaml of a Helm chart say of each value. The reference of the values is written from it, and
-// the checks of the charts use it.
+// Package chartvalues reads what the comments in the values.yaml of a Helm chart say of each value. The reference of the values is written
+// from it, and the checks of the charts use it.
 package chartvalues
 
 import (

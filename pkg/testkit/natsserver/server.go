@@ -135,7 +135,10 @@ func (c Config) options() (*server.Options, error) {
 		}
 		publish, subscribe := bus.Permissions(u.Name)
 		if publish == nil {
-			return nil, fault.InvalidFields(fault.Field{Name: "users", Problem: fmt.Sprintf("found %q, expected registry, domain, workflow or relay-<agent id>", u.Name)})
+			return nil, fault.InvalidFields(fault.Field{
+				Name:    "users",
+				Problem: fmt.Sprintf("found %q, expected registry, domain, workflow or relay-<agent id>", u.Name),
+			})
 		}
 		permissions := &server.Permissions{
 			Publish: &server.SubjectPermission{Allow: publish}, Subscribe: &server.SubjectPermission{Allow: subscribe},

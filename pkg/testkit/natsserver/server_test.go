@@ -77,7 +77,8 @@ func TestStartRefuses(t *testing.T) {
 	if _, err := natsserver.Start(natsserver.Config{}); !fault.Is(err, fault.Invalid) {
 		t.Errorf("without a folder: %v, want invalid", err)
 	}
-	if _, err := natsserver.Start(natsserver.Config{StoreDir: t.TempDir(), Users: []natsserver.User{{Name: "admin"}}}); !fault.Is(err, fault.Invalid) {
+	if _, err := natsserver.Start(natsserver.Config{StoreDir: t.TempDir(), Users: []natsserver.User{{Name: "admin"}}}); !fault.Is(err,
+		fault.Invalid) {
 		t.Errorf("a user without permissions: %v, want invalid", err)
 	}
 	s := start(t, natsserver.Config{})

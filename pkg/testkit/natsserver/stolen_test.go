@@ -85,11 +85,15 @@ func TestAStolenKeyOpensNothingButItsOwnAgent(t *testing.T) {
 	}
 	// Every list of every user, with all placeholders filled in for a publication, and the streams' own interface beside.
 	publish := []string{
-		"$JS.API.STREAM.DELETE.CLUSTER_CALLS", "$JS.API.STREAM.PURGE.CLUSTER_CALLS", "$JS.API.STREAM.MSG.GET.CLUSTER_CALLS", "$JS.API.DIRECT.GET.CLUSTER_CALLS",
+		"$JS.API.STREAM.DELETE.CLUSTER_CALLS", "$JS.API.STREAM.PURGE.CLUSTER_CALLS", "$JS.API.STREAM.MSG.GET.CLUSTER_CALLS",
+		"$JS.API.DIRECT.GET.CLUSTER_CALLS",
 		"$JS.API.CONSUMER.DELETE.CLUSTER_CALLS.agent-42", "$JS.API.CONSUMER.DELETE.CLUSTER_CALLS.agent-43", "$JS.API.STREAM.LIST", "$JS.API.INFO",
 		"$SYS.REQ.SERVER.PING", "cd.cluster.42.call", "_INBOX_workflow.x", "_INBOX_relay-43.x",
 	}
-	subscribe := []string{">", "*", "cd.>", "cd.cluster.>", "cd.cluster.42.call", "cd.cluster.42.*", "cd.cluster.43.call", "_INBOX.>", "_INBOX_*.>", "$JS.>", "$SYS.>"}
+	subscribe := []string{
+		">", "*", "cd.>", "cd.cluster.>", "cd.cluster.42.call", "cd.cluster.42.*", "cd.cluster.43.call", "_INBOX.>",
+		"_INBOX_*.>", "$JS.>", "$SYS.>",
+	}
 	for _, user := range []string{bus.UserRegistry, bus.UserDomain, bus.UserWorkflow, bus.RelayUser(43)} {
 		p, sub := bus.Permissions(user)
 		publish, subscribe = append(publish, p...), append(subscribe, sub...)

@@ -13,11 +13,13 @@ import (
 
 // garden has one of each thing that a schema is rendered with.
 const garden = `-- +goose Up
-CREATE TABLE tree (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text NOT NULL DEFAULT 'oak', size int CONSTRAINT tree_grows CHECK (size > 0));
+CREATE TABLE tree (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text NOT NULL DEFAULT 'oak',
+size int CONSTRAINT tree_grows CHECK (size > 0));
 CREATE UNIQUE INDEX tree_name ON tree (name) WHERE size > 1;
 COMMENT ON TABLE tree IS 'It''s tall.';
 COMMENT ON COLUMN tree.size IS 'In metres.';
-CREATE TABLE fruit (tree bigint NOT NULL REFERENCES tree, weight int, heavy boolean GENERATED ALWAYS AS (weight > 9) STORED) WITH (fillfactor = 80);
+CREATE TABLE fruit (tree bigint NOT NULL REFERENCES tree, weight int, heavy boolean GENERATED ALWAYS AS (weight > 9) STORED)
+WITH (fillfactor = 80);
 ALTER TABLE fruit ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 CREATE POLICY ripe ON fruit FOR SELECT USING (weight > 1);
 CREATE SEQUENCE harvest;

@@ -70,7 +70,10 @@ func listening(tb testing.TB) (server *postgres.Server, address string) {
 	if err := os.Chmod(dir, 0o711); err != nil {
 		tb.Fatal(err)
 	}
-	server, err = postgres.Start(tb.Context(), postgres.Config{DataDir: filepath.Join(dir, "server"), Fast: true, Temporary: true, Address: address})
+	server, err = postgres.Start(tb.Context(), postgres.Config{
+		DataDir: filepath.Join(dir, "server"), Fast: true,
+		Temporary: true, Address: address,
+	})
 	if err != nil {
 		tb.Fatal(err)
 	}

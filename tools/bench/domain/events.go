@@ -102,7 +102,8 @@ func drained(ctx context.Context, database string, events int) (rows int64, perS
 			return 0, 0, fmt.Errorf("%d of %d events have been applied: %w", claimed, events, err)
 		}
 		var now int64
-		if err := conn.QueryRow(ctx, `SELECT last_value, (SELECT count(*) FROM `+schema+`.inbox WHERE source = '/bench') FROM `+schema+`.cd_journal_positions`).Scan(&now, &claimed); err != nil {
+		if err := conn.QueryRow(ctx, `SELECT last_value, (SELECT count(*) FROM `+schema+`.inbox WHERE source = '/bench') FROM `+schema+
+			`.cd_journal_positions`).Scan(&now, &claimed); err != nil {
 			return 0, 0, fmt.Errorf("read the position of the journal: %w", err)
 		}
 		if now != max(last, before) {
@@ -144,9 +145,11 @@ func artifacts(ctx context.Context, url, database string, o options, log *slog.L
 			}
 			application := int64(1 + i%int(10_000*o.scale))
 			publishing.Go(func() error {
-				e, err := event.New(event.Header{ID: fmt.Sprintf("artifact-%d", i), Source: "/bench", Time: clock.System().Now()}, event.ArtifactPublished{
-					Image: fmt.Sprintf("r.example.com/%d", 2*application-1), Tag: fmt.Sprintf("2.%d", i), Digest: fmt.Sprintf("sha256:%064x", 1_000_000+i),
-				})
+				e, err := event.New(event.Header{ID: fmt.Sprintf("artifact-%d", i), Source: "/bench", Time: clock.System().Now()},
+					event.ArtifactPublished{
+						Image: fmt.Sprintf("r.example.com/%d", 2*application-1), Tag: fmt.Sprintf("2.%d", i),
+						Digest: fmt.Sprintf("sha256:%064x", 1_000_000+i),
+					})
 				if err != nil {
 					return err
 				}

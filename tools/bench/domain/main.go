@@ -88,7 +88,11 @@ func run(ctx context.Context, o options) (err error) {
 	}
 	defer func() { err = errors.Join(err, database.Stop()) }()
 	nats, err := natsserver.Start(natsserver.Config{
-		StoreDir: filepath.Join(dir, "nats"), Log: log, Users: []natsserver.User{{Name: "workflow", Password: "workflow"}, {Name: "domain", Password: "domain"}, {Name: "registry", Password: "registry"}},
+		StoreDir: filepath.Join(dir, "nats"), Log: log, Users: []natsserver.User{
+			{Name: "workflow", Password: "workflow"},
+			{Name: "domain", Password: "domain"},
+			{Name: "registry", Password: "registry"},
+		},
 	})
 	if err != nil {
 		return err
@@ -141,13 +145,15 @@ func takeIn(ctx context.Context, nats, database string, said int, o options, log
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stdout, "domain events to rows of the journal: %d events, %d rows, %.0f rows/s (goal 2000), load %s\n", said, rows, perSecond, probe.Load())
+	fmt.Fprintf(os.Stdout, "domain events to rows of the journal: %d events, %d rows, %.0f rows/s (goal 2000), load %s\n", said,
+		rows, perSecond, probe.Load())
 	took, err := artifacts(ctx, nats, database, o, log)
 	if err != nil {
 		return err
 	}
 	p50, p99 := probe.Percentiles(took)
-	fmt.Fprintf(os.Stdout, "artifacts to version sets at 200/s: %d, p50 %.1f ms (goal 50), p99 %.1f ms, load %s\n", len(took), p50, p99, probe.Load())
+	fmt.Fprintf(os.Stdout, "artifacts to version sets at 200/s: %d, p50 %.1f ms (goal 50), p99 %.1f ms, load %s\n", len(took),
+		p50, p99, probe.Load())
 	return nil
 }
 
@@ -163,7 +169,8 @@ func fill(ctx context.Context, c domain.Config, o options, log *slog.Logger) (bo
 	}
 	defer func() { _ = conn.Close(ctx) }()
 	sizes := map[string]int{
-		"applications": int(10_000 * o.scale), "environments": 50, "rollouts": int(100_000 * o.scale), "active": int(2_000 * o.scale), "asking": int(300 * o.scale),
+		"applications": int(10_000 * o.scale), "environments": 50, "rollouts": int(100_000 * o.scale), "active": int(2_000 * o.scale),
+		"asking": int(300 * o.scale),
 	}
 	if _, err := conn.Exec(ctx, `SELECT set_config('search_path', $1, false)`, schema); err != nil {
 		return false, fmt.Errorf("choose the schema: %w", err)

@@ -141,10 +141,12 @@ func (m *measurement) compare(ctx context.Context, conn *bus.Conn) error {
 	n := float64(m.events * m.turns)
 	each := func(d time.Duration) float64 { return float64(d.Microseconds()) / n }
 	for _, w := range ways {
-		fmt.Fprintf(out, "%s\t%.0f\t%.0f\t%.1f\t%.1f\t%.1f\t%s\n", w.name, n, n/w.sum.wall.Seconds(), each(w.sum.sender), each(w.sum.nats), each(w.sum.database), probe.Load())
+		fmt.Fprintf(out, "%s\t%.0f\t%.0f\t%.1f\t%.1f\t%.1f\t%s\n", w.name, n, n/w.sum.wall.Seconds(), each(w.sum.sender), each(w.sum.nats),
+			each(w.sum.database), probe.Load())
 	}
 	old, now := ways[0].sum, ways[1].sum
-	fmt.Fprintf(out, "ratio\t\t%.1f times\t%.2f\t%.2f\t%.2f\t\n", old.wall.Seconds()/now.wall.Seconds(), now.sender.Seconds()/old.sender.Seconds(),
+	fmt.Fprintf(out, "ratio\t\t%.1f times\t%.2f\t%.2f\t%.2f\t\n", old.wall.Seconds()/now.wall.Seconds(),
+		now.sender.Seconds()/old.sender.Seconds(),
 		now.nats.Seconds()/old.nats.Seconds(), now.database.Seconds()/old.database.Seconds())
 	return out.Flush()
 }
@@ -171,7 +173,8 @@ func (m *measurement) turn(ctx context.Context, w *way) (err error) {
 	}
 	// Nobody confirms, so that nothing but publishing is measured; what would be sent again is due after the measurement.
 	sender := outbox.NewSender(outbox.SenderDeps{
-		Pool: m.pool, Bus: w.bus, Clock: clock.System(), Log: m.log, Name: "workflow", Receivers: []string{"domain"}, ResendAfter: time.Hour, ResendAtMost: time.Hour,
+		Pool: m.pool, Bus: w.bus, Clock: clock.System(), Log: m.log, Name: "workflow", Receivers: []string{"domain"}, ResendAfter: time.Hour,
+		ResendAtMost: time.Hour,
 	})
 	began := clock.System().Now()
 	running, stop := context.WithCancel(ctx)
@@ -214,7 +217,8 @@ func (m *measurement) fill(ctx context.Context) error {
 		for i := range events {
 			m.added++
 			e, err := event.Make(event.Header{
-				ID: fmt.Sprintf("bench-%d", m.added), Source: "/services/workflow", Organization: 1, Correlation: "1:rollout:7", Time: clock.System().Now(),
+				ID: fmt.Sprintf("bench-%d", m.added), Source: "/services/workflow", Organization: 1, Correlation: "1:rollout:7",
+				Time: clock.System().Now(),
 			}, event.DeploymentGateReached{DeploymentID: int64(m.added), Weight: 25})
 			if err != nil {
 				return err

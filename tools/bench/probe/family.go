@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Family is what PostgreSQL has used so far, by what its processes are for: "sessions", "checkpointer", "autovacuum worker" and others, as they
-// call themselves, and "ended" for all that are gone.
+// Family is what PostgreSQL has used so far, by what its processes are for: "sessions", "checkpointer", "autovacuum worker" and others, as
+// they call themselves, and "ended" for all that are gone.
 type Family map[string]time.Duration
 
 // ended are processes that the first one has collected.
@@ -69,7 +69,10 @@ func (f Family) Total() (total time.Duration) {
 // [local] idle".
 func part(title []byte) string {
 	name, found := strings.CutPrefix(string(bytes.TrimRight(title, "\x00 ")), "postgres: ")
-	for _, known := range []string{"checkpointer", "background writer", "walwriter", "autovacuum launcher", "autovacuum worker", "logical replication launcher"} {
+	for _, known := range []string{
+		"checkpointer", "background writer", "walwriter", "autovacuum launcher", "autovacuum worker",
+		"logical replication launcher",
+	} {
 		if found && strings.HasPrefix(name, known) {
 			return known
 		}

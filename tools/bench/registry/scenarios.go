@@ -37,9 +37,12 @@ const (
 // application makes an application of one service with one image.
 func (w *world) application(ctx context.Context, name, image string) error {
 	_, err := w.api.Ask(ctx, `mutation($input: CreateApplicationInput!) { createApplication(input: $input) { application { id } errors { field message code } } }`,
-		map[string]any{"input": map[string]any{"name": name, "description": "", "services": []map[string]any{{"name": "api", "artifactSources": []map[string]any{
-			{"sourceRef": "oci-image@1", "sourceConfig": map[string]any{"image": image}},
-		}}}}})
+		map[string]any{"input": map[string]any{
+			"name": name, "description": "",
+			"services": []map[string]any{{"name": "api", "artifactSources": []map[string]any{
+				{"sourceRef": "oci-image@1", "sourceConfig": map[string]any{"image": image}},
+			}}},
+		}})
 	return err
 }
 
@@ -113,7 +116,8 @@ func (w *world) push(ctx context.Context, reference string) (string, error) {
 		return "", fmt.Errorf("make an index: %w", err)
 	}
 	options := []remote.Option{
-		remote.WithContext(ctx), remote.WithTransport(w.oci.Client().Transport), remote.WithAuth(&authn.Basic{Username: username, Password: secret}),
+		remote.WithContext(ctx), remote.WithTransport(w.oci.Client().Transport),
+		remote.WithAuth(&authn.Basic{Username: username, Password: secret}),
 	}
 	if err := remote.WriteIndex(tag, index, options...); err != nil {
 		return "", fmt.Errorf("push %s: %w", reference, err)
@@ -224,7 +228,8 @@ func flood(ctx context.Context, w *world, o options) ([]figure, error) {
 	if failed.Load() > 0 {
 		return nil, fmt.Errorf("%d deliveries were not taken in 20 attempts", failed.Load())
 	}
-	if err := w.await(ctx, drainWithin, `SELECT count(*) FROM domain.cd_versions WHERE reference LIKE 'flood.example.com/%'`, total); err != nil {
+	if err := w.await(ctx, drainWithin, `SELECT count(*) FROM domain.cd_versions WHERE reference LIKE 'flood.example.com/%'`,
+		total); err != nil {
 		// Whether they are lost or wait says the outbox, which keeps them until the domain has them.
 		var waiting int
 		if err := w.db.QueryRow(ctx, `SELECT count(*) FROM registry.outbox`).Scan(&waiting); err != nil {
@@ -239,7 +244,8 @@ func flood(ctx context.Context, w *world, o options) ([]figure, error) {
 	}
 	f := figure{Name: "delivery answered, domain and NATS restarted", N: total, Note: fmt.Sprintf(
 		"%.0f a second for %s, %d sent again, none lost; after the last one %s until all were versions, and %s until the last of %d version sets",
-		float64(total)/delivered.Seconds(), delivered.Round(time.Second), again.Load(), there.Sub(began.Add(delivered)).Round(100*time.Millisecond),
+		float64(total)/delivered.Seconds(), delivered.Round(time.Second), again.Load(),
+		there.Sub(began.Add(delivered)).Round(100*time.Millisecond),
 		last.Sub(began.Add(delivered)).Round(100*time.Millisecond), sets)}
 	f.P50, f.P99 = probe.Percentiles(took)
 	return []figure{f}, nil
@@ -253,9 +259,12 @@ func (w *world) sets(ctx context.Context) (n int, last time.Time, err error) {
 	err = w.db.QueryRow(ctx, `
 		SELECT count(*), max(s.created_at), (
 			SELECT count(*) FROM domain.cd_services c JOIN domain.cd_artifact_sources o ON o.service_id = c.id
-			CROSS JOIN LATERAL (SELECT v.id FROM domain.cd_versions v WHERE v.artifact_source_id = o.id ORDER BY v.published_at DESC, v.id DESC LIMIT 1) latest
-			WHERE o.match_key LIKE '%flood.example.com/%' AND NOT EXISTS (SELECT FROM domain.cd_version_set_entries e WHERE e.version_id = latest.id))
-		FROM domain.cd_version_sets s JOIN domain.cd_applications a ON a.id = s.application_id WHERE a.name LIKE 'flood-%'`).Scan(&n, &last, &behind)
+			CROSS JOIN LATERAL (SELECT v.id FROM domain.cd_versions v WHERE v.artifact_source_id = o.id
+			ORDER BY v.published_at DESC, v.id DESC LIMIT 1) latest
+			WHERE o.match_key LIKE '%flood.example.com/%' AND NOT EXISTS (SELECT FROM domain.cd_version_set_entries e
+			WHERE e.version_id = latest.id))
+		FROM domain.cd_version_sets s JOIN domain.cd_applications a ON a.id = s.application_id WHERE a.name LIKE 'flood-%'`).Scan(&n, &last,
+		&behind)
 	if err == nil && behind > 0 {
 		err = fmt.Errorf("the latest versions of %d applications are in no version set", behind)
 	}

@@ -59,7 +59,10 @@ func newWorld(ctx context.Context, dir string, log *slog.Logger) (_ *world, err 
 	if w.database, err = postgres.Start(ctx, postgres.Config{DataDir: filepath.Join(dir, "postgres"), Log: log}); err != nil {
 		return nil, err
 	}
-	w.bus = natsserver.Config{StoreDir: filepath.Join(dir, "nats"), SyncAlways: true, Log: log, Users: []natsserver.User{{Name: "registry", Password: "registry"}, {Name: "domain", Password: "domain"}}}
+	w.bus = natsserver.Config{
+		StoreDir: filepath.Join(dir, "nats"), SyncAlways: true, Log: log,
+		Users: []natsserver.User{{Name: "registry", Password: "registry"}, {Name: "domain", Password: "domain"}},
+	}
 	if w.nats, err = natsserver.Start(w.bus); err != nil {
 		return nil, err
 	}
@@ -85,7 +88,8 @@ func newWorld(ctx context.Context, dir string, log *slog.Logger) (_ *world, err 
 
 // startOCI starts the OCI registry, which wants a password.
 func (w *world) startOCI(dir string) error {
-	inner := ociregistry.New(ociregistry.WithReferrersSupport(true), ociregistry.Logger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)))
+	inner := ociregistry.New(ociregistry.WithReferrersSupport(true),
+		ociregistry.Logger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)))
 	w.oci = httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if user, password, _ := r.BasicAuth(); user != username || password != secret {
 			rw.Header().Set("WWW-Authenticate", `Basic realm="registry"`)
@@ -95,7 +99,8 @@ func (w *world) startOCI(dir string) error {
 		inner.ServeHTTP(rw, r)
 	}))
 	certificate := filepath.Join(dir, "oci.pem")
-	if err := os.WriteFile(certificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: w.oci.Certificate().Raw}), 0o600); err != nil {
+	if err := os.WriteFile(certificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: w.oci.Certificate().Raw}),
+		0o600); err != nil {
 		return fmt.Errorf("write the certificate: %w", err)
 	}
 	// Read once, when the first connection is checked, which is after this.
@@ -122,9 +127,11 @@ func (w *world) startServices(ctx context.Context) error {
 	w.startDomain(ctx)
 	w.registry = start(ctx, func(ctx context.Context) error {
 		return registry.Run(ctx, registry.Config{
-			DatabaseURL: w.database.URL(), HTTPAddress: intake, LogLevel: "error", NATSURL: w.nats.URL(), NATSPassword: "registry", Tokens: []string{token},
-			Hooks:      hooks(),
-			Registries: []registry.AccountConfig{{Host: w.host(), Username: username, Password: "env:" + secretVariable}}, AllowNetworks: []string{w.host()},
+			DatabaseURL: w.database.URL(), HTTPAddress: intake, LogLevel: "error", NATSURL: w.nats.URL(), NATSPassword: "registry",
+			Tokens:        []string{token},
+			Hooks:         hooks(),
+			Registries:    []registry.AccountConfig{{Host: w.host(), Username: username, Password: "env:" + secretVariable}},
+			AllowNetworks: []string{w.host()},
 		})
 	})
 	return w.api.Await(ctx)

@@ -12,7 +12,8 @@ import (
 // user returns an account in the format of NATS's configuration file. The password is a variable of the server's environment, so that the
 // file contains no secret.
 func user(name, variable, publish, subscribe string) string {
-	return fmt.Sprintf("{\n  user: %q, password: $%s\n  permissions: {\n    publish: [\n%s    ]\n    subscribe: [\n%s    ]\n%s  }\n}\n", name, variable, publish, subscribe, responses())
+	return fmt.Sprintf("{\n  user: %q, password: $%s\n  permissions: {\n    publish: [\n%s    ]\n    subscribe: [\n%s    ]\n%s  }\n}\n",
+		name, variable, publish, subscribe, responses())
 }
 
 // responses lets an account answer each request that it has received: without it the answers between domain and registry are denied.
@@ -46,7 +47,8 @@ func services() string {
 const placeholder = 987654321
 
 func agent() string {
-	return strings.ReplaceAll(account(bus.RelayUser(placeholder), "NATS_PASSWORD_RELAY_"+strconv.Itoa(placeholder)), strconv.Itoa(placeholder), "AGENT")
+	return strings.ReplaceAll(account(bus.RelayUser(placeholder), "NATS_PASSWORD_RELAY_"+strconv.Itoa(placeholder)),
+		strconv.Itoa(placeholder), "AGENT")
 }
 
 // callout makes the server ask the authority about all unknown users; issuer and user are its public keys.
@@ -57,7 +59,8 @@ func callout(issuer, user string) string {
 // system returns the authority's user of the system account.
 func system(user string) string {
 	publish, subscribe := authority.Permissions()
-	return "{\n  nkey: " + user + "\n  permissions: {\n    publish: [\n" + subjects(publish) + "    ]\n    subscribe: [\n" + subjects(subscribe) +
+	return "{\n  nkey: " + user + "\n  permissions: {\n    publish: [\n" + subjects(publish) + "    ]\n    subscribe: [\n" +
+		subjects(subscribe) +
 		"    ]\n" + responses() + "  }\n}\n"
 }
 
@@ -85,6 +88,7 @@ jetstream {
 }
 authorization {
   users = [
-` + indent(services()) + "  ]\n" + half(callout("$NATS_AUTHORITY_ISSUER", "$NATS_AUTHORITY_USER")) + "}\naccounts {\n  \"$SYS\" {\n    users = [\n" +
+` + indent(services()) + "  ]\n" + half(callout("$NATS_AUTHORITY_ISSUER", "$NATS_AUTHORITY_USER")) +
+		"}\naccounts {\n  \"$SYS\" {\n    users = [\n" +
 		indent(half(system("$NATS_AUTHORITY_USER"))) + "    ]\n  }\n}\n")
 }

@@ -34,13 +34,17 @@ func certificates() []string {
 func configs() map[string][]service {
 	return map[string][]service{
 		"lockstep": {
-			{"registryConfig", reflect.TypeFor[registry.Config](), slices.Concat(certificates(), []string{"nats_url", "http_address", "http_cert_file", "http_key_file", "health_address"})},
+			{
+				"registryConfig", reflect.TypeFor[registry.Config](),
+				slices.Concat(certificates(), []string{"nats_url", "http_address", "http_cert_file", "http_key_file", "health_address"}),
+			},
 			{"domainConfig", reflect.TypeFor[domain.Config](), slices.Concat(certificates(), []string{
 				"nats_url", "http_address", "http_cert_file", "http_key_file", "health_address",
 				"workflow_address", "workflow_tls", "workflow_ca_file", "workflow_cert_file", "workflow_key_file",
 			})},
 			{"workflowConfig", reflect.TypeFor[workflow.Config](), slices.Concat(certificates(), []string{
-				"nats_url", "grpc_address", "grpc_cert_file", "grpc_key_file", "grpc_client_ca_file", "health_address", "agents", "git_credentials", "instance",
+				"nats_url", "grpc_address", "grpc_cert_file", "grpc_key_file", "grpc_client_ca_file", "health_address", "agents",
+				"git_credentials", "instance",
 			})},
 		},
 		"lockstep-relay": {

@@ -16,7 +16,10 @@ func (r *release) checkNetwork() {
 	}
 	for _, p := range r.pods {
 		for _, direction := range []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress} {
-			if !slices.ContainsFunc(r.policiesOf(p), func(n *networkingv1.NetworkPolicy) bool { return slices.Contains(n.Spec.PolicyTypes, direction) }) {
+			if !slices.ContainsFunc(r.policiesOf(p), func(n *networkingv1.NetworkPolicy) bool {
+				return slices.Contains(n.Spec.PolicyTypes,
+					direction)
+			}) {
 				r.wrong("%s: no policy is about its %s, expected everything to be denied that is not allowed", p.of, direction)
 			}
 		}

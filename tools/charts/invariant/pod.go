@@ -57,7 +57,8 @@ func (r *release) checkContainer(p pod, c corev1.Container) {
 	of := p.of + ": container " + c.Name
 	security := c.SecurityContext
 	if security == nil || security.AllowPrivilegeEscalation == nil || *security.AllowPrivilegeEscalation ||
-		security.Capabilities == nil || !slices.Equal(security.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(security.Capabilities.Add) > 0 {
+		security.Capabilities == nil || !slices.Equal(security.Capabilities.Drop, []corev1.Capability{"ALL"}) ||
+		len(security.Capabilities.Add) > 0 {
 		r.wrong("%s: is not restricted: expected no privilege escalation and no capability", of)
 	}
 	if security == nil || security.ReadOnlyRootFilesystem == nil || !*security.ReadOnlyRootFilesystem {
@@ -86,7 +87,8 @@ func (r *release) checkLife(p pod, c corev1.Container) {
 			r.wrong("%s: has no %s probe", of, name)
 			continue
 		}
-		if probe.HTTPGet != nil && !slices.ContainsFunc(c.Ports, func(port corev1.ContainerPort) bool { return port.Name == probe.HTTPGet.Port.StrVal }) {
+		if probe.HTTPGet != nil && !slices.ContainsFunc(c.Ports,
+			func(port corev1.ContainerPort) bool { return port.Name == probe.HTTPGet.Port.StrVal }) {
 			r.wrong("%s: its %s probe asks port %s, which it does not have", of, name, probe.HTTPGet.Port.String())
 		}
 	}

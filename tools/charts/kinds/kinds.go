@@ -83,7 +83,8 @@ func Write(ctx context.Context, dir string) error {
 // file returns the name under which kubeconform looks up a kind.
 func file(group, version, kind string) string {
 	group, _, _ = strings.Cut(group, ".")
-	return strings.ToLower(strings.Join(slices.DeleteFunc([]string{kind, group, version}, func(s string) bool { return s == "" }), "-")) + ".json"
+	return strings.ToLower(strings.Join(slices.DeleteFunc([]string{kind, group, version}, func(s string) bool { return s == "" }), "-")) +
+		".json"
 }
 
 // own adds Kubernetes' own kinds.

@@ -67,7 +67,8 @@ func Objects(ctx context.Context, r Release) ([]Object, string, error) {
 	}
 	capabilities := common.DefaultCapabilities.Copy()
 	capabilities.APIVersions = append(capabilities.APIVersions, r.APIs...)
-	values, err := util.ToRenderValues(chart, r.Values, common.ReleaseOptions{Name: r.Name, Namespace: r.Namespace, IsInstall: true, Revision: 1}, capabilities)
+	values, err := util.ToRenderValues(chart, r.Values,
+		common.ReleaseOptions{Name: r.Name, Namespace: r.Namespace, IsInstall: true, Revision: 1}, capabilities)
 	if err != nil {
 		return nil, "", fmt.Errorf("values of %s: %w", r.Chart, err)
 	}
@@ -126,12 +127,14 @@ func Decode(source, text string) ([]Object, error) {
 // typed returns the object in its Go type. An unknown or duplicate field is an error. So is an unknown kind of Kubernetes itself;
 // third-party kinds have a domain as group, and stay unstructured.
 func typed(document []byte, u *unstructured.Unstructured) (runtime.Object, error) {
-	if group := u.GroupVersionKind().Group; strings.Contains(group, ".") && !strings.HasSuffix(group, ".k8s.io") || group == "gateway.networking.k8s.io" {
+	if group := u.GroupVersionKind().Group; strings.Contains(group, ".") && !strings.HasSuffix(group, ".k8s.io") ||
+		group == "gateway.networking.k8s.io" {
 		return u, nil
 	}
 	known := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		appsv1.AddToScheme, autoscalingv2.AddToScheme, batchv1.AddToScheme, corev1.AddToScheme, networkingv1.AddToScheme, policyv1.AddToScheme, rbacv1.AddToScheme,
+		appsv1.AddToScheme, autoscalingv2.AddToScheme, batchv1.AddToScheme, corev1.AddToScheme, networkingv1.AddToScheme, policyv1.AddToScheme,
+		rbacv1.AddToScheme,
 	} {
 		if err := add(known); err != nil {
 			return nil, fmt.Errorf("kinds of Kubernetes: %w", err)

@@ -146,8 +146,8 @@ func oneLine(group *ast.CommentGroup) string {
 	return strings.Join(paragraphs, "\n\n")
 }
 
-// withNames replaces the names of the fields of a struct in a comment by those that users know, as code. A name of one word is taken for one
-// only where it does not begin a sentence, as every word does with a capital letter there, or where it begins the whole text.
+// withNames replaces the names of the fields of a struct in a comment by those that users know, as code. A name of one word is taken for
+// one only where it does not begin a sentence, as every word does with a capital letter there, or where it begins the whole text.
 func withNames(text string, of reflect.Type, nameOf func(reflect.StructField) string) string {
 	var out strings.Builder
 	end := 0

@@ -80,7 +80,8 @@ func graph(root string) ([]*page, error) {
 	for _, root := range roots(schema) {
 		for _, field := range root.fields {
 			operations = append(operations, []string{
-				fmt.Sprintf("[%s](graphql/%s.md#%s)", field.Name, field.Position.Src.Name, anchor(root.word+" "+field.Name)), root.word, prose(firstSentence(field.Description)),
+				fmt.Sprintf("[%s](graphql/%s.md#%s)", field.Name, field.Position.Src.Name, anchor(root.word+" "+field.Name)), root.word,
+				prose(firstSentence(field.Description)),
 			})
 		}
 	}
@@ -240,7 +241,8 @@ func (p *page) arguments(rows [][]string) {
 func typeLink(schema *ast.Schema, t *ast.Type) string {
 	name := t.Name()
 	definition := schema.Types[name]
-	if definition == nil || definition.BuiltIn || definition.Position == nil || definition.Position.Src == nil || definition.Position.Src.BuiltIn {
+	if definition == nil || definition.BuiltIn || definition.Position == nil || definition.Position.Src == nil ||
+		definition.Position.Src.BuiltIn {
 		return code(t.String())
 	}
 	before, after, _ := strings.Cut(t.String(), name)

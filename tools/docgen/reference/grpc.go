@@ -87,7 +87,8 @@ func writeService(p *page, service protoreflect.ServiceDescriptor) {
 		if method.IsStreamingServer() {
 			stream = "stream of "
 		}
-		p.list("Request: "+messageLink(method.Input()), "Response: "+stream+messageLink(method.Output()), "Full name: "+code(fmt.Sprintf("/%s/%s", service.FullName(), method.Name())))
+		p.list("Request: "+messageLink(method.Input()), "Response: "+stream+messageLink(method.Output()),
+			"Full name: "+code(fmt.Sprintf("/%s/%s", service.FullName(), method.Name())))
 	}
 }
 

@@ -40,7 +40,8 @@ func commandOutput(root string) ([]*page, error) {
 			o.rows(t, t.Name())
 		}
 	}
-	for _, name := range slices.SortedFunc(maps.Keys(o.types), func(a, b string) int { return strings.Compare(strings.ToLower(a), strings.ToLower(b)) }) {
+	for _, name := range slices.SortedFunc(maps.Keys(o.types),
+		func(a, b string) int { return strings.Compare(strings.ToLower(a), strings.ToLower(b)) }) {
 		p.heading(2, title(name))
 		p.table([]string{"Field", "Type", "Meaning"}, o.rows(o.types[name], name))
 	}

@@ -124,7 +124,8 @@ func prose(text string) string {
 	return out.String()
 }
 
-// sentence is text with a capital letter in front and a full stop behind. A first word that is a name, or that a colon explains, stays as it is.
+// sentence is text with a capital letter in front and a full stop behind. A first word that is a name, or that a colon explains, stays as
+// it is.
 func sentence(text string) string {
 	if text == "" {
 		return ""

@@ -34,8 +34,8 @@ func Pages(root string) (map[string][]byte, error) {
 	return pages, nil
 }
 
-// Stale are the pages that are not what they ought to be: those that differ or are missing, and those that were written once and are no page
-// any more. With write they are written or deleted. Pages that are written by hand are left alone.
+// Stale are the pages that are not what they ought to be: those that differ or are missing, and those that were written once and are no
+// page any more. With write they are written or deleted. Pages that are written by hand are left alone.
 func Stale(root string, write bool) ([]string, error) {
 	pages, err := Pages(root)
 	if err != nil {

@@ -110,7 +110,10 @@ func TestStaleWritesAndDeletes(t *testing.T) {
 		}
 	}
 	folder := filepath.Join(checkout, Folder)
-	for name, content := range map[string]string{"gone.md": written + "nothing. -->\n", "hand.md": "# By hand\n", "cli.md": "# Something else\n"} {
+	for name, content := range map[string]string{
+		"gone.md": written + "nothing. -->\n", "hand.md": "# By hand\n",
+		"cli.md": "# Something else\n",
+	} {
 		if err := save(filepath.Join(folder, name), []byte(content)); err != nil {
 			t.Fatal(err)
 		}
@@ -176,7 +179,8 @@ func TestNoGoNamesInConfiguration(t *testing.T) {
 	for _, s := range services() {
 		page := text(t, "configuration/"+s.service+".md")
 		for _, key := range s.keys {
-			if name := key.Field.Name; len(regexp.MustCompile(`[A-Z]`).FindAllString(name, 2)) > 1 && regexp.MustCompile(`\b`+name+`\b`).MatchString(page) {
+			if name := key.Field.Name; len(regexp.MustCompile(`[A-Z]`).FindAllString(name, 2)) > 1 &&
+				regexp.MustCompile(`\b`+name+`\b`).MatchString(page) {
 				t.Errorf("configuration/%s.md names the Go field %s; expected %s", s.service, name, key.Name)
 			}
 		}
@@ -294,7 +298,8 @@ func TestEverySchemaFieldIsListed(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, property := range properties(t, schema) {
-				if page := text(t, page); property != "type" && !strings.Contains(page, "| `"+property+"`") && !strings.Contains(page, "."+property+"`") {
+				if page := text(t, page); property != "type" && !strings.Contains(page, "| `"+property+"`") &&
+					!strings.Contains(page, "."+property+"`") {
 					t.Errorf("%s: %s is not listed", name, property)
 				}
 			}
@@ -311,7 +316,10 @@ func TestEveryRPCIsListed(t *testing.T) {
 	for _, stream := range autoflowv1.AutoFlow_ServiceDesc.Streams {
 		has(t, stream.StreamName, section(t, "grpc.md", stream.StreamName), "Response: stream of ")
 	}
-	for _, file := range []protoreflect.FileDescriptor{autoflowv1.File_lockstep_autoflow_v1_autoflow_proto, sourcesv1.File_lockstep_sources_v1_sources_proto} {
+	for _, file := range []protoreflect.FileDescriptor{
+		autoflowv1.File_lockstep_autoflow_v1_autoflow_proto,
+		sourcesv1.File_lockstep_sources_v1_sources_proto,
+	} {
 		for i := range file.Messages().Len() {
 			message := file.Messages().Get(i)
 			part := section(t, "grpc.md", string(message.Name()))
@@ -340,7 +348,8 @@ func selfExplaining() []string {
 	return []string{"id", "name", "description", "createdAt", "startedAt", "finishedAt", "cursor", "startCursor", "endCursor"}
 }
 
-// TestEveryGraphQLTypeIsListed compares the pages with the schema, in which every type says what it is, and every value that is no object what it means.
+// TestEveryGraphQLTypeIsListed compares the pages with the schema, in which every type says what it is, and every value that is no object
+// what it means.
 func TestEveryGraphQLTypeIsListed(t *testing.T) {
 	t.Parallel()
 	schema, err := graphSchema(root)
@@ -422,7 +431,8 @@ func literals(t *testing.T, dir string) []string {
 	t.Helper()
 	var all []string
 	err := filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") || strings.HasSuffix(name, ".generated.go") {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") ||
+			strings.HasSuffix(name, ".generated.go") {
 			return err
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)

@@ -41,5 +41,6 @@ func (c *Cluster) SetBroken(ctx context.Context, images []string) error {
 // isPassing reports whether an apply may succeed a moment later: the definition of the kind is not served yet, or the API server is still
 // starting.
 func isPassing(err error) bool {
-	return apierrors.IsNotFound(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err)
+	return apierrors.IsNotFound(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) ||
+		apierrors.IsInternalError(err)
 }

@@ -36,8 +36,9 @@ type resource struct {
 // resources returns the kinds that are written and read here.
 func resources() map[string]resource {
 	return map[string]resource{
-		"Namespace": {"namespaces", false}, "Node": {"nodes", false}, "ConfigMap": {"configmaps", true}, "Job": {"jobs", true}, "Secret": {"secrets", true},
-		"Pod": {"pods", true}, "Deployment": {"deployments", true}, "StatefulSet": {"statefulsets", true}, "ReplicaSet": {"replicasets", true},
+		"Namespace": {"namespaces", false}, "Node": {"nodes", false}, "ConfigMap": {"configmaps", true}, "Job": {"jobs", true},
+		"Secret": {"secrets", true},
+		"Pod":    {"pods", true}, "Deployment": {"deployments", true}, "StatefulSet": {"statefulsets", true}, "ReplicaSet": {"replicasets", true},
 		"CustomResourceDefinition": {"customresourcedefinitions", false},
 		"ClusterRole":              {"clusterroles", false}, "ClusterRoleBinding": {"clusterrolebindings", false},
 		"Stage": {"stages", false}, "AppProject": {"appprojects", true}, "Application": {"applications", true},

@@ -36,7 +36,8 @@ func (c *Cluster) prepare() error {
 	if err := c.writeKey(); err != nil {
 		return err
 	}
-	policy := fmt.Sprintf("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- {level: Metadata, users: [%q]}\n- {level: None}\n", c.config.Audit)
+	policy := fmt.Sprintf("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- {level: Metadata, users: [%q]}\n- {level: None}\n",
+		c.config.Audit)
 	if err := os.WriteFile(c.path("audit-policy.yaml"), []byte(policy), 0o600); err != nil {
 		return fmt.Errorf("write audit policy: %w", err)
 	}

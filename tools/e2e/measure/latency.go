@@ -48,7 +48,10 @@ func gates() []int { return []int{10, 20, 30, 40, 50, 60, 70, 80, 90, 100} }
 
 // Latencies promotes versions of an application with one service, one after the other.
 func Latencies(ctx context.Context, place *scenario.Place, rollouts int) (Latency, error) {
-	s := demo.Scenario{Application: "latency", Services: []string{"api"}, PollInterval: 30, Stages: []demo.Stage{{Environment: "latency", Tier: "STAGING", Gates: gates()}}}
+	s := demo.Scenario{
+		Application: "latency", Services: []string{"api"}, PollInterval: 30,
+		Stages: []demo.Stage{{Environment: "latency", Tier: "STAGING", Gates: gates()}},
+	}
 	w, err := world(place, s)
 	if err != nil {
 		return Latency{}, err

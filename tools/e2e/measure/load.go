@@ -78,14 +78,17 @@ func AtOnce(ctx context.Context, place *scenario.Place, rollouts int, relayPID s
 	_, load.Peak, err = memory(relayPID)
 	if load.Failed > 0 {
 		failed := slices.DeleteFunc(errs, func(err error) bool { return err == nil })
-		err = errors.Join(err, fmt.Errorf("%d of %d rollouts did not complete; the first: %w", load.Failed, rollouts, errors.Join(failed[:min(len(failed), 3)]...)))
+		err = errors.Join(err, fmt.Errorf("%d of %d rollouts did not complete; the first: %w", load.Failed, rollouts,
+			errors.Join(failed[:min(len(failed), 3)]...)))
 	}
 	return load, err
 }
 
 // Standing takes rollouts of as many applications to a gate with a soak time of an hour, waits for the given time, and returns the relay's
 // requests in that time, by verb, and its exact duration. poll is the interval in seconds at which each would be polled without a watch.
-func Standing(ctx context.Context, place *scenario.Place, rollouts int, poll float64, during time.Duration, count Counter) (map[string]int, time.Duration, error) {
+func Standing(
+	ctx context.Context, place *scenario.Place, rollouts int, poll float64, during time.Duration, count Counter,
+) (map[string]int, time.Duration, error) {
 	worlds, sets, err := prepare(ctx, place, rollouts, poll)
 	if err != nil {
 		return nil, 0, err
@@ -255,7 +258,8 @@ func Table(l Latency, load Load) string {
 	}
 	slices.Sort(verbs)
 	for _, verb := range verbs {
-		fmt.Fprintf(&b, "  %-10s %6d requests to the API server, %5.1f for each rollout\n", verb, load.Calls[verb], float64(load.Calls[verb])/float64(load.Rollouts))
+		fmt.Fprintf(&b, "  %-10s %6d requests to the API server, %5.1f for each rollout\n", verb, load.Calls[verb],
+			float64(load.Calls[verb])/float64(load.Rollouts))
 	}
 	return b.String()
 }

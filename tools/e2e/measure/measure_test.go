@@ -16,7 +16,10 @@ func TestPercentiles(t *testing.T) {
 	for i := range 100 {
 		s = append(s, time.Duration(100-i)*time.Millisecond)
 	}
-	for p, want := range map[int]time.Duration{1: time.Millisecond, 50: 50 * time.Millisecond, 99: 99 * time.Millisecond, 100: 100 * time.Millisecond} {
+	for p, want := range map[int]time.Duration{
+		1: time.Millisecond, 50: 50 * time.Millisecond, 99: 99 * time.Millisecond,
+		100: 100 * time.Millisecond,
+	} {
 		if got := s.at(p); got != want {
 			t.Errorf("p%d: found %v, expected %v", p, got, want)
 		}
@@ -43,7 +46,10 @@ func TestCallsAreCountedByVerb(t *testing.T) {
 func TestTheTableHasEveryFigure(t *testing.T) {
 	t.Parallel()
 	text := Table(Latency{Resumed: Samples{20 * time.Millisecond}}, Load{Rollouts: 10, Peak: 64 << 20, Calls: map[string]int{"get": 25}})
-	for _, want := range []string{"resumed ", "     1        20        20", "10 rollouts at once", "memory 64 MB", "get            25 requests to the API server,   2.5 for each"} {
+	for _, want := range []string{
+		"resumed ", "     1        20        20", "10 rollouts at once", "memory 64 MB",
+		"get            25 requests to the API server,   2.5 for each",
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the table lacks %q:\n%s", want, text)
 		}

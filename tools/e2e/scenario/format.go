@@ -223,7 +223,8 @@ func (s Scenario) check() error {
 	case s.About == "":
 		return fault.New(fault.Invalid, "about: found nothing, expected a description")
 	case len(s.Services) == 0 || len(s.Environments) == 0:
-		return fault.New(fault.Invalid, "found %d services and %d environments, expected at least one of each", len(s.Services), len(s.Environments))
+		return fault.New(fault.Invalid, "found %d services and %d environments, expected at least one of each", len(s.Services),
+			len(s.Environments))
 	}
 	for i, a := range s.Acts {
 		if n := len(a.fields()); n != 1 {

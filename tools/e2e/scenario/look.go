@@ -194,7 +194,8 @@ func (r *run) contact(ctx context.Context, environment string, reachable bool) e
 			return "nothing", false, err
 		}
 		if !e.Contact.Reachable && (e.Contact.Reason == "" || e.Contact.Since.After(r.Clock.Now())) {
-			return "", false, fmt.Errorf("contact of %s, looked at since %s: found %+v, expected a reason, and since when", environment, began, *e.Contact)
+			return "", false, fmt.Errorf("contact of %s, looked at since %s: found %+v, expected a reason, and since when",
+				environment, began, *e.Contact)
 		}
 		return fmt.Sprintf("%+v", *e.Contact), e.Contact.Reachable == reachable, nil
 	})

@@ -103,7 +103,10 @@ type run struct {
 func (p *Place) Run(ctx context.Context, s Scenario) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	r := &run{Place: p, scenario: s, world: demo.NewWorld(p.Stack, s.world(p.Stack.RepositoryURL(s.Name)), p.Clock), sets: map[string]client.VersionSet{}}
+	r := &run{
+		Place: p, scenario: s, world: demo.NewWorld(p.Stack, s.world(p.Stack.RepositoryURL(s.Name)), p.Clock),
+		sets: map[string]client.VersionSet{},
+	}
 	r.world.Patience = limit // a busy machine is slow
 	with, err := p.Cluster.HTTP()
 	if err != nil {

@@ -99,7 +99,8 @@ func standing(t *testing.T, place *scenario.Place) {
 	if most := rollouts * (3 + int(took/(10*time.Second))); sum > most {
 		t.Errorf("found %d requests in %s (%v), expected %d at most for %d rollouts", sum, took, asked, most, rollouts)
 	}
-	t.Logf("%d rollouts at a gate for %s: %d requests to the API server; polls would have been %d", rollouts, took, sum, rollouts*int(took/time.Second))
+	t.Logf("%d rollouts at a gate for %s: %d requests to the API server; polls would have been %d", rollouts, took, sum,
+		rollouts*int(took/time.Second))
 }
 
 func play(t *testing.T, place *scenario.Place, s scenario.Scenario) {

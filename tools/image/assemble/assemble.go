@@ -126,7 +126,8 @@ func compile(ctx context.Context, r Recipe, name string) ([]byte, error) {
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", out, source)
 	build.Dir = r.Root
 	// What a machine may have set for itself would make another binary.
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+r.Architecture, "GOFLAGS=", "GOEXPERIMENT=", "GOAMD64=v1", "GOARM64=v8.0", "GOFIPS140=off")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+r.Architecture, "GOFLAGS=", "GOEXPERIMENT=", "GOAMD64=v1",
+		"GOARM64=v8.0", "GOFIPS140=off")
 	if text, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("go build %s: %w: %s", source, err, text)
 	}
@@ -157,7 +158,10 @@ func layer(files []file) (v1.Layer, error) {
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
 	for _, f := range files {
-		header := &tar.Header{Typeflag: tar.TypeReg, Name: f.path, Mode: f.mode, Size: int64(len(f.content)), ModTime: time.Unix(0, 0).UTC(), Format: tar.FormatUSTAR}
+		header := &tar.Header{
+			Typeflag: tar.TypeReg, Name: f.path, Mode: f.mode, Size: int64(len(f.content)), ModTime: time.Unix(0, 0).UTC(),
+			Format: tar.FormatUSTAR,
+		}
 		if err := w.WriteHeader(header); err != nil {
 			return nil, fmt.Errorf("archive %s: %w", f.path, err)
 		}

@@ -75,7 +75,8 @@ func config(t *testing.T, image v1.Image) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Config.User != "65532:65532" || strings.Join(c.Config.Entrypoint, " ") != "/relay" || c.OS != "linux" || c.Architecture != runtime.GOARCH {
+	if c.Config.User != "65532:65532" || strings.Join(c.Config.Entrypoint, " ") != "/relay" || c.OS != "linux" ||
+		c.Architecture != runtime.GOARCH {
 		t.Errorf("configuration: %+v", c)
 	}
 	if got := c.Config.Labels["org.opencontainers.image.version"]; got != "v1.2.3" {
@@ -141,7 +142,8 @@ func bill(t *testing.T, text []byte) {
 	}
 	found := map[string]bool{}
 	for _, c := range bom.Components {
-		found[c.Name] = c.Version != "" && strings.HasPrefix(c.PURL, "pkg:golang/"+c.Name+"@") && (len(c.Hashes) == 1 || !strings.Contains(c.Name, "nats"))
+		found[c.Name] = c.Version != "" && strings.HasPrefix(c.PURL, "pkg:golang/"+c.Name+"@") &&
+			(len(c.Hashes) == 1 || !strings.Contains(c.Name, "nats"))
 	}
 	for _, want := range []string{"stdlib", "github.com/nats-io/nats.go", "k8s.io/client-go"} {
 		if !found[want] {

@@ -92,7 +92,8 @@ func statement(t *testing.T, of v1.Image, public *ecdsa.PublicKey) (parsed map[s
 // TestAnImageIsPublishedWithItsSignatureAndProvenance: a registry returns both for the image's digest, with the build's details.
 func TestAnImageIsPublishedWithItsSignatureAndProvenance(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true), registry.Logger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo))))
+	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true),
+		registry.Logger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo))))
 	t.Cleanup(server.Close)
 	private := newKey(t, elliptic.P256())
 	key, err := attest.ParseKey(pemOf(t, private))
@@ -155,8 +156,11 @@ func TestAnImageIsPublishedWithItsSignatureAndProvenance(t *testing.T) {
 		attest.SignatureType: map[string]any{},
 		attest.ProvenanceType: map[string]any{
 			"buildDefinition": map[string]any{
-				"buildType":          "https://example.com/lockstep/tree/main/tools/image",
-				"externalParameters": map[string]any{"image": "relay", "version": "v1.2.3", "architecture": "amd64", "source": "https://example.com/lockstep"},
+				"buildType": "https://example.com/lockstep/tree/main/tools/image",
+				"externalParameters": map[string]any{
+					"image": "relay", "version": "v1.2.3", "architecture": "amd64",
+					"source": "https://example.com/lockstep",
+				},
 				"resolvedDependencies": []any{
 					map[string]any{"uri": "git+https://example.com/lockstep", "digest": map[string]any{"gitCommit": strings.Repeat("a", 40)}},
 					map[string]any{"uri": "pkg:golang/stdlib@go1.26.8", "name": "go"},
@@ -225,7 +229,8 @@ func TestKeys(t *testing.T) {
 		"a public key":        string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: []byte("x")})),
 		"one with passphrase": string(pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED SIGSTORE PRIVATE KEY", Bytes: []byte("x")})),
 	} {
-		if _, err := attest.ParseKey(text); err == nil || !strings.Contains(err.Error(), "expected a private key on the curve P-256") || strings.Contains(err.Error(), "hunter2") {
+		if _, err := attest.ParseKey(text); err == nil || !strings.Contains(err.Error(), "expected a private key on the curve P-256") ||
+			strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: found %v, expected it refused", name, err)
 		}
 	}

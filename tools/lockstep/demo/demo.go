@@ -56,7 +56,8 @@ func Run(ctx context.Context, c Config) (err error) {
 			err = errors.Join(err, s.Discard(context.WithoutCancel(ctx)))
 		}
 		if err == nil {
-			tell.print("\n" + tell.styled(bold, fmt.Sprintf("Every step was observed. Nothing is left running. %.0f seconds.", c.Clock.Now().Sub(tell.began).Seconds())))
+			tell.print("\n" + tell.styled(bold, fmt.Sprintf("Every step was observed. Nothing is left running. %.0f seconds.",
+				c.Clock.Now().Sub(tell.began).Seconds())))
 		}
 	}()
 	tell.observed("everything is up; the cluster is simulated, the rest is what runs in production")

@@ -21,7 +21,8 @@ func TestAPushThatCannotReachTheRegistryIsTriedAgain(t *testing.T) {
 		}
 	}))
 	t.Cleanup(refusing.Close)
-	if _, err := PushImage(t.Context(), strings.TrimPrefix(refusing.URL, "http://"), "shop/api", "1.0.0", nil); err == nil || fault.Is(err, fault.Unavailable) {
+	if _, err := PushImage(t.Context(), strings.TrimPrefix(refusing.URL, "http://"), "shop/api", "1.0.0", nil); err == nil ||
+		fault.Is(err, fault.Unavailable) {
 		t.Errorf("refused: got %v (%v), want an error that is not Unavailable", err, fault.ClassOf(err))
 	}
 }

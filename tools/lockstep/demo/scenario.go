@@ -73,7 +73,10 @@ func (s Scenario) Flow(repositoryURL string) map[string]any {
 	var steps []any
 	for _, stage := range s.Stages {
 		if stage.Approval != "" {
-			steps = append(steps, map[string]any{"type": "approval", "name": stage.Approval, "reason": stage.ApprovalReason, "requester_may_approve": true})
+			steps = append(steps, map[string]any{
+				"type": "approval", "name": stage.Approval, "reason": stage.ApprovalReason,
+				"requester_may_approve": true,
+			})
 		}
 		gates := make([]any, len(stage.Gates))
 		for i, weight := range stage.Gates {

@@ -59,7 +59,8 @@ func (y *story) prologue(ctx context.Context) error {
 	if err := w.CreatePipeline(ctx); err != nil {
 		return err
 	}
-	y.tell.observed("the pipeline: staging %s, then an approval, then production %s", gateList(w.Scenario.Stages[0].Gates), gateList(w.Scenario.Stages[1].Gates))
+	y.tell.observed("the pipeline: staging %s, then an approval, then production %s", gateList(w.Scenario.Stages[0].Gates),
+		gateList(w.Scenario.Stages[1].Gates))
 	return nil
 }
 
@@ -70,7 +71,8 @@ func (y *story) push(ctx context.Context, tag string, labels map[string]map[stri
 	if err != nil {
 		return set, err
 	}
-	y.tell.observed("the registry has told, and %s has the version set %s: one version of each service, pinned by digest", y.world.Scenario.Application, set.Name)
+	y.tell.observed("the registry has told, and %s has the version set %s: one version of each service, pinned by digest",
+		y.world.Scenario.Application, set.Name)
 	return set, nil
 }
 
@@ -163,7 +165,8 @@ func (y *story) canary(ctx context.Context) error {
 	for _, stage := range y.world.Scenario.Stages {
 		for _, service := range y.world.Scenario.Services {
 			if top := slices.Max(stage.Gates); y.watcher.Highest(stage.Environment, service) < top {
-				return fmt.Errorf("cluster: %s/%s was seen past gate %d, expected all up to %d", stage.Environment, service, y.watcher.Highest(stage.Environment, service), top)
+				return fmt.Errorf("cluster: %s/%s was seen past gate %d, expected all up to %d", stage.Environment, service,
+					y.watcher.Highest(stage.Environment, service), top)
 			}
 		}
 	}
@@ -182,7 +185,8 @@ func (y *story) completed(ctx context.Context, r client.Rollout, set client.Vers
 			return err
 		}
 		if stage.Approval != "" && !slices.Equal(events(r, stage.Approval), []string{"request_approval", "approve"}) {
-			return fmt.Errorf("journal of %s: gate %q has %q, expected one request and one approval", r.ID, stage.Approval, events(r, stage.Approval))
+			return fmt.Errorf("journal of %s: gate %q has %q, expected one request and one approval", r.ID, stage.Approval,
+				events(r, stage.Approval))
 		}
 	}
 	if err := y.world.ExpectCommits(ctx, before, commits); err != nil {

@@ -152,7 +152,8 @@ func (w *World) ExpectGates(r client.Rollout) error {
 				id := fmt.Sprintf("%s/%d", stage.Environment, gate)
 				want := slices.Repeat([]string{"pass_gate", "reach_gate"}, len(e.Deployments))
 				if found := events(r, id); !slices.Equal(slices.Sorted(slices.Values(found)), slices.Sorted(slices.Values(want))) {
-					return fmt.Errorf("journal of %s: gate %s has %q, expected each of %d deployments to reach and to pass it", r.ID, id, found, len(e.Deployments))
+					return fmt.Errorf("journal of %s: gate %s has %q, expected each of %d deployments to reach and to pass it", r.ID, id, found,
+						len(e.Deployments))
 				}
 			}
 		}

@@ -202,7 +202,9 @@ func (w *World) PushWhile(ctx context.Context, tag string, between func() error)
 	return w.push(ctx, tag, nil, between)
 }
 
-func (w *World) push(ctx context.Context, tag string, labels map[string]map[string]string, between func() error) (client.VersionSet, error) {
+func (w *World) push(
+	ctx context.Context, tag string, labels map[string]map[string]string, between func() error,
+) (client.VersionSet, error) {
 	digests := map[string]string{}
 	for _, service := range w.Scenario.Services {
 		err := w.insist(ctx, "the OCI registry to take an image", func() (err error) {

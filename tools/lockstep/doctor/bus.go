@@ -26,7 +26,8 @@ const full = 80
 // bus looks at NATS: the account, the streams that it may see, how far their consumers are, and which relays are heard.
 func (c Config) bus(ctx context.Context) []Finding {
 	options := []nats.Option{
-		nats.UserInfo(c.NATSUser, c.NATSPassword), nats.CustomInboxPrefix("_INBOX_" + c.NATSUser), nats.Name("lockstep doctor"), nats.Timeout(within), nats.NoReconnect(),
+		nats.UserInfo(c.NATSUser, c.NATSPassword), nats.CustomInboxPrefix("_INBOX_" + c.NATSUser), nats.Name("lockstep doctor"),
+		nats.Timeout(within), nats.NoReconnect(),
 	}
 	if strings.HasPrefix(c.NATSURL, "tls://") {
 		options = append(options, nats.Secure(c.trust()))
@@ -83,7 +84,8 @@ func examineStream(ctx context.Context, js jetstream.JetStream, name string, may
 	stream, err := js.Stream(ctx, name)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
-		return []Finding{wrong(check, "is not there", "the services make it when they connect: see the logs of domain, registry and workflow for what NATS refuses them")}
+		return []Finding{wrong(check, "is not there",
+			"the services make it when they connect: see the logs of domain, registry and workflow for what NATS refuses them")}
 	case err != nil:
 		return []Finding{wrong(check, err.Error(), "JetStream has to be on, and the account has to be one of ours (deploy/nats/nats.conf)")}
 	}
@@ -93,7 +95,8 @@ func examineStream(ctx context.Context, js jetstream.JetStream, name string, may
 		findings[0] = wrong(check, "is kept in memory", "remove it; the services make it again, in files")
 	}
 	if most := info.Config.MaxBytes; most > 0 && info.State.Bytes > uint64(most)/100*full && findings[0].State == OK {
-		findings[0] = warning(check, fmt.Sprintf("has %d events, which fill %d %% of the %d MB that it may have", info.State.Msgs, info.State.Bytes*100/uint64(most), most>>20),
+		findings[0] = warning(check, fmt.Sprintf("has %d events, which fill %d %% of the %d MB that it may have", info.State.Msgs,
+			info.State.Bytes*100/uint64(most), most>>20),
 			"is a consumer of it away (below)? What is oldest is dropped when it is full, and sent again by who said it; see that NATS has the disk for it")
 	}
 	if !mayAsk {

@@ -45,7 +45,8 @@ func (c Config) database(ctx context.Context) []Finding {
 	}
 	connections := fmt.Sprintf("%d of %d are used", used, most)
 	if used*10 > most*9 {
-		findings = append(findings, warning("connections of the database", connections, "raise max_connections of the server, or lower those of the services"))
+		findings = append(findings, warning("connections of the database", connections,
+			"raise max_connections of the server, or lower those of the services"))
 	} else {
 		findings = append(findings, ok("connections of the database", connections))
 	}
@@ -94,9 +95,11 @@ func (c Config) migrations(ctx context.Context, conn *pgx.Conn, schema string) F
 	}
 	switch {
 	case len(behind) > 0:
-		return wrong(check, strings.Join(behind, ", "), "upgrade the service to the release of this command, or take the command of the service's release; "+remedy)
+		return wrong(check, strings.Join(behind, ", "),
+			"upgrade the service to the release of this command, or take the command of the service's release; "+remedy)
 	case len(ahead) > 0:
-		return warning(check, strings.Join(ahead, ", "), "a newer release has changed the tables: take its command, and finish the upgrade if older pods are left")
+		return warning(check, strings.Join(ahead, ", "),
+			"a newer release has changed the tables: take its command, and finish the upgrade if older pods are left")
 	}
 	return ok(check, strings.Join(found, ", "))
 }
@@ -109,14 +112,18 @@ const lagging = time.Minute
 func outbox(ctx context.Context, conn *pgx.Conn, schema string) []Finding {
 	check := "outbox of schema " + schema
 	var there bool
-	if err := conn.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL`, pgx.Identifier{schema, "outbox"}.Sanitize()).Scan(&there); err != nil || !there {
+	if err := conn.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL`,
+		pgx.Identifier{schema, "outbox"}.Sanitize()).Scan(&there); err != nil || !there {
 		return nil // the finding about the tables says why
 	}
 	var waiting int64
 	var seconds float64
 	var problem string
 	err := conn.QueryRow(ctx, `SELECT count(*), coalesce(extract(epoch FROM clock_timestamp() - min(added_at)), 0)::float8,
-		coalesce((array_agg(last_error ORDER BY id) FILTER (WHERE last_error IS NOT NULL))[1], '') FROM `+pgx.Identifier{schema, "outbox"}.Sanitize()).
+		coalesce((array_agg(last_error ORDER BY id) FILTER (WHERE last_error IS NOT NULL))[1], '') FROM `+pgx.Identifier{
+		schema,
+		"outbox",
+	}.Sanitize()).
 		Scan(&waiting, &seconds, &problem)
 	if err != nil {
 		return []Finding{wrong(check, err.Error(), "the account has to own the tables, or be allowed to read them")}

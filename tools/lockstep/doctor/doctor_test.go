@@ -71,8 +71,11 @@ func TestIsolation(t *testing.T) {
 		state   doctor.State
 		text    string
 	}{
-		"all layers":  {family + `{layer="landlock",missing=""} 1` + "\n", doctor.OK, "no network"},
-		"one missing": {family + `{layer="landlock",missing="the kernel has no Landlock"} 0` + "\n", doctor.Warning, "landlock: the kernel has no Landlock"},
+		"all layers": {family + `{layer="landlock",missing=""} 1` + "\n", doctor.OK, "no network"},
+		"one missing": {
+			family + `{layer="landlock",missing="the kernel has no Landlock"} 0` + "\n", doctor.Warning,
+			"landlock: the kernel has no Landlock",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -170,7 +173,8 @@ func TestDatabase(t *testing.T) {
 	}, 0); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, doctor.Examine(t.Context(), doctor.Config{DatabaseURL: c.URL, Schemas: []string{c.Schema}}), "tables of schema "+c.Schema, doctor.Wrong, "not finished")
+	expect(t, doctor.Examine(t.Context(), doctor.Config{DatabaseURL: c.URL, Schemas: []string{c.Schema}}), "tables of schema "+c.Schema,
+		doctor.Wrong, "not finished")
 
 	away := doctor.Examine(t.Context(), doctor.Config{DatabaseURL: "postgres://me:hunter2@127.0.0.1:1/x"})
 	expect(t, away, "database", doctor.Wrong, "")
@@ -188,7 +192,10 @@ func TestTablesAndOutboxes(t *testing.T) {
 		t.Fatalf("newest migration %d, %v", newest, err)
 	}
 	examine := func(release int64) []doctor.Finding {
-		return doctor.Examine(t.Context(), doctor.Config{DatabaseURL: c.URL, Schemas: []string{c.Schema}, Newest: map[string]int64{"outbox": release}})
+		return doctor.Examine(t.Context(), doctor.Config{
+			DatabaseURL: c.URL, Schemas: []string{c.Schema},
+			Newest: map[string]int64{"outbox": release},
+		})
 	}
 	expect(t, examine(newest), "tables of schema "+c.Schema, doctor.OK, "outbox is at")
 	expect(t, examine(newest), "outbox of schema "+c.Schema, doctor.OK, "0 events wait")
@@ -241,10 +248,14 @@ func TestBusInMemory(t *testing.T) {
 	s := bustest.ServerWith(t, bustest.Unrestricted("operator"))
 	c := s.Config("operator")
 	js := s.JetStream(t, "operator")
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: bus.StreamDomain, Subjects: []string{"cd.domain.>"}, Storage: jetstream.MemoryStorage}); err != nil {
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: bus.StreamDomain, Subjects: []string{"cd.domain.>"},
+		Storage: jetstream.MemoryStorage,
+	}); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, doctor.Examine(t.Context(), doctor.Config{NATSURL: s.URL(), NATSUser: "operator", NATSPassword: c.Password}), "stream DOMAIN", doctor.Wrong, "in memory")
+	expect(t, doctor.Examine(t.Context(), doctor.Config{NATSURL: s.URL(), NATSUser: "operator", NATSPassword: c.Password}), "stream DOMAIN",
+		doctor.Wrong, "in memory")
 }
 
 func TestAgents(t *testing.T) {
@@ -253,7 +264,10 @@ func TestAgents(t *testing.T) {
 	c := s.Config(bus.UserWorkflow)
 	nc := s.Raw(t, bus.RelayUser(42))
 	beat := func(reachable bool) func() {
-		text, err := json.Marshal(map[string]any{"data": event.AgentHeartbeat{AgentID: 42, Version: "1.2.3", ClusterReachable: reachable, Message: "no route"}})
+		text, err := json.Marshal(map[string]any{"data": event.AgentHeartbeat{
+			AgentID: 42, Version: "1.2.3", ClusterReachable: reachable,
+			Message: "no route",
+		}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -33,7 +33,8 @@ func (c Config) drivers(ctx context.Context, api *client.Client, environments []
 		}
 		newest := slices.MaxFunc(e.DriverBindings, func(a, b client.DriverBinding) int { return a.Version - b.Version })
 		if !slices.Contains(carried, newest.DriverRef) {
-			findings = append(findings, wrong("driver of environment "+e.Name, newest.DriverRef+" is carried by nothing; there are "+strings.Join(carried, ", "),
+			findings = append(findings, wrong("driver of environment "+e.Name,
+				newest.DriverRef+" is carried by nothing; there are "+strings.Join(carried, ", "),
 				"put it back where it came from (drivers.artifacts or driver_dir of the domain service), or give the environment another driver"))
 		}
 	}
@@ -60,8 +61,8 @@ func (c Config) origin(o client.DriverOrigin) Finding {
 	}
 }
 
-// driverRemedy is what can be done about a kind of problem, which the domain service tells. One that this release does not know is taken for
-// the way to the registry: that is most often at fault.
+// driverRemedy is what can be done about a kind of problem, which the domain service tells. One that this release does not know is taken
+// for the way to the registry: that is most often at fault.
 func driverRemedy(code string) string {
 	switch code {
 	case "ALTERED":

@@ -40,9 +40,11 @@ func (c Config) api(ctx context.Context) []Finding {
 	findings = append(findings, c.skew("clock of the api", a.date)...)
 	switch {
 	case a.status == http.StatusUnauthorized:
-		return append(findings, wrong("api", "the token is refused", "set LOCKSTEP_TOKEN to the bootstrap token (the Secret that domain.bootstrapToken names) or to one of your own"))
+		return append(findings, wrong("api", "the token is refused",
+			"set LOCKSTEP_TOKEN to the bootstrap token (the Secret that domain.bootstrapToken names) or to one of your own"))
 	case a.status != http.StatusOK || !strings.Contains(a.body, "__typename"):
-		return append(findings, wrong("api", fmt.Sprintf("%s answers %d: %s", c.Endpoint, a.status, excerpt(a.body)), "the address has to be that of GraphQL: https://<host>/graphql"))
+		return append(findings, wrong("api", fmt.Sprintf("%s answers %d: %s", c.Endpoint, a.status, excerpt(a.body)),
+			"the address has to be that of GraphQL: https://<host>/graphql"))
 	}
 	return append(findings, ok("api", c.Endpoint+" answers, and takes the token"))
 }
@@ -58,7 +60,8 @@ func (c Config) health(ctx context.Context, name, address string) []Finding {
 		Checks map[string]string `json:"checks"`
 	}
 	if err := json.Unmarshal([]byte(a.body), &report); err != nil {
-		return []Finding{wrong(check, fmt.Sprintf("%s answers %d: %s", address, a.status, excerpt(a.body)), "the address has to be that of health_address")}
+		return []Finding{wrong(check, fmt.Sprintf("%s answers %d: %s", address, a.status, excerpt(a.body)),
+			"the address has to be that of health_address")}
 	}
 	findings := c.skew("clock of "+name, a.date)
 	if a.status == http.StatusOK {
@@ -161,7 +164,8 @@ func (c Config) compare(check string, theirs time.Time) []Finding {
 	if off.Abs() <= skewed {
 		return []Finding{ok(check, fmt.Sprintf("is within %v of ours", skewed))}
 	}
-	return []Finding{wrong(check, fmt.Sprintf("differs from ours by %v", off), "have both machines set their clocks by NTP: signatures expire, leases and journals go by time")}
+	return []Finding{wrong(check, fmt.Sprintf("differs from ours by %v", off),
+		"have both machines set their clocks by NTP: signatures expire, leases and journals go by time")}
 }
 
 // answer is what there is to see of a response.

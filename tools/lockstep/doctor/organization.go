@@ -39,9 +39,11 @@ func (c Config) organization(ctx context.Context) []Finding {
 		case "READY":
 			findings = append(findings, ok(check, "is ready"))
 		case "NOT_READY":
-			findings = append(findings, wrong(check, "is not ready: "+e.ReadinessReason, "mend what the reason says, then `lockstep environment retry "+e.Name+"`"))
+			findings = append(findings, wrong(check, "is not ready: "+e.ReadinessReason,
+				"mend what the reason says, then `lockstep environment retry "+e.Name+"`"))
 		default:
-			findings = append(findings, warning(check, "is being looked at", "if it stays so, see the workflow: `lockstep workflow list`; an agent that is away holds it up"))
+			findings = append(findings, warning(check, "is being looked at",
+				"if it stays so, see the workflow: `lockstep workflow list`; an agent that is away holds it up"))
 		}
 	}
 	return findings
@@ -61,15 +63,18 @@ func (c Config) registered(a client.Agent) (f Finding, told bool) {
 	case a.RevokedAt != nil:
 		return Finding{}, false
 	case usable(a, c.Clock.Now()) == 0:
-		return wrong(check, "has no key that is good", fmt.Sprintf("`lockstep agent rotate %s --seed-file relay.nk` makes one; give it to the relay", a.Name)), true
+		return wrong(check, "has no key that is good",
+			fmt.Sprintf("`lockstep agent rotate %s --seed-file relay.nk` makes one; give it to the relay", a.Name)), true
 	case a.Connected:
 		return ok(check, "is connected"), true
 	case a.LastSeenAt == nil:
-		return warning(check, "has never connected", "give its relay number and seed (charts/lockstep-relay), and let it reach NATS; revoke an agent that is not needed"), true
+		return warning(check, "has never connected",
+			"give its relay number and seed (charts/lockstep-relay), and let it reach NATS; revoke an agent that is not needed"), true
 	}
 	away := c.Clock.Now().Sub(*a.LastSeenAt).Round(time.Second)
 	if away < forgotten {
-		return warning(check, fmt.Sprintf("is not connected, and was seen %v ago", away), "it may be on its way back: look again in a minute"), true
+		return warning(check, fmt.Sprintf("is not connected, and was seen %v ago", away), "it may be on its way back: look again in a minute"),
+			true
 	}
 	return wrong(check, fmt.Sprintf("is not connected, and was seen %v ago", away),
 		"is its relay running, with the key that was rotated last, and can it reach NATS? kubectl -n lockstep-relay logs deployment/lockstep-relay"), true

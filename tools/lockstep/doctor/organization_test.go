@@ -43,7 +43,8 @@ func TestOrganization(t *testing.T) {
 		`{"origin":"oci://r/well:1","digest":"sha256:aa","drivers":["shop@2"],"checkedAt":` + ago(time.Minute) + `}`,
 		`{"origin":"oci://r/forgotten:1","digest":"sha256:aa","drivers":["shop@2"],"checkedAt":` + ago(25*time.Hour) + `}`,
 		`{"origin":"oci://r/pinned@sha256:aa","digest":"sha256:aa","drivers":["shop@2"],"checkedAt":` + ago(2500*time.Hour) + `}`,
-		`{"origin":"oci://r/away:1","digest":"sha256:aa","drivers":["shop@2"],"checkedAt":` + ago(time.Minute) + `,"problem":"oci://r/away:1: r cannot be reached; expected an answer","problemCode":"UNREACHABLE"}`,
+		`{"origin":"oci://r/away:1","digest":"sha256:aa","drivers":["shop@2"],"checkedAt":` + ago(time.Minute) +
+			`,"problem":"oci://r/away:1: r cannot be reached; expected an answer","problemCode":"UNREACHABLE"}`,
 		`{"origin":"oci://r/never:1","drivers":[],"problem":"not pulled yet","problemCode":"NOT_PULLED"}`,
 		`{"origin":"oci://r/broken:1","digest":"sha256:aa","drivers":["shop@2"],"problem":"driver.yaml:3: found 2, not an integer","problemCode":"BROKEN"}`,
 		`{"origin":"oci://r/changed:1","drivers":[],"problem":"oci://r/changed:1: found a layer of sha256:bb","problemCode":"ALTERED"}`,
@@ -119,7 +120,8 @@ func TestCertificatesOfServers(t *testing.T) {
 	t.Cleanup(s.Close)
 	address := strings.TrimPrefix(s.URL, "https://")
 	trusting := doctor.Config{TLS: map[string]string{"webhooks": address}, HTTP: s.Client()}
-	expect(t, doctor.Examine(t.Context(), trusting), "certificate of webhooks", doctor.OK, s.Certificate().NotAfter.UTC().Format(time.DateOnly))
+	expect(t, doctor.Examine(t.Context(), trusting), "certificate of webhooks", doctor.OK,
+		s.Certificate().NotAfter.UTC().Format(time.DateOnly))
 	stranger := doctor.Config{TLS: map[string]string{"webhooks": address, "workflow": strings.TrimPrefix(answers(t, 200, "", nil), "http://")}}
 	findings := doctor.Examine(t.Context(), stranger)
 	expect(t, findings, "certificate of webhooks", doctor.Wrong, x509.UnknownAuthorityError{}.Error())
@@ -136,7 +138,8 @@ func TestRefusedEvents(t *testing.T) {
 	check := "refused events of schema " + c.Schema
 	for _, id := range []string{"old", "new"} {
 		if _, err := pool.Exec(t.Context(), `INSERT INTO inbox (source, event_id, claimed_at, rejected_reason)
-			VALUES ('/ci', $1, now() - CASE WHEN $1 = 'old' THEN interval '8 days' ELSE interval '1 hour' END, 'environment 7 does not exist')`, id); err != nil {
+			VALUES ('/ci', $1, now() - CASE WHEN $1 = 'old' THEN interval '8 days' ELSE interval '1 hour' END, 'environment 7 does not exist')`,
+			id); err != nil {
 			t.Fatal(err)
 		}
 		if id == "old" {
@@ -153,7 +156,10 @@ func TestAStreamIsNearlyFull(t *testing.T) {
 	c := s.Config("operator")
 	js := s.JetStream(t, "operator")
 	const room = 1 << 20
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: bus.StreamDomain, Subjects: []string{"cd.domain.>"}, MaxBytes: room}); err != nil {
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: bus.StreamDomain, Subjects: []string{"cd.domain.>"},
+		MaxBytes: room,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	for range 9 {

@@ -34,8 +34,8 @@ func finding(findings []doctor.Finding, check string) doctor.Finding {
 	return append(of, doctor.Finding{})[0]
 }
 
-// TestTheDatabasesCertificate has a real server show certificates that are good, soon to expire, expired, for another name and of an unknown
-// authority. Each is told of with its own remedy.
+// TestTheDatabasesCertificate has a real server show certificates that are good, soon to expire, expired, for another name and of an
+// unknown authority. Each is told of with its own remedy.
 func TestTheDatabasesCertificate(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -59,7 +59,10 @@ func TestTheDatabasesCertificate(t *testing.T) {
 		}
 	}
 	eventually("verify-full", certificate, doctor.Warning, "is good until", "renew it")
-	early := doctor.Config{DatabaseURL: s.URL + "?sslmode=verify-full&sslrootcert=" + ca, Clock: clocktest.New(time.Now().Add(-7 * 24 * time.Hour))}
+	early := doctor.Config{
+		DatabaseURL: s.URL + "?sslmode=verify-full&sslrootcert=" + ca,
+		Clock:       clocktest.New(time.Now().Add(-7 * 24 * time.Hour)),
+	}
 	expect(t, doctor.Examine(ctx, early), certificate, doctor.OK, "is good until")
 
 	s.Rotate(t, func(f certs.Files) { authority.WriteUntil(t, f, time.Now().Add(-time.Hour)) })
@@ -82,7 +85,8 @@ func TestTheCertificateOfNATS(t *testing.T) {
 	authority := certstest.New(t)
 	files := authority.Files(t, t.TempDir(), "nats")
 	s, err := natsserver.Start(natsserver.Config{
-		StoreDir: t.TempDir(), Log: bustest.Log(t), TLS: certs.Files{Cert: files.Cert, Key: files.Key}, Users: []natsserver.User{{Name: bus.UserWorkflow, Password: "w"}},
+		StoreDir: t.TempDir(), Log: bustest.Log(t), TLS: certs.Files{Cert: files.Cert, Key: files.Key},
+		Users: []natsserver.User{{Name: bus.UserWorkflow, Password: "w"}},
 	})
 	if err != nil {
 		t.Fatal(err)

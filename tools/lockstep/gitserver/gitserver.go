@@ -163,7 +163,8 @@ type Commit struct {
 
 // Log lists the commits of main, newest first, by looking at the repository itself.
 func Log(ctx context.Context, dir, name string) ([]Commit, error) {
-	out, err := git(ctx, filepath.Join(dir, name+".git"), nil, "log", "--first-parent", "--name-only", "--format=%x00%H%x01%s%x01%b%x01", "main")
+	out, err := git(ctx, filepath.Join(dir, name+".git"), nil, "log", "--first-parent", "--name-only",
+		"--format=%x00%H%x01%s%x01%b%x01", "main")
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,8 @@ import (
 func serve(t *testing.T) (dir, url string) {
 	t.Helper()
 	dir = t.TempDir()
-	if err := gitserver.Create(t.Context(), dir, "shop", map[string]string{"staging/api.yaml": "kind: Rollout\n", "README.md": "shop\n"}); err != nil {
+	if err := gitserver.Create(t.Context(), dir, "shop",
+		map[string]string{"staging/api.yaml": "kind: Rollout\n", "README.md": "shop\n"}); err != nil {
 		t.Fatal(err)
 	}
 	h, err := gitserver.Handler(t.Context(), gitserver.Config{Dir: dir, Username: "lockstep", Password: "secret"})

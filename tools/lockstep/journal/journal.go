@@ -18,7 +18,8 @@ func Table(w io.Writer, r client.Rollout) error {
 	names := subjects(r)
 	for _, row := range r.Journal {
 		cells := []string{
-			row.CreatedAt.Local().Format("15:04:05.000"), names[row.Subject], Human(row.Event), states(row), dash(row.GateID), row.Who(), dash(row.Reason),
+			row.CreatedAt.Local().Format("15:04:05.000"), names[row.Subject], Human(row.Event), states(row), dash(row.GateID),
+			row.Who(), dash(row.Reason),
 		}
 		for i, cell := range cells {
 			cells[i] = text.Line(cell) // a reason with a line feed in it is not two rows

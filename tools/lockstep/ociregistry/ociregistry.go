@@ -90,7 +90,8 @@ func newHandler(dir string, q *queue) (*handler, error) {
 
 // restore puts a manifest of an earlier run back.
 func (h *handler) restore(m manifest) error {
-	r, err := http.NewRequestWithContext(context.Background(), http.MethodPut, "/v2/"+m.Repository+"/manifests/"+m.Reference, bytes.NewReader(m.Body))
+	r, err := http.NewRequestWithContext(context.Background(), http.MethodPut, "/v2/"+m.Repository+"/manifests/"+m.Reference,
+		bytes.NewReader(m.Body))
 	if err != nil {
 		return fmt.Errorf("restore %s:%s: %w", m.Repository, m.Reference, err)
 	}

@@ -40,7 +40,8 @@ func TestBlueGreenPausesBeforeItsPromotion(t *testing.T) {
 	f.awaitActive("Healthy", true)
 	app := f.sync(f.commit("shop/api.yaml", blueGreen(f.push(""))))
 	// The Service stands second in the file; a Rollout that came before it would be invalid for a moment.
-	if applied, _, _ := unstructured.NestedSlice(app.Object, "status", "operationState", "syncResult", "resources"); len(applied) != 2 || applied[0].(map[string]any)["kind"] != "Service" {
+	if applied, _, _ := unstructured.NestedSlice(app.Object, "status", "operationState", "syncResult", "resources"); len(applied) != 2 ||
+		applied[0].(map[string]any)["kind"] != "Service" {
 		t.Errorf("applied: found %v, expected the Service first", applied)
 	}
 	paused := f.awaitActive("Paused", false)
@@ -76,7 +77,8 @@ func TestAKustomizationAndItsParameters(t *testing.T) {
 	name, _, _ := strings.Cut(first, "@")
 	_, digest, _ := strings.Cut(first, "@")
 	f.commit("shop/rollout.yaml", manifest("api", 50))
-	revision := f.commit("shop/kustomization.yaml", "kind: Kustomization\nresources: [rollout.yaml]\nimages: [{name: api, newName: "+name+", digest: "+digest+"}]\n")
+	revision := f.commit("shop/kustomization.yaml",
+		"kind: Kustomization\nresources: [rollout.yaml]\nimages: [{name: api, newName: "+name+", digest: "+digest+"}]\n")
 	f.application("shop")
 	f.sync(revision)
 	if o := f.awaitRollout("Healthy", 2); !strings.Contains(fmt.Sprint(o.Object["spec"]), first) {

@@ -232,7 +232,9 @@ func text(o *unstructured.Unstructured, path ...string) string {
 }
 
 // await looks at an object until it is as wanted.
-func (f *fixture) await(api dynamic.ResourceInterface, name, what string, wanted func(*unstructured.Unstructured) bool) *unstructured.Unstructured {
+func (f *fixture) await(
+	api dynamic.ResourceInterface, name, what string, wanted func(*unstructured.Unstructured) bool,
+) *unstructured.Unstructured {
 	f.t.Helper()
 	var o *unstructured.Unstructured
 	wait.For(f.t, what, func() bool {
@@ -254,7 +256,8 @@ func (f *fixture) awaitRollout(phase string, step int64) *unstructured.Unstructu
 
 func (f *fixture) promote() {
 	f.t.Helper()
-	if _, err := f.rollout().Patch(f.t.Context(), "api", types.MergePatchType, []byte(`{"status":{"pauseConditions":null}}`), metav1.PatchOptions{}, "status"); err != nil {
+	if _, err := f.rollout().Patch(f.t.Context(), "api", types.MergePatchType, []byte(`{"status":{"pauseConditions":null}}`),
+		metav1.PatchOptions{}, "status"); err != nil {
 		f.t.Fatal(err)
 	}
 }

@@ -78,7 +78,10 @@ func parts(store *apiserver.Store, listener net.Listener, c Config, log *slog.Lo
 		Store: store, Clock: c.Clock, Log: log.With("controller", "argocd"),
 		Credentials: argocd.Credentials{Username: c.GitUsername, Password: c.GitPassword},
 	})
-	canary := rollouts.New(rollouts.Deps{Store: store, Clock: c.Clock, Log: log.With("controller", "argo-rollouts"), Images: c.Images, Speed: c.Speed})
+	canary := rollouts.New(rollouts.Deps{
+		Store: store, Clock: c.Clock, Log: log.With("controller", "argo-rollouts"),
+		Images: c.Images, Speed: c.Speed,
+	})
 	controller := func(name string, work func(context.Context) error) run.Part {
 		return run.Part{Name: name, Run: func(ctx context.Context, started func()) error {
 			started()
@@ -105,7 +108,8 @@ func furnish(store *apiserver.Store) error {
 		}
 	}
 	if err := put(store, apiserver.AppProjects, "argocd", "default", map[string]any{
-		"sourceRepos": []any{"*"}, "destinations": confined(), "clusterResourceWhitelist": []any{map[string]any{"group": "", "kind": "Namespace"}},
+		"sourceRepos": []any{"*"}, "destinations": confined(),
+		"clusterResourceWhitelist": []any{map[string]any{"group": "", "kind": "Namespace"}},
 	}); err != nil {
 		return err
 	}
@@ -135,12 +139,13 @@ func furnish(store *apiserver.Store) error {
 // stays as it is.
 func confine(store *apiserver.Store) error {
 	everything := []any{map[string]any{"namespace": "*", "server": "*"}}
-	_, err := store.Modify(apiserver.Key{Resource: apiserver.AppProjects, Namespace: "argocd", Name: "default"}, apiserver.Whole, func(o apiserver.Object) (apiserver.Object, error) {
-		if reflect.DeepEqual(o.List("spec", "destinations"), everything) && o.Text("metadata", "labels", furniture) != "" {
-			o.Set(confined(), "spec", "destinations")
-		}
-		return o, nil
-	})
+	_, err := store.Modify(apiserver.Key{Resource: apiserver.AppProjects, Namespace: "argocd", Name: "default"}, apiserver.Whole,
+		func(o apiserver.Object) (apiserver.Object, error) {
+			if reflect.DeepEqual(o.List("spec", "destinations"), everything) && o.Text("metadata", "labels", furniture) != "" {
+				o.Set(confined(), "spec", "destinations")
+			}
+			return o, nil
+		})
 	if err != nil {
 		return fmt.Errorf("confine the project: %w", err)
 	}
@@ -195,14 +200,15 @@ func finishJobs(store *apiserver.Store) error {
 		if o.Map("status") != nil {
 			continue
 		}
-		_, err := store.Modify(apiserver.Key{Resource: jobs, Namespace: o.Namespace(), Name: o.Name()}, apiserver.Status, func(o apiserver.Object) (apiserver.Object, error) {
-			condition := map[string]any{"type": "Complete", "status": "True", "message": "Reached expected number of succeeded pods"}
-			if why := o.Text("spec", "template", "metadata", "annotations", "simulated.lockstep.dev/fails"); why != "" {
-				condition["type"], condition["message"] = "Failed", why
-			}
-			o["status"] = map[string]any{"conditions": []any{condition}}
-			return o, nil
-		})
+		_, err := store.Modify(apiserver.Key{Resource: jobs, Namespace: o.Namespace(), Name: o.Name()}, apiserver.Status,
+			func(o apiserver.Object) (apiserver.Object, error) {
+				condition := map[string]any{"type": "Complete", "status": "True", "message": "Reached expected number of succeeded pods"}
+				if why := o.Text("spec", "template", "metadata", "annotations", "simulated.lockstep.dev/fails"); why != "" {
+					condition["type"], condition["message"] = "Failed", why
+				}
+				o["status"] = map[string]any{"conditions": []any{condition}}
+				return o, nil
+			})
 		if err != nil && !apiserver.Is(err, "NotFound") {
 			return fmt.Errorf("status of Job %s: %w", o.Name(), err)
 		}
@@ -233,7 +239,10 @@ func put(store *apiserver.Store, r apiserver.Resource, namespace, name string, s
 func markReady(store *apiserver.Store, k apiserver.Key) error {
 	_, err := store.Modify(k, apiserver.Status, func(o apiserver.Object) (apiserver.Object, error) {
 		if o.Map("status") == nil {
-			o["status"] = map[string]any{"replicas": int64(1), "readyReplicas": int64(1), "availableReplicas": int64(1), "updatedReplicas": int64(1), "observedGeneration": int64(1)}
+			o["status"] = map[string]any{
+				"replicas": int64(1), "readyReplicas": int64(1), "availableReplicas": int64(1),
+				"updatedReplicas": int64(1), "observedGeneration": int64(1),
+			}
 		}
 		return o, nil
 	})

@@ -18,7 +18,8 @@ func TestFromCommitToHealthyAndBack(t *testing.T) {
 
 	first := f.commit("staging/api.yaml", manifest(good, 25, 50))
 	app := f.sync(first)
-	if text(app, "status", "operationState", "phase") != "Succeeded" || text(app, "status", "operationState", "syncResult", "revision") != first {
+	if text(app, "status", "operationState", "phase") != "Succeeded" ||
+		text(app, "status", "operationState", "syncResult", "revision") != first {
 		t.Fatalf("operationState = %v", app.Object["status"])
 	}
 	f.awaitRollout("Healthy", 4)
@@ -64,8 +65,12 @@ func TestSyncsThatFail(t *testing.T) {
 		{"no such folder", f.commit("x.txt", "x"), "Error", "staging: app path does not exist"},
 		{"not YAML", f.commit("staging/api.yaml", "a: ["), "Error", "Failed to unmarshal \"api.yaml\""},
 		{"no kind", f.commit("staging/api.yaml", "a: b"), "Error", "Object 'Kind' is missing"},
-		{"unknown kind", f.commit("staging/api.yaml", "apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: x}"), "Failed", "could not find example.com/v1"},
-		{"a namespace that does not exist", f.commit("staging/api.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, namespace: nowhere}"), "Failed", `namespaces "nowhere" not found`},
+		{
+			"unknown kind", f.commit("staging/api.yaml", "apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: x}"), "Failed",
+			"could not find example.com/v1",
+		},
+		{"a namespace that does not exist", f.commit("staging/api.yaml",
+			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, namespace: nowhere}"), "Failed", `namespaces "nowhere" not found`},
 	}
 	for _, tt := range tests {
 		app := f.sync(tt.revision)
@@ -88,7 +93,8 @@ func TestAutomatedSyncActsByItself(t *testing.T) {
 	if _, err := f.app().Patch(t.Context(), "shop", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	f.await(f.client.Resource(rolloutsGVR).Namespace("default"), "api", "the rollout to appear", func(*unstructured.Unstructured) bool { return true })
+	f.await(f.client.Resource(rolloutsGVR).Namespace("default"), "api", "the rollout to appear",
+		func(*unstructured.Unstructured) bool { return true })
 }
 
 func TestTheControllersAreThere(t *testing.T) {

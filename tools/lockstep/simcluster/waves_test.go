@@ -44,7 +44,8 @@ func (f *fixture) beginSync(revision, phase, message string) *unstructured.Unstr
 func (f *fixture) awaitSync(revision, phase, message string) *unstructured.Unstructured {
 	f.t.Helper()
 	return f.await(f.app(), "shop", fmt.Sprintf("the sync to be %s: %s", phase, message), func(o *unstructured.Unstructured) bool {
-		return text(o, "status", "operationState", "operation", "sync", "revision") == revision && text(o, "status", "operationState", "phase") == phase &&
+		return text(o, "status", "operationState", "operation", "sync", "revision") == revision &&
+			text(o, "status", "operationState", "phase") == phase &&
 			strings.Contains(text(o, "status", "operationState", "message"), message)
 	})
 }
@@ -70,7 +71,8 @@ func TestASyncWithWavesAndHooks(t *testing.T) {
 	if text(app, "status", "operationState", "syncResult", "revision") != second {
 		t.Errorf("result = %v", app.Object["status"])
 	}
-	if resources := fmt.Sprint(app.Object["status"]); !strings.Contains(resources, "hookPhase:Running") || strings.Contains(resources, "name:last status:Synced") {
+	if resources := fmt.Sprint(app.Object["status"]); !strings.Contains(resources, "hookPhase:Running") ||
+		strings.Contains(resources, "name:last status:Synced") {
 		t.Errorf("resources = %s", resources)
 	}
 	f.promote()
@@ -82,7 +84,8 @@ func TestASyncWithWavesAndHooks(t *testing.T) {
 	third := f.commit("staging/api.yaml", withHooks(manifest(f.push(""), 25), ""))
 	f.beginSync(third, "Running", "waiting for healthy state")
 	f.awaitRollout("Paused", 1)
-	if _, err := f.rollout().Patch(t.Context(), "api", types.MergePatchType, []byte(`{"status":{"abort":true}}`), metav1.PatchOptions{}, "status"); err != nil {
+	if _, err := f.rollout().Patch(t.Context(), "api", types.MergePatchType, []byte(`{"status":{"abort":true}}`), metav1.PatchOptions{},
+		"status"); err != nil {
 		t.Fatal(err)
 	}
 	f.awaitSync(third, "Failed", "one or more synchronization tasks completed unsuccessfully")
@@ -98,7 +101,8 @@ func TestASyncIsTerminated(t *testing.T) {
 	f.beginSync(f.commit("staging/api.yaml", withHooks(manifest(f.push(""), 25), "")), "Succeeded", "")
 	second := f.commit("staging/api.yaml", withHooks(manifest(f.push(""), 25), ""))
 	f.beginSync(second, "Running", "waiting for healthy state")
-	if _, err := f.app().Patch(t.Context(), "shop", types.MergePatchType, []byte(`{"status":{"operationState":{"phase":"Terminating"}}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := f.app().Patch(t.Context(), "shop", types.MergePatchType, []byte(`{"status":{"operationState":{"phase":"Terminating"}}}`),
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	f.awaitSync(second, "Failed", "Operation terminated")
@@ -108,7 +112,8 @@ func TestAPostSyncHookThatFailsFailsTheSync(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.application("staging")
-	app := f.beginSync(f.commit("staging/api.yaml", withHooks(manifest(f.push(""), 25), `annotations: {simulated.lockstep.dev/fails: the shop does not answer}`)), "Failed", "completed unsuccessfully")
+	app := f.beginSync(f.commit("staging/api.yaml", withHooks(manifest(f.push(""), 25),
+		`annotations: {simulated.lockstep.dev/fails: the shop does not answer}`)), "Failed", "completed unsuccessfully")
 	if resources := fmt.Sprint(app.Object["status"]); !strings.Contains(resources, "the shop does not answer") || !f.has("syncfail") {
 		t.Errorf("status = %s", resources)
 	}

@@ -145,7 +145,8 @@ func release(ctx context.Context, w *demo.World, n int) error {
 	}()
 	r, err := w.Follow(ctx, created.ID, demo.Hooks{})
 	stop()
-	if streamErr := <-watched; streamErr != nil && !errors.Is(streamErr, context.Canceled) && !fault.Is(streamErr, fault.Unavailable) && err == nil {
+	if streamErr := <-watched; streamErr != nil && !errors.Is(streamErr, context.Canceled) &&
+		!fault.Is(streamErr, fault.Unavailable) && err == nil {
 		err = streamErr
 	}
 	if err != nil {

@@ -106,7 +106,8 @@ func (m *meter) judge() []line {
 // processes reads what the services say of themselves, and what the kernel says of NATS.
 func (m *meter) processes(ctx context.Context, values map[string]float64) error {
 	names := map[string]string{
-		"go_gc_heap_live_bytes": "live heap", "process_resident_memory_bytes": "memory", "go_goroutines": "goroutines", "process_open_fds": "open files",
+		"go_gc_heap_live_bytes": "live heap", "process_resident_memory_bytes": "memory", "go_goroutines": "goroutines",
+		"process_open_fds": "open files",
 	}
 	for _, service := range services() {
 		found, err := metrics(ctx, m.stack.Health(service)+"/metrics")

@@ -117,7 +117,10 @@ func TestASoakSamplesEverything(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"nats: sockets", "stream CLUSTER_CALLS: waiting", "consumer domain of DOMAIN: waiting", "workflow.runnable: rows", "domain: queues"} {
+	for _, name := range []string{
+		"nats: sockets", "stream CLUSTER_CALLS: waiting", "consumer domain of DOMAIN: waiting",
+		"workflow.runnable: rows", "domain: queues",
+	} {
 		if _, ok := found[name]; !ok {
 			t.Errorf("%s was not sampled", name)
 		}
@@ -140,7 +143,8 @@ func TestReport(t *testing.T) {
 	if !strings.HasPrefix(lines[0], "7 rollouts in 60 s") || !strings.HasPrefix(lines[2], "grows") || !strings.HasPrefix(lines[4], "record") {
 		t.Errorf("got\n%s\nwant what grows first, and records last", out.String())
 	}
-	if err := r.verdict(); err == nil || !strings.Contains(err.Error(), "b: goroutines grew by 40.0") || strings.Contains(err.Error(), "c: records") {
+	if err := r.verdict(); err == nil || !strings.Contains(err.Error(), "b: goroutines grew by 40.0") ||
+		strings.Contains(err.Error(), "c: records") {
 		t.Errorf("the verdict is %v, want what grows, and no record", err)
 	}
 	file := filepath.Join(t.TempDir(), "report.json")

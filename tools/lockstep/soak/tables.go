@@ -38,7 +38,8 @@ func (m *meter) tables(ctx context.Context, values map[string]float64) error {
 		for _, name := range names {
 			var count, bytes int64
 			table := pgx.Identifier{schema, name}.Sanitize()
-			if err := m.db.QueryRow(ctx, `SELECT (SELECT count(*) FROM `+table+`), pg_total_relation_size($1::regclass)`, table).Scan(&count, &bytes); err != nil {
+			if err := m.db.QueryRow(ctx, `SELECT (SELECT count(*) FROM `+table+`), pg_total_relation_size($1::regclass)`, table).Scan(&count,
+				&bytes); err != nil {
 				return fmt.Errorf("count %s.%s: %w", service, name, err)
 			}
 			if slices.Contains(kept, name) {

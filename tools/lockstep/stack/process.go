@@ -92,7 +92,8 @@ func (p *process) supervise(ctx context.Context) {
 		if !p.awaitBack(ctx) {
 			return
 		}
-		p.log.WarnContext(ctx, "process ended, starting it again", telemetry.KeyPart, p.name, telemetry.KeyError, err, telemetry.KeyDelay, backoff.Milliseconds())
+		p.log.WarnContext(ctx, "process ended, starting it again", telemetry.KeyPart, p.name, telemetry.KeyError, err, telemetry.KeyDelay,
+			backoff.Milliseconds())
 		if clock.Sleep(ctx, p.clock, backoff) != nil {
 			return
 		}

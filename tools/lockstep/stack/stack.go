@@ -176,9 +176,11 @@ func (s *Stack) startStage(ctx context.Context, children []child, stage int) err
 			continue
 		}
 		p := &process{
-			name: c.name, args: append([]string{"serve", c.name, "--config", s.path("config", c.name+".yaml")}, s.config.setOf(c.name)...), ready: c.ready,
-			pidFile: s.path("run", c.name+".pid"), logFile: s.LogFile(c.name), environment: append(environment(os.Environ()), s.config.Environment...),
-			clock: s.config.Clock, log: s.config.Log,
+			name: c.name, args: append([]string{"serve", c.name, "--config", s.path("config", c.name+".yaml")}, s.config.setOf(c.name)...),
+			ready:   c.ready,
+			pidFile: s.path("run", c.name+".pid"), logFile: s.LogFile(c.name),
+			environment: append(environment(os.Environ()), s.config.Environment...),
+			clock:       s.config.Clock, log: s.config.Log,
 		}
 		p.start(ctx)
 		started = append(started, p)

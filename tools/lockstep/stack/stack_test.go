@@ -185,7 +185,8 @@ func TestAPortThatSomebodyElseUsesIsNamed(t *testing.T) {
 	}
 	defer func() { _ = squatter.Close() }()
 	_, _, err = openSettings(t.Context(), clock.System(), dir)
-	if want := fmt.Sprintf("port %d, chosen for git in an earlier run, is in use", s.Ports["git"]); err == nil || !strings.Contains(err.Error(), want) {
+	if want := fmt.Sprintf("port %d, chosen for git in an earlier run, is in use", s.Ports["git"]); err == nil ||
+		!strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %q", err, want)
 	}
 }

@@ -262,7 +262,8 @@ func mediaType(r *http.Request, taken []string) (string, error) {
 	media, parameters, err := mime.ParseMediaType(found)
 	// Duplicate headers are refused: a proxy in between may have checked the other one. In binary mode, the type is that of a CloudEvent's
 	// data, which may be any JSON.
-	if err == nil && strings.HasSuffix(media, "+json") && !strings.HasPrefix(media, "application/cloudevents") && r.Header.Get("Ce-Specversion") != "" {
+	if err == nil && strings.HasSuffix(media, "+json") && !strings.HasPrefix(media, "application/cloudevents") &&
+		r.Header.Get("Ce-Specversion") != "" {
 		media = "application/json"
 	}
 	if err != nil || len(values) != 1 || !slices.Contains(taken, media) {

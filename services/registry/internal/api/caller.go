@@ -52,7 +52,10 @@ func throttled(w http.ResponseWriter, r *http.Request, wait time.Duration) {
 	telemetry.AuthenticationFailed(telemetry.ProtocolHTTP, telemetry.OutcomeThrottled)
 	seconds := int(math.Ceil(wait.Seconds()))
 	w.Header().Set("Retry-After", strconv.Itoa(seconds))
-	refuse(w, r, refusal{status: http.StatusTooManyRequests, field: "authorization", found: "too many failed attempts", expected: fmt.Sprintf("another one in %d s", seconds)})
+	refuse(w, r, refusal{
+		status: http.StatusTooManyRequests, field: "authorization", found: "too many failed attempts",
+		expected: fmt.Sprintf("another one in %d s", seconds),
+	})
 }
 
 type tokenKey struct{}

@@ -37,7 +37,10 @@ func handshake(formats []Format, c clock.Clock, next http.Handler) http.Handler 
 			return
 		}
 		if len(origin) > maxOrigin {
-			refuse(w, r, refusal{status: http.StatusBadRequest, field: "webhook-request-origin", found: strconv.Itoa(len(origin)) + " bytes", expected: "a host name"})
+			refuse(w, r, refusal{
+				status: http.StatusBadRequest, field: "webhook-request-origin", found: strconv.Itoa(len(origin)) + " bytes",
+				expected: "a host name",
+			})
 			return
 		}
 		h := w.Header()

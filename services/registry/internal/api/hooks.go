@@ -122,7 +122,10 @@ type gate struct {
 }
 
 func newGate(h Hooks, c clock.Clock, guard *throttle.Guard) *gate {
-	return &gate{guard: guard, hooks: h, clock: c, strangers: rate.NewLimiter(strangersPerSecond, strangersAtOnce), large: make(chan struct{}, largeBodies)}
+	return &gate{
+		guard: guard, hooks: h, clock: c, strangers: rate.NewLimiter(strangersPerSecond, strangersAtOnce),
+		large: make(chan struct{}, largeBodies),
+	}
 }
 
 // ServeHTTP accepts one delivery. Until the sender has proved its identity, every response is the same for existing and missing hooks.

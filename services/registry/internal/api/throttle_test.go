@@ -44,7 +44,10 @@ func TestGuessingIsSlow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := NewHandler(Deps{Tokens: oneToken{}, Hooks: noHooks{}, Guard: throttle.New(nil), Clock: clocktest.New(time.Unix(1_800_000_000, 0)), Log: slog.New(slog.DiscardHandler)})
+			h := NewHandler(Deps{
+				Tokens: oneToken{}, Hooks: noHooks{}, Guard: throttle.New(nil), Clock: clocktest.New(time.Unix(1_800_000_000, 0)),
+				Log: slog.New(slog.DiscardHandler),
+			})
 			send := func(path, token string) *httptest.ResponseRecorder {
 				r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader("{}"))
 				r.Header.Set("Content-Type", "application/json")

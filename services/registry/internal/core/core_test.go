@@ -45,7 +45,10 @@ func TestCheck(t *testing.T) {
 		{"digest in capitals", func(n *core.Notification) { n.Digest = strings.ToUpper(digest) }, []string{"data.digest", `found "SHA256:9F`}},
 		{"short digest", func(n *core.Notification) { n.Digest = digest[:60] }, []string{"data.digest"}},
 		{"no image", func(n *core.Notification) { n.Image = "" }, []string{"data.image", "missing; expected a repository"}},
-		{"image with tag", func(n *core.Notification) { n.Image += ":1.4.0" }, []string{"data.image", `found "registry.example.com/shop/api:1.4.0"`}},
+		{
+			"image with tag", func(n *core.Notification) { n.Image += ":1.4.0" },
+			[]string{"data.image", `found "registry.example.com/shop/api:1.4.0"`},
+		},
 		{"image with digest", func(n *core.Notification) { n.Image += "@" + digest }, []string{"data.image"}},
 		{"image in capitals", func(n *core.Notification) { n.Image = "r.example.com/Shop/api" }, []string{"data.image"}},
 		{"port out of range", func(n *core.Notification) { n.Image = "r.example.com:70000/api" }, []string{"data.image"}},
@@ -137,7 +140,8 @@ func TestOnePartDoesNotSpoilTheOthers(t *testing.T) {
 	if diff := cmp.Diff(want, receipt.Events); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
-	if len(out.refusals) != 1 || out.refusals[0].What != "registry.example.com/shop/api:1.4.0@latest" || !strings.Contains(out.refusals[0].Reason, `found "latest"`) {
+	if len(out.refusals) != 1 || out.refusals[0].What != "registry.example.com/shop/api:1.4.0@latest" ||
+		!strings.Contains(out.refusals[0].Reason, `found "latest"`) {
 		t.Errorf("recorded %+v", out.refusals)
 	}
 	if a, b := out.artifacts[0].Correlation, out.artifacts[1].Correlation; a == "" || a != b {
@@ -150,8 +154,10 @@ func TestOneIdentityWithTwoContentsIsRefused(t *testing.T) {
 	again := valid()
 	again.Digest = other
 	out := &recorder{}
-	receipt, err := core.NewIntake(out, nil, naming(), clock.System()).Accept(t.Context(), core.Token{}, []core.Notification{valid(), again}, nil)
-	if err != nil || len(receipt.Events) != 1 || len(receipt.Refused) != 1 || !strings.Contains(receipt.Refused[0].Reason, "a second time with other contents") {
+	receipt, err := core.NewIntake(out, nil, naming(), clock.System()).Accept(t.Context(), core.Token{},
+		[]core.Notification{valid(), again}, nil)
+	if err != nil || len(receipt.Events) != 1 || len(receipt.Refused) != 1 ||
+		!strings.Contains(receipt.Refused[0].Reason, "a second time with other contents") {
 		t.Errorf("%+v, %v", receipt, err)
 	}
 }
@@ -166,7 +172,8 @@ func TestAnEmptyDeliveryStoresNothing(t *testing.T) {
 
 func TestManyRefusalsStayReadable(t *testing.T) {
 	t.Parallel()
-	receipt, err := core.NewIntake(&recorder{}, nil, naming(), clock.System()).Accept(t.Context(), core.Token{}, make([]core.Notification, 100), nil)
+	receipt, err := core.NewIntake(&recorder{}, nil, naming(), clock.System()).Accept(t.Context(), core.Token{},
+		make([]core.Notification, 100), nil)
 	if n := len(receipt.Refused); err != nil || n != 20 || receipt.Refused[19].What != "…" {
 		t.Errorf("%d refusals, %v; want 19 and one for the others", n, err)
 	}
@@ -175,7 +182,10 @@ func TestManyRefusalsStayReadable(t *testing.T) {
 // TestWhatATokenMayReport: organization and repositories are limited to the token's, whatever the sender reports.
 func TestWhatATokenMayReport(t *testing.T) {
 	t.Parallel()
-	token := core.Token{Name: "shop-ci", Scope: core.Scope{Organization: 2, Repositories: []string{"registry.example.com/shop/*", "docker.io/library/nginx", "registry_1:5000/**"}}}
+	token := core.Token{Name: "shop-ci", Scope: core.Scope{
+		Organization: 2,
+		Repositories: []string{"registry.example.com/shop/*", "docker.io/library/nginx", "registry_1:5000/**"},
+	}}
 	for name, tt := range map[string]struct {
 		change func(*core.Notification)
 		want   string // part of the reason; empty: accepted
@@ -213,7 +223,10 @@ func TestWhatATokenMayReport(t *testing.T) {
 			}
 		})
 	}
-	for _, bad := range []string{"", "*", "**", "shop", "*/shop", "registry.example.com", "registry.example.com/", "a b/c", "registry.example.com:443/a", "registry.example.com:99999/a", "Registry.example.com/a", "r.example.com/a(b"} {
+	for _, bad := range []string{
+		"", "*", "**", "shop", "*/shop", "registry.example.com", "registry.example.com/", "a b/c",
+		"registry.example.com:443/a", "registry.example.com:99999/a", "Registry.example.com/a", "r.example.com/a(b",
+	} {
 		if core.CheckPattern(naming(), bad) == nil {
 			t.Errorf("%q is taken for a pattern", bad)
 		}
@@ -226,7 +239,8 @@ func TestNoTokenUsesUpAnothersIdentifiers(t *testing.T) {
 	ids := map[string]bool{}
 	for _, name := range []string{"", "a", "b"} {
 		out := &recorder{}
-		receipt, err := core.NewIntake(out, nil, naming(), clock.System()).Accept(t.Context(), core.Token{Name: name}, []core.Notification{valid()}, nil)
+		receipt, err := core.NewIntake(out, nil, naming(), clock.System()).Accept(t.Context(), core.Token{Name: name},
+			[]core.Notification{valid()}, nil)
 		if err != nil || len(receipt.Events) != 1 {
 			t.Fatalf("%+v, %v", receipt, err)
 		}
@@ -243,10 +257,12 @@ func TestRefusalsHoldNoPasswords(t *testing.T) {
 	n := valid()
 	n.Image = "user:s3cret@registry.example.com/shop/api\x1b[2J"
 	out := &recorder{}
-	if _, err := core.NewIntake(out, nil, naming(), clock.System()).Accept(t.Context(), core.Token{}, []core.Notification{n}, nil); err != nil || len(out.refusals) != 1 {
+	if _, err := core.NewIntake(out, nil, naming(), clock.System()).Accept(t.Context(), core.Token{}, []core.Notification{n},
+		nil); err != nil || len(out.refusals) != 1 {
 		t.Fatalf("refused %+v, %v", out.refusals, err)
 	}
-	if text := out.refusals[0].What + out.refusals[0].Reason; strings.Contains(text, "s3cret") || strings.Contains(text, "\x1b") || !strings.Contains(text, "registry.example.com/shop/api") {
+	if text := out.refusals[0].What + out.refusals[0].Reason; strings.Contains(text, "s3cret") || strings.Contains(text, "\x1b") ||
+		!strings.Contains(text, "registry.example.com/shop/api") {
 		t.Errorf("kept %q", text)
 	}
 }

@@ -128,7 +128,10 @@ type sorted struct {
 func (d *HookIntake) sort(h Hook, delivery []Notification) sorted {
 	var s sorted
 	if len(delivery) > maxArtifacts {
-		s.refused = append(s.refused, Refusal{What: "body", Reason: fmt.Sprintf("found %d artifacts; expected %d at most: the rest was left out", len(delivery), maxArtifacts)})
+		s.refused = append(s.refused, Refusal{
+			What:   "body",
+			Reason: fmt.Sprintf("found %d artifacts; expected %d at most: the rest was left out", len(delivery), maxArtifacts),
+		})
 		delivery = delivery[:maxArtifacts]
 	}
 	for _, n := range delivery {
@@ -140,7 +143,8 @@ func (d *HookIntake) sort(h Hook, delivery []Notification) sorted {
 			if name := d.repositories.Name(n.Repository); name != "" {
 				s.nudged = append(s.nudged, name)
 			} else {
-				s.refused = append(s.refused, refused(n.Repository, []fault.Field{{Name: n.Names.Repository, Problem: "found " + quote(n.Repository) + "; expected the address of a repository"}}))
+				s.refused = append(s.refused, refused(n.Repository,
+					[]fault.Field{{Name: n.Names.Repository, Problem: "found " + quote(n.Repository) + "; expected the address of a repository"}}))
 			}
 			continue
 		}
@@ -148,7 +152,10 @@ func (d *HookIntake) sort(h Hook, delivery []Notification) sorted {
 		n, problems := h.place(d.intake.names, n)
 		// Without a host the registry client would ask Docker Hub, where anyone may own a repository of that name.
 		if len(problems) == 0 && n.Image != "" && withoutHost(n.Image) == n.Image {
-			problems = append(problems, fault.Field{Name: n.Names.Image, Problem: "found " + quote(n.Image) + "; expected a repository with its registry's host"})
+			problems = append(problems, fault.Field{
+				Name:    n.Names.Image,
+				Problem: "found " + quote(n.Image) + "; expected a repository with its registry's host",
+			})
 		}
 		if len(problems) > 0 {
 			s.refused = append(s.refused, refused(what, problems))
@@ -208,7 +215,8 @@ func (d *HookIntake) doubtful(ctx context.Context, h Hook, all []Artifact) (good
 			continue
 		}
 		n := Notification{
-			Source: h.source(), Image: a.Image, Digest: a.Digest, Tag: a.Tag, PublishedAt: a.PublishedAt, TraceParent: a.TraceParent, Deleted: a.Deleted,
+			Source: h.source(), Image: a.Image, Digest: a.Digest, Tag: a.Tag, PublishedAt: a.PublishedAt, TraceParent: a.TraceParent,
+			Deleted: a.Deleted,
 		}
 		hint, _ := h.hint(n) // an accepted artifact has no problems
 		hints = append(hints, hint)

@@ -152,8 +152,10 @@ func check(n Notification, digestOK bool) []fault.Field {
 	}
 	check(n.Names.ID, n.ID, validIdentity(n.ID), "1 to 1024 bytes, without control characters, that identify the event at its source")
 	check(n.Names.Source, n.Source, validIdentity(n.Source), "1 to 1024 bytes, without control characters, that name the source")
-	check(n.Names.Correlation, n.Correlation, n.Correlation == "" || validIdentity(n.Correlation), "up to 1024 bytes without control characters")
-	check(n.Names.Image, n.Image, validImage(n.Image) || n.commit() && gitForm.MatchString(n.Image) && len(n.Image) <= maxImage, "a repository such as registry.example.com/shop/api, in lower case, without tag or digest")
+	check(n.Names.Correlation, n.Correlation, n.Correlation == "" || validIdentity(n.Correlation),
+		"up to 1024 bytes without control characters")
+	check(n.Names.Image, n.Image, validImage(n.Image) || n.commit() && gitForm.MatchString(n.Image) && len(n.Image) <= maxImage,
+		"a repository such as registry.example.com/shop/api, in lower case, without tag or digest")
 	check(n.Names.Digest, n.Digest, digestOK, "sha256: and 64 hexadecimal digits in lower case (or sha512: and 128)")
 	if n.Deleted && n.Digest == "" {
 		check(n.Names.Tag, n.Tag, n.Tag != "", "the tag that was deleted, or a digest")

@@ -235,7 +235,8 @@ func (p *Poller) Try(ctx context.Context, s Source) (Outcome, error) {
 
 // tooOften is the error for callers above the limit of polls on demand.
 func tooOften(of string, wait time.Duration) error {
-	return fault.New(fault.Refused, "found too many polls of %s in a short time; expected the next one in %s", of, wait.Truncate(time.Second)+time.Second)
+	return fault.New(fault.Refused, "found too many polls of %s in a short time; expected the next one in %s", of,
+		wait.Truncate(time.Second)+time.Second)
 }
 
 // poll polls one source and stores the outcome.
@@ -324,5 +325,6 @@ type unknown struct{}
 
 // Find implements Finder.
 func (unknown) Find(_ context.Context, s Source) (Finding, error) {
-	return Finding{}, fault.New(fault.Invalid, "found a source of kind %q; expected one that this release of the registry service knows", s.Ref)
+	return Finding{}, fault.New(fault.Invalid, "found a source of kind %q; expected one that this release of the registry service knows",
+		s.Ref)
 }

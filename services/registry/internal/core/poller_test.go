@@ -114,7 +114,8 @@ func TestARateLimitedServerSetsTheNextPoll(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC)
 	c := clocktest.New(start)
-	p, s := stage(c, time.Minute, failsWith(Later{At: start.Add(time.Hour), Err: errors.New("slow down")}), failsWith(Later{At: start, Err: errors.New("slow down")}))
+	p, s := stage(c, time.Minute, failsWith(Later{At: start.Add(time.Hour), Err: errors.New("slow down")}),
+		failsWith(Later{At: start, Err: errors.New("slow down")}))
 	for _, want := range []time.Duration{time.Hour, 0} {
 		if _, err := p.round(t.Context(), c.Now()); err != nil {
 			t.Fatal(err)
@@ -138,7 +139,8 @@ func TestPollsOfAHostAreLimited(t *testing.T) {
 		}
 		return 5 * time.Second
 	}
-	if n, err := p.round(t.Context(), c.Now()); n != 1 || err != nil || len(s.outcomes) != 0 || len(s.put) != 1 || !s.put[0].Equal(c.Now().Add(5*time.Second)) {
+	if n, err := p.round(t.Context(), c.Now()); n != 1 || err != nil || len(s.outcomes) != 0 || len(s.put) != 1 ||
+		!s.put[0].Equal(c.Now().Add(5*time.Second)) {
 		t.Errorf("%d looks, %v, put back until %v", len(s.outcomes), err, s.put)
 	}
 	asked := p.d.Pace
@@ -199,7 +201,8 @@ func TestPollsOnDemandAreLimited(t *testing.T) {
 	if _, err := p.Try(t.Context(), s.source); !fault.Is(err, fault.Refused) || !strings.Contains(err.Error(), "r.example.com") {
 		t.Errorf("a try: %v", err)
 	}
-	if _, err := p.PollNow(t.Context(), 3, 7); !fault.Is(err, fault.Refused) || len(s.put) != 1 || !s.put[0].Equal(c.Now().Add(4*time.Second)) {
+	if _, err := p.PollNow(t.Context(), 3, 7); !fault.Is(err, fault.Refused) || len(s.put) != 1 ||
+		!s.put[0].Equal(c.Now().Add(4*time.Second)) {
 		t.Errorf("a look: %v, put back until %v", err, s.put)
 	}
 	p.d.AskedOf = func(organization, source int64, _ time.Time) time.Duration {

@@ -129,7 +129,8 @@ func (r *Resolver) ask(ctx context.Context, h Hint) error {
 		err = fault.InvalidFields(problems...)
 	}
 	if other, ok := errors.AsType[OtherKind](err); ok {
-		r.d.Log.InfoContext(ctx, "reported artifact is not an image", "hook", h.Hook, "image", n.Image, "tag", n.Tag, "digest", n.Digest, "found", other.What)
+		r.d.Log.InfoContext(ctx, "reported artifact is not an image", "hook", h.Hook, "image", n.Image, "tag", n.Tag, "digest", n.Digest,
+			"found", other.What)
 		return r.d.Queue.Drop(ctx, h, Refusal{What: label(n), Reason: other.Error()}.clean())
 	}
 	// Waiting does not help if the error is Invalid. It may for a missing tag, as some registries notify before a push is readable; and for

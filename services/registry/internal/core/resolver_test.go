@@ -92,7 +92,10 @@ func (a *answers) Access(_ int64, image string) bool {
 }
 
 func waiting(at time.Time) *queue {
-	return &queue{due: &at, hint: &Hint{ID: "1", Hook: "h", Notification: Notification{Source: "/hooks/h", Image: "r.example.com/a", Tag: "1"}}}
+	return &queue{due: &at, hint: &Hint{
+		ID: "1", Hook: "h",
+		Notification: Notification{Source: "/hooks/h", Image: "r.example.com/a", Tag: "1"},
+	}}
 }
 
 // askedAt runs a resolver until it is idle, and returns the times of its queries.
@@ -225,13 +228,17 @@ func (s *taken) Superseded(context.Context, []Artifact) ([]string, error) { retu
 // TestAReportFromBeforeATagMovedIsVerified: only the registry knows whether the tag moved back or an old delivery is replayed (D43).
 func TestAReportFromBeforeATagMovedIsVerified(t *testing.T) {
 	t.Parallel()
-	reported := []Notification{{Image: "r.example.com/a", Tag: "1", Digest: someDigest}, {Image: "r.example.com/b", Tag: "1", Digest: someDigest}}
+	reported := []Notification{
+		{Image: "r.example.com/a", Tag: "1", Digest: someDigest},
+		{Image: "r.example.com/b", Tag: "1", Digest: someDigest},
+	}
 	s := &taken{old: []string{Identify("/hooks/h", "r.example.com/a:1@"+someDigest)}}
 	receipt, err := NewHookIntake(NewIntake(nil, nil, naming(), clock.System()), s, nil).Accept(t.Context(), Hook{Name: "h"}, reported, nil)
 	if err != nil || receipt.Resolving != 1 || len(receipt.Events) != 1 || len(s.hints) != 1 || len(s.artifacts) != 1 {
 		t.Fatalf("%+v, %v; stored %+v and %+v", receipt, err, s.artifacts, s.hints)
 	}
-	if h := s.hints[0]; h.Notification.Image != "r.example.com/a" || h.Notification.Tag != "1" || h.ID != Identify("/hooks/h", "r.example.com/a:1") {
+	if h := s.hints[0]; h.Notification.Image != "r.example.com/a" || h.Notification.Tag != "1" ||
+		h.ID != Identify("/hooks/h", "r.example.com/a:1") {
 		t.Errorf("the hint is %+v", h)
 	}
 	// Only senders without identifiers have a line; otherwise the identifier shows what is the same.
@@ -264,12 +271,24 @@ func TestHookIntake(t *testing.T) {
 		resolving bool
 		field     string
 	}{
-		"with digest":        {in: Notification{Image: "r.example.com/a", Digest: someDigest, Names: named}, image: "r.example.com/a"},
-		"without":            {in: Notification{Image: "r.example.com/a", Tag: "1"}, image: "r.example.com/a", resolving: true},
-		"to be verified":     {hook: Hook{Verify: true}, in: Notification{Image: "r.example.com/a", Digest: someDigest}, image: "r.example.com/a", resolving: true},
-		"another host":       {hook: Hook{Host: "proxy:5000"}, in: Notification{Image: "r.example.com/a", Digest: someDigest}, image: "proxy:5000/a"},
-		"a host and path":    {hook: Hook{Host: "art.example.com/virtual"}, in: Notification{Place: "art.example.com/local", Image: "a/b", Digest: someDigest}, image: "art.example.com/virtual/a/b"},
-		"a place":            {in: Notification{Place: "art.example.com/local", Image: "a/b", Digest: someDigest}, image: "art.example.com/local/a/b"},
+		"with digest": {in: Notification{Image: "r.example.com/a", Digest: someDigest, Names: named}, image: "r.example.com/a"},
+		"without":     {in: Notification{Image: "r.example.com/a", Tag: "1"}, image: "r.example.com/a", resolving: true},
+		"to be verified": {
+			hook: Hook{Verify: true}, in: Notification{Image: "r.example.com/a", Digest: someDigest},
+			image: "r.example.com/a", resolving: true,
+		},
+		"another host": {
+			hook: Hook{Host: "proxy:5000"}, in: Notification{Image: "r.example.com/a", Digest: someDigest},
+			image: "proxy:5000/a",
+		},
+		"a host and path": {
+			hook: Hook{Host: "art.example.com/virtual"},
+			in:   Notification{Place: "art.example.com/local", Image: "a/b", Digest: someDigest}, image: "art.example.com/virtual/a/b",
+		},
+		"a place": {
+			in:    Notification{Place: "art.example.com/local", Image: "a/b", Digest: someDigest},
+			image: "art.example.com/local/a/b",
+		},
 		"no host":            {in: Notification{Image: "shop/api", Digest: someDigest}, field: "image"},
 		"no host, no digest": {in: Notification{Image: "shop/api", Tag: "1"}, field: "image"},
 		"neither":            {in: Notification{Image: "r.example.com/a"}, field: "tag"},
@@ -280,9 +299,11 @@ func TestHookIntake(t *testing.T) {
 			t.Parallel()
 			s := &taken{}
 			tt.hook.Name = "h"
-			receipt, err := NewHookIntake(NewIntake(nil, nil, naming(), clock.System()), s, nil).Accept(t.Context(), tt.hook, []Notification{tt.in}, nil)
+			receipt, err := NewHookIntake(NewIntake(nil, nil, naming(), clock.System()), s, nil).Accept(t.Context(), tt.hook,
+				[]Notification{tt.in}, nil)
 			if tt.field != "" {
-				if err != nil || len(receipt.Refused) != 1 || receipt.Refused[0].Fields[0].Name != tt.field || len(s.artifacts)+len(s.hints) != 0 || len(s.refusals) != 1 {
+				if err != nil || len(receipt.Refused) != 1 || receipt.Refused[0].Fields[0].Name != tt.field || len(s.artifacts)+len(s.hints) != 0 ||
+					len(s.refusals) != 1 {
 					t.Errorf("%+v, %v; stored %+v; want a refusal about %s", receipt, err, s, tt.field)
 				}
 				return
@@ -307,7 +328,8 @@ func TestHookIntake(t *testing.T) {
 	}
 	s := &taken{}
 	receipt, err := NewHookIntake(NewIntake(nil, nil, naming(), clock.System()), s, nil).Accept(t.Context(), Hook{Name: "h"}, many, nil)
-	if err != nil || len(receipt.Events) != maxArtifacts || len(s.refusals) != 1 || !strings.Contains(s.refusals[0].Reason, "found 501 artifacts") {
+	if err != nil || len(receipt.Events) != maxArtifacts || len(s.refusals) != 1 ||
+		!strings.Contains(s.refusals[0].Reason, "found 501 artifacts") {
 		t.Errorf("more than any vendor sends: %d events, refused %+v, %v", len(receipt.Events), s.refusals, err)
 	}
 }
@@ -348,7 +370,8 @@ func TestADeletionIsConfirmedByTheRegistry(t *testing.T) {
 			if got := len(askedAt(t, q, tt.answers, tt.attempts)); got != tt.asked {
 				t.Errorf("asked %d times, want %d: %q", got, tt.asked, q.reasons)
 			}
-			if settled := len(q.settled) == 1 && q.settled[0].Deleted && q.settled[0].Digest == tt.digest && q.settled[0].Seen == SeenUnknown; settled != tt.settled {
+			if settled := len(q.settled) == 1 && q.settled[0].Deleted && q.settled[0].Digest == tt.digest &&
+				q.settled[0].Seen == SeenUnknown; settled != tt.settled {
 				t.Errorf("settled as %+v, want a deletion: %v", q.settled, tt.settled)
 			}
 			if dropped := len(q.dropped) == 1; dropped != tt.dropped || len(q.published) > 0 {

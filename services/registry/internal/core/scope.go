@@ -23,13 +23,17 @@ func (s Scope) narrow(names Naming, n Notification) (Notification, []fault.Field
 	var problems []fault.Field
 	if s.Organization != 0 {
 		if n.Organization != 0 && n.Organization != s.Organization {
-			problems = append(problems, fault.Field{Name: "organizationid", Problem: fmt.Sprintf("found %d; expected %d, the organization of this sender, or none", n.Organization, s.Organization)})
+			problems = append(problems, fault.Field{
+				Name:    "organizationid",
+				Problem: fmt.Sprintf("found %d; expected %d, the organization of this sender, or none", n.Organization, s.Organization),
+			})
 		}
 		n.Organization = s.Organization
 	}
 	if !s.covers(names, n.Image) {
 		problems = append(problems, fault.Field{
-			Name: n.Names.Image, Problem: "found " + quote(n.Image) + "; expected one of the repositories that this sender may report: " + strings.Join(s.Repositories, ", "),
+			Name: n.Names.Image, Problem: "found " + quote(n.Image) + "; expected one of the repositories that this sender may report: " +
+				strings.Join(s.Repositories, ", "),
 		})
 	}
 	return n, problems
@@ -62,7 +66,8 @@ func CheckPattern(names Naming, pattern string) error {
 	}
 	host, _, _ := strings.Cut(pattern, "/")
 	if normalized, ok := names.Host(host, "https"); !ok || normalized != host {
-		return fault.New(fault.Invalid, "found the registry %q in %q; expected %s", host, pattern, cmp.Or(normalized, "a host, with its port if it has one"))
+		return fault.New(fault.Invalid, "found the registry %q in %q; expected %s", host, pattern,
+			cmp.Or(normalized, "a host, with its port if it has one"))
 	}
 	return nil
 }

@@ -88,7 +88,8 @@ func Serve(ctx context.Context, conn Answerer, a Answers) error {
 			return nil, err
 		}
 		if n := len(request.GetIds()); request.GetOrganizationId() <= 0 || n == 0 && !request.GetSenders() || n > maxStates {
-			return nil, fault.New(fault.Invalid, "found organization %d and %d ids; expected one, and 1 to %d", request.GetOrganizationId(), n, maxStates)
+			return nil, fault.New(fault.Invalid, "found organization %d and %d ids; expected one, and 1 to %d",
+				request.GetOrganizationId(), n, maxStates)
 		}
 		states, err := a.States(ctx, request.GetOrganizationId(), request.GetIds())
 		if err != nil {

@@ -29,7 +29,8 @@ func (c change) matters(
 	if err := objects.Fetch(ctx, session, refs, want); err != nil {
 		return false, false, fmt.Errorf("fetch %s: %w", c.to, err)
 	}
-	matters, known, err = objects.Changed(plumbing.NewHash(c.from), plumbing.NewHash(c.to), func(path string) bool { return wanted([]string{path}) })
+	matters, known, err = objects.Changed(plumbing.NewHash(c.from), plumbing.NewHash(c.to),
+		func(path string) bool { return wanted([]string{path}) })
 	if errors.Is(err, plumbing.ErrObjectNotFound) {
 		return false, false, nil
 	}

@@ -81,7 +81,9 @@ func (r *Repositories) Find(ctx context.Context, s core.Source) (core.Finding, e
 }
 
 // look is one attempt at Find.
-func (r *Repositories) look(ctx context.Context, share *gitfetch.Share, s core.Source, repository *source.Repository, noted note) (core.Finding, error) {
+func (r *Repositories) look(
+	ctx context.Context, share *gitfetch.Share, s core.Source, repository *source.Repository, noted note,
+) (core.Finding, error) {
 	session, refs, err := r.open(ctx, s.Organization, repository)
 	if err != nil {
 		return core.Finding{}, err
@@ -114,7 +116,8 @@ func (r *Repositories) look(ctx context.Context, share *gitfetch.Share, s core.S
 // counts reports whether the branch's commit is an artifact of the source: the first one seen is, and any later one that changes files that
 // the filters want since the previous poll, or if the changes are unknown.
 func (r *Repositories) counts(
-	ctx context.Context, share *gitfetch.Share, s *source.Repository, session transport.UploadPackSession, refs *packp.AdvRefs, noted note, commit string,
+	ctx context.Context, share *gitfetch.Share, s *source.Repository, session transport.UploadPackSession, refs *packp.AdvRefs,
+	noted note, commit string,
 ) (bool, error) {
 	switch {
 	case !s.Filtered() || noted.Commit == "":
@@ -162,7 +165,9 @@ func newest(s *source.Repository, refs *packp.AdvRefs) (*core.Notification, erro
 }
 
 // open requests a repository's refs.
-func (r *Repositories) open(ctx context.Context, organization int64, s *source.Repository) (transport.UploadPackSession, *packp.AdvRefs, error) {
+func (r *Repositories) open(
+	ctx context.Context, organization int64, s *source.Repository,
+) (transport.UploadPackSession, *packp.AdvRefs, error) {
 	endpoint, err := transport.NewEndpoint(s.URL)
 	if err != nil {
 		return nil, nil, fault.Because(err, fault.Invalid, "%s is not a repository", s.URL)

@@ -52,12 +52,15 @@ func setup(t *testing.T, filtering bool) *forge {
 	}))
 	t.Cleanup(web.Close)
 	f.url = web.URL + "/shop.git"
-	f.repositories = git.New(git.Deps{Transport: http.DefaultTransport, Budget: gitfetch.NewBudget(gitfetch.Limits{}), Login: func(_ int64, repository string) (string, string, error) {
-		if want := strings.TrimPrefix(web.URL, "http://") + "/shop"; repository != want {
-			t.Errorf("asked for the account of %q, want %q", repository, want)
-		}
-		return "", "secret", nil
-	}})
+	f.repositories = git.New(git.Deps{
+		Transport: http.DefaultTransport, Budget: gitfetch.NewBudget(gitfetch.Limits{}),
+		Login: func(_ int64, repository string) (string, string, error) {
+			if want := strings.TrimPrefix(web.URL, "http://") + "/shop"; repository != want {
+				t.Errorf("asked for the account of %q, want %q", repository, want)
+			}
+			return "", "secret", nil
+		},
+	})
 	return f
 }
 
@@ -99,7 +102,10 @@ func (f *forge) commit(t *testing.T, files ...string) string {
 }
 
 func (f *forge) source(config string) core.Source {
-	return core.Source{ID: 1, Organization: 1, Ref: source.Git, Config: json.RawMessage(fmt.Sprintf(`{"repository":%q,`, f.url) + config + `}`)}
+	return core.Source{
+		ID: 1, Organization: 1, Ref: source.Git,
+		Config: json.RawMessage(fmt.Sprintf(`{"repository":%q,`, f.url) + config + `}`),
+	}
 }
 
 // look polls, and returns the commit found, "" for none.
@@ -194,7 +200,10 @@ func TestTagsAreVersions(t *testing.T) {
 	f.git(t, f.work, "tag", "v2.0.0-rc.1")
 	f.git(t, f.work, "tag", "nightly")
 	f.git(t, f.work, "push", "--quiet", "--tags")
-	for config, want := range map[string]string{`"follow":"tags"`: second, `"follow":"tags","range":"<1.5"`: first, `"follow":"tags","range":">=2"`: ""} {
+	for config, want := range map[string]string{
+		`"follow":"tags"`: second, `"follow":"tags","range":"<1.5"`: first,
+		`"follow":"tags","range":">=2"`: "",
+	} {
 		s := f.source(config)
 		if got := f.look(t, &s); got != want {
 			t.Errorf("%s: found %q, want %q", config, got, want)
@@ -206,7 +215,10 @@ func TestPollsThatFailPermanently(t *testing.T) {
 	t.Parallel()
 	f := setup(t, true)
 	f.commit(t, "a")
-	wrong := git.New(git.Deps{Transport: http.DefaultTransport, Budget: gitfetch.NewBudget(gitfetch.Limits{}), Login: func(int64, string) (string, string, error) { return "", "wrong", nil }})
+	wrong := git.New(git.Deps{
+		Transport: http.DefaultTransport, Budget: gitfetch.NewBudget(gitfetch.Limits{}),
+		Login: func(int64, string) (string, string, error) { return "", "wrong", nil },
+	})
 	for name, tt := range map[string]struct {
 		by     *git.Repositories
 		source core.Source
@@ -222,7 +234,10 @@ func TestPollsThatFailPermanently(t *testing.T) {
 	}
 	elsewhere := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(elsewhere.Close)
-	open := git.New(git.Deps{Transport: http.DefaultTransport, Budget: gitfetch.NewBudget(gitfetch.Limits{}), Login: func(int64, string) (string, string, error) { return "", "", nil }})
+	open := git.New(git.Deps{
+		Transport: http.DefaultTransport, Budget: gitfetch.NewBudget(gitfetch.Limits{}),
+		Login: func(int64, string) (string, string, error) { return "", "", nil },
+	})
 	s := core.Source{Ref: source.Git, Config: json.RawMessage(fmt.Sprintf(`{"repository":%q,"branch":"main"}`, elsewhere.URL+"/x"))}
 	if _, err := open.Find(t.Context(), s); !fault.Is(err, fault.NotFound) {
 		t.Errorf("no repository: %v (%v)", err, fault.ClassOf(err))

@@ -66,7 +66,10 @@ func (r *Registries) Find(ctx context.Context, s core.Source) (core.Finding, err
 	}
 	var deleted *core.Notification
 	if gone && last.Tag != "" && last.Digest != "" && last.Fits {
-		deleted = &core.Notification{Image: image.Repository, Tag: last.Tag, Digest: last.Digest, PublishedAt: r.d.Clock.Now().UTC().Format(time.RFC3339Nano), Deleted: true}
+		deleted = &core.Notification{
+			Image: image.Repository, Tag: last.Tag, Digest: last.Digest,
+			PublishedAt: r.d.Clock.Now().UTC().Format(time.RFC3339Nano), Deleted: true,
+		}
 	}
 	raw, err := json.Marshal(noted)
 	if err != nil {
@@ -76,9 +79,11 @@ func (r *Registries) Find(ctx context.Context, s core.Source) (core.Finding, err
 }
 
 // newest returns the newest artifact of a source; nil if there is none. Unfit tags are skipped: they hide no other. gone means that
-// the tag found last is in no page of the list, and that a request for it is answered 404 as well. With a mutable tag there is no list; a 404
-// alone says nothing, since some registries answer it where access is denied.
-func (r *Registries) newest(ctx context.Context, organization int64, image *source.Image, noted *memory) (found *core.Notification, gone bool, err error) {
+// the tag found last is in no page of the list, and that a request for it is answered 404 as well. With a mutable tag there is no list; a
+// 404 alone says nothing, since some registries answer it where access is denied.
+func (r *Registries) newest(
+	ctx context.Context, organization int64, image *source.Image, noted *memory,
+) (found *core.Notification, gone bool, err error) {
 	if image.Selection == source.MutableTag {
 		found, err = r.judge(ctx, organization, image, image.Tag, noted)
 		return found, false, err
@@ -98,7 +103,9 @@ func (r *Registries) newest(ctx context.Context, organization int64, image *sour
 }
 
 // selected returns the newest artifact of a source among tags.
-func (r *Registries) selected(ctx context.Context, organization int64, image *source.Image, tags []string, noted *memory) (_ *core.Notification, err error) {
+func (r *Registries) selected(
+	ctx context.Context, organization int64, image *source.Image, tags []string, noted *memory,
+) (_ *core.Notification, err error) {
 	now := r.d.Clock.Now()
 	maps.DeleteFunc(noted.Unfit, func(tag string, at time.Time) bool { return now.Sub(at) >= unfitFor || !slices.Contains(tags, tag) })
 	tags = slices.DeleteFunc(tags, func(tag string) bool { _, unfit := noted.Unfit[tag]; return unfit })
@@ -144,7 +151,9 @@ func choose(image *source.Image, tags []string, noted *memory) (best string, ok 
 }
 
 // judge returns the image under a tag, if it fits; nil if it does not. The image is read once: a HEAD shows whether the tag has moved.
-func (r *Registries) judge(ctx context.Context, organization int64, image *source.Image, tag string, noted *memory) (*core.Notification, error) {
+func (r *Registries) judge(
+	ctx context.Context, organization int64, image *source.Image, tag string, noted *memory,
+) (*core.Notification, error) {
 	digest, err := r.head(ctx, organization, image.Repository, tag)
 	if err != nil {
 		if image.Selection != source.MutableTag && passable(err) {
@@ -250,7 +259,9 @@ func (r *Registries) dated(ctx context.Context, organization int64, image *sourc
 }
 
 // created returns when the image under a tag was created, from its configuration, and whether it was built for the source's platform.
-func (r *Registries) created(ctx context.Context, organization int64, image *source.Image, tag string) (at time.Time, fits bool, err error) {
+func (r *Registries) created(
+	ctx context.Context, organization int64, image *source.Image, tag string,
+) (at time.Time, fits bool, err error) {
 	img, reference, err := r.image(ctx, organization, image, tag)
 	if err != nil || img == nil {
 		return time.Time{}, false, err
@@ -273,7 +284,9 @@ func (r *Registries) fits(ctx context.Context, organization int64, image *source
 }
 
 // found returns the manifest of a tag, which is an image or an index of images.
-func (r *Registries) found(ctx context.Context, organization int64, image *source.Image, tag string) (*remote.Descriptor, name.Reference, error) {
+func (r *Registries) found(
+	ctx context.Context, organization int64, image *source.Image, tag string,
+) (*remote.Descriptor, name.Reference, error) {
 	reference, err := r.reference(image.Repository, tag, "")
 	if err != nil {
 		return nil, nil, err
@@ -317,7 +330,8 @@ func (r *Registries) image(ctx context.Context, organization int64, image *sourc
 	}
 	for _, m := range manifest.Manifests {
 		// An index may contain attestations, for a platform "unknown".
-		if !m.MediaType.IsImage() || m.Platform != nil && m.Platform.OS == "unknown" || want != nil && (m.Platform == nil || !m.Platform.Satisfies(*want)) {
+		if !m.MediaType.IsImage() || m.Platform != nil && m.Platform.OS == "unknown" ||
+			want != nil && (m.Platform == nil || !m.Platform.Satisfies(*want)) {
 			continue
 		}
 		img, err := index.Image(m.Digest)

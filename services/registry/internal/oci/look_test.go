@@ -102,7 +102,8 @@ func TestASourceSelectsItsTag(t *testing.T) {
 				}
 				return
 			}
-			if finding.Found == nil || finding.Found.Tag != tt.tag || finding.Found.Digest != digests[tt.tag] || finding.Found.Image != h.host+"/shop/api" {
+			if finding.Found == nil || finding.Found.Tag != tt.tag || finding.Found.Digest != digests[tt.tag] ||
+				finding.Found.Image != h.host+"/shop/api" {
 				t.Errorf("found %+v, want %s", finding.Found, tt.tag)
 			}
 			if strings.Contains(tt.config, "newest_build") != (finding.Found.PublishedAt != "") {
@@ -128,7 +129,10 @@ func TestASecondPollSendsFewerRequests(t *testing.T) {
 		})
 	})
 	r := client(t, oci.Deps{})
-	for _, config := range []string{`"selection":"mutable_tag","tag":"many","poll":true,"platform":"linux/amd64"`, `"selection":"newest_build"`} {
+	for _, config := range []string{
+		`"selection":"mutable_tag","tag":"many","poll":true,"platform":"linux/amd64"`,
+		`"selection":"newest_build"`,
+	} {
 		s := h.selecting("%s", config)
 		first, err := r.Find(t.Context(), s)
 		if err != nil {
@@ -212,7 +216,10 @@ func TestPollsThatFailPermanently(t *testing.T) {
 	t.Parallel()
 	h := hold(t, asIs)
 	r := client(t, oci.Deps{})
-	missing := core.Source{Ref: source.OCIImage, Config: json.RawMessage(fmt.Sprintf(`{"image":%q,"selection":"semver"}`, h.host+"/shop/none"))}
+	missing := core.Source{
+		Ref:    source.OCIImage,
+		Config: json.RawMessage(fmt.Sprintf(`{"image":%q,"selection":"semver"}`, h.host+"/shop/none")),
+	}
 	if _, err := r.Find(t.Context(), missing); !fault.Is(err, fault.NotFound) {
 		t.Errorf("no such repository: %v", err)
 	}
@@ -323,7 +330,8 @@ func TestOneTagHidesNoOther(t *testing.T) {
 	if err != nil || finding.Found == nil || finding.Found.Tag != "1.2.0" {
 		t.Errorf("found %+v, %v", finding.Found, err)
 	}
-	if _, err := r.Find(t.Context(), h.selecting(`"selection":"mutable_tag","tag":"9.0.0"`)); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "a Helm chart") {
+	if _, err := r.Find(t.Context(), h.selecting(`"selection":"mutable_tag","tag":"9.0.0"`)); !fault.Is(err, fault.Invalid) ||
+		!strings.Contains(err.Error(), "a Helm chart") {
 		t.Errorf("a tag of a chart: %v", err)
 	}
 }
@@ -365,7 +373,8 @@ func TestAPollReportsThatWhatItFoundLastIsGone(t *testing.T) {
 		if (finding.Gone != nil) != gone {
 			t.Fatalf("mode %d: %+v is gone, want something: %v", m, finding.Gone, gone)
 		}
-		if gone && (finding.Gone.Tag != "1.1.0" || finding.Gone.Digest != digest || !finding.Gone.Deleted || finding.Found == nil || finding.Found.Tag != "1.0.0") {
+		if gone && (finding.Gone.Tag != "1.1.0" || finding.Gone.Digest != digest || !finding.Gone.Deleted || finding.Found == nil ||
+			finding.Found.Tag != "1.0.0") {
 			t.Errorf("%+v is gone, and %+v exists; want 1.1.0 and 1.0.0", finding.Gone, finding.Found)
 		}
 	}

@@ -145,11 +145,14 @@ func TestAccounts(t *testing.T) {
 		accounts []ociauth.Account
 		class    fault.Class
 	}{
-		"none":           {nil, fault.Denied},
-		"right":          {[]ociauth.Account{{Host: h.host, Username: "ci", Password: password("right", nil)}}, fault.Internal},
-		"wrong":          {[]ociauth.Account{{Host: h.host, Username: "ci", Password: password("wrong", nil)}}, fault.Denied},
-		"another host":   {[]ociauth.Account{{Host: "docker.io", Username: "ci", Password: password("right", nil)}}, fault.Denied},
-		"the longest":    {[]ociauth.Account{{Host: h.host, Username: "ci", Password: password("wrong", nil)}, {Host: h.host + "/shop", Username: "ci", Password: password("right", nil)}}, fault.Internal},
+		"none":         {nil, fault.Denied},
+		"right":        {[]ociauth.Account{{Host: h.host, Username: "ci", Password: password("right", nil)}}, fault.Internal},
+		"wrong":        {[]ociauth.Account{{Host: h.host, Username: "ci", Password: password("wrong", nil)}}, fault.Denied},
+		"another host": {[]ociauth.Account{{Host: "docker.io", Username: "ci", Password: password("right", nil)}}, fault.Denied},
+		"the longest": {[]ociauth.Account{
+			{Host: h.host, Username: "ci", Password: password("wrong", nil)},
+			{Host: h.host + "/shop", Username: "ci", Password: password("right", nil)},
+		}, fault.Internal},
 		"another folder": {[]ociauth.Account{{Host: h.host + "/sho", Username: "ci", Password: password("right", nil)}}, fault.Denied},
 		"unreadable":     {[]ociauth.Account{{Host: h.host, Username: "ci", Password: password("", errors.New("gone"))}}, fault.Unavailable},
 	} {

@@ -72,7 +72,8 @@ func acrEvent(e node) ([]core.Notification, error) {
 		ID: e.text("id"), Digest: target.text("digest"), Tag: target.text("tag"), PublishedAt: stamp(e.text("timestamp")),
 		Place: place, Image: target.text("repository"), Manifest: manifest, Deleted: action == "delete",
 		Names: core.Names{
-			ID: e.name("id"), Image: target.name("repository"), Digest: target.name("digest"), Tag: target.name("tag"), Place: e.name("request.host"),
+			ID: e.name("id"), Image: target.name("repository"), Digest: target.name("digest"), Tag: target.name("tag"),
+			Place: e.name("request.host"),
 		},
 	}
 	if n.Deleted && n.Digest != "" {

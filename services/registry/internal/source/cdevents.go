@@ -8,8 +8,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
-// parseCDEvents parses artifact.published, artifact.packaged and artifact.deleted of CDEvents, in any version: as the data of a CloudEvent, or
-// on its own.
+// parseCDEvents parses artifact.published, artifact.packaged and artifact.deleted of CDEvents, in any version: as the data of a CloudEvent,
+// or on its own.
 // The artifact is a package URL of type oci or docker; other packages are skipped.
 func parseCDEvents(_ http.Header, _ string, body []byte) ([]core.Notification, error) {
 	top, err := open(body)
@@ -25,7 +25,8 @@ func parseCDEvents(_ http.Header, _ string, body []byte) ([]core.Notification, e
 	// The type ends in a version of its own, as in dev.cdevents.artifact.published.0.2.0; all of them have the fields used here.
 	about := context.text("type")
 	deleted := strings.HasPrefix(about, "dev.cdevents.artifact.deleted.")
-	if !deleted && !strings.HasPrefix(about, "dev.cdevents.artifact.published.") && !strings.HasPrefix(about, "dev.cdevents.artifact.packaged.") {
+	if !deleted && !strings.HasPrefix(about, "dev.cdevents.artifact.published.") &&
+		!strings.HasPrefix(about, "dev.cdevents.artifact.packaged.") {
 		return nil, top.err()
 	}
 	purl := lowerType(subject.text("id"))

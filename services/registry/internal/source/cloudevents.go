@@ -28,8 +28,8 @@ const (
 	mediaJSON       = cloudevents.ApplicationJSON
 )
 
-// parseCloudEvents parses CloudEvents 1.0 in binary, structured and batch mode. The accepted types are those that report an artifact (R48), or its
-// deletion.
+// parseCloudEvents parses CloudEvents 1.0 in binary, structured and batch mode. The accepted types are those that report an artifact (R48),
+// or its deletion.
 func parseCloudEvents(header http.Header, mediaType string, body []byte) ([]core.Notification, error) {
 	if err := checkDocument(body); err != nil {
 		return nil, err
@@ -173,14 +173,18 @@ func notification(e event.Event, prefix, dataPrefix string) (core.Notification, 
 	if deleted {
 		at = "deleted_at"
 	} else if e.Type() != event.TypeArtifactPublished {
-		return core.Notification{Foreign: fmt.Sprintf("found %q; %s, the only types taken here", e.Type(), expected), Names: core.Names{ID: prefix + "type"}}, nil
+		return core.Notification{
+			Foreign: fmt.Sprintf("found %q; %s, the only types taken here", e.Type(), expected),
+			Names:   core.Names{ID: prefix + "type"},
+		}, nil
 	}
 	if !isJSON(e.DataContentType()) {
 		return core.Notification{}, invalid(prefix+"datacontenttype", fmt.Sprintf("found %q; expected %q", e.DataContentType(), mediaJSON))
 	}
 	organization, err := event.Organization(e)
 	if err != nil {
-		return core.Notification{}, invalid(prefix+event.ExtensionOrganization, fmt.Sprintf("found %q; expected a number above zero", event.Extension(e, event.ExtensionOrganization)))
+		return core.Notification{}, invalid(prefix+event.ExtensionOrganization,
+			fmt.Sprintf("found %q; expected a number above zero", event.Extension(e, event.ExtensionOrganization)))
 	}
 	if len(e.Data()) == 0 {
 		return core.Notification{}, invalid(dataPrefix+"data", "missing; expected an object with image and digest")
@@ -203,8 +207,9 @@ func notification(e event.Event, prefix, dataPrefix string) (core.Notification, 
 		Image:       r.text(data, in, "image"), Digest: r.text(data, in, "digest"),
 		Tag: r.text(data, in, "tag"), PublishedAt: r.text(data, in, at), Deleted: deleted,
 		Names: core.Names{
-			Source: prefix + "source", ID: prefix + "id", Correlation: prefix + event.ExtensionCorrelation, Image: in + "image", Digest: in + "digest",
-			Tag: in + "tag", PublishedAt: in + at,
+			Source: prefix + "source", ID: prefix + "id", Correlation: prefix + event.ExtensionCorrelation, Image: in + "image",
+			Digest: in + "digest",
+			Tag:    in + "tag", PublishedAt: in + at,
 		},
 	}
 	return n, r.err()

@@ -117,7 +117,8 @@ func manifestOf(r *reader, target map[string]json.RawMessage, at string) (core.M
 	if err != nil {
 		return m, err
 	}
-	if config := r.text(first, at+"references[0].", "mediaType"); strings.Contains(config, "config") || strings.Contains(config, "image.v1") || strings.Contains(config, "empty") {
+	if config := r.text(first, at+"references[0].", "mediaType"); strings.Contains(config, "config") ||
+		strings.Contains(config, "image.v1") || strings.Contains(config, "empty") {
 		m.ConfigType = config
 	}
 	return m, nil

@@ -44,7 +44,8 @@ func parseECR(_ http.Header, _ string, body []byte) ([]core.Notification, error)
 	account, region := top.text("account"), top.text("region")
 	n := core.Notification{
 		// EventBridge delivers at least once, with the same id for the same event.
-		ID: top.text("id"), Digest: detail.text("image-digest"), Tag: detail.text("image-tag"), PublishedAt: stamp(top.text("time")), Deleted: deleted,
+		ID: top.text("id"), Digest: detail.text("image-digest"), Tag: detail.text("image-tag"),
+		PublishedAt: stamp(top.text("time")), Deleted: deleted,
 		// Present since 2022; a chart's manifest has the media type of an image.
 		Manifest: core.Manifest{MediaType: detail.text("manifest-media-type"), ArtifactType: detail.text("artifact-media-type")},
 		Names:    core.Names{ID: "id", Image: detail.name("repository-name"), Digest: detail.name("image-digest"), Tag: detail.name("image-tag")},

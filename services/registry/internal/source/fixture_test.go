@@ -62,7 +62,10 @@ func fixtures(tb testing.TB, format string) []fixture {
 		if err != nil {
 			tb.Fatalf("%s: %v", path, err)
 		}
-		all = append(all, fixture{format: format, name: strings.TrimSuffix(filepath.Base(path), ".http"), header: http.Header(header), media: media, body: body})
+		all = append(all, fixture{
+			format: format, name: strings.TrimSuffix(filepath.Base(path), ".http"), header: http.Header(header),
+			media: media, body: body,
+		})
 	}
 	return all
 }
@@ -87,7 +90,8 @@ func TestFixtures(t *testing.T) {
 					if n.Deleted {
 						done = "deleted"
 					}
-					fmt.Fprintf(&got, "id: %s\nplace: %s\nimage: %s\ntag: %s\ndigest: %s\n%s: %s\n\n", n.ID, n.Place, n.Image, n.Tag, n.Digest, done, n.PublishedAt)
+					fmt.Fprintf(&got, "id: %s\nplace: %s\nimage: %s\ntag: %s\ndigest: %s\n%s: %s\n\n", n.ID, n.Place, n.Image, n.Tag, n.Digest,
+						done, n.PublishedAt)
 				}
 				path := filepath.Join("testdata", f.Name, x.name+".golden")
 				if *update {
@@ -179,7 +183,8 @@ func heard(t *testing.T, parse func() ([]core.Notification, error)) {
 	if len(all) != len(again) || (err == nil) != (err2 == nil) {
 		t.Fatalf("the second reading differs: %d and then %d, %v and then %v", len(all), len(again), err, err2)
 	}
-	hookIntake := core.NewHookIntake(core.NewIntake(nil, nil, core.Naming{Host: kinds.NormalizeHost, Image: kinds.NormalizeImage}, clock.System()), forgetful{}, forgetful{})
+	hookIntake := core.NewHookIntake(core.NewIntake(nil, nil, core.Naming{Host: kinds.NormalizeHost, Image: kinds.NormalizeImage},
+		clock.System()), forgetful{}, forgetful{})
 	receipt, heard := hookIntake.Accept(t.Context(), core.Hook{Name: "test"}, all, core.Unreadable(err))
 	if heard != nil {
 		t.Fatalf("a delivery is refused as a whole: %v", heard)
@@ -196,7 +201,15 @@ func heard(t *testing.T, parse func() ([]core.Notification, error)) {
 
 // mutate replaces every value of a document, one after the other, by values of other types.
 func mutate(document any, check func(at string)) {
-	others := []any{nil, 7.5, true, "", "x", []any{}, []any{1, nil, []any{}}, map[string]any{}, map[string]any{"a": 1}, -1e300, strings.Repeat("y", 5000)}
+	others := []any{
+		nil, 7.5, true, "", "x",
+		[]any{},
+		[]any{1, nil, []any{}},
+		map[string]any{},
+		map[string]any{"a": 1},
+		-1e300,
+		strings.Repeat("y", 5000),
+	}
 	var walk func(v any, at string)
 	walk = func(v any, at string) {
 		switch v := v.(type) {

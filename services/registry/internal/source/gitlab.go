@@ -18,7 +18,8 @@ func parseGitLab(header http.Header, mediaType string, body []byte) ([]core.Noti
 	}
 	// The header is not signed; it only decides how to read a body that does not name its kind.
 	about := header.Get("X-Gitlab-Event")
-	if kind := top.text("object_kind"); kind == "push" || kind == "tag_push" || !top.has("image") && (about == "Push Hook" || about == "Tag Push Hook") {
+	if kind := top.text("object_kind"); kind == "push" || kind == "tag_push" ||
+		!top.has("image") && (about == "Push Hook" || about == "Tag Push Hook") {
 		return pushed(top, top.in("project"), "git_http_url")
 	}
 	if top.has("object_kind") || top.has("event_name") {

@@ -49,20 +49,41 @@ func Formats() []Format {
 	//
 	// Formats of registries are wrapped in whole, because registries report every manifest, those of parts of images included.
 	return []Format{
-		{Name: "cloudevents", Path: "/v1/events", MediaTypes: []string{mediaStructured, mediaBatch, mediaJSON}, Parse: parseCloudEvents, Proof: either(standardWebhook, authorization), Strict: true},
-		{Name: "distribution", Path: "/v1/notifications/distribution", MediaTypes: envelope, Parse: whole(parseDistribution), Proof: either(authorization), AllKinds: true},
+		{
+			Name: "cloudevents", Path: "/v1/events", MediaTypes: []string{mediaStructured, mediaBatch, mediaJSON}, Parse: parseCloudEvents,
+			Proof: either(standardWebhook, authorization), Strict: true,
+		},
+		{
+			Name: "distribution", Path: "/v1/notifications/distribution", MediaTypes: envelope, Parse: whole(parseDistribution),
+			Proof: either(authorization), AllKinds: true,
+		},
 		{Name: "acr", MediaTypes: any3, Parse: whole(parseACR), Proof: either(authorization), AllKinds: true},
-		{Name: "artifactory", MediaTypes: plain, Parse: whole(parseArtifactory), Proof: either(hexSHA256("X-Jfrog-Event-Auth", ""), verbatim("X-Jfrog-Event-Auth")), AllKinds: true},
+		{
+			Name: "artifactory", MediaTypes: plain, Parse: whole(parseArtifactory),
+			Proof: either(hexSHA256("X-Jfrog-Event-Auth", ""), verbatim("X-Jfrog-Event-Auth")), AllKinds: true,
+		},
 		{Name: "cdevents", MediaTypes: any3, Parse: parseCDEvents, Proof: either(standardWebhook, authorization)},
 		{Name: "dockerhub", MediaTypes: plain, Parse: whole(parseDockerHub), Proof: pathOnly, AllKinds: true},
 		{Name: "ecr", MediaTypes: plain, Parse: whole(parseECR), Proof: either(authorization, verbatim("X-Api-Key")), AllKinds: true},
 		{Name: "generic", MediaTypes: plain, Parse: parseGeneric, Proof: either(standardWebhook, authorization)},
-		{Name: "gitea", MediaTypes: plain, Parse: whole(parseGitea), Proof: either(hexSHA256("X-Gitea-Signature", "")), AllKinds: true, MaxBody: maxPush},
-		{Name: "github", MediaTypes: plain, Parse: whole(parseGitHub), Proof: either(hexSHA256("X-Hub-Signature-256", "sha256=")), AllKinds: true, MaxBody: maxPush},
-		{Name: "gitlab", MediaTypes: append(plain, envelope...), Parse: parseGitLab, Proof: either(standardWebhook, verbatim("X-Gitlab-Token"), authorization), AllKinds: true, MaxBody: maxPush},
+		{
+			Name: "gitea", MediaTypes: plain, Parse: whole(parseGitea), Proof: either(hexSHA256("X-Gitea-Signature", "")),
+			AllKinds: true, MaxBody: maxPush,
+		},
+		{
+			Name: "github", MediaTypes: plain, Parse: whole(parseGitHub), Proof: either(hexSHA256("X-Hub-Signature-256", "sha256=")),
+			AllKinds: true, MaxBody: maxPush,
+		},
+		{
+			Name: "gitlab", MediaTypes: append(plain, envelope...), Parse: parseGitLab,
+			Proof: either(standardWebhook, verbatim("X-Gitlab-Token"), authorization), AllKinds: true, MaxBody: maxPush,
+		},
 		{Name: "google", MediaTypes: plain, Parse: whole(parseGoogle), Proof: openID, AllKinds: true},
 		{Name: "harbor", MediaTypes: any3, Parse: whole(parseHarbor), Proof: either(authorization), AllKinds: true},
-		{Name: "nexus", MediaTypes: plain, Parse: whole(parseNexus), Proof: either(hexSHA1("X-Nexus-Webhook-Signature")), NeedsHost: true, AllKinds: true},
+		{
+			Name: "nexus", MediaTypes: plain, Parse: whole(parseNexus), Proof: either(hexSHA1("X-Nexus-Webhook-Signature")),
+			NeedsHost: true, AllKinds: true,
+		},
 		{Name: "quay", MediaTypes: plain, Parse: whole(parseQuay), Proof: pathOnly, AllKinds: true},
 	}
 }

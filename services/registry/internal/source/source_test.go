@@ -45,17 +45,22 @@ func headers(pairs ...string) http.Header {
 }
 
 func binaryHeaders() http.Header {
-	return headers("ce-specversion", "1.0", "ce-id", "1", "ce-source", "/ci", "ce-type", "com.gitlab.cd.artifact.published", "ce-organizationid", "3")
+	return headers("ce-specversion", "1.0", "ce-id", "1", "ce-source", "/ci", "ce-type", "com.gitlab.cd.artifact.published",
+		"ce-organizationid", "3")
 }
 
-const data = `{"image":"r.example.com/shop/api","digest":"` + digest + `","tag":"1.4.0","published_at":"2026-03-25T10:00:00Z","more":{"a":[1]}}`
+const data = `{"image":"r.example.com/shop/api","digest":"` + digest +
+	`","tag":"1.4.0","published_at":"2026-03-25T10:00:00Z","more":{"a":[1]}}`
 
 func attributes(more string) string {
 	return `{"specversion":"1.0","id":"1","source":"/ci","type":"com.gitlab.cd.artifact.published"` + more + `}`
 }
 
 func want() core.Notification {
-	return core.Notification{Source: "/ci", ID: "1", Image: "r.example.com/shop/api", Digest: digest, Tag: "1.4.0", PublishedAt: "2026-03-25T10:00:00Z"}
+	return core.Notification{
+		Source: "/ci", ID: "1", Image: "r.example.com/shop/api", Digest: digest, Tag: "1.4.0",
+		PublishedAt: "2026-03-25T10:00:00Z",
+	}
 }
 
 var ignoreNames = cmpopts.IgnoreFields(core.Notification{}, "Names")
@@ -73,16 +78,28 @@ func TestCloudEvents(t *testing.T) {
 	}{
 		{"structured", structured, nil, attributes(`,"data":` + data), []core.Notification{first}},
 		{"data before everything else", structured, nil, `{"data":` + data + `,` + attributes("")[1:], []core.Notification{first}},
-		{"specversion last", structured, nil, `{"data":` + data + `,"datacontenttype":"application/json","id":"1","source":"/ci","type":"com.gitlab.cd.artifact.published","specversion":"1.0"}`, []core.Notification{first}},
+		{
+			"specversion last", structured, nil, `{"data":` + data +
+				`,"datacontenttype":"application/json","id":"1","source":"/ci","type":"com.gitlab.cd.artifact.published","specversion":"1.0"}`,
+			[]core.Notification{first},
+		},
 		{"base64", structured, nil, `{"data_base64": "eyJpbWFnZSI6ImEvYiIsImRpZ2VzdCI6InNoYTI1Njo5Zjg2ZDA4MTg4NGM3ZDY1OWEyZmVhYTBjNTVhZDAxNWEzYmY0ZjFiMmIwYjgyMmNkMTVkNmMxNWIwZjAwYTA4In0=", "specversion":"1.0","id":"2","source":"/ci","type":"com.gitlab.cd.artifact.published"}`, []core.Notification{second}},
 		{"null is absent", structured, nil, attributes(`,"subject":null,"data":` + data), []core.Notification{first}},
-		{"batch", batch, nil, "[" + attributes(`,"data":`+data) + `,{"specversion":"1.0","id":"2","source":"/ci","type":"com.gitlab.cd.artifact.published","data":{"image":"a/b","digest":"` + digest + `"}}]`, []core.Notification{first, second}},
+		{"batch", batch, nil, "[" + attributes(`,"data":`+data) +
+			`,{"specversion":"1.0","id":"2","source":"/ci","type":"com.gitlab.cd.artifact.published","data":{"image":"a/b","digest":"` + digest +
+			`"}}]`, []core.Notification{first, second}},
 		{"empty batch", batch, nil, `[]`, []core.Notification{}},
 		{"binary", plain, binaryHeaders(), data, []core.Notification{third}},
-		{"JSON of another name", structured, nil, attributes(`,"datacontenttype":"application/x+json","data":` + data), []core.Notification{first}},
-		{"another type", structured, nil, strings.Replace(attributes(`,"data":{}`), "artifact.published", "rollout.started", 1), []core.Notification{{
-			Foreign: `found "com.gitlab.cd.rollout.started"; expected "com.gitlab.cd.artifact.published" or "com.gitlab.cd.artifact.deleted", the only types taken here`,
-		}}},
+		{
+			"JSON of another name", structured, nil, attributes(`,"datacontenttype":"application/x+json","data":` + data),
+			[]core.Notification{first},
+		},
+		{
+			"another type", structured, nil, strings.Replace(attributes(`,"data":{}`), "artifact.published", "rollout.started", 1),
+			[]core.Notification{{
+				Foreign: `found "com.gitlab.cd.rollout.started"; expected "com.gitlab.cd.artifact.published" or "com.gitlab.cd.artifact.deleted", the only types taken here`,
+			}},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -117,7 +134,10 @@ func TestCloudEventsRefused(t *testing.T) {
 		{"two documents", structured, nil, attributes(`,"data":`+data) + `{}`, []string{"body", "a second document"}},
 		{"a key twice", structured, nil, attributes(`,"id":"2","data":` + data), []string{"body", `key "id" twice`}},
 		{"not UTF-8", structured, nil, "{\"id\":\"\xff\"}", []string{"body", "not UTF-8"}},
-		{"too deep", structured, nil, attributes(`,"data":` + strings.Repeat("[", 100) + strings.Repeat("]", 100)), []string{"body", "nested more than 32"}},
+		{
+			"too deep", structured, nil, attributes(`,"data":` + strings.Repeat("[", 100) + strings.Repeat("]", 100)),
+			[]string{"body", "nested more than 32"},
+		},
 		{"very deep", structured, nil, strings.Repeat("[", 100_000), []string{"body", "nested more than 32"}},
 		{"an array", structured, nil, `[]`, []string{"body", "found an array; expected an object"}},
 		{"an object as batch", batch, nil, `{}`, []string{"body", "found an object; expected an array"}},
@@ -128,15 +148,30 @@ func TestCloudEventsRefused(t *testing.T) {
 		{"number as data_base64", structured, nil, attributes(`,"data_base64":1`), []string{"data_base64", "found 1; expected a string"}},
 		{"data and data_base64", structured, nil, attributes(`,"data_base64":"e30=","data":{}`), []string{"data_base64", "beside data"}},
 		{"not base64", structured, nil, attributes(`,"data_base64":"*"`), []string{"event", "not a CloudEvent"}},
-		{"too deep in base64", structured, nil, attributes(`,"data_base64":"W1tbW1tbW1tbW1tbW1tbW1tbW1tbW1tbW1tbW1tbW1tbW1tb"`), []string{"data_base64", "nested more than 32"}},
+		{
+			"too deep in base64", structured, nil, attributes(`,"data_base64":"W1tbW1tbW1tbW1tbW1tbW1tbW1tbW1tbW1tbW1tbW1tbW1tb"`),
+			[]string{"data_base64", "nested more than 32"},
+		},
 		{"no type", structured, nil, `{"specversion":"1.0","id":"1","source":"/ci","data":{}}`, []string{"type", "missing"}},
 		{"no data", structured, nil, attributes(``), []string{"data", "missing"}},
 		{"text as data", structured, nil, attributes(`,"data":"x"`), []string{"data", `found "x"; expected an object`}},
-		{"data of another kind", structured, nil, attributes(`,"datacontenttype":"text/plain","data":"x"`), []string{"datacontenttype", `found "text/plain"`}},
-		{"number as digest", structured, nil, attributes(`,"data":{"image":"a","digest":7}`), []string{"data.digest", "found 7; expected a string"}},
-		{"wrong organization", structured, nil, attributes(`,"organizationid":"acme","data":` + data), []string{"organizationid", `found "acme"`}},
+		{
+			"data of another kind", structured, nil, attributes(`,"datacontenttype":"text/plain","data":"x"`),
+			[]string{"datacontenttype", `found "text/plain"`},
+		},
+		{
+			"number as digest", structured, nil, attributes(`,"data":{"image":"a","digest":7}`),
+			[]string{"data.digest", "found 7; expected a string"},
+		},
+		{
+			"wrong organization", structured, nil, attributes(`,"organizationid":"acme","data":` + data),
+			[]string{"organizationid", `found "acme"`},
+		},
 		{"wrong time", structured, nil, attributes(`,"time":"noon","data":` + data), []string{"event", "noon"}},
-		{"wrong digest in a batch", batch, nil, "[" + attributes(`,"data":`+data) + "," + attributes(`,"data":{"image":"a","digest":7}`) + "]", []string{"[1].data.digest", "found 7"}},
+		{
+			"wrong digest in a batch", batch, nil, "[" + attributes(`,"data":`+data) + "," + attributes(`,"data":{"image":"a","digest":7}`) + "]",
+			[]string{"[1].data.digest", "found 7"},
+		},
 		{"binary without attributes", plain, headers(), data, []string{"ce-specversion", "missing"}},
 		{"binary with an old version", plain, with("ce-specversion", "0.3"), data, []string{"ce-specversion", `found "0.3"`}},
 		{"binary with a header twice", plain, twice, data, []string{"ce-id", "found 2 times"}},
@@ -183,8 +218,9 @@ func TestDistribution(t *testing.T) {
 	want := []core.Notification{
 		{
 			Source: "/distribution/registry.example.com:5000", ID: "320678d8-ca14-430f-8bb6-4ca139cd83f7",
-			Place: "http://registry.example.com:5000", Image: "shop/api", Digest: digest, Tag: "1.4.0", PublishedAt: "2026-03-25T10:00:00.402973972Z",
-			Manifest: core.Manifest{MediaType: "application/vnd.docker.distribution.manifest.v2+json"},
+			Place: "http://registry.example.com:5000", Image: "shop/api", Digest: digest, Tag: "1.4.0",
+			PublishedAt: "2026-03-25T10:00:00.402973972Z",
+			Manifest:    core.Manifest{MediaType: "application/vnd.docker.distribution.manifest.v2+json"},
 		},
 		{Source: "/distribution/", ID: "delete", Image: "shop/api", Tag: "1.3.0", PublishedAt: "2026-03-25T10:00:03Z", Deleted: true},
 	}
@@ -196,7 +232,8 @@ func TestDistribution(t *testing.T) {
 func TestDistributionRefused(t *testing.T) {
 	t.Parallel()
 	push := func(target, rest string) string {
-		return fmt.Sprintf(`{"events":[{"id":"1","action":"push","target":{"mediaType":"application/vnd.oci.image.manifest.v1+json"%s}%s}]}`, target, rest)
+		return fmt.Sprintf(`{"events":[{"id":"1","action":"push","target":{"mediaType":"application/vnd.oci.image.manifest.v1+json"%s}%s}]}`,
+			target, rest)
 	}
 	tests := []struct {
 		name, body string

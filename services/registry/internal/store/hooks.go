@@ -105,7 +105,10 @@ func (s *Hooks) hint(ctx context.Context, tx pgx.Tx, hook string, hints []core.H
 			return fmt.Errorf("encode hint %s: %w", h.ID, err)
 		}
 		n := h.Notification
-		err = q.Hint(ctx, query.HintParams{ID: h.ID, Hook: hook, Notification: raw, Reference: reference(n.Image, n.Tag, n.Digest), HeardAt: s.now()})
+		err = q.Hint(ctx, query.HintParams{
+			ID: h.ID, Hook: hook, Notification: raw,
+			Reference: reference(n.Image, n.Tag, n.Digest), HeardAt: s.now(),
+		})
 		if err != nil {
 			return pg.Classify(err, "store hint %s of hook %s", h.ID, hook)
 		}

@@ -62,7 +62,10 @@ func TestErrorsOfTheClusterAreClassified(t *testing.T) {
 		code    string
 	}{
 		{"absent", func(w http.ResponseWriter, _ *http.Request) { respond(w, 404, status(404, "NotFound")) }, fault.NotFound, ""},
-		{"kind that is not installed", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "404 page not found", 404) }, 0, core.CodeUnknownKind},
+		{
+			"kind that is not installed", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "404 page not found", 404) }, 0,
+			core.CodeUnknownKind,
+		},
 		{"forbidden", func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/readyz" {
 				return
@@ -72,7 +75,10 @@ func TestErrorsOfTheClusterAreClassified(t *testing.T) {
 		{"not logged in", func(w http.ResponseWriter, _ *http.Request) { respond(w, 401, status(401, "Unauthorized")) }, fault.Denied, ""},
 		{"too busy", func(w http.ResponseWriter, _ *http.Request) { respond(w, 429, status(429, "TooManyRequests")) }, fault.Unavailable, ""},
 		{"starting", func(w http.ResponseWriter, _ *http.Request) { respond(w, 503, status(503, "ServiceUnavailable")) }, fault.Unavailable, ""},
-		{"a proxy in between", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "bad gateway", http.StatusBadGateway) }, fault.Unavailable, ""},
+		{
+			"a proxy in between", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "bad gateway", http.StatusBadGateway) },
+			fault.Unavailable, "",
+		},
 		{"hangs up", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, fault.Unavailable, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -194,13 +200,15 @@ func TestConflictsAndRefusals(t *testing.T) {
 		code int
 		want fault.Class
 	}{
-		"Conflict": {409, fault.Conflict}, "AlreadyExists": {409, fault.Conflict}, "Invalid": {422, fault.Invalid}, "BadRequest": {400, fault.Invalid},
+		"Conflict": {409, fault.Conflict}, "AlreadyExists": {409, fault.Conflict}, "Invalid": {422, fault.Invalid},
+		"BadRequest": {400, fault.Invalid},
 	} {
 		c := open(t, func(w http.ResponseWriter, _ *http.Request) { respond(w, tc.code, status(tc.code, reason)) })
 		if err := c.Patch(t.Context(), rollout("api"), core.Object{}, false); !fault.Is(err, tc.want) {
 			t.Errorf("patch refused as %s: %v of class %v", reason, err, fault.ClassOf(err))
 		}
-		if err := c.Create(t.Context(), rollout("api"), core.Object{"kind": "Rollout", "apiVersion": "argoproj.io/v1alpha1"}); !fault.Is(err, tc.want) {
+		if err := c.Create(t.Context(), rollout("api"), core.Object{"kind": "Rollout", "apiVersion": "argoproj.io/v1alpha1"}); !fault.Is(err,
+			tc.want) {
 			t.Errorf("create refused as %s: %v of class %v", reason, err, fault.ClassOf(err))
 		}
 	}

@@ -26,8 +26,11 @@ type server struct {
 func (s *server) object() map[string]any {
 	return map[string]any{
 		"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout",
-		"metadata": map[string]any{"name": "api", "namespace": "shop", "resourceVersion": fmt.Sprint(s.version), "managedFields": []any{map[string]any{"manager": "x"}}},
-		"status":   map[string]any{"phase": s.phase},
+		"metadata": map[string]any{
+			"name": "api", "namespace": "shop", "resourceVersion": fmt.Sprint(s.version),
+			"managedFields": []any{map[string]any{"manager": "x"}},
+		},
+		"status": map[string]any{"phase": s.phase},
 	}
 }
 
@@ -95,7 +98,8 @@ func follow(t *testing.T, s *server) <-chan core.Change {
 	changes, ended := make(chan core.Change, 1000), make(chan struct{})
 	go func() {
 		defer close(ended)
-		c.Follow(ctx, core.Selection{Kind: core.Kind{Kind: "Rollout"}, Namespace: "shop", Name: "api"}, func(change core.Change) { changes <- change })
+		c.Follow(ctx, core.Selection{Kind: core.Kind{Kind: "Rollout"}, Namespace: "shop", Name: "api"},
+			func(change core.Change) { changes <- change })
 	}()
 	t.Cleanup(func() { cancel(); <-ended })
 	return changes
@@ -167,12 +171,18 @@ func TestFollowReportsWhyItFails(t *testing.T) {
 		refuse func(http.ResponseWriter)
 		fits   func(error) bool
 	}{
-		{"no rights", func(w http.ResponseWriter) { respond(w, 403, status(403, "Forbidden")) }, func(err error) bool { return fault.Is(err, fault.Denied) }},
+		{
+			"no rights", func(w http.ResponseWriter) { respond(w, 403, status(403, "Forbidden")) },
+			func(err error) bool { return fault.Is(err, fault.Denied) },
+		},
 		{"no such kind", func(w http.ResponseWriter) { http.Error(w, "404 page not found", 404) }, func(err error) bool {
 			e, isError := err.(*core.Error) //nolint:errorlint // it is not wrapped
 			return isError && e.Code == core.CodeUnknownKind
 		}},
-		{"too busy", func(w http.ResponseWriter) { respond(w, 503, status(503, "ServiceUnavailable")) }, func(err error) bool { return fault.Is(err, fault.Unavailable) }},
+		{
+			"too busy", func(w http.ResponseWriter) { respond(w, 503, status(503, "ServiceUnavailable")) },
+			func(err error) bool { return fault.Is(err, fault.Unavailable) },
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

@@ -26,12 +26,27 @@ func TestCutoverOfABlueGreenRollout(t *testing.T) {
 			name: "past it, and not stable yet", want: Done, value: done,
 			rollout: `{` + spec + `,"status":{"currentPodHash":"new","stableRS":"old","blueGreen":{"activeSelector":"new"}}}`,
 		},
-		{name: "not paused yet", want: Wait, waiting: "the pause before its promotion", rollout: `{` + spec + `,"status":{"currentPodHash":"new","stableRS":"old"}}`},
-		{name: "another version", code: CodeConflict, rollout: `{` + spec + `,"status":{"currentPodHash":"newer","pauseConditions":[{"reason":"BlueGreenPause"}]}}`},
-		{name: "another step", step: 1, code: CodeConflict, rollout: `{` + spec + `,"status":{"currentPodHash":"new","pauseConditions":[{"reason":"BlueGreenPause"}]}}`},
+		{
+			name: "not paused yet", want: Wait, waiting: "the pause before its promotion",
+			rollout: `{` + spec + `,"status":{"currentPodHash":"new","stableRS":"old"}}`,
+		},
+		{
+			name: "another version", code: CodeConflict,
+			rollout: `{` + spec + `,"status":{"currentPodHash":"newer","pauseConditions":[{"reason":"BlueGreenPause"}]}}`,
+		},
+		{
+			name: "another step", step: 1, code: CodeConflict,
+			rollout: `{` + spec + `,"status":{"currentPodHash":"new","pauseConditions":[{"reason":"BlueGreenPause"}]}}`,
+		},
 		{name: "aborted", code: CodeConflict, rollout: `{` + spec + `,"status":{"abort":true,"currentPodHash":"new","stableRS":"old"}}`},
-		{name: "paused by hand", code: CodeConflict, rollout: `{"spec":{"paused":true,"strategy":{"blueGreen":{}}},"status":{"currentPodHash":"new"}}`},
-		{name: "paused by an analysis", code: CodeConflict, rollout: `{` + spec + `,"status":{"currentPodHash":"new","pauseConditions":[{"reason":"InconclusiveAnalysisRun"}]}}`},
+		{
+			name: "paused by hand", code: CodeConflict,
+			rollout: `{"spec":{"paused":true,"strategy":{"blueGreen":{}}},"status":{"currentPodHash":"new"}}`,
+		},
+		{
+			name: "paused by an analysis", code: CodeConflict,
+			rollout: `{` + spec + `,"status":{"currentPodHash":"new","pauseConditions":[{"reason":"InconclusiveAnalysisRun"}]}}`,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -43,6 +58,7 @@ func TestCutoverOfABlueGreenRollout(t *testing.T) {
 			}
 		})
 	}
-	_, err := NextPromotion(RolloutRequest{}, object(t, `{`+spec+`,"status":{"currentPodHash":"new","pauseConditions":[{"reason":"BlueGreenPause"}]}}`))
+	_, err := NextPromotion(RolloutRequest{}, object(t,
+		`{`+spec+`,"status":{"currentPodHash":"new","pauseConditions":[{"reason":"BlueGreenPause"}]}}`))
 	check(t, Decision{}, err, Done, "", CodeConflict)
 }

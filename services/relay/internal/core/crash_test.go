@@ -29,7 +29,8 @@ func (a *argo) Get(_ context.Context, ref Ref) (Object, error) {
 	if operation := a.object.object("operation"); operation != nil { // the controller executes it
 		delete(a.object, "operation")
 		a.object["status"] = map[string]any{"operationState": map[string]any{
-			"phase": "Succeeded", "operation": map[string]any(operation), "syncResult": map[string]any{"revision": operation.text("sync", "revision")},
+			"phase": "Succeeded", "operation": map[string]any(operation),
+			"syncResult": map[string]any{"revision": operation.text("sync", "revision")},
 		}}
 		a.touch()
 	}
@@ -157,14 +158,23 @@ func TestARelayThatIsKilledAnywhereLeavesOneEffect(t *testing.T) {
 	for name, tc := range map[string]struct{ function, args, before string }{
 		"argo.sync, started": {FunctionSync, sync + `,"wait":"start","operation":"a"}`, ours + `}`},
 		// Of an earlier rollout; Argo CD ends it meanwhile.
-		"argo.sync, in place of an earlier one": {FunctionSync, sync + `,"wait":"start","operation":"b","supersede":true}`, ours + `,"operation":` + operationOf("a") + `}`},
-		"argo.terminate":                        {FunctionTerminate, `{"app_name":"shop","app_namespace":"argocd","operation":"a"}`, ours + `,` + stateOf("a", "Running", "") + `}`},
+		"argo.sync, in place of an earlier one": {
+			FunctionSync, sync + `,"wait":"start","operation":"b","supersede":true}`,
+			ours + `,"operation":` + operationOf("a") + `}`,
+		},
+		"argo.terminate": {
+			FunctionTerminate, `{"app_name":"shop","app_namespace":"argocd","operation":"a"}`,
+			ours + `,` + stateOf("a", "Running", "") + `}`,
+		},
 
 		"argo.sync, absent": {FunctionSync, `{"app_name":"shop","app_namespace":"argocd","revision":"` + revision + `"` + source + `}`, ""},
-		"argo.sync, there":  {FunctionSync, `{"app_name":"shop","app_namespace":"argocd","revision":"` + revision + `"` + source + `}`, ours + `}`},
-		"argo.promote":      {FunctionPromote, of + `,"step_index":1,"pod_hash":"new"}`, rollout("")},
-		"argo.abort":        {FunctionAbort, of + `}`, rollout("")},
-		"argo.retry":        {FunctionRetry, of + `}`, rollout(`,"abort":true`)},
+		"argo.sync, there": {
+			FunctionSync, `{"app_name":"shop","app_namespace":"argocd","revision":"` + revision + `"` + source + `}`,
+			ours + `}`,
+		},
+		"argo.promote": {FunctionPromote, of + `,"step_index":1,"pod_hash":"new"}`, rollout("")},
+		"argo.abort":   {FunctionAbort, of + `}`, rollout("")},
+		"argo.retry":   {FunctionRetry, of + `}`, rollout(`,"abort":true`)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -127,7 +127,8 @@ func (r *Runner) list(ctx context.Context, call Call) (map[string]any, error) {
 	}
 	value := map[string]any{"items": items, "truncated": more}
 	if b, err := json.Marshal(value); err != nil || len(b) > maxValue {
-		return nil, &Error{Code: CodeTooLarge, Message: fmt.Sprintf("%d objects of kind %s are larger than %d bytes with the requested fields", len(all), s.Kind.Kind, maxValue)}
+		return nil, &Error{Code: CodeTooLarge, Message: fmt.Sprintf("%d objects of kind %s are larger than %d bytes with the requested fields",
+			len(all), s.Kind.Kind, maxValue)}
 	}
 	return value, nil
 }

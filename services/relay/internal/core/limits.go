@@ -43,7 +43,8 @@ func (l Limits) refusal(what, found, setting string, list []string) *Error {
 	if l.Whose != "" {
 		whose = "the " + l.Whose + "'s " + strings.TrimPrefix(setting, "allow_")
 	}
-	return &Error{Code: CodeForbidden, Message: fmt.Sprintf("%s: found %q, expected one that %s allows: %s", what, found, whose, strings.Join(list, ", "))}
+	return &Error{Code: CodeForbidden, Message: fmt.Sprintf("%s: found %q, expected one that %s allows: %s", what, found, whose,
+		strings.Join(list, ", "))}
 }
 
 // readLimits reads the limits of the environment, which a program passes on. They can only narrow the relay's own.

@@ -62,12 +62,18 @@ func (*shelf) AwaitChange(ctx context.Context, _ Ref, _ string, atMost time.Dura
 func (s *shelf) run(t *testing.T, l Limits, function, args string) Answer {
 	t.Helper()
 	r := NewRunner(RunnerDeps{Cluster: s, Clock: clock.System(), Log: slog.New(slog.DiscardHandler), Poll: time.Second, Limits: l})
-	return r.Run(t.Context(), Call{ID: callID, Function: function, Args: json.RawMessage(args), Deadline: clock.System().Now().Add(time.Minute), Organization: "7"})
+	return r.Run(t.Context(), Call{
+		ID: callID, Function: function, Args: json.RawMessage(args),
+		Deadline: clock.System().Now().Add(time.Minute), Organization: "7",
+	})
 }
 
 // appArgs returns edited arguments of argo.sync.
 func appArgs(edit func(args, source map[string]any)) string {
-	source := map[string]any{"repo_url": "https://git.example.com/shop", "path": "staging", "project": "team-shop", "destination_namespace": "shop"}
+	source := map[string]any{
+		"repo_url": "https://git.example.com/shop", "path": "staging", "project": "team-shop",
+		"destination_namespace": "shop",
+	}
 	args := map[string]any{"app_name": "shop", "app_namespace": "argocd", "revision": revision, "wait": "start", "source": source}
 	edit(args, source)
 	text, err := json.Marshal(args)
@@ -95,11 +101,15 @@ func TestEveryFunctionIsGuarded(t *testing.T) {
 	for _, function := range slices.Sorted(maps.Keys(duties())) {
 		args, ok := refused[function]
 		if !ok || duties()[function].guard == "" {
-			t.Errorf("%s: found no call that its guard refuses, expected one in this table, and in duties() what is compared with the limits", function)
+			t.Errorf("%s: found no call that its guard refuses, expected one in this table, and in duties() what is compared with the limits",
+				function)
 			continue
 		}
 		world := &shelf{objects: map[string]Object{
-			"Rollout kube-system/api":      {"metadata": map[string]any{"name": "api"}, "status": map[string]any{"abort": true, "currentPodHash": "a", "stableRS": "b"}},
+			"Rollout kube-system/api": {
+				"metadata": map[string]any{"name": "api"},
+				"status":   map[string]any{"abort": true, "currentPodHash": "a", "stableRS": "b"},
+			},
 			"Secret shop/token":            {"data": map[string]any{"password": "x"}},
 			"Application elsewhere/shop":   {"operation": map[string]any{"initiatedBy": map[string]any{"username": "lockstep:x"}}},
 			"AppProject argocd/team-shop":  {"metadata": map[string]any{"name": "team-shop"}},
@@ -163,46 +173,83 @@ func (tc limitCase) check(t *testing.T) {
 func TestAnApplicationOutsideOfTheLimitsIsRefused(t *testing.T) {
 	t.Parallel()
 	application := func(text string) string {
-		return `{"metadata":{"name":"shop"` + text + `},"spec":{"project":"team-shop","destination":{"server":"` + inCluster + `","namespace":"shop"},
+		return `{"metadata":{"name":"shop"` + text + `},"spec":{"project":"team-shop","destination":{"server":"` +
+			inCluster + `","namespace":"shop"},
 			"source":{"repoURL":"https://git.example.com/shop","path":"staging"}}}`
 	}
 	for _, tc := range []limitCase{
 		{name: "inside", args: appArgs(func(_, _ map[string]any) {})},
 		{name: "another project", args: appArgs(func(_, s map[string]any) { s["project"] = "default" }), want: `project: found "default"`},
-		{name: "a project that is taken away", args: appArgs(func(_, s map[string]any) { s["project"] = "team-root" }), want: `project: found "team-root"`},
-		{name: "the project that is meant without one", args: appArgs(func(_, s map[string]any) { delete(s, "project") }), want: `project: found "default"`},
-		{name: "another repository", args: appArgs(func(_, s map[string]any) { s["repo_url"] = "https://evil.example.com/x" }), want: "allow_repositories"},
-		{name: "a repository that only contains the allowed one", args: appArgs(func(_, s map[string]any) { s["repo_url"] = "https://evil.example.com/?https://git.example.com/x" }), want: "allow_repositories"},
-		{name: "a system namespace", args: appArgs(func(_, s map[string]any) { s["destination_namespace"] = "kube-public" }), want: "this relay's allow_destination_namespaces"},
-		{name: "Argo CD's own namespace", args: appArgs(func(_, s map[string]any) { s["destination_namespace"] = "argocd" }), want: "allow_destination_namespaces"},
-		{name: "another namespace of Applications", args: appArgs(func(a, _ map[string]any) { a["app_namespace"] = "elsewhere" }), want: "allow_application_namespaces"},
+		{
+			name: "a project that is taken away", args: appArgs(func(_, s map[string]any) { s["project"] = "team-root" }),
+			want: `project: found "team-root"`,
+		},
+		{
+			name: "the project that is meant without one", args: appArgs(func(_, s map[string]any) { delete(s, "project") }),
+			want: `project: found "default"`,
+		},
+		{
+			name: "another repository", args: appArgs(func(_, s map[string]any) { s["repo_url"] = "https://evil.example.com/x" }),
+			want: "allow_repositories",
+		},
+		{
+			name: "a repository that only contains the allowed one",
+			args: appArgs(func(_, s map[string]any) { s["repo_url"] = "https://evil.example.com/?https://git.example.com/x" }),
+			want: "allow_repositories",
+		},
+		{
+			name: "a system namespace", args: appArgs(func(_, s map[string]any) { s["destination_namespace"] = "kube-public" }),
+			want: "this relay's allow_destination_namespaces",
+		},
+		{
+			name: "Argo CD's own namespace", args: appArgs(func(_, s map[string]any) { s["destination_namespace"] = "argocd" }),
+			want: "allow_destination_namespaces",
+		},
+		{
+			name: "another namespace of Applications", args: appArgs(func(a, _ map[string]any) { a["app_namespace"] = "elsewhere" }),
+			want: "allow_application_namespaces",
+		},
 		{name: "handed over", args: appArgs(func(_, _ map[string]any) {}), app: application(`,"annotations":{"lockstep.dev/authorized":"3, 7"}`)},
-		{name: "handed over to all", args: appArgs(func(_, _ map[string]any) {}), app: application(`,"annotations":{"lockstep.dev/authorized":"*"}`)},
-		{name: "created by Lockstep", args: appArgs(func(_, _ map[string]any) {}), app: application(`,"labels":{"app.kubernetes.io/managed-by":"lockstep"}`)},
+		{
+			name: "handed over to all", args: appArgs(func(_, _ map[string]any) {}),
+			app: application(`,"annotations":{"lockstep.dev/authorized":"*"}`),
+		},
+		{
+			name: "created by Lockstep", args: appArgs(func(_, _ map[string]any) {}),
+			app: application(`,"labels":{"app.kubernetes.io/managed-by":"lockstep"}`),
+		},
 		{
 			name: "not handed over", args: appArgs(func(_, _ map[string]any) {}), app: application(``),
 			want: "kubectl -n argocd annotate --overwrite application shop lockstep.dev/authorized=7",
 		},
-		{name: "handed over to others", args: appArgs(func(_, _ map[string]any) {}), app: application(`,"annotations":{"lockstep.dev/authorized":"70,17"}`), want: `found "70,17"`},
+		{
+			name: "handed over to others", args: appArgs(func(_, _ map[string]any) {}),
+			app: application(`,"annotations":{"lockstep.dev/authorized":"70,17"}`), want: `found "70,17"`,
+		},
 		{
 			name: "created by Lockstep for others", args: appArgs(func(_, _ map[string]any) {}), want: `found "3"`,
 			app: application(`,"labels":{"app.kubernetes.io/managed-by":"lockstep"},"annotations":{"lockstep.dev/authorized":"3"}`),
 		},
 		{
-			name: "in a namespace of its own, its project with Argo CD", args: appArgs(func(a, s map[string]any) { a["app_namespace"], s["destination_namespace"] = "team", "team" }),
+			name:   "in a namespace of its own, its project with Argo CD",
+			args:   appArgs(func(a, s map[string]any) { a["app_namespace"], s["destination_namespace"] = "team", "team" }),
 			limits: func(l *Limits) { l.ApplicationNamespaces, l.Home = nil, "argocd" },
 		},
 		{
 			name: "a project that is nowhere", args: appArgs(func(_, s map[string]any) { s["project"] = "team-gone" }),
 			want: `AppProject "team-gone", which says what its Applications may deploy, is in none of the namespaces argocd`,
 		},
-		{name: "nobody asks for it", args: appArgs(func(_, _ map[string]any) {}), app: application(``), limits: func(l *Limits) { l.Unauthorized = true }},
+		{
+			name: "nobody asks for it", args: appArgs(func(_, _ map[string]any) {}), app: application(``),
+			limits: func(l *Limits) { l.Unauthorized = true },
+		},
 		{
 			name: "what the environment's owner does not allow", want: "expected one that the environment's destination_namespaces allows: team-*",
 			args: appArgs(func(a, _ map[string]any) { a["allowed"] = map[string]any{"destination_namespaces": []any{"team-*"}} }),
 		},
 		{
-			name: "an Application that deploys what the environment's owner does not allow", app: application(`,"labels":{"app.kubernetes.io/managed-by":"lockstep"}`), want: "the environment's projects",
+			name: "an Application that deploys what the environment's owner does not allow",
+			app:  application(`,"labels":{"app.kubernetes.io/managed-by":"lockstep"}`), want: "the environment's projects",
 			args: appArgs(func(a, s map[string]any) {
 				a["allowed"], s["project"] = map[string]any{"projects": []any{"team-blog"}}, "team-blog"
 			}),
@@ -252,11 +299,18 @@ func TestAnAppProjectWiderThanTheLimitsIsRefused(t *testing.T) {
 			name: "a project that denies too little", args: appArgs(func(_, _ map[string]any) {}),
 			project: project(destinations(inCluster+" *", "* !kube-system", "* !argocd")), want: `without denying "kube-*"`,
 		},
-		{name: "a project that denies the same", args: appArgs(func(_, _ map[string]any) {}), project: project(destinations(inCluster+" *", "* !kube-*", "* !argocd"))},
 		{
-			name: "a project of cluster-scoped kinds", args: appArgs(func(_, _ map[string]any) {}), want: "allows the cluster-scoped kind rbac.authorization.k8s.io/ClusterRole",
+			name: "a project that denies the same", args: appArgs(func(_, _ map[string]any) {}),
+			project: project(destinations(inCluster+" *", "* !kube-*", "* !argocd")),
+		},
+		{
+			name: "a project of cluster-scoped kinds", args: appArgs(func(_, _ map[string]any) {}),
+			want: "allows the cluster-scoped kind rbac.authorization.k8s.io/ClusterRole",
 			project: project(func(spec map[string]any) {
-				spec["clusterResourceWhitelist"] = []any{map[string]any{"group": "", "kind": "Namespace"}, map[string]any{"group": "rbac.authorization.k8s.io", "kind": "ClusterRole"}}
+				spec["clusterResourceWhitelist"] = []any{
+					map[string]any{"group": "", "kind": "Namespace"},
+					map[string]any{"group": "rbac.authorization.k8s.io", "kind": "ClusterRole"},
+				}
 			}),
 		},
 		{
@@ -265,7 +319,10 @@ func TestAnAppProjectWiderThanTheLimitsIsRefused(t *testing.T) {
 				spec["clusterResourceWhitelist"] = []any{map[string]any{"group": "*", "kind": "*"}}
 			}),
 		},
-		{name: "a project that cannot be read", args: appArgs(func(_, _ map[string]any) {}), denied: "AppProject", want: "grant the relay get on appprojects.argoproj.io"},
+		{
+			name: "a project that cannot be read", args: appArgs(func(_, _ map[string]any) {}), denied: "AppProject",
+			want: "grant the relay get on appprojects.argoproj.io",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

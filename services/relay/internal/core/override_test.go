@@ -34,9 +34,15 @@ func TestTheSameRevisionWithOtherParametersIsSynced(t *testing.T) {
 		want                    Action
 	}{
 		{"other image", `{"kustomize":{"images":["api=r/api@sha256:2"]}}`, `,"kustomize":{"images":["api=r/api@sha256:1"]}`, Patch},
-		{"the same image, and more", `{"kustomize":{"images":["api=r/api@sha256:2"]}}`, `,"kustomize":{"namePrefix":"x-","images":["api=r/api@sha256:2"]}`, Done},
+		{
+			"the same image, and more", `{"kustomize":{"images":["api=r/api@sha256:2"]}}`,
+			`,"kustomize":{"namePrefix":"x-","images":["api=r/api@sha256:2"]}`, Done,
+		},
 		{"no parameters yet", `{"helm":{"valuesObject":{"image":"x","steps":[{"setWeight":50}]}}}`, ``, Patch},
-		{"the same values, and more", `{"helm":{"valuesObject":{"image":"x","steps":[{"setWeight":50}]}}}`, `,"helm":{"valuesObject":{"image":"x","steps":[{"setWeight":50}],"replicas":2}}`, Done},
+		{
+			"the same values, and more", `{"helm":{"valuesObject":{"image":"x","steps":[{"setWeight":50}]}}}`,
+			`,"helm":{"valuesObject":{"image":"x","steps":[{"setWeight":50}],"replicas":2}}`, Done,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

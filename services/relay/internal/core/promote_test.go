@@ -45,7 +45,8 @@ func TestNextPromotion(t *testing.T) {
 		},
 		{
 			name: "status older than the spec", step: 1, want: Wait, waiting: "catch up",
-			rollout: `{"metadata":{"generation":3},"spec":{` + steps + `},"status":{"observedGeneration":"2","currentStepIndex":1,"pauseConditions":[{"reason":"CanaryPauseStep"}]}}`,
+			rollout: `{"metadata":{"generation":3},"spec":{` + steps +
+				`},"status":{"observedGeneration":"2","currentStepIndex":1,"pauseConditions":[{"reason":"CanaryPauseStep"}]}}`,
 		},
 		{
 			name: "status older than the spec, as a number", step: 1, want: Wait, waiting: "catch up",
@@ -53,7 +54,8 @@ func TestNextPromotion(t *testing.T) {
 		},
 		{
 			name: "status of this spec", step: 1, want: Patch, value: map[string]any{"promoted": true, "current_step_index": int64(1)},
-			rollout: `{"metadata":{"generation":3},"spec":{` + steps + `},"status":{"observedGeneration":"3","currentStepIndex":1,"pauseConditions":[{"reason":"CanaryPauseStep"}]}}`,
+			rollout: `{"metadata":{"generation":3},"spec":{` + steps +
+				`},"status":{"observedGeneration":"3","currentStepIndex":1,"pauseConditions":[{"reason":"CanaryPauseStep"}]}}`,
 		},
 		{
 			name: "no status at all", step: 1, want: Wait, waiting: "catch up", rollout: `{"spec":{` + steps + `}}`,

@@ -9,12 +9,24 @@ import (
 func TestHealthComesFromAStatusOfTheNewestSpec(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ rollout, health, reason string }{
-		"absent":         {"", "unknown", "Rollout shop/api does not exist"},
-		"healthy":        {`{"metadata":{"generation":2},"status":{"observedGeneration":"2","phase":"Healthy"}}`, "healthy", ""},
-		"degraded":       {`{"metadata":{"generation":2},"status":{"observedGeneration":"2","phase":"Degraded","message":"timed out"}}`, "degraded", "timed out"},
-		"paused":         {`{"metadata":{"generation":2},"status":{"observedGeneration":"2","phase":"Paused","message":"CanaryPauseStep"}}`, "progressing", "Paused"},
-		"stale (D11)":    {`{"metadata":{"generation":3},"status":{"observedGeneration":"2","phase":"Degraded"}}`, "progressing", "the controller has not seen the newest spec yet"},
-		"without status": {`{"metadata":{"generation":1},"status":{"observedGeneration":"1"}}`, "unknown", "the controller has not reported a phase yet"},
+		"absent":  {"", "unknown", "Rollout shop/api does not exist"},
+		"healthy": {`{"metadata":{"generation":2},"status":{"observedGeneration":"2","phase":"Healthy"}}`, "healthy", ""},
+		"degraded": {
+			`{"metadata":{"generation":2},"status":{"observedGeneration":"2","phase":"Degraded","message":"timed out"}}`,
+			"degraded", "timed out",
+		},
+		"paused": {
+			`{"metadata":{"generation":2},"status":{"observedGeneration":"2","phase":"Paused","message":"CanaryPauseStep"}}`,
+			"progressing", "Paused",
+		},
+		"stale (D11)": {
+			`{"metadata":{"generation":3},"status":{"observedGeneration":"2","phase":"Degraded"}}`, "progressing",
+			"the controller has not seen the newest spec yet",
+		},
+		"without status": {
+			`{"metadata":{"generation":1},"status":{"observedGeneration":"1"}}`, "unknown",
+			"the controller has not reported a phase yet",
+		},
 	} {
 		w := Watch{Report: ReportHealth, Selection: Selection{Kind: rolloutKind, Namespace: "shop", Name: "api"}}
 		want := map[string]any{"health": tc.health, "reason": tc.reason}
@@ -28,27 +40,50 @@ func TestHealthComesFromAStatusOfTheNewestSpec(t *testing.T) {
 func TestDrift(t *testing.T) {
 	t.Parallel()
 	state := func(by, at, phase string) string {
-		return `"operationState":{"phase":"` + phase + `","syncResult":{"revision":"` + at + `"},"operation":{"initiatedBy":{"username":"` + by + `"}}}`
+		return `"operationState":{"phase":"` + phase + `","syncResult":{"revision":"` + at +
+			`"},"operation":{"initiatedBy":{"username":"` + by + `"}}}`
 	}
 	synced := func(at, status string) string { return `"sync":{"status":"` + status + `","revision":"` + at + `"}` }
 	for name, tc := range map[string]struct {
 		app, expected, want string
 		automatic           bool
 	}{
-		"as deployed":                    {app: `{"status":{` + synced(revision, "Synced") + `,` + state("lockstep:c", revision, "Succeeded") + `}}`, expected: revision},
-		"moved on by us, not known yet":  {app: `{"status":{` + synced(older, "Synced") + `,` + state("lockstep:c", older, "Succeeded") + `}}`, expected: revision},
-		"moved by a user":                {app: `{"status":{` + synced(older, "Synced") + `,` + state("ann", older, "Succeeded") + `}}`, expected: revision, want: "it is at " + older + ", expected " + revision + "; the last sync was started by ann"},
-		"pointed elsewhere, not synced":  {app: `{"status":{` + synced(older, "OutOfSync") + `,` + state("lockstep:c", revision, "Succeeded") + `}}`, expected: revision, want: "it is at " + older + ", expected " + revision + "; the last sync was started by lockstep:c"},
-		"a user's sync is running":       {app: `{"status":{` + synced(older, "Synced") + `,` + state("ann", older, "Running") + `}}`, expected: revision},
-		"objects changed by hand":        {app: `{"status":{` + synced(revision, "OutOfSync") + `,` + state("ann", revision, "Succeeded") + `}}`, expected: revision, want: "it is out of sync with " + revision},
-		"changed by hand after our sync": {app: `{"status":{` + synced(revision, "OutOfSync") + `,` + state("lockstep:c", revision, "Succeeded") + `}}`, expected: revision, want: "it is out of sync with " + revision},
-		"auto-sync is on again":          {app: `{"spec":{"syncPolicy":{"automated":{}}},"status":{` + synced(revision, "Synced") + `}}`, expected: revision, automatic: true, want: "automated sync is on (spec.syncPolicy.automated)"},
-		"auto-sync is switched off":      {app: `{"spec":{"syncPolicy":{"automated":{"enabled":false}}},"status":{` + synced(revision, "Synced") + `}}`, expected: revision},
+		"as deployed": {app: `{"status":{` + synced(revision, "Synced") + `,` + state("lockstep:c", revision, "Succeeded") +
+			`}}`, expected: revision},
+		"moved on by us, not known yet": {
+			app:      `{"status":{` + synced(older, "Synced") + `,` + state("lockstep:c", older, "Succeeded") + `}}`,
+			expected: revision,
+		},
+		"moved by a user": {
+			app:      `{"status":{` + synced(older, "Synced") + `,` + state("ann", older, "Succeeded") + `}}`,
+			expected: revision, want: "it is at " + older + ", expected " + revision + "; the last sync was started by ann",
+		},
+		"pointed elsewhere, not synced": {app: `{"status":{` + synced(older, "OutOfSync") + `,` + state("lockstep:c", revision, "Succeeded") +
+			`}}`, expected: revision, want: "it is at " + older + ", expected " + revision + "; the last sync was started by lockstep:c"},
+		"a user's sync is running": {
+			app:      `{"status":{` + synced(older, "Synced") + `,` + state("ann", older, "Running") + `}}`,
+			expected: revision,
+		},
+		"objects changed by hand": {
+			app:      `{"status":{` + synced(revision, "OutOfSync") + `,` + state("ann", revision, "Succeeded") + `}}`,
+			expected: revision, want: "it is out of sync with " + revision,
+		},
+		"changed by hand after our sync": {app: `{"status":{` + synced(revision, "OutOfSync") + `,` +
+			state("lockstep:c", revision, "Succeeded") + `}}`, expected: revision, want: "it is out of sync with " + revision},
+		"auto-sync is on again": {
+			app:      `{"spec":{"syncPolicy":{"automated":{}}},"status":{` + synced(revision, "Synced") + `}}`,
+			expected: revision, automatic: true, want: "automated sync is on (spec.syncPolicy.automated)",
+		},
+		"auto-sync is switched off": {app: `{"spec":{"syncPolicy":{"automated":{"enabled":false}}},"status":{` +
+			synced(revision, "Synced") + `}}`, expected: revision},
 		"deleted":                        {expected: revision, want: "Application argocd/shop does not exist"},
 		"nothing deployed yet":           {},
 		"adopted, nothing deployed yet ": {app: `{"status":{` + synced(older, "Synced") + `}}`},
 	} {
-		w := Watch{Report: ReportReconciliation, Expected: tc.expected, Selection: Selection{Kind: applicationKind, Namespace: "argocd", Name: "shop"}}
+		w := Watch{
+			Report: ReportReconciliation, Expected: tc.expected,
+			Selection: Selection{Kind: applicationKind, Namespace: "argocd", Name: "shop"},
+		}
 		got := report(w, object(t, tc.app))
 		if got["drift"] != tc.want || got["automatic"] != tc.automatic || got["expected_revision"] != tc.expected {
 			t.Errorf("%s: %v, want drift %q, automatic %t", name, got, tc.want, tc.automatic)

@@ -180,7 +180,10 @@ func TestGet(t *testing.T) {
 		w.object = object(t, `{"kind":"Rollout","metadata":{"name":"api","managedFields":[{}],
 			"annotations":{"a":"b","kubectl.kubernetes.io/last-applied-configuration":"{}"}}}`)
 		got := runner(w).Run(t.Context(), call(FunctionGet, args))
-		want := map[string]any{"found": true, "kind": "Rollout", "metadata": map[string]any{"name": "api", "annotations": map[string]any{"a": "b"}}}
+		want := map[string]any{
+			"found": true, "kind": "Rollout",
+			"metadata": map[string]any{"name": "api", "annotations": map[string]any{"a": "b"}},
+		}
 		if diff := cmp.Diff(want, got.Value); diff != "" {
 			t.Errorf("value (-want +got):\n%s", diff)
 		}
@@ -204,7 +207,8 @@ func TestGet(t *testing.T) {
 func TestListReturnsTheRequestedFields(t *testing.T) {
 	t.Parallel()
 	w := &world{object: object(t, `{"kind":"Deployment","metadata":{"name":"argo-rollouts","namespace":"argo"},"spec":{"replicas":2},"status":{"readyReplicas":1}}`)}
-	got := runner(w).Run(t.Context(), call(FunctionList, `{"agent_id":42,"kind":"Deployment","labels":"a=b","fields":["status.readyReplicas"]}`))
+	got := runner(w).Run(t.Context(), call(FunctionList,
+		`{"agent_id":42,"kind":"Deployment","labels":"a=b","fields":["status.readyReplicas"]}`))
 	want := map[string]any{"truncated": true, "items": []any{map[string]any{
 		"metadata": map[string]any{"name": "argo-rollouts", "namespace": "argo"}, "status": map[string]any{"readyReplicas": 1.0},
 	}}}
@@ -221,16 +225,28 @@ func TestArgumentsAreRefusedByName(t *testing.T) {
 		{"missing", FunctionGet, `{"kind":"Pod"}`, "name: missing, expected a non-empty string"},
 		{"wrong type", FunctionGet, `{"kind":7,"name":"x"}`, "kind: found 7, expected a non-empty string"},
 		{"not a name", FunctionGet, `{"kind":"Pod","name":"../../secrets"}`, `name: found "../../secrets", expected a Kubernetes name`},
-		{"misspelt", FunctionGet, `{"kind":"Pod","name":"x","name_space":"y"}`, "name_space: unknown; expected only agent_id, api_version, kind, name, namespace"},
+		{
+			"misspelt", FunctionGet, `{"kind":"Pod","name":"x","name_space":"y"}`,
+			"name_space: unknown; expected only agent_id, api_version, kind, name, namespace",
+		},
 		{"a secret", FunctionGet, `{"kind":"Secret","name":"x"}`, `kind: found "Secret", whose values`},
 		{"a list of secrets", FunctionList, `{"kind":"Secret","fields":["data"]}`, `kind: found "Secret", whose values`},
 		{"a list of everything about everything", FunctionList, `{"kind":"Pod"}`, "fields: found none"},
 		{"no operation", FunctionTerminate, `{"app_name":"a","app_namespace":"b"}`, "operation: missing, expected the id"},
 		{"an operation that is no id", FunctionTerminate, `{"app_name":"a","app_namespace":"b","operation":"x y"}`, `operation: found "x y"`},
 		{"a branch", FunctionSync, `{"app_name":"a","app_namespace":"b","revision":"main"}`, `revision: found "main", expected a full commit id`},
-		{"unknown mode", FunctionSync, `{"app_name":"a","app_namespace":"b","revision":"` + revision + `","mode":"x"}`, `mode: found "x", expected one of managed, existing`},
-		{"inside source", FunctionSync, `{"app_name":"a","app_namespace":"b","revision":"` + revision + `","source":{"path":"p"}}`, "source.repo_url: missing, expected a non-empty string; source.destination_namespace: missing"},
-		{"negative step", FunctionPromote, `{"rollout_name":"a","rollout_namespace":"b","step_index":-1}`, "step_index: found -1, expected a whole number of at least 0"},
+		{
+			"unknown mode", FunctionSync, `{"app_name":"a","app_namespace":"b","revision":"` + revision + `","mode":"x"}`,
+			`mode: found "x", expected one of managed, existing`,
+		},
+		{
+			"inside source", FunctionSync, `{"app_name":"a","app_namespace":"b","revision":"` + revision + `","source":{"path":"p"}}`,
+			"source.repo_url: missing, expected a non-empty string; source.destination_namespace: missing",
+		},
+		{
+			"negative step", FunctionPromote, `{"rollout_name":"a","rollout_namespace":"b","step_index":-1}`,
+			"step_index: found -1, expected a whole number of at least 0",
+		},
 		{"no step", FunctionPromote, `{"rollout_name":"a","rollout_namespace":"b"}`, "step_index: missing, expected a whole number"},
 		{"step is no abort's business", FunctionAbort, `{"rollout_name":"a","rollout_namespace":"b","step_index":1}`, "step_index: unknown"},
 	} {

@@ -91,7 +91,8 @@ func TestNextSync(t *testing.T) {
 		},
 		{
 			name: "ours ended because of an outage, and another actor has started another",
-			app:  `{` + spec + `,` + theirs + `,"status":{"operationState":{"phase":"Error","message":"rpc error: code = Unavailable desc = EOF",` + ours + `}}}`,
+			app: `{` + spec + `,` + theirs + `,"status":{"operationState":{"phase":"Error","message":"rpc error: code = Unavailable desc = EOF",` +
+				ours + `}}}`,
 			want: Wait, waiting: "another sync of it, started by ann",
 		},
 		{
@@ -121,7 +122,8 @@ func TestNextSync(t *testing.T) {
 		{
 			name: "another actor's has brought a part of it to our revision",
 			app: `{` + spec + `,"status":{"sync":{"status":"Synced","revision":"` + revision + `"},
-				"operationState":{"phase":"Succeeded","syncResult":{"revision":"` + revision + `"},"operation":{"sync":{"resources":[{"name":"api"}]}}}}}`,
+				"operationState":{"phase":"Succeeded","syncResult":{"revision":"` + revision +
+				`"},"operation":{"sync":{"resources":[{"name":"api"}]}}}}}`,
 			want: Patch,
 		},
 		{
@@ -142,7 +144,8 @@ func TestNextSync(t *testing.T) {
 		{name: "of an ApplicationSet", app: `{"metadata":{"ownerReferences":[{"kind":"ApplicationSet","name":"all"}]}}`, code: CodeOwned},
 		{name: "of an app of apps", app: `{"metadata":{"annotations":{"argocd.argoproj.io/tracking-id":"root:argoproj.io/Application:argocd/shop"}}}`, code: CodeOwned},
 		{name: "of an app of apps, older mark", app: `{"metadata":{"labels":{"app.kubernetes.io/instance":"root"}}}`, code: CodeOwned},
-		{name: "of a Helm release", app: `{"metadata":{"labels":{"app.kubernetes.io/instance":"root","app.kubernetes.io/managed-by":"Helm"}},` + spec + `}`, want: Patch},
+		{name: "of a Helm release", app: `{"metadata":{"labels":{"app.kubernetes.io/instance":"root","app.kubernetes.io/managed-by":"Helm"}},` +
+			spec + `}`, want: Patch},
 		{name: "being deleted", app: `{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"}}`, code: CodeConflict},
 		{name: "several sources", app: `{"spec":{"sources":[{}]}}`, code: CodeConflict},
 		{name: "another repository", app: `{"spec":{"source":{"repoURL":"http://git/other.git","path":"staging"}}}`, code: CodeConflict},
@@ -217,7 +220,8 @@ func TestOperationCarriesTheCallAndThePrecondition(t *testing.T) {
 
 func TestFailedSyncNamesTheResource(t *testing.T) {
 	t.Parallel()
-	_, err := NextSync(syncRequest(), object(t, `{`+spec+`,"status":{"operationState":{"phase":"Failed","message":"one or more objects failed to apply",
+	_, err := NextSync(syncRequest(), object(t, `{`+
+		spec+`,"status":{"operationState":{"phase":"Failed","message":"one or more objects failed to apply",
 		"operation":{"info":[{"name":"lockstep.dev/call","value":"`+callID+`"}]},
 		"syncResult":{"resources":[{"kind":"Service","status":"Synced"},
 			{"kind":"Rollout","namespace":"shop","name":"api","status":"SyncFailed","message":"spec.replicas: Invalid value"}]}}}}`))

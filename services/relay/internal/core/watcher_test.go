@@ -268,7 +268,10 @@ func TestProject(t *testing.T) {
 		want   string
 	}{
 		{[]string{"status.phase", "status.nothing", "none.at.all"}, `{"status":{"phase":"Paused"}}`},
-		{[]string{"status.pauseConditions", "metadata.generation"}, `{"metadata":{"generation":3},"status":{"pauseConditions":[{"reason":"CanaryPauseStep"}]}}`},
+		{
+			[]string{"status.pauseConditions", "metadata.generation"},
+			`{"metadata":{"generation":3},"status":{"pauseConditions":[{"reason":"CanaryPauseStep"}]}}`,
+		},
 		{[]string{"status.canary", "status.canary.weights.a"}, `{"status":{"canary":{"weights":{"a":1,"b":2}}}}`},
 		{[]string{"status.canary.weights.a", "status.canary"}, `{"status":{"canary":{"weights":{"a":1,"b":2}}}}`},
 		{[]string{"status.phase.deeper"}, `{}`},

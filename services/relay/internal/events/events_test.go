@@ -76,7 +76,10 @@ func (g gate) Run(ctx context.Context, call core.Call) core.Answer {
 
 func called(t *testing.T, id string, attempt int) event.Event {
 	t.Helper()
-	e, err := event.New(event.Header{ID: id, Source: "/services/workflow", Organization: 1, Correlation: "rollout-1", Time: clock.System().Now()},
+	e, err := event.New(event.Header{
+		ID: id, Source: "/services/workflow", Organization: 1, Correlation: "rollout-1",
+		Time: clock.System().Now(),
+	},
 		event.FunctionCalled{
 			AgentID: 42, CallID: id, Function: "k8s.get", Arguments: json.RawMessage(`{}`), Attempt: attempt,
 			Deadline: clock.System().Now().Add(time.Minute).Format(time.RFC3339Nano),

@@ -27,9 +27,12 @@ func (r *Receiver) watch(e event.Event) error {
 	}
 	set := core.WatchSet{AsOf: asOf, Lease: time.Duration(data.LeaseSeconds) * time.Second}
 	for _, w := range data.Watches {
-		set.Watches = append(set.Watches, core.Watch{ID: w.Watch, Fields: w.Fields, Report: w.Report, Expected: w.ExpectedRevision, Selection: core.Selection{
-			Kind: core.Kind{APIVersion: w.APIVersion, Kind: w.Kind}, Namespace: w.Namespace, Name: w.Name, Labels: w.Labels,
-		}})
+		set.Watches = append(set.Watches, core.Watch{
+			ID: w.Watch, Fields: w.Fields, Report: w.Report, Expected: w.ExpectedRevision,
+			Selection: core.Selection{
+				Kind: core.Kind{APIVersion: w.APIVersion, Kind: w.Kind}, Namespace: w.Namespace, Name: w.Name, Labels: w.Labels,
+			},
+		})
 	}
 	r.deps.Watch(set)
 	return nil

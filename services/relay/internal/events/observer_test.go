@@ -41,8 +41,14 @@ func TestASetOfWatchesIsAccepted(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []core.WatchSet{{AsOf: noon, Lease: 5 * time.Minute, Watches: []core.Watch{
-		{ID: "r/0.1", Fields: []string{"status.phase"}, Selection: core.Selection{Kind: core.Kind{APIVersion: "argoproj.io/v1alpha1", Kind: "Rollout"}, Namespace: "shop", Name: "api"}},
-		{ID: "r/0.2", Fields: []string{"status.phase"}, Selection: core.Selection{Kind: core.Kind{Kind: "Pod"}, Namespace: "shop", Labels: "app=api"}},
+		{
+			ID: "r/0.1", Fields: []string{"status.phase"},
+			Selection: core.Selection{Kind: core.Kind{APIVersion: "argoproj.io/v1alpha1", Kind: "Rollout"}, Namespace: "shop", Name: "api"},
+		},
+		{
+			ID: "r/0.2", Fields: []string{"status.phase"},
+			Selection: core.Selection{Kind: core.Kind{Kind: "Pod"}, Namespace: "shop", Labels: "app=api"},
+		},
 	}}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("set (-want +got):\n%s", diff)

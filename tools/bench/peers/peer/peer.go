@@ -1,5 +1,6 @@
-// Package peer is what the programs of the peers have in common: flags, clients, clocks, and the line of JSON that tools/bench reads. It knows no
-// engine; each program says how its own starts a workflow and waits for the end of it. Like them it is a module outside of the workspace.
+// Package peer is what the programs of the peers have in common: flags, clients, clocks, and the line of JSON that tools/bench reads. It
+// knows no engine; each program says how its own starts a workflow and waits for the end of it. Like them it is a module outside of the
+// workspace.
 package peer
 
 import (
@@ -28,7 +29,8 @@ type Order struct {
 // warmUp is how many workflows come before those that count; tools/bench knows the number.
 const warmUp = 100
 
-// Engine is one that has been started. Its functions are called with numbers from 0 to below Order.Numbers, by many at a time, each number once.
+// Engine is one that has been started. Its functions are called with numbers from 0 to below Order.Numbers, by many at a time, each number
+// once.
 type Engine struct {
 	// Start begins a workflow; Await returns when it has ended.
 	Start, Await func(number int) error

@@ -37,7 +37,8 @@ func (Counted) Run(ctx sdk.WorkflowContext, steps int) (int, error) {
 
 // serve answers the server's calls, at an address that it answers.
 func serve() (address string, err error) {
-	handler, err := server.NewRestate().WithLogger(slog.New(slog.NewTextHandler(io.Discard, nil)).Handler(), true).Bind(sdk.Reflect(Counted{})).Handler()
+	handler, err := server.NewRestate().WithLogger(slog.New(slog.NewTextHandler(io.Discard, nil)).Handler(),
+		true).Bind(sdk.Reflect(Counted{})).Handler()
 	if err != nil {
 		return "", err
 	}

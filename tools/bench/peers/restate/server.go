@@ -44,7 +44,8 @@ func program(ctx context.Context) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	install := exec.CommandContext(ctx, "npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", dir, "@restatedev/restate-server@"+version)
+	install := exec.CommandContext(ctx, "npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", dir,
+		"@restatedev/restate-server@"+version)
 	if out, err := install.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("fetch the server with npm, or name it in RESTATE_SERVER: %w: %.500s", err, out)
 	}
@@ -146,7 +147,8 @@ func (s *restate) register(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for {
-		request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.admin+"/deployments", strings.NewReader(`{"uri":"http://`+address+`"}`))
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.admin+"/deployments",
+			strings.NewReader(`{"uri":"http://`+address+`"}`))
 		if err != nil {
 			return err
 		}

@@ -67,7 +67,8 @@ func open(o peer.Order) (peer.Engine, error) {
 	workers := river.NewWorkers()
 	river.AddWorker(workers, w)
 	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{
-		Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 500}}, Workers: workers, FetchCooldown: time.Millisecond, Logger: quiet,
+		Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 500}}, Workers: workers,
+		FetchCooldown: time.Millisecond, Logger: quiet,
 	})
 	if err != nil {
 		return peer.Engine{}, err

@@ -41,7 +41,10 @@ func serve(t *testing.T, dir, token, clientToken string) (dynamic.Interface, *ap
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Create(apiserver.Namespaces, apiserver.Object{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "shop"}}); err != nil && !apiserver.Is(err, "AlreadyExists") {
+	if _, err := store.Create(apiserver.Namespaces, apiserver.Object{
+		"apiVersion": "v1", "kind": "Namespace",
+		"metadata": map[string]any{"name": "shop"},
+	}); err != nil && !apiserver.Is(err, "AlreadyExists") {
 		t.Fatal(err)
 	}
 	return client, store, config
@@ -116,14 +119,16 @@ func TestPatches(t *testing.T) {
 	patch := func(kind types.PatchType, text string, subresources ...string) (*unstructured.Unstructured, error) {
 		return api.Patch(t.Context(), "api", kind, []byte(text), metav1.PatchOptions{}, subresources...)
 	}
-	o, err := patch(types.MergePatchType, `{"metadata":{"resourceVersion":"`+first.GetResourceVersion()+`"},"status":{"pauseConditions":[1],"phase":"Paused"}}`, "status")
+	o, err := patch(types.MergePatchType, `{"metadata":{"resourceVersion":"`+first.GetResourceVersion()+
+		`"},"status":{"pauseConditions":[1],"phase":"Paused"}}`, "status")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if phase, _, _ := unstructured.NestedString(o.Object, "status", "phase"); phase != "Paused" {
 		t.Errorf("phase = %q", phase)
 	}
-	if _, err := patch(types.MergePatchType, `{"metadata":{"resourceVersion":"`+first.GetResourceVersion()+`"},"status":null}`, "status"); !apierrors.IsConflict(err) {
+	if _, err := patch(types.MergePatchType, `{"metadata":{"resourceVersion":"`+first.GetResourceVersion()+`"},"status":null}`,
+		"status"); !apierrors.IsConflict(err) {
 		t.Errorf("patch of another version: %v", err)
 	}
 	if o, err = patch(types.MergePatchType, `{"status":{"pauseConditions":null}}`, "status"); err != nil {
@@ -151,7 +156,8 @@ func TestPatches(t *testing.T) {
 		t.Errorf("server-side apply: %v", err)
 	}
 	applications := schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "applications"}
-	if _, err := client.Resource(applications).Namespace("shop").Patch(t.Context(), "x", types.MergePatchType, []byte(`{}`), metav1.PatchOptions{}, "status"); !apierrors.IsNotFound(err) {
+	if _, err := client.Resource(applications).Namespace("shop").Patch(t.Context(), "x", types.MergePatchType, []byte(`{}`),
+		metav1.PatchOptions{}, "status"); !apierrors.IsNotFound(err) {
 		t.Errorf("an Application has a status subresource: %v", err)
 	}
 }
@@ -159,7 +165,8 @@ func TestPatches(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	client, _, _ := serve(t, "", "", "")
-	if _, err := client.Resource(rollouts).Namespace("nowhere").Create(t.Context(), rollout("api"), metav1.CreateOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := client.Resource(rollouts).Namespace("nowhere").Create(t.Context(), rollout("api"),
+		metav1.CreateOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("create in a namespace that does not exist: %v", err)
 	}
 	unknown := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "things"}
@@ -193,7 +200,10 @@ func TestSelectors(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name, options := range map[string]metav1.ListOptions{"label": {LabelSelector: "app=worker"}, "field": {FieldSelector: "metadata.name=worker"}} {
+	for name, options := range map[string]metav1.ListOptions{
+		"label": {LabelSelector: "app=worker"},
+		"field": {FieldSelector: "metadata.name=worker"},
+	} {
 		list, err := client.Resource(rollouts).List(t.Context(), options)
 		if err != nil || len(list.Items) != 1 || list.Items[0].GetName() != "worker" {
 			t.Errorf("%s selector: %v, %v", name, list, err)

@@ -96,9 +96,11 @@ func resourceList(group, version string) (metav1.APIResourceList, bool) {
 			continue
 		}
 		list.GroupVersion = r.APIVersion()
-		list.APIResources = append(list.APIResources, metav1.APIResource{Name: r.Plural, SingularName: "", Namespaced: r.Namespaced, Kind: r.Kind, Verbs: verbs})
+		list.APIResources = append(list.APIResources,
+			metav1.APIResource{Name: r.Plural, SingularName: "", Namespaced: r.Namespaced, Kind: r.Kind, Verbs: verbs})
 		if r.Status {
-			list.APIResources = append(list.APIResources, metav1.APIResource{Name: r.Plural + "/status", Namespaced: r.Namespaced, Kind: r.Kind, Verbs: metav1.Verbs{"get", "patch", "update"}})
+			list.APIResources = append(list.APIResources,
+				metav1.APIResource{Name: r.Plural + "/status", Namespaced: r.Namespaced, Kind: r.Kind, Verbs: metav1.Verbs{"get", "patch", "update"}})
 		}
 	}
 	return list, len(list.APIResources) > 0

@@ -67,7 +67,8 @@ func (s *Server) authenticate(r *http.Request) error {
 	}
 	given, isBearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !isBearer {
-		return general(http.StatusForbidden, metav1.StatusReasonForbidden, "forbidden: User %q cannot %s path %q", "system:anonymous", strings.ToLower(r.Method), r.URL.Path)
+		return general(http.StatusForbidden, metav1.StatusReasonForbidden, "forbidden: User %q cannot %s path %q", "system:anonymous",
+			strings.ToLower(r.Method), r.URL.Path)
 	}
 	want, got := sha256.Sum256([]byte(s.token)), sha256.Sum256([]byte(given))
 	if subtle.ConstantTimeCompare(want[:], got[:]) != 1 {
@@ -155,7 +156,8 @@ func (s *Server) collection(w http.ResponseWriter, r *http.Request, t target) er
 		}
 		if t.Resource.Namespaced {
 			if ns := o.Namespace(); ns != "" && ns != t.Namespace {
-				return general(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the namespace of the provided object does not match the namespace sent on the request")
+				return general(http.StatusBadRequest, metav1.StatusReasonBadRequest,
+					"the namespace of the provided object does not match the namespace sent on the request")
 			}
 			o.Set(t.Namespace, "metadata", "namespace")
 		}
@@ -266,7 +268,8 @@ func (s *Server) remove(r *http.Request, t target) (Object, error) {
 func readBody(r *http.Request) ([]byte, error) {
 	text, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBody))
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		return nil, general(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge, "the body is larger than %d bytes", maxBody)
+		return nil, general(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge,
+			"the body is larger than %d bytes", maxBody)
 	}
 	if err != nil {
 		return nil, general(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the body cannot be read: %v", err)

@@ -168,7 +168,8 @@ func (s *Store) admit(k Key, o Object) error {
 		return failure(http.StatusUnprocessableEntity, "Invalid", k, "metadata.name: Required value: name or generateName is required")
 	}
 	if kind, version := o.Text("kind"), o.Text("apiVersion"); kind != k.Resource.Kind || version != k.Resource.APIVersion() {
-		return failure(http.StatusBadRequest, "BadRequest", k, fmt.Sprintf("found %s %s, expected %s %s", version, kind, k.Resource.APIVersion(), k.Resource.Kind))
+		return failure(http.StatusBadRequest, "BadRequest",
+			k, fmt.Sprintf("found %s %s, expected %s %s", version, kind, k.Resource.APIVersion(), k.Resource.Kind))
 	}
 	if k.Resource.Namespaced {
 		if _, exists := s.objects[Key{Resource: Namespaces, Name: k.Namespace}.path()]; !exists {
@@ -214,7 +215,8 @@ func (s *Store) Modify(k Key, part Part, change func(Object) (Object, error)) (O
 	}
 	for _, field := range []string{"resourceVersion", "uid"} {
 		if got := o.Text("metadata", field); got != "" && got != old.Text("metadata", field) {
-			return nil, failure(http.StatusConflict, "Conflict", k, "the object has been modified; please apply your changes to the latest version and try again")
+			return nil, failure(http.StatusConflict, "Conflict",
+				k, "the object has been modified; please apply your changes to the latest version and try again")
 		}
 	}
 	o = merged(k.Resource, old, o, part)

@@ -75,7 +75,8 @@ func (c *Controller) orphans(app apiserver.Object, wanted []desired) []apiserver
 		for _, o := range all {
 			k := apiserver.Key{Resource: r, Namespace: o.Namespace(), Name: o.Name()}
 			owner, _, _ := strings.Cut(o.Text("metadata", "annotations", trackingID), ":")
-			if owner == app.Name() && !isHook(o) && r != apiserver.Applications && !slices.ContainsFunc(wanted, func(d desired) bool { return d.key == k }) {
+			if owner == app.Name() && !isHook(o) && r != apiserver.Applications &&
+				!slices.ContainsFunc(wanted, func(d desired) bool { return d.key == k }) {
 				found = append(found, k)
 			}
 		}

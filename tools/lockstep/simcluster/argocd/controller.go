@@ -56,7 +56,10 @@ func New(d Deps) *Controller {
 	if d.Refresh <= 0 {
 		d.Refresh = defaultRefresh
 	}
-	return &Controller{Deps: d, repositories: repositories{credentials: d.Credentials, clock: d.Clock, known: map[string]*git.Repository{}}, compared: map[string]comparison{}, begun: map[string]bool{}}
+	return &Controller{
+		Deps: d, repositories: repositories{credentials: d.Credentials, clock: d.Clock, known: map[string]*git.Repository{}},
+		compared: map[string]comparison{}, begun: map[string]bool{},
+	}
 }
 
 // Run reconciles until ctx ends.
@@ -84,7 +87,8 @@ func (c *Controller) Sync(ctx context.Context) {
 	for _, app := range all {
 		err := c.reconcile(ctx, app)
 		if err != nil && ctx.Err() == nil && !apiserver.Is(err, "Conflict") && !apiserver.Is(err, "NotFound") {
-			c.Log.ErrorContext(ctx, "application cannot be reconciled", "application", app.Namespace()+"/"+app.Name(), telemetry.KeyError, err.Error())
+			c.Log.ErrorContext(ctx, "application cannot be reconciled", "application", app.Namespace()+"/"+app.Name(),
+				telemetry.KeyError, err.Error())
 		}
 	}
 }

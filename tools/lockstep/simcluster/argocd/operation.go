@@ -80,7 +80,8 @@ func (c *Controller) carryOut(ctx context.Context, app, state apiserver.Object) 
 	results := state.List("syncResult", "resources")
 	state.Set(map[string]any{"revision": revision, "source": copied(app, "spec", "source")}, "syncResult")
 	if c.Store.Get(apiserver.Key{Resource: apiserver.AppProjects, Namespace: app.Namespace(), Name: app.Text("spec", "project")}) == nil {
-		end("Error", "Failed to load application project: error getting app project %q: appprojects.argoproj.io %q not found", app.Text("spec", "project"), app.Text("spec", "project"))
+		end("Error", "Failed to load application project: error getting app project %q: appprojects.argoproj.io %q not found",
+			app.Text("spec", "project"), app.Text("spec", "project"))
 		return
 	}
 	commit, err := c.repositories.resolve(ctx, app.Text("spec", "source", "repoURL"), revision)
@@ -215,7 +216,10 @@ func (c *Controller) put(d desired) (string, error) {
 
 func (c *Controller) createNamespace(name string) {
 	// It may be there already; whatever else is wrong with it, the first object in it will tell.
-	_, _ = c.Store.Create(apiserver.Namespaces, apiserver.Object{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}})
+	_, _ = c.Store.Create(apiserver.Namespaces, apiserver.Object{
+		"apiVersion": "v1", "kind": "Namespace",
+		"metadata": map[string]any{"name": name},
+	})
 }
 
 // maxHistory is how many syncs an Application remembers.

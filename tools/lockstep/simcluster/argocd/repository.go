@@ -133,7 +133,10 @@ func (r *repositories) fetch(ctx context.Context, repository *git.Repository) (p
 		return plumbing.ZeroHash, fmt.Errorf("remote: %w", err)
 	}
 	var auth *http.BasicAuth
-	fetch := &git.FetchOptions{RefSpecs: []config.RefSpec{"+refs/heads/*:refs/remotes/origin/*", "+refs/tags/*:refs/tags/*"}, Tags: git.NoTags, Force: true}
+	fetch := &git.FetchOptions{
+		RefSpecs: []config.RefSpec{"+refs/heads/*:refs/remotes/origin/*", "+refs/tags/*:refs/tags/*"},
+		Tags:     git.NoTags, Force: true,
+	}
 	list := &git.ListOptions{}
 	if r.credentials.Username != "" {
 		auth = &http.BasicAuth{Username: r.credentials.Username, Password: r.credentials.Password}

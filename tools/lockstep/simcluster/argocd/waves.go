@@ -77,7 +77,8 @@ func tasksOf(all []desired, results []any) []*task {
 // result is the task as syncResult.resources has it.
 func (t *task) result() apiserver.Object {
 	r := apiserver.Object{
-		"group": t.key.Resource.Group, "version": t.key.Resource.Version, "kind": t.key.Resource.Kind, "namespace": t.key.Namespace, "name": t.key.Name,
+		"group": t.key.Resource.Group, "version": t.key.Resource.Version, "kind": t.key.Resource.Kind, "namespace": t.key.Namespace,
+		"name":      t.key.Name,
 		"hookPhase": t.state, "syncPhase": t.phase, "message": t.message,
 	}
 	if t.status != "" {

@@ -23,7 +23,8 @@ func (c *Controller) invalidBlueGreen(ro apiserver.Object) string {
 			continue
 		}
 		if c.Store.Get(apiserver.Key{Resource: services, Namespace: ro.Namespace(), Name: name}) == nil {
-			return fmt.Sprintf("The Rollout %q is invalid: spec.strategy.blueGreen.%s: Invalid value: %q: service %q not found", ro.Name(), field, name, name)
+			return fmt.Sprintf("The Rollout %q is invalid: spec.strategy.blueGreen.%s: Invalid value: %q: service %q not found",
+				ro.Name(), field, name, name)
 		}
 	}
 	return ""

@@ -1,6 +1,7 @@
 // Package rollouts behaves like the Argo Rollouts controller (v1.10) on the Rollout objects of a simulated cluster: canary
 // steps, pauses and how they are left, abort and retry, the first deploy, the way back to the stable version, the progress
-// deadline; and blue-green: the pause before the promotion, and the cutover. ReplicaSets are kept as objects, and pods become ready by the clock.
+// deadline; and blue-green: the pause before the promotion, and the cutover. ReplicaSets are kept as objects, and pods become ready by the
+// clock.
 //
 // It is a simulation: no pods, no traffic, no analysis, no delay before old pods go. What it copies of the real controller is what a
 // client can see in the status, and in which order.

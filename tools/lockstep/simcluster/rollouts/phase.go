@@ -53,7 +53,8 @@ func (v *view) healthy() bool {
 	available, _ := v.new.Number("availableReplicas")
 	all, _ := v.new.Number("replicas")
 	return updated == v.replicas && available == v.replicas && (all == v.replicas || v.blueGreen() != nil) &&
-		v.new.Text("stableRS") == v.hash && (v.stepCount() == 0 || v.index() == v.stepCount()) && v.old.Text("observedGeneration") == strconv.FormatInt(v.generation(), 10)
+		v.new.Text("stableRS") == v.hash && (v.stepCount() == 0 || v.index() == v.stepCount()) &&
+		v.old.Text("observedGeneration") == strconv.FormatInt(v.generation(), 10)
 }
 
 // conditions brings the conditions up to date with the rest of the status.
@@ -63,7 +64,8 @@ func (c *Controller) conditions(v *view) {
 	v.setCondition("Healthy", truth(!paused && v.healthy()), "RolloutHealthy", "Rollout is "+negated(!paused && v.healthy())+"healthy")
 	v.setCondition("Paused", truth(paused), "RolloutPaused", "Rollout is "+negated(paused)+"paused")
 	available, _ := v.new.Number("availableReplicas")
-	v.setCondition("Available", truth(available >= v.replicas), "AvailableReason", "Rollout "+map[bool]string{true: "has", false: "does not have"}[available >= v.replicas]+" minimum availability")
+	v.setCondition("Available", truth(available >= v.replicas), "AvailableReason",
+		"Rollout "+map[bool]string{true: "has", false: "does not have"}[available >= v.replicas]+" minimum availability")
 	completed := v.new.Text("stableRS") != "" && v.new.Text("stableRS") == v.hash
 	v.setCondition("Completed", truth(completed), "RolloutCompleted", "RolloutCompleted")
 	current := v.condition("Progressing")
@@ -163,7 +165,10 @@ func (v *view) dropCondition(kind string) {
 // and with every progress, the transition time with the status.
 func (v *view) setCondition(kind, status, reason, message string) {
 	now := v.now.UTC().Format(time.RFC3339)
-	next := map[string]any{"type": kind, "status": status, "reason": reason, "message": message, "lastUpdateTime": now, "lastTransitionTime": now}
+	next := map[string]any{
+		"type": kind, "status": status, "reason": reason, "message": message, "lastUpdateTime": now,
+		"lastTransitionTime": now,
+	}
 	old := v.condition(kind)
 	if old != nil {
 		if old["status"] == status && old["reason"] == reason && kind != "Progressing" {

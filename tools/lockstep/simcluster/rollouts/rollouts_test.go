@@ -41,7 +41,8 @@ func newCluster(t *testing.T) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Create(apiserver.Namespaces, apiserver.Object{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "shop"}}); err != nil {
+	if _, err := store.Create(apiserver.Namespaces,
+		apiserver.Object{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "shop"}}); err != nil {
 		t.Fatal(err)
 	}
 	c := &cluster{t: t, store: store, clock: clk, images: images{"v1": "", "v2": "", "bad": "degraded-at=50"}}

@@ -275,7 +275,7 @@ func TestAMemberHasAsManySubscriptionsAsAllowed(t *testing.T) {
 	if n := testutil.CollectAndCount(streams); n != 2 {
 		t.Errorf("%d metrics, want 2", n)
 	}
-	want := "# HELP lockstep_subscriptions GraphQL subscriptions that are open.\n# TYPE lockstep_subscriptions gauge\nlockstep_subscriptions 3\n"
+	want := "# HELP lockstep_subscriptions Open GraphQL subscriptions.\n# TYPE lockstep_subscriptions gauge\nlockstep_subscriptions 3\n"
 	if err := testutil.CollectAndCompare(streams, strings.NewReader(want), "lockstep_subscriptions"); err != nil {
 		t.Error(err)
 	}
