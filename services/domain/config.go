@@ -99,6 +99,8 @@ type Config struct {
 	Vault secret.VaultConfig `koanf:"vault"`
 	// Docs is the documentation that the service serves at /docs.
 	Docs Docs `koanf:"docs"`
+	// Journal is how the journals are sealed, so that later changes of them are found, and how often they are checked.
+	Journal Journal `koanf:"journal"`
 	// DeliveryMetrics selects the delivery metrics that are exported at /metrics.
 	DeliveryMetrics DeliveryMetrics `koanf:"delivery_metrics"`
 	// HealthAddress is the address that serves /healthz, /readyz, /version and /metrics; empty for none.
@@ -192,6 +194,9 @@ func (c Config) Validate() error {
 	}
 	if c.MaxConnections < 0 || c.MaxConnections > 0 && c.MaxConnections < minConnections {
 		problems = append(problems, fault.Field{Name: "max_connections", Problem: fmt.Sprintf("found %d; expected at least %d", c.MaxConnections, minConnections)})
+	}
+	if c.Journal.SealEvery < 0 || c.Journal.CheckEvery < 0 {
+		problems = append(problems, fault.Field{Name: "journal", Problem: "found a negative seal_every or check_every; expected durations such as 10s and 24h"})
 	}
 	if d := c.DeliveryMetrics.Days; d < 0 || d > 366 {
 		problems = append(problems, fault.Field{Name: "delivery_metrics.days", Problem: fmt.Sprintf("found %d; expected 1 to 366", d)})

@@ -27,6 +27,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/autoflow"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/bundle"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/evidence"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/intake"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
@@ -130,13 +131,18 @@ func Run(ctx context.Context, c Config) error {
 		}),
 		api,
 	}
+	if !c.Journal.Unsealed {
+		parts = append(parts, run.Loop("journal", func(ctx context.Context) error {
+			return pg.AsLeader(ctx, pool, "journal", clock.System(), func(ctx context.Context) error { return s.prove(ctx, c.Journal) })
+		}))
+	}
 	if c.HealthAddress != "" {
 		// Only the database: without the bus the API and the console answer all the same, and a service that reports itself
 		// unready would have both taken away.
 		checks := map[string]func(context.Context) error{"database": pool.Ping}
 		delivery := &telemetry.Delivery{}
 		parts = append(parts, rpc.PlainHTTPPart("health", c.HealthAddress, log, telemetry.Health(checks, exposition{
-			conn: s.bus.conn.Load, pool: pool, breakGlass: s.store.BrokenGlass, delivery: delivery, streams: s.streams,
+			conn: s.bus.conn.Load, pool: pool, breakGlass: s.store.BrokenGlass, journal: s.store.JournalHealth, delivery: delivery, streams: s.streams,
 		}.collectors()...)))
 		if len(c.DeliveryMetrics.Environments) > 0 {
 			parts = append(parts, run.Loop("delivery metrics", func(ctx context.Context) error { return s.showDelivery(ctx, c.DeliveryMetrics, delivery) }))
@@ -203,6 +209,7 @@ type service struct {
 	rollouts *rollout.UseCases
 	handoffs *handoff.UseCases
 	view     *view.UseCases
+	evidence *evidence.UseCases
 	// drivers are the domain's, which follow their registries.
 	drivers *bundle.Drivers
 	// streams counts the open subscriptions of the API; nil before its handler is made.
@@ -240,6 +247,7 @@ func assemble(pool *pgxpool.Pool, drivers bundle.Deps, workflows handoff.Workflo
 	s.handoffs = handoff.New(handoff.Deps{
 		Store: s.store.ForHandoff(), Programs: s.drivers, Workflows: workflows, Rollouts: s.rollouts, Clock: now,
 	})
+	s.evidence = evidence.New(evidence.Deps{Store: s.store.ForEvidence(), States: s.rollouts, Clock: now})
 	s.view = view.New(view.Deps{Reads: s.store, Drivers: s.drivers, Flows: flows, Clock: now})
 	return s, nil
 }

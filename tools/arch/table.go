@@ -138,6 +138,7 @@ func rooms() map[string][]room {
 			{"rollout", []string{nouns, "setup"}},
 			{"handoff", []string{nouns, "rollout"}},
 			{"view", []string{nouns, "access", "setup"}},
+			{"evidence", []string{nouns, "rollout"}},
 		},
 		"workflow": {
 			{"wake", nil},

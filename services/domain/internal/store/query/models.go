@@ -455,6 +455,41 @@ type Handoff struct {
 	Traceparent *string
 }
 
+// Each block covers the rows of all four journals between two positions, and the block before; append-only (D50).
+type JournalBlock struct {
+	ID             int64
+	OrganizationID int64
+	Number         int64
+	// The position that the block begins behind: where the block before ends.
+	Above int64
+	// The position of its last row.
+	Upto     int64
+	RowCount int32
+	// The digest of the block before; empty for the first.
+	Previous string
+	// SHA-256, as hexadecimal, of the block and the canonical form of its rows.
+	Digest    string
+	SealedAt  time.Time
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+// How far the chain of an organization was checked by the schedule, and what was found.
+type JournalCheck struct {
+	ID             int64
+	OrganizationID int64
+	// The last block that is right; 0 for none.
+	Block int64
+	// The digest of that block: the chain must still have it.
+	Head string
+	Upto int64
+	// The first thing that is wrong; empty for nothing.
+	Problem   string
+	CheckedAt time.Time
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
 // People and machines; id is the principal_id that journals name. Never deleted: journals speak of them.
 type Member struct {
 	ID             int64

@@ -1,0 +1,113 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/evidence"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
+)
+
+// ForEvidence is the store as package evidence sees it.
+func (s *Store) ForEvidence() evidence.Store {
+	return room[evidence.Tx]{s, func(t *tx) evidence.Tx { return t }}
+}
+
+func block(r query.JournalBlock) evidence.Block {
+	return evidence.Block{
+		OrganizationID: r.OrganizationID, Number: r.Number, Above: r.Above, UpTo: r.Upto, Rows: int(r.RowCount), Previous: r.Previous, Digest: r.Digest,
+		SealedAt: r.SealedAt.UTC(),
+	}
+}
+
+// SealHorizon implements evidence.Store.
+func (s *Store) SealHorizon(ctx context.Context, organization int64) (h core.Horizon, err error) {
+	err = s.run(ctx, organization, func(q *query.Queries) error {
+		row, err := q.SealHorizon(ctx, organization)
+		h = core.Horizon{Position: row.Position, Oldest: row.Oldest, Next: row.Next}
+		return pg.Classify(err, "look how far the journals go")
+	})
+	return h, err
+}
+
+// SealedRows implements evidence.Store.
+func (s *Store) SealedRows(ctx context.Context, organization, above, upTo int64, most int) (all []evidence.Row, err error) {
+	err = s.run(ctx, organization, func(q *query.Queries) error {
+		if err := q.InUTC(ctx); err != nil {
+			return pg.Classify(err, "set the time zone")
+		}
+		rows, err := q.SealedRows(ctx, query.SealedRowsParams{OrganizationID: organization, Above: above, Upto: upTo, AtMost: int32(most)})
+		all = convertAll(rows, func(r query.SealedRowsRow) evidence.Row {
+			return evidence.Row{Journal: r.Journal, ID: r.ID, Content: r.Content}
+		})
+		return pg.Classify(err, "read the journals behind %d", above)
+	})
+	return all, err
+}
+
+// LastBlock implements evidence.Store.
+func (s *Store) LastBlock(ctx context.Context, organization int64) (b evidence.Block, known bool, err error) {
+	err = s.run(ctx, organization, func(q *query.Queries) error {
+		row, err := q.LastJournalBlock(ctx, organization)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		b, known = block(row), err == nil
+		return pg.Classify(err, "read the last block of the journals")
+	})
+	return b, known, err
+}
+
+// Blocks implements evidence.Store.
+func (s *Store) Blocks(ctx context.Context, organization, after int64, most int) (all []evidence.Block, err error) {
+	err = s.run(ctx, organization, func(q *query.Queries) error {
+		rows, err := q.JournalBlocks(ctx, organization, after, int32(most))
+		all = convertAll(rows, block)
+		return pg.Classify(err, "read blocks of the journals behind %d", after)
+	})
+	return all, err
+}
+
+// CheckOf implements evidence.Store.
+func (s *Store) CheckOf(ctx context.Context, organization int64) (c evidence.Check, known bool, err error) {
+	err = s.run(ctx, organization, func(q *query.Queries) error {
+		r, err := q.JournalCheckOf(ctx, organization)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		c, known = evidence.Check{
+			OrganizationID: organization, Block: r.Block, Head: r.Head, UpTo: r.Upto, Problem: r.Problem, CheckedAt: r.CheckedAt,
+		}, err == nil
+		return pg.Classify(err, "read the last check of the journals")
+	})
+	return c, known, err
+}
+
+// JournalHealth is in how many organizations the last check of the chain found a problem, and when the one was checked that waits longest; the
+// beginning of 1970 for never.
+func (s *Store) JournalHealth(ctx context.Context) (problems int64, oldest time.Time, err error) {
+	row, err := query.New(s.deps.Pool).JournalHealth(ctx)
+	return row.Problems, row.OldestCheck, pg.Classify(err, "read how the checks of the journals went")
+}
+
+// AddBlock implements evidence.Tx.
+func (t *tx) AddBlock(ctx context.Context, b evidence.Block) error {
+	err := t.q.InsertJournalBlock(ctx, query.InsertJournalBlockParams{
+		OrganizationID: t.organization, Number: b.Number, Above: b.Above, Upto: b.UpTo, RowCount: int32(b.Rows), Previous: b.Previous, Digest: b.Digest,
+		SealedAt: b.SealedAt,
+	})
+	return pg.Classify(err, "seal block %d", b.Number)
+}
+
+// SaveCheck implements evidence.Tx.
+func (t *tx) SaveCheck(ctx context.Context, c evidence.Check) error {
+	err := t.q.SaveJournalCheck(ctx, query.SaveJournalCheckParams{
+		OrganizationID: t.organization, Block: c.Block, Head: c.Head, Upto: c.UpTo, Problem: c.Problem, CheckedAt: c.CheckedAt,
+	})
+	return pg.Classify(err, "save the check of the journals")
+}
