@@ -27,7 +27,7 @@ func TestDeliveryShowsWhatWasSetLast(t *testing.T) {
 # HELP lockstep_delivery_failures Deployments of the window that failed, were aborted or rolled back.
 # TYPE lockstep_delivery_failures gauge
 lockstep_delivery_failures{application="shop",environment="live",tier="production"} 3
-# HELP lockstep_delivery_lead_time_seconds Change lead time by percentile, whole and in parts: people, machine.
+# HELP lockstep_delivery_lead_time_seconds Change lead time by percentile, in total and by part: people, machine.
 # TYPE lockstep_delivery_lead_time_seconds gauge
 lockstep_delivery_lead_time_seconds{application="shop",environment="live",part="all",percentile="50",tier="production"} 60
 lockstep_delivery_lead_time_seconds{application="shop",environment="live",part="machine",percentile="50",tier="production"} 40
