@@ -146,7 +146,7 @@ def main(first):
 func TestAStandingFlow(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	program, err := os.ReadFile("testdata/flows/standing.star")
+	program, err := os.ReadFile("../../docs/examples/flow/builds.star")
 	if err != nil {
 		t.Fatal(err)
 	}

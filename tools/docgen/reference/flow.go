@@ -112,23 +112,31 @@ func checkedPipeline() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if err := checkPipeline(definition); err != nil {
+		return "", err
+	}
+	return text, nil
+}
+
+// checkPipeline is an error unless a definition and its configurations are valid for the built-in driver.
+func checkPipeline(definition json.RawMessage) error {
 	parsed, err := flow.Parse(definition)
 	if err != nil {
-		return "", fmt.Errorf("example of a pipeline: %w", err)
+		return fmt.Errorf("example of a pipeline: %w", err)
 	}
 	builtIn, err := builtInDriver()
 	if err != nil {
-		return "", err
+		return err
 	}
 	for _, s := range parsed.Steps {
 		if s.Type != flow.Deploy {
 			continue
 		}
 		if err := builtIn.ValidateApplicationEnvironment(s.Config); err != nil {
-			return "", fmt.Errorf("example of a pipeline: config of %s: %w", s.Environment, err)
+			return fmt.Errorf("example of a pipeline: config of %s: %w", s.Environment, err)
 		}
 	}
-	return text, nil
+	return nil
 }
 
 // example is an example in YAML, as text and as JSON.
@@ -137,15 +145,24 @@ func example(name string) (string, json.RawMessage, error) {
 	if err != nil {
 		return "", nil, fmt.Errorf("example: %w", err)
 	}
-	var value any
-	if err := yaml.Unmarshal(text, &value); err != nil {
-		return "", nil, fmt.Errorf("example %s: %w", name, err)
-	}
-	encoded, err := json.Marshal(value)
+	encoded, err := asJSON(text)
 	if err != nil {
 		return "", nil, fmt.Errorf("example %s: %w", name, err)
 	}
 	return strings.TrimSpace(string(text)), encoded, nil
+}
+
+// asJSON is YAML as JSON.
+func asJSON(text []byte) (json.RawMessage, error) {
+	var value any
+	if err := yaml.Unmarshal(text, &value); err != nil {
+		return nil, fmt.Errorf("parse YAML: %w", err)
+	}
+	encoded, err := json.Marshal(value)
+	if err != nil {
+		return nil, fmt.Errorf("encode JSON: %w", err)
+	}
+	return encoded, nil
 }
 
 // builtInDriver is the driver that every installation has.

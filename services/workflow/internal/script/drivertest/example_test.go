@@ -8,22 +8,25 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/driver"
 )
 
-// example is the driver of pkg/driver/example, made as docs/how-to/write-a-driver.md says: with the walk of the built-in one beside its own files.
+// example is the driver of docs/examples, made as docs/how-to/write-a-driver.md says: with the walk of the built-in one beside its own files.
 func example(t *testing.T) *world {
 	t.Helper()
-	root := filepath.Join("..", "..", "..", "..", "..", "pkg", "driver")
-	files, err := driver.Files(os.DirFS(filepath.Join(root, "example", "files")))
+	top := filepath.Join("..", "..", "..", "..", "..")
+	files, err := driver.Files(os.DirFS(filepath.Join(top, "docs", "examples", "driver")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"idiom", "ask", "joint", "move", "stay", "walk"} {
 		file := filepath.Join("v1", name+".star")
-		if files[file], err = os.ReadFile(filepath.Join(root, "bundles", "argo-rollouts", file)); err != nil {
+		if files[file], err = os.ReadFile(filepath.Join(top, "pkg", "driver", "bundles", "argo-rollouts", file)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	bundles, err := driver.FromFiles(files)
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := driver.CheckNew(bundles); err != nil {
 		t.Fatal(err)
 	}
 	w := newWorld(t)
