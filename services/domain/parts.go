@@ -48,7 +48,7 @@ func (s *service) handler(c Config) (http.Handler, error) {
 		Guard:  guard,
 		SignOn: signOn,
 		GraphQL: graph.NewHandler(graph.Deps{
-			Domain: graph.Domain{Access: s.access, Setup: s.setup, Rollouts: s.rollouts, Workflows: s.handoffs, View: s.view},
+			Domain: graph.Domain{Access: s.access, Setup: s.setup, Rollouts: s.rollouts, Workflows: s.handoffs, View: s.view, Evidence: s.evidence},
 			Clock:  clock.System(), Log: s.log, Streams: s.streams,
 		}),
 		Console: pages,

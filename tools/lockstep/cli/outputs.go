@@ -32,7 +32,7 @@ func Outputs() map[string]any {
 		"group list": []client.Group{}, "group set": client.Group{}, "token list": []client.AccessToken{}, "token create": client.AccessToken{}, "token revoke": client.AccessToken{},
 		"agent list": []client.Agent{}, "agent get": client.Agent{}, "agent register": client.Agent{}, "agent rotate": client.Agent{}, "agent revoke": client.Agent{},
 		"organization list": []client.Organization{}, "organization create": client.Organization{}, "organization rename": client.Organization{}, "whoami": client.Viewer{},
-		"access list": []client.AccessChange{}, "admin verify-journal": client.JournalCheck{}, "publish": source.Published{},
+		"access list": []client.AccessChange{}, "audit": []client.AuditEntry{}, "admin verify-journal": client.JournalCheck{}, "publish": source.Published{},
 		"version": versionAnswer{}, "doctor": []doctor.Finding{}, "dev": stack.Endpoints{}, "dev env": map[string]string{}, "dev push": local.PushedImage{},
 	}
 }

@@ -31,6 +31,8 @@ type JournalCheck struct {
 	Rollouts    int                 `json:"rollouts"`
 	Rows        int                 `json:"rows"`
 	Differences []JournalDifference `json:"differences"`
+	// Chain is the check of the chain that the journals are sealed in; nil where the server is of a release that does not seal them.
+	Chain *JournalChain `json:"chain,omitempty"`
 }
 
 // JournalDifference is a difference between a cached state and the journal.

@@ -113,6 +113,11 @@ func TestEveryDocumentIsOneOfTheSchema(t *testing.T) {
 		func() error { _, err := c.RevokeAgent(ctx, "agent_1"); return err },
 		func() error { _, err := c.RevokeAgentKey(ctx, "agentkey_1"); return err },
 		func() error { _, err := c.AccessChanges(ctx, 0); return err },
+		func() error {
+			_, err := c.Audit(ctx, client.AuditFilter{Principal: "a", Since: time.Unix(1, 0)}, 0)
+			return err
+		},
+		func() error { _, err := c.CheckJournalChain(ctx); return err },
 		func() error { _, err := c.ArchiveApplication(ctx, "shop", ""); return err },
 		func() error { _, err := c.RestoreApplication(ctx, "shop", ""); return err },
 		func() error { _, err := c.ArchiveEnvironment(ctx, "environment_1", ""); return err },

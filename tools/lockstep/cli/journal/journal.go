@@ -13,7 +13,7 @@ import (
 // Commands are the commands of this package, for the root command.
 func Commands(c *command.Command) []*cobra.Command {
 	own := commands{c}
-	return []*cobra.Command{own.journal(), own.admin()}
+	return []*cobra.Command{own.journal(), own.audit(), own.admin()}
 }
 
 // commands are the constructors of commands, by what they share.

@@ -56,6 +56,7 @@ var listed = map[string]place{
 	"Query.groups":          {`%s`, `{ name }`},
 	"Query.agents":          {`%s`, `{ name }`},
 	"Query.organizations":   {`%s`, `{ name }`},
+	"Query.audit":           {`%s`, `{ action subject subjectName createdAt }`},
 	"Query.accessChanges":   {`%s`, `{ action subject subjectName }`},
 	"Query.artifactSources": {`%s`, `{ id }`},
 

@@ -28,6 +28,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/bundle"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/evidence"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/intake"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
@@ -53,6 +54,7 @@ type fixture struct {
 	intake   *intake.UseCases
 	rollouts *rollout.UseCases
 	view     *view.UseCases
+	evidence *evidence.UseCases
 	handler  http.Handler
 	log      *bytes.Buffer
 	queries  *counter
@@ -105,7 +107,7 @@ func (*counter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)
 
 // domain is the use cases as the handler takes them.
 func (f *fixture) domain() graph.Domain {
-	return graph.Domain{Access: f.access, Setup: f.setup, Rollouts: f.rollouts, Workflows: f.handoffs, View: f.view}
+	return graph.Domain{Access: f.access, Setup: f.setup, Rollouts: f.rollouts, Workflows: f.handoffs, View: f.view, Evidence: f.evidence}
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -154,6 +156,7 @@ func newFixture(t *testing.T) *fixture {
 	})
 	f.intake = intake.New(intake.Deps{Store: s.ForIntake(), Matcher: bundle.Sources{}, Clock: now})
 	f.rollouts = rollout.New(rollout.Deps{Store: s.ForRollout(), Drivers: drivers, Flows: bundle.Flows{}, Readiness: f.setup, Clock: now})
+	f.evidence = evidence.New(evidence.Deps{Store: s.ForEvidence(), States: f.rollouts, Clock: now})
 	f.view = view.New(view.Deps{Reads: s, Drivers: drivers, Flows: bundle.Flows{}, Clock: now})
 	f.handoffs = handoff.New(handoff.Deps{Store: s.ForHandoff(), Programs: drivers, Workflows: f.runs, Rollouts: f.rollouts, Clock: now})
 	// A wide window, so that reads that can be joined are, however busy the machine is.

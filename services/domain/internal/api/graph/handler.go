@@ -25,6 +25,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/transport"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/evidence"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
@@ -40,6 +41,7 @@ type Domain struct {
 	Rollouts  Rollouts
 	Workflows Workflows
 	View      View
+	Evidence  Evidence
 }
 
 // Access is what the API needs of package access.
@@ -90,6 +92,14 @@ type Setup interface {
 	RestoreApplication(ctx context.Context, a core.Actor, application int64, reason string) (core.Application, error)
 	RestoreEnvironment(ctx context.Context, a core.Actor, environment int64, reason string) (core.Environment, error)
 	CheckFlowDefinition(ctx context.Context, a core.Actor, definition json.RawMessage) ([]fault.Field, error)
+}
+
+// Evidence is what the API needs of package evidence.
+type Evidence interface {
+	Audit(ctx context.Context, a core.Actor, f evidence.Filter, p core.Page) (core.Slice[evidence.Entry], error)
+	CountAudit(ctx context.Context, a core.Actor, f evidence.Filter) (int, error)
+	CheckChain(ctx context.Context, a core.Actor, after int64, most int) (evidence.Chain, error)
+	LastCheck(ctx context.Context, a core.Actor) (evidence.Check, bool, error)
 }
 
 // Rollouts is what the API needs of package rollout.

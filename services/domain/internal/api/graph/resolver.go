@@ -26,6 +26,12 @@ func (resolvers) Group() exec.GroupResolver { return group{} }
 // Agent resolves its fields.
 func (resolvers) Agent() exec.AgentResolver { return agent{} }
 
+// AuditEntry resolves its fields.
+func (resolvers) AuditEntry() exec.AuditEntryResolver { return auditEntry{} }
+
+// JournalChain resolves its fields.
+func (r resolvers) JournalChain() exec.JournalChainResolver { return journalChain{r.domain} }
+
 // AccessChange resolves its fields.
 func (resolvers) AccessChange() exec.AccessChangeResolver { return accessChange{} }
 

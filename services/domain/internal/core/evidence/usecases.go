@@ -30,6 +30,9 @@ type Store interface {
 	LastBlock(ctx context.Context, organization int64) (Block, bool, error)
 	// Blocks are those behind a number, in order: at most so many.
 	Blocks(ctx context.Context, organization, after int64, most int) ([]Block, error)
+	// Audit is newest first, where no other order is asked for.
+	Audit(ctx context.Context, organization int64, f Filter, p core.Page) (core.Slice[Entry], error)
+	CountAudit(ctx context.Context, organization int64, f Filter) (int, error)
 	// CheckOf is what the schedule found last; false before its first check.
 	CheckOf(ctx context.Context, organization int64) (Check, bool, error)
 }

@@ -33,6 +33,7 @@ type ResolverRoot interface {
 	ApplicationEnvironment() ApplicationEnvironmentResolver
 	Archiving() ArchivingResolver
 	ArtifactSource() ArtifactSourceResolver
+	AuditEntry() AuditEntryResolver
 	AutomaticRollback() AutomaticRollbackResolver
 	BreakGlass() BreakGlassResolver
 	DeliveryMetrics() DeliveryMetricsResolver
@@ -40,6 +41,7 @@ type ResolverRoot interface {
 	Environment() EnvironmentResolver
 	Gate() GateResolver
 	Group() GroupResolver
+	JournalChain() JournalChainResolver
 	JournalEntry() JournalEntryResolver
 	MatrixRow() MatrixRowResolver
 	Member() MemberResolver
@@ -277,6 +279,37 @@ type ComplexityRoot struct {
 		LookedAt       func(childComplexity int) int
 		NextLookAt     func(childComplexity int) int
 		Polled         func(childComplexity int) int
+	}
+
+	AuditEntry struct {
+		Action        func(childComplexity int) int
+		After         func(childComplexity int) int
+		Application   func(childComplexity int) int
+		Before        func(childComplexity int) int
+		CreatedAt     func(childComplexity int) int
+		Detail        func(childComplexity int) int
+		Environment   func(childComplexity int) int
+		Journal       func(childComplexity int) int
+		Position      func(childComplexity int) int
+		PrincipalID   func(childComplexity int) int
+		PrincipalName func(childComplexity int) int
+		PrincipalType func(childComplexity int) int
+		Reason        func(childComplexity int) int
+		SubjectID     func(childComplexity int) int
+		SubjectName   func(childComplexity int) int
+		TraceID       func(childComplexity int) int
+	}
+
+	AuditEntryConnection struct {
+		Edges      func(childComplexity int) int
+		Nodes      func(childComplexity int) int
+		PageInfo   func(childComplexity int) int
+		TotalCount func(childComplexity int) int
+	}
+
+	AuditEntryEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
 	}
 
 	AutomaticRollback struct {
@@ -543,6 +576,23 @@ type ComplexityRoot struct {
 		Group  func(childComplexity int) int
 	}
 
+	JournalChain struct {
+		Block     func(childComplexity int) int
+		Blocks    func(childComplexity int) int
+		Head      func(childComplexity int) int
+		LastCheck func(childComplexity int) int
+		More      func(childComplexity int) int
+		Problem   func(childComplexity int) int
+		Rows      func(childComplexity int) int
+	}
+
+	JournalChainCheck struct {
+		Block     func(childComplexity int) int
+		CheckedAt func(childComplexity int) int
+		Head      func(childComplexity int) int
+		Problem   func(childComplexity int) int
+	}
+
 	JournalCheck struct {
 		Differences func(childComplexity int) int
 		PageInfo    func(childComplexity int) int
@@ -739,6 +789,7 @@ type ComplexityRoot struct {
 		ArtifactSenders        func(childComplexity int) int
 		ArtifactSourceKinds    func(childComplexity int) int
 		ArtifactSources        func(childComplexity int, first *int, after *string, last *int, before *string, application *string, orderBy *core.Order) int
+		Audit                  func(childComplexity int, filter *model.AuditFilter, first *int, after *string, last *int, before *string, orderBy *core.Order) int
 		DeliveryMetrics        func(childComplexity int, application string, environment *string, since *time.Time, until *time.Time) int
 		DriverOrigins          func(childComplexity int) int
 		Drivers                func(childComplexity int) int
@@ -747,6 +798,7 @@ type ComplexityRoot struct {
 		GatesForMe             func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
 		Groups                 func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
 		Journal                func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
+		JournalChain           func(childComplexity int, first *int, after *int) int
 		JournalCheck           func(childComplexity int, first *int, after *string) int
 		JournalCursor          func(childComplexity int) int
 		Matrix                 func(childComplexity int, first *int, after *string, last *int, before *string, filter *model.MatrixFilter, orderBy *core.Order) int
@@ -1996,6 +2048,141 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.ArtifactSourceState.Polled(childComplexity), true
 
+	case "AuditEntry.action":
+		if e.ComplexityRoot.AuditEntry.Action == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AuditEntry.Action(childComplexity), true
+	case "AuditEntry.after":
+		if e.ComplexityRoot.AuditEntry.After == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AuditEntry.After(childComplexity), true
+	case "AuditEntry.application":
+		if e.ComplexityRoot.AuditEntry.Application == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AuditEntry.Application(childComplexity), true
+	case "AuditEntry.before":
+		if e.ComplexityRoot.AuditEntry.Before == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AuditEntry.Before(childComplexity), true
+	case "AuditEntry.createdAt":
+		if e.ComplexityRoot.AuditEntry.CreatedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AuditEntry.CreatedAt(childComplexity), true
+	case "AuditEntry.detail":
+		if e.ComplexityRoot.AuditEntry.Detail == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AuditEntry.Detail(childComplexity), true
+	case "AuditEntry.environment":
+		if e.ComplexityRoot.AuditEntry.Environment == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AuditEntry.Environment(childComplexity), true
+	case "AuditEntry.journal":
+		if e.ComplexityRoot.AuditEntry.Journal == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AuditEntry.Journal(childComplexity), true
+	case "AuditEntry.position":
+		if e.ComplexityRoot.AuditEntry.Position == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AuditEntry.Position(childComplexity), true
+	case "AuditEntry.principalId":
+		if e.ComplexityRoot.AuditEntry.PrincipalID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AuditEntry.PrincipalID(childComplexity), true
+	case "AuditEntry.principalName":
+		if e.ComplexityRoot.AuditEntry.PrincipalName == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AuditEntry.PrincipalName(childComplexity), true
+	case "AuditEntry.principalType":
+		if e.ComplexityRoot.AuditEntry.PrincipalType == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AuditEntry.PrincipalType(childComplexity), true
+	case "AuditEntry.reason":
+		if e.ComplexityRoot.AuditEntry.Reason == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AuditEntry.Reason(childComplexity), true
+	case "AuditEntry.subject":
+		if e.ComplexityRoot.AuditEntry.SubjectID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AuditEntry.SubjectID(childComplexity), true
+	case "AuditEntry.subjectName":
+		if e.ComplexityRoot.AuditEntry.SubjectName == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AuditEntry.SubjectName(childComplexity), true
+	case "AuditEntry.traceId":
+		if e.ComplexityRoot.AuditEntry.TraceID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AuditEntry.TraceID(childComplexity), true
+
+	case "AuditEntryConnection.edges":
+		if e.ComplexityRoot.AuditEntryConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AuditEntryConnection.Edges(childComplexity), true
+	case "AuditEntryConnection.nodes":
+		if e.ComplexityRoot.AuditEntryConnection.Nodes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AuditEntryConnection.Nodes(childComplexity), true
+	case "AuditEntryConnection.pageInfo":
+		if e.ComplexityRoot.AuditEntryConnection.PageInfo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AuditEntryConnection.PageInfo(childComplexity), true
+	case "AuditEntryConnection.totalCount":
+		if e.ComplexityRoot.AuditEntryConnection.TotalCount == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AuditEntryConnection.TotalCount(childComplexity), true
+
+	case "AuditEntryEdge.cursor":
+		if e.ComplexityRoot.AuditEntryEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AuditEntryEdge.Cursor(childComplexity), true
+	case "AuditEntryEdge.node":
+		if e.ComplexityRoot.AuditEntryEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AuditEntryEdge.Node(childComplexity), true
+
 	case "AutomaticRollback.cause":
 		if e.ComplexityRoot.AutomaticRollback.Cause == nil {
 			break
@@ -2984,6 +3171,74 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.GroupPayload.Group(childComplexity), true
+
+	case "JournalChain.block":
+		if e.ComplexityRoot.JournalChain.Block == nil {
+			break
+		}
+
+		return e.ComplexityRoot.JournalChain.Block(childComplexity), true
+	case "JournalChain.blocks":
+		if e.ComplexityRoot.JournalChain.Blocks == nil {
+			break
+		}
+
+		return e.ComplexityRoot.JournalChain.Blocks(childComplexity), true
+	case "JournalChain.head":
+		if e.ComplexityRoot.JournalChain.Head == nil {
+			break
+		}
+
+		return e.ComplexityRoot.JournalChain.Head(childComplexity), true
+	case "JournalChain.lastCheck":
+		if e.ComplexityRoot.JournalChain.LastCheck == nil {
+			break
+		}
+
+		return e.ComplexityRoot.JournalChain.LastCheck(childComplexity), true
+	case "JournalChain.more":
+		if e.ComplexityRoot.JournalChain.More == nil {
+			break
+		}
+
+		return e.ComplexityRoot.JournalChain.More(childComplexity), true
+	case "JournalChain.problem":
+		if e.ComplexityRoot.JournalChain.Problem == nil {
+			break
+		}
+
+		return e.ComplexityRoot.JournalChain.Problem(childComplexity), true
+	case "JournalChain.rows":
+		if e.ComplexityRoot.JournalChain.Rows == nil {
+			break
+		}
+
+		return e.ComplexityRoot.JournalChain.Rows(childComplexity), true
+
+	case "JournalChainCheck.block":
+		if e.ComplexityRoot.JournalChainCheck.Block == nil {
+			break
+		}
+
+		return e.ComplexityRoot.JournalChainCheck.Block(childComplexity), true
+	case "JournalChainCheck.checkedAt":
+		if e.ComplexityRoot.JournalChainCheck.CheckedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.JournalChainCheck.CheckedAt(childComplexity), true
+	case "JournalChainCheck.head":
+		if e.ComplexityRoot.JournalChainCheck.Head == nil {
+			break
+		}
+
+		return e.ComplexityRoot.JournalChainCheck.Head(childComplexity), true
+	case "JournalChainCheck.problem":
+		if e.ComplexityRoot.JournalChainCheck.Problem == nil {
+			break
+		}
+
+		return e.ComplexityRoot.JournalChainCheck.Problem(childComplexity), true
 
 	case "JournalCheck.differences":
 		if e.ComplexityRoot.JournalCheck.Differences == nil {
@@ -3992,6 +4247,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.ArtifactSources(childComplexity, args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["application"].(*string), args["orderBy"].(*core.Order)), true
+	case "Query.audit":
+		if e.ComplexityRoot.Query.Audit == nil {
+			break
+		}
+
+		args, err := ec.field_Query_audit_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.Audit(childComplexity, args["filter"].(*model.AuditFilter), args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["orderBy"].(*core.Order)), true
 	case "Query.deliveryMetrics":
 		if e.ComplexityRoot.Query.DeliveryMetrics == nil {
 			break
@@ -4071,6 +4337,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Journal(childComplexity, args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["orderBy"].(*core.Order)), true
+	case "Query.journalChain":
+		if e.ComplexityRoot.Query.JournalChain == nil {
+			break
+		}
+
+		args, err := ec.field_Query_journalChain_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.JournalChain(childComplexity, args["first"].(*int), args["after"].(*int)), true
 	case "Query.journalCheck":
 		if e.ComplexityRoot.Query.JournalCheck == nil {
 			break
@@ -5635,6 +5912,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputAbortRolloutInput,
 		ec.unmarshalInputArchiveApplicationInput,
 		ec.unmarshalInputArchiveEnvironmentInput,
+		ec.unmarshalInputAuditFilter,
 		ec.unmarshalInputBreakGlassInput,
 		ec.unmarshalInputCancelRolloutInput,
 		ec.unmarshalInputCancelWorkflowInput,
@@ -6268,6 +6546,119 @@ input SetRollbackPolicyInput {
 type SetRollbackPolicyPayload {
   application: Application
   errors: [UserError!]!
+}
+`, BuiltIn: false},
+	{Name: "../schema/audit.graphqls", Input: `# Audit: who did what, where and when; and the proof that the journals were not changed since.
+
+extend type Query {
+  """
+  Who did what, newest first: every change of a control, and what people, machines, policies and schedules did to rollouts. All conditions of the
+  filter hold together. For owners.
+  """
+  audit(filter: AuditFilter, first: Int, after: String, last: Int, before: String, orderBy: CreationOrder = CREATED_DESC): AuditEntryConnection!
+  """
+  Checks a stretch of the chain of blocks that the journals are sealed in: recomputes the digests of the blocks after a number, and compares them. For
+  owners.
+  """
+  journalChain("How many blocks at most, up to 500." first: Int = 100, "The number of the block to begin after." after: Int = 0): JournalChain!
+}
+
+"Conditions on entries of the audit."
+input AuditFilter {
+  "The member who did it: a name, or an identifier, which also finds removed members."
+  principal: String
+  "The name of a mutation, or an event of a rollout's journal such as approve."
+  action: String
+  "Name or identifier of the application that is concerned."
+  application: String
+  "Name or identifier of the environment that is concerned: of a rollout, each environment that it deploys to."
+  environment: String
+  "The first instant that counts."
+  since: Time
+  "The first instant that no longer counts."
+  until: Time
+}
+
+"Something that was done."
+type AuditEntry {
+  "change for a change of a control, rollout for a row of a rollout's journal."
+  journal: String!
+  "The position, which all journals share."
+  position: Int!
+  "user, agent, policy, schedule or system."
+  principalType: String!
+  "The number of the member; null for others."
+  principalId: Int
+  "The name of the principal at that time."
+  principalName: String!
+  "The name of the mutation, or the event of the rollout's journal."
+  action: String!
+  "What was changed: environment_3, rollout_7 …; null for a workflow, which only has a name."
+  subject: ID
+  "Its name at that time; empty for a rollout."
+  subjectName: String!
+  "The application that is concerned; null for none."
+  application: Application
+  "The environment that is concerned; null for none, and for rollouts."
+  environment: Environment
+  "The reason that was given; empty for none."
+  reason: String!
+  "What changed, as text; the gate, for a row of a rollout's journal."
+  detail: String!
+  "The control before, without secrets; null if there was none, and for rollouts."
+  before: JSON
+  "The control after, without secrets; null if there is none, and for rollouts."
+  after: JSON
+  "The trace of the request; null if it was not traced."
+  traceId: String
+  createdAt: Time!
+}
+
+"A page of the audit."
+type AuditEntryConnection {
+  edges: [AuditEntryEdge!]!
+  "The nodes of the edges."
+  nodes: [AuditEntry!]!
+  pageInfo: PageInfo!
+  "The number of items on all pages; counted only if selected."
+  totalCount: Int!
+}
+
+"An entry of the audit with its cursor."
+type AuditEntryEdge {
+  "Pass as after, or before, to continue from this item."
+  cursor: String!
+  node: AuditEntry!
+}
+
+"The result of checking a stretch of the chain."
+type JournalChain {
+  "How many blocks were checked."
+  blocks: Int!
+  "How many rows they have."
+  rows: Int!
+  "The number of the last block that is right; 0 for none. Pass as after to continue."
+  block: Int!
+  "The digest of that block, in hexadecimal; empty for none."
+  head: String!
+  "Whether more blocks follow."
+  more: Boolean!
+  "The first thing that is wrong; null for nothing. Later blocks are not checked."
+  problem: String
+  "What the daily check found last; null before the first one."
+  lastCheck: JournalChainCheck
+}
+
+"What the daily check of the chain found."
+type JournalChainCheck {
+  "The number of the last block that is right."
+  block: Int!
+  "Its digest, in hexadecimal."
+  head: String!
+  "The first thing that is wrong; null for nothing."
+  problem: String
+  "When it was checked."
+  checkedAt: Time!
 }
 `, BuiltIn: false},
 	{Name: "../schema/delivery.graphqls", Input: `# Delivery metrics: how fast and how safely applications are delivered.
@@ -8734,6 +9125,68 @@ func (ec *executionContext) childFields_ArtifactSourceState(ctx context.Context,
 	return nil, fmt.Errorf("no field named %q was found under type ArtifactSourceState", field.Name)
 }
 
+func (ec *executionContext) childFields_AuditEntry(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "journal":
+		return ec.fieldContext_AuditEntry_journal(ctx, field)
+	case "position":
+		return ec.fieldContext_AuditEntry_position(ctx, field)
+	case "principalType":
+		return ec.fieldContext_AuditEntry_principalType(ctx, field)
+	case "principalId":
+		return ec.fieldContext_AuditEntry_principalId(ctx, field)
+	case "principalName":
+		return ec.fieldContext_AuditEntry_principalName(ctx, field)
+	case "action":
+		return ec.fieldContext_AuditEntry_action(ctx, field)
+	case "subject":
+		return ec.fieldContext_AuditEntry_subject(ctx, field)
+	case "subjectName":
+		return ec.fieldContext_AuditEntry_subjectName(ctx, field)
+	case "application":
+		return ec.fieldContext_AuditEntry_application(ctx, field)
+	case "environment":
+		return ec.fieldContext_AuditEntry_environment(ctx, field)
+	case "reason":
+		return ec.fieldContext_AuditEntry_reason(ctx, field)
+	case "detail":
+		return ec.fieldContext_AuditEntry_detail(ctx, field)
+	case "before":
+		return ec.fieldContext_AuditEntry_before(ctx, field)
+	case "after":
+		return ec.fieldContext_AuditEntry_after(ctx, field)
+	case "traceId":
+		return ec.fieldContext_AuditEntry_traceId(ctx, field)
+	case "createdAt":
+		return ec.fieldContext_AuditEntry_createdAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type AuditEntry", field.Name)
+}
+
+func (ec *executionContext) childFields_AuditEntryConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "edges":
+		return ec.fieldContext_AuditEntryConnection_edges(ctx, field)
+	case "nodes":
+		return ec.fieldContext_AuditEntryConnection_nodes(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_AuditEntryConnection_pageInfo(ctx, field)
+	case "totalCount":
+		return ec.fieldContext_AuditEntryConnection_totalCount(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type AuditEntryConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_AuditEntryEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_AuditEntryEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_AuditEntryEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type AuditEntryEdge", field.Name)
+}
+
 func (ec *executionContext) childFields_AutomaticRollback(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "state":
@@ -9260,6 +9713,40 @@ func (ec *executionContext) childFields_GroupPayload(ctx context.Context, field 
 		return ec.fieldContext_GroupPayload_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type GroupPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_JournalChain(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "blocks":
+		return ec.fieldContext_JournalChain_blocks(ctx, field)
+	case "rows":
+		return ec.fieldContext_JournalChain_rows(ctx, field)
+	case "block":
+		return ec.fieldContext_JournalChain_block(ctx, field)
+	case "head":
+		return ec.fieldContext_JournalChain_head(ctx, field)
+	case "more":
+		return ec.fieldContext_JournalChain_more(ctx, field)
+	case "problem":
+		return ec.fieldContext_JournalChain_problem(ctx, field)
+	case "lastCheck":
+		return ec.fieldContext_JournalChain_lastCheck(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type JournalChain", field.Name)
+}
+
+func (ec *executionContext) childFields_JournalChainCheck(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "block":
+		return ec.fieldContext_JournalChainCheck_block(ctx, field)
+	case "head":
+		return ec.fieldContext_JournalChainCheck_head(ctx, field)
+	case "problem":
+		return ec.fieldContext_JournalChainCheck_problem(ctx, field)
+	case "checkedAt":
+		return ec.fieldContext_JournalChainCheck_checkedAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type JournalChainCheck", field.Name)
 }
 
 func (ec *executionContext) childFields_JournalCheck(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -83,6 +83,11 @@ type (
 	// AgentEdge is one of them.
 	AgentEdge Edge[Agent]
 
+	// AuditEntryConnection is a page of them.
+	AuditEntryConnection Connection[AuditEntry, AuditEntryEdge]
+	// AuditEntryEdge is one of them.
+	AuditEntryEdge Edge[AuditEntry]
+
 	// AccessChangeConnection is a page of them.
 	AccessChangeConnection Connection[AccessChange, AccessChangeEdge]
 	// AccessChangeEdge is one of them.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/evidence"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/view"
@@ -236,6 +237,60 @@ func (a Agent) Number() int64 { return a.ID }
 
 // AgentKey wraps the domain's.
 type AgentKey struct{ core.AgentKey }
+
+// AuditEntry wraps the domain's.
+type AuditEntry struct{ evidence.Entry }
+
+// Position is its number among the rows of all journals.
+func (e AuditEntry) Position() int64 { return e.ID }
+
+// PrincipalType says what kind of actor it was.
+func (e AuditEntry) PrincipalType() string { return string(e.Type) }
+
+// PrincipalID is null where the principal has no number.
+func (e AuditEntry) PrincipalID() *int64 { return orNone(e.Principal.ID) }
+
+// Action is the mutation, or the verb.
+func (e AuditEntry) Action() string { return string(e.Change.Action) }
+
+// SubjectID is null for what has no number.
+func (e AuditEntry) SubjectID() *string {
+	if e.Subject.ID == 0 {
+		return nil
+	}
+	global := id.Format(string(e.Subject.Kind), e.Subject.ID)
+	return &global
+}
+
+// SubjectName is what it was called then.
+func (e AuditEntry) SubjectName() string { return e.Subject.Name }
+
+// TraceID is null where the request was not traced.
+func (e AuditEntry) TraceID() *string { return orNone(e.Change.TraceID) }
+
+// orNone is null for a zero value.
+func orNone[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
+}
+
+// JournalChain wraps the domain's.
+type JournalChain struct{ evidence.Chain }
+
+// Block is the last one that is right.
+func (c JournalChain) Block() int64 { return c.Check.Block }
+
+// Problem is null for nothing.
+func (c JournalChain) Problem() *string { return orNone(c.Check.Problem) }
+
+// JournalChainCheck wraps the domain's.
+type JournalChainCheck struct{ evidence.Check }
+
+// Problem is null for nothing.
+func (c JournalChainCheck) Problem() *string { return orNone(c.Check.Problem) }
 
 // AccessChange wraps the domain's.
 type AccessChange struct{ core.AccessChange }

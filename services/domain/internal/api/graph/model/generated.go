@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
@@ -76,6 +77,22 @@ type ArchiveEnvironmentInput struct {
 type ArchiveEnvironmentPayload struct {
 	Environment *Environment `json:"environment,omitempty"`
 	Errors      []UserError  `json:"errors"`
+}
+
+// Conditions on entries of the audit.
+type AuditFilter struct {
+	// The member who did it: a name, or an identifier, which also finds removed members.
+	Principal *string `json:"principal,omitempty"`
+	// The name of a mutation, or an event of a rollout's journal such as approve.
+	Action *string `json:"action,omitempty"`
+	// Name or identifier of the application that is concerned.
+	Application *string `json:"application,omitempty"`
+	// Name or identifier of the environment that is concerned: of a rollout, each environment that it deploys to.
+	Environment *string `json:"environment,omitempty"`
+	// The first instant that counts.
+	Since *time.Time `json:"since,omitempty"`
+	// The first instant that no longer counts.
+	Until *time.Time `json:"until,omitempty"`
 }
 
 // Input of breakGlass.

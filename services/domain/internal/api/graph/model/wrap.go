@@ -2,6 +2,7 @@ package model
 
 import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/evidence"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/view"
 )
@@ -101,6 +102,9 @@ func WrapAgent(a core.Agent) Agent { return Agent{a} }
 
 // WrapAgentKey wraps the domain's.
 func WrapAgentKey(k core.AgentKey) AgentKey { return AgentKey{k} }
+
+// WrapAuditEntry wraps the domain's.
+func WrapAuditEntry(e evidence.Entry) AuditEntry { return AuditEntry{e} }
 
 // WrapAccessChange wraps the domain's.
 func WrapAccessChange(c core.AccessChange) AccessChange { return AccessChange{c} }
