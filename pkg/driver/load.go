@@ -36,6 +36,7 @@ type manifest struct {
 	Workflows                    map[string]string `json:"workflows"`
 	Modules                      map[string]string `json:"modules"`
 	Gates                        *bool             `json:"gates"`
+	Places                       []placeForm       `json:"places"`
 }
 
 //go:embed manifest.json

@@ -196,7 +196,8 @@ func observedEvents() []Definition {
 			Automatic:        true, Drift: "automated sync is on", ObservedAt: "2026-03-25T10:00:00Z",
 		}, "By the workflow service, when the commit in effect for an application in an environment has changed. It shows drift.", EmitterObserver),
 		define(PathDomain, "", EnvironmentPlacesChanged{
-			EnvironmentID: 3, Name: "production", Sequence: 1774432800000, Protected: true, Places: examplePlaces(),
+			EnvironmentID: 3, Name: "production", ApplicationID: 2, Sequence: 1774432800000000, Protected: true, Archived: true,
+			Places: examplePlaces(),
 		}, "By the domain service, when what belongs to an environment or its protection has changed, and again from time to time. The "+
 			"workflow service refuses calls that change a protected environment and belong to no rollout.", EmitterDomain),
 		define(PathDomain, "", EnvironmentContactChanged{

@@ -267,17 +267,21 @@ type RolloutPassagesRevoked struct {
 	RolloutID int64 `json:"rollout_id" jsonschema:"minimum=1"`
 }
 
-// EnvironmentPlacesChanged is com.gitlab.cd.environment.places_changed: what belongs to an environment, completely. Events with a lower
-// sequence than one that was received before are ignored.
+// EnvironmentPlacesChanged is com.gitlab.cd.environment.places_changed: what belongs to an environment, or to one application in it,
+// completely. Of events with the same environment and application, that with the highest sequence counts.
 type EnvironmentPlacesChanged struct {
 	EnvironmentID int64 `json:"environment_id" jsonschema:"minimum=1"`
 	// Name is the environment's name.
 	Name string `json:"name" jsonschema:"minLength=1,maxLength=255"`
-	// Sequence rises with every event about the environment.
+	// ApplicationID is the application whose places these are; absent for what the environment has by itself.
+	ApplicationID int64 `json:"application_id,omitempty" jsonschema:"minimum=1"`
+	// Sequence rises with every event.
 	Sequence int64 `json:"sequence" jsonschema:"minimum=1"`
-	// Protected says that only the environment's own rollouts may change it.
-	Protected bool `json:"protected"`
-	// Places are what belongs to the environment; none for one that was archived.
+	// Protected says that only its own rollouts may change the environment; not in events about an application.
+	Protected bool `json:"protected,omitempty"`
+	// Archived says that the environment is not used any more; not in events about an application.
+	Archived bool `json:"archived,omitempty"`
+	// Places are what belongs to the environment, or to the application in it.
 	Places []Place `json:"places"`
 }
 

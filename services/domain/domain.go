@@ -125,6 +125,9 @@ func Run(ctx context.Context, c Config) error {
 		{Name: "dispatcher", Run: func(ctx context.Context, ready func()) error {
 			return s.dispatch(ctx, autoflow.New(engine), ready)
 		}},
+		run.Loop("places", func(ctx context.Context) error {
+			return pg.AsLeader(ctx, s.pool, "places", clock.System(), s.announcePlaces)
+		}),
 		run.Loop("drivers", func(ctx context.Context) error {
 			s.drivers.Run(ctx)
 			return nil

@@ -172,6 +172,26 @@ func (s *service) tellSources(ctx context.Context, conn *bus.Conn) error {
 // tellAgain is how soon it is tried again to answer.
 const tellAgain = 5 * time.Second
 
+// announcePlaces announces what belongs to environments, at once and from time to time, until ctx ends: the workflow service may have lost
+// it, as after a restored backup.
+func (s *service) announcePlaces(ctx context.Context) error {
+	for ctx.Err() == nil {
+		next := placesInterval
+		if err := s.setup.AnnouncePlaces(ctx); err != nil && ctx.Err() == nil {
+			s.log.WarnContext(ctx, "announcing the places of environments failed; will retry", telemetry.KeyError, err)
+			next = placesRetry
+		}
+		s.pause(ctx, next)
+	}
+	return nil
+}
+
+// placesInterval is how often what belongs to environments is announced again although nothing has changed.
+const placesInterval = 6 * time.Hour
+
+// placesRetry is how soon that is attempted again after a failure.
+const placesRetry = 5 * time.Second
+
 func (s *service) pause(ctx context.Context, d time.Duration) {
 	timer := clock.System().NewTimer(d)
 	defer timer.Stop()

@@ -260,7 +260,7 @@ func TestGates(t *testing.T) {
 		t.Errorf("approving twice: %v, want Refused", err)
 	}
 	var announced []string
-	rows, err := s.pool.Query(t.Context(), `SELECT event->'data'->>'gate_id' || ' ' || (event->'data'->>'resolution') FROM outbox ORDER BY 1`)
+	rows, err := s.pool.Query(t.Context(), `SELECT event->'data'->>'gate_id' || ' ' || (event->'data'->>'resolution') FROM outbox WHERE event->>'type' = $1 ORDER BY 1`, event.TypeApprovalResolved)
 	s.ok(err)
 	for rows.Next() {
 		var line string

@@ -279,7 +279,9 @@ func TestWhatWasCommittedIsPublishedByTheNextProcess(t *testing.T) {
 	workflow := next.nats.Connect(t, bus.UserWorkflow)
 	serve(t, func(ctx context.Context) error {
 		return workflow.Consume(ctx, bus.Consumer{Stream: bus.StreamDomain, Durable: "workflow"}, func(_ context.Context, d bus.Delivery) error {
-			resolved <- d.Event
+			if d.Event.Type() == event.TypeApprovalResolved {
+				resolved <- d.Event
+			}
 			return nil
 		}, nil)
 	})

@@ -124,6 +124,20 @@ func (d *set) Agents(ref string, config json.RawMessage) ([]core.AgentReference,
 	return named, nil
 }
 
+// Places implements setup.DriverSet.
+func (d *set) Places(ref string, environment, config, discovered json.RawMessage) ([]core.Place, bool, error) {
+	b, err := d.find(ref)
+	if err != nil || !b.DeclaresPlaces() {
+		return nil, false, err
+	}
+	declared, err := b.Places(environment, config, discovered)
+	places := make([]core.Place, len(declared))
+	for i, p := range declared {
+		places[i] = core.Place(p)
+	}
+	return places, true, err
+}
+
 // Export implements setup.DriverSet.
 func (d *set) Export(ref string) ([]byte, error) {
 	b, err := d.find(ref)

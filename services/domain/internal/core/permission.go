@@ -128,6 +128,7 @@ const (
 	ActionCreateFlowDefinition    Action = "createFlowDefinition"
 	ActionRetryOnboarding         Action = "retryEnvironmentOnboarding"
 	ActionSetEnvironmentApproval  Action = "setEnvironmentApproval"
+	ActionSetDirectChanges        Action = "setDirectChanges"
 	ActionRetrySetup              Action = "retryApplicationEnvironmentSetup"
 	ActionSetRollbackPolicy       Action = "setRollbackPolicy"
 	ActionCreateRollout           Action = "createRollout"
@@ -181,7 +182,7 @@ func permissionFor(action Action) (Permission, bool) {
 		return MayConfigure, true
 	case ActionCreateMember, ActionSetMemberRole, ActionRemoveMember, ActionCreateGroup, ActionSetGroupMembers, ActionCheckJournal,
 		ActionAccessChanges, ActionRegisterAgent, ActionRotateAgent, ActionRevokeAgent, ActionRevokeAgentKey,
-		ActionOrganizations, ActionCreateOrganization, ActionRenameOrganization:
+		ActionOrganizations, ActionCreateOrganization, ActionRenameOrganization, ActionSetDirectChanges:
 		return MayAdminister, true
 	case ActionCreateToken, ActionRevokeToken:
 		return MayRead, true // one's own; those of others are for whoever administers

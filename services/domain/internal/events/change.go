@@ -91,8 +91,10 @@ func ofRollouts() map[string]reader {
 		event.TypeRolloutAbortRequested: as(func(event.RolloutAbortRequested) rollout.Change { return rollout.Noted{} }),
 		event.TypeRolloutRetryRequested: as(func(event.RolloutRetryRequested) rollout.Change { return rollout.Noted{} }),
 		// These and the two above are the domain's own, whose echo the handler drops; from elsewhere they are claimed, and change nothing.
-		event.TypeRolloutPassageGranted: as(func(event.RolloutPassageGranted) rollout.Change { return rollout.Noted{} }),
-		event.TypeApprovalResolved:      as(func(event.ApprovalResolved) rollout.Change { return rollout.Noted{} }),
+		event.TypeRolloutPassageGranted:    as(func(event.RolloutPassageGranted) rollout.Change { return rollout.Noted{} }),
+		event.TypeRolloutPassagesRevoked:   as(func(event.RolloutPassagesRevoked) rollout.Change { return rollout.Noted{} }),
+		event.TypeEnvironmentPlacesChanged: as(func(event.EnvironmentPlacesChanged) rollout.Change { return rollout.Noted{} }),
+		event.TypeApprovalResolved:         as(func(event.ApprovalResolved) rollout.Change { return rollout.Noted{} }),
 	}
 }
 

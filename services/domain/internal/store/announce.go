@@ -31,7 +31,13 @@ func (t *tx) Announce(ctx context.Context, r rollout.GateResolved) error {
 func (t *tx) Grant(ctx context.Context, p rollout.Passage) error {
 	return t.announce(ctx, p.Organization, p.RolloutID, p.At, event.RolloutPassageGranted{
 		RolloutID: p.RolloutID, GateID: p.GateID, EnvironmentID: p.EnvironmentID, Weight: p.Weight, PinnedWeights: p.PinnedWeights,
+		Places: eventPlaces(p.Places),
 	})
+}
+
+// Revoke implements rollout.Tx.
+func (t *tx) Revoke(ctx context.Context, e rollout.End) error {
+	return t.announce(ctx, e.Organization, e.RolloutID, e.At, event.RolloutPassagesRevoked{RolloutID: e.RolloutID})
 }
 
 // Command implements rollout.Tx.

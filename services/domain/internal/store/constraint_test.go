@@ -55,6 +55,8 @@ INSERT INTO cd_access_changes (organization_id, principal_type, principal_id, ac
     VALUES (1, 'user', 1, 'registerAgent', 'agent', 1, 'cluster', '');
 INSERT INTO cd_handoffs (organization_id, kind, workflow_id, subject_kind, subject_id, program, driver_digest, inputs, due_at)
     VALUES (1, 'start', 'rollout-1', 'rollout', 1, 'deploy', 'sha256:driver', '{}', now());
+INSERT INTO cd_rollout_places (organization_id, rollout_id, environment_id, places, weights) VALUES (1, 1, 1, '[]', '{}');
+INSERT INTO cd_environment_protections (organization_id, environment_id, direct_changes) VALUES (1, 1, true);
 `
 
 func seeded(t *testing.T) *pgxpool.Pool {

@@ -660,6 +660,24 @@ COMMENT ON COLUMN cd_environment_driver_bindings.driver_config IS
 COMMENT ON COLUMN cd_environment_driver_bindings.driver_ref IS
     'name@major; opaque to the tables.';
 
+CREATE TABLE cd_environment_protections (
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    organization_id bigint NOT NULL,
+    environment_id bigint NOT NULL,
+    direct_changes boolean NOT NULL,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_environment_protections_pkey PRIMARY KEY (id),
+    CONSTRAINT cd_environment_protections_one_per_environment UNIQUE (organization_id, environment_id),
+    CONSTRAINT cd_environment_protections_environment FOREIGN KEY (organization_id, environment_id) REFERENCES cd_environments(organization_id, id),
+    CONSTRAINT cd_environment_protections_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id)
+);
+CREATE TRIGGER cd_environment_protections_touch BEFORE UPDATE ON cd_environment_protections FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_environment_protections IS
+    'No row: the environment is protected by its tier, or by its approval. cd_changes has who decided otherwise.';
+COMMENT ON COLUMN cd_environment_protections.direct_changes IS
+    'Workflows that belong to no rollout may change the environment.';
+
 CREATE TABLE cd_environments (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
     organization_id bigint NOT NULL,
@@ -1137,6 +1155,31 @@ COMMENT ON COLUMN cd_rollout_gates.own IS
 COMMENT ON COLUMN cd_rollout_gates.reason IS
     'What the people who decide are shown.';
 
+CREATE TABLE cd_rollout_places (
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    organization_id bigint NOT NULL,
+    rollout_id bigint NOT NULL,
+    environment_id bigint NOT NULL,
+    places jsonb NOT NULL,
+    weights integer[] NOT NULL,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_rollout_places_pkey PRIMARY KEY (id),
+    CONSTRAINT cd_rollout_places_one_per_environment UNIQUE (organization_id, rollout_id, environment_id),
+    CONSTRAINT cd_rollout_places_environment FOREIGN KEY (organization_id, environment_id) REFERENCES cd_environments(organization_id, id),
+    CONSTRAINT cd_rollout_places_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_rollout_places_rollout FOREIGN KEY (organization_id, rollout_id) REFERENCES cd_rollouts(organization_id, id),
+    CONSTRAINT cd_rollout_places_are_a_list CHECK ((jsonb_typeof(places) = 'array'::text))
+);
+CREATE TRIGGER cd_rollout_places_are_immutable BEFORE DELETE OR UPDATE ON cd_rollout_places FOR EACH ROW EXECUTE FUNCTION cd_refuse();
+CREATE TRIGGER cd_rollout_places_are_kept BEFORE TRUNCATE ON cd_rollout_places FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
+COMMENT ON TABLE cd_rollout_places IS
+    'What the passage of an environment opens for a rollout; no row for rollouts of earlier releases.';
+COMMENT ON COLUMN cd_rollout_places.places IS
+    'Parts of clusters and repositories, as in the event com.gitlab.cd.rollout.passage_granted.';
+COMMENT ON COLUMN cd_rollout_places.weights IS
+    'The weights at which the rollout stops there, in percent: each needs a passage of its own.';
+
 CREATE TABLE cd_rollout_previews (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
     organization_id bigint NOT NULL,
@@ -1550,6 +1593,20 @@ BEGIN
     PERFORM set_config('lockstep.across', '', true);
     RETURN n;
 END $function$;
+
+CREATE OR REPLACE FUNCTION cd_environments_after(behind bigint, most integer)
+ RETURNS TABLE(id bigint, organization_id bigint)
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+BEGIN
+    PERFORM set_config('lockstep.across', 'on', true);
+    RETURN QUERY SELECT e.id, e.organization_id FROM cd_environments e WHERE e.id > behind ORDER BY e.id LIMIT most;
+    PERFORM set_config('lockstep.across', '', true);
+END $function$;
+COMMENT ON FUNCTION cd_environments_after IS
+    'There is one worker for all organizations.';
 
 CREATE OR REPLACE FUNCTION cd_forget_artifact_deletions(before timestamp with time zone, at_most integer)
  RETURNS bigint

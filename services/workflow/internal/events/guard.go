@@ -46,7 +46,8 @@ func changeOf(wire event.Event, e history.Event) (c guard.Change, decides bool, 
 	case event.TypeEnvironmentPlacesChanged:
 		data, err := event.Decode[event.EnvironmentPlacesChanged](wire)
 		c.Territory = &guard.Territory{
-			Environment: data.EnvironmentID, Name: data.Name, Sequence: data.Sequence, Protected: data.Protected, Places: placesOf(data.Places),
+			Environment: data.EnvironmentID, Application: data.ApplicationID, Name: data.Name, Sequence: data.Sequence,
+			Protected: data.Protected, Archived: data.Archived, Places: placesOf(data.Places),
 		}
 		return c, true, err
 	default:

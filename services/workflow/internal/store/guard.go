@@ -70,7 +70,7 @@ func saveTerritory(ctx context.Context, q *query.Queries, organization int64, t 
 	if err != nil {
 		return fmt.Errorf("encode the places of environment %d: %w", t.Environment, err)
 	}
-	before, err := q.LockTerritory(ctx, query.LockTerritoryParams{Organization: organization, Environment: t.Environment})
+	before, err := q.LockTerritory(ctx, query.LockTerritoryParams{Organization: organization, Environment: t.Environment, Application: t.Application})
 	known := err == nil
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return pg.Classify(err, "lock the places of environment %d", t.Environment)
@@ -79,12 +79,13 @@ func saveTerritory(ctx context.Context, q *query.Queries, organization int64, t 
 		return nil
 	}
 	err = q.SaveTerritory(ctx, query.SaveTerritoryParams{
-		Organization: organization, Environment: t.Environment, Name: t.Name, Sequence: t.Sequence, Protected: t.Protected, Places: places,
+		Organization: organization, Environment: t.Environment, Application: t.Application, Name: t.Name, Sequence: t.Sequence,
+		Protected: t.Protected, Archived: t.Archived, Places: places,
 	})
 	if err != nil {
 		return pg.Classify(err, "save the places of environment %d", t.Environment)
 	}
-	if known && before.Name == t.Name && before.Protected == t.Protected && samePlaces(before.Places, t.Places) {
+	if known && before.Name == t.Name && before.Protected == t.Protected && before.Archived == t.Archived && samePlaces(before.Places, t.Places) {
 		return nil // reported again, as after a start of the domain service
 	}
 	version, err := q.NextTerritoryVersion(ctx, organization)
@@ -146,11 +147,14 @@ func (s *Store) Territories(ctx context.Context, organization int64) (version in
 		return 0, nil, pg.Classify(err, "read the places of environments of organization %d", organization)
 	}
 	for _, row := range rows {
-		t := guard.Territory{Environment: row.Environment, Name: row.Name, Sequence: row.Sequence, Protected: row.Protected}
+		t := guard.Territory{
+			Environment: row.Environment, Application: row.Application, Name: row.Name, Sequence: row.Sequence, Protected: row.Protected,
+			Archived: row.Archived,
+		}
 		if err := json.Unmarshal(row.Places, &t.Places); err != nil {
 			return 0, nil, fmt.Errorf("decode the places of environment %d: %w", row.Environment, err)
 		}
 		version, all = row.Version, append(all, t)
 	}
-	return version, all, nil
+	return version, guard.Together(all), nil
 }

@@ -103,6 +103,15 @@ func TestReportsOfPlaces(t *testing.T) {
 			t.Errorf("step %d: found version %d, %+v, %v", i, version, all, err)
 		}
 	}
+	// The places of its applications are the environment's, until it is archived.
+	b.report("application", guard.Change{Territory: &guard.Territory{Environment: 5, Application: 2, Name: "production", Sequence: 1, Places: []activity.Place{{Agent: 8}}}})
+	if _, all, err := b.Territories(t.Context(), 1); err != nil || len(all) != 1 || len(all[0].Places) != 3 {
+		t.Errorf("with an application: %+v, %v", all, err)
+	}
+	b.report("archived", guard.Change{Territory: &guard.Territory{Environment: 5, Name: "production", Sequence: 14, Archived: true}})
+	if version, all, err := b.Territories(t.Context(), 1); err != nil || len(all) != 0 || version != 5 {
+		t.Errorf("archived: version %d, %+v, %v", version, all, err)
+	}
 	if run, err := b.Guarded(t.Context(), 2, "rollout-1"); err != nil || run.Version != 0 {
 		t.Errorf("another organization: %+v, %v", run, err)
 	}

@@ -225,8 +225,8 @@ type ApplicationEnvironmentReadiness struct {
 	Discovered               json.RawMessage
 }
 
-func (m ApplicationEnvironmentReadiness) apply(ctx context.Context, u *UseCases, tx Tx, _ cause, in core.Inbound) error {
-	return u.readiness.SetupFound(ctx, tx, in.Correlation, m.ApplicationEnvironmentID, m.Ready, m.Reason, m.Discovered)
+func (m ApplicationEnvironmentReadiness) apply(ctx context.Context, u *UseCases, tx Tx, c cause, in core.Inbound) error {
+	return u.readiness.SetupFound(ctx, tx, c.Organization, in.Correlation, m.ApplicationEnvironmentID, m.Ready, m.Reason, m.Discovered)
 }
 
 // WorkflowEnded is the engine's own word about a run (D36): whatever its program had the time to say, its subject does not

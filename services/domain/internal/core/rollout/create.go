@@ -88,6 +88,9 @@ func (u *UseCases) createPlanned(ctx context.Context, tx Tx, c cause, p plan, re
 		if err != nil {
 			return r, err
 		}
+		if err := p.pinPlaces(ctx, tx, r.ID, s); err != nil {
+			return r, err
+		}
 		in.Rollout.Environments = append(in.Rollout.Environments, e)
 	}
 	if err := p.pinGates(ctx, tx, r.ID); err != nil {

@@ -24,6 +24,12 @@ type Passage struct {
 	At time.Time
 }
 
+// End is that a rollout is over: its run may change nothing any more.
+type End struct {
+	Organization, RolloutID int64
+	At                      time.Time
+}
+
 // Abort and retry (D18, E73). An abort takes what is under way back to the version that was stable before, and leaves the
 // rollout standing there, paused; a retry starts it again from its first gate. Both are asked of the workflow: the journal
 // tells the request, and the pause once it is true (D17).

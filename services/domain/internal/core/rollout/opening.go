@@ -2,9 +2,11 @@ package rollout
 
 import (
 	"context"
-	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
 // Opening is what the passage through a gate lets the rollout's run change (D46). The engine enforces it, so it is derived from the
@@ -16,6 +18,8 @@ type Opening struct {
 	Weight int
 	// PinnedWeights are the weights that need a passage of their own, rising; only at the entrance.
 	PinnedWeights []int
+	// Places are what may be changed, as the rollout has pinned it; only at the entrance.
+	Places []core.Place
 }
 
 // opening derives what a gate of the rollout opens. The names of environments contain no slash, so that of a weight gate is unambiguous.
@@ -33,19 +37,23 @@ func (t *tree) opening(ctx context.Context, gate string) (Opening, error) {
 		return Opening{EnvironmentID: id, Weight: percent}, nil
 	}
 	o := Opening{EnvironmentID: id}
-	rules, err := t.tx.GateRules(ctx, t.rollout.ID)
-	for ruled, rule := range rules {
-		if rule.Own {
-			continue
-		}
-		if percent, isWeight := strings.CutPrefix(ruled, name+"/"); isWeight {
-			if n, err := strconv.Atoi(percent); err == nil && n >= 1 && n <= 100 {
-				o.PinnedWeights = append(o.PinnedWeights, n)
-			}
+	o.Places, o.PinnedWeights, err = t.tx.PinnedPlaces(ctx, t.rollout.ID, id)
+	return o, err
+}
+
+// pinPlaces keeps what the passage of a stop will open, and at which weights the rollout stops there.
+func (p plan) pinPlaces(ctx context.Context, tx Tx, rollout int64, s stop) error {
+	places, err := setup.PinnedPlaces(p.drivers, s.environment, s.step.Config, s.application.Discovered)
+	if err != nil {
+		return err
+	}
+	var weights []int
+	if p.skipsWeights(s) == "" {
+		for _, g := range s.step.Gates {
+			weights = append(weights, g.Weight)
 		}
 	}
-	slices.Sort(o.PinnedWeights)
-	return o, err
+	return tx.PinPlaces(ctx, rollout, s.environment.ID, places, weights)
 }
 
 // environmentNamed is the environment of the rollout with a name; 0 for none.

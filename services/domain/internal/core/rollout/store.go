@@ -92,6 +92,12 @@ type Tx interface {
 	Command(ctx context.Context, c Command) error
 	// Grant publishes that a rollout may go past a gate, with the commit.
 	Grant(ctx context.Context, p Passage) error
+	// Revoke publishes that a rollout's passages have ended, with the commit.
+	Revoke(ctx context.Context, e End) error
+	// PinPlaces keeps what the passage of an environment opens for a rollout, and the weights at which the rollout stops there.
+	PinPlaces(ctx context.Context, rollout, environment int64, places []core.Place, weights []int) error
+	// PinnedPlaces is what was kept; nothing for rollouts of earlier releases.
+	PinnedPlaces(ctx context.Context, rollout, environment int64) (places []core.Place, weights []int, err error)
 
 	// LockApplication serialises everything that decides on what an application has: versions, pipelines, rollouts.
 	LockApplication(ctx context.Context, id int64) (core.Application, error)

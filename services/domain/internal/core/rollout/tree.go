@@ -159,6 +159,11 @@ func (t *tree) moveRollout(ctx context.Context, verb core.Verb, reason string) e
 	if err != nil || t.rollout.State == before {
 		return err
 	}
+	if t.rollout.State.Terminal() {
+		if err := t.tx.Revoke(ctx, End{Organization: t.cause.Organization, RolloutID: t.rollout.ID, At: t.cause.at}); err != nil {
+			return err
+		}
+	}
 	switch t.rollout.State {
 	case core.RolloutCompleted: // leaves alone what is under it: a word about a deployment that was overtaken still lands
 		return t.runClock(ctx)

@@ -39,7 +39,10 @@ func (u *UseCases) SetEnvironmentApproval(
 			if err := tx.DropEnvironmentApproval(ctx, environment); err != nil {
 				return err
 			}
-			return core.Record(ctx, tx, a, change, before, nil)
+			if err := core.Record(ctx, tx, a, change, before, nil); err != nil {
+				return err
+			}
+			return u.announceEnvironment(ctx, tx, a.Organization, e)
 		}
 		approvers, err := access.ApproversOf(ctx, tx, a.Organization, []string{n.Group})
 		if err != nil {
@@ -55,8 +58,12 @@ func (u *UseCases) SetEnvironmentApproval(
 		if err := tx.SaveEnvironmentApproval(ctx, *n); err != nil {
 			return err
 		}
-		return core.Record(ctx, tx, a, change, before, approvalState(*n))
+		if err := core.Record(ctx, tx, a, change, before, approvalState(*n)); err != nil {
+			return err
+		}
+		return u.announceEnvironment(ctx, tx, a.Organization, e)
 	})
+	u.wake()
 	return changed, err
 }
 

@@ -78,8 +78,14 @@ func (u *UseCases) ArchiveEnvironment(ctx context.Context, a core.Actor, environ
 		if err != nil {
 			return err
 		}
+		retired := e
+		retired.ArchivedAt = &now
+		if err := u.announceEnvironment(ctx, tx, a.Organization, retired); err != nil {
+			return err
+		}
 		return recordArchiving(ctx, tx, a, environmentChange(core.ActionArchiveEnvironment, e.Environment), reason, true)
 	})
+	u.wake()
 	return archived, err
 }
 
@@ -129,6 +135,9 @@ func (u *UseCases) RestoreEnvironment(ctx context.Context, a core.Actor, environ
 		}
 		err = tx.AddArchiving(ctx, core.Archiving{EnvironmentID: environment, Principal: a.Principal(), Reason: reason})
 		if err != nil {
+			return err
+		}
+		if err := u.announceEnvironment(ctx, tx, a.Organization, e); err != nil {
 			return err
 		}
 		return recordArchiving(ctx, tx, a, environmentChange(core.ActionRestoreEnvironment, restored), reason, false)

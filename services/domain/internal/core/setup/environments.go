@@ -46,8 +46,11 @@ func (u *UseCases) CreateEnvironment(ctx context.Context, a core.Actor, n NewEnv
 		if err != nil {
 			return err
 		}
-		made, err = u.onboard(ctx, tx, a.Organization, core.BoundEnvironment{Environment: e, Binding: b})
-		if err != nil {
+		bound := core.BoundEnvironment{Environment: e, Binding: b}
+		if made, err = u.onboard(ctx, tx, a.Organization, bound); err != nil {
+			return err
+		}
+		if err := u.announceEnvironment(ctx, tx, a.Organization, bound); err != nil {
 			return err
 		}
 		return core.Record(ctx, tx, a, environmentChange(core.ActionCreateEnvironment, e), nil, map[string]any{

@@ -62,6 +62,10 @@ func (u *UseCases) CreateFlowDefinition(ctx context.Context, a core.Actor, n New
 		for i, step := range flow.Deploys {
 			kept[i] = environments[step.Environment].ID
 		}
+		before, err := tx.ApplicationEnvironmentsByApplication(ctx, a.Organization, []int64{app.ID})
+		if err != nil {
+			return err
+		}
 		if err := tx.DropSetups(ctx, app.ID, kept); err != nil {
 			return err
 		}
@@ -78,6 +82,9 @@ func (u *UseCases) CreateFlowDefinition(ctx context.Context, a core.Actor, n New
 			if _, err := u.setUp(ctx, tx, a.Organization, app, e, ae, step.Config); err != nil {
 				return err
 			}
+		}
+		if err := u.announcePipeline(ctx, tx, a.Organization, app.ID, flow, environments, leaves(before[app.ID], kept)); err != nil {
+			return err
 		}
 		return core.Record(ctx, tx, a, core.Change{
 			Action: core.ActionCreateFlowDefinition, ApplicationID: app.ID,

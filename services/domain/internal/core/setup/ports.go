@@ -47,6 +47,9 @@ type DriverSet interface {
 	CheckAllowed(ref string, environment, config json.RawMessage) error
 	// Agents are where a configuration of an environment, which has passed the schema, names agents.
 	Agents(ref string, config json.RawMessage) ([]core.AgentReference, error)
+	// Places are what a rollout changes, as the driver's manifest declares it; declared is false where it does not. config and discovered
+	// are of an application in the environment; nil for none.
+	Places(ref string, environment, config, discovered json.RawMessage) (places []core.Place, declared bool, err error)
 	// Export is a driver's bytes, to be kept.
 	Export(ref string) ([]byte, error)
 }

@@ -12,6 +12,7 @@ import (
 // ReadinessTx is the part of a transaction that records whether environments and applications in them are ready.
 type ReadinessTx interface {
 	StartTx
+	PlacesTx
 	ApplicationsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Application, error)
 	ServicesByApplication(ctx context.Context, organization int64, applications []int64) (map[int64][]core.Service, error)
 	LatestFlowDefinitions(ctx context.Context, organization int64, applications []int64) (map[int64]core.FlowDefinition, error)
@@ -83,7 +84,7 @@ func (u *UseCases) environmentIs(
 
 // SetupFound records what a setup of an application in an environment found. Workflow is the run that reports it.
 func (u *UseCases) SetupFound(
-	ctx context.Context, tx ReadinessTx, workflow string, id int64, ready bool, reason string, discovered json.RawMessage,
+	ctx context.Context, tx ReadinessTx, organization int64, workflow string, id int64, ready bool, reason string, discovered json.RawMessage,
 ) error {
 	ae, err := tx.LockApplicationEnvironment(ctx, id)
 	if err != nil {
@@ -97,7 +98,10 @@ func (u *UseCases) SetupFound(
 	if ready {
 		ae.Readiness, ae.ReadinessReason, ae.Discovered = core.ReadinessReady, "", discovered
 	}
-	return tx.SaveApplicationEnvironment(ctx, ae)
+	if err := tx.SaveApplicationEnvironment(ctx, ae); err != nil || !ready {
+		return err
+	}
+	return u.announceSetup(ctx, tx, organization, ae)
 }
 
 // WorkflowStopped closes what an onboarding or a setup was run for, unless its program has done so; false for any other workflow.

@@ -19,6 +19,8 @@ type Store interface {
 	// DriverBindingsByEnvironment is newest first.
 	DriverBindingsByEnvironment(ctx context.Context, organization int64, environments []int64) (map[int64][]core.DriverBinding, error)
 
+	// EnvironmentsAfter are the environments of all organizations behind an id, in order.
+	EnvironmentsAfter(ctx context.Context, behind int64, most int) ([]PlacedEnvironment, error)
 	// SourcesAfter are the sources of all organizations behind an id, in order.
 	SourcesAfter(ctx context.Context, id int64, most int) ([]PlacedSource, error)
 }
@@ -67,6 +69,8 @@ type Tx interface {
 	// SaveEnvironmentApproval and DropEnvironmentApproval change what an environment asks by itself.
 	SaveEnvironmentApproval(ctx context.Context, a core.EnvironmentApproval) error
 	DropEnvironmentApproval(ctx context.Context, environment int64) error
+	// SetDirectChanges decides whether changes that belong to no rollout are accepted.
+	SetDirectChanges(ctx context.Context, environment int64, allowed bool) error
 
 	// SettleQueuedRollout writes what came of it.
 	SettleQueuedRollout(ctx context.Context, q core.QueuedRollout) error

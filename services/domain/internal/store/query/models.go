@@ -191,6 +191,17 @@ type CdArtifactDeletion struct {
 	UpdatedAt time.Time
 }
 
+// No row: the environment is protected by its tier, or by its approval. cd_changes has who decided otherwise.
+type CdEnvironmentProtection struct {
+	ID             int64
+	OrganizationID int64
+	EnvironmentID  int64
+	// Workflows that belong to no rollout may change the environment.
+	DirectChanges bool
+	CreatedAt     time.Time
+	UpdatedAt     time.Time
+}
+
 type CdRequest struct {
 	ID             int64
 	OrganizationID int64
@@ -201,6 +212,20 @@ type CdRequest struct {
 	Fingerprint []byte
 	// What was answered, to be answered again; null while it is being carried out, and for ever if that was cut short. Empty where it is not kept: it has a token in it, or is too long.
 	Answer    []byte
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+// What the passage of an environment opens for a rollout; no row for rollouts of earlier releases.
+type CdRolloutPlace struct {
+	ID             int64
+	OrganizationID int64
+	RolloutID      int64
+	EnvironmentID  int64
+	// Parts of clusters and repositories, as in the event com.gitlab.cd.rollout.passage_granted.
+	Places json.RawMessage
+	// The weights at which the rollout stops there, in percent: each needs a passage of its own.
+	Weights   []int32
 	CreatedAt time.Time
 	UpdatedAt time.Time
 }

@@ -2,6 +2,8 @@ package guard
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
@@ -33,15 +35,40 @@ type Passage struct {
 	At time.Time
 }
 
-// Territory is what belongs to an environment.
+// Territory is what belongs to an environment, in a report: by itself, or to one application in it.
 type Territory struct {
-	Environment int64  `json:"environment_id"`
-	Name        string `json:"name"`
-	// Sequence orders the reports about one environment.
-	Sequence int64 `json:"sequence"`
-	// Protected environments are changed by their own rollouts only.
-	Protected bool             `json:"protected"`
-	Places    []activity.Place `json:"places"`
+	Environment int64
+	// Application is the application whose places these are; 0 for what the environment has by itself, and for all of it together.
+	Application int64
+	Name        string
+	// Sequence orders the reports about one environment and application.
+	Sequence int64
+	// Protected environments are changed by their own rollouts only; archived ones have no places. Both are of the environment itself.
+	Protected, Archived bool
+	Places              []activity.Place
+}
+
+// Together returns one territory for each environment that is not archived, with the places of all its applications.
+func Together(reports []Territory) []Territory {
+	of := map[int64]*Territory{}
+	archived := map[int64]bool{}
+	for _, r := range reports {
+		t := of[r.Environment]
+		if t == nil {
+			t = &Territory{Environment: r.Environment, Name: r.Name}
+			of[r.Environment] = t
+		}
+		t.Protected = t.Protected || r.Protected
+		t.Places = append(t.Places, r.Places...)
+		archived[r.Environment] = archived[r.Environment] || r.Archived
+	}
+	var all []Territory
+	for _, environment := range slices.Sorted(maps.Keys(of)) {
+		if !archived[environment] {
+			all = append(all, *of[environment])
+		}
+	}
+	return all
 }
 
 // Run is what is known of a run, and of its organization.

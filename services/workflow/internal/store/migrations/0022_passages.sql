@@ -27,16 +27,19 @@ CREATE TABLE guarded_run (
     PRIMARY KEY (organization, workflow)
 );
 
--- What belongs to environments, as the domain service reports it.
+-- What belongs to environments, as the domain service reports it: a row for what an environment has by itself, and one for each application.
 CREATE TABLE territory (
     organization bigint  NOT NULL CHECK (organization > 0),
     environment  bigint  NOT NULL CHECK (environment > 0),
+    -- 0 for what the environment has by itself, and for what it is.
+    application  bigint  NOT NULL CHECK (application >= 0),
     name         text    NOT NULL,
-    -- Of two reports about one environment, that with the higher sequence counts.
+    -- Of two reports about the same, that with the higher sequence counts.
     sequence     bigint  NOT NULL CHECK (sequence > 0),
     protected    boolean NOT NULL,
+    archived     boolean NOT NULL,
     places       jsonb   NOT NULL CHECK (jsonb_typeof(places) = 'array'),
-    PRIMARY KEY (organization, environment)
+    PRIMARY KEY (organization, environment, application)
 );
 
 -- Incremented with every change of an organization's territories, so that replicas know when to read them again.

@@ -13,12 +13,14 @@ ON CONFLICT (organization, workflow) DO UPDATE SET
     retried_at = greatest(guarded_run.retried_at, excluded.retried_at);
 
 -- name: LockTerritory :one
-SELECT name, sequence, protected, places FROM territory WHERE organization = $1 AND environment = $2 FOR UPDATE;
+SELECT name, sequence, protected, archived, places FROM territory
+WHERE organization = $1 AND environment = $2 AND application = $3 FOR UPDATE;
 
 -- name: SaveTerritory :exec
-INSERT INTO territory (organization, environment, name, sequence, protected, places) VALUES ($1, $2, $3, $4, $5, $6)
-ON CONFLICT (organization, environment) DO UPDATE SET
-    name = excluded.name, sequence = excluded.sequence, protected = excluded.protected, places = excluded.places;
+INSERT INTO territory (organization, environment, application, name, sequence, protected, archived, places)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+ON CONFLICT (organization, environment, application) DO UPDATE SET
+    name = excluded.name, sequence = excluded.sequence, protected = excluded.protected, archived = excluded.archived, places = excluded.places;
 
 -- name: NextTerritoryVersion :one
 INSERT INTO territory_version (organization, version) VALUES ($1, 1)
@@ -45,6 +47,6 @@ FROM (SELECT 1) one LEFT JOIN guarded_run r ON r.organization = sqlc.arg(organiz
 
 -- name: Territories :many
 -- With the version as of the same snapshot.
-SELECT v.version, t.environment, t.name, t.sequence, t.protected, t.places
+SELECT v.version, t.environment, t.application, t.name, t.sequence, t.protected, t.archived, t.places
 FROM territory_version v JOIN territory t ON t.organization = v.organization
-WHERE v.organization = $1 ORDER BY t.environment;
+WHERE v.organization = $1 ORDER BY t.environment, t.application;

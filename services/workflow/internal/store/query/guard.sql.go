@@ -65,28 +65,32 @@ func (q *Queries) GuardedRun(ctx context.Context, arg GuardedRunParams) (Guarded
 }
 
 const lockTerritory = `-- name: LockTerritory :one
-SELECT name, sequence, protected, places FROM territory WHERE organization = $1 AND environment = $2 FOR UPDATE
+SELECT name, sequence, protected, archived, places FROM territory
+WHERE organization = $1 AND environment = $2 AND application = $3 FOR UPDATE
 `
 
 type LockTerritoryParams struct {
 	Organization int64
 	Environment  int64
+	Application  int64
 }
 
 type LockTerritoryRow struct {
 	Name      string
 	Sequence  int64
 	Protected bool
+	Archived  bool
 	Places    json.RawMessage
 }
 
 func (q *Queries) LockTerritory(ctx context.Context, arg LockTerritoryParams) (LockTerritoryRow, error) {
-	row := q.db.QueryRow(ctx, lockTerritory, arg.Organization, arg.Environment)
+	row := q.db.QueryRow(ctx, lockTerritory, arg.Organization, arg.Environment, arg.Application)
 	var i LockTerritoryRow
 	err := row.Scan(
 		&i.Name,
 		&i.Sequence,
 		&i.Protected,
+		&i.Archived,
 		&i.Places,
 	)
 	return i, err
@@ -164,17 +168,20 @@ func (q *Queries) SavePassage(ctx context.Context, arg SavePassageParams) error 
 }
 
 const saveTerritory = `-- name: SaveTerritory :exec
-INSERT INTO territory (organization, environment, name, sequence, protected, places) VALUES ($1, $2, $3, $4, $5, $6)
-ON CONFLICT (organization, environment) DO UPDATE SET
-    name = excluded.name, sequence = excluded.sequence, protected = excluded.protected, places = excluded.places
+INSERT INTO territory (organization, environment, application, name, sequence, protected, archived, places)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+ON CONFLICT (organization, environment, application) DO UPDATE SET
+    name = excluded.name, sequence = excluded.sequence, protected = excluded.protected, archived = excluded.archived, places = excluded.places
 `
 
 type SaveTerritoryParams struct {
 	Organization int64
 	Environment  int64
+	Application  int64
 	Name         string
 	Sequence     int64
 	Protected    bool
+	Archived     bool
 	Places       json.RawMessage
 }
 
@@ -182,26 +189,30 @@ func (q *Queries) SaveTerritory(ctx context.Context, arg SaveTerritoryParams) er
 	_, err := q.db.Exec(ctx, saveTerritory,
 		arg.Organization,
 		arg.Environment,
+		arg.Application,
 		arg.Name,
 		arg.Sequence,
 		arg.Protected,
+		arg.Archived,
 		arg.Places,
 	)
 	return err
 }
 
 const territories = `-- name: Territories :many
-SELECT v.version, t.environment, t.name, t.sequence, t.protected, t.places
+SELECT v.version, t.environment, t.application, t.name, t.sequence, t.protected, t.archived, t.places
 FROM territory_version v JOIN territory t ON t.organization = v.organization
-WHERE v.organization = $1 ORDER BY t.environment
+WHERE v.organization = $1 ORDER BY t.environment, t.application
 `
 
 type TerritoriesRow struct {
 	Version     int64
 	Environment int64
+	Application int64
 	Name        string
 	Sequence    int64
 	Protected   bool
+	Archived    bool
 	Places      json.RawMessage
 }
 
@@ -218,9 +229,11 @@ func (q *Queries) Territories(ctx context.Context, organization int64) ([]Territ
 		if err := rows.Scan(
 			&i.Version,
 			&i.Environment,
+			&i.Application,
 			&i.Name,
 			&i.Sequence,
 			&i.Protected,
+			&i.Archived,
 			&i.Places,
 		); err != nil {
 			return nil, err

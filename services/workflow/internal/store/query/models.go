@@ -254,9 +254,11 @@ type Spent struct {
 type Territory struct {
 	Organization int64
 	Environment  int64
+	Application  int64
 	Name         string
 	Sequence     int64
 	Protected    bool
+	Archived     bool
 	Places       json.RawMessage
 }
 

@@ -1,0 +1,51 @@
+package driver
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// What the built-in driver changes follows from its configurations, with the defaults of their schemas (D46).
+func TestPlacesOfTheBuiltInDriver(t *testing.T) {
+	t.Parallel()
+	all, err := Embedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := all.Get("argo-rollouts@1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := `{"application": "shop", "repository_url": "https://git.example.com/deploy", "path": "production/", "destination_namespace": "shop",
+		"services": [{"service": "api", "file": "production/api.yaml"}, {"service": "web", "file": "values.yaml", "rollout_file": "base/web.yaml"}]}`
+	discovered := `{"services": {"api": {"rollout_name": "api", "rollout_namespace": "shop"}, "web": {"rollout_name": "web", "rollout_namespace": "web"}}}`
+	const repository = "https://git.example.com/deploy"
+	declared := []Place{
+		{AgentID: 42, Application: "argocd/shop"},
+		{AgentID: 42, Namespace: "shop"},
+		{AgentID: 42, Namespace: "shop", Name: "api"},
+		{AgentID: 42, Namespace: "web", Name: "web"},
+		{Repository: repository, Branch: "main", Path: "production"},
+		{Repository: repository, Branch: "main", Path: "production/api.yaml"},
+		{Repository: repository, Branch: "main", Path: "values.yaml"},
+		{Repository: repository, Branch: "main", Path: "base/web.yaml"},
+	}
+	for name, tt := range map[string]struct {
+		discovered string
+		want       []Place
+	}{
+		"set up":     {discovered, declared},
+		"not set up": {"", append(append([]Place{}, declared[:2]...), declared[4:]...)},
+		"null":       {"null", append(append([]Place{}, declared[:2]...), declared[4:]...)},
+	} {
+		got, err := b.Places(json.RawMessage(`{"cluster_agent_id": 42}`), json.RawMessage(config), json.RawMessage(tt.discovered))
+		if diff := cmp.Diff(tt.want, got); err != nil || diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
+		}
+	}
+	if _, err := b.Places(nil, json.RawMessage(`{`), nil); err == nil {
+		t.Error("a configuration that is not JSON: no error")
+	}
+}

@@ -1,0 +1,271 @@
+package setup
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// What belongs to an environment is announced to the workflow service, which refuses calls that would go around the environment's gates
+// (D46). It is announced in every transaction that changes it, and all of it from time to time: the workflow service may have lost it.
+
+// PlacesTx is the part of a transaction that announces what belongs to environments.
+type PlacesTx interface {
+	EnvironmentsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Environment, error)
+	// DriverBindingsByEnvironment is newest first.
+	DriverBindingsByEnvironment(ctx context.Context, organization int64, environments []int64) (map[int64][]core.DriverBinding, error)
+	// EnvironmentApprovals has no key for an environment that asks nobody by itself.
+	EnvironmentApprovals(ctx context.Context, organization int64, environments []int64) (map[int64]core.EnvironmentApproval, error)
+	// DirectChanges are the environments that accept changes that belong to no rollout.
+	DirectChanges(ctx context.Context, organization int64, environments []int64) (map[int64]bool, error)
+	// AnnouncePlaces publishes what belongs to an environment, or to an application in it, with the commit. Of two announcements the one
+	// that was made later counts, so the caller holds the lock of what it announces.
+	AnnouncePlaces(ctx context.Context, at time.Time, t core.Territory) error
+}
+
+// PinnedPlaces are what the passage of an environment opens for a rollout. The driver's manifest declares it; without a declaration it is
+// the clusters of the environment's agents, and every repository.
+func PinnedPlaces(drivers DriverSet, e core.BoundEnvironment, config, discovered json.RawMessage) ([]core.Place, error) {
+	places, declared, err := drivers.Places(e.Binding.DriverRef, e.Binding.DriverConfig, config, discovered)
+	if err != nil || declared {
+		return places, err
+	}
+	whole, err := wholeAgents(drivers, e)
+	return append(whole, core.Place{Repository: core.AnyRepository}), err
+}
+
+// wholeAgents are the clusters of an environment's agents.
+func wholeAgents(drivers DriverSet, e core.BoundEnvironment) ([]core.Place, error) {
+	named, err := drivers.Agents(e.Binding.DriverRef, e.Binding.DriverConfig)
+	var places []core.Place
+	for _, n := range named {
+		places = append(places, core.Place{AgentID: n.Number})
+	}
+	return places, err
+}
+
+// announceEnvironment announces what an environment is, and what it has by itself: with a driver that declares no places, all of its
+// agents' clusters.
+func (u *UseCases) announceEnvironment(ctx context.Context, tx PlacesTx, organization int64, e core.BoundEnvironment) error {
+	asked, err := tx.EnvironmentApprovals(ctx, organization, []int64{e.ID})
+	if err != nil {
+		return err
+	}
+	direct, err := tx.DirectChanges(ctx, organization, []int64{e.ID})
+	if err != nil {
+		return err
+	}
+	_, asks := asked[e.ID]
+	t := core.Territory{
+		EnvironmentID: e.ID, Name: e.Name, Archived: e.ArchivedAt != nil,
+		Protected: (e.Tier == core.TierProduction || asks) && !direct[e.ID],
+	}
+	drivers := u.drivers.Now()
+	_, declared, err := drivers.Places(e.Binding.DriverRef, e.Binding.DriverConfig, nil, nil)
+	if err == nil && !declared {
+		t.Places, err = wholeAgents(drivers, e)
+	}
+	// A driver that is not installed any more deploys nothing; what the environment is holds all the same.
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return fmt.Errorf("places of environment %d: %w", e.ID, err)
+	}
+	return tx.AnnouncePlaces(ctx, u.clock.Now(), t)
+}
+
+// announceApplication announces what belongs to an application in an environment; nothing without a config.
+func (u *UseCases) announceApplication(
+	ctx context.Context, tx PlacesTx, e core.BoundEnvironment, application int64, config, discovered json.RawMessage,
+) error {
+	t := core.Territory{EnvironmentID: e.ID, Name: e.Name, ApplicationID: application}
+	if config != nil {
+		places, _, err := u.drivers.Now().Places(e.Binding.DriverRef, e.Binding.DriverConfig, config, discovered)
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			return fmt.Errorf("places of application %d in environment %d: %w", application, e.ID, err)
+		}
+		t.Places = places
+	}
+	return tx.AnnouncePlaces(ctx, u.clock.Now(), t)
+}
+
+// boundEnvironment reads an environment with its binding, without a lock.
+func boundEnvironment(ctx context.Context, tx PlacesTx, organization, environment int64) (core.BoundEnvironment, error) {
+	known, err := tx.EnvironmentsByID(ctx, organization, []int64{environment})
+	if err != nil {
+		return core.BoundEnvironment{}, err
+	}
+	bindings, err := tx.DriverBindingsByEnvironment(ctx, organization, []int64{environment})
+	if err != nil {
+		return core.BoundEnvironment{}, err
+	}
+	e := core.BoundEnvironment{Environment: known[environment]}
+	if of := bindings[environment]; len(of) > 0 {
+		e.Binding = of[0]
+	}
+	return e, nil
+}
+
+// announcePipeline announces what belongs to an application in the environments of its new pipeline, and that nothing does in those that
+// it leaves.
+func (u *UseCases) announcePipeline(
+	ctx context.Context, tx Tx, organization, application int64, flow core.Flow, environments map[string]core.BoundEnvironment, left map[int64]bool,
+) error {
+	known, err := tx.ApplicationEnvironmentsByApplication(ctx, organization, []int64{application})
+	if err != nil {
+		return err
+	}
+	discovered := map[int64]json.RawMessage{}
+	for _, ae := range known[application] {
+		discovered[ae.EnvironmentID] = ae.Discovered
+	}
+	for _, step := range flow.Deploys {
+		e := environments[step.Environment]
+		if err := u.announceApplication(ctx, tx, e, application, step.Config, discovered[e.ID]); err != nil {
+			return err
+		}
+	}
+	for environment := range left {
+		e, err := boundEnvironment(ctx, tx, organization, environment)
+		if err != nil {
+			return err
+		}
+		if err := u.announceApplication(ctx, tx, e, application, nil, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leaves are the environments of an application that a pipeline does not go to any more.
+func leaves(before []core.ApplicationEnvironment, kept []int64) map[int64]bool {
+	left := map[int64]bool{}
+	for _, ae := range before {
+		left[ae.EnvironmentID] = true
+	}
+	for _, environment := range kept {
+		delete(left, environment)
+	}
+	return left
+}
+
+// announceSetup announces what belongs to an application in an environment now that its setup has found where it is.
+func (u *UseCases) announceSetup(ctx context.Context, tx ReadinessTx, organization int64, ae core.ApplicationEnvironment) error {
+	e, err := boundEnvironment(ctx, tx, organization, ae.EnvironmentID)
+	if err != nil {
+		return err
+	}
+	config, goes, err := u.latestConfig(ctx, tx, organization, ae.ApplicationID, e.Name)
+	if err != nil || !goes {
+		return err
+	}
+	return u.announceApplication(ctx, tx, e, ae.ApplicationID, config, ae.Discovered)
+}
+
+// SetDirectChanges decides whether workflows that belong to no rollout may change an environment that is protected otherwise. It is a
+// control: it takes a reason, and the journal of changes has it.
+func (u *UseCases) SetDirectChanges(ctx context.Context, a core.Actor, environment int64, allowed bool, reason string) (core.Environment, error) {
+	if err := core.CheckReason(reason); err != nil {
+		return core.Environment{}, err
+	}
+	if allowed && reason == "" {
+		return core.Environment{}, fault.InvalidFields(fault.Field{Name: "/reason", Problem: "found none; expected why the environment is not to be protected"})
+	}
+	var changed core.Environment
+	err := core.By(ctx, u.store, a, core.ActionSetDirectChanges, func(ctx context.Context, tx Tx) error {
+		e, err := tx.LockEnvironment(ctx, environment)
+		if err != nil {
+			return err
+		}
+		changed = e.Environment
+		before, err := tx.DirectChanges(ctx, a.Organization, []int64{environment})
+		if err != nil {
+			return err
+		}
+		if err := tx.SetDirectChanges(ctx, environment, allowed); err != nil {
+			return err
+		}
+		change := environmentChange(core.ActionSetDirectChanges, e.Environment)
+		change.Reason = reason
+		err = core.Record(ctx, tx, a, change, map[string]any{"direct_changes": before[environment]}, map[string]any{"direct_changes": allowed})
+		if err != nil {
+			return err
+		}
+		return u.announceEnvironment(ctx, tx, a.Organization, e)
+	})
+	u.wake()
+	return changed, err
+}
+
+// PlacedEnvironment is an environment and its organization.
+type PlacedEnvironment struct{ ID, OrganizationID int64 }
+
+// AnnouncePlaces announces everything that belongs to the environments of all organizations.
+func (u *UseCases) AnnouncePlaces(ctx context.Context) error {
+	for behind := int64(0); ; {
+		page, err := u.store.EnvironmentsAfter(ctx, behind, mostAtOnce)
+		if err != nil {
+			return err
+		}
+		for _, e := range page {
+			behind = e.ID
+			if err := u.announceAgain(ctx, e); err != nil {
+				return fmt.Errorf("announce the places of environment %d: %w", e.ID, err)
+			}
+		}
+		if len(page) < mostAtOnce {
+			return nil
+		}
+	}
+}
+
+// announceAgain announces an environment, and then its applications, each in a transaction of its own under the locks that order it with
+// changes.
+func (u *UseCases) announceAgain(ctx context.Context, placed PlacedEnvironment) error {
+	var archived bool
+	err := u.store.In(ctx, placed.OrganizationID, func(ctx context.Context, tx Tx) error {
+		e, err := tx.LockEnvironment(ctx, placed.ID)
+		if err != nil {
+			return err
+		}
+		archived = e.ArchivedAt != nil
+		return u.announceEnvironment(ctx, tx, placed.OrganizationID, e)
+	})
+	if err != nil || archived {
+		return err
+	}
+	for after := int64(0); ; {
+		page, err := u.store.PipelinesTo(ctx, placed.OrganizationID, placed.ID, after, pipelinesAtOnce)
+		if err != nil {
+			return err
+		}
+		for _, definition := range page {
+			after = definition.ApplicationID
+			err := u.store.In(ctx, placed.OrganizationID, func(ctx context.Context, tx Tx) error {
+				known, err := tx.ApplicationEnvironmentsByApplication(ctx, placed.OrganizationID, []int64{definition.ApplicationID})
+				if err != nil {
+					return err
+				}
+				for _, ae := range known[definition.ApplicationID] {
+					if ae.EnvironmentID != placed.ID {
+						continue
+					}
+					locked, err := tx.LockApplicationEnvironment(ctx, ae.ID)
+					if err != nil {
+						return err
+					}
+					return u.announceSetup(ctx, tx, placed.OrganizationID, locked)
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		if len(page) < pipelinesAtOnce {
+			return nil
+		}
+	}
+}
