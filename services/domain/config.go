@@ -9,8 +9,10 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/bus/authority"
+	"github.com/lockstep-cd/lockstep/pkg/certs"
 	"github.com/lockstep-cd/lockstep/pkg/config"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/secret"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/pkg/throttle"
@@ -18,14 +20,7 @@ import (
 
 // Config is the configuration of the service. The zero value works: the service runs, and rejects all callers, because no token exists.
 type Config struct {
-	// DatabaseURL is the URL of the PostgreSQL server, with the account that the service logs in as.
-	DatabaseURL string `koanf:"database_url" secret:"true"`
-	// DatabaseCAFile holds the certificate authorities that PostgreSQL's certificate is verified against. DatabaseCertFile and
-	// DatabaseKeyFile are the client certificate, for a server that requires one. If any of them is set, every connection is encrypted
-	// and the server's name is verified, whatever sslmode the URL has. Replaced files take effect at the next connection.
-	DatabaseCAFile   string `koanf:"database_ca_file"`
-	DatabaseCertFile string `koanf:"database_cert_file"`
-	DatabaseKeyFile  string `koanf:"database_key_file"`
+	pg.Database
 	// OwnerDatabaseURL has the account that owns the tables and migrates them; empty for that of database_url. With a separate owner,
 	// the service's own account needs no right to change tables.
 	OwnerDatabaseURL string `koanf:"owner_database_url" secret:"true"`
@@ -37,16 +32,9 @@ type Config struct {
 	Schema string `koanf:"schema" default:"domain"`
 	// MaxConnections is the maximum number of connections to the database, per process.
 	MaxConnections int32 `koanf:"max_connections" default:"16"`
-	// NATSURL, NATSUser and NATSPassword are the address of the event bus and the service's account there.
-	NATSURL      string `koanf:"nats_url"      default:"nats://127.0.0.1:4222"`
-	NATSUser     string `koanf:"nats_user"     default:"domain"`
-	NATSPassword string `koanf:"nats_password" secret:"true"`
-	// NATSCAFile holds the certificate authorities that NATS's certificate is verified against. NATSCertFile and NATSKeyFile are the
-	// client certificate, for a server that requires one. If any of them is set, a server without TLS is refused. Replaced files take
-	// effect at the next connection.
-	NATSCAFile   string `koanf:"nats_ca_file"`
-	NATSCertFile string `koanf:"nats_cert_file"`
-	NATSKeyFile  string `koanf:"nats_key_file"`
+	bus.NATS
+	// NATSUser is the service's account at the event bus.
+	NATSUser string `koanf:"nats_user" default:"domain"`
 	// HTTPAddress is the address that serves the API, at /graphql, the documentation, at /docs, and the web console.
 	HTTPAddress string `koanf:"http_address" default:":8080"`
 	// HTTPCertFile and HTTPKeyFile are its server certificate; without them it serves plain HTTP, for a proxy in front that terminates
@@ -103,10 +91,7 @@ type Config struct {
 	Journal Journal `koanf:"journal"`
 	// DeliveryMetrics selects the delivery metrics that are exported at /metrics.
 	DeliveryMetrics DeliveryMetrics `koanf:"delivery_metrics"`
-	// HealthAddress is the address that serves /healthz, /readyz, /version and /metrics; empty for none.
-	HealthAddress string `koanf:"health_address"`
-	// LogLevel is debug, info, warn or error.
-	LogLevel string `koanf:"log_level" default:"info"`
+	telemetry.Settings
 }
 
 // Docs is the documentation of this release.
@@ -215,11 +200,12 @@ func (c Config) Validate() error {
 			problems = append(problems, fault.Field{Name: name, Problem: fmt.Sprintf("found %s; expected between 1m and %s", life, maxSessionLife)})
 		}
 	}
-	problems = append(problems, bus.CheckURL("nats_url", c.NATSURL)...)
-	problems = append(problems, telemetry.CheckLevel("log_level", c.LogLevel)...)
+	problems = append(problems, c.Settings.Check()...)
 	problems = append(problems, c.FailedAuthentication.Check("failed_authentication")...)
 	problems = append(problems, c.oidcProblems()...)
-	problems = append(problems, c.tlsProblems()...)
+	problems = append(problems, c.NATS.Check()...)
+	problems = append(problems, c.Database.Certificates().Check("database_")...)
+	problems = append(problems, c.httpTLS().Check("http_")...)
 	problems = append(problems, c.Drivers.problems()...)
 	problems = append(problems, c.Vault.Check()...)
 	for i, a := range c.BootstrapAgents {
@@ -244,3 +230,6 @@ func (c Config) withDefaults() Config {
 	c.OwnerDatabaseURL = cmp.Or(c.OwnerDatabaseURL, c.DatabaseURL)
 	return c
 }
+
+// httpTLS is the certificate of the HTTP server.
+func (c Config) httpTLS() certs.Files { return certs.Files{Cert: c.HTTPCertFile, Key: c.HTTPKeyFile} }

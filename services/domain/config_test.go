@@ -6,7 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 )
 
 func TestConfigNamesWhatIsWrong(t *testing.T) {
@@ -31,8 +33,8 @@ func TestConfigNamesWhatIsWrong(t *testing.T) {
 		{"too long a window of metrics", Config{DeliveryMetrics: DeliveryMetrics{Days: 367}}, "delivery_metrics.days"},
 		{"no room for metrics", Config{DeliveryMetrics: DeliveryMetrics{Most: -1}}, "delivery_metrics.most"},
 		{"too few connections", Config{MaxConnections: 1}, "max_connections"},
-		{"a level that there is not", Config{LogLevel: "loud"}, "log_level"},
-		{"an event bus by HTTP", Config{NATSURL: "http://127.0.0.1:4222"}, "nats_url"},
+		{"a level that there is not", Config{Settings: telemetry.Settings{LogLevel: "loud"}}, "log_level"},
+		{"an event bus by HTTP", Config{NATS: bus.NATS{NATSURL: "http://127.0.0.1:4222"}}, "nats_url"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

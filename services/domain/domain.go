@@ -189,7 +189,7 @@ func migrate(ctx context.Context, c Config, log *slog.Logger) error {
 const noRole = "none"
 
 func database(c Config, log *slog.Logger) pg.Config {
-	p := pg.Config{URL: c.DatabaseURL, Schema: c.Schema, Role: c.DatabaseRole, MaxConns: c.MaxConnections, TLS: c.databaseTLS(), Log: log}
+	p := pg.Config{URL: c.DatabaseURL, Schema: c.Schema, Role: c.DatabaseRole, MaxConns: c.MaxConnections, TLS: c.Database.Certificates(), Log: log}
 	if p.Role == noRole {
 		p.Role = ""
 	}
@@ -265,7 +265,7 @@ func (s *service) wake() {
 // listen reads both event paths and publishes the outbox. It is ready before the bus is: the API needs only the database.
 func (s *service) listen(ctx context.Context, c Config, ready func()) error {
 	ready()
-	conn, err := bus.Connect(ctx, bus.Config{URL: c.NATSURL, User: c.NATSUser, Password: c.NATSPassword, TLS: c.natsTLS(), Name: name}, s.log)
+	conn, err := bus.Connect(ctx, c.NATS.Config(name, c.NATSUser), s.log)
 	if err != nil {
 		return fmt.Errorf("connect to the bus: %w", err)
 	}

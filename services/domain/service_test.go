@@ -18,6 +18,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/porttest"
@@ -72,8 +73,8 @@ func start(t *testing.T, db pg.Config) *running {
 	c := r.nats.Config(bus.UserDomain)
 	serve(t, func(ctx context.Context) error {
 		return Run(ctx, Config{
-			DatabaseURL: db.URL, Schema: db.Schema, NATSURL: c.URL, NATSUser: c.User, NATSPassword: c.Password, HTTPAddress: address,
-			WorkflowAddress: lis.Addr().String(), WorkflowToken: token, BootstrapToken: token, DriverDir: "testdata/drivers", LogLevel: "error",
+			Database: pg.Database{DatabaseURL: db.URL}, Schema: db.Schema, NATS: bus.NATS{NATSURL: c.URL, NATSPassword: c.Password}, NATSUser: c.User, HTTPAddress: address,
+			WorkflowAddress: lis.Addr().String(), WorkflowToken: token, BootstrapToken: token, DriverDir: "testdata/drivers", Settings: telemetry.Settings{LogLevel: "error"},
 		})
 	})
 	r.url = "http://" + address

@@ -5,8 +5,10 @@ import (
 	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
+	"github.com/lockstep-cd/lockstep/pkg/certs"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/gitfetch"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/secret"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/pkg/throttle"
@@ -15,28 +17,14 @@ import (
 // Config is the configuration of the service. The zero value works: the service listens on all interfaces and rejects every delivery,
 // because no token exists.
 type Config struct {
-	// DatabaseURL is the URL of the PostgreSQL server.
-	DatabaseURL string `koanf:"database_url" secret:"true"`
-	// DatabaseCAFile holds the certificate authorities that PostgreSQL's certificate is verified against. DatabaseCertFile and
-	// DatabaseKeyFile are the client certificate, for a server that requires one. If any of them is set, every connection is encrypted
-	// and the server's name is verified, whatever sslmode the URL has. Replaced files take effect at the next connection.
-	DatabaseCAFile   string `koanf:"database_ca_file"`
-	DatabaseCertFile string `koanf:"database_cert_file"`
-	DatabaseKeyFile  string `koanf:"database_key_file"`
+	pg.Database
 	// Schema is the PostgreSQL schema that holds the service's tables; it is created if missing.
 	Schema string `koanf:"schema" default:"registry"`
 	// MaxConnections is the maximum number of connections to the database, per process.
 	MaxConnections int32 `koanf:"max_connections" default:"8"`
-	// NATSURL, NATSUser and NATSPassword are the address of the event bus and the service's account there.
-	NATSURL      string `koanf:"nats_url"      default:"nats://127.0.0.1:4222"`
-	NATSUser     string `koanf:"nats_user"     default:"registry"`
-	NATSPassword string `koanf:"nats_password" secret:"true"`
-	// NATSCAFile holds the certificate authorities that NATS's certificate is verified against. NATSCertFile and NATSKeyFile are the
-	// client certificate, for a server that requires one. If any of them is set, a server without TLS is refused. Replaced files take
-	// effect at the next connection.
-	NATSCAFile   string `koanf:"nats_ca_file"`
-	NATSCertFile string `koanf:"nats_cert_file"`
-	NATSKeyFile  string `koanf:"nats_key_file"`
+	bus.NATS
+	// NATSUser is the service's account at the event bus.
+	NATSUser string `koanf:"nats_user" default:"registry"`
 	// HTTPAddress is the address that receives deliveries.
 	HTTPAddress string `koanf:"http_address" default:":8082"`
 	// HTTPCertFile and HTTPKeyFile are its server certificate. Without them it serves plain HTTP: put a proxy in front that terminates
@@ -74,11 +62,7 @@ type Config struct {
 	RegistriesCAFile string `koanf:"registries_ca_file"`
 	// GitLimits bound the resources for reading Git repositories: memory that all reads of this process share, and limits of one read.
 	GitLimits gitfetch.Limits `koanf:"git_limits"`
-	// HealthAddress is the address that serves /healthz, /readyz, /version and /metrics; empty for none. It is separate from HTTPAddress,
-	// which may be exposed to the internet.
-	HealthAddress string `koanf:"health_address"`
-	// LogLevel is debug, info, warn or error.
-	LogLevel string `koanf:"log_level" default:"info"`
+	telemetry.Settings
 }
 
 // minConnections leaves connections for deliveries: the outbox holds one permanently.
@@ -99,9 +83,10 @@ func (c Config) Validate() error {
 	problems = append(problems, c.FailedAuthentication.Check("failed_authentication")...)
 	problems = append(problems, c.tokenProblems()...)
 	problems = append(problems, c.hookProblems()...)
-	problems = append(problems, c.tlsProblems()...)
-	problems = append(problems, bus.CheckURL("nats_url", c.NATSURL)...)
-	problems = append(problems, telemetry.CheckLevel("log_level", c.LogLevel)...)
+	problems = append(problems, c.NATS.Check()...)
+	problems = append(problems, c.Database.Certificates().Check("database_")...)
+	problems = append(problems, c.httpTLS().Check("http_")...)
+	problems = append(problems, c.Settings.Check()...)
 	problems = append(problems, c.Vault.Check()...)
 	problems = append(problems, c.GitLimits.Check("git_limits")...)
 	if c.PollRate < 0 {
@@ -118,3 +103,6 @@ func (c Config) Validate() error {
 	}
 	return nil
 }
+
+// httpTLS is the certificate of the HTTP server.
+func (c Config) httpTLS() certs.Files { return certs.Files{Cert: c.HTTPCertFile, Key: c.HTTPKeyFile} }

@@ -125,5 +125,5 @@ func migrate(ctx context.Context, c Config, log *slog.Logger) error {
 }
 
 func database(c Config, log *slog.Logger) pg.Config {
-	return pg.Config{URL: c.DatabaseURL, Schema: c.Schema, MaxConns: c.MaxConnections, TLS: c.databaseTLS(), Log: log}
+	return pg.Config{URL: c.DatabaseURL, Schema: c.Schema, MaxConns: c.MaxConnections, TLS: c.Database.Certificates(), Log: log}
 }

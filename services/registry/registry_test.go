@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/porttest"
@@ -28,8 +29,9 @@ type process struct {
 func start(t *testing.T, db pg.Config, nats *bustest.TestServer) *process {
 	t.Helper()
 	p := &process{config: Config{
-		DatabaseURL: db.URL, Schema: db.Schema, NATSURL: nats.URL(), NATSUser: "registry", NATSPassword: "registry",
-		HTTPAddress: porttest.FreeAddress(t), HealthAddress: porttest.FreeAddress(t), Tokens: []string{token}, LogLevel: "error",
+		Database: pg.Database{DatabaseURL: db.URL}, Schema: db.Schema, NATS: bus.NATS{NATSURL: nats.URL(), NATSPassword: "registry"}, NATSUser: "registry",
+		HTTPAddress: porttest.FreeAddress(t), Tokens: []string{token},
+		Settings: telemetry.Settings{HealthAddress: porttest.FreeAddress(t), LogLevel: "error"},
 	}}
 	p.run(t)
 	return p
@@ -188,8 +190,8 @@ func TestAnOccupiedAddressEndsTheService(t *testing.T) {
 	defer func() { _ = taken.Close() }()
 	_, db := pgtest.New(t)
 	err = Run(t.Context(), Config{
-		DatabaseURL: db.URL, Schema: db.Schema, NATSURL: "nats://127.0.0.1:1", HTTPAddress: taken.Addr().String(),
-		LogLevel: "error",
+		Database: pg.Database{DatabaseURL: db.URL}, Schema: db.Schema, NATS: bus.NATS{NATSURL: "nats://127.0.0.1:1"}, HTTPAddress: taken.Addr().String(),
+		Settings: telemetry.Settings{LogLevel: "error"},
 	})
 	if err == nil {
 		t.Error("the service ended without an error")
@@ -200,7 +202,7 @@ func TestMigrateIsIdempotent(t *testing.T) {
 	t.Parallel()
 	_, db := pgtest.New(t)
 	for range 2 {
-		if err := Migrate(t.Context(), Config{DatabaseURL: db.URL, Schema: db.Schema, LogLevel: "error"}); err != nil {
+		if err := Migrate(t.Context(), Config{Database: pg.Database{DatabaseURL: db.URL}, Schema: db.Schema, Settings: telemetry.Settings{LogLevel: "error"}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
-	"github.com/lockstep-cd/lockstep/pkg/certs"
 	"github.com/lockstep-cd/lockstep/pkg/config"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
@@ -19,20 +18,11 @@ type Config struct {
 	// AgentID is the number that environments refer to as cluster_agent_id. There is one relay per number.
 	AgentID int64 `koanf:"agent_id"`
 
-	// NATSURL is the address of the control plane's NATS server: nats://host:4222, tls://host:4222.
-	NATSURL string `koanf:"nats_url" default:"nats://127.0.0.1:4222"`
+	bus.NATS
 	// NATSUser is the relay's account; "" means relay-<agent_id>.
 	NATSUser string `koanf:"nats_user"`
-	// NATSPassword is the password of NATSUser.
-	NATSPassword string `koanf:"nats_password" secret:"true"`
 	// NATSNKeySeedFile is a file with an NKey seed, in place of a password.
 	NATSNKeySeedFile string `koanf:"nats_nkey_seed_file"`
-	// NATSCAFile holds the certificate authorities that NATS's certificate is verified against. NATSCertFile and NATSKeyFile are the
-	// client certificate, for a server that requires one. If any of them is set, a server without TLS is refused. Replaced files take
-	// effect at the next connection.
-	NATSCAFile   string `koanf:"nats_ca_file"`
-	NATSCertFile string `koanf:"nats_cert_file"`
-	NATSKeyFile  string `koanf:"nats_key_file"`
 
 	// Kubeconfig is a file; "" means the service account of the pod that the relay runs in.
 	Kubeconfig string `koanf:"kubeconfig"`
@@ -72,10 +62,7 @@ type Config struct {
 	// lockstep.dev/authorized does not name the calling organization. It is meant for upgrades.
 	AllowUnauthorizedApplications bool `koanf:"allow_unauthorized_applications"`
 
-	// HealthAddress is the address that serves /healthz, /readyz, /version and /metrics; empty for none.
-	HealthAddress string `koanf:"health_address"`
-	// LogLevel is debug, info, warn or error.
-	LogLevel string `koanf:"log_level" default:"info"`
+	telemetry.Settings
 }
 
 // Validate reports invalid settings that package config cannot find by type. 0 is valid where a key has a default.
@@ -104,9 +91,8 @@ func (c Config) Validate() error {
 	for name, list := range c.allowed() {
 		wrong = append(wrong, checkPatterns(name, *list)...)
 	}
-	wrong = append(wrong, c.natsTLS().Check("nats_")...)
-	wrong = append(wrong, bus.CheckURL("nats_url", c.NATSURL)...)
-	wrong = append(wrong, telemetry.CheckLevel("log_level", c.LogLevel)...)
+	wrong = append(wrong, c.NATS.Check()...)
+	wrong = append(wrong, c.Settings.Check()...)
 	if len(wrong) > 0 {
 		return fault.InvalidFields(wrong...)
 	}
@@ -153,11 +139,6 @@ func (c Config) limits() core.Limits {
 		DestinationServers: c.AllowDestinationServers, Repositories: c.AllowRepositories, ClusterKinds: c.AllowClusterKinds,
 		Home: c.ArgoCDNamespace, Unauthorized: c.AllowUnauthorizedApplications,
 	}
-}
-
-// natsTLS returns the certificates of the connection to NATS.
-func (c Config) natsTLS() certs.Files {
-	return certs.Files{Cert: c.NATSCertFile, Key: c.NATSKeyFile, CA: c.NATSCAFile}
 }
 
 // withDefaults also serves callers that build a Config without package config. It adds the one default that depends on another key.

@@ -50,11 +50,10 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return fmt.Errorf("open the cluster: %w", err)
 	}
-	conn, err := bus.Connect(ctx, bus.Config{
-		URL: c.NATSURL, User: c.NATSUser, Password: c.NATSPassword, NKeySeedFile: c.NATSNKeySeedFile, TLS: c.natsTLS(), Name: name,
-		// The control plane authorizes agents: while it is unreachable, the connection is refused, and retried.
-		Background: true,
-	}, log)
+	nats := c.NATS.Config(name, c.NATSUser)
+	// The control plane authorizes agents: while it is unreachable, the connection is refused, and retried.
+	nats.NKeySeedFile, nats.Background = c.NATSNKeySeedFile, true
+	conn, err := bus.Connect(ctx, nats, log)
 	if err != nil {
 		return fmt.Errorf("connect to the bus: %w", err)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
 	"github.com/lockstep-cd/lockstep/services/relay"
 )
@@ -83,8 +84,8 @@ func start(t *testing.T, cluster http.Handler, nats *bustest.TestServer) {
 	ended := make(chan error, 1)
 	go func() {
 		ended <- relay.Run(ctx, relay.Config{
-			AgentID: agent, NATSURL: nats.URL(), NATSUser: user, NATSPassword: user, Kubeconfig: kubeconfig,
-			HeartbeatInterval: 200 * time.Millisecond, LogLevel: "error",
+			AgentID: agent, NATS: bus.NATS{NATSURL: nats.URL(), NATSPassword: user}, NATSUser: user, Kubeconfig: kubeconfig,
+			HeartbeatInterval: 200 * time.Millisecond, Settings: telemetry.Settings{LogLevel: "error"},
 		})
 	}()
 	t.Cleanup(func() {
@@ -206,7 +207,7 @@ func TestCallsAreAnsweredAfterTheBusLostItsStore(t *testing.T) {
 
 func TestConfigurationIsRefusedByName(t *testing.T) {
 	t.Parallel()
-	err := relay.Run(t.Context(), relay.Config{NATSPassword: "x", NATSNKeySeedFile: "y", PollInterval: -1})
+	err := relay.Run(t.Context(), relay.Config{NATS: bus.NATS{NATSPassword: "x"}, NATSNKeySeedFile: "y", PollInterval: -1})
 	for _, want := range []string{"agent_id: found 0", "nats_password: given beside", "poll_interval: found -1ns"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v does not say %q", err, want)

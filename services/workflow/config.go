@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/config"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/gitfetch"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	"github.com/lockstep-cd/lockstep/pkg/secret"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
@@ -19,28 +20,14 @@ import (
 
 // Config is the configuration of the service. The zero value works except for a database; without a token all callers are rejected.
 type Config struct {
-	// DatabaseURL is the URL of the PostgreSQL server.
-	DatabaseURL string `koanf:"database_url" secret:"true"`
-	// DatabaseCAFile holds the certificate authorities that PostgreSQL's certificate is verified against. DatabaseCertFile and
-	// DatabaseKeyFile are the client certificate, for a server that requires one. If any of them is set, every connection is encrypted
-	// and the server's name is verified, whatever sslmode the URL has. Replaced files take effect at the next connection.
-	DatabaseCAFile   string `koanf:"database_ca_file"`
-	DatabaseCertFile string `koanf:"database_cert_file"`
-	DatabaseKeyFile  string `koanf:"database_key_file"`
+	pg.Database
 	// Schema is the PostgreSQL schema that holds the service's tables; it is created if missing.
 	Schema string `koanf:"schema" default:"workflow"`
 	// MaxConnections is the maximum number of connections to the database, per process.
 	MaxConnections int32 `koanf:"max_connections" default:"16" was:"database_connections"`
-	// NATSURL, NATSUser and NATSPassword are the address of the event bus and the service's account there.
-	NATSURL      string `koanf:"nats_url"      default:"nats://127.0.0.1:4222"`
-	NATSUser     string `koanf:"nats_user"     default:"workflow"`
-	NATSPassword string `koanf:"nats_password" secret:"true"`
-	// NATSCAFile holds the certificate authorities that NATS's certificate is verified against. NATSCertFile and NATSKeyFile are the
-	// client certificate, for a server that requires one. If any of them is set, a server without TLS is refused. Replaced files take
-	// effect at the next connection.
-	NATSCAFile   string `koanf:"nats_ca_file"`
-	NATSCertFile string `koanf:"nats_cert_file"`
-	NATSKeyFile  string `koanf:"nats_key_file"`
+	bus.NATS
+	// NATSUser is the service's account at the event bus.
+	NATSUser string `koanf:"nats_user" default:"workflow"`
 	// GRPCAddress is the address that serves the AutoFlow API.
 	GRPCAddress string `koanf:"grpc_address" default:":8083"`
 	// GRPCCertFile and GRPCKeyFile are the server certificate, PEM files; without them AutoFlow is served unencrypted. With
@@ -127,10 +114,7 @@ type Config struct {
 	// GitAuthorName and GitAuthorEmail are the author of the commits that workflows make.
 	GitAuthorName  string `koanf:"git_author_name"  default:"Lockstep"`
 	GitAuthorEmail string `koanf:"git_author_email" default:"lockstep@localhost"`
-	// HealthAddress is the address that serves /healthz, /readyz, /version and /metrics; empty for none.
-	HealthAddress string `koanf:"health_address"`
-	// LogLevel is debug, info, warn or error.
-	LogLevel string `koanf:"log_level" default:"info"`
+	telemetry.Settings
 }
 
 // AccessToken is a bearer token, given by its digest or by a reference, and what it permits.
@@ -192,9 +176,9 @@ func (c Config) Validate() error {
 	if c.GRPCClientCAFile != "" && c.GRPCCertFile == "" {
 		problems = append(problems, fault.Field{Name: "grpc_client_ca_file", Problem: "found without grpc_cert_file, expected a certificate of our own as well"})
 	}
-	problems = append(problems, bus.CheckURL("nats_url", c.NATSURL)...)
-	problems = append(problems, telemetry.CheckLevel("log_level", c.LogLevel)...)
-	problems = append(problems, c.tlsProblems()...)
+	problems = append(problems, c.Settings.Check()...)
+	problems = append(problems, c.NATS.Check()...)
+	problems = append(problems, c.Database.Certificates().Check("database_")...)
 	problems = append(problems, c.Vault.Check()...)
 	problems = append(problems, c.GitLimits.Check("git_limits")...)
 	for i, t := range c.Tokens {

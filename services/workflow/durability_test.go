@@ -13,10 +13,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/porttest"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/postgres"
@@ -244,8 +247,8 @@ func TestDatabaseAndBusGoAwayAndComeBack(t *testing.T) {
 	nats := bustest.Server(t)
 	toDatabase, toNATS := newDoor(t, database.URL()), newDoor(t, nats.URL())
 	s := &service{t: t, bus: nats, config: workflow.Config{
-		DatabaseURL: through(t, database.URL(), toDatabase), NATSURL: "nats://" + toNATS.address, NATSUser: "workflow", NATSPassword: "workflow",
-		GRPCAddress: porttest.FreeAddress(t), Token: token, AgentOwners: []workflow.AgentOwner{{Agent: agentID, Organization: organization}}, Instance: "test", LogLevel: "error",
+		Database: pg.Database{DatabaseURL: through(t, database.URL(), toDatabase)}, NATS: bus.NATS{NATSURL: "nats://" + toNATS.address, NATSPassword: "workflow"}, NATSUser: "workflow",
+		GRPCAddress: porttest.FreeAddress(t), Token: token, AgentOwners: []workflow.AgentOwner{{Agent: agentID, Organization: organization}}, Instance: "test", Settings: telemetry.Settings{LogLevel: "error"},
 	}}
 	conn, err := rpc.Dial(rpc.ClientConfig{Address: s.config.GRPCAddress, Token: token, Insecure: true})
 	if err != nil {

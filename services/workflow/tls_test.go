@@ -3,10 +3,13 @@ package workflow_test
 import (
 	"testing"
 
+	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/certs/certstest"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/porttest"
@@ -25,9 +28,9 @@ func TestMutualTLSByConfiguration(t *testing.T) {
 	ours := certstest.New(t).Files(t, dir, "server")
 	callers, strangers := certstest.New(t).Files(t, dir, "caller"), certstest.New(t).Files(t, dir, "stranger")
 	s := &service{t: t, bus: nats, config: workflow.Config{
-		DatabaseURL: database.URL, Schema: database.Schema, NATSURL: nats.URL(), NATSUser: "workflow", NATSPassword: "workflow",
+		Database: pg.Database{DatabaseURL: database.URL}, Schema: database.Schema, NATS: bus.NATS{NATSURL: nats.URL(), NATSPassword: "workflow"}, NATSUser: "workflow",
 		GRPCAddress: porttest.FreeAddress(t), GRPCCertFile: ours.Cert, GRPCKeyFile: ours.Key, GRPCClientCAFile: callers.CA,
-		Token: token, AgentOwners: []workflow.AgentOwner{{Agent: agentID, Organization: organization}}, Instance: "test", LogLevel: "error",
+		Token: token, AgentOwners: []workflow.AgentOwner{{Agent: agentID, Organization: organization}}, Instance: "test", Settings: telemetry.Settings{LogLevel: "error"},
 	}}
 	dial := func(c rpc.ClientConfig) autoflowv1.AutoFlowClient {
 		c.Address = s.config.GRPCAddress

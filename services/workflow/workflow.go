@@ -70,7 +70,9 @@ func Run(ctx context.Context, c Config) error {
 	}
 	defer pool.Close()
 	// Programs start, and go on for as long as they need nobody, also while the bus is away (D44).
-	conn, err := bus.Connect(ctx, bus.Config{URL: c.NATSURL, User: c.NATSUser, Password: c.NATSPassword, TLS: c.natsTLS(), Name: name, Background: true}, log)
+	nats := c.NATS.Config(name, c.NATSUser)
+	nats.Background = true
+	conn, err := bus.Connect(ctx, nats, log)
 	if err != nil {
 		return fmt.Errorf("connect to the bus: %w", err)
 	}
@@ -186,5 +188,5 @@ func migrate(ctx context.Context, c Config, log *slog.Logger) error {
 }
 
 func database(c Config, log *slog.Logger) pg.Config {
-	return pg.Config{URL: c.DatabaseURL, Schema: c.Schema, MaxConns: c.MaxConnections, TLS: c.databaseTLS(), Log: log}
+	return pg.Config{URL: c.DatabaseURL, Schema: c.Schema, MaxConns: c.MaxConnections, TLS: c.Database.Certificates(), Log: log}
 }

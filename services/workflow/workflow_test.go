@@ -16,7 +16,9 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/porttest"
@@ -55,9 +57,9 @@ func startWith(t *testing.T, change func(*workflow.Config)) *service {
 	pool.Close()
 	nats := bustest.Server(t)
 	s := &service{t: t, bus: nats, config: workflow.Config{
-		DatabaseURL: database.URL, Schema: database.Schema,
-		NATSURL: nats.URL(), NATSUser: "workflow", NATSPassword: "workflow",
-		GRPCAddress: porttest.FreeAddress(t), Token: token, AgentOwners: []workflow.AgentOwner{{Agent: agentID, Organization: organization}}, Instance: "test", LogLevel: "error",
+		Database: pg.Database{DatabaseURL: database.URL}, Schema: database.Schema,
+		NATS: bus.NATS{NATSURL: nats.URL(), NATSPassword: "workflow"}, NATSUser: "workflow",
+		GRPCAddress: porttest.FreeAddress(t), Token: token, AgentOwners: []workflow.AgentOwner{{Agent: agentID, Organization: organization}}, Instance: "test", Settings: telemetry.Settings{LogLevel: "error"},
 	}}
 	change(&s.config)
 	conn, err := rpc.Dial(rpc.ClientConfig{Address: s.config.GRPCAddress, Token: token, Insecure: true})

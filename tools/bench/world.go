@@ -16,9 +16,12 @@ import (
 	"github.com/jackc/pgx/v5"
 	"google.golang.org/grpc"
 
+	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/natsserver"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/postgres"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
@@ -81,8 +84,8 @@ func newWorld(ctx context.Context, log *slog.Logger, dir string, o options, adju
 		return nil, err
 	}
 	w.config = workflow.Config{
-		DatabaseURL: w.database.URL(), Schema: schema, NATSURL: w.nats.URL(), NATSPassword: "workflow",
-		GRPCAddress: address, Token: token, AgentOwners: []workflow.AgentOwner{{Agent: 1, Organization: 1}}, Instance: "bench", LogLevel: "warn",
+		Database: pg.Database{DatabaseURL: w.database.URL()}, Schema: schema, NATS: bus.NATS{NATSURL: w.nats.URL(), NATSPassword: "workflow"},
+		GRPCAddress: address, Token: token, AgentOwners: []workflow.AgentOwner{{Agent: 1, Organization: 1}}, Instance: "bench", Settings: telemetry.Settings{LogLevel: "warn"},
 		// The programs measured stand for those of drivers, which run in the service's process.
 		TrustPrograms: true,
 	}

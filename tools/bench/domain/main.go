@@ -23,6 +23,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
@@ -103,8 +104,8 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	c := domain.Config{
-		DatabaseURL: database.URL(), Schema: schema, HTTPAddress: address, BootstrapToken: token, LogLevel: "error",
-		NATSURL: nats.URL(), NATSPassword: "domain",
+		Database: pg.Database{DatabaseURL: database.URL()}, Schema: schema, HTTPAddress: address, BootstrapToken: token, Settings: telemetry.Settings{LogLevel: "error"},
+		NATS: bus.NATS{NATSURL: nats.URL(), NATSPassword: "domain"},
 		// Nobody is there: reading needs the database alone.
 		WorkflowAddress: "127.0.0.1:1",
 	}
