@@ -1,14 +1,22 @@
 package domain
 
 import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/proof"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/evidence"
 )
 
 // sealedShop is a shop with a rollout that ended and a policy that was changed, all of which is sealed, in several blocks.
@@ -86,7 +94,7 @@ func TestWhateverTheOwnerOfTheTablesChangesIsFound(t *testing.T) {
 		id := rapid.SampledFrom(ids).Draw(rt, "id")
 		changes := []string{"created_at = created_at - interval '1 microsecond'"}
 		if table == "cd_journal_blocks" {
-			changes = []string{"sealed_at = sealed_at - interval '1 second'", "digest = repeat('0', 64)", "upto = upto + 1", "above = above - 1", "row_count = row_count + 1"}
+			changes = []string{"sealed_at = sealed_at - interval '1 second'", "digest = repeat('0', 64)", "upto = upto + 1", "above = above / 2 - 1", "row_count = row_count + 1"}
 		} else {
 			changes = append(changes, "principal_id = COALESCE(principal_id, 0) + 1", "reason = COALESCE(reason, '') || '.'", "id = -id")
 		}
@@ -212,5 +220,41 @@ func TestEveryColumnThatJournalsGainMayBeEmpty(t *testing.T) {
 	}
 	if n == 0 {
 		t.Error("no columns were found")
+	}
+}
+
+// TestAnExportIsVerifiedWithoutTheService exports everything, and a stretch of it (D50).
+func TestAnExportIsVerifiedWithoutTheService(t *testing.T) {
+	t.Parallel()
+	s := sealedShop(t)
+	public, private, err := ed25519.GenerateKey(nil)
+	s.ok(err)
+	with := evidence.New(evidence.Deps{
+		Store: s.store.ForEvidence(), States: s.rollouts, Clock: clock.System(),
+		Key: func(context.Context) (ed25519.PrivateKey, error) { return private, nil },
+	})
+	future, past := time.Now().Add(time.Hour), time.Now().Add(-time.Hour)
+	for what, bounds := range map[string][2]*time.Time{
+		"everything": {nil, nil}, "an hour": {&past, &future}, "what is to come": {&future, nil}, "what was before": {nil, &past},
+	} {
+		var file bytes.Buffer
+		s.ok(with.Export(t.Context(), user(), bounds[0], bounds[1], &file))
+		report, err := proof.Verify(bytes.NewReader(file.Bytes()), public)
+		if some := what == "everything" || what == "an hour"; err != nil || (report.End.Rows > 10) != some {
+			t.Errorf("%s: %+v, %v", what, report, err)
+		}
+		if changed := bytes.Replace(file.Bytes(), []byte(`"principal_id":1`), []byte(`"principal_id":2`), 1); !bytes.Equal(changed, file.Bytes()) {
+			if _, err := proof.Verify(bytes.NewReader(changed), public); err == nil {
+				t.Errorf("%s: another principal is not found", what)
+			}
+		}
+	}
+	if err := s.evidence.Export(t.Context(), user(), nil, nil, io.Discard); !fault.Is(err, fault.Refused) {
+		t.Errorf("without a key: found %v; want it refused", err)
+	}
+	maintainer := user()
+	maintainer.Permissions = core.RoleMaintainer.Permissions()
+	if err := with.Export(t.Context(), maintainer, nil, nil, io.Discard); !fault.Is(err, fault.Denied) {
+		t.Errorf("a maintainer: found %v; want it denied", err)
 	}
 }

@@ -250,7 +250,11 @@ func assemble(pool *pgxpool.Pool, drivers bundle.Deps, workflows handoff.Workflo
 	s.handoffs = handoff.New(handoff.Deps{
 		Store: s.store.ForHandoff(), Programs: s.drivers, Workflows: workflows, Rollouts: s.rollouts, Clock: now,
 	})
-	s.evidence = evidence.New(evidence.Deps{Store: s.store.ForEvidence(), States: s.rollouts, Clock: now})
+	key, err := c.exportKey(log)
+	if err != nil {
+		return nil, err
+	}
+	s.evidence = evidence.New(evidence.Deps{Store: s.store.ForEvidence(), States: s.rollouts, Clock: now, Key: key})
 	s.view = view.New(view.Deps{Reads: s.store, Drivers: s.drivers, Flows: flows, Clock: now})
 	return s, nil
 }

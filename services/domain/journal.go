@@ -2,12 +2,18 @@ package domain
 
 import (
 	"context"
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/secret"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 )
 
@@ -19,6 +25,34 @@ type Journal struct {
 	SealEvery time.Duration `koanf:"seal_every" default:"10s"`
 	// CheckEvery is how often the rows that were sealed since the last check, and the states of the newest rollouts, are checked.
 	CheckEvery time.Duration `koanf:"check_every" default:"24h"`
+	// ExportKey is a reference to the Ed25519 private key, as PEM (PKCS #8), that exports of the journal are signed with, such as
+	// file:/etc/lockstep/journal.pem; without it there are no exports. openssl genpkey -algorithm ed25519 makes one.
+	ExportKey string `koanf:"export_key"`
+}
+
+// exportKey reads the key that exports are signed with each time, so that it may be replaced; nil where none is configured.
+func (c Config) exportKey(log *slog.Logger) (func(ctx context.Context) (ed25519.PrivateKey, error), error) {
+	if c.Journal.ExportKey == "" {
+		return nil, nil
+	}
+	secrets, err := secret.New(c.Vault, clock.System(), log)
+	if err != nil {
+		return nil, fmt.Errorf("vault: %w", err)
+	}
+	return func(ctx context.Context) (ed25519.PrivateKey, error) {
+		text, err := secrets.Read(ctx, c.Journal.ExportKey)
+		if err != nil {
+			return nil, fmt.Errorf("journal.export_key: %w", err)
+		}
+		if block, _ := pem.Decode([]byte(text)); block != nil {
+			if key, err := x509.ParsePKCS8PrivateKey(block.Bytes); err == nil {
+				if own, ok := key.(ed25519.PrivateKey); ok {
+					return own, nil
+				}
+			}
+		}
+		return nil, fault.New(fault.Refused, "journal.export_key: found no Ed25519 private key in PEM (PKCS #8) at %s", c.Journal.ExportKey)
+	}, nil
 }
 
 // prove seals and checks the journals until ctx ends. One process does; a second leader, for a moment, does no harm.

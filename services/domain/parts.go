@@ -57,6 +57,7 @@ func (s *service) handler(c Config) (http.Handler, error) {
 			Organization: ownerOrganization, Type: core.PrincipalUser, ID: owner, Name: ownerName, Permissions: core.RoleOwner.Permissions(),
 		}},
 		Access: s.access,
+		Export: s.evidence,
 		Clock:  clock.System(),
 	}), nil
 }

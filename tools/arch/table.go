@@ -36,7 +36,7 @@ func table() []rule {
 		{layer: "contract", packages: []string{"proto/**"}, never: join(sql, nats, kube, star)},
 
 		{layer: "leaf", packages: []string{
-			"pkg/clock/**", "pkg/id", "pkg/fault", "pkg/keylock", "pkg/fair", "pkg/pattern", "pkg/text",
+			"pkg/clock/**", "pkg/id", "pkg/fault", "pkg/keylock", "pkg/fair", "pkg/pattern", "pkg/proof", "pkg/text",
 			"pkg/secret/reference",
 		}, ours: []string{"pkg/clock"}, onlyStandard: true},
 		{
@@ -112,7 +112,7 @@ func table() []rule {
 
 // leaves are the packages of ours that a core may import.
 func leaves() []string {
-	return []string{"pkg/clock", "pkg/id", "pkg/fault", "pkg/keylock", "pkg/fair", "pkg/pattern", "pkg/text", "pkg/secret/reference"}
+	return []string{"pkg/clock", "pkg/id", "pkg/fault", "pkg/keylock", "pkg/fair", "pkg/pattern", "pkg/proof", "pkg/text", "pkg/secret/reference"}
 }
 
 // pure lists what a core never imports.

@@ -40,5 +40,5 @@ func (c commands) journal() *cobra.Command {
 		})
 	list.Flags().StringVar(&after, "after", "", "start after this `cursor`")
 	command.LimitFlag(list, &limit, 0)
-	return command.Noun("journal", "log", "The journal: who did what, and why", list)
+	return command.Noun("journal", "log", "The journal: who did what, and why", list, c.export(), c.verify())
 }

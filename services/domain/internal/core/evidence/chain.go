@@ -2,15 +2,10 @@ package evidence
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"time"
 )
-
-// form is the first line of what a block's digest is made of: another form of blocks or rows has another one.
-const form = "lockstep-journal-block-1"
 
 // Row is a row of a journal as it is sealed and exported.
 type Row struct {
@@ -52,23 +47,4 @@ type Block struct {
 	Previous, Digest string
 	// SealedAt has microseconds. The order of blocks does not depend on it.
 	SealedAt time.Time
-}
-
-// digestOf is what the digest of a block with these rows must be: SHA-256 of lines of text, which say what the block is and have the SHA-256 of
-// each row's canonical form.
-func (b Block) digestOf(rows []Row) (string, error) {
-	h := sha256.New()
-	fmt.Fprintf(
-		h, "%s\n%d\n%d\n%d\n%d\n%d\n%s\n%s\n", form, b.OrganizationID, b.Number, b.Above, b.UpTo, b.Rows, b.SealedAt.UTC().Format(time.RFC3339Nano),
-		b.Previous,
-	)
-	for _, r := range rows {
-		line, err := r.Line()
-		if err != nil {
-			return "", err
-		}
-		sum := sha256.Sum256(line)
-		fmt.Fprintf(h, "%s\n", hex.EncodeToString(sum[:]))
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }

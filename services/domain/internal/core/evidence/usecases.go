@@ -4,6 +4,7 @@ package evidence
 
 import (
 	"context"
+	"crypto/ed25519"
 	"math"
 	"sync"
 	"time"
@@ -22,6 +23,7 @@ type Store interface {
 	core.Transactions[Tx]
 	// AllOrganizations is a page of every organization.
 	AllOrganizations(ctx context.Context, organization int64, p core.Page) (core.Slice[core.Organization], error)
+	Organization(ctx context.Context, organization int64) (core.Organization, error)
 	// SealHorizon is how far all journals of an organization can be seen, and which transactions are under way.
 	SealHorizon(ctx context.Context, organization int64) (core.Horizon, error)
 	// SealedRows are the rows of all journals behind one position, up to another one, in order: at most so many.
@@ -54,6 +56,7 @@ type UseCases struct {
 	store  Store
 	states States
 	clock  clock.Clock
+	key    func(ctx context.Context) (ed25519.PrivateKey, error)
 
 	mu sync.Mutex
 	// pending has, by organization, the last look at the journals that has not settled yet.
@@ -65,11 +68,13 @@ type Deps struct {
 	Store  Store
 	States States
 	Clock  clock.Clock
+	// Key is what exports are signed with; nil where there are none.
+	Key func(ctx context.Context) (ed25519.PrivateKey, error)
 }
 
 // New makes the use cases over their dependencies.
 func New(d Deps) *UseCases {
-	return &UseCases{store: d.Store, states: d.States, clock: d.Clock, pending: map[int64]core.Horizon{}}
+	return &UseCases{store: d.Store, states: d.States, clock: d.Clock, key: d.Key, pending: map[int64]core.Horizon{}}
 }
 
 // settled is a position up to which no row of an organization can appear any more; false where that is not known of any new one. A position is
