@@ -107,7 +107,7 @@ func rejection(err error) string {
 	case class == fault.Invalid:
 		name, _, _ := strings.Cut(fields[0].Name, ".")
 		switch name {
-		case "specversion", "id", "source", "type", "subject", "data", event.ExtensionOrganization:
+		case "specversion", "id", "source", "type", "subject", "data", event.ExtensionOrganization, event.ExtensionCorrelation:
 			return name
 		default:
 			return "other"

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/source"
@@ -149,9 +151,12 @@ func (f *fixture) handOver() {
 	}
 }
 
-// emit makes an event as the workflow service would, and does not send it.
+// emit makes an event as the workflow service would, and does not send it. Without a workflow it is that of the row that the event is about.
 func (f *fixture) emit(data event.Data, workflow string) event.Event {
 	f.t.Helper()
+	if workflow == "" {
+		workflow = f.runFor(data)
+	}
 	f.mu.Lock()
 	f.count++
 	id := fmt.Sprintf("%s/%d", f.t.Name(), f.count)
@@ -159,6 +164,45 @@ func (f *fixture) emit(data event.Data, workflow string) event.Event {
 	e, err := event.New(event.Header{ID: id, Source: "/services/workflow", Organization: org, Correlation: workflow, Time: time.Unix(1_800_000_000, 0)}, data)
 	f.ok(err)
 	return e
+}
+
+// runFor is the run that may emit an event (D47): that of the row that the event is about.
+func (f *fixture) runFor(data event.Data) string {
+	f.t.Helper()
+	var about struct {
+		Rollout                int64  `json:"rollout_id"`
+		Deployment             int64  `json:"deployment_id"`
+		Preview                int64  `json:"preview_id"`
+		Environment            int64  `json:"environment_id"`
+		ApplicationEnvironment int64  `json:"application_environment_id"`
+		Workflow               string `json:"workflow_id"`
+	}
+	text, err := json.Marshal(data)
+	f.ok(err)
+	f.ok(json.Unmarshal(text, &about))
+	attempt := func(query string, row int64) int {
+		var n int
+		if err := f.pool.QueryRow(f.t.Context(), query, row).Scan(&n); err != nil {
+			return 1 // it does not exist
+		}
+		return max(n, 1)
+	}
+	switch d, _ := event.Lookup(data.EventType()); {
+	case slices.Contains(d.EmittedBy, event.EmitterObserver):
+		return "observer/test"
+	case about.Workflow != "":
+		return about.Workflow
+	case about.Rollout != 0:
+		return id.RolloutRun(about.Rollout)
+	case about.Preview != 0:
+		return id.PreviewRun(about.Preview)
+	case about.Deployment != 0:
+		return id.RolloutRun(int64(attempt(`SELECT e.rollout_id FROM cd_deployments d JOIN cd_rollout_environments e ON e.id = d.rollout_environment_id WHERE d.id = $1`, about.Deployment)))
+	case about.ApplicationEnvironment != 0:
+		return id.SetupRun(about.ApplicationEnvironment, attempt(`SELECT setup_attempt FROM cd_application_environments WHERE id = $1`, about.ApplicationEnvironment))
+	default:
+		return id.OnboardingRun(about.Environment, attempt(`SELECT onboarding_attempt FROM cd_environments WHERE id = $1`, about.Environment))
+	}
 }
 
 // deliver brings events to the domain consumer's handler, as many as there are at once.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 )
@@ -149,7 +150,7 @@ func TestAnApplicationsOwnPolicy(t *testing.T) {
 
 // fail makes an environment unready.
 func (f *fixture) fail(environment int64) error {
-	return f.rollouts.Apply(f.t.Context(), core.Inbound{Organization: org, ID: "gone", Type: "x", Envelope: f.emit(event.EnvironmentNotReady{EnvironmentID: environment, Reason: "gone"}, "")},
+	return f.rollouts.Apply(f.t.Context(), core.Inbound{Organization: org, ID: "gone", Type: "x", Correlation: id.OnboardingRun(environment, 1), Envelope: f.emit(event.EnvironmentNotReady{EnvironmentID: environment, Reason: "gone"}, "")},
 		rollout.EnvironmentReadiness{EnvironmentID: environment, Reason: "gone"})
 }
 

@@ -36,7 +36,8 @@ type Config struct {
 	GRPCCertFile     string `koanf:"grpc_cert_file"      was:"grpc_cert"`
 	GRPCKeyFile      string `koanf:"grpc_key_file"       was:"grpc_key"`
 	GRPCClientCAFile string `koanf:"grpc_client_ca_file" was:"grpc_client_ca"`
-	// Token is the domain service's bearer token, which has every permission.
+	// Token is the domain service's bearer token, which has every permission. Only it, and those of Tokens with scope admin and
+	// organization 0, may start runs whose ids are reserved for rollouts, previews, onboardings and setups.
 	Token string `koanf:"token" secret:"true"`
 	// FailedAuthentication slows down callers whose credentials prove nothing: an address may fail 20 times at once and then 30 times a
 	// minute, a credential 5 times and then 6 times a minute; then the answer is RESOURCE_EXHAUSTED until it may be tried again. A credential that has been

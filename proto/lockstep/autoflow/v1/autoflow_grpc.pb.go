@@ -55,7 +55,10 @@ type AutoFlowClient interface {
 	// CloudEvent delivers one event to every parked workflow with a matching wait. It returns once the event is
 	// stored. An event with the same (source, id) as an earlier one is accepted and has no effect.
 	//
-	// Codes: INVALID_ARGUMENT when the event is not a valid CloudEvent 1.0, UNAVAILABLE when it could not be stored.
+	// A caller sends types of its own, which do not begin with com.gitlab.cd., and the types of the event catalogue that callers may emit.
+	// Its source is not one of Lockstep's: /services/domain, /services/workflow, /services/registry, /agents/…, /channels/….
+	//
+	// Codes: INVALID_ARGUMENT when the event is not a valid CloudEvent 1.0, or not a caller's, UNAVAILABLE when it could not be stored.
 	CloudEvent(ctx context.Context, in *CloudEventRequest, opts ...grpc.CallOption) (*CloudEventResponse, error)
 	// StartWorkflow stores a workflow and returns; the run proceeds independently. Calling it again with the same
 	// workflow_id and the same program, modules, inputs and secret references returns the handle of the first run; with different
@@ -64,6 +67,9 @@ type AutoFlowClient interface {
 	// With `wait` it returns when the run has ended. The outcome of the run is part of the response, never an error of the call. The
 	// start is durable before the wait begins: a caller that disconnects, whose deadline passes, or that gets UNAVAILABLE because the
 	// service stops has started its run nevertheless, and can rejoin the wait by repeating the request.
+	//
+	// The ids of the domain service's runs (rollout-7, preview-7, environment-7-onboarding-1, application-environment-7-setup-1) need a
+	// token of all organizations with scope admin; for others they are PERMISSION_DENIED.
 	//
 	// Codes: INVALID_ARGUMENT if the program does not parse or resolve, or a field is malformed; ALREADY_EXISTS, which also names
 	// each part that differs in BadRequest; UNAVAILABLE.
@@ -328,7 +334,10 @@ type AutoFlowServer interface {
 	// CloudEvent delivers one event to every parked workflow with a matching wait. It returns once the event is
 	// stored. An event with the same (source, id) as an earlier one is accepted and has no effect.
 	//
-	// Codes: INVALID_ARGUMENT when the event is not a valid CloudEvent 1.0, UNAVAILABLE when it could not be stored.
+	// A caller sends types of its own, which do not begin with com.gitlab.cd., and the types of the event catalogue that callers may emit.
+	// Its source is not one of Lockstep's: /services/domain, /services/workflow, /services/registry, /agents/…, /channels/….
+	//
+	// Codes: INVALID_ARGUMENT when the event is not a valid CloudEvent 1.0, or not a caller's, UNAVAILABLE when it could not be stored.
 	CloudEvent(context.Context, *CloudEventRequest) (*CloudEventResponse, error)
 	// StartWorkflow stores a workflow and returns; the run proceeds independently. Calling it again with the same
 	// workflow_id and the same program, modules, inputs and secret references returns the handle of the first run; with different
@@ -337,6 +346,9 @@ type AutoFlowServer interface {
 	// With `wait` it returns when the run has ended. The outcome of the run is part of the response, never an error of the call. The
 	// start is durable before the wait begins: a caller that disconnects, whose deadline passes, or that gets UNAVAILABLE because the
 	// service stops has started its run nevertheless, and can rejoin the wait by repeating the request.
+	//
+	// The ids of the domain service's runs (rollout-7, preview-7, environment-7-onboarding-1, application-environment-7-setup-1) need a
+	// token of all organizations with scope admin; for others they are PERMISSION_DENIED.
 	//
 	// Codes: INVALID_ARGUMENT if the program does not parse or resolve, or a field is malformed; ALREADY_EXISTS, which also names
 	// each part that differs in BadRequest; UNAVAILABLE.

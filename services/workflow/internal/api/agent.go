@@ -48,3 +48,9 @@ func (s *Server) declare(ctx context.Context, agents []agent.Agent) error {
 	}
 	return s.Agents.Declare(ctx, agents)
 }
+
+// speaksForAll reports whether a caller is the domain service, or what an operator has given the same rights: all organizations, and every
+// scope. A token of one organization never is, whatever its scope.
+func speaksForAll(caller rpc.Caller) bool {
+	return caller.Organization == 0 && caller.Scope >= rpc.ScopeAdmin
+}

@@ -8,6 +8,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/id"
+	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/control"
@@ -19,6 +21,9 @@ import (
 func (s *Server) StartWorkflow(ctx context.Context, req *autoflowv1.StartWorkflowRequest) (*autoflowv1.StartWorkflowResponse, error) {
 	org, err := organization(ctx, req.GetOrganizationId())
 	if err != nil {
+		return nil, err
+	}
+	if err := mayStart(ctx, req.GetWorkflowId()); err != nil {
 		return nil, err
 	}
 	wait, err := s.wait(req.GetWait())
@@ -52,6 +57,19 @@ func (s *Server) StartWorkflow(ctx context.Context, req *autoflowv1.StartWorkflo
 	resp := receipt(started)
 	resp.Workflow = view(v)
 	return resp, nil
+}
+
+// mayStart refuses the ids of the domain service's runs to everybody else: a run with such an id would take the place of a rollout's, and
+// what it emits would be believed about that rollout (D47).
+func mayStart(ctx context.Context, workflow string) error {
+	caller, _ := rpc.CallerFrom(ctx)
+	if !id.ReservedRun(workflow) || speaksForAll(caller) {
+		return nil
+	}
+	return fault.New(
+		fault.Denied, "workflow_id: found %q, which only the domain service may start, by a token of all organizations and scope %s; expected another id",
+		workflow, rpc.ScopeAdmin,
+	)
 }
 
 func receipt(s execution.Started) *autoflowv1.StartWorkflowResponse {

@@ -22,6 +22,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/driver"
 	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph"
@@ -339,9 +340,47 @@ func (f *fixture) rollout(organization int64, a core.Application) core.Rollout {
 // apply lets a workflow tell something.
 func (f *fixture) apply(organization int64, ch rollout.Change) {
 	f.t.Helper()
-	if err := f.rollouts.Apply(f.t.Context(), f.inbound(organization, "com.gitlab.cd.example"), ch); err != nil {
+	in := f.inbound(organization, "com.gitlab.cd.example")
+	in.Correlation = f.runFor(ch)
+	if err := f.rollouts.Apply(f.t.Context(), in, ch); err != nil {
 		f.t.Fatal(err)
 	}
+}
+
+// runFor is the run that may report a change (D47).
+func (f *fixture) runFor(ch rollout.Change) string {
+	f.t.Helper()
+	var about struct {
+		RolloutID, DeploymentID, PreviewID, EnvironmentID, ApplicationEnvironmentID int64
+		WorkflowID                                                                  string
+	}
+	text, err := json.Marshal(ch)
+	if err == nil {
+		err = json.Unmarshal(text, &about)
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	switch ch.(type) {
+	case rollout.HealthSeen, rollout.Reconciled, rollout.ContactSeen:
+		return "observer/test"
+	case rollout.EnvironmentReadiness:
+		return id.OnboardingRun(about.EnvironmentID, 1)
+	case rollout.ApplicationEnvironmentReadiness:
+		return id.SetupRun(about.ApplicationEnvironmentID, 1)
+	case rollout.Previewed:
+		return id.PreviewRun(about.PreviewID)
+	case rollout.WorkflowEnded:
+		return about.WorkflowID
+	}
+	if about.DeploymentID != 0 {
+		err := f.owner.QueryRow(f.t.Context(), `SELECT e.rollout_id FROM cd_deployments d JOIN cd_rollout_environments e ON e.id = d.rollout_environment_id WHERE d.id = $1`,
+			about.DeploymentID).Scan(&about.RolloutID)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	return id.RolloutRun(about.RolloutID)
 }
 
 func (f *fixture) inbound(organization int64, eventType string) core.Inbound {

@@ -11,6 +11,8 @@ import (
 // Change is what an event from a workflow says has happened. Each applies itself in the transaction that claims the event.
 type Change interface {
 	apply(ctx context.Context, u *UseCases, tx Tx, c cause, in core.Inbound) error
+	// reporter is who may report it (D47).
+	reporter(ctx context.Context, tx Tx, c cause) (reporter, error)
 }
 
 // Apply brings what an event says into the tables, once however often it comes (D16). States that are there already and
@@ -23,7 +25,11 @@ func (u *UseCases) Apply(ctx context.Context, in core.Inbound, ch Change) error 
 		if err != nil || !first {
 			return err
 		}
-		return ch.apply(ctx, u, tx, u.causeOf(in), in)
+		c := u.causeOf(in)
+		if err := mayReport(ctx, tx, c, in, ch); err != nil {
+			return err
+		}
+		return ch.apply(ctx, u, tx, c, in)
 	})
 	// Also after an error: a commit whose answer was lost may have happened, and a needless wake-up costs one query.
 	u.wake()

@@ -52,6 +52,9 @@ func (u *UseCases) applyTogether(ctx context.Context, organization int64, all []
 			}
 			c := u.causeOf(a.In)
 			c.known = known
+			if err := mayReport(ctx, tx, c, a.In, a.Change); err != nil {
+				return err
+			}
 			if err := a.Change.apply(ctx, u, tx, c, a.In); err != nil {
 				return err
 			}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
@@ -150,7 +151,7 @@ func (s stop) input(position int) rolloutEnvironmentInput {
 	return in
 }
 
-func rolloutWorkflow(rollout int64) string { return fmt.Sprintf("rollout-%d", rollout) }
+func rolloutWorkflow(rollout int64) string { return id.RolloutRun(rollout) }
 
 // NewRollout asks for a rollout of a version set by the latest pipeline of its application.
 type NewRollout struct {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
@@ -131,4 +132,4 @@ func (m Previewed) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ cor
 	return tx.SettlePreview(ctx, p)
 }
 
-func previewWorkflow(preview int64) string { return fmt.Sprintf("preview-%d", preview) }
+func previewWorkflow(preview int64) string { return id.PreviewRun(preview) }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
@@ -174,7 +175,7 @@ func (u *UseCases) onboard(ctx context.Context, tx Tx, organization int64, e cor
 		return core.Environment{}, fmt.Errorf("encode inputs of environment %d: %w", e.ID, err)
 	}
 	return e.Environment, Submit(ctx, tx, u.drivers.Now(), u.clock.Now(), e.Binding.DriverRef, core.Handoff{
-		WorkflowID: fmt.Sprintf("environment-%d-onboarding-%d", e.ID, e.OnboardingAttempt),
+		WorkflowID: id.OnboardingRun(e.ID, e.OnboardingAttempt),
 		Subject:    core.HandoffEnvironment, SubjectID: e.ID, Program: core.ProgramOnboarding, Inputs: inputs,
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
 )
@@ -428,7 +429,7 @@ func (u *UseCases) setUp(
 		return ae, fmt.Errorf("encode inputs of application environment %d: %w", ae.ID, err)
 	}
 	return ae, Submit(ctx, tx, u.drivers.Now(), u.clock.Now(), e.Binding.DriverRef, core.Handoff{
-		WorkflowID: fmt.Sprintf("application-environment-%d-setup-%d", ae.ID, ae.SetupAttempt),
+		WorkflowID: id.SetupRun(ae.ID, ae.SetupAttempt),
 		Subject:    core.HandoffApplicationEnvironment, SubjectID: ae.ID, Program: core.ProgramSetup, Inputs: inputs,
 	})
 }

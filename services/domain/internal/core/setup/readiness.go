@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 
+	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
@@ -36,8 +36,7 @@ func (u *UseCases) Onboarded(
 	if err != nil {
 		return err
 	}
-	// An event that names no run counts: nothing says that it is old.
-	if n := attemptOf(workflow, fmt.Sprintf("environment-%d-onboarding-", e.ID)); n > 0 && n < e.OnboardingAttempt {
+	if id.OnboardingAttempt(workflow, e.ID) != e.OnboardingAttempt {
 		return nil // an older attempt; the present one reports for itself
 	}
 	return u.environmentIs(ctx, tx, organization, e, ready, reason)
@@ -84,14 +83,14 @@ func (u *UseCases) environmentIs(
 
 // SetupFound records what a setup of an application in an environment found. Workflow is the run that reports it.
 func (u *UseCases) SetupFound(
-	ctx context.Context, tx ReadinessTx, organization int64, workflow string, id int64, ready bool, reason string, discovered json.RawMessage,
+	ctx context.Context, tx ReadinessTx, organization int64, workflow string, number int64, ready bool, reason string,
+	discovered json.RawMessage,
 ) error {
-	ae, err := tx.LockApplicationEnvironment(ctx, id)
+	ae, err := tx.LockApplicationEnvironment(ctx, number)
 	if err != nil {
 		return err
 	}
-	n := attemptOf(workflow, fmt.Sprintf("application-environment-%d-setup-", ae.ID))
-	if n > 0 && n < ae.SetupAttempt || ae.SetupWanted {
+	if id.SetupAttempt(workflow, ae.ID) != ae.SetupAttempt || ae.SetupWanted {
 		return nil // an older attempt; another is under way, or waits for its environment
 	}
 	ae.Readiness, ae.ReadinessReason = core.ReadinessNot, reason
@@ -110,7 +109,7 @@ func (u *UseCases) WorkflowStopped(
 ) (known bool, err error) {
 	var n int64
 	var attempt int
-	if _, err := fmt.Sscanf(workflow, "environment-%d-onboarding-%d", &n, &attempt); err == nil {
+	if _, err := fmt.Sscanf(workflow, "environment-%d-onboarding-%d", &n, &attempt); err == nil && workflow == id.OnboardingRun(n, attempt) {
 		e, err := tx.LockEnvironment(ctx, n)
 		// The end of an older attempt comes late after a retry; it says nothing about the new one.
 		if err != nil || e.Readiness != core.ReadinessPending || attempt != e.OnboardingAttempt {
@@ -118,7 +117,7 @@ func (u *UseCases) WorkflowStopped(
 		}
 		return true, u.environmentIs(ctx, tx, organization, e, false, reason)
 	}
-	if _, err := fmt.Sscanf(workflow, "application-environment-%d-setup-%d", &n, &attempt); err == nil {
+	if _, err := fmt.Sscanf(workflow, "application-environment-%d-setup-%d", &n, &attempt); err == nil && workflow == id.SetupRun(n, attempt) {
 		ae, err := tx.LockApplicationEnvironment(ctx, n)
 		if err != nil || ae.Readiness != core.ReadinessPending || ae.SetupWanted || attempt != ae.SetupAttempt {
 			return true, err
@@ -127,17 +126,4 @@ func (u *UseCases) WorkflowStopped(
 		return true, tx.SaveApplicationEnvironment(ctx, ae)
 	}
 	return false, nil
-}
-
-// attemptOf reads the number of the attempt from the end of a workflow id; 0 when it is none of that prefix.
-func attemptOf(workflowID, prefix string) int {
-	rest, ok := strings.CutPrefix(workflowID, prefix)
-	if !ok {
-		return 0
-	}
-	var n int
-	if _, err := fmt.Sscanf(rest, "%d", &n); err != nil {
-		return 0
-	}
-	return n
 }
