@@ -69,6 +69,8 @@ const (
 	agents = "/agents/"
 	// channels begins the source under which the workflow service keeps messages to channels.
 	channels = "/channels/"
+	// typeMessage is the type under which it keeps them: no event, and in no catalogue.
+	typeMessage = Prefix + "workflow.message"
 )
 
 // AgentSource returns the source of the events of an agent's relay.
@@ -140,8 +142,11 @@ func CheckSource(eventType, source string) error {
 }
 
 // Fits reports whether an event of the type that is kept with the source can be genuine: it is CheckSource, and for callers CheckEmitter. It
-// is for what was stored by a release that did not check.
+// is for what was stored by a release that did not check. A message to a channel fits its channel, and no event does.
 func Fits(eventType, source string) bool {
+	if eventType == typeMessage || strings.HasPrefix(source, channels) {
+		return eventType == typeMessage && strings.HasPrefix(source, channels)
+	}
 	return CheckSource(eventType, source) == nil || !ReservedSource(source) && CheckEmitter(eventType, EmitterCaller) == nil
 }
 

@@ -88,6 +88,11 @@ func TestWhatAnEarlierReleaseStoredFits(t *testing.T) {
 		{event.TypeObjectChanged, "/agents/42", true},
 		{event.TypeArtifactPublished, "/ci", true},
 		{"com.example.tick", "/ci", true},
+		{"com.gitlab.cd.workflow.message", "/channels/ch_A", true},
+		{"com.gitlab.cd.workflow.message", "/ci", false},
+		{event.TypeApprovalResolved, "/channels/ch_A", false},
+		{"com.example.tick", "/channels/ch_A", false},
+		{"com.gitlab.cd.newer.thing", event.SourceDomain, true},
 	} {
 		if got := event.Fits(tt.eventType, tt.source); got != tt.want {
 			t.Errorf("%s from %s: found %t, expected %t", tt.eventType, tt.source, got, tt.want)

@@ -34,6 +34,8 @@ func (s *shop) aboutRows(r core.Rollout, preview core.Preview) map[string]event.
 		event.RolloutAbortRequested{RolloutID: r.ID},
 		event.RolloutAborted{RolloutID: r.ID, EnvironmentID: stop.EnvironmentID},
 		event.RolloutRetryRequested{RolloutID: r.ID},
+		event.RolloutPassagesRevoked{RolloutID: r.ID},
+		event.EnvironmentPlacesChanged{EnvironmentID: stop.EnvironmentID, Name: "staging", Sequence: 1, Places: []event.Place{}},
 		event.RolloutPreviewed{PreviewID: preview.ID, Environments: []event.PreviewedEnvironment{{EnvironmentID: stop.EnvironmentID, Changes: []event.FileChange{}}}},
 		event.RolloutHealthy{RolloutID: r.ID},
 		event.RolloutFailed{RolloutID: r.ID, Reason: "no"},

@@ -32,6 +32,9 @@ func table() map[string][]event.Emitter {
 		event.TypeRolloutAbortRequested: domain,
 		event.TypeRolloutRetryRequested: domain,
 		event.TypeApprovalResolved:      domain,
+		// What may be changed where, which the engine enforces.
+		event.TypeRolloutPassagesRevoked:   domain,
+		event.TypeEnvironmentPlacesChanged: domain,
 
 		event.TypeRolloutStarted:                 program,
 		event.TypeRolloutGateReached:             program,

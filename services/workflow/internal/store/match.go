@@ -136,6 +136,9 @@ func (s *Store) saveEvents(
 	for place, e := range added {
 		known := filters[typeOf(e.Event)]
 		e.stored, e.starts = true, known.flows
+		if !event.Fits(e.Type, e.Source) {
+			continue // no wait finds it, whatever has let it in (D47)
+		}
 		for _, shape := range known.shapes {
 			if key := keyFor(e.Event, shape); key != nil {
 				p.Keys, p.Places = append(p.Keys, key), append(p.Places, int32(place+1))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
@@ -465,4 +466,32 @@ func TestCalls(t *testing.T) {
 		t.Error("a late answer:", err)
 	}
 	same(t, "after all", []string(nil), b.arrivals(l.ID))
+}
+
+// TestAnAnswerOfAnotherSenderMeetsNoWait (D47): one that an earlier release has let in is stored, and no wait finds it: neither one that is
+// open, nor one that opens later, with a filter that is known or with a new one.
+func TestAnAnswerOfAnotherSenderMeetsNoWait(t *testing.T) {
+	t.Parallel()
+	b := newTestStore(t)
+	run := b.startRun(1)
+	approved := func(id, source string) int {
+		matched, _, err := b.Receive(t.Context(), history.Event{
+			Organization: 1, Source: source, ID: id, Type: event.TypeApprovalResolved, Data: []byte(`{"rollout_id": 7, "gate_id": "production"}`), Time: b.Clock.Now(),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return matched
+	}
+	byRollout, byGate := history.Filter{"rollout_id": "7"}, history.Filter{"gate_id": `"production"`}
+	approved("before", "/ci")
+	b.commit(b.parking(run, waitFor(0, event.TypeApprovalResolved, byRollout)))
+	for _, source := range []string{"/ci", event.SourceWorkflow, "/agents/42"} {
+		same(t, "waits matched from "+source, 0, approved("forged", source))
+	}
+	other := b.startRun(1)
+	b.commit(b.parking(other, waitFor(0, event.TypeApprovalResolved, byGate)))
+	same(t, "arrivals", []string(nil), b.arrivals(run.ID))
+	same(t, "arrivals", []string(nil), b.arrivals(other.ID))
+	same(t, "waits matched from the domain service", 2, approved("real", event.SourceDomain))
 }

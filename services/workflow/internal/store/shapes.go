@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
@@ -116,6 +117,9 @@ func (s *Store) backfill(ctx context.Context, id int64, shape query.FindShapePar
 		var p query.SaveKeysParams
 		for _, row := range events {
 			after = row.ID
+			if !event.Fits(shape.Type, row.Source) {
+				continue // stored by a release that did not ask who had sent it (D47)
+			}
 			if key := keyFor(history.Event{Organization: shape.Organization, Type: shape.Type, Data: row.Data}, shape.Paths); key != nil {
 				p.Keys, p.Events = append(p.Keys, key), append(p.Events, row.ID)
 			}

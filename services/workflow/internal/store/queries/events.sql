@@ -5,7 +5,7 @@ INSERT INTO shape (organization, type, paths) VALUES ($1, $2, $3) ON CONFLICT DO
 SELECT id, filled FROM shape WHERE organization = $1 AND type = $2 AND paths = $3;
 
 -- name: EventsOfType :many
-SELECT id, data FROM event WHERE organization = $1 AND type = $2 AND id > $3 ORDER BY id LIMIT $4;
+SELECT id, source, data FROM event WHERE organization = $1 AND type = $2 AND id > $3 ORDER BY id LIMIT $4;
 
 -- name: ShapeFilled :exec
 UPDATE shape SET filled = true WHERE id = $1;

@@ -11,7 +11,7 @@ import (
 )
 
 const eventsOfType = `-- name: EventsOfType :many
-SELECT id, data FROM event WHERE organization = $1 AND type = $2 AND id > $3 ORDER BY id LIMIT $4
+SELECT id, source, data FROM event WHERE organization = $1 AND type = $2 AND id > $3 ORDER BY id LIMIT $4
 `
 
 type EventsOfTypeParams struct {
@@ -22,8 +22,9 @@ type EventsOfTypeParams struct {
 }
 
 type EventsOfTypeRow struct {
-	ID   int64
-	Data []byte
+	ID     int64
+	Source string
+	Data   []byte
 }
 
 func (q *Queries) EventsOfType(ctx context.Context, arg EventsOfTypeParams) ([]EventsOfTypeRow, error) {
@@ -40,7 +41,7 @@ func (q *Queries) EventsOfType(ctx context.Context, arg EventsOfTypeParams) ([]E
 	var items []EventsOfTypeRow
 	for rows.Next() {
 		var i EventsOfTypeRow
-		if err := rows.Scan(&i.ID, &i.Data); err != nil {
+		if err := rows.Scan(&i.ID, &i.Source, &i.Data); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
