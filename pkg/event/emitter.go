@@ -114,7 +114,8 @@ func CheckEmitter(eventType string, by Emitter) error {
 		return wrongEmitter(fmt.Sprintf("found %q from %s, expected it from %s", eventType, by.Describe(), d.expected()))
 	case strings.HasPrefix(eventType, Prefix):
 		return wrongEmitter(fmt.Sprintf(
-			"found %q from %s, expected a type of the event catalogue, or one of your own that does not begin with %s", eventType, by.Describe(), Prefix,
+			"found %q from %s, expected a type of the event catalogue, or one of your own that does not begin with %s",
+			eventType, by.Describe(), Prefix,
 		))
 	case by != EmitterCaller:
 		return unknownType(eventType)
@@ -122,9 +123,9 @@ func CheckEmitter(eventType string, by Emitter) error {
 	return nil
 }
 
-// CheckSource reports whether an event on the bus may have the source: that of an emitter of its type which publishes on the bus, as callers
-// do not. The error is Invalid, about the field source. A type that the catalogue does not have may have any source, unless it begins with
-// Prefix: then it is a newer release's, and its source has to be a service.
+// CheckSource reports whether an event on the bus may have the source: that of an emitter of its type which publishes on the bus, as
+// callers do not. The error is Invalid, about the field source. A type that the catalogue does not have may have any source, unless it
+// begins with Prefix: then it is a newer release's, and its source has to be a service.
 func CheckSource(eventType, source string) error {
 	d, known := Lookup(eventType)
 	if !known {
@@ -141,8 +142,8 @@ func CheckSource(eventType, source string) error {
 	return wrongSource(fmt.Sprintf("found %q for %q, expected it from %s", source, eventType, d.expected()))
 }
 
-// Fits reports whether an event of the type that is kept with the source can be genuine: it is CheckSource, and for callers CheckEmitter. It
-// is for what was stored by a release that did not check. A message to a channel fits its channel, and no event does.
+// Fits reports whether an event of the type that is kept with the source can be genuine: it is CheckSource, and for callers CheckEmitter.
+// It is for what was stored by a release that did not check. A message to a channel fits its channel, and no event does.
 func Fits(eventType, source string) bool {
 	if eventType == typeMessage || strings.HasPrefix(source, channels) {
 		return eventType == typeMessage && strings.HasPrefix(source, channels)
@@ -159,7 +160,8 @@ func CheckCaller(e Event) error {
 	}
 	if source := e.Source(); ReservedSource(source) {
 		fields = append(fields, fault.Field{
-			Name: "source", Problem: fmt.Sprintf("found %q from a caller, expected a source of the caller's own: this one is Lockstep's", source),
+			Name:    "source",
+			Problem: fmt.Sprintf("found %q from a caller, expected a source of the caller's own: this one is Lockstep's", source),
 		})
 	}
 	if len(fields) > 0 {

@@ -52,8 +52,9 @@ func attempt(run, prefix string) int {
 	return n
 }
 
-//nolint:gochecknoglobals // compiled once
-var reservedRun = regexp.MustCompile(`^(rollout-[0-9]+|preview-[0-9]+|environment-[0-9]+-onboarding-[0-9]+|application-environment-[0-9]+-setup-[0-9]+)$`)
+var reservedRun = regexp.MustCompile(
+	`^(rollout-[0-9]+|preview-[0-9]+|environment-[0-9]+-onboarding-[0-9]+|application-environment-[0-9]+-setup-[0-9]+)$`,
+)
 
 // ReservedRun reports whether an id has the form of a run that the domain service starts.
 func ReservedRun(run string) bool { return reservedRun.MatchString(run) }

@@ -159,10 +159,10 @@ func (r *running) graphql(query string, variables map[string]any, into any) {
 	}
 }
 
-// publish publishes an event as a service would.
-func (r *running) publish(conn *bus.Conn, id, source string, organization int64, data event.Data) {
+// publish publishes an event as a service would, of a run if it is the workflow service's.
+func (r *running) publish(conn *bus.Conn, id, source, run string, organization int64, data event.Data) {
 	r.t.Helper()
-	e, err := event.New(event.Header{ID: id, Source: source, Organization: organization, Time: time.Unix(1_700_000_000, 0)}, data)
+	e, err := event.New(event.Header{ID: id, Source: source, Correlation: run, Organization: organization, Time: time.Unix(1_700_000_000, 0)}, data)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func TestTheServiceFromEndToEnd(t *testing.T) {
 		t.Fatalf("made %+v", made)
 	}
 	wait.For(r.t, "the onboarding is handed over", func() bool { return r.flow.has("environment-1-onboarding-1") })
-	r.publish(workflow, "w1", "/services/workflow", 1, event.EnvironmentReady{EnvironmentID: 1})
+	r.publish(workflow, "w1", "/services/workflow", "environment-1-onboarding-1", 1, event.EnvironmentReady{EnvironmentID: 1})
 	var flowMade struct {
 		CreateFlowDefinition struct{ Errors []struct{ Message string } }
 	}
@@ -202,8 +202,8 @@ func TestTheServiceFromEndToEnd(t *testing.T) {
 		t.Fatalf("pipeline: %+v", flowMade)
 	}
 	wait.For(r.t, "the setup is handed over", func() bool { return r.flow.has("application-environment-1-setup-1") })
-	r.publish(workflow, "w2", "/services/workflow", 1, event.ApplicationEnvironmentReady{ApplicationEnvironmentID: 1})
-	r.publish(registry, "r1", "/services/registry", 0, event.ArtifactPublished{Image: "registry.test/shop/api", Digest: digestOf(1), Tag: "1.0"})
+	r.publish(workflow, "w2", "/services/workflow", "application-environment-1-setup-1", 1, event.ApplicationEnvironmentReady{ApplicationEnvironmentID: 1})
+	r.publish(registry, "r1", "/services/registry", "", 0, event.ArtifactPublished{Image: "registry.test/shop/api", Digest: digestOf(1), Tag: "1.0"})
 
 	set := ""
 	wait.For(r.t, "a version set appears", func() bool {
@@ -232,9 +232,9 @@ func TestTheServiceFromEndToEnd(t *testing.T) {
 	}
 	wait.For(r.t, "the rollout is handed over", func() bool { return r.flow.has("rollout-1") })
 	r.nats.Wipe(t) // nothing depends on the streams for the record (D44)
-	r.publish(workflow, "w3", "/services/workflow", 1, event.DeploymentHealthy{DeploymentID: 1})
-	r.publish(workflow, "w4", "/services/workflow", 1, event.RolloutEnvironmentHealthy{RolloutID: 1, EnvironmentID: 1})
-	r.publish(workflow, "w5", "/services/workflow", 1, event.RolloutHealthy{RolloutID: 1})
+	r.publish(workflow, "w3", "/services/workflow", "rollout-1", 1, event.DeploymentHealthy{DeploymentID: 1})
+	r.publish(workflow, "w4", "/services/workflow", "rollout-1", 1, event.RolloutEnvironmentHealthy{RolloutID: 1, EnvironmentID: 1})
+	r.publish(workflow, "w5", "/services/workflow", "rollout-1", 1, event.RolloutHealthy{RolloutID: 1})
 	wait.For(r.t, "the rollout is completed", func() bool {
 		var seen struct{ Rollout struct{ State string } }
 		r.graphql(`{ rollout(id: "rollout_1") { state } }`, nil, &seen)

@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/id"
 )
 
 // What the domain takes in: words of workflows that become rows of the journal, and artifacts that become version sets.
@@ -67,7 +68,8 @@ func say(ctx context.Context, url string, o options, log *slog.Logger) (int, err
 				for d := range int64(deployments) {
 					deployment := int64(deployments)*int64(all-1-i) + 1 + d
 					e, err := event.New(event.Header{
-						ID: fmt.Sprintf("bench-%d-%d", deployment, n), Source: "/bench", Time: clock.System().Now(), Organization: 1,
+						ID: fmt.Sprintf("bench-%d-%d", deployment, n), Source: event.SourceWorkflow, Time: clock.System().Now(), Organization: 1,
+						Correlation: id.RolloutRun(int64(all - i)),
 					}, words(deployment)[n])
 					if err != nil {
 						return err
@@ -145,7 +147,7 @@ func artifacts(ctx context.Context, url, database string, o options, log *slog.L
 			}
 			application := int64(1 + i%int(10_000*o.scale))
 			publishing.Go(func() error {
-				e, err := event.New(event.Header{ID: fmt.Sprintf("artifact-%d", i), Source: "/bench", Time: clock.System().Now()},
+				e, err := event.New(event.Header{ID: fmt.Sprintf("artifact-%d", i), Source: event.SourceRegistry, Time: clock.System().Now()},
 					event.ArtifactPublished{
 						Image: fmt.Sprintf("r.example.com/%d", 2*application-1), Tag: fmt.Sprintf("2.%d", i),
 						Digest: fmt.Sprintf("sha256:%064x", 1_000_000+i),

@@ -67,8 +67,8 @@ func mayStart(ctx context.Context, workflow string) error {
 		return nil
 	}
 	return fault.New(
-		fault.Denied, "workflow_id: found %q, which only the domain service may start, by a token of all organizations and scope %s; expected another id",
-		workflow, rpc.ScopeAdmin,
+		fault.Denied, "workflow_id: found %q, expected another id: those of rollouts, previews, onboardings and setups need a token of all "+
+			"organizations and scope %s", workflow, rpc.ScopeAdmin,
 	)
 }
 

@@ -361,24 +361,28 @@ func (f *fixture) runFor(ch rollout.Change) string {
 	if err != nil {
 		f.t.Fatal(err)
 	}
+	// one reads a number, which is 1 where there is no such row.
+	one := func(query string, row int64) int64 {
+		n := int64(1)
+		_ = f.owner.QueryRow(f.t.Context(), query, row).Scan(&n)
+		return n
+	}
 	switch ch.(type) {
 	case rollout.HealthSeen, rollout.Reconciled, rollout.ContactSeen:
 		return "observer/test"
 	case rollout.EnvironmentReadiness:
-		return id.OnboardingRun(about.EnvironmentID, 1)
+		return id.OnboardingRun(about.EnvironmentID, int(one(`SELECT onboarding_attempt FROM cd_environments WHERE id = $1`, about.EnvironmentID)))
 	case rollout.ApplicationEnvironmentReadiness:
-		return id.SetupRun(about.ApplicationEnvironmentID, 1)
+		attempt := one(`SELECT setup_attempt FROM cd_application_environments WHERE id = $1`, about.ApplicationEnvironmentID)
+		return id.SetupRun(about.ApplicationEnvironmentID, int(attempt))
 	case rollout.Previewed:
 		return id.PreviewRun(about.PreviewID)
 	case rollout.WorkflowEnded:
 		return about.WorkflowID
 	}
 	if about.DeploymentID != 0 {
-		err := f.owner.QueryRow(f.t.Context(), `SELECT e.rollout_id FROM cd_deployments d JOIN cd_rollout_environments e ON e.id = d.rollout_environment_id WHERE d.id = $1`,
-			about.DeploymentID).Scan(&about.RolloutID)
-		if err != nil {
-			f.t.Fatal(err)
-		}
+		about.RolloutID = one(`SELECT e.rollout_id FROM cd_deployments d
+			JOIN cd_rollout_environments e ON e.id = d.rollout_environment_id WHERE d.id = $1`, about.DeploymentID)
 	}
 	return id.RolloutRun(about.RolloutID)
 }

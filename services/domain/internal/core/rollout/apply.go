@@ -12,7 +12,7 @@ import (
 type Change interface {
 	apply(ctx context.Context, u *UseCases, tx Tx, c cause, in core.Inbound) error
 	// reporter is who may report it (D47).
-	reporter(ctx context.Context, tx Tx, c cause) (reporter, error)
+	reporter() reporter
 }
 
 // Apply brings what an event says into the tables, once however often it comes (D16). States that are there already and

@@ -16,9 +16,10 @@ import (
 
 // reporter is who may report a change.
 type reporter struct {
-	// run reports whether the run of the id may, and expected names it in errors.
-	run      func(id string) bool
-	expected string
+	// run reports whether the run of the id may, and expected names it in errors. For a deployment, it is the run of its rollout.
+	run        func(id string) bool
+	expected   string
+	deployment int64
 }
 
 // anyRun may report what changes no row.
@@ -30,16 +31,10 @@ func theRun(run string) reporter {
 }
 
 // ofRollout is the run of a rollout.
-func ofRollout(rollout int64) (reporter, error) { return theRun(id.RolloutRun(rollout)), nil }
+func ofRollout(rollout int64) reporter { return theRun(id.RolloutRun(rollout)) }
 
-// ofDeployment is the run of the rollout that a deployment belongs to. The error is NotFound.
-func ofDeployment(ctx context.Context, tx Tx, c cause, deployment int64) (reporter, error) {
-	rollout, err := rolloutOf(ctx, tx, c, deployment)
-	if err != nil {
-		return reporter{}, err
-	}
-	return ofRollout(rollout)
-}
+// ofDeployment is the run of the rollout that a deployment belongs to.
+func ofDeployment(deployment int64) reporter { return reporter{deployment: deployment} }
 
 // observers are standing reports: the engine emits them under this prefix in place of a run.
 func observers() reporter {
@@ -50,77 +45,65 @@ func observers() reporter {
 // mayReport compares the run that emitted an event with that of the row that it would change. The error is Invalid, about the attribute
 // correlationid: the event can never be applied, and its sender gets a receipt for it.
 func mayReport(ctx context.Context, tx Tx, c cause, in core.Inbound, ch Change) error {
-	r, err := ch.reporter(ctx, tx, c)
-	if err != nil || r.run(in.Correlation) {
-		return err
+	r := ch.reporter()
+	if r.deployment != 0 {
+		rollout, err := rolloutOf(ctx, tx, c, r.deployment)
+		if err != nil {
+			return err
+		}
+		r = ofRollout(rollout)
+	}
+	if r.run(in.Correlation) {
+		return nil
 	}
 	return fault.InvalidFields(fault.Field{
-		Name: "correlationid", Problem: fmt.Sprintf("found %s of run %q, expected it from %s, which it would change something of", in.Type, in.Correlation, r.expected),
+		Name:    "correlationid",
+		Problem: fmt.Sprintf("found %s of run %q, expected it of %s, whose row it would change", in.Type, in.Correlation, r.expected),
 	})
 }
 
-func (Noted) reporter(context.Context, Tx, cause) (reporter, error) { return anyRun(), nil }
+func (Noted) reporter() reporter { return anyRun() }
 
-func (m Moved) reporter(context.Context, Tx, cause) (reporter, error) { return ofRollout(m.RolloutID) }
+func (m Moved) reporter() reporter { return ofRollout(m.RolloutID) }
 
-func (m EnvironmentMoved) reporter(context.Context, Tx, cause) (reporter, error) {
-	return ofRollout(m.RolloutID)
-}
+func (m EnvironmentMoved) reporter() reporter { return ofRollout(m.RolloutID) }
 
-func (m GateReached) reporter(context.Context, Tx, cause) (reporter, error) {
-	return ofRollout(m.RolloutID)
-}
+func (m GateReached) reporter() reporter { return ofRollout(m.RolloutID) }
 
-func (m PassageRequested) reporter(context.Context, Tx, cause) (reporter, error) {
-	return ofRollout(m.RolloutID)
-}
+func (m PassageRequested) reporter() reporter { return ofRollout(m.RolloutID) }
 
-func (m ApprovalRequested) reporter(context.Context, Tx, cause) (reporter, error) {
-	return ofRollout(m.RolloutID)
-}
+func (m ApprovalRequested) reporter() reporter { return ofRollout(m.RolloutID) }
 
-func (m Aborted) reporter(context.Context, Tx, cause) (reporter, error) {
-	return ofRollout(m.RolloutID)
-}
+func (m Aborted) reporter() reporter { return ofRollout(m.RolloutID) }
 
-func (m DeploymentMoved) reporter(ctx context.Context, tx Tx, c cause) (reporter, error) {
-	return ofDeployment(ctx, tx, c, m.DeploymentID)
-}
+func (m DeploymentMoved) reporter() reporter { return ofDeployment(m.DeploymentID) }
 
-func (m GatePassage) reporter(ctx context.Context, tx Tx, c cause) (reporter, error) {
-	return ofDeployment(ctx, tx, c, m.DeploymentID)
-}
+func (m GatePassage) reporter() reporter { return ofDeployment(m.DeploymentID) }
 
-func (m DeploymentCommitted) reporter(ctx context.Context, tx Tx, c cause) (reporter, error) {
-	return ofDeployment(ctx, tx, c, m.DeploymentID)
-}
+func (m DeploymentCommitted) reporter() reporter { return ofDeployment(m.DeploymentID) }
 
-func (m Previewed) reporter(context.Context, Tx, cause) (reporter, error) {
-	return theRun(id.PreviewRun(m.PreviewID)), nil
-}
+func (m Previewed) reporter() reporter { return theRun(id.PreviewRun(m.PreviewID)) }
 
 // An older attempt may report, too; its findings are ignored where they are applied.
-func (m EnvironmentReadiness) reporter(context.Context, Tx, cause) (reporter, error) {
+func (m EnvironmentReadiness) reporter() reporter {
 	return reporter{
 		run:      func(run string) bool { return id.OnboardingAttempt(run, m.EnvironmentID) > 0 },
 		expected: fmt.Sprintf("an onboarding of environment %d", m.EnvironmentID),
-	}, nil
+	}
 }
 
-func (m ApplicationEnvironmentReadiness) reporter(context.Context, Tx, cause) (reporter, error) {
+func (m ApplicationEnvironmentReadiness) reporter() reporter {
 	return reporter{
 		run:      func(run string) bool { return id.SetupAttempt(run, m.ApplicationEnvironmentID) > 0 },
 		expected: fmt.Sprintf("a setup of application environment %d", m.ApplicationEnvironmentID),
-	}, nil
+	}
 }
 
 // The engine reports the end of a run as that run.
-func (m WorkflowEnded) reporter(context.Context, Tx, cause) (reporter, error) {
-	return theRun(m.WorkflowID), nil
-}
+func (m WorkflowEnded) reporter() reporter { return theRun(m.WorkflowID) }
 
-func (HealthSeen) reporter(context.Context, Tx, cause) (reporter, error) { return observers(), nil }
+func (HealthSeen) reporter() reporter { return observers() }
 
-func (Reconciled) reporter(context.Context, Tx, cause) (reporter, error) { return observers(), nil }
+func (Reconciled) reporter() reporter { return observers() }
 
-func (ContactSeen) reporter(context.Context, Tx, cause) (reporter, error) { return observers(), nil }
+func (ContactSeen) reporter() reporter { return observers() }
