@@ -88,9 +88,9 @@ func (s *shop) rows() string {
 	return strings.Join(text, "\n")
 }
 
-// TestWhoMayTellTheRecordWhat (D47, findings P1 and P2): every type of the catalogue, from every source, of its own run and of others. What
+// TestWhoMayChangeTheRecord (D47, findings P1 and P2): every type of the catalogue, from every source, of its own run and of others. What
 // another run of the organization, a caller or the wrong service sends is refused and settled, and no row changes.
-func TestWhoMayTellTheRecordWhat(t *testing.T) {
+func TestWhoMayChangeTheRecord(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	r := s.rollout(s.release(1))
@@ -121,7 +121,7 @@ func TestWhoMayTellTheRecordWhat(t *testing.T) {
 		}
 		switch {
 		case by == event.EmitterDomain:
-			// Its own events are no news to it, whatever they say.
+			// It ignores its own events.
 			if _, err := send(data, event.SourceDomain, own); err != nil {
 				t.Errorf("%s of its own: %v", d.Type, err)
 			}

@@ -31,7 +31,7 @@ func wireOf(t *testing.T, id, source string, data event.Data) []byte {
 }
 
 // TestCallersSendOnlyWhatIsTheirs (D47, finding P1) walks the catalogue at CloudEvent with tokens of every scope, the domain service's among
-// them: whoever calls is a caller.
+// them: each of them is a caller.
 func TestCallersSendOnlyWhatIsTheirs(t *testing.T) {
 	t.Parallel()
 	s := startWith(t, func(c *workflow.Config) { c.Tokens = accessTokens() })
@@ -95,7 +95,7 @@ for each in [("com.gitlab.cd.approval.resolved", answer), ("com.gitlab.cd.rollou
 		t.Fatalf("the wait is over: the run is %s, %v", w.GetWorkflow().GetState(), err)
 	}
 
-	// NATS is open to whoever has an account that may publish there; the source still has to be the domain's.
+	// An account may be allowed to publish there; the source still has to be the domain's.
 	js := s.bus.JetStream(t, "domain")
 	for i, source := range []string{"/ci", event.SourceRegistry, event.SourceWorkflow, event.SourceDomain} {
 		_, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: "cd.domain.1.approval.resolved", Data: wireOf(t, fmt.Sprint("bus-", i), source, approved)})
