@@ -29,5 +29,9 @@ func nextCutover(want RolloutRequest, observed Object) (Decision, error) {
 	if !slices.Contains(reasons, pauseBlueGreen) {
 		return Decision{}, conflict(want, "is paused for %v, not before its promotion", reasons)
 	}
+	const all = 100
+	if err := checkHeld(want, all); err != nil {
+		return Decision{}, err
+	}
 	return patchStatus(observed, "pauseConditions", nil, map[string]any{"promoted": true, "current_step_index": int64(0)}), nil
 }

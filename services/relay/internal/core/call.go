@@ -20,6 +20,9 @@ type Call struct {
 	// Attempt counts from 1 and is only used in logs and answers. After the Deadline no answer is expected any more (D12).
 	Attempt  int
 	Deadline time.Time
+	// HeldWeights are the weights, in percent, that a Rollout must not leave: their passages have not been granted. Control planes of earlier
+	// releases report none.
+	HeldWeights []int
 }
 
 // Answer is the result of a call: a value, or an error.

@@ -14,6 +14,8 @@ type RolloutRequest struct {
 	Step int64
 	// PodHash, if given, is the required revision of the Rollout.
 	PodHash string
+	// Held are the weights, in percent, that the Rollout must not leave.
+	Held []int
 }
 
 // parseRollout parses the arguments that the three Functions share; only argo.promote has a step.
@@ -69,8 +71,37 @@ func NextPromotion(want RolloutRequest, observed Object) (Decision, error) {
 	if !slices.Contains(reasons, "CanaryPauseStep") {
 		return Decision{}, conflict(want, "is paused at step %d for %v, not by the step itself", step, reasons)
 	}
+	if err := checkHeld(want, weightAt(observed, want.Step)); err != nil {
+		return Decision{}, err
+	}
 	return patchStatus(observed, "pauseConditions", nil,
 		map[string]any{"promoted": true, "current_step_index": step}), nil
+}
+
+// checkHeld refuses to end a pause at a weight if a weight up to it must not be left: the control plane decides who passes it (D46).
+func checkHeld(want RolloutRequest, weight int64) error {
+	for _, held := range want.Held {
+		if int64(held) <= weight {
+			return &Error{Code: CodeForbidden, Message: fmt.Sprintf(
+				"%s is paused at %d %%, and the passage of weight %d has not been granted", want.Ref, weight, held)}
+		}
+	}
+	return nil
+}
+
+// weightAt returns the weight of a canary at a step, in percent: that of the last step before it that sets one, 0 if none does.
+func weightAt(observed Object, step int64) int64 {
+	weight := int64(0)
+	for i, s := range observed.list("spec", "strategy", "canary", "steps") {
+		if int64(i) >= step {
+			break
+		}
+		m, _ := s.(map[string]any)
+		if set, sets := Object(m).number("setWeight"); sets {
+			weight = set
+		}
+	}
+	return weight
 }
 
 // NextAbort decides how to return a Rollout to its stable version (E73). One that is aborted, or whose new version is the stable one, needs

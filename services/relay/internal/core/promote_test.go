@@ -1,6 +1,7 @@
 package core
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -140,5 +141,35 @@ func TestAbortAndRetry(t *testing.T) {
 				t.Errorf("value (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// A pause is not ended at a weight, or beyond one, whose passage has not been granted, whatever a program calls (D46).
+func TestAHeldWeightIsNotLeft(t *testing.T) {
+	t.Parallel()
+	canary := func(step string) string {
+		return `{"spec":{"strategy":{"canary":{"steps":[{"setWeight":25},{"pause":{}},{"setWeight":50},{"pause":{}}]}}},
+			"status":{"currentStepIndex":` + step + `,"pauseConditions":[{"reason":"CanaryPauseStep"}]}}`
+	}
+	blueGreen := `{"spec":{"strategy":{"blueGreen":{}}},"status":{"currentPodHash":"new","pauseConditions":[{"reason":"BlueGreenPause"}]}}`
+	for _, tc := range []struct {
+		name, rollout, podHash string
+		step                   int64
+		held                   []int
+		refused                bool
+	}{
+		{"nothing is held", canary("1"), "", 1, nil, false},
+		{"its own weight", canary("1"), "", 1, []int{25, 50}, true},
+		{"a later weight", canary("1"), "", 1, []int{50}, false},
+		{"an earlier weight", canary("3"), "", 3, []int{25}, true},
+		{"blue-green with a weight", blueGreen, "new", 0, []int{50}, true},
+		{"blue-green without", blueGreen, "new", 0, nil, false},
+	} {
+		want := RolloutRequest{Ref: Ref{Kind: rolloutKind, Namespace: "shop", Name: "api"}, Step: tc.step, PodHash: tc.podHash, Held: tc.held}
+		got, err := NextPromotion(want, object(t, tc.rollout))
+		refusal, _ := errors.AsType[*Error](err)
+		if tc.refused != (refusal != nil && refusal.Code == CodeForbidden) || tc.refused == (got.Action == Patch) {
+			t.Errorf("%s: found %v, %v", tc.name, got.Action, err)
+		}
 	}
 }

@@ -229,6 +229,7 @@ func (r *Runner) rollout(
 	if err != nil {
 		return nil, err
 	}
+	want.Held = call.HeldWeights
 	if err := r.limits.checkRollout(want.Ref); err != nil {
 		return nil, err
 	}
