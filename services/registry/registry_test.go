@@ -29,7 +29,8 @@ type process struct {
 func start(t *testing.T, db pg.Config, nats *bustest.TestServer) *process {
 	t.Helper()
 	p := &process{config: Config{
-		Database: pg.Database{DatabaseURL: db.URL}, Schema: db.Schema, NATS: bus.NATS{NATSURL: nats.URL(), NATSPassword: "registry"}, NATSUser: "registry",
+		Database: pg.Database{DatabaseURL: db.URL}, Schema: db.Schema, NATS: bus.NATS{NATSURL: nats.URL(), NATSPassword: "registry"},
+		NATSUser:    "registry",
 		HTTPAddress: porttest.FreeAddress(t), Tokens: []string{token},
 		Settings: telemetry.Settings{HealthAddress: porttest.FreeAddress(t), LogLevel: "error"},
 	}}
@@ -190,8 +191,9 @@ func TestAnOccupiedAddressEndsTheService(t *testing.T) {
 	defer func() { _ = taken.Close() }()
 	_, db := pgtest.New(t)
 	err = Run(t.Context(), Config{
-		Database: pg.Database{DatabaseURL: db.URL}, Schema: db.Schema, NATS: bus.NATS{NATSURL: "nats://127.0.0.1:1"}, HTTPAddress: taken.Addr().String(),
-		Settings: telemetry.Settings{LogLevel: "error"},
+		Database: pg.Database{DatabaseURL: db.URL}, Schema: db.Schema, NATS: bus.NATS{NATSURL: "nats://127.0.0.1:1"},
+		HTTPAddress: taken.Addr().String(),
+		Settings:    telemetry.Settings{LogLevel: "error"},
 	})
 	if err == nil {
 		t.Error("the service ended without an error")
@@ -202,7 +204,10 @@ func TestMigrateIsIdempotent(t *testing.T) {
 	t.Parallel()
 	_, db := pgtest.New(t)
 	for range 2 {
-		if err := Migrate(t.Context(), Config{Database: pg.Database{DatabaseURL: db.URL}, Schema: db.Schema, Settings: telemetry.Settings{LogLevel: "error"}}); err != nil {
+		if err := Migrate(t.Context(), Config{
+			Database: pg.Database{DatabaseURL: db.URL}, Schema: db.Schema,
+			Settings: telemetry.Settings{LogLevel: "error"},
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -66,9 +66,13 @@ func (i idleness) String() string {
 // knows of tables is not counted).
 const left = `SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'autovacuum worker')
 + (SELECT count(*) FROM pg_stat_all_tables s JOIN pg_class c ON c.oid = s.relid WHERE
-    s.n_dead_tup > current_setting('autovacuum_vacuum_threshold')::float8 + current_setting('autovacuum_vacuum_scale_factor')::float8 * greatest(c.reltuples, 0)
-    OR s.n_ins_since_vacuum > current_setting('autovacuum_vacuum_insert_threshold')::float8 + current_setting('autovacuum_vacuum_insert_scale_factor')::float8 * greatest(c.reltuples, 0)
-    OR (s.n_mod_since_analyze > current_setting('autovacuum_analyze_threshold')::float8 + current_setting('autovacuum_analyze_scale_factor')::float8 * greatest(c.reltuples, 0) AND s.schemaname NOT IN ('pg_toast', 'pg_catalog')))`
+    s.n_dead_tup > current_setting('autovacuum_vacuum_threshold')::float8
+      + current_setting('autovacuum_vacuum_scale_factor')::float8 * greatest(c.reltuples, 0)
+    OR s.n_ins_since_vacuum > current_setting('autovacuum_vacuum_insert_threshold')::float8
+      + current_setting('autovacuum_vacuum_insert_scale_factor')::float8 * greatest(c.reltuples, 0)
+    OR (s.n_mod_since_analyze > current_setting('autovacuum_analyze_threshold')::float8
+      + current_setting('autovacuum_analyze_scale_factor')::float8 * greatest(c.reltuples, 0)
+      AND s.schemaname NOT IN ('pg_toast', 'pg_catalog')))`
 
 // maintained returns when PostgreSQL has nothing left to do for what has been written: a checkpoint has ended, and no table is due for a
 // vacuum or an analysis, or has one.

@@ -85,7 +85,8 @@ func newWorld(ctx context.Context, log *slog.Logger, dir string, o options, adju
 	}
 	w.config = workflow.Config{
 		Database: pg.Database{DatabaseURL: w.database.URL()}, Schema: schema, NATS: bus.NATS{NATSURL: w.nats.URL(), NATSPassword: "workflow"},
-		GRPCAddress: address, Token: token, AgentOwners: []workflow.AgentOwner{{Agent: 1, Organization: 1}}, Instance: "bench", Settings: telemetry.Settings{LogLevel: "warn"},
+		GRPCAddress: address, Token: token, AgentOwners: []workflow.AgentOwner{{Agent: 1, Organization: 1}}, Instance: "bench",
+		Settings: telemetry.Settings{LogLevel: "warn"},
 		// The programs measured stand for those of drivers, which run in the service's process.
 		TrustPrograms: true,
 	}

@@ -104,8 +104,9 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	c := domain.Config{
-		Database: pg.Database{DatabaseURL: database.URL()}, Schema: schema, HTTPAddress: address, BootstrapToken: token, Settings: telemetry.Settings{LogLevel: "error"},
-		NATS: bus.NATS{NATSURL: nats.URL(), NATSPassword: "domain"},
+		Database: pg.Database{DatabaseURL: database.URL()}, Schema: schema, HTTPAddress: address, BootstrapToken: token,
+		Settings: telemetry.Settings{LogLevel: "error"},
+		NATS:     bus.NATS{NATSURL: nats.URL(), NATSPassword: "domain"},
 		// Nobody is there: reading needs the database alone.
 		WorkflowAddress: "127.0.0.1:1",
 	}

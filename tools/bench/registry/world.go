@@ -124,13 +124,15 @@ func (w *world) startServices(ctx context.Context) error {
 	}
 	w.api, w.deliveries = probe.API{URL: "http://" + api + "/graphql", Token: token}, "http://"+intake
 	w.domainConfig = domain.Config{
-		Database: pg.Database{DatabaseURL: w.database.URL()}, HTTPAddress: api, BootstrapToken: token, Settings: telemetry.Settings{LogLevel: "error"}, NATS: bus.NATS{NATSURL: w.nats.URL(), NATSPassword: "domain"},
+		Database: pg.Database{DatabaseURL: w.database.URL()}, HTTPAddress: api, BootstrapToken: token,
+		Settings: telemetry.Settings{LogLevel: "error"}, NATS: bus.NATS{NATSURL: w.nats.URL(), NATSPassword: "domain"},
 		WorkflowAddress: "127.0.0.1:1", // nothing is rolled out
 	}
 	w.startDomain(ctx)
 	w.registry = start(ctx, func(ctx context.Context) error {
 		return registry.Run(ctx, registry.Config{
-			Database: pg.Database{DatabaseURL: w.database.URL()}, HTTPAddress: intake, Settings: telemetry.Settings{LogLevel: "error"}, NATS: bus.NATS{NATSURL: w.nats.URL(), NATSPassword: "registry"},
+			Database: pg.Database{DatabaseURL: w.database.URL()}, HTTPAddress: intake, Settings: telemetry.Settings{LogLevel: "error"},
+			NATS:          bus.NATS{NATSURL: w.nats.URL(), NATSPassword: "registry"},
 			Tokens:        []string{token},
 			Hooks:         hooks(),
 			Registries:    []registry.AccountConfig{{Host: w.host(), Username: username, Password: "env:" + secretVariable}},

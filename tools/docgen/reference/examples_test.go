@@ -15,7 +15,8 @@ func TestExampleOfAPipeline(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, mistake := range map[string]struct{ was, is string }{
-		"none": {}, "weights that fall": {"weight: 25", "weight: 3"}, "an unknown strategy": {"rollout_strategy: canary", "rollout_strategy: bird"},
+		"none": {}, "weights that fall": {"weight: 25", "weight: 3"},
+		"an unknown strategy": {"rollout_strategy: canary", "rollout_strategy: bird"},
 	} {
 		definition, err := asJSON(bytes.Replace(text, []byte(mistake.was), []byte(mistake.is), 1))
 		if err != nil {

@@ -34,7 +34,8 @@ func (e Engine) Start(ctx context.Context, w handoff.Workflow) (string, error) {
 	// The answer comes once the workflow is persisted (E18), so no answer means nothing: it may have been started, and
 	// the same id may be sent again (E19).
 	answer, err := e.client.StartWorkflow(telemetry.WithTraceParent(ctx, w.Trace), &autoflowv1.StartWorkflowRequest{
-		WorkflowId: w.ID, OrganizationId: w.Organization, Starlark: w.Program.Source, Modules: w.Program.Modules, Inputs: w.Inputs, Labels: w.Labels,
+		WorkflowId: w.ID, OrganizationId: w.Organization, Starlark: w.Program.Source, Modules: w.Program.Modules,
+		Inputs: w.Inputs, Labels: w.Labels,
 		AgentIds: w.Agents,
 	})
 	if err != nil {
@@ -45,7 +46,10 @@ func (e Engine) Start(ctx context.Context, w handoff.Workflow) (string, error) {
 
 // Cancel implements handoff.Engine.
 func (e Engine) Cancel(ctx context.Context, organization int64, workflowID, reason string) error {
-	_, err := e.client.CancelWorkflow(ctx, &autoflowv1.CancelWorkflowRequest{OrganizationId: organization, WorkflowId: workflowID, Reason: reason})
+	_, err := e.client.CancelWorkflow(ctx, &autoflowv1.CancelWorkflowRequest{
+		OrganizationId: organization,
+		WorkflowId:     workflowID, Reason: reason,
+	})
 	if err != nil {
 		return fmt.Errorf("cancel workflow %s: %w", workflowID, err)
 	}

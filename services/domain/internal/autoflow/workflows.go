@@ -19,7 +19,9 @@ const (
 )
 
 // ListWorkflows implements handoff.Workflows. The engine's page tokens are the cursors.
-func (e Engine) ListWorkflows(ctx context.Context, organization int64, f handoff.WorkflowFilter, p core.Page) (s core.Slice[handoff.WorkflowRun], err error) {
+func (e Engine) ListWorkflows(
+	ctx context.Context, organization int64, f handoff.WorkflowFilter, p core.Page,
+) (s core.Slice[handoff.WorkflowRun], err error) {
 	labels := map[string]string{}
 	if f.Program != "" {
 		labels[labelProgram] = f.Program
@@ -77,14 +79,20 @@ func (e Engine) WorkflowByID(ctx context.Context, organization int64, id string)
 }
 
 // WorkflowHistory implements handoff.Workflows.
-func (e Engine) WorkflowHistory(ctx context.Context, organization int64, id string, p core.Page) (s core.Slice[handoff.WorkflowEntry], err error) {
-	answer, err := e.client.GetHistory(ctx, &autoflowv1.GetHistoryRequest{OrganizationId: organization, WorkflowId: id, PageSize: int32(p.First), PageToken: p.After})
+func (e Engine) WorkflowHistory(
+	ctx context.Context, organization int64, id string, p core.Page,
+) (s core.Slice[handoff.WorkflowEntry], err error) {
+	answer, err := e.client.GetHistory(ctx, &autoflowv1.GetHistoryRequest{
+		OrganizationId: organization, WorkflowId: id,
+		PageSize: int32(p.First), PageToken: p.After,
+	})
 	if err != nil {
 		return s, fmt.Errorf("get history of workflow %s: %w", id, err)
 	}
 	for _, h := range answer.GetEntries() {
 		s.Nodes = append(s.Nodes, handoff.WorkflowEntry{
-			Sequence: h.GetSequence(), Generation: max(1, int(h.GetGeneration())), Branch: int(h.GetBranch()), Kind: h.GetKind(), Name: h.GetName(), Value: h.GetValue(),
+			Sequence: h.GetSequence(), Generation: max(1, int(h.GetGeneration())), Branch: int(h.GetBranch()), Kind: h.GetKind(), Name: h.GetName(),
+			Value:     h.GetValue(),
 			Truncated: h.GetTruncated(), RecordedAt: h.GetRecordedAt().AsTime(),
 		})
 	}
@@ -94,8 +102,13 @@ func (e Engine) WorkflowHistory(ctx context.Context, organization int64, id stri
 }
 
 // WorkflowLogs implements handoff.Workflows.
-func (e Engine) WorkflowLogs(ctx context.Context, organization int64, id string, p core.Page) (s core.Slice[handoff.WorkflowLine], err error) {
-	answer, err := e.client.GetLogs(ctx, &autoflowv1.GetLogsRequest{OrganizationId: organization, WorkflowId: id, PageSize: int32(p.First), PageToken: p.After})
+func (e Engine) WorkflowLogs(
+	ctx context.Context, organization int64, id string, p core.Page,
+) (s core.Slice[handoff.WorkflowLine], err error) {
+	answer, err := e.client.GetLogs(ctx, &autoflowv1.GetLogsRequest{
+		OrganizationId: organization, WorkflowId: id, PageSize: int32(p.First),
+		PageToken: p.After,
+	})
 	if err != nil {
 		return s, fmt.Errorf("get logs of workflow %s: %w", id, err)
 	}
@@ -112,7 +125,10 @@ func (e Engine) WorkflowLogs(ctx context.Context, organization int64, id string,
 
 // RetryWorkflow implements handoff.Workflows.
 func (e Engine) RetryWorkflow(ctx context.Context, organization int64, id, reason string, from int64) error {
-	_, err := e.client.RetryWorkflow(ctx, &autoflowv1.RetryWorkflowRequest{OrganizationId: organization, WorkflowId: id, Reason: reason, FromSequence: from})
+	_, err := e.client.RetryWorkflow(ctx, &autoflowv1.RetryWorkflowRequest{
+		OrganizationId: organization, WorkflowId: id, Reason: reason,
+		FromSequence: from,
+	})
 	if err != nil {
 		return fmt.Errorf("retry workflow %s: %w", id, err)
 	}
@@ -123,11 +139,15 @@ func run(w *autoflowv1.Workflow) handoff.WorkflowRun {
 	r := handoff.WorkflowRun{
 		ID: w.GetWorkflowId(), Ref: w.GetWorkflowRef(), State: published()[w.GetState()], Error: w.GetError(), WaitingFor: w.GetWaitingFor(),
 		Program: w.GetLabels()[labelProgram], Subject: w.GetLabels()[labelSubject], Digest: w.GetProgramDigest(),
-		CreatedAt: w.GetCreatedAt().AsTime(), UpdatedAt: w.GetUpdatedAt().AsTime(), FinishedAt: ended(w.GetFinishedAt()), LastSequence: w.GetLastSequence(),
-		Generation: max(1, int(w.GetGeneration())), GenerationSequence: max(1, w.GetGenerationSequence()), // 0 from an engine that knows none
+		CreatedAt: w.GetCreatedAt().AsTime(), UpdatedAt: w.GetUpdatedAt().AsTime(), FinishedAt: ended(w.GetFinishedAt()),
+		LastSequence: w.GetLastSequence(),
+		Generation:   max(1, int(w.GetGeneration())), GenerationSequence: max(1, w.GetGenerationSequence()), // 0 from an engine that knows none
 	}
 	for _, again := range w.GetRetries() {
-		r.Retries = append(r.Retries, handoff.WorkflowRetry{At: again.GetAt().AsTime(), Reason: again.GetReason(), Error: again.GetError(), FromSequence: again.GetFromSequence()})
+		r.Retries = append(r.Retries, handoff.WorkflowRetry{
+			At: again.GetAt().AsTime(), Reason: again.GetReason(), Error: again.GetError(),
+			FromSequence: again.GetFromSequence(),
+		})
 	}
 	return r
 }

@@ -32,9 +32,11 @@ type server struct {
 func (s *server) one() *autoflowv1.Workflow {
 	at := timestamppb.New(began)
 	return &autoflowv1.Workflow{
-		WorkflowId: "rollout-2", WorkflowRef: "run-2", State: autoflowv1.WorkflowState_WORKFLOW_STATE_FAILED, Error: "no", Labels: map[string]string{"program": "deploy", "subject": "rollout_2"},
-		ProgramDigest: "ab", CreatedAt: at, UpdatedAt: at, FinishedAt: at, LastSequence: 9, Generation: 3, GenerationSequence: 8, WaitingFor: []string{"x"},
-		Retries: []*autoflowv1.Retry{{At: at, Reason: "mended", Error: "before", FromSequence: 4}},
+		WorkflowId: "rollout-2", WorkflowRef: "run-2", State: autoflowv1.WorkflowState_WORKFLOW_STATE_FAILED, Error: "no",
+		Labels:        map[string]string{"program": "deploy", "subject": "rollout_2"},
+		ProgramDigest: "ab", CreatedAt: at, UpdatedAt: at, FinishedAt: at, LastSequence: 9, Generation: 3, GenerationSequence: 8,
+		WaitingFor: []string{"x"},
+		Retries:    []*autoflowv1.Retry{{At: at, Reason: "mended", Error: "before", FromSequence: 4}},
 	}
 }
 
@@ -51,11 +53,17 @@ func (s *server) GetWorkflow(_ context.Context, r *autoflowv1.GetWorkflowRequest
 }
 
 func (s *server) GetHistory(context.Context, *autoflowv1.GetHistoryRequest) (*autoflowv1.GetHistoryResponse, error) {
-	return &autoflowv1.GetHistoryResponse{Entries: []*autoflowv1.HistoryEntry{{Sequence: 3, Generation: 2, Kind: "run", Name: "git.commit", Value: "{}", RecordedAt: timestamppb.New(began), Branch: 1, Truncated: true}}}, nil
+	return &autoflowv1.GetHistoryResponse{Entries: []*autoflowv1.HistoryEntry{{
+		Sequence: 3, Generation: 2, Kind: "run", Name: "git.commit",
+		Value: "{}", RecordedAt: timestamppb.New(began), Branch: 1, Truncated: true,
+	}}}, nil
 }
 
 func (s *server) GetLogs(context.Context, *autoflowv1.GetLogsRequest) (*autoflowv1.GetLogsResponse, error) {
-	return &autoflowv1.GetLogsResponse{Lines: []*autoflowv1.LogLine{{Sequence: 4, Branch: 2, Kind: "run", Name: "argo.sync", Text: "away", Code: "UNAVAILABLE", Truncated: true, Redacted: true, RecordedAt: timestamppb.New(began)}}}, nil
+	return &autoflowv1.GetLogsResponse{Lines: []*autoflowv1.LogLine{{
+		Sequence: 4, Branch: 2, Kind: "run", Name: "argo.sync", Text: "away",
+		Code: "UNAVAILABLE", Truncated: true, Redacted: true, RecordedAt: timestamppb.New(began),
+	}}}, nil
 }
 
 func (s *server) RetryWorkflow(_ context.Context, r *autoflowv1.RetryWorkflowRequest) (*autoflowv1.RetryWorkflowResponse, error) {
@@ -95,18 +103,27 @@ func TestRunsAreToldAsTheEngineTellsThem(t *testing.T) {
 	e, ctx := connect(t, s), t.Context()
 	over := began
 	want := handoff.WorkflowRun{
-		ID: "rollout-2", Ref: "run-2", State: handoff.WorkflowFailed, Error: "no", WaitingFor: []string{"x"}, Program: "deploy", Subject: "rollout_2", Digest: "ab",
-		CreatedAt: began, UpdatedAt: began, FinishedAt: &over, LastSequence: 9, Generation: 3, GenerationSequence: 8, Retries: []handoff.WorkflowRetry{{At: began, Reason: "mended", Error: "before", FromSequence: 4}},
+		ID: "rollout-2", Ref: "run-2", State: handoff.WorkflowFailed, Error: "no", WaitingFor: []string{"x"}, Program: "deploy",
+		Subject: "rollout_2", Digest: "ab",
+		CreatedAt: began, UpdatedAt: began, FinishedAt: &over, LastSequence: 9, Generation: 3, GenerationSequence: 8,
+		Retries: []handoff.WorkflowRetry{{At: began, Reason: "mended", Error: "before", FromSequence: 4}},
 	}
-	page, err := e.ListWorkflows(ctx, 7, handoff.WorkflowFilter{States: []handoff.WorkflowState{handoff.WorkflowFailed}, Program: "deploy", Subject: "rollout_2"}, core.Page{First: 20, After: "at"})
+	page, err := e.ListWorkflows(ctx, 7, handoff.WorkflowFilter{
+		States: []handoff.WorkflowState{handoff.WorkflowFailed}, Program: "deploy",
+		Subject: "rollout_2",
+	}, core.Page{First: 20, After: "at"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(core.Slice[handoff.WorkflowRun]{Nodes: []handoff.WorkflowRun{want}, HasNext: true, HasPrevious: true, Cursors: []string{"more"}}, page); diff != "" {
+	if diff := cmp.Diff(core.Slice[handoff.WorkflowRun]{
+		Nodes: []handoff.WorkflowRun{want}, HasNext: true, HasPrevious: true,
+		Cursors: []string{"more"},
+	}, page); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	r := s.listed
-	if r.GetOrganizationId() != 7 || r.GetPageSize() != 20 || r.GetPageToken() != "at" || len(r.GetStates()) != 1 || r.GetStates()[0] != autoflowv1.WorkflowState_WORKFLOW_STATE_FAILED ||
+	if r.GetOrganizationId() != 7 || r.GetPageSize() != 20 || r.GetPageToken() != "at" || len(r.GetStates()) != 1 ||
+		r.GetStates()[0] != autoflowv1.WorkflowState_WORKFLOW_STATE_FAILED ||
 		r.GetLabels()["program"] != "deploy" || r.GetLabels()["subject"] != "rollout_2" {
 		t.Errorf("asked for %v", r)
 	}
@@ -117,17 +134,24 @@ func TestRunsAreToldAsTheEngineTellsThem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]handoff.WorkflowEntry{{Sequence: 3, Generation: 2, Branch: 1, Kind: "run", Name: "git.commit", Value: "{}", Truncated: true, RecordedAt: began}}, history.Nodes); diff != "" || history.HasNext {
+	if diff := cmp.Diff([]handoff.WorkflowEntry{{
+		Sequence: 3, Generation: 2, Branch: 1, Kind: "run", Name: "git.commit", Value: "{}",
+		Truncated: true, RecordedAt: began,
+	}}, history.Nodes); diff != "" || history.HasNext {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	logs, err := e.WorkflowLogs(ctx, 7, "rollout-2", core.Page{First: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]handoff.WorkflowLine{{Sequence: 4, Branch: 2, Kind: "run", Name: "argo.sync", Text: "away", Code: "UNAVAILABLE", Truncated: true, Redacted: true, RecordedAt: began}}, logs.Nodes); diff != "" {
+	if diff := cmp.Diff([]handoff.WorkflowLine{{
+		Sequence: 4, Branch: 2, Kind: "run", Name: "argo.sync", Text: "away", Code: "UNAVAILABLE",
+		Truncated: true, Redacted: true, RecordedAt: began,
+	}}, logs.Nodes); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	if err := e.RetryWorkflow(ctx, 7, "rollout-2", "mended", 4); err != nil || s.retried.GetReason() != "mended" || s.retried.GetFromSequence() != 4 || s.retried.GetOrganizationId() != 7 {
+	if err := e.RetryWorkflow(ctx, 7, "rollout-2", "mended", 4); err != nil || s.retried.GetReason() != "mended" ||
+		s.retried.GetFromSequence() != 4 || s.retried.GetOrganizationId() != 7 {
 		t.Errorf("found %v, %v", s.retried, err)
 	}
 }

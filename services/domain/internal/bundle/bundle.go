@@ -40,7 +40,8 @@ func (d *set) All() []core.Driver {
 func (d *set) describe(b *driver.Bundle) core.Driver {
 	from := d.from[b.Ref()]
 	return core.Driver{
-		Ref: b.Ref(), Digest: b.Digest(), Origin: from.origin, ArtifactDigest: from.artifact, SupportedSteps: b.SupportedSteps(), Gates: b.Gates(), Previews: b.Has(driver.Preview),
+		Ref: b.Ref(), Digest: b.Digest(), Origin: from.origin, ArtifactDigest: from.artifact, SupportedSteps: b.SupportedSteps(),
+		Gates: b.Gates(), Previews: b.Has(driver.Preview),
 		EnvironmentSchema: b.EnvironmentSchema(), ApplicationEnvironmentSchema: b.ApplicationEnvironmentSchema(),
 	}
 }
@@ -117,7 +118,10 @@ func (d *set) Agents(ref string, config json.RawMessage) ([]core.AgentReference,
 		}
 		n := core.AgentReference{At: "/" + field}
 		if err := json.Unmarshal(value, &n.Number); err != nil {
-			return nil, fault.InvalidFields(fault.Field{Name: "/driverConfig/" + field, Problem: "expected the number of an agent, without a fraction"})
+			return nil, fault.InvalidFields(fault.Field{
+				Name:    "/driverConfig/" + field,
+				Problem: "expected the number of an agent, without a fraction",
+			})
 		}
 		named = append(named, n)
 	}

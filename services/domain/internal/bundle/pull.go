@@ -111,7 +111,8 @@ func (in *Drivers) pull(ctx context.Context, r artifact.Reference) (core.DriverA
 func (in *Drivers) tell(ctx context.Context, r artifact.Reference, a core.DriverArtifact, err error) {
 	attrs := []slog.Attr{slog.String("reference", r.String()), slog.String("digest", a.Digest)}
 	if err != nil {
-		in.deps.Log.LogAttrs(ctx, fault.Describe(fault.ClassOf(err)).Level, "driver artifact not loaded", append(attrs, slog.Any(telemetry.KeyError, err))...)
+		in.deps.Log.LogAttrs(ctx, fault.Describe(fault.ClassOf(err)).Level, "driver artifact not loaded",
+			append(attrs, slog.Any(telemetry.KeyError, err))...)
 		return
 	}
 	in.deps.Log.LogAttrs(ctx, slog.LevelInfo, "driver artifact is well again", attrs...)

@@ -45,7 +45,8 @@ func TestHandler(t *testing.T) {
 		{"POST", "/", "", 405, "text/plain; charset=utf-8", "", ""},
 	} {
 		w := get(t, h, c.method, c.path, c.encoding)
-		if w.Code != c.status || w.Header().Get("Content-Type") != c.media || w.Header().Get("Cache-Control") != c.cache || w.Header().Get("Content-Encoding") != c.transport {
+		if w.Code != c.status || w.Header().Get("Content-Type") != c.media || w.Header().Get("Cache-Control") != c.cache ||
+			w.Header().Get("Content-Encoding") != c.transport {
 			t.Errorf("%s %s (%s): found %d %v; expected %+v", c.method, c.path, c.encoding, w.Code, w.Header(), c)
 		}
 		if c.status == 200 && w.Header().Get("Content-Security-Policy") != policy {

@@ -146,22 +146,25 @@ func ofEnvironments() map[string]reader {
 		event.TypeApplicationEnvironmentNotReady: as(func(d event.ApplicationEnvironmentNotReady) rollout.Change {
 			return rollout.ApplicationEnvironmentReadiness{ApplicationEnvironmentID: d.ApplicationEnvironmentID, Reason: d.Reason}
 		}),
-		event.TypeServiceHealthObserved: observed(func(d event.ServiceHealthObserved) string { return d.ObservedAt }, func(d event.ServiceHealthObserved, at time.Time) rollout.Change {
-			return rollout.HealthSeen{ServiceHealth: core.ServiceHealth{
-				ServiceID: d.ServiceID, EnvironmentID: d.EnvironmentID, Health: health(d.Health), Reason: d.Reason, ObservedAt: at,
-			}}
-		}),
-		event.TypeApplicationEnvironmentReconciled: observed(func(d event.ApplicationEnvironmentReconciled) string { return d.ObservedAt }, func(d event.ApplicationEnvironmentReconciled, at time.Time) rollout.Change {
-			return rollout.Reconciled{Reconciliation: core.Reconciliation{
-				ApplicationEnvironmentID: d.ApplicationEnvironmentID, Revision: d.Revision, ExpectedRevision: d.ExpectedRevision,
-				Automatic: d.Automatic, Drift: d.Drift, ObservedAt: at,
-			}}
-		}),
-		event.TypeEnvironmentContactChanged: observed(func(d event.EnvironmentContactChanged) string { return d.ObservedAt }, func(d event.EnvironmentContactChanged, at time.Time) rollout.Change {
-			return rollout.ContactSeen{
-				Contact: core.Contact{EnvironmentID: d.EnvironmentID, Reachable: d.Reachable, Reason: d.Reason, ObservedAt: at},
-			}
-		}),
+		event.TypeServiceHealthObserved: observed(func(d event.ServiceHealthObserved) string { return d.ObservedAt },
+			func(d event.ServiceHealthObserved, at time.Time) rollout.Change {
+				return rollout.HealthSeen{ServiceHealth: core.ServiceHealth{
+					ServiceID: d.ServiceID, EnvironmentID: d.EnvironmentID, Health: health(d.Health), Reason: d.Reason, ObservedAt: at,
+				}}
+			}),
+		event.TypeApplicationEnvironmentReconciled: observed(func(d event.ApplicationEnvironmentReconciled) string { return d.ObservedAt },
+			func(d event.ApplicationEnvironmentReconciled, at time.Time) rollout.Change {
+				return rollout.Reconciled{Reconciliation: core.Reconciliation{
+					ApplicationEnvironmentID: d.ApplicationEnvironmentID, Revision: d.Revision, ExpectedRevision: d.ExpectedRevision,
+					Automatic: d.Automatic, Drift: d.Drift, ObservedAt: at,
+				}}
+			}),
+		event.TypeEnvironmentContactChanged: observed(func(d event.EnvironmentContactChanged) string { return d.ObservedAt },
+			func(d event.EnvironmentContactChanged, at time.Time) rollout.Change {
+				return rollout.ContactSeen{
+					Contact: core.Contact{EnvironmentID: d.EnvironmentID, Reachable: d.Reachable, Reason: d.Reason, ObservedAt: at},
+				}
+			}),
 	}
 }
 

@@ -140,7 +140,8 @@ func publication(e event.Event) (intake.Publication, error) {
 		alive = e.Time()
 	}
 	return intake.Publication{In: in, Artifact: intake.Artifact{
-		Image: data.Image, Digest: data.Digest, Tag: data.Tag, PublishedAt: published, ToldAt: e.Time(), DigestSeen: data.DigestSeen, AliveAt: alive,
+		Image: data.Image, Digest: data.Digest, Tag: data.Tag, PublishedAt: published, ToldAt: e.Time(),
+		DigestSeen: data.DigestSeen, AliveAt: alive,
 	}}, nil
 }
 
@@ -224,7 +225,10 @@ func arrival(e event.Event) (rollout.Arrival, error) {
 	// Only a registry may leave it out, because an artifact belongs to everybody who points at it (R48). What a workflow
 	// says is about one organization's rows.
 	if in.Organization == 0 {
-		return rollout.Arrival{}, fault.InvalidFields(fault.Field{Name: event.ExtensionOrganization, Problem: "missing; expected on every domain event"})
+		return rollout.Arrival{}, fault.InvalidFields(fault.Field{
+			Name:    event.ExtensionOrganization,
+			Problem: "missing; expected on every domain event",
+		})
 	}
 	ch, err := change(e)
 	return rollout.Arrival{In: in, Change: ch}, err

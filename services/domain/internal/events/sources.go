@@ -36,7 +36,8 @@ const (
 
 // States implements setup.SourceStatus.
 func (r Registry) States(ctx context.Context, organization int64, ids []int64) (map[int64]setup.SourceState, error) {
-	answer, err := ask(ctx, r.conn, stateWithin, bus.SourcesStates, &sourcesv1.StatesRequest{OrganizationId: organization, Ids: ids}, &sourcesv1.StatesResponse{})
+	answer, err := ask(ctx, r.conn, stateWithin, bus.SourcesStates, &sourcesv1.StatesRequest{OrganizationId: organization, Ids: ids},
+		&sourcesv1.StatesResponse{})
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +45,8 @@ func (r Registry) States(ctx context.Context, organization int64, ids []int64) (
 	for _, s := range answer.GetStates() {
 		all[s.GetId()] = setup.SourceState{
 			ID: s.GetId(), Polled: s.GetPolled(), LookedAt: instant(s.GetLookedAt()), NextLookAt: instant(s.GetNextAt()),
-			Failures: int(s.GetFailures()), LastError: s.GetLastError(), LastArtifact: s.GetLastArtifact(), LastArtifactAt: instant(s.GetLastArtifactAt()),
+			Failures: int(s.GetFailures()), LastError: s.GetLastError(), LastArtifact: s.GetLastArtifact(),
+			LastArtifactAt: instant(s.GetLastArtifactAt()),
 		}
 	}
 	return all, nil
@@ -52,7 +54,8 @@ func (r Registry) States(ctx context.Context, organization int64, ids []int64) (
 
 // Senders implements setup.SourceStatus.
 func (r Registry) Senders(ctx context.Context, organization int64) ([]setup.ArtifactSender, error) {
-	answer, err := ask(ctx, r.conn, stateWithin, bus.SourcesStates, &sourcesv1.StatesRequest{OrganizationId: organization, Senders: true}, &sourcesv1.StatesResponse{})
+	answer, err := ask(ctx, r.conn, stateWithin, bus.SourcesStates, &sourcesv1.StatesRequest{OrganizationId: organization, Senders: true},
+		&sourcesv1.StatesResponse{})
 	if fault.Is(err, fault.Invalid) {
 		return nil, fault.New(fault.Unavailable, "the registry service is an older release, which does not report its hooks; upgrade it")
 	}
@@ -62,12 +65,14 @@ func (r Registry) Senders(ctx context.Context, organization int64) ([]setup.Arti
 	all := make([]setup.ArtifactSender, len(answer.GetSenders()))
 	for i, s := range answer.GetSenders() {
 		all[i] = setup.ArtifactSender{
-			Name: s.GetName(), Format: s.GetFormat(), Repositories: s.GetRepositories(), ExpiresAt: instant(s.GetExpiresAt()), LastArtifact: s.GetLastArtifact(),
+			Name: s.GetName(), Format: s.GetFormat(), Repositories: s.GetRepositories(), ExpiresAt: instant(s.GetExpiresAt()),
+			LastArtifact:    s.GetLastArtifact(),
 			LastPublishedAt: instant(s.GetLastPublishedAt()), Waiting: int(s.GetWaiting()),
 		}
 		for _, refused := range s.GetRefused() {
 			all[i].Refused = append(all[i].Refused, setup.ArtifactRefusal{
-				What: refused.GetWhat(), Reason: refused.GetReason(), Times: refused.GetTimes(), FirstAt: refused.GetFirstAt().AsTime(), LastAt: refused.GetLastAt().AsTime(),
+				What: refused.GetWhat(), Reason: refused.GetReason(), Times: refused.GetTimes(), FirstAt: refused.GetFirstAt().AsTime(),
+				LastAt: refused.GetLastAt().AsTime(),
 			})
 		}
 	}
@@ -81,7 +86,10 @@ func (r Registry) Look(ctx context.Context, organization, id int64) (setup.Sourc
 
 // Try implements setup.SourceStatus.
 func (r Registry) Try(ctx context.Context, organization int64, n setup.NewArtifactSource) (setup.SourceSight, error) {
-	return r.look(ctx, &sourcesv1.LookRequest{OrganizationId: organization, Source: &sourcesv1.Source{SourceRef: n.Ref, SourceConfig: string(n.Config)}})
+	return r.look(ctx, &sourcesv1.LookRequest{
+		OrganizationId: organization,
+		Source:         &sourcesv1.Source{SourceRef: n.Ref, SourceConfig: string(n.Config)},
+	})
 }
 
 func (r Registry) look(ctx context.Context, request *sourcesv1.LookRequest) (setup.SourceSight, error) {
@@ -92,7 +100,9 @@ func (r Registry) look(ctx context.Context, request *sourcesv1.LookRequest) (set
 // Changed implements setup.SourceStatus.
 func (r Registry) Changed() { r.conn.Hint(bus.SourcesChanged, nil) }
 
-func ask[A proto.Message](ctx context.Context, conn Asker, within time.Duration, subject string, request proto.Message, answer A) (A, error) {
+func ask[A proto.Message](
+	ctx context.Context, conn Asker, within time.Duration, subject string, request proto.Message, answer A,
+) (A, error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	raw, err := proto.Marshal(request)
@@ -121,14 +131,17 @@ func instant(at *timestamppb.Timestamp) *time.Time {
 const maxPull = 1000
 
 // Pulled answers the registry service that pulls the sources of all organizations.
-func Pulled(sources func(ctx context.Context, after int64, most int) ([]setup.PlacedSource, error)) func(context.Context, []byte) ([]byte, error) {
+func Pulled(
+	sources func(ctx context.Context, after int64, most int) ([]setup.PlacedSource, error),
+) func(context.Context, []byte) ([]byte, error) {
 	return func(ctx context.Context, raw []byte) ([]byte, error) {
 		var request sourcesv1.PullRequest
 		if err := proto.Unmarshal(raw, &request); err != nil {
 			return nil, fault.Because(err, fault.Invalid, "not a PullRequest")
 		}
 		if request.GetLimit() < 1 || request.GetLimit() > maxPull || request.GetAfter() < 0 {
-			return nil, fault.New(fault.Invalid, "found limit %d after %d; expected 1 to %d, after 0 or more", request.GetLimit(), request.GetAfter(), maxPull)
+			return nil, fault.New(fault.Invalid, "found limit %d after %d; expected 1 to %d, after 0 or more", request.GetLimit(),
+				request.GetAfter(), maxPull)
 		}
 		all, err := sources(ctx, request.GetAfter(), int(request.GetLimit()))
 		if err != nil {

@@ -112,7 +112,8 @@ func (p *Provider) Identify(ctx context.Context, code, nonce, verifier string) (
 	}
 	raw, ok := token.Extra("id_token").(string)
 	if !ok {
-		return access.Identity{}, fault.New(fault.Unauthenticated, "the identity provider answered without an ID token; expected the scope openid to be allowed")
+		return access.Identity{}, fault.New(fault.Unauthenticated,
+			"the identity provider answered without an ID token; expected the scope openid to be allowed")
 	}
 	verified, err := found.Verifier(&gooidc.Config{ClientID: p.config.ClientID}).Verify(ctx, raw)
 	if err != nil {
@@ -132,7 +133,8 @@ func (p *Provider) Identify(ctx context.Context, code, nonce, verifier string) (
 func (p *Provider) identity(t *gooidc.IDToken, claims map[string]any) (access.Identity, error) {
 	name, _ := claims[p.config.NameClaim].(string)
 	if name == "" {
-		return access.Identity{}, fault.New(fault.Unauthenticated, "the identity provider's token has no %q; expected it to say what somebody is called (oidc.name_claim)", p.config.NameClaim)
+		return access.Identity{}, fault.New(fault.Unauthenticated,
+			"the identity provider's token has no %q; expected it to say what somebody is called (oidc.name_claim)", p.config.NameClaim)
 	}
 	verified, _ := claims["email_verified"].(bool)
 	session, _ := claims["sid"].(string)
@@ -171,7 +173,8 @@ func (p *Provider) Logout(ctx context.Context, token string) (issuer, subject, s
 	}
 	verified, err := found.Verifier(&gooidc.Config{ClientID: p.config.ClientID}).VerifyLogout(gooidc.ClientContext(ctx, p.client), token)
 	if err != nil {
-		return "", "", "", fault.Because(err, fault.Invalid, "the logout token does not hold; expected one that the identity provider has signed for this client")
+		return "", "", "", fault.Because(err, fault.Invalid,
+			"the logout token does not hold; expected one that the identity provider has signed for this client")
 	}
 	return verified.Issuer, verified.Subject, verified.SessionID, nil
 }

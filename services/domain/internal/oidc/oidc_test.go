@@ -50,8 +50,9 @@ func codeOf(t *testing.T, p *oidc.Provider, nonce, verifier string) (code, state
 
 func config(p *oidctest.Provider) oidc.Config {
 	return oidc.Config{
-		Issuer: p.URL, ClientID: oidctest.ClientID, ClientSecret: oidctest.ClientSecret, RedirectURL: "https://cd.example.com/session/oidc/callback",
-		Scopes: []string{"email"}, NameClaim: "email", GroupsClaim: "groups", Roles: []oidc.Grant{
+		Issuer: p.URL, ClientID: oidctest.ClientID, ClientSecret: oidctest.ClientSecret,
+		RedirectURL: "https://cd.example.com/session/oidc/callback",
+		Scopes:      []string{"email"}, NameClaim: "email", GroupsClaim: "groups", Roles: []oidc.Grant{
 			{Group: "platform", Organization: 1, Role: core.RoleOwner},
 			{Group: "shop", Organization: 1, Role: core.RoleDeployer},
 			{Group: "books", Organization: 2, Role: core.RoleOwner},
@@ -81,9 +82,20 @@ func TestWhoSomebodyIs(t *testing.T) {
 		claims map[string]any
 		want   access.Identity
 	}{
-		{"the greatest role of several groups", map[string]any{"sub": "s1", "email": "a@example.com", "email_verified": true, "groups": []string{"shop", "platform", "x"}}, who(map[int64]core.Role{1: core.RoleOwner, 2: core.RoleViewer}, "a@example.com", true)},
-		{"one group without a list", map[string]any{"sub": "s1", "email": "a@example.com", "groups": "shop"}, who(map[int64]core.Role{1: core.RoleDeployer}, "a@example.com", false)},
-		{"no group that has a role", map[string]any{"sub": "s1", "email": "a@example.com", "groups": []any{"x", 7, nil}}, who(map[int64]core.Role{}, "a@example.com", false)},
+		{"the greatest role of several groups", map[string]any{
+			"sub": "s1", "email": "a@example.com", "email_verified": true,
+			"groups": []string{"shop", "platform", "x"},
+		}, who(map[int64]core.Role{1: core.RoleOwner, 2: core.RoleViewer}, "a@example.com", true)},
+		{
+			"one group without a list",
+			map[string]any{"sub": "s1", "email": "a@example.com", "groups": "shop"},
+			who(map[int64]core.Role{1: core.RoleDeployer}, "a@example.com", false),
+		},
+		{
+			"no group that has a role",
+			map[string]any{"sub": "s1", "email": "a@example.com", "groups": []any{"x", 7, nil}},
+			who(map[int64]core.Role{}, "a@example.com", false),
+		},
 		{"no groups at all", map[string]any{"sub": "s1", "email": "a@example.com"}, who(map[int64]core.Role{}, "a@example.com", false)},
 	} {
 		known.SignInAs(c.claims)

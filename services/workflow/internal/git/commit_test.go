@@ -209,17 +209,26 @@ func TestCommitsThatCannotBe(t *testing.T) {
 		class  fault.Class
 		want   string
 	}{
-		"branch missing":       {func(c *activity.CommitRequest) { c.Branch = "nope" }, fault.NotFound, `branch "nope" does not exist`},
-		"branch impossible":    {func(c *activity.CommitRequest) { c.Branch = "a..b" }, fault.Invalid, "branch: "},
-		"no branch":            {func(c *activity.CommitRequest) { c.Branch = "" }, fault.Invalid, "branch: missing"},
-		"no files":             {func(c *activity.CommitRequest) { c.Files = nil }, fault.Invalid, "files: missing"},
-		"no message":           {func(c *activity.CommitRequest) { c.Message = " \n" }, fault.Invalid, "message: missing"},
-		"path into .git":       {func(c *activity.CommitRequest) { c.Files = map[string][]byte{".git/config": nil} }, fault.Invalid, "path: "},
-		"absolute path":        {func(c *activity.CommitRequest) { c.Files = map[string][]byte{"/etc/x": nil} }, fault.Invalid, "path: "},
-		"below a file":         {func(c *activity.CommitRequest) { c.Files = map[string][]byte{"file/x": nil} }, fault.Invalid, `found "file", which is no folder`},
-		"over a folder":        {func(c *activity.CommitRequest) { c.Files = map[string][]byte{"dir": nil} }, fault.Invalid, `found "dir", which is no file`},
-		"trailer key":          {func(c *activity.CommitRequest) { c.Trailers = map[string]string{"a b": "x"} }, fault.Invalid, "trailers: "},
-		"trailer of our own":   {func(c *activity.CommitRequest) { c.Trailers = map[string]string{"lockstep-activity": "x"} }, fault.Invalid, "trailers: "},
+		"branch missing":    {func(c *activity.CommitRequest) { c.Branch = "nope" }, fault.NotFound, `branch "nope" does not exist`},
+		"branch impossible": {func(c *activity.CommitRequest) { c.Branch = "a..b" }, fault.Invalid, "branch: "},
+		"no branch":         {func(c *activity.CommitRequest) { c.Branch = "" }, fault.Invalid, "branch: missing"},
+		"no files":          {func(c *activity.CommitRequest) { c.Files = nil }, fault.Invalid, "files: missing"},
+		"no message":        {func(c *activity.CommitRequest) { c.Message = " \n" }, fault.Invalid, "message: missing"},
+		"path into .git":    {func(c *activity.CommitRequest) { c.Files = map[string][]byte{".git/config": nil} }, fault.Invalid, "path: "},
+		"absolute path":     {func(c *activity.CommitRequest) { c.Files = map[string][]byte{"/etc/x": nil} }, fault.Invalid, "path: "},
+		"below a file": {
+			func(c *activity.CommitRequest) { c.Files = map[string][]byte{"file/x": nil} }, fault.Invalid,
+			`found "file", which is no folder`,
+		},
+		"over a folder": {
+			func(c *activity.CommitRequest) { c.Files = map[string][]byte{"dir": nil} }, fault.Invalid,
+			`found "dir", which is no file`,
+		},
+		"trailer key": {func(c *activity.CommitRequest) { c.Trailers = map[string]string{"a b": "x"} }, fault.Invalid, "trailers: "},
+		"trailer of our own": {
+			func(c *activity.CommitRequest) { c.Trailers = map[string]string{"lockstep-activity": "x"} },
+			fault.Invalid, "trailers: ",
+		},
 		"trailer of two lines": {func(c *activity.CommitRequest) { c.Trailers = map[string]string{"A": "x\ny"} }, fault.Invalid, "trailers.A: "},
 	} {
 		c := s.request(map[string]string{"file": "new\n"})

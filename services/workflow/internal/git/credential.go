@@ -26,8 +26,8 @@ type Credential struct {
 	// Forge is the interface that these repositories are read and written through, one of Forges, with the password as its
 	// token; "" is plain Git.
 	Forge string
-	// Organizations are those whose workflows it is for. To others it is as if it were not there. None means the only organization: where there are
-	// several the credential is not used.
+	// Organizations are those whose workflows it is for. To others it is as if it were not there. None means the only organization: where
+	// there are several the credential is not used.
 	Organizations []int64
 }
 
@@ -42,7 +42,10 @@ func (c Credential) check() error {
 		wrong = append(wrong, fault.Field{Name: "password_ref", Problem: reference.Expected})
 	}
 	if c.Forge != "" && !slices.Contains(Forges(), c.Forge) {
-		wrong = append(wrong, fault.Field{Name: "forge", Problem: fmt.Sprintf("found %q, expected one of %s", c.Forge, strings.Join(Forges(), ", "))})
+		wrong = append(wrong, fault.Field{
+			Name:    "forge",
+			Problem: fmt.Sprintf("found %q, expected one of %s", c.Forge, strings.Join(Forges(), ", ")),
+		})
 	}
 	for _, o := range c.Organizations {
 		if o <= 0 {
@@ -93,8 +96,8 @@ type credentials struct {
 	several func(context.Context) (bool, error)
 }
 
-// Unscoped is what is wrong with credentials where there is more than one organization: those that do not say whose they are would log every
-// organization in to the repositories of the others.
+// Unscoped is what is wrong with credentials where there is more than one organization: those that do not say whose they are would log
+// every organization in to the repositories of the others.
 func Unscoped(all []Credential) []fault.Field {
 	var wrong []fault.Field
 	for i, c := range all {
@@ -124,8 +127,8 @@ func (c credentials) of(ctx context.Context, organization int64, u *url.URL) (*C
 	return found, nil
 }
 
-// login is the credential of a repository with its password, nil where none matches. The password is read now: a rotated one takes effect with the next
-// operation.
+// login is the credential of a repository with its password, nil where none matches. The password is read now: a rotated one takes effect
+// with the next operation.
 func (c credentials) login(ctx context.Context, organization int64, u *url.URL) (*githttp.BasicAuth, error) {
 	found, err := c.of(ctx, organization, u)
 	if found == nil || err != nil {

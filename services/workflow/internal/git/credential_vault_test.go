@@ -28,7 +28,8 @@ func TestAPasswordInVault(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(map[string]any{"data": map[string]any{"data": map[string]any{"password": password.Load()}}})
 	}))
 	defer vault.Close()
-	secrets, err := secret.New(secret.VaultConfig{Address: vault.URL, TokenRef: "env:LOCKSTEP_TEST_VAULT_TOKEN"}, clock.System(), slog.New(slog.DiscardHandler))
+	secrets, err := secret.New(secret.VaultConfig{Address: vault.URL, TokenRef: "env:LOCKSTEP_TEST_VAULT_TOKEN"}, clock.System(),
+		slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,15 +42,18 @@ func TestAPasswordInVault(t *testing.T) {
 	}
 	for _, want := range []string{"first", "second"} {
 		password.Store(want)
-		if got, err := (credentials{all: stored("secret/data/ci/git"), secrets: secrets}).login(t.Context(), 1, u); err != nil || got.Password != want {
+		if got, err := (credentials{all: stored("secret/data/ci/git"), secrets: secrets}).login(t.Context(), 1, u); err != nil ||
+			got.Password != want {
 			t.Errorf("%v, %v; want %s", got, err, want)
 		}
 	}
-	if _, err := (credentials{all: stored("secret/data/other"), secrets: secrets}).login(t.Context(), 1, u); !fault.Is(err, fault.Unauthenticated) || strings.Contains(err.Error(), "second") {
+	if _, err := (credentials{all: stored("secret/data/other"), secrets: secrets}).login(t.Context(), 1, u); !fault.Is(err,
+		fault.Unauthenticated) || strings.Contains(err.Error(), "second") {
 		t.Errorf("an entry that may not be read: %v", err)
 	}
 	vault.Close()
-	if _, err := (credentials{all: stored("secret/data/ci/git"), secrets: secrets}).login(t.Context(), 1, u); !fault.Is(err, fault.Unavailable) {
+	if _, err := (credentials{all: stored("secret/data/ci/git"), secrets: secrets}).login(t.Context(), 1, u); !fault.Is(err,
+		fault.Unavailable) {
 		t.Errorf("a Vault that is away: %v", err)
 	}
 }

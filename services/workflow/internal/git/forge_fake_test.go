@@ -65,7 +65,10 @@ func (f *fakeForge) log(commit, most string) [][2]string {
 
 // write makes a commit on top of base, and answers it.
 func (f *fakeForge) write(base, message, name, email, tree string) (string, bool) {
-	who := []string{"GIT_AUTHOR_NAME=" + name, "GIT_AUTHOR_EMAIL=" + email, "GIT_COMMITTER_NAME=forge", "GIT_COMMITTER_EMAIL=forge@example.com"}
+	who := []string{
+		"GIT_AUTHOR_NAME=" + name, "GIT_AUTHOR_EMAIL=" + email, "GIT_COMMITTER_NAME=forge",
+		"GIT_COMMITTER_EMAIL=forge@example.com",
+	}
 	return f.git(message, who, "commit-tree", tree, "-p", base, "-F", "-")
 }
 
@@ -116,7 +119,9 @@ type fakeChange struct {
 }
 
 // apply does what GitLab and Gitea have in common: changes on top of wherever the branch is by now, each checked.
-func (f *fakeForge) apply(branch, message, name, email string, changes []fakeChange, check func(head string, c fakeChange, id string) string) (sha, problem string) {
+func (f *fakeForge) apply(
+	branch, message, name, email string, changes []fakeChange, check func(head string, c fakeChange, id string) string,
+) (sha, problem string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.allowed() {
@@ -204,7 +209,10 @@ func (f *fakeForge) gitLab() http.Handler {
 			return
 		}
 		last, _ := f.git("", nil, "log", "-n", "1", "--format=%H", r.FormValue("ref"), "--", r.PathValue("path"))
-		answer(w, http.StatusOK, map[string]any{"content": f.content(id), "encoding": "base64", "blob_id": id, "last_commit_id": last, "execute_filemode": mode == "100755"})
+		answer(w, http.StatusOK, map[string]any{
+			"content": f.content(id), "encoding": "base64", "blob_id": id, "last_commit_id": last,
+			"execute_filemode": mode == "100755",
+		})
 	})
 	guard("GET /tree", func(w http.ResponseWriter, r *http.Request) {
 		if _, kind, id := f.at(r.FormValue("ref"), r.FormValue("path")); kind == "tree" {

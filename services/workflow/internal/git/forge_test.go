@@ -69,7 +69,8 @@ func forgeReads(t *testing.T, s *server) {
 	if err := os.WriteFile(strings.TrimPrefix(s.forge.credentials.all[0].PasswordRef, "file:"), []byte("wrong"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := s.forge.ReadFile(t.Context(), 1, s.url, "main", "a"); !fault.Is(err, fault.Unauthenticated) || strings.Contains(err.Error(), "wrong") {
+	if _, _, err := s.forge.ReadFile(t.Context(), 1, s.url, "main", "a"); !fault.Is(err, fault.Unauthenticated) ||
+		strings.Contains(err.Error(), "wrong") {
 		t.Errorf("a wrong password: %v", err)
 	}
 }
@@ -106,7 +107,8 @@ func forgeRepeats(t *testing.T, s *server) {
 		t.Fatal(err)
 	}
 	head := s.add(t, "main", map[string]string{"a": "hers\n"})
-	if again, err := s.forge.Commit(t.Context(), s.request(map[string]string{"a": "new\n"})); err != nil || again != sha || s.rev(t, "main") != head {
+	if again, err := s.forge.Commit(t.Context(), s.request(map[string]string{"a": "new\n"})); err != nil || again != sha ||
+		s.rev(t, "main") != head {
 		t.Errorf("a repeat: %s, %v; want %s, with main at %s", again, err, sha, head)
 	}
 	same := s.request(map[string]string{"a": "hers\n"})
@@ -163,13 +165,15 @@ func forgeRefusals(t *testing.T, s *server) {
 	t.Helper()
 	head := s.add(t, "main", map[string]string{"file": "x\n", "dir/a": "x\n"})
 	for path, want := range map[string]string{"file/x": `found "file", which is no folder`, "dir": `found "dir", which is no file`} {
-		if _, err := s.forge.Commit(t.Context(), s.request(map[string]string{path: "new\n"})); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), want) {
+		if _, err := s.forge.Commit(t.Context(), s.request(map[string]string{path: "new\n"})); !fault.Is(err, fault.Invalid) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
 	c := s.request(map[string]string{"file": "new\n"})
 	c.Branch = "nope"
-	if _, err := s.forge.Commit(t.Context(), c); !fault.Is(err, fault.NotFound) || !strings.Contains(err.Error(), `branch "nope" does not exist`) {
+	if _, err := s.forge.Commit(t.Context(), c); !fault.Is(err, fault.NotFound) ||
+		!strings.Contains(err.Error(), `branch "nope" does not exist`) {
 		t.Errorf("no such branch: %v", err)
 	}
 	hook := filepath.Join(s.dir, "hooks", "pre-receive") // of plain Git; the others' is the file protected
@@ -181,7 +185,8 @@ func forgeRefusals(t *testing.T, s *server) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.forge.Commit(t.Context(), s.request(map[string]string{"file": "new\n"})); !fault.Is(err, fault.Refused) || s.rev(t, "main") != head {
+	if _, err := s.forge.Commit(t.Context(), s.request(map[string]string{"file": "new\n"})); !fault.Is(err, fault.Refused) ||
+		s.rev(t, "main") != head {
 		t.Errorf("a rule of the repository: %v", err)
 	}
 }

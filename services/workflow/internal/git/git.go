@@ -3,8 +3,8 @@
 // fetched and pushed with that head as the expected one, so that nobody's work is ever overwritten, and built again when
 // somebody was faster.
 //
-// An operation fetches what it needs of a repository, shallowly and without the files that it does not touch, within the memory that all of them
-// share (package gitfetch). It is no checkout.
+// An operation fetches what it needs of a repository, shallowly and without the files that it does not touch, within the memory that all of
+// them share (package gitfetch). It is no checkout.
 package git
 
 import (
@@ -33,8 +33,8 @@ type Deps struct {
 	HTTP http.RoundTripper
 	// Credentials are tried by longest matching URL prefix.
 	Credentials []Credential
-	// Several reports whether there is more than one organization. Then a credential without organizations is not used: any program may name any
-	// repository. nil is that there is one.
+	// Several reports whether there is more than one organization. Then a credential without organizations is not used: any program may name
+	// any repository. nil is that there is one.
 	Several func(context.Context) (bool, error)
 	// Budget is the memory that operations share with all other fetches of the process.
 	Budget *gitfetch.Budget
@@ -103,7 +103,9 @@ func (f *Forge) ReadFile(ctx context.Context, organization int64, repoURL, ref, 
 }
 
 // within runs an operation within a share of the memory for fetches. It may run twice, so that it has to begin anew each time.
-func (f *Forge) within(ctx context.Context, organization int64, repoURL string, operate func(context.Context, *gitfetch.Share) error) error {
+func (f *Forge) within(
+	ctx context.Context, organization int64, repoURL string, operate func(context.Context, *gitfetch.Share) error,
+) error {
 	err := f.budget.Do(ctx, organization, operate)
 	if limit, ok := errors.AsType[*gitfetch.LimitError](err); ok {
 		return fault.New(fault.Refused, "%s cannot be read: %w", repoURL, limit)
@@ -112,7 +114,9 @@ func (f *Forge) within(ctx context.Context, organization int64, repoURL string, 
 }
 
 // readFile is one attempt to read.
-func (f *Forge) readFile(ctx context.Context, share *gitfetch.Share, organization int64, repoURL, ref, path string) (content []byte, sha string, err error) {
+func (f *Forge) readFile(
+	ctx context.Context, share *gitfetch.Share, organization int64, repoURL, ref, path string,
+) (content []byte, sha string, err error) {
 	if h, err := f.hosted(ctx, organization, repoURL); err != nil || h != nil {
 		if err != nil {
 			return nil, "", err

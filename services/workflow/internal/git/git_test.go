@@ -126,7 +126,10 @@ func (s *server) rev(t *testing.T, ref string) string {
 }
 
 func (s *server) request(files map[string]string) activity.CommitRequest {
-	c := activity.CommitRequest{RepoURL: s.url, Branch: "main", Message: "Deploy 7 to staging", Files: map[string][]byte{}, Activity: "exec-1/0.3"}
+	c := activity.CommitRequest{
+		RepoURL: s.url, Branch: "main", Message: "Deploy 7 to staging", Files: map[string][]byte{},
+		Activity: "exec-1/0.3",
+	}
 	for path, content := range files {
 		c.Files[path] = []byte(content)
 	}
@@ -172,7 +175,8 @@ func TestReadOfAnOlderCommitFromAServerThatServesHeadsOnly(t *testing.T) {
 func TestWhatIsMissingIsNamed(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
-	if _, _, err := s.forge.ReadFile(t.Context(), 1, s.url, "main", "a"); !fault.Is(err, fault.NotFound) || !strings.Contains(err.Error(), "is empty") {
+	if _, _, err := s.forge.ReadFile(t.Context(), 1, s.url, "main", "a"); !fault.Is(err, fault.NotFound) ||
+		!strings.Contains(err.Error(), "is empty") {
 		t.Errorf("empty repository: %v", err)
 	}
 	s.add(t, "main", map[string]string{"dir/a": "x"})
@@ -208,7 +212,10 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 		{"server trouble", s.forge, broken.URL + "/shop.git", "main", "a", fault.Unavailable, "does not answer"},
 		{"no scheme", s.forge, "git@example.com:shop.git", "main", "a", fault.Invalid, "repo_url: "},
 		{"a file", s.forge, "file:///etc/passwd", "main", "a", fault.Invalid, "repo_url: "},
-		{"password in the URL", s.forge, "https://u:hunter2@example.com/shop", "main", "a", fault.Invalid, "credentials belong into the configuration"},
+		{
+			"password in the URL", s.forge, "https://u:hunter2@example.com/shop", "main", "a", fault.Invalid,
+			"credentials belong into the configuration",
+		},
 		{"no path", s.forge, "https://example.com/", "main", "a", fault.Invalid, "expected the path of a repository"},
 		{"path that leaves", s.forge, s.url, "main", "../a", fault.Invalid, "path: "},
 		{"no ref", s.forge, s.url, "", "a", fault.NotFound, `ref ""`},
@@ -266,16 +273,23 @@ func TestCredentialsAreOnlyForTheirHostAndPath(t *testing.T) {
 			t.Errorf("organization %d logs in as %v, %v; expected %s", organization, got, err, want)
 		}
 	}
-	if _, err := New(Deps{HTTP: http.DefaultTransport, Credentials: []Credential{{URLPrefix: "https://x", PasswordRef: "env:X", Organizations: []int64{0}}}}); err == nil || !strings.Contains(err.Error(), "organizations") {
+	if _, err := New(Deps{
+		HTTP:        http.DefaultTransport,
+		Credentials: []Credential{{URLPrefix: "https://x", PasswordRef: "env:X", Organizations: []int64{0}}},
+	}); err == nil ||
+		!strings.Contains(err.Error(), "organizations") {
 		t.Errorf("credentials of organization 0: %v", err)
 	}
-	if _, err := New(Deps{HTTP: http.DefaultTransport, Credentials: []Credential{{URLPrefix: "https://x", PasswordRef: "hunter2"}}}); err == nil || strings.Contains(err.Error(), "hunter2") {
+	if _, err := New(Deps{
+		HTTP:        http.DefaultTransport,
+		Credentials: []Credential{{URLPrefix: "https://x", PasswordRef: "hunter2"}},
+	}); err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("a password instead of a reference: %v", err)
 	}
 }
 
-// TestACredentialForAllIsForOneOrganization: a program names any repository, so a credential that does not say whose it is logs nobody in once there are
-// several organizations. Those that do say it go on.
+// TestACredentialForAllIsForOneOrganization: a program names any repository, so a credential that does not say whose it is logs nobody in
+// once there are several organizations. Those that do say it go on.
 func TestACredentialForAllIsForOneOrganization(t *testing.T) {
 	t.Parallel()
 	s := setup(t)

@@ -34,7 +34,8 @@ func (g gitea) resolve(ctx context.Context, ref string) (string, error) {
 
 func (g gitea) history(ctx context.Context, commit string, most int) ([]logged, error) {
 	var all []gitHubLogged
-	err := g.ask(ctx, http.MethodGet, fmt.Sprintf("/commits?sha=%s&limit=%d&stat=false&verification=false&files=false", url.QueryEscape(commit), most), nil, &all)
+	err := g.ask(ctx, http.MethodGet, fmt.Sprintf("/commits?sha=%s&limit=%d&stat=false&verification=false&files=false",
+		url.QueryEscape(commit), most), nil, &all)
 	return logOf(all), err
 }
 
@@ -73,7 +74,8 @@ func (g gitea) add(ctx context.Context, a addition) (string, error) {
 	}
 	by := map[string]string{"name": a.author.name, "email": a.author.email}
 	var made struct{ Commit struct{ SHA string } }
-	err := g.ask(ctx, http.MethodPost, "/contents", map[string]any{"branch": a.branch, "message": a.message, "author": by, "committer": by, "files": files}, &made)
+	err := g.ask(ctx, http.MethodPost, "/contents",
+		map[string]any{"branch": a.branch, "message": a.message, "author": by, "committer": by, "files": files}, &made)
 	return made.Commit.SHA, err
 }
 

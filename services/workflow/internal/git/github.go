@@ -95,7 +95,8 @@ func (g gitHub) add(ctx context.Context, a addition) (string, error) {
 	entries := make([]map[string]string, len(a.files))
 	for i, c := range a.files {
 		var blob struct{ SHA string }
-		if err := g.ask(ctx, http.MethodPost, "/git/blobs", map[string]string{"content": encode(c.content), "encoding": "base64"}, &blob); err != nil {
+		if err := g.ask(ctx, http.MethodPost, "/git/blobs", map[string]string{"content": encode(c.content), "encoding": "base64"},
+			&blob); err != nil {
 			return "", err
 		}
 		mode := "100644"
@@ -109,10 +110,12 @@ func (g gitHub) add(ctx context.Context, a addition) (string, error) {
 		return "", err
 	}
 	err := g.ask(ctx, http.MethodPost, "/git/commits", map[string]any{
-		"message": a.message, "tree": tree.SHA, "parents": []string{a.base}, "author": map[string]string{"name": a.author.name, "email": a.author.email},
+		"message": a.message, "tree": tree.SHA, "parents": []string{a.base},
+		"author": map[string]string{"name": a.author.name, "email": a.author.email},
 	}, &commit)
 	if err != nil {
 		return "", err
 	}
-	return commit.SHA, g.ask(ctx, http.MethodPatch, "/git/refs/heads/"+escape(a.branch), map[string]any{"sha": commit.SHA, "force": false}, nil)
+	return commit.SHA, g.ask(ctx, http.MethodPatch, "/git/refs/heads/"+escape(a.branch),
+		map[string]any{"sha": commit.SHA, "force": false}, nil)
 }

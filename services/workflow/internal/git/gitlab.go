@@ -30,7 +30,8 @@ func (g gitLab) resolve(ctx context.Context, ref string) (string, error) {
 
 func (g gitLab) history(ctx context.Context, commit string, most int) ([]logged, error) {
 	var all []struct{ ID, Message string }
-	if err := g.ask(ctx, http.MethodGet, fmt.Sprintf("/repository/commits?ref_name=%s&per_page=%d", url.QueryEscape(commit), most), nil, &all); err != nil {
+	if err := g.ask(ctx, http.MethodGet, fmt.Sprintf("/repository/commits?ref_name=%s&per_page=%d", url.QueryEscape(commit), most), nil,
+		&all); err != nil {
 		return nil, err
 	}
 	log := make([]logged, len(all))
@@ -63,7 +64,8 @@ func (g gitLab) stat(ctx context.Context, commit, path string) (entry, error) {
 	}
 	// A folder is no file to it, and an empty list, or no such tree, is no folder.
 	var tree []struct{ ID string }
-	err = g.ask(ctx, http.MethodGet, fmt.Sprintf("/repository/tree?ref=%s&path=%s&per_page=1", url.QueryEscape(commit), url.QueryEscape(path)), nil, &tree)
+	err = g.ask(ctx, http.MethodGet, fmt.Sprintf("/repository/tree?ref=%s&path=%s&per_page=1", url.QueryEscape(commit),
+		url.QueryEscape(path)), nil, &tree)
 	if fault.Is(err, fault.NotFound) || err == nil && len(tree) == 0 {
 		return entry{}, nil
 	}

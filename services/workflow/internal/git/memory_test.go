@@ -114,8 +114,8 @@ func peak(t *testing.T) int {
 	return 0
 }
 
-// TestAFetchUsesBoundedMemory: whatever is in a repository, and whatever its server can leave out, an operation on another file of it needs little
-// memory, and one on the file itself is refused with the limit.
+// TestAFetchUsesBoundedMemory: whatever is in a repository, and whatever its server can leave out, an operation on another file of it needs
+// little memory, and one on the file itself is refused with the limit.
 func TestAFetchUsesBoundedMemory(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
@@ -145,7 +145,8 @@ func TestAFetchUsesBoundedMemory(t *testing.T) {
 			// The commit comes last: it changes the small file.
 			for _, tt := range []struct{ operation, want string }{
 				{"small", "read: 3\nerror: internal <nil>\n"},
-				{"zeros", "read: 0\nerror: refused " + s.url + " cannot be read: the repository needs 314572800 bytes of memory or more, found room for"},
+				{"zeros", "read: 0\nerror: refused " + s.url +
+					" cannot be read: the repository needs 314572800 bytes of memory or more, found room for"},
 				{"commit", "error: internal <nil>\n"},
 			} {
 				operation, want := tt.operation, tt.want

@@ -72,7 +72,8 @@ func (r *repository) authenticate(ctx context.Context, f *Forge, organization in
 	return nil
 }
 
-// fetch gets commits and their folders, with their last depth commits; 0 is all of them. Servers that cannot leave files out send these, too.
+// fetch gets commits and their folders, with their last depth commits; 0 is all of them. Servers that cannot leave files out send these,
+// too.
 func (r *repository) fetch(ctx context.Context, depth int, wants ...plumbing.Hash) error {
 	return r.get(ctx, gitfetch.Want{Objects: wants, Depth: depth, TreesAlone: true})
 }
@@ -201,8 +202,8 @@ func (r *repository) file(ctx context.Context, commit *object.Commit, path strin
 	return content, nil
 }
 
-// fetchFile gets a file that was left out: by its name, or, from servers that do not send files by their names although they can leave them out, with
-// all others of the commit.
+// fetchFile gets a file that was left out: by its name, or, from servers that do not send files by their names although they can leave them
+// out, with all others of the commit.
 func (r *repository) fetchFile(ctx context.Context, commit *object.Commit, file plumbing.Hash) error {
 	if !gitfetch.CanFilter(r.refs) || r.objects.Has(file) {
 		return nil

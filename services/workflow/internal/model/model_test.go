@@ -134,7 +134,8 @@ func (s found) figures() string {
 		}
 		return "0"
 	}
-	return fmt.Sprintf("%s states, paths of up to %s steps, %s s", find(`(\d\S*) states, stored`), find(`depth reached (\d+)`), find(`elapsed time (\S+) seconds`))
+	return fmt.Sprintf("%s states, paths of up to %s steps, %s s", find(`(\d\S*) states, stored`), find(`depth reached (\d+)`),
+		find(`elapsed time (\S+) seconds`))
 }
 
 // complete fails the test where anything was found, or anything was left out.

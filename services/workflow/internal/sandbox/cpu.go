@@ -22,13 +22,13 @@ const (
 	accounts = 1024
 )
 
-// cpu shares the processors among organizations. At most slots programs compute at a time; the others wait, or are stopped where they are. The
-// organization that has computed least goes first, and takes the place of the one that has computed most, in the middle of a program if need be:
-// however long the programs of one organization compute, and however many there are, another one's wait for a slice at the most. Nobody
-// starves, because a task that waits does not compute.
+// cpu shares the processors among organizations. At most slots programs compute at a time; the others wait, or are stopped where they are.
+// The organization that has computed least goes first, and takes the place of the one that has computed most, in the middle of a program if
+// need be: however long the programs of one organization compute, and however many there are, another one's wait for a slice at the most.
+// Nobody starves, because a task that waits does not compute.
 //
-// Organizations that have computed a lot of late (load) share the slots of heavyMost processors, which leaves one for everything else on the machine: a
-// program that wakes up, the service, the database. Otherwise a slot is empty only while nobody waits.
+// Organizations that have computed a lot of late (load) share the slots of heavyMost processors, which leaves one for everything else on
+// the machine: a program that wakes up, the service, the database. Otherwise a slot is empty only while nobody waits.
 //
 // Time is charged by the clock while a program has a slot. It is safe for concurrent use.
 type cpu struct {
@@ -150,8 +150,8 @@ func (c *cpu) least(otherwise time.Duration) time.Duration {
 	return least
 }
 
-// forget drops what is known of an organization that has nothing to compute, where it makes no difference, and everything of such ones where
-// there are too many.
+// forget drops what is known of an organization that has nothing to compute, where it makes no difference, and everything of such ones
+// where there are too many.
 func (c *cpu) forget(organization int64) {
 	if c.used[organization] <= c.floor-credit {
 		delete(c.used, organization)
@@ -238,7 +238,8 @@ func (c *cpu) count(qualifies func(*task) bool) (n int) {
 	return n
 }
 
-// next is the task that has waited longest, of the organization that has used least and has the fewest slots; nil: none that waits qualifies.
+// next is the task that has waited longest, of the organization that has used least and has the fewest slots; nil: none that waits
+// qualifies.
 func (c *cpu) next(qualifies func(*task) bool) *task {
 	var first *task
 	for _, t := range c.waiting {

@@ -67,8 +67,8 @@ func compute(c *cpu, organization int64, length time.Duration) time.Duration {
 	return time.Since(began)
 }
 
-// TestHogsTakeNobodysTurn has organizations compute without end in all slots, and more of them than there are slots. One that computes for a moment
-// now and then is as fast as if it were alone, but for a slice.
+// TestHogsTakeNobodysTurn has organizations compute without end in all slots, and more of them than there are slots. One that computes for
+// a moment now and then is as fast as if it were alone, but for a slice.
 func TestHogsTakeNobodysTurn(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ slots, hogging, each int }{{1, 1, 2}, {2, 1, 40}, {2, 3, 10}, {4, 8, 4}} {
@@ -131,8 +131,8 @@ func TestNoSlotIsEmptyWhileAnybodyWaits(t *testing.T) {
 	})
 }
 
-// TestHogsLeaveAProcessorFree has three organizations compute without end where two programs may: once they have computed a lot, they share one slot alike,
-// and the other one is for whoever computes little.
+// TestHogsLeaveAProcessorFree has three organizations compute without end where two programs may: once they have computed a lot, they share
+// one slot alike, and the other one is for whoever computes little.
 func TestHogsLeaveAProcessorFree(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -163,7 +163,8 @@ func TestHogsLeaveAProcessorFree(t *testing.T) {
 	})
 }
 
-// TestTwoHogsShareAlike has two organizations with as much to do in one slot: they end at about the same time, whatever the number of their programs.
+// TestTwoHogsShareAlike has two organizations with as much to do in one slot: they end at about the same time, whatever the number of their
+// programs.
 func TestTwoHogsShareAlike(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -188,8 +189,9 @@ func TestTwoHogsShareAlike(t *testing.T) {
 	})
 }
 
-// TestWhoComputesALotYields has an organization compute in many short programs, none of which takes long by itself, beside one that computes a little now
-// and then: the children of the first make room for everything else, soon and until it has been idle for a while, those of the other never do.
+// TestWhoComputesALotYields has an organization compute in many short programs, none of which takes long by itself, beside one that
+// computes a little now and then: the children of the first make room for everything else, soon and until it has been idle for a while,
+// those of the other never do.
 func TestWhoComputesALotYields(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

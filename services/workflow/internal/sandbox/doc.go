@@ -21,6 +21,6 @@
 //
 // # When something is found in the interpreter
 //
-// A child confines itself before it reads a program (isolate): it has no network, no files, no sight of other processes and no way to start one, as
-// far as its kernel can refuse them. What the kernel cannot is reported. There is no other user and no namespace.
+// A child confines itself before it reads a program (isolate): it has no network, no files, no sight of other processes and no way to start
+// one, as far as its kernel can refuse them. What the kernel cannot is reported. There is no other user and no namespace.
 package sandbox

@@ -23,8 +23,8 @@ const (
 	signalContinue = syscall.SIGCONT
 )
 
-// attributes are those of a child when it is started: it ends with its service, also while it is stopped and cannot see the end of its input.
-// It leads a group of its own: a signal from a terminal to the service is not for it.
+// attributes are those of a child when it is started: it ends with its service, also while it is stopped and cannot see the end of its
+// input. It leads a group of its own: a signal from a terminal to the service is not for it.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 }
@@ -32,10 +32,10 @@ func attributes() *syscall.SysProcAttr {
 // patientSlice is the time slice that a child asks for that computes for long: the longest that the kernel gives.
 const patientSlice = 100 * time.Millisecond
 
-// background has all threads of a child make room at once for whatever wakes up, or ends that. Kernels from Linux 6.12 on let what asks for a shorter time
-// slice go first, and one that is only nice finish its own: some milliseconds, at each step of the way through service and database. The part of the
-// processor that it gets in the long run stays what its niceness says, so that it is never starved. Older kernels know no such slices and take it
-// for nothing; the way back is for everybody, which it is not for niceness and policies.
+// background has all threads of a child make room at once for whatever wakes up, or ends that. Kernels from Linux 6.12 on let what asks for
+// a shorter time slice go first, and one that is only nice finish its own: some milliseconds, at each step of the way through service and
+// database. The part of the processor that it gets in the long run stays what its niceness says, so that it is never starved. Older kernels
+// know no such slices and take it for nothing; the way back is for everybody, which it is not for niceness and policies.
 func background(pid int, on bool) error {
 	attributes := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Nice: niceness}
 	if on {
@@ -65,8 +65,8 @@ func background(pid int, on bool) error {
 	return nil
 }
 
-// isolate takes from the process, for good, everything that it does not need: from here on it has its pipes, its memory and the time. What the kernel
-// does not have is in the answer.
+// isolate takes from the process, for good, everything that it does not need: from here on it has its pipes, its memory and the time. What
+// the kernel does not have is in the answer.
 func isolate() Isolation {
 	return Isolation{
 		Undumpable:      problem(undump()),
@@ -113,7 +113,8 @@ func lock() error {
 	return nil
 }
 
-// needed are the system calls of a Go program that computes and speaks over open pipes: memory, threads of its own, time, signals to itself.
+// needed are the system calls of a Go program that computes and speaks over open pipes: memory, threads of its own, time, signals to
+// itself.
 func needed() []string {
 	return []string{
 		"read", "write", "close", "pread64", "lseek", "fstat", "poll", "ppoll",
@@ -127,11 +128,14 @@ func needed() []string {
 	}
 }
 
-// restricted are the system calls that are needed with some arguments: threads and no processes, signals to this process and no other, flags of
-// open files and no owners, who would be sent signals, and names of memory.
+// restricted are the system calls that are needed with some arguments: threads and no processes, signals to this process and no other,
+// flags of open files and no owners, who would be sent signals, and names of memory.
 func restricted() []seccomp.NameWithConditions {
 	when := func(name string, argument uint32, operation seccomp.Operation, value uint64) seccomp.NameWithConditions {
-		return seccomp.NameWithConditions{Name: name, Conditions: seccomp.ArgumentConditions{{Argument: argument, Operation: operation, Value: value}}}
+		return seccomp.NameWithConditions{
+			Name:       name,
+			Conditions: seccomp.ArgumentConditions{{Argument: argument, Operation: operation, Value: value}},
+		}
 	}
 	all := []seccomp.NameWithConditions{
 		when("clone", 0, seccomp.BitsSet, unix.CLONE_THREAD),
@@ -144,8 +148,8 @@ func restricted() []seccomp.NameWithConditions {
 	return all
 }
 
-// filter lets only what is needed through, to all threads. Everything else fails with EPERM. Threads may be made, processes may not; glibc, which asks with
-// clone3 first, whose flags no filter sees, takes ENOSYS for an older kernel and asks again.
+// filter lets only what is needed through, to all threads. Everything else fails with EPERM. Threads may be made, processes may not; glibc,
+// which asks with clone3 first, whose flags no filter sees, takes ENOSYS for an older kernel and asks again.
 func filter() error {
 	known, err := arch.GetInfo("")
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The test's binary is also a process that tries to get out: `<binary> probe <layer> <pid> <address> <file>`. It takes the layer on, tries everything in
-// attempts on the process pid, and writes what it could do.
+// The test's binary is also a process that tries to get out: `<binary> probe <layer> <pid> <address> <file>`. It takes the layer on, tries
+// everything in attempts on the process pid, and writes what it could do.
 // `<binary> hold <layer>` takes the layer on, and stays until its input ends.
 const (
 	probeCommand = "probe"
@@ -199,12 +199,16 @@ func runProbe(t *testing.T, layer string) (result probed) {
 	return result
 }
 
-// TestAChildReachesNothing tries everything from inside a process that has confined itself as a child does. Every layer is tried by itself as well:
-// where a kernel has not all of them, the others hold what they can. Without any of them the attempts succeed, or the test would prove nothing.
+// TestAChildReachesNothing tries everything from inside a process that has confined itself as a child does. Every layer is tried by itself
+// as well: where a kernel has not all of them, the others hold what they can. Without any of them the attempts succeed, or the test would
+// prove nothing.
 func TestAChildReachesNothing(t *testing.T) {
 	t.Parallel()
 	free := runProbe(t, "none")
-	for _, name := range []string{"read a file", "write a file", "list a folder", "connect", "listen", "start a program", "signal the parent", "read the parent's variables"} {
+	for _, name := range []string{
+		"read a file", "write a file", "list a folder", "connect", "listen", "start a program", "signal the parent",
+		"read the parent's variables",
+	} {
 		if !slices.Contains(free.Could, name) {
 			t.Errorf("a process that is not confined could not %s: %s", name, free.Otherwise[name])
 		}
@@ -253,8 +257,8 @@ func missing(layer string) string {
 	return ""
 }
 
-// TestAnUndumpableProcessHidesItsVariables looks at a process as another one of the same user without privileges: what a child would find of its service
-// where the kernel has neither Landlock nor filters.
+// TestAnUndumpableProcessHidesItsVariables looks at a process as another one of the same user without privileges: what a child would find
+// of its service where the kernel has neither Landlock nor filters.
 func TestAnUndumpableProcessHidesItsVariables(t *testing.T) {
 	t.Parallel()
 	self, user := reachable(t)

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// signalStop and signalContinue would stop a child and have it go on: elsewhere than on Linux nothing is stopped, and the operating system shares
-// the processors.
+// signalStop and signalContinue would stop a child and have it go on: elsewhere than on Linux nothing is stopped, and the operating system
+// shares the processors.
 const (
 	signalStop     = syscall.Signal(0)
 	signalContinue = syscall.Signal(0)

@@ -29,10 +29,10 @@ type tenement struct {
 	failed  error
 }
 
-// places are the children. Each is of one organization for as long as it lives: what one organization's program could leave behind in a child, the
-// next one's never meets. An organization that has none gets one; where there are as many as there may be, that of another organization that has
-// been idle longest is ended for it, whose runs are replayed when they go on; and where all are at work, it waits for its turn. An organization has more than
-// one only while half of all places are left for others.
+// places are the children. Each is of one organization for as long as it lives: what one organization's program could leave behind in a
+// child, the next one's never meets. An organization that has none gets one; where there are as many as there may be, that of another
+// organization that has been idle longest is ended for it, whose runs are replayed when they go on; and where all are at work, it waits for
+// its turn. An organization has more than one only while half of all places are left for others.
 type places struct {
 	start func() (*process, error)
 	// most is how many children there may be, and share how many of one organization.
@@ -51,8 +51,8 @@ type places struct {
 	// moved counts the children that were ended for others.
 	moved int64
 
-	// clock and budget are for watch, which looks what the children hold while one of them works; working is how many requests are under way, and
-	// requests how many have begun.
+	// clock and budget are for watch, which looks what the children hold while one of them works; working is how many requests are under way,
+	// and requests how many have begun.
 	clock    clock.Clock
 	budget   int64
 	working  int
@@ -131,8 +131,8 @@ func (p *places) find(organization int64, single bool) (f found) {
 	return f
 }
 
-// another reports whether an organization that has mine children gets one more, for which another one may have had to end. best is the one it would
-// have otherwise, if any.
+// another reports whether an organization that has mine children gets one more, for which another one may have had to end. best is the one
+// it would have otherwise, if any.
 func (p *places) another(best *tenement, organization int64, mine int, single bool) bool {
 	if best != nil && (best.pinned == 0 || mine >= p.share || len(p.children) >= p.most/2) {
 		return false // it is idle, or a further one would be a luxury
@@ -161,7 +161,8 @@ func (t *tenement) isDead() bool {
 	}
 }
 
-// settled is how long a child is idle before it is ended for another organization: a run gets on before it has to move, however many want its place.
+// settled is how long a child is idle before it is ended for another organization: a run gets on before it has to move, however many want
+// its place.
 const settled = 100 * time.Millisecond
 
 // evict ends the child that has been idle longest, of those that qualify.
@@ -338,7 +339,8 @@ func (t *tenement) isStarted() bool {
 	}
 }
 
-// shed ends children until what they hold is within budget: idle ones first, those that were idle longest, and then those at work (busiest).
+// shed ends children until what they hold is within budget: idle ones first, those that were idle longest, and then those at work
+// (busiest).
 func (p *places) shed(budget int64) {
 	total, held := int64(0), map[*tenement]int64{}
 	for _, c := range p.all() {
@@ -385,9 +387,9 @@ func victim(held map[*tenement]int64, budget int64) *tenement {
 	return idle
 }
 
-// busiest is the child to end of those that work: of the organizations that hold more than their equal share of the budget the one whose request is the
-// latest. Otherwise programs that hold a lot for long would have those of everybody else ended, as these begin later. The oldest request
-// of all stays, so that there is always one that comes to its end.
+// busiest is the child to end of those that work: of the organizations that hold more than their equal share of the budget the one whose
+// request is the latest. Otherwise programs that hold a lot for long would have those of everybody else ended, as these begin later. The
+// oldest request of all stays, so that there is always one that comes to its end.
 func busiest(busy map[*tenement]int64, budget int64) *tenement {
 	var oldest, latest, greedy *tenement
 	holds := map[int64]int64{}

@@ -84,7 +84,8 @@ func fakeChildren(t *testing.T, c Config) *Scripts {
 
 // begin opens a run and has it park, and answers the process that it is in.
 func begin(s *Scripts, organization int64, run, size int) (m program.Machine, pid string, err error) {
-	m, err = s.Open(program.Program{Source: []byte(strconv.Itoa(size))}, nil, program.Environment{Ref: fmt.Sprint(organization, "-", run), Organization: organization})
+	m, err = s.Open(program.Program{Source: []byte(strconv.Itoa(size))},
+		nil, program.Environment{Ref: fmt.Sprint(organization, "-", run), Organization: organization})
 	if err != nil {
 		return nil, "", err
 	}
@@ -98,8 +99,8 @@ func begin(s *Scripts, organization int64, run, size int) (m program.Machine, pi
 	return m, string(entries[0].Value), nil
 }
 
-// TestAChildIsOfOneOrganization has more organizations than there may be children, all of them at once and again and again. No child ever has
-// programs of two, everybody's turn comes, and a run whose child was ended for others is told so.
+// TestAChildIsOfOneOrganization has more organizations than there may be children, all of them at once and again and again. No child ever
+// has programs of two, everybody's turn comes, and a run whose child was ended for others is told so.
 func TestAChildIsOfOneOrganization(t *testing.T) {
 	t.Parallel()
 	const organizations, children, rounds = 6, 3, 5
@@ -149,7 +150,8 @@ func TestAChildIsOfOneOrganization(t *testing.T) {
 	t.Logf("%d processes, %d runs moved", len(whose), moved)
 }
 
-// TestWhatAllChildrenHoldIsBounded has runs that hold more together than all may. They end nevertheless, and those that are parked make room.
+// TestWhatAllChildrenHoldIsBounded has runs that hold more together than all may. They end nevertheless, and those that are parked make
+// room.
 func TestWhatAllChildrenHoldIsBounded(t *testing.T) {
 	t.Parallel()
 	const budget, each, organizations = 200 << 20, 64, 6
@@ -173,8 +175,8 @@ func TestWhatAllChildrenHoldIsBounded(t *testing.T) {
 	}
 }
 
-// TestAllThreadsOfAChildMakeRoom has a child yield and go back, which needs no privilege: all its threads have the long time slice in between, and the same
-// niceness throughout, so that it is never starved.
+// TestAllThreadsOfAChildMakeRoom has a child yield and go back, which needs no privilege: all its threads have the long time slice in
+// between, and the same niceness throughout, so that it is never starved.
 func TestAllThreadsOfAChildMakeRoom(t *testing.T) {
 	t.Parallel()
 	s := fakeChildren(t, Config{})

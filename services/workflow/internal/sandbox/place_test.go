@@ -9,8 +9,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 )
 
-// TestWhoMakesRoomForWhom has children of several organizations hold more than all may. An organization that holds no more than its share is not ended for one
-// that does, however long ago that one began; and the oldest request comes to its end.
+// TestWhoMakesRoomForWhom has children of several organizations hold more than all may. An organization that holds no more than its share
+// is not ended for one that does, however long ago that one began; and the oldest request comes to its end.
 func TestWhoMakesRoomForWhom(t *testing.T) {
 	t.Parallel()
 	const budget = 512
@@ -22,10 +22,16 @@ func TestWhoMakesRoomForWhom(t *testing.T) {
 		children []child
 		want     int // -1 for none
 	}{
-		"an idle one before any that works":              {[]child{{1, 300, 1, false}, {1, 250, 2, false}, {2, 20, 0, true}}, 2},
-		"the later one of an organization that hogs":     {[]child{{1, 250, 1, false}, {1, 250, 2, false}, {2, 20, 3, false}}, 1},
-		"the same in any order":                          {[]child{{2, 20, 3, false}, {1, 250, 2, false}, {1, 250, 1, false}}, 1},
-		"many small ones of others":                      {[]child{{1, 250, 1, false}, {1, 250, 2, false}, {2, 20, 3, false}, {3, 20, 4, false}, {4, 20, 5, false}}, 1},
+		"an idle one before any that works":          {[]child{{1, 300, 1, false}, {1, 250, 2, false}, {2, 20, 0, true}}, 2},
+		"the later one of an organization that hogs": {[]child{{1, 250, 1, false}, {1, 250, 2, false}, {2, 20, 3, false}}, 1},
+		"the same in any order":                      {[]child{{2, 20, 3, false}, {1, 250, 2, false}, {1, 250, 1, false}}, 1},
+		"many small ones of others": {[]child{
+			{1, 250, 1, false},
+			{1, 250, 2, false},
+			{2, 20, 3, false},
+			{3, 20, 4, false},
+			{4, 20, 5, false},
+		}, 1},
 		"a hog that began last":                          {[]child{{2, 20, 1, false}, {1, 250, 2, false}, {1, 260, 3, false}}, 2},
 		"the later one where both hold more than theirs": {[]child{{1, 300, 1, false}, {2, 300, 2, false}}, 1},
 		"not the oldest, whatever it holds":              {[]child{{1, 300, 1, false}, {2, 240, 2, false}}, 1},
@@ -52,8 +58,8 @@ func TestWhoMakesRoomForWhom(t *testing.T) {
 	}
 }
 
-// TestARequestDuringTheLastLookIsLookedAt has a request begin and end while watch looks what the children hold, with none under way before and
-// after. What that request took is seen, too.
+// TestARequestDuringTheLastLookIsLookedAt has a request begin and end while watch looks what the children hold, with none under way before
+// and after. What that request took is seen, too.
 func TestARequestDuringTheLastLookIsLookedAt(t *testing.T) {
 	t.Parallel()
 	home := &tenement{process: &process{cmd: &exec.Cmd{Process: &os.Process{}}}, organization: 1, started: make(chan struct{})}

@@ -234,7 +234,10 @@ func (s *Scripts) Open(p program.Program, inputs []byte, env program.Environment
 		return nil, &program.Interrupted{Reason: err.Error()}
 	}
 	m.home = home
-	r, err := s.places.ask(home, request{Do: doOpen, Session: m.session, Program: p, Inputs: inputs, Ref: env.Ref, Continuation: env.Continuation}, env, s.patience())
+	r, err := s.places.ask(home, request{
+		Do: doOpen, Session: m.session, Program: p, Inputs: inputs, Ref: env.Ref,
+		Continuation: env.Continuation,
+	}, env, s.patience())
 	if err == nil {
 		err = r.Error.error()
 	} else {

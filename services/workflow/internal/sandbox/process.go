@@ -93,8 +93,9 @@ const marker = "LOCKSTEP_SANDBOX"
 // startWithin bounds the start of a child.
 const startWithin = 30 * time.Second
 
-// do asks when it is the turn of the child and of its organization, and awaits the reply. Every request ends, by its alarm if by nothing else, and so
-// does the wait. Questions in between are answered from env. After an error that is not the request's own (reply.Error) the child is dead.
+// do asks when it is the turn of the child and of its organization, and awaits the reply. Every request ends, by its alarm if by nothing
+// else, and so does the wait. Questions in between are answered from env. After an error that is not the request's own (reply.Error) the
+// child is dead.
 func (p *process) do(req request, env program.Environment, within time.Duration) (reply, error) {
 	p.turns.Enter(env.Organization) // none for a check
 	defer p.turns.Release()
@@ -155,7 +156,8 @@ func (p *process) yield(on bool) {
 	}
 }
 
-// alarm kills the child when it has not been called off in time, that in which it was stopped left out. Calling it off says whether it was too late.
+// alarm kills the child when it has not been called off in time, that in which it was stopped left out. Calling it off says whether it was
+// too late.
 func (p *process) alarm(within time.Duration, stopped func() time.Duration) (callOff func() (late bool)) {
 	off, late := make(chan struct{}), make(chan bool, 1)
 	go func() {

@@ -92,7 +92,8 @@ func runParameters(fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.
 		}
 	}
 	a := &parameters{onError: onErrorFail, retry: starlark.True}
-	err := starlark.UnpackArgs(fn.Name(), args, kwargs, "function", &a.name, "args?", &a.given, "on_error?", &a.onError, "timeout??", &a.timeout, "retry??", &a.retry)
+	err := starlark.UnpackArgs(fn.Name(), args, kwargs, "function", &a.name, "args?", &a.given, "on_error?", &a.onError, "timeout??",
+		&a.timeout, "retry??", &a.retry)
 	return *a, err
 }
 
@@ -200,7 +201,8 @@ func waitForEvent(thread *starlark.Thread, fn *starlark.Builtin, args starlark.T
 	var given, timeout starlark.Value
 	var filter starlark.Value = starlark.NewDict(0)
 	onError := onErrorFail
-	if err := starlark.UnpackArgs(fn.Name(), args, kwargs, "type", &given, "filter??", &filter, "timeout??", &timeout, "on_error?", &onError); err != nil {
+	if err := starlark.UnpackArgs(fn.Name(), args, kwargs, "type", &given, "filter??", &filter, "timeout??", &timeout, "on_error?",
+		&onError); err != nil {
 		return nil, err
 	}
 	if err := checkOnError(onError); err != nil {
@@ -257,7 +259,10 @@ func random(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, 
 
 // recorded asks the environment once. Every replay has the answer from the history, since a program that branched on
 // another one would not be the program that was recorded (D34).
-func recorded(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple, kind history.Kind, answer func(program.Environment) any) (starlark.Value, error) {
+func recorded(
+	thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple, kind history.Kind,
+	answer func(program.Environment) any,
+) (starlark.Value, error) {
 	b, err := branchOf(thread, fn)
 	if err != nil {
 		return nil, err

@@ -39,8 +39,10 @@ func TestEncodeNumbers(t *testing.T) {
 	t.Parallel()
 	long, _ := new(big.Int).SetString("123456789012345678901234567890", 10)
 	for want, v := range map[string]starlark.Value{
-		"0": starlark.MakeInt(0), "-7": starlark.MakeInt(-7), "9223372036854775807": starlark.MakeInt64(1<<63 - 1), "-9223372036854775808": starlark.MakeInt64(-1 << 63),
-		"9223372036854775808": starlark.MakeUint64(1 << 63), "123456789012345678901234567890": starlark.MakeBigInt(long), "1.5": starlark.Float(1.5), "1e+21": starlark.Float(1e21),
+		"0": starlark.MakeInt(0), "-7": starlark.MakeInt(-7), "9223372036854775807": starlark.MakeInt64(1<<63 - 1),
+		"-9223372036854775808": starlark.MakeInt64(-1 << 63),
+		"9223372036854775808":  starlark.MakeUint64(1 << 63), "123456789012345678901234567890": starlark.MakeBigInt(long),
+		"1.5": starlark.Float(1.5), "1e+21": starlark.Float(1e21),
 	} {
 		if got, err := encode(v, 100); err != nil || string(got) != want {
 			t.Errorf("found %s (%v), expected %s", got, err, want)

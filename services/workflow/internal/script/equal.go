@@ -230,7 +230,9 @@ func (s searched) Attr(name string) (starlark.Value, error) {
 	if err != nil || !ok {
 		return method, err
 	}
-	return starlark.NewBuiltin(name, func(thread *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	return starlark.NewBuiltin(name, func(thread *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple,
+		kwargs []starlark.Tuple,
+	) (starlark.Value, error) {
 		if len(args) == 0 || len(kwargs) > 0 {
 			return own.CallInternal(thread, args, kwargs)
 		}

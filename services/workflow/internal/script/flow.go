@@ -61,7 +61,8 @@ func (e entry) check(p *compiled, inputs starlark.StringDict) error {
 	definition, defined := p.functions[e.function]
 	if e.handles {
 		if !defined || len(definition.required) > 1 {
-			return invalid("inputs."+program.HandlerInput, "found the handler %q, expected a function of the main file that takes the event", e.function)
+			return invalid("inputs."+program.HandlerInput, "found the handler %q, expected a function of the main file that takes the event",
+				e.function)
 		}
 		return nil
 	}

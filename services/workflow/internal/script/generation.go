@@ -39,7 +39,8 @@ func continueWith(thread *starlark.Thread, fn *starlark.Builtin, args starlark.T
 	m := b.machine
 	f, ok := args[0].(*starlark.Function)
 	if !ok || !m.program.defines(f) {
-		return nil, fmt.Errorf("continue_with: the first argument is %s, expected a function that the main file defines at its top level", args[0])
+		return nil, fmt.Errorf("continue_with: the first argument is %s, expected a function that the main file defines at its top level",
+			args[0])
 	}
 	if err := fit(f, args[1:], kwargs, m.inputs); err != nil {
 		return nil, fmt.Errorf("continue_with: %w", err)

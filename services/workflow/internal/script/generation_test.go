@@ -67,7 +67,8 @@ func TestAGenerationBeginsWithTheCallOfTheOneBefore(t *testing.T) {
 			[]string{`1 (2.5, None) [True] [("c", {"d": "e"})]`},
 		},
 		{
-			"what is given goes before inputs", "def f(name, other):\n    print(name, other)\ndef main():\n    continue_with(f, other = 'given')", `{"name": "input", "other": "input"}`,
+			"what is given goes before inputs", "def f(name, other):\n    print(name, other)\ndef main():\n    continue_with(f, other = 'given')",
+			`{"name": "input", "other": "input"}`,
 			[]string{"input given"},
 		},
 		{

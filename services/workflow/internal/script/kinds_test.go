@@ -31,7 +31,8 @@ func TestFunctionsReachEveryKindOfValueAfterAReplay(t *testing.T) {
 					inputs = strings.TrimSuffix(inputs, "}") + `, "` + program.HandlerInput + `": {"handler": "handle", "event": {"data": {"a": [1]}}}}`
 				}
 				start := func(recorded []history.Entry) program.Machine {
-					m, err := New(Limits{}).Open(program.Program{Source: []byte(source), Modules: scripttest.Modules()}, []byte(inputs), testEnvironment(recorded))
+					m, err := New(Limits{}).Open(program.Program{Source: []byte(source), Modules: scripttest.Modules()}, []byte(inputs),
+						testEnvironment(recorded))
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -65,7 +66,8 @@ func TestTheKindsAreAllThereAre(t *testing.T) {
 	}
 	plain := []string{
 		"run", "sleep", "wait_for_event", "gather", "channel", "receive", "history_length", "now", "uuid", "random", "parse_yaml", "to_yaml",
-		"abs", "any", "all", "bool", "bytes", "chr", "dict", "dir", "enumerate", "fail", "float", "getattr", "hasattr", "hash", "int", "len", "list", "ord",
+		"abs", "any", "all", "bool", "bytes", "chr", "dict", "dir", "enumerate", "fail", "float", "getattr", "hasattr", "hash", "int",
+		"len", "list", "ord",
 		"==", "in", ".index", // written as operators and methods
 		"print", "range", "repr", "reversed", "set", "str", "struct", "tuple", "type", "zip",
 	}

@@ -94,7 +94,8 @@ func loadable(field string, file *syntax.File, modules map[string]*syntax.File) 
 		}
 		for _, name := range load.From {
 			if !slices.Contains(defined, name.Name) {
-				failure = invalid(field, "%s: load of %q, which %s does not define: found %s", name.NamePos, name.Name, load.ModuleName(), cmp.Or(strings.Join(slices.Sorted(slices.Values(defined)), ", "), "none"))
+				failure = invalid(field, "%s: load of %q, which %s does not define: found %s", name.NamePos, name.Name, load.ModuleName(),
+					cmp.Or(strings.Join(slices.Sorted(slices.Values(defined)), ", "), "none"))
 			}
 		}
 		return false
@@ -111,7 +112,8 @@ func circle(main *starlark.Program, modules map[string]*starlark.Program) error 
 		for i := range file.NumLoads() {
 			name, pos := file.Load(i)
 			if from := slices.Index(path, name); from >= 0 {
-				return invalid(field, "%s: load of %q, which leads back to itself: %s, expected modules without circles", pos, name, strings.Join(append(path[from:], name), " loads "))
+				return invalid(field, "%s: load of %q, which leads back to itself: %s, expected modules without circles", pos, name,
+					strings.Join(append(path[from:], name), " loads "))
 			}
 			if done[name] {
 				continue

@@ -238,7 +238,10 @@ func (m *machine) branch(number int) *branch {
 // record makes the entry of a completed operation. Seq and time are the engine's to give.
 func (m *machine) record(op history.Op, c history.Completion) {
 	m.length++
-	m.entries = append(m.entries, history.Entry{Op: op.Ref, Kind: op.Kind, Name: op.Name, Hash: op.Hash, Value: c.Value, Error: c.Error, Event: c.Event})
+	m.entries = append(m.entries, history.Entry{
+		Op: op.Ref, Kind: op.Kind, Name: op.Name, Hash: op.Hash, Value: c.Value,
+		Error: c.Error, Event: c.Event,
+	})
 }
 
 // immediate answers an operation that does not block: from the history while there is some, else by answer. answer may
@@ -252,7 +255,8 @@ func (m *machine) immediate(op history.Op, answer func() history.Completion) (hi
 		if e.Op != op.Ref {
 			return history.Completion{}, &program.Mismatch{
 				Seq: e.Seq, Position: m.position(op.Ref), Call: op.Ref,
-				Differs: fmt.Sprintf("the history continues with %s of call %s, the program with %s", title(e.Kind, e.Name), e.Op, title(op.Kind, op.Name)),
+				Differs: fmt.Sprintf("the history continues with %s of call %s, the program with %s", title(e.Kind, e.Name), e.Op,
+					title(op.Kind, op.Name)),
 			}
 		}
 		if err := m.fits(e, op); err != nil {
@@ -275,7 +279,8 @@ func (m *machine) fits(e history.Entry, op history.Op) error {
 	}
 	differs := fmt.Sprintf("recorded %s, now %s", title(e.Kind, e.Name), title(op.Kind, op.Name))
 	if e.Kind == op.Kind && e.Name == op.Name {
-		differs = fmt.Sprintf("the arguments of %s are not those recorded (digest %016x, recorded %016x)", title(op.Kind, op.Name), op.Hash, e.Hash)
+		differs = fmt.Sprintf("the arguments of %s are not those recorded (digest %016x, recorded %016x)",
+			title(op.Kind, op.Name), op.Hash, e.Hash)
 	}
 	return &program.Mismatch{Seq: e.Seq, Position: m.position(op.Ref), Call: op.Ref, Differs: differs}
 }
@@ -288,7 +293,10 @@ func (m *machine) position(ref history.OpRef) string { return position(m.branche
 
 // unasked is the mismatch of an entry that no branch is blocked on.
 func (m *machine) unasked(e history.Entry, b *branch) error {
-	mismatch := &program.Mismatch{Seq: e.Seq, Call: e.Op, Differs: "the history holds " + title(e.Kind, e.Name) + ", which the program did not ask for"}
+	mismatch := &program.Mismatch{
+		Seq: e.Seq, Call: e.Op,
+		Differs: "the history holds " + title(e.Kind, e.Name) + ", which the program did not ask for",
+	}
 	if b != nil && b.pending != nil {
 		mismatch.Position = m.position(b.pending.Ref)
 		mismatch.Differs = fmt.Sprintf("the history holds %s of call %s, the program asks for %s of call %s",

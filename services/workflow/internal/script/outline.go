@@ -87,7 +87,8 @@ func (o *outliner) callable(file *syntax.File) error {
 		}
 		ident := identOf(call.Fn)
 		if binding := bindingOf(call.Fn); binding != nil && binding.Scope == resolve.Predeclared && o.inputs[ident.Name] && len(missing) < shown {
-			missing = append(missing, fmt.Sprintf("%s: %s is called, and is not defined: expected a function; an input cannot be one", ident.NamePos, ident.Name))
+			missing = append(missing, fmt.Sprintf("%s: %s is called, and is not defined: expected a function; an input cannot be one",
+				ident.NamePos, ident.Name))
 		}
 		return true
 	})

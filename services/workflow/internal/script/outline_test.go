@@ -90,19 +90,28 @@ func TestInspectFollowsOtherNames(t *testing.T) {
 		found   []string
 		dynamic []string
 	}{
-		"spawn":                {program: "spawn(run, 'a', {})\nspawn(poll, function = 'b')\nspawn(wait_for_event, ['c'])", found: []string{"a", "b", "c"}},
-		"spawn of an emit":     {program: "spawn(run, 'emit', {'type': 't'})", found: []string{"t"}},
-		"spawn of a variable":  {program: "spawn(run, x)\nspawn(run, *x)", dynamic: []string{"main.star:1:6", "main.star:2:6"}},
-		"another name":         {program: "f = run\nf('a')\ng = f\ndef h():\n    g('b')\n    spawn(f, 'c')\n    s = spawn\n    s(run, 'd')", found: []string{"a", "b", "c", "d"}},
+		"spawn": {
+			program: "spawn(run, 'a', {})\nspawn(poll, function = 'b')\nspawn(wait_for_event, ['c'])",
+			found:   []string{"a", "b", "c"},
+		},
+		"spawn of an emit":    {program: "spawn(run, 'emit', {'type': 't'})", found: []string{"t"}},
+		"spawn of a variable": {program: "spawn(run, x)\nspawn(run, *x)", dynamic: []string{"main.star:1:6", "main.star:2:6"}},
+		"another name": {
+			program: "f = run\nf('a')\ng = f\ndef h():\n    g('b')\n    spawn(f, 'c')\n    s = spawn\n    s(run, 'd')",
+			found:   []string{"a", "b", "c", "d"},
+		},
 		"within a function":    {program: "def f():\n    r = (run)\n    def g(): r('a')\n    (r)('b')", found: []string{"a", "b"}},
 		"of a module":          {program: "load('m.star', r = 'do')\nr('a')", found: []string{"a"}},
 		"computed by an alias": {program: "f = run\nf(x)", dynamic: []string{"main.star:2:2"}},
 		"two values":           {program: "f = run\nf = print\nf('a')", dynamic: []string{"main.star:1:5"}},
 		"a parameter's":        {program: "def g(f):\n    f = run\n    f('a')", dynamic: []string{"main.star:2:9"}},
 		"in a list":            {program: "for f in [run, poll]: f('a')", dynamic: []string{"main.star:1:11", "main.star:1:16"}},
-		"an argument":          {program: "f = run\ndef g(h): h('a')\ng(f)\ng(h = wait_for_event)", dynamic: []string{"main.star:3:3", "main.star:4:7"}},
-		"its own":              {program: "def run(x): pass\nf = run\nf('a')\nspawn(run, 'b')\nprint([run])"},
-		"an argument's name":   {program: "def g(run): run('a')\ng(run = 1)"},
+		"an argument": {
+			program: "f = run\ndef g(h): h('a')\ng(f)\ng(h = wait_for_event)",
+			dynamic: []string{"main.star:3:3", "main.star:4:7"},
+		},
+		"its own":            {program: "def run(x): pass\nf = run\nf('a')\nspawn(run, 'b')\nprint([run])"},
+		"an argument's name": {program: "def g(run): run('a')\ng(run = 1)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -131,8 +140,14 @@ func TestInspectNamesWhatIsWrong(t *testing.T) {
 	for _, tt := range []struct{ name, program, module, want string }{
 		{name: "syntax", program: "x = = 1", want: "starlark: main.star:1:5: got '='"},
 		{name: "in a function", program: "def f(e):\n    on_event('t', {}, f)", want: "main.star:2:13: on_event is only for the top level"},
-		{name: "in a module", program: "x = 1", module: "def f(e): pass\non_event('t', {}, f)", want: "modules.m.star: m.star:2:9: on_event is only for"},
-		{name: "computed type", program: "def f(e): pass\non_event('a' + 'b', {}, f)", want: "main.star:2:9: on_event: type is missing or computed"},
+		{
+			name: "in a module", program: "x = 1", module: "def f(e): pass\non_event('t', {}, f)",
+			want: "modules.m.star: m.star:2:9: on_event is only for",
+		},
+		{
+			name: "computed type", program: "def f(e): pass\non_event('a' + 'b', {}, f)",
+			want: "main.star:2:9: on_event: type is missing or computed",
+		},
 		{name: "no type", program: "def f(e): pass\non_event('', {}, f)", want: "on_event: type is empty"},
 		{name: "computed filter", program: "def f(e): pass\non_event('t', {'a': f}, f)", want: "on_event: filter is computed"},
 		{name: "filter", program: "def f(e): pass\non_event('t', {'a': [1]}, f)", want: "on_event: filter.a is a list"},
@@ -142,15 +157,42 @@ func TestInspectNamesWhatIsWrong(t *testing.T) {
 		{name: "no function", program: "f = 1\non_event('t', handler = f)", want: "on_event: f is no function of the main file"},
 		{name: "continues with nothing", program: "continue_with()", want: "main.star:1:14: continue_with: expected a function"},
 		{name: "continues with a text", program: "continue_with('main')", want: "main.star:1:14: continue_with: expected a function"},
-		{name: "continues with an input", program: "def main():\n    continue_with(step, 1)", want: "main.star:2:18: continue_with: expected a function"},
-		{name: "continues with a builtin", program: "x = 1", module: "def f():\n    continue_with(len)", want: "modules.m.star: m.star:2:18: continue_with: expected a function"},
-		{name: "no such name", program: "load('m.star', 'says')", module: "def say(): pass\nx = 1", want: "starlark: main.star:1:17: load of \"says\", which m.star does not define: found say, x"},
-		{name: "a name of its own", program: "load('m.star', s = '_say')", module: "def _say(): pass", want: "names with leading underscores are not exported"},
-		{name: "of a module", program: "x = 1", module: "load('m.star', 'y')", want: "modules.m.star: m.star:1:17: load of \"y\", which m.star does not define: found none"},
-		{name: "two parameters", program: "def f(a, b): pass\non_event('t', handler = f)", want: "main.star:2:9: on_event: f at main.star:1:1 cannot be called with the event alone, expected def f(event)"},
-		{name: "no parameter", program: "def f(): pass\non_event('t', handler = f)", want: "on_event: f at main.star:1:1 cannot be called with the event alone"},
-		{name: "parameters by name only", program: "def f(*, e = 1): pass\non_event('t', handler = f)", want: "on_event: f at main.star:1:1 cannot be called"},
-		{name: "more by name", program: "def f(e, *, a): pass\non_event('t', handler = f)", want: "on_event: f at main.star:1:1 cannot be called"},
+		{
+			name: "continues with an input", program: "def main():\n    continue_with(step, 1)",
+			want: "main.star:2:18: continue_with: expected a function",
+		},
+		{
+			name: "continues with a builtin", program: "x = 1", module: "def f():\n    continue_with(len)",
+			want: "modules.m.star: m.star:2:18: continue_with: expected a function",
+		},
+		{
+			name: "no such name", program: "load('m.star', 'says')", module: "def say(): pass\nx = 1",
+			want: "starlark: main.star:1:17: load of \"says\", which m.star does not define: found say, x",
+		},
+		{
+			name: "a name of its own", program: "load('m.star', s = '_say')", module: "def _say(): pass",
+			want: "names with leading underscores are not exported",
+		},
+		{
+			name: "of a module", program: "x = 1", module: "load('m.star', 'y')",
+			want: "modules.m.star: m.star:1:17: load of \"y\", which m.star does not define: found none",
+		},
+		{
+			name: "two parameters", program: "def f(a, b): pass\non_event('t', handler = f)",
+			want: "main.star:2:9: on_event: f at main.star:1:1 cannot be called with the event alone, expected def f(event)",
+		},
+		{
+			name: "no parameter", program: "def f(): pass\non_event('t', handler = f)",
+			want: "on_event: f at main.star:1:1 cannot be called with the event alone",
+		},
+		{
+			name: "parameters by name only", program: "def f(*, e = 1): pass\non_event('t', handler = f)",
+			want: "on_event: f at main.star:1:1 cannot be called",
+		},
+		{
+			name: "more by name", program: "def f(e, *, a): pass\non_event('t', handler = f)",
+			want: "on_event: f at main.star:1:1 cannot be called",
+		},
 		{name: "keywords", program: "def f(**k): pass\non_event('t', handler = f)", want: "on_event: f at main.star:1:1 cannot be called"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -31,7 +31,8 @@ func poll(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kw
 		interval, timeout starlark.Value
 		onError           = onErrorFail
 	)
-	if err := starlark.UnpackArgs(fn.Name(), args, kwargs, "function", &name, "args?", &given, "until?", &until, "interval??", &interval, "timeout??", &timeout, "on_error?", &onError); err != nil {
+	if err := starlark.UnpackArgs(fn.Name(), args, kwargs, "function", &name, "args?", &given, "until?", &until, "interval??", &interval,
+		"timeout??", &timeout, "on_error?", &onError); err != nil {
 		return nil, err
 	}
 	what := fmt.Sprintf("poll(%q)", name)

@@ -44,7 +44,10 @@ def helper():
 load("fails.star", "call")
 def main():
     call(lambda: 1 // 0)`, []string{"0 lambda main.star:4:20", "0 call fails.star:2:13", "0 main main.star:4:9"}},
-		"at a module's top level": {`load("broken.star", "x")`, []string{"0 deep broken.star:2:9", "0 <toplevel> broken.star:3:9", "0 <toplevel> main.star:1:1"}},
+		"at a module's top level": {
+			`load("broken.star", "x")`,
+			[]string{"0 deep broken.star:2:9", "0 <toplevel> broken.star:3:9", "0 <toplevel> main.star:1:1"},
+		},
 		"in the condition of a poll": {`
 def until(v):
     return look(v)

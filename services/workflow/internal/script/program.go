@@ -182,7 +182,9 @@ func (s *Scripts) compile(p program.Program, inputs starlark.StringDict) (*compi
 }
 
 // file compiles one file. field names it in errors, as the caller of StartWorkflow knows it.
-func (s *Scripts) file(field, name string, source []byte, modules map[string][]byte, has func(string) bool) (*syntax.File, *starlark.Program, error) {
+func (s *Scripts) file(
+	field, name string, source []byte, modules map[string][]byte, has func(string) bool,
+) (*syntax.File, *starlark.Program, error) {
 	if len(source) > s.limits.Source {
 		return nil, nil, invalid(field, "%d bytes, expected at most %d", len(source), s.limits.Source)
 	}

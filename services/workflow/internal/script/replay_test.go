@@ -110,12 +110,27 @@ func TestMismatchOfTheNewerOperations(t *testing.T) {
 		t.Fatal(failure)
 	}
 	for _, tt := range []struct{ name, was, is, want string }{
-		{"poll of something else", `{"n": 1}, until`, `{"n": 2}, until`, "main.star:5:5, call 0.3 of branch and index: the arguments of poll echo are not those recorded"},
-		{"poll for something else", `until = {"n": 1}`, `until = {"n": 2}`, "main.star:5:5, call 0.3 of branch and index: the arguments of poll echo are not those recorded"},
-		{"run for poll", `poll("echo", {"n": 1}, until = {"n": 1})`, `run("echo", {"n": 1})`, "main.star:5:4, call 0.3 of branch and index: recorded poll echo, now run echo"},
-		{"receive with a timeout", "receive(reply)", "receive(reply, timeout = 5)", "main.star:4:8, call 0.2 of branch and index: the arguments of receive are not those recorded"},
+		{
+			"poll of something else", `{"n": 1}, until`, `{"n": 2}, until`,
+			"main.star:5:5, call 0.3 of branch and index: the arguments of poll echo are not those recorded",
+		},
+		{
+			"poll for something else", `until = {"n": 1}`, `until = {"n": 2}`,
+			"main.star:5:5, call 0.3 of branch and index: the arguments of poll echo are not those recorded",
+		},
+		{
+			"run for poll", `poll("echo", {"n": 1}, until = {"n": 1})`, `run("echo", {"n": 1})`,
+			"main.star:5:4, call 0.3 of branch and index: recorded poll echo, now run echo",
+		},
+		{
+			"receive with a timeout", "receive(reply)", "receive(reply, timeout = 5)",
+			"main.star:4:8, call 0.2 of branch and index: the arguments of receive are not those recorded",
+		},
 		{"no chance", "random()", "uuid()", "main.star:3:5, call 0.1 of branch and index: recorded random, now uuid"},
-		{"no channel", "reply = channel()", `reply = "ch_AAAAAAAAAAAAAAAAAAAAAAAAAA"`, "call 0.0 of branch and index: recorded channel, now random"},
+		{
+			"no channel", "reply = channel()", `reply = "ch_AAAAAAAAAAAAAAAAAAAAAAAAAA"`,
+			"call 0.0 of branch and index: recorded channel, now random",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -161,15 +176,24 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 	}{
 		{name: "syntax", program: "x = = 1", want: "starlark: main.star:1:5: got '=', want primary expression"},
 		{name: "unknown name", program: "\nx = y\nz = w", want: "starlark: main.star:2:5: undefined: y; main.star:3:5: undefined: w"},
-		{name: "load of nothing", program: `load("x.star", "y")`, want: `starlark: main.star:1:6: load of "x.star", which is not among the modules: found none`},
+		{
+			name: "load of nothing", program: `load("x.star", "y")`,
+			want: `starlark: main.star:1:6: load of "x.star", which is not among the modules: found none`,
+		},
 		{name: "module", program: "x = 1", modules: map[string]string{"m.star": "def"}, want: "modules.m.star: m.star:1:4:"},
-		{name: "inputs seen by a module", program: "x = 1", inputs: `{"a":1}`, modules: map[string]string{"m.star": "y = a"}, want: "modules.m.star: m.star:1:5: undefined: a"},
+		{
+			name: "inputs seen by a module", program: "x = 1", inputs: `{"a":1}`, modules: map[string]string{"m.star": "y = a"},
+			want: "modules.m.star: m.star:1:5: undefined: a",
+		},
 		{name: "inputs are no JSON", program: "x = 1", inputs: "{", want: "inputs: not JSON"},
 		{name: "inputs are no object", program: "x = 1", inputs: "[]", want: "inputs: found a JSON list, expected an object"},
 		{name: "bad name", program: "x = 1", inputs: `{"a-b":1}`, want: "inputs.a-b: not a name that a global of a program can have"},
 		{name: "keyword", program: "x = 1", inputs: `{"while":1}`, want: "inputs.while: not a name"},
 		{name: "builtin", program: "x = 1", inputs: `{"run":1}`, want: "inputs.run: is the name of a builtin"},
-		{name: "parameter of main", program: "def main(rollout): pass", inputs: `{"a":1}`, want: "inputs.rollout: missing; main takes it at main.star:1:10"},
+		{
+			name: "parameter of main", program: "def main(rollout): pass", inputs: `{"a":1}`,
+			want: "inputs.rollout: missing; main takes it at main.star:1:10",
+		},
 		{name: "too long", program: "#" + strings.Repeat("x", 2000), want: "starlark: 2001 bytes, expected at most 2000"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -191,8 +215,10 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 func TestCirclesOfLoads(t *testing.T) {
 	t.Parallel()
 	modules := map[string][]byte{
-		"a.star": []byte("load('b.star', 'b')\na = 1"), "b.star": []byte("load('c.star', 'c')\nb = 1"), "c.star": []byte("c = 1\nload('a.star', 'a')"),
-		"self.star": []byte("load('self.star', y = 'x')\nx = 1"), "twice.star": []byte("load('good.star', 'good')\ntwice = 1"), "good.star": []byte("good = 1"),
+		"a.star": []byte("load('b.star', 'b')\na = 1"), "b.star": []byte("load('c.star', 'c')\nb = 1"),
+		"c.star":    []byte("c = 1\nload('a.star', 'a')"),
+		"self.star": []byte("load('self.star', y = 'x')\nx = 1"), "twice.star": []byte("load('good.star', 'good')\ntwice = 1"),
+		"good.star": []byte("good = 1"),
 	}
 	for source, want := range map[string]string{
 		"load('a.star', 'a')":    `modules.c.star: c.star:2:6: load of "a.star", which leads back to itself: a.star loads b.star loads c.star loads a.star`,
@@ -209,7 +235,8 @@ func TestCirclesOfLoads(t *testing.T) {
 			}
 		}
 	}
-	m, err := New(Limits{}).Open(program.Program{Source: []byte("print('before')\nload('self.star', 'x')"), Modules: modules}, nil, program.Environment{})
+	m, err := New(Limits{}).Open(program.Program{Source: []byte("print('before')\nload('self.star', 'x')"), Modules: modules}, nil,
+		program.Environment{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +281,10 @@ func FuzzDecode(f *testing.F) {
 }
 
 func FuzzYAML(f *testing.F) {
-	for _, seed := range []string{"a: [1, 2]\nb: &x {c: d}\ne: *x", "<<: [a]", "? [1]\n: 2", "a: !!binary x", "- 0x1F\n- 1_000\n- .inf", "*a"} {
+	for _, seed := range []string{
+		"a: [1, 2]\nb: &x {c: d}\ne: *x", "<<: [a]", "? [1]\n: 2", "a: !!binary x",
+		"- 0x1F\n- 1_000\n- .inf", "*a",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -34,7 +34,8 @@ func slowly(data []byte) (starlark.Value, error) {
 func FuzzScan(f *testing.F) {
 	for _, seed := range []string{
 		`{"b": 1, "a": [true, false, null, -0, 1.50, 1e3, 12345678901234567890], "b": "again"}`, `"\u00e9\ud83d\ude00\n"`, `"\ud800"`, "\"\xff\"",
-		`01`, `-`, `1.`, `.5`, `+1`, `1e`, `1_0`, `[1,]`, `{"a":1,}`, `{"a" 1}`, ` [ ] `, `{}x`, "\"\x01\"", `nul`, `"open`, `"\`, `1e999`, `[[[]]]`, "",
+		`01`, `-`, `1.`, `.5`, `+1`, `1e`, `1_0`, `[1,]`, `{"a":1,}`, `{"a" 1}`, ` [ ] `, `{}x`, "\"\x01\"", `nul`, `"open`,
+		`"\`, `1e999`, `[[[]]]`, "",
 	} {
 		f.Add([]byte(seed))
 	}
@@ -99,7 +100,8 @@ func BenchmarkInterpreter(b *testing.B) {
 		return starlark.None, nil
 	})
 	options := &syntax.FileOptions{TopLevelControl: true, GlobalReassign: true}
-	_, program, err := starlark.SourceProgramOptions(options, "main.star", fmt.Appendf(nil, "for i in range(%d):\n    last = run(\"act\", {\"number\": i})\n", entries), func(name string) bool { return name == "run" })
+	_, program, err := starlark.SourceProgramOptions(options, "main.star", fmt.Appendf(nil,
+		"for i in range(%d):\n    last = run(\"act\", {\"number\": i})\n", entries), func(name string) bool { return name == "run" })
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -76,7 +76,8 @@ func compareFailure(t *testing.T, source string, failure error) {
 		if !regexp.MustCompile(pattern).MatchString(failure.Error()) {
 			t.Errorf("line %d: found failure %q, expected %s", i+1, failure, pattern)
 		}
-		if at := "main.star:" + strconv.Itoa(i+1) + ":"; !strings.HasPrefix(failure.Error(), at) && !strings.Contains(failure.Error(), "every branch waits") {
+		if at := "main.star:" + strconv.Itoa(i+1) + ":"; !strings.HasPrefix(failure.Error(), at) &&
+			!strings.Contains(failure.Error(), "every branch waits") {
 			t.Errorf("found failure %q, expected it at %s", failure, at)
 		}
 		return

@@ -81,7 +81,10 @@ func TestEveryReaderReadsTheStringsThatWereWritten(t *testing.T) {
 			})
 		}
 	}
-	for _, s := range []string{"22:22", "1:30:00", "=", "<<", "0o17", "1_000", "1,000", "2001-12-14", "y", "null", "~", "", ".inf", "1e3", "0x1F", ":a", "- a", "a: b", "#", "a #b", "line\nbreak", "\t", "12e03", "1.e+1"} {
+	for _, s := range []string{
+		"22:22", "1:30:00", "=", "<<", "0o17", "1_000", "1,000", "2001-12-14", "y", "null", "~", "", ".inf", "1e3",
+		"0x1F", ":a", "- a", "a: b", "#", "a #b", "line\nbreak", "\t", "12e03", "1.e+1",
+	} {
 		read(t, s)
 	}
 	rapid.Check(t, func(t *rapid.T) {

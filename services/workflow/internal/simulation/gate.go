@@ -204,7 +204,9 @@ func (p *port) Quarantine(ctx context.Context, organization int64, workflow, rea
 	return p.end(ctx, "quarantine "+workflow, organization, workflow, execution.Quarantined, history.KindQuarantined, reason, at)
 }
 
-func (p *port) end(ctx context.Context, what string, organization int64, workflow string, as execution.State, kind history.Kind, reason string, at time.Time) (bool, error) {
+func (p *port) end(
+	ctx context.Context, what string, organization int64, workflow string, as execution.State, kind history.Kind, reason string, at time.Time,
+) (bool, error) {
 	return through(ctx, p, what, func() (bool, []engine.Woken, error) {
 		ended, id, err := p.memory.end(organization, workflow, as, kind, reason, at)
 		if !ended {
@@ -269,7 +271,8 @@ func (p *port) Claim(ctx context.Context, c engine.Claim) ([]engine.Claimed, err
 }
 
 func (p *port) Absolve(ctx context.Context, l engine.Lease, execution int64) error {
-	_, err := read(ctx, p, fmt.Sprintf("absolve %d", execution), func() (struct{}, error) { return struct{}{}, p.memory.absolve(l, execution) })
+	_, err := read(ctx, p, fmt.Sprintf("absolve %d", execution),
+		func() (struct{}, error) { return struct{}{}, p.memory.absolve(l, execution) })
 	return err
 }
 

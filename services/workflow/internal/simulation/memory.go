@@ -339,7 +339,9 @@ func (m *Memory) look(id int64) (engine.Standing, []engine.Arrival, error) {
 }
 
 // end ends an execution that does not end by itself.
-func (m *Memory) end(organization int64, workflow string, as execution.State, kind history.Kind, reason string, at time.Time) (bool, int64, error) {
+func (m *Memory) end(
+	organization int64, workflow string, as execution.State, kind history.Kind, reason string, at time.Time,
+) (bool, int64, error) {
 	e := m.find(organization, workflow)
 	if e == nil {
 		return false, 0, fault.New(fault.NotFound, "there is no workflow %q", workflow)
@@ -353,10 +355,14 @@ func (m *Memory) end(organization int64, workflow string, as execution.State, ki
 	}
 	e.State, e.Error, e.EndedAt, e.owner = as, reason, at, nil
 	e.LastSeq, e.turn = e.LastSeq+1, e.turn+1
-	e.history = append(e.history, history.Entry{Seq: e.LastSeq, Op: history.OpRef{Branch: -1}, Kind: kind, Value: data, At: at, Generation: e.Generation})
+	e.history = append(e.history, history.Entry{
+		Seq: e.LastSeq, Op: history.OpRef{Branch: -1}, Kind: kind, Value: data, At: at,
+		Generation: e.Generation,
+	})
 	m.closeAll(e)
 	m.outbox = append(m.outbox, history.Emit{
-		ID: history.Handle(e.Ref, 1, e.Generation) + "/" + string(kind), Organization: organization, Workflow: workflow, Type: history.TypeCancelled, Data: data, Time: at,
+		ID: history.Handle(e.Ref, 1, e.Generation) + "/" + string(kind), Organization: organization, Workflow: workflow,
+		Type: history.TypeCancelled, Data: data, Time: at,
 	})
 	return true, e.ID, nil
 }

@@ -126,7 +126,8 @@ func (a *author) label() string {
 func (a *author) step(depth int) {
 	switch a.random.IntN(12) {
 	case 0, 1, 2:
-		a.line(depth, "run('act', {'label': %s, 'fail': %s}, on_error = 'return')", a.label(), []string{"False", "False", "True"}[a.random.IntN(3)])
+		a.line(depth, "run('act', {'label': %s, 'fail': %s}, on_error = 'return')", a.label(),
+			[]string{"False", "False", "True"}[a.random.IntN(3)])
 	case 3:
 		called := agentID
 		if a.labels%5 == 4 {

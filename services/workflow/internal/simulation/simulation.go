@@ -175,7 +175,8 @@ func within(t *testing.T, seed uint64, defect Defect, do func(s *simulation)) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, g := NewMemory(defect), &gate{}
 		s := &simulation{
-			t: t, random: rand.New(rand.NewPCG(seed, 1)), defect: defect, memory: memory, gate: g, lives: map[string]int{}, //nolint:gosec // seeded on purpose
+			t: t, random: rand.New(rand.NewPCG(seed, 1)), defect: defect, memory: memory, gate: g,
+			lives: map[string]int{}, //nolint:gosec // seeded on purpose
 			world: &world{gate: g, memory: memory, effects: map[string]effect{}, labelled: map[string]string{}, rounds: map[string]int{}},
 		}
 		s.chances = draw(s.random)
@@ -260,8 +261,9 @@ func replayed(e *stored, generation int) error {
 		entries = entries[:len(entries)-1]
 	}
 	machine, err := script.New(script.Limits{}).Open(e.start.Program, e.start.Inputs, program.Environment{
-		Ref: e.Ref, Continuation: begun, Now: clock.System().Now, UUID: func() string { return "" }, Random: func() float64 { return 0 }, Token: func() string { return "" },
-		Emit: func(string, string, json.RawMessage) *history.FunctionError { return nil },
+		Ref: e.Ref, Continuation: begun, Now: clock.System().Now, UUID: func() string { return "" }, Random: func() float64 { return 0 },
+		Token: func() string { return "" },
+		Emit:  func(string, string, json.RawMessage) *history.FunctionError { return nil },
 	})
 	if err != nil {
 		return fmt.Errorf("open: %w", err)
@@ -278,7 +280,8 @@ func replayed(e *stored, generation int) error {
 		}
 		return nil
 	}
-	if want := e.State == execution.Failed; e.State != execution.Cancelled && e.State != execution.Quarantined && (!ended || (failure != nil) != want) {
+	if want := e.State == execution.Failed; e.State != execution.Cancelled && e.State != execution.Quarantined &&
+		(!ended || (failure != nil) != want) {
 		return fmt.Errorf("ended as %s, and its replay %t with %w", e.State, ended, failure)
 	}
 	return nil

@@ -142,8 +142,8 @@ func TestAnOutageIsWaitedOut(t *testing.T) {
 	}
 }
 
-// TestWhatKillsIsQuarantinedAndNothingElse has a run kill its processes: two of them die, two more while they try it alone, and the run is set aside. The runs that
-// were in the same hands all go on.
+// TestWhatKillsIsQuarantinedAndNothingElse has a run kill its processes: two of them die, two more while they try it alone, and the run is
+// set aside. The runs that were in the same hands all go on.
 func TestWhatKillsIsQuarantinedAndNothingElse(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {

@@ -175,7 +175,8 @@ func newCall(e *stored, o engine.Opening, at time.Time) *call {
 	sent := &call{
 		op: o.Op.Ref, cluster: o.Location == activity.Cluster, noRetry: o.Op.NoRetry || o.Poll != nil, retry: o.Op.Retry,
 		OutgoingCall: agent.OutgoingCall{
-			ID: o.Op.Activity(history.Handle(e.Ref, 1, e.Generation)), Agent: o.Agent, Function: o.Op.Name, Args: o.Op.Args, Deadline: o.Due, Workflow: e.Workflow, Organization: e.Organization,
+			ID: o.Op.Activity(history.Handle(e.Ref, 1, e.Generation)), Agent: o.Agent, Function: o.Op.Name, Args: o.Op.Args, Deadline: o.Due,
+			Workflow: e.Workflow, Organization: e.Organization,
 		},
 	}
 	if sent.cluster {

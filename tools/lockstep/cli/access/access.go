@@ -58,7 +58,8 @@ func (c commands) accessToken() *cobra.Command {
 				command.Row(w, made.Token, made.ID, command.Moment(made.ExpiresAt))
 			})
 		})
-	command.WordsFlag(create, &in.Scopes, "scope", "the permissions to restrict it to; by default all that you have except break_glass", permissions())
+	command.WordsFlag(create, &in.Scopes, "scope", "the permissions to restrict it to; by default all that you have except break_glass",
+		permissions())
 	command.DurationFlag(create, &in.Lifetime, "expires-after", 90*command.Day, "how long it is valid, at most a year")
 	create.Flags().StringVar(&member, "member", "", "create it for the member with this `name`; by default for you")
 
@@ -98,7 +99,8 @@ func tokenTable(w io.Writer, now time.Time, all []client.AccessToken) {
 		case t.ExpiresAt.Before(now):
 			state = "expired"
 		}
-		command.Row(w, t.ID, t.Name, strings.ToLower(strings.Join(t.Scopes, " ")), state, command.Moment(t.ExpiresAt), command.Optional(t.LastUsedAt))
+		command.Row(w, t.ID, t.Name, strings.ToLower(strings.Join(t.Scopes, " ")), state, command.Moment(t.ExpiresAt),
+			command.Optional(t.LastUsedAt))
 	}
 }
 
@@ -132,7 +134,8 @@ func (c commands) member() *cobra.Command {
 		})
 	command.WordFlag(add, &role, "role", "viewer", "what it may do", roles())
 	add.Flags().BoolVar(&machine, "machine", false, "create a service account")
-	promote := c.Asking("role NAME ROLE", "Change the role of a member", "  lockstep member role alice@example.com approver", command.Exactly(2),
+	promote := c.Asking("role NAME ROLE", "Change the role of a member", "  lockstep member role alice@example.com approver",
+		command.Exactly(2),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			role, err := command.Chosen(roles(), args[1])
 			if err != nil {
@@ -147,7 +150,8 @@ func (c commands) member() *cobra.Command {
 			}
 			return show(m)
 		})
-	remove := c.Asking("remove NAME", "Remove a member; its tokens stop working", "  lockstep member remove alice@example.com", command.Exactly(1),
+	remove := c.Asking("remove NAME", "Remove a member; its tokens stop working", "  lockstep member remove alice@example.com",
+		command.Exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			m, err := api.Member(cmd.Context(), args[0])
 			if err == nil {
@@ -192,7 +196,8 @@ func (c commands) group() *cobra.Command {
 		})
 	var empty bool
 	set := c.Asking("set NAME [MEMBER...]", "Set the members of a group, which is created if it does not exist",
-		"  lockstep group set release-managers alice@example.com bob@example.com\n  lockstep group set release-managers --empty", command.Between(1, 1000),
+		"  lockstep group set release-managers alice@example.com bob@example.com\n  lockstep group set release-managers --empty",
+		command.Between(1, 1000),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			switch members := args[1:]; {
 			case len(members) == 0 && !empty:

@@ -34,7 +34,8 @@ func (c commands) agent() *cobra.Command {
 			}
 			return c.showAgent(one)
 		})
-	return command.Noun("agent", "agents", "Agents: the relays beside clusters, and their keys", list, get, c.registerAgent(), c.rotateAgent(), c.revokeAgent(), c.authority())
+	return command.Noun("agent", "agents", "Agents: the relays beside clusters, and their keys", list, get, c.registerAgent(),
+		c.rotateAgent(), c.revokeAgent(), c.authority())
 }
 
 // authority makes what an installation is set up with, once.
@@ -83,7 +84,8 @@ func (c commands) rotateAgent() *cobra.Command {
 	var file string
 	var overlap time.Duration
 	rotate := c.Asking("rotate AGENT", "Create a new key for an agent; the previous one stays valid for a while",
-		"  lockstep agent rotate production --seed-file relay.nk\n  lockstep agent rotate production --overlap 1h -o json | jq -r .seed", command.Exactly(1),
+		"  lockstep agent rotate production --seed-file relay.nk\n  lockstep agent rotate production --overlap 1h -o json | jq -r .seed",
+		command.Exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			if overlap%time.Second != 0 || overlap < 0 {
 				return fault.New(fault.Invalid, "overlap: found %s; expected whole seconds", overlap)
@@ -94,7 +96,8 @@ func (c commands) rotateAgent() *cobra.Command {
 			}
 			return c.keyed(file, func() (client.Agent, error) { return api.RotateAgent(cmd.Context(), one.ID, overlap) })
 		})
-	command.DurationFlag(rotate, &overlap, "overlap", command.Day, "how long the previous key stays valid, at most 30 days; 0 revokes it at once")
+	command.DurationFlag(rotate, &overlap, "overlap", command.Day,
+		"how long the previous key stays valid, at most 30 days; 0 revokes it at once")
 	seedFile(rotate, &file)
 	return rotate
 }

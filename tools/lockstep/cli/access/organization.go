@@ -26,7 +26,8 @@ func (c commands) organization() *cobra.Command {
 	var owner string
 	create := c.Asking("create NAME", "Create an organization with its first owner, whose token is shown only once",
 		"  lockstep organization create books --owner alice@example.com\n"+
-			"  LOCKSTEP_TOKEN=$(lockstep organization create books --owner alice -o json | jq -r .token) lockstep token create laptop", command.Exactly(1),
+			"  LOCKSTEP_TOKEN=$(lockstep organization create books --owner alice -o json | jq -r .token) lockstep token create laptop",
+		command.Exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			if owner == "" {
 				return fault.New(fault.Invalid, "missing owner; expected --owner NAME")

@@ -49,7 +49,9 @@ func (c commands) environmentApproval() *cobra.Command {
 }
 
 // changedApproval is what there is, with the flags that were given; false when none was.
-func changedApproval(cmd *cobra.Command, was *client.EnvironmentApproval, asked client.EnvironmentApproval, none bool, expires time.Duration) (*client.EnvironmentApproval, bool) {
+func changedApproval(
+	cmd *cobra.Command, was *client.EnvironmentApproval, asked client.EnvironmentApproval, none bool, expires time.Duration,
+) (*client.EnvironmentApproval, bool) {
 	if none {
 		return nil, was != nil
 	}

@@ -64,7 +64,9 @@ func (c commands) environmentRestore() *cobra.Command {
 }
 
 // shelving is a command that takes something out of use or into use, for a reason.
-func (c commands) shelving(use, short, example string, run func(cmd *cobra.Command, api *client.Client, name, reason string) error) *cobra.Command {
+func (c commands) shelving(
+	use, short, example string, run func(cmd *cobra.Command, api *client.Client, name, reason string) error,
+) *cobra.Command {
 	var reason string
 	cmd := c.Asking(use, short, example, command.Exactly(1), func(cmd *cobra.Command, api *client.Client, args []string) error {
 		return run(cmd, api, args[0], reason)

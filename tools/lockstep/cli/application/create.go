@@ -17,7 +17,8 @@ func (c commands) applicationCreate() *cobra.Command {
 	var description string
 	var services []string
 	cmd := c.Asking("create NAME", "Create an application; `lockstep source` manages further artifact sources",
-		"  lockstep application create shop --service api=registry.example.com/shop/api --service web=registry.example.com/shop/web", command.Exactly(1),
+		"  lockstep application create shop --service api=registry.example.com/shop/api --service web=registry.example.com/shop/web",
+		command.Exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			inputs := make([]client.ServiceInput, len(services))
 			for i, s := range services {
@@ -33,7 +34,8 @@ func (c commands) applicationCreate() *cobra.Command {
 			}
 			// Docker's grammar lets a registry be left out, which may be what was forgotten.
 			for _, s := range inputs {
-				if full, err := source.NormalizeImage(s.Image); err == nil && strings.HasPrefix(full, "docker.io/") && !strings.Contains(s.Image, "docker.io/") {
+				if full, err := source.NormalizeImage(s.Image); err == nil && strings.HasPrefix(full, "docker.io/") &&
+					!strings.Contains(s.Image, "docker.io/") {
 					fmt.Fprintf(c.ErrOut, "service %s: %s has no registry; using %s\n", s.Name, s.Image, full)
 				}
 			}

@@ -110,7 +110,8 @@ func (c commands) environment() *cobra.Command {
 			}
 			return c.Print(one, func(w io.Writer) { environmentDetail(w, one) })
 		})
-	return command.Noun("environment", "env", "Environments: places to deploy to", list, get, c.environmentCreate(), c.environmentApproval(), c.environmentRetry(), c.environmentArchive(), c.environmentRestore())
+	return command.Noun("environment", "env", "Environments: places to deploy to", list, get, c.environmentCreate(), c.environmentApproval(),
+		c.environmentRetry(), c.environmentArchive(), c.environmentRestore())
 }
 
 func environmentTable(w io.Writer, all []client.Environment) {

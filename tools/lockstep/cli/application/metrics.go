@@ -30,7 +30,8 @@ func (c commands) applicationMetrics() *cobra.Command {
 					return fault.New(fault.Invalid, "until: found %q; expected a time as RFC 3339 has it, such as 2026-01-31T18:00:00Z", until)
 				}
 			}
-			all, err := api.DeliveryMetrics(cmd.Context(), args[0], environment, end.AddDate(0, 0, -days).UTC().Truncate(time.Second), end.UTC().Truncate(time.Second))
+			all, err := api.DeliveryMetrics(cmd.Context(), args[0], environment, end.AddDate(0, 0, -days).UTC().Truncate(time.Second),
+				end.UTC().Truncate(time.Second))
 			if err != nil {
 				return err
 			}
@@ -43,7 +44,8 @@ func (c commands) applicationMetrics() *cobra.Command {
 }
 
 func metricsTable(w io.Writer, all []client.DeliveryMetrics) {
-	command.Row(w, "ENVIRONMENT", "DEPLOYMENTS", "PER DAY", "LEAD TIME", "WAITING ON PEOPLE", "AUTOMATION", "FAIL RATE", "REWORK RATE", "RECOVERY", "UNRECOVERED")
+	command.Row(w, "ENVIRONMENT", "DEPLOYMENTS", "PER DAY", "LEAD TIME", "WAITING ON PEOPLE", "AUTOMATION", "FAIL RATE", "REWORK RATE",
+		"RECOVERY", "UNRECOVERED")
 	for _, m := range all {
 		command.Row(w, m.Environment.Name, strconv.Itoa(m.Deployments), strconv.FormatFloat(m.DeploymentsPerDay, 'f', 2, 64),
 			distribution(m.LeadTime), distribution(m.LeadTimePeople), distribution(m.LeadTimeMachine),

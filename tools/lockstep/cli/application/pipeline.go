@@ -26,7 +26,8 @@ func (c commands) pipeline() *cobra.Command {
 		})
 	var wait command.WaitFlags
 	set := c.Asking("set APPLICATION FILE", "Create a new version of an application's pipeline, from YAML or JSON; - is the standard input",
-		"  lockstep pipeline set shop pipeline.yaml --wait\n  lockstep pipeline get shop -o yaml > pipeline.yaml    # to change and set", command.Exactly(2),
+		"  lockstep pipeline set shop pipeline.yaml --wait\n  lockstep pipeline get shop -o yaml > pipeline.yaml    # to change and set",
+		command.Exactly(2),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			document, err := readYAML(cmd.InOrStdin(), args[1])
 			if err != nil {

@@ -18,7 +18,8 @@ func (c commands) rollbackPolicy() *cobra.Command {
 	var failed, degraded, inFull bool
 	var after time.Duration
 	cmd := c.Asking("rollback-policy NAME", "Show or change when an application rolls back automatically",
-		"  lockstep application rollback-policy shop\n  lockstep application rollback-policy shop --on-failed=false --degraded-after 10m", command.Exactly(1),
+		"  lockstep application rollback-policy shop\n  lockstep application rollback-policy shop --on-failed=false --degraded-after 10m",
+		command.Exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			one, err := api.Application(cmd.Context(), args[0])
 			if err != nil {
@@ -58,7 +59,8 @@ func (c commands) rollbackPolicy() *cobra.Command {
 func (c commands) rolloutPolicy() *cobra.Command {
 	var onFailure, onNewer string
 	cmd := c.Asking("rollout-policy NAME", "Show or change how rollouts react to failures and newer version sets",
-		"  lockstep application rollout-policy shop\n  lockstep application rollout-policy shop --on-failure abort --on-newer queue", command.Exactly(1),
+		"  lockstep application rollout-policy shop\n  lockstep application rollout-policy shop --on-failure abort --on-newer queue",
+		command.Exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			one, err := api.Application(cmd.Context(), args[0])
 			if err != nil {

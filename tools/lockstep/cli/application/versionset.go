@@ -53,7 +53,8 @@ func versionSetDetail(w io.Writer, v client.VersionSet) {
 	fmt.Fprintln(w)
 	command.Row(w, "SERVICE", "VERSION", "DIGEST", "SEEN", "DELETED", "REFERENCE")
 	for _, e := range v.Entries {
-		command.Row(w, e.Service.Name, e.Version.Name, command.Short(e.Version.Digest), command.SeenAt(e.Version), command.Optional(e.Version.DeletedAt), e.Version.Reference)
+		command.Row(w, e.Service.Name, e.Version.Name, command.Short(e.Version.Digest), command.SeenAt(e.Version),
+			command.Optional(e.Version.DeletedAt), e.Version.Reference)
 	}
 }
 
@@ -61,7 +62,8 @@ func versionSetDetail(w io.Writer, v client.VersionSet) {
 func (c commands) versionSetWait() *cobra.Command {
 	var timeout time.Duration
 	cmd := c.Asking("wait APPLICATION [SERVICE=VERSION...]", "Wait until an application has a version set, or one with the given versions",
-		"  lockstep version-set wait shop api=1.0.0 --timeout 1m\n  lockstep version-set wait shop api=1.0.0 web=2.1.0 -o name", command.Between(1, command.AnyNumber),
+		"  lockstep version-set wait shop api=1.0.0 --timeout 1m\n  lockstep version-set wait shop api=1.0.0 web=2.1.0 -o name",
+		command.Between(1, command.AnyNumber),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			versions, err := command.KeysAndValues("version", args[1:])
 			if err != nil {
@@ -94,7 +96,10 @@ const pageOfSets = 50
 // has reports whether a version set has each of these versions, by service.
 func has(set client.VersionSet, versions map[string]string) bool {
 	for service, version := range versions {
-		if !slices.ContainsFunc(set.Entries, func(e client.VersionSetEntry) bool { return e.Service.Name == service && e.Version.Name == version }) {
+		if !slices.ContainsFunc(set.Entries, func(e client.VersionSetEntry) bool {
+			return e.Service.Name == service &&
+				e.Version.Name == version
+		}) {
 			return false
 		}
 	}

@@ -32,7 +32,9 @@ func notReady(what, readiness, reason string) string {
 }
 
 // untilReady waits for an environment's onboarding.
-func (c commands) untilReady(ctx context.Context, api *client.Client, name string, timeout time.Duration) (one client.Environment, err error) {
+func (c commands) untilReady(
+	ctx context.Context, api *client.Client, name string, timeout time.Duration,
+) (one client.Environment, err error) {
 	err = c.Until(ctx, timeout, func(ctx context.Context) (command.Outcome, string, error) {
 		if one, err = api.Environment(ctx, name); err != nil {
 			return command.Unsettled, "", err
@@ -43,7 +45,9 @@ func (c commands) untilReady(ctx context.Context, api *client.Client, name strin
 }
 
 // untilSetUp waits until an application is set up in every environment that its pipeline deploys to.
-func (c commands) untilSetUp(ctx context.Context, api *client.Client, application string, environments []string, timeout time.Duration) error {
+func (c commands) untilSetUp(
+	ctx context.Context, api *client.Client, application string, environments []string, timeout time.Duration,
+) error {
 	return c.Until(ctx, timeout, func(ctx context.Context) (command.Outcome, string, error) {
 		a, err := api.Application(ctx, application)
 		if err != nil {
@@ -65,7 +69,9 @@ func (c commands) untilSetUp(ctx context.Context, api *client.Client, applicatio
 }
 
 // untilSetUpAgain waits until an application is set up in one environment.
-func (c commands) untilSetUpAgain(ctx context.Context, api *client.Client, application, environment string, timeout time.Duration) (one client.ApplicationEnvironment, err error) {
+func (c commands) untilSetUpAgain(
+	ctx context.Context, api *client.Client, application, environment string, timeout time.Duration,
+) (one client.ApplicationEnvironment, err error) {
 	err = c.Until(ctx, timeout, func(ctx context.Context) (command.Outcome, string, error) {
 		a, err := api.Application(ctx, application)
 		if err != nil {

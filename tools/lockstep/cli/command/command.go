@@ -26,7 +26,10 @@ type Command struct {
 
 // New is a command line that writes to two terminals, or to files in their place.
 func New(version string, out, errOut io.Writer, getenv func(string) string) *Command {
-	return &Command{Version: version, Out: text.NewWriter(out), ErrOut: text.NewWriter(errOut), Terminal: out, Getenv: getenv, Clock: clock.System()}
+	return &Command{
+		Version: version, Out: text.NewWriter(out), ErrOut: text.NewWriter(errOut), Terminal: out, Getenv: getenv,
+		Clock: clock.System(),
+	}
 }
 
 // API is the client for the endpoint that the caller named.

@@ -79,7 +79,9 @@ func (c *Command) Until(ctx context.Context, timeout time.Duration, look func(ct
 }
 
 // lookOnce bounds a look: a server that never answers does not outlast the timeout by much.
-func (c *Command) lookOnce(ctx context.Context, end time.Time, look func(ctx context.Context) (Outcome, string, error)) (Outcome, string, error) {
+func (c *Command) lookOnce(
+	ctx context.Context, end time.Time, look func(ctx context.Context) (Outcome, string, error),
+) (Outcome, string, error) {
 	bounded, cancel := context.WithTimeout(ctx, max(0, end.Sub(c.Clock.Now()))+AnswerTime)
 	defer cancel()
 	found, how, err := look(bounded)

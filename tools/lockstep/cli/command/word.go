@@ -113,7 +113,8 @@ func list(known []string) string {
 func CompleteWords(cmd *cobra.Command) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if w, ok := f.Value.(*words); ok {
-			_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(w.known, cobra.ShellCompDirectiveNoFileComp)) // an error says that there is one already
+			// an error says that there is one already
+			_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(w.known, cobra.ShellCompDirectiveNoFileComp))
 		}
 	})
 	for _, sub := range cmd.Commands() {

@@ -45,7 +45,8 @@ workflow service, check and push also check the programs with it.`
 
 // driver is the noun of deploy drivers.
 func (c commands) driver() *cobra.Command {
-	cmd := command.Noun("driver", "drv", "Deploy drivers: list, check and publish them", c.driverList(), c.driverShow(), c.driverCheck(), c.driverPush(), c.driverPull())
+	cmd := command.Noun("driver", "drv", "Deploy drivers: list, check and publish them", c.driverList(), c.driverShow(), c.driverCheck(),
+		c.driverPush(), c.driverPull())
 	cmd.Long = driverHelp
 	return cmd
 }
@@ -191,7 +192,9 @@ func (c commands) driverPull() *cobra.Command {
 }
 
 // publishing is a command that asks registries, or nobody.
-func (c commands) publishing(use, short, example string, arguments int, run func(context.Context, artifact.Client, []string) error) *cobra.Command {
+func (c commands) publishing(
+	use, short, example string, arguments int, run func(context.Context, artifact.Client, []string) error,
+) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Example: example, Args: command.Exactly(arguments),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -210,7 +213,10 @@ func (c commands) publishing(use, short, example string, arguments int, run func
 func (c commands) printDrivers(bundles []*driver.Bundle, digest string) error {
 	all := make([]CheckedDriver, len(bundles))
 	for i, b := range bundles {
-		all[i] = CheckedDriver{Ref: b.Ref(), Digest: b.Digest(), ArtifactDigest: digest, Steps: b.SupportedSteps(), Previews: b.Has(driver.Preview)}
+		all[i] = CheckedDriver{
+			Ref: b.Ref(), Digest: b.Digest(), ArtifactDigest: digest, Steps: b.SupportedSteps(),
+			Previews: b.Has(driver.Preview),
+		}
 	}
 	return c.Print(all, func(w io.Writer) {
 		command.Row(w, "DRIVER", "DIGEST", "STEPS", "ARTIFACT")

@@ -142,7 +142,8 @@ func (c commands) examination(config *doctor.Config, health, servers []string, a
 		return err
 	}
 	config.Endpoint, config.Token = endpoint, token
-	if endpoint == "" && len(health) == 0 && len(servers) == 0 && config.DatabaseURL == "" && config.NATSURL == "" && config.NATSMonitor == "" {
+	if endpoint == "" && len(health) == 0 && len(servers) == 0 && config.DatabaseURL == "" && config.NATSURL == "" &&
+		config.NATSMonitor == "" {
 		return fault.New(fault.Invalid, "found nothing to check, expected --endpoint, --health, --tls, --database-url, --nats-url or --nats-monitor")
 	}
 	return nil

@@ -110,7 +110,8 @@ func (c commands) registryService(registry string) (address, token string, err e
 // locate takes a reference apart, and asks its registry for the digest if there is none in it.
 func locate(ctx context.Context, reference string) (Published, error) {
 	if strings.Contains(reference, "://") {
-		return Published{}, fault.New(fault.Invalid, "image: found %q, a URL; expected a reference without a scheme, such as registry.example.com/shop/api:1.4.0", reference)
+		return Published{}, fault.New(fault.Invalid,
+			"image: found %q, a URL; expected a reference without a scheme, such as registry.example.com/shop/api:1.4.0", reference)
 	}
 	rest, digest, _ := strings.Cut(reference, "@")
 	image, tag := rest, ""

@@ -135,7 +135,8 @@ func (c commands) sourceAdd() *cobra.Command {
 func (c commands) sourceSet() *cobra.Command {
 	var p pointer
 	cmd := c.Asking("set ID", "Change how a source selects artifacts and how it is polled",
-		"  lockstep source set artifactsource_3 --set image=registry.example.com/shop/api --set selection=semver --set range=^2 --set poll=true", command.Exactly(1),
+		"  lockstep source set artifactsource_3 --set image=registry.example.com/shop/api --set selection=semver --set range=^2 --set poll=true",
+		command.Exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			config, err := p.set.JSON()
 			if err != nil {
@@ -194,7 +195,8 @@ func (c commands) sourceVersions() *cobra.Command {
 			return c.Print(all, func(w io.Writer) {
 				command.Row(w, "ID", "NAME", "DIGEST", "SEEN", "DELETED", "REFERENCE", "RECORDED")
 				for _, v := range all {
-					command.Row(w, v.ID, v.Name, command.Short(v.Digest), command.SeenAt(v), command.Optional(v.DeletedAt), v.Reference, command.Moment(v.CreatedAt))
+					command.Row(w, v.ID, v.Name, command.Short(v.Digest), command.SeenAt(v), command.Optional(v.DeletedAt), v.Reference,
+						command.Moment(v.CreatedAt))
 				}
 			})
 		})

@@ -175,7 +175,8 @@ func (e *Engine) flowList() *cobra.Command {
 }
 
 func (e *Engine) flowDelete() *cobra.Command {
-	return e.asking("delete NAME", "Delete a flow; the runs that it has started continue", "  lockstep workflow flow delete on-push", command.Exactly(1),
+	return e.asking("delete NAME", "Delete a flow; the runs that it has started continue", "  lockstep workflow flow delete on-push",
+		command.Exactly(1),
 		func(ctx context.Context, client autoflowv1.AutoFlowClient, args []string) error {
 			answer, err := client.DeleteFlow(ctx, &autoflowv1.DeleteFlowRequest{OrganizationId: e.organization, Name: args[0]})
 			if err != nil {
@@ -192,6 +193,7 @@ func flowTable(w io.Writer, all ...*autoflowv1.Flow) {
 		for i, h := range f.GetHandlers() {
 			handles[i] = strings.Join(h.GetEventTypes(), "|")
 		}
-		command.Row(w, f.GetName(), command.Number(int(f.GetVersion())), strings.Join(handles, ","), command.Number(int(f.GetStarted())), command.Number(int(f.GetRefused())), command.Moment(f.GetRegisteredAt().AsTime()))
+		command.Row(w, f.GetName(), command.Number(int(f.GetVersion())), strings.Join(handles, ","), command.Number(int(f.GetStarted())),
+			command.Number(int(f.GetRefused())), command.Moment(f.GetRegisteredAt().AsTime()))
 	}
 }

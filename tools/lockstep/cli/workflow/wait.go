@@ -63,7 +63,9 @@ const waitAtOnce = time.Minute
 
 // startAndWait starts a workflow and prints how it has ended, or how it stands after most, where that is not 0. The same request again
 // joins the wait, so a short absence of AutoFlow does not end it.
-func (e *Engine) startAndWait(ctx context.Context, client autoflowv1.AutoFlowClient, request *autoflowv1.StartWorkflowRequest, most time.Duration) error {
+func (e *Engine) startAndWait(
+	ctx context.Context, client autoflowv1.AutoFlowClient, request *autoflowv1.StartWorkflowRequest, most time.Duration,
+) error {
 	began := e.Clock.Now()
 	lastAnswer := began
 	for {
@@ -87,7 +89,9 @@ func (e *Engine) startAndWait(ctx context.Context, client autoflowv1.AutoFlowCli
 	}
 }
 
-func (e *Engine) startAndWaitOnce(ctx context.Context, client autoflowv1.AutoFlowClient, request *autoflowv1.StartWorkflowRequest, wait time.Duration) (*autoflowv1.Workflow, error) {
+func (e *Engine) startAndWaitOnce(
+	ctx context.Context, client autoflowv1.AutoFlowClient, request *autoflowv1.StartWorkflowRequest, wait time.Duration,
+) (*autoflowv1.Workflow, error) {
 	ctx, cancel := context.WithTimeout(ctx, wait+command.AnswerTime)
 	defer cancel()
 	request.Wait = durationpb.New(wait)

@@ -59,7 +59,10 @@ func (e *Engine) follow(ctx context.Context, client autoflowv1.AutoFlowClient, i
 func (f *follower) once(ctx context.Context) (*autoflowv1.Workflow, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := f.client.WatchWorkflow(ctx, &autoflowv1.WatchWorkflowRequest{OrganizationId: f.organization, WorkflowId: f.id, AfterSequence: f.after})
+	stream, err := f.client.WatchWorkflow(ctx, &autoflowv1.WatchWorkflowRequest{
+		OrganizationId: f.organization, WorkflowId: f.id,
+		AfterSequence: f.after,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -31,8 +31,10 @@ func (c commands) workflow() *cobra.Command {
 	e := &Engine{Command: c.Command}
 	cmd := command.Noun("workflow", "wf", "Workflows: the durable programs that carry out rollouts",
 		e.start(), e.list(), e.get(), e.history(), e.logs(), e.watch(),
-		e.end("cancel", "Cancel a workflow; its program is not run again", "  lockstep workflow cancel rollout-12 --reason superseded", false, e.cancelOne),
-		e.end("terminate", "End a workflow as failed, without letting it clean up", "  lockstep workflow terminate rollout-12 --reason 'stuck, see incident 81'", true, e.terminateOne),
+		e.end("cancel", "Cancel a workflow; its program is not run again", "  lockstep workflow cancel rollout-12 --reason superseded",
+			false, e.cancelOne),
+		e.end("terminate", "End a workflow as failed, without letting it clean up",
+			"  lockstep workflow terminate rollout-12 --reason 'stuck, see incident 81'", true, e.terminateOne),
 		e.retry(), e.check(), e.send(), e.flow())
 	cmd.Long = `workflow calls the gRPC API of the workflow service (AutoFlow), at the first of --grpc, LOCKSTEP_GRPC and --endpoints-file that is given. The
 address is host:port or grpcs://host:port for TLS, and grpc://host:port for plain text.
@@ -60,7 +62,8 @@ func (e *Engine) start() *cobra.Command {
 				return err
 			}
 			request := &autoflowv1.StartWorkflowRequest{
-				OrganizationId: e.organization, WorkflowId: args[0], Starlark: program, Modules: modules, Inputs: inputs, Secrets: secrets, Labels: labels,
+				OrganizationId: e.organization, WorkflowId: args[0], Starlark: program, Modules: modules, Inputs: inputs,
+				Secrets: secrets, Labels: labels,
 			}
 			if wait.given {
 				return e.startAndWait(ctx, client, request, wait.most)
@@ -78,7 +81,8 @@ func (e *Engine) start() *cobra.Command {
 			})
 		})
 	given.add(cmd)
-	cmd.Flags().StringToStringVar(&secrets, "secret", nil, "a secret's `name=reference`: env:NAME, file:/path, k8s:namespace/name#key or vault:mount/data/path#key")
+	cmd.Flags().StringToStringVar(&secrets, "secret", nil,
+		"a secret's `name=reference`: env:NAME, file:/path, k8s:namespace/name#key or vault:mount/data/path#key")
 	cmd.Flags().StringToStringVar(&labels, "label", nil, "a label of the workflow, as `name=value`")
 	cmd.Flags().BoolVar(&watch, "watch", false, "follow the workflow to its end")
 	wait.add(cmd)
@@ -90,7 +94,8 @@ func (e *Engine) list() *cobra.Command {
 	var labels map[string]string
 	var digest string
 	var limit int
-	cmd := e.asking("list", "List workflows, newest first", "  lockstep workflow list --state failed,terminated\n  lockstep workflow list --label team=shop -o json", command.Exactly(0),
+	cmd := e.asking("list", "List workflows, newest first",
+		"  lockstep workflow list --state failed,terminated\n  lockstep workflow list --label team=shop -o json", command.Exactly(0),
 		func(ctx context.Context, client autoflowv1.AutoFlowClient, _ []string) error {
 			request := &autoflowv1.ListWorkflowsRequest{OrganizationId: e.organization, Labels: labels, ProgramDigest: digest}
 			for _, name := range states {
@@ -138,7 +143,8 @@ func (e *Engine) show(w *autoflowv1.Workflow) error {
 			command.Row(out, "BRANCH", "SINCE", "WAITS FOR")
 		}
 		for i, wait := range w.GetWaits() {
-			command.Row(out, command.Number(int(wait.GetBranch())), command.Moment(wait.GetSince().AsTime()), strings.TrimPrefix(w.GetWaitingFor()[i], "waits for "))
+			command.Row(out, command.Number(int(wait.GetBranch())), command.Moment(wait.GetSince().AsTime()),
+				strings.TrimPrefix(w.GetWaitingFor()[i], "waits for "))
 		}
 		if len(w.GetStack()) > 0 {
 			fmt.Fprintln(out)
@@ -168,16 +174,21 @@ func workflowTable(w io.Writer, all ...*autoflowv1.Workflow) {
 		for _, name := range slices.Sorted(maps.Keys(one.GetLabels())) {
 			labels = append(labels, name+"="+one.GetLabels()[name])
 		}
-		command.Row(w, one.GetWorkflowId(), stateName(one.GetState()), strings.Join(labels, ","), command.Moment(one.GetCreatedAt().AsTime()), command.Moment(one.GetUpdatedAt().AsTime()), finished, firstLineOf(one.GetError()))
+		command.Row(w, one.GetWorkflowId(), stateName(one.GetState()), strings.Join(labels, ","), command.Moment(one.GetCreatedAt().AsTime()),
+			command.Moment(one.GetUpdatedAt().AsTime()), finished, firstLineOf(one.GetError()))
 	}
 }
 
 func (e *Engine) history() *cobra.Command {
 	var limit int
-	cmd := e.asking("history ID", "Show what a workflow has recorded, oldest first", "  lockstep workflow history rollout-12 --limit 0 -o json", command.Exactly(1),
+	cmd := e.asking("history ID", "Show what a workflow has recorded, oldest first",
+		"  lockstep workflow history rollout-12 --limit 0 -o json", command.Exactly(1),
 		func(ctx context.Context, client autoflowv1.AutoFlowClient, args []string) error {
 			all, err := pages(limit, func(size int32, token string) ([]*autoflowv1.HistoryEntry, string, error) {
-				page, err := client.GetHistory(ctx, &autoflowv1.GetHistoryRequest{OrganizationId: e.organization, WorkflowId: args[0], PageSize: size, PageToken: token})
+				page, err := client.GetHistory(ctx, &autoflowv1.GetHistoryRequest{
+					OrganizationId: e.organization, WorkflowId: args[0],
+					PageSize: size, PageToken: token,
+				})
 				return page.GetEntries(), page.GetNextPageToken(), err
 			})
 			if err != nil {
@@ -186,7 +197,9 @@ func (e *Engine) history() *cobra.Command {
 			return e.Print(messages(all), func(w io.Writer) {
 				command.Row(w, "SEQUENCE", "GENERATION", "TIME", "BRANCH", "KIND", "NAME", "VALUE")
 				for _, entry := range all {
-					command.Row(w, command.Number(int(entry.GetSequence())), command.Number(int(entry.GetGeneration())), command.Moment(entry.GetRecordedAt().AsTime()), command.Number(int(entry.GetBranch())), entry.GetKind(), entry.GetName(), firstLineOf(entry.GetValue()))
+					command.Row(w, command.Number(int(entry.GetSequence())), command.Number(int(entry.GetGeneration())),
+						command.Moment(entry.GetRecordedAt().AsTime()), command.Number(int(entry.GetBranch())), entry.GetKind(), entry.GetName(),
+						firstLineOf(entry.GetValue()))
 				}
 			})
 		})
@@ -238,7 +251,10 @@ func logText(l *autoflowv1.LogLine) string {
 }
 
 // end is a command that ends one workflow.
-func (e *Engine) end(verb, short, example string, needsReason bool, do func(ctx context.Context, client autoflowv1.AutoFlowClient, id, reason string) (*autoflowv1.Workflow, error)) *cobra.Command {
+func (e *Engine) end(
+	verb, short, example string, needsReason bool,
+	do func(ctx context.Context, client autoflowv1.AutoFlowClient, id, reason string) (*autoflowv1.Workflow, error),
+) *cobra.Command {
 	var reason string
 	cmd := e.asking(verb+" ID", short, example, command.Exactly(1),
 		func(ctx context.Context, client autoflowv1.AutoFlowClient, args []string) error {
@@ -265,7 +281,8 @@ func (e *Engine) cancelOne(ctx context.Context, client autoflowv1.AutoFlowClient
 }
 
 func (e *Engine) terminateOne(ctx context.Context, client autoflowv1.AutoFlowClient, id, reason string) (*autoflowv1.Workflow, error) {
-	answer, err := client.TerminateWorkflow(ctx, &autoflowv1.TerminateWorkflowRequest{OrganizationId: e.organization, WorkflowId: id, Reason: reason})
+	answer, err := client.TerminateWorkflow(ctx,
+		&autoflowv1.TerminateWorkflowRequest{OrganizationId: e.organization, WorkflowId: id, Reason: reason})
 	return answer.GetWorkflow(), err
 }
 
@@ -274,9 +291,13 @@ func (e *Engine) retry() *cobra.Command {
 	var from int64
 	var watch bool
 	cmd := e.asking("retry ID", "Continue a failed workflow from the step that failed",
-		"  lockstep workflow retry rollout-12 --reason 'credentials renewed' --watch\n  lockstep workflow retry rollout-12 --from 40", command.Exactly(1),
+		"  lockstep workflow retry rollout-12 --reason 'credentials renewed' --watch\n  lockstep workflow retry rollout-12 --from 40",
+		command.Exactly(1),
 		func(ctx context.Context, client autoflowv1.AutoFlowClient, args []string) error {
-			answer, err := client.RetryWorkflow(ctx, &autoflowv1.RetryWorkflowRequest{OrganizationId: e.organization, WorkflowId: args[0], Reason: reason, FromSequence: from})
+			answer, err := client.RetryWorkflow(ctx, &autoflowv1.RetryWorkflowRequest{
+				OrganizationId: e.organization, WorkflowId: args[0],
+				Reason: reason, FromSequence: from,
+			})
 			if err != nil {
 				return err
 			}

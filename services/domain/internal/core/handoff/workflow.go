@@ -152,8 +152,8 @@ func (u *UseCases) CancelWorkflow(ctx context.Context, a core.Actor, id, reason 
 	return u.Workflow(ctx, a, id)
 }
 
-// recorded has the engine do something with a run, and keeps in the journal of changes who asked for it. The row is committed before the engine
-// is called, as the call cannot be taken back; if the engine refuses, a second row says so.
+// recorded has the engine do something with a run, and keeps in the journal of changes who asked for it. The row is committed before the
+// engine is called, as the call cannot be taken back; if the engine refuses, a second row says so.
 func (u *UseCases) recorded(
 	ctx context.Context, a core.Actor, action core.Action, id, reason string, do func(ctx context.Context) error,
 ) error {

@@ -11,24 +11,24 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
-// Deletion is what a registry no longer has of a source: the image of a digest with every tag, if there is no tag; a tag, whatever it named, if there is
-// no digest; or a tag that named a digest.
+// Deletion is what a registry no longer has of a source: the image of a digest with every tag, if there is no tag; a tag, whatever it
+// named, if there is no digest; or a tag that named a digest.
 type Deletion struct {
 	ArtifactSourceID int64
 	Digest, Tag      string
 	At               time.Time
 }
 
-// deletionsKept is for how long a publication may arrive later than its deletion, and still be marked; forgottenDeletions is how many older ones are
-// dropped at once.
+// deletionsKept is for how long a publication may arrive later than its deletion, and still be marked; forgottenDeletions is how many older
+// ones are dropped at once.
 const (
 	deletionsKept      = 30 * 24 * time.Hour
 	forgottenDeletions = 1000
 )
 
-// DeleteArtifacts marks the versions of artifacts that their registry has deleted: PublishedAt of each is when. Versions stay, and so do version sets and
-// what is newest. It answers the error, or nil, of each that was tried, as PublishArtifacts does. The order does not matter, and again is a no-op: what
-// counts is which is later, the last publication or the last deletion.
+// DeleteArtifacts marks the versions of artifacts that their registry has deleted: PublishedAt of each is when. Versions stay, and so do
+// version sets and what is newest. It answers the error, or nil, of each that was tried, as PublishArtifacts does. The order does not
+// matter, and again is a no-op: what counts is which is later, the last publication or the last deletion.
 func (u *UseCases) DeleteArtifacts(ctx context.Context, all []Publication) []error {
 	if len(all) > 1 && u.deleteTogether(ctx, all) == nil {
 		return make([]error, len(all))

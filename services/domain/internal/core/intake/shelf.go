@@ -33,7 +33,8 @@ type underTag struct {
 	tag     string
 }
 
-// shelved is a publication; changed is whether it is to be saved, added whether it is new, and seenAgain whether only AliveAt is to be saved.
+// shelved is a publication; changed is whether it is to be saved, added whether it is new, and seenAgain whether only AliveAt is to be
+// saved.
 type shelved struct {
 	VersionPublication
 	changed, added, seenAgain bool

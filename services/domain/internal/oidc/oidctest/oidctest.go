@@ -69,7 +69,8 @@ func (p *Provider) SignInAs(claims map[string]any) {
 func (p *Provider) LogoutToken(claims map[string]any) string {
 	p.t.Helper()
 	all := map[string]any{
-		"iss": p.URL, "aud": ClientID, "exp": time.Now().Add(time.Minute).Unix(), "iat": time.Now().Unix(), "jti": rand.Text(), //nolint:forbidigo // a provider has a clock of its own
+		"iss": p.URL, "aud": ClientID, "exp": time.Now().Add(time.Minute).Unix(), "iat": time.Now().Unix(),
+		"jti":    rand.Text(), //nolint:forbidigo // a provider has a clock of its own
 		"events": map[string]any{"http://schemas.openid.net/event/backchannel-logout": map[string]any{}},
 	}
 	maps.Copy(all, claims)
@@ -84,7 +85,8 @@ func (p *Provider) LogoutToken(claims map[string]any) string {
 func (p *Provider) authorize(w http.ResponseWriter, r *http.Request) {
 	asked := r.URL.Query()
 	back, err := url.Parse(asked.Get("redirect_uri"))
-	if err != nil || asked.Get("client_id") != ClientID || asked.Get("response_type") != "code" || asked.Get("code_challenge_method") != "S256" || asked.Get("nonce") == "" {
+	if err != nil || asked.Get("client_id") != ClientID || asked.Get("response_type") != "code" ||
+		asked.Get("code_challenge_method") != "S256" || asked.Get("nonce") == "" {
 		http.Error(w, "invalid_request", http.StatusBadRequest)
 		return
 	}
@@ -116,7 +118,8 @@ func (p *Provider) redeem(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	claims := map[string]any{
-		"iss": p.URL, "aud": ClientID, "exp": time.Now().Add(time.Hour).Unix(), "iat": time.Now().Unix(), "nonce": asked.Get("nonce"), //nolint:forbidigo // a provider has a clock of its own
+		"iss": p.URL, "aud": ClientID, "exp": time.Now().Add(time.Hour).Unix(), "iat": time.Now().Unix(),
+		"nonce": asked.Get("nonce"), //nolint:forbidigo // a provider has a clock of its own
 	}
 	maps.Copy(claims, p.user)
 	text, err := json.Marshal(claims)

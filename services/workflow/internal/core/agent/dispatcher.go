@@ -37,7 +37,8 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		for _, call := range calls {
 			if err := d.send(ctx, call); err != nil && ctx.Err() == nil {
 				// The next attempt is on record already.
-				d.Log.WarnContext(ctx, "sending call failed; will retry", "call", call.ID, "function", call.Function, "agent", call.Agent, "attempt", call.Attempt, "error", err)
+				d.Log.WarnContext(ctx, "sending call failed; will retry", "call", call.ID, "function", call.Function, "agent", call.Agent, "attempt",
+					call.Attempt, "error", err)
 			}
 		}
 		// A full batch: more may be due already.

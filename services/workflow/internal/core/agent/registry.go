@@ -105,14 +105,23 @@ func (a *Registry) Declare(ctx context.Context, agents []Agent) error {
 	}
 	for i, agent := range agents {
 		if owner, twice := owners[agent.ID]; twice && owner != agent.Organization {
-			wrong = append(wrong, fault.Field{Name: fmt.Sprintf("agents[%d].organization_id", i), Problem: fmt.Sprintf("found %d for agent %d, and %d before", agent.Organization, agent.ID, owner)})
+			wrong = append(wrong, fault.Field{
+				Name:    fmt.Sprintf("agents[%d].organization_id", i),
+				Problem: fmt.Sprintf("found %d for agent %d, and %d before", agent.Organization, agent.ID, owner),
+			})
 		}
 		owners[agent.ID] = agent.Organization
 		if agent.ID <= 0 {
-			wrong = append(wrong, fault.Field{Name: fmt.Sprintf("agents[%d].agent_id", i), Problem: fmt.Sprintf("found %d, expected a number above zero", agent.ID)})
+			wrong = append(wrong, fault.Field{
+				Name:    fmt.Sprintf("agents[%d].agent_id", i),
+				Problem: fmt.Sprintf("found %d, expected a number above zero", agent.ID),
+			})
 		}
 		if agent.Organization <= 0 {
-			wrong = append(wrong, fault.Field{Name: fmt.Sprintf("agents[%d].organization_id", i), Problem: fmt.Sprintf("found %d, expected a number above zero", agent.Organization)})
+			wrong = append(wrong, fault.Field{
+				Name:    fmt.Sprintf("agents[%d].organization_id", i),
+				Problem: fmt.Sprintf("found %d, expected a number above zero", agent.Organization),
+			})
 		}
 	}
 	if len(wrong) > 0 {

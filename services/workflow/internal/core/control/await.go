@@ -98,7 +98,9 @@ func (o *Operator) await(ctx context.Context, organization int64, workflow strin
 }
 
 // until answers what ended tells within d.
-func (o *Operator) until(ctx context.Context, ended <-chan execution.Execution, stopping <-chan struct{}, d time.Duration) (end execution.Execution, told bool, err error) {
+func (o *Operator) until(
+	ctx context.Context, ended <-chan execution.Execution, stopping <-chan struct{}, d time.Duration,
+) (end execution.Execution, told bool, err error) {
 	if d <= 0 {
 		select {
 		case end = <-ended:

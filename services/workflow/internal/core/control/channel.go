@@ -20,7 +20,10 @@ func (s *Service) SendToChannel(ctx context.Context, m history.Message) (duplica
 		fields = append(fields, fault.Field{Name: "token", Problem: "expected the token of a channel"})
 	}
 	if n := utf8.RuneCountInString(m.ID); n < 1 || n > maxMessageID || history.Storable(m.ID) != m.ID {
-		fields = append(fields, fault.Field{Name: "message_id", Problem: fmt.Sprintf("found %d characters, expected 1 to %d of text", n, maxMessageID)})
+		fields = append(fields, fault.Field{
+			Name:    "message_id",
+			Problem: fmt.Sprintf("found %d characters, expected 1 to %d of text", n, maxMessageID),
+		})
 	}
 	if len(m.Data) > 0 {
 		fields = append(fields, fault.FieldsOf(history.MessageDoor.CheckField("data", m.Data))...)

@@ -26,8 +26,8 @@ type ProgramChecker struct {
 	CheckType func(eventType string) *history.FunctionError
 }
 
-// Check looks at a program of an organization, 0 for nobody's yet, and at inputs, unless there are none. The error is about the request; what is
-// wrong with the program is in the answer.
+// Check looks at a program of an organization, 0 for nobody's yet, and at inputs, unless there are none. The error is about the request;
+// what is wrong with the program is in the answer.
 func (c ProgramChecker) Check(organization int64, p program.Program, inputs []byte) (Checkup, error) {
 	if len(p.Source) == 0 {
 		return Checkup{}, fault.InvalidFields(fault.Field{Name: "starlark", Problem: "missing, expected a program"})

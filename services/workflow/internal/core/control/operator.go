@@ -134,7 +134,10 @@ func (o *Operator) Retry(ctx context.Context, r RetryRequest) (View, error) {
 		return View{}, err
 	}
 	if r.From < 0 {
-		return View{}, fault.InvalidFields(fault.Field{Name: "from_sequence", Problem: fmt.Sprintf("found %d, expected a number of the history, or 0", r.From)})
+		return View{}, fault.InvalidFields(fault.Field{
+			Name:    "from_sequence",
+			Problem: fmt.Sprintf("found %d, expected a number of the history, or 0", r.From),
+		})
 	}
 	r.Reason, r.At = history.Storable(r.Reason), o.clock.Now()
 	if err := o.control.Retry(ctx, r); err != nil {

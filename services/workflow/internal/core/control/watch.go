@@ -27,7 +27,10 @@ func (o *Operator) Watch(ctx context.Context, organization int64, workflow strin
 		return err
 	}
 	if after < 0 || after > first.LastSeq {
-		return fault.InvalidFields(fault.Field{Name: "after_sequence", Problem: fmt.Sprintf("found %d, expected 0 to %d, the end of the history", after, first.LastSeq)})
+		return fault.InvalidFields(fault.Field{
+			Name:    "after_sequence",
+			Problem: fmt.Sprintf("found %d, expected 0 to %d, the end of the history", after, first.LastSeq),
+		})
 	}
 	next, leave := o.watchers.join(first.ID)
 	defer leave()

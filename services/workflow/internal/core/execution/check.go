@@ -15,7 +15,10 @@ const maxReason = 1024
 // CheckReason refuses a reason that is shorter than least characters, or too long.
 func CheckReason(reason string, least int) error {
 	if n := utf8.RuneCountInString(reason); n < least || n > maxReason {
-		return fault.InvalidFields(fault.Field{Name: "reason", Problem: fmt.Sprintf("found %d characters, expected %d to %d", n, least, maxReason)})
+		return fault.InvalidFields(fault.Field{
+			Name:    "reason",
+			Problem: fmt.Sprintf("found %d characters, expected %d to %d", n, least, maxReason),
+		})
 	}
 	return nil
 }
@@ -23,7 +26,10 @@ func CheckReason(reason string, least int) error {
 // CheckOrganization refuses a number that no organization has.
 func CheckOrganization(organization int64) error {
 	if organization <= 0 {
-		return fault.InvalidFields(fault.Field{Name: "organization_id", Problem: fmt.Sprintf("found %d, expected a number above zero", organization)})
+		return fault.InvalidFields(fault.Field{
+			Name:    "organization_id",
+			Problem: fmt.Sprintf("found %d, expected a number above zero", organization),
+		})
 	}
 	return nil
 }

@@ -60,7 +60,10 @@ func Fingerprint(program [32]byte, modules map[string]string, inputs []byte, sec
 	for _, name := range sortedNames(secrets) {
 		_, _ = fmt.Fprintf(referenced, "%q%q", name, secrets[name])
 	}
-	return Digests{Program: program, Modules: [32]byte(named.Sum(nil)), Inputs: sha256.Sum256(canonical), Secrets: [32]byte(referenced.Sum(nil))}, nil
+	return Digests{
+		Program: program, Modules: [32]byte(named.Sum(nil)), Inputs: sha256.Sum256(canonical),
+		Secrets: [32]byte(referenced.Sum(nil)),
+	}, nil
 }
 
 // Conflict is the refusal of a start whose id is taken by another (D5).
@@ -69,5 +72,6 @@ func Conflict(workflow string, differing []string) error {
 	for i, part := range differing {
 		fields[i] = fault.Field{Name: part, Problem: "differs from what the workflow was started with"}
 	}
-	return fault.WithFields(fault.Conflict, fmt.Sprintf("workflow %q exists with different %s", workflow, strings.Join(differing, ", ")), fields...)
+	return fault.WithFields(fault.Conflict, fmt.Sprintf("workflow %q exists with different %s", workflow, strings.Join(differing, ", ")),
+		fields...)
 }

@@ -113,7 +113,11 @@ func (s Start) Admit() error {
 	}{{"modules", sortedNames(s.Program.Modules)}, {"secrets", sortedNames(s.Secrets)}} {
 		for _, name := range brought.names {
 			if name == "" || len(name) > maxName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
-				fields = append(fields, fault.Field{Name: brought.field, Problem: fmt.Sprintf("found the name %.80q of %d bytes, expected 1 to %d bytes of text without control characters", name, len(name), maxName)})
+				fields = append(fields, fault.Field{
+					Name: brought.field,
+					Problem: fmt.Sprintf("found the name %.80q of %d bytes, expected 1 to %d bytes of text without control characters", name,
+						len(name), maxName),
+				})
 			}
 		}
 	}

@@ -39,7 +39,8 @@ func TestNamesOfModulesAndSecrets(t *testing.T) {
 		Secrets: map[string]string{"": "env:A", "git": "env:B", "\x00": "env:C"},
 	}
 	want := []string{
-		`modules: found the name "" of 0 bytes`, `modules: found the name "a\nb" of 3 bytes`, `modules: found the name "` + strings.Repeat("m", 80) + `" of 256 bytes`,
+		`modules: found the name "" of 0 bytes`, `modules: found the name "a\nb" of 3 bytes`,
+		`modules: found the name "` + strings.Repeat("m", 80) + `" of 256 bytes`,
 		`modules: found the name "\x7f" of 1 bytes`, `modules: found the name "\xff" of 1 bytes`,
 		`secrets: found the name "" of 0 bytes`, `secrets: found the name "\x00" of 1 bytes`,
 	}
@@ -59,7 +60,10 @@ func TestNamesOfModulesAndSecrets(t *testing.T) {
 // A Function is given the numbers of its program: as a float a long whole number would be its neighbour.
 func TestArgumentsKeepNumbers(t *testing.T) {
 	t.Parallel()
-	for _, number := range []string{"0", "-9223372036854775808", "9223372036854775807", "9223372036854775808", "18446744073709551615", "1" + strings.Repeat("0", 40) + "1", "1.5", "-0.25", "1e+300"} {
+	for _, number := range []string{
+		"0", "-9223372036854775808", "9223372036854775807", "9223372036854775808", "18446744073709551615",
+		"1" + strings.Repeat("0", 40) + "1", "1.5", "-0.25", "1e+300",
+	} {
 		args, err := history.Arguments([]byte(`{"n": [` + number + `]}`))
 		if err != nil {
 			t.Fatal(err)

@@ -67,7 +67,8 @@ func (f Flow) start(place int, e history.Event) (execution.Start, error) {
 // flowName is short enough for a label, and for the id of a run.
 var flowName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,99}$`)
 
-// maxFlowInputs bounds the inputs of a flow in bytes: beside them, the largest event has to fit into the inputs of a run, with some room for its attributes.
+// maxFlowInputs bounds the inputs of a flow in bytes: beside them, the largest event has to fit into the inputs of a run, with some room
+// for its attributes.
 func maxFlowInputs() int {
 	const attributes = 64 << 10
 	return history.InputsDoor.Limits().Size - history.EventDoor.Limits().Size - attributes

@@ -120,24 +120,36 @@ func (f *Flows) load(ctx context.Context, id int64) (Flow, error) {
 // Register checks a flow and makes it the current version of its name. Handlers are read from the program.
 func (f *Flows) Register(ctx context.Context, flow Flow) (current Flow, created bool, err error) {
 	if !flowName.MatchString(flow.Name) {
-		return Flow{}, false, fault.InvalidFields(fault.Field{Name: "name", Problem: fmt.Sprintf("found %.120q, expected 1 to 100 lower-case letters, digits, \".\", \"_\" and \"-\"", flow.Name)})
+		return Flow{}, false, fault.InvalidFields(fault.Field{
+			Name:    "name",
+			Problem: fmt.Sprintf("found %.120q, expected 1 to 100 lower-case letters, digits, \".\", \"_\" and \"-\"", flow.Name),
+		})
 	}
 	if len(bytes.TrimSpace(flow.Inputs)) == 0 {
 		flow.Inputs = nil // as for a run
 	}
-	basis := execution.Start{Organization: flow.Organization, Workflow: "flow/" + flow.Name, Program: flow.Program, Inputs: flow.Inputs, Secrets: flow.Secrets, Labels: flow.Labels}
+	basis := execution.Start{
+		Organization: flow.Organization, Workflow: "flow/" + flow.Name, Program: flow.Program, Inputs: flow.Inputs,
+		Secrets: flow.Secrets, Labels: flow.Labels,
+	}
 	if err := basis.Admit(); err != nil {
 		return Flow{}, false, err
 	}
 	if len(flow.Inputs) > maxFlowInputs() {
-		return Flow{}, false, fault.InvalidFields(fault.Field{Name: "inputs", Problem: fmt.Sprintf("found %d bytes, expected at most %d: each run has an event beside them", len(flow.Inputs), maxFlowInputs())})
+		return Flow{}, false, fault.InvalidFields(fault.Field{
+			Name:    "inputs",
+			Problem: fmt.Sprintf("found %d bytes, expected at most %d: each run has an event beside them", len(flow.Inputs), maxFlowInputs()),
+		})
 	}
 	outline, err := program.ScriptsFor(f.Scripts, flow.Organization).Inspect(flow.Program)
 	if err != nil {
 		return Flow{}, false, err
 	}
 	if len(outline.Handlers) == 0 {
-		return Flow{}, false, fault.InvalidFields(fault.Field{Name: "starlark", Problem: "found no on_event(…) at its top level, expected at least one"})
+		return Flow{}, false, fault.InvalidFields(fault.Field{
+			Name:    "starlark",
+			Problem: "found no on_event(…) at its top level, expected at least one",
+		})
 	}
 	flow.Handlers = outline.Handlers
 	for place, handler := range flow.Handlers {

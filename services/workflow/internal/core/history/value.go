@@ -105,7 +105,8 @@ func (d Door) Refuse(function string, value json.RawMessage) *FunctionError {
 	case problem == "":
 		return nil
 	case len(value) > d.Limits().Size:
-		return &FunctionError{Code: CodeTooLarge, Message: fmt.Sprintf("%s answered %d bytes, expected at most %d", function, len(value), d.Limits().Size)}
+		return &FunctionError{Code: CodeTooLarge, Message: fmt.Sprintf("%s answered %d bytes, expected at most %d", function,
+			len(value), d.Limits().Size)}
 	default:
 		return &FunctionError{Code: CodeUnreadable, Message: fmt.Sprintf("the answer of %s: %s", function, problem)}
 	}

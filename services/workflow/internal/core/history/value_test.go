@@ -25,12 +25,18 @@ func TestEveryDoorHasItsLimits(t *testing.T) {
 		{"a number below all", `[-1e400]`, "found the number -1e400 at byte 2", nil},
 		{"a number next to nothing", `1e-400`, "", nil},
 		{"a whole number of any length", "1" + strings.Repeat("0", 5000), "", nil},
-		{"a number that takes long to read", "1" + strings.Repeat("0", 100_000), "found a number of 100001 characters at byte 1, expected at most 100000", nil},
+		{
+			"a number that takes long to read", "1" + strings.Repeat("0", 100_000),
+			"found a number of 100001 characters at byte 1, expected at most 100000", nil,
+		},
 		{"no JSON", `{"a": }`, "not JSON: byte", nil},
 		{"two values", `{} {}`, "not JSON: something follows", nil},
 		{"no UTF-8", "\"\xff\"", "not UTF-8", nil},
 		{"an unfinished string", `"\`, "not JSON", nil},
-		{"a member twice", `{"a": 1, "b": {"c": [{"d": 1, "d": 2}]}}`, `found the member "d" twice, at byte 33, expected each once`, []Door{InputsDoor}},
+		{
+			"a member twice", `{"a": 1, "b": {"c": [{"d": 1, "d": 2}]}}`, `found the member "d" twice, at byte 33, expected each once`,
+			[]Door{InputsDoor},
+		},
 		{"a member twice, written differently", `{"a": 1, "\u0061": 2}`, `found the member "a" twice`, []Door{InputsDoor}},
 		{"one name in several objects", `{"a": {"a": 1}, "b": [{"a": 1}, {"a": 2}], "c": "a"}`, "", nil},
 	} {

@@ -52,11 +52,19 @@ func (h Handler) Matches(e history.Event) bool {
 func (h Handler) Check() error {
 	for _, t := range []string{history.TypeCompleted, history.TypeFailed, history.TypeCancelled} {
 		if _, narrowed := h.Filter["workflow_id"]; slices.Contains(h.Types, t) && !narrowed {
-			return fault.InvalidFields(fault.Field{Name: "starlark", Problem: fmt.Sprintf("%s: on_event of %s without workflow_id in its filter, expected one: the flow's own runs end with that event", h.Position, t)})
+			return fault.InvalidFields(fault.Field{
+				Name: "starlark",
+				Problem: fmt.Sprintf("%s: on_event of %s without workflow_id in its filter, expected one: the flow's own runs end with that event",
+					h.Position, t),
+			})
 		}
 	}
 	if slices.Contains(h.Types, history.TypeMessage) {
-		return fault.InvalidFields(fault.Field{Name: "starlark", Problem: fmt.Sprintf("%s: on_event of %s, expected another type: messages are for the run that made their channel", h.Position, history.TypeMessage)})
+		return fault.InvalidFields(fault.Field{
+			Name: "starlark",
+			Problem: fmt.Sprintf("%s: on_event of %s, expected another type: messages are for the run that made their channel", h.Position,
+				history.TypeMessage),
+		})
 	}
 	return nil
 }

@@ -126,7 +126,8 @@ def make(v):
 	}
 	var reached []string
 	for i := range kinds {
-		reached = append(reached, fmt.Sprintf("lambda *args: touch(v%d)", i), fmt.Sprintf("lambda *args, v = v%d: touch(v)", i), fmt.Sprintf("make(v%d)", i), fmt.Sprintf("kept%d.call", i))
+		reached = append(reached, fmt.Sprintf("lambda *args: touch(v%d)", i), fmt.Sprintf("lambda *args, v = v%d: touch(v)", i),
+			fmt.Sprintf("make(v%d)", i), fmt.Sprintf("kept%d.call", i))
 	}
 	all := "def all(*args):\n"
 	for i := range kinds {
@@ -137,7 +138,8 @@ def make(v):
 	case "continue_with":
 		b.WriteString("\ndef again():\n    run(\"act\", {\"pause\": True})\n    all()\n    print(\"done\")\n\ndef main():\n    run(\"act\", {\"pause\": True})\n    all()\n    " + use.Call + "\n")
 	case "on_event":
-		b.WriteString("\ndef handle(event):\n    run(\"act\", {\"pause\": True})\n    touch(event)\n    all()\n    print(\"done\")\n\n" + use.Call + "\n")
+		b.WriteString("\ndef handle(event):\n    run(\"act\", {\"pause\": True})\n    touch(event)\n    all()\n    print(\"done\")\n\n" +
+			use.Call + "\n")
 	default:
 		b.WriteString("\nrun(\"act\", {\"pause\": True})\n")
 		for _, function := range reached {

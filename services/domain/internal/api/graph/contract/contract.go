@@ -1,5 +1,5 @@
-// Package contract reports which changes of a GraphQL schema break its clients. It judges nothing else: whether a new field is a good one is
-// for reviewers.
+// Package contract reports which changes of a GraphQL schema break its clients. It judges nothing else: whether a new field is a good one
+// is for reviewers.
 package contract
 
 import (

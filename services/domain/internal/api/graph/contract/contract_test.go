@@ -56,7 +56,10 @@ func TestBreaking(t *testing.T) {
 		{"a value goes", "ON OFF", "ON", []string{"enum State no longer has OFF"}},
 		{"a member goes", "Thing | Other", "Thing", []string{"union Either no longer has Other"}},
 		{"an interface goes", "Thing implements Node", "Thing", []string{"Thing no longer implements Node"}},
-		{"a type goes", "type Other { a: Int }\nunion Either = Thing | Other", "union Either = Thing", []string{"union Either no longer has Other", "object Other is gone"}},
+		{
+			"a type goes", "type Other { a: Int }\nunion Either = Thing | Other", "union Either = Thing",
+			[]string{"union Either no longer has Other", "object Other is gone"},
+		},
 		{"another kind", "enum State { ON OFF LOST @deprecated }", "scalar State", []string{"State was enum and is scalar"}},
 	}
 	for _, tt := range tests {
@@ -100,7 +103,10 @@ func TestLoad(t *testing.T) {
 	if got := split.Query.Fields.ForName("more"); got == nil || got.Type.Name() != "More" {
 		t.Errorf("a field of an extension in another file: found %v", got)
 	}
-	for _, folder := range []string{write(t), write(t, "type Query {"), write(t, "type Query { a: Missing }"), filepath.Join(t.TempDir(), "missing")} {
+	for _, folder := range []string{
+		write(t), write(t, "type Query {"), write(t, "type Query { a: Missing }"),
+		filepath.Join(t.TempDir(), "missing"),
+	} {
 		if _, err := contract.Load(folder); err == nil {
 			t.Errorf("%s: a schema that cannot be read is no error", folder)
 		}

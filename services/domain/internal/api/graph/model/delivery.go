@@ -43,7 +43,10 @@ func summary(d view.Durations) *DurationSummary {
 	if d.Count == 0 {
 		return nil
 	}
-	return &DurationSummary{Count: d.Count, Mean: d.Mean.Seconds(), Median: d.Median.Seconds(), P90: d.P90.Seconds(), Longest: d.Longest.Seconds()}
+	return &DurationSummary{
+		Count: d.Count, Mean: d.Mean.Seconds(), Median: d.Median.Seconds(), P90: d.P90.Seconds(),
+		Longest: d.Longest.Seconds(),
+	}
 }
 
 // DurationSummary is durations in seconds.

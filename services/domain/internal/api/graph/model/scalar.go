@@ -109,7 +109,8 @@ func MarshalRolloutState(s core.RolloutState) graphql.Marshaler { return word(s.
 
 // UnmarshalRolloutState reads a state.
 func UnmarshalRolloutState(v any) (core.RolloutState, error) {
-	return enum(v, core.RolloutPending, core.RolloutInProgress, core.RolloutPaused, core.RolloutCompleted, core.RolloutFailed, core.RolloutCancelled)
+	return enum(v, core.RolloutPending, core.RolloutInProgress, core.RolloutPaused, core.RolloutCompleted, core.RolloutFailed,
+		core.RolloutCancelled)
 }
 
 // MarshalRolloutStatus writes a status.

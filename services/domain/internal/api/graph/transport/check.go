@@ -62,7 +62,8 @@ func checkPost(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	if err != nil {
-		refuse(w, http.StatusBadRequest, invalid, fmt.Sprintf("body: found an end after %d bytes; expected as many as the header announces", len(body)))
+		refuse(w, http.StatusBadRequest, invalid, fmt.Sprintf("body: found an end after %d bytes; expected as many as the header announces",
+			len(body)))
 		return false
 	}
 	var request struct {
@@ -76,7 +77,8 @@ func checkPost(w http.ResponseWriter, r *http.Request) bool {
 		var mismatch *json.UnmarshalTypeError
 		switch {
 		case errors.As(err, &mismatch):
-			problem = fmt.Sprintf("%s: found %s; expected {\"query\": \"…\", \"variables\": {…}}", strings.TrimSuffix("body."+mismatch.Field, "."), mismatch.Value)
+			problem = fmt.Sprintf("%s: found %s; expected {\"query\": \"…\", \"variables\": {…}}",
+				strings.TrimSuffix("body."+mismatch.Field, "."), mismatch.Value)
 		case err != nil:
 			problem = fmt.Sprintf("body: %s; expected {\"query\": \"…\", \"variables\": {…}}", err)
 		}

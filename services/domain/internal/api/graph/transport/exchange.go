@@ -50,7 +50,8 @@ func (Exchange) Do(w http.ResponseWriter, r *http.Request, executor graphql.Grap
 	}
 	switch kind := operation.Operation.Operation; {
 	case kind == ast.Subscription:
-		refuse(w, http.StatusNotAcceptable, invalid, fmt.Sprintf("accept: found %q; expected %s for a subscription", r.Header.Get("Accept"), eventStream))
+		refuse(w, http.StatusNotAcceptable, invalid,
+			fmt.Sprintf("accept: found %q; expected %s for a subscription", r.Header.Get("Accept"), eventStream))
 		return
 	case kind != ast.Query && r.Method == http.MethodGet:
 		refuseGET(w)
@@ -111,7 +112,8 @@ func requestErrors(operation *graphql.OperationContext, errs gqlerror.List) gqle
 		if operation.OperationName != "" {
 			found = fmt.Sprintf("%.100q", operation.OperationName)
 		}
-		err := gqlerror.Errorf("operationName: found %s; expected the one of the document's operations that is to be carried out: %s", found, cut(strings.Join(names, ", ")))
+		err := gqlerror.Errorf("operationName: found %s; expected the one of the document's operations that is to be carried out: %s", found,
+			cut(strings.Join(names, ", ")))
 		errcode.Set(err, errcode.ValidationFailed)
 		return gqlerror.List{err}
 	}

@@ -48,7 +48,8 @@ func Once(requests Requests, log *slog.Logger, next http.Handler) http.Handler {
 		if !first {
 			media := mediaOf(r)
 			w.Header().Set("Content-Type", media)
-			if media == graphQLResponse && !bytes.Contains(answer, []byte(`"data":`)) { // a request that could not be read, or is not one of the schema
+			// a request that could not be read, or is not one of the schema
+			if media == graphQLResponse && !bytes.Contains(answer, []byte(`"data":`)) {
 				w.WriteHeader(http.StatusBadRequest)
 			}
 			_, _ = w.Write(answer) // the caller hung up; it may ask again

@@ -36,17 +36,19 @@ func NewStreams(most int) *Streams {
 		most = defaultStreams
 	}
 	s := &Streams{most: most, open: map[follower]int{}, refused: prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "lockstep_subscriptions_refused_total", Help: "GraphQL subscriptions that were refused because their member had max_subscriptions open.",
+		Name: "lockstep_subscriptions_refused_total",
+		Help: "GraphQL subscriptions that were refused because their member had max_subscriptions open.",
 	})}
-	s.gauge = prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "lockstep_subscriptions", Help: "Open GraphQL subscriptions."}, func() float64 {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		n := 0
-		for _, of := range s.open {
-			n += of
-		}
-		return float64(n)
-	})
+	s.gauge = prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "lockstep_subscriptions", Help: "Open GraphQL subscriptions."},
+		func() float64 {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			n := 0
+			for _, of := range s.open {
+				n += of
+			}
+			return float64(n)
+		})
 	return s
 }
 
