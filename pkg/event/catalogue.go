@@ -157,10 +157,12 @@ func deploymentEvents() []Definition {
 		define(PathDomain, "", DeploymentCommitted{
 			DeploymentID: 11, CommitSHA: "0123456789abcdef0123456789abcdef01234567", ManifestDigest: exampleDigest,
 			Parameters: json.RawMessage(`{"path":"staging/api.yaml"}`), Changes: []FileChange{exampleChange()},
-		}, "By the deploy workflow, when the desired state is in Git: the snapshot that auditors read. It never contains a secret.", EmitterProgram),
+		}, "By the deploy workflow, when the desired state is in Git: the snapshot that auditors read. It never contains a secret.",
+			EmitterProgram),
 		define(PathDomain, "", DeploymentGateReached{DeploymentID: 11, Weight: 25},
 			"By the deploy workflow, when a service has reached a gate.", EmitterProgram),
-		define(PathDomain, "", DeploymentAdvance{DeploymentID: 11, Weight: 25}, "By the deploy workflow, when a service may pass the gate.", EmitterProgram),
+		define(PathDomain, "", DeploymentAdvance{DeploymentID: 11, Weight: 25}, "By the deploy workflow, when a service may pass the gate.",
+			EmitterProgram),
 		define(PathDomain, "", DeploymentHealthy{DeploymentID: 11},
 			"By the deploy workflow, when a service is healthy with the new version at full weight.", EmitterProgram),
 		define(PathDomain, "", DeploymentDegraded{DeploymentID: 11, Reason: "ProgressDeadlineExceeded"},
@@ -172,7 +174,8 @@ func deploymentEvents() []Definition {
 
 func readinessEvents() []Definition {
 	return []Definition{
-		define(PathDomain, "", EnvironmentReady{EnvironmentID: 3}, "By the onboarding workflow, when the environment has everything it needs.", EmitterProgram),
+		define(PathDomain, "", EnvironmentReady{EnvironmentID: 3}, "By the onboarding workflow, when the environment has everything it needs.",
+			EmitterProgram),
 		define(PathDomain, "", EnvironmentNotReady{EnvironmentID: 3, Reason: "argo-rollouts controller not found"},
 			"By the onboarding workflow, when something is missing.", EmitterProgram),
 		define(PathDomain, "", ApplicationEnvironmentReady{
@@ -194,7 +197,8 @@ func observedEvents() []Definition {
 			ApplicationEnvironmentID: 5, Revision: "89abcdef0123456789abcdef0123456789abcdef",
 			ExpectedRevision: "0123456789abcdef0123456789abcdef01234567",
 			Automatic:        true, Drift: "automated sync is on", ObservedAt: "2026-03-25T10:00:00Z",
-		}, "By the workflow service, when the commit in effect for an application in an environment has changed. It shows drift.", EmitterObserver),
+		}, "By the workflow service, when the commit in effect for an application in an environment has changed. It shows drift.",
+			EmitterObserver),
 		define(PathDomain, "", EnvironmentPlacesChanged{
 			EnvironmentID: 3, Name: "production", ApplicationID: 2, Sequence: 1774432800000000, Protected: true, Archived: true,
 			Places: examplePlaces(),
@@ -202,7 +206,8 @@ func observedEvents() []Definition {
 			"workflow service refuses calls that change a protected environment and belong to no rollout.", EmitterDomain),
 		define(PathDomain, "", EnvironmentContactChanged{
 			EnvironmentID: 3, Reachable: false, Reason: "agent 42 is offline", ObservedAt: "2026-03-25T10:00:00Z",
-		}, "By the workflow service, from heartbeats, when the agent of an environment, or its cluster, has become unreachable or reachable.", EmitterObserver),
+		}, "By the workflow service, from heartbeats, when the agent of an environment, or its cluster, has become unreachable or reachable.",
+			EmitterObserver),
 	}
 }
 

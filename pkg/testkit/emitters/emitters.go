@@ -13,7 +13,8 @@ import (
 // table returns who may emit each type.
 func table() map[string][]event.Emitter {
 	program, domain := []event.Emitter{event.EmitterProgram}, []event.Emitter{event.EmitterDomain}
-	engine, relay, observer := []event.Emitter{event.EmitterEngine}, []event.Emitter{event.EmitterRelay}, []event.Emitter{event.EmitterObserver}
+	engine, relay := []event.Emitter{event.EmitterEngine}, []event.Emitter{event.EmitterRelay}
+	observer := []event.Emitter{event.EmitterObserver}
 	registry := []event.Emitter{event.EmitterRegistry, event.EmitterCaller}
 	return map[string][]event.Emitter{
 		// What was published is reported by anybody with a token, and emitted by the registry service.

@@ -13,8 +13,8 @@ import (
 // maxEvent bounds a CloudEvent in bytes.
 const maxEvent = 1 << 20
 
-// CloudEvent stores an event and hands it to the waits it matches. Whatever the token may do, its owner is a caller: what the services report
-// each other does not come this way (D47).
+// CloudEvent stores an event and hands it to the waits it matches. Whatever the token may do, its owner is a caller: what the services
+// report to each other does not come this way (D47).
 func (s *Server) CloudEvent(ctx context.Context, req *autoflowv1.CloudEventRequest) (*autoflowv1.CloudEventResponse, error) {
 	if n := len(req.GetCloudEvent()); n == 0 || n > maxEvent {
 		return nil, invalid("cloud_event", "found %d bytes, expected 1 to %d", n, maxEvent)
