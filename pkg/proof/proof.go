@@ -1,5 +1,6 @@
-// Package proof verifies exports of journals without a server: that rows fit their blocks, blocks their chain, and the file its signature. It
-// imports nothing but the standard library, so that it can be read and trusted by itself. docs/reference/journal-export.md describes the format.
+// Package proof verifies exports of journals without a server: that rows fit their blocks, blocks their chain, and the file its
+// signature. It imports nothing but the standard library, so that it can be read and trusted by itself. docs/reference/journal-export.md
+// describes the format.
 package proof
 
 import (
@@ -83,8 +84,8 @@ type Report struct {
 func Digest(organization int64, b Block, rows [][sha256.Size]byte) string {
 	h := sha256.New()
 	fmt.Fprintf(
-		h, "%s\n%d\n%d\n%d\n%d\n%d\n%s\n%s\n", blockForm, organization, b.Number, b.Above, b.UpTo, b.Rows, b.SealedAt.UTC().Format(time.RFC3339Nano),
-		b.Previous,
+		h, "%s\n%d\n%d\n%d\n%d\n%d\n%s\n%s\n", blockForm, organization, b.Number, b.Above, b.UpTo, b.Rows,
+		b.SealedAt.UTC().Format(time.RFC3339Nano), b.Previous,
 	)
 	for _, sum := range rows {
 		fmt.Fprintf(h, "%s\n", hex.EncodeToString(sum[:]))
@@ -122,8 +123,8 @@ type verifier struct {
 	ended bool
 }
 
-// Verify reads a file to its end. With a key the signature must be that key's; without one only the file's own key is compared, which the author
-// of the file chose. The error names the line.
+// Verify reads a file to its end. With a key the signature must be that key's; without one only the file's own key is compared, which
+// the author of the file chose. The error names the line.
 func Verify(file io.Reader, key ed25519.PublicKey) (Report, error) {
 	v := verifier{sum: sha256.New()}
 	lines := bufio.NewScanner(file)
@@ -221,7 +222,8 @@ func (v *verifier) end(e End) error {
 	}
 	v.ended = true
 	if e != v.report.End {
-		return fmt.Errorf("the end says block %d with %d rows in all; found block %d with %d", e.LastBlock, e.Rows, v.report.End.LastBlock, v.report.End.Rows)
+		found := v.report.End
+		return fmt.Errorf("the end has block %d with %d rows in all; found block %d with %d", e.LastBlock, e.Rows, found.LastBlock, found.Rows)
 	}
 	return nil
 }

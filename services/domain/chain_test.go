@@ -102,7 +102,7 @@ func TestWhateverTheOwnerOfTheTablesChangesIsFound(t *testing.T) {
 		switch kind := rapid.IntRange(0, 3).Draw(rt, "kind"); {
 		case kind == 0:
 			done = exec(fmt.Sprintf(`UPDATE %s SET %s WHERE id = $1`, table, rapid.SampledFrom(changes).Draw(rt, "change")), id)
-		case kind == 1 && !(table == "cd_journal_blocks" && id == ids[len(ids)-1]): // the end of the chain: see below
+		case kind == 1 && (table != "cd_journal_blocks" || id != ids[len(ids)-1]): // the end of the chain: see below
 			done = exec(fmt.Sprintf(`DELETE FROM %s WHERE id = $1`, table), id)
 		case kind == 2 && table != "cd_journal_blocks" && len(ids) > 1:
 			other := rapid.SampledFrom(ids).Filter(func(n int64) bool { return n != id }).Draw(rt, "other")

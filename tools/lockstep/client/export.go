@@ -10,8 +10,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// ExportJournal writes the sealed journals of the organization with rows between two instants to a file; a zero instant is no bound. The file is
-// whole only once the last line, its signature, was written: verify it with package proof.
+// ExportJournal writes the sealed journals of the organization with rows between two instants to a file; a zero instant is no bound. The
+// file is whole only once the last line, its signature, was written: verify it with package proof.
 func (c *Client) ExportJournal(ctx context.Context, since, until time.Time, to io.Writer) error {
 	at, err := url.Parse(c.endpoint)
 	if err != nil || at.Host == "" {

@@ -11,7 +11,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
-// ExportPath is the path of exports of the journals: GET with the parameters since and until, which are instants in RFC 3339 and may be absent.
+// ExportPath is the path of exports of the journals: GET with the parameters since and until, which are instants in RFC 3339 and may be
+// absent.
 const ExportPath = "/journal/export"
 
 // Export writes the journals of the actor's organization to a file.
@@ -30,7 +31,7 @@ func exportHandler(e Export) http.Handler {
 		var bounds [2]*time.Time
 		for i, name := range []string{"since", "until"} {
 			var err error
-			if bounds[i], err = instant(name, r.URL.Query().Get(name)); !known(w, name, err) {
+			if bounds[i], err = instant(r.URL.Query().Get(name)); !known(w, name, err) {
 				return
 			}
 		}
@@ -44,7 +45,7 @@ func exportHandler(e Export) http.Handler {
 }
 
 // instant is a parameter that is a time; nil where it is absent.
-func instant(name, text string) (*time.Time, error) {
+func instant(text string) (*time.Time, error) {
 	if text == "" {
 		return nil, nil
 	}
@@ -68,5 +69,5 @@ func (b *begun) Write(text []byte) (int, error) {
 		b.Header().Set("Content-Type", "application/jsonl")
 		b.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", "journal.jsonl"))
 	}
-	return b.ResponseWriter.Write(text)
+	return b.ResponseWriter.Write(text) //nolint:wrapcheck // io.Writer hands on what the connection says
 }

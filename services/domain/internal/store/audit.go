@@ -27,8 +27,8 @@ func (r reader) CountAudit(ctx context.Context, organization int64, f evidence.F
 	since, until := between(f)
 	return count(ctx, r, organization, "entries of the audit", func(q *query.Queries) (int64, error) {
 		return q.CountAudit(ctx, query.CountAuditParams{
-			OrganizationID: organization, PrincipalID: f.PrincipalID, Action: f.Action, ApplicationID: f.ApplicationID, EnvironmentID: f.EnvironmentID,
-			Since: since, Until: until,
+			OrganizationID: organization, PrincipalID: f.PrincipalID, Action: f.Action, ApplicationID: f.ApplicationID,
+			EnvironmentID: f.EnvironmentID, Since: since, Until: until,
 		})
 	})
 }
@@ -48,7 +48,8 @@ func between(f evidence.Filter) (since, until time.Time) {
 func auditEntry(r query.ListAuditRow) evidence.Entry {
 	return evidence.Entry{Journal: r.Journal, Change: core.Change{
 		ID: r.ID, Principal: core.Principal{Type: core.PrincipalType(r.PrincipalType), ID: r.PrincipalID}, PrincipalName: r.PrincipalName,
-		Action: core.Action(r.Action), Subject: core.AccessSubject{Kind: core.AccessKind(r.SubjectKind), ID: r.SubjectNumber, Name: r.SubjectName},
+		Action:        core.Action(r.Action),
+		Subject:       core.AccessSubject{Kind: core.AccessKind(r.SubjectKind), ID: r.SubjectNumber, Name: r.SubjectName},
 		ApplicationID: r.ApplicationID, EnvironmentID: r.EnvironmentID, Reason: r.Reason, Detail: r.Detail,
 		Before: unlessNull(r.Before), After: unlessNull(r.After), TraceID: r.TraceID, CreatedAt: r.CreatedAt,
 	}}

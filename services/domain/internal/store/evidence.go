@@ -20,8 +20,8 @@ func (s *Store) ForEvidence() evidence.Store {
 
 func block(r query.JournalBlock) evidence.Block {
 	return evidence.Block{
-		OrganizationID: r.OrganizationID, Number: r.Number, Above: r.Above, UpTo: r.Upto, Rows: int(r.RowCount), Previous: r.Previous, Digest: r.Digest,
-		SealedAt: r.SealedAt.UTC(),
+		OrganizationID: r.OrganizationID, Number: r.Number, Above: r.Above, UpTo: r.Upto, Rows: int(r.RowCount), Previous: r.Previous,
+		Digest: r.Digest, SealedAt: r.SealedAt.UTC(),
 	}
 }
 
@@ -88,8 +88,8 @@ func (s *Store) CheckOf(ctx context.Context, organization int64) (c evidence.Che
 	return c, known, err
 }
 
-// JournalHealth is in how many organizations the last check of the chain found a problem, and when the one was checked that waits longest; the
-// beginning of 1970 for never.
+// JournalHealth is in how many organizations the last check of the chain found a problem, and when the one was checked that waits
+// longest; the beginning of 1970 for never.
 func (s *Store) JournalHealth(ctx context.Context) (problems int64, oldest time.Time, err error) {
 	row, err := query.New(s.deps.Pool).JournalHealth(ctx)
 	return row.Problems, row.OldestCheck, pg.Classify(err, "read how the checks of the journals went")
@@ -98,8 +98,8 @@ func (s *Store) JournalHealth(ctx context.Context) (problems int64, oldest time.
 // AddBlock implements evidence.Tx.
 func (t *tx) AddBlock(ctx context.Context, b evidence.Block) error {
 	err := t.q.InsertJournalBlock(ctx, query.InsertJournalBlockParams{
-		OrganizationID: t.organization, Number: b.Number, Above: b.Above, Upto: b.UpTo, RowCount: int32(b.Rows), Previous: b.Previous, Digest: b.Digest,
-		SealedAt: b.SealedAt,
+		OrganizationID: t.organization, Number: b.Number, Above: b.Above, Upto: b.UpTo, RowCount: int32(b.Rows), Previous: b.Previous,
+		Digest: b.Digest, SealedAt: b.SealedAt,
 	})
 	return pg.Classify(err, "seal block %d", b.Number)
 }

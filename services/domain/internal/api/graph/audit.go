@@ -38,7 +38,7 @@ func (q query) auditFilter(ctx context.Context, organization int64, in *model.Au
 		return f, nil
 	}
 	f.Action, f.Since, f.Until = orEmpty(in.Action), in.Since, in.Until
-	if in.Application != nil && err == nil {
+	if in.Application != nil {
 		f.ApplicationID, err = applicationNumber(ctx, q.domain.View, *in.Application)
 	}
 	if in.Environment != nil && err == nil {

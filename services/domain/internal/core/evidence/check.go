@@ -3,6 +3,7 @@ package evidence
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -29,8 +30,8 @@ type Chain struct {
 	More bool
 }
 
-// CheckChain recomputes the digests of an organization's blocks behind one of a number, at most so many, for an actor who administers: 0 for
-// the first. It changes nothing.
+// CheckChain recomputes the digests of an organization's blocks behind one of a number, at most so many, for an actor who administers: 0
+// for the first. It changes nothing.
 func (u *UseCases) CheckChain(ctx context.Context, a core.Actor, after int64, most int) (Chain, error) {
 	if err := a.May(core.ActionCheckJournal); err != nil {
 		return Chain{}, err
@@ -105,7 +106,8 @@ func (u *UseCases) checkBlock(ctx context.Context, before Check, b Block) (probl
 		return "", 0, err
 	}
 	if len(content) != b.Rows {
-		return fmt.Sprintf("%s, was sealed with %d rows up to position %d; found %s", at, b.Rows, b.UpTo, atLeast(len(content), b.Rows)), len(content), nil
+		return fmt.Sprintf("%s, was sealed with %d rows up to position %d; found %s", at, b.Rows, b.UpTo,
+			atLeast(len(content), b.Rows)), len(content), nil
 	}
 	digest, err := b.digestOf(content)
 	if err != nil {
@@ -123,7 +125,7 @@ func atLeast(found, sealed int) string {
 	if found > sealed {
 		return fmt.Sprintf("at least %d", found)
 	}
-	return fmt.Sprint(found)
+	return strconv.Itoa(found)
 }
 
 const (
@@ -134,8 +136,8 @@ const (
 	statesPage    = 100
 )
 
-// CheckDue checks every organization that was not checked for as long as every says: the blocks that are new since then, and the states of its
-// newest rollouts. What is wrong is answered, and stays wrong until a later check finds it right.
+// CheckDue checks every organization that was not checked for as long as every says: the blocks that are new since then, and the states
+// of its newest rollouts. What is wrong is answered, and stays wrong until a later check finds it right.
 func (u *UseCases) CheckDue(ctx context.Context, every time.Duration) (checked []Check, err error) {
 	err = u.each(ctx, func(organization int64) error {
 		known, _, err := u.store.CheckOf(ctx, organization)
@@ -184,7 +186,8 @@ func (u *UseCases) checkStates(ctx context.Context, organization int64) (string,
 		}
 		if len(page.Differences) > 0 {
 			d := page.Differences[0]
-			return fmt.Sprintf("%d states differ from the journal, first %s %d: %s", len(page.Differences), d.Subject.Kind, d.Subject.ID, d.Problem), nil
+			return fmt.Sprintf("%d states differ from the journal, first %s %d: %s", len(page.Differences),
+				d.Subject.Kind, d.Subject.ID, d.Problem), nil
 		}
 		if p.After = page.Next; p.After == "" {
 			break

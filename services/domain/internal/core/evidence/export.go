@@ -14,8 +14,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
-// Export writes the blocks of the actor's organization with rows of a stretch of time to a file, signed; nil bounds for all. Blocks are whole, so
-// rows beyond the bounds are in it as well. Refused where no key is configured.
+// Export writes the blocks of the actor's organization with rows of a stretch of time to a file, signed; nil bounds for all. Blocks are
+// whole, so rows beyond the bounds are in it as well. Refused where no key is configured.
 func (u *UseCases) Export(ctx context.Context, a core.Actor, since, until *time.Time, to io.Writer) error {
 	if err := a.May(core.ActionCheckJournal); err != nil {
 		return err
@@ -33,7 +33,7 @@ func (u *UseCases) Export(ctx context.Context, a core.Actor, since, until *time.
 	}
 	header := proof.Header{
 		Organization: a.Organization, OrganizationName: organization.Name, Since: since, Until: until, FirstBlock: 1,
-		Key: base64.StdEncoding.EncodeToString(key.Public().(ed25519.PublicKey)),
+		Key: base64.StdEncoding.EncodeToString(key[ed25519.PrivateKeySize-ed25519.PublicKeySize:]),
 	}
 	var file *proof.Writer
 	err = u.blocksBetween(ctx, a.Organization, since, until, func(b Block, rows []Row) error {

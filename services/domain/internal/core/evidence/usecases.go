@@ -1,5 +1,5 @@
-// Package evidence makes the journals provable (D50): it seals their rows into a chain of blocks for each organization, checks the chain, and
-// exports it. The use cases that write rows have no part in it, and are not slowed down by it.
+// Package evidence makes the journals provable (D50): it seals their rows into a chain of blocks for each organization, checks the
+// chain, and exports it. The use cases that write rows have no part in it, and are not slowed down by it.
 package evidence
 
 import (
@@ -77,8 +77,9 @@ func New(d Deps) *UseCases {
 	return &UseCases{store: d.Store, states: d.States, clock: d.Clock, key: d.Key, pending: map[int64]core.Horizon{}}
 }
 
-// settled is a position up to which no row of an organization can appear any more; false where that is not known of any new one. A position is
-// given out before the commit, so one that can be seen has settled once every transaction has ended that was under way when it was seen.
+// settled is a position up to which no row of an organization can appear any more; false where that is not known of any new one. A
+// position is given out before the commit, so one that can be seen has settled once every transaction has ended that was under way when
+// it was seen.
 func (u *UseCases) settled(ctx context.Context, organization int64) (int64, bool, error) {
 	seen, err := u.store.SealHorizon(ctx, organization)
 	if err != nil {
@@ -97,8 +98,8 @@ func (u *UseCases) settled(ctx context.Context, organization int64) (int64, bool
 	return before.Position, known && seen.Oldest >= before.Next, nil
 }
 
-// Seal seals what has settled of an organization's journals and is not sealed yet: how many rows that were. Rows that another process seals at
-// the same moment are a Conflict, and nothing is lost.
+// Seal seals what has settled of an organization's journals and is not sealed yet: how many rows that were. Rows that another process
+// seals at the same moment are a Conflict, and nothing is lost.
 func (u *UseCases) Seal(ctx context.Context, organization int64) (sealed int, err error) {
 	upTo, ok, err := u.settled(ctx, organization)
 	if err != nil || !ok {

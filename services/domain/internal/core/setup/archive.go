@@ -44,7 +44,8 @@ func (u *UseCases) ArchiveApplication(ctx context.Context, a core.Actor, applica
 			return err
 		}
 		return recordArchiving(ctx, tx, a, core.Change{
-			Action: core.ActionArchiveApplication, Subject: core.AccessSubject{Kind: core.ChangedApplication, ID: application, Name: app.Name}, ApplicationID: application,
+			Action: core.ActionArchiveApplication, Subject: core.AccessSubject{Kind: core.ChangedApplication, ID: application, Name: app.Name},
+			ApplicationID: application,
 		}, reason, true)
 	})
 	return archived, err
@@ -107,7 +108,8 @@ func (u *UseCases) RestoreApplication(ctx context.Context, a core.Actor, applica
 			return err
 		}
 		return recordArchiving(ctx, tx, a, core.Change{
-			Action: core.ActionRestoreApplication, Subject: core.AccessSubject{Kind: core.ChangedApplication, ID: application, Name: restored.Name}, ApplicationID: application,
+			Action: core.ActionRestoreApplication, Subject: core.AccessSubject{Kind: core.ChangedApplication, ID: application, Name: restored.Name},
+			ApplicationID: application,
 		}, reason, false)
 	})
 	return restored, err
