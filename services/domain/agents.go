@@ -78,7 +78,7 @@ func (s *service) declareAgents(ctx context.Context, engine handoff.Engine) erro
 		pause := declareEvery
 		if err := s.handoffs.DeclareAgents(ctx, engine); err != nil && ctx.Err() == nil {
 			pause = declareAgain
-			s.log.WarnContext(ctx, "the engine cannot be told whose agents are", telemetry.KeyError, err)
+			s.log.WarnContext(ctx, "declaring agents to the engine failed; will retry", telemetry.KeyError, err)
 		}
 		timer := clock.System().NewTimer(pause)
 		select {

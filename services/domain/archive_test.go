@@ -29,7 +29,7 @@ func TestWhatIsArchivedIsOutOfUseAndStaysReadable(t *testing.T) { // R51
 	s.refused(err, "cannot be driven as it is")
 	_, err = s.setup.RetryOnboarding(t.Context(), user(), s.staging.ID)
 	s.refused(err, `environment "staging" was archived`)
-	for range 2 { // again is nothing
+	for range 2 { // idempotent
 		_, err = s.setup.ArchiveApplication(t.Context(), user(), s.application.ID, "nobody buys here")
 		s.ok(err)
 	}
@@ -67,7 +67,7 @@ func TestWhatIsRestoredIsInUseAgain(t *testing.T) { // R39, R51
 		t.Errorf("a second application of an archived one's name: %v; expected a conflict", err)
 	}
 	started := len(s.engine.started)
-	for range 2 { // again is nothing
+	for range 2 { // idempotent
 		restored, err := s.setup.RestoreApplication(t.Context(), user(), s.application.ID, "open again")
 		s.ok(err)
 		if restored.ArchivedAt != nil {

@@ -346,7 +346,7 @@ func TestAHistoryThatGrowsWithoutEndIsStopped(t *testing.T) {
 			e := newEngines(t)
 			e.run("one", e.store, func(context.Context, activity.Call) (any, error) { return true, nil })
 			e.start(program)
-			if w := e.await(execution.Failed); !strings.Contains(w.Error, "the history has grown past 100 entries; a program that goes on for so long ends a generation of its run before by continue_with") {
+			if w := e.await(execution.Failed); !strings.Contains(w.Error, "the history has grown past 100 entries; call continue_with before the limit") {
 				t.Errorf("failed with %q", w.Error)
 			}
 		})

@@ -114,13 +114,13 @@ func Run(ctx context.Context, d Deps) error {
 	}
 }
 
-// answer answers one question. What is wrong with it is for the log: whoever asks learns that it is not let in, and no more.
+// answer answers one authorization request. What is wrong is logged; the caller learns only that access is denied.
 func (d Deps) answer(ctx context.Context, m *nats.Msg) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	asked, err := jwt.DecodeAuthorizationRequestClaims(string(m.Data))
 	if err != nil {
-		d.Log.WarnContext(ctx, "a question that is none", telemetry.KeyError, err)
+		d.Log.WarnContext(ctx, "malformed authorization request", telemetry.KeyError, err)
 		return
 	}
 	user, admitted, err := d.decide(ctx, asked)
@@ -141,7 +141,7 @@ func (d Deps) answer(ctx context.Context, m *nats.Msg) {
 		err = m.Respond([]byte(text))
 	}
 	if err != nil {
-		d.Log.ErrorContext(ctx, "a question about an agent was not answered", telemetry.KeyError, err)
+		d.Log.ErrorContext(ctx, "answering an authorization request failed", telemetry.KeyError, err)
 	}
 }
 

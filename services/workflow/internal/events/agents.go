@@ -36,7 +36,7 @@ func (a Agents) heard(ctx context.Context, beat event.AgentHeartbeat) error {
 func (a Agents) Run(ctx context.Context) error {
 	for pause := offlineAfter; clock.Sleep(ctx, a.Clock, pause) == nil; pause = agentsPoll {
 		if err := a.Store.ReportAgents(ctx, a.Clock.Now(), offlineAfter); err != nil && ctx.Err() == nil {
-			a.Log.WarnContext(ctx, "report of agents", telemetry.KeyError, err)
+			a.Log.WarnContext(ctx, "reporting agents failed; will retry", telemetry.KeyError, err)
 		}
 	}
 	return nil

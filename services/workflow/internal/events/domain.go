@@ -80,7 +80,7 @@ func (d Domain) Rejected(ctx context.Context, delivery bus.Delivery, cause error
 		return // no sender has such an event in its outbox: its id or source cannot be stored
 	}
 	if err != nil {
-		d.Log.ErrorContext(ctx, "record rejected event", telemetry.KeyEvent, delivery.Event.ID(), telemetry.KeyError, err)
+		d.Log.ErrorContext(ctx, "recording rejected event failed", telemetry.KeyEvent, delivery.Event.ID(), telemetry.KeyError, err)
 	}
 }
 

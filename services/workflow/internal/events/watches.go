@@ -85,7 +85,7 @@ func (w *Watches) Run(ctx context.Context) error {
 		}
 		for _, agent := range w.take() {
 			if err := w.send(ctx, agent); err != nil && ctx.Err() == nil {
-				w.log.WarnContext(ctx, "send watches", telemetry.KeyAgent, agent, telemetry.KeyError, err)
+				w.log.WarnContext(ctx, "sending watches failed", telemetry.KeyAgent, agent, telemetry.KeyError, err)
 			}
 		}
 	}

@@ -111,7 +111,7 @@ func (s subscription) Journal(ctx context.Context, after, rollout *string) (<-ch
 		})
 		if err != nil && ctx.Err() == nil {
 			// The stream ends, and the client begins again where it was.
-			s.log.WarnContext(ctx, "journal stream", telemetry.KeyError, err)
+			s.log.WarnContext(ctx, "reading journal for a stream failed", telemetry.KeyError, err)
 		}
 	}()
 	return entries, nil

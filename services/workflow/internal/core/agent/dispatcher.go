@@ -32,7 +32,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		calls, err := d.Store.NextCalls(ctx, d.Clock.Now(), callBatch)
 		if err != nil && ctx.Err() == nil {
-			d.Log.WarnContext(ctx, "look for calls to send", "error", err)
+			d.Log.WarnContext(ctx, "claiming due calls failed", "error", err)
 		}
 		for _, call := range calls {
 			if err := d.send(ctx, call); err != nil && ctx.Err() == nil {

@@ -86,7 +86,7 @@ func (a *Registry) Known() []int64 {
 func (a *Registry) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := a.read(ctx); err != nil && ctx.Err() == nil {
-			a.log.WarnContext(ctx, "look for agents", "error", err)
+			a.log.WarnContext(ctx, "reading agents failed", "error", err)
 		}
 		_ = clock.Sleep(ctx, a.clock, agentsRefresh) // ends early with ctx
 	}
@@ -187,7 +187,7 @@ func (a *Registry) Problem(ctx context.Context, organization, number int64) (str
 	switch {
 	case none:
 		// As after an update: the run waits, for to fail it would be wrong as soon as the domain service is back.
-		return "", fault.New(fault.Unavailable, "nobody has said yet whose agents are: that is the domain service's to say, and without one that of agent_owners")
+		return "", fault.New(fault.Unavailable, "agent ownership is not known yet: waiting for the domain service (or set agent_owners)")
 	case !ok || agent.Organization != organization:
 		return fmt.Sprintf("found %d, expected the number of an agent of the organization", number), nil
 	case agent.Revoked:

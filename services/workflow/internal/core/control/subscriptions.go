@@ -52,7 +52,7 @@ func (w *Subscriptions) Run(ctx context.Context) error {
 		}
 		progresses, err := w.control.Progresses(ctx, ids)
 		if err != nil && ctx.Err() == nil {
-			w.log.WarnContext(ctx, "look at watched executions", "count", len(ids), "error", err)
+			w.log.WarnContext(ctx, "reading watched executions failed", "count", len(ids), "error", err)
 		}
 		for _, p := range progresses {
 			w.note(p)

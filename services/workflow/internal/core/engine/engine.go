@@ -219,7 +219,7 @@ func (e *Engine) driveOne(ctx context.Context, j job, woken wake.Signal) {
 // report logs a loop's trouble; the loop goes on.
 func (e *Engine) report(ctx context.Context, what string, err error) {
 	if err != nil && ctx.Err() == nil {
-		e.Log.WarnContext(ctx, "engine loop met trouble", "what", what, "error", err)
+		e.Log.WarnContext(ctx, "engine loop failed; will retry", "what", what, "error", err)
 	}
 }
 

@@ -65,7 +65,7 @@ const warnAt = 0.8
 func (d *run) measure(ctx context.Context) error {
 	length, most := int(d.seq-d.loaded.Base), d.engine.Settings.History
 	if length > most {
-		return fmt.Errorf("the history has grown past %d entries; a program that goes on for so long ends a generation of its run before by continue_with", most)
+		return fmt.Errorf("the history has grown past %d entries; call continue_with before the limit", most)
 	}
 	if !d.warned && float64(length) > warnAt*float64(most) {
 		d.warned = true

@@ -169,9 +169,8 @@ type Loaded struct {
 	// HeldUntil is from when on the present generation may run, zero for at once, and Before when the one began that decides about the next one
 	// (pace.go); zero: none does.
 	HeldUntil, Before time.Time
-	// Turn counts changes of who has it in hand and of what it does, Wakes arrivals. Turns that record something and go on leave it: there
-	// the history says where it stands. A commit names both: another Turn refuses it, other Wakes keep it
-	// from parking.
+	// Turn is incremented when the owner or the state changes, Wakes on every arrival. A turn that appends history and keeps running does
+	// not increment Turn. A commit names both: another Turn refuses it, other Wakes keep it from parking.
 	Turn, Wakes int64
 	// Open are the deadlines of blocked operations, which a restart must not prolong. Arrived is what came for them
 	// while nobody had the execution in memory.

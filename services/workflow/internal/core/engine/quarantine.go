@@ -105,6 +105,6 @@ func (e *Engine) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseWithin)
 	defer cancel()
 	if err := e.Store.Release(ctx, e.lease); err != nil {
-		e.Log.WarnContext(ctx, "what is in hand could not be released", "error", err)
+		e.Log.WarnContext(ctx, "releasing owned executions failed", "error", err)
 	}
 }

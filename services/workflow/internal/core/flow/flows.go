@@ -52,11 +52,11 @@ func (f *Flows) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		work, err := f.Store.NextFlowWork(ctx, f.Clock.Now(), flowBatch)
 		if err != nil && ctx.Err() == nil {
-			f.Log.WarnContext(ctx, "look for events that start flows", "error", err)
+			f.Log.WarnContext(ctx, "reading events that start flows failed", "error", err)
 		}
 		for _, w := range work {
 			if err := f.do(ctx, w); err != nil && ctx.Err() == nil {
-				f.Log.WarnContext(ctx, "start the run of a flow", "flow", w.Flow, "event", w.Event.ID, "error", err) // it comes again
+				f.Log.WarnContext(ctx, "starting run of flow failed; will retry", "flow", w.Flow, "event", w.Event.ID, "error", err)
 			}
 		}
 		if len(work) < flowBatch {
