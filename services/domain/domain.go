@@ -145,7 +145,7 @@ func Run(ctx context.Context, c Config) error {
 		checks := map[string]func(context.Context) error{"database": pool.Ping}
 		delivery := &telemetry.Delivery{}
 		parts = append(parts, rpc.PlainHTTPPart("health", c.HealthAddress, log, telemetry.Health(checks, exposition{
-			conn: s.bus.conn.Load, pool: pool, breakGlass: s.store.BrokenGlass, journal: s.store.JournalHealth, delivery: delivery, streams: s.streams,
+			conn: s.bus.conn.Load, pool: pool, breakGlass: s.store.BrokenGlass, breaches: s.store.Breaches, journal: s.store.JournalHealth, delivery: delivery, streams: s.streams,
 		}.collectors()...)))
 		if len(c.DeliveryMetrics.Environments) > 0 {
 			parts = append(parts, run.Loop("delivery metrics", func(ctx context.Context) error { return s.showDelivery(ctx, c.DeliveryMetrics, delivery) }))
@@ -246,6 +246,12 @@ func assemble(pool *pgxpool.Pool, drivers bundle.Deps, workflows handoff.Workflo
 	s.intake = intake.New(intake.Deps{Store: s.store.ForIntake(), Matcher: sources, Clock: now})
 	s.rollouts = rollout.New(rollout.Deps{
 		Store: s.store.ForRollout(), Drivers: s.drivers, Flows: flows, Readiness: s.setup, Clock: now, Wake: s.wake,
+		Breached: func(ctx context.Context, b rollout.Breach) {
+			log.ErrorContext(
+				ctx, "rollout advanced beyond a passage that was not granted", slog.Int64(telemetry.KeyOrganization, b.Organization),
+				slog.Int64(telemetry.KeyRollout, b.RolloutID), slog.String("gate", b.GateID), slog.String("reason", b.Reason),
+			)
+		},
 	})
 	s.handoffs = handoff.New(handoff.Deps{
 		Store: s.store.ForHandoff(), Programs: s.drivers, Workflows: workflows, Rollouts: s.rollouts, Clock: now,

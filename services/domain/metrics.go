@@ -21,6 +21,7 @@ type exposition struct {
 	pool       *pgxpool.Pool
 	breakGlass func(ctx context.Context) (times int64, last time.Time, err error)
 	journal    func(ctx context.Context) (problems int64, oldest time.Time, err error)
+	breaches   func(ctx context.Context) (times int64, err error)
 	delivery   *telemetry.Delivery
 	streams    *transport.Streams
 }
@@ -28,7 +29,7 @@ type exposition struct {
 // collectors are everything that /metrics exposes beside telemetry.Metrics.
 func (e exposition) collectors() []prometheus.Collector {
 	return append(bus.Metrics(e.conn), pg.Metrics(e.pool), outbox.Metrics(e.pool),
-		telemetry.BreakGlass(e.breakGlass), journalMetrics{e.journal}, store.Metrics(e.pool), e.delivery, e.streams)
+		telemetry.BreakGlass(e.breakGlass), telemetry.Breaches(e.breaches), journalMetrics{e.journal}, store.Metrics(e.pool), e.delivery, e.streams)
 }
 
 // Exposed are the collectors of everything that /metrics of this service exposes beside telemetry.Metrics. They read from nothing: they
@@ -39,5 +40,5 @@ func Exposed() []prometheus.Collector {
 
 // Metrics are those of Exposed that no other service has.
 func Metrics() []prometheus.Collector {
-	return []prometheus.Collector{store.Metrics(nil), telemetry.BreakGlass(nil), journalMetrics{}, transport.NewStreams(1)}
+	return []prometheus.Collector{store.Metrics(nil), telemetry.BreakGlass(nil), telemetry.Breaches(nil), journalMetrics{}, transport.NewStreams(1)}
 }

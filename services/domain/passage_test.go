@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,7 +35,7 @@ func (s *shop) report(all ...event.Data) {
 // D46, hole P4: an approval step that has the name of an environment replaced the rule of the environment.
 func TestNothingThatHasTheNameOfAnEnvironmentReplacesWhatItAsks(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := guarded(t)
 	s.group("platform", 3)
 	own := core.EnvironmentApproval{GateRule: core.GateRule{Quorum: 2, Group: "platform", OnExpiry: core.ExpiryRejects}}
 	_, err := s.setup.SetEnvironmentApproval(t.Context(), user(), s.production.ID, &own)
@@ -84,7 +86,7 @@ func (s *shop) passed(r core.Rollout) []string {
 // D46, hole P2: a passage was granted although nobody had approved it.
 func TestAPassageWaitsForTheQuorumOfItsApproval(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := guarded(t)
 	s.group("release-managers", 2)
 	s.asking("", `"quorum":2,"group":"release-managers","reason":"to the customers"`, "")
 	r := s.rollout(s.set)
@@ -119,7 +121,7 @@ func TestAPassageWaitsForTheQuorumOfItsApproval(t *testing.T) {
 // D46, hole P3: a program that leaves out a step between environments comes to its approval at the next entrance.
 func TestAStepThatAProgramLeavesOutIsRequestedAtTheEntrance(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := guarded(t)
 	s.asking("", "", "")
 	r := s.rollout(s.set)
 	s.enter(r, "staging", "production")
@@ -134,10 +136,10 @@ func TestAStepThatAProgramLeavesOutIsRequestedAtTheEntrance(t *testing.T) {
 // D46, hole P3: approvals of weights at which a rollout does not stop were never requested.
 func TestWeightsThatARolloutSkipsAreAskedAtTheEntrance(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := guarded(t)
 	s.asking("", "", "")
 	first := s.rollout(s.set)
-	s.enter(first, "staging")
+	s.pass(first, "staging", "release", "production")
 	s.succeed(first)
 	second := s.rollout(s.release(2))
 	s.enter(second, "staging", "release")
@@ -174,7 +176,7 @@ func TestWeightsThatARolloutSkipsAreAskedAtTheEntrance(t *testing.T) {
 // D46: a hold and an approval are both needed, whichever ends last; the passage is opened once, by what came last.
 func TestAPassageIsOpenedByWhateverComesLast(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := guarded(t)
 	s.asking("", "", "")
 	r := s.rollout(s.set)
 	s.enter(r, "staging")
@@ -202,7 +204,7 @@ func TestAPassageIsOpenedByWhateverComesLast(t *testing.T) {
 // D46: an expiry that approves opens a passage, one that rejects ends the rollout.
 func TestAnExpiryAnswersAPassage(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := guarded(t)
 	s.asking(`,"expires_after":60,"on_expiry":"approve"`, `"expires_after":120`, "")
 	r := s.rollout(s.set)
 	s.enter(r, "staging", "release")
@@ -223,7 +225,7 @@ func TestAnExpiryAnswersAPassage(t *testing.T) {
 // E75, D46: what a program requests on its own account is one more condition, and replaces none.
 func TestAnApprovalOfTheProgramIsOneMoreCondition(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := guarded(t)
 	s.group("release-managers", 2)
 	s.asking("", `"quorum":2,"group":"release-managers"`, "")
 	r := s.rollout(s.set)
@@ -251,7 +253,6 @@ func TestAProgramOfAnEarlierReleaseComesToItsEnd(t *testing.T) {
 	s := newShop(t)
 	s.asking("", "", "")
 	r := s.rollout(s.set)
-	s.earlier(r)
 	s.enter(r, "staging")
 	for _, gate := range []string{"release", "production"} {
 		s.report(event.ApprovalRequested{RolloutID: r.ID, GateID: gate})
@@ -266,10 +267,188 @@ func TestAProgramOfAnEarlierReleaseComesToItsEnd(t *testing.T) {
 	s.verifyJournal(r)
 }
 
-// earlier makes a rollout one that was created by an earlier release.
-func (s *shop) earlier(r core.Rollout) {
-	s.t.Helper()
-	_, err := s.pool.Exec(s.t.Context(), fmt.Sprintf(`ALTER TABLE cd_rollouts DISABLE TRIGGER cd_rollouts_pins_are_immutable;
-		UPDATE cd_rollouts SET passages = false WHERE id = %d; ALTER TABLE cd_rollouts ENABLE TRIGGER cd_rollouts_pins_are_immutable`, r.ID))
+// D46: what a program reports from beyond a passage that was never granted advances nothing, and fails the rollout.
+func TestAReportFromBeyondAPassageFailsTheRollout(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		// pass are the passages that were granted before.
+		pass   []string
+		report func(s *shop, r core.Rollout) event.Data
+		want   string
+	}{
+		{"a deployment starts", nil, func(s *shop, r core.Rollout) event.Data {
+			return event.DeploymentStarted{DeploymentID: s.deployments(s.stops(r)[0])[0].ID}
+		}, `breach: its program reported a deployment, but the passage "staging" was never granted`},
+		{"a deployment is healthy", []string{"staging", "release"}, func(s *shop, r core.Rollout) event.Data {
+			return event.DeploymentHealthy{DeploymentID: s.deployments(s.stops(r)[1])[0].ID}
+		}, `breach: its program reported a deployment, but the passage "production" was never granted`},
+		{"a commit", nil, func(s *shop, r core.Rollout) event.Data {
+			return event.DeploymentCommitted{DeploymentID: s.deployments(s.stops(r)[0])[0].ID, CommitSHA: strings.Repeat("a", 40), ManifestDigest: digestOf(1)}
+		}, `breach: its program reported a commit, but the passage "staging" was never granted`},
+		{"a weight is reached", nil, func(s *shop, r core.Rollout) event.Data {
+			return event.RolloutGateReached{RolloutID: r.ID, EnvironmentID: s.production.ID, Weight: 50}
+		}, `breach: its program reported that it waits at 50 %, but the passage "production" was never granted`},
+		{"a weight is left", []string{"staging", "release", "production"}, func(s *shop, r core.Rollout) event.Data {
+			return event.DeploymentAdvance{DeploymentID: s.deployments(s.stops(r)[1])[0].ID, Weight: 50}
+		}, `breach: its program reported a deployment at 50 %, but the passage "production/50" was never granted`},
+		{"an environment is healthy", []string{"staging", "release", "production"}, func(s *shop, r core.Rollout) event.Data {
+			return event.RolloutEnvironmentHealthy{RolloutID: r.ID, EnvironmentID: s.production.ID}
+		}, `breach: its program reported a healthy environment, but the passage "production/50" was never granted`},
+		{"the rollout is healthy", []string{"staging", "release"}, func(_ *shop, r core.Rollout) event.Data {
+			return event.RolloutHealthy{RolloutID: r.ID}
+		}, `breach: its program reported its end, but the passage "production" was never granted`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := guarded(t)
+			s.asking("", "", "")
+			first := s.rollout(s.set) // so that the next one stops at its weights
+			s.pass(first, "staging", "release", "production")
+			s.succeed(first)
+			r := s.rollout(s.release(2))
+			s.handOver()
+			s.pass(r, tt.pass...)
+			s.report(tt.report(s, r))
+			if got := s.reload(r); got.State != core.RolloutFailed {
+				t.Errorf("found %s, expected it to fail", got.State)
+			}
+			j, err := s.view.Journal(t.Context(), org, r.ID, core.Page{First: 500})
+			s.ok(err)
+			found := ""
+			for _, row := range j.Nodes {
+				if row.Breach {
+					found = row.Reason
+				}
+			}
+			s.want(found, tt.want)
+			s.handOver()
+			s.want(s.engine.cancels, []string{fmt.Sprintf("rollout-%d", r.ID)})
+			if n, err := s.store.Breaches(t.Context()); err != nil || n != 1 {
+				t.Errorf("counted %d breaches, %v", n, err)
+			}
+			check, err := s.rollouts.CheckJournal(t.Context(), user(), core.Page{First: 50})
+			s.ok(err)
+			if len(check.Differences) != 1 || !strings.Contains(check.Differences[0].Problem, tt.want) {
+				t.Errorf("the check found %+v", check.Differences)
+			}
+		})
+	}
+}
+
+// D46: a driver of an earlier release reports that an environment has started before it requests the passage; a failure claims nothing.
+func TestAnEarlyStartAndAFailureAreNoBreach(t *testing.T) {
+	t.Parallel()
+	s := guarded(t)
+	r := s.rollout(s.set)
+	s.report(event.RolloutStarted{RolloutID: r.ID}, event.RolloutEnvironmentStarted{RolloutID: r.ID, EnvironmentID: s.staging.ID})
+	if e := s.stops(r)[0]; e.State != core.RolloutPending {
+		t.Errorf("an environment that was not entered is %s", e.State)
+	}
+	s.pass(r, "staging")
+	s.report(event.DeploymentStarted{DeploymentID: s.deployments(s.stops(r)[0])[0].ID})
+	if e := s.stops(r)[0]; e.State != core.RolloutInProgress {
+		t.Errorf("an environment with a deployment is %s", e.State)
+	}
+	dep := s.deployments(s.stops(r)[1])[0]
+	s.report(event.DeploymentFailed{DeploymentID: dep.ID, Reason: "no such cluster"})
+	if got := s.reload(r); got.State != core.RolloutInProgress || s.stops(r)[1].State != core.RolloutPending {
+		t.Errorf("after a failure where nothing was entered: %s", got.State)
+	}
+	s.report(
+		event.RolloutEnvironmentFailed{RolloutID: r.ID, EnvironmentID: s.production.ID, Reason: "no"}, event.RolloutFailed{RolloutID: r.ID, Reason: "no"},
+	)
+	s.verifyJournal(r)
+	if n, err := s.store.Breaches(t.Context()); err != nil || n != 0 {
+		t.Errorf("counted %d breaches, %v", n, err)
+	}
+}
+
+// D46: the check of the journal finds passages of earlier releases that were granted, or passed by, without their approval.
+func TestTheJournalCheckFindsBreachesInOldJournals(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.asking("", "", "")
+	r := s.rollout(s.set)
+	s.succeed(r) // without any passage, as hole P2 allowed
+	check, err := s.rollouts.CheckJournal(t.Context(), user(), core.Page{First: 50})
 	s.ok(err)
+	problems := map[string]int{}
+	for _, d := range check.Differences {
+		_, problem, _ := strings.Cut(d.Problem, ": ")
+		problems[problem]++
+	}
+	// Two deployments start and end in each environment, and the environment ends.
+	s.want(problems, map[string]int{
+		`found it beyond passage "staging", which had not been granted`: 5, `found it beyond passage "production", which had not been granted`: 5,
+	})
+}
+
+// D46: the honest events of a whole rollout, in any order that its program can cause, end in the same states and breach nothing.
+func TestWhatAnHonestProgramReportsIsNoBreachInAnyOrder(t *testing.T) {
+	t.Parallel()
+	s := guarded(t)
+	s.asking("", "", "")
+	for round := range 6 {
+		r := s.rollout(s.release(round + 1))
+		var late []event.Event // of environments that were granted before, delivered later and twice
+		for i, e := range s.stops(r) {
+			if i == 1 {
+				s.pass(r, "release")
+			}
+			name := []string{"staging", "production"}[i]
+			s.pass(r, name)
+			reports := []event.Data{event.RolloutEnvironmentStarted{RolloutID: r.ID, EnvironmentID: e.EnvironmentID}}
+			for _, d := range s.deployments(e) {
+				reports = append(reports, event.DeploymentStarted{DeploymentID: d.ID}, event.DeploymentHealthy{DeploymentID: d.ID})
+			}
+			for _, w := range e.Weights {
+				s.pass(r, fmt.Sprintf("%s/%d", name, w.Weight))
+			}
+			for n := range reports {
+				late = append(late, s.emit(reports[(n*3+round)%len(reports)], ""))
+			}
+		}
+		late = append(late, late...)
+		rand.New(rand.NewPCG(uint64(round), 46)).Shuffle(len(late), func(i, j int) { late[i], late[j] = late[j], late[i] })
+		s.deliver(late...)
+		s.report(event.RolloutHealthy{RolloutID: r.ID})
+		if got := s.reload(r); got.State != core.RolloutCompleted {
+			t.Fatalf("round %d: found %s: %v", round, got.State, s.story(r))
+		}
+	}
+	check, err := s.rollouts.CheckJournal(t.Context(), user(), core.Page{First: 50})
+	s.ok(err)
+	s.want(len(check.Differences), 0)
+}
+
+// Issue 16, item 7: one row for each condition of a requested passage, with who can end it.
+func TestWhatAPassageWaitsForHasARowForEachCondition(t *testing.T) {
+	t.Parallel()
+	s := guarded(t)
+	s.group("release-managers", 2)
+	s.asking("", `"quorum":2,"group":"release-managers"`, "")
+	r := s.rollout(s.set)
+	s.pass(r, "staging", "release")
+	_, err := s.rollouts.PauseRollout(t.Context(), user(), r.ID, "lunch")
+	s.ok(err)
+	s.enter(r, "production")
+	s.ok(s.approve(person(7, "release-managers"), r, "production"))
+	waits, err := s.view.Waits(t.Context(), org, []int64{r.ID})
+	s.ok(err)
+	lines := []string{}
+	for _, w := range waits[r.ID] {
+		if w.Since == nil {
+			t.Errorf("found no beginning of %q", w.Detail)
+		}
+		lines = append(lines, string(w.Kind)+": "+w.Detail+" | "+w.Resolver)
+	}
+	s.want(lines, []string{
+		"pause: paused by release-managers-0: lunch | members with the permission deploy",
+		`approval: gate "production" asks for approval, and has 1 of 2 | members with the permission approve in the group "release-managers", ` +
+			"but not who has asked for the rollout",
+		`approval: gate "production/50" asks for approval, and has 0 of 1; passage "production" needs it | members with the permission approve, ` +
+			"but not who has asked for the rollout",
+	})
 }

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"slices"
 	"time"
 )
 
@@ -34,6 +35,15 @@ type Hold struct {
 // Stands is whether nothing moves before somebody or something lets it.
 func (h Hold) Stands() bool { return h.asked || len(h.At) > 0 || len(h.Asking) > 0 }
 
+// WaitingFor is the passage that is requested and that another approval of its keeps closed: an approval at a weight that is asked at the
+// entrance, or of a step that the program left out. It is empty where the approval is that of the passage itself.
+func (h Hold) WaitingFor(gate string) string {
+	if slices.Contains(h.Asking, gate) || len(h.Asking) == 0 {
+		return ""
+	}
+	return h.Asking[0]
+}
+
 // HoldOf reads rows about gates and holds, oldest first. Whether people are asked is the open gates' to say: one approval
 // need not be enough.
 func HoldOf(rows []Transition, open []Gate) Hold {
@@ -42,18 +52,20 @@ func HoldOf(rows []Transition, open []Gate) Hold {
 		Granted: map[string]bool{}, Answers: map[string]*Answers{}, Skips: map[string][]Condition{},
 	}
 	for _, r := range rows {
-		h.read(r)
+		h.Read(r)
 	}
 	return h
 }
 
-func (h *Hold) read(r Transition) {
+// Read adds the next row.
+func (h *Hold) Read(r Transition) {
 	switch r.Verb {
 	case VerbPause:
-		h.Wanted, h.Why = true, r.Reason
-		if !h.Aborted { // then the pause is only its consequence
+		// After an abort the pause is only its consequence, and after a request the system's row makes it effective.
+		if !h.Aborted && !h.Wanted {
 			h.Word = r
 		}
+		h.Wanted, h.Why = true, r.Reason
 	case VerbResume:
 		h.Wanted, h.Why = false, ""
 	case VerbReachGate:

@@ -13,3 +13,9 @@ func (s *Store) BrokenGlass(ctx context.Context) (times int64, last time.Time, e
 	row, err := query.New(s.deps.Pool).BrokenGlass(ctx)
 	return row.Times, row.LastAt, pg.Classify(err, "read how often the glass was broken")
 }
+
+// Breaches is how many rollouts of this installation failed because they advanced beyond a passage that was not granted.
+func (s *Store) Breaches(ctx context.Context) (times int64, err error) {
+	times, err = query.New(s.deps.Pool).Breaches(ctx)
+	return times, pg.Classify(err, "count breaches")
+}

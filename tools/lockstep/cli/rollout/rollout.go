@@ -34,7 +34,7 @@ func (c commands) warn(r client.Rollout) {
 
 func (c commands) rollout() *cobra.Command {
 	return command.Noun("rollout", "ro", "Rollouts: a version set on its way through environments",
-		c.rolloutList(), c.rolloutGet(), c.rolloutCreate(),
+		c.rolloutList(), c.rolloutGet(), c.rolloutWhy(), c.rolloutCreate(),
 		c.resolve("approve", "Approve a gate of a rollout", (*client.Client).ApproveGate),
 		c.resolve("reject", "Reject a gate of a rollout, which cancels the rollout", (*client.Client).RejectGate),
 		c.rolloutPause(), c.rolloutResume(), c.rolloutAbort(), c.rolloutRetry(), c.rolloutCancel(), c.rolloutRollback(), c.rolloutBreakGlass(), c.rolloutKeep(), c.rolloutWatch())
@@ -68,6 +68,24 @@ func (c commands) rolloutGet() *cobra.Command {
 			}
 			fmt.Fprintln(c.Out)
 			return journal.Table(c.Out, one)
+		})
+}
+
+func (c commands) rolloutWhy() *cobra.Command {
+	return c.Asking("why ID", "Say why a rollout does not continue: each condition that is missing, since when, and who can end it",
+		"  lockstep rollout why rollout_12", command.Exactly(1),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			one, err := api.Rollout(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return c.Print(one.WaitingOn, func(w io.Writer) {
+				if len(one.WaitingOn) == 0 {
+					command.Row(w, one.ID+" waits for nothing: it is "+journal.Human(one.Status))
+					return
+				}
+				waitTable(w, one.WaitingOn)
+			})
 		})
 }
 

@@ -141,8 +141,13 @@ func rolloutDetail(w io.Writer, r client.Rollout) {
 		return
 	}
 	fmt.Fprintln(w)
+	waitTable(w, r.WaitingOn)
+}
+
+// waitTable prints what a rollout waits for, in full.
+func waitTable(w io.Writer, all []client.Wait) {
 	command.Row(w, "WAITS FOR", "SINCE", "UNTIL", "RESOLVED BY")
-	for _, one := range r.WaitingOn {
+	for _, one := range all {
 		command.Row(w, one.Detail, command.Optional(one.Since), command.Optional(one.Until), one.Resolver)
 	}
 }

@@ -114,6 +114,11 @@ func (f *fixture) domain() graph.Domain {
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	owner, db := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()}, pgtest.Migration{Name: "domain", FS: store.Migrations()})
+	// These tests report what workflows do without requesting passages first, as programs of earlier releases could.
+	if _, err := owner.Exec(t.Context(), `CREATE FUNCTION earlier_release() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.passages := false; RETURN NEW; END $$;
+		CREATE TRIGGER earlier_release BEFORE INSERT ON cd_rollouts FOR EACH ROW EXECUTE FUNCTION earlier_release()`); err != nil {
+		t.Fatal(err)
+	}
 	f := &fixture{t: t, watch: &watch{}, runs: &runs{}, log: &bytes.Buffer{}, queries: &counter{}, owner: owner, as: core.RoleOwner.Permissions()}
 	plain := pgtest.As(t, db, "lockstep_domain")
 	if err := store.Protect(t.Context(), db, "lockstep_domain"); err != nil {

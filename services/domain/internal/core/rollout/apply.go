@@ -48,10 +48,15 @@ type Moved struct {
 	Reason    string
 }
 
-func (m Moved) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ core.Inbound) error {
+func (m Moved) apply(ctx context.Context, u *UseCases, tx Tx, c cause, _ core.Inbound) error {
 	t, err := lockTree(ctx, tx, c, m.RolloutID)
 	if err != nil {
 		return err
+	}
+	if m.Verb == core.VerbComplete && !t.rollout.State.Terminal() {
+		if ok, err := u.claimsEnd(ctx, t); err != nil || !ok {
+			return err
+		}
 	}
 	return t.moveRollout(ctx, m.Verb, m.Reason)
 }
@@ -63,7 +68,7 @@ type EnvironmentMoved struct {
 	Reason                   string
 }
 
-func (m EnvironmentMoved) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ core.Inbound) error {
+func (m EnvironmentMoved) apply(ctx context.Context, u *UseCases, tx Tx, c cause, _ core.Inbound) error {
 	t, err := lockTree(ctx, tx, c, m.RolloutID)
 	if err != nil {
 		return err
@@ -71,6 +76,18 @@ func (m EnvironmentMoved) apply(ctx context.Context, _ *UseCases, tx Tx, c cause
 	b, err := t.environment(m.EnvironmentID)
 	if err != nil {
 		return err
+	}
+	switch m.Verb {
+	case core.VerbStart:
+		// Drivers of earlier releases report it before they request the passage.
+		if entered, err := t.entered(ctx, b); err != nil || !entered {
+			return err
+		}
+	case core.VerbComplete:
+		if ok, err := u.claimsWeights(ctx, t, b, aboveAll, "a healthy environment"); err != nil || !ok {
+			return err
+		}
+	default: // a failure claims nothing
 	}
 	return t.moveEnvironment(ctx, b, m.Verb, m.Reason)
 }
@@ -82,10 +99,15 @@ type DeploymentMoved struct {
 	Reason       string
 }
 
-func (m DeploymentMoved) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ core.Inbound) error {
+func (m DeploymentMoved) apply(ctx context.Context, u *UseCases, tx Tx, c cause, _ core.Inbound) error {
 	t, b, dep, err := lockDeployment(ctx, tx, c, m.DeploymentID)
 	if err != nil {
 		return err
+	}
+	if m.Verb != core.VerbFail {
+		if ok, err := u.claims(ctx, t, b, "a deployment"); err != nil || !ok {
+			return err
+		}
 	}
 	return t.moveDeployment(ctx, b, dep, m.Verb, m.Reason)
 }
@@ -99,9 +121,16 @@ type GatePassage struct {
 	Weight int
 }
 
-func (m GatePassage) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ core.Inbound) error {
+func (m GatePassage) apply(ctx context.Context, u *UseCases, tx Tx, c cause, _ core.Inbound) error {
 	t, b, dep, err := lockDeployment(ctx, tx, c, m.DeploymentID)
 	if err != nil {
+		return err
+	}
+	below := m.Weight
+	if m.Verb == core.VerbPassGate {
+		below++
+	}
+	if ok, err := u.claimsWeights(ctx, t, b, below, fmt.Sprintf("a deployment at %d %%", m.Weight)); err != nil || !ok {
 		return err
 	}
 	if err := t.moveDeployment(ctx, b, dep, core.VerbStart, ""); err != nil {
@@ -151,10 +180,12 @@ type DeploymentCommitted struct {
 	Changes                   []core.FileChange
 }
 
-func (m DeploymentCommitted) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ core.Inbound) error {
-	// Nothing is locked: a snapshot moves no state, and of two the first stays. This look only turns a deployment that is
-	// another organization's into NotFound.
-	if _, err := rolloutOf(ctx, tx, c, m.DeploymentID); err != nil {
+func (m DeploymentCommitted) apply(ctx context.Context, u *UseCases, tx Tx, c cause, _ core.Inbound) error {
+	t, b, _, err := lockDeployment(ctx, tx, c, m.DeploymentID)
+	if err != nil {
+		return err
+	}
+	if ok, err := u.claims(ctx, t, b, "a commit"); err != nil || !ok {
 		return err
 	}
 	s := core.Snapshot{

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
@@ -43,13 +44,16 @@ type GateReached struct {
 	Weight                   int
 }
 
-func (m GateReached) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ core.Inbound) error {
+func (m GateReached) apply(ctx context.Context, u *UseCases, tx Tx, c cause, _ core.Inbound) error {
 	t, err := lockTree(ctx, tx, c, m.RolloutID)
 	if err != nil {
 		return err
 	}
 	b, err := t.environment(m.EnvironmentID)
 	if err != nil {
+		return err
+	}
+	if ok, err := u.claimsWeights(ctx, t, b, m.Weight, fmt.Sprintf("that it waits at %d %%", m.Weight)); err != nil || !ok {
 		return err
 	}
 	gate, err := t.gateName(ctx, b, m.Weight)

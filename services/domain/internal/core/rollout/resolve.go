@@ -82,6 +82,11 @@ func (u *UseCases) cancel(ctx context.Context, t *tree, reason string) error {
 	if err := t.moveRollout(ctx, core.VerbCancel, reason); err != nil {
 		return err
 	}
+	return u.stopWorkflow(ctx, t, core.Because("cancelled by "+t.cause.DisplayName(), reason))
+}
+
+// stopWorkflow has the workflow of a rollout that has ended stopped.
+func (u *UseCases) stopWorkflow(ctx context.Context, t *tree, why string) error {
 	id := rolloutWorkflow(t.rollout.ID)
 	// Once a start was claimed the engine may have it, even if no answer has come: then only a cancellation is safe. It
 	// waits behind the start (ClaimHandoff), so that it never finds nothing to cancel because it was faster.
@@ -89,9 +94,8 @@ func (u *UseCases) cancel(ctx context.Context, t *tree, reason string) error {
 	if err != nil || withdrawn {
 		return err
 	}
-	who := core.Because("cancelled by "+t.cause.DisplayName(), reason)
 	return t.tx.AddHandoff(ctx, core.Handoff{
-		Kind: core.HandoffCancel, WorkflowID: id, Subject: core.HandoffRollout, SubjectID: t.rollout.ID, Reason: who, DueAt: t.cause.at,
+		Kind: core.HandoffCancel, WorkflowID: id, Subject: core.HandoffRollout, SubjectID: t.rollout.ID, Reason: why, DueAt: t.cause.at,
 	})
 }
 

@@ -26,6 +26,8 @@ type tree struct {
 	// rollout has only what its row has; what is derived, such as IsRollback, has to be read (R18).
 	rollout      core.Rollout
 	environments []*branch
+	// breach is that it fails because of a report from beyond a passage that was never granted.
+	breach bool
 }
 
 // branch is an environment of a tree with its deployments.
@@ -111,6 +113,7 @@ func (t *tree) write(ctx context.Context, s core.Subject, state int16, verb core
 	for _, m := range core.MachineOf(s.Kind).Path(state, verb) {
 		row := t.row(s, m.Verb)
 		row.From, row.To = &m.From, m.To
+		row.Breach = t.breach && m.Verb == core.VerbFail && s.Kind == core.SubjectRollout
 		// The reason belongs to what was said, not to what it implies.
 		if m.Verb == verb {
 			row.Reason = reason
@@ -209,8 +212,16 @@ func (t *tree) moveEnvironment(ctx context.Context, b *branch, verb core.Verb, r
 
 // moveDeployment applies a verb to a deployment. Whatever happens to one, its environment has started.
 func (t *tree) moveDeployment(ctx context.Context, b *branch, d *core.Deployment, verb core.Verb, reason string) error {
-	// A late word about a deployment that is over must not start an environment either (D16).
-	if verb != core.VerbCancel && !d.State.Terminal() {
+	entered := true
+	if verb == core.VerbFail {
+		var err error
+		if entered, err = t.entered(ctx, b); err != nil {
+			return err
+		}
+	}
+	// A late word about a deployment that is over must not start an environment either (D16), and neither must the failure of one whose
+	// environment was never entered.
+	if verb != core.VerbCancel && entered && !d.State.Terminal() {
 		if err := t.moveEnvironment(ctx, b, core.VerbStart, ""); err != nil {
 			return err
 		}

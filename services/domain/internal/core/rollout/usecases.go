@@ -23,6 +23,7 @@ type UseCases struct {
 	readiness Readiness
 	clock     clock.Clock
 	wake      func()
+	breached  func(context.Context, Breach)
 }
 
 // Readiness records what workflows report about environments.
@@ -48,6 +49,8 @@ type Deps struct {
 	Clock     clock.Clock
 	// Wake is called after a change that left something to hand over or to publish; may be nil.
 	Wake func()
+	// Breached is called for a rollout that failed as a breach, in the transaction that records it; may be nil.
+	Breached func(context.Context, Breach)
 }
 
 // New makes the use cases over their dependencies.
@@ -55,5 +58,8 @@ func New(d Deps) *UseCases {
 	if d.Wake == nil {
 		d.Wake = func() {}
 	}
-	return &UseCases{store: d.Store, drivers: d.Drivers, flows: d.Flows, readiness: d.Readiness, clock: d.Clock, wake: d.Wake}
+	if d.Breached == nil {
+		d.Breached = func(context.Context, Breach) {}
+	}
+	return &UseCases{store: d.Store, drivers: d.Drivers, flows: d.Flows, readiness: d.Readiness, clock: d.Clock, wake: d.Wake, breached: d.Breached}
 }

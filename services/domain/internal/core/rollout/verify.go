@@ -14,6 +14,8 @@ import (
 type JournalDifference struct {
 	Subject core.Subject
 	Problem string
+	// Breach is that the journal has something beyond a passage that was not granted; the states agree.
+	Breach bool
 }
 
 // JournalCheck is what came of checking a page of rollouts.
@@ -48,8 +50,13 @@ func (u *UseCases) CheckJournal(ctx context.Context, a core.Actor, p core.Page) 
 				return err
 			}
 			rows, err := wholeJournal(ctx, tx, a.Organization, r.ID)
+			if err != nil {
+				return err
+			}
 			check.Rows += len(rows)
 			check.Differences = append(check.Differences, t.differences(rows)...)
+			found, err := t.breaches(ctx, rows)
+			check.Differences = append(check.Differences, found...)
 			return err
 		})
 		if err != nil {
@@ -120,7 +127,7 @@ func difference(c core.CellDifference) JournalDifference {
 		subject = core.Subject{Kind: core.SubjectApplication, ID: c.ApplicationID}
 	}
 	return JournalDifference{
-		subject, fmt.Sprintf("the matrix has for environment %d: %s; the record says: %s", c.EnvironmentID, c.Kept, c.Told),
+		Subject: subject, Problem: fmt.Sprintf("the matrix has for environment %d: %s; the record says: %s", c.EnvironmentID, c.Kept, c.Told),
 	}
 }
 
@@ -192,7 +199,7 @@ func (t *tree) differences(rows []core.Transition) []JournalDifference {
 	compare := func(s core.Subject, state int16, started, finished *time.Time) {
 		a, known := told[s]
 		if !known {
-			found = append(found, JournalDifference{s, "found no row; expected at least its creation"})
+			found = append(found, JournalDifference{Subject: s, Problem: "found no row; expected at least its creation"})
 			return
 		}
 		problems := a.problems
@@ -208,7 +215,7 @@ func (t *tree) differences(rows []core.Transition) []JournalDifference {
 			problems = append(problems, fmt.Sprintf("it ended at %s; the journal says %s", instant(finished), instant(a.finished)))
 		}
 		for _, problem := range problems {
-			found = append(found, JournalDifference{s, problem})
+			found = append(found, JournalDifference{Subject: s, Problem: problem})
 		}
 	}
 	compare(core.Subject{Kind: core.SubjectRollout, ID: t.rollout.ID}, int16(t.rollout.State), t.rollout.StartedAt, t.rollout.FinishedAt)

@@ -212,6 +212,9 @@ func (v waitView) waits(s core.Standing) []Wait {
 			resolver += ", but not who has asked for the rollout"
 		}
 		detail := core.Because(fmt.Sprintf("gate %q asks for approval, and has %d of %d", g.GateID, len(g.Approvals), g.Quorum), g.Reason)
+		if passage := s.Hold.WaitingFor(g.GateID); passage != "" {
+			detail += fmt.Sprintf("; passage %q needs it", passage)
+		}
 		if problem := v.stuck(g); problem != "" {
 			detail += "; " + problem
 		}
