@@ -42,7 +42,7 @@ func routes() map[string]route {
 	session := route{"domain", []string{"/session"}, append(look, http.MethodDelete)} // whoever has no session is signed out
 	return map[string]route{
 		domain + `"/graphql"`:            {"domain", []string{"/graphql", "/graphql?stream"}, nil},
-		domain + `"GET " + ExportPath`:   {"domain", []string{"/journal/export", "/journal/export?since=2026-01-01T00:00:00Z"}, nil},
+		domain + `ExportPath`:            {"domain", []string{"/journal/export", "/journal/export?since=2026-01-01T00:00:00Z"}, nil},
 		domain + `"POST /session"`:       session,
 		domain + `"DELETE /session"`:     session,
 		domain + `"GET /session"`:        session,

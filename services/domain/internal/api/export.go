@@ -28,6 +28,11 @@ func exportHandler(e Export) http.Handler {
 			unauthenticated(w, "found nobody; expected a token")
 			return
 		}
+		if r.Method != http.MethodGet {
+			w.Header().Set("Allow", http.MethodGet)
+			http.Error(w, "found method "+r.Method+"; expected GET", http.StatusMethodNotAllowed)
+			return
+		}
 		var bounds [2]*time.Time
 		for i, name := range []string{"since", "until"} {
 			var err error

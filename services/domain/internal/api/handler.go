@@ -36,7 +36,7 @@ func NewHandler(d Deps) http.Handler {
 	keys := newKeyring(d.Tokens, d.Access, d.Clock, d.Guard)
 	mux := http.NewServeMux()
 	mux.Handle("/graphql", keys.authenticate(d.GraphQL))
-	mux.Handle("GET "+ExportPath, keys.authenticate(exportHandler(d.Export)))
+	mux.Handle(ExportPath, keys.authenticate(exportHandler(d.Export)))
 	mux.HandleFunc("POST /session", keys.signIn)
 	mux.HandleFunc("DELETE /session", keys.signOut)
 	mux.HandleFunc("GET /session", d.SignOn.options)
