@@ -246,7 +246,11 @@ func TestAJournalIsCheckedForOnesOwnOrganization(t *testing.T) {
 			}
 		}
 		f.ask(organization, `{ journalCheck { rollouts rows differences { subject problem } pageInfo { hasNextPage } } }`, nil).into(t, &data)
-		if c := data.JournalCheck; (c.Rollouts > 0) != some || (c.Rows > 0) != some || len(c.Differences) > 0 {
+		// The story's workflows requested no passages, which the check finds (D46).
+		breaches := slices.DeleteFunc(slices.Clone(data.JournalCheck.Differences), func(d struct{ Subject, Problem string }) bool {
+			return !strings.Contains(d.Problem, "which had not been granted")
+		})
+		if c := data.JournalCheck; (c.Rollouts > 0) != some || (c.Rows > 0) != some || (len(breaches) > 0) != some || len(c.Differences) > len(breaches) {
 			t.Errorf("organization %d: %+v", organization, c)
 		}
 	}
