@@ -202,7 +202,7 @@ func TestEveryColumnThatJournalsGainMayBeEmpty(t *testing.T) {
 	first := map[string]bool{}
 	for column := range strings.FieldsSeq(`id organization_id rollout_id rollout_environment_id deployment_id from_state to_state event gate_id principal_type
 		principal_id principal_name reason triggered_by created_at updated_at action subject_kind subject_number subject_name application_id environment_id detail
-		before after trace_id`) {
+		before after trace_id breach`) {
 		first[column] = true
 	}
 	rows, err := s.pool.Query(t.Context(), `SELECT table_name || '.' || column_name, column_name::text FROM information_schema.columns

@@ -53,7 +53,7 @@ func askedOfTheHostile() []string {
 		"rollout pause r", "rollout resume r", "rollout abort r", "rollout retry r", "rollout cancel r", "rollout rollback r", "rollout break-glass r --reason a", "rollout keep r", "rollout watch r",
 		"journal list", "member list", "member add a", "member role HOSTILE owner", "member remove HOSTILE", "group list", "group set HOSTILE --empty",
 		"token list", "token create a", "token revoke t", "agent list", "agent get HOSTILE", "agent register a", "agent rotate HOSTILE", "agent revoke HOSTILE",
-		"organization list", "organization create a --owner b", "organization rename HOSTILE b", "whoami", "access list", "audit", "journal export /nonexistent/a", "journal verify /nonexistent/a", "admin verify-journal", "publish r.test/a:1@sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", "doctor",
+		"organization list", "organization create a --owner b", "organization rename HOSTILE b", "whoami", "access list", "audit", "admin verify-journal", "publish r.test/a:1@sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", "doctor",
 		"workflow start a FILE", "workflow list", "workflow get a", "workflow history a", "workflow logs a", "workflow watch a", "workflow retry a", "workflow cancel a",
 		"workflow terminate a --reason b", "workflow send ch_ABCDEFGHIJKLMNOPQRSTUVWXYZ 1", "workflow check FILE", "workflow flow list", "workflow flow register a FILE", "workflow flow delete a",
 	}
@@ -64,6 +64,7 @@ func silentOfServers() map[string]string {
 	return map[string]string{
 		"agent authority": "prints what it has generated", "demo": "has its own test, in its package", "dev": "prints its own addresses", "dev env": "prints the addresses of a stack of this account, and nothing of its answer", "dev push": "prints what was given, and a digest of its own", "serve": "a service", "version": "a constant",
 		"completion bash": "a script", "completion fish": "a script", "completion powershell": "a script", "completion zsh": "a script",
+		"journal export": "prints what it has verified in the file, as journal verify does", "journal verify": "prints what it has verified in a file",
 		"driver push": "prints digests of files here", "driver pull": "prints what it has read of files, through the same table as driver check",
 	}
 }
