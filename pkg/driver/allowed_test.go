@@ -25,11 +25,17 @@ func TestAnApplicationFitsWhatTheEnvironmentAllows(t *testing.T) {
 		{"no limits, as before the fields existed", `{}`, `{` + config + `}`, ""},
 		{"empty lists", `{"projects": [], "repositories": []}`, `{` + config + `}`, ""},
 		{"inside", `{"projects": ["default"], "repositories": ["https://git.example.com/*"], "destination_namespaces": ["shop-*", "!shop-production"]}`, `{` + config + `}`, ""},
-		{"another namespace", `{"destination_namespaces": ["team-*"]}`, `{` + config + `}`, `/destination_namespace: found "shop-staging"; expected one that the environment allows (destination_namespaces: team-*)`},
+		{
+			"another namespace", `{"destination_namespaces": ["team-*"]}`, `{` + config + `}`,
+			`/destination_namespace: found "shop-staging"; expected one that the environment allows (destination_namespaces: team-*)`,
+		},
 		{"a namespace that is taken away", `{"destination_namespaces": ["*", "!shop-staging"]}`, `{` + config + `}`, "/destination_namespace"},
 		{"the default of the schema", `{"projects": ["team-*"]}`, `{` + config + `}`, `/project: found "default"`},
 		{"another project", `{"projects": ["team-*"]}`, `{"project": "default-team", ` + config + `}`, `/project: found "default-team"`},
-		{"another repository", `{"repositories": ["https://git.example.com/shop"]}`, `{"repository_url": "https://git.example.com/shop2", "destination_namespace": "a"}`, "/repository_url"},
+		{
+			"another repository", `{"repositories": ["https://git.example.com/shop"]}`,
+			`{"repository_url": "https://git.example.com/shop2", "destination_namespace": "a"}`, "/repository_url",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

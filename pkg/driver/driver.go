@@ -149,7 +149,10 @@ var refForm = regexp.MustCompile(`^([a-z0-9]+(?:-[a-z0-9]+)*)@([1-9][0-9]{0,3})$
 func ParseRef(ref string) (name string, major int, err error) {
 	m := refForm.FindStringSubmatch(ref)
 	if m == nil {
-		return "", 0, fault.InvalidFields(fault.Field{Name: "driver_ref", Problem: fmt.Sprintf("found %q; expected name@major, such as argo-rollouts@1", ref)})
+		return "", 0, fault.InvalidFields(fault.Field{
+			Name:    "driver_ref",
+			Problem: fmt.Sprintf("found %q; expected name@major, such as argo-rollouts@1", ref),
+		})
 	}
 	major, err = strconv.Atoi(m[2])
 	if err != nil {

@@ -156,20 +156,51 @@ func TestBadBundlesAreRefused(t *testing.T) {
 		{"no manifest", map[string]string{"manifest.json": ""}, `manifest.json: found no such file; expected it in the driver's folder`},
 		{"manifest is not JSON", map[string]string{"manifest.json": "{\n  nope"}, `manifest.json: line 2, column 3: found text that is not JSON`},
 		{"unknown key", replaced(`"modules"`, `"libraries"`), `manifest.json:7: /libraries: found a field that does not exist`},
-		{"unknown step", replaced(`["deploy"]`, `["deploy", "teleport"]`), `manifest.json:3: /supported_pipeline_steps/1: found "teleport"; expected one of "deploy", "pause", "approval", "analysis"`},
-		{"a workflow is missing", replaced(`"onboarding": "v1/a.star", `, ``), `manifest.json:6: /workflows/onboarding: found nothing; expected a value`},
-		{"a path out of the folder", replaced(`v1/a.star`, `../a.star`), `manifest.json:6: /workflows/onboarding: found "../a.star"; expected text that matches`},
-		{"a file that does not exist", replaced(`v1/a.star`, `v1/z.star`), `manifest.json:6: /workflows/onboarding: found "v1/z.star", which does not exist`},
+		{
+			"unknown step", replaced(`["deploy"]`, `["deploy", "teleport"]`),
+			`manifest.json:3: /supported_pipeline_steps/1: found "teleport"; expected one of "deploy", "pause", "approval", "analysis"`,
+		},
+		{
+			"a workflow is missing", replaced(`"onboarding": "v1/a.star", `, ``),
+			`manifest.json:6: /workflows/onboarding: found nothing; expected a value`,
+		},
+		{
+			"a path out of the folder", replaced(`v1/a.star`, `../a.star`),
+			`manifest.json:6: /workflows/onboarding: found "../a.star"; expected text that matches`,
+		},
+		{
+			"a file that does not exist", replaced(`v1/a.star`, `v1/z.star`),
+			`manifest.json:6: /workflows/onboarding: found "v1/z.star", which does not exist`,
+		},
 		{"an empty program", map[string]string{"v1/a.star": "  \n"}, `manifest.json:6: /workflows/onboarding: found "v1/a.star", which is empty`},
-		{"two majors in one manifest", replaced(`v1/a.star`, `v2/a.star`), `manifest.json:6: /workflows/onboarding: found "v2/a.star"; expected a file in v1/`},
+		{
+			"two majors in one manifest", replaced(`v1/a.star`, `v2/a.star`),
+			`manifest.json:6: /workflows/onboarding: found "v2/a.star"; expected a file in v1/`,
+		},
 		{"a major without manifest", map[string]string{"v2/a.star": "a()"}, `v2: found no manifest for it; expected v2/manifest.json`},
-		{"a program that is not text", map[string]string{"v1/a.star": "a()\nb(\xff)\n"}, `v1/a.star:2: found bytes that are not text; expected UTF-8`},
-		{"a program too large", map[string]string{"v1/a.star": strings.Repeat("#", 1<<20)}, `v1/a.star: found 1048576 bytes; expected at most 524288`},
+		{
+			"a program that is not text",
+			map[string]string{"v1/a.star": "a()\nb(\xff)\n"},
+			`v1/a.star:2: found bytes that are not text; expected UTF-8`,
+		},
+		{
+			"a program too large",
+			map[string]string{"v1/a.star": strings.Repeat("#", 1<<20)},
+			`v1/a.star: found 1048576 bytes; expected at most 524288`,
+		},
 		{"a schema that is not JSON", map[string]string{"v1/app.json": "{\n\n,}"}, `v1/app.json: line 3, column 1: found text that is not JSON`},
 		{"a schema that is not one", map[string]string{"v1/app.json": "{\n\"type\":\n\"objekt\"}"}, `v1/app.json:3: /type: `},
-		{"a widget of the wrong type", map[string]string{"v1/app.json": "{\"properties\": {\n\"a\": {\"gitlabUi\": {\n\"widget\": 7}}}}"}, `v1/app.json:3: /properties/a/gitlabUi/widget: found 7; expected a string`},
+		{
+			"a widget of the wrong type",
+			map[string]string{"v1/app.json": "{\"properties\": {\n\"a\": {\"gitlabUi\": {\n\"widget\": 7}}}}"},
+			`v1/app.json:3: /properties/a/gitlabUi/widget: found 7; expected a string`,
+		},
 		{"a label in the schema", map[string]string{"v1/app.json": "{\"properties\": {\"a\": {\"gitlabUi\": {\n\"widget\": \"text\",\n\"label\": \"A\"}}}}"}, `v1/app.json:3: /properties/a/gitlabUi/label: found a field that does not exist`},
-		{"a schema that reads files", map[string]string{"v1/app.json": `{"$ref": "file:///etc/passwd"}`}, `references to other documents are not allowed`},
+		{
+			"a schema that reads files",
+			map[string]string{"v1/app.json": `{"$ref": "file:///etc/passwd"}`},
+			`references to other documents are not allowed`,
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -267,22 +298,52 @@ func TestTheArgoDriversSchemas(t *testing.T) {
 		{"plain", `{` + valid + `,"use_load_balancing":false}`, ``},
 		{"with load balancer", `{` + valid + `,"use_load_balancing":true,"load_balancer_type":"istio"}`, ``},
 		{"which load balancer", `{` + valid + `,"use_load_balancing":true}`, `/load_balancer_type: found nothing; expected a value`},
-		{"a load balancer not in use", `{` + valid + `,"use_load_balancing":false,"load_balancer_type":"istio"}`, `/load_balancer_type: found "istio"; expected nothing: not allowed here`},
-		{"another load balancer", `{` + valid + `,"use_load_balancing":true,"load_balancer_type":"f5"}`, `/load_balancer_type: found "f5"; expected one of "istio", "nginx", "alb"`},
+		{
+			"a load balancer not in use", `{` + valid + `,"use_load_balancing":false,"load_balancer_type":"istio"}`,
+			`/load_balancer_type: found "istio"; expected nothing: not allowed here`,
+		},
+		{
+			"another load balancer", `{` + valid + `,"use_load_balancing":true,"load_balancer_type":"f5"}`,
+			`/load_balancer_type: found "f5"; expected one of "istio", "nginx", "alb"`,
+		},
 		{"nothing said of it", `{` + valid + `}`, `/use_load_balancing: found nothing; expected a value`},
-		{"credentials in the URL", `{` + strings.Replace(valid, "http://git", "http://me:secret@git", 1) + `,"use_load_balancing":false}`, `/repository_url: found "http://me:secret@git/shop.git"; expected text that matches`},
-		{"a path out of the repository", `{` + strings.Replace(valid, "staging/api.yaml", "../api.yaml", 1) + `,"use_load_balancing":false}`, `/services/0/file: `},
-		{"a path into .git", `{` + strings.Replace(valid, "staging/api.yaml", "staging/.Git/config", 1) + `,"use_load_balancing":false}`, `/services/0/file: found "staging/.Git/config"; expected anything else`},
+		{
+			"credentials in the URL", `{` + strings.Replace(valid, "http://git", "http://me:secret@git", 1) + `,"use_load_balancing":false}`,
+			`/repository_url: found "http://me:secret@git/shop.git"; expected text that matches`,
+		},
+		{
+			"a path out of the repository", `{` + strings.Replace(valid, "staging/api.yaml", "../api.yaml", 1) + `,"use_load_balancing":false}`,
+			`/services/0/file: `,
+		},
+		{
+			"a path into .git", `{` + strings.Replace(valid, "staging/api.yaml", "staging/.Git/config", 1) + `,"use_load_balancing":false}`,
+			`/services/0/file: found "staging/.Git/config"; expected anything else`,
+		},
 		{"a hidden folder", `{` + strings.Replace(valid, "staging/api.yaml", ".deploy/api.yaml", 1) + `,"use_load_balancing":false}`, ``},
 		{"the whole repository", `{` + strings.Replace(valid, `"path":"staging"`, `"path":"."`, 1) + `,"use_load_balancing":false}`, ``},
 		{"a branch", `{` + valid + `,"use_load_balancing":false,"branch":"release/1.2-x"}`, ``},
-		{"an option for a branch", `{` + valid + `,"use_load_balancing":false,"branch":"--upload-pack=x"}`, `/branch: found "--upload-pack=x"; expected text that matches`},
-		{"a range for a branch", `{` + valid + `,"use_load_balancing":false,"branch":"a..b"}`, `/branch: found "a..b"; expected text that matches`},
+		{
+			"an option for a branch", `{` + valid + `,"use_load_balancing":false,"branch":"--upload-pack=x"}`,
+			`/branch: found "--upload-pack=x"; expected text that matches`,
+		},
+		{
+			"a range for a branch", `{` + valid + `,"use_load_balancing":false,"branch":"a..b"}`,
+			`/branch: found "a..b"; expected text that matches`,
+		},
 		{"kustomize", entry(`"format":"kustomize","image_name":"shop/api","rollout_file":"base/api.yaml"`), ``},
-		{"kustomize without its image", entry(`"format":"kustomize","rollout_file":"base/api.yaml"`), `/services/0/image_name: found nothing; expected a value`},
+		{
+			"kustomize without its image", entry(`"format":"kustomize","rollout_file":"base/api.yaml"`),
+			`/services/0/image_name: found nothing; expected a value`,
+		},
 		{"helm", entry(`"format":"helm","image_path":"api.image","steps_path":"api.steps","rollout_name":"api"`), ``},
-		{"helm without the Rollout's name", entry(`"format":"helm","image_path":"api.image"`), `/services/0/rollout_name: found nothing; expected a value`},
-		{"a value's path in a manifest", entry(`"image_path":"api.image"`), `/services/0/image_path: found "api.image"; expected nothing: not allowed here`},
+		{
+			"helm without the Rollout's name", entry(`"format":"helm","image_path":"api.image"`),
+			`/services/0/rollout_name: found nothing; expected a value`,
+		},
+		{
+			"a value's path in a manifest", entry(`"image_path":"api.image"`),
+			`/services/0/image_path: found "api.image"; expected nothing: not allowed here`,
+		},
 		{"traffic", entry(`"traffic":{"stable_service":"api","canary_service":"api-canary","ingress":"shop","service_port":80}`), ``},
 		{"an invalid port", entry(`"traffic":{"service_port":0}`), `/services/0/traffic/service_port: `},
 		{"an unknown field", `{` + valid + `,"use_load_balancing":false,"helm":{}}`, `/helm: found a field that does not exist`},

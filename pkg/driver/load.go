@@ -107,7 +107,8 @@ func FromFiles(files map[string][]byte) ([]*Bundle, error) {
 		} else if bytes.Contains(newest, []byte(`"`+major+"/")) {
 			files[manifestFile] = newest
 		} else {
-			return nil, fault.New(fault.Invalid, "%s: found no manifest for it; expected %s, or %s to name files in %s/", major, own, manifestFile, major)
+			return nil, fault.New(fault.Invalid, "%s: found no manifest for it; expected %s, or %s to name files in %s/", major,
+				own, manifestFile, major)
 		}
 		b, err := build(files)
 		if err != nil {
@@ -120,7 +121,8 @@ func FromFiles(files map[string][]byte) ([]*Bundle, error) {
 	}
 	for _, b := range bundles[1:] {
 		if b.name != bundles[0].name {
-			return nil, fault.New(fault.Invalid, "%s: found majors of %q and of %q; expected one driver in a folder", manifestFile, bundles[0].name, b.name)
+			return nil, fault.New(fault.Invalid, "%s: found majors of %q and of %q; expected one driver in a folder", manifestFile,
+				bundles[0].name, b.name)
 		}
 	}
 	return bundles, nil
@@ -253,9 +255,15 @@ func (b *Bundle) resolve() error {
 	var wrong []fault.Field
 	for pointer, p := range paths {
 		if path.Dir(p) != folder {
-			wrong = append(wrong, fault.Field{Name: pointer, Problem: fmt.Sprintf("found %q; expected a file in %s/, as environment_schema has it: a bundle is one major", p, folder)})
+			wrong = append(wrong, fault.Field{
+				Name:    pointer,
+				Problem: fmt.Sprintf("found %q; expected a file in %s/, as environment_schema has it: a bundle is one major", p, folder),
+			})
 		} else if text, ok := b.files[p]; !ok {
-			wrong = append(wrong, fault.Field{Name: pointer, Problem: fmt.Sprintf("found %q, which does not exist; expected a file of the driver", p)})
+			wrong = append(wrong, fault.Field{
+				Name:    pointer,
+				Problem: fmt.Sprintf("found %q, which does not exist; expected a file of the driver", p),
+			})
 		} else if len(bytes.TrimSpace(text)) == 0 {
 			wrong = append(wrong, fault.Field{Name: pointer, Problem: fmt.Sprintf("found %q, which is empty; expected a program or schema", p)})
 		}

@@ -34,7 +34,8 @@ func checkRoot(text []byte) error {
 	}
 	root, ok := doc.(map[string]any)
 	if !ok {
-		return fault.InvalidFields(fault.Field{Problem: fmt.Sprintf("found %v for a schema; expected one whose root has \"type\": \"object\"", doc)})
+		return fault.InvalidFields(fault.Field{Problem: fmt.Sprintf("found %v for a schema; expected one whose root has \"type\": \"object\"",
+			doc)})
 	}
 	kind, ok := root["type"]
 	if kind == "object" {

@@ -125,7 +125,10 @@ func rolloutEvents() []Definition {
 		define(PathDomain, "", RolloutPassageRequested{RolloutID: 7, EnvironmentID: 3, GateID: "production", SkipsWeights: []int{25, 50}},
 			"By the deploy workflow, before it enters an environment, passes a gate or takes a step between environments. It waits for the answer.",
 			EmitterProgram),
-		define(PathDomain, "", RolloutPassageGranted{RolloutID: 7, GateID: "production", EnvironmentID: 3, PinnedWeights: []int{25, 50}, Places: examplePlaces()},
+		define(PathDomain, "", RolloutPassageGranted{
+			RolloutID: 7, GateID: "production", EnvironmentID: 3, PinnedWeights: []int{25, 50},
+			Places: examplePlaces(),
+		},
 			"By the domain service, once the rollout is not on hold and every approval that the passage needs has been given.", EmitterDomain),
 		define(PathDomain, "", RolloutPassagesRevoked{RolloutID: 7},
 			"By the domain service, when the rollout has ended. Its run may change nothing from then on.", EmitterDomain),

@@ -28,9 +28,9 @@ type ArtifactPublished struct {
 	DigestSeen *bool `json:"digest_seen,omitempty"`
 }
 
-// ArtifactDeleted is com.gitlab.cd.artifact.deleted: an artifact, or a tag of it, is no longer at its registry. At least one of digest and tag is
-// set. A digest alone: the image is gone, with every tag that named it. A tag alone: the tag is gone, whatever it named. Both: the tag no longer
-// names that digest. An image that is published again later exists again.
+// ArtifactDeleted is com.gitlab.cd.artifact.deleted: an artifact, or a tag of it, is no longer at its registry. At least one of digest and
+// tag is set. A digest alone: the image is gone, with every tag that named it. A tag alone: the tag is gone, whatever it named. Both: the
+// tag no longer names that digest. An image that is published again later exists again.
 type ArtifactDeleted struct {
 	// Image is the repository, without tag and digest.
 	Image string `json:"image" jsonschema:"minLength=1,maxLength=1024"`

@@ -19,7 +19,8 @@ func TestWhoMayEmitWhat(t *testing.T) {
 		if may != (err == nil) {
 			t.Errorf("%s from %s: %v, expected that it may is %t", d.Type, by, err, may)
 		}
-		if err != nil && (!fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), d.Type) || !strings.Contains(err.Error(), by.Describe()) || !strings.Contains(err.Error(), d.EmittedBy[0].Describe())) {
+		if err != nil && (!fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), d.Type) ||
+			!strings.Contains(err.Error(), by.Describe()) || !strings.Contains(err.Error(), d.EmittedBy[0].Describe())) {
 			t.Errorf("%s from %s: found %v, expected the type, who it is from, and who it is expected from", d.Type, by, err)
 		}
 		if bySource[d.Type] == nil {

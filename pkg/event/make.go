@@ -56,7 +56,10 @@ func straight(h Header, data Data) (s Sealed, ok bool) {
 	text = append(h.Time.UTC().AppendFormat(append(text, `"time":"`...), time.RFC3339Nano), `",`...)
 	// Extensions are ordered by name.
 	for _, extension := range [...]struct{ name, value string }{
-		{ExtensionCausation, h.Causation}, {ExtensionCorrelation, h.Correlation}, {ExtensionOrganization, number(h.Organization)}, {ExtensionTraceParent, h.Trace},
+		{ExtensionCausation, h.Causation},
+		{ExtensionCorrelation, h.Correlation},
+		{ExtensionOrganization, number(h.Organization)},
+		{ExtensionTraceParent, h.Trace},
 	} {
 		if extension.value != "" {
 			if !utf8.ValidString(extension.value) {
@@ -70,7 +73,10 @@ func straight(h Header, data Data) (s Sealed, ok bool) {
 	if !utf8.Valid(body) {
 		return Sealed{}, false
 	}
-	return Sealed{text: text, attributes: attributes, eventType: d.Type, id: h.ID, source: h.Source, trace: h.Trace, path: d.Path, subj: subject}, true
+	return Sealed{
+		text: text, attributes: attributes, eventType: d.Type, id: h.ID, source: h.Source, trace: h.Trace, path: d.Path,
+		subj: subject,
+	}, true
 }
 
 // payload encodes data, if it fits its schema.

@@ -56,13 +56,17 @@ func drawEvent(t *rapid.T) event.Event {
 	h := event.Header{
 		ID: id, Source: rapid.SampledFrom([]string{"/services/workflow", "/ä b", "https://x.example/?a=\"b\"", "urn:x"}).Draw(t, "source"),
 		Organization: rapid.Int64Range(1, 1<<62).Draw(t, "organization"), Correlation: rapid.String().Draw(t, "correlation"),
-		Trace: rapid.SampledFrom([]string{"", trace}).Draw(t, "trace"), Time: time.Unix(rapid.Int64Range(0, 1<<34).Draw(t, "time"), rapid.Int64Range(0, 999).Draw(t, "ns")),
+		Trace: rapid.SampledFrom([]string{"", trace}).Draw(t, "trace"),
+		Time:  time.Unix(rapid.Int64Range(0, 1<<34).Draw(t, "time"), rapid.Int64Range(0, 999).Draw(t, "ns")),
 	}
 	data := rapid.SampledFrom([]event.Data{
 		event.RolloutStarted{RolloutID: 7},
 		event.RolloutFailed{RolloutID: 7, Reason: "r" + rapid.String().Draw(t, "reason")},
 		event.ArtifactPublished{Image: "a/b", Digest: digest, Tag: rapid.StringN(0, 200, -1).Draw(t, "tag")},
-		event.FunctionCompleted{AgentID: 42, CallID: "\"outboxbase\":", Attempt: 1, Value: json.RawMessage(`{ "a": [1, {"data": "}"}], "outboxbase":"7" }`)},
+		event.FunctionCompleted{
+			AgentID: 42, CallID: "\"outboxbase\":", Attempt: 1,
+			Value: json.RawMessage(`{ "a": [1, {"data": "}"}], "outboxbase":"7" }`),
+		},
 		event.Raw{Type: event.TypeRolloutStarted, JSON: json.RawMessage("{\n \"rollout_id\" : 7, \"data\":{\"type\":\"x\"}}")},
 	}).Draw(t, "data")
 	e, err := event.New(h, data)
@@ -115,7 +119,10 @@ func TestASealedEventIsTheEvent(t *testing.T) {
 			placed = append(placed, event.Attribute{Name: name, Value: rapid.String().Draw(t, name)})
 			e.SetExtension(name, placed[len(placed)-1].Value)
 		}
-		for name, kept := range map[string][]byte{"own text": sealed.JSON(), "text of an earlier version": ofSDK, "text with space around it": []byte(" " + string(sealed.JSON()) + "\n")} {
+		for name, kept := range map[string][]byte{
+			"own text": sealed.JSON(), "text of an earlier version": ofSDK,
+			"text with space around it": []byte(" " + string(sealed.JSON()) + "\n"),
+		} {
 			restored, err := event.Restore(kept)
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
@@ -183,9 +190,12 @@ func TestSealRefusesWhatValidateRefuses(t *testing.T) {
 		event event.Event
 		want  string
 	}{
-		"unknown type":            {broken(func(e *event.Event) { e.SetType("com.example.x") }), "type"},
-		"no id":                   {broken(func(e *event.Event) { e.SetID("") }), "id"},
-		"no organization":         {broken(func(e *event.Event) { e.SetExtension(event.ExtensionOrganization, nil) }), event.ExtensionOrganization},
+		"unknown type": {broken(func(e *event.Event) { e.SetType("com.example.x") }), "type"},
+		"no id":        {broken(func(e *event.Event) { e.SetID("") }), "id"},
+		"no organization": {
+			broken(func(e *event.Event) { e.SetExtension(event.ExtensionOrganization, nil) }),
+			event.ExtensionOrganization,
+		},
 		"data against its schema": {broken(func(e *event.Event) { e.DataEncoded = []byte(`{"rollout_id":0}`) }), "data.rollout_id"},
 		"data that is not JSON":   {broken(func(e *event.Event) { e.DataEncoded = []byte(`{"rollout_id":7}}`) }), "data"},
 		"data of two values":      {broken(func(e *event.Event) { e.DataEncoded = []byte(`{"rollout_id":7},"outboxbase":"1"`) }), "data"},
@@ -197,10 +207,12 @@ func TestSealRefusesWhatValidateRefuses(t *testing.T) {
 			t.Errorf("%s: %v, want an invalid one that names %q", name, err, tt.want)
 		}
 	}
-	if _, err := event.Make(header(), event.RolloutStarted{}); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "data.rollout_id") {
+	if _, err := event.Make(header(), event.RolloutStarted{}); !fault.Is(err, fault.Invalid) ||
+		!strings.Contains(err.Error(), "data.rollout_id") {
 		t.Errorf("Make answered %v", err)
 	}
-	if _, err := event.Make(header(), event.Raw{Type: event.TypeRolloutStarted}); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "data") {
+	if _, err := event.Make(header(), event.Raw{Type: event.TypeRolloutStarted}); !fault.Is(err, fault.Invalid) ||
+		!strings.Contains(err.Error(), "data") {
 		t.Errorf("Make without data answered %v", err)
 	}
 }
@@ -212,16 +224,24 @@ func TestMakeIsNewAndSeal(t *testing.T) {
 	text := rapid.OneOf(rapid.SampledFrom([]string{"", " ", " a", "a ", "a\xff", "w-1", `q"\<&>`, "ä", "\n", trace}), rapid.String())
 	rapid.Check(t, func(t *rapid.T) {
 		h := event.Header{
-			ID: text.Draw(t, "id"), Source: rapid.OneOf(rapid.SampledFrom([]string{"/services/workflow", "/agents/42", "//x", "/", "/a?b", "/ä b", "/%41", "https://x.example/", "/a:b"}), text).Draw(t, "source"),
-			Organization: rapid.Int64Range(-1, 3).Draw(t, "organization"), Correlation: text.Draw(t, "correlation"), Causation: text.Draw(t, "causation"), Trace: text.Draw(t, "trace"),
+			ID: text.Draw(t, "id"), Source: rapid.OneOf(rapid.SampledFrom([]string{
+				"/services/workflow", "/agents/42", "//x", "/", "/a?b", "/ä b",
+				"/%41", "https://x.example/", "/a:b",
+			}), text).Draw(t, "source"),
+			Organization: rapid.Int64Range(-1, 3).Draw(t, "organization"), Correlation: text.Draw(t, "correlation"),
+			Causation: text.Draw(t, "causation"), Trace: text.Draw(t, "trace"),
 		}
 		if rapid.IntRange(0, 9).Draw(t, "timed") > 0 {
-			h.Time = time.Unix(rapid.Int64Range(0, 1<<34).Draw(t, "time"), rapid.Int64Range(0, 999_999_999).Draw(t, "ns")).In(time.FixedZone("x", 3600))
+			h.Time = time.Unix(rapid.Int64Range(0, 1<<34).Draw(t, "time"),
+				rapid.Int64Range(0, 999_999_999).Draw(t, "ns")).In(time.FixedZone("x", 3600))
 		}
 		data := rapid.OneOf(
 			rapid.Map(text, func(id string) event.Data { return event.WorkflowCompleted{WorkflowID: id} }),
 			rapid.Map(text, func(reason string) event.Data { return event.RolloutFailed{RolloutID: 7, Reason: reason} }),
-			rapid.Map(rapid.SampledFrom([]string{`{"rollout_id":7}`, "{ \"rollout_id\" : 7 }\n", `{}`, `{"rollout_id":7}}`, `{"rollout_id":7,"x":"` + "\xff" + `"}`, ``, `null`}), func(body string) event.Data {
+			rapid.Map(rapid.SampledFrom([]string{
+				`{"rollout_id":7}`, "{ \"rollout_id\" : 7 }\n", `{}`, `{"rollout_id":7}}`,
+				`{"rollout_id":7,"x":"` + "\xff" + `"}`, ``, `null`,
+			}), func(body string) event.Data {
 				return event.Raw{Type: event.TypeRolloutStarted, JSON: json.RawMessage(body)}
 			}),
 			rapid.Just[event.Data](event.Raw{Type: "com.gitlab.cd.rollout.eaten", JSON: json.RawMessage(`{}`)}),
@@ -311,7 +331,10 @@ func BenchmarkSeal(b *testing.B) {
 	h := header()
 	h.Correlation, h.Trace = "1:rollout:7", trace
 	body := json.RawMessage(`{"workflow_id":"bench-123456"}`)
-	place := []event.Attribute{{Name: "outboxsender", Value: "workflow"}, {Name: "outboxepoch", Value: "0b5e4e4c-8f0e-4a3c-9d42-6f1d2c3b4a59"}, {Name: "outboxposition", Value: "123456"}, {Name: "outboxbase", Value: "1"}}
+	place := []event.Attribute{{Name: "outboxsender", Value: "workflow"}, {
+		Name:  "outboxepoch",
+		Value: "0b5e4e4c-8f0e-4a3c-9d42-6f1d2c3b4a59",
+	}, {Name: "outboxposition", Value: "123456"}, {Name: "outboxbase", Value: "1"}}
 	b.Run("once", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {

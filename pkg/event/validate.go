@@ -59,7 +59,10 @@ func ValidateAny(e Event) error {
 // attributes checks the attributes that every event has.
 func attributes(e Event) error {
 	if version := e.SpecVersion(); version != cloudevents.CloudEventsVersionV1 {
-		return fault.InvalidFields(fault.Field{Name: "specversion", Problem: fmt.Sprintf("found %q, expected %q", version, cloudevents.CloudEventsVersionV1)})
+		return fault.InvalidFields(fault.Field{
+			Name:    "specversion",
+			Problem: fmt.Sprintf("found %q, expected %q", version, cloudevents.CloudEventsVersionV1),
+		})
 	}
 	if err := e.Validate(); err != nil {
 		return fault.Because(err, fault.Invalid, "not a CloudEvent 1.0: %s", strings.Join(strings.Fields(err.Error()), " "))

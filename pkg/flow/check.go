@@ -19,7 +19,10 @@ func structure(def Definition) []fault.Field {
 	gates := map[string]string{}
 	claim := func(id, at string) {
 		if other, taken := gates[id]; taken {
-			found = append(found, fault.Field{Name: at, Problem: fmt.Sprintf("found gate id %q, which %s has already; expected one of its own", id, other)})
+			found = append(found, fault.Field{
+				Name:    at,
+				Problem: fmt.Sprintf("found gate id %q, which %s has already; expected one of its own", id, other),
+			})
 			return
 		}
 		gates[id] = at
@@ -29,7 +32,10 @@ func structure(def Definition) []fault.Field {
 		switch s.Type {
 		case Deploy:
 			if first, taken := environments[s.Environment]; taken {
-				found = append(found, fault.Field{Name: at + "/environment", Problem: fmt.Sprintf("found %q, which /steps/%d deploys to already; expected each environment once", s.Environment, first)})
+				found = append(found, fault.Field{
+					Name:    at + "/environment",
+					Problem: fmt.Sprintf("found %q, which /steps/%d deploys to already; expected each environment once", s.Environment, first),
+				})
 				continue
 			}
 			environments[s.Environment] = i
@@ -93,7 +99,8 @@ func reserved(def Definition) []fault.Field {
 		id := StepGateID(i, s)
 		if place, taken := places[id]; taken && !asked[id] {
 			found = append(found, fault.Field{
-				Name: fmt.Sprintf("/steps/%d/name", i), Problem: fmt.Sprintf("found gate id %q, which is reserved for %s; expected another name", id, place),
+				Name: fmt.Sprintf("/steps/%d/name", i), Problem: fmt.Sprintf("found gate id %q, which is reserved for %s; expected another name",
+					id, place),
 			})
 		}
 	}
@@ -128,14 +135,20 @@ func Check(def Definition, known Known) error {
 		at := schema.Pointer("steps", strconv.Itoa(i))
 		found = append(found, known.rules(s, at)...)
 		if !slices.Contains(known.Steps, string(s.Type)) {
-			found = append(found, fault.Field{Name: at + "/type", Problem: fmt.Sprintf("found %q, which the driver does not support; expected one of %s", s.Type, strings.Join(known.Steps, ", "))})
+			found = append(found, fault.Field{
+				Name:    at + "/type",
+				Problem: fmt.Sprintf("found %q, which the driver does not support; expected one of %s", s.Type, strings.Join(known.Steps, ", ")),
+			})
 			continue
 		}
 		if s.Type != Deploy {
 			continue
 		}
 		if !slices.Contains(known.Environments, s.Environment) {
-			found = append(found, fault.Field{Name: at + "/environment", Problem: fmt.Sprintf("found %q; expected an environment that exists: %s", s.Environment, names(known.Environments))})
+			found = append(found, fault.Field{
+				Name:    at + "/environment",
+				Problem: fmt.Sprintf("found %q; expected an environment that exists: %s", s.Environment, names(known.Environments)),
+			})
 			continue
 		}
 		if known.ValidateConfig == nil {

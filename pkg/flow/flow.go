@@ -116,7 +116,10 @@ func Parse(text []byte) (Definition, error) {
 	var def Definition
 	if err := json.Unmarshal(text, &def); err != nil {
 		// JSON Schema accepts 5.0 and 5e0 as whole numbers; everything else that it accepts fits the types here.
-		return Definition{}, fault.InvalidFields(fault.Field{Name: "/steps", Problem: "found a number with a fraction or an exponent; expected whole numbers written with digits only"})
+		return Definition{}, fault.InvalidFields(fault.Field{
+			Name:    "/steps",
+			Problem: "found a number with a fraction or an exponent; expected whole numbers written with digits only",
+		})
 	}
 	if fields := structure(def); len(fields) > 0 {
 		return Definition{}, fault.InvalidFields(fields...)

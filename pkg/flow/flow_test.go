@@ -26,10 +26,16 @@ func TestParse(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := flow.Definition{Steps: []flow.Step{
-		{Type: flow.Deploy, Environment: "staging", Gates: []flow.Gate{{Weight: 25, SoakDuration: 5}, {Weight: 100}}, Config: json.RawMessage(`{"application": "shop-staging"}`)},
+		{
+			Type: flow.Deploy, Environment: "staging", Gates: []flow.Gate{{Weight: 25, SoakDuration: 5}, {Weight: 100}},
+			Config: json.RawMessage(`{"application": "shop-staging"}`),
+		},
 		{Type: flow.Pause, Name: "breathe", Duration: 60},
 		{Type: flow.Approve, Name: "release", Reason: "the release manager agrees"},
-		{Type: flow.Deploy, Environment: "production", Approval: &flow.Approval{Reason: "it is production"}, Gates: []flow.Gate{{Weight: 50, Approval: &flow.Approval{}}}, Config: json.RawMessage(`{}`)},
+		{
+			Type: flow.Deploy, Environment: "production", Approval: &flow.Approval{Reason: "it is production"},
+			Gates: []flow.Gate{{Weight: 50, Approval: &flow.Approval{}}}, Config: json.RawMessage(`{}`),
+		},
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("definition (-want +got):\n%s", diff)
@@ -45,21 +51,51 @@ func TestBadDefinitionsAreRefused(t *testing.T) {
 		{"no steps", `{}`, `/steps: found nothing; expected a value`},
 		{"empty", `{"steps":[]}`, `/steps: found 0 items; expected at least 1`},
 		{"unknown field", `{"steps":[` + staging + `],"stages":[]}`, `/stages: found a field that does not exist; expected steps`},
-		{"unknown type", steps(`{"type":"teleport","to":"mars"}`), `/steps/0/type: found "teleport"; expected one of "deploy", "pause", "approval", "analysis"`},
+		{
+			"unknown type", steps(`{"type":"teleport","to":"mars"}`),
+			`/steps/0/type: found "teleport"; expected one of "deploy", "pause", "approval", "analysis"`,
+		},
 		{"no type", steps(`{"environment":"staging"}`), `/steps/0/type: found nothing; expected a value`},
 		{"no environment", steps(`{"type":"deploy","config":{}}`), `/steps/0/environment: found nothing; expected a value`},
 		{"no config", steps(`{"type":"deploy","environment":"x"}`), `/steps/0/config: found nothing; expected a value`},
-		{"field of another type", steps(staging + `,{"type":"pause","duration":1,"gates":[]}`), `/steps/1/gates: found a field that does not exist; expected one of name, type, duration`},
-		{"weight above all", steps(`{"type":"deploy","environment":"x","config":{},"gates":[{"weight":101}]}`), `/steps/0/gates/0/weight: found 101; expected at most 100`},
-		{"weight zero", steps(`{"type":"deploy","environment":"x","config":{},"gates":[{"weight":0}]}`), `/steps/0/gates/0/weight: found 0; expected at least 1`},
-		{"weights fall", steps(`{"type":"deploy","environment":"x","config":{},"gates":[{"weight":50},{"weight":50},{"weight":25}]}`), `/steps/0/gates/1/weight: found 50 after 50; expected weights that rise from gate to gate; /steps/0/gates/2/weight: found 25 after 50; expected weights that rise from gate to gate`},
-		{"environment twice", steps(staging + "," + staging), `/steps/1/environment: found "staging", which /steps/0 deploys to already; expected each environment once`},
+		{
+			"field of another type", steps(staging + `,{"type":"pause","duration":1,"gates":[]}`),
+			`/steps/1/gates: found a field that does not exist; expected one of name, type, duration`,
+		},
+		{
+			"weight above all", steps(`{"type":"deploy","environment":"x","config":{},"gates":[{"weight":101}]}`),
+			`/steps/0/gates/0/weight: found 101; expected at most 100`,
+		},
+		{
+			"weight zero", steps(`{"type":"deploy","environment":"x","config":{},"gates":[{"weight":0}]}`),
+			`/steps/0/gates/0/weight: found 0; expected at least 1`,
+		},
+		{
+			"weights fall", steps(`{"type":"deploy","environment":"x","config":{},"gates":[{"weight":50},{"weight":50},{"weight":25}]}`),
+			`/steps/0/gates/1/weight: found 50 after 50; expected weights that rise from gate to gate; /steps/0/gates/2/weight: found 25 after 50; expected weights that rise from gate to gate`,
+		},
+		{
+			"environment twice", steps(staging + "," + staging),
+			`/steps/1/environment: found "staging", which /steps/0 deploys to already; expected each environment once`,
+		},
 		{"nothing deployed", steps(`{"type":"pause","duration":1}`), `/steps: found no deploy step; expected at least one`},
 		{"negative pause", steps(staging + `,{"type":"pause","duration":-1}`), `/steps/1/duration: found -1; expected at least 0`},
-		{"control characters in a name", steps(`{"type":"approval","name":"a\u0000b"}`), `/steps/0/name: found "a\u0000b"; expected text that matches ^[^\p{C}\p{Z}/]+( [^\p{C}\p{Z}/]+)*$`},
-		{"text that turns round in a name", steps(`{"type":"approval","name":"\u202eabc"}`), "/steps/0/name: found \"\u202eabc\"; expected text that matches ^[^\\p{C}\\p{Z}/]+( [^\\p{C}\\p{Z}/]+)*$"},
-		{"the gate of an environment as a name", steps(`{"type":"approval","name":"staging/25"}`), `/steps/0/name: found "staging/25"; expected text that matches ^[^\p{C}\p{Z}/]+( [^\p{C}\p{Z}/]+)*$`},
-		{"gate id twice", steps(`{"type":"approval","name":"staging"},{"type":"deploy","environment":"staging","config":{},"approval":{}}`), `/steps/1/approval: found gate id "staging", which /steps/0/name has already; expected one of its own`},
+		{
+			"control characters in a name", steps(`{"type":"approval","name":"a\u0000b"}`),
+			`/steps/0/name: found "a\u0000b"; expected text that matches ^[^\p{C}\p{Z}/]+( [^\p{C}\p{Z}/]+)*$`,
+		},
+		{
+			"text that turns round in a name", steps(`{"type":"approval","name":"\u202eabc"}`),
+			"/steps/0/name: found \"\u202eabc\"; expected text that matches ^[^\\p{C}\\p{Z}/]+( [^\\p{C}\\p{Z}/]+)*$",
+		},
+		{
+			"the gate of an environment as a name", steps(`{"type":"approval","name":"staging/25"}`),
+			`/steps/0/name: found "staging/25"; expected text that matches ^[^\p{C}\p{Z}/]+( [^\p{C}\p{Z}/]+)*$`,
+		},
+		{
+			"gate id twice", steps(`{"type":"approval","name":"staging"},{"type":"deploy","environment":"staging","config":{},"approval":{}}`),
+			`/steps/1/approval: found gate id "staging", which /steps/0/name has already; expected one of its own`,
+		},
 		{"too large", strings.Repeat(" ", flow.MaxBytes+1), `: found 1048577 bytes; expected at most 1048576`},
 	}
 	for _, tt := range tests {
@@ -86,9 +122,21 @@ func TestCheck(t *testing.T) {
 		want  string
 	}{
 		{"everything is known", flow.Known{Steps: all, Environments: both}, ""},
-		{"unsupported step", flow.Known{Steps: []string{"deploy", "pause"}, Environments: both}, `/steps/2/type: found "approval", which the driver does not support; expected one of deploy, pause`},
-		{"unknown environment", flow.Known{Steps: all, Environments: both[:1]}, `/steps/3/environment: found "production"; expected an environment that exists: staging`},
-		{"no environment yet", flow.Known{Steps: all}, `/steps/0/environment: found "staging"; expected an environment that exists: there is none yet; /steps/3/environment: found "production"; expected an environment that exists: there is none yet`},
+		{
+			"unsupported step",
+			flow.Known{Steps: []string{"deploy", "pause"}, Environments: both},
+			`/steps/2/type: found "approval", which the driver does not support; expected one of deploy, pause`,
+		},
+		{
+			"unknown environment",
+			flow.Known{Steps: all, Environments: both[:1]},
+			`/steps/3/environment: found "production"; expected an environment that exists: staging`,
+		},
+		{
+			"no environment yet",
+			flow.Known{Steps: all},
+			`/steps/0/environment: found "staging"; expected an environment that exists: there is none yet; /steps/3/environment: found "production"; expected an environment that exists: there is none yet`,
+		},
 		{"config does not fit", flow.Known{Steps: all, Environments: both, ValidateConfig: func(environment string, _ json.RawMessage) error {
 			if environment == "production" {
 				return fault.InvalidFields(fault.Field{Name: "/application", Problem: "found nothing; expected a value"})
@@ -170,7 +218,10 @@ func TestCheckPassesOnWhatNobodyCouldTell(t *testing.T) {
 		t.Fatal(err)
 	}
 	lost := errors.New("bundle is gone")
-	err = flow.Check(def, flow.Known{Steps: []string{"deploy", "pause", "approval"}, Environments: []string{"staging", "production"}, ValidateConfig: func(string, json.RawMessage) error { return lost }})
+	err = flow.Check(def, flow.Known{
+		Steps: []string{"deploy", "pause", "approval"}, Environments: []string{"staging", "production"},
+		ValidateConfig: func(string, json.RawMessage) error { return lost },
+	})
 	if !errors.Is(err, lost) || fault.Is(err, fault.Invalid) {
 		t.Errorf("error = %v, want the lost bundle, not a fault of the definition", err)
 	}

@@ -21,14 +21,20 @@ func file(t *testing.T) (text []byte, key ed25519.PublicKey) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	w, err := proof.NewWriter(&out, proof.Header{Organization: 1, OrganizationName: "shop", FirstBlock: 1, Key: base64.StdEncoding.EncodeToString(key)})
+	w, err := proof.NewWriter(&out, proof.Header{
+		Organization: 1, OrganizationName: "shop", FirstBlock: 1,
+		Key: base64.StdEncoding.EncodeToString(key),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	previous := ""
 	for n := int64(1); n <= 2; n++ {
 		b := proof.Block{Number: n, Above: 10 * (n - 1), UpTo: 10 * n, Rows: 2, Previous: previous, SealedAt: time.Unix(n, 0).UTC()}
-		rows := [][]byte{fmt.Appendf(nil, `{"journal":"change","row":{"id":%d}}`, 10*n-1), fmt.Appendf(nil, `{"journal":"rollout","row":{"id":%d}}`, 10*n)}
+		rows := [][]byte{
+			fmt.Appendf(nil, `{"journal":"change","row":{"id":%d}}`, 10*n-1),
+			fmt.Appendf(nil, `{"journal":"rollout","row":{"id":%d}}`, 10*n),
+		}
 		b.Digest = proof.Digest(1, b, [][sha256.Size]byte{sha256.Sum256(rows[0]), sha256.Sum256(rows[1])})
 		previous = b.Digest
 		if err := w.Block(b, rows); err != nil {

@@ -69,7 +69,8 @@ func TestAbortAndRetry(t *testing.T) { // D18, E73
 	s.want(s.commands(), []string{"abort_requested: errors", "retry_requested: mended"})
 	s.want(s.ownStory(r)[2:], []string{
 		"rollout request_approval in_progress→in_progress", "rollout abort in_progress→in_progress", "rollout pause in_progress→paused",
-		"rollout retry paused→paused", "rollout resume paused→in_progress", "rollout request_approval in_progress→in_progress", "rollout approve in_progress→in_progress",
+		"rollout retry paused→paused", "rollout resume paused→in_progress", "rollout request_approval in_progress→in_progress",
+		"rollout approve in_progress→in_progress",
 	})
 	s.verifyJournal(r)
 }
@@ -89,7 +90,10 @@ func TestARolloutThatIsOverIsRetriedByANewOne(t *testing.T) {
 	s.succeed(again)
 	_, err = s.rollouts.RetryRollout(t.Context(), user(), again.ID, "")
 	s.refused(err, "there is nothing to retry")
-	if _, err = s.rollouts.RetryRollout(t.Context(), core.Actor{Organization: 2, Type: core.PrincipalUser, ID: 1, Permissions: core.RoleOwner.Permissions()}, r.ID, ""); !fault.Is(err, fault.NotFound) {
+	if _, err = s.rollouts.RetryRollout(t.Context(), core.Actor{
+		Organization: 2, Type: core.PrincipalUser, ID: 1,
+		Permissions: core.RoleOwner.Permissions(),
+	}, r.ID, ""); !fault.Is(err, fault.NotFound) {
 		t.Errorf("another organization's: %v", err)
 	}
 }
@@ -120,7 +124,8 @@ func TestACompletedWorkflowDoesNotFailWhatWasHealthy(t *testing.T) {
 func TestAPolicyThatRollsBackAtOnceHoweverItFailed(t *testing.T) {
 	t.Parallel()
 	s, r := upgraded(t)
-	_, err := s.rollouts.SetRolloutPolicy(t.Context(), user(), core.RolloutPolicy{ApplicationID: s.application.ID, OnFailure: core.FailureRollsBack, OnNewer: core.NewerRefused})
+	_, err := s.rollouts.SetRolloutPolicy(t.Context(), user(),
+		core.RolloutPolicy{ApplicationID: s.application.ID, OnFailure: core.FailureRollsBack, OnNewer: core.NewerRefused})
 	s.ok(err)
 	_, err = s.rollouts.SetRollbackPolicy(t.Context(), user(), core.RollbackPolicy{ApplicationID: s.application.ID, InFull: true})
 	s.ok(err)
@@ -192,7 +197,8 @@ func TestWhatBecomesOfANewerVersionSet(t *testing.T) {
 	s := newShop(t)
 	policy := func(n core.NewerPolicy) {
 		t.Helper()
-		_, err := s.rollouts.SetRolloutPolicy(t.Context(), user(), core.RolloutPolicy{ApplicationID: s.application.ID, OnFailure: core.FailureStops, OnNewer: n})
+		_, err := s.rollouts.SetRolloutPolicy(t.Context(), user(),
+			core.RolloutPolicy{ApplicationID: s.application.ID, OnFailure: core.FailureStops, OnNewer: n})
 		s.ok(err)
 	}
 	promote := func(a core.Actor, set core.VersionSet) (rollout.Promotion, error) {

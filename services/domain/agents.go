@@ -49,7 +49,8 @@ func (s *service) admit(ctx context.Context, c Config, ready func()) error {
 		return fmt.Errorf("nats_authority_seed: %w", err)
 	}
 	return authority.Run(ctx, authority.Deps{
-		URL: c.NATSURL, TLS: c.NATS.Certificates(), Identity: identity, Keys: admission{s.access}, Changed: s.barred, Clock: clock.System(), Log: s.log,
+		URL: c.NATSURL, TLS: c.NATS.Certificates(), Identity: identity, Keys: admission{s.access}, Changed: s.barred,
+		Clock: clock.System(), Log: s.log,
 	})
 }
 

@@ -37,7 +37,12 @@ func TestTheEngineIsToldWhoseAgentsAre(t *testing.T) {
 	f.ok(err)
 
 	f.ok(f.handoffs.DeclareAgents(t.Context(), f.engine))
-	want := []core.AgentOwner{{AgentID: 42, Organization: org}, {AgentID: ours, Organization: org}, {AgentID: gone, Organization: org, Revoked: true}, {AgentID: theirs, Organization: 2}}
+	want := []core.AgentOwner{
+		{AgentID: 42, Organization: org},
+		{AgentID: ours, Organization: org},
+		{AgentID: gone, Organization: org, Revoked: true},
+		{AgentID: theirs, Organization: 2},
+	}
 	if diff := cmp.Diff(want, f.engine.agents); diff != "" {
 		t.Errorf("declared (-want +got):\n%s", diff)
 	}

@@ -60,9 +60,10 @@ func TestWhatIsRestoredIsInUseAgain(t *testing.T) { // R39, R51
 	_, err = s.setup.ArchiveApplication(t.Context(), user(), s.application.ID, "closed")
 	s.ok(err)
 	// The names of what is archived stay taken, so a way back is never in anybody's way.
-	_, err = s.setup.CreateApplication(t.Context(), user(), setup.NewApplication{Name: "shop", Services: []setup.NewService{{Name: "api", ArtifactSources: []setup.NewArtifactSource{
-		{Ref: "oci-image@1", Config: []byte(`{"image":"registry.test/shop/other"}`)},
-	}}}})
+	_, err = s.setup.CreateApplication(t.Context(), user(),
+		setup.NewApplication{Name: "shop", Services: []setup.NewService{{Name: "api", ArtifactSources: []setup.NewArtifactSource{
+			{Ref: "oci-image@1", Config: []byte(`{"image":"registry.test/shop/other"}`)},
+		}}}})
 	if !fault.Is(err, fault.Conflict) {
 		t.Errorf("a second application of an archived one's name: %v; expected a conflict", err)
 	}
@@ -109,7 +110,8 @@ func TestAnEnvironmentThatThePipelineLeavesIsNotListedAnyMore(t *testing.T) {
 	s.succeed(s.rollout(s.set))
 	pipe := func(environments ...string) {
 		t.Helper()
-		_, err := s.setup.CreateFlowDefinition(t.Context(), user(), setup.NewFlowDefinition{ApplicationID: s.application.ID, Definition: pipeline(environments...)})
+		_, err := s.setup.CreateFlowDefinition(t.Context(), user(),
+			setup.NewFlowDefinition{ApplicationID: s.application.ID, Definition: pipeline(environments...)})
 		s.ok(err)
 	}
 	listed := func() int {

@@ -71,7 +71,8 @@ func TestVersionNamesStayUnique(t *testing.T) {
 		f.publish(f.artifact("registry.test/shop/api", tag, i+1, at.Add(time.Duration(i)*time.Minute)))
 	}
 	f.publish(f.artifact("registry.test/shop/api", "another-tag", 1, at)) // the same digest again
-	sources, err := f.store.OrganizationsWithSources(t.Context(), []string{"oci-image:registry.test/shop/api", "oci-image:registry.test/nobody"})
+	sources, err := f.store.OrganizationsWithSources(t.Context(),
+		[]string{"oci-image:registry.test/shop/api", "oci-image:registry.test/nobody"})
 	f.ok(err)
 	if diff := cmp.Diff(map[string][]int64{"oci-image:registry.test/shop/api": {org}}, sources); diff != "" {
 		t.Fatalf("organizations (-want +got):\n%s", diff)
@@ -111,16 +112,26 @@ func TestASourceTakesOnlyItsOwnTags(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	a, err := f.setup.CreateApplication(t.Context(), user(), setup.NewApplication{Name: "shop", Services: []setup.NewService{
-		{Name: "api", ArtifactSources: []setup.NewArtifactSource{{Ref: source.OCIImage, Config: json.RawMessage(`{"image":"registry.test/shop/api","selection":"semver","range":"^1"}`)}}},
-		{Name: "edge", ArtifactSources: []setup.NewArtifactSource{{Ref: source.OCIImage, Config: json.RawMessage(`{"image":"registry.test/shop/api","selection":"mutable_tag","tag":"edge"}`)}}},
-		{Name: "config", ArtifactSources: []setup.NewArtifactSource{{Ref: source.Git, Config: json.RawMessage(`{"repository":"https://git.test/shop/config.git","branch":"main","paths":"deploy/**"}`)}}},
+		{Name: "api", ArtifactSources: []setup.NewArtifactSource{{
+			Ref:    source.OCIImage,
+			Config: json.RawMessage(`{"image":"registry.test/shop/api","selection":"semver","range":"^1"}`),
+		}}},
+		{Name: "edge", ArtifactSources: []setup.NewArtifactSource{{
+			Ref:    source.OCIImage,
+			Config: json.RawMessage(`{"image":"registry.test/shop/api","selection":"mutable_tag","tag":"edge"}`),
+		}}},
+		{Name: "config", ArtifactSources: []setup.NewArtifactSource{{
+			Ref:    source.Git,
+			Config: json.RawMessage(`{"repository":"https://git.test/shop/config.git","branch":"main","paths":"deploy/**"}`),
+		}}},
 	}})
 	f.ok(err)
 	at := time.Unix(1_700_000_000, 0)
 	for i, tag := range []string{"1.0.0", "edge", "2.0.0", "latest", ""} {
 		f.publish(f.artifact("registry.test/shop/api", tag, i+1, at.Add(time.Duration(i)*time.Minute)))
 	}
-	repository, wrong := source.Parse(source.Git, json.RawMessage(`{"repository":"https://git.test/shop/config","branch":"main","paths":"deploy/**"}`))
+	repository, wrong := source.Parse(source.Git,
+		json.RawMessage(`{"repository":"https://git.test/shop/config","branch":"main","paths":"deploy/**"}`))
 	if wrong != nil {
 		t.Fatal(wrong)
 	}
@@ -186,7 +197,8 @@ func TestArtifactsToldTogetherEndAsIfToldOneByOne(t *testing.T) {
 			continue
 		}
 		// Few tags, digests and instants, so that each comes with others.
-		all = append(all, single.artifact(images[r.IntN(len(images))], []string{"", "latest", "1.0"}[r.IntN(3)], 1+r.IntN(12), at.Add(time.Duration(r.IntN(4))*time.Minute)))
+		all = append(all, single.artifact(images[r.IntN(len(images))], []string{"", "latest", "1.0"}[r.IntN(3)], 1+r.IntN(12),
+			at.Add(time.Duration(r.IntN(4))*time.Minute)))
 	}
 	single.publish(all...)
 	for rest := all; len(rest) > 0; {

@@ -26,7 +26,8 @@ func sealedShop(t *testing.T) *shop {
 	s.sealed()
 	s.succeed(s.rollout(s.set))
 	s.sealed()
-	_, err := s.rollouts.SetRolloutPolicy(t.Context(), user(), core.RolloutPolicy{ApplicationID: s.application.ID, OnFailure: core.FailureStops, OnNewer: core.NewerQueued})
+	_, err := s.rollouts.SetRolloutPolicy(t.Context(), user(),
+		core.RolloutPolicy{ApplicationID: s.application.ID, OnFailure: core.FailureStops, OnNewer: core.NewerQueued})
 	s.ok(err)
 	s.sealed()
 	return s
@@ -94,7 +95,10 @@ func TestWhateverTheOwnerOfTheTablesChangesIsFound(t *testing.T) {
 		id := rapid.SampledFrom(ids).Draw(rt, "id")
 		changes := []string{"created_at = created_at - interval '1 microsecond'"}
 		if table == "cd_journal_blocks" {
-			changes = []string{"sealed_at = sealed_at - interval '1 second'", "digest = repeat('0', 64)", "upto = upto + 1", "above = above / 2 - 1", "row_count = row_count + 1"}
+			changes = []string{
+				"sealed_at = sealed_at - interval '1 second'", "digest = repeat('0', 64)", "upto = upto + 1",
+				"above = above / 2 - 1", "row_count = row_count + 1",
+			}
 		} else {
 			changes = append(changes, "principal_id = COALESCE(principal_id, 0) + 1", "reason = COALESCE(reason, '') || '.'", "id = -id")
 		}
@@ -138,7 +142,8 @@ func TestTheScheduleChecksNewRowsAndKeepsWhatItFound(t *testing.T) { // D50
 	// The end of the chain is taken away, with its rows: the block that was checked must still be there.
 	for _, sql := range []string{
 		`ALTER TABLE cd_journal_blocks DISABLE TRIGGER USER`, `ALTER TABLE cd_changes DISABLE TRIGGER USER`,
-		`DELETE FROM cd_changes WHERE action = 'setRolloutPolicy'`, `DELETE FROM cd_journal_blocks b WHERE number = (SELECT max(number) FROM cd_journal_blocks WHERE organization_id = b.organization_id)`,
+		`DELETE FROM cd_changes WHERE action = 'setRolloutPolicy'`,
+		`DELETE FROM cd_journal_blocks b WHERE number = (SELECT max(number) FROM cd_journal_blocks WHERE organization_id = b.organization_id)`,
 	} {
 		_, err := s.pool.Exec(t.Context(), sql)
 		s.ok(err)
@@ -163,7 +168,8 @@ func TestAClockThatGoesBackDoesNotBreakTheChain(t *testing.T) {
 	s := sealedShop(t)
 	_, err := s.pool.Exec(t.Context(), `ALTER TABLE cd_changes ALTER created_at SET DEFAULT now() - interval '1 day'`)
 	s.ok(err)
-	_, err = s.rollouts.SetRolloutPolicy(t.Context(), user(), core.RolloutPolicy{ApplicationID: s.application.ID, OnFailure: core.FailureStops, OnNewer: core.NewerRefused})
+	_, err = s.rollouts.SetRolloutPolicy(t.Context(), user(),
+		core.RolloutPolicy{ApplicationID: s.application.ID, OnFailure: core.FailureStops, OnNewer: core.NewerRefused})
 	s.ok(err)
 	s.sealed()
 	if problem := s.chain(); problem != "" {
@@ -181,7 +187,8 @@ func TestARowIsSealedOnlyOnceNothingBeforeItMayAppear(t *testing.T) {
 	_, err = late.Exec(t.Context(), `INSERT INTO cd_changes (organization_id, principal_type, principal_id, principal_name, action, subject_kind, subject_number, subject_name)
 		VALUES (1, 'user', 1, 'late', 'late', 'member', 1, 'late')`)
 	s.ok(err)
-	_, err = s.rollouts.SetRolloutPolicy(t.Context(), user(), core.RolloutPolicy{ApplicationID: s.application.ID, OnFailure: core.FailureStops, OnNewer: core.NewerRefused})
+	_, err = s.rollouts.SetRolloutPolicy(t.Context(), user(),
+		core.RolloutPolicy{ApplicationID: s.application.ID, OnFailure: core.FailureStops, OnNewer: core.NewerRefused})
 	s.ok(err)
 	for range 3 {
 		if n, err := s.evidence.SealAll(t.Context()); n != 0 || err != nil {
@@ -243,7 +250,8 @@ func TestAnExportIsVerifiedWithoutTheService(t *testing.T) {
 		if some := what == "everything" || what == "an hour"; err != nil || (report.End.Rows > 10) != some {
 			t.Errorf("%s: %+v, %v", what, report, err)
 		}
-		if changed := bytes.Replace(file.Bytes(), []byte(`"principal_id":1`), []byte(`"principal_id":2`), 1); !bytes.Equal(changed, file.Bytes()) {
+		if changed := bytes.Replace(file.Bytes(), []byte(`"principal_id":1`), []byte(`"principal_id":2`),
+			1); !bytes.Equal(changed, file.Bytes()) {
 			if _, err := proof.Verify(bytes.NewReader(changed), public); err == nil {
 				t.Errorf("%s: another principal is not found", what)
 			}

@@ -175,13 +175,22 @@ type BootstrapAgent struct {
 func (c Config) Validate() error {
 	var problems []fault.Field
 	if c.BootstrapToken != "" && (len(c.BootstrapToken) < minToken || strings.ContainsAny(c.BootstrapToken, " \t\r\n")) {
-		problems = append(problems, fault.Field{Name: "bootstrap_token", Problem: "found a token that is short or has spaces in it; expected at least 16 characters without spaces"})
+		problems = append(problems, fault.Field{
+			Name:    "bootstrap_token",
+			Problem: "found a token that is short or has spaces in it; expected at least 16 characters without spaces",
+		})
 	}
 	if c.MaxConnections < 0 || c.MaxConnections > 0 && c.MaxConnections < minConnections {
-		problems = append(problems, fault.Field{Name: "max_connections", Problem: fmt.Sprintf("found %d; expected at least %d", c.MaxConnections, minConnections)})
+		problems = append(problems, fault.Field{
+			Name:    "max_connections",
+			Problem: fmt.Sprintf("found %d; expected at least %d", c.MaxConnections, minConnections),
+		})
 	}
 	if c.Journal.SealEvery < 0 || c.Journal.CheckEvery < 0 {
-		problems = append(problems, fault.Field{Name: "journal", Problem: "found a negative seal_every or check_every; expected durations such as 10s and 24h"})
+		problems = append(problems, fault.Field{
+			Name:    "journal",
+			Problem: "found a negative seal_every or check_every; expected durations such as 10s and 24h",
+		})
 	}
 	if d := c.DeliveryMetrics.Days; d < 0 || d > 366 {
 		problems = append(problems, fault.Field{Name: "delivery_metrics.days", Problem: fmt.Sprintf("found %d; expected 1 to 366", d)})
@@ -190,7 +199,10 @@ func (c Config) Validate() error {
 		problems = append(problems, fault.Field{Name: "delivery_metrics.most", Problem: fmt.Sprintf("found %d; expected at least 1", n)})
 	}
 	if (c.WorkflowCertFile == "") != (c.WorkflowKeyFile == "") || c.WorkflowCertFile != "" && !c.WorkflowTLS {
-		problems = append(problems, fault.Field{Name: "workflow_cert_file", Problem: "expected workflow_tls, workflow_cert_file and workflow_key_file together, or no certificate"})
+		problems = append(problems, fault.Field{
+			Name:    "workflow_cert_file",
+			Problem: "expected workflow_tls, workflow_cert_file and workflow_key_file together, or no certificate",
+		})
 	}
 	if c.WorkflowCAFile != "" && !c.WorkflowTLS {
 		problems = append(problems, fault.Field{Name: "workflow_ca_file", Problem: "found without workflow_tls; expected both, or neither"})
@@ -210,7 +222,10 @@ func (c Config) Validate() error {
 	problems = append(problems, c.Vault.Check()...)
 	for i, a := range c.BootstrapAgents {
 		if a.Number <= 0 || a.Name == "" || !publicKey.MatchString(a.PublicKey) {
-			problems = append(problems, fault.Field{Name: fmt.Sprintf("bootstrap_agents[%d]", i), Problem: "expected a number above zero, a name, and a public key that begins with U"})
+			problems = append(problems, fault.Field{
+				Name:    fmt.Sprintf("bootstrap_agents[%d]", i),
+				Problem: "expected a number above zero, a name, and a public key that begins with U",
+			})
 		}
 	}
 	if c.NATSAuthoritySeed != "" {

@@ -50,7 +50,10 @@ func (w ward) observation(service, minute int, health string) event.ServiceHealt
 	w.t.Helper()
 	services, err := w.view.ServicesByApplication(w.t.Context(), org, []int64{w.application.ID})
 	w.ok(err)
-	return event.ServiceHealthObserved{ServiceID: services[w.application.ID][service].ID, EnvironmentID: w.production.ID, Health: health, ObservedAt: wire(minute)}
+	return event.ServiceHealthObserved{
+		ServiceID: services[w.application.ID][service].ID, EnvironmentID: w.production.ID, Health: health,
+		ObservedAt: wire(minute),
+	}
 }
 
 // rollsBackAt is that nothing is rolled back before a minute, and the rollout is at that minute, once.
@@ -188,7 +191,10 @@ func TestAFailureDoesNotWaitForTheClock(t *testing.T) {
 	t.Parallel()
 	w, r := watched(t)
 	w.say(event.RolloutFailed{RolloutID: r.ID, Reason: "sync failed"})
-	w.say(event.ServiceHealthObserved{ServiceID: w.deployments(w.stops(r)[0])[0].ServiceID, EnvironmentID: w.staging.ID, Health: "degraded", ObservedAt: wire(0)})
+	w.say(event.ServiceHealthObserved{
+		ServiceID: w.deployments(w.stops(r)[0])[0].ServiceID, EnvironmentID: w.staging.ID, Health: "degraded",
+		ObservedAt: wire(0),
+	})
 	w.nothingDue("while more may be told of it")
 	w.close()
 	if done, worked := w.due(); !worked || done.RolloutID != r.ID || done.Cause != "failed" || done.MadeRolloutID == 0 {
@@ -246,7 +252,8 @@ func TestAWayBackStaysOwedWhileANewerRolloutIsActive(t *testing.T) {
 	newer := w.rollout(w.release(3))
 	for minute := 35; minute < 38; minute++ {
 		w.until(minute)
-		if done, worked := w.due(); !worked || done.RolloutID != r.ID || done.MadeRolloutID != 0 || !strings.HasPrefix(done.Outcome, "put off: ") {
+		if done, worked := w.due(); !worked || done.RolloutID != r.ID || done.MadeRolloutID != 0 ||
+			!strings.HasPrefix(done.Outcome, "put off: ") {
 			t.Errorf("minute %d, with a newer one active: %+v", minute, done)
 		}
 		w.nothingDue("put off")

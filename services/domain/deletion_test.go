@@ -22,7 +22,10 @@ func (f *fixture) removed(image, tag string, digest, minute int) event.Event {
 	if digest != 0 {
 		data.Digest = digestOf(digest)
 	}
-	e, err := event.New(event.Header{ID: fmt.Sprintf("deleted %s %s %d %d", image, tag, digest, minute), Source: "/services/registry", Time: at}, data)
+	e, err := event.New(event.Header{
+		ID:     fmt.Sprintf("deleted %s %s %d %d", image, tag, digest, minute),
+		Source: "/services/registry", Time: at,
+	}, data)
 	f.ok(err)
 	return e
 }
@@ -68,20 +71,25 @@ func TestADeletedArtifactIsMarkedOnItsVersion(t *testing.T) {
 			there(push{tag: "1.0.0", digest: 1, minute: 1}), there(push{tag: "stable", digest: 1, minute: 2}), gone("", 1, 5, "1@5"),
 		}},
 		{"a tag of several", []step{
-			there(push{tag: "1.0.0", digest: 1, minute: 1}), there(push{tag: "stable", digest: 1, minute: 2}), gone("1.0.0", 0, 5), gone("stable", 0, 6, "1@6"),
+			there(push{tag: "1.0.0", digest: 1, minute: 1}), there(push{tag: "stable", digest: 1, minute: 2}), gone("1.0.0", 0, 5),
+			gone("stable", 0, 6, "1@6"),
 		}},
 		{"a tag that names another digest by now", []step{
-			there(push{tag: "1.0.0", digest: 1, minute: 1}), there(push{tag: "stable", digest: 1, minute: 1}), there(push{tag: "stable", digest: 2, minute: 2}),
+			there(push{tag: "1.0.0", digest: 1, minute: 1}), there(push{tag: "stable", digest: 1, minute: 1}),
+			there(push{tag: "stable", digest: 2, minute: 2}),
 			gone("1.0.0", 0, 5, "1@5"), gone("stable", 1, 6, "1@6"), gone("stable", 2, 7, "1@6", "2@7"),
 		}},
 		{"a tag that has moved says nothing about what it named before", []step{
-			there(push{tag: "stable", digest: 1, minute: 1}), there(push{tag: "stable", digest: 2, minute: 2}), gone("stable", 0, 5, "2@5"), gone("", 1, 6, "1@6", "2@5"),
+			there(push{tag: "stable", digest: 1, minute: 1}), there(push{tag: "stable", digest: 2, minute: 2}), gone("stable", 0, 5, "2@5"),
+			gone("", 1, 6, "1@6", "2@5"),
 		}},
 		{"published again", []step{
-			there(push{tag: "1.0.0", digest: 1, minute: 1}), gone("1.0.0", 0, 5, "1@5"), there(push{tag: "1.0.0", digest: 1, minute: 6}), gone("1.0.0", 0, 5), gone("1.0.0", 1, 7, "1@7"),
+			there(push{tag: "1.0.0", digest: 1, minute: 1}), gone("1.0.0", 0, 5, "1@5"), there(push{tag: "1.0.0", digest: 1, minute: 6}),
+			gone("1.0.0", 0, 5), gone("1.0.0", 1, 7, "1@7"),
 		}},
 		{"another image under the deleted tag", []step{
-			there(push{tag: "1.0.0", digest: 1, minute: 1}), gone("1.0.0", 0, 5, "1@5"), there(push{tag: "1.0.0", digest: 2, minute: 6}, "1@5"), gone("", 1, 4, "1@5"),
+			there(push{tag: "1.0.0", digest: 1, minute: 1}), gone("1.0.0", 0, 5, "1@5"), there(push{tag: "1.0.0", digest: 2, minute: 6}, "1@5"),
+			gone("", 1, 4, "1@5"),
 			gone("", 1, 8, "1@8"),
 		}},
 		{"an image that is back under another tag", []step{
@@ -91,7 +99,8 @@ func TestADeletedArtifactIsMarkedOnItsVersion(t *testing.T) {
 			there(push{tag: "1.0.0", digest: 1, minute: 1}), gone("1.0.0", 0, 5, "1@5"), there(push{"1.0.0", 1, 2, 9, truth(true)}),
 		}},
 		{"the deletion arrives first", []step{
-			gone("1.0.0", 0, 5), gone("", 2, 6), gone("x", 3, 6), there(push{tag: "1.0.0", digest: 1, minute: 1}, "1@5"), there(push{tag: "y", digest: 2, minute: 6}, "1@5", "2@6"),
+			gone("1.0.0", 0, 5), gone("", 2, 6), gone("x", 3, 6), there(push{tag: "1.0.0", digest: 1, minute: 1}, "1@5"),
+			there(push{tag: "y", digest: 2, minute: 6}, "1@5", "2@6"),
 			there(push{tag: "x", digest: 3, minute: 2}, "1@5", "2@6", "3@6"), there(push{tag: "1.0.0", digest: 4, minute: 7}, "1@5", "2@6", "3@6"),
 		}},
 		{"of something that never was a version", []step{there(push{tag: "1.0.0", digest: 1, minute: 1}), gone("", 9, 5), gone("other", 0, 5)}},
@@ -125,7 +134,8 @@ func TestADeletedArtifactIsMarkedOnItsVersion(t *testing.T) {
 	}
 }
 
-// TestDeletionsDoNotDependOnTheOrderOfArrival: any publications and deletions, in any order, in batches of any size, lead to the same marks.
+// TestDeletionsDoNotDependOnTheOrderOfArrival: any publications and deletions, in any order, in batches of any size, lead to the same
+// marks.
 func TestDeletionsDoNotDependOnTheOrderOfArrival(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -115,7 +115,8 @@ func sample(a core.Application, e core.Environment, m view.DeliveryMetrics) tele
 	return telemetry.DeliverySample{
 		Application: a.Name, Environment: e.Name, Tier: string(e.Tier),
 		Deployments: m.Deployments, Reworked: m.Reworked, Ended: m.Ended, Failures: m.Failures, Unrecovered: m.Unrecovered,
-		LeadTime: percentiles(m.Lead), LeadTimePeople: percentiles(m.People), LeadTimeMachine: percentiles(m.Machine), RecoveryTime: percentiles(m.Recovery),
+		LeadTime: percentiles(m.Lead), LeadTimePeople: percentiles(m.People), LeadTimeMachine: percentiles(m.Machine),
+		RecoveryTime: percentiles(m.Recovery),
 	}
 }
 

@@ -55,7 +55,8 @@ func TestABusyApplicationTakesNobodysMetricsAway(t *testing.T) {
 	r := s.rollout(s.set)
 	s.succeed(r)
 	blog := s.fixture.application("a-blog", "site") // before the shop, by name
-	_, err := s.setup.CreateFlowDefinition(t.Context(), user(), setup.NewFlowDefinition{ApplicationID: blog.ID, Definition: pipeline("staging", "production")})
+	_, err := s.setup.CreateFlowDefinition(t.Context(), user(),
+		setup.NewFlowDefinition{ApplicationID: blog.ID, Definition: pipeline("staging", "production")})
 	s.ok(err)
 	config := DeliveryMetrics{Environments: []string{"staging", "production"}, Days: 30, Most: 4}
 	shows := func(deployments map[string]int, left int) {
@@ -65,27 +66,32 @@ func TestABusyApplicationTakesNobodysMetricsAway(t *testing.T) {
 		want := "# HELP lockstep_delivery_deployments Deployments that were completed in the window.\n# TYPE lockstep_delivery_deployments gauge\n"
 		for _, application := range []string{"a-blog", "shop"} {
 			if n, is := deployments[application]; is {
-				want += fmt.Sprintf("lockstep_delivery_deployments{application=%q,environment=\"production\",tier=\"production\"} %d\n", application, n) +
+				want += fmt.Sprintf("lockstep_delivery_deployments{application=%q,environment=\"production\",tier=\"production\"} %d\n", application,
+					n) +
 					fmt.Sprintf("lockstep_delivery_deployments{application=%q,environment=\"staging\",tier=\"staging\"} %d\n", application, n)
 			}
 		}
 		want += "# HELP lockstep_delivery_left_out Pairs of application and environment that were left out because there are too many.\n# TYPE lockstep_delivery_left_out gauge\n" +
 			fmt.Sprintf("lockstep_delivery_left_out %d\n", left)
-		if err := testutil.CollectAndCompare(&shown, strings.NewReader(want), "lockstep_delivery_deployments", "lockstep_delivery_left_out"); err != nil {
+		if err := testutil.CollectAndCompare(&shown, strings.NewReader(want), "lockstep_delivery_deployments",
+			"lockstep_delivery_left_out"); err != nil {
 			t.Error(err)
 		}
 	}
 
 	s.repeated(r, 4500) // three pages
 	shows(map[string]int{"a-blog": 0, "shop": 4051}, 0)
-	all, err := s.view.DeliveryMetrics(t.Context(), org, view.DeliveryWindow{ApplicationID: s.application.ID, EnvironmentIDs: []int64{s.production.ID}})
+	all, err := s.view.DeliveryMetrics(t.Context(), org,
+		view.DeliveryWindow{ApplicationID: s.application.ID, EnvironmentIDs: []int64{s.production.ID}})
 	s.ok(err)
-	if m := all[0]; m.Deployments != 4051 || m.Failures != 450 || m.Ended != 4501 || m.Reworked != 450 || m.Recovery.Count != 450 || m.Recovery.Longest > 2*time.Second || m.Unrecovered != 0 {
+	if m := all[0]; m.Deployments != 4051 || m.Failures != 450 || m.Ended != 4501 || m.Reworked != 450 || m.Recovery.Count != 450 ||
+		m.Recovery.Longest > 2*time.Second || m.Unrecovered != 0 {
 		t.Errorf("4501 rollouts, every tenth of them failed: %+v", m)
 	}
 
 	s.repeated(r, 16_000)
-	if _, err := s.view.DeliveryMetrics(t.Context(), org, view.DeliveryWindow{ApplicationID: s.application.ID}); !fault.Is(err, fault.Invalid) {
+	if _, err := s.view.DeliveryMetrics(t.Context(), org,
+		view.DeliveryWindow{ApplicationID: s.application.ID}); !fault.Is(err, fault.Invalid) {
 		t.Errorf("20,501 rollouts: %v", err)
 	}
 	shows(map[string]int{"a-blog": 0}, 2)

@@ -27,7 +27,8 @@ func newLedger(t *testing.T) ledger {
 	l := ledger{ward{shopOf(setupAt(t, now)), now}}
 	_, err := l.rollouts.SetRollbackPolicy(t.Context(), user(), core.RollbackPolicy{ApplicationID: l.application.ID})
 	l.ok(err)
-	_, err = l.rollouts.SetRolloutPolicy(t.Context(), user(), core.RolloutPolicy{ApplicationID: l.application.ID, OnFailure: core.FailureStops, OnNewer: core.NewerSupersedes})
+	_, err = l.rollouts.SetRolloutPolicy(t.Context(), user(),
+		core.RolloutPolicy{ApplicationID: l.application.ID, OnFailure: core.FailureStops, OnNewer: core.NewerSupersedes})
 	l.ok(err)
 	l.written("cd_version_sets", l.set.ID)
 	return l
@@ -197,7 +198,8 @@ func (l ledger) history() {
 	l.until(300)
 }
 
-// TestDeliveryMetricsOfWhatTheServiceRecorded compares DORA's metrics with what was done, as docs/reference/delivery-metrics.md defines them.
+// TestDeliveryMetricsOfWhatTheServiceRecorded compares DORA's metrics with what was done, as docs/reference/delivery-metrics.md defines
+// them.
 func TestDeliveryMetricsOfWhatTheServiceRecorded(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
@@ -221,8 +223,11 @@ func TestDeliveryMetricsOfWhatTheServiceRecorded(t *testing.T) {
 			Deployments: 1, Ended: 1, Lead: minutes(1, 70, 70, 70, 70), People: minutes(1, 40, 40, 40, 40), Machine: minutes(1, 30, 30, 30, 30),
 		}},
 		"until the end of a deployment, which is outside": {l.production.ID, 0, 70, view.DeliveryMetrics{}},
-		"a failure that is mended behind the window":      {l.production.ID, 120, 140, view.DeliveryMetrics{Ended: 1, Failures: 1, Recovery: minutes(1, 20, 20, 20, 20)}},
-		"the mending of a failure before the window":      {l.production.ID, 131, 160, view.DeliveryMetrics{Deployments: 1, Reworked: 1, Ended: 1}},
+		"a failure that is mended behind the window": {
+			l.production.ID, 120, 140,
+			view.DeliveryMetrics{Ended: 1, Failures: 1, Recovery: minutes(1, 20, 20, 20, 20)},
+		},
+		"the mending of a failure before the window": {l.production.ID, 131, 160, view.DeliveryMetrics{Deployments: 1, Reworked: 1, Ended: 1}},
 		"what is taken back behind the window": {l.production.ID, 190, 205, view.DeliveryMetrics{
 			Deployments: 1, Ended: 1, Failures: 1, Recovery: minutes(1, 20, 20, 20, 20),
 			Lead: minutes(1, 25, 25, 25, 25), People: minutes(1, 5, 5, 5, 5), Machine: minutes(1, 20, 20, 20, 20),
@@ -247,14 +252,23 @@ func TestDeliveryMetricsOfWhatTheServiceRecorded(t *testing.T) {
 		t.Errorf("by default, of the pipeline's environments and the last thirty days: %+v", both)
 	}
 	// Everything is in its own organization, and every application by itself.
-	if theirs := of(2, view.DeliveryWindow{ApplicationID: l.application.ID, EnvironmentIDs: []int64{l.production.ID}}); theirs[0].Ended+theirs[0].Cancelled != 0 {
+	if theirs := of(2, view.DeliveryWindow{
+		ApplicationID:  l.application.ID,
+		EnvironmentIDs: []int64{l.production.ID},
+	}); theirs[0].Ended+theirs[0].Cancelled != 0 {
 		t.Errorf("another organization finds %+v", theirs)
 	}
-	if other := of(org, view.DeliveryWindow{ApplicationID: l.application.ID + 1, EnvironmentIDs: []int64{l.production.ID}}); other[0].Ended != 0 {
+	if other := of(org, view.DeliveryWindow{
+		ApplicationID:  l.application.ID + 1,
+		EnvironmentIDs: []int64{l.production.ID},
+	}); other[0].Ended != 0 {
 		t.Errorf("another application has %+v", other)
 	}
 	for _, w := range []view.DeliveryWindow{
-		{Since: instant(300)}, {Since: instant(400)}, {Since: instant(10), Until: instant(10)}, {Since: instant(0).AddDate(-2, 0, 0), Until: instant(1)},
+		{Since: instant(300)},
+		{Since: instant(400)},
+		{Since: instant(10), Until: instant(10)},
+		{Since: instant(0).AddDate(-2, 0, 0), Until: instant(1)},
 	} {
 		w.ApplicationID = l.application.ID
 		if _, err := l.view.DeliveryMetrics(t.Context(), org, w); !fault.Is(err, fault.Invalid) {
@@ -268,7 +282,8 @@ func TestAnAttemptThatFailedIsNotPeoplesTime(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	l.people(1)
-	_, err := l.rollouts.SetRolloutPolicy(t.Context(), user(), core.RolloutPolicy{ApplicationID: l.application.ID, OnFailure: core.FailureStops, OnNewer: core.NewerQueued})
+	_, err := l.rollouts.SetRolloutPolicy(t.Context(), user(),
+		core.RolloutPolicy{ApplicationID: l.application.ID, OnFailure: core.FailureStops, OnNewer: core.NewerQueued})
 	l.ok(err)
 	r := l.asked(5, l.set)
 	l.begun(5, r, 0)
@@ -305,7 +320,8 @@ func TestAnAttemptThatFailedIsNotPeoplesTime(t *testing.T) {
 	l.until(60)
 	got := l.measured(l.production.ID, 0, 60)
 	// 40 minutes, 5 until it was asked for and 5 until it was again; 20 minutes, 2 until it was asked for.
-	if diff := cmp.Diff([]view.Durations{minutes(2, 30, 20, 40, 40), minutes(2, 6, 2, 10, 10)}, []view.Durations{got.Lead, got.People}); diff != "" {
+	if diff := cmp.Diff([]view.Durations{minutes(2, 30, 20, 40, 40), minutes(2, 6, 2, 10, 10)},
+		[]view.Durations{got.Lead, got.People}); diff != "" {
 		t.Errorf("lead time, people's (-want +got):\n%s", diff)
 	}
 	if got := l.measured(l.staging.ID, 0, 60); got.Failures != 1 || got.Reworked != 1 || got.Recovery != minutes(1, 10, 10, 10, 10) {
@@ -344,12 +360,21 @@ func TestDeliveryIsShownOfWhatIsNamed(t *testing.T) {
 		want   string
 		left   int
 	}{
-		"one environment": {DeliveryMetrics{Environments: []string{"production", "nowhere"}, Days: 30, Most: 5}, `lockstep_delivery_deployments{application="shop",environment="production",tier="production"} 1
+		"one environment": {DeliveryMetrics{
+			Environments: []string{"production", "nowhere"}, Days: 30,
+			Most: 5,
+		}, `lockstep_delivery_deployments{application="shop",environment="production",tier="production"} 1
 `, 0},
-		"both": {DeliveryMetrics{Environments: []string{"production", "staging"}, Days: 30, Most: 2}, `lockstep_delivery_deployments{application="shop",environment="production",tier="production"} 1
+		"both": {DeliveryMetrics{
+			Environments: []string{"production", "staging"}, Days: 30,
+			Most: 2,
+		}, `lockstep_delivery_deployments{application="shop",environment="production",tier="production"} 1
 lockstep_delivery_deployments{application="shop",environment="staging",tier="staging"} 1
 `, 0},
-		"more than are allowed": {DeliveryMetrics{Environments: []string{"production", "staging"}, Days: 30, Most: 1}, `lockstep_delivery_deployments{application="shop",environment="staging",tier="staging"} 1
+		"more than are allowed": {DeliveryMetrics{
+			Environments: []string{"production", "staging"}, Days: 30,
+			Most: 1,
+		}, `lockstep_delivery_deployments{application="shop",environment="staging",tier="staging"} 1
 `, 1},
 	} {
 		var shown telemetry.Delivery
@@ -357,7 +382,8 @@ lockstep_delivery_deployments{application="shop",environment="staging",tier="sta
 		want := "# HELP lockstep_delivery_deployments Deployments that were completed in the window.\n# TYPE lockstep_delivery_deployments gauge\n" + tt.want +
 			"# HELP lockstep_delivery_left_out Pairs of application and environment that were left out because there are too many.\n# TYPE lockstep_delivery_left_out gauge\n" +
 			fmt.Sprintf("lockstep_delivery_left_out %d\n", tt.left)
-		if err := testutil.CollectAndCompare(&shown, strings.NewReader(want), "lockstep_delivery_deployments", "lockstep_delivery_left_out"); err != nil {
+		if err := testutil.CollectAndCompare(&shown, strings.NewReader(want), "lockstep_delivery_deployments",
+			"lockstep_delivery_left_out"); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		if n := testutil.CollectAndCount(&shown, "lockstep_delivery_lead_time_seconds"); n != 6*strings.Count(tt.want, "application=") {

@@ -145,10 +145,12 @@ func Run(ctx context.Context, c Config) error {
 		checks := map[string]func(context.Context) error{"database": pool.Ping}
 		delivery := &telemetry.Delivery{}
 		parts = append(parts, rpc.PlainHTTPPart("health", c.HealthAddress, log, telemetry.Health(checks, exposition{
-			conn: s.bus.conn.Load, pool: pool, breakGlass: s.store.BrokenGlass, breaches: s.store.Breaches, journal: s.store.JournalHealth, delivery: delivery, streams: s.streams,
+			conn: s.bus.conn.Load, pool: pool, breakGlass: s.store.BrokenGlass, breaches: s.store.Breaches, journal: s.store.JournalHealth,
+			delivery: delivery, streams: s.streams,
 		}.collectors()...)))
 		if len(c.DeliveryMetrics.Environments) > 0 {
-			parts = append(parts, run.Loop("delivery metrics", func(ctx context.Context) error { return s.showDelivery(ctx, c.DeliveryMetrics, delivery) }))
+			parts = append(parts, run.Loop("delivery metrics",
+				func(ctx context.Context) error { return s.showDelivery(ctx, c.DeliveryMetrics, delivery) }))
 		}
 	}
 	return run.Parts(ctx, log, stopWithin, parts...)
@@ -189,7 +191,10 @@ func migrate(ctx context.Context, c Config, log *slog.Logger) error {
 const noRole = "none"
 
 func database(c Config, log *slog.Logger) pg.Config {
-	p := pg.Config{URL: c.DatabaseURL, Schema: c.Schema, Role: c.DatabaseRole, MaxConns: c.MaxConnections, TLS: c.Database.Certificates(), Log: log}
+	p := pg.Config{
+		URL: c.DatabaseURL, Schema: c.Schema, Role: c.DatabaseRole, MaxConns: c.MaxConnections,
+		TLS: c.Database.Certificates(), Log: log,
+	}
 	if p.Role == noRole {
 		p.Role = ""
 	}
@@ -225,11 +230,22 @@ type service struct {
 
 // assemble puts the service together over its database. By now goes what happens in the domain; its parts keep the machine's time.
 // drivers lack only where artifacts are kept, which is here.
-func assemble(pool *pgxpool.Pool, drivers bundle.Deps, workflows handoff.Workflows, now clock.Clock, c Config, log *slog.Logger) (*service, error) {
-	s := &service{log: log, pool: pool, bus: &lateBus{}, due: make(chan struct{}, 1), barred: make(chan struct{}, 1), undeclared: make(chan struct{}, 1)}
+func assemble(
+	pool *pgxpool.Pool, drivers bundle.Deps, workflows handoff.Workflows, now clock.Clock, c Config, log *slog.Logger,
+) (*service, error) {
+	s := &service{
+		log: log, pool: pool, bus: &lateBus{}, due: make(chan struct{}, 1), barred: make(chan struct{}, 1),
+		undeclared: make(chan struct{}, 1),
+	}
 	s.inbox = outbox.NewInbox(outbox.InboxDeps{Pool: pool, Bus: s.bus, Clock: clock.System(), Log: log, Name: name})
-	s.sender = outbox.NewSender(outbox.SenderDeps{Pool: pool, Bus: s.bus, Clock: clock.System(), Log: log, Name: name, Receivers: []string{receiver}})
-	s.store = store.New(store.Deps{Pool: pool, Claim: s.inbox.Claim, ClaimAll: s.inbox.ClaimAll, Applied: s.inbox.Applied, Publish: outbox.Add})
+	s.sender = outbox.NewSender(outbox.SenderDeps{
+		Pool: pool, Bus: s.bus, Clock: clock.System(), Log: log, Name: name,
+		Receivers: []string{receiver},
+	})
+	s.store = store.New(store.Deps{
+		Pool: pool, Claim: s.inbox.Claim, ClaimAll: s.inbox.ClaimAll, Applied: s.inbox.Applied,
+		Publish: outbox.Add,
+	})
 	drivers.Kept = s.store
 	var err error
 	if s.drivers, err = bundle.New(drivers); err != nil {
@@ -241,7 +257,8 @@ func assemble(pool *pgxpool.Pool, drivers bundle.Deps, workflows handoff.Workflo
 		AgentsChanged: s.agentsChanged,
 	})
 	s.setup = setup.New(setup.Deps{
-		Store: s.store.ForSetup(), Drivers: s.drivers, Flows: flows, Sources: sources, Status: events.NewRegistry(s.bus), Clock: now, Wake: s.wake,
+		Store: s.store.ForSetup(), Drivers: s.drivers, Flows: flows, Sources: sources, Status: events.NewRegistry(s.bus),
+		Clock: now, Wake: s.wake,
 	})
 	s.intake = intake.New(intake.Deps{Store: s.store.ForIntake(), Matcher: sources, Clock: now})
 	s.rollouts = rollout.New(rollout.Deps{

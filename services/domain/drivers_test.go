@@ -55,7 +55,8 @@ func TestAPulledDriverNeedsItsRegistryNoMore(t *testing.T) {
 		t.Errorf("asked: %v", err)
 	}
 	o := b.Origins()[1]
-	if diff := cmp.Diff(in(t, files), digests(b)); diff != "" || o.Digest != digest || !strings.Contains(o.Problem, "502") || o.Trouble != core.TroubleUnreachable || o.CheckedAt == nil || !cmp.Equal(o.Drivers, []string{"letter@1"}) {
+	if diff := cmp.Diff(in(t, files), digests(b)); diff != "" || o.Digest != digest || !strings.Contains(o.Problem, "502") ||
+		o.Trouble != core.TroubleUnreachable || o.CheckedAt == nil || !cmp.Equal(o.Drivers, []string{"letter@1"}) {
 		t.Errorf("after a question that was not answered: %+v (-want +got):\n%s", o, diff)
 	}
 	s.away.Store(false)
@@ -85,7 +86,12 @@ func TestMajorsStayWhenATagMoves(t *testing.T) {
 	for _, step := range []struct {
 		pushed map[string][]byte
 		want   []map[string][]byte
-	}{{minor, []map[string][]byte{minor}}, {two, []map[string][]byte{minor, two}}, {one, []map[string][]byte{one, two}}, {two, []map[string][]byte{one, two}}} {
+	}{
+		{minor, []map[string][]byte{minor}},
+		{two, []map[string][]byte{minor, two}},
+		{one, []map[string][]byte{one, two}},
+		{two, []map[string][]byte{one, two}},
+	} {
 		digest := s.push("stable", step.pushed)
 		f.ok(a.Ask(t.Context(), tag))
 		f.ok(b.Load(t.Context()))
@@ -280,12 +286,16 @@ func TestARolloutKeepsThePulledDriverItBeganWith(t *testing.T) {
 	f := setupWith(t, clock.System(), Config{Drivers: DriversConfig{Artifacts: []string{s.reference("stable").String()}}})
 	f.ok(f.drivers.Ask(t.Context(), s.reference("stable")))
 	a := f.application("shop", "api")
-	e, err := f.setup.CreateEnvironment(t.Context(), user(), setup.NewEnvironment{Name: "desk", Tier: core.TierStaging, DriverRef: "letter@1", DriverConfig: json.RawMessage(`{"drawer":3}`)})
+	e, err := f.setup.CreateEnvironment(t.Context(), user(),
+		setup.NewEnvironment{Name: "desk", Tier: core.TierStaging, DriverRef: "letter@1", DriverConfig: json.RawMessage(`{"drawer":3}`)})
 	f.ok(err)
 	f.say(event.EnvironmentReady{EnvironmentID: e.ID})
 	_, err = f.setup.CreateFlowDefinition(t.Context(), user(), setup.NewFlowDefinition{ApplicationID: a.ID, Definition: pipeline("desk")})
 	f.ok(err)
-	f.say(event.ApplicationEnvironmentReady{ApplicationEnvironmentID: 1, RolloutName: "api", RolloutNamespace: "shop", Discovered: json.RawMessage(`{}`)})
+	f.say(event.ApplicationEnvironmentReady{
+		ApplicationEnvironmentID: 1, RolloutName: "api", RolloutNamespace: "shop",
+		Discovered: json.RawMessage(`{}`),
+	})
 	f.publish(f.artifact("registry.test/shop/api", "1", 1, time.Unix(1, 0)))
 	_, err = f.rollouts.CreateRollout(t.Context(), user(), rollout.NewRollout{VersionSetID: 1})
 	f.ok(err)
@@ -323,11 +333,15 @@ func TestDriversFromAPrivateRegistry(t *testing.T) {
 		os.WriteFile(password, []byte("right\n"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (artifact.Client{Transport: server.Client().Transport}).Push(t.Context(), reference, letter(t, "one", "v1"), nil); err != nil {
+	if _, err := (artifact.Client{Transport: server.Client().Transport}).Push(t.Context(), reference,
+		letter(t, "one", "v1"), nil); err != nil {
 		t.Fatal(err)
 	}
 	open.Store(false)
-	whole := DriversConfig{Artifacts: []string{reference.String()}, CAFile: authority, Registries: []DriverRegistry{{Host: host, Username: "puller", Password: "file:" + password}}}
+	whole := DriversConfig{
+		Artifacts: []string{reference.String()}, CAFile: authority,
+		Registries: []DriverRegistry{{Host: host, Username: "puller", Password: "file:" + password}},
+	}
 	without := func(change func(*DriversConfig)) DriversConfig { c := whole; change(&c); return c }
 	for name, tt := range map[string]struct {
 		config DriversConfig
@@ -363,7 +377,10 @@ func TestDriversConfig(t *testing.T) {
 			t.Errorf("%s: found %v", field, err)
 		}
 	}
-	if err := (Config{Drivers: DriversConfig{Artifacts: []string{"oci://registry.example.com/a:1"}, AllowNetworks: []string{"10.0.0.0/8"}}}).Validate(); err != nil {
+	if err := (Config{Drivers: DriversConfig{
+		Artifacts:     []string{"oci://registry.example.com/a:1"},
+		AllowNetworks: []string{"10.0.0.0/8"},
+	}}).Validate(); err != nil {
 		t.Error(err)
 	}
 }

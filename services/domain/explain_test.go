@@ -110,7 +110,8 @@ func visits(ctx context.Context, pool *pgxpool.Pool, a asked) (float64, error) {
 		if settings == "" {
 			settings = "SET LOCAL plan_cache_mode = force_generic_plan"
 		}
-		if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lockstep.organization = '%d'; ", org)+settings, pgx.QueryExecModeSimpleProtocol); err != nil {
+		if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lockstep.organization = '%d'; ", org)+settings,
+			pgx.QueryExecModeSimpleProtocol); err != nil {
 			return err
 		}
 		const explain = "EXPLAIN (ANALYZE, TIMING off, FORMAT JSON) "
@@ -242,7 +243,10 @@ func TestAPageCostsWhatIsOnIt(t *testing.T) {
 	small.ok(err)
 
 	// What would be a finding is one: in a table, and in a plan that removes what it has found.
-	for _, sql := range []string{"SELECT count(*) FROM cd_rollouts WHERE workflow_ref = $1", "SELECT count(*) FROM cd_applications WHERE organization_id = 1 AND description = $1 AND id > 0"} {
+	for _, sql := range []string{
+		"SELECT count(*) FROM cd_rollouts WHERE workflow_ref = $1",
+		"SELECT count(*) FROM cd_applications WHERE organization_id = 1 AND description = $1 AND id > 0",
+	} {
 		bad := asked{sql: "-- name: Bad :one\n" + sql, args: []any{"x"}}
 		few, err := visits(t.Context(), small.reading, bad)
 		small.ok(err)
@@ -262,7 +266,10 @@ func TestAPageCostsWhatIsOnIt(t *testing.T) {
 	plain := func(v map[string]any) func(*filled) map[string]any { return func(*filled) map[string]any { return v } }
 	var pages []page
 	where := func(name string, filter map[string]any, after string) {
-		pages = append(pages, page{name: "matrix, " + name, operation: "Where", variables: plain(map[string]any{"first": 20, "filter": filter, "after": after})})
+		pages = append(pages, page{
+			name: "matrix, " + name, operation: "Where",
+			variables: plain(map[string]any{"first": 20, "filter": filter, "after": after}),
+		})
 	}
 	where("all", nil, "")
 	where("further on", nil, "bmFtZTphcHBsaWNhdGlvbi0wMDMwMA") // name:application-00300
@@ -274,7 +281,8 @@ func TestAPageCostsWhatIsOnIt(t *testing.T) {
 	where("waiting", map[string]any{"waiting": true}, "")
 	where("not waiting", map[string]any{"waiting": false}, "")
 	where("a driver", map[string]any{"drivers": []string{"argo-rollouts@1"}}, "")
-	states, healths := []string{"PENDING", "IN_PROGRESS", "PAUSED", "COMPLETED", "FAILED", "CANCELLED"}, []string{"HEALTHY", "PROGRESSING", "DEGRADED"}
+	states, healths := []string{"PENDING", "IN_PROGRESS", "PAUSED", "COMPLETED", "FAILED", "CANCELLED"},
+		[]string{"HEALTHY", "PROGRESSING", "DEGRADED"}
 	for _, state := range states {
 		where(state, map[string]any{"states": []string{state}}, "")
 		where(state+" in one environment", map[string]any{"states": []string{state}, "environments": []string{"environment-07"}}, "")
@@ -293,16 +301,29 @@ func TestAPageCostsWhatIsOnIt(t *testing.T) {
 		page{name: "old rollout with journal", operation: "RolloutPage", variables: plain(map[string]any{"id": "rollout_750"})},
 		page{name: "rollouts", operation: "Rollouts", variables: plain(map[string]any{"first": 50})},
 		page{name: "rollouts under way", operation: "Rollouts", variables: plain(map[string]any{"first": 50, "states": states[:3]})},
-		page{name: "rollouts of an application", operation: "Rollouts", variables: plain(map[string]any{"first": 50, "application": "application-00007"})},
+		page{
+			name: "rollouts of an application", operation: "Rollouts",
+			variables: plain(map[string]any{"first": 50, "application": "application-00007"}),
+		},
 		page{name: "waiting for me", operation: "Inbox", variables: plain(map[string]any{"first": 50})},
-		page{name: "version sets of an application", document: `{ application(name: "application-00007") { versionSets(first: 20) { nodes { name entries { version { name } } } pageInfo { endCursor } } rollouts(first: 5) { nodes { id } }
-			services { artifactSources { versions(first: 20) { nodes { name } } } } activeRollout { id } } }`, variables: plain(nil)},
+		page{
+			name: "version sets of an application",
+			document: `{ application(name: "application-00007") { versionSets(first: 20) { nodes { name entries { version { name } } } pageInfo { endCursor } } rollouts(first: 5) { nodes { id } }
+			services { artifactSources { versions(first: 20) { nodes { name } } } } activeRollout { id } } }`, variables: plain(nil),
+		},
 		page{name: "applications", document: `{ applications(first: 20) { nodes { name services { name } environments { environment { name } live { name } } activeRollout { id } } } }`, variables: plain(nil)},
-		page{name: "applications by name, backwards", document: `{ applications(first: 20, orderBy: NAME_DESC) { nodes { name } } }`, variables: plain(nil)},
+		page{
+			name: "applications by name, backwards", document: `{ applications(first: 20, orderBy: NAME_DESC) { nodes { name } } }`,
+			variables: plain(nil),
+		},
 		page{name: "rollouts by end", document: `{ rollouts(first: 50, orderBy: FINISHED_DESC) { nodes { id } } }`, variables: plain(nil)},
 		page{name: "delivery metrics", document: `{ deliveryMetrics(application: "application-00007") { environment { name } leadTime { median } recoveryTime { p90 } } }`, variables: plain(nil)},
-		page{name: "journal", document: `{ journal(first: 50) { nodes { cursor rollout { id application { name } } transition { event } } } }`, variables: plain(nil)},
-		page{name: "journal, from the middle", document: `{ journal(first: 50, after: "MTUwMDA") { nodes { cursor rollout { id } transition { event } } } }`, variables: plain(nil)}, // 15000
+		page{
+			name: "journal", document: `{ journal(first: 50) { nodes { cursor rollout { id application { name } } transition { event } } } }`,
+			variables: plain(nil),
+		},
+		// 15000
+		page{name: "journal, from the middle", document: `{ journal(first: 50, after: "MTUwMDA") { nodes { cursor rollout { id } transition { event } } } }`, variables: plain(nil)},
 	)
 	for _, p := range pages {
 		document := p.document

@@ -172,7 +172,8 @@ func (f *fixture) handOver() {
 	}
 }
 
-// emit makes an event as the workflow service would, and does not send it. Without a workflow it is that of the row that the event is about.
+// emit makes an event as the workflow service would, and does not send it. Without a workflow it is that of the row that the event is
+// about.
 func (f *fixture) emit(data event.Data, workflow string) event.Event {
 	f.t.Helper()
 	if workflow == "" {
@@ -182,7 +183,10 @@ func (f *fixture) emit(data event.Data, workflow string) event.Event {
 	f.count++
 	id := fmt.Sprintf("%s/%d", f.t.Name(), f.count)
 	f.mu.Unlock()
-	e, err := event.New(event.Header{ID: id, Source: "/services/workflow", Organization: org, Correlation: workflow, Time: time.Unix(1_800_000_000, 0)}, data)
+	e, err := event.New(event.Header{
+		ID: id, Source: "/services/workflow", Organization: org, Correlation: workflow,
+		Time: time.Unix(1_800_000_000, 0),
+	}, data)
 	f.ok(err)
 	return e
 }
@@ -220,7 +224,8 @@ func (f *fixture) runFor(data event.Data) string {
 	case about.Deployment != 0:
 		return id.RolloutRun(int64(attempt(`SELECT e.rollout_id FROM cd_deployments d JOIN cd_rollout_environments e ON e.id = d.rollout_environment_id WHERE d.id = $1`, about.Deployment)))
 	case about.ApplicationEnvironment != 0:
-		return id.SetupRun(about.ApplicationEnvironment, attempt(`SELECT setup_attempt FROM cd_application_environments WHERE id = $1`, about.ApplicationEnvironment))
+		return id.SetupRun(about.ApplicationEnvironment,
+			attempt(`SELECT setup_attempt FROM cd_application_environments WHERE id = $1`, about.ApplicationEnvironment))
 	default:
 		return id.OnboardingRun(about.Environment, attempt(`SELECT onboarding_attempt FROM cd_environments WHERE id = $1`, about.Environment))
 	}
@@ -288,7 +293,10 @@ func (f *fixture) application(name string, services ...string) core.Application 
 	f.t.Helper()
 	n := setup.NewApplication{Name: name}
 	for _, s := range services {
-		n.Services = append(n.Services, setup.NewService{Name: s, ArtifactSources: []setup.NewArtifactSource{ociSource("registry.test/" + name + "/" + s)}})
+		n.Services = append(n.Services, setup.NewService{
+			Name:            s,
+			ArtifactSources: []setup.NewArtifactSource{ociSource("registry.test/" + name + "/" + s)},
+		})
 	}
 	a, err := f.setup.CreateApplication(f.t.Context(), user(), n)
 	f.ok(err)
@@ -319,7 +327,8 @@ func pipeline(environments ...string) json.RawMessage {
 		if i > 0 && i == len(environments)-1 {
 			approval = `"approval":{"reason":"release"},`
 		}
-		steps = append(steps, fmt.Sprintf(`{"type":"deploy","environment":%q,%s"gates":[{"weight":25,"soak_duration":5}],"config":%s}`, e, approval, appEnvConfig(e)))
+		steps = append(steps, fmt.Sprintf(`{"type":"deploy","environment":%q,%s"gates":[{"weight":25,"soak_duration":5}],"config":%s}`,
+			e, approval, appEnvConfig(e)))
 	}
 	return json.RawMessage(`{"steps":[` + join(steps) + `]}`)
 }
@@ -355,7 +364,8 @@ func shopOf(f *fixture) *shop {
 	t.Helper()
 	s := &shop{fixture: f, application: f.application("shop", "api", "web")}
 	s.staging, s.production = f.environment("staging", core.TierStaging), f.environment("production", core.TierProduction)
-	_, err := f.setup.CreateFlowDefinition(t.Context(), user(), setup.NewFlowDefinition{ApplicationID: s.application.ID, Definition: pipeline("staging", "production")})
+	_, err := f.setup.CreateFlowDefinition(t.Context(), user(),
+		setup.NewFlowDefinition{ApplicationID: s.application.ID, Definition: pipeline("staging", "production")})
 	f.ok(err)
 	s.makeReady()
 	s.set = s.release(1)

@@ -24,7 +24,8 @@ func (s *shop) aboutRows(r core.Rollout, preview core.Preview) map[string]event.
 	services, err := s.store.ServicesByApplication(s.t.Context(), org, []int64{s.application.ID})
 	s.ok(err)
 	var setUp int64
-	s.ok(s.pool.QueryRow(s.t.Context(), `SELECT id FROM cd_application_environments WHERE environment_id = $1`, stop.EnvironmentID).Scan(&setUp))
+	s.ok(s.pool.QueryRow(s.t.Context(), `SELECT id FROM cd_application_environments WHERE environment_id = $1`,
+		stop.EnvironmentID).Scan(&setUp))
 	all := map[string]event.Data{}
 	for _, data := range []event.Data{
 		event.RolloutStarted{RolloutID: r.ID},
@@ -36,14 +37,20 @@ func (s *shop) aboutRows(r core.Rollout, preview core.Preview) map[string]event.
 		event.RolloutRetryRequested{RolloutID: r.ID},
 		event.RolloutPassagesRevoked{RolloutID: r.ID},
 		event.EnvironmentPlacesChanged{EnvironmentID: stop.EnvironmentID, Name: "staging", Sequence: 1, Places: []event.Place{}},
-		event.RolloutPreviewed{PreviewID: preview.ID, Environments: []event.PreviewedEnvironment{{EnvironmentID: stop.EnvironmentID, Changes: []event.FileChange{}}}},
+		event.RolloutPreviewed{
+			PreviewID:    preview.ID,
+			Environments: []event.PreviewedEnvironment{{EnvironmentID: stop.EnvironmentID, Changes: []event.FileChange{}}},
+		},
 		event.RolloutHealthy{RolloutID: r.ID},
 		event.RolloutFailed{RolloutID: r.ID, Reason: "no"},
 		event.RolloutEnvironmentStarted{RolloutID: r.ID, EnvironmentID: stop.EnvironmentID},
 		event.RolloutEnvironmentHealthy{RolloutID: r.ID, EnvironmentID: stop.EnvironmentID},
 		event.RolloutEnvironmentFailed{RolloutID: r.ID, EnvironmentID: stop.EnvironmentID, Reason: "no"},
 		event.DeploymentStarted{DeploymentID: deployment},
-		event.DeploymentCommitted{DeploymentID: deployment, CommitSHA: strings.Repeat("0", 40), ManifestDigest: digestOf(1), Parameters: []byte(`{}`)},
+		event.DeploymentCommitted{
+			DeploymentID: deployment, CommitSHA: strings.Repeat("0", 40), ManifestDigest: digestOf(1),
+			Parameters: []byte(`{}`),
+		},
 		event.DeploymentGateReached{DeploymentID: deployment, Weight: 25},
 		event.DeploymentAdvance{DeploymentID: deployment, Weight: 25},
 		event.DeploymentHealthy{DeploymentID: deployment},
@@ -53,7 +60,10 @@ func (s *shop) aboutRows(r core.Rollout, preview core.Preview) map[string]event.
 		event.EnvironmentNotReady{EnvironmentID: stop.EnvironmentID, Reason: "forged"},
 		event.ApplicationEnvironmentReady{ApplicationEnvironmentID: setUp, RolloutName: "forged", RolloutNamespace: "forged"},
 		event.ApplicationEnvironmentNotReady{ApplicationEnvironmentID: setUp, Reason: "forged"},
-		event.ServiceHealthObserved{ServiceID: services[s.application.ID][0].ID, EnvironmentID: stop.EnvironmentID, Health: "degraded", ObservedAt: wire(1)},
+		event.ServiceHealthObserved{
+			ServiceID: services[s.application.ID][0].ID, EnvironmentID: stop.EnvironmentID, Health: "degraded",
+			ObservedAt: wire(1),
+		},
 		event.ApplicationEnvironmentReconciled{ApplicationEnvironmentID: setUp, Revision: strings.Repeat("0", 40), ObservedAt: wire(1)},
 		event.EnvironmentContactChanged{EnvironmentID: stop.EnvironmentID, Reason: "forged", ObservedAt: wire(1)},
 		event.ApprovalRequested{RolloutID: r.ID, GateID: "staging"},
@@ -127,7 +137,10 @@ func TestWhoMayChangeTheRecord(t *testing.T) {
 			}
 			return
 		case may: // of other runs
-			for _, run := range []string{"", "mine", "rollout-" + itoa(r.ID+1), "rollout-0" + itoa(r.ID), own + ".0", own + "/x", "x" + own, "preview-" + itoa(preview.ID+1)} {
+			for _, run := range []string{
+				"", "mine", "rollout-" + itoa(r.ID+1), "rollout-0" + itoa(r.ID), own + ".0", own + "/x", "x" + own,
+				"preview-" + itoa(preview.ID+1),
+			} {
 				if by == event.EmitterObserver && strings.HasPrefix(run, "observer/") {
 					continue // a standing report is of no run
 				}
@@ -141,7 +154,8 @@ func TestWhoMayChangeTheRecord(t *testing.T) {
 		for i, err := range errs {
 			fields := fault.FieldsOf(err)
 			if !fault.Is(err, fault.Invalid) || len(fields) != 1 || fields[0].Name != "source" && fields[0].Name != event.ExtensionCorrelation {
-				t.Errorf("%s from %s of run %q: found %v, expected a refusal of its source or run", d.Type, sent[i].Source(), event.Extension(sent[i], event.ExtensionCorrelation), err)
+				t.Errorf("%s from %s of run %q: found %v, expected a refusal of its source or run", d.Type, sent[i].Source(),
+					event.Extension(sent[i], event.ExtensionCorrelation), err)
 				continue
 			}
 			s.on.Rejected(t.Context(), bus.Delivery{Event: sent[i]}, err)

@@ -23,7 +23,8 @@ func person(id int64, groups ...string) core.Actor {
 // asking replaces the shop's pipeline: staging, then an approval step, then production with an approval before it and at 50%.
 func (s *shop) asking(step, entry, half string) {
 	s.t.Helper()
-	_, err := s.setup.CreateFlowDefinition(s.t.Context(), user(), setup.NewFlowDefinition{ApplicationID: s.application.ID, Definition: asks(step, entry, half)})
+	_, err := s.setup.CreateFlowDefinition(s.t.Context(), user(),
+		setup.NewFlowDefinition{ApplicationID: s.application.ID, Definition: asks(step, entry, half)})
 	s.ok(err)
 	s.makeReady()
 }
@@ -41,7 +42,8 @@ func (s *shop) group(name string, members int) {
 	s.t.Helper()
 	ids := make([]int64, members)
 	for i := range ids {
-		m, err := s.access.CreateMember(s.t.Context(), user(), access.NewMember{Name: fmt.Sprintf("%s-%d", name, i), Kind: core.PrincipalUser, Role: core.RoleApprover})
+		m, err := s.access.CreateMember(s.t.Context(), user(),
+			access.NewMember{Name: fmt.Sprintf("%s-%d", name, i), Kind: core.PrincipalUser, Role: core.RoleApprover})
 		s.ok(err)
 		ids[i] = m.ID
 	}
@@ -99,7 +101,8 @@ func TestAGateTakesItsQuorumOfDifferentPeopleOfItsGroup(t *testing.T) { // D24
 	s.refused(s.approve(person(9), r, "production/50"), `is for the group "release-managers" to answer; user 9 is not in it`)
 	s.ok(s.approve(ann, r, "production/50"))
 	s.refused(s.approve(ann, r, "production/50"), "has approved gate \"production/50\" of rollout_1 already; 1 of 2 have")
-	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "production/50", EnvironmentID: s.production.ID}) // asked again: nothing is forgotten
+	// asked again: nothing is forgotten
+	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "production/50", EnvironmentID: s.production.ID})
 	gate := s.gates(r)["production/50"]
 	if len(gate.Approvals) != 1 || gate.Approvals[0].ID != 7 || gate.Quorum != 2 {
 		t.Errorf("after one of two: %+v", gate)
@@ -202,7 +205,8 @@ func TestAnUnansweredGateExpires(t *testing.T) {
 		t.Errorf("after the rejection: %+v", got)
 	}
 	s.want(s.ownStory(r)[2:], []string{
-		"rollout request_approval in_progress→in_progress", "rollout request_approval in_progress→in_progress", "rollout request_approval in_progress→in_progress",
+		"rollout request_approval in_progress→in_progress", "rollout request_approval in_progress→in_progress",
+		"rollout request_approval in_progress→in_progress",
 		"rollout expire in_progress→in_progress", "rollout expire in_progress→in_progress", "rollout cancel in_progress→cancelled",
 	})
 	s.verifyJournal(r)
@@ -251,12 +255,16 @@ func TestAnEnvironmentAsksWhateverThePipelineSays(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.group("platform", 3)
-	asked := core.EnvironmentApproval{Reason: "the platform team's", GateRule: core.GateRule{Quorum: 2, Group: "platform", ExpiresAfter: time.Hour, OnExpiry: core.ExpiryRejects}}
+	asked := core.EnvironmentApproval{
+		Reason:   "the platform team's",
+		GateRule: core.GateRule{Quorum: 2, Group: "platform", ExpiresAfter: time.Hour, OnExpiry: core.ExpiryRejects},
+	}
 	for _, e := range []core.Environment{s.staging, s.production} {
 		_, err := s.setup.SetEnvironmentApproval(t.Context(), user(), e.ID, &asked)
 		s.ok(err)
 	}
-	_, err := s.setup.SetEnvironmentApproval(t.Context(), core.Actor{Organization: 2, Type: core.PrincipalUser, ID: 1, Permissions: core.RoleOwner.Permissions()}, s.staging.ID, nil)
+	_, err := s.setup.SetEnvironmentApproval(t.Context(),
+		core.Actor{Organization: 2, Type: core.PrincipalUser, ID: 1, Permissions: core.RoleOwner.Permissions()}, s.staging.ID, nil)
 	if !fault.Is(err, fault.NotFound) {
 		t.Errorf("another organization's environment: %v", err)
 	}
@@ -281,7 +289,10 @@ func TestAnEnvironmentAsksWhateverThePipelineSays(t *testing.T) {
 	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "staging", EnvironmentID: s.staging.ID})
 	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "production", EnvironmentID: s.production.ID})
 	s.want(s.gates(r)["staging"].GateRule, asked.GateRule)
-	s.want(s.gates(r)["production"].GateRule, core.GateRule{Quorum: 3, Group: "platform", ExpiresAfter: time.Minute, OnExpiry: core.ExpiryRejects})
+	s.want(s.gates(r)["production"].GateRule, core.GateRule{
+		Quorum: 3, Group: "platform", ExpiresAfter: time.Minute,
+		OnExpiry: core.ExpiryRejects,
+	})
 
 	_, err = s.setup.SetEnvironmentApproval(t.Context(), user(), s.staging.ID, nil)
 	s.ok(err)
@@ -306,7 +317,8 @@ func TestAQuestionThatNobodyCouldAnswerIsRefused(t *testing.T) {
 		s.want(fault.FieldsOf(err), want)
 	}
 	pipeline := func(step, entry, half string) error {
-		_, err := s.setup.CreateFlowDefinition(t.Context(), user(), setup.NewFlowDefinition{ApplicationID: s.application.ID, Definition: asks(step, entry, half)})
+		_, err := s.setup.CreateFlowDefinition(t.Context(), user(),
+			setup.NewFlowDefinition{ApplicationID: s.application.ID, Definition: asks(step, entry, half)})
 		fields, checkErr := s.setup.CheckFlowDefinition(t.Context(), user(), asks(step, entry, half))
 		s.ok(checkErr)
 		if len(fields) != len(fault.FieldsOf(err)) {
@@ -322,7 +334,8 @@ func TestAQuestionThatNobodyCouldAnswerIsRefused(t *testing.T) {
 	s.ok(pipeline(`,"group":"two"`, `"group":"two","quorum":2`, `"quorum":1`))
 
 	environment := func(group string, quorum int) error {
-		_, err := s.setup.SetEnvironmentApproval(t.Context(), user(), s.production.ID, &core.EnvironmentApproval{GateRule: core.GateRule{Quorum: quorum, Group: group, OnExpiry: core.ExpiryRejects}})
+		_, err := s.setup.SetEnvironmentApproval(t.Context(), user(), s.production.ID,
+			&core.EnvironmentApproval{GateRule: core.GateRule{Quorum: quorum, Group: group, OnExpiry: core.ExpiryRejects}})
 		return err
 	}
 	refused(environment("tow", 1), fault.Field{Name: "/group", Problem: none})
@@ -360,7 +373,8 @@ func TestAQuorumOfMoreThanMayApproveIsRefusedAndReported(t *testing.T) {
 		"a weight":    func() error { return s.author(asks("", "", `"quorum":3`)) },
 		"environment": func() error { return s.ask(3, "") },
 	} {
-		if err := author(); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "found 3; expected at most 2, as no more people of the organization may approve") {
+		if err := author(); !fault.Is(err, fault.Invalid) ||
+			!strings.Contains(err.Error(), "found 3; expected at most 2, as no more people of the organization may approve") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -368,7 +382,8 @@ func TestAQuorumOfMoreThanMayApproveIsRefusedAndReported(t *testing.T) {
 	s.ok(err)
 	_, err = s.access.CreateGroup(t.Context(), user(), "viewers", []int64{viewer.ID})
 	s.ok(err)
-	if err := s.ask(1, "viewers"); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), `no more members of group "viewers" may approve`) {
+	if err := s.ask(1, "viewers"); !fault.Is(err, fault.Invalid) ||
+		!strings.Contains(err.Error(), `no more members of group "viewers" may approve`) {
 		t.Errorf("a group of viewers: %v", err)
 	}
 
@@ -397,12 +412,14 @@ func TestAQuorumOfMoreThanMayApproveIsRefusedAndReported(t *testing.T) {
 
 // author makes a pipeline of the shop.
 func (s *shop) author(definition json.RawMessage) error {
-	_, err := s.setup.CreateFlowDefinition(s.t.Context(), user(), setup.NewFlowDefinition{ApplicationID: s.application.ID, Definition: definition})
+	_, err := s.setup.CreateFlowDefinition(s.t.Context(), user(),
+		setup.NewFlowDefinition{ApplicationID: s.application.ID, Definition: definition})
 	return err
 }
 
 // ask has production ask by itself.
 func (s *shop) ask(quorum int, group string) error {
-	_, err := s.setup.SetEnvironmentApproval(s.t.Context(), user(), s.production.ID, &core.EnvironmentApproval{GateRule: core.GateRule{Quorum: quorum, Group: group, RequesterMayApprove: true, OnExpiry: core.ExpiryRejects}})
+	_, err := s.setup.SetEnvironmentApproval(s.t.Context(), user(), s.production.ID,
+		&core.EnvironmentApproval{GateRule: core.GateRule{Quorum: quorum, Group: group, RequesterMayApprove: true, OnExpiry: core.ExpiryRejects}})
 	return err
 }

@@ -16,7 +16,8 @@ import (
 // granted are the gates that workflows have been let past, in order.
 func (s *shop) granted() []string {
 	s.t.Helper()
-	rows, err := s.pool.Query(s.t.Context(), `SELECT event->'data'->>'gate_id' FROM outbox WHERE event->>'type' = $1 ORDER BY id`, event.TypeRolloutPassageGranted)
+	rows, err := s.pool.Query(s.t.Context(), `SELECT event->'data'->>'gate_id' FROM outbox WHERE event->>'type' = $1 ORDER BY id`,
+		event.TypeRolloutPassageGranted)
 	s.ok(err)
 	defer rows.Close()
 	gates := []string{}
@@ -191,7 +192,8 @@ func TestRollingBack(t *testing.T) {
 	third := s.release(3)
 	_, err = s.rollouts.RollbackRollout(t.Context(), user(), rollout.Rollback{RolloutID: r.ID, VersionSetID: third.ID})
 	s.refused(err, third.Name+" is not earlier than "+second.Name)
-	if _, err = s.rollouts.RollbackRollout(t.Context(), user(), rollout.Rollback{RolloutID: r.ID, VersionSetID: 999}); !fault.Is(err, fault.NotFound) {
+	if _, err = s.rollouts.RollbackRollout(t.Context(), user(), rollout.Rollback{RolloutID: r.ID, VersionSetID: 999}); !fault.Is(err,
+		fault.NotFound) {
 		t.Errorf("a set that is none: %v", err)
 	}
 	stranger := core.Actor{Organization: 2, Type: core.PrincipalUser, ID: 1, Permissions: core.RoleOwner.Permissions()}
@@ -263,7 +265,8 @@ func TestAGrantNamesTheEnvironmentThatItOpens(t *testing.T) {
 		s.deliver(s.emit(event.RolloutPassageRequested{RolloutID: r.ID, GateID: gate, EnvironmentID: s.production.ID}, ""))
 	}
 	var got []event.RolloutPassageGranted
-	rows, err := s.pool.Query(t.Context(), `SELECT event->'data' FROM outbox WHERE event->>'type' = $1 ORDER BY id`, event.TypeRolloutPassageGranted)
+	rows, err := s.pool.Query(t.Context(), `SELECT event->'data' FROM outbox WHERE event->>'type' = $1 ORDER BY id`,
+		event.TypeRolloutPassageGranted)
 	s.ok(err)
 	got, err = pgx.CollectRows(rows, pgx.RowTo[event.RolloutPassageGranted])
 	s.ok(err)

@@ -88,7 +88,8 @@ type journalMetrics struct {
 }
 
 func (journalMetrics) descriptions() (problems, oldest *prometheus.Desc) {
-	return prometheus.NewDesc("lockstep_journal_check_problems", "Organizations whose journals are not what was sealed, or not what states say.", nil, nil),
+	return prometheus.NewDesc("lockstep_journal_check_problems",
+			"Organizations whose journals are not what was sealed, or not what states say.", nil, nil),
 		prometheus.NewDesc("lockstep_journal_check_oldest_timestamp_seconds",
 			"When the organization's journals were checked that were not for longest; 0 before the first check.", nil, nil)
 }

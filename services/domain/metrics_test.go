@@ -9,8 +9,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store"
 )
 
-// TestWhatWaitsIsMeasured: gates that wait for people and starts that the workflow service has not confirmed are numbers of their own, of all
-// organizations, read as the service that may see one organization at a time.
+// TestWhatWaitsIsMeasured: gates that wait for people and starts that the workflow service has not confirmed are numbers of their own, of
+// all organizations, read as the service that may see one organization at a time.
 func TestWhatWaitsIsMeasured(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

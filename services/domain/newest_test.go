@@ -32,9 +32,11 @@ func (f *fixture) pushed(image string, p push) event.Event {
 	f.t.Helper()
 	at := time.Unix(1_600_000_000, 0).UTC()
 	e, err := event.New(event.Header{
-		ID: fmt.Sprintf("%s %s %d %d", image, p.tag, p.digest, p.minute), Source: "/services/registry", Time: at.Add(time.Duration(p.told) * time.Minute),
+		ID: fmt.Sprintf("%s %s %d %d", image, p.tag, p.digest, p.minute), Source: "/services/registry",
+		Time: at.Add(time.Duration(p.told) * time.Minute),
 	}, event.ArtifactPublished{
-		Image: image, Digest: digestOf(p.digest), Tag: p.tag, PublishedAt: at.Add(time.Duration(p.minute) * time.Minute).Format(time.RFC3339), DigestSeen: p.seen,
+		Image: image, Digest: digestOf(p.digest), Tag: p.tag, PublishedAt: at.Add(time.Duration(p.minute) * time.Minute).Format(time.RFC3339),
+		DigestSeen: p.seen,
 	})
 	f.ok(err)
 	return e
@@ -81,7 +83,12 @@ func TestTheNewestSetIsWhatTheSelectionSays(t *testing.T) {
 	}{
 		{
 			"a backport is no upgrade", `"selection":"semver"`,
-			[]push{{tag: "2.0.0", digest: 1, minute: 1}, {tag: "1.9.5", digest: 2, minute: 2}, {tag: "2.0.1", digest: 3, minute: 3}, {tag: "1.9.4", digest: 4, minute: 0}},
+			[]push{
+				{tag: "2.0.0", digest: 1, minute: 1},
+				{tag: "1.9.5", digest: 2, minute: 2},
+				{tag: "2.0.1", digest: 3, minute: 3},
+				{tag: "1.9.4", digest: 4, minute: 0},
+			},
 			[]string{"1", "1", "3", "3"},
 		},
 		{
@@ -96,7 +103,12 @@ func TestTheNewestSetIsWhatTheSelectionSays(t *testing.T) {
 		},
 		{
 			"a digest under a higher version", `"selection":"semver"`,
-			[]push{{tag: "1.0.0", digest: 1, minute: 1}, {tag: "1.1.0", digest: 2, minute: 2}, {tag: "2.0.0", digest: 1, minute: 3}, {tag: "1.2.0", digest: 3, minute: 4}},
+			[]push{
+				{tag: "1.0.0", digest: 1, minute: 1},
+				{tag: "1.1.0", digest: 2, minute: 2},
+				{tag: "2.0.0", digest: 1, minute: 3},
+				{tag: "1.2.0", digest: 3, minute: 4},
+			},
 			[]string{"1", "2", "1", "1"},
 		},
 		{
@@ -114,12 +126,22 @@ func TestTheNewestSetIsWhatTheSelectionSays(t *testing.T) {
 		},
 		{
 			"any: what was published last", `"selection":"any"`,
-			[]push{{tag: "b", digest: 1, minute: 1}, {tag: "a", digest: 2, minute: 2}, {tag: "b", digest: 1, minute: 3}, {tag: "c", digest: 3, minute: 0}},
+			[]push{
+				{tag: "b", digest: 1, minute: 1},
+				{tag: "a", digest: 2, minute: 2},
+				{tag: "b", digest: 1, minute: 3},
+				{tag: "c", digest: 3, minute: 0},
+			},
 			[]string{"1", "2", "1", "1"},
 		},
 		{
 			"an image is not newer under another tag", `"selection":"newest_build"`,
-			[]push{{tag: "b", digest: 1, minute: 1}, {tag: "a", digest: 2, minute: 2}, {tag: "b", digest: 1, minute: 3}, {tag: "c", digest: 2, minute: 0}},
+			[]push{
+				{tag: "b", digest: 1, minute: 1},
+				{tag: "a", digest: 2, minute: 2},
+				{tag: "b", digest: 1, minute: 3},
+				{tag: "c", digest: 2, minute: 0},
+			},
 			[]string{"1", "2", "2", "2"},
 		},
 		{
@@ -157,12 +179,15 @@ func TestTheNewestSetIsWhatTheSelectionSays(t *testing.T) {
 	}
 }
 
-// TestTheNewestSetDoesNotDependOnTheOrderOfArrival: any publications, in any order, many of them again, in batches of any size, lead to what
-// a model of the selection says of all of them.
+// TestTheNewestSetDoesNotDependOnTheOrderOfArrival: any publications, in any order, many of them again, in batches of any size, lead to
+// what a model of the selection says of all of them.
 func TestTheNewestSetDoesNotDependOnTheOrderOfArrival(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	selections := []string{`"selection":"any"`, `"selection":"newest_build"`, `"selection":"lexical"`, `"selection":"semver"`, `"selection":"mutable_tag","tag":"1.0.0"`}
+	selections := []string{
+		`"selection":"any"`, `"selection":"newest_build"`, `"selection":"lexical"`, `"selection":"semver"`,
+		`"selection":"mutable_tag","tag":"1.0.0"`,
+	}
 	round := 0
 	rapid.Check(t, func(r *rapid.T) {
 		round++
@@ -183,7 +208,8 @@ func TestTheNewestSetDoesNotDependOnTheOrderOfArrival(t *testing.T) {
 				pushes = append(pushes, p)
 			}
 		}
-		order := rapid.Permutation(append(slices.Clone(pushes), rapid.SliceOfN(rapid.SampledFrom(pushes), 0, 6).Draw(r, "again")...)).Draw(r, "order")
+		order := rapid.Permutation(append(slices.Clone(pushes), rapid.SliceOfN(rapid.SampledFrom(pushes), 0, 6).Draw(r, "again")...)).Draw(r,
+			"order")
 		for rest := order; len(rest) > 0; {
 			n := rapid.IntRange(1, len(rest)).Draw(r, "batch")
 			var batch []event.Event

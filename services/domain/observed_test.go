@@ -68,7 +68,10 @@ func TestHealthNeverReopensADeployment(t *testing.T) {
 	s.succeed(r)
 	stop := s.stops(r)[0]
 	before := s.deployments(stop)
-	s.say(event.ServiceHealthObserved{ServiceID: before[0].ServiceID, EnvironmentID: stop.EnvironmentID, Health: "degraded", ObservedAt: wire(59)})
+	s.say(event.ServiceHealthObserved{
+		ServiceID: before[0].ServiceID, EnvironmentID: stop.EnvironmentID, Health: "degraded",
+		ObservedAt: wire(59),
+	})
 	if diff := cmp.Diff(before, s.deployments(stop)); diff != "" {
 		t.Errorf("deployments (-before +after):\n%s", diff)
 	}
@@ -135,7 +138,8 @@ func TestDriftAndContactAreKept(t *testing.T) {
 	reconciliations, err := f.view.Reconciliations(t.Context(), org, []int64{ae})
 	f.ok(err)
 	want := map[int64]core.Reconciliation{ae: {
-		ApplicationEnvironmentID: ae, Revision: "fed", ExpectedRevision: "abc", Automatic: true, Drift: "automated sync is on", Since: instant(2), ObservedAt: instant(3),
+		ApplicationEnvironmentID: ae, Revision: "fed", ExpectedRevision: "abc", Automatic: true, Drift: "automated sync is on",
+		Since: instant(2), ObservedAt: instant(3),
 	}}
 	if diff := cmp.Diff(want, reconciliations); diff != "" {
 		t.Errorf("reconciliations (-want +got):\n%s", diff)

@@ -17,7 +17,8 @@ import (
 func (v *visitor) graphql(token, query string) string {
 	v.t.Helper()
 	body, _ := json.Marshal(map[string]string{"query": query})
-	return v.send(http.MethodPost, v.origin+"/graphql", string(body), map[string]string{"Content-Type": "application/json", "Authorization": "Bearer " + token}).Body.String()
+	return v.send(http.MethodPost, v.origin+"/graphql", string(body),
+		map[string]string{"Content-Type": "application/json", "Authorization": "Bearer " + token}).Body.String()
 }
 
 const (
@@ -52,10 +53,12 @@ func TestOrganizationsThroughTheAPI(t *testing.T) {
 	v := browserOf(t, f, Config{BootstrapToken: bootstrapToken})
 	books, alice := v.createOrganization("books", "alice@example.com")
 	games, bob := v.createOrganization("games", "bob@example.com")
-	if got := v.graphql(alice, whereAmI); !strings.Contains(got, `"id":"`+books+`","name":"books"`) || !strings.Contains(got, `"role":"OWNER"`) || strings.Contains(got, "games") {
+	if got := v.graphql(alice, whereAmI); !strings.Contains(got, `"id":"`+books+`","name":"books"`) ||
+		!strings.Contains(got, `"role":"OWNER"`) || strings.Contains(got, "games") {
 		t.Errorf("found %s", got)
 	}
-	if got := v.graphql(bootstrapToken, allOfThem); !strings.Contains(got, books) || !strings.Contains(got, games) || !strings.Contains(got, `"totalCount":4`) {
+	if got := v.graphql(bootstrapToken, allOfThem); !strings.Contains(got, books) || !strings.Contains(got, games) ||
+		!strings.Contains(got, `"totalCount":4`) {
 		t.Errorf("the operator sees %s", got)
 	}
 	// Walls: an owner of another organization operates nothing, and sees nothing of the others.
@@ -72,7 +75,8 @@ func TestOrganizationsThroughTheAPI(t *testing.T) {
 		t.Fatalf("found %s", got)
 	}
 	for who, token := range map[string]string{"bob": bob, "the operator": bootstrapToken} {
-		if got := v.graphql(token, `{ application(name: "shelf") { id } node(id: "`+books+`") { id } members { nodes { name } } }`); !strings.Contains(got, `"application":null,"node":null`) || strings.Contains(got, "alice") {
+		if got := v.graphql(token, `{ application(name: "shelf") { id } node(id: "`+books+
+			`") { id } members { nodes { name } } }`); !strings.Contains(got, `"application":null,"node":null`) || strings.Contains(got, "alice") {
 			t.Errorf("%s sees %s", who, got)
 		}
 	}
@@ -84,14 +88,17 @@ func TestOrganizationsThroughTheAPI(t *testing.T) {
 	}
 
 	for input, want := range map[string]string{
-		`{name: "books", owner: "carol"}`: `"field":["name"]`, `{name: "", owner: "carol"}`: `"field":["name"]`, `{name: "a b", owner: ""}`: `"field":["owner"]`,
+		`{name: "books", owner: "carol"}`: `"field":["name"]`, `{name: "", owner: "carol"}`: `"field":["name"]`,
+		`{name: "a b", owner: ""}`: `"field":["owner"]`,
 	} {
-		if got := v.graphql(bootstrapToken, `mutation { createOrganization(input: `+input+`) { organization { id } token errors { field code } } }`); !strings.Contains(got, want) || !strings.Contains(got, `"token":null`) {
+		if got := v.graphql(bootstrapToken, `mutation { createOrganization(input: `+input+
+			`) { organization { id } token errors { field code } } }`); !strings.Contains(got, want) || !strings.Contains(got, `"token":null`) {
 			t.Errorf("%s: found %s", input, got)
 		}
 	}
 	rename := func(id, name string) string {
-		return v.graphql(bootstrapToken, `mutation { renameOrganization(input: {organizationId: "`+id+`", name: "`+name+`"}) { organization { name } errors { field code message } } }`)
+		return v.graphql(bootstrapToken, `mutation { renameOrganization(input: {organizationId: "`+id+`", name: "`+
+			name+`"}) { organization { name } errors { field code message } } }`)
 	}
 	if got := rename(books, "library"); !strings.Contains(got, `"name":"library"`) {
 		t.Errorf("found %s", got)
@@ -112,7 +119,10 @@ func TestOrganizationsThroughTheAPI(t *testing.T) {
 		t.Errorf("found %s", got)
 	}
 	got := v.graphql(bootstrapToken, theJournal)
-	for _, want := range []string{`"createOrganization","subject":"` + books + `","subjectName":"books","detail":"owner alice@example.com`, `"renameOrganization","subject":"` + books + `","subjectName":"library","detail":"before books"`, `"principal":{"name":"owner"}`} {
+	for _, want := range []string{
+		`"createOrganization","subject":"` + books + `","subjectName":"books","detail":"owner alice@example.com`,
+		`"renameOrganization","subject":"` + books + `","subjectName":"library","detail":"before books"`, `"principal":{"name":"owner"}`,
+	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the operator's log lacks %s: %s", want, got)
 		}
@@ -150,7 +160,8 @@ func TestSigningInToOneOfSeveralOrganizations(t *testing.T) {
 	}
 	provider.SignInAs(claimsOf("alice@example.com", "books"))
 	v.signIn("/")
-	in("without a choice: the first", "organization_1", `"organizations":[{"name":"default"},{"name":"other"}],"member":{"name":"alice@example.com","role":"VIEWER"}`)
+	in("without a choice: the first", "organization_1",
+		`"organizations":[{"name":"default"},{"name":"other"}],"member":{"name":"alice@example.com","role":"VIEWER"}`)
 	if at := choose("2"); at != "/rollouts" {
 		t.Errorf("found %q", at)
 	}

@@ -210,7 +210,8 @@ func (s *service) handOver(ctx context.Context, engine handoff.Engine) bool {
 		return false
 	}
 	attrs := []slog.Attr{
-		slog.String(telemetry.KeyWorkflow, h.WorkflowID), slog.String(telemetry.KeyMethod, string(h.Kind)), slog.Int(telemetry.KeyAttempt, h.Attempts),
+		slog.String(telemetry.KeyWorkflow, h.WorkflowID), slog.String(telemetry.KeyMethod, string(h.Kind)),
+		slog.Int(telemetry.KeyAttempt, h.Attempts),
 		telemetry.Milliseconds(telemetry.KeyDuration, clock.System().Now().Sub(started)),
 	}
 	level := slog.LevelInfo

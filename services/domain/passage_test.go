@@ -19,7 +19,10 @@ import (
 func (s *shop) stored(definition string) {
 	s.t.Helper()
 	s.ok(s.store.ForSetup().In(s.t.Context(), org, func(ctx context.Context, tx setup.Tx) error {
-		_, err := tx.AddFlowDefinition(ctx, core.FlowDefinition{ApplicationID: s.application.ID, Version: 7, Definition: json.RawMessage(definition)})
+		_, err := tx.AddFlowDefinition(ctx, core.FlowDefinition{
+			ApplicationID: s.application.ID, Version: 7,
+			Definition: json.RawMessage(definition),
+		})
 		return err
 	}))
 }
@@ -54,7 +57,10 @@ func TestNothingThatHasTheNameOfAnEnvironmentReplacesWhatItAsks(t *testing.T) {
 	s.stored(definition)
 	r := s.rollout(s.set)
 	s.report(event.ApprovalRequested{RolloutID: r.ID, GateID: "production", EnvironmentID: s.production.ID})
-	s.want(s.gates(r)["production"].GateRule, core.GateRule{Quorum: 2, Group: "platform", ExpiresAfter: time.Minute, OnExpiry: core.ExpiryRejects})
+	s.want(s.gates(r)["production"].GateRule, core.GateRule{
+		Quorum: 2, Group: "platform", ExpiresAfter: time.Minute,
+		OnExpiry: core.ExpiryRejects,
+	})
 	s.refused(s.approve(user(), r, "production"), `is for the group "platform" to answer`)
 	requester := user()
 	requester.Groups = []string{"platform"}

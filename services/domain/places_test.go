@@ -13,7 +13,8 @@ import (
 // announced are the latest announcements about environments, by name; those about applications are left out.
 func (s *shop) announced() map[string]event.EnvironmentPlacesChanged {
 	s.t.Helper()
-	rows, err := s.pool.Query(s.t.Context(), `SELECT event->'data' FROM outbox WHERE event->>'type' = $1 ORDER BY id`, event.TypeEnvironmentPlacesChanged)
+	rows, err := s.pool.Query(s.t.Context(), `SELECT event->'data' FROM outbox WHERE event->>'type' = $1 ORDER BY id`,
+		event.TypeEnvironmentPlacesChanged)
 	s.ok(err)
 	all, err := pgx.CollectRows(rows, pgx.RowTo[event.EnvironmentPlacesChanged])
 	s.ok(err)
@@ -43,7 +44,8 @@ func TestWhatProtectsAnEnvironment(t *testing.T) {
 	}
 	protected("production", true)
 	protected("staging", false)
-	_, err := s.setup.SetEnvironmentApproval(t.Context(), user(), s.staging.ID, &core.EnvironmentApproval{GateRule: core.GateRule{Quorum: 1, OnExpiry: core.ExpiryRejects}})
+	_, err := s.setup.SetEnvironmentApproval(t.Context(), user(), s.staging.ID,
+		&core.EnvironmentApproval{GateRule: core.GateRule{Quorum: 1, OnExpiry: core.ExpiryRejects}})
 	s.ok(err)
 	protected("staging", true)
 	_, err = s.setup.SetEnvironmentApproval(t.Context(), user(), s.staging.ID, nil)

@@ -75,7 +75,8 @@ func TestAFailedRolloutIsRolledBackAtOnceAndOnce(t *testing.T) {
 // rollsBackOnlyWhatStaysDegraded is the policy that leaves a rollout that failed to people.
 func (s *shop) rollsBackOnlyWhatStaysDegraded() {
 	s.t.Helper()
-	_, err := s.rollouts.SetRollbackPolicy(s.t.Context(), user(), core.RollbackPolicy{ApplicationID: s.application.ID, OnDegraded: true, DegradedAfter: 30 * time.Minute})
+	_, err := s.rollouts.SetRollbackPolicy(s.t.Context(), user(),
+		core.RollbackPolicy{ApplicationID: s.application.ID, OnDegraded: true, DegradedAfter: 30 * time.Minute})
 	s.ok(err)
 }
 
@@ -102,7 +103,8 @@ func TestADegradedRolloutIsLeftForAWhile(t *testing.T) {
 	s.close()
 	s.nothingDue("before the time")
 	var wait time.Duration
-	s.ok(s.pool.QueryRow(t.Context(), `SELECT b.due_at - d.finished_at FROM cd_automatic_rollbacks b, cd_deployments d WHERE d.id = $1`, d.ID).Scan(&wait))
+	s.ok(s.pool.QueryRow(t.Context(), `SELECT b.due_at - d.finished_at FROM cd_automatic_rollbacks b, cd_deployments d WHERE d.id = $1`,
+		d.ID).Scan(&wait))
 	s.want(wait, 30*time.Minute)
 
 	again := s.rollout(s.set) // somebody is quicker
@@ -138,11 +140,15 @@ func TestAnApplicationsOwnPolicy(t *testing.T) {
 		t.Errorf("where the way back is refused: %+v", done)
 	}
 
-	_, err := s.rollouts.SetRollbackPolicy(t.Context(), user(), core.RollbackPolicy{ApplicationID: s.application.ID, DegradedAfter: -time.Second})
+	_, err := s.rollouts.SetRollbackPolicy(t.Context(), user(),
+		core.RollbackPolicy{ApplicationID: s.application.ID, DegradedAfter: -time.Second})
 	if !fault.Is(err, fault.Invalid) {
 		t.Errorf("a wait below nothing: %v", err)
 	}
-	_, err = s.rollouts.SetRollbackPolicy(t.Context(), core.Actor{Organization: 2, Type: core.PrincipalUser, ID: 1, Permissions: core.RoleOwner.Permissions()}, core.RollbackPolicy{ApplicationID: s.application.ID})
+	_, err = s.rollouts.SetRollbackPolicy(t.Context(), core.Actor{
+		Organization: 2, Type: core.PrincipalUser, ID: 1,
+		Permissions: core.RoleOwner.Permissions(),
+	}, core.RollbackPolicy{ApplicationID: s.application.ID})
 	if !fault.Is(err, fault.NotFound) {
 		t.Errorf("another organization's application: %v", err)
 	}
@@ -150,7 +156,8 @@ func TestAnApplicationsOwnPolicy(t *testing.T) {
 
 // fail makes an environment unready.
 func (f *fixture) fail(environment int64) error {
-	return f.rollouts.Apply(f.t.Context(), core.Inbound{Organization: org, ID: "gone", Type: "x", Correlation: id.OnboardingRun(environment, 1), Envelope: f.emit(event.EnvironmentNotReady{EnvironmentID: environment, Reason: "gone"}, "")},
+	return f.rollouts.Apply(f.t.Context(), core.Inbound{Organization: org, ID: "gone", Type: "x", Correlation: id.OnboardingRun(environment,
+		1), Envelope: f.emit(event.EnvironmentNotReady{EnvironmentID: environment, Reason: "gone"}, "")},
 		rollout.EnvironmentReadiness{EnvironmentID: environment, Reason: "gone"})
 }
 

@@ -53,7 +53,8 @@ func TestAPreviewTellsWhatARolloutWouldChange(t *testing.T) {
 	want := core.Preview{
 		ID: p.ID, ApplicationID: p.ApplicationID, VersionSetID: s.set.ID, State: core.PreviewMade, RequestedAt: got.RequestedAt,
 		Environments: []core.PreviewedEnvironment{
-			{EnvironmentID: 1, Changes: []core.FileChange{core.FileChange(change)}}, {EnvironmentID: 2, Changes: []core.FileChange{}, Reason: "no such file"},
+			{EnvironmentID: 1, Changes: []core.FileChange{core.FileChange(change)}},
+			{EnvironmentID: 2, Changes: []core.FileChange{}, Reason: "no such file"},
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -120,7 +121,10 @@ func TestASnapshotKeepsWhatTheCommitChanged(t *testing.T) {
 	r := s.rollout(s.set)
 	d := s.deployments(s.stops(r)[0])[0]
 	change := event.FileChange{Path: "staging/api.yaml", Diff: "@@ -1 +1 @@\n-a\n+b\n"}
-	s.say(event.DeploymentCommitted{DeploymentID: d.ID, CommitSHA: digestOf(1)[7:47], ManifestDigest: digestOf(2), Changes: []event.FileChange{change}})
+	s.say(event.DeploymentCommitted{
+		DeploymentID: d.ID, CommitSHA: digestOf(1)[7:47], ManifestDigest: digestOf(2),
+		Changes: []event.FileChange{change},
+	})
 	found, err := s.view.SnapshotsByDeployment(t.Context(), org, []int64{d.ID})
 	s.ok(err)
 	if diff := cmp.Diff([]core.FileChange{core.FileChange(change)}, found[d.ID].Changes); diff != "" {

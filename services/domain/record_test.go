@@ -86,11 +86,15 @@ func TestTheJournalCheckFindsCellsThatTriggersShouldHaveKept(t *testing.T) { // 
 		s.succeed(s.rollout(s.set))
 	}
 	idle := s.fixture.application("idle", "daemon")
-	_, err := s.setup.CreateFlowDefinition(t.Context(), user(), setup.NewFlowDefinition{ApplicationID: idle.ID, Definition: pipeline("staging")})
+	_, err := s.setup.CreateFlowDefinition(t.Context(), user(),
+		setup.NewFlowDefinition{ApplicationID: idle.ID, Definition: pipeline("staging")})
 	s.ok(err)
 	services, err := s.view.ServicesByApplication(t.Context(), org, []int64{s.application.ID})
 	s.ok(err)
-	s.say(event.ServiceHealthObserved{ServiceID: services[s.application.ID][0].ID, EnvironmentID: s.staging.ID, Health: "degraded", ObservedAt: wire(1)})
+	s.say(event.ServiceHealthObserved{
+		ServiceID: services[s.application.ID][0].ID, EnvironmentID: s.staging.ID, Health: "degraded",
+		ObservedAt: wire(1),
+	})
 	problems := func() []string {
 		t.Helper()
 		var found []string
@@ -126,7 +130,8 @@ func TestTheJournalCheckFindsCellsThatTriggersShouldHaveKept(t *testing.T) { // 
 		found := problems()
 		if len(found) != 1 || !strings.HasPrefix(found[0], c.subject) {
 			t.Errorf("%s%s: found %q; want one of a %s", c.damage, c.where, found, c.subject)
-		} else if kept, told, _ := strings.Cut(found[0], "; the record says:"); !strings.Contains(kept, c.kept) || !strings.Contains(told, c.told) {
+		} else if kept, told, _ := strings.Cut(found[0], "; the record says:"); !strings.Contains(kept, c.kept) ||
+			!strings.Contains(told, c.told) {
 			t.Errorf("%s%s: found %q; want %q, and that it should be %q", c.damage, c.where, found[0], c.kept, c.told)
 		}
 		set(c.mend + c.where)

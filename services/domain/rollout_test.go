@@ -184,7 +184,10 @@ func TestRolloutsAreRefusedBeforeEverythingIsReady(t *testing.T) {
 	if !fault.Is(err, fault.NotFound) {
 		t.Errorf("unknown set: %v, want NotFound", err)
 	}
-	_, err = s.rollouts.CreateRollout(t.Context(), core.Actor{Organization: 2, Type: core.PrincipalUser, ID: 9, Permissions: core.RoleOwner.Permissions()}, rollout.NewRollout{VersionSetID: s.set.ID})
+	_, err = s.rollouts.CreateRollout(t.Context(), core.Actor{
+		Organization: 2, Type: core.PrincipalUser,
+		ID: 9, Permissions: core.RoleOwner.Permissions(),
+	}, rollout.NewRollout{VersionSetID: s.set.ID})
 	if !fault.Is(err, fault.NotFound) {
 		t.Errorf("another organization's set: %v, want NotFound", err)
 	}
@@ -252,11 +255,13 @@ func TestGates(t *testing.T) {
 		t.Errorf("approving an unknown gate: %v", err)
 	}
 	for _, gate := range []string{"staging/25", "production"} {
-		if _, err := s.rollouts.ApproveGate(t.Context(), person(2), rollout.Resolution{RolloutID: r.ID, GateID: gate, Reason: "fine"}); err != nil {
+		if _, err := s.rollouts.ApproveGate(t.Context(), person(2),
+			rollout.Resolution{RolloutID: r.ID, GateID: gate, Reason: "fine"}); err != nil {
 			t.Errorf("approve %s: %v", gate, err)
 		}
 	}
-	if _, err := s.rollouts.ApproveGate(t.Context(), user(), rollout.Resolution{RolloutID: r.ID, GateID: "production"}); !fault.Is(err, fault.Refused) {
+	if _, err := s.rollouts.ApproveGate(t.Context(), user(), rollout.Resolution{RolloutID: r.ID, GateID: "production"}); !fault.Is(err,
+		fault.Refused) {
 		t.Errorf("approving twice: %v, want Refused", err)
 	}
 	var announced []string
@@ -300,15 +305,23 @@ func TestFlowDefinitionsAreCheckedWhereTheyAreWrong(t *testing.T) {
 	a := f.application("shop", "api")
 	f.environment("staging", core.TierStaging)
 	tests := []struct{ name, definition, field string }{
-		{"unsupported step", `{"steps":[{"type":"deploy","environment":"staging","config":` + appEnvConfig("x") + `},{"type":"analysis","name":"a"}]}`, "/definition/steps/1/type"},
-		{"unknown environment", `{"steps":[{"type":"deploy","environment":"prod","config":` + appEnvConfig("x") + `}]}`, "/definition/steps/0/environment"},
-		{"wrong blob", `{"steps":[{"type":"deploy","environment":"staging","config":{"folder":"x","colour":"green"}}]}`, "/definition/steps/0/config/colour"},
+		{"unsupported step", `{"steps":[{"type":"deploy","environment":"staging","config":` + appEnvConfig("x") +
+			`},{"type":"analysis","name":"a"}]}`, "/definition/steps/1/type"},
+		{
+			"unknown environment", `{"steps":[{"type":"deploy","environment":"prod","config":` + appEnvConfig("x") + `}]}`,
+			"/definition/steps/0/environment",
+		},
+		{
+			"wrong blob", `{"steps":[{"type":"deploy","environment":"staging","config":{"folder":"x","colour":"green"}}]}`,
+			"/definition/steps/0/config/colour",
+		},
 		{"not JSON", `{"steps":`, "/definition"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := f.setup.CreateFlowDefinition(t.Context(), user(), setup.NewFlowDefinition{ApplicationID: a.ID, Definition: json.RawMessage(tt.definition)})
+			_, err := f.setup.CreateFlowDefinition(t.Context(), user(),
+				setup.NewFlowDefinition{ApplicationID: a.ID, Definition: json.RawMessage(tt.definition)})
 			fields := fault.FieldsOf(err)
 			if !fault.Is(err, fault.Invalid) || len(fields) == 0 || !strings.HasPrefix(fields[0].Name, tt.field) {
 				t.Errorf("error = %v, fields %v; want Invalid at %s", err, fields, tt.field)
@@ -323,7 +336,8 @@ func TestAPipelineFitsWhatItsEnvironmentsAllow(t *testing.T) {
 	f := newFixture(t)
 	a := f.application("shop", "api")
 	_, err := f.setup.CreateEnvironment(t.Context(), user(), setup.NewEnvironment{
-		Name: "staging", Tier: core.TierStaging, DriverRef: paper, DriverConfig: json.RawMessage(`{"drawer":3,"folders":["shop-*","!shop-secret"]}`),
+		Name: "staging", Tier: core.TierStaging, DriverRef: paper,
+		DriverConfig: json.RawMessage(`{"drawer":3,"folders":["shop-*","!shop-secret"]}`),
 	})
 	f.ok(err)
 	for folder, allowed := range map[string]bool{"shop-staging": true, "shop-secret": false, "kube-system": false} {
@@ -365,7 +379,10 @@ func TestBadDomainEventsAreRefusedWithAReason(t *testing.T) {
 	}{
 		{"unknown rollout", s.emit(event.RolloutStarted{RolloutID: 77}, ""), fault.NotFound},
 		{"unknown deployment", s.emit(event.DeploymentHealthy{DeploymentID: 77}, ""), fault.NotFound},
-		{"an event of another path", s.emit(event.AgentHeartbeat{AgentID: 1, StartedAt: "2026-01-01T00:00:00Z", ObservedAt: "2026-01-01T00:00:00Z"}, ""), fault.Invalid},
+		{"an event of another path", s.emit(event.AgentHeartbeat{
+			AgentID: 1, StartedAt: "2026-01-01T00:00:00Z",
+			ObservedAt: "2026-01-01T00:00:00Z",
+		}, ""), fault.Invalid},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

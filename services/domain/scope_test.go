@@ -18,11 +18,13 @@ import (
 // guarded replaces the shop's pipeline: staging, an approval step without a name, a pause, then production with an approval of its own.
 func (s *shop) guarded() {
 	s.t.Helper()
-	_, err := s.setup.CreateFlowDefinition(s.t.Context(), user(), setup.NewFlowDefinition{ApplicationID: s.application.ID, Definition: json.RawMessage(fmt.Sprintf(`{"steps":[
+	_, err := s.setup.CreateFlowDefinition(s.t.Context(), user(),
+		setup.NewFlowDefinition{ApplicationID: s.application.ID, Definition: json.RawMessage(fmt.Sprintf(`{"steps":[
 		{"type":"deploy","environment":"staging","config":%s},
 		{"type":"approval","reason":"is staging good?"},
 		{"type":"pause","duration":60},
-		{"type":"deploy","environment":"production","approval":{"reason":"release"},"config":%s}]}`, appEnvConfig("staging"), appEnvConfig("production")))})
+		{"type":"deploy","environment":"production","approval":{"reason":"release"},"config":%s}]}`, appEnvConfig("staging"),
+			appEnvConfig("production")))})
 	s.ok(err)
 	s.makeReady()
 }
@@ -159,7 +161,8 @@ func TestARollbackGoesWhereItIsAskedTo(t *testing.T) {
 			t.Errorf("%+v: %v, want %s", scope, err, want)
 		}
 	}
-	refused(rollout.Scope{Only: []string{"prod"}}, `/environments/0: found "prod"; expected an environment of the pipeline: staging, production`)
+	refused(rollout.Scope{Only: []string{"prod"}},
+		`/environments/0: found "prod"; expected an environment of the pipeline: staging, production`)
 	refused(rollout.Scope{Except: []string{"production", "staging"}}, `expected at least one to be left`)
 	if got := s.reload(r); got.State != core.RolloutInProgress {
 		t.Errorf("what was refused has changed something: %+v", got)
@@ -167,7 +170,8 @@ func TestARollbackGoesWhereItIsAskedTo(t *testing.T) {
 	// Staging is broken: leaving it out must not depend on it. The approval before production stays, for it guards production; the pause
 	// after staging does not.
 	s.ok(s.fail(s.staging.ID))
-	back, err := s.rollouts.RollbackRollout(t.Context(), user(), rollout.Rollback{RolloutID: r.ID, Scope: rollout.Scope{Only: []string{"production"}}})
+	back, err := s.rollouts.RollbackRollout(t.Context(), user(),
+		rollout.Rollback{RolloutID: r.ID, Scope: rollout.Scope{Only: []string{"production"}}})
 	s.ok(err)
 	s.want(s.stepsOf(back), []string{"approval step-1", "deploy production", "in production"})
 	s.want(s.skips(back), map[int64]core.SkipCause{s.staging.ID: core.SkipExcluded})
@@ -223,11 +227,13 @@ func TestARollbackIsRetriedWithoutWhatIsNoLongerInThePipeline(t *testing.T) {
 	r := s.rollout(s.release(2))
 	s.begin(r, 0)
 	s.begin(r, 1)
-	back, err := s.rollouts.RollbackRollout(t.Context(), user(), rollout.Rollback{RolloutID: r.ID, Scope: rollout.Scope{Except: []string{"staging"}}})
+	back, err := s.rollouts.RollbackRollout(t.Context(), user(),
+		rollout.Rollback{RolloutID: r.ID, Scope: rollout.Scope{Except: []string{"staging"}}})
 	s.ok(err)
 	s.begin(back, 0)
 	s.say(event.RolloutFailed{RolloutID: back.ID, Reason: "no"})
-	_, err = s.setup.CreateFlowDefinition(t.Context(), user(), setup.NewFlowDefinition{ApplicationID: s.application.ID, Definition: pipeline("production")})
+	_, err = s.setup.CreateFlowDefinition(t.Context(), user(),
+		setup.NewFlowDefinition{ApplicationID: s.application.ID, Definition: pipeline("production")})
 	s.ok(err)
 	s.makeReady()
 	again, err := s.rollouts.RetryRollout(t.Context(), user(), back.ID, "")
@@ -248,7 +254,8 @@ func TestASetThatIsLiveEverywhereIsRolledOutAgainOnlyOnRequest(t *testing.T) {
 	s.ok(err)
 	was := latest[s.application.ID]
 	spaced := json.RawMessage(strings.ReplaceAll(string(was.Definition), ":", " : "))
-	made, err := s.setup.CreateFlowDefinition(t.Context(), user(), setup.NewFlowDefinition{ApplicationID: s.application.ID, Definition: spaced})
+	made, err := s.setup.CreateFlowDefinition(t.Context(), user(),
+		setup.NewFlowDefinition{ApplicationID: s.application.ID, Definition: spaced})
 	s.ok(err)
 	if made.ID != was.ID || !made.Unchanged {
 		t.Errorf("the same pipeline again: %+v, was %+v", made, was)
@@ -269,7 +276,10 @@ func TestBreakGlassPassesTheApprovalsOfOneRollout(t *testing.T) {
 	deployer := core.Actor{Organization: org, Type: core.PrincipalUser, ID: 3, Permissions: core.RoleDeployer.Permissions()}
 	machine := core.Actor{Organization: org, Type: core.PrincipalAgent, ID: 4, Name: "ci", Permissions: core.RoleOwner.Permissions()}
 	program := core.Actor{Organization: org, Type: core.PrincipalSystem, Permissions: core.RoleOwner.Permissions()}
-	for name, err := range map[string]error{"a deployer": try(deployer, "down"), "a machine": try(machine, "down"), "a program": try(program, "down")} {
+	for name, err := range map[string]error{
+		"a deployer": try(deployer, "down"), "a machine": try(machine, "down"),
+		"a program": try(program, "down"),
+	} {
 		if !fault.Is(err, fault.Denied) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -305,7 +315,8 @@ func TestBreakGlassPassesTheApprovalsOfOneRollout(t *testing.T) {
 	if !fault.Is(err, fault.Denied) {
 		t.Errorf("a deployer: %v", err)
 	}
-	back, err := s.rollouts.RollbackRollout(t.Context(), user(), rollout.Rollback{RolloutID: second.ID, Reason: "down again", BreakGlass: true})
+	back, err := s.rollouts.RollbackRollout(t.Context(), user(),
+		rollout.Rollback{RolloutID: second.ID, Reason: "down again", BreakGlass: true})
 	s.ok(err)
 	s.say(event.ApprovalRequested{RolloutID: back.ID, GateID: "step-1"})
 	s.want(len(s.gates(back)), 0)
@@ -340,7 +351,8 @@ func TestAnAutomaticRollbackIsAnnouncedAndCanBeStopped(t *testing.T) {
 	w.refused(err, "no automatic rollback of rollout_2 is due")
 	w.sees(0, 5, "degraded")
 	got := outlook()
-	if got.DueAt == nil || !got.DueAt.Equal(instant(35)) || !strings.Contains(got.Why, "rolls back after 30 min") || got.State() != core.RollbackDue {
+	if got.DueAt == nil || !got.DueAt.Equal(instant(35)) || !strings.Contains(got.Why, "rolls back after 30 min") ||
+		got.State() != core.RollbackDue {
 		t.Errorf("what is due: %+v", got)
 	}
 	viewer := core.Actor{Organization: org, Type: core.PrincipalUser, ID: 5, Permissions: core.RoleViewer.Permissions()}
@@ -391,7 +403,8 @@ func TestAbortedIsAStatusOfItsOwnAndAbortIsOfferedOnlyWhereItIsTaken(t *testing.
 	s.want(got.StatusOf(s.deployments(s.stops(r)[0])[0].State), core.StatusAborted)
 	waits, err := s.view.Waits(t.Context(), org, []int64{r.ID})
 	s.ok(err)
-	if all := waits[r.ID]; len(all) != 1 || !strings.HasPrefix(all[0].Detail, "aborted by ") || !strings.Contains(all[0].Resolver, "retry it, roll it back or cancel it") {
+	if all := waits[r.ID]; len(all) != 1 || !strings.HasPrefix(all[0].Detail, "aborted by ") ||
+		!strings.Contains(all[0].Resolver, "retry it, roll it back or cancel it") {
 		t.Errorf("it waits for: %+v", all)
 	}
 	_, err = s.rollouts.RetryRollout(t.Context(), user(), r.ID, "")

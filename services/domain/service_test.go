@@ -73,8 +73,10 @@ func start(t *testing.T, db pg.Config) *running {
 	c := r.nats.Config(bus.UserDomain)
 	serve(t, func(ctx context.Context) error {
 		return Run(ctx, Config{
-			Database: pg.Database{DatabaseURL: db.URL}, Schema: db.Schema, NATS: bus.NATS{NATSURL: c.URL, NATSPassword: c.Password}, NATSUser: c.User, HTTPAddress: address,
-			WorkflowAddress: lis.Addr().String(), WorkflowToken: token, BootstrapToken: token, DriverDir: "testdata/drivers", Settings: telemetry.Settings{LogLevel: "error"},
+			Database: pg.Database{DatabaseURL: db.URL}, Schema: db.Schema, NATS: bus.NATS{NATSURL: c.URL, NATSPassword: c.Password},
+			NATSUser: c.User, HTTPAddress: address,
+			WorkflowAddress: lis.Addr().String(), WorkflowToken: token, BootstrapToken: token, DriverDir: "testdata/drivers",
+			Settings: telemetry.Settings{LogLevel: "error"},
 		})
 	})
 	r.url = "http://" + address
@@ -162,7 +164,8 @@ func (r *running) graphql(query string, variables map[string]any, into any) {
 // publish publishes an event as a service would, of a run if it is the workflow service's.
 func (r *running) publish(conn *bus.Conn, id, source, run string, organization int64, data event.Data) {
 	r.t.Helper()
-	e, err := event.New(event.Header{ID: id, Source: source, Correlation: run, Organization: organization, Time: time.Unix(1_700_000_000, 0)}, data)
+	e, err := event.New(event.Header{ID: id, Source: source, Correlation: run, Organization: organization, Time: time.Unix(1_700_000_000, 0)},
+		data)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -202,8 +205,10 @@ func TestTheServiceFromEndToEnd(t *testing.T) {
 		t.Fatalf("pipeline: %+v", flowMade)
 	}
 	wait.For(r.t, "the setup is handed over", func() bool { return r.flow.has("application-environment-1-setup-1") })
-	r.publish(workflow, "w2", "/services/workflow", "application-environment-1-setup-1", 1, event.ApplicationEnvironmentReady{ApplicationEnvironmentID: 1})
-	r.publish(registry, "r1", "/services/registry", "", 0, event.ArtifactPublished{Image: "registry.test/shop/api", Digest: digestOf(1), Tag: "1.0"})
+	r.publish(workflow, "w2", "/services/workflow", "application-environment-1-setup-1",
+		1, event.ApplicationEnvironmentReady{ApplicationEnvironmentID: 1})
+	r.publish(registry, "r1", "/services/registry", "", 0,
+		event.ArtifactPublished{Image: "registry.test/shop/api", Digest: digestOf(1), Tag: "1.0"})
 
 	set := ""
 	wait.For(r.t, "a version set appears", func() bool {

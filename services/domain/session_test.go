@@ -36,7 +36,8 @@ func (v *visitor) shows(token string) int {
 func (v *visitor) signOut() (copied map[string]*http.Cookie) {
 	v.t.Helper()
 	copied = maps.Clone(v.cookies)
-	if w := v.send(http.MethodDelete, v.origin+"/session", "", map[string]string{"Lockstep-Csrf": "1"}); w.Code != http.StatusNoContent || len(v.cookies) != 0 {
+	if w := v.send(http.MethodDelete, v.origin+"/session", "", map[string]string{"Lockstep-Csrf": "1"}); w.Code != http.StatusNoContent ||
+		len(v.cookies) != 0 {
 		v.t.Fatalf("found %d %s, cookies %v", w.Code, w.Body, v.cookies)
 	}
 	return copied
@@ -118,7 +119,8 @@ func TestAnIdentityProviderEndsSessions(t *testing.T) {
 	logout := func(claims map[string]any) int {
 		form := url.Values{"logout_token": {provider.LogoutToken(claims)}}
 		v := newVisitor()
-		return v.send(http.MethodPost, v.origin+"/session/oidc/logout", form.Encode(), map[string]string{"Content-Type": "application/x-www-form-urlencoded"}).Code
+		return v.send(http.MethodPost, v.origin+"/session/oidc/logout", form.Encode(),
+			map[string]string{"Content-Type": "application/x-www-form-urlencoded"}).Code
 	}
 	expect := func(what string, v *visitor, in bool) {
 		t.Helper()

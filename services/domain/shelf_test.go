@@ -97,7 +97,10 @@ func (s *shelf) push(tag string, files map[string][]byte) string {
 		s.t.Fatal(err)
 	}
 	m := v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1, ArtifactType: artifact.Type}
-	for at, layer := range []v1.Layer{static.NewLayer([]byte("{}"), "application/vnd.oci.empty.v1+json"), static.NewLayer(content, artifact.ContentType)} {
+	for at, layer := range []v1.Layer{
+		static.NewLayer([]byte("{}"), "application/vnd.oci.empty.v1+json"),
+		static.NewLayer(content, artifact.ContentType),
+	} {
 		digest, err1 := layer.Digest()
 		size, err2 := layer.Size()
 		mediaType, err3 := layer.MediaType()

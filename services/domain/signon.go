@@ -25,13 +25,22 @@ func (c Config) oidcProblems() []fault.Field {
 	}
 	var problems []fault.Field
 	if !isOrigin(c.PublicURL) {
-		problems = append(problems, fault.Field{Name: "public_url", Problem: fmt.Sprintf("found %q; expected the console's address, without a path, such as https://cd.example.com: browsers are sent back there", c.PublicURL)})
+		problems = append(problems, fault.Field{
+			Name:    "public_url",
+			Problem: fmt.Sprintf("found %q; expected the console's address, without a path, such as https://cd.example.com: browsers are sent back there", c.PublicURL),
+		})
 	}
 	if u, err := url.Parse(o.Issuer); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-		problems = append(problems, fault.Field{Name: "oidc.issuer", Problem: fmt.Sprintf("found %q; expected an address such as https://id.example.com", o.Issuer)})
+		problems = append(problems, fault.Field{
+			Name:    "oidc.issuer",
+			Problem: fmt.Sprintf("found %q; expected an address such as https://id.example.com", o.Issuer),
+		})
 	}
 	if o.ClientID == "" {
-		problems = append(problems, fault.Field{Name: "oidc.client_id", Problem: "found none; expected what the identity provider knows this installation by"})
+		problems = append(problems, fault.Field{
+			Name:    "oidc.client_id",
+			Problem: "found none; expected what the identity provider knows this installation by",
+		})
 	}
 	if _, err := rolesOf(o.Roles); err != nil {
 		problems = append(problems, fault.Field{Name: "oidc.roles", Problem: err.Error()})
@@ -41,7 +50,8 @@ func (c Config) oidcProblems() []fault.Field {
 
 func isOrigin(address string) bool {
 	u, err := url.Parse(address)
-	return err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http") && strings.Trim(u.Path, "/") == "" && u.RawQuery == "" && u.User == nil
+	return err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http") && strings.Trim(u.Path, "/") == "" &&
+		u.RawQuery == "" && u.User == nil
 }
 
 // rolesOf reads group=role or group=role@organization. A group may have an equals sign in its name, a role does not.

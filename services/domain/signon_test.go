@@ -92,7 +92,8 @@ func (v *visitor) signIn(page string) string {
 // asks is what GraphQL answers somebody with a session.
 func (v *visitor) asks(query string) string {
 	v.t.Helper()
-	return v.send(http.MethodPost, v.origin+"/graphql", query, map[string]string{"Content-Type": "application/json", "Lockstep-Csrf": "1"}).Body.String()
+	return v.send(http.MethodPost, v.origin+"/graphql", query,
+		map[string]string{"Content-Type": "application/json", "Lockstep-Csrf": "1"}).Body.String()
 }
 
 const whoAmI = `{"query":"{ viewer { member { name role } permissions } }"}`
@@ -114,7 +115,8 @@ func TestSigningInAtAnIdentityProvider(t *testing.T) {
 		t.Fatalf("found %q; want the page that was asked for", at)
 	}
 	session := v.cookies["__Host-lockstep"]
-	if session == nil || !session.Secure || !session.HttpOnly || session.SameSite != http.SameSiteStrictMode || session.Path != "/" || session.Domain != "" {
+	if session == nil || !session.Secure || !session.HttpOnly || session.SameSite != http.SameSiteStrictMode || session.Path != "/" ||
+		session.Domain != "" {
 		t.Fatalf("found %+v", v.cookies)
 	}
 	if len(v.cookies) != 1 {
@@ -124,7 +126,8 @@ func TestSigningInAtAnIdentityProvider(t *testing.T) {
 		t.Errorf("found %s", got)
 	}
 	// Without the header a request may be another site's (CSRF).
-	if w := v.send(http.MethodPost, v.origin+"/graphql", whoAmI, map[string]string{"Content-Type": "application/json"}); w.Code != http.StatusForbidden {
+	if w := v.send(http.MethodPost, v.origin+"/graphql", whoAmI,
+		map[string]string{"Content-Type": "application/json"}); w.Code != http.StatusForbidden {
 		t.Errorf("found %d without the header", w.Code)
 	}
 
@@ -183,7 +186,10 @@ func TestASignInThatIsNotOnesOwn(t *testing.T) {
 	if at := v.get(refused.String()).Header().Get("Location"); at != "/?sign-in=refused" {
 		t.Errorf("the provider said no: found %q", at)
 	}
-	for _, elsewhere := range []string{"https://evil.example.com/", "//evil.example.com", `/\evil.example.com`, "javascript:alert(1)", "/a\nb"} {
+	for _, elsewhere := range []string{
+		"https://evil.example.com/", "//evil.example.com", `/\evil.example.com`,
+		"javascript:alert(1)", "/a\nb",
+	} {
 		if at := v.signIn(elsewhere); at != "/" {
 			t.Errorf("to go back to %q: found %q", elsewhere, at)
 		}
@@ -249,7 +255,8 @@ func TestRolesThatAreGivenHere(t *testing.T) {
 	if at := v.signIn("/"); at != "/?sign-in=no-access" {
 		t.Errorf("who is no member: found %q", at)
 	}
-	_, err := f.access.CreateMember(t.Context(), user(), access.NewMember{Name: "dora@example.com", Kind: core.PrincipalUser, Role: core.RoleApprover})
+	_, err := f.access.CreateMember(t.Context(), user(),
+		access.NewMember{Name: "dora@example.com", Kind: core.PrincipalUser, Role: core.RoleApprover})
 	f.ok(err)
 	if at := v.signIn("/"); at != "/" || !strings.Contains(v.asks(whoAmI), `"role":"APPROVER"`) {
 		t.Errorf("found %q, %s", at, v.asks(whoAmI))

@@ -46,7 +46,8 @@ func TestTheNewestSetOfWhatAnEarlierReleaseHasStored(t *testing.T) {
 	exec(`DELETE FROM cd_publications`)
 	// The release before adds versions without their publications: the table adds them.
 	exec(`INSERT INTO cd_versions (organization_id, artifact_source_id, name, digest, reference, published_at) VALUES
-		(1, 1, '1.0.0', '` + digestOf(3) + `', 'r', now()), (1, 1, '1.0.0-` + digestOf(4)[7:19] + `', '` + digestOf(4) + `', 'r', now()), (1, 1, '` + digestOf(5)[7:19] + `', '` + digestOf(5) + `', 'r', now())`)
+		(1, 1, '1.0.0', '` + digestOf(3) + `', 'r', now()), (1, 1, '1.0.0-` + digestOf(4)[7:19] + `', '` + digestOf(4) +
+		`', 'r', now()), (1, 1, '` + digestOf(5)[7:19] + `', '` + digestOf(5) + `', 'r', now())`)
 	var tags []string
 	rows, err := f.pool.Query(t.Context(), `SELECT tag FROM cd_publications ORDER BY version_id`)
 	f.ok(err)
@@ -79,7 +80,11 @@ func TestAnotherSelectionHasAnotherNewest(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	a := f.selecting("shop", `{"image":"registry.test/shop/api","selection":"semver"}`)
-	for _, p := range []push{{tag: "2.0.0", digest: 1, minute: 1}, {tag: "1.9.5", digest: 2, minute: 2}, {tag: "1.10.0", digest: 3, minute: 3}} {
+	for _, p := range []push{
+		{tag: "2.0.0", digest: 1, minute: 1},
+		{tag: "1.9.5", digest: 2, minute: 2},
+		{tag: "1.10.0", digest: 3, minute: 3},
+	} {
 		f.publish(f.pushed("registry.test/shop/api", p))
 	}
 	steps := []struct{ config, newest string }{
@@ -98,7 +103,8 @@ func TestAnotherSelectionHasAnotherNewest(t *testing.T) {
 		}
 	}
 	// A publication works out the rest by itself, before anything that is due by time.
-	_, err := f.setup.SetArtifactSourceConfig(t.Context(), user(), 1, json.RawMessage(`{"image":"registry.test/shop/api","selection":"semver"}`))
+	_, err := f.setup.SetArtifactSourceConfig(t.Context(), user(),
+		1, json.RawMessage(`{"image":"registry.test/shop/api","selection":"semver"}`))
 	f.ok(err)
 	f.publish(f.pushed("registry.test/shop/api", push{tag: "1.11.0", digest: 4, minute: 4}))
 	if got := f.newestOf(a); got != "1" {

@@ -52,11 +52,15 @@ func methods(organization int64, id string) map[string]func(context.Context, aut
 	first := func(_ any, err error) error { return err }
 	return map[string]func(context.Context, autoflowv1.AutoFlowClient) error{
 		"CloudEvent": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
-			text := strings.Replace(strings.Replace(cloudEvent, "ID", id, 1), `"organizationid": "1"`, fmt.Sprintf(`"organizationid": "%d"`, organization), 1)
+			text := strings.Replace(strings.Replace(cloudEvent, "ID", id, 1), `"organizationid": "1"`,
+				fmt.Sprintf(`"organizationid": "%d"`, organization), 1)
 			return first(c.CloudEvent(ctx, &autoflowv1.CloudEventRequest{CloudEvent: []byte(text)}))
 		},
 		"StartWorkflow": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
-			return first(c.StartWorkflow(ctx, &autoflowv1.StartWorkflowRequest{OrganizationId: organization, WorkflowId: id, Starlark: []byte("x = 1")}))
+			return first(c.StartWorkflow(ctx, &autoflowv1.StartWorkflowRequest{
+				OrganizationId: organization, WorkflowId: id,
+				Starlark: []byte("x = 1"),
+			}))
 		},
 		"StartWorkflows": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
 			resp, err := c.StartWorkflows(ctx, &autoflowv1.StartWorkflowsRequest{Workflows: []*autoflowv1.StartWorkflowRequest{
@@ -93,7 +97,10 @@ func methods(organization int64, id string) map[string]func(context.Context, aut
 			return first(c.RetryWorkflow(ctx, &autoflowv1.RetryWorkflowRequest{OrganizationId: organization, WorkflowId: id}))
 		},
 		"SendToChannel": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
-			return first(c.SendToChannel(ctx, &autoflowv1.SendToChannelRequest{OrganizationId: organization, Token: "ch_" + strings.Repeat("A", 26), MessageId: "1"}))
+			return first(c.SendToChannel(ctx, &autoflowv1.SendToChannelRequest{
+				OrganizationId: organization,
+				Token:          "ch_" + strings.Repeat("A", 26), MessageId: "1",
+			}))
 		},
 		"CheckProgram": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
 			return first(c.CheckProgram(ctx, &autoflowv1.CheckProgramRequest{Starlark: []byte("x = 1")}))
@@ -108,7 +115,10 @@ func methods(organization int64, id string) map[string]func(context.Context, aut
 			return first(c.DeleteFlow(ctx, &autoflowv1.DeleteFlowRequest{OrganizationId: organization, Name: "no-such-flow"}))
 		},
 		"DeclareAgents": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
-			return first(c.DeclareAgents(ctx, &autoflowv1.DeclareAgentsRequest{Agents: []*autoflowv1.DeclaredAgent{{AgentId: agentID, OrganizationId: organization}}}))
+			return first(c.DeclareAgents(ctx, &autoflowv1.DeclareAgentsRequest{Agents: []*autoflowv1.DeclaredAgent{{
+				AgentId:        agentID,
+				OrganizationId: organization,
+			}}}))
 		},
 	}
 }
@@ -211,44 +221,115 @@ func TestBadInput(t *testing.T) {
 		err  error
 		want []string
 	}{
-		"get, id":              {first(s.GetWorkflow(ctx, &autoflowv1.GetWorkflowRequest{OrganizationId: 1})), []string{"workflow_id"}},
-		"list, organization":   {first(s.ListWorkflows(ctx, &autoflowv1.ListWorkflowsRequest{})), []string{"organization_id"}},
-		"list, state":          {first(s.ListWorkflows(ctx, &autoflowv1.ListWorkflowsRequest{OrganizationId: 1, States: []autoflowv1.WorkflowState{0}})), []string{"states"}},
-		"list, unknown state":  {first(s.ListWorkflows(ctx, &autoflowv1.ListWorkflowsRequest{OrganizationId: 1, States: []autoflowv1.WorkflowState{99}})), []string{"states"}},
-		"list, label":          {first(s.ListWorkflows(ctx, &autoflowv1.ListWorkflowsRequest{OrganizationId: 1, Labels: map[string]string{"a": "\x00"}})), []string{"labels.a"}},
-		"list, digest":         {first(s.ListWorkflows(ctx, &autoflowv1.ListWorkflowsRequest{OrganizationId: 1, ProgramDigest: "abc"})), []string{"program_digest"}},
-		"list, page size":      {first(s.ListWorkflows(ctx, &autoflowv1.ListWorkflowsRequest{OrganizationId: 1, PageSize: -1})), []string{"page_size"}},
-		"list, page token":     {first(s.ListWorkflows(ctx, &autoflowv1.ListWorkflowsRequest{OrganizationId: 1, PageToken: "1"})), []string{"page_token"}},
-		"history, page size":   {first(s.GetHistory(ctx, &autoflowv1.GetHistoryRequest{OrganizationId: 1, WorkflowId: "known", PageSize: -1})), []string{"page_size"}},
-		"history, page token":  {first(s.GetHistory(ctx, &autoflowv1.GetHistoryRequest{OrganizationId: 1, WorkflowId: "known", PageToken: "AAAAAAAAAAEAAAAAAAAAAA"})), []string{"page_token"}},
-		"logs, branch":         {first(s.GetLogs(ctx, &autoflowv1.GetLogsRequest{OrganizationId: 1, WorkflowId: "known", Branch: &branch})), []string{"branch"}},
-		"logs, page token":     {first(s.GetLogs(ctx, &autoflowv1.GetLogsRequest{OrganizationId: 1, WorkflowId: "known", PageToken: "x"})), []string{"page_token"}},
-		"cancel, reason":       {first(s.CancelWorkflow(ctx, &autoflowv1.CancelWorkflowRequest{OrganizationId: 1, WorkflowId: "known", Reason: long})), []string{"reason"}},
-		"terminate, no reason": {first(s.TerminateWorkflow(ctx, &autoflowv1.TerminateWorkflowRequest{OrganizationId: 1, WorkflowId: "known"})), []string{"reason"}},
-		"terminate, id":        {first(s.TerminateWorkflow(ctx, &autoflowv1.TerminateWorkflowRequest{OrganizationId: 1, WorkflowId: "a b", Reason: "r"})), []string{"workflow_id"}},
-		"retry, reason":        {first(s.RetryWorkflow(ctx, &autoflowv1.RetryWorkflowRequest{OrganizationId: 1, WorkflowId: "known", Reason: long})), []string{"reason"}},
-		"retry, sequence":      {first(s.RetryWorkflow(ctx, &autoflowv1.RetryWorkflowRequest{OrganizationId: 1, WorkflowId: "known", FromSequence: -1})), []string{"from_sequence"}},
-		"starts, none":         {first(s.StartWorkflows(ctx, &autoflowv1.StartWorkflowsRequest{})), []string{"workflows"}},
-		"event, none":          {first(s.CloudEvent(ctx, &autoflowv1.CloudEventRequest{})), []string{"cloud_event"}},
-		"event, no event":      {first(s.CloudEvent(ctx, &autoflowv1.CloudEventRequest{CloudEvent: []byte("{")})), []string{"cloud_event"}},
-		"event, organization":  {first(s.CloudEvent(ctx, &autoflowv1.CloudEventRequest{CloudEvent: []byte(strings.Replace(cloudEvent, "organizationid", "other", 1))})), []string{"cloud_event.organizationid"}},
-		"event, version":       {first(s.CloudEvent(ctx, &autoflowv1.CloudEventRequest{CloudEvent: []byte(strings.Replace(cloudEvent, `"1.0"`, `"0.3"`, 1))})), []string{"cloud_event.specversion"}},
-		"channel, token":       {first(s.SendToChannel(ctx, &autoflowv1.SendToChannelRequest{OrganizationId: 1, Token: "x", Data: []byte("{")})), []string{"token", "message_id", "data"}},
-		"check, nothing":       {first(s.CheckProgram(ctx, &autoflowv1.CheckProgramRequest{})), []string{"starlark"}},
-		"flow, name":           {first(s.RegisterFlow(ctx, &autoflowv1.RegisterFlowRequest{OrganizationId: 1, Name: "A", Starlark: []byte(ticking)})), []string{"name"}},
-		"flow, organization":   {first(s.RegisterFlow(ctx, &autoflowv1.RegisterFlowRequest{Name: "a", Starlark: []byte(ticking)})), []string{"organization_id"}},
-		"flow, syntax":         {first(s.RegisterFlow(ctx, &autoflowv1.RegisterFlowRequest{OrganizationId: 1, Name: "a", Starlark: []byte("def")})), []string{"starlark"}},
-		"flow, no handler":     {first(s.RegisterFlow(ctx, &autoflowv1.RegisterFlowRequest{OrganizationId: 1, Name: "a", Starlark: []byte("x = 1")})), []string{"starlark"}},
-		"flow, input":          {first(s.RegisterFlow(ctx, &autoflowv1.RegisterFlowRequest{OrganizationId: 1, Name: "a", Starlark: []byte(ticking), Inputs: []byte(`{"print": 1}`)})), []string{"inputs.print"}},
-		"flow, secret":         {first(s.RegisterFlow(ctx, &autoflowv1.RegisterFlowRequest{OrganizationId: 1, Name: "a", Starlark: []byte(ticking), Secrets: map[string]string{"a": "b"}})), []string{"secrets.a"}},
-		"flow, secret's name":  {first(s.RegisterFlow(ctx, &autoflowv1.RegisterFlowRequest{OrganizationId: 1, Name: "a", Starlark: []byte(ticking), Secrets: map[string]string{"": "env:A"}})), []string{"secrets"}},
-		"flow, handler":        {first(s.RegisterFlow(ctx, &autoflowv1.RegisterFlowRequest{OrganizationId: 1, Name: "a", Starlark: []byte(strings.Replace(ticking, "every(event)", "every()", 1))})), []string{"starlark"}},
-		"flow, circle":         {first(s.RegisterFlow(ctx, &autoflowv1.RegisterFlowRequest{OrganizationId: 1, Name: "a", Starlark: []byte("load('m', 'x')" + ticking), Modules: map[string][]byte{"m": []byte("load('m', y = 'x')\nx = 1")}})), []string{"modules.m"}},
-		"start, circle":        {first(s.StartWorkflow(ctx, &autoflowv1.StartWorkflowRequest{OrganizationId: 1, WorkflowId: "circle", Starlark: []byte("load('m', 'x')"), Modules: map[string][]byte{"m": []byte("load('m', y = 'x')\nx = 1")}})), []string{"modules.m"}},
-		"start, module":        {first(s.StartWorkflow(ctx, &autoflowv1.StartWorkflowRequest{OrganizationId: 1, WorkflowId: "names", Starlark: []byte("x = 1"), Modules: map[string][]byte{"a\tb": nil}})), []string{"modules"}},
-		"flow, its own end":    {first(s.RegisterFlow(ctx, &autoflowv1.RegisterFlowRequest{OrganizationId: 1, Name: "a", Starlark: []byte(strings.ReplaceAll(ticking, "com.example.tick", "com.gitlab.cd.workflow.completed"))})), []string{"starlark"}},
-		"flows, page token":    {first(s.ListFlows(ctx, &autoflowv1.ListFlowsRequest{OrganizationId: 1, PageToken: "x"})), []string{"page_token"}},
-		"flow, unknown name":   {first(s.DeleteFlow(ctx, &autoflowv1.DeleteFlowRequest{OrganizationId: 1, Name: "A b"})), []string{"name"}},
+		"get, id":            {first(s.GetWorkflow(ctx, &autoflowv1.GetWorkflowRequest{OrganizationId: 1})), []string{"workflow_id"}},
+		"list, organization": {first(s.ListWorkflows(ctx, &autoflowv1.ListWorkflowsRequest{})), []string{"organization_id"}},
+		"list, state": {first(s.ListWorkflows(ctx,
+			&autoflowv1.ListWorkflowsRequest{OrganizationId: 1, States: []autoflowv1.WorkflowState{0}})), []string{"states"}},
+		"list, unknown state": {first(s.ListWorkflows(ctx,
+			&autoflowv1.ListWorkflowsRequest{OrganizationId: 1, States: []autoflowv1.WorkflowState{99}})), []string{"states"}},
+		"list, label": {first(s.ListWorkflows(ctx,
+			&autoflowv1.ListWorkflowsRequest{OrganizationId: 1, Labels: map[string]string{"a": "\x00"}})), []string{"labels.a"}},
+		"list, digest": {
+			first(s.ListWorkflows(ctx, &autoflowv1.ListWorkflowsRequest{OrganizationId: 1, ProgramDigest: "abc"})),
+			[]string{"program_digest"},
+		},
+		"list, page size": {
+			first(s.ListWorkflows(ctx, &autoflowv1.ListWorkflowsRequest{OrganizationId: 1, PageSize: -1})),
+			[]string{"page_size"},
+		},
+		"list, page token": {
+			first(s.ListWorkflows(ctx, &autoflowv1.ListWorkflowsRequest{OrganizationId: 1, PageToken: "1"})),
+			[]string{"page_token"},
+		},
+		"history, page size": {
+			first(s.GetHistory(ctx, &autoflowv1.GetHistoryRequest{OrganizationId: 1, WorkflowId: "known", PageSize: -1})),
+			[]string{"page_size"},
+		},
+		"history, page token": {first(s.GetHistory(ctx,
+			&autoflowv1.GetHistoryRequest{OrganizationId: 1, WorkflowId: "known", PageToken: "AAAAAAAAAAEAAAAAAAAAAA"})), []string{"page_token"}},
+		"logs, branch": {
+			first(s.GetLogs(ctx, &autoflowv1.GetLogsRequest{OrganizationId: 1, WorkflowId: "known", Branch: &branch})),
+			[]string{"branch"},
+		},
+		"logs, page token": {
+			first(s.GetLogs(ctx, &autoflowv1.GetLogsRequest{OrganizationId: 1, WorkflowId: "known", PageToken: "x"})),
+			[]string{"page_token"},
+		},
+		"cancel, reason": {first(s.CancelWorkflow(ctx,
+			&autoflowv1.CancelWorkflowRequest{OrganizationId: 1, WorkflowId: "known", Reason: long})), []string{"reason"}},
+		"terminate, no reason": {
+			first(s.TerminateWorkflow(ctx, &autoflowv1.TerminateWorkflowRequest{OrganizationId: 1, WorkflowId: "known"})),
+			[]string{"reason"},
+		},
+		"terminate, id": {first(s.TerminateWorkflow(ctx,
+			&autoflowv1.TerminateWorkflowRequest{OrganizationId: 1, WorkflowId: "a b", Reason: "r"})), []string{"workflow_id"}},
+		"retry, reason": {first(s.RetryWorkflow(ctx,
+			&autoflowv1.RetryWorkflowRequest{OrganizationId: 1, WorkflowId: "known", Reason: long})), []string{"reason"}},
+		"retry, sequence": {first(s.RetryWorkflow(ctx,
+			&autoflowv1.RetryWorkflowRequest{OrganizationId: 1, WorkflowId: "known", FromSequence: -1})), []string{"from_sequence"}},
+		"starts, none":    {first(s.StartWorkflows(ctx, &autoflowv1.StartWorkflowsRequest{})), []string{"workflows"}},
+		"event, none":     {first(s.CloudEvent(ctx, &autoflowv1.CloudEventRequest{})), []string{"cloud_event"}},
+		"event, no event": {first(s.CloudEvent(ctx, &autoflowv1.CloudEventRequest{CloudEvent: []byte("{")})), []string{"cloud_event"}},
+		"event, organization": {
+			first(s.CloudEvent(ctx,
+				&autoflowv1.CloudEventRequest{CloudEvent: []byte(strings.Replace(cloudEvent, "organizationid", "other", 1))})),
+			[]string{"cloud_event.organizationid"},
+		},
+		"event, version": {
+			first(s.CloudEvent(ctx,
+				&autoflowv1.CloudEventRequest{CloudEvent: []byte(strings.Replace(cloudEvent, `"1.0"`, `"0.3"`, 1))})),
+			[]string{"cloud_event.specversion"},
+		},
+		"channel, token": {
+			first(s.SendToChannel(ctx, &autoflowv1.SendToChannelRequest{OrganizationId: 1, Token: "x", Data: []byte("{")})),
+			[]string{"token", "message_id", "data"},
+		},
+		"check, nothing": {first(s.CheckProgram(ctx, &autoflowv1.CheckProgramRequest{})), []string{"starlark"}},
+		"flow, name": {first(s.RegisterFlow(ctx,
+			&autoflowv1.RegisterFlowRequest{OrganizationId: 1, Name: "A", Starlark: []byte(ticking)})), []string{"name"}},
+		"flow, organization": {
+			first(s.RegisterFlow(ctx, &autoflowv1.RegisterFlowRequest{Name: "a", Starlark: []byte(ticking)})),
+			[]string{"organization_id"},
+		},
+		"flow, syntax": {first(s.RegisterFlow(ctx,
+			&autoflowv1.RegisterFlowRequest{OrganizationId: 1, Name: "a", Starlark: []byte("def")})), []string{"starlark"}},
+		"flow, no handler": {first(s.RegisterFlow(ctx,
+			&autoflowv1.RegisterFlowRequest{OrganizationId: 1, Name: "a", Starlark: []byte("x = 1")})), []string{"starlark"}},
+		"flow, input": {first(s.RegisterFlow(ctx, &autoflowv1.RegisterFlowRequest{
+			OrganizationId: 1, Name: "a",
+			Starlark: []byte(ticking), Inputs: []byte(`{"print": 1}`),
+		})), []string{"inputs.print"}},
+		"flow, secret": {first(s.RegisterFlow(ctx, &autoflowv1.RegisterFlowRequest{
+			OrganizationId: 1, Name: "a",
+			Starlark: []byte(ticking), Secrets: map[string]string{"a": "b"},
+		})), []string{"secrets.a"}},
+		"flow, secret's name": {first(s.RegisterFlow(ctx, &autoflowv1.RegisterFlowRequest{
+			OrganizationId: 1, Name: "a",
+			Starlark: []byte(ticking), Secrets: map[string]string{"": "env:A"},
+		})), []string{"secrets"}},
+		"flow, handler": {first(s.RegisterFlow(ctx, &autoflowv1.RegisterFlowRequest{
+			OrganizationId: 1, Name: "a",
+			Starlark: []byte(strings.Replace(ticking, "every(event)", "every()", 1)),
+		})), []string{"starlark"}},
+		"flow, circle": {first(s.RegisterFlow(ctx,
+			&autoflowv1.RegisterFlowRequest{
+				OrganizationId: 1, Name: "a", Starlark: []byte("load('m', 'x')" + ticking),
+				Modules: map[string][]byte{"m": []byte("load('m', y = 'x')\nx = 1")},
+			})), []string{"modules.m"}},
+		"start, circle": {first(s.StartWorkflow(ctx, &autoflowv1.StartWorkflowRequest{
+			OrganizationId: 1, WorkflowId: "circle",
+			Starlark: []byte("load('m', 'x')"), Modules: map[string][]byte{"m": []byte("load('m', y = 'x')\nx = 1")},
+		})), []string{"modules.m"}},
+		"start, module": {first(s.StartWorkflow(ctx, &autoflowv1.StartWorkflowRequest{
+			OrganizationId: 1, WorkflowId: "names",
+			Starlark: []byte("x = 1"), Modules: map[string][]byte{"a\tb": nil},
+		})), []string{"modules"}},
+		"flow, its own end": {first(s.RegisterFlow(ctx, &autoflowv1.RegisterFlowRequest{
+			OrganizationId: 1, Name: "a",
+			Starlark: []byte(strings.ReplaceAll(ticking, "com.example.tick", "com.gitlab.cd.workflow.completed")),
+		})), []string{"starlark"}},
+		"flows, page token":  {first(s.ListFlows(ctx, &autoflowv1.ListFlowsRequest{OrganizationId: 1, PageToken: "x"})), []string{"page_token"}},
+		"flow, unknown name": {first(s.DeleteFlow(ctx, &autoflowv1.DeleteFlowRequest{OrganizationId: 1, Name: "A b"})), []string{"name"}},
 		"watch, sequence": {func() error {
 			_, _, err := drain(s.WatchWorkflow(ctx, &autoflowv1.WatchWorkflowRequest{OrganizationId: 1, WorkflowId: "known", AfterSequence: 7}))
 			return err
@@ -308,7 +389,8 @@ func TestErrorsSayWhy(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 0)
 	defer cancel()
-	if _, err := s.GetWorkflow(ctx, &autoflowv1.GetWorkflowRequest{OrganizationId: 1, WorkflowId: "w"}); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := s.GetWorkflow(ctx, &autoflowv1.GetWorkflowRequest{OrganizationId: 1, WorkflowId: "w"}); !errors.Is(err,
+		context.DeadlineExceeded) {
 		t.Errorf("after its deadline: %v", err)
 	}
 }

@@ -139,7 +139,8 @@ func TestWhoseAgentsAreIsNotForEverybodyToSay(t *testing.T) {
 	for _, f := range fault.FieldsOf(err) {
 		wrong = append(wrong, f.Name)
 	}
-	if want := []string{"agents[0].agent_id", "agents[1].organization_id", "agents[3].organization_id"}; !fault.Is(err, fault.Invalid) || !slices.Equal(wrong, want) {
+	if want := []string{"agents[0].agent_id", "agents[1].organization_id", "agents[3].organization_id"}; !fault.Is(err, fault.Invalid) ||
+		!slices.Equal(wrong, want) {
 		t.Errorf("nonsense is declared: %v at %v, expected invalid at %v", err, wrong, want)
 	}
 	call := `run("k8s.get", {"agent_id": 7, "kind": "Pod", "name": "x"})`
@@ -167,7 +168,10 @@ func TestRunsWaitForThoseWhoKnowWhoseAgentsAre(t *testing.T) {
 	})
 	call := []byte(`run("k8s.get", {"agent_id": 7, "kind": "Pod", "name": "x"})`)
 	s.submit("early", string(call), "")
-	_, err := s.StartWorkflow(t.Context(), &autoflowv1.StartWorkflowRequest{OrganizationId: organization, WorkflowId: "brings", Starlark: call, AgentIds: []int64{agentID}})
+	_, err := s.StartWorkflow(t.Context(), &autoflowv1.StartWorkflowRequest{
+		OrganizationId: organization, WorkflowId: "brings",
+		Starlark: call, AgentIds: []int64{agentID},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -126,10 +126,19 @@ func TestTheFirstTurnIsStoredWithItsStart(t *testing.T) {
 	}{
 		"nothing": {"x = number", execution.Completed, []history.Kind{history.KindCompleted}},
 		"step":    {"run('checkpoint', {'state': {'n': number}})", execution.Completed, []history.Kind{history.KindRun, history.KindCompleted}},
-		"steps":   {"[run('checkpoint', {'state': {'n': n}}) for n in range(2)]\nrun('act', {})", execution.Completed, []history.Kind{history.KindRun, history.KindRun, history.KindRun, history.KindCompleted}},
-		"act":     {"print(run('act', {}))\nrun('checkpoint', {'state': {'n': 1}})", execution.Completed, []history.Kind{history.KindRun, history.KindPrint, history.KindRun, history.KindCompleted}},
-		"emits":   {"run('checkpoint', {'state': {'n': uuid()}})\nrun('emit', {'type': 'com.gitlab.cd.rollout.started', 'data': {'rollout_id': number}})", execution.Completed, nil},
-		"fails":   {"run('checkpoint', {'state': {'n': 1}})\nfail('no more')", execution.Failed, []history.Kind{history.KindRun, history.KindFailed}},
+		"steps": {
+			"[run('checkpoint', {'state': {'n': n}}) for n in range(2)]\nrun('act', {})", execution.Completed,
+			[]history.Kind{history.KindRun, history.KindRun, history.KindRun, history.KindCompleted},
+		},
+		"act": {
+			"print(run('act', {}))\nrun('checkpoint', {'state': {'n': 1}})", execution.Completed,
+			[]history.Kind{history.KindRun, history.KindPrint, history.KindRun, history.KindCompleted},
+		},
+		"emits": {"run('checkpoint', {'state': {'n': uuid()}})\nrun('emit', {'type': 'com.gitlab.cd.rollout.started', 'data': {'rollout_id': number}})", execution.Completed, nil},
+		"fails": {
+			"run('checkpoint', {'state': {'n': 1}})\nfail('no more')", execution.Failed,
+			[]history.Kind{history.KindRun, history.KindFailed},
+		},
 		"refused": {"run('checkpoint', {})", execution.Failed, []history.Kind{history.KindRun, history.KindFailed}},
 	} {
 		var first []history.Entry
@@ -137,7 +146,8 @@ func TestTheFirstTurnIsStoredWithItsStart(t *testing.T) {
 		for i := range 3 {
 			workflow := fmt.Sprintf("%s-%d", name, i)
 			started, err := service.Start(t.Context(), execution.Start{
-				Organization: 1, Workflow: workflow, Program: program.Program{Source: []byte(p.source)}, Inputs: fmt.Appendf(nil, `{"number": %d}`, i+1),
+				Organization: 1, Workflow: workflow, Program: program.Program{Source: []byte(p.source)},
+				Inputs: fmt.Appendf(nil, `{"number": %d}`, i+1),
 			})
 			if err != nil || !started.Created {
 				t.Fatalf("%s: started as %+v (%v)", workflow, started, err)
@@ -175,7 +185,10 @@ func TestManyWhoRunAheadStartOneRun(t *testing.T) {
 	t.Parallel()
 	var acts atomic.Int64
 	e, _, service := alone(t, func(context.Context, activity.Call) (any, error) { return acts.Add(1), nil })
-	start := execution.Start{Organization: 1, Workflow: "before", Program: program.Program{Source: []byte("run('checkpoint', {'state': {'n': 1}})\nrun('act', {})")}}
+	start := execution.Start{
+		Organization: 1, Workflow: "before",
+		Program: program.Program{Source: []byte("run('checkpoint', {'state': {'n': 1}})\nrun('act', {})")},
+	}
 	if _, err := service.Start(t.Context(), start); err != nil {
 		t.Fatal(err)
 	}

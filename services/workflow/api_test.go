@@ -32,9 +32,13 @@ func TestAPI(t *testing.T) {
 				OrganizationId: 1, WorkflowId: "a b", Starlark: []byte("\xff"), Secrets: map[string]string{"git": "hunter2"},
 			}, []string{"workflow_id", "starlark", "secrets.git"}},
 			"syntax": {&autoflowv1.StartWorkflowRequest{OrganizationId: 1, WorkflowId: "a", Starlark: []byte("def")}, []string{"starlark"}},
-			"inputs": {&autoflowv1.StartWorkflowRequest{OrganizationId: 1, WorkflowId: "a", Starlark: []byte("x=1"), Inputs: []byte("{")}, []string{"inputs"}},
+			"inputs": {
+				&autoflowv1.StartWorkflowRequest{OrganizationId: 1, WorkflowId: "a", Starlark: []byte("x=1"), Inputs: []byte("{")},
+				[]string{"inputs"},
+			},
 			"not text": {&autoflowv1.StartWorkflowRequest{
-				OrganizationId: 1, WorkflowId: "a", Starlark: []byte("x=1"), Inputs: []byte("{\"a\":\"\xe9\"}"), Labels: map[string]string{"a": "b\x00"},
+				OrganizationId: 1, WorkflowId: "a", Starlark: []byte("x=1"), Inputs: []byte("{\"a\":\"\xe9\"}"),
+				Labels: map[string]string{"a": "b\x00"},
 			}, []string{"inputs", "labels.a"}},
 		} {
 			_, err := s.StartWorkflow(t.Context(), tt.request)
@@ -130,7 +134,10 @@ wait_for_event("com.example.tick", {"n": 1})`, "")
 		s.await("ticks", autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED)
 		var kinds []string
 		for token := ""; ; {
-			page, err := s.GetHistory(t.Context(), &autoflowv1.GetHistoryRequest{OrganizationId: organization, WorkflowId: "ticks", PageSize: 1, PageToken: token})
+			page, err := s.GetHistory(t.Context(), &autoflowv1.GetHistoryRequest{
+				OrganizationId: organization, WorkflowId: "ticks",
+				PageSize: 1, PageToken: token,
+			})
 			if err != nil || len(page.GetEntries()) > 1 {
 				t.Fatal(page, err)
 			}
@@ -168,7 +175,8 @@ wait_for_event("com.example.tick", {"n": 1})`, "")
 		s.submit("stop", `wait_for_event("com.example.never")`, "")
 		s.await("stop", autoflowv1.WorkflowState_WORKFLOW_STATE_PARKED)
 		for range 2 {
-			if _, err := s.CancelWorkflow(t.Context(), &autoflowv1.CancelWorkflowRequest{OrganizationId: organization, WorkflowId: "stop", Reason: "superseded"}); err != nil {
+			if _, err := s.CancelWorkflow(t.Context(),
+				&autoflowv1.CancelWorkflowRequest{OrganizationId: organization, WorkflowId: "stop", Reason: "superseded"}); err != nil {
 				t.Fatal(err)
 			}
 		}

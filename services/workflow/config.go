@@ -40,8 +40,8 @@ type Config struct {
 	// organization 0, may start runs whose ids are reserved for rollouts, previews, onboardings and setups.
 	Token string `koanf:"token" secret:"true"`
 	// FailedAuthentication slows down callers whose credentials prove nothing: an address may fail 20 times at once and then 30 times a
-	// minute, a credential 5 times and then 6 times a minute; then the answer is RESOURCE_EXHAUSTED until it may be tried again. A credential that has been
-	// good is not slowed down. failed_authentication.off switches it off.
+	// minute, a credential 5 times and then 6 times a minute; then the answer is RESOURCE_EXHAUSTED until it may be tried again. A credential
+	// that has been good is not slowed down. failed_authentication.off switches it off.
 	FailedAuthentication throttle.Config `koanf:"failed_authentication"`
 	// Tokens are the bearer tokens of all other callers. To rotate one, list the old and the new one for a while. Without Token and
 	// Tokens all callers are rejected.
@@ -76,8 +76,8 @@ type Config struct {
 	// MaxGenerations is the maximum number of generations that a workflow may begin with continue_with within a minute; beyond it the next one
 	// waits. A negative number allows any number.
 	MaxGenerations int `koanf:"max_generations" default:"60"`
-	// MaxCrashes is the number of processes that may die in a row while running a workflow; with the next one it is quarantined, if the last two died
-	// while they tried it as the only suspect and lived without it. At least 2.
+	// MaxCrashes is the number of processes that may die in a row while running a workflow; with the next one it is quarantined, if the last
+	// two died while they tried it as the only suspect and lived without it. At least 2.
 	MaxCrashes int `koanf:"max_crashes" default:"3"`
 	// DriverDir is a folder of deploy drivers in addition to the built-in ones, the same as the domain service's; empty for none. Programs
 	// of drivers run in this process, all others in child processes with resource limits.
@@ -85,15 +85,15 @@ type Config struct {
 	// TrustPrograms runs every program in this process. Use it only where everybody who can start a workflow is as trusted as an operator
 	// of the service.
 	TrustPrograms bool `koanf:"trust_programs"`
-	// SandboxProcesses is the number of programs, of those that are not a driver's, that compute at the same time, each in a child process. The
-	// organizations take turns, also in the middle of a program.
+	// SandboxProcesses is the number of programs, of those that are not a driver's, that compute at the same time, each in a child process.
+	// The organizations take turns, also in the middle of a program.
 	SandboxProcesses int `koanf:"sandbox_processes" default:"2"`
-	// SandboxChildren is the maximum number of child processes. Each runs programs of one organization only. An organization without one gets that
-	// of the organization that has been idle longest, whose workflows then resume by replaying their histories.
+	// SandboxChildren is the maximum number of child processes. Each runs programs of one organization only. An organization without one gets
+	// that of the organization that has been idle longest, whose workflows then resume by replaying their histories.
 	SandboxChildren int `koanf:"sandbox_children" default:"16"`
-	// SandboxTotalMemory is the memory limit of all child processes together in MiB. Beyond it, those that have been idle longest are ended, then
-	// the one that began to compute last, of the organizations that hold more than their equal share; their workflows resume by replaying their
-	// histories.
+	// SandboxTotalMemory is the memory limit of all child processes together in MiB. Beyond it, those that have been idle longest are ended,
+	// then the one that began to compute last, of the organizations that hold more than their equal share; their workflows resume by replaying
+	// their histories.
 	SandboxTotalMemory int `koanf:"sandbox_total_memory" default:"512"`
 	// SandboxMemory is the memory limit of such a program in MiB; SandboxCPU its limit of CPU time between two waits.
 	SandboxMemory int           `koanf:"sandbox_memory" default:"256"`
@@ -162,12 +162,18 @@ func (c Config) Validate() error {
 	var problems []fault.Field
 	for i, agent := range c.Agents {
 		if agent <= 0 || slices.Contains(c.Agents[:i], agent) {
-			problems = append(problems, fault.Field{Name: fmt.Sprintf("agents[%d]", i), Problem: fmt.Sprintf("found %d, expected a number above zero, once", agent)})
+			problems = append(problems, fault.Field{
+				Name:    fmt.Sprintf("agents[%d]", i),
+				Problem: fmt.Sprintf("found %d, expected a number above zero, once", agent),
+			})
 		}
 	}
 	for i, o := range c.AgentOwners {
 		if o.Agent <= 0 || o.Organization <= 0 {
-			problems = append(problems, fault.Field{Name: fmt.Sprintf("agent_owners[%d]", i), Problem: fmt.Sprintf("found agent %d of organization %d, expected numbers above zero", o.Agent, o.Organization)})
+			problems = append(problems, fault.Field{
+				Name:    fmt.Sprintf("agent_owners[%d]", i),
+				Problem: fmt.Sprintf("found agent %d of organization %d, expected numbers above zero", o.Agent, o.Organization),
+			})
 		}
 	}
 	problems = append(problems, c.FailedAuthentication.Check("failed_authentication")...)
@@ -175,7 +181,10 @@ func (c Config) Validate() error {
 		problems = append(problems, fault.Field{Name: "grpc_cert_file", Problem: "expected grpc_cert_file and grpc_key_file, or neither"})
 	}
 	if c.GRPCClientCAFile != "" && c.GRPCCertFile == "" {
-		problems = append(problems, fault.Field{Name: "grpc_client_ca_file", Problem: "found without grpc_cert_file, expected a certificate of our own as well"})
+		problems = append(problems, fault.Field{
+			Name:    "grpc_client_ca_file",
+			Problem: "found without grpc_cert_file, expected a certificate of our own as well",
+		})
 	}
 	problems = append(problems, c.Settings.Check()...)
 	problems = append(problems, c.NATS.Check()...)
@@ -187,7 +196,10 @@ func (c Config) Validate() error {
 			problems = append(problems, fault.Field{Name: fmt.Sprintf("tokens[%d].scope", i), Problem: err.Error()})
 		}
 		if t.Name == "" || t.Organization < 0 {
-			problems = append(problems, fault.Field{Name: fmt.Sprintf("tokens[%d]", i), Problem: "expected a name, and an organization's number or 0"})
+			problems = append(problems, fault.Field{
+				Name:    fmt.Sprintf("tokens[%d]", i),
+				Problem: "expected a name, and an organization's number or 0",
+			})
 		}
 	}
 	for _, d := range []struct {
@@ -207,19 +219,38 @@ func (c Config) Validate() error {
 	for _, n := range []struct {
 		name  string
 		value int
-	}{{"max_live", c.MaxLive}, {"max_activities", c.MaxActivities}, {"max_history", c.MaxHistory}, {"max_crashes", c.MaxCrashes}, {"sandbox_processes", c.SandboxProcesses}, {"sandbox_memory", c.SandboxMemory}, {"sandbox_children", c.SandboxChildren}, {"sandbox_total_memory", c.SandboxTotalMemory}, {"max_connections", int(c.MaxConnections)}} {
+	}{
+		{"max_live", c.MaxLive},
+		{"max_activities", c.MaxActivities},
+		{"max_history", c.MaxHistory},
+		{"max_crashes", c.MaxCrashes},
+		{"sandbox_processes", c.SandboxProcesses},
+		{"sandbox_memory", c.SandboxMemory},
+		{"sandbox_children", c.SandboxChildren},
+		{"sandbox_total_memory", c.SandboxTotalMemory},
+		{"max_connections", int(c.MaxConnections)},
+	} {
 		if n.value < 0 {
 			problems = append(problems, fault.Field{Name: n.name, Problem: fmt.Sprintf("found %d, expected a number above zero", n.value)})
 		}
 	}
 	if c.SandboxChildren > 0 && c.SandboxChildren < c.SandboxProcesses {
-		problems = append(problems, fault.Field{Name: "sandbox_children", Problem: fmt.Sprintf("found %d, expected at least sandbox_processes, %d", c.SandboxChildren, c.SandboxProcesses)})
+		problems = append(problems, fault.Field{
+			Name:    "sandbox_children",
+			Problem: fmt.Sprintf("found %d, expected at least sandbox_processes, %d", c.SandboxChildren, c.SandboxProcesses),
+		})
 	}
 	if c.SandboxTotalMemory > 0 && c.SandboxTotalMemory < c.SandboxMemory {
-		problems = append(problems, fault.Field{Name: "sandbox_total_memory", Problem: fmt.Sprintf("found %d, expected at least sandbox_memory, %d: one program has to fit", c.SandboxTotalMemory, c.SandboxMemory)})
+		problems = append(problems, fault.Field{
+			Name:    "sandbox_total_memory",
+			Problem: fmt.Sprintf("found %d, expected at least sandbox_memory, %d: one program has to fit", c.SandboxTotalMemory, c.SandboxMemory),
+		})
 	}
 	if c.MaxCrashes == 1 {
-		problems = append(problems, fault.Field{Name: "max_crashes", Problem: "found 1, expected at least 2: one crash says nothing about whose fault it was"})
+		problems = append(problems, fault.Field{
+			Name:    "max_crashes",
+			Problem: "found 1, expected at least 2: one crash says nothing about whose fault it was",
+		})
 	}
 	if len(problems) > 0 {
 		return fault.InvalidFields(problems...)

@@ -18,7 +18,10 @@ func TestCrashPointsNameTheirTests(t *testing.T) {
 		t.Fatal(err)
 	}
 	var sources strings.Builder
-	for _, pattern := range []string{"*_test.go", "internal/*/*_test.go", "../../pkg/outbox/*_test.go", "../../tools/lockstep/crash/*_test.go"} {
+	for _, pattern := range []string{
+		"*_test.go", "internal/*/*_test.go", "../../pkg/outbox/*_test.go",
+		"../../tools/lockstep/crash/*_test.go",
+	} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %d files, error %v", pattern, len(files), err)

@@ -13,8 +13,9 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow"
 )
 
-// TestACredentialForAllEndsWithTheSecondOrganization: a program of organization 2 was let in to organization 1's repositories. The first one that is
-// started finds the credential unusable, nobody's password is sent any more, and the service does not start again until the configuration says whose it is.
+// TestACredentialForAllEndsWithTheSecondOrganization: a program of organization 2 was let in to organization 1's repositories. The first
+// one that is started finds the credential unusable, nobody's password is sent any more, and the service does not start again until the
+// configuration says whose it is.
 func TestACredentialForAllEndsWithTheSecondOrganization(t *testing.T) {
 	t.Setenv("LOCKSTEP_TEST_GIT_PASSWORD", "password-of-one")
 	var loggedIn atomic.Int32
@@ -51,13 +52,15 @@ func TestACredentialForAllEndsWithTheSecondOrganization(t *testing.T) {
 	loggedIn.Store(0)
 	for organization := int64(2); organization > 0; organization-- {
 		if problem := read(organization, "several"); !strings.Contains(problem, "does not say whose it is") || loggedIn.Load() != 0 {
-			t.Errorf("organization %d of several: found %q after %d logins, expected the credential not to be used", organization, problem, loggedIn.Load())
+			t.Errorf("organization %d of several: found %q after %d logins, expected the credential not to be used", organization,
+				problem, loggedIn.Load())
 		}
 	}
 	s.down()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
-	if err := workflow.Run(ctx, s.config); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "git_credentials[0].organizations") {
+	if err := workflow.Run(ctx, s.config); !fault.Is(err, fault.Invalid) ||
+		!strings.Contains(err.Error(), "git_credentials[0].organizations") {
 		t.Errorf("a start with several organizations: found %v, expected the credential to be refused", err)
 	}
 	s.config.GitCredentials[0].Organizations = []int64{1}

@@ -61,7 +61,10 @@ func TestAFullDiskLeavesNothingHalfDone(t *testing.T) {
 	}, 1_000_000)
 	e.start(busy)
 
-	for _, when := range []string{"BEFORE INSERT OR UPDATE OR DELETE ON %s FOR EACH STATEMENT", "AFTER INSERT OR UPDATE OR DELETE ON %s DEFERRABLE INITIALLY DEFERRED FOR EACH ROW"} {
+	for _, when := range []string{
+		"BEFORE INSERT OR UPDATE OR DELETE ON %s FOR EACH STATEMENT",
+		"AFTER INSERT OR UPDATE OR DELETE ON %s DEFERRABLE INITIALLY DEFERRED FOR EACH ROW",
+	} {
 		for _, table := range []string{"entry", "execution", "timer", "event", "event_key", "wait", "delivery", "outbox", "runnable"} {
 			name := "TRIGGER"
 			if when[0] == 'A' {

@@ -52,15 +52,34 @@ func doorCases() []doorCase {
 		{name: "number-in-json", attributes: `"datacontenttype": "application/json", "data": {"n": 1e400}`, refused: "data"},
 		{name: "number-in-base64", attributes: `"datacontenttype": "application/json", "data_base64": "eyJuIjogMWU0MDB9"`, refused: "data"},
 		{name: "deep", attributes: `"data": {"n": ` + deep + `}`, refused: "data"},
-		{name: "old-version", text: `{"specversion": "0.3", "id": "ID", "source": "/test", "type": "com.example.tick", "organizationid": "1"}`, refused: "specversion"},
+		{
+			name: "old-version", text: `{"specversion": "0.3", "id": "ID", "source": "/test", "type": "com.example.tick", "organizationid": "1"}`,
+			refused: "specversion",
+		},
 		{name: "no-version", text: `{"id": "ID", "source": "/test", "type": "com.example.tick", "organizationid": "1"}`, refused: "malformed"},
 		{name: "no-source", text: `{"specversion": "1.0", "id": "ID", "type": "com.example.tick", "organizationid": "1"}`, refused: "malformed"},
-		{name: "no-id", text: `{"specversion": "1.0", "source": "/test", "type": "com.example.tick", "organizationid": "1"}`, refused: "malformed"},
-		{name: "control", text: `{"specversion": "1.0", "id": "ID\u0007", "source": "/test", "type": "com.example.tick", "organizationid": "1"}`, refused: "id"},
-		{name: "control-in-catalogue", text: `{"specversion": "1.0", "id": "ID\u0000", "source": "/test", "type": "` + healthyType + `", "organizationid": "1", "data": {"rollout_id": 3}}`, refused: "id"},
-		{name: "no-organization", text: `{"specversion": "1.0", "id": "ID", "source": "/test", "type": "com.example.tick"}`, refused: "organizationid"},
-		{name: "no-number", text: `{"specversion": "1.0", "id": "ID", "source": "/test", "type": "com.example.tick", "organizationid": "one"}`, refused: "organizationid"},
-		{name: "batch", text: `[{"specversion": "1.0", "id": "ID", "source": "/test", "type": "com.example.tick", "organizationid": "1"}]`, refused: "malformed"},
+		{
+			name: "no-id", text: `{"specversion": "1.0", "source": "/test", "type": "com.example.tick", "organizationid": "1"}`,
+			refused: "malformed",
+		},
+		{
+			name: "control", text: `{"specversion": "1.0", "id": "ID\u0007", "source": "/test", "type": "com.example.tick", "organizationid": "1"}`,
+			refused: "id",
+		},
+		{name: "control-in-catalogue", text: `{"specversion": "1.0", "id": "ID\u0000", "source": "/test", "type": "` + healthyType +
+			`", "organizationid": "1", "data": {"rollout_id": 3}}`, refused: "id"},
+		{
+			name: "no-organization", text: `{"specversion": "1.0", "id": "ID", "source": "/test", "type": "com.example.tick"}`,
+			refused: "organizationid",
+		},
+		{
+			name: "no-number", text: `{"specversion": "1.0", "id": "ID", "source": "/test", "type": "com.example.tick", "organizationid": "one"}`,
+			refused: "organizationid",
+		},
+		{
+			name: "batch", text: `[{"specversion": "1.0", "id": "ID", "source": "/test", "type": "com.example.tick", "organizationid": "1"}]`,
+			refused: "malformed",
+		},
 		{name: "no-json", text: `ID`, refused: "malformed"},
 	}
 }
@@ -203,9 +222,16 @@ func TestTheOtherDoorsRefuseWhatNoProgramCanRead(t *testing.T) {
 		`1e400`: "", strings.Repeat("[", 201) + strings.Repeat("]", 201): "", `{"b": 1, "b": 2}`: "inputs",
 	} {
 		inputs := []byte(`{"a": ` + bad + `}`)
-		_, started := s.StartWorkflow(t.Context(), &autoflowv1.StartWorkflowRequest{OrganizationId: organization, WorkflowId: "refused", Starlark: []byte("x = 1"), Inputs: inputs})
-		_, registered := s.RegisterFlow(t.Context(), &autoflowv1.RegisterFlowRequest{OrganizationId: organization, Name: "refused", Starlark: []byte(flow), Inputs: inputs})
-		_, sent := s.SendToChannel(t.Context(), &autoflowv1.SendToChannelRequest{OrganizationId: organization, Token: "ch_" + strings.Repeat("A", 26), MessageId: "m", Data: inputs})
+		_, started := s.StartWorkflow(t.Context(), &autoflowv1.StartWorkflowRequest{
+			OrganizationId: organization, WorkflowId: "refused",
+			Starlark: []byte("x = 1"), Inputs: inputs,
+		})
+		_, registered := s.RegisterFlow(t.Context(),
+			&autoflowv1.RegisterFlowRequest{OrganizationId: organization, Name: "refused", Starlark: []byte(flow), Inputs: inputs})
+		_, sent := s.SendToChannel(t.Context(), &autoflowv1.SendToChannelRequest{
+			OrganizationId: organization,
+			Token:          "ch_" + strings.Repeat("A", 26), MessageId: "m", Data: inputs,
+		})
 		for field, err := range map[string]error{"inputs": started, "inputs of a flow": registered, "data": sent} {
 			name, _, _ := strings.Cut(field, " ")
 			if only != "" && name != only {
@@ -219,7 +245,10 @@ func TestTheOtherDoorsRefuseWhatNoProgramCanRead(t *testing.T) {
 			}
 		}
 	}
-	if _, err := s.GetWorkflow(t.Context(), &autoflowv1.GetWorkflowRequest{OrganizationId: organization, WorkflowId: "refused"}); !fault.Is(err, fault.NotFound) {
+	if _, err := s.GetWorkflow(t.Context(), &autoflowv1.GetWorkflowRequest{
+		OrganizationId: organization,
+		WorkflowId:     "refused",
+	}); !fault.Is(err, fault.NotFound) {
 		t.Errorf("found %v, expected that no run was stored", err)
 	}
 
@@ -231,7 +260,8 @@ r = run("k8s.get", {"agent_id": 7, "kind": "Pod", "name": "x"}, on_error = "retu
 print(r.code, r.error)
 `, "")
 	s.await("answered", autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED)
-	if lines := s.lines("answered"); len(lines) != 1 || !strings.HasPrefix(lines[0], "unreadable the answer of the relay: found the number 1e400") {
+	if lines := s.lines("answered"); len(lines) != 1 ||
+		!strings.HasPrefix(lines[0], "unreadable the answer of the relay: found the number 1e400") {
 		t.Errorf("printed %q", lines)
 	}
 }

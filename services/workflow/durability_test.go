@@ -206,7 +206,8 @@ func TestTheWorkOfADeadProcessMovesOn(t *testing.T) {
 	e.run("lives", e.store, func(context.Context, activity.Call) (any, error) { return nil, nil })
 	for i := range runs {
 		data := json.RawMessage(fmt.Sprintf(`{"id": %d}`, i))
-		_, _, err := e.service.Receive(t.Context(), history.Event{Organization: 1, Source: "/test", ID: string(data), Type: "com.example.go", Data: data, Time: clock.System().Now()})
+		_, _, err := e.service.Receive(t.Context(),
+			history.Event{Organization: 1, Source: "/test", ID: string(data), Type: "com.example.go", Data: data, Time: clock.System().Now()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -247,8 +248,10 @@ func TestDatabaseAndBusGoAwayAndComeBack(t *testing.T) {
 	nats := bustest.Server(t)
 	toDatabase, toNATS := newDoor(t, database.URL()), newDoor(t, nats.URL())
 	s := &service{t: t, bus: nats, config: workflow.Config{
-		Database: pg.Database{DatabaseURL: through(t, database.URL(), toDatabase)}, NATS: bus.NATS{NATSURL: "nats://" + toNATS.address, NATSPassword: "workflow"}, NATSUser: "workflow",
-		GRPCAddress: porttest.FreeAddress(t), Token: token, AgentOwners: []workflow.AgentOwner{{Agent: agentID, Organization: organization}}, Instance: "test", Settings: telemetry.Settings{LogLevel: "error"},
+		Database: pg.Database{DatabaseURL: through(t, database.URL(), toDatabase)},
+		NATS:     bus.NATS{NATSURL: "nats://" + toNATS.address, NATSPassword: "workflow"}, NATSUser: "workflow",
+		GRPCAddress: porttest.FreeAddress(t), Token: token, AgentOwners: []workflow.AgentOwner{{Agent: agentID, Organization: organization}},
+		Instance: "test", Settings: telemetry.Settings{LogLevel: "error"},
 	}}
 	conn, err := rpc.Dial(rpc.ClientConfig{Address: s.config.GRPCAddress, Token: token, Insecure: true})
 	if err != nil {

@@ -30,8 +30,8 @@ func wireOf(t *testing.T, id, source string, data event.Data) []byte {
 	return text
 }
 
-// TestCallersSendOnlyWhatIsTheirs (D47, finding P1) walks the catalogue at CloudEvent with tokens of every scope, the domain service's among
-// them: each of them is a caller.
+// TestCallersSendOnlyWhatIsTheirs (D47, finding P1) walks the catalogue at CloudEvent with tokens of every scope, the domain service's
+// among them: each of them is a caller.
 func TestCallersSendOnlyWhatIsTheirs(t *testing.T) {
 	t.Parallel()
 	s := startWith(t, func(c *workflow.Config) { c.Tokens = accessTokens() })
@@ -41,7 +41,8 @@ func TestCallersSendOnlyWhatIsTheirs(t *testing.T) {
 	}
 	emitters.Walk(t, func(d event.Definition, by event.Emitter, may bool) {
 		for name, client := range clients {
-			_, err := client.CloudEvent(t.Context(), &autoflowv1.CloudEventRequest{CloudEvent: wireOf(t, name+string(by)+d.Type, emitters.Source(by), d.Example)})
+			_, err := client.CloudEvent(t.Context(), &autoflowv1.CloudEventRequest{CloudEvent: wireOf(t, name+string(by)+d.Type,
+				emitters.Source(by), d.Example)})
 			callers := by == event.EmitterCaller && may
 			if callers != (err == nil) || err != nil && refusedFor(err) != "type" && refusedFor(err) != "source" {
 				t.Errorf("%s from %s with the token %s: %v, expected that it may is %t", d.Type, emitters.Source(by), name, err, callers)
@@ -77,16 +78,23 @@ for each in [("com.gitlab.cd.approval.resolved", answer), ("com.gitlab.cd.rollou
 		}
 	}
 	for _, source := range []string{"/ci", event.SourceDomain} {
-		_, err := s.as(tokenOf(organization, "start")).CloudEvent(t.Context(), &autoflowv1.CloudEventRequest{CloudEvent: wireOf(t, "forged"+source, source, approved)})
+		_, err := s.as(tokenOf(organization, "start")).CloudEvent(t.Context(),
+			&autoflowv1.CloudEventRequest{CloudEvent: wireOf(t, "forged"+source, source, approved)})
 		if !fault.Is(err, fault.Invalid) {
 			t.Errorf("a caller answers as %s: %v, expected a refusal", source, err)
 		}
 	}
-	body, err := json.Marshal(map[string]any{"type": event.TypeApprovalResolved, "source": event.SourceDomain, "rollout_id": 7, "data": approved})
+	body, err := json.Marshal(map[string]any{
+		"type": event.TypeApprovalResolved, "source": event.SourceDomain,
+		"rollout_id": 7, "data": approved,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.SendToChannel(t.Context(), &autoflowv1.SendToChannelRequest{OrganizationId: organization, Token: s.lines("waits")[0], MessageId: "1", Data: body})
+	_, err = s.SendToChannel(t.Context(), &autoflowv1.SendToChannelRequest{
+		OrganizationId: organization, Token: s.lines("waits")[0],
+		MessageId: "1", Data: body,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +106,10 @@ for each in [("com.gitlab.cd.approval.resolved", answer), ("com.gitlab.cd.rollou
 	// An account may be allowed to publish there; the source still has to be the domain's.
 	js := s.bus.JetStream(t, "domain")
 	for i, source := range []string{"/ci", event.SourceRegistry, event.SourceWorkflow, event.SourceDomain} {
-		_, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: "cd.domain.1.approval.resolved", Data: wireOf(t, fmt.Sprint("bus-", i), source, approved)})
+		_, err := js.PublishMsg(t.Context(), &nats.Msg{
+			Subject: "cd.domain.1.approval.resolved",
+			Data:    wireOf(t, fmt.Sprint("bus-", i), source, approved),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +124,10 @@ for each in [("com.gitlab.cd.approval.resolved", answer), ("com.gitlab.cd.rollou
 func TestNobodyTakesTheIDsOfOurRuns(t *testing.T) {
 	t.Parallel()
 	s := startWith(t, func(c *workflow.Config) { c.Tokens = accessTokens() })
-	for _, id := range []string{"rollout-78", "preview-5", "environment-3-onboarding-1", "application-environment-4-setup-2", "mine-rollout-78"} {
+	for _, id := range []string{
+		"rollout-78", "preview-5", "environment-3-onboarding-1", "application-environment-4-setup-2",
+		"mine-rollout-78",
+	} {
 		reserved := id != "mine-rollout-78"
 		for _, scope := range []string{"start", "operate", "admin"} {
 			calls := methods(organization, id)

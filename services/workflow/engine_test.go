@@ -57,10 +57,12 @@ func newEngines(t *testing.T) *engines {
 
 func newEnginesWith(t *testing.T, scripts program.Scripts) *engines {
 	t.Helper()
-	pool, _ := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()}, pgtest.Migration{Name: "workflow", FS: store.Migrations()})
+	pool, _ := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()},
+		pgtest.Migration{Name: "workflow", FS: store.Migrations()})
 	e := &engines{t: t, scripts: scripts, clock: clock.System()}
 	e.store = store.New(store.Deps{
-		Pool: pool, Encode: events.Encode, Add: outbox.AddNumbered, AddNew: outbox.AddNew, Committed: func() {}, Woken: e.Wake, Clock: clock.System(), Log: bustest.Log(t),
+		Pool: pool, Encode: events.Encode, Add: outbox.AddNumbered, AddNew: outbox.AddNew, Committed: func() {}, Woken: e.Wake,
+		Clock: clock.System(), Log: bustest.Log(t),
 	})
 	e.service = control.NewService(e.store, scripts, clock.System(), e)
 	return e
@@ -236,7 +238,10 @@ spawn(waits)
 run("act", {})
 `)
 	<-begun
-	matched, _, err := e.service.Receive(t.Context(), history.Event{Organization: 1, Source: "/test", ID: "1", Type: "com.example.tick", Data: json.RawMessage(`{}`), Time: clock.System().Now()})
+	matched, _, err := e.service.Receive(t.Context(), history.Event{
+		Organization: 1, Source: "/test", ID: "1", Type: "com.example.tick",
+		Data: json.RawMessage(`{}`), Time: clock.System().Now(),
+	})
 	if err != nil || matched != 1 {
 		t.Fatal(matched, err)
 	}
@@ -346,7 +351,8 @@ func TestAHistoryThatGrowsWithoutEndIsStopped(t *testing.T) {
 			e := newEngines(t)
 			e.run("one", e.store, func(context.Context, activity.Call) (any, error) { return true, nil })
 			e.start(program)
-			if w := e.await(execution.Failed); !strings.Contains(w.Error, "the history has grown past 100 entries; call continue_with before the limit") {
+			if w := e.await(execution.Failed); !strings.Contains(w.Error,
+				"the history has grown past 100 entries; call continue_with before the limit") {
 				t.Errorf("failed with %q", w.Error)
 			}
 		})

@@ -50,7 +50,10 @@ func (s *service) tick(id string, n int) {
 // printed is what the runs of a flow have printed, the oldest run first.
 func (s *service) printed(name string) (lines []string) {
 	s.t.Helper()
-	page, err := s.ListWorkflows(s.t.Context(), &autoflowv1.ListWorkflowsRequest{OrganizationId: organization, Labels: map[string]string{"flow": name}})
+	page, err := s.ListWorkflows(s.t.Context(), &autoflowv1.ListWorkflowsRequest{
+		OrganizationId: organization,
+		Labels:         map[string]string{"flow": name},
+	})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -73,7 +76,10 @@ func TestAnEventStartsARunForEachHandler(t *testing.T) {
 	s := start(t)
 	register := func(program string) *autoflowv1.RegisterFlowResponse {
 		t.Helper()
-		resp, err := s.RegisterFlow(t.Context(), &autoflowv1.RegisterFlowRequest{OrganizationId: organization, Name: "ticks", Starlark: []byte(program)})
+		resp, err := s.RegisterFlow(t.Context(), &autoflowv1.RegisterFlowRequest{
+			OrganizationId: organization, Name: "ticks",
+			Starlark: []byte(program),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,7 +115,8 @@ func TestAnEventStartsARunForEachHandler(t *testing.T) {
 	// A run is there before it is counted.
 	s.eventually("each run is counted", func(ctx context.Context) bool {
 		list, err := s.ListFlows(ctx, &autoflowv1.ListFlowsRequest{OrganizationId: organization})
-		return err == nil && len(list.GetFlows()) == 1 && list.GetFlows()[0].GetVersion() == 2 && list.GetFlows()[0].GetStarted() == 4 && list.GetFlows()[0].GetRefused() == 0
+		return err == nil && len(list.GetFlows()) == 1 && list.GetFlows()[0].GetVersion() == 2 && list.GetFlows()[0].GetStarted() == 4 &&
+			list.GetFlows()[0].GetRefused() == 0
 	})
 	if _, err := s.DeleteFlow(t.Context(), &autoflowv1.DeleteFlowRequest{OrganizationId: organization, Name: "ticks"}); err != nil {
 		t.Fatal(err)
@@ -118,7 +125,8 @@ func TestAnEventStartsARunForEachHandler(t *testing.T) {
 	register(ticking) // its events come after d: if d still started a run, it would be there before theirs
 	s.tick("e", 1)
 	runs("every: every 1", "every: every 2", "two: two 2", "every: each 1", "every: every 1")
-	if _, err := s.DeleteFlow(t.Context(), &autoflowv1.DeleteFlowRequest{OrganizationId: organization, Name: "none"}); !fault.Is(err, fault.NotFound) {
+	if _, err := s.DeleteFlow(t.Context(), &autoflowv1.DeleteFlowRequest{OrganizationId: organization, Name: "none"}); !fault.Is(err,
+		fault.NotFound) {
 		t.Errorf("delete what is not there: %v", err)
 	}
 }
@@ -127,7 +135,10 @@ func TestListFlowsByPages(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	for _, name := range []string{"b", "c", "a"} {
-		if _, err := s.RegisterFlow(t.Context(), &autoflowv1.RegisterFlowRequest{OrganizationId: organization, Name: name, Starlark: []byte(ticking)}); err != nil {
+		if _, err := s.RegisterFlow(t.Context(), &autoflowv1.RegisterFlowRequest{
+			OrganizationId: organization, Name: name,
+			Starlark: []byte(ticking),
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -183,12 +194,18 @@ func TestFlowsStartEachRunOnce(t *testing.T) {
 		})
 	}
 	first, second := flows(), flows()
-	if _, _, err := first.Register(ctx, flow.Flow{Organization: 1, Name: "ticks", Program: program.Program{Source: []byte(ticking)}}); err != nil {
+	if _, _, err := first.Register(ctx, flow.Flow{
+		Organization: 1, Name: "ticks",
+		Program: program.Program{Source: []byte(ticking)},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	const ticks = 20
 	for i := range ticks {
-		event := history.Event{Organization: 1, Source: "/test", ID: fmt.Sprint(i), Type: "com.example.tick", Data: []byte(fmt.Sprintf(`{"n": %d}`, i%2+1)), Time: clock.System().Now()}
+		event := history.Event{
+			Organization: 1, Source: "/test", ID: fmt.Sprint(i), Type: "com.example.tick",
+			Data: []byte(fmt.Sprintf(`{"n": %d}`, i%2+1)), Time: clock.System().Now(),
+		}
 		for range 2 {
 			if _, _, err := e.service.Receive(ctx, event); err != nil {
 				t.Fatal(err)
@@ -241,7 +258,10 @@ func (s shifted) Now() time.Time { return s.Clock.Now().Add(time.Duration(s.by.L
 func TestARunOfAnOlderFlowBegins(t *testing.T) {
 	t.Parallel()
 	e := newEngines(t)
-	older := execution.Start{Organization: 1, Workflow: "flow/older/0/1", Program: program.Program{Source: []byte("x = 1"), Modules: map[string][]byte{"a\nb": []byte("y = 1")}}}
+	older := execution.Start{
+		Organization: 1, Workflow: "flow/older/0/1",
+		Program: program.Program{Source: []byte("x = 1"), Modules: map[string][]byte{"a\nb": []byte("y = 1")}},
+	}
 	if _, err := e.service.Start(t.Context(), older); !fault.Is(err, fault.Invalid) {
 		t.Errorf("found %v, expected a refusal", err)
 	}
@@ -260,10 +280,16 @@ func TestARefusedRunIsCounted(t *testing.T) {
 			return execution.Started{}, fault.New(fault.Invalid, "no")
 		},
 	})
-	if _, _, err := flows.Register(t.Context(), flow.Flow{Organization: 1, Name: "ticks", Program: program.Program{Source: []byte(ticking)}}); err != nil {
+	if _, _, err := flows.Register(t.Context(), flow.Flow{
+		Organization: 1, Name: "ticks",
+		Program: program.Program{Source: []byte(ticking)},
+	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := e.service.Receive(t.Context(), history.Event{Organization: 1, Source: "/test", ID: "1", Type: "com.example.tick", Data: []byte(`{"n": 1}`), Time: clock.System().Now()}); err != nil {
+	if _, _, err := e.service.Receive(t.Context(), history.Event{
+		Organization: 1, Source: "/test", ID: "1", Type: "com.example.tick",
+		Data: []byte(`{"n": 1}`), Time: clock.System().Now(),
+	}); err != nil {
 		t.Fatal(err)
 	}
 	running, stop := context.WithCancel(t.Context())
@@ -305,7 +331,10 @@ func TestCheckProgram(t *testing.T) {
 		}
 	}
 	found = append(append(found, good.GetInputs()...), good.GetDynamic()...)
-	want := []string{"k8s.get main.star:2:8", "a.b main.star:4:19", "com.gitlab.cd.rollout.started main.star:3:8", "rollout", "verb", "main.star:5:8"}
+	want := []string{
+		"k8s.get main.star:2:8", "a.b main.star:4:19", "com.gitlab.cd.rollout.started main.star:3:8", "rollout",
+		"verb", "main.star:5:8",
+	}
 	if diff := cmp.Diff(want, found); diff != "" || len(good.GetProblems()) > 0 {
 		t.Errorf("problems %v, uses (-want +got):\n%s", good.GetProblems(), diff)
 	}

@@ -24,12 +24,14 @@ import (
 // the loop that starts runs, and only if there is a handler of its type (E17). No lookout tells the loop here.
 func TestAnEventStartsItsRunWithoutWaitingForALook(t *testing.T) {
 	t.Parallel()
-	pool, _ := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()}, pgtest.Migration{Name: "workflow", FS: store.Migrations()})
+	pool, _ := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()},
+		pgtest.Migration{Name: "workflow", FS: store.Migrations()})
 	var flows *flow.Flows
 	var met atomic.Int64
 	e := &engines{t: t, scripts: script.New(script.Limits{}), clock: clock.System()}
 	e.store = store.New(store.Deps{
-		Pool: pool, Encode: events.Encode, Add: outbox.AddNumbered, AddNew: outbox.AddNew, Committed: func() {}, Woken: e.Wake, Clock: clock.System(), Log: bustest.Log(t),
+		Pool: pool, Encode: events.Encode, Add: outbox.AddNumbered, AddNew: outbox.AddNew, Committed: func() {}, Woken: e.Wake,
+		Clock: clock.System(), Log: bustest.Log(t),
 		Met: func() { met.Add(1); flows.Wake() },
 	})
 	e.service = control.NewService(e.store, e.scripts, clock.System(), e)
@@ -47,7 +49,10 @@ def handle(event):
 on_event(type = ["com.example.tick", "com.gitlab.cd.rollout.started"], handler = handle)
 on_event(type = "com.gitlab.cd.workflow.cancelled", filter = {"workflow_id": "sleeper"}, handler = handle)
 `
-	if _, _, err := flows.Register(t.Context(), flow.Flow{Organization: organization, Name: "f", Program: program.Program{Source: []byte(source)}}); err != nil {
+	if _, _, err := flows.Register(t.Context(), flow.Flow{
+		Organization: organization, Name: "f",
+		Program: program.Program{Source: []byte(source)},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	stopEngine := e.run("a", e.store, func(context.Context, activity.Call) (any, error) { return nil, nil })
@@ -59,14 +64,18 @@ on_event(type = "com.gitlab.cd.workflow.cancelled", filter = {"workflow_id": "sl
 
 	receive := func(organization int64, id, eventType string) {
 		t.Helper()
-		_, _, err := e.service.Receive(t.Context(), history.Event{Organization: organization, Source: "/test", ID: id, Type: eventType, Data: []byte("{}"), Time: clock.System().Now()})
+		_, _, err := e.service.Receive(t.Context(),
+			history.Event{Organization: organization, Source: "/test", ID: id, Type: eventType, Data: []byte("{}"), Time: clock.System().Now()})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	submit := func(workflow, source string) {
 		t.Helper()
-		if _, err := e.service.Start(t.Context(), execution.Start{Organization: organization, Workflow: workflow, Program: program.Program{Source: []byte(source)}}); err != nil {
+		if _, err := e.service.Start(t.Context(), execution.Start{
+			Organization: organization, Workflow: workflow,
+			Program: program.Program{Source: []byte(source)},
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}

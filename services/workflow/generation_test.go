@@ -52,7 +52,8 @@ def main(first):
     step(first, channel())
 `
 	request := &autoflowv1.StartWorkflowRequest{
-		OrganizationId: organization, WorkflowId: "w", Starlark: []byte(program), Inputs: []byte(`{"first": 1}`), Labels: map[string]string{"team": "shop"},
+		OrganizationId: organization, WorkflowId: "w", Starlark: []byte(program), Inputs: []byte(`{"first": 1}`),
+		Labels: map[string]string{"team": "shop"},
 	}
 	started, err := s.StartWorkflow(t.Context(), request)
 	if err != nil {
@@ -68,7 +69,8 @@ def main(first):
 		s.tick(fmt.Sprint(n), 1)
 	}
 	failed := s.await("w", autoflowv1.WorkflowState_WORKFLOW_STATE_FAILED)
-	if failed.GetGeneration() != 3 || failed.GetGenerationSequence() != 10 || failed.GetWorkflowRef() != started.GetWorkflowRef() || failed.GetLabels()["team"] != "shop" {
+	if failed.GetGeneration() != 3 || failed.GetGenerationSequence() != 10 || failed.GetWorkflowRef() != started.GetWorkflowRef() ||
+		failed.GetLabels()["team"] != "shop" {
 		t.Errorf("failed as %v", failed)
 	}
 	entries, _, err := drain(watching, nil)
@@ -82,7 +84,10 @@ def main(first):
 	// The history goes on over generations, in pages that know nothing of them.
 	var history []string
 	for pageToken := ""; ; {
-		page, err := s.GetHistory(t.Context(), &autoflowv1.GetHistoryRequest{OrganizationId: organization, WorkflowId: "w", PageSize: 4, PageToken: pageToken})
+		page, err := s.GetHistory(t.Context(), &autoflowv1.GetHistoryRequest{
+			OrganizationId: organization, WorkflowId: "w", PageSize: 4,
+			PageToken: pageToken,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -112,12 +117,14 @@ def main(first):
 			lines = append(lines, fmt.Sprintf("%d %s %s%s", l.GetGeneration(), l.GetKind(), l.GetName(), l.GetText()))
 		}
 	}
-	if want := []string{"1 print step 1", "1 continue step", "2 print step 2", "2 continue step"}; !slices.Equal(want, lines[:min(len(lines), 4)]) {
+	if want := []string{"1 print step 1", "1 continue step", "2 print step 2", "2 continue step"}; !slices.Equal(want,
+		lines[:min(len(lines), 4)]) {
 		t.Errorf("the log is %q, expected it to begin with %q", lines, want)
 	}
 
 	_, err = s.RetryWorkflow(t.Context(), &autoflowv1.RetryWorkflowRequest{OrganizationId: organization, WorkflowId: "w", FromSequence: 9})
-	if fields := fault.FieldsOf(err); len(fields) != 1 || fields[0].Name != "from_sequence" || !strings.Contains(fields[0].Problem, "the beginning of generation 3") {
+	if fields := fault.FieldsOf(err); len(fields) != 1 || fields[0].Name != "from_sequence" ||
+		!strings.Contains(fields[0].Problem, "the beginning of generation 3") {
 		t.Errorf("a retry from the second generation: %v", err)
 	}
 	mu.Lock()
@@ -150,7 +157,10 @@ func TestAStandingFlow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.RegisterFlow(t.Context(), &autoflowv1.RegisterFlowRequest{OrganizationId: organization, Name: "standing", Starlark: program}); err != nil {
+	if _, err := s.RegisterFlow(t.Context(), &autoflowv1.RegisterFlowRequest{
+		OrganizationId: organization, Name: "standing",
+		Starlark: program,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	push := func(n int) {
@@ -164,7 +174,10 @@ func TestAStandingFlow(t *testing.T) {
 	}
 	const pushes = 20
 	run := func(ctx context.Context) *autoflowv1.Workflow {
-		page, err := s.ListWorkflows(ctx, &autoflowv1.ListWorkflowsRequest{OrganizationId: organization, Labels: map[string]string{"flow": "standing"}})
+		page, err := s.ListWorkflows(ctx, &autoflowv1.ListWorkflowsRequest{
+			OrganizationId: organization,
+			Labels:         map[string]string{"flow": "standing"},
+		})
 		if err != nil || len(page.GetWorkflows()) != 1 {
 			return nil
 		}
@@ -205,9 +218,13 @@ func TestAStandingFlow(t *testing.T) {
 	}
 	w := run(t.Context())
 	if w.GetGeneration() < 3 || w.GetLastSequence()-w.GetGenerationSequence() > 10 {
-		t.Errorf("after %d pushes it is in generation %d, whose history has the entries %d to %d", pushes, w.GetGeneration(), w.GetGenerationSequence(), w.GetLastSequence())
+		t.Errorf("after %d pushes it is in generation %d, whose history has the entries %d to %d", pushes, w.GetGeneration(),
+			w.GetGenerationSequence(), w.GetLastSequence())
 	}
-	if _, err := s.CancelWorkflow(t.Context(), &autoflowv1.CancelWorkflowRequest{OrganizationId: organization, WorkflowId: w.GetWorkflowId(), Reason: "enough"}); err != nil {
+	if _, err := s.CancelWorkflow(t.Context(), &autoflowv1.CancelWorkflowRequest{
+		OrganizationId: organization, WorkflowId: w.GetWorkflowId(),
+		Reason: "enough",
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if w := run(t.Context()); w.GetState() != autoflowv1.WorkflowState_WORKFLOW_STATE_CANCELLED {
@@ -242,14 +259,18 @@ def many(generation):
 def main():
     many(1)
 `
-	_, err := e.service.Start(t.Context(), execution.Start{Organization: 1, Workflow: "w", Program: program.Program{Source: []byte(source)}, Secrets: map[string]string{"canary": "env:CANARY"}})
+	_, err := e.service.Start(t.Context(), execution.Start{
+		Organization: 1, Workflow: "w", Program: program.Program{Source: []byte(source)},
+		Secrets: map[string]string{"canary": "env:CANARY"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	parked := e.await(execution.Parked)
 	stop()
 	if parked.Generation != 40 || parked.LastSeq != 40*51-1 || len(keys) != 40*50 {
-		t.Errorf("generation %d with %d entries and %d activities, expected 40, %d and %d", parked.Generation, parked.LastSeq, len(keys), 40*51-1, 40*50)
+		t.Errorf("generation %d with %d entries and %d activities, expected 40, %d and %d", parked.Generation, parked.LastSeq,
+			len(keys), 40*51-1, 40*50)
 	}
 	if len(secrets) != 1 || secrets["env:CANARY"] != 40*50 {
 		t.Errorf("the references of secrets were %v, expected the run's in each generation", secrets)

@@ -60,7 +60,10 @@ func TestHostileProgramsFailAlone(t *testing.T) {
 	e := newEnginesWith(t, sandboxed(t, sandbox.Limits{Memory: 64 << 20, CPU: 3 * time.Second}))
 	e.run("one", e.store, nil)
 	submit := func(id, source string) {
-		if _, err := e.service.Start(t.Context(), execution.Start{Organization: 1, Workflow: id, Program: program.Program{Source: []byte(source)}}); err != nil {
+		if _, err := e.service.Start(t.Context(), execution.Start{
+			Organization: 1, Workflow: id,
+			Program: program.Program{Source: []byte(source)},
+		}); err != nil {
 			t.Fatalf("%s: %v", id, err)
 		}
 	}
@@ -134,7 +137,10 @@ func TestARunIsReplayedWhenItsProcessDies(t *testing.T) {
 	e.start("print(1)\nrun('act', {})\nprint(2)")
 	first := <-begun
 	const bad = "bad"
-	if _, err := e.service.Start(t.Context(), execution.Start{Organization: 1, Workflow: bad, Program: program.Program{Source: []byte("x = 'x'\nfor _ in range(40): x += x")}}); err != nil {
+	if _, err := e.service.Start(t.Context(), execution.Start{
+		Organization: 1, Workflow: bad,
+		Program: program.Program{Source: []byte("x = 'x'\nfor _ in range(40): x += x")},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if w := e.ended(bad); w.State != execution.Failed {

@@ -89,7 +89,8 @@ type quiet struct {
 
 func newQuiet(t *testing.T) *quiet {
 	t.Helper()
-	owned, _ := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()}, pgtest.Migration{Name: "workflow", FS: store.Migrations()})
+	owned, _ := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()},
+		pgtest.Migration{Name: "workflow", FS: store.Migrations()})
 	q := &quiet{t: t, asked: &asked{times: map[string]int{}}, clock: clocktest.New(time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC))}
 	config := owned.Config()
 	config.ConnConfig.Tracer = q.asked
@@ -100,11 +101,17 @@ func newQuiet(t *testing.T) *quiet {
 	t.Cleanup(pool.Close)
 	q.pool = owned
 	log, scripts := bustest.Log(t), script.New(script.Limits{})
-	deps := store.Deps{Pool: owned, Encode: events.Encode, Add: outbox.AddNumbered, AddNew: outbox.AddNew, Committed: func() {}, Clock: q.clock, Log: log}
+	deps := store.Deps{
+		Pool: owned, Encode: events.Encode, Add: outbox.AddNumbered, AddNew: outbox.AddNew, Committed: func() {},
+		Clock: q.clock, Log: log,
+	}
 	q.others = control.NewService(store.New(deps), scripts, q.clock, &engines{t: t})
 
 	var runner *engine.Engine
-	sender := outbox.NewSender(outbox.SenderDeps{Pool: pool, Bus: nowhere{}, Clock: q.clock, Log: log, Name: "workflow", Receivers: []string{"domain"}})
+	sender := outbox.NewSender(outbox.SenderDeps{
+		Pool: pool, Bus: nowhere{}, Clock: q.clock, Log: log, Name: "workflow",
+		Receivers: []string{"domain"},
+	})
 	// Nobody wakes the sender: what it does then is in its own tests, and takes one more timer.
 	deps.Pool, deps.Woken = pool, func(w engine.Woken) { runner.Wake(w) }
 	q.store = store.New(deps)
@@ -114,7 +121,8 @@ func newQuiet(t *testing.T) *quiet {
 	}
 	owners, watchers := agent.NewRegistry(q.store, q.clock, log), control.NewSubscriptions(q.store, q.clock, log)
 	runner = engine.New(engine.Deps{
-		Store: watchers.Store(q.store), Scripts: scripts, Functions: functions, Agents: owners, CheckEmit: events.CheckEmit, Clock: q.clock, Log: log,
+		Store: watchers.Store(q.store), Scripts: scripts, Functions: functions, Agents: owners, CheckEmit: events.CheckEmit,
+		Clock: q.clock, Log: log,
 		Flows: func() { q.flows.Wake() },
 		Settings: engine.Settings{
 			Instance: "idle", Lease: 5 * time.Second, Poll: time.Second, CallTimeout: time.Minute, WaitTimeout: time.Hour,
@@ -141,7 +149,10 @@ func newQuiet(t *testing.T) *quiet {
 
 func (q *quiet) start(by *control.Service, workflow, source string) {
 	q.t.Helper()
-	if _, err := by.Start(q.t.Context(), execution.Start{Organization: organization, Workflow: workflow, Program: program.Program{Source: []byte(source)}}); err != nil {
+	if _, err := by.Start(q.t.Context(), execution.Start{
+		Organization: organization, Workflow: workflow,
+		Program: program.Program{Source: []byte(source)},
+	}); err != nil {
 		q.t.Fatal(err)
 	}
 }
@@ -202,7 +213,8 @@ func TestAServiceWithNothingToDoAsksLittle(t *testing.T) {
 	q.asleep()
 	after, list := q.asked.all()
 	if asked := after - before; asked > most*seconds {
-		t.Errorf("%d statements in %d seconds, expected at most %d a second; since the start:\n%s", asked, seconds, most, strings.Join(list, "\n"))
+		t.Errorf("%d statements in %d seconds, expected at most %d a second; since the start:\n%s", asked, seconds,
+			most, strings.Join(list, "\n"))
 	}
 	if looked := q.asked.of("Due :one") - rounds; looked != seconds {
 		t.Errorf("the lookout has looked %d times in %d seconds", looked, seconds)
@@ -219,7 +231,8 @@ def handle(event):
     pass
 on_event(type = "com.example.tick", handler = handle)
 `
-	if _, _, err := q.flows.Register(t.Context(), flow.Flow{Organization: organization, Name: "f", Program: program.Program{Source: []byte(source)}}); err != nil {
+	if _, _, err := q.flows.Register(t.Context(),
+		flow.Flow{Organization: organization, Name: "f", Program: program.Program{Source: []byte(source)}}); err != nil {
 		t.Fatal(err)
 	}
 	q.start(q.service, "later", "sleep(seconds = 60)")
@@ -231,7 +244,10 @@ on_event(type = "com.example.tick", handler = handle)
 	q.second()
 	q.await("left", execution.Completed)
 
-	tick := history.Event{Organization: organization, Source: "/test", ID: "1", Type: "com.example.tick", Data: []byte("{}"), Time: q.clock.Now()}
+	tick := history.Event{
+		Organization: organization, Source: "/test", ID: "1", Type: "com.example.tick", Data: []byte("{}"),
+		Time: q.clock.Now(),
+	}
 	if _, _, err := q.others.Receive(t.Context(), tick); err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +263,8 @@ on_event(type = "com.example.tick", handler = handle)
 		_ = clock.Sleep(t.Context(), clock.System(), time.Millisecond)
 	}
 
-	if _, err := q.pool.Exec(t.Context(), `UPDATE timer SET due = $1 FROM execution WHERE id = execution AND workflow = 'sleeper'`, q.clock.Now().Add(1500*time.Millisecond)); err != nil {
+	if _, err := q.pool.Exec(t.Context(), `UPDATE timer SET due = $1 FROM execution WHERE id = execution AND workflow = 'sleeper'`,
+		q.clock.Now().Add(1500*time.Millisecond)); err != nil {
 		t.Fatal(err)
 	}
 	q.second()

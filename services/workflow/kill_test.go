@@ -103,7 +103,8 @@ func runEngine() error {
 	}
 	relay := &remoteRelay{world: order.World}
 	a, err := assemble(assembly{
-		organization: order.Organization, pool: pool, wall: wall, log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
+		organization: order.Organization, pool: pool, wall: wall,
+		log:       slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
 		functions: functions, crash: crash{at: order.At, applied: order.Applied}, die: func() { relay.whole.Lock(); killMyself() },
 		sender: func(*control.Service) agent.CallSender { return relay },
 		calls:  func(s Store) Store { return counted{s, relay} },
@@ -221,7 +222,10 @@ func ask(ctx context.Context, url string, question, answer any) error {
 func (w *world) spawn(database pg.Config, c crash, killed *atomic.Int64) process {
 	w.t.Helper()
 	nobody := &engines{t: w.t} // who would be woken is in another process, and looks by itself
-	kept := store.New(store.Deps{Pool: w.pool, Encode: events.Encode, Add: outbox.AddNumbered, AddNew: outbox.AddNew, Committed: func() {}, Clock: shown{w.clock}, Log: slog.New(slog.DiscardHandler)})
+	kept := store.New(store.Deps{
+		Pool: w.pool, Encode: events.Encode, Add: outbox.AddNumbered, AddNew: outbox.AddNew, Committed: func() {},
+		Clock: shown{w.clock}, Log: slog.New(slog.DiscardHandler),
+	})
 	service := control.NewService(kept, script.New(script.Limits{}), shown{w.clock}, nobody)
 	outside := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		var asked agent.OutgoingCall
@@ -242,7 +246,10 @@ func (w *world) spawn(database pg.Config, c crash, killed *atomic.Int64) process
 		}
 		_ = json.NewEncoder(rw).Encode(done)
 	}))
-	order := engineOrder{Database: database, World: outside.URL, Organization: w.organization, At: c.at, Applied: c.applied, Now: w.clock.Now()}
+	order := engineOrder{
+		Database: database, World: outside.URL, Organization: w.organization, At: c.at, Applied: c.applied,
+		Now: w.clock.Now(),
+	}
 	for _, name := range w.answered {
 		if !onCluster(name) {
 			order.Functions = append(order.Functions, name)
@@ -308,7 +315,8 @@ func TestKilledAtEveryRecordedStep(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			pool, database := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()}, pgtest.Migration{Name: "workflow", FS: store.Migrations()})
+			pool, database := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()},
+				pgtest.Migration{Name: "workflow", FS: store.Migrations()})
 			commits, want, _ := play(t, pool, 1, archive, crash{})
 			var killed atomic.Int64
 			organization := int64(1)
@@ -332,8 +340,8 @@ func TestKilledAtEveryRecordedStep(t *testing.T) {
 }
 
 // TestAWorkflowThatKillsItsProcessesIsQuarantined has a Function kill the process that carries it out, with signal 9, and so every
-// process that comes after it. The fourth is the last, and two of them have lived without it and died with it: the workflow is set aside, the others of the service go on, and
-// RetryWorkflow has it continue where it stood.
+// process that comes after it. The fourth is the last, and two of them have lived without it and died with it: the workflow is set aside,
+// the others of the service go on, and RetryWorkflow has it continue where it stood.
 func TestAWorkflowThatKillsItsProcessesIsQuarantined(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -344,7 +352,10 @@ func TestAWorkflowThatKillsItsProcessesIsQuarantined(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	kept := store.New(store.Deps{Pool: pool, Encode: events.Encode, Add: outbox.AddNumbered, AddNew: outbox.AddNew, Committed: func() {}, Clock: clock.System(), Log: slog.New(slog.DiscardHandler)})
+	kept := store.New(store.Deps{
+		Pool: pool, Encode: events.Encode, Add: outbox.AddNumbered, AddNew: outbox.AddNew, Committed: func() {},
+		Clock: clock.System(), Log: slog.New(slog.DiscardHandler),
+	})
 	service := control.NewService(kept, script.New(script.Limits{}), clock.System(), &engines{t: t})
 	state := func(id string) execution.State {
 		e, err := kept.Get(t.Context(), organization, id)
@@ -359,7 +370,10 @@ func TestAWorkflowThatKillsItsProcessesIsQuarantined(t *testing.T) {
 		{"poison", "print('before')\nrun('act', {})\nprint('after')"},
 		{"innocent", "for i in range(3):\n    print(run('checkpoint', {'state': {'i': i}}, on_error = 'return'))"},
 	} {
-		_, err := service.Start(t.Context(), execution.Start{Organization: organization, Workflow: source.id, Program: program.Program{Source: []byte(source.source)}})
+		_, err := service.Start(t.Context(), execution.Start{
+			Organization: organization, Workflow: source.id,
+			Program: program.Program{Source: []byte(source.source)},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -384,7 +398,8 @@ func TestAWorkflowThatKillsItsProcessesIsQuarantined(t *testing.T) {
 		}
 	}
 	if killed.Load() != 4 || state("poison") != execution.Quarantined || state("innocent") != execution.Completed {
-		t.Fatalf("%d processes were killed, the poison is %s, the innocent %s; expected 4, quarantined, completed", killed.Load(), state("poison"), state("innocent"))
+		t.Fatalf("%d processes were killed, the poison is %s, the innocent %s; expected 4, quarantined, completed", killed.Load(),
+			state("poison"), state("innocent"))
 	}
 
 	// The service itself has no such Function: what it continues fails at that, and no sooner.
@@ -396,7 +411,10 @@ func TestAWorkflowThatKillsItsProcessesIsQuarantined(t *testing.T) {
 		t.Fatalf("listed %v, error %v", list, err)
 	}
 	s.await("poison", autoflowv1.WorkflowState_WORKFLOW_STATE_QUARANTINED)
-	if _, err := s.RetryWorkflow(t.Context(), &autoflowv1.RetryWorkflowRequest{OrganizationId: organization, WorkflowId: "poison"}); err != nil {
+	if _, err := s.RetryWorkflow(t.Context(), &autoflowv1.RetryWorkflowRequest{
+		OrganizationId: organization,
+		WorkflowId:     "poison",
+	}); err != nil {
 		t.Fatal(err)
 	}
 	w := s.await("poison", autoflowv1.WorkflowState_WORKFLOW_STATE_FAILED)
@@ -404,7 +422,8 @@ func TestAWorkflowThatKillsItsProcessesIsQuarantined(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if entries := history.GetEntries(); len(entries) != 3 || entries[0].GetKind() != "print" || !strings.Contains(w.GetError(), "there is no function") {
+	if entries := history.GetEntries(); len(entries) != 3 || entries[0].GetKind() != "print" ||
+		!strings.Contains(w.GetError(), "there is no function") {
 		t.Errorf("after its release it recorded %v and failed with %q", entries, w.GetError())
 	}
 }

@@ -28,12 +28,16 @@ func TestARunThatWasReadFromTheDatabaseHasItsValues(t *testing.T) {
 				return func(ctx context.Context, c activity.Call) (any, error) {
 					now := clock.System().Now()
 					if token, ok := c.Args["reply_to"].(string); ok {
-						if _, err := e.service.SendToChannel(ctx, history.Message{Organization: 1, Token: token, ID: "m", Data: json.RawMessage(`[1]`)}); err != nil {
+						if _, err := e.service.SendToChannel(ctx,
+							history.Message{Organization: 1, Token: token, ID: "m", Data: json.RawMessage(`[1]`)}); err != nil {
 							return nil, err
 						}
 					}
 					if c.Args["tick"] != nil {
-						tick := history.Event{Organization: 1, Source: "/test", ID: c.ID, Type: scripttest.Tick, Data: json.RawMessage(`{"a": [1]}`), Time: now}
+						tick := history.Event{
+							Organization: 1, Source: "/test", ID: c.ID, Type: scripttest.Tick,
+							Data: json.RawMessage(`{"a": [1]}`), Time: now,
+						}
 						if _, _, err := e.service.Receive(ctx, tick); err != nil {
 							return nil, err
 						}
@@ -49,7 +53,8 @@ func TestARunThatWasReadFromTheDatabaseHasItsValues(t *testing.T) {
 			stop := e.runWith("one", e.store, act(false), 1000)
 			inputs := scripttest.Inputs
 			if use.Builtin == "on_event" {
-				inputs = fmt.Sprintf(`%s, %q: {"handler": "handle", "event": {"data": {"a": [1]}}}}`, strings.TrimSuffix(inputs, "}"), program.HandlerInput)
+				inputs = fmt.Sprintf(`%s, %q: {"handler": "handle", "event": {"data": {"a": [1]}}}}`, strings.TrimSuffix(inputs, "}"),
+					program.HandlerInput)
 			}
 			_, err := e.service.StartOfFlow(t.Context(), execution.Start{
 				Organization: 1, Workflow: "w", Inputs: []byte(inputs),

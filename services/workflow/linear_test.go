@@ -163,10 +163,14 @@ func (r *recorder) ask(ctx context.Context, c autoflowv1.AutoFlowClient, client 
 	case "event":
 		var resp *autoflowv1.CloudEventResponse
 		resp, err = c.CloudEvent(ctx, &autoflowv1.CloudEventRequest{CloudEvent: fmt.Appendf(nil,
-			`{"specversion":"1.0","id":"%s-%d","source":"/linear","type":"com.example.go","organizationid":"%d","data":{"id":%q}}`, a.workflow, a.n, organization, a.workflow)})
+			`{"specversion":"1.0","id":"%s-%d","source":"/linear","type":"com.example.go","organizationid":"%d","data":{"id":%q}}`, a.workflow,
+			a.n, organization, a.workflow)})
 		t.duplicate = resp.GetDuplicate()
 	case "cancel":
-		_, err = c.CancelWorkflow(ctx, &autoflowv1.CancelWorkflowRequest{OrganizationId: organization, WorkflowId: a.workflow, Reason: "no longer wanted"})
+		_, err = c.CancelWorkflow(ctx, &autoflowv1.CancelWorkflowRequest{
+			OrganizationId: organization, WorkflowId: a.workflow,
+			Reason: "no longer wanted",
+		})
 	default:
 		var resp *autoflowv1.GetWorkflowResponse
 		resp, err = c.GetWorkflow(ctx, &autoflowv1.GetWorkflowRequest{OrganizationId: organization, WorkflowId: a.workflow})
@@ -193,7 +197,10 @@ func (r *recorder) ask(ctx context.Context, c autoflowv1.AutoFlowClient, client 
 func (s *service) once() autoflowv1.AutoFlowClient {
 	s.t.Helper()
 	conn, err := grpc.NewClient(s.config.GRPCAddress, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDisableRetry(),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1, MaxDelay: 20 * time.Millisecond}, MinConnectTimeout: time.Second}))
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{
+			BaseDelay: 20 * time.Millisecond, Multiplier: 1,
+			MaxDelay: 20 * time.Millisecond,
+		}, MinConnectTimeout: time.Second}))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -301,7 +308,8 @@ func (r *recorder) check(t *testing.T) {
 // TestTheSpecificationOfARunRefusesWhatIsWrong changes one answer of histories that are right.
 func TestTheSpecificationOfARunRefusesWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	const parked, completed, cancelled = autoflowv1.WorkflowState_WORKFLOW_STATE_PARKED, autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED, autoflowv1.WorkflowState_WORKFLOW_STATE_CANCELLED
+	const parked, completed, cancelled = autoflowv1.WorkflowState_WORKFLOW_STATE_PARKED, autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED,
+		autoflowv1.WorkflowState_WORKFLOW_STATE_CANCELLED
 	type call struct {
 		apiCall
 		apiAnswer
@@ -316,25 +324,28 @@ func TestTheSpecificationOfARunRefusesWhatIsWrong(t *testing.T) {
 		calls []call
 		right bool
 	}{
-		"made, and completed by an event":    {[]call{start(0, made), look(state(parked)), event(0, apiAnswer{}), look(state(completed))}, true},
-		"completed by nothing":               {[]call{start(0, made), look(state(completed))}, false},
-		"completed by an event before":       {[]call{event(0, apiAnswer{}), start(0, made), look(state(completed))}, false},
-		"completed, and parked again":        {[]call{start(0, made), event(0, apiAnswer{}), look(state(completed)), look(state(parked))}, false},
-		"cancelled by nobody":                {[]call{start(0, made), look(state(cancelled))}, false},
-		"cancelled":                          {[]call{start(0, made), cancel(apiAnswer{}), look(state(parked)), look(state(cancelled))}, true},
-		"cancelled by who was not answered":  {[]call{start(0, made), cancel(lost), look(state(cancelled))}, true},
-		"made twice":                         {[]call{start(0, made), start(0, made)}, false},
-		"two handles":                        {[]call{start(0, made), start(0, apiAnswer{ref: "other"})}, false},
-		"other inputs taken for the same":    {[]call{start(0, made), start(1, apiAnswer{ref: "r"})}, false},
-		"other inputs refused":               {[]call{start(0, made), start(1, apiAnswer{code: codes.AlreadyExists})}, true},
-		"gone":                               {[]call{start(0, made), look(apiAnswer{code: codes.NotFound})}, false},
-		"made by who was not answered":       {[]call{start(0, lost), start(0, apiAnswer{ref: "r"}), look(state(parked))}, true},
-		"not made by who was not answered":   {[]call{start(0, lost), look(apiAnswer{code: codes.NotFound}), start(0, made)}, true},
-		"made by nobody":                     {[]call{start(0, apiAnswer{ref: "r"})}, false},
-		"an event stored twice":              {[]call{event(0, apiAnswer{}), event(0, apiAnswer{})}, false},
-		"an event that is a duplicate":       {[]call{event(0, apiAnswer{}), event(0, apiAnswer{duplicate: true})}, true},
-		"a duplicate of what nobody sent":    {[]call{event(0, apiAnswer{}), event(1, apiAnswer{duplicate: true})}, false},
-		"an event lost, and its second sent": {[]call{start(0, made), event(0, lost), event(0, apiAnswer{duplicate: true}), look(state(completed))}, true},
+		"made, and completed by an event":   {[]call{start(0, made), look(state(parked)), event(0, apiAnswer{}), look(state(completed))}, true},
+		"completed by nothing":              {[]call{start(0, made), look(state(completed))}, false},
+		"completed by an event before":      {[]call{event(0, apiAnswer{}), start(0, made), look(state(completed))}, false},
+		"completed, and parked again":       {[]call{start(0, made), event(0, apiAnswer{}), look(state(completed)), look(state(parked))}, false},
+		"cancelled by nobody":               {[]call{start(0, made), look(state(cancelled))}, false},
+		"cancelled":                         {[]call{start(0, made), cancel(apiAnswer{}), look(state(parked)), look(state(cancelled))}, true},
+		"cancelled by who was not answered": {[]call{start(0, made), cancel(lost), look(state(cancelled))}, true},
+		"made twice":                        {[]call{start(0, made), start(0, made)}, false},
+		"two handles":                       {[]call{start(0, made), start(0, apiAnswer{ref: "other"})}, false},
+		"other inputs taken for the same":   {[]call{start(0, made), start(1, apiAnswer{ref: "r"})}, false},
+		"other inputs refused":              {[]call{start(0, made), start(1, apiAnswer{code: codes.AlreadyExists})}, true},
+		"gone":                              {[]call{start(0, made), look(apiAnswer{code: codes.NotFound})}, false},
+		"made by who was not answered":      {[]call{start(0, lost), start(0, apiAnswer{ref: "r"}), look(state(parked))}, true},
+		"not made by who was not answered":  {[]call{start(0, lost), look(apiAnswer{code: codes.NotFound}), start(0, made)}, true},
+		"made by nobody":                    {[]call{start(0, apiAnswer{ref: "r"})}, false},
+		"an event stored twice":             {[]call{event(0, apiAnswer{}), event(0, apiAnswer{})}, false},
+		"an event that is a duplicate":      {[]call{event(0, apiAnswer{}), event(0, apiAnswer{duplicate: true})}, true},
+		"a duplicate of what nobody sent":   {[]call{event(0, apiAnswer{}), event(1, apiAnswer{duplicate: true})}, false},
+		"an event lost, and its second sent": {[]call{
+			start(0, made), event(0, lost), event(0, apiAnswer{duplicate: true}),
+			look(state(completed)),
+		}, true},
 	} {
 		var history []porcupine.Operation
 		for i, c := range tt.calls {

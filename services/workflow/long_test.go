@@ -78,7 +78,8 @@ func (*ledger) Exonerate(context.Context, engine.Lease, int, time.Time) error { 
 
 func (l *ledger) Load(context.Context, int64) (engine.Loaded, error) {
 	return engine.Loaded{
-		Execution: execution.Execution{ID: 1, Ref: "run", Organization: organization, Workflow: "long", Attempt: 1}, Program: l.program, Inputs: []byte("{}"),
+		Execution: execution.Execution{ID: 1, Ref: "run", Organization: organization, Workflow: "long", Attempt: 1}, Program: l.program,
+		Inputs: []byte("{}"),
 	}, nil
 }
 
@@ -106,10 +107,15 @@ func (l *ledger) Commit(_ context.Context, c engine.Commit) (engine.Committed, e
 func TestALongHistoryCostsNoMoreAtItsEnd(t *testing.T) { //nolint:paralleltest // see above
 	l := &ledger{
 		program: program.Program{Source: fmt.Appendf(nil, "for i in range(%d):\n    run(\"act\", {\"n\": i})\n", longHistory)},
-		ended:   make(chan struct{}), history: make([]history.Entry, 0, longHistory+1), work: make([]uint64, 0, longHistory/stretch), commits: make([]int, 0, longHistory/stretch),
+		ended:   make(chan struct{}), history: make([]history.Entry, 0, longHistory+1), work: make([]uint64, 0, longHistory/stretch),
+		commits: make([]int, 0, longHistory/stretch),
 	}
 	scripts := script.New(script.Limits{})
-	functions, err := activity.NewFunctions(behaviour(func(_ context.Context, c activity.Call) (any, error) { return map[string]any{"n": c.Args["n"]}, nil }))
+	functions, err := activity.NewFunctions(behaviour(func(_ context.Context, c activity.Call) (any,
+		error,
+	) {
+		return map[string]any{"n": c.Args["n"]}, nil
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}

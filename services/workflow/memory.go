@@ -11,7 +11,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/config"
 )
 
-// MemoryBase is what the service takes beside what its configuration bounds, in bytes: the runtime, connections, requests and runs under way.
+// MemoryBase is what the service takes beside what its configuration bounds, in bytes: the runtime, connections, requests and runs under
+// way.
 const MemoryBase = 192 << 20
 
 // Memory is what a configuration can take at most, in bytes. A container's limit is to be at least Total.
@@ -41,7 +42,8 @@ func (c Config) Memory() Memory {
 // memoryFile is where the kernel says how much the container may take.
 const memoryFile = "/sys/fs/cgroup/memory.max"
 
-// fitMemory reports what the configuration can take, warns where the container may take less, and leaves the children's part of a limit to them.
+// fitMemory reports what the configuration can take, warns where the container may take less, and leaves the children's part of a limit to
+// them.
 func fitMemory(ctx context.Context, c Config, log *slog.Logger) {
 	m := c.Memory()
 	text, _ := os.ReadFile(memoryFile) // there is none outside of containers
@@ -68,6 +70,6 @@ func containerLimit(text []byte) int64 {
 	return limit
 }
 
-// goLimit is where the service begins to collect garbage for its life: nine tenths of what the children leave of the container's limit, and never so little
-// that it does nothing else.
+// goLimit is where the service begins to collect garbage for its life: nine tenths of what the children leave of the container's limit, and
+// never so little that it does nothing else.
 func goLimit(limit int64, m Memory) int64 { return max((limit-m.Programs)*9/10, m.Base) }

@@ -14,9 +14,12 @@ func TestMemoryAddsUp(t *testing.T) {
 		config         Config
 		service, total int64
 	}{
-		"defaults":            {Config{}, (192 + 256 + 256) * mib, (192 + 256 + 256 + 512) * mib},
-		"no cache":            {Config{CacheBytes: -1}, (192 + 256) * mib, (192 + 256 + 512) * mib},
-		"everything smaller":  {Config{CacheBytes: 64 * mib, SandboxTotalMemory: 300, GitLimits: gitfetch.Limits{MemoryBytes: 128 * mib}}, 384 * mib, 684 * mib},
+		"defaults": {Config{}, (192 + 256 + 256) * mib, (192 + 256 + 256 + 512) * mib},
+		"no cache": {Config{CacheBytes: -1}, (192 + 256) * mib, (192 + 256 + 512) * mib},
+		"everything smaller": {
+			Config{CacheBytes: 64 * mib, SandboxTotalMemory: 300, GitLimits: gitfetch.Limits{MemoryBytes: 128 * mib}},
+			384 * mib, 684 * mib,
+		},
 		"programs in process": {Config{TrustPrograms: true}, 704 * mib, 704 * mib},
 	} {
 		if m := tt.config.Memory(); m.Service() != tt.service || m.Total() != tt.total {

@@ -28,7 +28,8 @@ type exposition struct {
 // collectors are everything that /metrics exposes beside telemetry.Metrics.
 func (e exposition) collectors() []prometheus.Collector {
 	all := append([]prometheus.Collector{pg.Metrics(e.pool), outbox.Metrics(e.pool)}, bus.Metrics(e.conn)...)
-	return append(append(all, e.budget.Metrics()...), store.Metrics(e.pool, e.clock), engineMetrics(e.engine), guardMetrics(e.guard), e.scripts)
+	return append(append(all, e.budget.Metrics()...), store.Metrics(e.pool, e.clock), engineMetrics(e.engine),
+		guardMetrics(e.guard), e.scripts)
 }
 
 // Exposed are the collectors of everything that /metrics of this service exposes beside telemetry.Metrics. They read from nothing: they

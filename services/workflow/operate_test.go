@@ -50,7 +50,8 @@ func TestStartWorkflows(t *testing.T) {
 	s := start(t)
 	request := &autoflowv1.StartWorkflowsRequest{}
 	for i := range 40 {
-		request.Workflows = append(request.Workflows, &autoflowv1.StartWorkflowRequest{OrganizationId: 1, WorkflowId: fmt.Sprintf("w%d", i%39), Starlark: []byte("x = 1")})
+		request.Workflows = append(request.Workflows,
+			&autoflowv1.StartWorkflowRequest{OrganizationId: 1, WorkflowId: fmt.Sprintf("w%d", i%39), Starlark: []byte("x = 1")})
 	}
 	request.Workflows[7].Starlark = []byte("def")
 	resp, err := s.StartWorkflows(t.Context(), request)
@@ -61,7 +62,8 @@ func TestStartWorkflows(t *testing.T) {
 	for i, r := range resp.GetResults() {
 		switch {
 		case i == 7:
-			if r.GetRefused().GetCode() != int32(codes.InvalidArgument) || !strings.Contains(r.GetRefused().GetFields()["starlark"], "main.star:1:") {
+			if r.GetRefused().GetCode() != int32(codes.InvalidArgument) ||
+				!strings.Contains(r.GetRefused().GetFields()["starlark"], "main.star:1:") {
 				t.Errorf("the seventh: %v", r)
 			}
 		case r.GetStarted().GetCreated():
@@ -78,15 +80,20 @@ func TestListWorkflows(t *testing.T) {
 	s := start(t)
 	for i, program := range []string{"x = 1", `wait_for_event("a.b")`, `fail("no")`, "x = 1", `wait_for_event("a.b")`} {
 		_, err := s.StartWorkflow(t.Context(), &autoflowv1.StartWorkflowRequest{
-			OrganizationId: 1, WorkflowId: fmt.Sprintf("w%d", i), Starlark: []byte(program), Labels: map[string]string{"parity": fmt.Sprint(i % 2), "all": "yes"},
+			OrganizationId: 1, WorkflowId: fmt.Sprintf("w%d", i), Starlark: []byte(program),
+			Labels: map[string]string{"parity": fmt.Sprint(i % 2), "all": "yes"},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	s.submit("unlabelled", "x = 1", "")
-	const completed, parked, failed = autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED, autoflowv1.WorkflowState_WORKFLOW_STATE_PARKED, autoflowv1.WorkflowState_WORKFLOW_STATE_FAILED
-	for id, state := range map[string]autoflowv1.WorkflowState{"w0": completed, "w1": parked, "w2": failed, "w3": completed, "w4": parked, "unlabelled": completed} {
+	const completed, parked, failed = autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED, autoflowv1.WorkflowState_WORKFLOW_STATE_PARKED,
+		autoflowv1.WorkflowState_WORKFLOW_STATE_FAILED
+	for id, state := range map[string]autoflowv1.WorkflowState{
+		"w0": completed, "w1": parked, "w2": failed, "w3": completed, "w4": parked,
+		"unlabelled": completed,
+	} {
 		s.await(id, state)
 	}
 	sum := sha256.Sum256([]byte("x = 1"))
@@ -94,14 +101,17 @@ func TestListWorkflows(t *testing.T) {
 		request *autoflowv1.ListWorkflowsRequest
 		want    string
 	}{
-		"all":                {&autoflowv1.ListWorkflowsRequest{}, "unlabelled w4 w3 w2 w1 w0"},
-		"by state":           {&autoflowv1.ListWorkflowsRequest{States: []autoflowv1.WorkflowState{parked, failed}}, "w4 w2 w1"},
-		"failed":             {&autoflowv1.ListWorkflowsRequest{States: []autoflowv1.WorkflowState{failed}}, "w2"},
-		"by label":           {&autoflowv1.ListWorkflowsRequest{Labels: map[string]string{"parity": "0"}}, "w4 w2 w0"},
-		"by labels":          {&autoflowv1.ListWorkflowsRequest{Labels: map[string]string{"parity": "1", "all": "yes"}}, "w3 w1"},
-		"by label and state": {&autoflowv1.ListWorkflowsRequest{Labels: map[string]string{"all": "yes"}, States: []autoflowv1.WorkflowState{completed}}, "w3 w0"},
-		"by program":         {&autoflowv1.ListWorkflowsRequest{ProgramDigest: hex.EncodeToString(sum[:])}, "unlabelled w3 w0"},
-		"none":               {&autoflowv1.ListWorkflowsRequest{Labels: map[string]string{"all": "no"}}, ""},
+		"all":       {&autoflowv1.ListWorkflowsRequest{}, "unlabelled w4 w3 w2 w1 w0"},
+		"by state":  {&autoflowv1.ListWorkflowsRequest{States: []autoflowv1.WorkflowState{parked, failed}}, "w4 w2 w1"},
+		"failed":    {&autoflowv1.ListWorkflowsRequest{States: []autoflowv1.WorkflowState{failed}}, "w2"},
+		"by label":  {&autoflowv1.ListWorkflowsRequest{Labels: map[string]string{"parity": "0"}}, "w4 w2 w0"},
+		"by labels": {&autoflowv1.ListWorkflowsRequest{Labels: map[string]string{"parity": "1", "all": "yes"}}, "w3 w1"},
+		"by label and state": {&autoflowv1.ListWorkflowsRequest{
+			Labels: map[string]string{"all": "yes"},
+			States: []autoflowv1.WorkflowState{completed},
+		}, "w3 w0"},
+		"by program": {&autoflowv1.ListWorkflowsRequest{ProgramDigest: hex.EncodeToString(sum[:])}, "unlabelled w3 w0"},
+		"none":       {&autoflowv1.ListWorkflowsRequest{Labels: map[string]string{"all": "no"}}, ""},
 	} {
 		for _, size := range []int32{0, 1, 2} {
 			tt.request.OrganizationId, tt.request.PageSize, tt.request.PageToken = 1, size, ""
@@ -127,7 +137,10 @@ func TestListWorkflows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.ListWorkflows(t.Context(), &autoflowv1.ListWorkflowsRequest{OrganizationId: 1, PageToken: page.GetNextPageToken(), Labels: map[string]string{"all": "yes"}})
+	_, err = s.ListWorkflows(t.Context(), &autoflowv1.ListWorkflowsRequest{
+		OrganizationId: 1, PageToken: page.GetNextPageToken(),
+		Labels: map[string]string{"all": "yes"},
+	})
 	if !fault.Is(err, fault.Invalid) {
 		t.Errorf("the token of another list: %v", err)
 	}
@@ -145,7 +158,8 @@ wait_for_event(["a.b", "c.d"], {"n": 1, "s": "x"})`, "")
 		if !wait.GetUntil().AsTime().After(wait.GetSince().AsTime()) {
 			t.Errorf("since %s until %s", wait.GetSince().AsTime(), wait.GetUntil().AsTime())
 		}
-		found = append(found, strings.TrimSpace(fmt.Sprintf("%d %s %s%v %d", wait.GetBranch(), wait.GetKind(), wait.GetName(), wait.GetEventTypes(), wait.GetAgentId())))
+		found = append(found, strings.TrimSpace(fmt.Sprintf("%d %s %s%v %d", wait.GetBranch(), wait.GetKind(), wait.GetName(),
+			wait.GetEventTypes(), wait.GetAgentId())))
 	}
 	want := []string{"0 wait [a.b c.d] 0", "1 sleep [] 0", "2 run k8s.get[] 7"}
 	if diff := cmp.Diff(want, found); diff != "" {
@@ -171,7 +185,10 @@ run("k8s.get", {"agent_id": 7, "kind": "Pod", "name": "x"})`, "")
 	s.await("w", autoflowv1.WorkflowState_WORKFLOW_STATE_FAILED)
 	read := func(branch *int32) (lines []string) {
 		for token := ""; ; {
-			page, err := s.GetLogs(t.Context(), &autoflowv1.GetLogsRequest{OrganizationId: 1, WorkflowId: "w", Branch: branch, PageSize: 2, PageToken: token})
+			page, err := s.GetLogs(t.Context(), &autoflowv1.GetLogsRequest{
+				OrganizationId: 1, WorkflowId: "w", Branch: branch,
+				PageSize: 2, PageToken: token,
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -183,7 +200,8 @@ run("k8s.get", {"agent_id": 7, "kind": "Pod", "name": "x"})`, "")
 				if len(text) > 70 {
 					text = fmt.Sprintf("%d bytes", len(text))
 				}
-				lines = append(lines, fmt.Sprintf("%d %s %s %s %s%t %t", l.GetBranch(), l.GetKind(), l.GetName(), l.GetCode(), text, l.GetTruncated(), l.GetRedacted()))
+				lines = append(lines, fmt.Sprintf("%d %s %s %s %s%t %t", l.GetBranch(), l.GetKind(), l.GetName(), l.GetCode(), text,
+					l.GetTruncated(), l.GetRedacted()))
 			}
 			if token = page.GetNextPageToken(); token == "" {
 				return lines
@@ -199,7 +217,8 @@ run("k8s.get", {"agent_id": 7, "kind": "Pod", "name": "x"})`, "")
 		t.Errorf("branch 1 (-want +got):\n%s", diff)
 	}
 	all := read(nil)
-	if len(all) != 5 || !strings.HasPrefix(all[3], "0 run k8s.get forbidden no, with token=[redacted]") || !strings.HasPrefix(all[4], "-1 failed ") {
+	if len(all) != 5 || !strings.HasPrefix(all[3], "0 run k8s.get forbidden no, with token=[redacted]") ||
+		!strings.HasPrefix(all[4], "-1 failed ") {
 		t.Errorf("all:\n%s", strings.Join(all, "\n"))
 	}
 }
@@ -238,7 +257,9 @@ func TestAFailedRunSaysWhichCallsLedThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []*autoflowv1.StackFrame{
-		{Branch: 1, Function: "call", Position: "lib.star:2:9"}, {Branch: 1, Function: "deploy", Position: "main.star:4:9"}, {Function: "<toplevel>", Position: "main.star:5:13"},
+		{Branch: 1, Function: "call", Position: "lib.star:2:9"},
+		{Branch: 1, Function: "deploy", Position: "main.star:4:9"},
+		{Function: "<toplevel>", Position: "main.star:5:13"},
 	}
 	if diff := cmp.Diff(want, got.GetWorkflow().GetStack(), protocmp.Transform()); diff != "" {
 		t.Errorf("stack (-want +got):\n%s", diff)
@@ -266,7 +287,8 @@ func TestTerminateWorkflow(t *testing.T) {
 	s.await("w", autoflowv1.WorkflowState_WORKFLOW_STATE_PARKED)
 	for range 2 {
 		resp, err := s.TerminateWorkflow(t.Context(), &autoflowv1.TerminateWorkflowRequest{OrganizationId: 1, WorkflowId: "w", Reason: "stuck"})
-		if w := resp.GetWorkflow(); err != nil || w.GetState() != autoflowv1.WorkflowState_WORKFLOW_STATE_TERMINATED || w.GetError() != "terminated: stuck" {
+		if w := resp.GetWorkflow(); err != nil || w.GetState() != autoflowv1.WorkflowState_WORKFLOW_STATE_TERMINATED ||
+			w.GetError() != "terminated: stuck" {
 			t.Errorf("%v, error %v", w, err)
 		}
 	}
@@ -274,7 +296,8 @@ func TestTerminateWorkflow(t *testing.T) {
 	if want := (event.WorkflowFailed{WorkflowID: "w", Error: "terminated: stuck"}); err != nil || failed != want {
 		t.Errorf("told %+v, error %v", failed, err)
 	}
-	if _, err := s.RetryWorkflow(t.Context(), &autoflowv1.RetryWorkflowRequest{OrganizationId: 1, WorkflowId: "w"}); !fault.Is(err, fault.Refused) {
+	if _, err := s.RetryWorkflow(t.Context(), &autoflowv1.RetryWorkflowRequest{OrganizationId: 1, WorkflowId: "w"}); !fault.Is(err,
+		fault.Refused) {
 		t.Errorf("retry of a terminated workflow: %v", err)
 	}
 }
@@ -314,13 +337,17 @@ print(second.found)
 wait_for_event("com.example.tick", {"n": 1})`, "")
 	send := func(id string) {
 		t.Helper()
-		if _, err := s.CloudEvent(t.Context(), &autoflowv1.CloudEventRequest{CloudEvent: []byte(strings.Replace(cloudEvent, "ID", id, 1))}); err != nil {
+		if _, err := s.CloudEvent(t.Context(), &autoflowv1.CloudEventRequest{CloudEvent: []byte(strings.Replace(cloudEvent, "ID", id,
+			1))}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	retry := func(from int64) *autoflowv1.Workflow {
 		t.Helper()
-		resp, err := s.RetryWorkflow(t.Context(), &autoflowv1.RetryWorkflowRequest{OrganizationId: 1, WorkflowId: "w", Reason: "mended", FromSequence: from})
+		resp, err := s.RetryWorkflow(t.Context(), &autoflowv1.RetryWorkflowRequest{
+			OrganizationId: 1, WorkflowId: "w", Reason: "mended",
+			FromSequence: from,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -333,7 +360,8 @@ wait_for_event("com.example.tick", {"n": 1})`, "")
 	retry(0) // nothing was mended: it fails at the same place, and says so again
 	s.eventually("it has failed again", func(ctx context.Context) bool {
 		resp, err := s.GetWorkflow(ctx, &autoflowv1.GetWorkflowRequest{OrganizationId: 1, WorkflowId: "w"})
-		return err == nil && resp.GetWorkflow().GetState() == autoflowv1.WorkflowState_WORKFLOW_STATE_FAILED && len(resp.GetWorkflow().GetRetries()) == 1
+		return err == nil && resp.GetWorkflow().GetState() == autoflowv1.WorkflowState_WORKFLOW_STATE_FAILED &&
+			len(resp.GetWorkflow().GetRetries()) == 1
 	})
 	// Nobody confirms, so the first failure may come again meanwhile.
 	deadline := clock.System().Now().Add(within)
@@ -342,7 +370,10 @@ wait_for_event("com.example.tick", {"n": 1})`, "")
 			t.Fatalf("both failures are told by event %s", first.ID())
 		}
 	}
-	if _, err := s.RetryWorkflow(t.Context(), &autoflowv1.RetryWorkflowRequest{OrganizationId: 1, WorkflowId: "w", FromSequence: 9}); fault.FieldsOf(err)[0].Name != "from_sequence" {
+	if _, err := s.RetryWorkflow(t.Context(), &autoflowv1.RetryWorkflowRequest{
+		OrganizationId: 1, WorkflowId: "w",
+		FromSequence: 9,
+	}); fault.FieldsOf(err)[0].Name != "from_sequence" {
 		t.Errorf("from beyond the end: %v", err)
 	}
 
@@ -355,7 +386,8 @@ wait_for_event("com.example.tick", {"n": 1})`, "")
 	}
 	s.eventually("it waits for the first event again", func(ctx context.Context) bool {
 		resp, err := s.GetWorkflow(ctx, &autoflowv1.GetWorkflowRequest{OrganizationId: 1, WorkflowId: "w"})
-		return err == nil && resp.GetWorkflow().GetState() == autoflowv1.WorkflowState_WORKFLOW_STATE_PARKED && resp.GetWorkflow().GetLastSequence() == 1
+		return err == nil && resp.GetWorkflow().GetState() == autoflowv1.WorkflowState_WORKFLOW_STATE_PARKED &&
+			resp.GetWorkflow().GetLastSequence() == 1
 	})
 	send("2")
 	send("3")

@@ -13,8 +13,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
 
-// TestALoopOfGenerationsIsHeldBack has a program call continue_with without waiting for anything. After as many generations as there may be in a minute it
-// rests, in the next process as well, says why, and takes nobody's place; when the minute is over it goes on.
+// TestALoopOfGenerationsIsHeldBack has a program call continue_with without waiting for anything. After as many generations as there may be
+// in a minute it rests, in the next process as well, says why, and takes nobody's place; when the minute is over it goes on.
 func TestALoopOfGenerationsIsHeldBack(t *testing.T) {
 	t.Parallel()
 	const most = 5
@@ -39,12 +39,16 @@ func TestALoopOfGenerationsIsHeldBack(t *testing.T) {
 	// More of them than there are places take nobody's.
 	for i := range 12 {
 		if _, err := e.service.Start(t.Context(), execution.Start{
-			Organization: 2, Workflow: "loop-" + string(rune('a'+i)), Program: program.Program{Source: []byte("def again(n):\n    continue_with(again, n + 1)\ncontinue_with(again, 1)")},
+			Organization: 2, Workflow: "loop-" + string(rune('a'+i)),
+			Program: program.Program{Source: []byte("def again(n):\n    continue_with(again, n + 1)\ncontinue_with(again, 1)")},
 		}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := e.service.Start(t.Context(), execution.Start{Organization: 3, Workflow: "other", Program: program.Program{Source: []byte("run('act', {})")}}); err != nil {
+	if _, err := e.service.Start(t.Context(), execution.Start{
+		Organization: 3, Workflow: "other",
+		Program: program.Program{Source: []byte("run('act', {})")},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	wait.For(t, "another one ends", func() bool {

@@ -38,8 +38,8 @@ func gitCredentials(c Config) []git.Credential {
 	return credentials
 }
 
-// checkScopes refuses Git credentials that do not say whose they are, where there are several organizations. One that is there for the first time later
-// on finds them unusable.
+// checkScopes refuses Git credentials that do not say whose they are, where there are several organizations. One that is there for the
+// first time later on finds them unusable.
 func checkScopes(ctx context.Context, c Config, several func(context.Context) (bool, error)) error {
 	wrong := git.Unscoped(gitCredentials(c))
 	if len(wrong) == 0 {
@@ -53,7 +53,10 @@ func checkScopes(ctx context.Context, c Config, several func(context.Context) (b
 
 // functions are everything that programs may run. Which of them are carried out here and which by a relay is decided
 // here alone.
-func functions(c Config, several func(context.Context) (bool, error), budget *gitfetch.Budget, wall clock.Clock, log *slog.Logger, watching function.WatchDeps) (*activity.Functions, error) {
+func functions(
+	c Config, several func(context.Context) (bool, error), budget *gitfetch.Budget, wall clock.Clock, log *slog.Logger,
+	watching function.WatchDeps,
+) (*activity.Functions, error) {
 	// A program names its repositories, so they are anybody's URLs (D41); those that the operator has credentials for are
 	// the operator's own.
 	allowed := slices.Clone(c.GitAllowNetworks)
@@ -76,7 +79,8 @@ func functions(c Config, several func(context.Context) (bool, error), budget *gi
 		return nil, fmt.Errorf("vault: %w", err)
 	}
 	forge, err := git.New(git.Deps{
-		HTTP: transport, Budget: budget, Several: several, Credentials: gitCredentials(c), Secrets: secrets, AuthorName: c.GitAuthorName, AuthorEmail: c.GitAuthorEmail, Clock: wall, Log: log,
+		HTTP: transport, Budget: budget, Several: several, Credentials: gitCredentials(c), Secrets: secrets, AuthorName: c.GitAuthorName,
+		AuthorEmail: c.GitAuthorEmail, Clock: wall, Log: log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("configure git: %w", err)
@@ -95,7 +99,8 @@ func observe(now clock.Clock) func(context.Context, activity.Call) (context.Cont
 		began, endSpan := now.Now(), func(string) {}
 		if call.Trace != "" {
 			ctx, endSpan = telemetry.StartSpan(telemetry.WithTraceParent(ctx, call.Trace), call.Function, telemetry.Internal,
-				slog.String(telemetry.KeyWorkflow, call.Workflow), slog.String(telemetry.KeyCall, call.ID), slog.Int(telemetry.KeyAttempt, call.Attempt))
+				slog.String(telemetry.KeyWorkflow, call.Workflow), slog.String(telemetry.KeyCall, call.ID),
+				slog.Int(telemetry.KeyAttempt, call.Attempt))
 		}
 		return ctx, func(problem string) {
 			telemetry.ObserveFunction(call.Function, problem == "", now.Now().Sub(began))
@@ -109,7 +114,8 @@ func settings(c Config) engine.Settings {
 	return engine.Settings{
 		Instance: c.Instance, Lease: c.LeaseDuration, Poll: poll,
 		CallTimeout: c.CallTimeout, WaitTimeout: c.WaitTimeout, Retention: c.EventRetention,
-		Live: c.MaxLive, Cache: c.CacheBytes, Activities: c.MaxActivities, History: c.MaxHistory, Generations: max(0, c.MaxGenerations), Crashes: c.MaxCrashes,
+		Live: c.MaxLive, Cache: c.CacheBytes, Activities: c.MaxActivities, History: c.MaxHistory, Generations: max(0, c.MaxGenerations),
+		Crashes: c.MaxCrashes,
 	}
 }
 

@@ -77,11 +77,13 @@ type isolation struct{ scripts *sandbox.Scripts }
 func isolationLabels() []string { return []string{"layer", "missing"} }
 
 func (isolation) layers() *prometheus.Desc {
-	return prometheus.NewDesc("lockstep_workflow_sandbox_isolation", "Layers of the isolation of child processes that run programs: 1 in force, 0 missing.", isolationLabels(), nil)
+	return prometheus.NewDesc("lockstep_workflow_sandbox_isolation",
+		"Layers of the isolation of child processes that run programs: 1 in force, 0 missing.", isolationLabels(), nil)
 }
 
 func (isolation) moved() *prometheus.Desc {
-	return prometheus.NewDesc("lockstep_workflow_sandbox_moved_total", "Child processes that were ended because another organization needed their place or memory.", nil, nil)
+	return prometheus.NewDesc("lockstep_workflow_sandbox_moved_total",
+		"Child processes that were ended because another organization needed their place or memory.", nil, nil)
 }
 
 // Describe names the metrics.

@@ -34,8 +34,9 @@ func (p *mortal) tell(d time.Duration) {
 	p.wall.now.Store(&at)
 }
 
-// TestBeingThereWhenAProcessDiesConvictsNobody kills a process every few seconds, whatever runs in it, in which a Function is under way all the time.
-// However often that happens, the run goes on when it is over. One whose process dies whenever it runs, and lives when it does not, is quarantined.
+// TestBeingThereWhenAProcessDiesConvictsNobody kills a process every few seconds, whatever runs in it, in which a Function is under way all
+// the time. However often that happens, the run goes on when it is over. One whose process dies whenever it runs, and lives when it does
+// not, is quarantined.
 func TestBeingThereWhenAProcessDiesConvictsNobody(t *testing.T) {
 	t.Parallel()
 	boot := func(t *testing.T) *mortal {

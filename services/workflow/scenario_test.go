@@ -42,8 +42,9 @@ import (
 var update = flag.Bool("update", false, "rewrite the histories of the scenarios")
 
 // TestScenarios runs testdata/scenarios/*.txtar: a program with its inputs (main.star, inputs.json, modules), the answers
-// of Functions (answers.json: name → list, the last one repeats; {"$error": …} fails, with "$times" so often and then answers sha), and a script of what happens whenever the run is
-// parked (script.txt: "event TYPE DATA", "send CHANNEL ID DATA", "advance DURATION", "cancel REASON"). What is recorded must be history.txt.
+// of Functions (answers.json: name → list, the last one repeats; {"$error": …} fails, with "$times" so often and then answers sha), and a
+// script of what happens whenever the run is parked (script.txt: "event TYPE DATA", "send CHANNEL ID DATA", "advance DURATION", "cancel
+// REASON"). What is recorded must be history.txt.
 //
 // Each scenario runs again for every commit of its first run, once with a crash before that commit and once with a
 // crash after it that hides the answer. Every such run must record the same, and no effect may happen twice.
@@ -60,7 +61,8 @@ func TestScenarios(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			pool, _ := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()}, pgtest.Migration{Name: "workflow", FS: store.Migrations()})
+			pool, _ := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()},
+				pgtest.Migration{Name: "workflow", FS: store.Migrations()})
 			organization := int64(1)
 			commits, got, kept := play(t, pool, organization, archive, crash{})
 			if *update {
@@ -327,13 +329,15 @@ func assemble(a assembly) (assembled, error) {
 	})
 	crashing := &crashing{Store: kept, crash: a.crash, die: a.die}
 	scripts := script.New(script.Limits{})
-	all := append([]activity.Function{activity.OnCluster("k8s.get"), activity.OnCluster("argo.sync"), activity.OnCluster("argo.promote")}, a.functions...)
+	all := append([]activity.Function{activity.OnCluster("k8s.get"), activity.OnCluster("argo.sync"), activity.OnCluster("argo.promote")},
+		a.functions...)
 	registry, err := activity.NewFunctions(all...)
 	if err != nil {
 		return assembled{}, err
 	}
 	runner = engine.New(engine.Deps{
-		Store: crashing, Scripts: scripts, Functions: registry, Agents: agent.NewRegistry(declared{organization: a.organization}, a.wall, a.log), CheckEmit: events.CheckEmit, Clock: a.wall, Log: a.log,
+		Store: crashing, Scripts: scripts, Functions: registry, Agents: agent.NewRegistry(declared{organization: a.organization}, a.wall, a.log),
+		CheckEmit: events.CheckEmit, Clock: a.wall, Log: a.log,
 		Settings: engine.Settings{
 			Instance: "scenario", Lease: time.Hour, Poll: 20 * time.Millisecond, CallTimeout: time.Minute, WaitTimeout: 24 * time.Hour,
 			Live: 10, Cache: 1 << 20, Activities: 10, History: 1000, Crashes: 3, Retention: 24 * time.Hour,
@@ -362,7 +366,9 @@ func play(t *testing.T, pool *pgxpool.Pool, organization int64, a *txtar.Archive
 }
 
 // playIn is play with a first process of its own.
-func playIn(t *testing.T, pool *pgxpool.Pool, organization int64, a *txtar.Archive, boot func(*world) process) (commits int, history string, kept []recording) {
+func playIn(
+	t *testing.T, pool *pgxpool.Pool, organization int64, a *txtar.Archive, boot func(*world) process,
+) (commits int, history string, kept []recording) {
 	t.Helper()
 	w := &world{
 		t: t, pool: pool, organization: organization,
@@ -399,7 +405,10 @@ func playIn(t *testing.T, pool *pgxpool.Pool, organization int64, a *txtar.Archi
 }
 
 func (w *world) startOf(a *txtar.Archive) execution.Start {
-	s := execution.Start{Organization: w.organization, Workflow: "scenario", Inputs: []byte(section(a, "inputs.json")), Program: program.Program{Modules: map[string][]byte{}}}
+	s := execution.Start{
+		Organization: w.organization, Workflow: "scenario", Inputs: []byte(section(a, "inputs.json")),
+		Program: program.Program{Modules: map[string][]byte{}},
+	}
 	for _, f := range a.Files {
 		if f.Name == mainFile {
 			s.Program.Source = f.Data
@@ -457,7 +466,10 @@ func (w *world) act(service *control.Service, step string) {
 	switch verb {
 	case "event":
 		eventType, data, _ := strings.Cut(rest, " ")
-		e := history.Event{Organization: w.organization, Source: "/test", ID: step, Type: eventType, Data: json.RawMessage(data), Time: w.clock.Now()}
+		e := history.Event{
+			Organization: w.organization, Source: "/test", ID: step, Type: eventType, Data: json.RawMessage(data),
+			Time: w.clock.Now(),
+		}
 		for _, duplicate := range []bool{false, true} {
 			_, found, err := service.Receive(w.t.Context(), e)
 			if err != nil || found != duplicate {

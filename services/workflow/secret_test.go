@@ -84,7 +84,10 @@ func TestACredentialIsItsOrganizationsOwn(t *testing.T) {
 	}))
 	t.Cleanup(web.Close)
 	s := startWith(t, func(c *workflow.Config) {
-		c.GitCredentials = []workflow.GitCredential{{URLPrefix: web.URL, Username: "lockstep", PasswordRef: "file:" + password, Organizations: []int64{organization + 1}}}
+		c.GitCredentials = []workflow.GitCredential{{
+			URLPrefix: web.URL, Username: "lockstep", PasswordRef: "file:" + password,
+			Organizations: []int64{organization + 1},
+		}}
 	})
 	s.submit("thief", `
 arguments = {"repo_url": "`+web.URL+`/x.git", "branch": "main", "path": "a", "content": "b", "message": "m"}
@@ -178,7 +181,10 @@ func TestAGitServerOfAnotherAuthority(t *testing.T) {
 	if err := os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: web.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for name, tt := range map[string]struct{ file, says string }{"named": {authority, "wants credentials"}, "not named": {"", "is not trusted: x509: certificate signed by unknown authority"}} {
+	for name, tt := range map[string]struct{ file, says string }{
+		"named":     {authority, "wants credentials"},
+		"not named": {"", "is not trusted: x509: certificate signed by unknown authority"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := startWith(t, func(c *workflow.Config) {

@@ -30,7 +30,8 @@ const parks = `wait_for_event("com.example.go")`
 // waiting is a start that waits, of a run with the program's name for its id.
 func waiting(id, program string, wait time.Duration) *autoflowv1.StartWorkflowRequest {
 	return &autoflowv1.StartWorkflowRequest{
-		OrganizationId: organization, WorkflowId: id, Starlark: []byte(program), Labels: map[string]string{"team": "shop"}, Wait: durationpb.New(wait),
+		OrganizationId: organization, WorkflowId: id, Starlark: []byte(program), Labels: map[string]string{"team": "shop"},
+		Wait: durationpb.New(wait),
 	}
 }
 
@@ -73,13 +74,19 @@ func TestAStartThatWaitsAnswersTheEnd(t *testing.T) {
 		wait    time.Duration
 		want    autoflowv1.WorkflowState
 	}{
-		"completes":  {"x = 1", time.Minute, autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED},
-		"steps":      {"[run('checkpoint', {'state': {'n': n}}) for n in range(3)]", time.Minute, autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED},
+		"completes": {"x = 1", time.Minute, autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED},
+		"steps": {
+			"[run('checkpoint', {'state': {'n': n}}) for n in range(3)]", time.Minute,
+			autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED,
+		},
 		"sleeps":     {"sleep(seconds = 0.01)", time.Minute, autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED},
 		"fails":      {"fail('no more')", time.Minute, autoflowv1.WorkflowState_WORKFLOW_STATE_FAILED},
 		"fails late": {"sleep(seconds = 0.01)\nfail('no more')", time.Minute, autoflowv1.WorkflowState_WORKFLOW_STATE_FAILED},
 		"fails deep": {"def f():\n    fail('no more')\nf()", time.Minute, autoflowv1.WorkflowState_WORKFLOW_STATE_FAILED},
-		"goes on":    {"def again(n):\n    if n:\n        continue_with(again, n - 1)\ndef main():\n    continue_with(again, 1)", time.Minute, autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED},
+		"goes on": {
+			"def again(n):\n    if n:\n        continue_with(again, n - 1)\ndef main():\n    continue_with(again, 1)", time.Minute,
+			autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED,
+		},
 	} {
 		for i := range 2 {
 			id := fmt.Sprintf("%d-%x", i, name)
@@ -96,7 +103,8 @@ func TestAStartThatWaitsAnswersTheEnd(t *testing.T) {
 				t.Fatal(err)
 			}
 			// PostgreSQL keeps microseconds, so what never went there has times that are more exact.
-			if diff := cmp.Diff(stored.GetWorkflow(), got, protocmp.Transform(), protocmp.IgnoreFields(&autoflowv1.Workflow{}, "created_at", "updated_at", "finished_at")); diff != "" {
+			if diff := cmp.Diff(stored.GetWorkflow(), got, protocmp.Transform(),
+				protocmp.IgnoreFields(&autoflowv1.Workflow{}, "created_at", "updated_at", "finished_at")); diff != "" {
 				t.Errorf("%s: GetWorkflow and the start's answer differ (-get +start):\n%s", name, diff)
 			}
 			if got.GetFinishedAt() == nil || got.GetCreatedAt() == nil || got.GetUpdatedAt() == nil {
@@ -113,13 +121,15 @@ func TestAStartWhoseWaitIsOverAnswersWhereTheRunStands(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	// Nobody knows how far it has come at once.
-	if answer := <-s.wait(t.Context(), waiting("w", parks, 0)); answer.err != nil || answer.resp.GetWorkflow().GetWorkflowId() != "w" || answer.resp.GetWorkflow().GetFinishedAt() != nil {
+	if answer := <-s.wait(t.Context(), waiting("w", parks, 0)); answer.err != nil || answer.resp.GetWorkflow().GetWorkflowId() != "w" ||
+		answer.resp.GetWorkflow().GetFinishedAt() != nil {
 		t.Errorf("at once: %v (%v)", answer.resp, answer.err)
 	}
 	s.await("w", autoflowv1.WorkflowState_WORKFLOW_STATE_PARKED)
 	answer := <-s.wait(t.Context(), waiting("w", parks, 10*time.Millisecond))
 	w := answer.resp.GetWorkflow()
-	if answer.err != nil || answer.resp.GetCreated() || w.GetState() != autoflowv1.WorkflowState_WORKFLOW_STATE_PARKED || len(w.GetWaits()) != 1 {
+	if answer.err != nil || answer.resp.GetCreated() || w.GetState() != autoflowv1.WorkflowState_WORKFLOW_STATE_PARKED ||
+		len(w.GetWaits()) != 1 {
 		t.Errorf("after the time: %v (%v)", answer.resp, answer.err)
 	}
 }
@@ -150,7 +160,8 @@ func TestSeveralWaitForOneRun(t *testing.T) {
 	if created != 1 {
 		t.Errorf("%d of three have created the run, expected one", created)
 	}
-	if answer := <-s.wait(t.Context(), waiting("w", parks, time.Minute)); answer.err != nil || answer.resp.GetCreated() || answer.resp.GetWorkflow().GetFinishedAt() == nil {
+	if answer := <-s.wait(t.Context(), waiting("w", parks, time.Minute)); answer.err != nil || answer.resp.GetCreated() ||
+		answer.resp.GetWorkflow().GetFinishedAt() == nil {
 		t.Errorf("after the end: %v (%v)", answer.resp, answer.err)
 	}
 }
@@ -160,10 +171,14 @@ func TestAStartThatWaitsIsToldOfACancellation(t *testing.T) {
 	s := start(t)
 	answered := s.wait(t.Context(), waiting("w", parks, time.Minute))
 	s.await("w", autoflowv1.WorkflowState_WORKFLOW_STATE_PARKED)
-	if _, err := s.CancelWorkflow(t.Context(), &autoflowv1.CancelWorkflowRequest{OrganizationId: organization, WorkflowId: "w", Reason: "superseded"}); err != nil {
+	if _, err := s.CancelWorkflow(t.Context(), &autoflowv1.CancelWorkflowRequest{
+		OrganizationId: organization, WorkflowId: "w",
+		Reason: "superseded",
+	}); err != nil {
 		t.Fatal(err)
 	}
-	if answer := <-answered; answer.err != nil || answer.resp.GetWorkflow().GetState() != autoflowv1.WorkflowState_WORKFLOW_STATE_CANCELLED || answer.resp.GetWorkflow().GetError() != "superseded" {
+	if answer := <-answered; answer.err != nil || answer.resp.GetWorkflow().GetState() != autoflowv1.WorkflowState_WORKFLOW_STATE_CANCELLED ||
+		answer.resp.GetWorkflow().GetError() != "superseded" {
 		t.Errorf("answered %v (%v)", answer.resp, answer.err)
 	}
 }
@@ -191,7 +206,8 @@ func TestARefusedWaitStartsNothing(t *testing.T) {
 	if results := resp.GetResults(); results[0].GetRefused().GetFields()["wait"] == "" || !results[1].GetStarted().GetCreated() {
 		t.Errorf("of several: %v", results)
 	}
-	if _, err := s.GetWorkflow(t.Context(), &autoflowv1.GetWorkflowRequest{OrganizationId: organization, WorkflowId: "w"}); !fault.Is(err, fault.NotFound) {
+	if _, err := s.GetWorkflow(t.Context(), &autoflowv1.GetWorkflowRequest{OrganizationId: organization, WorkflowId: "w"}); !fault.Is(err,
+		fault.NotFound) {
 		t.Errorf("a refused start is there: %v", err)
 	}
 }
@@ -287,7 +303,8 @@ func TestAStartIsThereWhenItsServiceIsKilledInTheWait(t *testing.T) {
 	s.up()
 	s.tell()
 	answer := s.again(answered, request)
-	if w := answer.resp.GetWorkflow(); answer.err != nil || answer.resp.GetCreated() || w.GetState() != autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED || w.GetWorkflowRef() != parked.GetWorkflowRef() {
+	if w := answer.resp.GetWorkflow(); answer.err != nil || answer.resp.GetCreated() ||
+		w.GetState() != autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED || w.GetWorkflowRef() != parked.GetWorkflowRef() {
 		t.Errorf("after the kill: %v (%v), expected the end of %s", answer.resp, answer.err, parked.GetWorkflowRef())
 	}
 }
@@ -302,13 +319,17 @@ func TestAWaitGoesOnOverARestart(t *testing.T) {
 	go func() {
 		ctx, cancel := context.WithTimeout(t.Context(), within)
 		defer cancel()
-		_, err := s.GetWorkflow(ctx, &autoflowv1.GetWorkflowRequest{OrganizationId: organization, WorkflowId: "w", Wait: durationpb.New(time.Minute)})
+		_, err := s.GetWorkflow(ctx, &autoflowv1.GetWorkflowRequest{
+			OrganizationId: organization, WorkflowId: "w",
+			Wait: durationpb.New(time.Minute),
+		})
 		looking <- err
 	}()
 	s.down()
 	s.up()
 	s.tell()
-	if answer := s.again(answered, request); answer.err != nil || answer.resp.GetCreated() || answer.resp.GetWorkflow().GetState() != autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED {
+	if answer := s.again(answered, request); answer.err != nil || answer.resp.GetCreated() ||
+		answer.resp.GetWorkflow().GetState() != autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED {
 		t.Errorf("after the restart: %v (%v)", answer.resp, answer.err)
 	}
 	if err := <-looking; err != nil && !fault.Is(err, fault.Unavailable) {
@@ -323,11 +344,13 @@ func TestAnEndThatIsKnownIsNotAskedFor(t *testing.T) {
 	e, c, service := alone(t, func(context.Context, activity.Call) (any, error) { return "done", nil })
 	operator := control.NewOperator(service, e.store, nil)
 	for source, want := range map[string]execution.State{
-		"x = 1": execution.Completed, "run('act', {})": execution.Completed, "fail('no')": execution.Failed, "run('act', {})\nfail('no')": execution.Failed,
+		"x = 1": execution.Completed, "run('act', {})": execution.Completed, "fail('no')": execution.Failed,
+		"run('act', {})\nfail('no')": execution.Failed,
 	} {
 		for i := range 3 {
 			_, v, err := operator.StartAndAwait(t.Context(), execution.Start{
-				Organization: 1, Workflow: fmt.Sprintf("%x-%d", source, i), Program: program.Program{Source: []byte(source)}, Labels: map[string]string{"n": "1"},
+				Organization: 1, Workflow: fmt.Sprintf("%x-%d", source, i), Program: program.Program{Source: []byte(source)},
+				Labels: map[string]string{"n": "1"},
 			}, control.Wait{For: time.Minute})
 			if err != nil || v.State != want || v.Labels["n"] != "1" || v.EndedAt.IsZero() {
 				t.Errorf("%q, run %d: %+v (%v), expected it %s", source, i, v, err, want)
@@ -347,12 +370,14 @@ func TestNobodyWaitsForAServiceThatStops(t *testing.T) {
 	operator := control.NewOperator(service, e.store, nil)
 	stopping := make(chan struct{})
 	close(stopping)
-	started, _, err := operator.StartAndAwait(t.Context(), execution.Start{Organization: 1, Workflow: "w", Program: program.Program{Source: []byte(parks)}},
+	started, _, err := operator.StartAndAwait(t.Context(),
+		execution.Start{Organization: 1, Workflow: "w", Program: program.Program{Source: []byte(parks)}},
 		control.Wait{For: time.Minute, Stopping: stopping})
 	if !errors.Is(err, control.ErrStopping) || !started.Created {
 		t.Errorf("started %+v (%v)", started, err)
 	}
-	if _, err := operator.Await(t.Context(), 1, "w", control.Wait{For: time.Minute, Stopping: stopping}); !errors.Is(err, control.ErrStopping) {
+	if _, err := operator.Await(t.Context(), 1, "w", control.Wait{For: time.Minute, Stopping: stopping}); !errors.Is(err,
+		control.ErrStopping) {
 		t.Errorf("who only looks: %v", err)
 	}
 }

@@ -28,9 +28,11 @@ func TestMutualTLSByConfiguration(t *testing.T) {
 	ours := certstest.New(t).Files(t, dir, "server")
 	callers, strangers := certstest.New(t).Files(t, dir, "caller"), certstest.New(t).Files(t, dir, "stranger")
 	s := &service{t: t, bus: nats, config: workflow.Config{
-		Database: pg.Database{DatabaseURL: database.URL}, Schema: database.Schema, NATS: bus.NATS{NATSURL: nats.URL(), NATSPassword: "workflow"}, NATSUser: "workflow",
+		Database: pg.Database{DatabaseURL: database.URL}, Schema: database.Schema, NATS: bus.NATS{NATSURL: nats.URL(), NATSPassword: "workflow"},
+		NATSUser:    "workflow",
 		GRPCAddress: porttest.FreeAddress(t), GRPCCertFile: ours.Cert, GRPCKeyFile: ours.Key, GRPCClientCAFile: callers.CA,
-		Token: token, AgentOwners: []workflow.AgentOwner{{Agent: agentID, Organization: organization}}, Instance: "test", Settings: telemetry.Settings{LogLevel: "error"},
+		Token: token, AgentOwners: []workflow.AgentOwner{{Agent: agentID, Organization: organization}}, Instance: "test",
+		Settings: telemetry.Settings{LogLevel: "error"},
 	}}
 	dial := func(c rpc.ClientConfig) autoflowv1.AutoFlowClient {
 		c.Address = s.config.GRPCAddress
@@ -50,9 +52,12 @@ func TestMutualTLSByConfiguration(t *testing.T) {
 		caller rpc.ClientConfig
 		want   fault.Class
 	}{
-		"plain text":               {rpc.ClientConfig{Token: token, Insecure: true}, fault.Unavailable},
-		"no certificate":           {rpc.ClientConfig{Token: token, CAFile: ours.CA}, fault.Unavailable},
-		"a stranger's certificate": {rpc.ClientConfig{Token: token, CAFile: ours.CA, CertFile: strangers.Cert, KeyFile: strangers.Key}, fault.Unavailable},
+		"plain text":     {rpc.ClientConfig{Token: token, Insecure: true}, fault.Unavailable},
+		"no certificate": {rpc.ClientConfig{Token: token, CAFile: ours.CA}, fault.Unavailable},
+		"a stranger's certificate": {
+			rpc.ClientConfig{Token: token, CAFile: ours.CA, CertFile: strangers.Cert, KeyFile: strangers.Key},
+			fault.Unavailable,
+		},
 		"a server nobody vouches for": {
 			rpc.ClientConfig{Token: token, CAFile: strangers.CA, CertFile: callers.Cert, KeyFile: callers.Key}, fault.Unavailable,
 		},

@@ -49,7 +49,8 @@ func TestAnUnreadableEventFailsTheWaitThatMeetsIt(t *testing.T) {
 			e.await(execution.Parked)
 			e.stored("poison", data)
 			w := e.ended("w")
-			if w.State != execution.Failed || !strings.Contains(w.Error, `wait_for_event: unreadable: the event "poison" of type "com.example.tick" from "/test" cannot be read`) {
+			if w.State != execution.Failed || !strings.Contains(w.Error,
+				`wait_for_event: unreadable: the event "poison" of type "com.example.tick" from "/test" cannot be read`) {
 				t.Fatalf("ended as %d: %s", w.State, w.Error)
 			}
 			stop()
@@ -123,7 +124,10 @@ func TestAFlowSkipsWhatItCannotRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := newEngines(t)
-			flows := flow.NewFlows(flow.Deps{Store: e.store, Scripts: e.scripts, Start: e.service.StartOfFlow, Clock: clock.System(), Log: bustest.Log(t)})
+			flows := flow.NewFlows(flow.Deps{
+				Store: e.store, Scripts: e.scripts, Start: e.service.StartOfFlow, Clock: clock.System(),
+				Log: bustest.Log(t),
+			})
 			_, _, err := flows.Register(t.Context(), flow.Flow{
 				Organization: 1, Name: "ticks", Program: program.Program{Source: []byte("def tick(event):\n    print(event.id)\n\non_event(type = \"com.example.tick\", handler = tick)\n")},
 			})
@@ -160,12 +164,15 @@ func TestAFlowSkipsWhatItCannotRead(t *testing.T) {
 	}
 }
 
-// TestInputsOfFlowsAreObjectsWithRoomForAnEvent: null made the registration panic, and with inputs that left no room for an event every run of the flow was
-// refused later.
+// TestInputsOfFlowsAreObjectsWithRoomForAnEvent: null made the registration panic, and with inputs that left no room for an event every run
+// of the flow was refused later.
 func TestInputsOfFlowsAreObjectsWithRoomForAnEvent(t *testing.T) {
 	t.Parallel()
 	e := newEngines(t)
-	flows := flow.NewFlows(flow.Deps{Store: e.store, Scripts: e.scripts, Start: e.service.StartOfFlow, Clock: clock.System(), Log: bustest.Log(t)})
+	flows := flow.NewFlows(flow.Deps{
+		Store: e.store, Scripts: e.scripts, Start: e.service.StartOfFlow, Clock: clock.System(),
+		Log: bustest.Log(t),
+	})
 	const source = "v = 1\ndef tick(event):\n    print(event.id)\n\non_event(type = \"com.example.tick\", handler = tick)\n"
 	padded := func(size int) string {
 		return `{` + strings.Repeat(" ", size-2) + `}`
@@ -178,7 +185,10 @@ func TestInputsOfFlowsAreObjectsWithRoomForAnEvent(t *testing.T) {
 		"none": {"", true}, "blanks": {" \n", true}, "an object": {"{}", true},
 		"with room for an event": {padded(2 << 20), true}, "with no room for an event": {padded(4<<20 - 100), false},
 	} {
-		_, _, err := flows.Register(t.Context(), flow.Flow{Organization: 1, Name: "ticks", Inputs: []byte(tt.inputs), Program: program.Program{Source: []byte(source)}})
+		_, _, err := flows.Register(t.Context(), flow.Flow{
+			Organization: 1, Name: "ticks", Inputs: []byte(tt.inputs),
+			Program: program.Program{Source: []byte(source)},
+		})
 		fields := fault.FieldsOf(err)
 		if tt.fits != (err == nil) || err != nil && (len(fields) == 0 || fields[0].Name != "inputs") {
 			t.Errorf("%s: found %v", name, err)
@@ -209,7 +219,10 @@ poll("act", {"answer": "a number out of range"}, until = lambda v: True)
 		t.Errorf("ended as %d: %s", w.State, w.Error)
 	}
 	h := strings.Join(e.history(), "\n")
-	for _, want := range []string{"unreadable the answer of act: found the number 1e400", "unreadable the answer of act: found values nested more than 200 deep", "too_large act answered 5242882 bytes"} {
+	for _, want := range []string{
+		"unreadable the answer of act: found the number 1e400",
+		"unreadable the answer of act: found values nested more than 200 deep", "too_large act answered 5242882 bytes",
+	} {
 		if !strings.Contains(h, want) {
 			t.Errorf("the history lacks %q:\n%s", want, h)
 		}

@@ -62,9 +62,13 @@ print("two")`, "")
 		t.Fatal(err)
 	}
 	rest := []string{"2 wait", "3 print", "4 completed"}
-	for name, stream := range map[string]autoflowv1.AutoFlow_WatchWorkflowClient{"from the beginning": whole, "from the first entry": late, "after the end": watch(1)} {
+	for name, stream := range map[string]autoflowv1.AutoFlow_WatchWorkflowClient{
+		"from the beginning": whole, "from the first entry": late,
+		"after the end": watch(1),
+	} {
 		entries, states, err := drain(stream, nil)
-		if diff := cmp.Diff(rest, entries); diff != "" || err != nil || states[len(states)-1] != autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED {
+		if diff := cmp.Diff(rest, entries); diff != "" || err != nil ||
+			states[len(states)-1] != autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED {
 			t.Errorf("%s: states %v, error %v, entries (-want +got):\n%s", name, states, err, diff)
 		}
 	}
@@ -114,7 +118,8 @@ wait_for_event("com.example.never")`, "")
 		switch {
 		case w == nil:
 			entered = true
-		case w.GetState() == autoflowv1.WorkflowState_WORKFLOW_STATE_PARKED && len(w.GetWaits()) == 1 && w.GetWaits()[0].GetEventTypes()[0] == "com.example.never":
+		case w.GetState() == autoflowv1.WorkflowState_WORKFLOW_STATE_PARKED && len(w.GetWaits()) == 1 &&
+			w.GetWaits()[0].GetEventTypes()[0] == "com.example.never":
 			if !entered {
 				t.Error("told what it waits for before the entry that led there")
 			}

@@ -89,7 +89,8 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	var runner *engine.Engine
 	var flows *flow.Flows
 	executions := store.New(store.Deps{
-		Pool: pool, Encode: events.Encode, Add: outbox.AddNumbered, AddNew: outbox.AddNew, ClaimEvent: inbox.Claim, Committed: sender.Wake, Met: func() { flows.Wake() },
+		Pool: pool, Encode: events.Encode, Add: outbox.AddNumbered, AddNew: outbox.AddNew, ClaimEvent: inbox.Claim, Committed: sender.Wake,
+		Met:   func() { flows.Wake() },
 		Woken: func(w engine.Woken) { runner.Wake(w) }, Clock: wall, Log: log, Generations: max(0, c.MaxGenerations),
 	})
 	if err := checkScopes(ctx, c, executions.SeveralOrganizations); err != nil {
@@ -106,14 +107,16 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	watches := events.NewWatches(events.WatchesDeps{Store: executions, Bus: conn, Clock: wall, Log: log})
 	owners := agent.NewRegistry(executions, wall, log)
 	budget := gitfetch.NewBudget(c.GitLimits)
-	registry, err := functions(c, executions.SeveralOrganizations, budget, wall, log, function.WatchDeps{Store: executions, Observers: executions, Changed: watches.Changed, Agents: owners})
+	registry, err := functions(c, executions.SeveralOrganizations, budget, wall,
+		log, function.WatchDeps{Store: executions, Observers: executions, Changed: watches.Changed, Agents: owners})
 	if err != nil {
 		return err
 	}
 	guardian := guard.New(executions, registry, log)
 	watchers := control.NewSubscriptions(executions, wall, log)
 	runner = engine.New(engine.Deps{
-		Store: watchers.Store(executions), Scripts: scripts, Functions: registry, Agents: owners, Guard: guardian, CheckEmit: events.CheckEmit, Observe: observe(wall), Clock: wall, Log: log,
+		Store: watchers.Store(executions), Scripts: scripts, Functions: registry, Agents: owners, Guard: guardian, CheckEmit: events.CheckEmit,
+		Observe: observe(wall), Clock: wall, Log: log,
 		Flows: func() { flows.Wake() }, Settings: settings(c),
 	})
 	service := control.NewService(executions, scripts, wall, runner)
@@ -158,7 +161,8 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 			"database": pool.Ping,
 			"bus":      topology.Ready,
 		}, exposition{
-			budget: budget, conn: func() *bus.Conn { return conn }, pool: pool, clock: wall, engine: runner, guard: guardian, scripts: isolation{scripts},
+			budget: budget, conn: func() *bus.Conn { return conn }, pool: pool, clock: wall, engine: runner, guard: guardian,
+			scripts: isolation{scripts},
 		}.collectors()...)))
 	}
 	return run.Parts(ctx, log, stopWithin, parts...)

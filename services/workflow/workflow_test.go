@@ -59,7 +59,8 @@ func startWith(t *testing.T, change func(*workflow.Config)) *service {
 	s := &service{t: t, bus: nats, config: workflow.Config{
 		Database: pg.Database{DatabaseURL: database.URL}, Schema: database.Schema,
 		NATS: bus.NATS{NATSURL: nats.URL(), NATSPassword: "workflow"}, NATSUser: "workflow",
-		GRPCAddress: porttest.FreeAddress(t), Token: token, AgentOwners: []workflow.AgentOwner{{Agent: agentID, Organization: organization}}, Instance: "test", Settings: telemetry.Settings{LogLevel: "error"},
+		GRPCAddress: porttest.FreeAddress(t), Token: token, AgentOwners: []workflow.AgentOwner{{Agent: agentID, Organization: organization}},
+		Instance: "test", Settings: telemetry.Settings{LogLevel: "error"},
 	}}
 	change(&s.config)
 	conn, err := rpc.Dial(rpc.ClientConfig{Address: s.config.GRPCAddress, Token: token, Insecure: true})
@@ -237,7 +238,10 @@ func next(t *testing.T, told <-chan event.Event, want string) event.Event {
 
 func resolve(t *testing.T, conn *bus.Conn, rollout int64, gate string) {
 	t.Helper()
-	e, err := event.New(event.Header{ID: "resolved-" + strconv.FormatInt(rollout, 10), Source: "/services/domain", Organization: organization, Time: clock.System().Now()},
+	e, err := event.New(event.Header{
+		ID: "resolved-" + strconv.FormatInt(rollout, 10), Source: "/services/domain", Organization: organization,
+		Time: clock.System().Now(),
+	},
 		event.ApprovalResolved{RolloutID: rollout, GateID: gate, Resolution: "approved", PrincipalType: "user", PrincipalID: 3})
 	if err != nil {
 		t.Fatal(err)

@@ -112,7 +112,10 @@ func table() []rule {
 
 // leaves are the packages of ours that a core may import.
 func leaves() []string {
-	return []string{"pkg/clock", "pkg/id", "pkg/fault", "pkg/keylock", "pkg/fair", "pkg/pattern", "pkg/proof", "pkg/text", "pkg/secret/reference"}
+	return []string{
+		"pkg/clock", "pkg/id", "pkg/fault", "pkg/keylock", "pkg/fair", "pkg/pattern", "pkg/proof", "pkg/text",
+		"pkg/secret/reference",
+	}
 }
 
 // pure lists what a core never imports.

@@ -147,7 +147,8 @@ func Load(content []byte) ([]*driver.Bundle, error) {
 func layerOf(m v1.Manifest) (v1.Descriptor, error) {
 	switch {
 	case m.ArtifactType != Type:
-		return v1.Descriptor{}, fault.New(fault.Invalid, "found an artifact of type %q; expected %s, as `lockstep driver push` makes it", m.ArtifactType, Type)
+		return v1.Descriptor{}, fault.New(fault.Invalid, "found an artifact of type %q; expected %s, as `lockstep driver push` makes it",
+			m.ArtifactType, Type)
 	case len(m.Layers) != 1 || m.Layers[0].MediaType != ContentType:
 		return v1.Descriptor{}, fault.New(fault.Invalid, "found %d layers; expected one, of type %s", len(m.Layers), ContentType)
 	case m.Layers[0].Size > maxContent:
@@ -218,7 +219,8 @@ func (c Client) Push(ctx context.Context, r Reference, files map[string][]byte, 
 	if err := remote.Put(ref, raw(text), c.options(ctx)...); err != nil {
 		return Artifact{}, classify(err, ref)
 	}
-	return Artifact{Digest: describe(text, types.OCIManifestSchema1).Digest.String(), Content: content, Bundles: bundles, Annotations: made}, nil
+	return Artifact{Digest: describe(text, types.OCIManifestSchema1).Digest.String(), Content: content, Bundles: bundles, Annotations: made},
+		nil
 }
 
 // raw is an encoded manifest.

@@ -70,11 +70,15 @@ func TestAnArtifactIsTheFolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := c.Push(t.Context(), reference(t, "oci://"+host+"/drivers/other:1.5"), files, map[string]string{"org.opencontainers.image.revision": "abc"})
+	again, err := c.Push(t.Context(), reference(t, "oci://"+host+"/drivers/other:1.5"), files,
+		map[string]string{"org.opencontainers.image.revision": "abc"})
 	if err != nil || again.Digest != pushed.Digest {
 		t.Errorf("the same files are %s and %s (%v)", pushed.Digest, again.Digest, err)
 	}
-	for _, r := range []artifact.Reference{r, reference(t, "oci://"+host+"/drivers/shop@"+pushed.Digest), reference(t, "oci://"+host+"/drivers/shop:gone@"+pushed.Digest)} {
+	for _, r := range []artifact.Reference{
+		r, reference(t, "oci://"+host+"/drivers/shop@"+pushed.Digest),
+		reference(t, "oci://"+host+"/drivers/shop:gone@"+pushed.Digest),
+	} {
 		digest, err := c.Resolve(t.Context(), r)
 		if err != nil || digest != pushed.Digest {
 			t.Fatalf("%s is %s, %v; want %s", r, digest, err, pushed.Digest)
@@ -90,7 +94,10 @@ func TestAnArtifactIsTheFolder(t *testing.T) {
 		if diff := cmp.Diff(files, unpacked); diff != "" {
 			t.Errorf("(-pushed +pulled):\n%s", diff)
 		}
-		want := map[string]string{"org.opencontainers.image.revision": "abc", "org.opencontainers.image.title": "shop-deploy", artifact.AnnotationDrivers: "shop-deploy@1"}
+		want := map[string]string{
+			"org.opencontainers.image.revision": "abc", "org.opencontainers.image.title": "shop-deploy",
+			artifact.AnnotationDrivers: "shop-deploy@1",
+		}
 		if diff := cmp.Diff(want, got.Annotations); diff != "" {
 			t.Errorf("annotations (-want +got):\n%s", diff)
 		}
@@ -103,20 +110,28 @@ func TestAnArtifactIsTheFolder(t *testing.T) {
 func TestReferences(t *testing.T) {
 	t.Parallel()
 	digest := "sha256:" + strings.Repeat("a", 64)
-	for _, good := range []string{"oci://r.example.com/a/b:1", "oci://localhost/a:v1.2.3-rc.1", "oci://127.0.0.1:5000/a:x", "oci://r.example.com/a@" + digest, "oci://r.example.com:5000/a:x@" + digest} {
+	for _, good := range []string{
+		"oci://r.example.com/a/b:1", "oci://localhost/a:v1.2.3-rc.1", "oci://127.0.0.1:5000/a:x",
+		"oci://r.example.com/a@" + digest, "oci://r.example.com:5000/a:x@" + digest,
+	} {
 		if r, err := artifact.ParseReference(good); err != nil || r.String() != good {
 			t.Errorf("%s is %s, %v", good, r, err)
 		}
 	}
 	for _, bad := range []string{
-		"", "oci://", "r.example.com/a:1", "https://r.example.com/a:1", "oci://r.example.com/a", "oci://a:1", "oci://shop/a:1", "oci://r.example.com/a:", "oci://r.example.com/A:1",
-		"oci://r.example.com/a@sha256:12", "oci://r.example.com/a@", "oci://r.example.com/a:x@", "oci://r.example.com/a:b c", "oci://user:secret@r.example.com/a:1", "oci://r.example.com/../a:1",
+		"", "oci://", "r.example.com/a:1", "https://r.example.com/a:1", "oci://r.example.com/a", "oci://a:1", "oci://shop/a:1",
+		"oci://r.example.com/a:", "oci://r.example.com/A:1",
+		"oci://r.example.com/a@sha256:12", "oci://r.example.com/a@", "oci://r.example.com/a:x@", "oci://r.example.com/a:b c",
+		"oci://user:secret@r.example.com/a:1", "oci://r.example.com/../a:1",
 	} {
 		if r, err := artifact.ParseReference(bad); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%q is %s, %v", bad, r, err)
 		}
 	}
-	for _, capitals := range []string{"oci://r.example.com/Shop/a:v1.0-RC", "oci://r.example.com/Shop/a@" + digest, "oci://r.example.com/Shop/a"} {
+	for _, capitals := range []string{
+		"oci://r.example.com/Shop/a:v1.0-RC", "oci://r.example.com/Shop/a@" + digest,
+		"oci://r.example.com/Shop/a",
+	} {
 		if _, err := artifact.ParseReference(capitals); !fault.Is(err, fault.Invalid) ||
 			!strings.Contains(err.Error(), `repository "Shop/a" has capitals; expected small letters only: oci://r.example.com/shop/a`) {
 			t.Errorf("%q: %v; want the capitals as the reason", capitals, err)
@@ -214,7 +229,8 @@ func TestUnpackTakesWhatOthersPack(t *testing.T) {
 	t.Parallel()
 	content := archive(t,
 		member{tar.Header{Typeflag: tar.TypeXGlobalHeader, PAXRecords: map[string]string{"comment": "abc"}}, ""},
-		member{tar.Header{Typeflag: tar.TypeDir, Name: "./"}, ""}, member{tar.Header{Typeflag: tar.TypeDir, Name: "./v1/"}, ""}, file("./v1/a.star", "x"))
+		member{tar.Header{Typeflag: tar.TypeDir, Name: "./"}, ""}, member{tar.Header{Typeflag: tar.TypeDir, Name: "./v1/"}, ""},
+		file("./v1/a.star", "x"))
 	files, err := artifact.Unpack(content)
 	if err != nil {
 		t.Fatal(err)
@@ -231,11 +247,13 @@ func TestABrokenDriverIsRefused(t *testing.T) {
 	c := artifact.Client{}
 	files := folder(t)
 	files["v1/environment.json"] = []byte("{\n  \"type\": 7\n}")
-	if _, err := c.Push(t.Context(), reference(t, "oci://"+host+"/a:1"), files, nil); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "v1/environment.json:2") {
+	if _, err := c.Push(t.Context(), reference(t, "oci://"+host+"/a:1"), files, nil); !fault.Is(err, fault.Invalid) ||
+		!strings.Contains(err.Error(), "v1/environment.json:2") {
 		t.Errorf("pushed: %v", err)
 	}
 	files["v1/environment.json"] = []byte(`{"type": "string"}`)
-	if _, err := c.Push(t.Context(), reference(t, "oci://"+host+"/a:1"), files, nil); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), `/type: found "string"; expected "object"`) {
+	if _, err := c.Push(t.Context(), reference(t, "oci://"+host+"/a:1"), files, nil); !fault.Is(err, fault.Invalid) ||
+		!strings.Contains(err.Error(), `/type: found "string"; expected "object"`) {
 		t.Errorf("pushed with a configuration that is no object: %v", err)
 	}
 	if digest, err := c.Resolve(t.Context(), reference(t, "oci://"+host+"/a:1")); !fault.Is(err, fault.NotFound) {
@@ -289,8 +307,11 @@ func TestWhatARegistryMayDo(t *testing.T) {
 			w.Header().Set("Content-Type", "application/vnd.oci.image.manifest.v1+json")
 			_, _ = w.Write([]byte(`{"schemaVersion":2}`))
 		}), fault.Invalid},
-		"another layer": {broken("/blobs/", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("something else")) }), fault.Invalid},
-		"a huge layer":  {broken("/blobs/", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 5<<20)) }), fault.Invalid},
+		"another layer": {
+			broken("/blobs/", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("something else")) }),
+			fault.Invalid,
+		},
+		"a huge layer": {broken("/blobs/", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 5<<20)) }), fault.Invalid},
 		"half a layer": {broken("/blobs/", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "999999")
 			_, _ = w.Write([]byte("x"))
@@ -320,7 +341,8 @@ func TestWhatARegistryMayDo(t *testing.T) {
 				t.Fatal(err)
 			}
 			lies.Store(true)
-			if _, err := (artifact.Client{Transport: brief}).Pull(t.Context(), r, pushed.Digest); !fault.Is(err, tt.class) || errors.Is(err, artifact.ErrAltered) != (tt.class == fault.Invalid) {
+			if _, err := (artifact.Client{Transport: brief}).Pull(t.Context(), r, pushed.Digest); !fault.Is(err, tt.class) ||
+				errors.Is(err, artifact.ErrAltered) != (tt.class == fault.Invalid) {
 				t.Errorf("found %v; want class %s, and altered where that is Invalid", err, fault.Describe(tt.class).Name)
 			}
 			lies.Store(false)
@@ -348,7 +370,10 @@ func TestLoggingIn(t *testing.T) {
 			next.ServeHTTP(w, r)
 		})
 	})
-	accounts, err := ociauth.NewAccounts([]ociauth.Account{{Host: host + "/team", Username: "ci", Password: func() (string, error) { return "right", nil }}}, false)
+	accounts, err := ociauth.NewAccounts([]ociauth.Account{{
+		Host: host + "/team", Username: "ci",
+		Password: func() (string, error) { return "right", nil },
+	}}, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,10 @@ func Pack(files map[string][]byte) ([]byte, error) {
 	zipped := gzip.NewWriter(&out)
 	archive := tar.NewWriter(zipped)
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		err := archive.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: int64(len(files[name])), Mode: 0o644, ModTime: time.Unix(0, 0), Format: tar.FormatPAX})
+		err := archive.WriteHeader(&tar.Header{
+			Typeflag: tar.TypeReg, Name: name, Size: int64(len(files[name])), Mode: 0o644,
+			ModTime: time.Unix(0, 0), Format: tar.FormatPAX,
+		})
 		if err == nil {
 			_, err = archive.Write(files[name])
 		}

@@ -23,7 +23,8 @@ type Reference struct {
 func malformed(s, repository string) error {
 	host, path, _ := strings.Cut(repository, "/")
 	if lower := strings.ToLower(path); lower != path {
-		return fault.New(fault.Invalid, "found %q, whose repository %q has capitals; expected small letters only: %s%s/%s", s, path, Scheme, host, lower)
+		return fault.New(fault.Invalid, "found %q, whose repository %q has capitals; expected small letters only: %s%s/%s", s, path,
+			Scheme, host, lower)
 	}
 	return fault.New(fault.Invalid, "found %q; %s", s, expected)
 }

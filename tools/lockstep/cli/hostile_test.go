@@ -43,29 +43,44 @@ const shown = `x\u001b[2J`
 // askedOfTheHostile is how each command that prints what servers say is called; HOSTILE stands for that text, and for a file.
 func askedOfTheHostile() []string {
 	return []string{
-		"application list", "application get HOSTILE", "application create a --service api=r.test/a", "application archive a", "application restore a",
+		"application list", "application get HOSTILE", "application create a --service api=r.test/a", "application archive a",
+		"application restore a",
 		"application rollback-policy a", "application rollout-policy a", "application metrics a",
-		"source list", "source kinds", "source hooks", "source add a api --kind HOSTILE --set image=x", "source set artifactsource_1 --set image=x", "source test --kind oci-image@1 --set image=x", "source check-now artifactsource_1", "source versions artifactsource_1",
+		"source list", "source kinds", "source hooks", "source add a api --kind HOSTILE --set image=x",
+		"source set artifactsource_1 --set image=x", "source test --kind oci-image@1 --set image=x", "source check-now artifactsource_1",
+		"source versions artifactsource_1",
 		"pipeline get a", "pipeline set a FILE", "version-set list a", "version-set wait a", "version-set get versionset_1",
-		"environment list", "environment get a", "environment create a --tier production --driver HOSTILE --set x=1", "environment archive a", "environment restore a",
+		"environment list", "environment get a", "environment create a --tier production --driver HOSTILE --set x=1", "environment archive a",
+		"environment restore a",
 		"environment approval a", "environment retry a", "driver list", "driver show HOSTILE", "driver check HOSTILE",
-		"rollout list", "rollout get rollout_1", "rollout why rollout_1", "rollout create --application a", "rollout approve rollout_1 HOSTILE", "rollout reject rollout_1 HOSTILE",
-		"rollout pause r", "rollout resume r", "rollout abort r", "rollout retry r", "rollout cancel r", "rollout rollback r", "rollout break-glass r --reason a", "rollout keep r", "rollout watch r",
-		"journal list", "member list", "member add a", "member role HOSTILE owner", "member remove HOSTILE", "group list", "group set HOSTILE --empty",
-		"token list", "token create a", "token revoke t", "agent list", "agent get HOSTILE", "agent register a", "agent rotate HOSTILE", "agent revoke HOSTILE",
-		"organization list", "organization create a --owner b", "organization rename HOSTILE b", "whoami", "access list", "audit", "admin verify-journal", "publish r.test/a:1@sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", "doctor",
-		"workflow start a FILE", "workflow list", "workflow get a", "workflow history a", "workflow logs a", "workflow watch a", "workflow retry a", "workflow cancel a",
-		"workflow terminate a --reason b", "workflow send ch_ABCDEFGHIJKLMNOPQRSTUVWXYZ 1", "workflow check FILE", "workflow flow list", "workflow flow register a FILE", "workflow flow delete a",
+		"rollout list", "rollout get rollout_1", "rollout why rollout_1", "rollout create --application a", "rollout approve rollout_1 HOSTILE",
+		"rollout reject rollout_1 HOSTILE",
+		"rollout pause r", "rollout resume r", "rollout abort r", "rollout retry r", "rollout cancel r", "rollout rollback r",
+		"rollout break-glass r --reason a", "rollout keep r", "rollout watch r",
+		"journal list", "member list", "member add a", "member role HOSTILE owner", "member remove HOSTILE", "group list",
+		"group set HOSTILE --empty",
+		"token list", "token create a", "token revoke t", "agent list", "agent get HOSTILE", "agent register a", "agent rotate HOSTILE",
+		"agent revoke HOSTILE",
+		"organization list", "organization create a --owner b", "organization rename HOSTILE b", "whoami", "access list", "audit",
+		"admin verify-journal", "publish r.test/a:1@sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", "doctor",
+		"workflow start a FILE", "workflow list", "workflow get a", "workflow history a", "workflow logs a", "workflow watch a",
+		"workflow retry a", "workflow cancel a",
+		"workflow terminate a --reason b", "workflow send ch_ABCDEFGHIJKLMNOPQRSTUVWXYZ 1", "workflow check FILE", "workflow flow list",
+		"workflow flow register a FILE", "workflow flow delete a",
 	}
 }
 
 // silentOfServers are commands that print nothing of a server's answer, and why.
 func silentOfServers() map[string]string {
 	return map[string]string{
-		"agent authority": "prints what it has generated", "demo": "has its own test, in its package", "dev": "prints its own addresses", "dev env": "prints the addresses of a stack of this account, and nothing of its answer", "dev push": "prints what was given, and a digest of its own", "serve": "a service", "version": "a constant",
+		"agent authority": "prints what it has generated", "demo": "has its own test, in its package", "dev": "prints its own addresses",
+		"dev env":  "prints the addresses of a stack of this account, and nothing of its answer",
+		"dev push": "prints what was given, and a digest of its own", "serve": "a service", "version": "a constant",
 		"completion bash": "a script", "completion fish": "a script", "completion powershell": "a script", "completion zsh": "a script",
-		"journal export": "prints what it has verified in the file, as journal verify does", "journal verify": "prints what it has verified in a file",
-		"driver push": "prints digests of files here", "driver pull": "prints what it has read of files, through the same table as driver check",
+		"journal export": "prints what it has verified in the file, as journal verify does",
+		"journal verify": "prints what it has verified in a file",
+		"driver push":    "prints digests of files here",
+		"driver pull":    "prints what it has read of files, through the same table as driver check",
 	}
 }
 
@@ -239,9 +254,15 @@ func hostileAPI(schema *ast.Schema, m mood) http.Handler {
 				status = http.StatusBadRequest
 			}
 			w.WriteHeader(status)
-			_ = json.NewEncoder(w).Encode(map[string]any{"status": hostile, "version": hostile, "detail": hostile, "events": []string{hostile}, hostile: hostile})
+			_ = json.NewEncoder(w).Encode(map[string]any{
+				"status": hostile, "version": hostile, "detail": hostile,
+				"events": []string{hostile}, hostile: hostile,
+			})
 		case err != nil || m == failing:
-			_ = json.NewEncoder(w).Encode(map[string]any{"errors": []any{map[string]any{"message": hostile, "path": []any{hostile}, "extensions": map[string]string{"code": hostile}}}})
+			_ = json.NewEncoder(w).Encode(map[string]any{"errors": []any{map[string]any{
+				"message": hostile, "path": []any{hostile},
+				"extensions": map[string]string{"code": hostile},
+			}}})
 		default:
 			operation := document.Operations[0]
 			_ = json.NewEncoder(w).Encode(map[string]any{"data": fill(schema, operation.SelectionSet, m)})

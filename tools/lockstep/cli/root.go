@@ -95,7 +95,8 @@ func root(c *command.Command) *cobra.Command {
 	flags.StringVar(&c.EndpointsFile, "endpoints-file", "", "`file` that lockstep dev writes: DIR/endpoints.json")
 	flags.StringVarP(&c.Output, "output", "o", "table",
 		"output `format`: table, json or yaml; name for just names or identifiers, where a command supports it")
-	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json", "yaml", "name"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = root.RegisterFlagCompletionFunc("output",
+		cobra.FixedCompletions([]string{"table", "json", "yaml", "name"}, cobra.ShellCompDirectiveNoFileComp))
 	root.AddGroup(
 		&cobra.Group{ID: "objects", Title: "Objects:"},
 		&cobra.Group{ID: "local", Title: "On this machine:"},

@@ -65,7 +65,8 @@ const (
 func (c *Client) Members(ctx context.Context) ([]Member, error) {
 	return all(0, func(first int, after *string) (connection[Member], error) {
 		var data struct{ Members connection[Member] }
-		err := c.do(ctx, `query($first: Int, $after: String) { members(first: $first, after: $after) { nodes { `+memberFields+` } `+pageInfo+` } }`,
+		err := c.do(ctx, `query($first: Int, $after: String) { members(first: $first, after: $after) { nodes { `+memberFields+
+			` } `+pageInfo+` } }`,
 			map[string]any{"first": first, "after": after}, &data)
 		return data.Members, err
 	})
@@ -103,12 +104,14 @@ func (c *Client) Groups(ctx context.Context) ([]Group, error) {
 
 // CreateMember adds a person (USER) or a machine (AGENT).
 func (c *Client) CreateMember(ctx context.Context, name, kind, role string) (Member, error) {
-	return change[Member](ctx, c, "createMember", "CreateMemberInput", "member", memberFields, map[string]any{"name": name, "kind": kind, "role": role})
+	return change[Member](ctx, c, "createMember", "CreateMemberInput", "member", memberFields,
+		map[string]any{"name": name, "kind": kind, "role": role})
 }
 
 // SetMemberRole gives a member another role.
 func (c *Client) SetMemberRole(ctx context.Context, member, role string) (Member, error) {
-	return change[Member](ctx, c, "setMemberRole", "SetMemberRoleInput", "member", memberFields, map[string]any{"memberId": member, "role": role})
+	return change[Member](ctx, c, "setMemberRole", "SetMemberRoleInput", "member", memberFields,
+		map[string]any{"memberId": member, "role": role})
 }
 
 // RemoveMember ends a membership.
@@ -123,7 +126,8 @@ func (c *Client) CreateGroup(ctx context.Context, name string, members []string)
 
 // SetGroupMembers sets the members of a group, by identifier.
 func (c *Client) SetGroupMembers(ctx context.Context, group string, members []string) (Group, error) {
-	return change[Group](ctx, c, "setGroupMembers", "SetGroupMembersInput", "group", groupFields, map[string]any{"groupId": group, "members": members})
+	return change[Group](ctx, c, "setGroupMembers", "SetGroupMembersInput", "group", groupFields,
+		map[string]any{"groupId": group, "members": members})
 }
 
 // TokenInput describes a token to create.
@@ -152,7 +156,8 @@ func (c *Client) CreateToken(ctx context.Context, in TokenInput) (AccessToken, e
 			Errors      []UserError
 		}
 	}
-	err := c.do(ctx, `mutation($input: CreateTokenInput!) { createToken(input: $input) { accessToken { `+tokenFields+` } token errors { field message code } } }`,
+	err := c.do(ctx, `mutation($input: CreateTokenInput!) { createToken(input: $input) { accessToken { `+tokenFields+
+		` } token errors { field message code } } }`,
 		map[string]any{"input": input}, &data)
 	if err == nil {
 		err = refusal(data.CreateToken.Errors)
@@ -181,7 +186,8 @@ func (c *Client) Journal(ctx context.Context, from string, limit int) ([]Journal
 		}
 		var data struct{ Journal connection[JournalEntry] }
 		err := c.do(ctx, `query($first: Int, $after: String) { journal(first: $first, after: $after) { nodes { cursor rollout { id application { id name } } transition { `+
-			transitionFields+` environment { id name } service { id name } } } `+pageInfo+` } }`, map[string]any{"first": first, "after": after}, &data)
+			transitionFields+` environment { id name } service { id name } } } `+pageInfo+` } }`,
+			map[string]any{"first": first, "after": after}, &data)
 		return data.Journal, err
 	})
 }

@@ -99,7 +99,8 @@ func (c *Client) withSeed(ctx context.Context, mutation, input string, in map[st
 			Errors []UserError
 		}
 	}
-	err = c.do(ctx, `mutation($input: `+input+`!) { it: `+mutation+`(input: $input) { agent { `+agentFields+` } seed errors { field message code } } }`,
+	err = c.do(ctx, `mutation($input: `+input+`!) { it: `+mutation+`(input: $input) { agent { `+agentFields+
+		` } seed errors { field message code } } }`,
 		map[string]any{"input": in}, &data)
 	if err == nil {
 		err = refusal(data.It.Errors)

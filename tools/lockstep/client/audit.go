@@ -57,7 +57,8 @@ func (c *Client) Audit(ctx context.Context, f AuditFilter, limit int) ([]AuditEn
 		var data struct{ Audit connection[AuditEntry] }
 		err := c.do(ctx, `query($filter: AuditFilter, $first: Int, $after: String) { audit(filter: $filter, first: $first, after: $after) { nodes {
 			journal position createdAt principalType principalId principalName action subject subjectName
-			application { id name } environment { id name } reason detail before after traceId } `+pageInfo+` } }`, map[string]any{"filter": filter, "first": first, "after": after}, &data)
+			application { id name } environment { id name } reason detail before after traceId } `+pageInfo+` } }`,
+			map[string]any{"filter": filter, "first": first, "after": after}, &data)
 		return data.Audit, err
 	})
 }

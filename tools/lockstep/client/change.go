@@ -10,7 +10,8 @@ import (
 func change[T any](ctx context.Context, c *Client, mutation, inputType, object, fields string, input map[string]any) (T, error) {
 	var data map[string]map[string]json.RawMessage
 	var result T
-	document := `mutation($input: ` + inputType + `!) { ` + mutation + `(input: $input) { ` + object + ` { ` + fields + ` } errors { field message code } } }`
+	document := `mutation($input: ` + inputType + `!) { ` + mutation + `(input: $input) { ` + object + ` { ` + fields +
+		` } errors { field message code } } }`
 	if err := c.do(ctx, document, map[string]any{"input": input}, &data); err != nil {
 		return result, err
 	}
@@ -171,12 +172,14 @@ func (c *Client) RollbackRollout(ctx context.Context, rollout string, in Rollbac
 
 // BreakGlass bypasses the approvals of a rollout.
 func (c *Client) BreakGlass(ctx context.Context, rollout, reason string) (Rollout, error) {
-	return change[Rollout](ctx, c, "breakGlass", "BreakGlassInput", "rollout", rolloutFields, map[string]any{"rolloutId": rollout, "reason": reason})
+	return change[Rollout](ctx, c, "breakGlass", "BreakGlassInput", "rollout", rolloutFields,
+		map[string]any{"rolloutId": rollout, "reason": reason})
 }
 
 // StopAutomaticRollback cancels the automatic rollback that is scheduled for a rollout.
 func (c *Client) StopAutomaticRollback(ctx context.Context, rollout, reason string) (Rollout, error) {
-	return change[Rollout](ctx, c, "stopAutomaticRollback", "StopAutomaticRollbackInput", "rollout", rolloutFields, map[string]any{"rolloutId": rollout, "reason": reason})
+	return change[Rollout](ctx, c, "stopAutomaticRollback", "StopAutomaticRollbackInput", "rollout", rolloutFields,
+		map[string]any{"rolloutId": rollout, "reason": reason})
 }
 
 // SetEnvironmentApproval sets the approval that an environment requires of every new rollout; nil for none.
@@ -201,6 +204,7 @@ func (c *Client) RetrySetup(ctx context.Context, applicationEnvironment string) 
 // SetRollbackPolicy sets when an application, given by name or identifier, rolls back automatically.
 func (c *Client) SetRollbackPolicy(ctx context.Context, application string, p RollbackPolicy) (Application, error) {
 	return change[Application](ctx, c, "setRollbackPolicy", "SetRollbackPolicyInput", "application", applicationFields, map[string]any{
-		"application": application, "onFailed": p.OnFailed, "onDegraded": p.OnDegraded, "degradedAfterSeconds": p.DegradedAfterSeconds, "inFull": p.InFull,
+		"application": application, "onFailed": p.OnFailed, "onDegraded": p.OnDegraded, "degradedAfterSeconds": p.DegradedAfterSeconds,
+		"inFull": p.InFull,
 	})
 }

@@ -76,8 +76,14 @@ func TestErrorsKeepTheirClass(t *testing.T) {
 		text   string
 	}{
 		{"null", 200, `{"data":{"application":null}}`, fault.NotFound, `application "shop"`},
-		{"graph error", 200, `{"data":null,"errors":[{"message":"no such field","path":["application"],"extensions":{"code":"DENIED"}}]}`, fault.Denied, "application: no such field"},
-		{"validation", 422, `{"errors":[{"message":"Cannot query field","extensions":{"code":"GRAPHQL_VALIDATION_FAILED"}}]}`, fault.Invalid, "Cannot query field"},
+		{
+			"graph error", 200, `{"data":null,"errors":[{"message":"no such field","path":["application"],"extensions":{"code":"DENIED"}}]}`,
+			fault.Denied, "application: no such field",
+		},
+		{
+			"validation", 422, `{"errors":[{"message":"Cannot query field","extensions":{"code":"GRAPHQL_VALIDATION_FAILED"}}]}`, fault.Invalid,
+			"Cannot query field",
+		},
 		{"not GraphQL", 401, "no token\n", fault.Unauthenticated, "no token"},
 		{"a proxy", 502, "<html>", fault.Unavailable, "502 Bad Gateway"},
 	}

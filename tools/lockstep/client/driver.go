@@ -47,7 +47,8 @@ func (c *Client) Drivers(ctx context.Context) (DriverList, error) {
 		Drivers       []Driver
 		DriverOrigins []DriverOrigin
 	}
-	err := c.do(ctx, `query { drivers { `+driverFields+` } driverOrigins { origin digest drivers checkedAt problem problemCode } }`, nil, &data)
+	err := c.do(ctx, `query { drivers { `+driverFields+` } driverOrigins { origin digest drivers checkedAt problem problemCode } }`, nil,
+		&data)
 	return DriverList{data.Drivers, data.DriverOrigins}, err
 }
 

@@ -22,7 +22,8 @@ func (c *Client) FlowDefinition(ctx context.Context, application string) (FlowDe
 	var data struct {
 		Application *struct{ FlowDefinition *FlowDefinition }
 	}
-	err := c.do(ctx, `query($name: String!) { application(name: $name) { flowDefinition { `+flowFields+` } } }`, map[string]any{"name": application}, &data)
+	err := c.do(ctx, `query($name: String!) { application(name: $name) { flowDefinition { `+flowFields+` } } }`,
+		map[string]any{"name": application}, &data)
 	a, err := found(data.Application, err, "application", application)
 	if err != nil {
 		return FlowDefinition{}, err
@@ -39,7 +40,8 @@ func (c *Client) CreateFlowDefinition(ctx context.Context, application string, d
 			Errors         []UserError
 		}
 	}
-	err := c.do(ctx, `mutation($input: CreateFlowDefinitionInput!) { createFlowDefinition(input: $input) { flowDefinition { `+flowFields+` } unchanged `+
+	err := c.do(ctx, `mutation($input: CreateFlowDefinitionInput!) { createFlowDefinition(input: $input) { flowDefinition { `+
+		flowFields+` } unchanged `+
 		`errors { field message code } } }`, map[string]any{"input": map[string]any{"application": application, "definition": definition}}, &data)
 	if err == nil {
 		err = refusal(data.CreateFlowDefinition.Errors)

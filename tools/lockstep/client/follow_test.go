@@ -28,12 +28,24 @@ func TestAStreamEndsAsTheServerSays(t *testing.T) {
 		class      fault.Class
 		is         error
 	}{
-		"completed by the server":    {kind: "text/event-stream", body: twoEvents + "event: complete\ndata:\n\n", reported: []string{"Mw", "NA"}},
-		"broken off":                 {kind: "text/event-stream; charset=utf-8", body: twoEvents, reported: []string{"Mw", "NA"}, class: fault.Unavailable},
-		"broken off within an event": {kind: "text/event-stream", body: twoEvents + "event: next\ndata: {\"da", reported: []string{"Mw", "NA"}, class: fault.Unavailable},
-		"refused in the stream":      {kind: "text/event-stream", body: "event: next\ndata: {\"errors\":[{\"message\":\"none\",\"extensions\":{\"code\":\"NOT_FOUND\"}}]}\n\n", class: fault.NotFound},
-		"refused before":             {kind: "application/json", body: `{"errors":[{"message":"no","extensions":{"code":"DENIED"}}]}`, class: fault.Denied},
-		"stopped by the caller":      {kind: "text/event-stream", body: twoEvents, stop: enough, reported: []string{"Mw"}, is: enough},
+		"completed by the server": {kind: "text/event-stream", body: twoEvents + "event: complete\ndata:\n\n", reported: []string{"Mw", "NA"}},
+		"broken off": {
+			kind: "text/event-stream; charset=utf-8", body: twoEvents, reported: []string{"Mw", "NA"},
+			class: fault.Unavailable,
+		},
+		"broken off within an event": {
+			kind: "text/event-stream", body: twoEvents + "event: next\ndata: {\"da", reported: []string{"Mw", "NA"},
+			class: fault.Unavailable,
+		},
+		"refused in the stream": {
+			kind: "text/event-stream",
+			body: "event: next\ndata: {\"errors\":[{\"message\":\"none\",\"extensions\":{\"code\":\"NOT_FOUND\"}}]}\n\n", class: fault.NotFound,
+		},
+		"refused before": {
+			kind: "application/json", body: `{"errors":[{"message":"no","extensions":{"code":"DENIED"}}]}`,
+			class: fault.Denied,
+		},
+		"stopped by the caller": {kind: "text/event-stream", body: twoEvents, stop: enough, reported: []string{"Mw"}, is: enough},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -43,10 +55,11 @@ func TestAStreamEndsAsTheServerSays(t *testing.T) {
 			}))
 			t.Cleanup(server.Close)
 			var reported []string
-			err := client.New(client.Config{Endpoint: server.URL}).FollowRollout(t.Context(), "rollout_1", "MQ", func() {}, func(cursor string) error {
-				reported = append(reported, cursor)
-				return c.stop
-			})
+			err := client.New(client.Config{Endpoint: server.URL}).FollowRollout(t.Context(), "rollout_1", "MQ", func() {},
+				func(cursor string) error {
+					reported = append(reported, cursor)
+					return c.stop
+				})
 			if diff := cmp.Diff(c.reported, reported); diff != "" {
 				t.Errorf("reported (-want +got):\n%s", diff)
 			}
@@ -74,7 +87,8 @@ func TestASilentStreamIsGivenUp(t *testing.T) {
 	now := clocktest.New(time.Unix(1_800_000_000, 0))
 	opened, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- client.New(client.Config{Endpoint: server.URL, Clock: now}).FollowRollout(t.Context(), "rollout_1", "MQ", func() { close(opened) }, func(string) error { return nil })
+		ended <- client.New(client.Config{Endpoint: server.URL, Clock: now}).FollowRollout(t.Context(), "rollout_1",
+			"MQ", func() { close(opened) }, func(string) error { return nil })
 	}()
 	within := time.NewTimer(time.Minute)
 	defer within.Stop()

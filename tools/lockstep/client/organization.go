@@ -43,7 +43,8 @@ func (c *Client) Viewer(ctx context.Context) (Viewer, error) {
 			}
 		}
 	}
-	err := c.do(ctx, `query { viewer { member { id name role } permissions organization { `+organizationFields+` } organizations { `+organizationFields+` } } }`, nil, &data)
+	err := c.do(ctx, `query { viewer { member { id name role } permissions organization { `+organizationFields+` } organizations { `+
+		organizationFields+` } } }`, nil, &data)
 	v := data.Viewer.Viewer
 	if m := data.Viewer.Member; m != nil {
 		v.Member, v.Role = &m.Reference, m.Role
@@ -55,7 +56,8 @@ func (c *Client) Viewer(ctx context.Context) (Viewer, error) {
 func (c *Client) Organizations(ctx context.Context) ([]Organization, error) {
 	return all(0, func(first int, after *string) (connection[Organization], error) {
 		var data struct{ Organizations connection[Organization] }
-		err := c.do(ctx, `query($first: Int, $after: String) { organizations(first: $first, after: $after) { nodes { `+organizationFields+` } `+pageInfo+` } }`,
+		err := c.do(ctx, `query($first: Int, $after: String) { organizations(first: $first, after: $after) { nodes { `+organizationFields+
+			` } `+pageInfo+` } }`,
 			map[string]any{"first": first, "after": after}, &data)
 		return data.Organizations, err
 	})
@@ -70,7 +72,8 @@ func (c *Client) CreateOrganization(ctx context.Context, name, owner string) (Or
 			Errors       []UserError
 		}
 	}
-	err := c.do(ctx, `mutation($input: CreateOrganizationInput!) { createOrganization(input: $input) { organization { `+organizationFields+` } token errors { field message code } } }`,
+	err := c.do(ctx, `mutation($input: CreateOrganizationInput!) { createOrganization(input: $input) { organization { `+organizationFields+
+		` } token errors { field message code } } }`,
 		map[string]any{"input": map[string]any{"name": name, "owner": owner}}, &data)
 	if err == nil {
 		err = refusal(data.CreateOrganization.Errors)

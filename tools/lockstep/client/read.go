@@ -102,13 +102,15 @@ func (c *Client) NewestVersionSet(ctx context.Context, application string) (Vers
 	var data struct {
 		Application *struct{ NewestVersionSet *VersionSet }
 	}
-	err := c.do(ctx, `query($name: String!) { application(name: $name) { newestVersionSet { `+versionSetFields+` } } }`, map[string]any{"name": application}, &data)
+	err := c.do(ctx, `query($name: String!) { application(name: $name) { newestVersionSet { `+versionSetFields+` } } }`,
+		map[string]any{"name": application}, &data)
 	a, err := found(data.Application, err, "application", application)
 	if err != nil {
 		return VersionSet{}, err
 	}
 	if a.NewestVersionSet == nil {
-		return VersionSet{}, fault.New(fault.NotFound, "application %q has no version set yet; it gets one when every artifact source has a version", application)
+		return VersionSet{}, fault.New(fault.NotFound,
+			"application %q has no version set yet; it gets one when every artifact source has a version", application)
 	}
 	return *a.NewestVersionSet, nil
 }

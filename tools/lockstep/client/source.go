@@ -87,7 +87,8 @@ func (c *Client) SourceVersions(ctx context.Context, source string, limit int) (
 			Node *struct{ Versions *connection[Version] }
 		}
 		err := c.do(ctx, `query($id: ID!, $first: Int, $after: String) { node(id: $id) { ... on ArtifactSource { versions(first: $first, after: $after) { nodes { `+
-			`id name digest digestSeen deletedAt reference createdAt } `+pageInfo+` } } } }`, map[string]any{"id": source, "first": first, "after": after}, &data)
+			`id name digest digestSeen deletedAt reference createdAt } `+pageInfo+` } } } }`,
+			map[string]any{"id": source, "first": first, "after": after}, &data)
 		if data.Node != nil && data.Node.Versions == nil {
 			data.Node = nil // a node of another kind
 		}

@@ -31,9 +31,9 @@ const approval = "release"
 // rollout completed, each gate passed once and together, one commit for each environment, one approval, by somebody who is known, and a
 // journal from which every state can be rebuilt.
 //
-// LOCKSTEP_CHAOS is the number of rounds, or how long rounds go on to begin ("60m"); without it the test is skipped, since `make chaos` runs
-// it alone. LOCKSTEP_CHAOS_TOGETHER is the number of rollouts in flight in each. LOCKSTEP_CHAOS_SEED repeats a run, as far as processes
-// can be made to.
+// LOCKSTEP_CHAOS is the number of rounds, or how long rounds go on to begin ("60m"); without it the test is skipped, since `make chaos`
+// runs it alone. LOCKSTEP_CHAOS_TOGETHER is the number of rollouts in flight in each. LOCKSTEP_CHAOS_SEED repeats a run, as far as
+// processes can be made to.
 //
 //nolint:tparallel // its rounds come one after the other
 func TestChaos(t *testing.T) {

@@ -98,7 +98,9 @@ func startIn(t *testing.T, config stack.Config, scenario demo.Scenario) (context
 
 // roll promotes a version set to its end while disturb disturbs, and checks that everything is as if nothing had been: completed, every
 // gate passed once and together, one commit for each environment. disturb may be nil.
-func (w *world) roll(ctx context.Context, t *testing.T, set client.VersionSet, disturb func(context.Context, client.Rollout) error) client.Rollout {
+func (w *world) roll(
+	ctx context.Context, t *testing.T, set client.VersionSet, disturb func(context.Context, client.Rollout) error,
+) client.Rollout {
 	t.Helper()
 	r, err := w.promote(ctx, t.Name(), set, disturb)
 	if err != nil {
@@ -108,7 +110,9 @@ func (w *world) roll(ctx context.Context, t *testing.T, set client.VersionSet, d
 }
 
 // promote is roll for those who have several under way at a time: everything that is wrong is its error.
-func (w *world) promote(ctx context.Context, reason string, set client.VersionSet, disturb func(context.Context, client.Rollout) error) (client.Rollout, error) {
+func (w *world) promote(
+	ctx context.Context, reason string, set client.VersionSet, disturb func(context.Context, client.Rollout) error,
+) (client.Rollout, error) {
 	before, err := w.Commits(ctx)
 	if err != nil {
 		return client.Rollout{}, err

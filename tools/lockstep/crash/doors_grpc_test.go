@@ -41,8 +41,8 @@ func public() []string {
 	}
 }
 
-// TestNobodyGetsInByGRPC calls every method of every service that the running server has, as it says itself, with nothing and with every kind
-// of token that is not good there.
+// TestNobodyGetsInByGRPC calls every method of every service that the running server has, as it says itself, with nothing and with every
+// kind of token that is not good there.
 func TestNobodyGetsInByGRPC(t *testing.T) {
 	t.Parallel()
 	ctx, w := start(t, oneStage())
@@ -73,7 +73,8 @@ func TestNobodyGetsInByGRPC(t *testing.T) {
 		if authorization != "" {
 			ctx = metadata.AppendToOutgoingContext(ctx, "authorization", authorization)
 		}
-		stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, "/"+string(m.Parent().FullName())+"/"+string(m.Name()))
+		stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true},
+			"/"+string(m.Parent().FullName())+"/"+string(m.Name()))
 		if err != nil {
 			return err
 		}
@@ -100,7 +101,10 @@ func TestNobodyGetsInByGRPC(t *testing.T) {
 			continue
 		}
 		refusals := map[string]bool{}
-		for _, wrong := range []string{"", "Basic " + w.stack.Endpoints().Token, "Bearer", "Bearer ", good, "Bearer " + w.stack.Endpoints().Token, "Bearer made-up-" + canary} {
+		for _, wrong := range []string{
+			"", "Basic " + w.stack.Endpoints().Token, "Bearer", "Bearer ", good,
+			"Bearer " + w.stack.Endpoints().Token, "Bearer made-up-" + canary,
+		} {
 			err := call(m, wrong)
 			if status.Code(err) != codes.Unauthenticated {
 				t.Errorf("%s with %q: %v, want that nobody is let in", name, wrong, err)
@@ -182,8 +186,8 @@ func methodsOf(ctx context.Context, t *testing.T, conn *grpc.ClientConn) map[str
 // errNotYet is that of a connection which nobody has tried to make.
 var errNotYet = errors.New("not tried yet")
 
-// TestNobodyGetsInByNATS has two agents of a running installation, with the keys that the domain service has given them, try every subject there
-// is. A key that has been revoked, and whatever else somebody may show, opens nothing.
+// TestNobodyGetsInByNATS has two agents of a running installation, with the keys that the domain service has given them, try every subject
+// there is. A key that has been revoked, and whatever else somebody may show, opens nothing.
 func TestNobodyGetsInByNATS(t *testing.T) {
 	t.Parallel()
 	ctx, w := start(t, oneStage())
@@ -228,8 +232,9 @@ func TestNobodyGetsInByNATS(t *testing.T) {
 	_, _, password := w.stack.Account(bus.UserDomain)
 	for name, option := range map[string]nats.Option{
 		"nothing": nats.Name("nobody"), "a revoked key": by(other.Number), "a service's name": nats.UserInfo(bus.UserDomain, "guessed"),
-		"an agent's name": nats.UserInfo(bus.RelayUser(stack.AgentID), password), "another service's password": nats.UserInfo(bus.UserWorkflow, password),
-		"the API's token": nats.Token(w.stack.Endpoints().Token),
+		"an agent's name":            nats.UserInfo(bus.RelayUser(stack.AgentID), password),
+		"another service's password": nats.UserInfo(bus.UserWorkflow, password),
+		"the API's token":            nats.Token(w.stack.Endpoints().Token),
 	} {
 		nc, err := signIn(ctx, server, option)
 		if err == nil {

@@ -38,7 +38,8 @@ type route struct {
 // routes are all patterns that our services register at HTTP servers, by file and expression. One that is not here fails the test.
 func routes() map[string]route {
 	look := []string{http.MethodGet, http.MethodHead}
-	const domain, registry, health = "services/domain/internal/api/handler.go ", "services/registry/internal/api/api.go ", "pkg/telemetry/health.go "
+	const domain, registry, health = "services/domain/internal/api/handler.go ", "services/registry/internal/api/api.go ",
+		"pkg/telemetry/health.go "
 	session := route{"domain", []string{"/session"}, append(look, http.MethodDelete)} // whoever has no session is signed out
 	return map[string]route{
 		domain + `"/graphql"`:            {"domain", []string{"/graphql", "/graphql?stream"}, nil},
@@ -49,9 +50,13 @@ func routes() map[string]route {
 		domain + `"GET " + signOnPath`:   {"domain", []string{"/session/oidc"}, look},
 		domain + `"GET " + callbackPath`: {"domain", []string{"/session/oidc/callback", "/session/oidc/callback?code=x&state=y"}, look},
 		// An identity provider shows no credential: its token is signed, and without one the answer is that it is invalid.
-		domain + `"POST " + logoutPath`:  {"domain", []string{"/session/oidc/logout"}, append(look, http.MethodPost)},
-		domain + `"GET " + DocsPath`:     {"domain", []string{"/docs", "/docs/", "/docs/site.js", "/docs/none.html"}, look},
-		domain + `"/"`:                   {"domain", []string{"/", "/rollouts/rollout_1", "/rollouts/rollout_999", "/assets/none.js", "/metrics", "/readyz", "/debug/pprof/"}, look},
+		domain + `"POST " + logoutPath`: {"domain", []string{"/session/oidc/logout"}, append(look, http.MethodPost)},
+		domain + `"GET " + DocsPath`:    {"domain", []string{"/docs", "/docs/", "/docs/site.js", "/docs/none.html"}, look},
+		domain + `"/"`: {
+			"domain",
+			[]string{"/", "/rollouts/rollout_1", "/rollouts/rollout_999", "/assets/none.js", "/metrics", "/readyz", "/debug/pprof/"},
+			look,
+		},
 		registry + `f.Path`:              {"registry", []string{"/v1/events", "/v1/notifications/distribution"}, nil},
 		registry + `"/"`:                 {"registry", []string{"/", "/v1/nothing", "/metrics", "/readyz", "/debug/pprof/"}, nil},
 		registry + `"GET " + StatusPath`: {"registry", []string{"/v1/hooks"}, nil},
@@ -71,7 +76,8 @@ func registered(t *testing.T) []string {
 	var found []string
 	for _, dir := range []string{"services", "pkg"} {
 		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.HasSuffix(filepath.Dir(path), "test") {
+			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") ||
+				strings.HasSuffix(filepath.Dir(path), "test") {
 				return err
 			}
 			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
@@ -103,8 +109,8 @@ func imports(file *ast.File, path string) bool {
 	return slices.ContainsFunc(file.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == strconv.Quote(path) })
 }
 
-// TestNobodyGetsInByHTTP asks every server of every service, by every route that the code registers and with every method, with nothing and with
-// every kind of credential that is not good there. Nothing answers but what is open to anybody, what is open names nothing of anybody,
+// TestNobodyGetsInByHTTP asks every server of every service, by every route that the code registers and with every method, with nothing and
+// with every kind of credential that is not good there. Nothing answers but what is open to anybody, what is open names nothing of anybody,
 // and wrong credentials cannot be told from each other, nor what exists from what does not.
 func TestNobodyGetsInByHTTP(t *testing.T) {
 	t.Parallel()
@@ -124,7 +130,10 @@ func TestNobodyGetsInByHTTP(t *testing.T) {
 		}
 		for _, server := range servers {
 			for _, path := range r.paths {
-				for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions} {
+				for _, method := range []string{
+					http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+					http.MethodOptions,
+				} {
 					w.knock(ctx, t, knock{server, path, method, slices.Contains(r.open, method)}, shown, canary)
 				}
 			}
@@ -138,7 +147,10 @@ func TestNobodyGetsInByHTTP(t *testing.T) {
 // doors is a stack with more servers and names than it needs, all of which have the canary in them.
 func doors(t *testing.T, canary string) (context.Context, *world) {
 	t.Helper()
-	ctx, w := startIn(t, stack.Config{Dir: t.TempDir(), DatabaseURL: pgtest.URL(t), Fast: true, Set: []string{"domain.bootstrap_organization=org-" + canary}}, oneStage())
+	ctx, w := startIn(t, stack.Config{
+		Dir: t.TempDir(), DatabaseURL: pgtest.URL(t), Fast: true,
+		Set: []string{"domain.bootstrap_organization=org-" + canary},
+	}, oneStage())
 	hook := filepath.Join(t.TempDir(), "hook")
 	if err := os.WriteFile(hook, []byte("secret-of-a-hook-"+canary), 0o600); err != nil {
 		t.Fatal(err)
@@ -151,13 +163,17 @@ func doors(t *testing.T, canary string) (context.Context, *world) {
 	unslowed := map[string]any{"off": true}
 	w.configure(ctx, t, map[string]map[string]any{
 		"workflow": {"token": "engine-" + canary, "failed_authentication": unslowed},
-		"registry": {"failed_authentication": unslowed, "tokens": []string{"ci-" + canary}, "hooks": []map[string]any{{"name": "hook-" + strings.ToLower(canary), "source": "harbor", "secrets": []string{"file:" + hook}}}},
+		"registry": {
+			"failed_authentication": unslowed, "tokens": []string{"ci-" + canary},
+			"hooks": []map[string]any{{"name": "hook-" + strings.ToLower(canary), "source": "harbor", "secrets": []string{"file:" + hook}}},
+		},
 		"domain": {
 			"failed_authentication": unslowed, "workflow_token": "engine-" + canary, "public_url": strings.TrimSuffix(e.Console, "/"),
 			"oidc": map[string]any{"issuer": issuer.URL, "client_id": "lockstep", "client_secret": "oidc-" + canary},
 		},
 	})
-	if _, err := w.API.CreateApplication(ctx, "app-"+strings.ToLower(canary), canary, []client.ServiceInput{{Name: "svc", Image: "r.example.com/" + strings.ToLower(canary)}}); err != nil {
+	if _, err := w.API.CreateApplication(ctx, "app-"+strings.ToLower(canary), canary,
+		[]client.ServiceInput{{Name: "svc", Image: "r.example.com/" + strings.ToLower(canary)}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.API.CreateMember(ctx, "member-"+canary, "USER", "OWNER"); err != nil {
@@ -219,13 +235,15 @@ func (w *world) credentials(ctx context.Context, t *testing.T, canary string) []
 	for name, made := range ended {
 		all = append(all, credential{"a token that is " + name, header, "Bearer " + made.Token})
 	}
-	return append(all, credential{"registry's", header, "Bearer ci-" + canary}, credential{"workflow's", header, "Bearer engine-" + canary}, credential{"domain's", header, "Bearer " + w.stack.Endpoints().Token})
+	return append(all, credential{"registry's", header, "Bearer ci-" + canary}, credential{"workflow's", header, "Bearer engine-" + canary},
+		credential{"domain's", header, "Bearer " + w.stack.Endpoints().Token})
 }
 
 // session signs in as a browser does, and answers its cookie.
 func (w *world) session(ctx context.Context, t *testing.T, secret string) string {
 	t.Helper()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.stack.Endpoints().Console+"session", strings.NewReader(`{"token":"`+secret+`"}`))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.stack.Endpoints().Console+"session",
+		strings.NewReader(`{"token":"`+secret+`"}`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,10 @@ func TestWrongInputs(t *testing.T) { //nolint:tparallel // its subtests share on
 func (w *world) tell(ctx context.Context, t *testing.T, id string, data map[string]any) (status int, answer string) {
 	t.Helper()
 	e := w.stack.Endpoints()
-	body, err := json.Marshal(map[string]any{"specversion": "1.0", "id": id, "source": "/ci", "type": "com.gitlab.cd.artifact.published", "data": data})
+	body, err := json.Marshal(map[string]any{
+		"specversion": "1.0", "id": id, "source": "/ci",
+		"type": "com.gitlab.cd.artifact.published", "data": data,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// documented compares what a running service exposes at /metrics with the reference: it lists each metric of ours with its type, and with the
-// service that exposes it. The reference is written from descriptions of collectors, which have no types; an exposition has them.
+// documented compares what a running service exposes at /metrics with the reference: it lists each metric of ours with its type, and with
+// the service that exposes it. The reference is written from descriptions of collectors, which have no types; an exposition has them.
 func documented(t *testing.T, service, exposition string) {
 	t.Helper()
 	page, err := os.ReadFile("../../../docs/reference/metrics.md")

@@ -25,7 +25,10 @@ import (
 // forms are how a secret may stand somewhere: as it is, in JSON, in a URL, in the header of a basic authentication, or as bytes. Canaries
 // are of letters and digits, so that the first three are one.
 func forms(value string) []string {
-	return []string{value, base64.StdEncoding.EncodeToString([]byte(value)), base64.StdEncoding.EncodeToString([]byte("lockstep:" + value)), hex.EncodeToString([]byte(value))}
+	return []string{
+		value, base64.StdEncoding.EncodeToString([]byte(value)), base64.StdEncoding.EncodeToString([]byte("lockstep:" + value)),
+		hex.EncodeToString([]byte(value)),
+	}
 }
 
 // places are all places where a stack keeps or says something, with what is there.
@@ -168,12 +171,15 @@ func (w *world) commands(ctx context.Context, t *testing.T, canaries secrets, pl
 	t.Helper()
 	e := w.stack.Endpoints()
 	environment := append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "LOCKSTEP_") }),
-		"LOCKSTEP_ENDPOINT="+e.GraphQL, "LOCKSTEP_TOKEN="+e.Token, "LOCKSTEP_DATABASE_URL="+w.stack.Endpoints().Database, "LOCKSTEP_NATS_URL="+e.NATS,
+		"LOCKSTEP_ENDPOINT="+e.GraphQL, "LOCKSTEP_TOKEN="+e.Token, "LOCKSTEP_DATABASE_URL="+w.stack.Endpoints().Database,
+		"LOCKSTEP_NATS_URL="+e.NATS,
 		"LOCKSTEP_NATS_PASSWORD="+canaries["NATS password of workflow"], "LOCKSTEP_GRPC="+e.GRPC)
 	for _, line := range []string{
-		"rollout list", "rollout get rollout_1", "application list", "environment list", "version-set list shop", "source list --application shop",
+		"rollout list", "rollout get rollout_1", "application list", "environment list", "version-set list shop",
+		"source list --application shop",
 		"member list", "token list", "agent list", "access list", "source kinds", "flow get shop",
-		"doctor --nats-user workflow --agent 42 --listen 6s --schema " + w.stack.Schema("domain") + " --health domain=" + w.stack.Health("domain"),
+		"doctor --nats-user workflow --agent 42 --listen 6s --schema " + w.stack.Schema("domain") + " --health domain=" +
+			w.stack.Health("domain"),
 	} {
 		command := exec.CommandContext(ctx, os.Args[0], append(strings.Fields(line), "-o", "json")...) //nolint:gosec // this test's own binary
 		command.Env = append(environment, "LOCKSTEP_TEST_AS_COMMAND=1")

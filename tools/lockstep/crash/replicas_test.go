@@ -55,7 +55,9 @@ func TestReplicasAreReplacedOneByOne(t *testing.T) {
 
 // replaceUnderARollout replaces pairs one after the other, under a rollout that is held until the first is: becomes says what comes in
 // place of one. No call of the API fails meanwhile, and the rollout ends as if nothing had been.
-func (w *world) replaceUnderARollout(ctx context.Context, t *testing.T, service *balancer, pairs []*pair, set client.VersionSet, becomes func(*pair)) {
+func (w *world) replaceUnderARollout(
+	ctx context.Context, t *testing.T, service *balancer, pairs []*pair, set client.VersionSet, becomes func(*pair),
+) {
 	t.Helper()
 	// Not under the context that ends with the rollout, which may be over before the last is replaced.
 	r := w.roll(ctx, t, set, func(_ context.Context, r client.Rollout) error {
@@ -230,7 +232,8 @@ func (r *replica) start(ctx context.Context, t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = log.Close() }()
-	r.command = exec.CommandContext(context.WithoutCancel(ctx), cmp.Or(r.program, os.Args[0]), "serve", r.part, "--config", r.config) //nolint:gosec // this test's own binary
+	r.command = exec.CommandContext(context.WithoutCancel(ctx), cmp.Or(r.program, os.Args[0]), "serve", r.part, "--config",
+		r.config) //nolint:gosec // this test's own binary
 	r.command.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "LOCKSTEP_") })
 	r.command.Stdout, r.command.Stderr = log, log
 	r.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

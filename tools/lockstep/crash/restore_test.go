@@ -22,9 +22,9 @@ import (
 	"github.com/lockstep-cd/lockstep/tools/lockstep/stack"
 )
 
-// A backup of PostgreSQL alone brings everything back, as docs/how-to/back-up-and-restore.md tells an operator to do it: a rollout that stood paused at a
-// gate goes on from there, with NATS empty and every stream made anew (D44). The account that makes the backup owns the tables and is no
-// superuser, so the walls between organizations are before it, too; whoever restores it has another name.
+// A backup of PostgreSQL alone brings everything back, as docs/how-to/back-up-and-restore.md tells an operator to do it: a rollout that
+// stood paused at a gate goes on from there, with NATS empty and every stream made anew (D44). The account that makes the backup owns the
+// tables and is no superuser, so the walls between organizations are before it, too; whoever restores it has another name.
 func TestRestoredFromABackup(t *testing.T) {
 	t.Parallel()
 	for _, program := range []string{"pg_dump", "pg_restore"} {
@@ -81,7 +81,8 @@ func TestRestoredFromABackup(t *testing.T) {
 	after := demo.NewWorld(second, oneStage(), clock.System())
 	restored, err := after.API.Rollout(ctx, parked.ID)
 	if err != nil || restored.State != "PAUSED" || len(restored.Journal) < len(parked.Journal) {
-		t.Fatalf("after the restore: %s with %d rows of journal, %v; want PAUSED with at least %d", restored.State, len(restored.Journal), err, len(parked.Journal))
+		t.Fatalf("after the restore: %s with %d rows of journal, %v; want PAUSED with at least %d", restored.State, len(restored.Journal), err,
+			len(parked.Journal))
 	}
 	if _, err := after.API.ResumeRollout(ctx, parked.ID, "restored"); err != nil {
 		t.Fatal(err)
@@ -90,7 +91,8 @@ func TestRestoredFromABackup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(demo.ExpectState(r, "COMPLETED", nil), after.ExpectGates(r), after.ExpectHealthy(ctx, after.Scenario.Stages[0], set)); err != nil {
+	if err := errors.Join(demo.ExpectState(r, "COMPLETED", nil), after.ExpectGates(r),
+		after.ExpectHealthy(ctx, after.Scenario.Stages[0], set)); err != nil {
 		t.Error(err)
 	}
 	// Whose a new image is, is asked across organizations, as the owner of the tables.
@@ -108,7 +110,8 @@ func account(ctx context.Context, t *testing.T) string {
 	}
 	t.Cleanup(func() { _ = server.Close(context.WithoutCancel(ctx)) })
 	name := "restore_" + strings.ToLower(rand.Text())
-	if _, err := server.Exec(ctx, "CREATE ROLE "+name+" LOGIN; GRANT CREATE ON DATABASE "+pgx.Identifier{server.Config().Database}.Sanitize()+" TO "+name); err != nil {
+	if _, err := server.Exec(ctx, "CREATE ROLE "+name+" LOGIN; GRANT CREATE ON DATABASE "+pgx.Identifier{server.Config().Database}.Sanitize()+
+		" TO "+name); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

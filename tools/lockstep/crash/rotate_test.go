@@ -41,8 +41,8 @@ const (
 )
 
 // TestPasswordsAreReplacedUnderARollout replaces the passwords of every service at NATS and PostgreSQL and the token between domain and
-// workflow as docs/how-to/rotate-credentials.md says, with a rollout under way on two replicas: no call of the API fails, the workflow service refuses
-// none of the domain service's, the rollout ends as if nothing had been, and what was replaced is refused.
+// workflow as docs/how-to/rotate-credentials.md says, with a rollout under way on two replicas: no call of the API fails, the workflow
+// service refuses none of the domain service's, the rollout ends as if nothing had been, and what was replaced is refused.
 func TestPasswordsAreReplacedUnderARollout(t *testing.T) {
 	t.Parallel()
 	database := newAccounts(t)

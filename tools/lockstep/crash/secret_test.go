@@ -46,8 +46,8 @@ func (s secrets) add(name string) string {
 	return s[name]
 }
 
-// TestSecretsAreNowhere has a whole stack use every kind of secret there is, by file, environment, Vault and configuration, for rollouts that
-// complete, and for all that is refused: a wrong password, a revoked token, a server that says the password back. Then no value is in
+// TestSecretsAreNowhere has a whole stack use every kind of secret there is, by file, environment, Vault and configuration, for rollouts
+// that complete, and for all that is refused: a wrong password, a revoked token, a server that says the password back. Then no value is in
 // any table, stream, log, span, metric, answer, argument of a process, commit or object of the cluster (D27).
 func TestSecretsAreNowhere(t *testing.T) {
 	t.Parallel()
@@ -322,7 +322,10 @@ func (w *world) workflows(ctx context.Context, t *testing.T, canaries secrets, a
 		prefix, _ := c.(map[string]any)["url_prefix"].(string)
 		urls = append(urls, strings.TrimSuffix(prefix, "/")+"/nothing.git")
 	}
-	conn, err := rpc.Dial(rpc.ClientConfig{Address: w.stack.Endpoints().GRPC, Token: canaries["token of the workflow service"], Insecure: true})
+	conn, err := rpc.Dial(rpc.ClientConfig{
+		Address: w.stack.Endpoints().GRPC,
+		Token:   canaries["token of the workflow service"], Insecure: true,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

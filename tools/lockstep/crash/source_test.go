@@ -191,7 +191,8 @@ func TestAPushToldInEveryWayIsOneVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	query := fmt.Sprintf(`SELECT coalesce(array_agg(digest ORDER BY id), '{}') FROM %s.cd_versions WHERE digest = ANY($1)`, pgx.Identifier{w.stack.Schema("domain")}.Sanitize())
+	query := fmt.Sprintf(`SELECT coalesce(array_agg(digest ORDER BY id), '{}') FROM %s.cd_versions WHERE digest = ANY($1)`,
+		pgx.Identifier{w.stack.Schema("domain")}.Sanitize())
 	// What was told is taken in its order: once the second is there, so is everything about the first.
 	var digests []string
 	if err := w.Await(ctx, "a version of the second push", func() (string, bool, error) {

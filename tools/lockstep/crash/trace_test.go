@@ -76,7 +76,10 @@ func TestOneTraceFromPushToHealthy(t *testing.T) {
 			t.Errorf("the trace has no span %q; it has %q", want, found)
 		}
 	}
-	for _, want := range []string{"workflow: git fetch", "workflow: git push", "workflow: HTTP POST", "domain: lockstep.autoflow.v1.AutoFlow/StartWorkflow"} {
+	for _, want := range []string{
+		"workflow: git fetch", "workflow: git push", "workflow: HTTP POST",
+		"domain: lockstep.autoflow.v1.AutoFlow/StartWorkflow",
+	} {
 		if !slices.Contains(found, want) {
 			t.Errorf("the trace has no span %q; it has %q", want, found)
 		}

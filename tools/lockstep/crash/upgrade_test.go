@@ -58,7 +58,8 @@ func TestUpgradeFromThePreviousRelease(t *testing.T) {
 	}
 }
 
-// forget takes out of a registry service's configuration what the previous release does not know: an operator adds it once the release is replaced.
+// forget takes out of a registry service's configuration what the previous release does not know: an operator adds it once the release is
+// replaced.
 func (r *replica) forget(t *testing.T) {
 	t.Helper()
 	text, err := os.ReadFile(r.config)

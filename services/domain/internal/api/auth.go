@@ -93,7 +93,8 @@ func (k keyring) authenticate(next http.Handler) http.Handler {
 func meant(w http.ResponseWriter, r *http.Request, a core.Actor) bool {
 	organization, err := organizationOf(r.Header.Get(organizationHeader))
 	if err == nil && organization != 0 && organization != a.Organization {
-		err = fault.New(fault.Denied, "found a token or session of organization %d; expected one of organization %d, as %s says", a.Organization, organization, organizationHeader)
+		err = fault.New(fault.Denied, "found a token or session of organization %d; expected one of organization %d, as %s says", a.Organization,
+			organization, organizationHeader)
 	}
 	return known(w, organizationHeader, err)
 }

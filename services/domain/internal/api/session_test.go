@@ -118,7 +118,10 @@ func newBrowser(t *testing.T, tokens Tokens) *browser {
 	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
 	guard := throttle.New(nil)
 	access := &members{clock: c, sessions: map[string]time.Time{}}
-	return &browser{t: t, clock: c, access: access, handler: NewHandler(Deps{GraphQL: graph, Console: page, Tokens: tokens, Access: access, Clock: c, Guard: guard})}
+	return &browser{
+		t: t, clock: c, access: access,
+		handler: NewHandler(Deps{GraphQL: graph, Console: page, Tokens: tokens, Access: access, Clock: c, Guard: guard}),
+	}
 }
 
 func (b *browser) send(method, url, body string, header ...string) *httptest.ResponseRecorder {
@@ -164,7 +167,8 @@ func TestASessionIsForOneOriginAndEnds(t *testing.T) {
 		w := b.expect(204, "POST", c.origin+"/session", signIn, csrfHeader, "1")
 		cookie := w.Result().Cookies()[0]
 		secure := strings.HasPrefix(c.origin, "https")
-		if cookie.Name != c.name || !cookie.HttpOnly || cookie.Secure != secure || cookie.SameSite != http.SameSiteStrictMode || cookie.Path != "/" || cookie.Domain != "" {
+		if cookie.Name != c.name || !cookie.HttpOnly || cookie.Secure != secure || cookie.SameSite != http.SameSiteStrictMode ||
+			cookie.Path != "/" || cookie.Domain != "" {
 			t.Errorf("%s: found %+v", c.origin, cookie)
 		}
 		if strings.Contains(cookie.Value, token) {
@@ -196,7 +200,10 @@ func TestForgedAndForeignSessions(t *testing.T) {
 	given := b.value
 	secret, signature, _ := strings.Cut(given, ".")
 	// Without its MAC a session would outlive the token that began it.
-	for _, forged := range []string{"", ".", "x", "other." + signature, given + "00", "other.", secret, secret + ".", strings.Replace(given, ".", ".0", 1)} {
+	for _, forged := range []string{
+		"", ".", "x", "other." + signature, given + "00", "other.", secret, secret + ".",
+		strings.Replace(given, ".", ".0", 1),
+	} {
 		b.value = forged
 		b.expect(401, "POST", "http://127.0.0.1/graphql", "{}", csrfHeader, "1")
 	}
@@ -241,7 +248,10 @@ func TestTokensAndPages(t *testing.T) {
 func TestARequestSaysForWhichOrganizationItIs(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, owner())
-	for header, status := range map[string]int{"": 200, "1": 200, "organization_1": 200, "2": 403, "organization_2": 403, "x": 400, "-1": 400} {
+	for header, status := range map[string]int{
+		"": 200, "1": 200, "organization_1": 200, "2": 403, "organization_2": 403,
+		"x": 400, "-1": 400,
+	} {
 		b.expect(status, "POST", "http://cd.example.com/graphql", "{}", "Authorization", "Bearer "+token, organizationHeader, header)
 	}
 }

@@ -100,7 +100,10 @@ func (s *SignOn) begin(w http.ResponseWriter, r *http.Request) {
 		s.back(w, r, "no-access", err)
 		return
 	}
-	a := attempt{Organization: organization, State: rand.Text(), Nonce: rand.Text(), Verifier: rand.Text() + rand.Text(), Return: localPath(r.URL.Query().Get("return"))}
+	a := attempt{
+		Organization: organization, State: rand.Text(), Nonce: rand.Text(), Verifier: rand.Text() + rand.Text(),
+		Return: localPath(r.URL.Query().Get("return")),
+	}
 	target, err := s.Provider.AuthURL(r.Context(), a.State, a.Nonce, a.Verifier)
 	if err != nil {
 		s.back(w, r, "provider", err)
@@ -196,7 +199,8 @@ func (s *SignOn) logout(w http.ResponseWriter, r *http.Request) (string, error) 
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]string{"error": "invalid_request", "error_description": fault.Public(err)}) // a client that is gone needs no answer
+	// a client that is gone needs no answer
+	_ = json.NewEncoder(w).Encode(map[string]string{"error": "invalid_request", "error_description": fault.Public(err)})
 	return "", err
 }
 
@@ -240,7 +244,8 @@ func attemptOf(r *http.Request, name string) (attempt, bool) {
 // localPath is a page of the console; anything else, such as another host, is the first page.
 func localPath(wanted string) string {
 	u, err := url.Parse(wanted)
-	if err != nil || u.IsAbs() || u.Host != "" || u.User != nil || !strings.HasPrefix(wanted, "/") || strings.HasPrefix(wanted, "//") || strings.ContainsAny(wanted, "\\\r\n\t") || len(wanted) > maxAttempt/2 {
+	if err != nil || u.IsAbs() || u.Host != "" || u.User != nil || !strings.HasPrefix(wanted, "/") || strings.HasPrefix(wanted, "//") ||
+		strings.ContainsAny(wanted, "\\\r\n\t") || len(wanted) > maxAttempt/2 {
 		return "/"
 	}
 	return wanted

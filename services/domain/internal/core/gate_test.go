@@ -23,7 +23,12 @@ func TestTheStricterRuleSatisfiesBoth(t *testing.T) {
 			core.GateRule{Quorum: 3, OnExpiry: rejects},
 			core.GateRule{Quorum: 3, OnExpiry: rejects},
 		},
-		{"a group", core.GateRule{Quorum: 1, OnExpiry: rejects}, core.GateRule{Group: "qa", OnExpiry: rejects}, core.GateRule{Quorum: 1, Group: "qa", OnExpiry: rejects}},
+		{
+			"a group",
+			core.GateRule{Quorum: 1, OnExpiry: rejects},
+			core.GateRule{Group: "qa", OnExpiry: rejects},
+			core.GateRule{Quorum: 1, Group: "qa", OnExpiry: rejects},
+		},
 		{
 			"never approved where one rejects",
 			core.GateRule{ExpiresAfter: time.Minute, OnExpiry: approves},

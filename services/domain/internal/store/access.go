@@ -11,7 +11,10 @@ import (
 )
 
 func member(r query.Member) core.Member {
-	return core.Member{ID: r.ID, Name: r.Name, Kind: core.PrincipalType(r.Kind), Role: core.Role(r.Role), RemovedAt: r.RemovedAt, CreatedAt: r.CreatedAt}
+	return core.Member{
+		ID: r.ID, Name: r.Name, Kind: core.PrincipalType(r.Kind), Role: core.Role(r.Role), RemovedAt: r.RemovedAt,
+		CreatedAt: r.CreatedAt,
+	}
 }
 
 func group(r query.Group) core.Group {
@@ -21,7 +24,8 @@ func group(r query.Group) core.Group {
 func accessToken(r query.AccessToken) core.AccessToken {
 	return core.AccessToken{
 		ID: r.ID, MemberID: r.MemberID, ParentID: orZero(r.ParentID), Name: r.Name, Scopes: core.Permissions(r.Scopes),
-		SignIn: r.SignIn, ProviderSession: orZero(r.ProviderSession), ExpiresAt: r.ExpiresAt, RevokedAt: r.RevokedAt, LastUsedAt: r.LastUsedAt, CreatedAt: r.CreatedAt,
+		SignIn: r.SignIn, ProviderSession: orZero(r.ProviderSession), ExpiresAt: r.ExpiresAt, RevokedAt: r.RevokedAt, LastUsedAt: r.LastUsedAt,
+		CreatedAt: r.CreatedAt,
 	}
 }
 
@@ -131,7 +135,8 @@ func (r reader) GroupsByMember(ctx context.Context, organization int64, members 
 
 // TokensByID implements view.Reads.
 func (r reader) TokensByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.AccessToken, error) {
-	return byKey(ctx, r, organization, ids, "tokens", (*query.Queries).TokensByID, keyed(accessToken, func(t core.AccessToken) int64 { return t.ID }))
+	return byKey(ctx, r, organization, ids, "tokens", (*query.Queries).TokensByID,
+		keyed(accessToken, func(t core.AccessToken) int64 { return t.ID }))
 }
 
 // TokensByMember implements view.Reads.
@@ -146,7 +151,10 @@ func (r reader) TokensByMember(ctx context.Context, organization int64, members 
 
 // AddMember implements access.Tx.
 func (t *tx) AddMember(ctx context.Context, m core.Member) (core.Member, error) {
-	row, err := t.q.InsertMember(ctx, query.InsertMemberParams{OrganizationID: t.organization, Name: m.Name, Kind: string(m.Kind), Role: string(m.Role)})
+	row, err := t.q.InsertMember(ctx, query.InsertMemberParams{
+		OrganizationID: t.organization, Name: m.Name, Kind: string(m.Kind),
+		Role: string(m.Role),
+	})
 	return member(row), pg.Classify(err, "add member %q", m.Name)
 }
 
@@ -158,7 +166,10 @@ func (t *tx) LockMembers(ctx context.Context, id int64) ([]core.Member, error) {
 
 // SaveMember implements access.Tx.
 func (t *tx) SaveMember(ctx context.Context, m core.Member) error {
-	n, err := t.q.SaveMember(ctx, query.SaveMemberParams{OrganizationID: t.organization, ID: m.ID, Role: string(m.Role), RemovedAt: m.RemovedAt})
+	n, err := t.q.SaveMember(ctx, query.SaveMemberParams{
+		OrganizationID: t.organization, ID: m.ID, Role: string(m.Role),
+		RemovedAt: m.RemovedAt,
+	})
 	return one(n, err, "member", m.ID)
 }
 
@@ -170,7 +181,10 @@ func (t *tx) MemberByIdentity(ctx context.Context, issuer, subject string) (core
 
 // SetMemberIdentity implements access.Tx.
 func (t *tx) SetMemberIdentity(ctx context.Context, id int64, issuer, subject string) error {
-	n, err := t.q.SetMemberIdentity(ctx, query.SetMemberIdentityParams{OrganizationID: t.organization, ID: id, Issuer: issuer, Subject: subject})
+	n, err := t.q.SetMemberIdentity(ctx, query.SetMemberIdentityParams{
+		OrganizationID: t.organization, ID: id,
+		Issuer: issuer, Subject: subject,
+	})
 	return one(n, err, "member without an identity", id)
 }
 
@@ -252,12 +266,18 @@ func (t *tx) AddRequest(ctx context.Context, p core.Principal, r access.Request)
 
 // PriorRequest implements access.Tx.
 func (t *tx) PriorRequest(ctx context.Context, p core.Principal, key string) (access.PriorRequest, error) {
-	row, err := t.q.GetRequest(ctx, query.GetRequestParams{OrganizationID: t.organization, PrincipalType: string(p.Type), PrincipalID: p.ID, Key: key})
+	row, err := t.q.GetRequest(ctx, query.GetRequestParams{
+		OrganizationID: t.organization, PrincipalType: string(p.Type),
+		PrincipalID: p.ID, Key: key,
+	})
 	return access.PriorRequest{Fingerprint: row.Fingerprint, Answered: row.Answer != nil, Answer: row.Answer}, missing(err, "request", key)
 }
 
 // AnswerRequest implements access.Tx.
 func (t *tx) AnswerRequest(ctx context.Context, p core.Principal, key string, answer []byte) error {
-	err := t.q.AnswerRequest(ctx, query.AnswerRequestParams{Answer: answer, OrganizationID: t.organization, PrincipalType: string(p.Type), PrincipalID: p.ID, Key: key})
+	err := t.q.AnswerRequest(ctx, query.AnswerRequestParams{
+		Answer: answer, OrganizationID: t.organization, PrincipalType: string(p.Type),
+		PrincipalID: p.ID, Key: key,
+	})
 	return pg.Classify(err, "keep the answer to request %q", key)
 }

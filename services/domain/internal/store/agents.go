@@ -18,14 +18,16 @@ func agent(r query.Agent) core.Agent {
 
 func agentKey(r query.AgentKey) core.AgentKey {
 	return core.AgentKey{
-		ID: r.ID, AgentID: r.AgentID, PublicKey: r.PublicKey, ExpiresAt: r.ExpiresAt, RevokedAt: r.RevokedAt, SeenAt: r.SeenAt, CreatedAt: r.CreatedAt,
+		ID: r.ID, AgentID: r.AgentID, PublicKey: r.PublicKey, ExpiresAt: r.ExpiresAt, RevokedAt: r.RevokedAt, SeenAt: r.SeenAt,
+		CreatedAt: r.CreatedAt,
 	}
 }
 
 func accessChange(r query.ListAccessChangesRow) core.AccessChange {
 	return core.AccessChange{
 		ID: r.ID, Principal: core.Principal{Type: core.PrincipalType(r.PrincipalType), ID: r.PrincipalID}, Action: core.Action(r.Action),
-		Subject: core.AccessSubject{Kind: core.AccessKind(r.SubjectKind), ID: r.SubjectNumber, Name: r.SubjectName}, Detail: r.Detail, CreatedAt: r.CreatedAt,
+		Subject: core.AccessSubject{Kind: core.AccessKind(r.SubjectKind), ID: r.SubjectNumber, Name: r.SubjectName}, Detail: r.Detail,
+		CreatedAt: r.CreatedAt,
 	}
 }
 
@@ -41,7 +43,8 @@ func (r reader) Agents(ctx context.Context, organization int64, withRevoked bool
 
 // CountAgents implements view.Counts.
 func (r reader) CountAgents(ctx context.Context, organization int64, withRevoked bool) (int, error) {
-	return count(ctx, r, organization, "agents", func(q *query.Queries) (int64, error) { return q.CountAgents(ctx, organization, withRevoked) })
+	return count(ctx, r, organization, "agents",
+		func(q *query.Queries) (int64, error) { return q.CountAgents(ctx, organization, withRevoked) })
 }
 
 // AgentsByID implements view.Reads.
@@ -61,7 +64,8 @@ func (r reader) AgentByName(ctx context.Context, organization int64, name string
 
 // AgentKeysByID implements view.Reads.
 func (r reader) AgentKeysByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.AgentKey, error) {
-	return byKey(ctx, r, organization, ids, "keys of agents", (*query.Queries).AgentKeysByID, keyed(agentKey, func(k core.AgentKey) int64 { return k.ID }))
+	return byKey(ctx, r, organization, ids, "keys of agents", (*query.Queries).AgentKeysByID,
+		keyed(agentKey, func(k core.AgentKey) int64 { return k.ID }))
 }
 
 // AgentKeysByAgent implements view.Reads.
@@ -84,16 +88,18 @@ func (r reader) EnvironmentsByAgent(ctx context.Context, organization int64, age
 
 // AccessChanges implements view.Reads.
 func (r reader) AccessChanges(ctx context.Context, organization int64, p core.Page) (core.Slice[core.AccessChange], error) {
-	return list(ctx, r, organization, p, core.OrderCreatedDesc, "changes of access", func(q *query.Queries, w core.Window) ([]query.ListAccessChangesRow, error) {
-		return q.ListAccessChanges(ctx, query.ListAccessChangesParams{
-			OrganizationID: organization, Above: w.Above.Number, Below: w.Below.Number, Falling: w.Falling, AtMost: limit(w),
-		})
-	}, accessChange, numbered(func(c core.AccessChange) int64 { return c.ID }))
+	return list(ctx, r, organization, p, core.OrderCreatedDesc, "changes of access",
+		func(q *query.Queries, w core.Window) ([]query.ListAccessChangesRow, error) {
+			return q.ListAccessChanges(ctx, query.ListAccessChangesParams{
+				OrganizationID: organization, Above: w.Above.Number, Below: w.Below.Number, Falling: w.Falling, AtMost: limit(w),
+			})
+		}, accessChange, numbered(func(c core.AccessChange) int64 { return c.ID }))
 }
 
 // CountAccessChanges implements view.Counts.
 func (r reader) CountAccessChanges(ctx context.Context, organization int64) (int, error) {
-	return count(ctx, r, organization, "changes of access", func(q *query.Queries) (int64, error) { return q.CountAccessChanges(ctx, organization) })
+	return count(ctx, r, organization, "changes of access",
+		func(q *query.Queries) (int64, error) { return q.CountAccessChanges(ctx, organization) })
 }
 
 // AgentOfKey implements access.Store.

@@ -27,7 +27,8 @@ func (t *tx) DropSetups(ctx context.Context, application int64, kept []int64) er
 // AddArchiving implements setup.Tx.
 func (t *tx) AddArchiving(ctx context.Context, one core.Archiving) error {
 	err := t.q.InsertArchiving(ctx, query.InsertArchivingParams{
-		OrganizationID: t.organization, ApplicationID: orNull(one.ApplicationID), EnvironmentID: orNull(one.EnvironmentID), Archived: one.Archived,
+		OrganizationID: t.organization, ApplicationID: orNull(one.ApplicationID), EnvironmentID: orNull(one.EnvironmentID),
+		Archived:      one.Archived,
 		PrincipalType: string(one.Type), PrincipalID: one.Principal.ID, Reason: one.Reason,
 	})
 	return pg.Classify(err, "log that something was archived or restored")
@@ -42,10 +43,12 @@ func archiving(r query.Archiving) core.Archiving {
 
 // ArchivingsByApplication implements view.Reads.
 func (r reader) ArchivingsByApplication(ctx context.Context, organization int64, applications []int64) (map[int64][]core.Archiving, error) {
-	return under(ctx, r, organization, applications, "archivings", (*query.Queries).ArchivingsByApplication, keyed(archiving, func(one core.Archiving) int64 { return one.ApplicationID }))
+	return under(ctx, r, organization, applications, "archivings", (*query.Queries).ArchivingsByApplication,
+		keyed(archiving, func(one core.Archiving) int64 { return one.ApplicationID }))
 }
 
 // ArchivingsByEnvironment implements view.Reads.
 func (r reader) ArchivingsByEnvironment(ctx context.Context, organization int64, environments []int64) (map[int64][]core.Archiving, error) {
-	return under(ctx, r, organization, environments, "archivings", (*query.Queries).ArchivingsByEnvironment, keyed(archiving, func(one core.Archiving) int64 { return one.EnvironmentID }))
+	return under(ctx, r, organization, environments, "archivings", (*query.Queries).ArchivingsByEnvironment,
+		keyed(archiving, func(one core.Archiving) int64 { return one.EnvironmentID }))
 }

@@ -90,20 +90,39 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		{"half an identity", `INSERT INTO cd_members (organization_id, name, kind, role, issuer) VALUES (1, 'a', 'user', 'viewer', 'https://id')`, "cd_members_identity_is_whole"},
 		{"an identity twice", `INSERT INTO cd_members (organization_id, name, kind, role, issuer, subject) VALUES (1, 'a', 'user', 'viewer', 'https://id', 's'), (1, 'b', 'user', 'viewer', 'https://id', 's')`, "cd_members_identity_is_unique"},
 		// R6: names
-		{"a second application of a name", `INSERT INTO cd_applications (organization_id, name) VALUES (1, 'shop')`, "cd_applications_name_is_unique"},
-		{"a second service of a name", `INSERT INTO cd_services (organization_id, application_id, name) VALUES (1, 1, 'api')`, "cd_services_name_is_unique"},
+		{
+			"a second application of a name", `INSERT INTO cd_applications (organization_id, name) VALUES (1, 'shop')`,
+			"cd_applications_name_is_unique",
+		},
+		{
+			"a second service of a name", `INSERT INTO cd_services (organization_id, application_id, name) VALUES (1, 1, 'api')`,
+			"cd_services_name_is_unique",
+		},
 		{"a second version of a name", `INSERT INTO cd_versions (organization_id, artifact_source_id, name, digest, reference, published_at) VALUES (1, 1, '1.0', 'sha256:c', 'r', now())`, "cd_versions_name_is_unique"},
 		{"a second version set of a name", `INSERT INTO cd_version_sets (organization_id, application_id, name, entries_digest, entries_count) VALUES (1, 1, 'set-1', 'd3', 1)`, "cd_version_sets_name_is_unique"},
-		{"a second environment of a name", `INSERT INTO cd_environments (organization_id, name, tier) VALUES (1, 'staging', 'qa')`, "cd_environments_name_is_unique"},
+		{
+			"a second environment of a name", `INSERT INTO cd_environments (organization_id, name, tier) VALUES (1, 'staging', 'qa')`,
+			"cd_environments_name_is_unique",
+		},
 		{"an application without a name", `INSERT INTO cd_applications (organization_id, name) VALUES (1, '')`, "cd_applications_name_is_given"},
 		// D24: gates
 		{"a quorum of nobody", `INSERT INTO cd_rollout_gates (organization_id, rollout_id, gate_id, quorum, requester_may_approve) VALUES (1, 1, 'g', 0, false)`, "cd_rollout_gates_quorum_counts"},
-		{"a gate of another organization's rollout", `INSERT INTO cd_rollout_gates (organization_id, rollout_id, gate_id, quorum, requester_may_approve) VALUES (2, 1, 'g', 1, false)`, "cd_rollout_gates_rollout"},
+		{
+			"a gate of another organization's rollout",
+			`INSERT INTO cd_rollout_gates (organization_id, rollout_id, gate_id, quorum, requester_may_approve) VALUES (2, 1, 'g', 1, false)`,
+			"cd_rollout_gates_rollout",
+		},
 		{"an expiry with another outcome", `INSERT INTO cd_environment_approvals (organization_id, environment_id, quorum, requester_may_approve, on_expiry) VALUES (1, 1, 1, false, 'wait')`, "cd_environment_approvals_outcome_is_known"},
 		// R5: organizations
 		{"an application of nobody", `INSERT INTO cd_applications (organization_id, name) VALUES (9, 'x')`, "cd_applications_organization"},
-		{"a service of another organization's application", `INSERT INTO cd_services (organization_id, application_id, name) VALUES (2, 1, 'web')`, "cd_services_application"},
-		{"a binding of another organization's environment", `INSERT INTO cd_environment_driver_bindings (organization_id, environment_id, version, driver_ref, driver_config) VALUES (2, 1, 2, 'p@1', '{}')`, "cd_environment_driver_bindings_environment"},
+		{
+			"a service of another organization's application",
+			`INSERT INTO cd_services (organization_id, application_id, name) VALUES (2, 1, 'web')`, "cd_services_application",
+		},
+		{
+			"a binding of another organization's environment",
+			`INSERT INTO cd_environment_driver_bindings (organization_id, environment_id, version, driver_ref, driver_config) VALUES (2, 1, 2, 'p@1', '{}')`, "cd_environment_driver_bindings_environment",
+		},
 		// R8 to R10: versions and sets
 		{"a digest twice on a source", `INSERT INTO cd_versions (organization_id, artifact_source_id, name, digest, reference, published_at) VALUES (1, 1, '2.0', 'sha256:a', 'r', now())`, "cd_versions_digest_is_unique"},
 		{"a version that changes", `UPDATE cd_versions SET digest = 'sha256:z' WHERE id = 1`, "cd_versions_are_immutable"},
@@ -118,12 +137,21 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		{"an entry that goes", `DELETE FROM cd_version_set_entries WHERE id = 1`, "cd_version_set_entries_are_immutable"},
 		// R12, R13: append-only
 		{"a binding version twice", `INSERT INTO cd_environment_driver_bindings (organization_id, environment_id, version, driver_ref, driver_config) VALUES (1, 1, 1, 'p@1', '{}')`, "cd_environment_driver_bindings_version_is_unique"},
-		{"a binding that changes", `UPDATE cd_environment_driver_bindings SET driver_config = '{"a":1}' WHERE id = 1`, "cd_environment_driver_bindings_are_append_only"},
+		{
+			"a binding that changes", `UPDATE cd_environment_driver_bindings SET driver_config = '{"a":1}' WHERE id = 1`,
+			"cd_environment_driver_bindings_are_append_only",
+		},
 		{"a binding that goes", `DELETE FROM cd_environment_driver_bindings WHERE id = 2`, "cd_environment_driver_bindings_are_append_only"},
 		{"a pipeline version twice", `INSERT INTO cd_application_flow_definitions (organization_id, application_id, version, definition) VALUES (1, 1, 1, '{}')`, "cd_application_flow_definitions_version_is_unique"},
-		{"a pipeline that changes", `UPDATE cd_application_flow_definitions SET definition = 'x' WHERE id = 1`, "cd_application_flow_definitions_are_append_only"},
+		{
+			"a pipeline that changes", `UPDATE cd_application_flow_definitions SET definition = 'x' WHERE id = 1`,
+			"cd_application_flow_definitions_are_append_only",
+		},
 		{"an artifact without drivers", `INSERT INTO driver_artifacts (digest, drivers, content) VALUES ('sha256:' || repeat('a', 64), '{}', 'x')`, "driver_artifacts_have_drivers"},
-		{"an artifact without a digest", `INSERT INTO driver_artifacts (digest, drivers, content) VALUES ('latest', '{p@1}', 'x')`, "driver_artifacts_digest_is_sha256"},
+		{
+			"an artifact without a digest", `INSERT INTO driver_artifacts (digest, drivers, content) VALUES ('latest', '{p@1}', 'x')`,
+			"driver_artifacts_digest_is_sha256",
+		},
 		{"an artifact that changes", `UPDATE driver_artifacts SET content = 'y'`, "driver_artifacts_are_immutable"},
 		{"an artifact that goes", `DELETE FROM driver_artifacts`, "driver_artifacts_are_immutable"},
 		{"the name of an artifact that goes", `DELETE FROM driver_artifact_names`, "driver_artifact_names_are_kept"},
@@ -148,7 +176,10 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		{"a previous set that does not exist", stop + `(1, 1, 2, 2, 2, 'sha256:driver', 99)`, "cd_rollout_environments_previous_version_set"},
 		{"a binding pinned anew", `UPDATE cd_rollout_environments SET driver_binding_id = 2`, "cd_rollout_environments_pins_are_immutable"},
 		{"a service twice in an environment", `INSERT INTO cd_deployments (organization_id, rollout_environment_id, service_id) VALUES (1, 1, 1)`, "cd_deployments_service_is_unique"},
-		{"a healthy deployment that degrades", `UPDATE cd_deployments SET state = 2, finished_at = now(); UPDATE cd_deployments SET state = 3`, "cd_deployments_ended_is_final"},
+		{
+			"a healthy deployment that degrades", `UPDATE cd_deployments SET state = 2, finished_at = now(); UPDATE cd_deployments SET state = 3`,
+			"cd_deployments_ended_is_final",
+		},
 		{"a snapshot that changes", `UPDATE cd_deployment_snapshots SET commit_sha = 'x'`, "cd_deployment_snapshots_are_immutable"},
 		{"a second snapshot", `INSERT INTO cd_deployment_snapshots (organization_id, deployment_id, commit_sha, manifest_digest, parameters) VALUES (1, 1, 'd', 'm', '{}')`, "cd_deployment_snapshots_one_per_deployment"},
 		// R17
@@ -159,8 +190,14 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		{"a journal row that changes", `UPDATE cd_rollout_transitions SET reason = 'x'`, "cd_rollout_transitions_are_append_only"},
 		{"a journal row that goes", `DELETE FROM cd_rollout_transitions`, "cd_rollout_transitions_are_append_only"},
 		{"a journal that is emptied", `TRUNCATE cd_rollout_transitions`, "cd_rollout_transitions_are_kept"},
-		{"an environment's journal row that changes", `UPDATE cd_rollout_environment_transitions SET reason = 'x'`, "cd_rollout_environment_transitions_are_append_only"},
-		{"a deployment's journal row that changes", `UPDATE cd_deployment_transitions SET reason = 'x'`, "cd_deployment_transitions_are_append_only"},
+		{
+			"an environment's journal row that changes", `UPDATE cd_rollout_environment_transitions SET reason = 'x'`,
+			"cd_rollout_environment_transitions_are_append_only",
+		},
+		{
+			"a deployment's journal row that changes", `UPDATE cd_deployment_transitions SET reason = 'x'`,
+			"cd_deployment_transitions_are_append_only",
+		},
 		{"a deployment's journal that is emptied", `TRUNCATE cd_deployment_transitions`, "cd_deployment_transitions_are_kept"},
 		{"a verb that is none", transition + `(1, 1, 0, 1, 'begin', NULL, 'user')`, "cd_rollout_transitions_verb_is_known"},
 		{"an actor that is none", transition + `(1, 1, 0, 1, 'start', NULL, 'robot')`, "cd_rollout_transitions_principal_is_known"},
@@ -168,10 +205,16 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		{"a way out of a terminal state", transition + `(1, 1, 4, 1, 'start', NULL, 'user')`, "cd_rollout_transitions_path_is_legal"},
 		{"a creation into a later state", transition + `(1, 1, NULL, 1, 'create', NULL, 'user')`, "cd_rollout_transitions_path_is_legal"},
 		{"a creation that has a before", transition + `(1, 1, 0, 1, 'create', NULL, 'user')`, "cd_rollout_transitions_creation_is_first"},
-		{"an approval that changes the state", transition + `(1, 1, 0, 1, 'approve', 'g', 'user')`, "cd_rollout_transitions_request_changes_nothing"},
+		{
+			"an approval that changes the state", transition + `(1, 1, 0, 1, 'approve', 'g', 'user')`,
+			"cd_rollout_transitions_request_changes_nothing",
+		},
 		{"an approval of no gate", transition + `(1, 1, 0, 0, 'approve', NULL, 'user')`, "cd_rollout_transitions_gate_is_named"},
 		{"a passage of no gate", transition + `(1, 1, 1, 1, 'pass_gate', NULL, 'system')`, "cd_rollout_transitions_gate_is_named"},
-		{"a passage that changes the state", transition + `(1, 1, 1, 2, 'request_passage', 'g', 'system')`, "cd_rollout_transitions_request_changes_nothing"},
+		{
+			"a passage that changes the state", transition + `(1, 1, 1, 2, 'request_passage', 'g', 'system')`,
+			"cd_rollout_transitions_request_changes_nothing",
+		},
 		{"a start that starts nothing", transition + `(1, 1, 1, 1, 'start', NULL, 'system')`, "cd_rollout_transitions_request_changes_nothing"},
 		{"a pause of what is over", transition + `(1, 1, 4, 4, 'pause', NULL, 'user')`, "cd_rollout_transitions_terminal_asks_nothing"},
 		{"a leap of a deployment", `INSERT INTO cd_deployment_transitions (organization_id, deployment_id, from_state, to_state, event, principal_type) VALUES (1, 1, 0, 2, 'complete', 'system')`, "cd_deployment_transitions_path_is_legal"},
@@ -179,21 +222,46 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		{"a gate passed before the start", `INSERT INTO cd_deployment_transitions (organization_id, deployment_id, from_state, to_state, event, gate_id, principal_type) VALUES (1, 1, 0, 0, 'pass_gate', 'staging/25', 'system')`, "cd_deployment_transitions_path_is_legal"},
 		{"another organization's journal row", transition + `(2, 1, 0, 1, 'start', NULL, 'user')`, "cd_rollout_transitions_subject"},
 		// E74, D13
-		{"a policy that waits for less than nothing", `INSERT INTO cd_application_policies (organization_id, application_id, rollback_on_failed, rollback_on_degraded, degraded_after_seconds) VALUES (1, 1, true, true, -1)`, "cd_application_policies_wait_is_bounded"},
-		{"another organization's application's policy", `INSERT INTO cd_application_policies (organization_id, application_id, rollback_on_failed, rollback_on_degraded, degraded_after_seconds) VALUES (2, 1, true, true, 0)`, "cd_application_policies_application"},
-		{"a rollback that is done and made nothing", `INSERT INTO cd_automatic_rollbacks (organization_id, rollout_id, cause, due_at, state) VALUES (1, 1, 'failed', now(), 1)`, "cd_automatic_rollbacks_done_has_made"},
-		{"a rollback that is dropped without a word", `INSERT INTO cd_automatic_rollbacks (organization_id, rollout_id, cause, due_at, state) VALUES (1, 1, 'failed', now(), 2)`, "cd_automatic_rollbacks_dropped_says_why"},
+		{
+			"a policy that waits for less than nothing",
+			`INSERT INTO cd_application_policies (organization_id, application_id, rollback_on_failed, rollback_on_degraded, degraded_after_seconds) VALUES (1, 1, true, true, -1)`, "cd_application_policies_wait_is_bounded",
+		},
+		{
+			"another organization's application's policy",
+			`INSERT INTO cd_application_policies (organization_id, application_id, rollback_on_failed, rollback_on_degraded, degraded_after_seconds) VALUES (2, 1, true, true, 0)`, "cd_application_policies_application",
+		},
+		{
+			"a rollback that is done and made nothing",
+			`INSERT INTO cd_automatic_rollbacks (organization_id, rollout_id, cause, due_at, state) VALUES (1, 1, 'failed', now(), 1)`,
+			"cd_automatic_rollbacks_done_has_made",
+		},
+		{
+			"a rollback that is dropped without a word",
+			`INSERT INTO cd_automatic_rollbacks (organization_id, rollout_id, cause, due_at, state) VALUES (1, 1, 'failed', now(), 2)`,
+			"cd_automatic_rollbacks_dropped_says_why",
+		},
 		{"two automatic rollbacks of a rollout", `INSERT INTO cd_automatic_rollbacks (organization_id, rollout_id, cause, due_at) VALUES (1, 1, 'failed', now()), (1, 1, 'degraded', now())`, "cd_automatic_rollbacks_once_per_rollout"},
 		{"a failure that is never due", `INSERT INTO cd_automatic_rollbacks (organization_id, rollout_id, cause, due_at) VALUES (1, 1, 'failed', NULL)`, "cd_automatic_rollbacks_only_a_clock_stands"},
 		{"a clock that stands and is settled", `INSERT INTO cd_automatic_rollbacks (organization_id, rollout_id, cause, due_at, state, outcome) VALUES (1, 1, 'degraded', NULL, 2, 'x')`, "cd_automatic_rollbacks_only_a_clock_stands"},
-		{"another organization's rollout's rollback", `INSERT INTO cd_automatic_rollbacks (organization_id, rollout_id, cause, due_at) VALUES (2, 1, 'failed', now())`, "cd_automatic_rollbacks_rollout"},
+		{
+			"another organization's rollout's rollback",
+			`INSERT INTO cd_automatic_rollbacks (organization_id, rollout_id, cause, due_at) VALUES (2, 1, 'failed', now())`,
+			"cd_automatic_rollbacks_rollout",
+		},
 		// D15 and the hand-over
 		{"a tier that is none", `UPDATE cd_environments SET tier = 'moon'`, "cd_environments_tier_is_known"},
 		{"a readiness that is none", `UPDATE cd_environments SET readiness = 'maybe'`, "cd_environments_readiness_is_known"},
 		{"not ready without a reason", `UPDATE cd_environments SET readiness = 'not_ready'`, "cd_environments_not_ready_has_reason"},
-		{"not ready without a reason, in an application", `UPDATE cd_application_environments SET readiness = 'not_ready'`, "cd_application_environments_not_ready_has_reason"},
+		{
+			"not ready without a reason, in an application", `UPDATE cd_application_environments SET readiness = 'not_ready'`,
+			"cd_application_environments_not_ready_has_reason",
+		},
 		{"an application environment twice", `INSERT INTO cd_application_environments (organization_id, application_id, environment_id) VALUES (1, 1, 1)`, "cd_application_environments_is_unique"},
-		{"an application in another organization's environment", `INSERT INTO cd_application_environments (organization_id, application_id, environment_id) VALUES (1, 1, 3)`, "cd_application_environments_environment"},
+		{
+			"an application in another organization's environment",
+			`INSERT INTO cd_application_environments (organization_id, application_id, environment_id) VALUES (1, 1, 3)`,
+			"cd_application_environments_environment",
+		},
 		{"a workflow started twice", `INSERT INTO cd_handoffs (organization_id, kind, workflow_id, subject_kind, subject_id, program, driver_digest, inputs, due_at) VALUES (1, 'start', 'rollout-1', 'rollout', 1, 'deploy', 'sha256:driver', '{}', now())`, "cd_handoffs_once_per_workflow"},
 		{"a start without a program", `INSERT INTO cd_handoffs (organization_id, kind, workflow_id, subject_kind, subject_id, due_at) VALUES (1, 'start', 'rollout-2', 'rollout', 2, now())`, "cd_handoffs_start_is_complete"},
 	}
@@ -219,7 +287,10 @@ func TestTheDatabaseTakes(t *testing.T) {
 			INSERT INTO cd_rollouts (organization_id, application_id, version_set_id, flow_definition_id) VALUES (1, 1, 1, 1)`},
 		{"rollouts of two applications at once (R14)", `INSERT INTO cd_application_flow_definitions (organization_id, application_id, version, definition) VALUES (1, 2, 1, '{}');
 			INSERT INTO cd_rollouts (organization_id, application_id, version_set_id, flow_definition_id) VALUES (1, 2, 2, 2)`},
-		{"a handle stored on a rollout that has ended", `UPDATE cd_rollouts SET state = 5, finished_at = now(); UPDATE cd_rollouts SET workflow_ref = 'r'`},
+		{
+			"a handle stored on a rollout that has ended",
+			`UPDATE cd_rollouts SET state = 5, finished_at = now(); UPDATE cd_rollouts SET workflow_ref = 'r'`,
+		},
 		{"a set with its entries in one transaction", `INSERT INTO cd_version_sets (organization_id, application_id, name, entries_digest, entries_count) VALUES (1, 1, 'set-2', 'd3', 1);
 			INSERT INTO cd_version_set_entries (organization_id, version_set_id, version_id, artifact_source_id, service_id) SELECT 1, max(id), 2, 1, 1 FROM cd_version_sets`},
 	}

@@ -40,7 +40,8 @@ func environment(r query.Environment) core.Environment {
 
 func driverBinding(r query.DriverBinding) core.DriverBinding {
 	return core.DriverBinding{
-		ID: r.ID, EnvironmentID: r.EnvironmentID, Version: int(r.Version), DriverRef: r.DriverRef, DriverConfig: r.DriverConfig, CreatedAt: r.CreatedAt,
+		ID: r.ID, EnvironmentID: r.EnvironmentID, Version: int(r.Version), DriverRef: r.DriverRef, DriverConfig: r.DriverConfig,
+		CreatedAt: r.CreatedAt,
 	}
 }
 
@@ -85,16 +86,19 @@ func deployment(r query.Deployment) core.Deployment {
 
 func snapshot(r query.SnapshotsByDeploymentRow) core.Snapshot {
 	return core.Snapshot{
-		DeploymentID: r.Snapshot.DeploymentID, CommitSHA: r.Snapshot.CommitSha, ManifestDigest: r.Snapshot.ManifestDigest, DriverDigest: r.DriverDigest,
-		Parameters: r.Snapshot.Parameters, Changes: r.Snapshot.Changes, CreatedAt: r.Snapshot.CreatedAt,
+		DeploymentID: r.Snapshot.DeploymentID, CommitSHA: r.Snapshot.CommitSha, ManifestDigest: r.Snapshot.ManifestDigest,
+		DriverDigest: r.DriverDigest,
+		Parameters:   r.Snapshot.Parameters, Changes: r.Snapshot.Changes, CreatedAt: r.Snapshot.CreatedAt,
 	}
 }
 
 func transition(r query.JournalsByRolloutRow) core.Transition {
 	return core.Transition{
-		ID: r.ID, Subject: core.Subject{Kind: core.SubjectKind(r.Kind), ID: r.SubjectID}, From: r.FromState, To: r.ToState, Verb: core.Verb(r.Event),
+		ID: r.ID, Subject: core.Subject{Kind: core.SubjectKind(r.Kind), ID: r.SubjectID}, From: r.FromState, To: r.ToState,
+		Verb:   core.Verb(r.Event),
 		GateID: orZero(r.GateID), PrincipalType: core.PrincipalType(r.PrincipalType), PrincipalID: orZero(r.PrincipalID),
-		Reason: orZero(r.Reason), TriggeredBy: orZero(r.TriggeredBy), Conditions: conditions(r.Conditions), Breach: r.Breach, CreatedAt: r.CreatedAt,
+		Reason: orZero(r.Reason), TriggeredBy: orZero(r.TriggeredBy), Conditions: conditions(r.Conditions), Breach: r.Breach,
+		CreatedAt: r.CreatedAt,
 	}
 }
 
@@ -110,7 +114,8 @@ func conditions(stored json.RawMessage) []core.Condition {
 func gateWord(r query.GateWordsRow) core.Transition {
 	return core.Transition{
 		ID: r.ID, Subject: core.Subject{Kind: core.SubjectRollout, ID: r.RolloutID}, From: r.FromState, To: r.ToState, Verb: core.Verb(r.Event),
-		GateID: orZero(r.GateID), PrincipalType: core.PrincipalType(r.PrincipalType), PrincipalID: orZero(r.PrincipalID), Reason: orZero(r.Reason), CreatedAt: r.CreatedAt,
+		GateID: orZero(r.GateID), PrincipalType: core.PrincipalType(r.PrincipalType), PrincipalID: orZero(r.PrincipalID),
+		Reason: orZero(r.Reason), CreatedAt: r.CreatedAt,
 		Conditions: conditions(r.Conditions),
 	}
 }

@@ -23,7 +23,8 @@ func (r reader) Attempts(ctx context.Context, organization int64, s view.Deliver
 		for _, row := range rows {
 			if len(all) == 0 || all[len(all)-1].RolloutID != row.RolloutID {
 				all = append(all, view.Attempt{
-					RolloutID: row.RolloutID, VersionSetID: row.VersionSetID, Within: row.Within, MadeAt: row.MadeAt, AskedAt: row.AskedAt, OverAt: row.OverAt,
+					RolloutID: row.RolloutID, VersionSetID: row.VersionSetID, Within: row.Within, MadeAt: row.MadeAt, AskedAt: row.AskedAt,
+					OverAt: row.OverAt,
 				})
 			}
 			if row.StartedAt == nil || row.FinishedAt == nil {

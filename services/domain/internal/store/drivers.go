@@ -32,7 +32,8 @@ func (s *Store) KeepDriverArtifact(ctx context.Context, a core.DriverArtifact) e
 				return pg.Classify(err, "keep driver artifact %s", a.Digest)
 			}
 		}
-		return pg.Classify(q.NameDriverArtifact(ctx, a.Reference, a.Digest, a.AskedAt), "keep that %s names driver artifact %s", a.Reference, a.Digest)
+		return pg.Classify(q.NameDriverArtifact(ctx, a.Reference, a.Digest, a.AskedAt), "keep that %s names driver artifact %s",
+			a.Reference, a.Digest)
 	})
 }
 

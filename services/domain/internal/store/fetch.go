@@ -47,7 +47,9 @@ func fetch[R any](ctx context.Context, r reader, organization int64, ids []int64
 }
 
 // byKey reads at most one thing for each key.
-func byKey[R, T any](ctx context.Context, r reader, organization int64, ids []int64, what string, read batch[R], convert func(R) (int64, T)) (map[int64]T, error) {
+func byKey[R, T any](
+	ctx context.Context, r reader, organization int64, ids []int64, what string, read batch[R], convert func(R) (int64, T),
+) (map[int64]T, error) {
 	rows, err := fetch(ctx, r, organization, ids, what, read)
 	if err != nil {
 		return nil, err
@@ -61,7 +63,9 @@ func byKey[R, T any](ctx context.Context, r reader, organization int64, ids []in
 }
 
 // under reads any number of things for each parent, in the order of the query.
-func under[R, T any](ctx context.Context, r reader, organization int64, parents []int64, what string, read batch[R], convert func(R) (int64, T)) (map[int64][]T, error) {
+func under[R, T any](
+	ctx context.Context, r reader, organization int64, parents []int64, what string, read batch[R], convert func(R) (int64, T),
+) (map[int64][]T, error) {
 	rows, err := fetch(ctx, r, organization, parents, what, read)
 	if err != nil {
 		return nil, err

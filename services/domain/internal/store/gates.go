@@ -82,7 +82,8 @@ func (t *tx) DueGateExpiry(ctx context.Context, at time.Time) (core.GateExpiry, 
 	if errors.Is(err, pgx.ErrNoRows) {
 		return core.GateExpiry{}, false, nil
 	}
-	return core.GateExpiry{ID: row.ID, RolloutID: row.RolloutID, GateID: row.GateID, AskedAt: row.AskedAt}, err == nil, pg.Classify(err, "find due gate")
+	return core.GateExpiry{ID: row.ID, RolloutID: row.RolloutID, GateID: row.GateID, AskedAt: row.AskedAt}, err == nil,
+		pg.Classify(err, "find due gate")
 }
 
 // SettleGateExpiry implements rollout.Tx.
@@ -97,7 +98,9 @@ func (s *Store) OrganizationsWithDueGateExpiries(ctx context.Context, at time.Ti
 }
 
 // EnvironmentApprovals implements view.Reads.
-func (r reader) EnvironmentApprovals(ctx context.Context, organization int64, environments []int64) (map[int64]core.EnvironmentApproval, error) {
+func (r reader) EnvironmentApprovals(
+	ctx context.Context, organization int64, environments []int64,
+) (map[int64]core.EnvironmentApproval, error) {
 	return byKey(ctx, r, organization, environments, "approvals of environments", (*query.Queries).EnvironmentApprovals,
 		func(row query.EnvironmentApproval) (int64, core.EnvironmentApproval) {
 			return row.EnvironmentID, core.EnvironmentApproval{

@@ -35,7 +35,8 @@ func twins(t *testing.T) (owner, service *pgxpool.Pool) {
 	if err := store.Protect(t.Context(), plain, role); err != nil {
 		t.Fatal(err)
 	}
-	alone := strings.NewReplacer(`, (2, 'shop')`, ``, `, (2, 3, 'api')`, ``, `, (2, 3, 'oci-image@1', '{}', 'k1')`, ``, `, (2, 'staging', 'staging')`, ``)
+	alone := strings.NewReplacer(`, (2, 'shop')`, ``, `, (2, 3, 'api')`, ``, `, (2, 3, 'oci-image@1', '{}', 'k1')`,
+		``, `, (2, 'staging', 'staging')`, ``)
 	if _, err := owner.Exec(t.Context(), alone.Replace(seed)); err != nil {
 		t.Fatal(err)
 	}
@@ -60,9 +61,11 @@ func twins(t *testing.T) (owner, service *pgxpool.Pool) {
 // plainOwner gives the schema to an account of its own, which may do nothing else, and answers how to sign in as it.
 func plainOwner(t *testing.T, superuser *pgxpool.Pool, c pg.Config) pg.Config {
 	t.Helper()
-	account := "owner_" + strings.ToLower(rand.Text()[:8]) + "_of_" + c.Schema[max(0, len(c.Schema)-44):] // PostgreSQL cuts names off at 63 bytes
+	// PostgreSQL cuts names off at 63 bytes
+	account := "owner_" + strings.ToLower(rand.Text()[:8]) + "_of_" + c.Schema[max(0, len(c.Schema)-44):]
 	name := pgx.Identifier{account}.Sanitize()
-	if _, err := superuser.Exec(t.Context(), "CREATE ROLE "+name+" LOGIN; ALTER SCHEMA "+pgx.Identifier{c.Schema}.Sanitize()+" OWNER TO "+name); err != nil {
+	if _, err := superuser.Exec(t.Context(), "CREATE ROLE "+name+" LOGIN; ALTER SCHEMA "+pgx.Identifier{c.Schema}.Sanitize()+
+		" OWNER TO "+name); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -220,7 +223,8 @@ func TestEveryTenantTableIsWalledOff(t *testing.T) {
 			mine = "id = 2"
 		}
 		var forced bool
-		if err := owner.QueryRow(t.Context(), `SELECT relrowsecurity AND relforcerowsecurity FROM pg_class WHERE oid = $1::regclass`, table).Scan(&forced); err != nil || !forced {
+		if err := owner.QueryRow(t.Context(), `SELECT relrowsecurity AND relforcerowsecurity FROM pg_class WHERE oid = $1::regclass`,
+			table).Scan(&forced); err != nil || !forced {
 			t.Errorf("%s: row-level security is not forced (%v)", table, err)
 		}
 		want := func(what string, want int64, organization int, sql string) {
@@ -248,10 +252,13 @@ func TestEveryTenantTableIsWalledOff(t *testing.T) {
 
 // seededTables are those of which the seed has rows; a wall around nothing would prove nothing.
 var seededTables = map[string]bool{
-	"cd_organizations": true, "cd_applications": true, "cd_services": true, "cd_artifact_sources": true, "cd_versions": true, "cd_version_sets": true,
+	"cd_organizations": true, "cd_applications": true, "cd_services": true, "cd_artifact_sources": true, "cd_versions": true,
+	"cd_version_sets":        true,
 	"cd_version_set_entries": true, "cd_environments": true, "cd_environment_driver_bindings": true, "cd_driver_bundles": true,
-	"cd_application_flow_definitions": true, "cd_application_environments": true, "cd_rollouts": true, "cd_rollout_environments": true, "cd_deployments": true,
-	"cd_deployment_snapshots": true, "cd_rollout_transitions": true, "cd_rollout_environment_transitions": true, "cd_deployment_transitions": true,
+	"cd_application_flow_definitions": true, "cd_application_environments": true, "cd_rollouts": true, "cd_rollout_environments": true,
+	"cd_deployments":          true,
+	"cd_deployment_snapshots": true, "cd_rollout_transitions": true, "cd_rollout_environment_transitions": true,
+	"cd_deployment_transitions":      true,
 	"cd_service_environment_healths": true, "cd_handoffs": true,
 }
 
@@ -276,7 +283,8 @@ func TestTheServiceCannotRewriteTheRecord(t *testing.T) {
 		}
 	}
 	for _, table := range []string{
-		"cd_versions", "cd_version_sets", "cd_version_set_entries", "cd_environment_driver_bindings", "cd_driver_bundles", "cd_application_flow_definitions",
+		"cd_versions", "cd_version_sets", "cd_version_set_entries", "cd_environment_driver_bindings", "cd_driver_bundles",
+		"cd_application_flow_definitions",
 		"cd_deployment_snapshots", "cd_rollout_transitions", "cd_rollout_environment_transitions", "cd_deployment_transitions",
 	} {
 		refused(`UPDATE ` + table + ` SET created_at = now()`)
@@ -298,12 +306,29 @@ func TestNothingOfAnotherOrganizationCanBeReferredToOrInferred(t *testing.T) {
 	tests := []struct{ name, sql, refusedBy string }{
 		{"a row for the other", `INSERT INTO cd_applications (organization_id, name) VALUES (1, 'new')`, "42501"},
 		{"a row moved to the other", `UPDATE cd_applications SET organization_id = 1 WHERE name = 'shop'`, "42501"},
-		{"a service of the other's application", `INSERT INTO cd_services (organization_id, application_id, name) VALUES (2, 1, 'x')`, "cd_services_application"},
-		{"a service of nobody's application", `INSERT INTO cd_services (organization_id, application_id, name) VALUES (2, 9999, 'x')`, "cd_services_application"},
-		{"a rollout of the other's application, which has an active one (R14)", `INSERT INTO cd_rollouts (organization_id, application_id, version_set_id, flow_definition_id) VALUES (2, 1, 1, 1)`, "cd_rollouts_application"},
+		{
+			"a service of the other's application", `INSERT INTO cd_services (organization_id, application_id, name) VALUES (2, 1, 'x')`,
+			"cd_services_application",
+		},
+		{
+			"a service of nobody's application", `INSERT INTO cd_services (organization_id, application_id, name) VALUES (2, 9999, 'x')`,
+			"cd_services_application",
+		},
+		{
+			"a rollout of the other's application, which has an active one (R14)",
+			`INSERT INTO cd_rollouts (organization_id, application_id, version_set_id, flow_definition_id) VALUES (2, 1, 1, 1)`,
+			"cd_rollouts_application",
+		},
 		{"a rollout of nobody's application", `INSERT INTO cd_rollouts (organization_id, application_id, version_set_id, flow_definition_id) VALUES (2, 9999, 1, 1)`, "cd_rollouts_application"},
-		{"a journal row about the other's rollout", `INSERT INTO cd_rollout_transitions (organization_id, rollout_id, from_state, to_state, event, principal_type) VALUES (2, 1, 0, 1, 'start', 'user')`, "cd_rollout_transitions_subject"},
-		{"a deployment to the other's environment", `INSERT INTO cd_application_environments (organization_id, application_id, environment_id) VALUES (2, 101, 1)`, "cd_application_environments_environment"},
+		{
+			"a journal row about the other's rollout",
+			`INSERT INTO cd_rollout_transitions (organization_id, rollout_id, from_state, to_state, event, principal_type) VALUES (2, 1, 0, 1, 'start', 'user')`, "cd_rollout_transitions_subject",
+		},
+		{
+			"a deployment to the other's environment",
+			`INSERT INTO cd_application_environments (organization_id, application_id, environment_id) VALUES (2, 101, 1)`,
+			"cd_application_environments_environment",
+		},
 	}
 	for _, tt := range tests {
 		_, err := count(t.Context(), service, 2, tt.sql)
@@ -384,8 +409,10 @@ func TestLooksAcrossGiveAwayOrganizationsOnly(t *testing.T) {
 	// Whatever else looks across finds nothing here, but must be able to look.
 	for _, sql := range []string{
 		`cd_organizations_with_due_rollbacks(now())`, `cd_organizations_with_due_gates(now())`, `cd_organizations_with_token('x')`,
-		`cd_organizations_with_due_closings(now())`, `cd_organizations_with_free_queue()`, `cd_sources_after(0, 10)`, `cd_agent_of_key('k', now())`,
-		`cd_good_agent_keys('{1}', now())`, `cd_agent_owners()`, `cd_organizations_with_unranked_publications()`, `cd_organizations_of_identity('i', 's')`, `cd_organizations_with_member('n')`,
+		`cd_organizations_with_due_closings(now())`, `cd_organizations_with_free_queue()`, `cd_sources_after(0, 10)`,
+		`cd_agent_of_key('k', now())`,
+		`cd_good_agent_keys('{1}', now())`, `cd_agent_owners()`, `cd_organizations_with_unranked_publications()`,
+		`cd_organizations_of_identity('i', 's')`, `cd_organizations_with_member('n')`,
 		`cd_organizations_with_provider_session('s')`,
 	} {
 		if _, err := count(t.Context(), service, 0, "SELECT * FROM "+sql); err != nil {
@@ -393,7 +420,8 @@ func TestLooksAcrossGiveAwayOrganizationsOnly(t *testing.T) {
 		}
 	}
 	// The walls stand again as soon as such a function has answered.
-	if n, err := count(t.Context(), service, 0, `SELECT FROM cd_organizations_with_source('k1') o, cd_artifact_sources`); err != nil || n != 0 {
+	if n, err := count(t.Context(), service, 0, `SELECT FROM cd_organizations_with_source('k1') o, cd_artifact_sources`); err != nil ||
+		n != 0 {
 		t.Errorf("beside a look across the service sees %d rows, %v; want none", n, err)
 	}
 	// What opens the walls for the owner of these functions does nothing for the service.

@@ -10,17 +10,21 @@ import (
 )
 
 // Applications implements view.Reads.
-func (r reader) Applications(ctx context.Context, organization int64, f core.ApplicationFilter, p core.Page) (core.Slice[core.Application], error) {
-	return list(ctx, r, organization, p, core.OrderCreated, "applications", func(q *query.Queries, w core.Window) ([]query.Application, error) {
-		named, few, err := named(ctx, q, organization, f.Contains)
-		if err != nil || few && len(named) == 0 {
-			return nil, err
-		}
-		return q.ListApplications(ctx, query.ListApplicationsParams{
-			OrganizationID: organization, Above: w.Above.Number, Below: w.Below.Number, AboveName: w.Above.Name, BelowName: w.Below.Name,
-			Among: few, Applications: named, Contains: strings.ToLower(f.Contains), RolledOut: f.RolledOut, ByName: w.Key == core.OrderName, Falling: w.Falling, AtMost: limit(w),
-		})
-	}, application, func(one core.Application) core.Position { return core.Position{Number: one.ID, Name: one.Name} })
+func (r reader) Applications(
+	ctx context.Context, organization int64, f core.ApplicationFilter, p core.Page,
+) (core.Slice[core.Application], error) {
+	return list(ctx, r, organization, p, core.OrderCreated, "applications",
+		func(q *query.Queries, w core.Window) ([]query.Application, error) {
+			named, few, err := named(ctx, q, organization, f.Contains)
+			if err != nil || few && len(named) == 0 {
+				return nil, err
+			}
+			return q.ListApplications(ctx, query.ListApplicationsParams{
+				OrganizationID: organization, Above: w.Above.Number, Below: w.Below.Number, AboveName: w.Above.Name, BelowName: w.Below.Name,
+				Among: few, Applications: named, Contains: strings.ToLower(f.Contains), RolledOut: f.RolledOut, ByName: w.Key == core.OrderName,
+				Falling: w.Falling, AtMost: limit(w),
+			})
+		}, application, func(one core.Application) core.Position { return core.Position{Number: one.ID, Name: one.Name} })
 }
 
 // CountApplications implements view.Counts.
@@ -31,13 +35,17 @@ func (r reader) CountApplications(ctx context.Context, organization int64, f cor
 }
 
 // Environments implements view.Reads.
-func (r reader) Environments(ctx context.Context, organization int64, f core.EnvironmentFilter, p core.Page) (core.Slice[core.Environment], error) {
-	return list(ctx, r, organization, p, core.OrderCreated, "environments", func(q *query.Queries, w core.Window) ([]query.Environment, error) {
-		return q.ListEnvironments(ctx, query.ListEnvironmentsParams{
-			OrganizationID: organization, Above: w.Above.Number, Below: w.Below.Number, AboveName: w.Above.Name, BelowName: w.Below.Name,
-			Contains: f.Contains, Tiers: tiersOf(f), Readiness: readinessOf(f), ByName: w.Key == core.OrderName, Falling: w.Falling, AtMost: limit(w),
-		})
-	}, environment, func(one core.Environment) core.Position { return core.Position{Number: one.ID, Name: one.Name} })
+func (r reader) Environments(
+	ctx context.Context, organization int64, f core.EnvironmentFilter, p core.Page,
+) (core.Slice[core.Environment], error) {
+	return list(ctx, r, organization, p, core.OrderCreated, "environments",
+		func(q *query.Queries, w core.Window) ([]query.Environment, error) {
+			return q.ListEnvironments(ctx, query.ListEnvironmentsParams{
+				OrganizationID: organization, Above: w.Above.Number, Below: w.Below.Number, AboveName: w.Above.Name, BelowName: w.Below.Name,
+				Contains: f.Contains, Tiers: tiersOf(f), Readiness: readinessOf(f), ByName: w.Key == core.OrderName,
+				Falling: w.Falling, AtMost: limit(w),
+			})
+		}, environment, func(one core.Environment) core.Position { return core.Position{Number: one.ID, Name: one.Name} })
 }
 
 // CountEnvironments implements view.Counts.
@@ -84,9 +92,11 @@ func (r reader) JournalBetween(ctx context.Context, organization int64, of core.
 		})
 		all = convertAll(rows, func(row query.JournalBetweenRow) core.JournalEntry {
 			return core.JournalEntry{RolloutID: row.RolloutID, Transition: core.Transition{
-				ID: row.ID, Subject: core.Subject{Kind: core.SubjectKind(row.Kind), ID: row.SubjectID}, From: row.FromState, To: row.ToState, Verb: core.Verb(row.Event),
+				ID: row.ID, Subject: core.Subject{Kind: core.SubjectKind(row.Kind), ID: row.SubjectID}, From: row.FromState, To: row.ToState,
+				Verb:   core.Verb(row.Event),
 				GateID: orZero(row.GateID), PrincipalType: core.PrincipalType(row.PrincipalType), PrincipalID: orZero(row.PrincipalID),
-				Reason: orZero(row.Reason), TriggeredBy: orZero(row.TriggeredBy), Conditions: conditions(row.Conditions), Breach: row.Breach, CreatedAt: row.CreatedAt,
+				Reason: orZero(row.Reason), TriggeredBy: orZero(row.TriggeredBy), Conditions: conditions(row.Conditions), Breach: row.Breach,
+				CreatedAt: row.CreatedAt,
 			}}
 		})
 		return pg.Classify(err, "read the journal between %d and %d", of.Above, of.Below)
@@ -106,5 +116,6 @@ func (r reader) JournalHorizon(ctx context.Context, organization int64) (h core.
 
 // CountJournal implements view.Counts.
 func (r reader) CountJournal(ctx context.Context, organization int64) (int, error) {
-	return count(ctx, r, organization, "rows of the journal", func(q *query.Queries) (int64, error) { return q.CountJournal(ctx, organization) })
+	return count(ctx, r, organization, "rows of the journal",
+		func(q *query.Queries) (int64, error) { return q.CountJournal(ctx, organization) })
 }

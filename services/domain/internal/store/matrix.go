@@ -44,7 +44,8 @@ func (r reader) CellsByApplication(ctx context.Context, organization int64, appl
 // cells reads what is shown of places: a query for each kind of thing, however many places there are.
 func (r reader) cells(ctx context.Context, organization int64, places []core.ApplicationEnvironment) (map[int64]core.Cell, error) {
 	ids := convertAll(places, func(p core.ApplicationEnvironment) int64 { return p.ID })
-	known, err := byKey(ctx, r, organization, ids, "cells of the matrix", (*query.Queries).Cells, func(row query.CellsRow) (int64, query.CellsRow) { return row.ID, row })
+	known, err := byKey(ctx, r, organization, ids, "cells of the matrix", (*query.Queries).Cells,
+		func(row query.CellsRow) (int64, query.CellsRow) { return row.ID, row })
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +75,8 @@ func (r reader) cells(ctx context.Context, organization int64, places []core.App
 		found[place.ID] = core.Cell{
 			ApplicationEnvironment: place, Environment: environments[place.EnvironmentID], Health: health(c.Worst),
 			Live: at(versionSets, c.LiveVersionSetID), LiveSince: c.LiveSince,
-			Latest: at(latest, c.LatestStopID), LatestVersionSet: at(versionSets, c.LatestVersionSetID), Reconciliation: at(reconciliations, place.ID),
+			Latest: at(latest, c.LatestStopID), LatestVersionSet: at(versionSets, c.LatestVersionSetID),
+			Reconciliation: at(reconciliations, place.ID),
 		}
 	}
 	return found, err
@@ -140,17 +142,22 @@ func (r reader) StopsAsking(ctx context.Context, organization int64) (ids []int6
 }
 
 // MatrixApplications implements view.Reads.
-func (r reader) MatrixApplications(ctx context.Context, organization int64, f core.MatrixFilter, stops []int64, p core.Page) (core.Slice[core.Application], error) {
+func (r reader) MatrixApplications(
+	ctx context.Context, organization int64, f core.MatrixFilter, stops []int64, p core.Page,
+) (core.Slice[core.Application], error) {
 	return list(ctx, r, organization, p, core.OrderName, "applications", func(q *query.Queries, w core.Window) ([]query.Application, error) {
 		return matrix(ctx, q, organization, f, stops, w)
 	}, application, func(a core.Application) core.Position { return core.Position{Name: a.Name} })
 }
 
 // matrix takes the query that has an index for what is asked.
-func matrix(ctx context.Context, q *query.Queries, organization int64, f core.MatrixFilter, stops []int64, w core.Window) ([]query.Application, error) {
+func matrix(
+	ctx context.Context, q *query.Queries, organization int64, f core.MatrixFilter, stops []int64, w core.Window,
+) ([]query.Application, error) {
 	asked := query.MatrixAmongParams{
-		OrganizationID: organization, AboveName: w.Above.Name, BelowName: w.Below.Name, Contains: strings.ToLower(f.Contains), Environments: f.EnvironmentIDs,
-		States: standings(f.States), Healths: worst(f.Healths), Falling: w.Falling, AtMost: limit(w),
+		OrganizationID: organization, AboveName: w.Above.Name, BelowName: w.Below.Name, Contains: strings.ToLower(f.Contains),
+		Environments: f.EnvironmentIDs,
+		States:       standings(f.States), Healths: worst(f.Healths), Falling: w.Falling, AtMost: limit(w),
 		// Empty lists, not none: NULL would meet no condition.
 		Applications: []int64{}, Stops: []int64{}, Without: []int64{},
 	}
@@ -176,13 +183,15 @@ func matrix(ctx context.Context, q *query.Queries, organization int64, f core.Ma
 		return q.MatrixAmong(ctx, asked)
 	case len(asked.Environments) > 0 && len(asked.Environments) <= fewEnvironments:
 		return q.MatrixByEnvironment(ctx, query.MatrixByEnvironmentParams{
-			OrganizationID: organization, AboveName: asked.AboveName, BelowName: asked.BelowName, Contains: asked.Contains, Environments: asked.Environments,
-			States: asked.States, Healths: asked.Healths, Without: asked.Without, Falling: asked.Falling, AtMost: asked.AtMost,
+			OrganizationID: organization, AboveName: asked.AboveName, BelowName: asked.BelowName, Contains: asked.Contains,
+			Environments: asked.Environments,
+			States:       asked.States, Healths: asked.Healths, Without: asked.Without, Falling: asked.Falling, AtMost: asked.AtMost,
 		})
 	default:
 		return q.MatrixByCell(ctx, query.MatrixByCellParams{
-			OrganizationID: organization, AboveName: asked.AboveName, BelowName: asked.BelowName, Contains: asked.Contains, Environments: asked.Environments,
-			States: asked.States, Healths: asked.Healths, Without: asked.Without, Falling: asked.Falling, AtMost: asked.AtMost,
+			OrganizationID: organization, AboveName: asked.AboveName, BelowName: asked.BelowName, Contains: asked.Contains,
+			Environments: asked.Environments,
+			States:       asked.States, Healths: asked.Healths, Without: asked.Without, Falling: asked.Falling, AtMost: asked.AtMost,
 		})
 	}
 }
@@ -208,8 +217,9 @@ func (r reader) CountMatrixApplications(ctx context.Context, organization int64,
 	}
 	return count(ctx, r, organization, "applications of the matrix", func(q *query.Queries) (int64, error) {
 		return q.CountMatrix(ctx, query.CountMatrixParams{
-			OrganizationID: organization, States: standings(f.States), Healths: worst(f.Healths), Environments: append([]int64{}, f.EnvironmentIDs...),
-			Contains: strings.ToLower(f.Contains), Waiting: waiting, Stops: append([]int64{}, stops...),
+			OrganizationID: organization, States: standings(f.States), Healths: worst(f.Healths),
+			Environments: append([]int64{}, f.EnvironmentIDs...),
+			Contains:     strings.ToLower(f.Contains), Waiting: waiting, Stops: append([]int64{}, stops...),
 		})
 	})
 }
@@ -267,12 +277,14 @@ func (r reader) CellDifferences(ctx context.Context, organization int64, applica
 		return core.CellDifference{
 			ApplicationID: row.ApplicationID, EnvironmentID: row.EnvironmentID, StopID: row.StopID,
 			Kept: core.CellContent{
-				Exists: row.Kept, ApplicationName: row.KeptName, Shown: row.KeptShown, Worst: healthInWords(row.KeptWorst), LatestStopID: row.KeptLatest,
-				LatestState: row.KeptState, LiveStopID: row.KeptLive, LiveVersionSetID: row.KeptSet, LiveSince: row.KeptSince,
+				Exists: row.Kept, ApplicationName: row.KeptName, Shown: row.KeptShown, Worst: healthInWords(row.KeptWorst),
+				LatestStopID: row.KeptLatest,
+				LatestState:  row.KeptState, LiveStopID: row.KeptLive, LiveVersionSetID: row.KeptSet, LiveSince: row.KeptSince,
 			},
 			Told: core.CellContent{
-				Exists: row.Told, ApplicationName: row.ToldName, Shown: row.ToldShown, Worst: healthInWords(row.ToldWorst), LatestStopID: row.ToldLatest,
-				LatestState: row.ToldState, LiveStopID: row.ToldLive, LiveVersionSetID: row.ToldSet, LiveSince: row.ToldSince,
+				Exists: row.Told, ApplicationName: row.ToldName, Shown: row.ToldShown, Worst: healthInWords(row.ToldWorst),
+				LatestStopID: row.ToldLatest,
+				LatestState:  row.ToldState, LiveStopID: row.ToldLive, LiveVersionSetID: row.ToldSet, LiveSince: row.ToldSince,
 			},
 		}
 	}), err

@@ -13,8 +13,8 @@ import (
 // scrapeWithin bounds the query of one scrape; a database that does not answer shows in other metrics.
 const scrapeWithin = 2 * time.Second
 
-// Metrics are what waits for people and for the workflow service, for Prometheus. Every replica reports the same: take the maximum, not the sum. While
-// the database does not answer there are none.
+// Metrics are what waits for people and for the workflow service, for Prometheus. Every replica reports the same: take the maximum, not the
+// sum. While the database does not answer there are none.
 func Metrics(pool *pgxpool.Pool) prometheus.Collector {
 	return gauges{
 		pool: pool,

@@ -60,7 +60,9 @@ func (t *tx) SaveContact(ctx context.Context, c core.Contact) error {
 }
 
 // HealthsByEnvironment implements view.ObservedReads.
-func (r reader) HealthsByEnvironment(ctx context.Context, organization int64, environments []int64) (map[int64][]core.ServiceHealth, error) {
+func (r reader) HealthsByEnvironment(
+	ctx context.Context, organization int64, environments []int64,
+) (map[int64][]core.ServiceHealth, error) {
 	return under(ctx, r, organization, environments, "healths", (*query.Queries).HealthsByEnvironment,
 		func(row query.ServiceEnvironmentHealth) (int64, core.ServiceHealth) {
 			return row.EnvironmentID, core.ServiceHealth{
@@ -71,7 +73,9 @@ func (r reader) HealthsByEnvironment(ctx context.Context, organization int64, en
 }
 
 // Reconciliations implements view.ObservedReads.
-func (r reader) Reconciliations(ctx context.Context, organization int64, applicationEnvironments []int64) (map[int64]core.Reconciliation, error) {
+func (r reader) Reconciliations(
+	ctx context.Context, organization int64, applicationEnvironments []int64,
+) (map[int64]core.Reconciliation, error) {
 	return byKey(ctx, r, organization, applicationEnvironments, "reconciliations", (*query.Queries).Reconciliations,
 		func(row query.Reconciliation) (int64, core.Reconciliation) {
 			return row.ApplicationEnvironmentID, core.Reconciliation{

@@ -32,11 +32,15 @@ func (s *Store) OrganizationsWithProviderSession(ctx context.Context, session st
 
 // AllOrganizations implements access.Store.
 func (s *Store) AllOrganizations(ctx context.Context, organization int64, p core.Page) (core.Slice[core.Organization], error) {
-	return list(ctx, s.reader, organization, p, core.OrderCreated, "organizations", func(q *query.Queries, w core.Window) ([]query.ListOrganizationsRow, error) {
-		return q.ListOrganizations(ctx, query.ListOrganizationsParams{Above: w.Above.Number, Below: w.Below.Number, Falling: w.Falling, AtMost: limit(w)})
-	}, func(r query.ListOrganizationsRow) core.Organization {
-		return core.Organization{ID: r.ID, Name: r.Name, CreatedAt: r.CreatedAt}
-	}, func(o core.Organization) core.Position { return core.Position{Number: o.ID} })
+	return list(ctx, s.reader, organization, p, core.OrderCreated, "organizations",
+		func(q *query.Queries, w core.Window) ([]query.ListOrganizationsRow, error) {
+			return q.ListOrganizations(ctx, query.ListOrganizationsParams{
+				Above: w.Above.Number, Below: w.Below.Number,
+				Falling: w.Falling, AtMost: limit(w),
+			})
+		}, func(r query.ListOrganizationsRow) core.Organization {
+			return core.Organization{ID: r.ID, Name: r.Name, CreatedAt: r.CreatedAt}
+		}, func(o core.Organization) core.Position { return core.Position{Number: o.ID} })
 }
 
 // CountAllOrganizations implements access.Store.

@@ -24,7 +24,10 @@ func (t *tx) PinPlaces(ctx context.Context, rollout, environment int64, places [
 	if err != nil {
 		return fmt.Errorf("encode places of rollout %d: %w", rollout, err)
 	}
-	p := query.InsertRolloutPlacesParams{OrganizationID: t.organization, RolloutID: rollout, EnvironmentID: environment, Places: encoded, Weights: []int32{}}
+	p := query.InsertRolloutPlacesParams{
+		OrganizationID: t.organization, RolloutID: rollout, EnvironmentID: environment, Places: encoded,
+		Weights: []int32{},
+	}
 	for _, w := range weights {
 		p.Weights = append(p.Weights, int32(w))
 	}
@@ -74,7 +77,8 @@ func (t *tx) AnnouncePlaces(ctx context.Context, at time.Time, territory core.Te
 		return pg.Classify(err, "number the places of environment %d", territory.EnvironmentID)
 	}
 	e, err := event.Make(event.Header{
-		ID: id.New(at), Source: Source, Organization: t.organization, Correlation: "environment-" + strconv.FormatInt(territory.EnvironmentID, 10), Time: at,
+		ID: id.New(at), Source: Source, Organization: t.organization,
+		Correlation: "environment-" + strconv.FormatInt(territory.EnvironmentID, 10), Time: at,
 	}, event.EnvironmentPlacesChanged{
 		EnvironmentID: territory.EnvironmentID, Name: territory.Name, ApplicationID: territory.ApplicationID, Sequence: sequence,
 		Protected: territory.Protected, Archived: territory.Archived, Places: eventPlaces(territory.Places),

@@ -35,7 +35,10 @@ func (t *tx) SaveRollbackPolicy(ctx context.Context, p core.RollbackPolicy) erro
 // ScheduleRollback implements rollout.Tx.
 func (t *tx) ScheduleRollback(ctx context.Context, r core.AutomaticRollback, due time.Time) error {
 	// The statement itself leaves out what a policy has made: an automatic rollback is never rolled back by itself (D13).
-	err := t.q.ScheduleRollback(ctx, query.ScheduleRollbackParams{OrganizationID: t.organization, RolloutID: r.RolloutID, Cause: r.Cause, DueAt: due})
+	err := t.q.ScheduleRollback(ctx, query.ScheduleRollbackParams{
+		OrganizationID: t.organization, RolloutID: r.RolloutID,
+		Cause: r.Cause, DueAt: due,
+	})
 	return pg.Classify(err, "schedule rollback of rollout %d", r.RolloutID)
 }
 
@@ -45,7 +48,9 @@ func (t *tx) StopRollbackClock(ctx context.Context, rollout int64) error {
 }
 
 // AutomaticRollbacksByRollout implements view.Reads.
-func (r reader) AutomaticRollbacksByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64]core.RollbackOutlook, error) {
+func (r reader) AutomaticRollbacksByRollout(
+	ctx context.Context, organization int64, rollouts []int64,
+) (map[int64]core.RollbackOutlook, error) {
 	return byKey(ctx, r, organization, rollouts, "automatic rollbacks", (*query.Queries).AutomaticRollbacks,
 		func(row query.AutomaticRollback) (int64, core.RollbackOutlook) {
 			o := core.RollbackOutlook{AutomaticRollback: core.AutomaticRollback{
@@ -69,7 +74,10 @@ func (t *tx) DueRollback(ctx context.Context, at time.Time) (core.AutomaticRollb
 
 // SettleRollback implements rollout.Tx.
 func (t *tx) SettleRollback(ctx context.Context, r core.AutomaticRollback) error {
-	err := t.q.SettleRollback(ctx, query.SettleRollbackParams{OrganizationID: t.organization, ID: r.ID, Outcome: r.Outcome, MadeRolloutID: orNull(r.MadeRolloutID)})
+	err := t.q.SettleRollback(ctx, query.SettleRollbackParams{
+		OrganizationID: t.organization, ID: r.ID, Outcome: r.Outcome,
+		MadeRolloutID: orNull(r.MadeRolloutID),
+	})
 	return pg.Classify(err, "settle rollback %d", r.ID)
 }
 

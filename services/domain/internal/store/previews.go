@@ -30,7 +30,8 @@ func (t *tx) SettlePreview(ctx context.Context, p core.Preview) error {
 
 // PreviewsByID implements view.Reads.
 func (r reader) PreviewsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Preview, error) {
-	return byKey(ctx, r, organization, ids, "previews", (*query.Queries).PreviewsByID, keyed(preview, func(p core.Preview) int64 { return p.ID }))
+	return byKey(ctx, r, organization, ids, "previews", (*query.Queries).PreviewsByID,
+		keyed(preview, func(p core.Preview) int64 { return p.ID }))
 }
 
 func preview(row query.RolloutPreview) core.Preview {

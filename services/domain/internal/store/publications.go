@@ -35,9 +35,11 @@ func (t *tx) NewestPublications(ctx context.Context, applications, without []int
 	rows, err := t.q.NewestPublications(ctx, t.organization, append([]int64{}, without...), applications)
 	found := make(map[int64][]intake.SourceNewest, len(applications))
 	for _, r := range rows {
-		found[r.ApplicationID] = append(found[r.ApplicationID], intake.SourceNewest{ServiceID: r.ServiceID, VersionPublication: intake.VersionPublication{
-			ArtifactSourceID: r.ArtifactSourceID, VersionID: r.VersionID, Rank: r.Rank, PublishedAt: r.PublishedAt, ToldAt: r.ToldAt, Arrival: r.Arrival, Taken: true,
-		}})
+		found[r.ApplicationID] = append(found[r.ApplicationID],
+			intake.SourceNewest{ServiceID: r.ServiceID, VersionPublication: intake.VersionPublication{
+				ArtifactSourceID: r.ArtifactSourceID, VersionID: r.VersionID, Rank: r.Rank, PublishedAt: r.PublishedAt, ToldAt: r.ToldAt,
+				Arrival: r.Arrival, Taken: true,
+			}})
 	}
 	return found, pg.Classify(err, "read the newest publications of %d applications", len(applications))
 }
@@ -50,7 +52,8 @@ func (t *tx) SavePublications(ctx context.Context, all []intake.VersionPublicati
 		if one.DigestSeen != nil {
 			seen = strconv.FormatBool(*one.DigestSeen)
 		}
-		p.ArtifactSources, p.Versions, p.Tags = append(p.ArtifactSources, one.ArtifactSourceID), append(p.Versions, one.VersionID), append(p.Tags, one.Tag)
+		p.ArtifactSources, p.Versions, p.Tags = append(p.ArtifactSources, one.ArtifactSourceID), append(p.Versions, one.VersionID),
+			append(p.Tags, one.Tag)
 		p.Ranks, p.Published, p.Told = append(p.Ranks, one.Rank), append(p.Published, one.PublishedAt), append(p.Told, one.ToldAt)
 		p.Seen, p.Alive = append(p.Seen, seen), append(p.Alive, one.AliveAt)
 	}
@@ -103,7 +106,8 @@ func (t *tx) SaveSeenDigests(ctx context.Context, seen map[int64]bool) error {
 	for i, v := range versions {
 		values[i] = seen[v]
 	}
-	return pg.Classify(t.q.SaveSeenDigests(ctx, t.organization, versions, values), "save whether the digests of %d versions were seen", len(seen))
+	return pg.Classify(t.q.SaveSeenDigests(ctx, t.organization, versions, values),
+		"save whether the digests of %d versions were seen", len(seen))
 }
 
 // Unranked implements intake.Tx.
@@ -158,7 +162,8 @@ func (r reader) SeenDigests(ctx context.Context, organization int64, versions []
 
 // DeletedVersions implements view.Reads.
 func (r reader) DeletedVersions(ctx context.Context, organization int64, versions []int64) (map[int64]time.Time, error) {
-	return byKey(ctx, r, organization, versions, "deleted versions", (*query.Queries).DeletedVersions, func(row query.DeletedVersionsRow) (int64, time.Time) {
-		return row.VersionID, row.DeletedAt
-	})
+	return byKey(ctx, r, organization, versions, "deleted versions", (*query.Queries).DeletedVersions,
+		func(row query.DeletedVersionsRow) (int64, time.Time) {
+			return row.VersionID, row.DeletedAt
+		})
 }

@@ -47,12 +47,16 @@ func (r reader) ServicesByApplication(ctx context.Context, organization int64, a
 }
 
 // ArtifactSources implements view.Reads.
-func (r reader) ArtifactSources(ctx context.Context, organization int64, f core.SourceFilter, p core.Page) (core.Slice[core.ArtifactSource], error) {
-	return list(ctx, r, organization, p, core.OrderCreated, "artifact sources", func(q *query.Queries, w core.Window) ([]query.ArtifactSource, error) {
-		return q.ListArtifactSources(ctx, query.ListArtifactSourcesParams{
-			OrganizationID: organization, Above: w.Above.Number, Below: w.Below.Number, ApplicationID: f.ApplicationID, Falling: w.Falling, AtMost: limit(w),
-		})
-	}, artifactSource, numbered(func(a core.ArtifactSource) int64 { return a.ID }))
+func (r reader) ArtifactSources(
+	ctx context.Context, organization int64, f core.SourceFilter, p core.Page,
+) (core.Slice[core.ArtifactSource], error) {
+	return list(ctx, r, organization, p, core.OrderCreated, "artifact sources",
+		func(q *query.Queries, w core.Window) ([]query.ArtifactSource, error) {
+			return q.ListArtifactSources(ctx, query.ListArtifactSourcesParams{
+				OrganizationID: organization, Above: w.Above.Number, Below: w.Below.Number, ApplicationID: f.ApplicationID,
+				Falling: w.Falling, AtMost: limit(w),
+			})
+		}, artifactSource, numbered(func(a core.ArtifactSource) int64 { return a.ID }))
 }
 
 // CountArtifactSources implements view.Counts.
@@ -69,7 +73,9 @@ func (r reader) ArtifactSourcesByID(ctx context.Context, organization int64, ids
 }
 
 // ArtifactSourcesByService implements view.Reads.
-func (r reader) ArtifactSourcesByService(ctx context.Context, organization int64, services []int64) (map[int64][]core.ArtifactSource, error) {
+func (r reader) ArtifactSourcesByService(
+	ctx context.Context, organization int64, services []int64,
+) (map[int64][]core.ArtifactSource, error) {
 	return under(ctx, r, organization, services, "artifact sources", (*query.Queries).ArtifactSourcesByService,
 		keyed(artifactSource, func(s core.ArtifactSource) int64 { return s.ServiceID }))
 }
@@ -81,19 +87,24 @@ func (r reader) VersionsByID(ctx context.Context, organization int64, ids []int6
 }
 
 // VersionsBySource implements view.Reads.
-func (r reader) VersionsBySource(ctx context.Context, organization int64, sources []int64, p core.Page) (map[int64]core.Slice[core.Version], error) {
-	return pages(ctx, r, organization, sources, p, core.OrderCreatedDesc, "versions", func(q *query.Queries, ids []int64, w core.Window) ([]query.Version, error) {
-		return q.VersionsBySource(ctx, query.VersionsBySourceParams{
-			OrganizationID: organization, Ids: ids, Above: w.Above.Number, Below: w.Below.Number, Falling: w.Falling, AtMost: limit(w),
-		})
-	}, func(row query.Version) (int64, core.Version) { return row.ArtifactSourceID, version(row) }, func(one core.Version) int64 { return one.ID })
+func (r reader) VersionsBySource(
+	ctx context.Context, organization int64, sources []int64, p core.Page,
+) (map[int64]core.Slice[core.Version], error) {
+	return pages(ctx, r, organization, sources, p, core.OrderCreatedDesc, "versions",
+		func(q *query.Queries, ids []int64, w core.Window) ([]query.Version, error) {
+			return q.VersionsBySource(ctx, query.VersionsBySourceParams{
+				OrganizationID: organization, Ids: ids, Above: w.Above.Number, Below: w.Below.Number, Falling: w.Falling, AtMost: limit(w),
+			})
+		}, func(row query.Version) (int64, core.Version) { return row.ArtifactSourceID, version(row) },
+		func(one core.Version) int64 { return one.ID })
 }
 
 // CountVersionsBySource implements view.Counts.
 func (r reader) CountVersionsBySource(ctx context.Context, organization int64, sources []int64) (map[int64]int, error) {
-	return byKey(ctx, r, organization, sources, "numbers of versions", (*query.Queries).CountVersionsBySource, func(row query.CountVersionsBySourceRow) (int64, int) {
-		return row.ID, int(row.Items)
-	})
+	return byKey(ctx, r, organization, sources, "numbers of versions", (*query.Queries).CountVersionsBySource,
+		func(row query.CountVersionsBySourceRow) (int64, int) {
+			return row.ID, int(row.Items)
+		})
 }
 
 // VersionSetsByID implements view.Reads.
@@ -103,26 +114,36 @@ func (r reader) VersionSetsByID(ctx context.Context, organization int64, ids []i
 }
 
 // VersionSetsByApplication implements view.Reads.
-func (r reader) VersionSetsByApplication(ctx context.Context, organization int64, applications []int64, p core.Page) (map[int64]core.Slice[core.VersionSet], error) {
-	return pages(ctx, r, organization, applications, p, core.OrderCreatedDesc, "version sets", func(q *query.Queries, ids []int64, w core.Window) ([]query.VersionSet, error) {
-		return q.VersionSetsByApplication(ctx, query.VersionSetsByApplicationParams{
-			OrganizationID: organization, Ids: ids, Above: w.Above.Number, Below: w.Below.Number, Falling: w.Falling, AtMost: limit(w),
-		})
-	}, func(row query.VersionSet) (int64, core.VersionSet) { return row.ApplicationID, versionSet(row) }, func(one core.VersionSet) int64 { return one.ID })
+func (r reader) VersionSetsByApplication(
+	ctx context.Context, organization int64, applications []int64, p core.Page,
+) (map[int64]core.Slice[core.VersionSet], error) {
+	return pages(ctx, r, organization, applications, p, core.OrderCreatedDesc, "version sets",
+		func(q *query.Queries, ids []int64, w core.Window) ([]query.VersionSet, error) {
+			return q.VersionSetsByApplication(ctx, query.VersionSetsByApplicationParams{
+				OrganizationID: organization, Ids: ids, Above: w.Above.Number, Below: w.Below.Number, Falling: w.Falling, AtMost: limit(w),
+			})
+		}, func(row query.VersionSet) (int64, core.VersionSet) { return row.ApplicationID, versionSet(row) },
+		func(one core.VersionSet) int64 { return one.ID })
 }
 
 // CountVersionSetsByApplication implements view.Counts.
 func (r reader) CountVersionSetsByApplication(ctx context.Context, organization int64, applications []int64) (map[int64]int, error) {
-	return byKey(ctx, r, organization, applications, "numbers of version sets", (*query.Queries).CountVersionSetsByApplication, func(row query.CountVersionSetsByApplicationRow) (int64, int) {
-		return row.ID, int(row.Items)
-	})
+	return byKey(ctx, r, organization, applications, "numbers of version sets", (*query.Queries).CountVersionSetsByApplication,
+		func(row query.CountVersionSetsByApplicationRow) (int64, int) {
+			return row.ID, int(row.Items)
+		})
 }
 
 // EntriesByVersionSet implements view.Reads.
-func (r reader) EntriesByVersionSet(ctx context.Context, organization int64, versionSets []int64) (map[int64][]core.VersionSetEntry, error) {
+func (r reader) EntriesByVersionSet(
+	ctx context.Context, organization int64, versionSets []int64,
+) (map[int64][]core.VersionSetEntry, error) {
 	return under(ctx, r, organization, versionSets, "version set entries", (*query.Queries).EntriesByVersionSet,
 		func(e query.EntriesByVersionSetRow) (int64, core.VersionSetEntry) {
-			return e.VersionSetID, core.VersionSetEntry{VersionSetID: e.VersionSetID, ServiceID: e.ServiceID, ArtifactSourceID: e.ArtifactSourceID, VersionID: e.VersionID}
+			return e.VersionSetID, core.VersionSetEntry{
+				VersionSetID: e.VersionSetID, ServiceID: e.ServiceID, ArtifactSourceID: e.ArtifactSourceID,
+				VersionID: e.VersionID,
+			}
 		})
 }
 
@@ -149,7 +170,9 @@ func (r reader) DriverBindingsByID(ctx context.Context, organization int64, ids 
 }
 
 // DriverBindingsByEnvironment implements view.Reads.
-func (r reader) DriverBindingsByEnvironment(ctx context.Context, organization int64, environments []int64) (map[int64][]core.DriverBinding, error) {
+func (r reader) DriverBindingsByEnvironment(
+	ctx context.Context, organization int64, environments []int64,
+) (map[int64][]core.DriverBinding, error) {
 	return under(ctx, r, organization, environments, "driver bindings", (*query.Queries).DriverBindingsByEnvironment,
 		keyed(driverBinding, func(b core.DriverBinding) int64 { return b.EnvironmentID }))
 }
@@ -161,7 +184,9 @@ func (r reader) FlowDefinitionsByID(ctx context.Context, organization int64, ids
 }
 
 // LatestFlowDefinitions implements view.Reads.
-func (r reader) LatestFlowDefinitions(ctx context.Context, organization int64, applications []int64) (map[int64]core.FlowDefinition, error) {
+func (r reader) LatestFlowDefinitions(
+	ctx context.Context, organization int64, applications []int64,
+) (map[int64]core.FlowDefinition, error) {
 	return byKey(ctx, r, organization, applications, "flow definitions", (*query.Queries).LatestFlowDefinitions,
 		keyed(flowDefinition, func(f core.FlowDefinition) int64 { return f.ApplicationID }))
 }
@@ -169,7 +194,10 @@ func (r reader) LatestFlowDefinitions(ctx context.Context, organization int64, a
 // PipelinesTo implements view.Reads.
 func (r reader) PipelinesTo(ctx context.Context, organization, environment, after int64, most int) (all []core.FlowDefinition, err error) {
 	err = r.run(ctx, organization, func(q *query.Queries) error {
-		rows, err := q.PipelinesTo(ctx, query.PipelinesToParams{OrganizationID: organization, EnvironmentID: environment, After: after, Most: int32(most)})
+		rows, err := q.PipelinesTo(ctx, query.PipelinesToParams{
+			OrganizationID: organization, EnvironmentID: environment, After: after,
+			Most: int32(most),
+		})
 		all = convertAll(rows, flowDefinition)
 		return pg.Classify(err, "read the pipelines to environment %d", environment)
 	})
@@ -177,13 +205,17 @@ func (r reader) PipelinesTo(ctx context.Context, organization, environment, afte
 }
 
 // ApplicationEnvironmentsByID implements view.Reads.
-func (r reader) ApplicationEnvironmentsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.ApplicationEnvironment, error) {
+func (r reader) ApplicationEnvironmentsByID(
+	ctx context.Context, organization int64, ids []int64,
+) (map[int64]core.ApplicationEnvironment, error) {
 	return byKey(ctx, r, organization, ids, "application environments", (*query.Queries).ApplicationEnvironmentsByID,
 		keyed(applicationEnvironment, func(e core.ApplicationEnvironment) int64 { return e.ID }))
 }
 
 // ApplicationEnvironmentsByApplication implements view.Reads.
-func (r reader) ApplicationEnvironmentsByApplication(ctx context.Context, organization int64, applications []int64) (map[int64][]core.ApplicationEnvironment, error) {
+func (r reader) ApplicationEnvironmentsByApplication(
+	ctx context.Context, organization int64, applications []int64,
+) (map[int64][]core.ApplicationEnvironment, error) {
 	return under(ctx, r, organization, applications, "application environments", (*query.Queries).ApplicationEnvironmentsByApplication,
 		keyed(applicationEnvironment, func(e core.ApplicationEnvironment) int64 { return e.ApplicationID }))
 }

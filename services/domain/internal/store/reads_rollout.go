@@ -65,8 +65,8 @@ func statesOf(f core.RolloutFilter) []int16 {
 	return convertAll(f.States, func(s core.RolloutState) int16 { return int16(s) })
 }
 
-// derive fills in what no column holds: whether each is a rollback, whether a gate is open, whether it will pause (R18, R38), whether it was
-// aborted, who has broken the glass, and what takes it back.
+// derive fills in what no column holds: whether each is a rollback, whether a gate is open, whether it will pause (R18, R38), whether it
+// was aborted, who has broken the glass, and what takes it back.
 func derive(ctx context.Context, q *query.Queries, organization int64, all []core.Rollout) error {
 	if len(all) == 0 {
 		return nil
@@ -104,14 +104,19 @@ func derive(ctx context.Context, q *query.Queries, organization int64, all []cor
 		all[i].IsRollback, all[i].AwaitingApproval, all[i].PauseRequested = rollback[id], awaiting[id], marked[id].Pausing
 		all[i].Aborted, all[i].RolledBackBy = marked[id].Aborted, marked[id].RolledBackBy
 		if m := marked[id]; m.BreakerID != 0 {
-			all[i].Glass = &core.BrokenGlass{Principal: core.Principal{Type: core.PrincipalUser, ID: m.BreakerID}, Reason: m.BreakerReason, At: m.BrokenAt}
+			all[i].Glass = &core.BrokenGlass{
+				Principal: core.Principal{Type: core.PrincipalUser, ID: m.BreakerID},
+				Reason:    m.BreakerReason, At: m.BrokenAt,
+			}
 		}
 	}
 	return nil
 }
 
 // derived reads rollouts with what is derived of them.
-func (r reader) derived(ctx context.Context, organization int64, what string, fn func(*query.Queries) ([]query.Rollout, error)) (all []core.Rollout, err error) {
+func (r reader) derived(
+	ctx context.Context, organization int64, what string, fn func(*query.Queries) ([]query.Rollout, error),
+) (all []core.Rollout, err error) {
 	err = r.run(ctx, organization, func(q *query.Queries) error {
 		rows, err := fn(q)
 		if err != nil {
@@ -125,7 +130,8 @@ func (r reader) derived(ctx context.Context, organization int64, what string, fn
 
 // RolloutsByID implements view.Reads.
 func (r reader) RolloutsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Rollout, error) {
-	all, err := r.derived(ctx, organization, "rollouts", func(q *query.Queries) ([]query.Rollout, error) { return q.RolloutsByID(ctx, organization, ids) })
+	all, err := r.derived(ctx, organization, "rollouts",
+		func(q *query.Queries) ([]query.Rollout, error) { return q.RolloutsByID(ctx, organization, ids) })
 	found := make(map[int64]core.Rollout, len(all))
 	for _, one := range all {
 		found[one.ID] = one
@@ -134,7 +140,9 @@ func (r reader) RolloutsByID(ctx context.Context, organization int64, ids []int6
 }
 
 // RolloutsByApplication implements view.Reads.
-func (r reader) RolloutsByApplication(ctx context.Context, organization int64, applications []int64, p core.Page) (map[int64]core.Slice[core.Rollout], error) {
+func (r reader) RolloutsByApplication(
+	ctx context.Context, organization int64, applications []int64, p core.Page,
+) (map[int64]core.Slice[core.Rollout], error) {
 	w, err := p.Open("rollouts", core.OrderCreatedDesc)
 	if err != nil {
 		return nil, err
@@ -201,7 +209,10 @@ func (r reader) OpenGates(ctx context.Context, organization int64, rollouts []in
 func (r reader) SkipsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.SkippedEnvironment, error) {
 	return under(ctx, r, organization, rollouts, "skipped environments of rollouts", (*query.Queries).RolloutSkips,
 		func(row query.RolloutSkip) (int64, core.SkippedEnvironment) {
-			return row.RolloutID, core.SkippedEnvironment{RolloutID: row.RolloutID, EnvironmentID: row.EnvironmentID, Cause: core.SkipCause(row.Cause)}
+			return row.RolloutID, core.SkippedEnvironment{
+				RolloutID: row.RolloutID, EnvironmentID: row.EnvironmentID,
+				Cause: core.SkipCause(row.Cause),
+			}
 		})
 }
 
@@ -218,7 +229,9 @@ func (r reader) RolloutEnvironmentsByID(ctx context.Context, organization int64,
 }
 
 // RolloutEnvironmentsByRollout implements view.Reads.
-func (r reader) RolloutEnvironmentsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.RolloutEnvironment, error) {
+func (r reader) RolloutEnvironmentsByRollout(
+	ctx context.Context, organization int64, rollouts []int64,
+) (map[int64][]core.RolloutEnvironment, error) {
 	return under(ctx, r, organization, rollouts, "rollout environments", (*query.Queries).RolloutEnvironmentsByRollout,
 		keyed(rolloutEnvironment, func(e core.RolloutEnvironment) int64 { return e.RolloutID }))
 }
@@ -230,7 +243,9 @@ func (r reader) DeploymentsByID(ctx context.Context, organization int64, ids []i
 }
 
 // DeploymentsByRolloutEnvironment implements view.Reads.
-func (r reader) DeploymentsByRolloutEnvironment(ctx context.Context, organization int64, rolloutEnvironments []int64) (map[int64][]core.Deployment, error) {
+func (r reader) DeploymentsByRolloutEnvironment(
+	ctx context.Context, organization int64, rolloutEnvironments []int64,
+) (map[int64][]core.Deployment, error) {
 	return under(ctx, r, organization, rolloutEnvironments, "deployments", (*query.Queries).DeploymentsByRolloutEnvironment,
 		keyed(deployment, func(d core.Deployment) int64 { return d.RolloutEnvironmentID }))
 }
@@ -267,14 +282,17 @@ func (r reader) Journal(ctx context.Context, organization, rollout int64, p core
 }
 
 // JournalsByRollout implements view.Reads.
-func (r reader) JournalsByRollout(ctx context.Context, organization int64, rollouts []int64, p core.Page) (map[int64]core.Slice[core.Transition], error) {
-	return pages(ctx, r, organization, rollouts, p, core.OrderCreated, core.JournalList, func(q *query.Queries, ids []int64, w core.Window) ([]query.JournalsByRolloutRow, error) {
-		return q.JournalsByRollout(ctx, query.JournalsByRolloutParams{
-			Ids: ids, OrganizationID: organization, Above: w.Above.Number, Below: w.Below.Number, Falling: w.Falling, AtMost: limit(w),
-		})
-	}, func(row query.JournalsByRolloutRow) (int64, core.Transition) {
-		return row.RolloutID, transition(row)
-	}, func(t core.Transition) int64 { return t.ID })
+func (r reader) JournalsByRollout(
+	ctx context.Context, organization int64, rollouts []int64, p core.Page,
+) (map[int64]core.Slice[core.Transition], error) {
+	return pages(ctx, r, organization, rollouts, p, core.OrderCreated, core.JournalList,
+		func(q *query.Queries, ids []int64, w core.Window) ([]query.JournalsByRolloutRow, error) {
+			return q.JournalsByRollout(ctx, query.JournalsByRolloutParams{
+				Ids: ids, OrganizationID: organization, Above: w.Above.Number, Below: w.Below.Number, Falling: w.Falling, AtMost: limit(w),
+			})
+		}, func(row query.JournalsByRolloutRow) (int64, core.Transition) {
+			return row.RolloutID, transition(row)
+		}, func(t core.Transition) int64 { return t.ID })
 }
 
 // CountJournalsByRollout implements view.Counts.

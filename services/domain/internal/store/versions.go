@@ -55,7 +55,8 @@ func (t *tx) AddVersions(ctx context.Context, all []core.Version) error {
 	}
 	p, places := query.InsertVersionsParams{OrganizationID: t.organization}, make(map[key]int, len(all))
 	for i, v := range all {
-		p.ArtifactSources, p.Names, p.Digests = append(p.ArtifactSources, v.ArtifactSourceID), append(p.Names, v.Name), append(p.Digests, v.Digest)
+		p.ArtifactSources, p.Names, p.Digests = append(p.ArtifactSources, v.ArtifactSourceID), append(p.Names, v.Name),
+			append(p.Digests, v.Digest)
 		p.Refs, p.Published = append(p.Refs, v.Reference), append(p.Published, v.PublishedAt)
 		places[key{v.ArtifactSourceID, v.Digest}] = i
 	}
@@ -98,7 +99,8 @@ func (t *tx) SaveNewestVersionSets(ctx context.Context, sets map[int64]int64) er
 	for i, application := range applications {
 		ids[i] = sets[application]
 	}
-	return pg.Classify(t.q.SaveNewestVersionSets(ctx, t.organization, applications, ids), "save the newest version sets of %d applications", len(sets))
+	return pg.Classify(t.q.SaveNewestVersionSets(ctx, t.organization, applications, ids),
+		"save the newest version sets of %d applications", len(sets))
 }
 
 // AddVersionSets implements intake.Tx.

@@ -18,7 +18,10 @@ func (t *tx) AddApplication(ctx context.Context, a core.Application) (core.Appli
 
 // AddService implements setup.Tx.
 func (t *tx) AddService(ctx context.Context, s core.Service) (core.Service, error) {
-	row, err := t.q.InsertService(ctx, query.InsertServiceParams{OrganizationID: t.organization, ApplicationID: s.ApplicationID, Name: s.Name, Description: s.Description})
+	row, err := t.q.InsertService(ctx, query.InsertServiceParams{
+		OrganizationID: t.organization, ApplicationID: s.ApplicationID, Name: s.Name,
+		Description: s.Description,
+	})
 	return service(row), pg.Classify(err, "add service %q", s.Name)
 }
 
@@ -52,7 +55,10 @@ func (t *tx) AddFlowDefinition(ctx context.Context, f core.FlowDefinition) (core
 
 // WantSetup implements setup.Tx.
 func (t *tx) WantSetup(ctx context.Context, application, environment int64, reason string) (core.ApplicationEnvironment, error) {
-	row, err := t.q.WantSetup(ctx, query.WantSetupParams{OrganizationID: t.organization, ApplicationID: application, EnvironmentID: environment, ReadinessReason: reason})
+	row, err := t.q.WantSetup(ctx, query.WantSetupParams{
+		OrganizationID: t.organization, ApplicationID: application,
+		EnvironmentID: environment, ReadinessReason: reason,
+	})
 	return applicationEnvironment(row), pg.Classify(err, "want application %d set up in environment %d", application, environment)
 }
 
@@ -79,14 +85,18 @@ func (t *tx) SaveApplicationEnvironment(ctx context.Context, e core.ApplicationE
 
 // AddEnvironment implements setup.Tx.
 func (t *tx) AddEnvironment(ctx context.Context, e core.Environment) (core.Environment, error) {
-	row, err := t.q.InsertEnvironment(ctx, query.InsertEnvironmentParams{OrganizationID: t.organization, Name: e.Name, Description: e.Description, Tier: string(e.Tier)})
+	row, err := t.q.InsertEnvironment(ctx, query.InsertEnvironmentParams{
+		OrganizationID: t.organization, Name: e.Name,
+		Description: e.Description, Tier: string(e.Tier),
+	})
 	return environment(row), pg.Classify(err, "add environment %q", e.Name)
 }
 
 // AddDriverBinding implements setup.Tx.
 func (t *tx) AddDriverBinding(ctx context.Context, b core.DriverBinding) (core.DriverBinding, error) {
 	row, err := t.q.InsertDriverBinding(ctx, query.InsertDriverBindingParams{
-		OrganizationID: t.organization, EnvironmentID: b.EnvironmentID, Version: int32(b.Version), DriverRef: b.DriverRef, DriverConfig: b.DriverConfig,
+		OrganizationID: t.organization, EnvironmentID: b.EnvironmentID, Version: int32(b.Version), DriverRef: b.DriverRef,
+		DriverConfig: b.DriverConfig,
 	})
 	return driverBinding(row), pg.Classify(err, "bind environment %d to %s", b.EnvironmentID, b.DriverRef)
 }
@@ -106,20 +116,25 @@ func (t *tx) AllEnvironments(ctx context.Context) (map[string]core.BoundEnvironm
 // LockEnvironment implements access.Tx and setup.ReadinessTx.
 func (t *tx) LockEnvironment(ctx context.Context, id int64) (core.BoundEnvironment, error) {
 	r, err := t.q.LockEnvironment(ctx, t.organization, id)
-	return core.BoundEnvironment{Environment: environment(r.Environment), Binding: driverBinding(r.DriverBinding)}, missing(err, "environment", id)
+	return core.BoundEnvironment{Environment: environment(r.Environment), Binding: driverBinding(r.DriverBinding)},
+		missing(err, "environment", id)
 }
 
 // SaveEnvironment implements access.Tx and setup.ReadinessTx.
 func (t *tx) SaveEnvironment(ctx context.Context, e core.Environment) error {
 	n, err := t.q.SaveEnvironment(ctx, query.SaveEnvironmentParams{
-		OrganizationID: t.organization, ID: e.ID, Readiness: string(e.Readiness), ReadinessReason: e.ReadinessReason, OnboardingAttempt: int32(e.OnboardingAttempt),
+		OrganizationID: t.organization, ID: e.ID, Readiness: string(e.Readiness), ReadinessReason: e.ReadinessReason,
+		OnboardingAttempt: int32(e.OnboardingAttempt),
 	})
 	return one(n, err, "environment", e.ID)
 }
 
 // KeepBundle implements setup.StartTx.
 func (t *tx) KeepBundle(ctx context.Context, digest, ref string, content []byte) error {
-	return pg.Classify(t.q.KeepBundle(ctx, query.KeepBundleParams{OrganizationID: t.organization, Digest: digest, DriverRef: ref, Content: content}), "keep driver bundle %s", digest)
+	return pg.Classify(t.q.KeepBundle(ctx, query.KeepBundleParams{
+		OrganizationID: t.organization, Digest: digest, DriverRef: ref,
+		Content: content,
+	}), "keep driver bundle %s", digest)
 }
 
 // Bundle implements handoff.Tx.

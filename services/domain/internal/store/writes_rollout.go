@@ -25,7 +25,8 @@ func (t *tx) AddRollout(ctx context.Context, r core.Rollout) (core.Rollout, erro
 		return core.Rollout{}, missing(err, "version set", r.VersionSetID)
 	}
 	row, err := t.q.InsertRollout(ctx, query.InsertRolloutParams{
-		OrganizationID: t.organization, ApplicationID: r.ApplicationID, VersionSetID: r.VersionSetID, FlowDefinitionID: r.FlowDefinitionID, RollbackOf: orNull(r.RollbackOf),
+		OrganizationID: t.organization, ApplicationID: r.ApplicationID, VersionSetID: r.VersionSetID, FlowDefinitionID: r.FlowDefinitionID,
+		RollbackOf:  orNull(r.RollbackOf),
 		Traceparent: orNull(telemetry.RecordedTrace(telemetry.LinkSpan(ctx, trace, "rollout created"))),
 	})
 	return toRollout(row), pg.Classify(err, "add rollout of application %d", r.ApplicationID)
@@ -117,8 +118,9 @@ func (t *tx) RolloutOfDeployment(ctx context.Context, deployment int64) (int64, 
 // AddSnapshot implements rollout.Tx.
 func (t *tx) AddSnapshot(ctx context.Context, s core.Snapshot) error {
 	err := t.q.InsertSnapshot(ctx, query.InsertSnapshotParams{
-		OrganizationID: t.organization, DeploymentID: s.DeploymentID, CommitSha: s.CommitSHA, ManifestDigest: s.ManifestDigest, Parameters: s.Parameters,
-		Changes: given(s.Changes),
+		OrganizationID: t.organization, DeploymentID: s.DeploymentID, CommitSha: s.CommitSHA, ManifestDigest: s.ManifestDigest,
+		Parameters: s.Parameters,
+		Changes:    given(s.Changes),
 	})
 	return pg.Classify(err, "add snapshot of deployment %d", s.DeploymentID)
 }
@@ -181,11 +183,23 @@ func (t *tx) insertTransition(ctx context.Context, q *query.Queries, r core.Tran
 func (t *tx) setState(ctx context.Context, q *query.Queries, r core.Transition, from int16) (err error) {
 	switch r.Subject.Kind {
 	case core.SubjectRollout:
-		_, err = q.SetRolloutState(ctx, query.SetRolloutStateParams{OrganizationID: t.organization, ID: r.Subject.ID, FromState: from, ToState: r.To, At: r.CreatedAt}) // how many is known later
+		// how many is known later
+		_, err = q.SetRolloutState(ctx, query.SetRolloutStateParams{
+			OrganizationID: t.organization, ID: r.Subject.ID, FromState: from,
+			ToState: r.To, At: r.CreatedAt,
+		})
 	case core.SubjectRolloutEnvironment:
-		_, err = q.SetRolloutEnvironmentState(ctx, query.SetRolloutEnvironmentStateParams{OrganizationID: t.organization, ID: r.Subject.ID, FromState: from, ToState: r.To, At: r.CreatedAt}) // how many is known later
+		// how many is known later
+		_, err = q.SetRolloutEnvironmentState(ctx, query.SetRolloutEnvironmentStateParams{
+			OrganizationID: t.organization, ID: r.Subject.ID,
+			FromState: from, ToState: r.To, At: r.CreatedAt,
+		})
 	case core.SubjectDeployment:
-		_, err = q.SetDeploymentState(ctx, query.SetDeploymentStateParams{OrganizationID: t.organization, ID: r.Subject.ID, FromState: from, ToState: r.To, At: r.CreatedAt}) // how many is known later
+		// how many is known later
+		_, err = q.SetDeploymentState(ctx, query.SetDeploymentStateParams{
+			OrganizationID: t.organization, ID: r.Subject.ID, FromState: from,
+			ToState: r.To, At: r.CreatedAt,
+		})
 	default:
 		return fault.New(fault.Internal, "no state for %q", r.Subject.Kind)
 	}
@@ -222,7 +236,10 @@ func (t *tx) ClaimHandoff(ctx context.Context, at, until time.Time) (core.Handof
 // SaveHandoff implements handoff.Tx.
 func (t *tx) SaveHandoff(ctx context.Context, h core.Handoff) error {
 	// Only what is pending is saved. No row is no error: somebody else has settled it after the lease ran out.
-	_, err := t.q.SaveHandoff(ctx, query.SaveHandoffParams{OrganizationID: t.organization, ID: h.ID, State: int16(h.State), DueAt: h.DueAt, Error: h.Error})
+	_, err := t.q.SaveHandoff(ctx, query.SaveHandoffParams{
+		OrganizationID: t.organization, ID: h.ID, State: int16(h.State),
+		DueAt: h.DueAt, Error: h.Error,
+	})
 	return pg.Classify(err, "save hand-over %d", h.ID)
 }
 

@@ -106,7 +106,10 @@ func (r *Receiver) read(e event.Event) (core.Call, error) {
 	if err != nil {
 		return core.Call{}, fmt.Errorf("read call %s: %w", e.ID(), err)
 	}
-	call := core.Call{ID: data.CallID, Function: data.Function, Args: data.Arguments, Attempt: data.Attempt, Deadline: deadline, HeldWeights: data.HeldWeights}
+	call := core.Call{
+		ID: data.CallID, Function: data.Function, Args: data.Arguments, Attempt: data.Attempt, Deadline: deadline,
+		HeldWeights: data.HeldWeights,
+	}
 	if organization != 0 { // earlier control planes do not report it
 		call.Organization = strconv.FormatInt(organization, 10)
 	}

@@ -41,7 +41,8 @@ func (s *Server) declare(ctx context.Context, agents []agent.Agent) error {
 		return fault.New(fault.Unauthenticated, "the call carries no known token")
 	}
 	if caller.Organization != 0 {
-		return fault.New(fault.Denied, "agents are declared with a token of all organizations; this one is for organization %d", caller.Organization)
+		return fault.New(fault.Denied, "agents are declared with a token of all organizations; this one is for organization %d",
+			caller.Organization)
 	}
 	if caller.Scope < rpc.ScopeAdmin {
 		return fault.New(fault.Denied, "agents are declared with a token of scope %s; this one has %s", rpc.ScopeAdmin, caller.Scope)

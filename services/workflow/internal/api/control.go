@@ -20,7 +20,9 @@ func (s *Server) CancelWorkflow(ctx context.Context, req *autoflowv1.CancelWorkf
 }
 
 // TerminateWorkflow ends a run without asking it.
-func (s *Server) TerminateWorkflow(ctx context.Context, req *autoflowv1.TerminateWorkflowRequest) (*autoflowv1.TerminateWorkflowResponse, error) {
+func (s *Server) TerminateWorkflow(
+	ctx context.Context, req *autoflowv1.TerminateWorkflowRequest,
+) (*autoflowv1.TerminateWorkflowResponse, error) {
 	org, err := organization(ctx, req.GetOrganizationId())
 	if err != nil {
 		return nil, err

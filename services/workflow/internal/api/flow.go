@@ -76,7 +76,8 @@ func (s *Server) SendToChannel(ctx context.Context, req *autoflowv1.SendToChanne
 	if err != nil {
 		return nil, err
 	}
-	duplicate, err := s.Operator.SendToChannel(ctx, history.Message{Organization: org, Token: req.GetToken(), ID: req.GetMessageId(), Data: req.GetData()})
+	duplicate, err := s.Operator.SendToChannel(ctx,
+		history.Message{Organization: org, Token: req.GetToken(), ID: req.GetMessageId(), Data: req.GetData()})
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +93,8 @@ func (s *Server) CheckProgram(ctx context.Context, req *autoflowv1.CheckProgramR
 	}
 	resp := &autoflowv1.CheckProgramResponse{
 		Inputs: found.Outline.Inputs, Dynamic: found.Outline.Dynamic,
-		Functions: uses(found.Outline.Functions), Waits: uses(found.Outline.Waits), Emits: uses(found.Outline.Emits), Handlers: handlers(found.Outline.Handlers),
+		Functions: uses(found.Outline.Functions), Waits: uses(found.Outline.Waits), Emits: uses(found.Outline.Emits),
+		Handlers: handlers(found.Outline.Handlers),
 	}
 	for _, p := range found.Problems {
 		resp.Problems = append(resp.Problems, &autoflowv1.Problem{Field: p.Name, Description: p.Problem})

@@ -60,7 +60,8 @@ func historyEntry(e history.Entry) (*autoflowv1.HistoryEntry, error) {
 		value, truncated = strings.ToValidUTF8(value[:maxValue], ""), true // not in the middle of a character
 	}
 	return &autoflowv1.HistoryEntry{
-		Sequence: e.Seq, Branch: int32(e.Op.Branch), Kind: string(e.Kind), Name: e.Name, Value: value, Truncated: truncated, RecordedAt: timestamppb.New(e.At),
+		Sequence: e.Seq, Branch: int32(e.Op.Branch), Kind: string(e.Kind), Name: e.Name, Value: value, Truncated: truncated,
+		RecordedAt: timestamppb.New(e.At),
 		Generation: int32(e.Generation),
 	}, nil
 }

@@ -69,7 +69,10 @@ func (c Cluster) Handle(ctx context.Context, d bus.Delivery) error {
 		return err
 	}
 	if expected != d.Subject {
-		return fault.InvalidFields(fault.Field{Name: "data.agent_id", Problem: fmt.Sprintf("the event belongs on %s but came on %s", expected, d.Subject)})
+		return fault.InvalidFields(fault.Field{
+			Name:    "data.agent_id",
+			Problem: fmt.Sprintf("the event belongs on %s but came on %s", expected, d.Subject),
+		})
 	}
 	if err := event.CheckSource(d.Event.Type(), d.Event.Source()); err != nil {
 		return err
@@ -83,7 +86,8 @@ func (c Cluster) Handle(ctx context.Context, d bus.Delivery) error {
 			return err
 		}
 		if c.Health.note(beat) {
-			c.Log.InfoContext(ctx, "agent reports", telemetry.KeyAgent, beat.AgentID, "cluster_reachable", beat.ClusterReachable, "message", beat.Message)
+			c.Log.InfoContext(ctx, "agent reports", telemetry.KeyAgent, beat.AgentID, "cluster_reachable", beat.ClusterReachable,
+				"message", beat.Message)
 		}
 		if err := c.Agents.heard(ctx, beat); err != nil {
 			return err

@@ -90,9 +90,17 @@ func FromWire(wire event.Event) (history.Event, error) {
 	if err := event.ValidateAny(wire); err != nil {
 		return history.Event{}, err
 	}
-	for _, attribute := range [...]struct{ name, text string }{{"id", wire.ID()}, {"source", wire.Source()}, {"type", wire.Type()}, {"subject", wire.Subject()}} {
+	for _, attribute := range [...]struct{ name, text string }{
+		{"id", wire.ID()},
+		{"source", wire.Source()},
+		{"type", wire.Type()},
+		{"subject", wire.Subject()},
+	} {
 		if strings.ContainsFunc(attribute.text, unicode.IsControl) || !utf8.ValidString(attribute.text) {
-			return history.Event{}, fault.InvalidFields(fault.Field{Name: attribute.name, Problem: fmt.Sprintf("found %q, expected text without control characters", attribute.text)})
+			return history.Event{}, fault.InvalidFields(fault.Field{
+				Name:    attribute.name,
+				Problem: fmt.Sprintf("found %q, expected text without control characters", attribute.text),
+			})
 		}
 	}
 	organization, err := event.Organization(wire)
@@ -101,7 +109,10 @@ func FromWire(wire event.Event) (history.Event, error) {
 	}
 	var fields []fault.Field
 	if organization == 0 {
-		fields = append(fields, fault.Field{Name: event.ExtensionOrganization, Problem: "missing, expected the organization whose workflows may see the event"})
+		fields = append(fields, fault.Field{
+			Name:    event.ExtensionOrganization,
+			Problem: "missing, expected the organization whose workflows may see the event",
+		})
 	}
 	data := wire.Data()
 	if len(data) > 0 {

@@ -12,8 +12,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
-// TestProgramsEmitOnlyWhatIsTheirs (D47, finding P1) walks the catalogue by emitter at run("emit"): no program can answer an approval, grant
-// a passage, or report the end of a run.
+// TestProgramsEmitOnlyWhatIsTheirs (D47, finding P1) walks the catalogue by emitter at run("emit"): no program can answer an approval,
+// grant a passage, or report the end of a run.
 func TestProgramsEmitOnlyWhatIsTheirs(t *testing.T) {
 	t.Parallel()
 	emitters.Walk(t, func(d event.Definition, by event.Emitter, may bool) {
@@ -37,8 +37,8 @@ func TestProgramsEmitOnlyWhatIsTheirs(t *testing.T) {
 	})
 }
 
-// TestTheBusIsReadFromTheRightSenders (D47) walks the catalogue by emitter at the two inboxes. What has the source of this service is its own,
-// which it has matched when it stored it.
+// TestTheBusIsReadFromTheRightSenders (D47) walks the catalogue by emitter at the two inboxes. What has the source of this service is its
+// own, which it has matched when it stored it.
 func TestTheBusIsReadFromTheRightSenders(t *testing.T) {
 	t.Parallel()
 	emitters.Walk(t, func(d event.Definition, by event.Emitter, may bool) {

@@ -32,10 +32,16 @@ func TestWhatProgramsMayEmit(t *testing.T) {
 		{"com.gitlab.cd.function.completed", `{}`, `type: found "com.gitlab.cd.function.completed", expected an event type of the domain path`},
 		{"com.gitlab.cd.artifact.published", `{}`, "expected an event type of the domain path"},
 		{"", `{}`, `type: found "", expected`},
-		{history.TypeFailed, `{"workflow_id": "w", "error": "e"}`, `found "com.gitlab.cd.workflow.failed" from a program, expected it from the engine`},
+		{
+			history.TypeFailed, `{"workflow_id": "w", "error": "e"}`,
+			`found "com.gitlab.cd.workflow.failed" from a program, expected it from the engine`,
+		},
 		{event.TypeApprovalResolved, `{"rollout_id": 3, "gate_id": "production", "resolution": "approved", "principal_type": "user", "principal_id": 1}`, "from a program, expected it from the domain service"},
 	} {
-		refusal := CheckEmit(history.Emit{ID: "e/0.1", Organization: 1, Workflow: "w", Type: tt.eventType, Data: json.RawMessage(tt.data), Time: noon})
+		refusal := CheckEmit(history.Emit{
+			ID: "e/0.1", Organization: 1, Workflow: "w", Type: tt.eventType,
+			Data: json.RawMessage(tt.data), Time: noon,
+		})
 		switch {
 		case tt.want == "" && refusal != nil:
 			t.Errorf("%s %s: %v", tt.eventType, tt.data, refusal)
@@ -48,7 +54,10 @@ func TestWhatProgramsMayEmit(t *testing.T) {
 func TestEncode(t *testing.T) {
 	t.Parallel()
 	const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-	sealed, err := Encode(history.Emit{ID: "r/0.1", Organization: 4, Workflow: "rollout-3", Type: event.TypeRolloutStarted, Data: []byte(`{"rollout_id":3}`), Time: noon}, trace)
+	sealed, err := Encode(history.Emit{
+		ID: "r/0.1", Organization: 4, Workflow: "rollout-3", Type: event.TypeRolloutStarted,
+		Data: []byte(`{"rollout_id":3}`), Time: noon,
+	}, trace)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +83,10 @@ func TestTheEndOfARunGoesOutAsItWasSaid(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sealed, err := Encode(history.Emit{ID: "r/completed", Organization: 4, Workflow: workflow, Type: history.TypeCompleted, Data: said, Time: noon}, "")
+		sealed, err := Encode(history.Emit{
+			ID: "r/completed", Organization: 4, Workflow: workflow, Type: history.TypeCompleted,
+			Data: said, Time: noon,
+		}, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,7 +110,10 @@ func (p *published) PublishAttempt(_ context.Context, e event.Event, msgID strin
 func TestEachAttemptAtACallHasItsOwnMessage(t *testing.T) {
 	t.Parallel()
 	var sent published
-	call := agent.OutgoingCall{ID: "r/0.1", Agent: 7, Function: "k8s.get", Args: []byte(`{"a":1}`), Attempt: 3, Deadline: noon, Workflow: "w", Organization: 3}
+	call := agent.OutgoingCall{
+		ID: "r/0.1", Agent: 7, Function: "k8s.get", Args: []byte(`{"a":1}`), Attempt: 3, Deadline: noon,
+		Workflow: "w", Organization: 3,
+	}
 	if err := (Calls{Bus: &sent, Clock: clocktest.New(noon)}).Send(t.Context(), call); err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +121,10 @@ func TestEachAttemptAtACallHasItsOwnMessage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := event.FunctionCalled{AgentID: 7, CallID: "r/0.1", Function: "k8s.get", Arguments: []byte(`{"a":1}`), Attempt: 3, Deadline: "2026-03-25T12:00:00Z"}
+	want := event.FunctionCalled{
+		AgentID: 7, CallID: "r/0.1", Function: "k8s.get", Arguments: []byte(`{"a":1}`), Attempt: 3,
+		Deadline: "2026-03-25T12:00:00Z",
+	}
 	if diff := cmp.Diff(want, data); diff != "" || sent.msgID != "r/0.1/3" {
 		t.Errorf("message %q (-want +got):\n%s", sent.msgID, diff)
 	}
@@ -137,7 +155,10 @@ func TestAnswers(t *testing.T) {
 			want: []agent.Answer{{Call: "c", Agent: 7, Value: json.RawMessage(`{"found":true}`)}},
 		},
 		"error": {
-			subject: "cd.cluster.7.result", data: event.FunctionCompleted{Error: &event.CallError{Code: "forbidden", Message: "no", Retryable: true}},
+			subject: "cd.cluster.7.result", data: event.FunctionCompleted{Error: &event.CallError{
+				Code:    "forbidden",
+				Message: "no", Retryable: true,
+			}},
 			want: []agent.Answer{{Call: "c", Agent: 7, Error: &history.FunctionError{Code: "forbidden", Message: "no", Retryable: true}}},
 		},
 		"another agent's subject": {
@@ -176,7 +197,8 @@ func TestWhatNoProgramCanReadIsNoObservation(t *testing.T) {
 			t.Fatal(err)
 		}
 		seen := &wanted{}
-		err = Cluster{Observed: seen, Log: slog.New(slog.DiscardHandler)}.Handle(t.Context(), bus.Delivery{Event: e, Subject: "cd.cluster.42.event"})
+		err = Cluster{Observed: seen, Log: slog.New(slog.DiscardHandler)}.Handle(t.Context(),
+			bus.Delivery{Event: e, Subject: "cd.cluster.42.event"})
 		if good := object == `{"n": 1}`; good != (err == nil) || good != (len(seen.observed) == 1) || !good && !fault.Is(err, fault.Invalid) {
 			t.Errorf("%.40s: found %v and %v", object, err, seen.observed)
 		}
@@ -221,7 +243,10 @@ func TestDomainEvents(t *testing.T) {
 	if err := deliver(Source, &own); err != nil || len(own.received)+len(own.rejected) != 0 {
 		t.Errorf("own event: error %v, %+v", err, own)
 	}
-	want := []history.Event{{Organization: 4, Source: "/services/domain", ID: "1", Type: event.TypeRolloutAbortRequested, Data: []byte(`{"rollout_id":3}`), Time: noon}}
+	want := []history.Event{{
+		Organization: 4, Source: "/services/domain", ID: "1", Type: event.TypeRolloutAbortRequested,
+		Data: []byte(`{"rollout_id":3}`), Time: noon,
+	}}
 	err := deliver("/services/domain", &foreign)
 	if diff := cmp.Diff(want, foreign.received); err != nil || diff != "" {
 		t.Errorf("error %v (-want +got):\n%s", err, diff)

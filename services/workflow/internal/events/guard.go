@@ -24,7 +24,10 @@ func changeOf(wire event.Event, e history.Event) (c guard.Change, decides bool, 
 			return c, false, err
 		}
 		rollout = data.RolloutID
-		c.Granted = &guard.Passage{Environment: data.EnvironmentID, Weight: data.Weight, Places: placesOf(data.Places), Pinned: data.PinnedWeights, At: e.Time}
+		c.Granted = &guard.Passage{
+			Environment: data.EnvironmentID, Weight: data.Weight, Places: placesOf(data.Places),
+			Pinned: data.PinnedWeights, At: e.Time,
+		}
 	case event.TypeRolloutAbortRequested:
 		data, err := event.Decode[event.RolloutAbortRequested](wire)
 		if err != nil {
@@ -61,7 +64,8 @@ func placesOf(all []event.Place) []activity.Place {
 	var places []activity.Place
 	for _, p := range all {
 		places = append(places, activity.Place{
-			Agent: p.AgentID, Application: p.Application, Namespace: p.Namespace, Name: p.Name, Repository: p.Repository, Branch: p.Branch, Path: p.Path,
+			Agent: p.AgentID, Application: p.Application, Namespace: p.Namespace, Name: p.Name, Repository: p.Repository,
+			Branch: p.Branch, Path: p.Path,
 		})
 	}
 	return places

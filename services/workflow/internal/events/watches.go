@@ -112,7 +112,8 @@ func (w *Watches) send(ctx context.Context, agent int64) error {
 		return err
 	}
 	data := event.WatchesWanted{
-		AgentID: agent, AsOf: now.UTC().Format(time.RFC3339Nano), LeaseSeconds: int(watchLease.Seconds()), Watches: make([]event.Watch, len(wanted)),
+		AgentID: agent, AsOf: now.UTC().Format(time.RFC3339Nano), LeaseSeconds: int(watchLease.Seconds()),
+		Watches: make([]event.Watch, len(wanted)),
 	}
 	for i, each := range wanted {
 		data.Watches[i] = event.Watch{

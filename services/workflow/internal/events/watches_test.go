@@ -34,7 +34,10 @@ func (w *wanted) WantedWatches(_ context.Context, agentID int64) ([]agent.Watch,
 	var all []agent.Watch
 	if agentID == 42 {
 		for _, id := range w.ids {
-			all = append(all, agent.Watch{ID: id, Agent: agentID, Spec: agent.WatchSpec{Kind: "Rollout", Name: "api", Fields: []string{"status.phase"}}})
+			all = append(all, agent.Watch{
+				ID: id, Agent: agentID,
+				Spec: agent.WatchSpec{Kind: "Rollout", Name: "api", Fields: []string{"status.phase"}},
+			})
 		}
 	}
 	return all, nil

@@ -10,7 +10,10 @@ func agentField() Field {
 // kindFields are the kind of an object.
 func kindFields() []Field {
 	return []Field{
-		{Name: "kind", Doc: "The kind, such as `Pod`. `Secret` is refused: its values would become part of the history.", Type: Text, Required: true},
+		{
+			Name: "kind", Doc: "The kind, such as `Pod`. `Secret` is refused: its values would become part of the history.",
+			Type: Text, Required: true,
+		},
 		{Name: "api_version", Doc: "The group and version, such as `apps/v1`; required for kinds that the relay does not know.", Type: Text},
 	}
 }
@@ -154,7 +157,10 @@ func sync() *Function {
 				{Name: "images", Doc: "Images, as `name=image`.", Type: List, Element: &Field{Type: Text, Required: true}},
 				{Name: "patches", Doc: "Patches.", Type: List, Element: &Field{Type: Free}},
 			}},
-			{Name: "helm", Doc: "Overrides for Helm.", Type: Object, Fields: []Field{{Name: "valuesObject", Doc: "Values.", Type: Free, Required: true}}},
+			{
+				Name: "helm", Doc: "Overrides for Helm.", Type: Object,
+				Fields: []Field{{Name: "valuesObject", Doc: "Values.", Type: Free, Required: true}},
+			},
 		}},
 		source(), allowed()), activity.Changes, touchesApplication)
 }

@@ -52,7 +52,10 @@ func TestAllAreRegistered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"argo.abort", "argo.check", "argo.promote", "argo.retry", "argo.sync", "argo.terminate", "checkpoint", "git.commit", "git.read_file", "k8s.get", "k8s.list", "manifest.diff", "manifest.pin", "manifest.pin_kustomization", "manifest.pin_values"}
+	want := []string{
+		"argo.abort", "argo.check", "argo.promote", "argo.retry", "argo.sync", "argo.terminate", "checkpoint", "git.commit",
+		"git.read_file", "k8s.get", "k8s.list", "manifest.diff", "manifest.pin", "manifest.pin_kustomization", "manifest.pin_values",
+	}
 	if diff := cmp.Diff(want, r.Names()); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
 	}
@@ -91,14 +94,33 @@ func TestArgumentsAreRefusedByName(t *testing.T) {
 		{"argo.sync", with(sync, "prune", "yes"), `prune: found "yes", expected true or false`},
 		{"argo.sync", with(sync, "source", m{"repo_url": "x", "path": "y"}), "source.destination_namespace: missing"},
 		{"argo.sync", with(sync, "overrides", m{"helm": m{"valuesObject": m{"a": m{"b": 1.0}}}}), ""},
-		{"argo.sync", with(sync, "overrides", m{"helm": m{"valuesObject": "x"}}), `overrides.helm.valuesObject: found "x", expected an object of any fields`},
+		{
+			"argo.sync", with(sync, "overrides", m{"helm": m{"valuesObject": "x"}}),
+			`overrides.helm.valuesObject: found "x", expected an object of any fields`,
+		},
 		{"argo.sync", with(sync, "overrides", m{"directory": m{}}), "overrides.directory: unknown, expected only kustomize, helm"},
-		{"manifest.pin", m{"content": "x", "images": []any{}, "strategy": "recreate"}, `strategy: found "recreate", expected one of canary, blue_green`},
+		{
+			"manifest.pin",
+			m{"content": "x", "images": []any{}, "strategy": "recreate"},
+			`strategy: found "recreate", expected one of canary, blue_green`,
+		},
 		{"manifest.pin_values", m{"content": "x", "values": []any{m{"path": "a", "gates": []any{"x"}}}}, `values[0].gates[0]: found "x"`},
-		{"argo.promote", m{"agent_id": int64(42), "rollout_name": "a", "rollout_namespace": "b", "step_index": -1.0}, "step_index: found -1, expected a whole number of at least 0"},
+		{
+			"argo.promote",
+			m{"agent_id": int64(42), "rollout_name": "a", "rollout_namespace": "b", "step_index": -1.0},
+			"step_index: found -1, expected a whole number of at least 0",
+		},
 		{"argo.abort", m{"agent_id": int64(42), "rollout_name": "a", "rollout_namespace": "b"}, ""},
-		{"argo.retry", m{"agent_id": int64(42), "rollout_name": "a", "rollout_namespace": ""}, `rollout_namespace: found "", expected a non-empty string`},
-		{"manifest.pin", m{"content": "x", "images": []any{}, "gates": []any{int64(0)}}, "gates[0]: found 0, expected a whole number of at least 1"},
+		{
+			"argo.retry",
+			m{"agent_id": int64(42), "rollout_name": "a", "rollout_namespace": ""},
+			`rollout_namespace: found "", expected a non-empty string`,
+		},
+		{
+			"manifest.pin",
+			m{"content": "x", "images": []any{}, "gates": []any{int64(0)}},
+			"gates[0]: found 0, expected a whole number of at least 1",
+		},
 		{"manifest.pin", m{"content": "x", "images": m{}}, "images: found {}, expected a list"},
 	} {
 		err := named(t, &forge{}, tc.name).Check(tc.args)
@@ -133,7 +155,10 @@ func TestReadFile(t *testing.T) {
 		{fault.New(fault.Conflict, "moved"), history.FunctionError{Code: "conflict", Message: "moved"}},
 		{fault.New(fault.Refused, "hook"), history.FunctionError{Code: "refused", Message: "hook"}},
 		{fault.New(fault.Unavailable, "away"), history.FunctionError{Code: "unreachable", Message: "away", Retryable: true}},
-		{errors.New("secret detail"), history.FunctionError{Code: "internal", Message: "the function did not finish; the service's log says why"}},
+		{errors.New("secret detail"), history.FunctionError{
+			Code:    "internal",
+			Message: "the function did not finish; the service's log says why",
+		}},
 	} {
 		_, err := named(t, &forge{err: tc.err}, "git.read_file").Call(t.Context(), activity.Call{Args: args})
 		if diff := cmp.Diff(&tc.want, history.AsFunctionError(err)); diff != "" {
@@ -163,7 +188,10 @@ func TestCommit(t *testing.T) {
 		}
 	}
 	twice := []any{m{"path": "a", "content": "x"}, m{"path": "a", "content": "y"}}
-	for _, args := range []m{add(m{}), add(m{"path": "a"}), add(m{"files": []any{}}), add(m{"files": twice}), add(m{"path": "a", "content": "x", "files": twice})} {
+	for _, args := range []m{
+		add(m{}), add(m{"path": "a"}), add(m{"files": []any{}}), add(m{"files": twice}),
+		add(m{"path": "a", "content": "x", "files": twice}),
+	} {
 		_, err := named(t, &forge{}, "git.commit").Call(t.Context(), activity.Call{Args: args})
 		if history.AsFunctionError(err).Code != history.CodeInvalid {
 			t.Errorf("%v: %v", args, err)
@@ -194,7 +222,8 @@ spec: {template: {spec: {containers: [{name: api, image: old}]}}}
 	if diff := cmp.Diff(want, value); diff != "" {
 		t.Errorf("value (-want +got):\n%s", diff)
 	}
-	got, err = named(t, &forge{}, "manifest.pin").Call(t.Context(), activity.Call{Args: m{"content": before, "images": []any{}, "gates": []any{int64(50)}}})
+	got, err = named(t, &forge{}, "manifest.pin").Call(t.Context(),
+		activity.Call{Args: m{"content": before, "images": []any{}, "gates": []any{int64(50)}}})
 	value, _ = got.(m)
 	if content, _ := value["content"].(string); err != nil || !strings.Contains(content, `"setWeight": 50`) {
 		t.Errorf("steps: %v, %v", got, err)
@@ -202,7 +231,8 @@ spec: {template: {spec: {containers: [{name: api, image: old}]}}}
 	_, err = named(t, &forge{}, "manifest.pin").Call(t.Context(), activity.Call{Args: m{
 		"content": before, "images": []any{m{"container": "web", "reference": "new:1"}},
 	}})
-	if e := history.AsFunctionError(err); e.Code != history.CodeInvalid || !strings.Contains(e.Message, `has the containers api, expected one "web"`) {
+	if e := history.AsFunctionError(err); e.Code != history.CodeInvalid ||
+		!strings.Contains(e.Message, `has the containers api, expected one "web"`) {
 		t.Errorf("missing container: %v", err)
 	}
 }

@@ -109,7 +109,10 @@ func filesOf(args map[string]any) (map[string][]byte, error) {
 		file, _ := f.(map[string]any)
 		path := text(file, "path")
 		if _, twice := files[path]; twice {
-			return nil, fault.InvalidFields(fault.Field{Name: fmt.Sprintf("files[%d].path", i), Problem: fmt.Sprintf("found %q a second time", path)})
+			return nil, fault.InvalidFields(fault.Field{
+				Name:    fmt.Sprintf("files[%d].path", i),
+				Problem: fmt.Sprintf("found %q a second time", path),
+			})
 		}
 		files[path] = []byte(text(file, "content"))
 	}

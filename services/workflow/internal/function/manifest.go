@@ -41,7 +41,8 @@ func pin() *Function {
 				Services: manifest.Services{Active: text(services, "active"), Preview: text(services, "preview")},
 				Routing: manifest.Routing{
 					Kind: text(routing, "kind"), StableService: text(routing, "stable_service"), CanaryService: text(routing, "canary_service"),
-					VirtualService: text(routing, "virtual_service"), Routes: list(routing, "routes"), Ingress: text(routing, "ingress"), ServicePort: int(port),
+					VirtualService: text(routing, "virtual_service"), Routes: list(routing, "routes"), Ingress: text(routing, "ingress"),
+					ServicePort: int(port),
 				},
 			})
 			answer := result(pinned)
@@ -56,7 +57,10 @@ func pin() *Function {
 			Name: "workload", Type: Text,
 			Doc: "Sets the images in this object instead, as `kind/name`: the one that a Rollout in another file takes its pods from.",
 		},
-		Field{Name: "strategy", Doc: "The Rollout's strategy; canary by default.", Type: Text, OneOf: []string{manifest.Canary, manifest.BlueGreen}},
+		Field{
+			Name: "strategy", Doc: "The Rollout's strategy; canary by default.", Type: Text,
+			OneOf: []string{manifest.Canary, manifest.BlueGreen},
+		},
 		Field{Name: "routing", Doc: "How a canary's traffic is routed.", Type: Object, Fields: []Field{
 			{Name: "kind", Doc: "The traffic router: `istio`, `nginx` or `alb`.", Type: Text, Required: true},
 			{Name: "stable_service", Doc: "The Service of the stable version.", Type: Text},
@@ -79,7 +83,10 @@ func pinKustomization() *Function {
 			pinned, err := manifest.KustomizeImages([]byte(text(args, "content")), images(args, "name"))
 			return result(pinned), err
 		},
-		Field{Name: "images", Doc: "The images to set.", Type: List, Required: true, Element: imageField("name", "The image's name in the manifests.")})
+		Field{
+			Name: "images", Doc: "The images to set.", Type: List, Required: true,
+			Element: imageField("name", "The image's name in the manifests."),
+		})
 }
 
 // pinValues is manifest.pin_values: the values of a Helm chart with other images and canary steps.
@@ -91,7 +98,10 @@ func pinValues() *Function {
 			given, _ := args["values"].([]any)
 			for _, v := range given {
 				value, _ := v.(map[string]any)
-				values = append(values, manifest.Value{Path: text(value, "path"), Reference: text(value, "reference"), Tag: text(value, "tag"), Gates: gates(value)})
+				values = append(values, manifest.Value{
+					Path: text(value, "path"), Reference: text(value, "reference"), Tag: text(value, "tag"),
+					Gates: gates(value),
+				})
 			}
 			pinned, err := manifest.HelmValues([]byte(text(args, "content")), values)
 			return result(pinned), err

@@ -26,14 +26,20 @@ func TestObserve(t *testing.T) {
 	store, changed := &observers{}, 0
 	deps := WatchDeps{Observers: store, Agents: owner{42, 5}, Changed: func(int64) { changed++ }}
 	f := deps.observe()
-	args := m{"agent_id": int64(42), "report": "argo.health", "namespace": "shop", "name": "api", "subject": m{"environment_id": int64(3), "service_id": 4.0}}
+	args := m{
+		"agent_id": int64(42), "report": "argo.health", "namespace": "shop", "name": "api",
+		"subject": m{"environment_id": int64(3), "service_id": 4.0},
+	}
 	for _, want := range []bool{true, false} {
 		got, err := f.Call(t.Context(), activity.Call{ID: "run/0.1", Organization: 5, Args: args})
 		if diff := cmp.Diff(any(m{"changed": want}), got); diff != "" || err != nil {
 			t.Errorf("%v (-want +got):\n%s", err, diff)
 		}
 	}
-	want := agent.StandingReport{Organization: 5, Agent: 42, Report: "argo.health", Namespace: "shop", Name: "api", Subject: map[string]int64{"environment_id": 3, "service_id": 4}}
+	want := agent.StandingReport{
+		Organization: 5, Agent: 42, Report: "argo.health", Namespace: "shop", Name: "api",
+		Subject: map[string]int64{"environment_id": 3, "service_id": 4},
+	}
 	if diff := cmp.Diff(want, store.saved[1]); diff != "" || changed != 1 {
 		t.Errorf("%d agents were told (-want +got):\n%s", changed, diff)
 	}
@@ -44,10 +50,16 @@ func TestObserve(t *testing.T) {
 		with m
 		want string
 	}{
-		"another agent":    {m{"agent_id": int64(43)}, "agent_id: found 43"},
-		"no object":        {m{"name": nil}, "name: expected name and namespace"},
-		"another subject":  {m{"subject": m{"environment_id": int64(3)}}, "subject: found map[environment_id:3], expected [environment_id service_id]"},
-		"not a number":     {m{"subject": m{"environment_id": "x", "service_id": int64(4)}}, `subject.environment_id: found "x", expected a whole number of at least 1`},
+		"another agent": {m{"agent_id": int64(43)}, "agent_id: found 43"},
+		"no object":     {m{"name": nil}, "name: expected name and namespace"},
+		"another subject": {
+			m{"subject": m{"environment_id": int64(3)}},
+			"subject: found map[environment_id:3], expected [environment_id service_id]",
+		},
+		"not a number": {
+			m{"subject": m{"environment_id": "x", "service_id": int64(4)}},
+			`subject.environment_id: found "x", expected a whole number of at least 1`,
+		},
 		"another report":   {m{"report": "mood"}, `report: found "mood", expected one of argo.health, argo.reconciliation, agent`},
 		"too many members": {m{"report": "agent"}, "subject: found map[environment_id:3 service_id:4], expected [environment_id]"},
 	} {
@@ -58,7 +70,8 @@ func TestObserve(t *testing.T) {
 		for k, v := range tc.with {
 			broken[k] = v
 		}
-		if _, err := f.Call(t.Context(), activity.Call{ID: "run/0.2", Organization: 5, Args: broken}); err == nil || !strings.Contains(err.Error(), tc.want) {
+		if _, err := f.Call(t.Context(), activity.Call{ID: "run/0.2", Organization: 5, Args: broken}); err == nil ||
+			!strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %s", name, err, tc.want)
 		}
 	}

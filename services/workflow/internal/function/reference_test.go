@@ -30,7 +30,8 @@ func TestTheReferenceIsComplete(t *testing.T) {
 		}
 		documented[code.Name] = true
 	}
-	for _, code := range append(slices.Collect(maps.Values(codes())), history.CodeInternal, history.CodeTimeout, history.CodeInvalid, history.CodeTooLarge, history.CodeUnreadable, history.CodeUnknownFunction) {
+	for _, code := range append(slices.Collect(maps.Values(codes())), history.CodeInternal, history.CodeTimeout, history.CodeInvalid,
+		history.CodeTooLarge, history.CodeUnreadable, history.CodeUnknownFunction) {
 		if !documented[code] {
 			t.Errorf("the code %s is not documented", code)
 		}

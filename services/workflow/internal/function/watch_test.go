@@ -48,13 +48,19 @@ func TestWatch(t *testing.T) {
 	if r, err := activity.NewFunctions(functions...); err != nil || strings.Join(r.Names(), " ") != "k8s.observe k8s.unwatch k8s.watch" {
 		t.Fatal(r, err)
 	}
-	args := m{"agent_id": int64(42), "kind": "Rollout", "namespace": "shop", "name": "api", "fields": []any{"status.phase"}, "subject": m{"rollout_id": int64(12)}}
+	args := m{
+		"agent_id": int64(42), "kind": "Rollout", "namespace": "shop", "name": "api", "fields": []any{"status.phase"},
+		"subject": m{"rollout_id": int64(12)},
+	}
 	got, err := functions[0].Call(t.Context(), activity.Call{ID: "run/3.7", Organization: 5, Args: args})
 	want := m{"watch": "run/3.7", "types": []string{"com.gitlab.cd.argo.rollout.status_changed", "com.gitlab.cd.object.changed"}}
 	if diff := cmp.Diff(any(want), got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	opened := []agent.Watch{{ID: "run/3.7", Execution: "run", Agent: 42, Spec: agent.WatchSpec{Kind: "Rollout", Namespace: "shop", Name: "api", Fields: []string{"status.phase"}, Subject: map[string]int64{"rollout_id": 12}}}}
+	opened := []agent.Watch{{ID: "run/3.7", Execution: "run", Agent: 42, Spec: agent.WatchSpec{
+		Kind: "Rollout", Namespace: "shop",
+		Name: "api", Fields: []string{"status.phase"}, Subject: map[string]int64{"rollout_id": 12},
+	}}}
 	if diff := cmp.Diff(opened, store.opened); diff != "" {
 		t.Errorf("opened (-want +got):\n%s", diff)
 	}
@@ -84,7 +90,8 @@ func TestWatch(t *testing.T) {
 		for k, v := range tc.with {
 			broken[k] = v
 		}
-		if _, err := functions[0].Call(t.Context(), activity.Call{ID: "run/3.9", Organization: 5, Args: broken}); err == nil || !strings.Contains(err.Error(), tc.want) {
+		if _, err := functions[0].Call(t.Context(), activity.Call{ID: "run/3.9", Organization: 5, Args: broken}); err == nil ||
+			!strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %s", name, err, tc.want)
 		}
 	}

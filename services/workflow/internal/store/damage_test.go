@@ -13,7 +13,10 @@ func TestDamageIsReportedAndHarmsNoOtherRun(t *testing.T) {
 	t.Parallel()
 	const length = 6
 	for name, tt := range map[string]struct{ damage, want string }{
-		"an entry":          {"DELETE FROM entry WHERE execution = $1 AND seq = 3", "missing from its history: 3; found 5 of generation 1, expected 6"},
+		"an entry": {
+			"DELETE FROM entry WHERE execution = $1 AND seq = 3",
+			"missing from its history: 3; found 5 of generation 1, expected 6",
+		},
 		"several":           {"DELETE FROM entry WHERE execution = $1 AND seq IN (1, 3, 4)", "missing from its history: 1, 3 to 4; found 3"},
 		"the last":          {"WITH l AS (UPDATE execution SET last_seq = 7 WHERE id = $1) SELECT 1", "missing from its history: 7;"},
 		"all":               {"DELETE FROM entry WHERE execution = $1", "missing from its history: 1 to 6"},

@@ -23,7 +23,9 @@ var _ guard.Store = (*Store)(nil)
 
 // ReceiveChange is ReceiveFrom for a report that decides what runs may change: both are stored in one transaction, so no program sees a
 // grant before the guard knows it.
-func (s *Store) ReceiveChange(ctx context.Context, wire event.Event, e history.Event, c guard.Change) (matched int, duplicate bool, err error) {
+func (s *Store) ReceiveChange(
+	ctx context.Context, wire event.Event, e history.Event, c guard.Change,
+) (matched int, duplicate bool, err error) {
 	return s.receive(ctx, e, func(ctx context.Context, tx pgx.Tx) (bool, error) {
 		first, err := s.ClaimEvent(ctx, tx, wire)
 		if err != nil || !first {
@@ -70,7 +72,10 @@ func saveTerritory(ctx context.Context, q *query.Queries, organization int64, t 
 	if err != nil {
 		return fmt.Errorf("encode the places of environment %d: %w", t.Environment, err)
 	}
-	before, err := q.LockTerritory(ctx, query.LockTerritoryParams{Organization: organization, Environment: t.Environment, Application: t.Application})
+	before, err := q.LockTerritory(ctx, query.LockTerritoryParams{
+		Organization: organization, Environment: t.Environment,
+		Application: t.Application,
+	})
 	known := err == nil
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return pg.Classify(err, "lock the places of environment %d", t.Environment)
@@ -85,7 +90,8 @@ func saveTerritory(ctx context.Context, q *query.Queries, organization int64, t 
 	if err != nil {
 		return pg.Classify(err, "save the places of environment %d", t.Environment)
 	}
-	if known && before.Name == t.Name && before.Protected == t.Protected && before.Archived == t.Archived && samePlaces(before.Places, t.Places) {
+	if known && before.Name == t.Name && before.Protected == t.Protected && before.Archived == t.Archived &&
+		samePlaces(before.Places, t.Places) {
 		return nil // reported again, as after a start of the domain service
 	}
 	version, err := q.NextTerritoryVersion(ctx, organization)
@@ -135,7 +141,10 @@ func (s *Store) Guarded(ctx context.Context, organization int64, workflow string
 		return run, fmt.Errorf("decode the passages of %q: %w", workflow, err)
 	}
 	for _, p := range passages {
-		run.Passages = append(run.Passages, guard.Passage{Environment: p.Environment, Weight: p.Weight, Places: p.Places, Pinned: p.Pinned, At: p.At})
+		run.Passages = append(run.Passages, guard.Passage{
+			Environment: p.Environment, Weight: p.Weight, Places: p.Places,
+			Pinned: p.Pinned, At: p.At,
+		})
 	}
 	return run, nil
 }

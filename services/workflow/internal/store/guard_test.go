@@ -33,7 +33,10 @@ func TestReportsOfPassagesInAnyOrder(t *testing.T) {
 	minute := func(n int) time.Time { return at.Add(time.Duration(n) * time.Minute) }
 	places := []activity.Place{{Agent: 7, Namespace: "shop"}}
 	grant := func(weight, n int) guard.Change {
-		return guard.Change{Workflow: "rollout-1", At: minute(n), Granted: &guard.Passage{Environment: 5, Weight: weight, Places: places, Pinned: []int{50}}}
+		return guard.Change{
+			Workflow: "rollout-1", At: minute(n),
+			Granted: &guard.Passage{Environment: 5, Weight: weight, Places: places, Pinned: []int{50}},
+		}
 	}
 	changes := []guard.Change{
 		grant(0, 1), grant(50, 2),
@@ -49,7 +52,8 @@ func TestReportsOfPassagesInAnyOrder(t *testing.T) {
 	backwards := slices.Clone(changes)
 	slices.Reverse(backwards)
 	for name, order := range map[string][]guard.Change{
-		"in order": changes, "backwards": backwards, "twice": slices.Concat(changes, changes), "revoked first": slices.Concat(changes[5:], changes[:5]),
+		"in order": changes, "backwards": backwards, "twice": slices.Concat(changes, changes),
+		"revoked first": slices.Concat(changes[5:], changes[:5]),
 	} {
 		b := newTestStore(t)
 		for i, c := range order {
@@ -83,7 +87,10 @@ func TestReportsOfPlaces(t *testing.T) {
 	t.Parallel()
 	b := newTestStore(t)
 	territory := func(sequence int64, protected bool, places ...activity.Place) guard.Change {
-		return guard.Change{Territory: &guard.Territory{Environment: 5, Name: "production", Sequence: sequence, Protected: protected, Places: places}}
+		return guard.Change{Territory: &guard.Territory{
+			Environment: 5, Name: "production", Sequence: sequence,
+			Protected: protected, Places: places,
+		}}
 	}
 	for i, step := range []struct {
 		change    guard.Change
@@ -104,7 +111,10 @@ func TestReportsOfPlaces(t *testing.T) {
 		}
 	}
 	// The places of its applications are the environment's, until it is archived.
-	b.report("application", guard.Change{Territory: &guard.Territory{Environment: 5, Application: 2, Name: "production", Sequence: 1, Places: []activity.Place{{Agent: 8}}}})
+	b.report("application", guard.Change{Territory: &guard.Territory{
+		Environment: 5, Application: 2, Name: "production", Sequence: 1,
+		Places: []activity.Place{{Agent: 8}},
+	}})
 	if _, all, err := b.Territories(t.Context(), 1); err != nil || len(all) != 1 || len(all[0].Places) != 3 {
 		t.Errorf("with an application: %+v, %v", all, err)
 	}

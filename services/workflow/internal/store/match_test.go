@@ -476,7 +476,8 @@ func TestAnAnswerOfAnotherSenderMeetsNoWait(t *testing.T) {
 	run := b.startRun(1)
 	approved := func(id, source string) int {
 		matched, _, err := b.Receive(t.Context(), history.Event{
-			Organization: 1, Source: source, ID: id, Type: event.TypeApprovalResolved, Data: []byte(`{"rollout_id": 7, "gate_id": "production"}`), Time: b.Clock.Now(),
+			Organization: 1, Source: source, ID: id, Type: event.TypeApprovalResolved, Data: []byte(`{"rollout_id": 7, "gate_id": "production"}`),
+			Time: b.Clock.Now(),
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -38,7 +38,8 @@ func (c commands) audit() *cobra.Command {
 	cmd.Flags().StringVar(&since, "since", "", "only from this `time` on: 2026-11-23, 2026-11-23T10:00:00Z, or how long ago, such as 7d or 12h")
 	cmd.Flags().StringVar(&until, "until", "", "only before this `time`")
 	cmd.Flags().StringVar(&f.Principal, "who", "", "only what this `member` did: a name, or an identifier, which also finds removed members")
-	cmd.Flags().StringVar(&f.Action, "action", "", "only this `action`: a mutation such as setRollbackPolicy, or an event of rollouts such as approve")
+	cmd.Flags().StringVar(&f.Action, "action", "",
+		"only this `action`: a mutation such as setRollbackPolicy, or an event of rollouts such as approve")
 	cmd.Flags().StringVar(&f.Application, "application", "", "only what concerns this `application`")
 	cmd.Flags().StringVar(&f.Environment, "environment", "", "only what concerns this `environment`")
 	command.LimitFlag(cmd, &limit, 100)

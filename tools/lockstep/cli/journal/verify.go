@@ -47,7 +47,8 @@ func (c commands) verifyJournal() *cobra.Command {
 func journalCheckTable(w io.Writer, check client.JournalCheck) {
 	if chain := check.Chain; chain != nil {
 		defer func() {
-			command.Row(w, fmt.Sprintf("%d blocks with %d rows are what was sealed; the last one has the digest %s", chain.Block, chain.Rows, chain.Head))
+			command.Row(w, fmt.Sprintf("%d blocks with %d rows are what was sealed; the last one has the digest %s", chain.Block,
+				chain.Rows, chain.Head))
 		}()
 	}
 	if len(check.Differences) == 0 {

@@ -37,12 +37,14 @@ func (c commands) rollout() *cobra.Command {
 		c.rolloutList(), c.rolloutGet(), c.rolloutWhy(), c.rolloutCreate(),
 		c.resolve("approve", "Approve a gate of a rollout", (*client.Client).ApproveGate),
 		c.resolve("reject", "Reject a gate of a rollout, which cancels the rollout", (*client.Client).RejectGate),
-		c.rolloutPause(), c.rolloutResume(), c.rolloutAbort(), c.rolloutRetry(), c.rolloutCancel(), c.rolloutRollback(), c.rolloutBreakGlass(), c.rolloutKeep(), c.rolloutWatch())
+		c.rolloutPause(), c.rolloutResume(), c.rolloutAbort(), c.rolloutRetry(), c.rolloutCancel(), c.rolloutRollback(), c.rolloutBreakGlass(),
+		c.rolloutKeep(), c.rolloutWatch())
 }
 
 func (c commands) rolloutList() *cobra.Command {
 	var filter client.Filter
-	cmd := c.Asking("list", "List rollouts, newest first", "  lockstep rollout list --application shop --state in_progress,paused", command.Exactly(0),
+	cmd := c.Asking("list", "List rollouts, newest first", "  lockstep rollout list --application shop --state in_progress,paused",
+		command.Exactly(0),
 		func(cmd *cobra.Command, api *client.Client, _ []string) error {
 			all, err := api.Rollouts(cmd.Context(), filter)
 			if err != nil {
@@ -135,7 +137,9 @@ func chooseVersionSet(cmd *cobra.Command, api *client.Client, application string
 }
 
 // resolve is approve or reject.
-func (c commands) resolve(verb, short string, do func(api *client.Client, ctx context.Context, rollout, gate, reason string) (client.Rollout, error)) *cobra.Command {
+func (c commands) resolve(
+	verb, short string, do func(api *client.Client, ctx context.Context, rollout, gate, reason string) (client.Rollout, error),
+) *cobra.Command {
 	var reason string
 	cmd := c.Asking(verb+" ID [GATE]", short+"; by default the only open one",
 		"  lockstep rollout "+verb+" rollout_12 release --reason 'looked at it'", command.Between(1, 2),

@@ -26,7 +26,8 @@ func approvalOf(g client.Gate) string {
 func rolloutTable(w io.Writer, all []client.Rollout) {
 	command.Row(w, "ID", "APPLICATION", "VERSION SET", "STATE", "WAITS FOR", "CREATED", "FINISHED")
 	for _, r := range all {
-		command.Row(w, r.ID, r.Application.Name, r.VersionSet.Name, standing(r), strings.Join(waitsFor(r), ", "), command.Moment(r.CreatedAt), command.Optional(r.FinishedAt))
+		command.Row(w, r.ID, r.Application.Name, r.VersionSet.Name, standing(r), strings.Join(waitsFor(r), ", "), command.Moment(r.CreatedAt),
+			command.Optional(r.FinishedAt))
 	}
 }
 
@@ -127,7 +128,8 @@ func rolloutDetail(w io.Writer, r client.Rollout) {
 			if d.Snapshot != nil {
 				commit = d.Snapshot.CommitSHA[:min(10, len(d.Snapshot.CommitSHA))]
 			}
-			command.Row(w, e.Environment.Name, journal.Human(e.Status), d.Service.Name, journal.Human(d.Status), progress(d), strings.Join(versions, ","), commit)
+			command.Row(w, e.Environment.Name, journal.Human(e.Status), d.Service.Name, journal.Human(d.Status), progress(d),
+				strings.Join(versions, ","), commit)
 		}
 	}
 	for _, s := range r.Skipped {
@@ -171,7 +173,8 @@ func rolloutMarks(w io.Writer, r client.Rollout) {
 	if a := r.AutomaticRollback; a != nil {
 		switch {
 		case a.DueAt != nil:
-			lines = append(lines, fmt.Sprintf("rolls back automatically at %s: %s; `lockstep rollout keep %s` stops that", command.Moment(*a.DueAt), a.Why, r.ID))
+			lines = append(lines, fmt.Sprintf("rolls back automatically at %s: %s; `lockstep rollout keep %s` stops that",
+				command.Moment(*a.DueAt), a.Why, r.ID))
 		case a.State == "DROPPED":
 			lines = append(lines, "does not roll back by itself: "+a.Outcome)
 		}

@@ -13,7 +13,9 @@ import (
 )
 
 // verb is what is done to one rollout, for a reason.
-func (c commands) verb(verb, short, example string, do func(api *client.Client, ctx context.Context, rollout, reason string) (client.Rollout, error)) *cobra.Command {
+func (c commands) verb(
+	verb, short, example string, do func(api *client.Client, ctx context.Context, rollout, reason string) (client.Rollout, error),
+) *cobra.Command {
 	var reason string
 	cmd := c.Asking(verb+" ID", short, example, command.Exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {

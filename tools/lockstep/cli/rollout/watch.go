@@ -79,8 +79,8 @@ func (f *watchFlags) reached(r client.Rollout) bool {
 	})
 }
 
-// watch prints what the journal has, and then what is written to it, until the rollout is over or has come as far as asked. Rows are read by the rollout's
-// own journal, each once; the stream says when. A short absence of the API does not end it.
+// watch prints what the journal has, and then what is written to it, until the rollout is over or has come as far as asked. Rows are read
+// by the rollout's own journal, each once; the stream says when. A short absence of the API does not end it.
 func (c commands) watch(ctx context.Context, api *client.Client, id string, most watchFlags) error {
 	interrupted := ctx
 	if most.timeout > 0 {

@@ -36,7 +36,8 @@ type viewer struct{ domain Domain }
 // ViewerCan is about the organization as a whole.
 func (viewer) ViewerCan(ctx context.Context, _ *model.Viewer) ([]model.Ability, error) {
 	return abilities(loadersOf(ctx).actor.May, core.ActionCreateApplication, core.ActionCreateEnvironment,
-		core.ActionCreateMember, core.ActionSetMemberRole, core.ActionRemoveMember, core.ActionCreateGroup, core.ActionSetGroupMembers, core.ActionCreateToken, core.ActionRevokeToken,
+		core.ActionCreateMember, core.ActionSetMemberRole, core.ActionRemoveMember, core.ActionCreateGroup, core.ActionSetGroupMembers,
+		core.ActionCreateToken, core.ActionRevokeToken,
 		core.ActionRegisterAgent, core.ActionAccessChanges, core.ActionCreateOrganization, core.ActionRenameOrganization)
 }
 
@@ -76,7 +77,8 @@ func (rolloutResolver) ViewerCan(ctx context.Context, r *model.Rollout) ([]model
 		return nil, err
 	}
 	return abilities(func(action core.Action) error { return s.May(l.actor, action) },
-		core.ActionPauseRollout, core.ActionResumeRollout, core.ActionAbortRollout, core.ActionRetryRollout, core.ActionCancelRollout, core.ActionRollbackRollout,
+		core.ActionPauseRollout, core.ActionResumeRollout, core.ActionAbortRollout, core.ActionRetryRollout, core.ActionCancelRollout,
+		core.ActionRollbackRollout,
 		core.ActionApproveGate, core.ActionRejectGate, core.ActionBreakGlass, core.ActionStopRollback)
 }
 
@@ -95,7 +97,8 @@ func (gate) ViewerCan(ctx context.Context, g *model.Gate) ([]model.Ability, erro
 	if err != nil {
 		return nil, err
 	}
-	return abilities(func(action core.Action) error { return s.MayResolve(l.actor, action, g.GateID) }, core.ActionApproveGate, core.ActionRejectGate)
+	return abilities(func(action core.Action) error { return s.MayResolve(l.actor, action, g.GateID) }, core.ActionApproveGate,
+		core.ActionRejectGate)
 }
 
 // wait resolves those of Wait.

@@ -13,7 +13,9 @@ import (
 // Members, groups and tokens: who may do what.
 
 // Members is one page of those who belong to the organization.
-func (q query) Members(ctx context.Context, first *int, after *string, last *int, before *string, orderBy *core.Order) (model.MemberConnection, error) {
+func (q query) Members(
+	ctx context.Context, first *int, after *string, last *int, before *string, orderBy *core.Order,
+) (model.MemberConnection, error) {
 	p, err := page(defaultPage, first, after, last, before, orderBy)
 	if err != nil {
 		return model.MemberConnection{}, err
@@ -26,7 +28,9 @@ func (q query) Members(ctx context.Context, first *int, after *string, last *int
 }
 
 // Groups is one page of them.
-func (q query) Groups(ctx context.Context, first *int, after *string, last *int, before *string, orderBy *core.Order) (model.GroupConnection, error) {
+func (q query) Groups(
+	ctx context.Context, first *int, after *string, last *int, before *string, orderBy *core.Order,
+) (model.GroupConnection, error) {
 	p, err := page(defaultPage, first, after, last, before, orderBy)
 	if err != nil {
 		return model.GroupConnection{}, err

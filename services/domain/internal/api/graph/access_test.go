@@ -66,7 +66,8 @@ func TestATokenAllowsWhatRoleAndScopesBothDo(t *testing.T) {
 	if got := f.signedIn(secret); got != core.PermissionsOf(core.MayRead) {
 		t.Errorf("after the role was taken away the token allows %v", got.List())
 	}
-	if p := f.change(ours, "revokeToken", "accessToken", "id revokedAt", map[string]any{"tokenId": id}); len(p.Errors) > 0 || p.Object["revokedAt"] == nil {
+	if p := f.change(ours, "revokeToken", "accessToken", "id revokedAt", map[string]any{"tokenId": id}); len(p.Errors) > 0 ||
+		p.Object["revokedAt"] == nil {
 		t.Fatal(p)
 	}
 	if f.signedIn(secret) != 0 || f.signedIn("lockstep_nobodys") != 0 || f.signedIn("") != 0 {
@@ -130,7 +131,8 @@ func TestNobodyMakesAnotherPersonsToken(t *testing.T) { // D50
 	if err != nil || time.Until(made.ExpiresAt) > 7*24*time.Hour {
 		t.Errorf("a first token: %+v, %v", made, err)
 	}
-	ci, err := f.access.CreateMember(t.Context(), actor(ours), access.NewMember{Name: "ci", Kind: core.PrincipalAgent, Role: core.RoleDeployer})
+	ci, err := f.access.CreateMember(t.Context(), actor(ours),
+		access.NewMember{Name: "ci", Kind: core.PrincipalAgent, Role: core.RoleDeployer})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +162,8 @@ func TestNobodyGivesMoreThanTheyHave(t *testing.T) {
 			t.Errorf("%s: found %v; want it denied", what, err)
 		}
 	}
-	_, _, err := f.access.CreateToken(t.Context(), as(bob, core.RoleMaintainer), access.NewToken{Name: "up", Scopes: core.PermissionsOf(core.MayAdminister)})
+	_, _, err := f.access.CreateToken(t.Context(), as(bob, core.RoleMaintainer),
+		access.NewToken{Name: "up", Scopes: core.PermissionsOf(core.MayAdminister)})
 	denied("a scope beyond one's own", err)
 	_, _, err = f.access.CreateToken(t.Context(), as(bob, core.RoleMaintainer), access.NewToken{Name: "other", MemberID: numberOf(alice)})
 	denied("a token for somebody else", err)
@@ -169,7 +172,8 @@ func TestNobodyGivesMoreThanTheyHave(t *testing.T) {
 	if _, err := f.access.RevokeToken(t.Context(), as("member_999", core.RoleViewer), numberOf(bobs)); !fault.Is(err, fault.NotFound) {
 		t.Errorf("somebody else's token: found %v; want that it is not there", err)
 	}
-	if p := f.change(ours, "removeMember", "member", "id", map[string]any{"memberId": alice}); len(p.Errors) != 1 || p.Errors[0].Code != "REFUSED" {
+	if p := f.change(ours, "removeMember", "member", "id", map[string]any{"memberId": alice}); len(p.Errors) != 1 ||
+		p.Errors[0].Code != "REFUSED" {
 		t.Errorf("the only owner leaves: %+v", p)
 	}
 	// What others may see of tokens: nothing.
@@ -207,7 +211,8 @@ func TestGroupsDecideWhoAnswersAGate(t *testing.T) {
 	if err != nil || len(a.Groups) != 1 || a.Groups[0] != "release" {
 		t.Errorf("alice is in %v, %v", a.Groups, err)
 	}
-	if p := f.change(ours, "setGroupMembers", "group", "members { name }", map[string]any{"groupId": p.Object["id"], "members": []string{}}); len(p.Errors) > 0 || len(p.Object["members"].([]any)) != 0 {
+	if p := f.change(ours, "setGroupMembers", "group", "members { name }",
+		map[string]any{"groupId": p.Object["id"], "members": []string{}}); len(p.Errors) > 0 || len(p.Object["members"].([]any)) != 0 {
 		t.Fatalf("%+v", p)
 	}
 	if a, err = f.access.Authenticate(t.Context(), secret, false); err != nil || len(a.Groups) != 0 {

@@ -42,9 +42,10 @@ func (q query) AccessChanges(
 	}
 	actor := loadersOf(ctx).actor
 	s, err := q.domain.Access.AccessChangesFor(ctx, actor, p)
-	return model.AccessChangeConnection(model.Connect[model.AccessChangeEdge](s, model.WrapAccessChange, func(ctx context.Context) (int, error) {
-		return q.domain.Access.CountAccessChangesFor(ctx, actor)
-	})), err
+	return model.AccessChangeConnection(model.Connect[model.AccessChangeEdge](s, model.WrapAccessChange,
+		func(ctx context.Context) (int, error) {
+			return q.domain.Access.CountAccessChangesFor(ctx, actor)
+		})), err
 }
 
 // agent resolves those fields of Agent that are loaded.

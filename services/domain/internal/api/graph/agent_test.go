@@ -42,7 +42,8 @@ const agentFields = `agent { id number name revokedAt connected keys { id public
 func (f *fixture) agents(organization int64, mutation, input string, in map[string]any, more string) agentAnswer {
 	f.t.Helper()
 	var data struct{ It agentAnswer }
-	f.ask(organization, "mutation($in: "+input+"!) { it: "+mutation+"(input: $in) { "+more+" "+agentFields+" } }", map[string]any{"in": in}).into(f.t, &data)
+	f.ask(organization, "mutation($in: "+input+"!) { it: "+mutation+"(input: $in) { "+more+" "+agentFields+" } }",
+		map[string]any{"in": in}).into(f.t, &data)
 	return data.It
 }
 
@@ -55,15 +56,18 @@ func TestAnAgentIsRegisteredRotatedAndRevoked(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	made := f.register(ours, "production")
-	if len(made.Errors) > 0 || made.Agent.Name != "production" || !strings.HasPrefix(made.Seed, "SU") || len(made.Agent.Keys) != 1 || made.Agent.Connected {
+	if len(made.Errors) > 0 || made.Agent.Name != "production" || !strings.HasPrefix(made.Seed, "SU") || len(made.Agent.Keys) != 1 ||
+		made.Agent.Connected {
 		t.Fatalf("registered: %+v", made)
 	}
 	// Each organization has names of its own, and numbers are nobody else's.
-	if again, other := f.register(ours, "production"), f.register(theirs, "production"); len(again.Errors) != 1 || again.Errors[0].Code != "CONFLICT" || len(other.Errors) > 0 || other.Agent.Number == made.Agent.Number {
+	if again, other := f.register(ours, "production"), f.register(theirs, "production"); len(again.Errors) != 1 ||
+		again.Errors[0].Code != "CONFLICT" || len(other.Errors) > 0 || other.Agent.Number == made.Agent.Number {
 		t.Errorf("registered twice: %+v, by another organization: %+v", again.Errors, other)
 	}
 	rotated := f.agents(ours, "rotateAgent", "RotateAgentInput", map[string]any{"agentId": made.Agent.ID, "overlapSeconds": 3600}, "seed")
-	if len(rotated.Errors) > 0 || rotated.Seed == made.Seed || len(rotated.Agent.Keys) != 2 || rotated.Agent.Keys[0].ExpiresAt != nil || rotated.Agent.Keys[1].ExpiresAt == nil {
+	if len(rotated.Errors) > 0 || rotated.Seed == made.Seed || len(rotated.Agent.Keys) != 2 || rotated.Agent.Keys[0].ExpiresAt != nil ||
+		rotated.Agent.Keys[1].ExpiresAt == nil {
 		t.Fatalf("rotated: %+v", rotated)
 	}
 	third := f.agents(ours, "rotateAgent", "RotateAgentInput", map[string]any{"agentId": made.Agent.ID}, "seed")
@@ -91,7 +95,8 @@ func TestAnAgentIsRegisteredRotatedAndRevoked(t *testing.T) {
 		Agents, All struct{ Nodes []struct{ Name string } }
 		Agent       *struct{ Name string }
 	}
-	f.ask(ours, `{ agents { nodes { name } } all: agents(withRevoked: true) { nodes { name } } agent(name: "production") { name } }`, nil).into(t, &data)
+	f.ask(ours, `{ agents { nodes { name } } all: agents(withRevoked: true) { nodes { name } } agent(name: "production") { name } }`,
+		nil).into(t, &data)
 	if len(data.Agents.Nodes) != 0 || len(data.All.Nodes) != 1 || data.Agent != nil {
 		t.Errorf("after revocation: %+v", data)
 	}
@@ -107,9 +112,11 @@ func TestOnlyOwnersRegisterAgentsAndReadTheLog(t *testing.T) {
 	made := f.register(ours, "production")
 	f.as = core.RoleMaintainer.Permissions()
 	for mutation, in := range map[string]map[string]any{
-		"registerAgent": {"name": "another"}, "rotateAgent": {"agentId": made.Agent.ID}, "revokeAgent": {"agentId": made.Agent.ID}, "revokeAgentKey": {"keyId": made.Agent.Keys[0].ID},
+		"registerAgent": {"name": "another"}, "rotateAgent": {"agentId": made.Agent.ID}, "revokeAgent": {"agentId": made.Agent.ID},
+		"revokeAgentKey": {"keyId": made.Agent.Keys[0].ID},
 	} {
-		if a := f.agents(ours, mutation, strings.ToUpper(mutation[:1])+mutation[1:]+"Input", in, ""); len(a.Errors) != 1 || a.Errors[0].Code != "DENIED" {
+		if a := f.agents(ours, mutation, strings.ToUpper(mutation[:1])+mutation[1:]+"Input", in, ""); len(a.Errors) != 1 ||
+			a.Errors[0].Code != "DENIED" {
 			t.Errorf("%s by a maintainer: %+v", mutation, a.Errors)
 		}
 	}
@@ -149,7 +156,8 @@ func TestTheLogSaysWhoGaveOrTookWhoseAccess(t *testing.T) {
 		got = append(got, n.Action+" "+n.Subject+" "+n.SubjectName)
 	}
 	want := []string{
-		"removeMember " + member + " alice@example.com", "revokeAgent " + made.Agent.ID + " production", "registerAgent " + made.Agent.ID + " production",
+		"removeMember " + member + " alice@example.com", "revokeAgent " + made.Agent.ID + " production",
+		"registerAgent " + made.Agent.ID + " production",
 		"revokeToken " + token + " laptop", "createGroup group_1 release", "setMemberRole " + member + " alice@example.com",
 		"createToken " + token + " laptop", "createMember " + member + " alice@example.com",
 	}
@@ -182,7 +190,8 @@ func TestTheSeedOfAKeyIsKeptNowhere(t *testing.T) {
 		t.Fatalf("%v: %s", err, text)
 	}
 	var kept int
-	if err := f.owner.QueryRow(t.Context(), `SELECT count(*) FROM cd_requests WHERE encode(answer, 'escape') LIKE '%' || $1 || '%'`, a.Data.It.Seed).Scan(&kept); err != nil || kept != 0 {
+	if err := f.owner.QueryRow(t.Context(), `SELECT count(*) FROM cd_requests WHERE encode(answer, 'escape') LIKE '%' || $1 || '%'`,
+		a.Data.It.Seed).Scan(&kept); err != nil || kept != 0 {
 		t.Errorf("the answer is kept with the seed (%d, %v)", kept, err)
 	}
 }
@@ -193,7 +202,8 @@ func TestARevokedAgentTakesItsEnvironmentsOutOfUse(t *testing.T) {
 	made := f.register(ours, "production")
 	create := func(organization int64, name string) payload {
 		return f.change(organization, "createEnvironment", "environment", "id readiness readinessReason", map[string]any{
-			"name": name, "tier": "PRODUCTION", "driverRef": "argo-rollouts@1", "driverConfig": map[string]any{"cluster_agent_id": made.Agent.Number},
+			"name": name, "tier": "PRODUCTION", "driverRef": "argo-rollouts@1",
+			"driverConfig": map[string]any{"cluster_agent_id": made.Agent.Number},
 		})
 	}
 	if p := create(ours, "production"); len(p.Errors) > 0 {
@@ -227,9 +237,11 @@ func TestAnEnvironmentOfARevokedAgentIsNotRestored(t *testing.T) { // R51
 	var data struct {
 		RestoreEnvironment struct{ Errors []userError }
 	}
-	f.ask(ours, `mutation($id: ID!) { restoreEnvironment(input: {environmentId: $id}) { errors { field message code } } }`, map[string]any{"id": fmt.Sprintf("environment_%d", e.ID)}).into(t, &data)
+	f.ask(ours, `mutation($id: ID!) { restoreEnvironment(input: {environmentId: $id}) { errors { field message code } } }`,
+		map[string]any{"id": fmt.Sprintf("environment_%d", e.ID)}).into(t, &data)
 	errs := data.RestoreEnvironment.Errors
-	if len(errs) != 1 || errs[0].Code != "REFUSED" || !strings.Contains(errs[0].Message, `environment "staging" cannot be restored: agent "its-cluster" was revoked`) {
+	if len(errs) != 1 || errs[0].Code != "REFUSED" ||
+		!strings.Contains(errs[0].Message, `environment "staging" cannot be restored: agent "its-cluster" was revoked`) {
 		t.Errorf("answered %+v; expected that the agent was revoked", errs)
 	}
 	var seen struct {

@@ -66,7 +66,8 @@ func (q query) JournalChain(ctx context.Context, first, after *int) (model.Journ
 		from = *after
 	}
 	if most < 1 || most > maxBlocks || from < 0 {
-		return model.JournalChain{}, fault.New(fault.Invalid, "found first %d and after %d; expected first 1 to %d and after 0 or more", most, from, maxBlocks)
+		return model.JournalChain{}, fault.New(fault.Invalid, "found first %d and after %d; expected first 1 to %d and after 0 or more",
+			most, from, maxBlocks)
 	}
 	chain, err := q.domain.Evidence.CheckChain(ctx, loadersOf(ctx).actor, int64(from), most)
 	return model.JournalChain{Chain: chain}, err

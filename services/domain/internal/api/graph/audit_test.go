@@ -65,7 +65,10 @@ func TestTheAuditIsAskedInAnyCombination(t *testing.T) {
 		}
 	}
 	// Two conditions are never weaker than one.
-	for _, filter := range []string{`since: "` + time.Now().Add(-time.Hour).UTC().Format(time.RFC3339) + `"`, `application: "idle"`, `environment: "lab"`} {
+	for _, filter := range []string{
+		`since: "` + time.Now().Add(-time.Hour).UTC().Format(time.RFC3339) + `"`, `application: "idle"`,
+		`environment: "lab"`,
+	} {
 		if one, two := len(f.audited(filter)), len(f.audited(filter+`, action: "archiveEnvironment"`)); one == 0 || two > one {
 			t.Errorf("%s: %d entries, and %d with another condition", filter, one, two)
 		}

@@ -25,7 +25,8 @@ func TestAListCostsAsManyQueriesAsItHasLevels(t *testing.T) {
 	const many = 8
 	var members []int64
 	for i := range many {
-		m := must(f.access.CreateMember(t.Context(), actor(ours), access.NewMember{Name: fmt.Sprintf("m%d", i), Kind: core.PrincipalUser, Role: core.RoleViewer}))(t)
+		m := must(f.access.CreateMember(t.Context(), actor(ours),
+			access.NewMember{Name: fmt.Sprintf("m%d", i), Kind: core.PrincipalUser, Role: core.RoleViewer}))(t)
 		members = append(members, m.ID)
 		must(f.access.CreateGroup(t.Context(), actor(ours), fmt.Sprintf("g%d", i), members))(t)
 	}

@@ -17,8 +17,9 @@ func recordedElsewhere() map[string]string {
 	return map[string]string{
 		"createRollout": rollouts, "rollbackRollout": rollouts, "pauseRollout": rollouts, "resumeRollout": rollouts, "cancelRollout": rollouts,
 		"abortRollout": rollouts, "retryRollout": rollouts, "approveGate": rollouts, "rejectGate": rollouts, "stopAutomaticRollback": rollouts,
-		"previewRollout": "nothing: it deploys nothing and is forgotten after a week", "lookAtArtifactSource": "nothing: it polls what is polled anyway",
-		"tryArtifactSource": "nothing: it keeps nothing",
+		"previewRollout":       "nothing: it deploys nothing and is forgotten after a week",
+		"lookAtArtifactSource": "nothing: it polls what is polled anyway",
+		"tryArtifactSource":    "nothing: it keeps nothing",
 	}
 }
 
@@ -50,14 +51,21 @@ func (f *fixture) controls() {
 	organization := do("createOrganization", "organization", map[string]any{"name": "books", "owner": "bob"})
 	do("renameOrganization", "organization", map[string]any{"organizationId": organization, "name": "library"})
 	application := do("createApplication", "application", map[string]any{"name": "idle", "services": []map[string]any{{
-		"name": "api", "artifactSources": []map[string]any{{"sourceRef": "oci-image@1", "sourceConfig": map[string]any{"image": "r.example.com/idle"}}},
+		"name": "api", "artifactSources": []map[string]any{{
+			"sourceRef":    "oci-image@1",
+			"sourceConfig": map[string]any{"image": "r.example.com/idle"},
+		}},
 	}}})
 	do("archiveApplication", "application", map[string]any{"application": application, "reason": "unused"})
 	do("restoreApplication", "application", map[string]any{"application": application})
-	do("setRollbackPolicy", "application", map[string]any{"application": "idle", "onFailed": false, "onDegraded": false, "degradedAfterSeconds": 90})
+	do("setRollbackPolicy", "application", map[string]any{
+		"application": "idle", "onFailed": false, "onDegraded": false,
+		"degradedAfterSeconds": 90,
+	})
 	do("setRolloutPolicy", "application", map[string]any{"application": "idle", "onFailure": "ABORT", "onNewer": "QUEUE"})
 	environment := do("createEnvironment", "environment", map[string]any{
-		"name": "lab", "tier": "DEVELOPMENT", "driverRef": "argo-rollouts@1", "driverConfig": map[string]any{"cluster_agent_id": f.clusterOf(ours)},
+		"name": "lab", "tier": "DEVELOPMENT", "driverRef": "argo-rollouts@1",
+		"driverConfig": map[string]any{"cluster_agent_id": f.clusterOf(ours)},
 	})
 	do("setEnvironmentApproval", "environment", map[string]any{"environmentId": environment, "approval": map[string]any{"quorum": 1}})
 	do("setEnvironmentApproval", "environment", map[string]any{"environmentId": environment})
@@ -66,7 +74,8 @@ func (f *fixture) controls() {
 	do("createFlowDefinition", "flowDefinition", map[string]any{"application": "idle", "definition": deployTo("lab", shopConfig())})
 	all := must(f.view.ApplicationEnvironmentsByApplication(f.t.Context(), ours, []int64{numberOf(application)}))(f.t)
 	f.apply(ours, rollout.ApplicationEnvironmentReadiness{ApplicationEnvironmentID: all[numberOf(application)][0].ID, Ready: true})
-	do("retryApplicationEnvironmentSetup", "applicationEnvironment", map[string]any{"applicationEnvironmentId": fmt.Sprintf("applicationenvironment_%d", all[numberOf(application)][0].ID)})
+	do("retryApplicationEnvironmentSetup", "applicationEnvironment",
+		map[string]any{"applicationEnvironmentId": fmt.Sprintf("applicationenvironment_%d", all[numberOf(application)][0].ID)})
 	do("archiveEnvironment", "environment", map[string]any{"environmentId": environment, "reason": "unused"})
 	do("restoreEnvironment", "environment", map[string]any{"environmentId": environment})
 	source := do("createArtifactSource", "artifactSource", map[string]any{
@@ -152,8 +161,9 @@ func TestNoSecretIsInTheJournalOfChanges(t *testing.T) { // D27, D50
 	t.Parallel()
 	f := newFixture(t)
 	_, secret, err := f.access.CreateToken(t.Context(), actor(ours), access.NewToken{
-		MemberID: must(f.access.CreateMember(t.Context(), actor(ours), access.NewMember{Name: "ci", Kind: core.PrincipalAgent, Role: core.RoleDeployer}))(t).ID,
-		Name:     "x",
+		MemberID: must(f.access.CreateMember(t.Context(), actor(ours),
+			access.NewMember{Name: "ci", Kind: core.PrincipalAgent, Role: core.RoleDeployer}))(t).ID,
+		Name: "x",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -168,7 +178,10 @@ func TestNoSecretIsInTheJournalOfChanges(t *testing.T) { // D27, D50
 		map[string]any{"credential": "vault:team/git#token", "clientSecret": canary},
 	} {
 		err := f.store.ForAccess().In(t.Context(), ours, func(ctx context.Context, tx access.Tx) error {
-			return core.Record(ctx, tx, actor(ours), core.Change{Action: "createEnvironment", Subject: core.AccessSubject{Kind: core.ChangedEnvironment, ID: 1}}, v, v)
+			return core.Record(ctx, tx, actor(ours), core.Change{
+				Action:  "createEnvironment",
+				Subject: core.AccessSubject{Kind: core.ChangedEnvironment, ID: 1},
+			}, v, v)
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -83,7 +83,8 @@ func (p place) pages(f *fixture, field string, arguments []string, extra string)
 		if one != "" {
 			one = "(" + one + ")"
 		}
-		fmt.Fprintf(&query, `l%d: %s%s { edges { cursor node %s } nodes %s pageInfo { hasNextPage hasPreviousPage startCursor endCursor } %s } `, i, field, one, p.node, p.node, extra)
+		fmt.Fprintf(&query, `l%d: %s%s { edges { cursor node %s } nodes %s pageInfo { hasNextPage hasPreviousPage startCursor endCursor } %s } `,
+			i, field, one, p.node, p.node, extra)
 	}
 	var data map[string]json.RawMessage
 	f.ask(ours, "{ "+fmt.Sprintf(p.around, query.String())+" }", nil).into(f.t, &data)
@@ -107,9 +108,11 @@ func (f *fixture) many() {
 	const some = 5
 	var members []int64
 	for i := range some {
-		m := must(f.access.CreateMember(f.t.Context(), actor(ours), access.NewMember{Name: fmt.Sprintf("m%d", (i*3)%some), Kind: core.PrincipalUser, Role: core.RoleViewer}))(f.t)
+		m := must(f.access.CreateMember(f.t.Context(), actor(ours),
+			access.NewMember{Name: fmt.Sprintf("m%d", (i*3)%some), Kind: core.PrincipalUser, Role: core.RoleViewer}))(f.t)
 		members = append(members, m.ID)
-		if _, _, err := f.access.CreateOrganization(f.t.Context(), actor(ours), access.NewOrganization{Name: fmt.Sprintf("o%d", (i*3)%some), Owner: "owner"}); err != nil {
+		if _, _, err := f.access.CreateOrganization(f.t.Context(), actor(ours),
+			access.NewOrganization{Name: fmt.Sprintf("o%d", (i*3)%some), Owner: "owner"}); err != nil {
 			f.t.Fatal(err)
 		}
 		must(f.access.CreateGroup(f.t.Context(), actor(ours), fmt.Sprintf("g%d", (i*3)%some), members))(f.t)
@@ -211,7 +214,8 @@ func walk(t *testing.T, f *fixture, p place, field, order string) []string {
 		if page.PageInfo.HasPreviousPage != (from > 0) || page.PageInfo.HasNextPage != (to < len(all)) {
 			t.Errorf("%s, %s: %+v; expected previous %t, next %t", order, what, page.PageInfo, from > 0, to < len(all))
 		}
-		if n := len(page.Edges); n > 0 && (*page.PageInfo.StartCursor != page.Edges[0].Cursor || *page.PageInfo.EndCursor != page.Edges[n-1].Cursor) {
+		if n := len(page.Edges); n > 0 && (*page.PageInfo.StartCursor != page.Edges[0].Cursor ||
+			*page.PageInfo.EndCursor != page.Edges[n-1].Cursor) {
 			t.Errorf("%s, %s: the page's cursors are not those of its ends", order, what)
 		}
 	}
@@ -303,7 +307,8 @@ func TestTheNextToRollOutIsFoundBehindAnyNumber(t *testing.T) {
 	}
 	f.application(theirs, "not-ours", "api")
 	waiting := must(f.setup.CreateEnvironment(t.Context(), actor(ours), setup.NewEnvironment{
-		Name: "unseen", Tier: core.TierQA, DriverRef: "argo-rollouts@1", DriverConfig: json.RawMessage(fmt.Sprintf(`{"cluster_agent_id": %d}`, f.clusterOf(ours))),
+		Name: "unseen", Tier: core.TierQA, DriverRef: "argo-rollouts@1",
+		DriverConfig: json.RawMessage(fmt.Sprintf(`{"cluster_agent_id": %d}`, f.clusterOf(ours))),
 	}))(t)
 	for arguments, want := range map[string]struct {
 		field string
@@ -353,20 +358,24 @@ func TestWhatIsNoPageIsRefused(t *testing.T) {
 		fmt.Sprintf("after: %q", p64(f, "CREATED")) + byDesc: "after",
 	} {
 		a := f.ask(ours, `{ applications(`+arguments+`) { nodes { name } } }`, nil)
-		if len(a.Errors) != 1 || a.Errors[0].Extensions.Code != "INVALID" || fmt.Sprint(a.Errors[0].Extensions.Fields[0]["field"]) != "["+field+"]" {
+		if len(a.Errors) != 1 || a.Errors[0].Extensions.Code != "INVALID" ||
+			fmt.Sprint(a.Errors[0].Extensions.Fields[0]["field"]) != "["+field+"]" {
 			t.Errorf("%s: answered %+v; expected INVALID at %s", arguments, a.Errors, field)
 		}
 	}
 }
 
-// TestACursorIsOfItsListAndOrder: every list refuses the cursors of every other one and of its other orders, and goes on from those of the release before, which
-// did not say what they were of. The journals of rollouts are parts of one journal, and the rollouts of an application of one
-// list; the rows of the matrix are applications.
+// TestACursorIsOfItsListAndOrder: every list refuses the cursors of every other one and of its other orders, and goes on from those of the
+// release before, which did not say what they were of. The journals of rollouts are parts of one journal, and the rollouts of an
+// application of one list; the rows of the matrix are applications.
 func TestACursorIsOfItsListAndOrder(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.many()
-	same := map[string]string{"Rollout.journal": "Query.journal", "Application.rollouts": "Query.rollouts", "Query.matrix": "Query.applications"}
+	same := map[string]string{
+		"Rollout.journal": "Query.journal", "Application.rollouts": "Query.rollouts",
+		"Query.matrix": "Query.applications",
+	}
 	listOf := func(name string) string { return cmp.Or(same[name], name) }
 	orders := []string{"CREATED", "CREATED_DESC", "NAME", "NAME_DESC"}
 	type from struct{ list, order, cursor string }
@@ -388,7 +397,8 @@ func TestACursorIsOfItsListAndOrder(t *testing.T) {
 			a := f.ask(ours, "{ "+fmt.Sprintf(p.around, fmt.Sprintf("%s(%s) { nodes %s }", field, arguments, p.node))+" }", nil)
 			taken, want := len(a.Errors) == 0, listOf(at.list) == listOf(other.list) && at.order == other.order
 			if taken != want || !taken && a.Errors[0].Extensions.Code != "INVALID" {
-				t.Errorf("%s by %s with a cursor of %s by %s: %+v; expected it to be taken: %t", at.list, at.order, other.list, other.order, a.Errors, want)
+				t.Errorf("%s by %s with a cursor of %s by %s: %+v; expected it to be taken: %t", at.list, at.order, other.list,
+					other.order, a.Errors, want)
 			}
 		}
 		if raw, err := base64.RawURLEncoding.DecodeString(at.cursor); err != nil {
@@ -396,7 +406,8 @@ func TestACursorIsOfItsListAndOrder(t *testing.T) {
 		} else if parts := strings.SplitN(string(raw), "/", 3); len(parts) == 3 {
 			old := base64.RawURLEncoding.EncodeToString([]byte(parts[2]))
 			arguments := fmt.Sprintf("first: 1, orderBy: %s, after: ", at.order)
-			if got, want := p.page(f, field, arguments+strconv.Quote(old), "").items(), p.page(f, field, arguments+strconv.Quote(at.cursor), "").items(); !slices.Equal(got, want) {
+			if got, want := p.page(f, field, arguments+strconv.Quote(old), "").items(),
+				p.page(f, field, arguments+strconv.Quote(at.cursor), "").items(); !slices.Equal(got, want) {
 				t.Errorf("%s by %s with a cursor of the release before: %v; expected %v", at.list, at.order, got, want)
 			}
 		} else {

@@ -9,7 +9,9 @@ import (
 )
 
 // DeliveryMetrics are of an application, in each environment of its pipeline or in the one that is named.
-func (q query) DeliveryMetrics(ctx context.Context, application string, environment *string, since, until *time.Time) ([]model.DeliveryMetrics, error) {
+func (q query) DeliveryMetrics(
+	ctx context.Context, application string, environment *string, since, until *time.Time,
+) ([]model.DeliveryMetrics, error) {
 	var w view.DeliveryWindow
 	var err error
 	if w.ApplicationID, err = applicationNumber(ctx, q.domain.View, application); err != nil {

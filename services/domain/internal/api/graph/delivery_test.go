@@ -45,7 +45,8 @@ func TestDeliveryMetricsSayNullOfNothing(t *testing.T) {
 		t.Fatalf("of staging: %+v", after)
 	}
 	e := after[0]
-	if e.Deployments != 1 || e.DeploymentsPerDay <= 0 || e.ChangeFailRate == nil || *e.ChangeFailRate != 0 || e.ReworkRate == nil || *e.ReworkRate != 0 {
+	if e.Deployments != 1 || e.DeploymentsPerDay <= 0 || e.ChangeFailRate == nil || *e.ChangeFailRate != 0 || e.ReworkRate == nil ||
+		*e.ReworkRate != 0 {
 		t.Errorf("counts and rates: %+v", e)
 	}
 	if e.LeadTime == nil || e.LeadTime.Count != 1 || e.LeadTimePeople == nil || e.LeadTimeMachine == nil || e.RecoveryTime != nil {

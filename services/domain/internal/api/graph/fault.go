@@ -95,7 +95,8 @@ func presenter(log *slog.Logger, schema *ast.Schema) graphql.ErrorPresenterFunc 
 		}
 		class := classOf(cause)
 		if class == fault.Internal {
-			log.ErrorContext(ctx, "resolving graphql field failed", slog.String(telemetry.KeyPath, shown.Path.String()), slog.String(telemetry.KeyError, cause.Error()))
+			log.ErrorContext(ctx, "resolving graphql field failed", slog.String(telemetry.KeyPath, shown.Path.String()),
+				slog.String(telemetry.KeyError, cause.Error()))
 		}
 		extensions := map[string]any{"code": fault.Describe(class).GraphQL}
 		if fields := fault.FieldsOf(cause); len(fields) > 0 {

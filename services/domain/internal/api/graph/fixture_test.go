@@ -113,13 +113,17 @@ func (f *fixture) domain() graph.Domain {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	owner, db := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()}, pgtest.Migration{Name: "domain", FS: store.Migrations()})
+	owner, db := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()},
+		pgtest.Migration{Name: "domain", FS: store.Migrations()})
 	// These tests report what workflows do without requesting passages first, as programs of earlier releases could.
 	if _, err := owner.Exec(t.Context(), `CREATE FUNCTION earlier_release() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.passages := false; RETURN NEW; END $$;
 		CREATE TRIGGER earlier_release BEFORE INSERT ON cd_rollouts FOR EACH ROW EXECUTE FUNCTION earlier_release()`); err != nil {
 		t.Fatal(err)
 	}
-	f := &fixture{t: t, watch: &watch{}, runs: &runs{}, log: &bytes.Buffer{}, queries: &counter{}, owner: owner, as: core.RoleOwner.Permissions()}
+	f := &fixture{
+		t: t, watch: &watch{}, runs: &runs{}, log: &bytes.Buffer{}, queries: &counter{}, owner: owner,
+		as: core.RoleOwner.Permissions(),
+	}
 	plain := pgtest.As(t, db, "lockstep_domain")
 	if err := store.Protect(t.Context(), db, "lockstep_domain"); err != nil {
 		t.Fatal(err)
@@ -273,7 +277,8 @@ func (f *fixture) clusterOf(organization int64) int64 {
 func (f *fixture) environment(organization int64, name string, tier core.Tier) core.Environment {
 	f.t.Helper()
 	e := must(f.setup.CreateEnvironment(f.t.Context(), actor(organization), setup.NewEnvironment{
-		Name: name, Tier: tier, DriverRef: "argo-rollouts@1", DriverConfig: json.RawMessage(fmt.Sprintf(`{"cluster_agent_id":%d}`, f.clusterOf(organization))),
+		Name: name, Tier: tier, DriverRef: "argo-rollouts@1",
+		DriverConfig: json.RawMessage(fmt.Sprintf(`{"cluster_agent_id":%d}`, f.clusterOf(organization))),
 	}))(f.t)
 	f.apply(organization, rollout.EnvironmentReadiness{EnvironmentID: e.ID, Ready: true})
 	return e
@@ -325,7 +330,8 @@ func (f *fixture) pipeline(organization int64, a core.Application, environments 
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	d := must(f.setup.CreateFlowDefinition(f.t.Context(), actor(organization), setup.NewFlowDefinition{ApplicationID: a.ID, Definition: definition}))(f.t)
+	d := must(f.setup.CreateFlowDefinition(f.t.Context(), actor(organization),
+		setup.NewFlowDefinition{ApplicationID: a.ID, Definition: definition}))(f.t)
 	all := must(f.view.ApplicationEnvironmentsByApplication(f.t.Context(), organization, []int64{a.ID}))(f.t)
 	for _, ae := range all[a.ID] {
 		f.apply(organization, rollout.ApplicationEnvironmentReadiness{
@@ -339,7 +345,8 @@ func (f *fixture) pipeline(organization int64, a core.Application, environments 
 func (f *fixture) rollout(organization int64, a core.Application) core.Rollout {
 	f.t.Helper()
 	sets := must(f.view.VersionSetsByApplication(f.t.Context(), organization, []int64{a.ID}, core.Page{First: 1}))(f.t)
-	return *must(f.rollouts.CreateRollout(f.t.Context(), actor(organization), rollout.NewRollout{VersionSetID: sets[a.ID].Nodes[0].ID, Reason: "time to"}))(f.t).Rollout
+	return *must(f.rollouts.CreateRollout(f.t.Context(), actor(organization),
+		rollout.NewRollout{VersionSetID: sets[a.ID].Nodes[0].ID, Reason: "time to"}))(f.t).Rollout
 }
 
 // apply lets a workflow tell something.
@@ -376,7 +383,8 @@ func (f *fixture) runFor(ch rollout.Change) string {
 	case rollout.HealthSeen, rollout.Reconciled, rollout.ContactSeen:
 		return "observer/test"
 	case rollout.EnvironmentReadiness:
-		return id.OnboardingRun(about.EnvironmentID, int(one(`SELECT onboarding_attempt FROM cd_environments WHERE id = $1`, about.EnvironmentID)))
+		return id.OnboardingRun(about.EnvironmentID,
+			int(one(`SELECT onboarding_attempt FROM cd_environments WHERE id = $1`, about.EnvironmentID)))
 	case rollout.ApplicationEnvironmentReadiness:
 		attempt := one(`SELECT setup_attempt FROM cd_application_environments WHERE id = $1`, about.ApplicationEnvironmentID)
 		return id.SetupRun(about.ApplicationEnvironmentID, int(attempt))

@@ -42,7 +42,8 @@ func (f *fixture) story() {
 	f.apply(ours, rollout.EnvironmentMoved{RolloutID: second.ID, EnvironmentID: staging.ID, Verb: core.VerbStart})
 	f.apply(ours, rollout.DeploymentMoved{DeploymentID: 5, Verb: core.VerbStart})
 	f.apply(ours, rollout.DeploymentCommitted{
-		DeploymentID: 5, CommitSHA: strings.Repeat("ab", 20), ManifestDigest: digest(99), Parameters: json.RawMessage(`{"path":"staging/api.yaml"}`),
+		DeploymentID: 5, CommitSHA: strings.Repeat("ab", 20), ManifestDigest: digest(99),
+		Parameters: json.RawMessage(`{"path":"staging/api.yaml"}`),
 	})
 	f.apply(ours, rollout.ApprovalRequested{RolloutID: second.ID, GateID: "production", Reason: "production needs a release manager"})
 }

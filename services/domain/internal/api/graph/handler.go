@@ -135,7 +135,8 @@ type Workflows interface {
 type View interface {
 	view.Reads
 	DeliveryMetrics(ctx context.Context, organization int64, w view.DeliveryWindow) ([]view.DeliveryMetrics, error)
-	Matrix(ctx context.Context, organization int64, f core.MatrixFilter, p core.Page) (rows core.Slice[core.Application], environments []int64, err error)
+	Matrix(ctx context.Context, organization int64, f core.MatrixFilter, p core.Page) (rows core.Slice[core.Application],
+		environments []int64, err error)
 	CountMatrix(ctx context.Context, organization int64, f core.MatrixFilter) (int, error)
 	GatesOfStops(ctx context.Context, organization int64, stops []int64) (map[int64][]core.Gate, error)
 	Standings(ctx context.Context, organization int64, rollouts []int64) (map[int64]core.Standing, error)

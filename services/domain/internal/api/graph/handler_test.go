@@ -24,10 +24,16 @@ func TestHTTP(t *testing.T) {
 	}{
 		{name: "POST", body: viewer, status: 200, part: `{"data":{"viewer":{"organization":{"name":"ours"}}}}`},
 		{name: "GET", method: "GET", target: get("{viewer{organization{name}}}"), status: 200, part: `"name":"ours"`},
-		{name: "GET with variables", method: "GET", target: "/graphql?" + url.Values{"query": {"query($n:String!){application(name:$n){id}}"}, "variables": {`{"n":"x"}`}}.Encode(), status: 200, part: `{"application":null}`},
+		{name: "GET with variables", method: "GET", target: "/graphql?" + url.Values{
+			"query":     {"query($n:String!){application(name:$n){id}}"},
+			"variables": {`{"n":"x"}`},
+		}.Encode(), status: 200, part: `{"application":null}`},
 		{name: "charset", contentType: "application/json; charset=utf-8", body: viewer, status: 200, part: `"data"`},
 		{name: "nobody", nobody: true, body: viewer, status: 401, part: "UNAUTHENTICATED"},
-		{name: "mutation by GET", method: "GET", target: get(`mutation{cancelRollout(input:{rolloutId:"1"}){errors{code}}}`), status: 405, part: "found GET; expected POST for a mutation"},
+		{
+			name: "mutation by GET", method: "GET", target: get(`mutation{cancelRollout(input:{rolloutId:"1"}){errors{code}}}`), status: 405,
+			part: "found GET; expected POST for a mutation",
+		},
 		{name: "GET without query", method: "GET", status: 400, part: "query: missing"},
 		{name: "other method", method: "PUT", body: viewer, status: 405, part: "found PUT"},
 		{name: "content type of a form", contentType: "text/plain", body: viewer, status: 415, part: `found \"text/plain\"`},
@@ -44,8 +50,14 @@ func TestHTTP(t *testing.T) {
 		{name: "wrong argument", body: `{"query":"{applications(first:\"x\"){nodes{id}}}"}`, status: 400, part: "GRAPHQL_VALIDATION_FAILED"},
 		{name: "missing variable", body: `{"query":"query($n:String!){application(name:$n){id}}"}`, status: 400, part: "must be defined"},
 		{name: "wrong enum in a variable", body: `{"query":"query($s:[RolloutState!]){rollouts(states:$s){nodes{id}}}","variables":{"s":["LOST"]}}`, status: 400, part: "LOST is not a valid RolloutState; expected one of PENDING, IN_PROGRESS, "},
-		{name: "number that does not fit", body: `{"query":"{applications(first:99999999999999999999){nodes{id}}}"}`, status: 400, part: "non 32-bit"},
-		{name: "endless cursor", body: `{"query":"{applications(after:\"` + strings.Repeat("x", 600) + `\"){nodes{id}}}"}`, status: 200, part: "expected a cursor of this list"},
+		{
+			name: "number that does not fit", body: `{"query":"{applications(first:99999999999999999999){nodes{id}}}"}`, status: 400,
+			part: "non 32-bit",
+		},
+		{
+			name: "endless cursor", body: `{"query":"{applications(after:\"` + strings.Repeat("x", 600) + `\"){nodes{id}}}"}`, status: 200,
+			part: "expected a cursor of this list",
+		},
 	}
 	for _, tt := range tests {
 		method, target, contentType := tt.method, tt.target, tt.contentType
@@ -77,8 +89,8 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
-// TestAnswersOfRequestsThatAreNotCarriedOut: media types and statuses as the specification of GraphQL over HTTP has them (findings B4, C8 and
-// the audits 572B, FDE2, 7B9B, D586 and 5E5B).
+// TestAnswersOfRequestsThatAreNotCarriedOut: media types and statuses as the specification of GraphQL over HTTP has them (findings B4, C8
+// and the audits 572B, FDE2, 7B9B, D586 and 5E5B).
 func TestAnswersOfRequestsThatAreNotCarriedOut(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -93,21 +105,54 @@ func TestAnswersOfRequestsThatAreNotCarriedOut(t *testing.T) {
 		status                             int
 		media, allow, part                 string
 	}{
-		{name: "a subscription without a stream", accept: plain, body: subscription, status: 406, media: response, part: `accept: found \"application/json\"; expected text/event-stream for a subscription`},
+		{
+			name: "a subscription without a stream", accept: plain, body: subscription, status: 406, media: response,
+			part: `accept: found \"application/json\"; expected text/event-stream for a subscription`,
+		},
 		{name: "a subscription of any type", accept: "*/*", body: subscription, status: 406, media: response, part: "expected text/event-stream"},
-		{name: "a subscription in parts", accept: "multipart/mixed", body: subscription, status: 406, media: response, part: "expected text/event-stream"},
-		{name: "a subscription of GraphQL's type", accept: response, body: subscription, status: 406, media: response, part: "expected text/event-stream"},
-		{name: "a subscription by GET", method: "GET", target: "/graphql?" + url.Values{"query": {"subscription{journal{cursor}}"}}.Encode(), status: 406, media: response, part: "expected text/event-stream"},
-		{name: "a mutation by GET", method: "GET", target: mutation, accept: plain, status: 405, media: response, allow: "POST", part: "expected POST"},
-		{name: "a mutation by GET as a stream", method: "GET", target: mutation, accept: "text/event-stream", status: 405, media: response, allow: "POST", part: "expected POST"},
+		{
+			name: "a subscription in parts", accept: "multipart/mixed", body: subscription, status: 406, media: response,
+			part: "expected text/event-stream",
+		},
+		{
+			name: "a subscription of GraphQL's type", accept: response, body: subscription, status: 406, media: response,
+			part: "expected text/event-stream",
+		},
+		{
+			name: "a subscription by GET", method: "GET", target: "/graphql?" + url.Values{"query": {"subscription{journal{cursor}}"}}.Encode(),
+			status: 406, media: response, part: "expected text/event-stream",
+		},
+		{
+			name: "a mutation by GET", method: "GET", target: mutation, accept: plain, status: 405, media: response, allow: "POST",
+			part: "expected POST",
+		},
+		{
+			name: "a mutation by GET as a stream", method: "GET", target: mutation, accept: "text/event-stream", status: 405, media: response,
+			allow: "POST", part: "expected POST",
+		},
 		{name: "no document", accept: response, body: `{"query":"{"}`, status: 400, media: response, part: "GRAPHQL_PARSE_FAILED"},
 		{name: "no document for an older client", accept: plain, body: `{"query":"{"}`, status: 200, media: plain, part: "GRAPHQL_PARSE_FAILED"},
 		{name: "no such field", accept: response, body: `{"query":"{nothing}"}`, status: 400, media: response, part: "Cannot query field"},
-		{name: "no such field for an older client", accept: plain + ", */*", body: `{"query":"{nothing}"}`, status: 200, media: plain, part: "Cannot query field"},
-		{name: "a bad variable for an older client", accept: plain, body: `{"query":"query($n:String!){application(name:$n){id}}","variables":{"n":{}}}`, status: 200, media: plain, part: "n"},
-		{name: "several operations", body: `{"query":"query a{viewer{principalType}} query b{viewer{principalType}}"}`, status: 400, media: response, part: "operationName: found none; expected the one of the document's operations that is to be carried out: a, b"},
-		{name: "another operation", body: `{"query":"query a{viewer{principalType}} query b{viewer{principalType}}","operationName":"c"}`, status: 400, media: response, part: `operationName: found \"c\"; expected`},
-		{name: "many errors", body: `{"query":"{viewer{principalType` + strings.Repeat(" @x", 4000) + `}}"}`, status: 400, media: response, part: "more errors"},
+		{
+			name: "no such field for an older client", accept: plain + ", */*", body: `{"query":"{nothing}"}`, status: 200, media: plain,
+			part: "Cannot query field",
+		},
+		{
+			name: "a bad variable for an older client", accept: plain,
+			body: `{"query":"query($n:String!){application(name:$n){id}}","variables":{"n":{}}}`, status: 200, media: plain, part: "n",
+		},
+		{
+			name: "several operations", body: `{"query":"query a{viewer{principalType}} query b{viewer{principalType}}"}`, status: 400,
+			media: response, part: "operationName: found none; expected the one of the document's operations that is to be carried out: a, b",
+		},
+		{
+			name: "another operation", body: `{"query":"query a{viewer{principalType}} query b{viewer{principalType}}","operationName":"c"}`,
+			status: 400, media: response, part: `operationName: found \"c\"; expected`,
+		},
+		{
+			name: "many errors", body: `{"query":"{viewer{principalType` + strings.Repeat(" @x", 4000) + `}}"}`, status: 400, media: response,
+			part: "more errors",
+		},
 	}
 	for _, tt := range tests {
 		method, target := tt.method, tt.target
@@ -123,8 +168,10 @@ func TestAnswersOfRequestsThatAreNotCarriedOut(t *testing.T) {
 			r.Header.Set("Accept", tt.accept)
 		}
 		answer, body := f.serve(ours, r)
-		if answer.StatusCode != tt.status || !strings.Contains(string(body), tt.part) || strings.Contains(string(body), `"data"`) || len(body) > 20_000 {
-			t.Errorf("%s: answered %d, %d bytes, %.300s; want %d with %s, without data", tt.name, answer.StatusCode, len(body), body, tt.status, tt.part)
+		if answer.StatusCode != tt.status || !strings.Contains(string(body), tt.part) || strings.Contains(string(body), `"data"`) ||
+			len(body) > 20_000 {
+			t.Errorf("%s: answered %d, %d bytes, %.300s; want %d with %s, without data", tt.name, answer.StatusCode, len(body),
+				body, tt.status, tt.part)
 		}
 		if media, allow := answer.Header.Get("Content-Type"), answer.Header.Get("Allow"); media != tt.media || allow != tt.allow {
 			t.Errorf("%s: type %q, Allow %q; want %q and %q", tt.name, media, allow, tt.media, tt.allow)
@@ -169,13 +216,19 @@ func TestLimits(t *testing.T) {
 	tests := []struct{ name, query, want string }{
 		{"deep but useful", nest(3), ""},
 		{"too deep", nest(8), "selections nest"},
-		{"too much", `{ applications(first: 200) { nodes { rollouts(first: 200) { nodes { journal(first: 200) { nodes { event } } } } } } }`, "ask for smaller pages"},
+		{
+			"too much", `{ applications(first: 200) { nodes { rollouts(first: 200) { nodes { journal(first: 200) { nodes { event } } } } } } }`,
+			"ask for smaller pages",
+		},
 		{"too much by variable", `query($n: Int = 200) { applications(first: $n) { nodes { rollouts(first: $n) { nodes { environments { id } } } } } }`, "ask for smaller pages"},
 		{"too many metrics", "{" + deliveries(23) + "}", "ask for smaller pages"},
 		{"some metrics", "{" + deliveries(2) + "}", "does not exist"},
 		{"fragments that explode", bomb.String(), "more than 10000 fields"},
 		{"too many words", "{" + strings.Repeat(" a: drivers { ref }", 10_000) + "}", "token"},
-		{"introspection that explodes", `{ __schema { types { fields { type { fields { type { fields { type { fields { name } } } } } } } } } }`, "introspection"},
+		{
+			"introspection that explodes", `{ __schema { types { fields { type { fields { type { fields { type { fields { name } } } } } } } } } }`,
+			"introspection",
+		},
 		{"introspection of tools", introspection, ""},
 	}
 	for _, tt := range tests {

@@ -38,9 +38,10 @@ func (q query) Journal(
 	}
 	organization := loadersOf(ctx).actor.Organization
 	s, err := q.domain.View.JournalOf(ctx, organization, p)
-	return model.JournalEntryConnection(model.Connect[model.JournalEntryEdge](s, model.WrapJournalEntry, func(ctx context.Context) (int, error) {
-		return q.domain.View.CountJournal(ctx, organization)
-	})), err
+	return model.JournalEntryConnection(model.Connect[model.JournalEntryEdge](s, model.WrapJournalEntry,
+		func(ctx context.Context) (int, error) {
+			return q.domain.View.CountJournal(ctx, organization)
+		})), err
 }
 
 // JournalCursor is where the journal ends now.

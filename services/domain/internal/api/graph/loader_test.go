@@ -16,11 +16,14 @@ func TestLoaderJoinsWhatIsAskedForTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var reads [][]int
-		l := &loader[int, string]{clock: clock.System(), window: time.Millisecond, fetch: func(_ context.Context, keys []int) (map[int]string, error) {
-			slices.Sort(keys)
-			reads = append(reads, keys)
-			return map[int]string{1: "one", 2: "two"}, nil
-		}}
+		l := &loader[int, string]{
+			clock: clock.System(), window: time.Millisecond,
+			fetch: func(_ context.Context, keys []int) (map[int]string, error) {
+				slices.Sort(keys)
+				reads = append(reads, keys)
+				return map[int]string{1: "one", 2: "two"}, nil
+			},
+		}
 		var wg sync.WaitGroup
 		for _, key := range []int{1, 2, 3, 1} {
 			wg.Go(func() {

@@ -177,24 +177,29 @@ func plain[V any](b batching, read func(context.Context, int64, []int64) (map[in
 }
 
 // pages loads pages by owner; owners of whom the same page is asked for are read at once.
-func pages[V any](b batching, read func(context.Context, int64, []int64, core.Page) (map[int64]core.Slice[V], error)) *loader[paged, core.Slice[V]] {
-	return &loader[paged, core.Slice[V]]{clock: b.clock, window: b.window, fetch: func(ctx context.Context, keys []paged) (map[paged]core.Slice[V], error) {
-		owners := map[core.Page][]int64{}
-		for _, k := range keys {
-			owners[k.page] = append(owners[k.page], k.owner)
-		}
-		all := make(map[paged]core.Slice[V], len(keys))
-		for page, ids := range owners {
-			slices, err := read(ctx, b.organization, ids, page)
-			if err != nil {
-				return nil, err
+func pages[V any](
+	b batching, read func(context.Context, int64, []int64, core.Page) (map[int64]core.Slice[V], error),
+) *loader[paged, core.Slice[V]] {
+	return &loader[paged, core.Slice[V]]{
+		clock: b.clock, window: b.window,
+		fetch: func(ctx context.Context, keys []paged) (map[paged]core.Slice[V], error) {
+			owners := map[core.Page][]int64{}
+			for _, k := range keys {
+				owners[k.page] = append(owners[k.page], k.owner)
 			}
-			for id, slice := range slices {
-				all[paged{id, page}] = slice
+			all := make(map[paged]core.Slice[V], len(keys))
+			for page, ids := range owners {
+				slices, err := read(ctx, b.organization, ids, page)
+				if err != nil {
+					return nil, err
+				}
+				for id, slice := range slices {
+					all[paged{id, page}] = slice
+				}
 			}
-		}
-		return all, nil
-	}}
+			return all, nil
+		},
+	}
 }
 
 type loadersKey struct{}

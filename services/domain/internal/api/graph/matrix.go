@@ -22,7 +22,10 @@ func (q query) Matrix(
 	}
 	var f core.MatrixFilter
 	if filter != nil {
-		f = core.MatrixFilter{Contains: orEmpty(filter.Text), Drivers: filter.Drivers, States: filter.States, Healths: filter.Health, Waiting: filter.Waiting}
+		f = core.MatrixFilter{
+			Contains: orEmpty(filter.Text), Drivers: filter.Drivers, States: filter.States, Healths: filter.Health,
+			Waiting: filter.Waiting,
+		}
 		for _, environment := range filter.Environments {
 			id, err := environmentNumber(ctx, q.domain.View, environment)
 			if err != nil {
@@ -71,7 +74,9 @@ func (applicationEnvironment) Gates(ctx context.Context, e *model.ApplicationEnv
 }
 
 // ValidateDriverConfig says what is wrong with a configuration. That it is wrong is the answer, not an error.
-func (q query) ValidateDriverConfig(_ context.Context, driverRef string, kind *setup.DriverConfigKind, config json.RawMessage) ([]model.ConfigProblem, error) {
+func (q query) ValidateDriverConfig(
+	_ context.Context, driverRef string, kind *setup.DriverConfigKind, config json.RawMessage,
+) ([]model.ConfigProblem, error) {
 	asked := setup.EnvironmentConfig
 	if kind != nil {
 		asked = *kind

@@ -55,8 +55,14 @@ func (f *fixture) lived() (qa, production core.Environment) {
 	f.apply(ours, rollout.ApprovalRequested{RolloutID: search.ID, GateID: "change-board"})
 	services := must(f.view.ServicesByApplication(f.t.Context(), ours, []int64{made["shop"].ID, made["billing"].ID}))(f.t)
 	at := time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC)
-	f.apply(ours, rollout.HealthSeen{ServiceHealth: core.ServiceHealth{ServiceID: services[made["shop"].ID][0].ID, EnvironmentID: qa.ID, Health: core.HealthHealthy, ObservedAt: at}})
-	f.apply(ours, rollout.HealthSeen{ServiceHealth: core.ServiceHealth{ServiceID: services[made["billing"].ID][0].ID, EnvironmentID: qa.ID, Health: core.HealthDegraded, Reason: "5xx", ObservedAt: at}})
+	f.apply(ours, rollout.HealthSeen{ServiceHealth: core.ServiceHealth{
+		ServiceID: services[made["shop"].ID][0].ID, EnvironmentID: qa.ID,
+		Health: core.HealthHealthy, ObservedAt: at,
+	}})
+	f.apply(ours, rollout.HealthSeen{ServiceHealth: core.ServiceHealth{
+		ServiceID: services[made["billing"].ID][0].ID, EnvironmentID: qa.ID,
+		Health: core.HealthDegraded, Reason: "5xx", ObservedAt: at,
+	}})
 	return qa, production
 }
 
@@ -85,11 +91,13 @@ func TestTheMatrixIsFilteredOnTheServer(t *testing.T) {
 		if got := f.matrix(ours, filter); got != want {
 			t.Errorf("matrix%s shows %q, want %q", filter, got, want)
 		}
-		if got := f.matrix(theirs, strings.NewReplacer(`, environments: ["qa"]`, "", `, environments: ["production"]`, "", `environments: ["production"]`, "").Replace(filter)); got != "" {
+		if got := f.matrix(theirs, strings.NewReplacer(`, environments: ["qa"]`, "", `, environments: ["production"]`,
+			"", `environments: ["production"]`, "").Replace(filter)); got != "" {
 			t.Errorf("matrix%s shows another organization %q", filter, got)
 		}
 	}
-	if a := f.ask(ours, `{ matrix(filter: {environments: ["nowhere"]}) { nodes { application { name } } } }`, nil); len(a.Errors) == 0 || a.Errors[0].Extensions.Code != "NOT_FOUND" {
+	if a := f.ask(ours, `{ matrix(filter: {environments: ["nowhere"]}) { nodes { application { name } } } }`, nil); len(a.Errors) == 0 ||
+		a.Errors[0].Extensions.Code != "NOT_FOUND" {
 		t.Errorf("an environment that does not exist: %+v; want NOT_FOUND", a.Errors)
 	}
 }
@@ -110,7 +118,8 @@ func TestTheMatrixIsPagedInAnyFilter(t *testing.T) {
 					}
 				}
 			}
-			f.ask(ours, fmt.Sprintf(`{ matrix(first: 1, after: %q%s) { nodes { application { name } } pageInfo { hasNextPage endCursor } } }`, after, filter), nil).into(t, &data)
+			f.ask(ours, fmt.Sprintf(`{ matrix(first: 1, after: %q%s) { nodes { application { name } } pageInfo { hasNextPage endCursor } } }`,
+				after, filter), nil).into(t, &data)
 			for _, row := range data.Matrix.Nodes {
 				paged = append(paged, row.Application.Name)
 			}
@@ -202,8 +211,10 @@ func TestADriverConfigurationIsValidatedWithoutBeingKept(t *testing.T) {
 		{"ENVIRONMENT", map[string]any{"cluster_agent_id": 42}, ""},
 		{"ENVIRONMENT", map[string]any{"cluster_agent_id": "forty-two"}, "/cluster_agent_id"},
 		{"APPLICATION_ENVIRONMENT", map[string]any{
-			"namespace": "argocd", "application": "shop", "rollout_strategy": "canary", "use_load_balancing": false, "repository_url": "https://git.example.com/shop.git",
-			"path": "qa", "destination_namespace": "shop", "services": []any{map[string]any{"service": "api", "file": "qa/api.yaml", "container": 7}},
+			"namespace": "argocd", "application": "shop", "rollout_strategy": "canary", "use_load_balancing": false,
+			"repository_url": "https://git.example.com/shop.git",
+			"path":           "qa", "destination_namespace": "shop",
+			"services": []any{map[string]any{"service": "api", "file": "qa/api.yaml", "container": 7}},
 		}, "/services/0/container"},
 	} {
 		if _, got := ask("argo-rollouts@1", c.kind, c.config); got != c.want {

@@ -43,7 +43,9 @@ func (m mutation) CreateEnvironment(ctx context.Context, in model.CreateEnvironm
 }
 
 // CreateFlowDefinition makes the next version of a pipeline. Its application is given by name or identifier.
-func (m mutation) CreateFlowDefinition(ctx context.Context, in model.CreateFlowDefinitionInput) (p model.CreateFlowDefinitionPayload, err error) {
+func (m mutation) CreateFlowDefinition(
+	ctx context.Context, in model.CreateFlowDefinitionInput,
+) (p model.CreateFlowDefinitionPayload, err error) {
 	l := loadersOf(ctx)
 	application, err := applicationNumber(ctx, m.domain.View, in.Application)
 	if err != nil {
@@ -92,7 +94,8 @@ func (m mutation) CreateRollout(ctx context.Context, in model.CreateRolloutInput
 	n, err := number("/versionSetId", model.KindVersionSet, in.VersionSetID)
 	var made rollout.Promotion
 	if err == nil {
-		made, err = m.domain.Rollouts.CreateRollout(ctx, l.actor, rollout.NewRollout{VersionSetID: n, Reason: orEmpty(in.Reason), Again: in.Again != nil && *in.Again})
+		made, err = m.domain.Rollouts.CreateRollout(ctx, l.actor,
+			rollout.NewRollout{VersionSetID: n, Reason: orEmpty(in.Reason), Again: in.Again != nil && *in.Again})
 		err = inField(err, "/versionSetId")
 	}
 	if made.Queued != nil {

@@ -27,7 +27,8 @@ func environmentApproval(in *model.EnvironmentApprovalInput) *core.EnvironmentAp
 		return nil
 	}
 	asked := core.EnvironmentApproval{Reason: orEmpty(in.Reason), GateRule: core.GateRule{
-		Quorum: 1, Group: orEmpty(in.Group), RequesterMayApprove: in.RequesterMayApprove != nil && *in.RequesterMayApprove, OnExpiry: core.ExpiryRejects,
+		Quorum: 1, Group: orEmpty(in.Group), RequesterMayApprove: in.RequesterMayApprove != nil && *in.RequesterMayApprove,
+		OnExpiry: core.ExpiryRejects,
 	}}
 	if in.Quorum != nil {
 		asked.Quorum = *in.Quorum

@@ -118,7 +118,8 @@ func (m mutation) RollbackRollout(ctx context.Context, in model.RollbackRolloutI
 	return p, err
 }
 
-// scope is where a rollback goes, by the names of environments; what is no identifier of one is taken for a name, which the use case checks.
+// scope is where a rollback goes, by the names of environments; what is no identifier of one is taken for a name, which the use case
+// checks.
 func scope(ctx context.Context, v View, in model.RollbackRolloutInput) (rollout.Scope, error) {
 	organization := loadersOf(ctx).actor.Organization
 	names := func(given []string) ([]string, error) {
@@ -154,7 +155,9 @@ func (m mutation) BreakGlass(ctx context.Context, in model.BreakGlassInput) (p m
 }
 
 // StopAutomaticRollback calls off what a policy has scheduled.
-func (m mutation) StopAutomaticRollback(ctx context.Context, in model.StopAutomaticRollbackInput) (p model.StopAutomaticRollbackPayload, err error) {
+func (m mutation) StopAutomaticRollback(
+	ctx context.Context, in model.StopAutomaticRollbackInput,
+) (p model.StopAutomaticRollbackPayload, err error) {
 	p.Rollout, p.Errors, err = apply(ctx, in.RolloutID, in.Reason, m.domain.Rollouts.StopAutomaticRollback)
 	return p, err
 }

@@ -9,7 +9,9 @@ import (
 )
 
 // CreateArtifactSource gives a service another source.
-func (m mutation) CreateArtifactSource(ctx context.Context, in model.CreateArtifactSourceInput) (p model.CreateArtifactSourcePayload, err error) {
+func (m mutation) CreateArtifactSource(
+	ctx context.Context, in model.CreateArtifactSourceInput,
+) (p model.CreateArtifactSourcePayload, err error) {
 	l := loadersOf(ctx)
 	service, err := number("/serviceId", model.KindService, in.ServiceID)
 	var s core.ArtifactSource
@@ -22,7 +24,9 @@ func (m mutation) CreateArtifactSource(ctx context.Context, in model.CreateArtif
 }
 
 // SetArtifactSourceConfig changes how a source selects and is polled.
-func (m mutation) SetArtifactSourceConfig(ctx context.Context, in model.SetArtifactSourceConfigInput) (p model.SetArtifactSourceConfigPayload, err error) {
+func (m mutation) SetArtifactSourceConfig(
+	ctx context.Context, in model.SetArtifactSourceConfigInput,
+) (p model.SetArtifactSourceConfigPayload, err error) {
 	l := loadersOf(ctx)
 	source, err := number("/artifactSourceId", model.KindArtifactSource, in.ArtifactSourceID)
 	if err == nil {
@@ -34,7 +38,9 @@ func (m mutation) SetArtifactSourceConfig(ctx context.Context, in model.SetArtif
 }
 
 // LookAtArtifactSource looks at a source now.
-func (m mutation) LookAtArtifactSource(ctx context.Context, in model.LookAtArtifactSourceInput) (p model.LookAtArtifactSourcePayload, err error) {
+func (m mutation) LookAtArtifactSource(
+	ctx context.Context, in model.LookAtArtifactSourceInput,
+) (p model.LookAtArtifactSourcePayload, err error) {
 	l := loadersOf(ctx)
 	source, err := number("/artifactSourceId", model.KindArtifactSource, in.ArtifactSourceID)
 	var sight setup.SourceSight
@@ -49,7 +55,8 @@ func (m mutation) LookAtArtifactSource(ctx context.Context, in model.LookAtArtif
 
 // TryArtifactSource looks at what may become a source.
 func (m mutation) TryArtifactSource(ctx context.Context, in model.TryArtifactSourceInput) (p model.TryArtifactSourcePayload, err error) {
-	sight, err := m.domain.Setup.TryArtifactSource(ctx, loadersOf(ctx).actor, setup.NewArtifactSource{Ref: in.SourceRef, Config: in.SourceConfig})
+	sight, err := m.domain.Setup.TryArtifactSource(ctx, loadersOf(ctx).actor,
+		setup.NewArtifactSource{Ref: in.SourceRef, Config: in.SourceConfig})
 	p.Artifact, p.Problem, p.Errors = sight.Artifact, sight.Problem, []model.UserError{}
 	if err != nil {
 		p.Errors, err = userErrors(err)

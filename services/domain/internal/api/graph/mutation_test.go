@@ -30,7 +30,8 @@ func (f *fixture) change(organization int64, mutation, object, fields string, in
 	if mutation == "approveGate" || mutation == "rejectGate" {
 		kind = "ResolveGateInput"
 	}
-	a := f.ask(organization, "mutation($input: "+kind+"!) { it: "+mutation+"(input: $input) { object: "+object+" { "+fields+" } errors { field message code } } }",
+	a := f.ask(organization, "mutation($input: "+kind+"!) { it: "+mutation+"(input: $input) { object: "+object+" { "+fields+
+		" } errors { field message code } } }",
 		map[string]any{"input": input})
 	var data struct {
 		It payload `json:"it"`
@@ -61,15 +62,17 @@ func TestARolloutFromNothing(t *testing.T) {
 			t.Fatalf("payload (-want +got):\n%s", diff)
 		}
 	}
-	want(f.change(ours, "createApplication", "application", "id name description services { name artifactSources { sourceConfig } }", map[string]any{
-		"name": "shop", "services": []map[string]any{{"name": "api", "artifactSources": []map[string]any{
-			{"sourceRef": "oci-image@1", "sourceConfig": map[string]any{"image": "r.example.com/shop/api"}},
-		}}},
-	}), map[string]any{"id": "application_1", "name": "shop", "description": "", "services": []any{map[string]any{
+	want(f.change(ours, "createApplication", "application", "id name description services { name artifactSources { sourceConfig } }",
+		map[string]any{
+			"name": "shop", "services": []map[string]any{{"name": "api", "artifactSources": []map[string]any{
+				{"sourceRef": "oci-image@1", "sourceConfig": map[string]any{"image": "r.example.com/shop/api"}},
+			}}},
+		}), map[string]any{"id": "application_1", "name": "shop", "description": "", "services": []any{map[string]any{
 		"name": "api", "artifactSources": []any{map[string]any{"sourceConfig": map[string]any{"image": "r.example.com/shop/api"}}},
 	}}})
 	want(f.change(ours, "createEnvironment", "environment", "id tier readiness driverBindings { driverConfig }", map[string]any{
-		"name": "staging", "tier": "STAGING", "driverRef": "argo-rollouts@1", "driverConfig": map[string]any{"cluster_agent_id": f.clusterOf(ours)},
+		"name": "staging", "tier": "STAGING", "driverRef": "argo-rollouts@1",
+		"driverConfig": map[string]any{"cluster_agent_id": f.clusterOf(ours)},
 	}), map[string]any{"id": "environment_1", "tier": "STAGING", "readiness": "PENDING", "driverBindings": []any{
 		map[string]any{"driverConfig": map[string]any{"cluster_agent_id": 42.0}},
 	}})
@@ -78,29 +81,46 @@ func TestARolloutFromNothing(t *testing.T) {
 		"application": "shop", "definition": deployTo("staging", shopConfig()),
 	}), map[string]any{"id": "flowdefinition_1", "version": 1.0})
 	f.apply(ours, rollout.ApplicationEnvironmentReadiness{ApplicationEnvironmentID: 1, Ready: true})
-	want(f.change(ours, "retryApplicationEnvironmentSetup", "applicationEnvironment", "id readiness", map[string]any{"applicationEnvironmentId": "applicationenvironment_1"}),
+	want(f.change(ours, "retryApplicationEnvironmentSetup", "applicationEnvironment", "id readiness",
+		map[string]any{"applicationEnvironmentId": "applicationenvironment_1"}),
 		map[string]any{"id": "applicationenvironment_1", "readiness": "PENDING"})
 	f.apply(ours, rollout.ApplicationEnvironmentReadiness{ApplicationEnvironmentID: 1, Ready: true})
 	f.publish(ours, "shop/api", "1.0", 1)
-	want(f.change(ours, "previewRollout", "preview", "id state versionSet { id } environments { reason }", map[string]any{"versionSetId": "versionset_1"}),
+	want(f.change(ours, "previewRollout", "preview", "id state versionSet { id } environments { reason }",
+		map[string]any{"versionSetId": "versionset_1"}),
 		map[string]any{"id": "rolloutpreview_1", "state": "PENDING", "versionSet": map[string]any{"id": "versionset_1"}, "environments": []any{}})
-	f.apply(ours, rollout.Previewed{PreviewID: 1, Environments: []core.PreviewedEnvironment{{EnvironmentID: 1, Changes: []core.FileChange{{Path: "staging/api.yaml", Diff: "@@", Truncated: true}}}}})
+	f.apply(ours, rollout.Previewed{
+		PreviewID: 1,
+		Environments: []core.PreviewedEnvironment{{
+			EnvironmentID: 1,
+			Changes:       []core.FileChange{{Path: "staging/api.yaml", Diff: "@@", Truncated: true}},
+		}},
+	})
 	var previewed struct{ RolloutPreview any }
 	f.ask(ours, `{ rolloutPreview(id: "rolloutpreview_1") { state reason environments { environment { name } reason changes { path diff truncated } } } }`, nil).into(t, &previewed)
 	if diff := cmp.Diff(any(map[string]any{"state": "MADE", "reason": "", "environments": []any{map[string]any{
-		"environment": map[string]any{"name": "staging"}, "reason": "", "changes": []any{map[string]any{"path": "staging/api.yaml", "diff": "@@", "truncated": true}},
+		"environment": map[string]any{"name": "staging"}, "reason": "",
+		"changes": []any{map[string]any{"path": "staging/api.yaml", "diff": "@@", "truncated": true}},
 	}}}), previewed.RolloutPreview); diff != "" {
 		t.Errorf("preview (-want +got):\n%s", diff)
 	}
-	want(f.change(ours, "createRollout", "rollout", "id state awaitingApproval journal { nodes { event reason } }", map[string]any{"versionSetId": "versionset_1", "reason": "first"}),
+	want(f.change(ours, "createRollout", "rollout", "id state awaitingApproval journal { nodes { event reason } }",
+		map[string]any{"versionSetId": "versionset_1", "reason": "first"}),
 		map[string]any{"id": "rollout_1", "state": "PENDING", "awaitingApproval": false, "journal": map[string]any{"nodes": []any{
-			map[string]any{"event": "create", "reason": "first"}, map[string]any{"event": "create", "reason": nil}, map[string]any{"event": "create", "reason": nil},
+			map[string]any{"event": "create", "reason": "first"},
+			map[string]any{"event": "create", "reason": nil},
+			map[string]any{"event": "create", "reason": nil},
 		}}})
 	f.apply(ours, rollout.ApprovalRequested{RolloutID: 1, GateID: "staging", Reason: "who says so?"})
-	want(f.change(ours, "approveGate", "rollout", "id state awaitingApproval", map[string]any{"rolloutId": "rollout_1", "gateId": "staging", "reason": "fine"}),
+	want(f.change(ours, "approveGate", "rollout", "id state awaitingApproval",
+		map[string]any{"rolloutId": "rollout_1", "gateId": "staging", "reason": "fine"}),
 		map[string]any{"id": "rollout_1", "state": "IN_PROGRESS", "awaitingApproval": false})
-	want(f.change(ours, "setRollbackPolicy", "application", "id rollbackPolicy { onFailed onDegraded degradedAfterSeconds }", map[string]any{"application": "shop", "onFailed": false, "onDegraded": true, "degradedAfterSeconds": 90}),
-		map[string]any{"id": "application_1", "rollbackPolicy": map[string]any{"onFailed": false, "onDegraded": true, "degradedAfterSeconds": 90.0}})
+	want(f.change(ours, "setRollbackPolicy", "application", "id rollbackPolicy { onFailed onDegraded degradedAfterSeconds }",
+		map[string]any{"application": "shop", "onFailed": false, "onDegraded": true, "degradedAfterSeconds": 90}),
+		map[string]any{"id": "application_1", "rollbackPolicy": map[string]any{
+			"onFailed": false, "onDegraded": true,
+			"degradedAfterSeconds": 90.0,
+		}})
 	want(f.change(ours, "pauseRollout", "rollout", "id state pauseRequested", map[string]any{"rolloutId": "rollout_1", "reason": "wait"}),
 		map[string]any{"id": "rollout_1", "state": "IN_PROGRESS", "pauseRequested": true})
 	f.apply(ours, rollout.PassageRequested{RolloutID: 1, GateID: "staging"})
@@ -108,10 +128,14 @@ func TestARolloutFromNothing(t *testing.T) {
 		map[string]any{"id": "rollout_1", "state": "IN_PROGRESS", "pauseRequested": false})
 	f.apply(ours, rollout.GatePassage{DeploymentID: 1, Verb: core.VerbReachGate, Weight: 25})
 	f.apply(ours, rollout.GateReached{RolloutID: 1, EnvironmentID: 1, Weight: 25})
-	want(f.change(ours, "pauseRollout", "rollout", "id state environments { deployments { gates { gateId weight passedAt } } }", map[string]any{"rolloutId": "rollout_1"}),
-		map[string]any{"id": "rollout_1", "state": "PAUSED", "environments": []any{map[string]any{"deployments": []any{map[string]any{"gates": []any{
-			map[string]any{"gateId": "staging/25", "weight": 25.0, "passedAt": nil},
-		}}}}}})
+	want(f.change(ours, "pauseRollout", "rollout", "id state environments { deployments { gates { gateId weight passedAt } } }",
+		map[string]any{"rolloutId": "rollout_1"}),
+		map[string]any{
+			"id": "rollout_1", "state": "PAUSED",
+			"environments": []any{map[string]any{"deployments": []any{map[string]any{"gates": []any{
+				map[string]any{"gateId": "staging/25", "weight": 25.0, "passedAt": nil},
+			}}}}},
+		})
 	want(f.change(ours, "cancelRollout", "rollout", "id state", map[string]any{"rolloutId": "rollout_1", "reason": "enough"}),
 		map[string]any{"id": "rollout_1", "state": "CANCELLED"})
 	want(f.change(ours, "createRollout", "rollout", "id", map[string]any{"versionSetId": "versionset_1"}), map[string]any{"id": "rollout_2"})
@@ -148,32 +172,104 @@ func TestUserErrors(t *testing.T) {
 		{"name taken", "createApplication", "application", application("shop", svc("api", source)), "CONFLICT", "", `"shop" exists already`},
 		{"bad name", "createApplication", "application", application("", svc("api", source)), "INVALID", "name", "expected 1 to 63 letters"},
 		{"no services", "createApplication", "application", application("x"), "INVALID", "services", "found none"},
-		{"bad source", "createApplication", "application", application("x", svc("api", map[string]any{"sourceRef": "ftp@1", "sourceConfig": map[string]any{}})), "INVALID", "services/0/artifactSources/0/sourceRef", `found "ftp@1"`},
+		{
+			"bad source", "createApplication", "application",
+			application("x", svc("api", map[string]any{"sourceRef": "ftp@1", "sourceConfig": map[string]any{}})), "INVALID",
+			"services/0/artifactSources/0/sourceRef", `found "ftp@1"`,
+		},
 		{"unknown driver", "createEnvironment", "environment", environment("x", "nomad@1", map[string]any{}), "INVALID", "driverRef", "nomad@1"},
-		{"bad config", "createEnvironment", "environment", environment("x", "argo-rollouts@1", map[string]any{"cluster_agent_id": "forty-two"}), "INVALID", "driverConfig/cluster_agent_id", ""},
-		{"unknown agent", "createEnvironment", "environment", environment("x", "argo-rollouts@1", map[string]any{"cluster_agent_id": 7}), "INVALID", "driverConfig/cluster_agent_id", "agent 7 does not exist"},
-		{"agent of another organization", "createEnvironment", "environment", environment("x", "argo-rollouts@1", map[string]any{"cluster_agent_id": f.clusterOf(theirs)}), "INVALID", "driverConfig/cluster_agent_id", "agent 43 does not exist"},
-		{"environment taken", "createEnvironment", "environment", environment("staging", "argo-rollouts@1", map[string]any{"cluster_agent_id": 42}), "CONFLICT", "", "exists already"},
-		{"unknown application", "createFlowDefinition", "flowDefinition", map[string]any{"application": "nothing", "definition": deployTo("staging", shopConfig())}, "NOT_FOUND", "application", "does not exist"},
-		{"unknown application by id", "createFlowDefinition", "flowDefinition", map[string]any{"application": "application_99", "definition": deployTo("staging", shopConfig())}, "NOT_FOUND", "application", "does not exist"},
-		{"unsupported step", "createFlowDefinition", "flowDefinition", map[string]any{"application": "shop", "definition": map[string]any{"steps": []map[string]any{{"type": "deploy", "environment": "staging", "config": shopConfig()}, {"type": "analysis", "name": "x"}}}}, "INVALID", "definition/steps/1/type", "analysis"},
-		{"unknown environment", "createFlowDefinition", "flowDefinition", map[string]any{"application": "shop", "definition": deployTo("moon", shopConfig())}, "INVALID", "definition/steps/0/environment", "moon"},
-		{"bad version set id", "createRollout", "rollout", map[string]any{"versionSetId": "rollout_1"}, "INVALID", "versionSetId", `expected "versionset_"`},
-		{"unknown version set", "createRollout", "rollout", map[string]any{"versionSetId": "versionset_99"}, "NOT_FOUND", "versionSetId", "does not exist"},
+		{
+			"bad config", "createEnvironment", "environment", environment("x", "argo-rollouts@1", map[string]any{"cluster_agent_id": "forty-two"}),
+			"INVALID", "driverConfig/cluster_agent_id", "",
+		},
+		{
+			"unknown agent", "createEnvironment", "environment", environment("x", "argo-rollouts@1", map[string]any{"cluster_agent_id": 7}),
+			"INVALID", "driverConfig/cluster_agent_id", "agent 7 does not exist",
+		},
+		{"agent of another organization", "createEnvironment", "environment", environment("x", "argo-rollouts@1",
+			map[string]any{"cluster_agent_id": f.clusterOf(theirs)}), "INVALID", "driverConfig/cluster_agent_id", "agent 43 does not exist"},
+		{
+			"environment taken", "createEnvironment", "environment",
+			environment("staging", "argo-rollouts@1", map[string]any{"cluster_agent_id": 42}), "CONFLICT", "", "exists already",
+		},
+		{"unknown application", "createFlowDefinition", "flowDefinition", map[string]any{
+			"application": "nothing",
+			"definition":  deployTo("staging", shopConfig()),
+		}, "NOT_FOUND", "application", "does not exist"},
+		{"unknown application by id", "createFlowDefinition", "flowDefinition", map[string]any{
+			"application": "application_99",
+			"definition":  deployTo("staging", shopConfig()),
+		}, "NOT_FOUND", "application", "does not exist"},
+		{
+			"unsupported step", "createFlowDefinition", "flowDefinition",
+			map[string]any{"application": "shop", "definition": map[string]any{"steps": []map[string]any{{
+				"type":        "deploy",
+				"environment": "staging", "config": shopConfig(),
+			}, {"type": "analysis", "name": "x"}}}},
+			"INVALID",
+			"definition/steps/1/type", "analysis",
+		},
+		{"unknown environment", "createFlowDefinition", "flowDefinition", map[string]any{
+			"application": "shop",
+			"definition":  deployTo("moon", shopConfig()),
+		}, "INVALID", "definition/steps/0/environment", "moon"},
+		{
+			"bad version set id", "createRollout", "rollout",
+			map[string]any{"versionSetId": "rollout_1"},
+			"INVALID", "versionSetId",
+			`expected "versionset_"`,
+		},
+		{
+			"unknown version set", "createRollout", "rollout",
+			map[string]any{"versionSetId": "versionset_99"},
+			"NOT_FOUND",
+			"versionSetId", "does not exist",
+		},
 		{"second rollout", "createRollout", "rollout", map[string]any{"versionSetId": "versionset_1"}, "REFUSED", "", "rollout_2 is in progress"},
 		{"unknown gate", "approveGate", "rollout", gate("rollout_2", "nothing"), "REFUSED", "", `"nothing"`},
 		{"bad rollout id", "rejectGate", "rollout", gate("x", "production"), "INVALID", "rolloutId", `expected "rollout_"`},
 		{"unknown rollout", "cancelRollout", "rollout", map[string]any{"rolloutId": "rollout_99"}, "NOT_FOUND", "rolloutId", "does not exist"},
-		{"unending wait", "setRollbackPolicy", "application", map[string]any{"application": "shop", "onFailed": true, "onDegraded": true, "degradedAfterSeconds": 604801}, "INVALID", "degradedAfterSeconds", "expected 0 to 604800"},
-		{"policy of nothing", "setRollbackPolicy", "application", map[string]any{"application": "nothing", "onFailed": true, "onDegraded": true}, "NOT_FOUND", "application", "does not exist"},
-		{"unknown rollout to pause", "pauseRollout", "rollout", map[string]any{"rolloutId": "rollout_99"}, "NOT_FOUND", "rolloutId", "does not exist"},
+		{"unending wait", "setRollbackPolicy", "application", map[string]any{
+			"application": "shop", "onFailed": true, "onDegraded": true,
+			"degradedAfterSeconds": 604801,
+		}, "INVALID", "degradedAfterSeconds", "expected 0 to 604800"},
+		{
+			"policy of nothing", "setRollbackPolicy", "application",
+			map[string]any{"application": "nothing", "onFailed": true, "onDegraded": true},
+			"NOT_FOUND", "application", "does not exist",
+		},
+		{
+			"unknown rollout to pause", "pauseRollout", "rollout",
+			map[string]any{"rolloutId": "rollout_99"},
+			"NOT_FOUND",
+			"rolloutId", "does not exist",
+		},
 		{"not paused", "resumeRollout", "rollout", map[string]any{"rolloutId": "rollout_2"}, "REFUSED", "", "nobody has paused it"},
 		{"pause of what is over", "pauseRollout", "rollout", map[string]any{"rolloutId": "rollout_1"}, "REFUSED", "", "has ended: failed"},
-		{"no way back", "rollbackRollout", "rollout", map[string]any{"rolloutId": "rollout_1"}, "REFUSED", "", "nothing was live before rollout_1"},
-		{"back to nowhere", "rollbackRollout", "rollout", map[string]any{"rolloutId": "rollout_1", "versionSetId": "versionset_99"}, "NOT_FOUND", "", "version set 99"},
+		{
+			"no way back", "rollbackRollout", "rollout",
+			map[string]any{"rolloutId": "rollout_1"},
+			"REFUSED", "",
+			"nothing was live before rollout_1",
+		},
+		{
+			"back to nowhere", "rollbackRollout", "rollout",
+			map[string]any{"rolloutId": "rollout_1", "versionSetId": "versionset_99"},
+			"NOT_FOUND",
+			"", "version set 99",
+		},
 		{"rollout is over", "cancelRollout", "rollout", map[string]any{"rolloutId": "rollout_1"}, "REFUSED", "", "failed"},
-		{"bad environment id", "retryEnvironmentOnboarding", "environment", map[string]any{"environmentId": "staging"}, "INVALID", "environmentId", `expected "environment_"`},
-		{"unknown setup", "retryApplicationEnvironmentSetup", "applicationEnvironment", map[string]any{"applicationEnvironmentId": "applicationenvironment_99"}, "NOT_FOUND", "applicationEnvironmentId", "does not exist"},
+		{
+			"bad environment id", "retryEnvironmentOnboarding", "environment",
+			map[string]any{"environmentId": "staging"},
+			"INVALID",
+			"environmentId", `expected "environment_"`,
+		},
+		{
+			"unknown setup", "retryApplicationEnvironmentSetup", "applicationEnvironment",
+			map[string]any{"applicationEnvironmentId": "applicationenvironment_99"},
+			"NOT_FOUND", "applicationEnvironmentId", "does not exist",
+		},
 	}
 	for _, tt := range tests {
 		p := f.change(ours, tt.mutation, tt.object, "id", tt.input)

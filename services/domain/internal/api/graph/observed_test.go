@@ -28,10 +28,14 @@ func TestWhatIsObservedIsShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC)
-	f.apply(ours, rollout.HealthSeen{ServiceHealth: core.ServiceHealth{ServiceID: services[shop.ID][0].ID, EnvironmentID: staging.ID, Health: core.HealthDegraded, Reason: "timed out", ObservedAt: at}})
+	f.apply(ours, rollout.HealthSeen{ServiceHealth: core.ServiceHealth{
+		ServiceID: services[shop.ID][0].ID, EnvironmentID: staging.ID,
+		Health: core.HealthDegraded, Reason: "timed out", ObservedAt: at,
+	}})
 	f.apply(ours, rollout.ContactSeen{Contact: core.Contact{EnvironmentID: staging.ID, Reason: "agent 42 is offline", ObservedAt: at}})
 	f.apply(ours, rollout.Reconciled{Reconciliation: core.Reconciliation{
-		ApplicationEnvironmentID: all[shop.ID][0].ID, Revision: "abc", ExpectedRevision: "def", Automatic: true, Drift: "automated sync is on", ObservedAt: at,
+		ApplicationEnvironmentID: all[shop.ID][0].ID, Revision: "abc", ExpectedRevision: "def", Automatic: true,
+		Drift: "automated sync is on", ObservedAt: at,
 	}})
 	const query = `{
 		environment(name: "staging") { contact { reachable reason since } healths { service { name } health reason since } }

@@ -36,7 +36,8 @@ func TestTheSameKeyIsCarriedOutOnce(t *testing.T) {
 	if status, again := f.keyed(ours, "k1", member("alice")); status != http.StatusOK || again != first {
 		t.Errorf("again: %d %s; want the first answer, not that the name is taken", status, again)
 	}
-	if status, text := f.keyed(ours, "k1", member("bob")); status != http.StatusConflict || !strings.Contains(text, "used for another request") {
+	if status, text := f.keyed(ours, "k1", member("bob")); status != http.StatusConflict ||
+		!strings.Contains(text, "used for another request") {
 		t.Errorf("another request under the key: %d %s", status, text)
 	}
 	// Keys are one's own: another organization's are others.
@@ -51,7 +52,8 @@ func TestTheSameKeyIsCarriedOutOnce(t *testing.T) {
 func TestASecretIsNotKeptToBeAnsweredAgain(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	ci, err := f.access.CreateMember(t.Context(), actor(ours), access.NewMember{Name: "ci", Kind: core.PrincipalAgent, Role: core.RoleDeployer})
+	ci, err := f.access.CreateMember(t.Context(), actor(ours),
+		access.NewMember{Name: "ci", Kind: core.PrincipalAgent, Role: core.RoleDeployer})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +62,8 @@ func TestASecretIsNotKeptToBeAnsweredAgain(t *testing.T) {
 	if status, text := f.keyed(ours, "k", body); status != http.StatusOK || !strings.Contains(text, "lockstep_") {
 		t.Fatalf("%d %s", status, text)
 	}
-	if status, text := f.keyed(ours, "k", body); status != http.StatusConflict || strings.Contains(text, "lockstep_") || !strings.Contains(text, "not kept") {
+	if status, text := f.keyed(ours, "k", body); status != http.StatusConflict || strings.Contains(text, "lockstep_") ||
+		!strings.Contains(text, "not kept") {
 		t.Errorf("again: %d %s", status, text)
 	}
 	var kept int
@@ -94,7 +97,8 @@ func TestManyAtOnceAreOne(t *testing.T) {
 	}
 	all.Wait()
 	var members int
-	if err := f.owner.QueryRow(t.Context(), `SELECT count(*) FROM cd_members WHERE name = 'alice'`).Scan(&members); err != nil || members != 1 || made == 0 {
+	if err := f.owner.QueryRow(t.Context(), `SELECT count(*) FROM cd_members WHERE name = 'alice'`).Scan(&members); err != nil ||
+		members != 1 || made == 0 {
 		t.Errorf("%d members, %d answers, %v", members, made, err)
 	}
 }

@@ -20,9 +20,10 @@ func (q query) Organizations(
 	}
 	actor := loadersOf(ctx).actor
 	s, err := q.domain.Access.OrganizationsFor(ctx, actor, p)
-	return model.OrganizationConnection(model.Connect[model.OrganizationEdge](s, model.WrapOrganization, func(ctx context.Context) (int, error) {
-		return q.domain.Access.CountOrganizationsFor(ctx, actor)
-	})), err
+	return model.OrganizationConnection(model.Connect[model.OrganizationEdge](s, model.WrapOrganization,
+		func(ctx context.Context) (int, error) {
+			return q.domain.Access.CountOrganizationsFor(ctx, actor)
+		})), err
 }
 
 // Organizations are those that the viewer may sign in to.

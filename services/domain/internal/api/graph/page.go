@@ -29,7 +29,10 @@ func page(usual int, first *int, after *string, last *int, before *string, order
 		p.Order = *order
 	}
 	if first != nil && last != nil {
-		return p, fault.InvalidFields(fault.Field{Name: "last", Problem: "found first as well; expected one of them: a page is counted from one end"})
+		return p, fault.InvalidFields(fault.Field{
+			Name:    "last",
+			Problem: "found first as well; expected one of them: a page is counted from one end",
+		})
 	}
 	for _, end := range []struct {
 		name  string
@@ -40,13 +43,19 @@ func page(usual int, first *int, after *string, last *int, before *string, order
 			continue
 		}
 		if *end.count < 1 {
-			return p, fault.InvalidFields(fault.Field{Name: end.name, Problem: fmt.Sprintf("found %d; expected at least 1 (more than %d is %d)", *end.count, maxPage, maxPage)})
+			return p, fault.InvalidFields(fault.Field{
+				Name:    end.name,
+				Problem: fmt.Sprintf("found %d; expected at least 1 (more than %d is %d)", *end.count, maxPage, maxPage),
+			})
 		}
 		*end.into = min(*end.count, maxPage)
 	}
 	for name, cursor := range map[string]string{"after": p.After, "before": p.Before} {
 		if len(cursor) > maxCursor {
-			return p, fault.InvalidFields(fault.Field{Name: name, Problem: fmt.Sprintf("found %d bytes; expected a cursor of this list", len(cursor))})
+			return p, fault.InvalidFields(fault.Field{
+				Name:    name,
+				Problem: fmt.Sprintf("found %d bytes; expected a cursor of this list", len(cursor)),
+			})
 		}
 	}
 	return p, nil

@@ -14,7 +14,8 @@ func (m mutation) PreviewRollout(ctx context.Context, in model.PreviewRolloutInp
 	n, err := number("/versionSetId", model.KindVersionSet, in.VersionSetID)
 	var made core.Preview
 	if err == nil {
-		made, err = m.domain.Rollouts.PreviewRollout(ctx, l.actor, rollout.NewPreview{VersionSetID: n, Rollback: in.Rollback != nil && *in.Rollback})
+		made, err = m.domain.Rollouts.PreviewRollout(ctx, l.actor,
+			rollout.NewPreview{VersionSetID: n, Rollback: in.Rollback != nil && *in.Rollback})
 		err = inField(err, "/versionSetId")
 	}
 	p.Preview, p.Errors, err = outcome(ctx, l.previews, made.ID, model.WrapPreview, err)

@@ -18,8 +18,10 @@ import (
 // refersTo is what an input field names, by its name: an object of our organization's story. A field of type ID that is
 // not here fails the test, so that a new one cannot be forgotten.
 var refersTo = map[string]string{
-	"rolloutId": "rollout_2", "versionSetId": "versionset_1", "environmentId": "environment_3", "applicationEnvironmentId": "applicationenvironment_1",
-	"application": "application_1", "memberId": "member_1", "groupId": "group_1", "tokenId": "accesstoken_1", "agentId": "agent_1", "keyId": "agentkey_1", "members": "member_1",
+	"rolloutId": "rollout_2", "versionSetId": "versionset_1", "environmentId": "environment_3",
+	"applicationEnvironmentId": "applicationenvironment_1",
+	"application":              "application_1", "memberId": "member_1", "groupId": "group_1", "tokenId": "accesstoken_1",
+	"agentId": "agent_1", "keyId": "agentkey_1", "members": "member_1",
 	"organizationId": "organization_1", "serviceId": "service_1", "artifactSourceId": "artifactsource_1",
 }
 
@@ -118,14 +120,16 @@ func TestEveryMutationProbedFromAnotherOrganization(t *testing.T) {
 						delete(in, other)
 					}
 				}
-				a := f.ask(theirs, "mutation($input: "+input.Name+"!) { it: "+m.Name+"(input: $input) { errors { field message code } } }", map[string]any{"input": in})
+				a := f.ask(theirs, "mutation($input: "+input.Name+"!) { it: "+m.Name+"(input: $input) { errors { field message code } } }",
+					map[string]any{"input": in})
 				var data struct{ It struct{ Errors []userError } }
 				a.into(t, &data)
 				// What is for those who operate the installation is denied before anything is looked up: in the same words for every number.
 				if field == "organizationId" && len(data.It.Errors) == 1 && data.It.Errors[0].Code == "DENIED" {
 					return fmt.Sprint(data.It.Errors)
 				}
-				if len(data.It.Errors) == 0 || !strings.Contains(data.It.Errors[0].Message, "does not exist") || !slices.Contains([]string{"NOT_FOUND", "INVALID"}, data.It.Errors[0].Code) {
+				if len(data.It.Errors) == 0 || !strings.Contains(data.It.Errors[0].Message, "does not exist") ||
+					!slices.Contains([]string{"NOT_FOUND", "INVALID"}, data.It.Errors[0].Code) {
 					t.Errorf("%s with %s = %s from another organization: answered %+v; want that it does not exist", m.Name, field, target, data.It.Errors)
 				}
 				return numbers.ReplaceAllString(fmt.Sprint(data.It.Errors), "#")
@@ -146,7 +150,8 @@ func TestWhatHasAnIdentifierIsANode(t *testing.T) {
 	t.Parallel()
 	schema := schemaOf(t)
 	for _, def := range schema.Types {
-		if f := def.Fields.ForName("id"); def.Kind == ast.Object && f != nil && f.Type.Name() == "ID" && !slices.Contains(def.Interfaces, "Node") {
+		if f := def.Fields.ForName("id"); def.Kind == ast.Object && f != nil && f.Type.Name() == "ID" &&
+			!slices.Contains(def.Interfaces, "Node") {
 			t.Errorf("%s has an identifier and is no Node", def.Name)
 		}
 	}
@@ -181,12 +186,16 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 	f := newFixture(t)
 	f.populate()
 	named := map[string][]string{
-		"node": {}, "viewer": {}, "validateDriverConfig": {}, "drivers": {}, "driverOrigins": {}, "artifactSourceKinds": {}, "artifactSenders": {}, "journalCursor": {}, "journalCheck": {}, "validateFlowDefinition": {}, // probed above or below, one's own, and nobody's
-		"application": {`(name: "shop")`}, "workflow": {`(workflowId: "rollout-2")`}, "environment": {`(name: "staging")`}, "rollout": {`(id: "rollout_1")`},
+		// probed above or below, one's own, and nobody's
+		"node": {}, "viewer": {}, "validateDriverConfig": {}, "drivers": {}, "driverOrigins": {}, "artifactSourceKinds": {},
+		"artifactSenders": {}, "journalCursor": {}, "journalCheck": {}, "validateFlowDefinition": {},
+		"application": {`(name: "shop")`}, "workflow": {`(workflowId: "rollout-2")`}, "environment": {`(name: "staging")`},
+		"rollout":  {`(id: "rollout_1")`},
 		"rollouts": {"", `(application: "shop")`, `(application: "application_1")`, `(environment: "staging")`, `(environment: "environment_1")`},
 		"agent":    {`(name: "cluster")`},
 		"deliveryMetrics": {
-			`(application: "shop")`, `(application: "application_1")`, `(application: "shop", environment: "staging")`, `(application: "application_1", environment: "environment_1")`,
+			`(application: "shop")`, `(application: "application_1")`, `(application: "shop", environment: "staging")`,
+			`(application: "application_1", environment: "environment_1")`,
 		},
 		"rolloutPreview":  {`(id: "rolloutpreview_1")`},
 		"artifactSources": {"", `(application: "shop")`, `(application: "application_1")`},
@@ -260,7 +269,8 @@ func TestAJournalIsCheckedForOnesOwnOrganization(t *testing.T) {
 func (f *fixture) populate() {
 	f.t.Helper()
 	f.story()
-	m := must(f.access.CreateMember(f.t.Context(), actor(ours), access.NewMember{Name: "alice", Kind: core.PrincipalUser, Role: core.RoleOwner}))(f.t)
+	m := must(f.access.CreateMember(f.t.Context(), actor(ours),
+		access.NewMember{Name: "alice", Kind: core.PrincipalUser, Role: core.RoleOwner}))(f.t)
 	if _, _, err := f.access.RegisterAgent(f.t.Context(), actor(ours), "cluster"); err != nil {
 		f.t.Fatal(err)
 	}

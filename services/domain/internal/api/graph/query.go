@@ -51,13 +51,15 @@ func (q query) Application(ctx context.Context, name string) (*model.Application
 
 // Environments is one page of them.
 func (q query) Environments(
-	ctx context.Context, first *int, after *string, last *int, before, name *string, tiers []core.Tier, readiness []core.Readiness, orderBy *core.Order,
+	ctx context.Context, first *int, after *string, last *int, before, name *string, tiers []core.Tier, readiness []core.Readiness,
+	orderBy *core.Order,
 ) (model.EnvironmentConnection, error) {
 	p, err := page(defaultPage, first, after, last, before, orderBy)
 	if err != nil {
 		return model.EnvironmentConnection{}, err
 	}
-	filter, organization := core.EnvironmentFilter{Contains: orEmpty(name), Tiers: tiers, Readiness: readiness}, loadersOf(ctx).actor.Organization
+	filter, organization := core.EnvironmentFilter{Contains: orEmpty(name), Tiers: tiers, Readiness: readiness},
+		loadersOf(ctx).actor.Organization
 	s, err := q.domain.View.Environments(ctx, organization, filter, p)
 	return model.EnvironmentConnection(model.Connect[model.EnvironmentEdge](s, model.WrapEnvironment, func(ctx context.Context) (int, error) {
 		return q.domain.View.CountEnvironments(ctx, organization, filter)
@@ -72,7 +74,8 @@ func (q query) Environment(ctx context.Context, name string) (*model.Environment
 
 // Rollouts is one page of them, of one application or in some states if asked so.
 func (q query) Rollouts(
-	ctx context.Context, first *int, after *string, last *int, before, application *string, states []core.RolloutState, environment *string, orderBy *core.Order,
+	ctx context.Context, first *int, after *string, last *int, before, application *string, states []core.RolloutState, environment *string,
+	orderBy *core.Order,
 ) (model.RolloutConnection, error) {
 	p, err := page(defaultPage, first, after, last, before, orderBy)
 	if err != nil {
@@ -121,9 +124,10 @@ func (q query) ArtifactSources(
 	}
 	organization := loadersOf(ctx).actor.Organization
 	s, err := q.domain.View.ArtifactSources(ctx, organization, filter, p)
-	return model.ArtifactSourceConnection(model.Connect[model.ArtifactSourceEdge](s, model.WrapArtifactSource, func(ctx context.Context) (int, error) {
-		return q.domain.View.CountArtifactSources(ctx, organization, filter)
-	})), err
+	return model.ArtifactSourceConnection(model.Connect[model.ArtifactSourceEdge](s, model.WrapArtifactSource,
+		func(ctx context.Context) (int, error) {
+			return q.domain.View.CountArtifactSources(ctx, organization, filter)
+		})), err
 }
 
 // ArtifactSourceKinds are those that the installation knows; they belong to no organization.
@@ -208,7 +212,10 @@ func (q query) Node(ctx context.Context, global string) (model.Node, error) {
 	case model.KindDeployment:
 		return node(ctx, l.deployments, number, model.WrapDeployment)
 	default:
-		return nil, fault.InvalidFields(fault.Field{Name: "id", Problem: "identifier \"" + global + "\": no kind of object is called \"" + kind + "\""})
+		return nil, fault.InvalidFields(fault.Field{
+			Name:    "id",
+			Problem: "identifier \"" + global + "\": no kind of object is called \"" + kind + "\"",
+		})
 	}
 }
 
@@ -272,7 +279,8 @@ func environmentNumber(ctx context.Context, reads view.Reads, nameOrID string) (
 }
 
 func byNameOrID[V any](
-	ctx context.Context, kind, nameOrID string, byID func(context.Context, int64, []int64) (map[int64]V, error), byName func(string) (int64, error),
+	ctx context.Context, kind, nameOrID string, byID func(context.Context, int64, []int64) (map[int64]V, error),
+	byName func(string) (int64, error),
 ) (int64, error) {
 	if strings.HasPrefix(nameOrID, kind+"_") {
 		// Something may be named like an identifier; then the object of that number, if there is one, comes first.

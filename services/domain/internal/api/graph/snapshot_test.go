@@ -22,7 +22,8 @@ func TestASnapshotNamesTheBundleThatDeployedIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got any
-	if err := json.Unmarshal(f.ask(ours, `{ node(id: "deployment_5") { ... on Deployment { snapshot { driverDigest } } } }`, nil).Data, &got); err != nil {
+	if err := json.Unmarshal(f.ask(ours, `{ node(id: "deployment_5") { ... on Deployment { snapshot { driverDigest } } } }`, nil).Data,
+		&got); err != nil {
 		t.Fatal(err)
 	}
 	if want := fmt.Sprint(map[string]any{"node": map[string]any{"snapshot": map[string]any{"driverDigest": installed.Digest()}}}); fmt.Sprint(got) != want {

@@ -92,11 +92,17 @@ func TestArtifactSources(t *testing.T) {
 		return c
 	}
 	f.change(ours, "createApplication", "application", "id", map[string]any{"name": "shop", "services": []any{
-		map[string]any{"name": "api", "artifactSources": []any{map[string]any{"sourceRef": "oci-image@1", "sourceConfig": image("r.example.com/shop/api")}}},
+		map[string]any{"name": "api", "artifactSources": []any{map[string]any{
+			"sourceRef":    "oci-image@1",
+			"sourceConfig": image("r.example.com/shop/api"),
+		}}},
 	}})
 	looked := time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC)
 	f.watch.set(func(w *watch) {
-		w.states = map[int64]setup.SourceState{1: {ID: 1, Polled: true, LookedAt: &looked, Failures: 2, LastError: "away", LastArtifact: "a@sha256:1"}}
+		w.states = map[int64]setup.SourceState{1: {
+			ID: 1, Polled: true, LookedAt: &looked, Failures: 2, LastError: "away",
+			LastArtifact: "a@sha256:1",
+		}}
 		w.sight = setup.SourceSight{Artifact: "r.example.com/shop/api:2@sha256:2"}
 	})
 	want := func(t *testing.T, got payload, object map[string]any) {
@@ -109,7 +115,10 @@ func TestArtifactSources(t *testing.T) {
 	create := func(in map[string]any) payload {
 		return f.change(ours, "createArtifactSource", "artifactSource", fields, in)
 	}
-	want(t, create(map[string]any{"serviceId": "service_1", "sourceRef": "git@1", "sourceConfig": map[string]any{"repository": "https://git.example.com/shop/config", "branch": "main"}}), map[string]any{
+	want(t, create(map[string]any{
+		"serviceId": "service_1", "sourceRef": "git@1",
+		"sourceConfig": map[string]any{"repository": "https://git.example.com/shop/config", "branch": "main"},
+	}), map[string]any{
 		"id": "artifactsource_2", "sourceRef": "git@1", "service": map[string]any{"name": "api"},
 		"sourceConfig": map[string]any{"repository": "https://git.example.com/shop/config", "branch": "main"},
 	})
@@ -117,14 +126,31 @@ func TestArtifactSources(t *testing.T) {
 		name, mutation, code, field, message string
 		in                                   map[string]any
 	}{
-		{"twice", "createArtifactSource", "INVALID", "sourceConfig", "same artifacts", map[string]any{"serviceId": "service_1", "sourceRef": "oci-image@1", "sourceConfig": image("R.example.com/shop/api", "selection", "lexical")}},
-		{"bad config", "createArtifactSource", "INVALID", "sourceConfig/branch", "found nothing", map[string]any{"serviceId": "service_1", "sourceRef": "git@1", "sourceConfig": map[string]any{"repository": "https://x/y"}}},
-		{"unknown service", "createArtifactSource", "NOT_FOUND", "serviceId", "", map[string]any{"serviceId": "service_9", "sourceRef": "oci-image@1", "sourceConfig": image("x")}},
-		{"another image", "setArtifactSourceConfig", "REFUSED", "", "make another source", map[string]any{"artifactSourceId": "artifactsource_1", "sourceConfig": image("r.example.com/other")}},
-		{"a range alone", "setArtifactSourceConfig", "INVALID", "sourceConfig/range", "not allowed here", map[string]any{"artifactSourceId": "artifactsource_1", "sourceConfig": image("r.example.com/shop/api", "range", "^1")}},
+		{"twice", "createArtifactSource", "INVALID", "sourceConfig", "same artifacts", map[string]any{
+			"serviceId": "service_1",
+			"sourceRef": "oci-image@1", "sourceConfig": image("R.example.com/shop/api", "selection", "lexical"),
+		}},
+		{
+			"bad config", "createArtifactSource", "INVALID", "sourceConfig/branch", "found nothing",
+			map[string]any{"serviceId": "service_1", "sourceRef": "git@1", "sourceConfig": map[string]any{"repository": "https://x/y"}},
+		},
+		{
+			"unknown service", "createArtifactSource", "NOT_FOUND", "serviceId",
+			"",
+			map[string]any{"serviceId": "service_9", "sourceRef": "oci-image@1", "sourceConfig": image("x")},
+		},
+		{
+			"another image", "setArtifactSourceConfig", "REFUSED", "", "make another source",
+			map[string]any{"artifactSourceId": "artifactsource_1", "sourceConfig": image("r.example.com/other")},
+		},
+		{
+			"a range alone", "setArtifactSourceConfig", "INVALID", "sourceConfig/range", "not allowed here",
+			map[string]any{"artifactSourceId": "artifactsource_1", "sourceConfig": image("r.example.com/shop/api", "range", "^1")},
+		},
 	} {
 		got := f.change(ours, tt.mutation, "artifactSource", "id", tt.in)
-		if len(got.Errors) != 1 || got.Errors[0].Code != tt.code || strings.Join(got.Errors[0].Field, "/") != tt.field || !strings.Contains(got.Errors[0].Message, tt.message) {
+		if len(got.Errors) != 1 || got.Errors[0].Code != tt.code || strings.Join(got.Errors[0].Field, "/") != tt.field ||
+			!strings.Contains(got.Errors[0].Message, tt.message) {
 			t.Errorf("%s: %+v", tt.name, got.Errors)
 		}
 	}
@@ -160,7 +186,8 @@ func TestArtifactSources(t *testing.T) {
 	type sighting struct{ Artifact, Problem string }
 	var sight struct{ LookAtArtifactSource, TryArtifactSource sighting }
 	f.ask(ours, `mutation { lookAtArtifactSource(input: {artifactSourceId: "artifactsource_1"}) { artifact problem errors { message } }
-		tryArtifactSource(input: {sourceRef: "oci-image@1", sourceConfig: {image: "x"}}) { artifact problem errors { message } } }`, nil).into(t, &sight)
+		tryArtifactSource(input: {sourceRef: "oci-image@1", sourceConfig: {image: "x"}}) { artifact problem errors { message } } }`,
+		nil).into(t, &sight)
 	if sight.LookAtArtifactSource.Artifact == "" || sight.TryArtifactSource.Artifact == "" || len(f.watch.tried) != 1 {
 		t.Errorf("looked: %+v, tried %v", sight, f.watch.tried)
 	}
@@ -175,7 +202,8 @@ func TestArtifactSources(t *testing.T) {
 		}
 	}
 	f.ask(ours, `{ artifactSourceKinds { ref schema } }`, nil).into(t, &kinds)
-	if len(kinds.ArtifactSourceKinds) != 2 || kinds.ArtifactSourceKinds[1].Ref != "oci-image@1" || kinds.ArtifactSourceKinds[1].Schema["properties"] == nil {
+	if len(kinds.ArtifactSourceKinds) != 2 || kinds.ArtifactSourceKinds[1].Ref != "oci-image@1" ||
+		kinds.ArtifactSourceKinds[1].Schema["properties"] == nil {
 		t.Errorf("kinds: %v", kinds)
 	}
 }

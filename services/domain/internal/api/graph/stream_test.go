@@ -264,13 +264,15 @@ func TestAMemberHasAsManySubscriptionsAsAllowed(t *testing.T) {
 	first, second := f.follow(ours, "", ""), f.follow(ours, "", "")
 	f.follow(theirs, "", "")
 	refused := func() (int, string) {
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/graphql", strings.NewReader(`{"query":"subscription{journal{cursor}}"}`))
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/graphql",
+			strings.NewReader(`{"query":"subscription{journal{cursor}}"}`))
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Accept", "text/event-stream")
 		response, body := f.serve(ours, r)
 		return response.StatusCode, response.Header.Get("Retry-After") + string(body)
 	}
-	if status, body := refused(); status != http.StatusTooManyRequests || !strings.Contains(body, "found 2 open subscriptions") || !strings.HasPrefix(body, "60") {
+	if status, body := refused(); status != http.StatusTooManyRequests || !strings.Contains(body, "found 2 open subscriptions") ||
+		!strings.HasPrefix(body, "60") {
 		t.Errorf("a third one is answered %d %s", status, body)
 	}
 	if n := testutil.CollectAndCount(streams); n != 2 {

@@ -113,7 +113,8 @@ func call(schema *ast.Schema, root *ast.Definition, field *ast.FieldDefinition, 
 	if kind := schema.Types[field.Type.Name()].Kind; kind != ast.Scalar && kind != ast.Enum {
 		selection = " { __typename }"
 	}
-	document := strings.ToLower(root.Name) + "(" + strings.Join(declared, ", ") + ") { " + field.Name + "(" + strings.Join(given, ", ") + ")" + selection + " }"
+	document := strings.ToLower(root.Name) + "(" + strings.Join(declared, ", ") + ") { " + field.Name + "(" + strings.Join(given, ", ") +
+		")" + selection + " }"
 	return input{document, variables, one.at}
 }
 

@@ -42,9 +42,15 @@ func TestARolloutSaysEverythingItWaitsFor(t *testing.T) {
 	f.apply(ours, rollout.DeploymentMoved{DeploymentID: 1, Verb: core.VerbStart})
 	waits("on its way", "HEALTH")
 	now := time.Now()
-	f.apply(ours, rollout.ContactSeen{Contact: core.Contact{EnvironmentID: qa.ID, Reason: "no heartbeat for 90 s", Since: now, ObservedAt: now}})
+	f.apply(ours, rollout.ContactSeen{Contact: core.Contact{
+		EnvironmentID: qa.ID, Reason: "no heartbeat for 90 s",
+		Since: now, ObservedAt: now,
+	}})
 	waits("with nobody there", "AGENT HEALTH")
-	f.apply(ours, rollout.ContactSeen{Contact: core.Contact{EnvironmentID: qa.ID, Reachable: true, Since: now, ObservedAt: now.Add(time.Second)}})
+	f.apply(ours, rollout.ContactSeen{Contact: core.Contact{
+		EnvironmentID: qa.ID, Reachable: true, Since: now,
+		ObservedAt: now.Add(time.Second),
+	}})
 	f.apply(ours, rollout.GatePassage{DeploymentID: 1, Verb: core.VerbReachGate, Weight: 25})
 	f.apply(ours, rollout.GateReached{RolloutID: r.ID, EnvironmentID: qa.ID, Weight: 25})
 	waits("at a gate without a soak", "")

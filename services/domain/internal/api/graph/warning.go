@@ -9,8 +9,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/view"
 )
 
-// warnings reads what to consider before version sets are rolled out: versions whose image was deleted at its registry. Names are read only where there is
-// something to say.
+// warnings reads what to consider before version sets are rolled out: versions whose image was deleted at its registry. Names are read only
+// where there is something to say.
 func warnings(r view.Reads) func(ctx context.Context, organization int64, sets []int64) (map[int64][]string, error) {
 	return func(ctx context.Context, organization int64, sets []int64) (map[int64][]string, error) {
 		entries, err := r.EntriesByVersionSet(ctx, organization, sets)

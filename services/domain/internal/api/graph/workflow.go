@@ -11,12 +11,15 @@ import (
 )
 
 // Workflows is a page of runs of the engine.
-func (q query) Workflows(ctx context.Context, first *int, after *string, states []handoff.WorkflowState, program, subject *string) (model.WorkflowConnection, error) {
+func (q query) Workflows(
+	ctx context.Context, first *int, after *string, states []handoff.WorkflowState, program, subject *string,
+) (model.WorkflowConnection, error) {
 	p, err := forward(first, after)
 	if err != nil {
 		return model.WorkflowConnection{}, err
 	}
-	s, err := q.domain.Workflows.Workflows(ctx, loadersOf(ctx).actor, handoff.WorkflowFilter{States: states, Program: orEmpty(program), Subject: orEmpty(subject)}, p)
+	s, err := q.domain.Workflows.Workflows(ctx, loadersOf(ctx).actor,
+		handoff.WorkflowFilter{States: states, Program: orEmpty(program), Subject: orEmpty(subject)}, p)
 	return model.WorkflowConnection(model.Connect[model.WorkflowEdge](s, model.WrapWorkflow, nil)), err
 }
 

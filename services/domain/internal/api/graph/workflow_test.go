@@ -26,17 +26,26 @@ func (*runs) all() []handoff.WorkflowRun {
 	at := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 	over := at.Add(time.Minute)
 	return []handoff.WorkflowRun{
-		{ID: "rollout-2", Ref: "run-2", State: handoff.WorkflowParked, Program: "deploy", Subject: "rollout_2", CreatedAt: at, UpdatedAt: at, LastSequence: 7, Generation: 3, GenerationSequence: 5, WaitingFor: []string{"an answer to gate production"}},
-		{ID: "environment-3-1", Ref: "run-1", State: handoff.WorkflowFailed, Error: "onboard.star:12: no such namespace", Program: "onboarding", Subject: "environment_3", CreatedAt: at, UpdatedAt: at, FinishedAt: &over},
+		{
+			ID: "rollout-2", Ref: "run-2", State: handoff.WorkflowParked, Program: "deploy", Subject: "rollout_2", CreatedAt: at, UpdatedAt: at,
+			LastSequence: 7, Generation: 3, GenerationSequence: 5, WaitingFor: []string{"an answer to gate production"},
+		},
+		{
+			ID: "environment-3-1", Ref: "run-1", State: handoff.WorkflowFailed, Error: "onboard.star:12: no such namespace", Program: "onboarding",
+			Subject: "environment_3", CreatedAt: at, UpdatedAt: at, FinishedAt: &over,
+		},
 	}
 }
 
-func (r *runs) ListWorkflows(_ context.Context, organization int64, f handoff.WorkflowFilter, p core.Page) (s core.Slice[handoff.WorkflowRun], err error) {
+func (r *runs) ListWorkflows(
+	_ context.Context, organization int64, f handoff.WorkflowFilter, p core.Page,
+) (s core.Slice[handoff.WorkflowRun], err error) {
 	if organization != ours {
 		return s, nil
 	}
 	for _, w := range r.all() {
-		if (len(f.States) == 0 || slices.Contains(f.States, w.State)) && (f.Program == "" || f.Program == w.Program) && (f.Subject == "" || f.Subject == w.Subject) {
+		if (len(f.States) == 0 || slices.Contains(f.States, w.State)) && (f.Program == "" || f.Program == w.Program) &&
+			(f.Subject == "" || f.Subject == w.Subject) {
 			s.Nodes = append(s.Nodes, w)
 		}
 	}
@@ -59,11 +68,17 @@ func (r *runs) WorkflowByID(_ context.Context, organization int64, id string) (h
 }
 
 func (r *runs) WorkflowHistory(context.Context, int64, string, core.Page) (core.Slice[handoff.WorkflowEntry], error) {
-	return core.Slice[handoff.WorkflowEntry]{Nodes: []handoff.WorkflowEntry{{Sequence: 1, Generation: 2, Kind: "run", Name: "argo.sync", Value: `{"ok":true}`}}, HasNext: true, Cursors: []string{"h2"}}, nil
+	return core.Slice[handoff.WorkflowEntry]{Nodes: []handoff.WorkflowEntry{{
+		Sequence: 1, Generation: 2, Kind: "run", Name: "argo.sync",
+		Value: `{"ok":true}`,
+	}}, HasNext: true, Cursors: []string{"h2"}}, nil
 }
 
 func (r *runs) WorkflowLogs(context.Context, int64, string, core.Page) (core.Slice[handoff.WorkflowLine], error) {
-	return core.Slice[handoff.WorkflowLine]{Nodes: []handoff.WorkflowLine{{Sequence: 2, Branch: 1, Kind: "print", Text: "token [redacted]", Redacted: true}}, Cursors: []string{"l3"}}, nil
+	return core.Slice[handoff.WorkflowLine]{Nodes: []handoff.WorkflowLine{{
+		Sequence: 2, Branch: 1, Kind: "print", Text: "token [redacted]",
+		Redacted: true,
+	}}, Cursors: []string{"l3"}}, nil
 }
 
 func (r *runs) RetryWorkflow(_ context.Context, organization int64, id, reason string, from int64) error {
@@ -142,7 +157,8 @@ func TestWorkflowsAreLookedAtInTheEngine(t *testing.T) {
 	}
 	query := `query($id: String!) { workflow(workflowId: $id) { waitingFor generation generationSequence history { nodes { name value generation } edges { cursor node { sequence } } pageInfo { endCursor } } logs { nodes { text } } viewerCan { action allowed reason } } }`
 	f.ask(ours, query, map[string]any{"id": "rollout-2"}).into(t, &one)
-	if w := one.Workflow; len(w.WaitingFor) != 1 || w.History.Nodes[0].Name != "argo.sync" || w.History.PageInfo.EndCursor != "h2" || w.Generation != 3 || w.GenerationSequence != 5 || w.History.Nodes[0].Generation != 2 || w.Logs.Nodes[0].Text != "token [redacted]" {
+	if w := one.Workflow; len(w.WaitingFor) != 1 || w.History.Nodes[0].Name != "argo.sync" || w.History.PageInfo.EndCursor != "h2" ||
+		w.Generation != 3 || w.GenerationSequence != 5 || w.History.Nodes[0].Generation != 2 || w.Logs.Nodes[0].Text != "token [redacted]" {
 		t.Errorf("found %+v", one)
 	}
 	if can := one.Workflow.ViewerCan; can[0].Allowed || !strings.Contains(can[0].Reason, "rollout-2 is parked") || !can[1].Allowed {
@@ -155,7 +171,8 @@ func TestWorkflowsAreRetriedAndCancelledByThoseWhoConfigure(t *testing.T) {
 	f := newFixture(t)
 	change := func(organization int64, mutation, input string) []userError {
 		var data struct{ It struct{ Errors []userError } }
-		f.ask(organization, `mutation { it: `+mutation+`(input: {`+input+`}) { workflow { state } errors { code message field } } }`, nil).into(t, &data)
+		f.ask(organization, `mutation { it: `+mutation+`(input: {`+input+`}) { workflow { state } errors { code message field } } }`,
+			nil).into(t, &data)
 		return data.It.Errors
 	}
 	if found := change(ours, "retryWorkflow", `workflowId: "environment-3-1", reason: "mended", fromSequence: 4`); len(found) > 0 {
@@ -187,7 +204,8 @@ func TestAPipelineIsCheckedAsItIsWritten(t *testing.T) {
 		var data struct {
 			It []struct{ Pointer, Message string }
 		}
-		f.ask(ours, `query($d: JSON!) { it: validateFlowDefinition(definition: $d) { pointer message } }`, map[string]any{"d": definition}).into(t, &data)
+		f.ask(ours, `query($d: JSON!) { it: validateFlowDefinition(definition: $d) { pointer message } }`,
+			map[string]any{"d": definition}).into(t, &data)
 		var pointers []string
 		for _, p := range data.It {
 			pointers = append(pointers, p.Pointer)
@@ -201,8 +219,10 @@ func TestAPipelineIsCheckedAsItIsWritten(t *testing.T) {
 			gates = append(gates, map[string]any{"weight": w})
 		}
 		return map[string]any{"type": "deploy", "environment": environment, "gates": gates, "config": map[string]any{
-			"namespace": "argocd", "application": "shop", "rollout_strategy": "canary", "use_load_balancing": false, "repository_url": "https://git.example.com/shop.git",
-			"path": "x", "destination_namespace": "shop", "services": []any{map[string]any{"service": "api", "file": "x/api.yaml", "container": "api"}},
+			"namespace": "argocd", "application": "shop", "rollout_strategy": "canary", "use_load_balancing": false,
+			"repository_url": "https://git.example.com/shop.git",
+			"path":           "x", "destination_namespace": "shop",
+			"services": []any{map[string]any{"service": "api", "file": "x/api.yaml", "container": "api"}},
 		}}
 	}
 	steps := func(all ...any) map[string]any { return map[string]any{"steps": all} }
@@ -210,11 +230,14 @@ func TestAPipelineIsCheckedAsItIsWritten(t *testing.T) {
 		definition any
 		want       []string
 	}{
-		"right":                        {steps(deploy("staging", 25, 100)), nil},
-		"weights that fall":            {steps(deploy("staging", 50, 25)), []string{"/steps/0/gates/1/weight"}},
-		"no such environment":          {steps(deploy("nowhere", 25)), []string{"/steps/0/environment"}},
-		"a step that nobody knows":     {steps(deploy("staging", 25), map[string]any{"type": "dance"}), []string{"/steps/1/type"}},
-		"the driver's own finding":     {steps(map[string]any{"type": "deploy", "environment": "staging", "gates": []any{}, "config": map[string]any{}}), nil},
+		"right":                    {steps(deploy("staging", 25, 100)), nil},
+		"weights that fall":        {steps(deploy("staging", 50, 25)), []string{"/steps/0/gates/1/weight"}},
+		"no such environment":      {steps(deploy("nowhere", 25)), []string{"/steps/0/environment"}},
+		"a step that nobody knows": {steps(deploy("staging", 25), map[string]any{"type": "dance"}), []string{"/steps/1/type"}},
+		"the driver's own finding": {steps(map[string]any{
+			"type": "deploy", "environment": "staging", "gates": []any{},
+			"config": map[string]any{},
+		}), nil},
 		"something else than pipeline": {[]any{}, []string{""}},
 	} {
 		got := check(c.definition)

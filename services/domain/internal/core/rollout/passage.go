@@ -78,7 +78,10 @@ func (p passages) skips(b *branch, requested []core.Condition) []core.Condition 
 	var all []core.Condition
 	name := p.names[b.EnvironmentID]
 	for _, w := range b.Weights {
-		skip := core.Condition{Kind: core.ConditionSkippedWeight, GateID: weightGate(name, w.Weight), SoakSeconds: w.SoakSeconds, Cause: b.SkipsWeights}
+		skip := core.Condition{
+			Kind: core.ConditionSkippedWeight, GateID: weightGate(name, w.Weight), SoakSeconds: w.SoakSeconds,
+			Cause: b.SkipsWeights,
+		}
 		byProgram := slices.ContainsFunc(requested, func(c core.Condition) bool { return c.GateID == skip.GateID })
 		switch {
 		case skip.Cause != "":

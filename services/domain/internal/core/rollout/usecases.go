@@ -34,7 +34,8 @@ type Readiness interface {
 	) error
 	// SetupFound records what a setup of an application in an environment found.
 	SetupFound(
-		ctx context.Context, tx setup.ReadinessTx, organization int64, workflow string, id int64, ready bool, reason string, discovered json.RawMessage,
+		ctx context.Context, tx setup.ReadinessTx, organization int64, workflow string, id int64, ready bool, reason string,
+		discovered json.RawMessage,
 	) error
 	// WorkflowStopped closes what an onboarding or a setup was run for; false for any other workflow.
 	WorkflowStopped(ctx context.Context, tx setup.ReadinessTx, organization int64, workflow, reason string) (known bool, err error)

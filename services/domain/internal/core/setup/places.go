@@ -111,7 +111,8 @@ func boundEnvironment(ctx context.Context, tx PlacesTx, organization, environmen
 // announcePipeline announces what belongs to an application in the environments of its new pipeline, and that nothing does in those that
 // it leaves.
 func (u *UseCases) announcePipeline(
-	ctx context.Context, tx Tx, organization, application int64, flow core.Flow, environments map[string]core.BoundEnvironment, left map[int64]bool,
+	ctx context.Context, tx Tx, organization, application int64, flow core.Flow, environments map[string]core.BoundEnvironment,
+	left map[int64]bool,
 ) error {
 	known, err := tx.ApplicationEnvironmentsByApplication(ctx, organization, []int64{application})
 	if err != nil {
@@ -166,12 +167,17 @@ func (u *UseCases) announceSetup(ctx context.Context, tx ReadinessTx, organizati
 
 // SetDirectChanges decides whether workflows that belong to no rollout may change an environment that is protected otherwise. It is a
 // control: it takes a reason, and the journal of changes has it.
-func (u *UseCases) SetDirectChanges(ctx context.Context, a core.Actor, environment int64, allowed bool, reason string) (core.Environment, error) {
+func (u *UseCases) SetDirectChanges(
+	ctx context.Context, a core.Actor, environment int64, allowed bool, reason string,
+) (core.Environment, error) {
 	if err := core.CheckReason(reason); err != nil {
 		return core.Environment{}, err
 	}
 	if allowed && reason == "" {
-		return core.Environment{}, fault.InvalidFields(fault.Field{Name: "/reason", Problem: "found none; expected why the environment is not to be protected"})
+		return core.Environment{}, fault.InvalidFields(fault.Field{
+			Name:    "/reason",
+			Problem: "found none; expected why the environment is not to be protected",
+		})
 	}
 	var changed core.Environment
 	err := core.By(ctx, u.store, a, core.ActionSetDirectChanges, func(ctx context.Context, tx Tx) error {

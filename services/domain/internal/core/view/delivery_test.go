@@ -26,9 +26,13 @@ func TestWaitingForPeople(t *testing.T) {
 		want  int
 	}{
 		"until it was asked for": {nil, 10},
-		"a gate":                 {[]core.Transition{word(core.VerbRequestApproval, "a", core.RolloutInProgress, 20), word(core.VerbApprove, "a", core.RolloutInProgress, 50)}, 40},
+		"a gate": {[]core.Transition{
+			word(core.VerbRequestApproval, "a", core.RolloutInProgress, 20),
+			word(core.VerbApprove, "a", core.RolloutInProgress, 50),
+		}, 40},
 		"two have to agree": {[]core.Transition{
-			word(core.VerbRequestApproval, "a", core.RolloutInProgress, 20), word(core.VerbApprove, "a", core.RolloutInProgress, 30), word(core.VerbApprove, "a", core.RolloutInProgress, 60),
+			word(core.VerbRequestApproval, "a", core.RolloutInProgress, 20), word(core.VerbApprove, "a", core.RolloutInProgress, 30),
+			word(core.VerbApprove, "a", core.RolloutInProgress, 60),
 		}, 50},
 		"two gates at once": {[]core.Transition{
 			word(core.VerbRequestApproval, "a", core.RolloutInProgress, 20), word(core.VerbRequestApproval, "b", core.RolloutInProgress, 30),
@@ -38,21 +42,34 @@ func TestWaitingForPeople(t *testing.T) {
 			word(core.VerbRequestApproval, "a", core.RolloutInProgress, 20), word(core.VerbApprove, "a", core.RolloutInProgress, 30),
 			word(core.VerbRequestApproval, "a", core.RolloutInProgress, 60), word(core.VerbApprove, "a", core.RolloutInProgress, 65),
 		}, 25},
-		"an approval by the end of its time": {[]core.Transition{word(core.VerbRequestApproval, "a", core.RolloutInProgress, 20), word(core.VerbExpire, "a", core.RolloutInProgress, 35)}, 25},
+		"an approval by the end of its time": {[]core.Transition{
+			word(core.VerbRequestApproval, "a", core.RolloutInProgress, 20),
+			word(core.VerbExpire, "a", core.RolloutInProgress, 35),
+		}, 25},
 		"a hold over a gate": {[]core.Transition{
 			word(core.VerbRequestApproval, "a", core.RolloutInProgress, 20), word(core.VerbPause, "", core.RolloutPaused, 25),
 			word(core.VerbApprove, "a", core.RolloutPaused, 30), word(core.VerbResume, "", core.RolloutInProgress, 40),
 		}, 30},
-		"a soak": {[]core.Transition{word(core.VerbReachGate, "a", core.RolloutInProgress, 20), word(core.VerbPassGate, "a", core.RolloutInProgress, 50)}, 10},
+		"a soak": {[]core.Transition{
+			word(core.VerbReachGate, "a", core.RolloutInProgress, 20),
+			word(core.VerbPassGate, "a", core.RolloutInProgress, 50),
+		}, 10},
 		"an abort, which closes the gate, and a retry": {[]core.Transition{
-			word(core.VerbRequestApproval, "a", core.RolloutInProgress, 20), word(core.VerbAbort, "", core.RolloutInProgress, 30), word(core.VerbPause, "", core.RolloutPaused, 35),
+			word(core.VerbRequestApproval, "a", core.RolloutInProgress, 20), word(core.VerbAbort, "", core.RolloutInProgress, 30),
+			word(core.VerbPause, "", core.RolloutPaused, 35),
 			word(core.VerbRetry, "", core.RolloutPaused, 50), word(core.VerbResume, "", core.RolloutInProgress, 50),
 			word(core.VerbRequestApproval, "a", core.RolloutInProgress, 60), word(core.VerbApprove, "a", core.RolloutInProgress, 65),
 		}, 40},
-		"a pause that was only asked for": {[]core.Transition{word(core.VerbPause, "", core.RolloutInProgress, 20), word(core.VerbResume, "", core.RolloutInProgress, 30)}, 10},
-		"a later environment's gate":      {[]core.Transition{word(core.VerbRequestApproval, "z", core.RolloutInProgress, 110), word(core.VerbApprove, "z", core.RolloutInProgress, 120)}, 10},
-		"a gate that outlasts it":         {[]core.Transition{word(core.VerbRequestApproval, "a", core.RolloutInProgress, 90)}, 20},
-		"a pause that outlasts it":        {[]core.Transition{word(core.VerbPause, "", core.RolloutPaused, 70)}, 40},
+		"a pause that was only asked for": {[]core.Transition{
+			word(core.VerbPause, "", core.RolloutInProgress, 20),
+			word(core.VerbResume, "", core.RolloutInProgress, 30),
+		}, 10},
+		"a later environment's gate": {[]core.Transition{
+			word(core.VerbRequestApproval, "z", core.RolloutInProgress, 110),
+			word(core.VerbApprove, "z", core.RolloutInProgress, 120),
+		}, 10},
+		"a gate that outlasts it":  {[]core.Transition{word(core.VerbRequestApproval, "a", core.RolloutInProgress, 90)}, 20},
+		"a pause that outlasts it": {[]core.Transition{word(core.VerbPause, "", core.RolloutPaused, 70)}, 40},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -68,9 +85,12 @@ func TestWaitingForPeople(t *testing.T) {
 // came is a rollout that was over in environment 1, and nowhere else.
 func came(rollout, set, previous int64, made, asked, finished int, state core.RolloutState) Attempt {
 	over := at(finished)
-	return Attempt{RolloutID: rollout, VersionSetID: set, Within: true, MadeAt: at(made), AskedAt: at(asked), OverAt: &over, Deliveries: []Delivery{
-		{EnvironmentID: 1, PreviousVersionSetID: previous, First: set > previous, State: state, StartedAt: at(asked), FinishedAt: over},
-	}}
+	return Attempt{
+		RolloutID: rollout, VersionSetID: set, Within: true, MadeAt: at(made), AskedAt: at(asked), OverAt: &over,
+		Deliveries: []Delivery{
+			{EnvironmentID: 1, PreviousVersionSetID: previous, First: set > previous, State: state, StartedAt: at(asked), FinishedAt: over},
+		},
+	}
 }
 
 // A story of an environment: a deployment, one that fails, one that is gone back from, where the first way back fails too, a cancellation,
@@ -92,7 +112,8 @@ func TestDeliveryMetricsOfAStory(t *testing.T) {
 	want := DeliveryMetrics{
 		EnvironmentID: 1, Since: w.Since, Until: w.Until,
 		Deployments: 4, Reworked: 2, Ended: 7, Failures: 4, Cancelled: 1,
-		Lead:    Durations{Count: 3, Mean: minutes(20), Median: minutes(20), P90: minutes(30), Longest: minutes(30)}, // 10, 20 and 30; the way back is none
+		// 10, 20 and 30; the way back is none
+		Lead:    Durations{Count: 3, Mean: minutes(20), Median: minutes(20), P90: minutes(30), Longest: minutes(30)},
 		People:  Durations{Count: 3, Mean: 100 * time.Second, P90: minutes(5), Longest: minutes(5)},
 		Machine: Durations{Count: 3, Mean: minutes(20) - 100*time.Second, Median: minutes(15), P90: minutes(30), Longest: minutes(30)},
 		// 30 → 60; 100 → 140, which was completed, and taken back; 125 → 140.

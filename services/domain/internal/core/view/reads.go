@@ -46,7 +46,8 @@ type Reads interface {
 	NewestVersionSets(ctx context.Context, organization int64, applications []int64) (map[int64]core.VersionSet, error)
 	// SeenDigests says of versions whether their digest was seen at the registry; no key where that was never said.
 	SeenDigests(ctx context.Context, organization int64, versions []int64) (map[int64]bool, error)
-	// DeletedVersions says of versions when their image, or the last tag that named them, was deleted at the registry; no key for those that exist.
+	// DeletedVersions says of versions when their image, or the last tag that named them, was deleted at the registry; no key for those that
+	// exist.
 	DeletedVersions(ctx context.Context, organization int64, versions []int64) (map[int64]time.Time, error)
 	EntriesByVersionSet(ctx context.Context, organization int64, versionSets []int64) (map[int64][]core.VersionSetEntry, error)
 

@@ -66,7 +66,11 @@ func TestPlacesCoverWhatIsTouched(t *testing.T) {
 		{"the file", file("a/b.yaml"), file("a/b.yaml"), 4},
 		{"a folder with the same beginning", file("a"), file("ab/c.yaml"), 0},
 		{"another branch", Place{Repository: repository, Branch: "next", Path: "."}, file("a"), 0},
-		{"another spelling", Place{Repository: "https://Git.Example.com:443/Shop/deploy.git/", Branch: "refs/heads/main", Path: "a"}, file("a/b"), 3},
+		{
+			"another spelling",
+			Place{Repository: "https://Git.Example.com:443/Shop/deploy.git/", Branch: "refs/heads/main", Path: "a"},
+			file("a/b"), 3,
+		},
 		{"another repository", Place{Repository: repository + "-2", Branch: "main", Path: "."}, file("a"), 0},
 		{"any repository", Place{Repository: AnyRepository}, file("a"), 1},
 		{"any repository is no cluster", Place{Repository: AnyRepository}, Place{Agent: 4}, 0},

@@ -49,7 +49,10 @@ func (r *Functions) Unknown(name string) *history.FunctionError {
 		return &history.FunctionError{Code: history.CodeUnknownFunction, Message: "emit sends an event, and is no function to poll"}
 	}
 	known := strings.Join(append([]string{EmitFunction}, r.Names()...), ", ")
-	return &history.FunctionError{Code: history.CodeUnknownFunction, Message: fmt.Sprintf("there is no function %q, expected one of %s", name, known)}
+	return &history.FunctionError{
+		Code:    history.CodeUnknownFunction,
+		Message: fmt.Sprintf("there is no function %q, expected one of %s", name, known),
+	}
 }
 
 // EmitFunction is the name under which programs reach the engine's own emit: run("emit", {"type": …, "data": …}).

@@ -48,7 +48,10 @@ func (d *run) ending(ctx context.Context, failure error) (Commit, error) {
 		}
 	}
 	d.seq++
-	d.entries = append(d.entries, history.Entry{Seq: d.seq, Op: history.OpRef{Branch: -1}, Kind: kind, Value: encoded, At: d.engine.Clock.Now()})
+	d.entries = append(d.entries, history.Entry{
+		Seq: d.seq, Op: history.OpRef{Branch: -1}, Kind: kind, Value: encoded,
+		At: d.engine.Clock.Now(),
+	})
 	d.emits = append(d.emits, d.emit(emit))
 	return Commit{Next: state, Error: text, Stack: stack}, nil
 }
@@ -61,7 +64,8 @@ func (d *run) fail(ctx context.Context, failure error) error {
 
 // drop ends a run whose turn the store refuses for what is in it: doing it again would lead to the same.
 func (d *run) drop(ctx context.Context, refusal error) error {
-	d.engine.Log.ErrorContext(ctx, "turn cannot be stored", "workflow", d.loaded.Workflow, "organization", d.loaded.Organization, "error", refusal)
+	d.engine.Log.ErrorContext(ctx, "turn cannot be stored", "workflow", d.loaded.Workflow, "organization",
+		d.loaded.Organization, "error", refusal)
 	// Back to where the store stands: the last entry has to follow without a gap.
 	d.seq -= int64(len(d.entries))
 	d.entries, d.emits, d.closed = nil, nil, nil

@@ -39,8 +39,8 @@ type Settings struct {
 	Generations int
 	// History is how many entries a generation of an execution may have.
 	History int
-	// Crashes is how many processes in a row may die with an execution in hand, the last of them while it was tried alone, before it is tried for the
-	// last time (quarantine.go); at least 2.
+	// Crashes is how many processes in a row may die with an execution in hand, the last of them while it was tried alone, before it is tried
+	// for the last time (quarantine.go); at least 2.
 	Crashes int
 	// Retention is how long events are kept for waits that come later.
 	Retention time.Duration

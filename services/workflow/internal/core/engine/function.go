@@ -114,7 +114,8 @@ func (e *Engine) attempt(ctx context.Context, op history.Op, call activity.Call)
 		refusal := history.AsFunctionError(err)
 		refusal.Message = secrets.Redact(refusal.Message)
 		end(refusal.Error())
-		e.Log.InfoContext(ctx, "function refused", "function", op.Name, "workflow", call.Workflow, "attempt", call.Attempt, "code", refusal.Code, "error", secrets.Redact(err.Error()))
+		e.Log.InfoContext(ctx, "function refused", "function", op.Name, "workflow", call.Workflow, "attempt", call.Attempt, "code", refusal.Code,
+			"error", secrets.Redact(err.Error()))
 		pause, again := e.again(op, call, refusal)
 		if !again {
 			answered.Error = refusal
@@ -148,19 +149,23 @@ func (e *Engine) admit(ctx context.Context, f activity.Function, call activity.C
 	if _, refused := errors.AsType[*history.FunctionError](err); err == nil || refused {
 		return err
 	}
-	e.Log.WarnContext(ctx, "checking the passage of a call failed; will retry", "function", call.Function, "workflow", call.Workflow, "error", err)
+	e.Log.WarnContext(ctx, "checking the passage of a call failed; will retry", "function", call.Function, "workflow",
+		call.Workflow, "error", err)
 	return &history.FunctionError{Code: history.CodeUnreachable, Message: "what the run may change could not be read", Retryable: true}
 }
 
 // call is one attempt. A panic is that Function's failure and nobody else's. Whoever shows the error takes the secrets out of it.
-func (e *Engine) call(ctx context.Context, f activity.Function, c activity.Call) (value json.RawMessage, secrets *activity.Concealed, err error) {
+func (e *Engine) call(
+	ctx context.Context, f activity.Function, c activity.Call,
+) (value json.RawMessage, secrets *activity.Concealed, err error) {
 	ctx, secrets = activity.WithConcealed(ctx)
 	// The deadline is the one stored when the operation was opened: a restart gives no Function more time (D12).
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Deadline.Sub(e.Clock.Now()), context.DeadlineExceeded)
 	defer cancel()
 	defer func() {
 		if r := recover(); r != nil {
-			e.Log.ErrorContext(ctx, "function panicked", "function", c.Function, "workflow", c.Workflow, "panic", secrets.Redact(fmt.Sprint(r)), "stack", secrets.Redact(string(debug.Stack())))
+			e.Log.ErrorContext(ctx, "function panicked", "function", c.Function, "workflow", c.Workflow, "panic", secrets.Redact(fmt.Sprint(r)),
+				"stack", secrets.Redact(string(debug.Stack())))
 			err = &history.FunctionError{Code: history.CodeInternal, Message: "the function panicked; the service's log says where"}
 		}
 	}()

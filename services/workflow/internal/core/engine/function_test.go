@@ -45,12 +45,16 @@ func TestOrganizationsTakeTurnsForFunctions(t *testing.T) {
 			t.Fatal(err)
 		}
 		const places, queued = 3, 2000
-		e := New(Deps{Functions: functions, Clock: clock.System(), Log: slog.New(slog.DiscardHandler), Settings: Settings{Activities: places, Live: 1}})
+		e := New(Deps{
+			Functions: functions, Clock: clock.System(), Log: slog.New(slog.DiscardHandler),
+			Settings: Settings{Activities: places, Live: 1},
+		})
 		var group sync.WaitGroup
 		carryOut := func(organization int64) {
 			group.Go(func() {
 				call := activity.Call{Organization: organization, Function: "slow", Deadline: e.Clock.Now().Add(time.Hour)}
-				if c, finished := e.carryOut(t.Context(), history.Op{Kind: history.KindRun, Name: "slow", Args: []byte("{}")}, call); !finished || c.Error != nil {
+				if c, finished := e.carryOut(t.Context(), history.Op{Kind: history.KindRun, Name: "slow", Args: []byte("{}")}, call); !finished ||
+					c.Error != nil {
 					t.Errorf("organization %d: %+v, finished %t", organization, c, finished)
 				}
 			})

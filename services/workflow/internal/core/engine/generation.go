@@ -71,7 +71,8 @@ func (d *run) measure(ctx context.Context) error {
 		d.warned = true
 		d.engine.longHistories.Add(1)
 		d.engine.Log.WarnContext(ctx, "history is long: the run fails at the limit, unless its program calls continue_with before",
-			"workflow", d.loaded.Workflow, "organization", d.loaded.Organization, "generation", d.loaded.Generation, "entries", length, "limit", most)
+			"workflow", d.loaded.Workflow, "organization", d.loaded.Organization, "generation", d.loaded.Generation, "entries",
+			length, "limit", most)
 	}
 	return nil
 }

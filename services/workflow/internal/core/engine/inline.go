@@ -142,9 +142,11 @@ func (d *run) answerPure(ctx context.Context, ops []history.Op) bool {
 
 // beginsWell reports whether a first turn can be stored with its start: it ends the run, or goes on at once, and leaves nothing open.
 func (c Commit) beginsWell() bool {
-	return (c.Next == execution.Running || c.Next.Ended()) && len(c.Open)+len(c.Closed) == 0 && c.Continue == nil && !slices.ContainsFunc(c.Entries, func(e history.Entry) bool {
-		return e.Kind != history.KindRun && e.Kind != history.KindEmit && e.Kind != history.KindNow && e.Kind != history.KindUUID && e.Kind != history.KindRandom && e.Kind != history.KindPrint && !e.Kind.Final()
-	})
+	return (c.Next == execution.Running || c.Next.Ended()) && len(c.Open)+len(c.Closed) == 0 && c.Continue == nil &&
+		!slices.ContainsFunc(c.Entries, func(e history.Entry) bool {
+			return e.Kind != history.KindRun && e.Kind != history.KindEmit && e.Kind != history.KindNow && e.Kind != history.KindUUID &&
+				e.Kind != history.KindRandom && e.Kind != history.KindPrint && !e.Kind.Final()
+		})
 }
 
 // openings remembers programs whose last first turn could have been stored with its start (beginsWell). What it does not know costs a

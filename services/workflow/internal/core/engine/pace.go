@@ -7,14 +7,16 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 )
 
-// A program that calls continue_with in a loop, without waiting for anything between, would go on as fast as the machine allows and for ever: every
-// generation is a commit, a row and a replay. So a run may begin Settings.Generations of them within paceWindow, and the next one is held back: it is
-// stored with the time from which on it may run, rests without a place, whoever has it in hand, and says what it waits for.
+// A program that calls continue_with in a loop, without waiting for anything between, would go on as fast as the machine allows and for
+// ever: every generation is a commit, a row and a replay. So a run may begin Settings.Generations of them within paceWindow, and the next
+// one is held back: it is stored with the time from which on it may run, rests without a place, whoever has it in hand, and says what it
+// waits for.
 
 // paceWindow is the time in which a run may begin Settings.Generations generations.
 const paceWindow = time.Minute
 
-// heldUntil is from when on the generation may run that begins now; zero: at once. before is when the one began that is Settings.Generations earlier.
+// heldUntil is from when on the generation may run that begins now; zero: at once. before is when the one began that is
+// Settings.Generations earlier.
 func (e *Engine) heldUntil(before, now time.Time) time.Time {
 	if e.Settings.Generations <= 0 || before.IsZero() {
 		return time.Time{}

@@ -99,7 +99,10 @@ func (d *run) pollTime(op history.Op, known openOp) {
 	case !known.deadline.Before(p.Deadline), !d.engine.Clock.Now().Before(p.Deadline):
 		d.finish(history.Completion{Op: op.Ref, Value: p.Value, Error: p.expired(op, d.limit(op))})
 	case p.Calling:
-		d.observe(op, known, history.Completion{Op: op.Ref, Round: p.Round, Error: &history.FunctionError{Code: history.CodeTimeout, Message: op.Name + " was not answered in time"}})
+		d.observe(op, known, history.Completion{
+			Op: op.Ref, Round: p.Round,
+			Error: &history.FunctionError{Code: history.CodeTimeout, Message: op.Name + " was not answered in time"},
+		})
 	default:
 		d.round(op, known)
 	}

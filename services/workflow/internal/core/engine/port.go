@@ -35,8 +35,8 @@ type Store interface {
 	// Absolve sets the crashes of an execution that the lease has in hand to none. A commit that parks it, or adds to its
 	// history, does so too.
 	Absolve(ctx context.Context, l Lease, execution int64) error
-	// Exonerate has what counts against executions with at least suspicious crashes begin anew, where the process before the lease, of the same name, has
-	// died without a suspect in hand. Those in somebody's hands are left alone.
+	// Exonerate has what counts against executions with at least suspicious crashes begin anew, where the process before the lease, of the
+	// same name, has died without a suspect in hand. Those in somebody's hands are left alone.
 	Exonerate(ctx context.Context, l Lease, suspicious int, now time.Time) error
 	// Try notes the suspect that the lease has in hand; 0 for none.
 	Try(ctx context.Context, l Lease, execution int64) error
@@ -44,15 +44,15 @@ type Store interface {
 	Release(ctx context.Context, l Lease) error
 	// Quarantine is Cancel with the state Quarantined, and the event of a failure (D36).
 	Quarantine(ctx context.Context, organization int64, workflow, reason string, at time.Time) (bool, error)
-	// Load reads everything needed to continue an execution. A *Damaged says that not all of it is there. Wakes and Turn are read first, so that whatever comes
-	// after is found by the next Commit.
+	// Load reads everything needed to continue an execution. A *Damaged says that not all of it is there. Wakes and Turn are read first, so
+	// that whatever comes after is found by the next Commit.
 	Load(ctx context.Context, execution int64) (Loaded, error)
 	// Arrivals reads what has arrived for an execution since it was loaded, in order of arrival, and where it stands.
 	Arrivals(ctx context.Context, execution int64) (Standing, []Arrival, error)
-	// Commit ends a turn, and with Continue a generation. Entries (each of KindChannel opens its channel), what was opened, what was closed, events in the
-	// outbox and in the table of events, the new state, and the matches between new waits and earlier events and the other way round are one transaction:
-	// all or nothing. It is fenced by the turn number, the owner and the primary key of the history (ErrFenced: nothing
-	// was written). Turns that are committed at the same time share a transaction; each is fenced by itself.
+	// Commit ends a turn, and with Continue a generation. Entries (each of KindChannel opens its channel), what was opened, what was closed,
+	// events in the outbox and in the table of events, the new state, and the matches between new waits and earlier events and the other way
+	// round are one transaction: all or nothing. It is fenced by the turn number, the owner and the primary key of the history (ErrFenced:
+	// nothing was written). Turns that are committed at the same time share a transaction; each is fenced by itself.
 	Commit(ctx context.Context, c Commit) (Committed, error)
 
 	// FireTimers marks at most limit timers that are due and wakes their executions. next is the earliest timer that is
@@ -166,8 +166,8 @@ type Loaded struct {
 	// History is that of the present generation, and Continuation what it began with (Environment).
 	History      []history.Entry
 	Continuation json.RawMessage
-	// HeldUntil is from when on the present generation may run, zero for at once, and Before when the one began that decides about the next one
-	// (pace.go); zero: none does.
+	// HeldUntil is from when on the present generation may run, zero for at once, and Before when the one began that decides about the next
+	// one (pace.go); zero: none does.
 	HeldUntil, Before time.Time
 	// Turn is incremented when the owner or the state changes, Wakes on every arrival. A turn that appends history and keeps running does
 	// not increment Turn. A commit names both: another Turn refuses it, other Wakes keep it from parking.

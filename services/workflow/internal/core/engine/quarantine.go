@@ -11,9 +11,9 @@ import (
 // no process of the service is left. So the store counts, for every execution, how many processes have died with it in hand since
 // it last got anywhere (Store.Claim), and one that has had Settings.Crashes of them is quarantined.
 //
-// A process that dies takes everybody's executions with it, not only the guilty one's, and it may die of something else: a node that goes away, too
-// little memory, an operator. Innocent ones get on as soon as somebody claims them, which clears them. Those that have not got on in time are
-// suspected, and from then on
+// A process that dies takes everybody's executions with it, not only the guilty one's, and it may die of something else: a node that goes
+// away, too little memory, an operator. Innocent ones get on as soon as somebody claims them, which clears them. Those that have not got on
+// in time are suspected, and from then on
 //   - a process takes one of them at a time;
 //   - only after it has lived for calm without any of them, so that a death with one in hand is a difference that this one made;
 //   - and when a process dies that had none in hand, what counts against them begins anew: something else kills (Store.Exonerate).
@@ -53,7 +53,8 @@ func (e *Engine) claimSuspect(ctx context.Context, c Claim) int {
 			}
 			continue
 		}
-		e.Log.WarnContext(ctx, "processes have died with this workflow in hand", "workflow", w.Workflow, "organization", w.Organization, "crashes", w.Crashes)
+		e.Log.WarnContext(ctx, "processes have died with this workflow in hand", "workflow", w.Workflow, "organization", w.Organization,
+			"crashes", w.Crashes)
 		if err := e.Store.Try(ctx, e.lease, w.ID); err != nil {
 			e.report(ctx, "try a suspect", err)
 			return 0 // it is not run, and claimed again

@@ -222,8 +222,8 @@ func (e *Engine) newDriver(ctx context.Context, j job) (*run, error) {
 	return d, nil
 }
 
-// run repeats the turn, up to the end of the generation: apply what arrived, commit, wait. A driver that is new begins with the replay of the history,
-// also of an empty one, which starts the program; one that was parked only looks, where it was not told what has come.
+// run repeats the turn, up to the end of the generation: apply what arrived, commit, wait. A driver that is new begins with the replay of
+// the history, also of an empty one, which starts the program; one that was parked only looks, where it was not told what has come.
 func (d *run) run(ctx context.Context) (execution.State, error) {
 	arrived, state, err := d.begin(ctx)
 	if err != nil || state != execution.Running {
@@ -402,7 +402,10 @@ func expired(op history.Op, limit time.Duration) history.Completion {
 		c.Error = &history.FunctionError{Code: history.CodeTimeout, Message: fmt.Sprintf("no message came to the channel within %s", limit)}
 	case op.Kind == history.KindWait && op.Timeout == 0:
 		c.Value = nil
-		c.Error = &history.FunctionError{Code: history.CodeTimeout, Message: fmt.Sprintf("%s did not come within %s", history.Describe(op.Types, op.Filter), limit)}
+		c.Error = &history.FunctionError{
+			Code:    history.CodeTimeout,
+			Message: fmt.Sprintf("%s did not come within %s", history.Describe(op.Types, op.Filter), limit),
+		}
 	}
 	return c
 }

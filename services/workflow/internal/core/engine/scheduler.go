@@ -67,7 +67,10 @@ type scheduler struct {
 }
 
 func newScheduler(limit int, cacheBytes int64) *scheduler {
-	return &scheduler{limit: limit, live: map[int64]wake.Signal{}, queued: map[int64]bool{}, resting: map[int64]bool{}, reservedBy: map[int64]int{}, parked: newCache(cacheBytes)}
+	return &scheduler{
+		limit: limit, live: map[int64]wake.Signal{}, queued: map[int64]bool{}, resting: map[int64]bool{},
+		reservedBy: map[int64]int{}, parked: newCache(cacheBytes),
+	}
 }
 
 func (p *scheduler) open(l Lease, drive func(job, wake.Signal)) {
@@ -92,8 +95,8 @@ func (p *scheduler) shut() {
 	closeAll(parked)
 }
 
-// reserve keeps a place. Where one organization's starts have filled the queue, others still have their share of half as much again: without a
-// place, a start waits in the store behind all that others have there.
+// reserve keeps a place. Where one organization's starts have filled the queue, others still have their share of half as much again:
+// without a place, a start waits in the store behind all that others have there.
 func (p *scheduler) reserve(organization int64) (Lease, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

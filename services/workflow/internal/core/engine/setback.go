@@ -9,8 +9,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
 
-// Damaged is what is stored of an execution and cannot be gone on with: entries, a program, or something that cannot be decoded is missing. No
-// process makes it whole by trying again.
+// Damaged is what is stored of an execution and cannot be gone on with: entries, a program, or something that cannot be decoded is missing.
+// No process makes it whole by trying again.
 type Damaged struct {
 	Organization int64
 	Workflow     string
@@ -23,19 +23,19 @@ func (d *Damaged) Error() string {
 	return fmt.Sprintf("what is stored of workflow %q of organization %d is damaged: %s", d.Workflow, d.Organization, d.What)
 }
 
-// damagedTries is how often an execution is loaded that is damaged, before it is quarantined: what another process was writing, or a database that was
-// being restored, is whole the next time. The pauses between double.
+// damagedTries is how often an execution is loaded that is damaged, before it is quarantined: what another process was writing, or a
+// database that was being restored, is whole the next time. The pauses between double.
 const damagedTries = 4
 
-// fencedTries is how often in a row an execution may be refused to this process before it pauses: a refusal means that somebody else has it, unless
-// what is stored contradicts itself.
+// fencedTries is how often in a row an execution may be refused to this process before it pauses: a refusal means that somebody else has
+// it, unless what is stored contradicts itself.
 const fencedTries = 5
 
 // setbacks counts how often in a row executions have failed here to get anywhere for a reason of their own.
 type setbacks map[int64]int
 
-// setback is behind a drive with an error, and pauses where the next one would end the same way. It holds the place of the execution meanwhile, or
-// that would be claimed at once.
+// setback is behind a drive with an error, and pauses where the next one would end the same way. It holds the place of the execution
+// meanwhile, or that would be claimed at once.
 func (e *Engine) setback(ctx context.Context, j job, err error) {
 	damaged, isDamaged := errors.AsType[*Damaged](err)
 	interrupted, isInterrupted := errors.AsType[*program.Interrupted](err)
@@ -76,7 +76,8 @@ func (e *Engine) count(execution int64, another bool) (times int) {
 
 // setAside quarantines an execution that is damaged.
 func (e *Engine) setAside(ctx context.Context, d *Damaged) bool {
-	reason := "quarantined: what is stored of it is damaged: " + d.What + "; restore that and RetryWorkflow, or RetryWorkflow from an entry before it"
+	reason := "quarantined: what is stored of it is damaged: " + d.What +
+		"; restore that and RetryWorkflow, or RetryWorkflow from an entry before it"
 	ended, err := e.Store.Quarantine(ctx, d.Organization, d.Workflow, reason, e.Clock.Now())
 	e.report(ctx, "quarantine what is damaged", err)
 	if ended {

@@ -122,7 +122,10 @@ func (d *run) opening(ctx context.Context, op history.Op, opened bool) (Opening,
 	_ = json.Unmarshal(op.Args, &args) // what is not a number is refused below
 	agent, err := args.Agent.Int64()
 	if err != nil {
-		return o, &history.FunctionError{Code: history.CodeInvalid, Message: fmt.Sprintf("%s: agent_id: found %q, expected a number", op.Name, args.Agent)}, nil
+		return o, &history.FunctionError{
+			Code:    history.CodeInvalid,
+			Message: fmt.Sprintf("%s: agent_id: found %q, expected a number", op.Name, args.Agent),
+		}, nil
 	}
 	if o.Agent = agent; opened && op.Kind == history.KindRun {
 		return o, nil, nil

@@ -8,8 +8,8 @@ type Usage struct {
 	ParkedBytes int64
 	// Functions is how many attempts at Functions are under way.
 	Functions int
-	// LongHistories is how often the history of a run was found to be close to Settings.History; a run is counted once for as long as it stays in
-	// memory. Quarantined is how many executions this process has set aside. Both only grow.
+	// LongHistories is how often the history of a run was found to be close to Settings.History; a run is counted once for as long as it stays
+	// in memory. Quarantined is how many executions this process has set aside. Both only grow.
 	LongHistories, Quarantined int64
 }
 

@@ -241,6 +241,7 @@ func (g *Guard) territories(ctx context.Context, organization, version int64) ([
 
 func (g *Guard) refuse(ctx context.Context, call activity.Call, problem string) error {
 	g.forbidden.Add(1)
-	g.log.WarnContext(ctx, "call forbidden", "function", call.Function, "workflow", call.Workflow, "organization", call.Organization, "reason", problem)
+	g.log.WarnContext(ctx, "call forbidden", "function", call.Function, "workflow", call.Workflow, "organization",
+		call.Organization, "reason", problem)
 	return &history.FunctionError{Code: history.CodeForbidden, Message: problem}
 }

@@ -126,28 +126,73 @@ func TestWhatARunMayChange(t *testing.T) {
 		want            string
 	}{
 		{name: "a read", workflow: "rollout-1", function: "look", place: inProduction},
-		{name: "no passage", workflow: "rollout-1", function: "change", place: inProduction, want: "forbidden: passage production has not been granted"},
+		{
+			name: "no passage", workflow: "rollout-1", function: "change", place: inProduction,
+			want: "forbidden: passage production has not been granted",
+		},
 		{name: "the passage", workflow: "rollout-1", function: "change", place: inProduction, granted: []int64{production}},
-		{name: "another environment's passage", workflow: "rollout-1", function: "change", place: inProduction, granted: []int64{staging}, want: "passage production"},
+		{
+			name: "another environment's passage", workflow: "rollout-1", function: "change", place: inProduction, granted: []int64{staging},
+			want: "passage production",
+		},
 		{name: "its own environment", workflow: "rollout-1", function: "change", place: inStaging, granted: []int64{staging}},
-		{name: "a file within another environment's folder", workflow: "rollout-1", function: "change", place: file, granted: []int64{staging}, want: "passage production"},
+		{
+			name: "a file within another environment's folder", workflow: "rollout-1", function: "change", place: file, granted: []int64{staging},
+			want: "passage production",
+		},
 		{name: "a file of the environment", workflow: "rollout-1", function: "change", place: file, granted: []int64{production}},
-		{name: "another branch", workflow: "rollout-1", function: "change", place: branch, granted: []int64{production}, want: "no passage of the rollout opens"},
-		{name: "a place of nobody", workflow: "rollout-1", function: "change", place: elsewhere, granted: []int64{production}, want: "no passage of the rollout opens"},
-		{name: "an Application of nobody", workflow: "rollout-1", function: "change", place: stranger, granted: []int64{staging, production}, want: "no passage"},
-		{name: "no place at all", workflow: "rollout-1", function: "change", place: `{}`, granted: []int64{production}, want: "do not name what it changes"},
-		{name: "a Function that does not exist here", workflow: "rollout-1", function: "unknown", place: inProduction, granted: []int64{production}, want: "does not state"},
-		{name: "after an abort", workflow: "rollout-1", function: "change", place: inProduction, granted: []int64{production}, with: suspended, want: "is being aborted"},
-		{name: "taken back after an abort", workflow: "rollout-1", function: "undo", place: inProduction, granted: []int64{production}, with: suspended},
-		{name: "taken back without a passage", workflow: "rollout-1", function: "undo", place: inProduction, with: suspended, want: "passage production"},
+		{
+			name: "another branch", workflow: "rollout-1", function: "change", place: branch, granted: []int64{production},
+			want: "no passage of the rollout opens",
+		},
+		{
+			name: "a place of nobody", workflow: "rollout-1", function: "change", place: elsewhere, granted: []int64{production},
+			want: "no passage of the rollout opens",
+		},
+		{
+			name: "an Application of nobody", workflow: "rollout-1", function: "change", place: stranger, granted: []int64{staging, production},
+			want: "no passage",
+		},
+		{
+			name: "no place at all", workflow: "rollout-1", function: "change", place: `{}`, granted: []int64{production},
+			want: "do not name what it changes",
+		},
+		{
+			name: "a Function that does not exist here", workflow: "rollout-1", function: "unknown", place: inProduction,
+			granted: []int64{production}, want: "does not state",
+		},
+		{
+			name: "after an abort", workflow: "rollout-1", function: "change", place: inProduction, granted: []int64{production}, with: suspended,
+			want: "is being aborted",
+		},
+		{
+			name: "taken back after an abort", workflow: "rollout-1", function: "undo", place: inProduction,
+			granted: []int64{production}, with: suspended,
+		},
+		{
+			name: "taken back without a passage", workflow: "rollout-1", function: "undo", place: inProduction, with: suspended,
+			want: "passage production",
+		},
 		{name: "after a retry", workflow: "rollout-1", function: "change", place: inProduction, granted: []int64{production}, with: retried},
-		{name: "after the end", workflow: "rollout-1", function: "change", place: inProduction, granted: []int64{production}, with: revoked, want: "has ended"},
-		{name: "taken back after the end", workflow: "rollout-1", function: "undo", place: inProduction, granted: []int64{production}, with: revoked, want: "has ended"},
+		{
+			name: "after the end", workflow: "rollout-1", function: "change", place: inProduction, granted: []int64{production}, with: revoked,
+			want: "has ended",
+		},
+		{
+			name: "taken back after the end", workflow: "rollout-1", function: "undo", place: inProduction, granted: []int64{production},
+			with: revoked, want: "has ended",
+		},
 		{name: "in progress at the upgrade", workflow: "rollout-1", function: "change", place: inProduction, with: exempt},
 		{name: "a domain service of an earlier release", workflow: "rollout-1", function: "change", place: inProduction, with: unreported},
-		{name: "no rollout, a protected environment", workflow: "nightly", function: "change", place: inProduction, want: "environment production is protected"},
+		{
+			name: "no rollout, a protected environment", workflow: "nightly", function: "change", place: inProduction,
+			want: "environment production is protected",
+		},
 		{name: "no rollout, its file", workflow: "nightly", function: "change", place: file, want: "environment production is protected"},
-		{name: "no rollout, its Application", workflow: "nightly", function: "change", place: `{"agent_id": 7, "application": "argocd/production"}`, want: "protected"},
+		{
+			name: "no rollout, its Application", workflow: "nightly", function: "change",
+			place: `{"agent_id": 7, "application": "argocd/production"}`, want: "protected",
+		},
 		{name: "no rollout, its object in a shared namespace", workflow: "nightly", function: "change", place: shared, want: "protected"},
 		{name: "no rollout, a preview of production", workflow: "preview-4", function: "change", place: inProduction, want: "protected"},
 		{name: "no rollout, an id that resembles one", workflow: "rollout-01", function: "change", place: inProduction, want: "protected"},
@@ -167,7 +212,8 @@ func TestWhatARunMayChange(t *testing.T) {
 		switch {
 		case tt.want == "" && err != nil, tt.want != "" && err == nil:
 			t.Errorf("%s: found %v, want %q", tt.name, err, tt.want)
-		case tt.want != "" && (refusal == nil || refusal.Code != history.CodeForbidden || refusal.Retryable || !strings.Contains(refusal.Error(), tt.want)):
+		case tt.want != "" && (refusal == nil || refusal.Code != history.CodeForbidden || refusal.Retryable ||
+			!strings.Contains(refusal.Error(), tt.want)):
 			t.Errorf("%s: found %v, want a refusal with %q", tt.name, err, tt.want)
 		}
 	}
@@ -202,10 +248,29 @@ func TestHeldWeights(t *testing.T) {
 	}{
 		{"none pinned", []Passage{{Environment: production}}, time.Time{}, nil},
 		{"none granted", []Passage{{Environment: production, Pinned: []int{25, 50}}}, time.Time{}, []int{25, 50}},
-		{"one granted", []Passage{{Environment: production, Pinned: []int{25, 50}}, {Environment: production, Weight: 25, At: noon}}, time.Time{}, []int{50}},
-		{"another environment's", []Passage{{Environment: production, Pinned: []int{25}}, {Environment: staging, Weight: 25, At: noon}}, time.Time{}, []int{25}},
-		{"before an abort", []Passage{{Environment: production, Pinned: []int{25}}, {Environment: production, Weight: 25, At: noon}}, noon.Add(time.Second), []int{25}},
-		{"after an abort", []Passage{{Environment: production, Pinned: []int{25}}, {Environment: production, Weight: 25, At: noon}}, noon.Add(-time.Second), nil},
+		{
+			"one granted",
+			[]Passage{{Environment: production, Pinned: []int{25, 50}}, {Environment: production, Weight: 25, At: noon}},
+			time.Time{},
+			[]int{50},
+		},
+		{
+			"another environment's",
+			[]Passage{{Environment: production, Pinned: []int{25}}, {Environment: staging, Weight: 25, At: noon}},
+			time.Time{},
+			[]int{25},
+		},
+		{
+			"before an abort",
+			[]Passage{{Environment: production, Pinned: []int{25}}, {Environment: production, Weight: 25, At: noon}},
+			noon.Add(time.Second),
+			[]int{25},
+		},
+		{
+			"after an abort",
+			[]Passage{{Environment: production, Pinned: []int{25}}, {Environment: production, Weight: 25, At: noon}},
+			noon.Add(-time.Second), nil,
+		},
 	} {
 		run := Run{Passages: tt.passages, AbortedAt: tt.aborted}
 		held, problem := run.opens(everywhere().territories, activity.Place{Agent: 7, Namespace: "production", Name: "api"})
@@ -225,7 +290,10 @@ func TestTheGuardReadsPlacesOnce(t *testing.T) {
 	}
 	g := New(k, functions, slog.New(slog.DiscardHandler))
 	change := func() error {
-		return g.Admit(t.Context(), &agent.OutgoingCall{Organization: 1, Workflow: "nightly", Function: "change", Args: json.RawMessage(`{"agent_id": 7, "namespace": "staging"}`)})
+		return g.Admit(t.Context(), &agent.OutgoingCall{
+			Organization: 1, Workflow: "nightly", Function: "change",
+			Args: json.RawMessage(`{"agent_id": 7, "namespace": "staging"}`),
+		})
 	}
 	for range 3 {
 		if err := change(); err != nil {

@@ -58,7 +58,8 @@ func TestDiffIsBounded(t *testing.T) {
 	files := make([]Revision, 40)
 	for i := range files {
 		files[i] = Revision{
-			Path: fmt.Sprintf("%d.yaml", i), Before: strings.Repeat("before: a line of the file\n", 4000), After: strings.Repeat("after: a line of the file\n", 4000),
+			Path: fmt.Sprintf("%d.yaml", i), Before: strings.Repeat("before: a line of the file\n", 4000),
+			After: strings.Repeat("after: a line of the file\n", 4000),
 		}
 	}
 	if some, err := Diff(files, 100); err != nil || len(some[0].Diff) > 100 || !some[0].Truncated {

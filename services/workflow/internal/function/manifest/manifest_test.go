@@ -98,7 +98,8 @@ func TestLineEndsAndByteOrderMarksSurvive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(strings.ReplaceAll(string(got.Content), "\r\n", ""), "\n"); n != 0 || !strings.HasPrefix(string(got.Content), "\ufeff#") {
+	if n := strings.Count(strings.ReplaceAll(string(got.Content), "\r\n", ""), "\n"); n != 0 ||
+		!strings.HasPrefix(string(got.Content), "\ufeff#") {
 		t.Errorf("%d lines end otherwise, in %q", n, got.Content)
 	}
 }
@@ -118,22 +119,47 @@ func TestSteps(t *testing.T) {
 		gates               []int
 	}{
 		{name: "no strategy", before: "", after: "  strategy:\n    canary:\n      steps:\n" + four},
-		{name: "no strategy, comment first", before: "  # three\n  replicas: 3\n", after: "  strategy:\n    canary:\n      steps:\n" + four + "  # three\n  replicas: 3\n"},
+		{
+			name: "no strategy, comment first", before: "  # three\n  replicas: 3\n",
+			after: "  strategy:\n    canary:\n      steps:\n" + four + "  # three\n  replicas: 3\n",
+		},
 		{name: "no canary", before: "  strategy: {}\n", after: `  strategy: {"canary": {"steps": ` + flow + "}}\n"},
 		{name: "nothing behind strategy", before: "  strategy:\n", after: "  strategy:\n    canary:\n      steps:\n" + four},
 		{name: "null", before: "  strategy: ~ # later\n", after: `  strategy: {"canary": {"steps": ` + flow + "}} # later\n"},
-		{name: "nothing behind canary", before: "  strategy:\n    canary: # none\n", after: "  strategy:\n    canary: # none\n      steps:\n" + four},
+		{
+			name: "nothing behind canary", before: "  strategy:\n    canary: # none\n",
+			after: "  strategy:\n    canary: # none\n      steps:\n" + four,
+		},
 		{name: "empty canary", before: "  strategy:\n    canary: {}\n", after: `  strategy:` + "\n    canary: {\"steps\": " + flow + "}\n"},
-		{name: "flow canary", before: "  strategy:\n    canary: {maxSurge: 1}\n", after: "  strategy:\n    canary: {\"steps\": " + flow + ", maxSurge: 1}\n"},
-		{name: "canary without steps", before: "  strategy:\n    canary:\n      maxSurge: 1\n", after: "  strategy:\n    canary:\n      steps:\n" + four + "      maxSurge: 1\n"},
-		{name: "flow steps", before: "  strategy:\n    canary:\n      steps: [{setWeight: 5}, {pause: {}}] # x\n", after: "  strategy:\n    canary:\n      steps: " + flow + " # x\n"},
+		{
+			name: "flow canary", before: "  strategy:\n    canary: {maxSurge: 1}\n",
+			after: "  strategy:\n    canary: {\"steps\": " + flow + ", maxSurge: 1}\n",
+		},
+		{
+			name: "canary without steps", before: "  strategy:\n    canary:\n      maxSurge: 1\n",
+			after: "  strategy:\n    canary:\n      steps:\n" + four + "      maxSurge: 1\n",
+		},
+		{
+			name: "flow steps", before: "  strategy:\n    canary:\n      steps: [{setWeight: 5}, {pause: {}}] # x\n",
+			after: "  strategy:\n    canary:\n      steps: " + flow + " # x\n",
+		},
 		{name: "flow steps over lines", before: "  strategy:\n    canary:\n      steps: [\n        {setWeight: 5},\n        ]\n      maxSurge: 1\n", after: "  strategy:\n    canary:\n      steps: " + flow + "\n      maxSurge: 1\n"},
-		{name: "nothing behind steps", before: "  strategy:\n    canary:\n      steps:\n", after: "  strategy:\n    canary:\n      steps:\n" + four},
-		{name: "null steps", before: "  strategy:\n    canary:\n      steps: null\n", after: "  strategy:\n    canary:\n      steps: " + flow + "\n"},
+		{
+			name: "nothing behind steps", before: "  strategy:\n    canary:\n      steps:\n",
+			after: "  strategy:\n    canary:\n      steps:\n" + four,
+		},
+		{
+			name: "null steps", before: "  strategy:\n    canary:\n      steps: null\n",
+			after: "  strategy:\n    canary:\n      steps: " + flow + "\n",
+		},
 		{name: "indented steps with analysis", before: "  strategy:\n    canary:\n      steps:\n          - setWeight: 5\n\n          # check\n          - analysis:\n              templates:\n              - templateName: x\n      # tail\n", after: "  strategy:\n    canary:\n      steps:\n          - setWeight: 5\n\n          # check\n          - analysis:\n              templates:\n              - templateName: x\n" + strings.ReplaceAll(four, "        -", "          -") + "      # tail\n"},
 		{name: "to none", gates: []int{}, before: "  strategy:\n    canary:\n      steps: # soon\n        - setWeight: 5\n        - pause: {}\n      maxSurge: 1\n", after: "  strategy:\n    canary:\n      steps: [] # soon\n      maxSurge: 1\n"},
 		{name: "none at all", gates: []int{}, before: "", after: "  strategy:\n    canary:\n      steps: []\n"},
-		{name: "same already, differently written", before: "  strategy: {canary: {steps: [setWeight: 25, pause: {}, {setWeight: 100}, {pause: {}}]}}\n", after: "  strategy: {canary: {steps: [setWeight: 25, pause: {}, {setWeight: 100}, {pause: {}}]}}\n"},
+		{
+			name:   "same already, differently written",
+			before: "  strategy: {canary: {steps: [setWeight: 25, pause: {}, {setWeight: 100}, {pause: {}}]}}\n",
+			after:  "  strategy: {canary: {steps: [setWeight: 25, pause: {}, {setWeight: 100}, {pause: {}}]}}\n",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -208,7 +234,8 @@ spec:
 		t.Errorf("containers %q", got.Containers)
 	}
 	rollout, deployment, _ := strings.Cut(before, "---\n")
-	if _, err = Pin([]byte(rollout), Request{Images: []Image{{"api", "new:1"}}}); err == nil || !strings.Contains(err.Error(), "takes its pods from Deployment api") {
+	if _, err = Pin([]byte(rollout), Request{Images: []Image{{"api", "new:1"}}}); err == nil ||
+		!strings.Contains(err.Error(), "takes its pods from Deployment api") {
 		t.Errorf("without the Deployment: %v", err)
 	}
 	got, err = Pin([]byte(rollout), Request{Gates: []int{50}})
@@ -245,7 +272,11 @@ func TestWhatIsRefused(t *testing.T) {
 		request       Request
 		want          string
 	}{
-		{"missing container", commented, Request{Images: []Image{{"web", "x"}}}, `images[0].container: Rollout api has the containers api, log, migrate, expected one "web"`},
+		{
+			"missing container", commented,
+			Request{Images: []Image{{"web", "x"}}},
+			`images[0].container: Rollout api has the containers api, log, migrate, expected one "web"`,
+		},
 		{"container twice", commented, Request{Images: []Image{{"api", "x"}, {"api", "y"}}}, `images[1].container: found "api" a second time`},
 		{"no reference", commented, Request{Images: []Image{{"api", "x y"}}}, `images[0].reference: found "x y", expected an image reference`},
 		{"reference that would end the scalar", commented, Request{Images: []Image{{"api", "x:"}}}, "images[0].reference: "},
@@ -257,13 +288,37 @@ func TestWhatIsRefused(t *testing.T) {
 		{"nothing", "", Request{}, "content: found none, expected a Rollout"},
 		{"two Rollouts", two, Request{}, "content: found 2 Rollouts (api, web), expected one, or its rollout_name"},
 		{"another Rollout", two, Request{RolloutName: "db"}, `found the Rollouts api, web, expected one "db"`},
-		{"no containers", "apiVersion: argoproj.io/v1alpha1\nkind: Rollout\nmetadata: {name: a}\nspec: {}\n", Request{}, "spec.template.spec.containers: missing"},
-		{"blue-green", rollout("  strategy:\n    blueGreen: {activeService: a}\n"), Request{Gates: []int{50}}, "spec.strategy has blueGreen, expected canary"},
-		{"image over lines", strings.Replace(rollout(""), "image: old", "image: >-\n            old", 1), Request{Images: api}, "containers[0].image is not a string on one line"},
+		{
+			"no containers", "apiVersion: argoproj.io/v1alpha1\nkind: Rollout\nmetadata: {name: a}\nspec: {}\n",
+			Request{},
+			"spec.template.spec.containers: missing",
+		},
+		{
+			"blue-green", rollout("  strategy:\n    blueGreen: {activeService: a}\n"),
+			Request{Gates: []int{50}},
+			"spec.strategy has blueGreen, expected canary",
+		},
+		{
+			"image over lines", strings.Replace(rollout(""), "image: old", "image: >-\n            old", 1),
+			Request{Images: api},
+			"containers[0].image is not a string on one line",
+		},
 		{"no image", strings.Replace(rollout(""), "          image: old\n", "", 1), Request{Images: api}, "containers[0].image is missing"},
-		{"image behind an alias", strings.Replace(rollout("  x: &i old\n"), "image: old", "image: *i", 1), Request{Images: api}, "containers[0].image is not a string"},
-		{"image that others refer to", strings.Replace(rollout(""), "image: old", "image: &i old\n          x: *i", 1), Request{Images: api}, "cannot be changed without changing more"},
-		{"steps that others refer to", rollout("  strategy:\n    canary:\n      steps: &s\n      - setWeight: 5\n  x: *s\n"), Request{Gates: []int{50}}, "cannot be changed without changing more"},
+		{
+			"image behind an alias", strings.Replace(rollout("  x: &i old\n"), "image: old", "image: *i", 1),
+			Request{Images: api},
+			"containers[0].image is not a string",
+		},
+		{
+			"image that others refer to", strings.Replace(rollout(""), "image: old", "image: &i old\n          x: *i", 1),
+			Request{Images: api},
+			"cannot be changed without changing more",
+		},
+		{
+			"steps that others refer to", rollout("  strategy:\n    canary:\n      steps: &s\n      - setWeight: 5\n  x: *s\n"),
+			Request{Gates: []int{50}},
+			"cannot be changed without changing more",
+		},
 		{"too large", strings.Repeat("#", maxSize+1), Request{}, "content: found 1048577 bytes, expected at most 1048576"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -28,7 +28,8 @@ func KustomizeImages(content []byte, images []Image) (Result, error) {
 		for i, image := range images {
 			at, names := entry(list, image.Container)
 			if at < 0 || sequence == nil || at >= len(sequence.Values) {
-				return problem("images["+strconv.Itoa(i)+"].name", "the kustomization has the images %s, expected one %q", quoted(names), image.Container)
+				return problem("images["+strconv.Itoa(i)+"].name", "the kustomization has the images %s, expected one %q",
+					quoted(names), image.Container)
 			}
 			item, _ := list[at].(map[string]any)
 			want := kustomized(image, item)

@@ -18,9 +18,15 @@ func TestKustomizeImages(t *testing.T) {
 	t.Parallel()
 	const head = "# what staging runs\nkind: Kustomization\nresources: [../base]\nimages:\n"
 	for _, tc := range []struct{ name, before, after string }{
-		{"a digest", "  - name: api # ours\n    newName: r/shop/api\n    digest: " + other + "\n", "  - name: api # ours\n    newName: r/shop/api\n    digest: " + digest + "\n"},
+		{
+			"a digest", "  - name: api # ours\n    newName: r/shop/api\n    digest: " + other + "\n",
+			"  - name: api # ours\n    newName: r/shop/api\n    digest: " + digest + "\n",
+		},
 		{"nothing but the name", "- name: api\n\n# end\n", "- name: api\n  newName: r/shop/api\n  digest: " + digest + "\n\n# end\n"},
-		{"a tag stays beside the digest", "- newTag: v1\n  name: api\n- name: x\n", "- newTag: v1\n  name: api\n  newName: r/shop/api\n  digest: " + digest + "\n- name: x\n"},
+		{
+			"a tag stays beside the digest", "- newTag: v1\n  name: api\n- name: x\n",
+			"- newTag: v1\n  name: api\n  newName: r/shop/api\n  digest: " + digest + "\n- name: x\n",
+		},
 		{"flow style", "- {name: api, newTag: v1}\n", "- {\"newName\": \"r/shop/api\", \"digest\": \"" + digest + "\", name: api, newTag: v1}\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -42,7 +48,8 @@ func TestKustomizeImages(t *testing.T) {
 
 func TestKustomizeImagesByTag(t *testing.T) {
 	t.Parallel()
-	got, err := KustomizeImages([]byte("images:\n- name: localhost:5000/api\n  newTag: \"1\"\n"), []Image{{"localhost:5000/api", "localhost:5000/api:2"}})
+	got, err := KustomizeImages([]byte("images:\n- name: localhost:5000/api\n  newTag: \"1\"\n"),
+		[]Image{{"localhost:5000/api", "localhost:5000/api:2"}})
 	if err != nil || string(got.Content) != "images:\n- name: localhost:5000/api\n  newTag: \"2\"\n" {
 		t.Errorf("found %q, %v", got.Content, err)
 	}
@@ -55,18 +62,32 @@ func TestHelmValues(t *testing.T) {
 		name, before, after string
 		values              []Value
 	}{
-		{"a reference", "# values\nimage: 'r/shop/api:1' # ours\nx: 1\n", "# values\nimage: '" + reference + "' # ours\nx: 1\n", []Value{{Path: "image", Reference: reference}}},
 		{
-			"repository and digest", "api:\n  image:\n    repository: r/old\n    tag: v1\n    digest: \"\"\n", "api:\n  image:\n    repository: r/shop/api\n    tag: v1\n    digest: \"" + digest + "\"\n",
+			"a reference", "# values\nimage: 'r/shop/api:1' # ours\nx: 1\n", "# values\nimage: '" + reference + "' # ours\nx: 1\n",
+			[]Value{{Path: "image", Reference: reference}},
+		},
+		{
+			"repository and digest", "api:\n  image:\n    repository: r/old\n    tag: v1\n    digest: \"\"\n",
+			"api:\n  image:\n    repository: r/shop/api\n    tag: v1\n    digest: \"" + digest + "\"\n",
 			[]Value{{Path: "api.image", Reference: reference}},
 		},
-		{"repository and tag", "image: {repository: r/shop/api, tag: v1}\n", "image: {repository: r/shop/api, tag: v2@" + digest + "}\n", []Value{{Path: "image", Reference: reference, Tag: "v2"}}},
-		{"a tag that is none", "image: {tag: v1}\n", "image: {tag: pinned@" + digest + "}\n", []Value{{Path: "image", Reference: reference, Tag: "not a tag"}}},
 		{
-			"steps", "image: x\nrollout:\n  steps: []\n  limit: 2\n", "image: " + reference + "\nrollout:\n  steps: [{\"setWeight\": 50}, {\"pause\": {}}]\n  limit: 2\n",
+			"repository and tag", "image: {repository: r/shop/api, tag: v1}\n", "image: {repository: r/shop/api, tag: v2@" + digest + "}\n",
+			[]Value{{Path: "image", Reference: reference, Tag: "v2"}},
+		},
+		{
+			"a tag that is none", "image: {tag: v1}\n", "image: {tag: pinned@" + digest + "}\n",
+			[]Value{{Path: "image", Reference: reference, Tag: "not a tag"}},
+		},
+		{
+			"steps", "image: x\nrollout:\n  steps: []\n  limit: 2\n",
+			"image: " + reference + "\nrollout:\n  steps: [{\"setWeight\": 50}, {\"pause\": {}}]\n  limit: 2\n",
 			[]Value{{Path: "image", Reference: reference}, {Path: "rollout.steps", Gates: []int{50}}},
 		},
-		{"steps that are there", "rollout:\n  steps: [{setWeight: 50}, {pause: {}}]\n", "rollout:\n  steps: [{setWeight: 50}, {pause: {}}]\n", []Value{{Path: "rollout.steps", Gates: []int{50}}}},
+		{
+			"steps that are there", "rollout:\n  steps: [{setWeight: 50}, {pause: {}}]\n", "rollout:\n  steps: [{setWeight: 50}, {pause: {}}]\n",
+			[]Value{{Path: "rollout.steps", Gates: []int{50}}},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

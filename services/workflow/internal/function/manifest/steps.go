@@ -55,8 +55,8 @@ func whole(v any) (int, bool) {
 }
 
 // steps are canary steps: a setWeight and an indefinite pause for each gate. What the manifest has of weights and pauses makes way for
-// them; the user's other steps stay, in their order, each at the weight at which it was: where that is no gate, with its setWeight and no pause.
-// At a gate a step stays on its side of the pause; the pause of a gate that had none comes after the steps there.
+// them; the user's other steps stay, in their order, each at the weight at which it was: where that is no gate, with its setWeight and no
+// pause. At a gate a step stays on its side of the pause; the pause of a gate that had none comes after the steps there.
 func steps(found any, gates []int) node {
 	list, _ := found.([]any)
 	result := []node{}

@@ -51,9 +51,15 @@ func TestTheUsersOwnStepsStay(t *testing.T) {
 			{"at a gate, before its pause", indented(weight(25), own, pause), indented(weight(25), own, pause, weight(50), pause), nil},
 			{"at a gate, after its pause", indented(weight(25), timed, own), indented(weight(25), pause, own, weight(50), pause), nil},
 			{"at a gate without a pause", indented(weight(25), own, weight(60)), indented(weight(25), own, pause, weight(50), pause), nil},
-			{"between gates", indented(weight(20), timed, weight(40), own, weight(80), timed), indented(weight(25), pause, weight(40), own, weight(50), pause), nil},
+			{
+				"between gates", indented(weight(20), timed, weight(40), own, weight(80), timed),
+				indented(weight(25), pause, weight(40), own, weight(50), pause), nil,
+			},
 			{"last", indented(weight(20), timed, weight(100), own), indented(weight(25), pause, weight(50), pause, weight(100), own), nil},
-			{"with a comment above it", indented(weight(25), pause, "\n# why\n"+own), indented(weight(25), pause, "\n# why\n"+own, weight(50), pause), nil},
+			{
+				"with a comment above it", indented(weight(25), pause, "\n# why\n"+own),
+				indented(weight(25), pause, "\n# why\n"+own, weight(50), pause), nil,
+			},
 			{"without gates", indented(weight(25), pause, own, weight(50), pause), indented(weight(25), own), []int{}},
 			{"alone", indented(own), indented(own), []int{}},
 		} {
@@ -143,7 +149,10 @@ func TestNoChangeOfGatesMovesAStep(t *testing.T) {
 func TestTheUsersOwnStepsStayInValuesAndFlowStyle(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ before, after string }{
-		{"api:\n  steps:\n    - setWeight: 10\n    - analysis: {templates: [{templateName: x}]} # ours\n", "api:\n  steps:\n    - setWeight: 10\n    - analysis: {templates: [{templateName: x}]} # ours\n    - setWeight: 50\n    - pause: {}\n"},
+		{
+			"api:\n  steps:\n    - setWeight: 10\n    - analysis: {templates: [{templateName: x}]} # ours\n",
+			"api:\n  steps:\n    - setWeight: 10\n    - analysis: {templates: [{templateName: x}]} # ours\n    - setWeight: 50\n    - pause: {}\n",
+		},
 		{"api: {steps: [{analysis: {}}, {setWeight: 5}]}\n", "api: {steps: [{\"analysis\":{}}, {\"setWeight\": 50}, {\"pause\": {}}]}\n"},
 	} {
 		got, err := HelmValues([]byte(tc.before), []Value{{Path: "api.steps", Gates: []int{50}}})

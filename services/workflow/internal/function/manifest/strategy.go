@@ -165,7 +165,10 @@ func (r Request) checkStrategy() error {
 	}
 	for i, route := range r.Routing.Routes {
 		if !objectName.MatchString(route) {
-			wrong = append(wrong, fault.Field{Name: fmt.Sprintf("routing.routes[%d]", i), Problem: fmt.Sprintf("found %q, expected the name of a route", route)})
+			wrong = append(wrong, fault.Field{
+				Name:    fmt.Sprintf("routing.routes[%d]", i),
+				Problem: fmt.Sprintf("found %q, expected the name of a route", route),
+			})
 		}
 	}
 	if len(wrong) > 0 {

@@ -49,8 +49,14 @@ func TestTrafficRouting(t *testing.T) {
 		name, before, after string
 		routing             Routing
 	}{
-		{"nginx", "", both + "      trafficRouting:\n        nginx:\n          stableIngress: shop\n" + tail, services(Routing{Kind: "nginx", Ingress: "shop"})},
-		{"alb", "", both + "      trafficRouting:\n        alb:\n          ingress: shop\n          servicePort: 80\n" + tail, services(Routing{Kind: "alb", Ingress: "shop", ServicePort: 80})},
+		{
+			"nginx", "", both + "      trafficRouting:\n        nginx:\n          stableIngress: shop\n" + tail,
+			services(Routing{Kind: "nginx", Ingress: "shop"}),
+		},
+		{
+			"alb", "", both + "      trafficRouting:\n        alb:\n          ingress: shop\n          servicePort: 80\n" + tail,
+			services(Routing{Kind: "alb", Ingress: "shop", ServicePort: 80}),
+		},
 		{
 			"istio", "", both + "      trafficRouting:\n        istio:\n          virtualService:\n            name: shop\n            routes:\n              - primary\n" + tail,
 			services(Routing{Kind: "istio", VirtualService: "shop", Routes: []string{"primary"}}),
@@ -89,14 +95,26 @@ func TestStrategiesThatAreRefused(t *testing.T) {
 		want           string
 	}{
 		{"a canary", "  strategy: {canary: {}}\n", blueGreen, "spec.strategy has canary, expected blueGreen"},
-		{"promotion by the clock", "  strategy: {blueGreen: {activeService: a, autoPromotionSeconds: 30}}\n", blueGreen, "autoPromotionSeconds is 30, expected none"},
+		{
+			"promotion by the clock", "  strategy: {blueGreen: {activeService: a, autoPromotionSeconds: 30}}\n", blueGreen,
+			"autoPromotionSeconds is 30, expected none",
+		},
 		{"no active service", "", blueGreen, "activeService is missing, and none was given"},
 		{"no such strategy", "", Request{Strategy: "recreate"}, `strategy: found "recreate"`},
 		{"no such load balancer", "", with(Routing{Kind: "traefik"}), `routing.kind: found "traefik"`},
-		{"no services", "", with(Routing{Kind: "nginx", Ingress: "x"}), "canary.stableService is missing, and none was given: load balancing by nginx needs it"},
+		{
+			"no services", "", with(Routing{Kind: "nginx", Ingress: "x"}),
+			"canary.stableService is missing, and none was given: load balancing by nginx needs it",
+		},
 		{"no ingress", "", with(Routing{Kind: "nginx", StableService: "a", CanaryService: "b"}), "trafficRouting.nginx.stableIngress is missing"},
-		{"no port", "", with(Routing{Kind: "alb", StableService: "a", CanaryService: "b", Ingress: "x"}), "trafficRouting.alb.servicePort is missing"},
-		{"no virtual service", "", with(Routing{Kind: "istio", StableService: "a", CanaryService: "b"}), "trafficRouting.istio.virtualService.name is missing"},
+		{
+			"no port", "", with(Routing{Kind: "alb", StableService: "a", CanaryService: "b", Ingress: "x"}),
+			"trafficRouting.alb.servicePort is missing",
+		},
+		{
+			"no virtual service", "", with(Routing{Kind: "istio", StableService: "a", CanaryService: "b"}),
+			"trafficRouting.istio.virtualService.name is missing",
+		},
 		{"a name that would end the scalar", "", with(Routing{Kind: "istio", VirtualService: "a: b"}), "routing.virtual_service: found"},
 		{"a route that would", "", with(Routing{Kind: "istio", Routes: []string{"a\nb"}}), "routing.routes[0]: found"},
 		{"a port out of range", "", with(Routing{Kind: "alb", ServicePort: 70000}), "routing.service_port: found 70000"},

@@ -165,7 +165,8 @@ func (w *world) ours(name string, args object) (any, *history.FunctionError) {
 
 // manifestOf is a Rollout of an image, with steps that are not those of any pipeline.
 func manifestOf(name, image string) string {
-	return "apiVersion: argoproj.io/v1alpha1\nkind: Rollout\nmetadata: {name: " + name + "}\nspec:\n  strategy: {canary: {steps: [{setWeight: 1}]}}\n" +
+	return "apiVersion: argoproj.io/v1alpha1\nkind: Rollout\nmetadata: {name: " + name +
+		"}\nspec:\n  strategy: {canary: {steps: [{setWeight: 1}]}}\n" +
 		"  template: {spec: {containers: [{name: " + name + ", image: \"" + image + "\"}]}}\n"
 }
 

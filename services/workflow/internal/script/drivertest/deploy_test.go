@@ -71,7 +71,8 @@ func TestBothServicesMoveGateByGateTogether(t *testing.T) {
 		t.Fatal(failure)
 	}
 	expect(t, w,
-		"rollout.started", "rollout_environment.started environment_id=3", "deployment.started deployment_id=11", "deployment.started deployment_id=12",
+		"rollout.started", "rollout_environment.started environment_id=3", "deployment.started deployment_id=11",
+		"deployment.started deployment_id=12",
 		opening, "deployment.committed deployment_id=11", "deployment.committed deployment_id=12", "sync: argocd/shop-staging",
 		"deployment.gate_reached deployment_id=11 weight=25", "deployment.gate_reached deployment_id=12 weight=25",
 		"rollout.gate_reached environment_id=3 weight=25",
@@ -135,7 +136,8 @@ func TestAFirstDeployHasNoGatesToStandAt(t *testing.T) {
 		t.Fatal(failure)
 	}
 	expect(t, w,
-		"rollout.started", "rollout_environment.started environment_id=3", "deployment.started deployment_id=11", "deployment.started deployment_id=12",
+		"rollout.started", "rollout_environment.started environment_id=3", "deployment.started deployment_id=11",
+		"deployment.started deployment_id=12",
 		opening, "deployment.committed deployment_id=11", "deployment.committed deployment_id=12", "sync: argocd/shop-staging",
 		"deployment.healthy deployment_id=11", "deployment.healthy deployment_id=12",
 		"rollout_environment.healthy environment_id=3", "rollout.healthy",
@@ -183,7 +185,8 @@ func TestTheDegradationOfAnotherVersionIsNotOurs(t *testing.T) {
 	if failure := w.run(driver.Deploy, inputs(1, nil)); failure != "" {
 		t.Fatal(failure)
 	}
-	expectEnd(t, w, "deployment.healthy deployment_id=11", "deployment.healthy deployment_id=12", "rollout_environment.healthy environment_id=3", "rollout.healthy")
+	expectEnd(t, w, "deployment.healthy deployment_id=11", "deployment.healthy deployment_id=12",
+		"rollout_environment.healthy environment_id=3", "rollout.healthy")
 }
 
 func TestApprovals(t *testing.T) {
@@ -191,7 +194,11 @@ func TestApprovals(t *testing.T) {
 	edit := func(in, environment object) {
 		environment["approval"] = object{"reason": "ask first"}
 		environment["gates"].([]any)[1].(object)["approval"] = object{}
-		in["pipeline"] = object{"steps": []any{object{"type": "approval", "name": "release"}, object{"type": "pause", "duration": 60}, object{"type": "deploy", "environment": "staging"}}}
+		in["pipeline"] = object{"steps": []any{
+			object{"type": "approval", "name": "release"},
+			object{"type": "pause", "duration": 60},
+			object{"type": "deploy", "environment": "staging"},
+		}}
 	}
 	t.Run("given", func(t *testing.T) {
 		t.Parallel()
@@ -215,7 +222,8 @@ func TestApprovals(t *testing.T) {
 		w := shop(t)
 		w.answers = map[string]string{"release": "approved", "staging": "rejected"}
 		w.run(driver.Deploy, inputs(2, edit))
-		expectEnd(t, w, "rollout_environment.failed environment_id=3 reason=gate staging was rejected: because", "rollout.failed reason=gate staging was rejected: because")
+		expectEnd(t, w, "rollout_environment.failed environment_id=3 reason=gate staging was rejected: because",
+			"rollout.failed reason=gate staging was rejected: because")
 	})
 	t.Run("rejected at a gate", func(t *testing.T) {
 		t.Parallel()
@@ -223,7 +231,8 @@ func TestApprovals(t *testing.T) {
 		w.answers = map[string]string{"release": "approved", "staging": "approved", "staging/50": "rejected"}
 		w.run(driver.Deploy, inputs(2, edit))
 		const reason = "staging: gate staging/50 was rejected: because"
-		expectEnd(t, w, "deployment.failed deployment_id=11 reason=stopped: "+reason, "deployment.failed deployment_id=12 reason=stopped: "+reason,
+		expectEnd(t, w, "deployment.failed deployment_id=11 reason=stopped: "+reason,
+			"deployment.failed deployment_id=12 reason=stopped: "+reason,
 			"rollout_environment.failed environment_id=3 reason="+reason, "rollout.failed reason="+reason)
 	})
 	t.Run("nobody answers", func(t *testing.T) {
@@ -283,13 +292,17 @@ func TestSomebodyElsesChangeIsToldApart(t *testing.T) {
 		return nil
 	}
 	w.run(driver.Deploy, inputs(2, nil))
-	expectEnd(t, w, "rollout.failed reason=staging: api failed at gate 25: container api runs hotfix:1, expected "+image("api", 2)+": another actor has changed the Rollout")
+	expectEnd(t, w, "rollout.failed reason=staging: api failed at gate 25: container api runs hotfix:1, expected "+image("api", 2)+
+		": another actor has changed the Rollout")
 }
 
 func TestPodsThatAreDeclaredElsewhere(t *testing.T) {
 	t.Parallel()
 	w := shop(t)
-	deployment := object{"kind": "Deployment", "metadata": object{"name": "api", "generation": 4}, "spec": object{"template": object{"spec": object{"containers": []any{object{"name": "api", "image": image("api", 2)}}}}}}
+	deployment := object{
+		"kind": "Deployment", "metadata": object{"name": "api", "generation": 4},
+		"spec": object{"template": object{"spec": object{"containers": []any{object{"name": "api", "image": image("api", 2)}}}}},
+	}
 	w.objects["Deployment shop/api"] = deployment
 	seen := 3
 	w.see = func(r *rollout, o object) {

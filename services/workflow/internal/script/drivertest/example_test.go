@@ -8,7 +8,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/driver"
 )
 
-// example is the driver of docs/examples, made as docs/how-to/write-a-driver.md says: with the walk of the built-in one beside its own files.
+// example is the driver of docs/examples, made as docs/how-to/write-a-driver.md says: with the walk of the built-in one beside its own
+// files.
 func example(t *testing.T) *world {
 	t.Helper()
 	top := filepath.Join("..", "..", "..", "..", "..")
@@ -49,7 +50,8 @@ func TestTheExampleDeploys(t *testing.T) {
 		t.Fatal(failure)
 	}
 	expect(t, w,
-		"rollout.started", "rollout_environment.started environment_id=3", "deployment.started deployment_id=11", "deployment.started deployment_id=12",
+		"rollout.started", "rollout_environment.started environment_id=3", "deployment.started deployment_id=11",
+		"deployment.started deployment_id=12",
 		"commit: Deploy shop-9 to staging (2 files) <nil>", "deployment.healthy deployment_id=11", "deployment.healthy deployment_id=12",
 		"rollout_environment.healthy environment_id=3", "rollout.healthy")
 	if w.files["staging/api"] != "registry/shop/api:v\n" {
@@ -60,7 +62,10 @@ func TestTheExampleDeploys(t *testing.T) {
 func TestTheExampleSaysWhetherItsRepositoryIsThere(t *testing.T) {
 	t.Parallel()
 	w := example(t)
-	onboarding := object{"environment": object{"id": 3, "name": "staging", "tier": "staging", "config": object{"repository": "http://git/shop.git"}}}
+	onboarding := object{"environment": object{
+		"id": 3, "name": "staging", "tier": "staging",
+		"config": object{"repository": "http://git/shop.git"},
+	}}
 	for _, content := range []string{"", "here"} {
 		if content != "" {
 			w.files["README"] = content
@@ -69,9 +74,13 @@ func TestTheExampleSaysWhetherItsRepositoryIsThere(t *testing.T) {
 			t.Fatal(failure)
 		}
 	}
-	setup := object{"application_environment": object{"id": 5, "config": object{"folder": "staging"}}, "environment": onboarding["environment"]}
+	setup := object{
+		"application_environment": object{"id": 5, "config": object{"folder": "staging"}},
+		"environment":             onboarding["environment"],
+	}
 	if failure := w.run(driver.Setup, setup); failure != "" {
 		t.Fatal(failure)
 	}
-	expect(t, w, `environment.not_ready environment_id=3 reason=no file "README" at "main"`, "environment.ready environment_id=3", "application_environment.ready application_environment_id=5")
+	expect(t, w, `environment.not_ready environment_id=3 reason=no file "README" at "main"`, "environment.ready environment_id=3",
+		"application_environment.ready application_environment_id=5")
 }

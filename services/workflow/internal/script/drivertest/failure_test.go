@@ -39,10 +39,22 @@ func TestWhatCannotBeApplied(t *testing.T) {
 		edit func(w *world, config object)
 		want string
 	}{
-		{"no file", func(w *world, _ object) { delete(w.files, "staging/worker.yaml") }, `read staging/worker.yaml: no file "staging/worker.yaml"`},
-		{"service not configured", func(_ *world, c object) { c["services"] = c["services"].([]any)[:1] }, "service worker has no file in the configuration"},
-		{"version of another image", func(_ *world, c object) { c["services"].([]any)[1].(object)["image"] = "registry/other" }, "container worker of service worker: expected one version of registry/other in the version set, found registry/shop/worker"},
-		{"blue-green", func(_ *world, c object) { c["rollout_strategy"] = "blue_green" }, "staging/api.yaml: content: spec.strategy has canary, expected blueGreen"},
+		{
+			"no file", func(w *world, _ object) { delete(w.files, "staging/worker.yaml") },
+			`read staging/worker.yaml: no file "staging/worker.yaml"`,
+		},
+		{
+			"service not configured", func(_ *world, c object) { c["services"] = c["services"].([]any)[:1] },
+			"service worker has no file in the configuration",
+		},
+		{
+			"version of another image", func(_ *world, c object) { c["services"].([]any)[1].(object)["image"] = "registry/other" },
+			"container worker of service worker: expected one version of registry/other in the version set, found registry/shop/worker",
+		},
+		{
+			"blue-green", func(_ *world, c object) { c["rollout_strategy"] = "blue_green" },
+			"staging/api.yaml: content: spec.strategy has canary, expected blueGreen",
+		},
 		{"forbidden", func(w *world, _ object) {
 			w.fail = func(name string, _ object) *history.FunctionError {
 				if name == "argo.sync" {
@@ -63,7 +75,10 @@ func TestWhatCannotBeApplied(t *testing.T) {
 				t.Errorf("failure %q does not contain %q", failure, tt.want)
 			}
 			last := w.story[len(w.story)-4:]
-			for i, want := range []string{"deployment.failed deployment_id=11", "deployment.failed deployment_id=12", "rollout_environment.failed", "rollout.failed"} {
+			for i, want := range []string{
+				"deployment.failed deployment_id=11", "deployment.failed deployment_id=12", "rollout_environment.failed",
+				"rollout.failed",
+			} {
 				if !strings.HasPrefix(last[i], want) {
 					t.Errorf("story ends with %q, want %q", last, want)
 				}

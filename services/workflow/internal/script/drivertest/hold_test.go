@@ -64,7 +64,8 @@ func TestThePassageOfAWeightAtWhichNothingWaitsIsRequested(t *testing.T) {
 	gates := in["rollout"].(object)["environments"].([]any)[0].(object)["gates"].([]any)
 	gates[1].(object)["approval"] = object{}
 	w.run(driver.Deploy, in)
-	expectEnd(t, w, "approval of staging/50: rejected", "rollout_environment.failed environment_id=3 reason=staging: gate staging/50 was rejected: because",
+	expectEnd(t, w, "approval of staging/50: rejected",
+		"rollout_environment.failed environment_id=3 reason=staging: gate staging/50 was rejected: because",
 		"rollout.failed reason=staging: gate staging/50 was rejected: because")
 }
 

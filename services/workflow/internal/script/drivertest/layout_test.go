@@ -39,8 +39,10 @@ func runs(t *testing.T, w *world, in object) {
 func TestOneSourceFeedsSeveralContainers(t *testing.T) {
 	t.Parallel()
 	w := shop(t)
-	second := strings.Replace(manifestOf("worker", "old"), "containers: [{name: worker", "containers: [{name: worker, image: old}, {name: drain", 1)
-	w.files = map[string]string{"staging/all.yaml": "kind: ConfigMap\nmetadata: {name: x}\n---\n" + manifestOf("api", "old") + "---\n" + second}
+	second := strings.Replace(manifestOf("worker", "old"), "containers: [{name: worker",
+		"containers: [{name: worker, image: old}, {name: drain", 1)
+	w.files = map[string]string{"staging/all.yaml": "kind: ConfigMap\nmetadata: {name: x}\n---\n" +
+		manifestOf("api", "old") + "---\n" + second}
 	entry := func(service, container string) object {
 		return object{"service": service, "file": "staging/all.yaml", "container": container, "rollout_name": service}
 	}
@@ -61,7 +63,8 @@ func TestPodsInAnotherFile(t *testing.T) {
 		object{"service": "api", "file": "staging/deployment.yaml", "rollout_file": "staging/api.yaml", "container": "api"},
 		object{"service": "worker", "file": "staging/worker.yaml", "container": "worker"},
 	)))
-	if want := strings.Replace(deployment, "old", image("api", 2), 1); strings.ReplaceAll(w.files["staging/deployment.yaml"], `"`, "") != want {
+	if want := strings.Replace(deployment, "old", image("api", 2),
+		1); strings.ReplaceAll(w.files["staging/deployment.yaml"], `"`, "") != want {
 		t.Errorf("deployment: %s", w.files["staging/deployment.yaml"])
 	}
 }
@@ -124,7 +127,8 @@ func charted(t *testing.T) (*world, func(in, environment object)) {
 			}
 			return strings.Replace(manifestOf(name, image), "[{setWeight: 1}]", string(steps), 1)
 		}
-		return rollout("api", api["image"].(object)["repository"].(string)+":"+api["image"].(object)["tag"].(string)) + "---\n" + rollout("worker", worker["image"].(string))
+		return rollout("api", api["image"].(object)["repository"].(string)+":"+api["image"].(object)["tag"].(string)) + "---\n" +
+			rollout("worker", worker["image"].(string))
 	}
 	entry := func(service string) object {
 		return object{
@@ -150,7 +154,8 @@ func TestHelmValues(t *testing.T) {
 			if got := w.rollouts["shop/api"].image; got != strings.Replace(image("api", 2), "@", ":2@", 1) {
 				t.Errorf("api runs %s", got)
 			}
-			if committed := len(w.commits) == 1; committed != (setting == "committed") || !strings.Contains(strings.Join(w.story, "\n"), "promote: worker past 50") {
+			if committed := len(w.commits) == 1; committed != (setting == "committed") ||
+				!strings.Contains(strings.Join(w.story, "\n"), "promote: worker past 50") {
 				t.Errorf("commits %q, story %q", w.commits, w.story)
 			}
 		})
@@ -171,13 +176,20 @@ func TestSetupOfOtherLayouts(t *testing.T) {
 			w.files["staging/kustomization.yaml"] = "images: [{name: api}]"
 		}, `staging/kustomization.yaml: images[0].name: the kustomization has the images api, expected one "worker"`},
 		{"helm", charted, nil, ""},
-		{"no such value", charted, func(w *world, _ object) { w.files["staging/values.yaml"] = "api: {image: x, steps: []}" }, "staging/values.yaml: values[0].path: the values have no worker.image"},
-		{"other containers live", charted, func(w *world, _ object) { w.rollouts["shop/api"].name = "backend" }, "api: container mismatch: the Rollout has backend, the configuration declares api"},
+		{
+			"no such value", charted, func(w *world, _ object) { w.files["staging/values.yaml"] = "api: {image: x, steps: []}" },
+			"staging/values.yaml: values[0].path: the values have no worker.image",
+		},
+		{
+			"other containers live", charted, func(w *world, _ object) { w.rollouts["shop/api"].name = "backend" },
+			"api: container mismatch: the Rollout has backend, the configuration declares api",
+		},
 		{"two formats", kustomized, func(_ *world, c object) {
 			c["services"] = append(c["services"].([]any), object{"service": "api", "file": "staging/api.yaml", "container": "x"})
 		}, "service api is written as kustomize and as manifest; expected one format"},
 		{"two files", kustomized, func(_ *world, c object) {
-			c["services"] = append(c["services"].([]any), object{"service": "api", "format": "kustomize", "file": "staging/kustomization.yaml", "rollout_file": "x.yaml", "container": "x"})
+			c["services"] = append(c["services"].([]any),
+				object{"service": "api", "format": "kustomize", "file": "staging/kustomization.yaml", "rollout_file": "x.yaml", "container": "x"})
 		}, "service api is in staging/api.yaml and in x.yaml; expected one file with its Rollout"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -189,8 +201,11 @@ func TestSetupOfOtherLayouts(t *testing.T) {
 				tc.edit(w, config)
 			}
 			failure := w.run(driver.Setup, object{
-				"application_environment": object{"id": 5, "config": config, "application": object{"id": 1, "name": "shop"}, "services": []any{object{"id": 1, "name": "api"}, object{"id": 2, "name": "worker"}}},
-				"environment":             object{"id": 3, "name": "staging", "tier": "staging", "config": object{"cluster_agent_id": 42}},
+				"application_environment": object{
+					"id": 5, "config": config, "application": object{"id": 1, "name": "shop"},
+					"services": []any{object{"id": 1, "name": "api"}, object{"id": 2, "name": "worker"}},
+				},
+				"environment": object{"id": 3, "name": "staging", "tier": "staging", "config": object{"cluster_agent_id": 42}},
 			})
 			if (tc.want == "") != (failure == "") || !strings.Contains(failure, tc.want) {
 				t.Errorf("failure %q, expected %q", failure, tc.want)

@@ -16,15 +16,20 @@ func workload(kind, namespace, name string, ready int, labels ...string) object 
 		key, value, _ := strings.Cut(label, "=")
 		of["app.kubernetes.io/"+key] = value
 	}
-	return object{"kind": kind, "metadata": object{"namespace": namespace, "name": name, "labels": of}, "status": object{"readyReplicas": ready}}
+	return object{
+		"kind": kind, "metadata": object{"namespace": namespace, "name": name, "labels": of},
+		"status": object{"readyReplicas": ready},
+	}
 }
 
 func rolloutsController() object {
-	return workload("Deployment", "argo-rollouts", "argo-rollouts", 1, "component=rollouts-controller", "name=argo-rollouts", "part-of=argo-rollouts")
+	return workload("Deployment", "argo-rollouts", "argo-rollouts", 1, "component=rollouts-controller", "name=argo-rollouts",
+		"part-of=argo-rollouts")
 }
 
 func argoController() object {
-	return workload("StatefulSet", "argocd", "argocd-application-controller", 1, "component=application-controller", "name=argocd-application-controller", "part-of=argocd")
+	return workload("StatefulSet", "argocd", "argocd-application-controller", 1, "component=application-controller",
+		"name=argocd-application-controller", "part-of=argocd")
 }
 
 func TestOnboarding(t *testing.T) {
@@ -35,7 +40,10 @@ func TestOnboarding(t *testing.T) {
 		return o
 	}
 	rollout := func(generation, observed any) object {
-		return object{"kind": "Rollout", "metadata": object{"name": "api", "namespace": "shop", "generation": generation}, "status": object{"observedGeneration": observed}}
+		return object{
+			"kind": "Rollout", "metadata": object{"name": "api", "namespace": "shop", "generation": generation},
+			"status": object{"observedGeneration": observed},
+		}
 	}
 	tests := []struct {
 		name    string
@@ -47,20 +55,32 @@ func TestOnboarding(t *testing.T) {
 		{name: "as their manifests install them", cluster: []object{rolloutsController(), argoController()}},
 		{name: "by their names alone", cluster: []object{bare(rolloutsController()), bare(argoController())}},
 		{name: "a Helm release, in another namespace", cluster: []object{
-			workload("Deployment", "platform", "delivery-argo-rollouts", 2, "component=rollouts-controller", "name=argo-rollouts", "instance=delivery"),
-			workload("StatefulSet", "platform", "delivery-argocd-application-controller", 1, "component=application-controller", "name=argocd-application-controller", "instance=delivery"),
+			workload("Deployment", "platform", "delivery-argo-rollouts", 2, "component=rollouts-controller", "name=argo-rollouts",
+				"instance=delivery"),
+			workload("StatefulSet", "platform", "delivery-argocd-application-controller", 1, "component=application-controller",
+				"name=argocd-application-controller", "instance=delivery"),
 		}},
 		{name: "the application controller as a Deployment", cluster: []object{
-			rolloutsController(), workload("Deployment", "argocd", "argocd-application-controller", 1, "name=argocd-application-controller", "component=application-controller"),
+			rolloutsController(), workload("Deployment", "argocd", "argocd-application-controller", 1, "name=argocd-application-controller",
+				"component=application-controller"),
 		}},
 		{name: "an operator's names", cluster: []object{
-			workload("Deployment", "openshift-gitops", "argo-rollouts", 1, "component=rollouts-controller", "name=argo-rollouts", "part-of=argo-rollouts"),
-			workload("StatefulSet", "openshift-gitops", "openshift-gitops-application-controller", 1, "component=application-controller", "name=openshift-gitops-application-controller", "part-of=argocd"),
+			workload("Deployment", "openshift-gitops", "argo-rollouts", 1, "component=rollouts-controller", "name=argo-rollouts",
+				"part-of=argo-rollouts"),
+			workload("StatefulSet", "openshift-gitops", "openshift-gitops-application-controller", 1, "component=application-controller",
+				"name=openshift-gitops-application-controller", "part-of=argocd"),
 		}},
-		{name: "one of two works", cluster: []object{rolloutsController(), workload("StatefulSet", "old", "argocd-application-controller", 0, "name=argocd-application-controller"), argoController()}},
-		{name: "Argo Rollouts is missing", cluster: []object{argoController()}, want: "argo-rollouts controller not found: expected a Deployment or StatefulSet with the label app.kubernetes.io/component=rollouts-controller or"},
+		{name: "one of two works", cluster: []object{
+			rolloutsController(),
+			workload("StatefulSet", "old", "argocd-application-controller", 0, "name=argocd-application-controller"), argoController(),
+		}},
+		{
+			name: "Argo Rollouts is missing", cluster: []object{argoController()},
+			want: "argo-rollouts controller not found: expected a Deployment or StatefulSet with the label app.kubernetes.io/component=rollouts-controller or",
+		},
 		{name: "only its dashboard is there", cluster: []object{
-			argoController(), workload("Deployment", "argo-rollouts", "argo-rollouts-dashboard", 1, "component=rollouts-dashboard", "name=argo-rollouts"),
+			argoController(), workload("Deployment", "argo-rollouts", "argo-rollouts-dashboard", 1, "component=rollouts-dashboard",
+				"name=argo-rollouts"),
 		}, want: "argo-rollouts controller not found"},
 		{name: "Argo CD is missing", cluster: []object{rolloutsController()}, want: "Argo CD application controller not found"},
 		{name: "something else has such a component", cluster: []object{
@@ -71,14 +91,26 @@ func TestOnboarding(t *testing.T) {
 		}, want: "Argo CD application controller does not run: StatefulSet argocd/argocd-application-controller has no ready replica"},
 		{name: "controllers elsewhere, nothing deployed yet", config: elsewhere},
 		{name: "controllers elsewhere, at work", config: elsewhere, cluster: []object{rollout(2, "1"), rollout(3, "3")}},
-		{name: "controllers elsewhere, not at work", config: elsewhere, cluster: []object{rollout(2, "1")}, want: "argo-rollouts controller does not work: no controller has seen any of the 1 Rollout objects"},
-		{name: "no relay", fail: failing("k8s.get", history.CodeTimeout, "agent 42 did not answer"), want: "agent 42 does not answer within 30 seconds: no relay is connected as it, or it cannot reach NATS"},
-		{name: "a relay without rights", fail: failing("k8s.list", "forbidden", "deployments is forbidden"), want: "the relay of agent 42 lacks rights in the cluster: deployments is forbidden"},
+		{
+			name: "controllers elsewhere, not at work", config: elsewhere, cluster: []object{rollout(2, "1")},
+			want: "argo-rollouts controller does not work: no controller has seen any of the 1 Rollout objects",
+		},
+		{
+			name: "no relay", fail: failing("k8s.get", history.CodeTimeout, "agent 42 did not answer"),
+			want: "agent 42 does not answer within 30 seconds: no relay is connected as it, or it cannot reach NATS",
+		},
+		{
+			name: "a relay without rights", fail: failing("k8s.list", "forbidden", "deployments is forbidden"),
+			want: "the relay of agent 42 lacks rights in the cluster: deployments is forbidden",
+		},
 		{
 			name: "a relay with rights in some namespaces only", cluster: []object{bare(rolloutsController()), bare(argoController())},
 			fail: failing("k8s.list", "forbidden", "deployments is forbidden"),
 		},
-		{name: "a relay of before", fail: failing("k8s.list", "invalid", `function: found "k8s.list", expected one of k8s.get`), want: "the relay of agent 42 is older than the control plane; upgrade it: function: "},
+		{
+			name: "a relay of before", fail: failing("k8s.list", "invalid", `function: found "k8s.list", expected one of k8s.get`),
+			want: "the relay of agent 42 is older than the control plane; upgrade it: function: ",
+		},
 		{name: "no such kind", fail: func(_ string, args object) *history.FunctionError {
 			if args["kind"] != "Rollout" {
 				return nil
@@ -148,7 +180,8 @@ spec:
 
 func TestSetup(t *testing.T) {
 	t.Parallel()
-	// What the relay says of an Application is tested there (TestNextSync, TestAnApplicationOutsideOfTheLimitsIsRefused); setup asks the relay.
+	// What the relay says of an Application is tested there (TestNextSync, TestAnApplicationOutsideOfTheLimitsIsRefused); setup asks the
+	// relay.
 	refused := func(code, message string) func(*world, object) {
 		return func(w *world, _ object) { w.fail = failing("argo.check", code, message) }
 	}
@@ -160,24 +193,53 @@ func TestSetup(t *testing.T) {
 		{"everything fits", func(*world, object) {}, ""},
 		{"no such file", func(w *world, _ object) { delete(w.files, "s/api.yaml") }, `s/api.yaml: no file "s/api.yaml" at "main"`},
 		{"not YAML", func(w *world, _ object) { w.files["s/api.yaml"] = "a: [" }, "s/api.yaml: content: not YAML: "},
-		{"no Rollout", func(w *world, _ object) { w.files["s/api.yaml"] = "kind: Service" }, "s/api.yaml: content: found Service, expected a Rollout"},
+		{
+			"no Rollout", func(w *world, _ object) { w.files["s/api.yaml"] = "kind: Service" },
+			"s/api.yaml: content: found Service, expected a Rollout",
+		},
 		{"an empty file", func(w *world, _ object) { w.files["s/api.yaml"] = " " }, "s/api.yaml: content: found none, expected a Rollout"},
-		{"other containers", func(_ *world, c object) { c["services"] = c["services"].([]any)[1:] }, "s/api.yaml: container mismatch: the Rollout has api, sidecar, the configuration declares sidecar"},
+		{
+			"other containers", func(_ *world, c object) { c["services"] = c["services"].([]any)[1:] },
+			"s/api.yaml: container mismatch: the Rollout has api, sidecar, the configuration declares sidecar",
+		},
 		{"no canary", func(w *world, _ object) {
 			w.files["s/worker.yaml"] = strings.Replace(workerManifest, "canary", "blueGreen", 1)
 		}, "s/worker.yaml: content: spec.strategy has blueGreen, expected canary"},
 		{"pods elsewhere", func(w *world, _ object) {
-			w.files["s/worker.yaml"] = strings.Replace(strings.Replace(workerManifest, "strategy:", "workloadRef: {apiVersion: apps/v1, kind: Deployment, name: worker}\n  strategy:", 1), "  template: {spec: {containers: [{name: worker, image: x}]}}\n", "", 1)
+			w.files["s/worker.yaml"] = strings.Replace(strings.Replace(workerManifest, "strategy:",
+				"workloadRef: {apiVersion: apps/v1, kind: Deployment, name: worker}\n  strategy:", 1),
+				"  template: {spec: {containers: [{name: worker, image: x}]}}\n", "", 1)
 		}, "s/worker.yaml: the Rollout takes its pods from Deployment/worker (spec.workloadRef); expected one other file that has it, found none"},
-		{"another load balancer", func(_ *world, c object) { c["use_load_balancing"], c["load_balancer_type"] = true, "nginx" }, "s/api.yaml: content: spec.strategy.canary.stableService is missing, and none was given: load balancing by nginx needs it"},
-		{"services mismatch", func(_ *world, c object) { c["services"] = c["services"].([]any)[:2] }, "service mismatch: the application has api, worker, the configuration declares api"},
-		{"what a deploy would refuse", refused("auto_sync", "Application argocd/shop has automated sync on (spec.syncPolicy.automated)"), "Application argocd/shop has automated sync on (spec.syncPolicy.automated)"},
+		{
+			"another load balancer", func(_ *world, c object) { c["use_load_balancing"], c["load_balancer_type"] = true, "nginx" },
+			"s/api.yaml: content: spec.strategy.canary.stableService is missing, and none was given: load balancing by nginx needs it",
+		},
+		{
+			"services mismatch", func(_ *world, c object) { c["services"] = c["services"].([]any)[:2] },
+			"service mismatch: the application has api, worker, the configuration declares api",
+		},
+		{
+			"what a deploy would refuse", refused("auto_sync", "Application argocd/shop has automated sync on (spec.syncPolicy.automated)"),
+			"Application argocd/shop has automated sync on (spec.syncPolicy.automated)",
+		},
 		{"a relay of before", refused("invalid", `function: found "argo.check", expected one of argo.sync`), ""},
 		{"an agent that is away", refused("timeout", "no answer"), "Application argocd/shop: no answer"},
-		{"blue-green", func(_ *world, c object) { c["rollout_strategy"] = "blue_green" }, "s/api.yaml: content: spec.strategy has canary, expected blueGreen"},
-		{"parameters of plain manifests", func(_ *world, c object) { c["version_setting"] = "parameters" }, "version_setting parameters: api, worker: plain manifests render no parameters"},
-		{"wrong credentials", func(w *world, _ object) { w.fail = failing("git.read_file", "unauthorized", "401") }, "the repository http://git/shop.git refuses the credentials that are configured for it: 401"},
-		{"Git is away", func(w *world, _ object) { w.fail = failing("git.read_file", "unreachable", "no route") }, "the repository http://git/shop.git cannot be reached: no route"},
+		{
+			"blue-green", func(_ *world, c object) { c["rollout_strategy"] = "blue_green" },
+			"s/api.yaml: content: spec.strategy has canary, expected blueGreen",
+		},
+		{
+			"parameters of plain manifests", func(_ *world, c object) { c["version_setting"] = "parameters" },
+			"version_setting parameters: api, worker: plain manifests render no parameters",
+		},
+		{
+			"wrong credentials", func(w *world, _ object) { w.fail = failing("git.read_file", "unauthorized", "401") },
+			"the repository http://git/shop.git refuses the credentials that are configured for it: 401",
+		},
+		{
+			"Git is away", func(w *world, _ object) { w.fail = failing("git.read_file", "unreachable", "no route") },
+			"the repository http://git/shop.git cannot be reached: no route",
+		},
 		{"the relay may not look", refused("forbidden", "no right to get applications"), "Application argocd/shop: no right to get applications"},
 	}
 	for _, tt := range tests {
@@ -189,13 +251,17 @@ func TestSetup(t *testing.T) {
 				return object{"service": service, "file": "s/" + service + ".yaml", "container": container}
 			}
 			config := object{
-				"namespace": "argocd", "application": "shop", "rollout_strategy": "canary", "use_load_balancing": false, "repository_url": "http://git/shop.git", "path": "s",
+				"namespace": "argocd", "application": "shop", "rollout_strategy": "canary", "use_load_balancing": false,
+				"repository_url": "http://git/shop.git", "path": "s",
 				"destination_namespace": "fallback", "services": []any{entry("api", "api"), entry("api", "sidecar"), entry("worker", "worker")},
 			}
 			tt.edit(w, config)
 			failure := w.run(driver.Setup, object{
-				"application_environment": object{"id": 5, "config": config, "application": object{"id": 1, "name": "shop"}, "services": []any{object{"id": 1, "name": "api"}, object{"id": 2, "name": "worker"}}},
-				"environment":             object{"id": 3, "name": "staging", "tier": "staging", "config": object{"cluster_agent_id": 42}},
+				"application_environment": object{
+					"id": 5, "config": config, "application": object{"id": 1, "name": "shop"},
+					"services": []any{object{"id": 1, "name": "api"}, object{"id": 2, "name": "worker"}},
+				},
+				"environment": object{"id": 3, "name": "staging", "tier": "staging", "config": object{"cluster_agent_id": 42}},
 			})
 			if tt.want == "" {
 				expect(t, w, "application_environment.ready application_environment_id=5 rollout_name=api-rollout rollout_namespace=shop")
@@ -204,7 +270,8 @@ func TestSetup(t *testing.T) {
 			if !strings.Contains(failure, tt.want) {
 				t.Errorf("failure %q does not contain %q", failure, tt.want)
 			}
-			if len(w.story) != 1 || !strings.HasPrefix(w.story[0], "application_environment.not_ready application_environment_id=5 reason="+tt.want) {
+			if len(w.story) != 1 || !strings.HasPrefix(w.story[0],
+				"application_environment.not_ready application_environment_id=5 reason="+tt.want) {
 				t.Errorf("story = %q", w.story)
 			}
 		})

@@ -59,7 +59,8 @@ func TestAPreviewIsWhatADeployCommits(t *testing.T) {
 			before := w.head
 			told := previewed(t, w, previews(2, edit))
 			if told.Reason != "" || len(told.Changes) == 0 || w.head != before || w.looks != 0 {
-				t.Fatalf("preview: %+v, head %s after %s, %d looks at the cluster; expected changes, and nothing touched", told, w.head, before, w.looks)
+				t.Fatalf("preview: %+v, head %s after %s, %d looks at the cluster; expected changes, and nothing touched",
+					told, w.head, before, w.looks)
 			}
 			if failure := w.run(driver.Deploy, inputs(2, edit)); failure != "" {
 				t.Fatal(failure)
@@ -96,7 +97,8 @@ func TestAPreviewSaysWhyItCannotBeTold(t *testing.T) {
 	t.Parallel()
 	w := shop(t)
 	w.fail = failing("git.read_file", "unauthorized", "the credentials are refused")
-	if told := previewed(t, w, previews(2, nil)); told.Reason != "read staging/api.yaml: the credentials are refused" || len(told.Changes) != 0 {
+	if told := previewed(t, w, previews(2, nil)); told.Reason != "read staging/api.yaml: the credentials are refused" ||
+		len(told.Changes) != 0 {
 		t.Errorf("found %+v, expected the reason", told)
 	}
 }

@@ -102,12 +102,14 @@ func TestBlueGreenWithoutGatesIsPromotedTogether(t *testing.T) {
 				w.watching = watching
 				w.rollouts["shop/worker"].pace = 90 * time.Second
 				w.fail = func(name string, _ object) *history.FunctionError {
-					if name == "argo.promote" && w.now.Sub(w.rollouts["shop/worker"].changed) < 90*time.Second && w.rollouts["shop/worker"].active != w.rollouts["shop/worker"].current {
+					if name == "argo.promote" && w.now.Sub(w.rollouts["shop/worker"].changed) < 90*time.Second &&
+						w.rollouts["shop/worker"].active != w.rollouts["shop/worker"].current {
 						t.Error("one is promoted before the other is ready")
 					}
 					return nil
 				}
-				if failure := w.run(driver.Deploy, inputs(2, func(in, environment object) { edit(in, environment); change(in, environment) })); failure != "" {
+				if failure := w.run(driver.Deploy, inputs(2,
+					func(in, environment object) { edit(in, environment); change(in, environment) })); failure != "" {
 					t.Fatal(failure)
 				}
 				expectEnd(t, w, "sync: argocd/shop-staging", "promote: api", "promote: worker",
@@ -121,7 +123,8 @@ func TestBlueGreenWithoutGatesIsPromotedTogether(t *testing.T) {
 		w, edit := blueGreenShop(t)
 		w.rollouts["shop/worker"].failsAt, w.rollouts["shop/worker"].pace = 1, 90*time.Second
 		w.run(driver.Deploy, inputs(2, func(in, environment object) { edit(in, environment); environment["gates"] = nil }))
-		if story := strings.Join(w.story, "\n"); strings.Contains(story, "promote") || !strings.Contains(story, "worker is degraded after the last gate") {
+		if story := strings.Join(w.story, "\n"); strings.Contains(story, "promote") ||
+			!strings.Contains(story, "worker is degraded after the last gate") {
 			t.Errorf("story:\n%s", story)
 		}
 	})
@@ -133,7 +136,10 @@ func TestTrafficRoutingIsPartOfTheGeneratedStrategy(t *testing.T) {
 		traffic object
 		want    string
 	}{
-		"istio": {object{"virtual_service": "shop", "routes": []any{"primary"}}, `{"istio": {"virtualService": {"name": "shop", "routes": ["primary"]}}}`},
+		"istio": {
+			object{"virtual_service": "shop", "routes": []any{"primary"}},
+			`{"istio": {"virtualService": {"name": "shop", "routes": ["primary"]}}}`,
+		},
 		"nginx": {object{"ingress": "shop"}, `{"nginx": {"stableIngress": "shop"}}`},
 		"alb":   {object{"ingress": "shop", "service_port": 80}, `{"alb": {"ingress": "shop", "servicePort": 80}}`},
 	} {

@@ -9,8 +9,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
-// hooks are an Application with waves and hooks, as Argo CD syncs one: a PreSync hook, the Rollouts, whose health it waits for, and a PostSync
-// hook. Nothing of it ends before the one before has.
+// hooks are an Application with waves and hooks, as Argo CD syncs one: a PreSync hook, the Rollouts, whose health it waits for, and a
+// PostSync hook. Nothing of it ends before the one before has.
 type hooks struct {
 	// pre and post are how long the hooks take; fails is what the last one says in place of succeeding.
 	pre, post time.Duration
@@ -112,7 +112,8 @@ func TestRolloutsArePromotedWhileTheSyncIsUnderWay(t *testing.T) {
 				t.Fatalf("version %d, watching %t: %s\n%s", version, watching, failure, strings.Join(w.story, "\n"))
 			}
 			story := strings.Join(w.story, "\n")
-			inOrder(t, story, "sync: argocd/shop-staging", "deployment.gate_reached deployment_id=11 weight=25", "promote: api past 25", "promote: api past 50",
+			inOrder(t, story, "sync: argocd/shop-staging", "deployment.gate_reached deployment_id=11 weight=25", "promote: api past 25",
+				"promote: api past 50",
 				"PostSync hook", "deployment.healthy deployment_id=11", "rollout.healthy")
 			if took := w.now.Sub(began); took > 10*time.Minute {
 				t.Errorf("version %d, watching %t: took %s", version, watching, took)
@@ -143,8 +144,10 @@ func TestAHookThatFailsFailsTheDeploymentWithItsMessage(t *testing.T) {
 	w.hooks.fails = "Job has reached the specified backoff limit"
 	w.run(driver.Deploy, inputs(2, nil))
 	story := strings.Join(w.story, "\n")
-	if want := "deployment.failed deployment_id=11 reason=api failed after the last gate: sync of argocd/shop-staging to " + w.head; !strings.Contains(story, want) ||
-		!strings.Contains(story, "(Job shop/smoke: Job has reached the specified backoff limit)") || strings.Contains(story, "deployment.healthy") {
+	if want := "deployment.failed deployment_id=11 reason=api failed after the last gate: sync of argocd/shop-staging to " +
+		w.head; !strings.Contains(story, want) ||
+		!strings.Contains(story, "(Job shop/smoke: Job has reached the specified backoff limit)") ||
+		strings.Contains(story, "deployment.healthy") {
 		t.Errorf("story:\n%s", story)
 	}
 }
@@ -154,7 +157,8 @@ func TestARolloutThatDegradesInASyncIsDegradedAndNotOnlyFailed(t *testing.T) {
 	w := hooked(t)
 	w.rollouts["shop/api"].failsAt = 50
 	w.run(driver.Deploy, inputs(2, nil))
-	inOrder(t, strings.Join(w.story, "\n"), "deployment.degraded deployment_id=11 reason=ProgressDeadlineExceeded", "rollout.failed reason=staging: api is degraded")
+	inOrder(t, strings.Join(w.story, "\n"), "deployment.degraded deployment_id=11 reason=ProgressDeadlineExceeded",
+		"rollout.failed reason=staging: api is degraded")
 }
 
 // Whatever Argo CD waits for, an abort is heeded at once, and nothing is applied after it; a retry begins the sync anew.
@@ -165,9 +169,18 @@ func TestAnAbortIsHeededWhileTheSyncIsUnderWay(t *testing.T) {
 		later time.Duration
 		want  []string
 	}{
-		"in the PreSync hook":  {"deployment.committed deployment_id=12", 20 * time.Second, []string{"terminate", hasAborted, "sync: argocd", "deployment.gate_reached deployment_id=11 weight=25"}},
-		"at a gate":            {atGate, 3 * time.Second, []string{"abort: api", hasAborted, "SyncFail hook", "retry: api", "sync: argocd", "deployment.gate_reached deployment_id=11 weight=25"}},
-		"as it ends":           {"deployment.committed deployment_id=12", 20 * time.Second, []string{"terminate", "abort: api", "abort: worker", hasAborted, "retry: api", "retry: worker", "deployment.gate_reached deployment_id=11 weight=25"}},
+		"in the PreSync hook": {
+			"deployment.committed deployment_id=12", 20 * time.Second,
+			[]string{"terminate", hasAborted, "sync: argocd", "deployment.gate_reached deployment_id=11 weight=25"},
+		},
+		"at a gate": {atGate, 3 * time.Second, []string{
+			"abort: api", hasAborted, "SyncFail hook", "retry: api", "sync: argocd",
+			"deployment.gate_reached deployment_id=11 weight=25",
+		}},
+		"as it ends": {"deployment.committed deployment_id=12", 20 * time.Second, []string{
+			"terminate", "abort: api", "abort: worker",
+			hasAborted, "retry: api", "retry: worker", "deployment.gate_reached deployment_id=11 weight=25",
+		}},
 		"in the PostSync hook": {"PostSync", 0, []string{"PostSync hook", "terminate", hasAborted, "sync: argocd", "PostSync hook"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -206,6 +219,7 @@ func TestARelayOfTheReleaseBeforeIsCalledAsItWas(t *testing.T) {
 		if failure := w.run(driver.Deploy, inputs(2, nil)); failure != "" {
 			t.Fatal(failure)
 		}
-		inOrder(t, strings.Join(w.story, "\n"), "sync: argocd/shop-staging", "promote: api past 25", "deployment.healthy deployment_id=11", "rollout.healthy")
+		inOrder(t, strings.Join(w.story, "\n"), "sync: argocd/shop-staging", "promote: api past 25",
+			"deployment.healthy deployment_id=11", "rollout.healthy")
 	}
 }

@@ -187,7 +187,10 @@ func (w *world) emitted(e history.Emit) {
 	}
 	w.note(e)
 	line := strings.TrimPrefix(e.Type, "com.gitlab.cd.")
-	for _, key := range []string{"environment_id", "application_environment_id", "deployment_id", "gate_id", "weight", "rollout_name", "rollout_namespace", "reason"} {
+	for _, key := range []string{
+		"environment_id", "application_environment_id", "deployment_id", "gate_id", "weight", "rollout_name",
+		"rollout_namespace", "reason",
+	} {
 		if v, ok := data[key]; ok && v != "" {
 			line += fmt.Sprintf(" %s=%v", key, v)
 		}
@@ -243,7 +246,10 @@ func (w *world) passage(data object) {
 		})
 	default:
 		// An approval that was given is an event as well, which is no answer yet.
-		w.answer(event.TypeApprovalResolved, 0, object{"rollout_id": data["rollout_id"], "gate_id": gate, "resolution": "approved", "principal_type": "user"})
+		w.answer(event.TypeApprovalResolved, 0, object{
+			"rollout_id": data["rollout_id"], "gate_id": gate, "resolution": "approved",
+			"principal_type": "user",
+		})
 		w.answer(event.TypeRolloutPassageGranted, held, object{"rollout_id": data["rollout_id"], "gate_id": gate})
 	}
 }
