@@ -6,8 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Breaches exports how many rollouts failed because they advanced beyond a passage that was never granted. It reads the record, so a restart
-// loses nothing, and every replica exports the same. While the record cannot be read, the metric is absent.
+// Breaches exports how many rollouts failed because they advanced beyond a passage that was never granted. It reads the record, so a
+// restart loses nothing, and every replica exports the same. While the record cannot be read, the metric is absent.
 func Breaches(read func(ctx context.Context) (times int64, err error)) prometheus.Collector {
 	return breaches{read, prometheus.NewDesc(
 		"lockstep_passage_breaches_total", "Rollouts that failed because they advanced beyond a passage that was never granted.", nil, nil,

@@ -108,8 +108,8 @@ func guarded(t *testing.T) *shop {
 	return s
 }
 
-// unlike are the differences between journal and states. That nothing was let past a gate is no concern of tests whose rollouts are those of
-// earlier releases.
+// unlike are the differences between journal and states. That nothing was let past a gate is no concern of tests whose rollouts are those
+// of earlier releases.
 func unlike(check rollout.JournalCheck) []rollout.JournalDifference {
 	return slices.DeleteFunc(check.Differences, func(d rollout.JournalDifference) bool { return d.Breach })
 }

@@ -29,7 +29,8 @@ type exposition struct {
 // collectors are everything that /metrics exposes beside telemetry.Metrics.
 func (e exposition) collectors() []prometheus.Collector {
 	return append(bus.Metrics(e.conn), pg.Metrics(e.pool), outbox.Metrics(e.pool),
-		telemetry.BreakGlass(e.breakGlass), telemetry.Breaches(e.breaches), journalMetrics{e.journal}, store.Metrics(e.pool), e.delivery, e.streams)
+		telemetry.BreakGlass(e.breakGlass), telemetry.Breaches(e.breaches), journalMetrics{e.journal}, store.Metrics(e.pool),
+		e.delivery, e.streams)
 }
 
 // Exposed are the collectors of everything that /metrics of this service exposes beside telemetry.Metrics. They read from nothing: they
@@ -40,5 +41,9 @@ func Exposed() []prometheus.Collector {
 
 // Metrics are those of Exposed that no other service has.
 func Metrics() []prometheus.Collector {
-	return []prometheus.Collector{store.Metrics(nil), telemetry.BreakGlass(nil), telemetry.Breaches(nil), journalMetrics{}, transport.NewStreams(1)}
+	return []prometheus.Collector{
+		store.Metrics(nil), telemetry.BreakGlass(nil), telemetry.Breaches(nil),
+		journalMetrics{},
+		transport.NewStreams(1),
+	}
 }

@@ -290,7 +290,10 @@ func TestAReportFromBeyondAPassageFailsTheRollout(t *testing.T) {
 			return event.DeploymentHealthy{DeploymentID: s.deployments(s.stops(r)[1])[0].ID}
 		}, `breach: its program reported a deployment, but the passage "production" was never granted`},
 		{"a commit", nil, func(s *shop, r core.Rollout) event.Data {
-			return event.DeploymentCommitted{DeploymentID: s.deployments(s.stops(r)[0])[0].ID, CommitSHA: strings.Repeat("a", 40), ManifestDigest: digestOf(1)}
+			return event.DeploymentCommitted{
+				DeploymentID: s.deployments(s.stops(r)[0])[0].ID, CommitSHA: strings.Repeat("a", 40),
+				ManifestDigest: digestOf(1),
+			}
 		}, `breach: its program reported a commit, but the passage "staging" was never granted`},
 		{"a weight is reached", nil, func(s *shop, r core.Rollout) event.Data {
 			return event.RolloutGateReached{RolloutID: r.ID, EnvironmentID: s.production.ID, Weight: 50}
@@ -363,7 +366,8 @@ func TestAnEarlyStartAndAFailureAreNoBreach(t *testing.T) {
 		t.Errorf("after a failure where nothing was entered: %s", got.State)
 	}
 	s.report(
-		event.RolloutEnvironmentFailed{RolloutID: r.ID, EnvironmentID: s.production.ID, Reason: "no"}, event.RolloutFailed{RolloutID: r.ID, Reason: "no"},
+		event.RolloutEnvironmentFailed{RolloutID: r.ID, EnvironmentID: s.production.ID, Reason: "no"},
+		event.RolloutFailed{RolloutID: r.ID, Reason: "no"},
 	)
 	s.verifyJournal(r)
 	if n, err := s.store.Breaches(t.Context()); err != nil || n != 0 {

@@ -236,7 +236,8 @@ func TestTheServiceFromEndToEnd(t *testing.T) {
 		t.Fatalf("rollout: %+v", rollout)
 	}
 	wait.For(r.t, "the rollout is handed over", func() bool { return r.flow.has("rollout-1") })
-	r.nats.Wipe(t)                                                                                                                   // nothing depends on the streams for the record (D44)
+	// nothing depends on the streams for the record (D44)
+	r.nats.Wipe(t)
 	r.publish(workflow, "w2b", "/services/workflow", "rollout-1", 1, event.RolloutPassageRequested{RolloutID: 1, GateID: "staging"}) // D46
 	r.publish(workflow, "w3", "/services/workflow", "rollout-1", 1, event.DeploymentHealthy{DeploymentID: 1})
 	r.publish(workflow, "w4", "/services/workflow", "rollout-1", 1, event.RolloutEnvironmentHealthy{RolloutID: 1, EnvironmentID: 1})

@@ -75,7 +75,8 @@ def attempt():
 // The Functions are those of the registry, so a new one is tried without a change here.
 func TestAHostileProgramChangesNothing(t *testing.T) {
 	t.Parallel()
-	pool, _ := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()}, pgtest.Migration{Name: "workflow", FS: store.Migrations()})
+	pool, _ := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()},
+		pgtest.Migration{Name: "workflow", FS: store.Migrations()})
 	world, log, wall := &fakes{}, bustest.Log(t), clock.System()
 	var runner *engine.Engine
 	kept := store.New(store.Deps{
@@ -97,7 +98,10 @@ func TestAHostileProgramChangesNothing(t *testing.T) {
 		},
 	})
 	world.service = control.NewService(kept, scripts, wall, runner)
-	dispatcher := agent.Dispatcher{Store: kept, Sender: world, Guard: guardian, Answerer: world.service, Clock: wall, Log: log, Woken: runner.Calls()}
+	dispatcher := agent.Dispatcher{
+		Store: kept, Sender: world, Guard: guardian, Answerer: world.service, Clock: wall, Log: log,
+		Woken: runner.Calls(),
+	}
 	ctx, stop := context.WithCancel(t.Context())
 	var parts sync.WaitGroup
 	defer parts.Wait()
@@ -111,13 +115,18 @@ func TestAHostileProgramChangesNothing(t *testing.T) {
 		reports++
 		c.Organization = 1
 		_, _, err := kept.ReceiveChange(t.Context(), event.Event{}, history.Event{
-			Organization: 1, Source: event.SourceDomain, ID: fmt.Sprint(reports), Type: event.TypeRolloutAbortRequested, Data: []byte(`{}`), Time: c.At,
+			Organization: 1, Source: event.SourceDomain, ID: fmt.Sprint(reports), Type: event.TypeRolloutAbortRequested,
+			Data: []byte(`{}`), Time: c.At,
 		}, c)
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	places := []activity.Place{{Agent: 7, Namespace: "shop"}, {Agent: 7, Application: "argocd/shop"}, {Repository: "https://git.example.com/shop"}}
+	places := []activity.Place{
+		{Agent: 7, Namespace: "shop"},
+		{Agent: 7, Application: "argocd/shop"},
+		{Repository: "https://git.example.com/shop"},
+	}
 	report(guard.Change{Territory: &guard.Territory{Environment: 5, Name: "production", Sequence: 1, Protected: true, Places: places}})
 	grant := func(workflow string) {
 		report(guard.Change{Workflow: workflow, At: wall.Now(), Granted: &guard.Passage{Environment: 5, Places: places}})
@@ -150,7 +159,8 @@ func TestAHostileProgramChangesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := world.service.Start(t.Context(), execution.Start{Organization: 1, Workflow: workflow, Program: program.Program{Source: []byte(source)}, Inputs: inputs}); err != nil {
+		if _, err := world.service.Start(t.Context(),
+			execution.Start{Organization: 1, Workflow: workflow, Program: program.Program{Source: []byte(source)}, Inputs: inputs}); err != nil {
 			t.Fatal(err)
 		}
 		for deadline := wall.Now().Add(within); ; {
@@ -201,7 +211,8 @@ attempt()
 		t.Errorf("after an abort: %s: %s: %v", e.State, e.Error, world.seen())
 	}
 	grant("rollout-8")
-	if e := run("rollout-8", "def go():\n    "+"for c in calls:\n        run(c[\"function\"], c[\"args\"])\ngo()\n", calls); e.State != execution.Completed || len(world.seen()) != len(calls) {
+	if e := run("rollout-8", "def go():\n    "+"for c in calls:\n        run(c[\"function\"], c[\"args\"])\ngo()\n",
+		calls); e.State != execution.Completed || len(world.seen()) != len(calls) {
 		t.Errorf("with its passage: %s: %s: %v", e.State, e.Error, world.seen())
 	}
 	if len(back) == 0 || len(forward) == 0 || guardian.Forbidden() < int64(7*len(calls)) {

@@ -259,7 +259,8 @@ func TestAJournalIsCheckedForOnesOwnOrganization(t *testing.T) {
 		breaches := slices.DeleteFunc(slices.Clone(data.JournalCheck.Differences), func(d struct{ Subject, Problem string }) bool {
 			return !strings.Contains(d.Problem, "which had not been granted")
 		})
-		if c := data.JournalCheck; (c.Rollouts > 0) != some || (c.Rows > 0) != some || (len(breaches) > 0) != some || len(c.Differences) > len(breaches) {
+		if c := data.JournalCheck; (c.Rollouts > 0) != some || (c.Rows > 0) != some || (len(breaches) > 0) != some ||
+			len(c.Differences) > len(breaches) {
 			t.Errorf("organization %d: %+v", organization, c)
 		}
 	}

@@ -62,5 +62,8 @@ func New(d Deps) *UseCases {
 	if d.Breached == nil {
 		d.Breached = func(context.Context, Breach) {}
 	}
-	return &UseCases{store: d.Store, drivers: d.Drivers, flows: d.Flows, readiness: d.Readiness, clock: d.Clock, wake: d.Wake, breached: d.Breached}
+	return &UseCases{
+		store: d.Store, drivers: d.Drivers, flows: d.Flows, readiness: d.Readiness, clock: d.Clock, wake: d.Wake,
+		breached: d.Breached,
+	}
 }
