@@ -71,6 +71,7 @@ lockstep_delivery_unrecovered{job="lockstep-domain-health", application="shop", 
 lockstep_delivery_refreshed_timestamp_seconds{job="lockstep-domain-health"} 0+60x90
 lockstep_break_glass_last_timestamp_seconds{job="lockstep-domain-health"} 0x90
 lockstep_passage_breaches_total{job="lockstep-domain-health"} 1x90
+lockstep_journal_check_problems{job="lockstep-domain-health"} 0x90
 lockstep_agent_heartbeat_age_seconds{job="lockstep-workflow-health", agent="1"} 3x90
 lockstep_agent_heartbeat_age_seconds{job="lockstep-workflow-health", agent="2"} 4x90
 lockstep_agent_cluster_reachable{job="lockstep-workflow-health", agent="1"} 1x90
@@ -137,6 +138,10 @@ func faults() map[string][][2]string {
 		"LockstepBreakGlass": {{
 			`glass_last_timestamp_seconds{job="lockstep-domain-health"} 0x90`,
 			`glass_last_timestamp_seconds{job="lockstep-domain-health"} 4800x90`,
+		}},
+		"LockstepJournalChanged": {{
+			`check_problems{job="lockstep-domain-health"} 0x90`,
+			`check_problems{job="lockstep-domain-health"} 1x90`,
 		}},
 		"LockstepPassageBreach": {{
 			`breaches_total{job="lockstep-domain-health"} 1x90`,
