@@ -52,7 +52,7 @@ func askedOfTheHostile() []string {
 		"pipeline get a", "pipeline set a FILE", "version-set list a", "version-set wait a", "version-set get versionset_1",
 		"environment list", "environment get a", "environment create a --tier production --driver HOSTILE --set x=1", "environment archive a",
 		"environment restore a",
-		"environment approval a", "environment retry a", "driver list", "driver show HOSTILE", "driver check HOSTILE",
+		"environment approval a", "environment direct-changes a --forbid", "environment retry a", "driver list", "driver show HOSTILE", "driver check HOSTILE",
 		"rollout list", "rollout get rollout_1", "rollout why rollout_1", "rollout create --application a", "rollout approve rollout_1 HOSTILE",
 		"rollout reject rollout_1 HOSTILE",
 		"rollout pause r", "rollout resume r", "rollout abort r", "rollout retry r", "rollout cancel r", "rollout rollback r",

@@ -188,6 +188,12 @@ func (c *Client) SetEnvironmentApproval(ctx context.Context, environment string,
 		map[string]any{"environmentId": environment, "approval": a})
 }
 
+// SetDirectChanges decides whether workflows that belong to no rollout may change an environment that is protected otherwise.
+func (c *Client) SetDirectChanges(ctx context.Context, environment string, allowed bool, reason string) (Environment, error) {
+	return change[Environment](ctx, c, "setDirectChanges", "SetDirectChangesInput", "environment", environmentFields,
+		map[string]any{"environmentId": environment, "allowed": allowed, "reason": reason})
+}
+
 // RetryOnboarding repeats the onboarding of an environment.
 func (c *Client) RetryOnboarding(ctx context.Context, environment string) (Environment, error) {
 	return change[Environment](ctx, c, "retryEnvironmentOnboarding", "RetryEnvironmentOnboardingInput", "environment", environmentFields,

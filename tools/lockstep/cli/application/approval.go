@@ -48,6 +48,36 @@ func (c commands) environmentApproval() *cobra.Command {
 	return cmd
 }
 
+// directChanges decides whether workflows that belong to no rollout may change a protected environment.
+func (c commands) directChanges() *cobra.Command {
+	var allow, forbid bool
+	var reason string
+	cmd := c.Asking("direct-changes NAME", "Allow workflows that belong to no rollout to change a protected environment, or forbid it again",
+		"  lockstep environment direct-changes production --allow --reason \"the nightly restore writes there\"\n"+
+			"  lockstep environment direct-changes production --forbid", command.Exactly(1),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			if allow == forbid {
+				return fault.New(fault.Invalid, "expected either --allow or --forbid")
+			}
+			one, err := api.Environment(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if one, err = api.SetDirectChanges(cmd.Context(), one.ID, allow, reason); err != nil {
+				return err
+			}
+			return c.Print(one, func(w io.Writer) {
+				command.Row(w, "ENVIRONMENT", "DIRECT CHANGES")
+				command.Row(w, one.Name, map[bool]string{true: "allowed", false: "forbidden"}[allow])
+			})
+		})
+	flags := cmd.Flags()
+	flags.BoolVar(&allow, "allow", false, "allow them")
+	flags.BoolVar(&forbid, "forbid", false, "protect the environment again")
+	flags.StringVar(&reason, "reason", "", "why; required to allow them, and kept in the journal of changes")
+	return cmd
+}
+
 // changedApproval is what there is, with the flags that were given; false when none was.
 func changedApproval(
 	cmd *cobra.Command, was *client.EnvironmentApproval, asked client.EnvironmentApproval, none bool, expires time.Duration,

@@ -110,7 +110,7 @@ func (c commands) environment() *cobra.Command {
 			}
 			return c.Print(one, func(w io.Writer) { environmentDetail(w, one) })
 		})
-	return command.Noun("environment", "env", "Environments: places to deploy to", list, get, c.environmentCreate(), c.environmentApproval(),
+	return command.Noun("environment", "env", "Environments: places to deploy to", list, get, c.environmentCreate(), c.environmentApproval(), c.directChanges(),
 		c.environmentRetry(), c.environmentArchive(), c.environmentRestore())
 }
 

@@ -69,6 +69,7 @@ func (f *fixture) controls() {
 	})
 	do("setEnvironmentApproval", "environment", map[string]any{"environmentId": environment, "approval": map[string]any{"quorum": 1}})
 	do("setEnvironmentApproval", "environment", map[string]any{"environmentId": environment})
+	do("setDirectChanges", "environment", map[string]any{"environmentId": environment, "allowed": true, "reason": "nightly"})
 	do("retryEnvironmentOnboarding", "environment", map[string]any{"environmentId": environment})
 	f.apply(ours, rollout.EnvironmentReadiness{EnvironmentID: numberOf(environment), Ready: true})
 	do("createFlowDefinition", "flowDefinition", map[string]any{"application": "idle", "definition": deployTo("lab", shopConfig())})

@@ -86,6 +86,7 @@ type Setup interface {
 	RetryOnboarding(ctx context.Context, a core.Actor, environment int64) (core.Environment, error)
 	CreateFlowDefinition(ctx context.Context, a core.Actor, n setup.NewFlowDefinition) (core.FlowDefinition, error)
 	RetrySetup(ctx context.Context, a core.Actor, applicationEnvironment int64) (core.ApplicationEnvironment, error)
+	SetDirectChanges(ctx context.Context, a core.Actor, environment int64, allowed bool, reason string) (core.Environment, error)
 	SetEnvironmentApproval(ctx context.Context, a core.Actor, environment int64, n *core.EnvironmentApproval) (core.Environment, error)
 	ArchiveApplication(ctx context.Context, a core.Actor, application int64, reason string) (core.Application, error)
 	ArchiveEnvironment(ctx context.Context, a core.Actor, environment int64, reason string) (core.Environment, error)

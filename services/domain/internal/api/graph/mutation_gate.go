@@ -21,6 +21,17 @@ func (m mutation) SetEnvironmentApproval(
 	return p, err
 }
 
+// SetDirectChanges decides whether changes that belong to no rollout are accepted.
+func (m mutation) SetDirectChanges(ctx context.Context, in model.SetDirectChangesInput) (p model.SetDirectChangesPayload, err error) {
+	l := loadersOf(ctx)
+	n, err := number("/environmentId", model.KindEnvironment, in.EnvironmentID)
+	if err == nil {
+		_, err = m.domain.Setup.SetDirectChanges(ctx, l.actor, n, in.Allowed, orEmpty(in.Reason))
+	}
+	p.Environment, p.Errors, err = outcome(ctx, l.environments, n, model.WrapEnvironment, err)
+	return p, err
+}
+
 // environmentApproval reads an input whose fields the schema has given their defaults.
 func environmentApproval(in *model.EnvironmentApprovalInput) *core.EnvironmentApproval {
 	if in == nil {

@@ -39,6 +39,7 @@ type MutationResolver interface {
 	RetryEnvironmentOnboarding(ctx context.Context, input model.RetryEnvironmentOnboardingInput) (model.RetryEnvironmentOnboardingPayload, error)
 	RetryApplicationEnvironmentSetup(ctx context.Context, input model.RetryApplicationEnvironmentSetupInput) (model.RetryApplicationEnvironmentSetupPayload, error)
 	SetEnvironmentApproval(ctx context.Context, input model.SetEnvironmentApprovalInput) (model.SetEnvironmentApprovalPayload, error)
+	SetDirectChanges(ctx context.Context, input model.SetDirectChangesInput) (model.SetDirectChangesPayload, error)
 	ApproveGate(ctx context.Context, input model.ResolveGateInput) (model.ResolveGatePayload, error)
 	RejectGate(ctx context.Context, input model.ResolveGateInput) (model.ResolveGatePayload, error)
 	CreateMember(ctx context.Context, input model.CreateMemberInput) (model.MemberPayload, error)
@@ -606,6 +607,20 @@ func (ec *executionContext) field_Mutation_setArtifactSourceConfig_args(ctx cont
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (model.SetArtifactSourceConfigInput, error) {
 			return ec.unmarshalNSetArtifactSourceConfigInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐSetArtifactSourceConfigInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_setDirectChanges_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (model.SetDirectChangesInput, error) {
+			return ec.unmarshalNSetDirectChangesInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐSetDirectChangesInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -2370,6 +2385,50 @@ func (ec *executionContext) fieldContext_Mutation_setEnvironmentApproval(ctx con
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_Mutation_setEnvironmentApproval_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_setDirectChanges(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_setDirectChanges(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().SetDirectChanges(ctx, fc.Args["input"].(model.SetDirectChangesInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.SetDirectChangesPayload) graphql.Marshaler {
+			return ec.marshalNSetDirectChangesPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐSetDirectChangesPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_setDirectChanges(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_SetDirectChangesPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_setDirectChanges_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -5495,6 +5554,13 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 		case "setEnvironmentApproval":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_setEnvironmentApproval(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "setDirectChanges":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_setDirectChanges(ctx, field)
 			})
 			if out.Values[i] == graphql.Null {
 				out.Invalids++

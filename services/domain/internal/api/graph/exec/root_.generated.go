@@ -725,6 +725,7 @@ type ComplexityRoot struct {
 		RollbackRollout                  func(childComplexity int, input model.RollbackRolloutInput) int
 		RotateAgent                      func(childComplexity int, input model.RotateAgentInput) int
 		SetArtifactSourceConfig          func(childComplexity int, input model.SetArtifactSourceConfigInput) int
+		SetDirectChanges                 func(childComplexity int, input model.SetDirectChangesInput) int
 		SetEnvironmentApproval           func(childComplexity int, input model.SetEnvironmentApprovalInput) int
 		SetGroupMembers                  func(childComplexity int, input model.SetGroupMembersInput) int
 		SetMemberRole                    func(childComplexity int, input model.SetMemberRoleInput) int
@@ -970,6 +971,11 @@ type ComplexityRoot struct {
 	SetArtifactSourceConfigPayload struct {
 		ArtifactSource func(childComplexity int) int
 		Errors         func(childComplexity int) int
+	}
+
+	SetDirectChangesPayload struct {
+		Environment func(childComplexity int) int
+		Errors      func(childComplexity int) int
 	}
 
 	SetEnvironmentApprovalPayload struct {
@@ -3951,6 +3957,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.SetArtifactSourceConfig(childComplexity, args["input"].(model.SetArtifactSourceConfigInput)), true
+	case "Mutation.setDirectChanges":
+		if e.ComplexityRoot.Mutation.SetDirectChanges == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_setDirectChanges_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.SetDirectChanges(childComplexity, args["input"].(model.SetDirectChangesInput)), true
 	case "Mutation.setEnvironmentApproval":
 		if e.ComplexityRoot.Mutation.SetEnvironmentApproval == nil {
 			break
@@ -5083,6 +5100,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.SetArtifactSourceConfigPayload.Errors(childComplexity), true
 
+	case "SetDirectChangesPayload.environment":
+		if e.ComplexityRoot.SetDirectChangesPayload.Environment == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SetDirectChangesPayload.Environment(childComplexity), true
+	case "SetDirectChangesPayload.errors":
+		if e.ComplexityRoot.SetDirectChangesPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SetDirectChangesPayload.Errors(childComplexity), true
+
 	case "SetEnvironmentApprovalPayload.environment":
 		if e.ComplexityRoot.SetEnvironmentApprovalPayload.Environment == nil {
 			break
@@ -5949,6 +5979,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputRollbackRolloutInput,
 		ec.unmarshalInputRotateAgentInput,
 		ec.unmarshalInputSetArtifactSourceConfigInput,
+		ec.unmarshalInputSetDirectChangesInput,
 		ec.unmarshalInputSetEnvironmentApprovalInput,
 		ec.unmarshalInputSetGroupMembersInput,
 		ec.unmarshalInputSetMemberRoleInput,
@@ -6925,6 +6956,8 @@ extend type Mutation {
   retryApplicationEnvironmentSetup(input: RetryApplicationEnvironmentSetupInput!): RetryApplicationEnvironmentSetupPayload!
   "Sets the approval that an environment requires of future rollouts, in addition to the gates of their pipelines."
   setEnvironmentApproval(input: SetEnvironmentApprovalInput!): SetEnvironmentApprovalPayload!
+  "Decides whether workflows that belong to no rollout may change an environment that is protected otherwise."
+  setDirectChanges(input: SetDirectChangesInput!): SetDirectChangesPayload!
 }
 
 "By time of creation or by name; DESC is descending."
@@ -7197,6 +7230,22 @@ input EnvironmentApprovalInput {
 
 "Result of setEnvironmentApproval."
 type SetEnvironmentApprovalPayload {
+  environment: Environment
+  errors: [UserError!]!
+}
+
+"Input of setDirectChanges."
+input SetDirectChangesInput {
+  "The environment."
+  environmentId: ID!
+  "Whether workflows that belong to no rollout may change the environment. False protects it again."
+  allowed: Boolean!
+  "Why; required to allow them."
+  reason: String = ""
+}
+
+"Result of setDirectChanges."
+type SetDirectChangesPayload {
   environment: Environment
   errors: [UserError!]!
 }
@@ -10343,6 +10392,16 @@ func (ec *executionContext) childFields_SetArtifactSourceConfigPayload(ctx conte
 		return ec.fieldContext_SetArtifactSourceConfigPayload_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type SetArtifactSourceConfigPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_SetDirectChangesPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "environment":
+		return ec.fieldContext_SetDirectChangesPayload_environment(ctx, field)
+	case "errors":
+		return ec.fieldContext_SetDirectChangesPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type SetDirectChangesPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_SetEnvironmentApprovalPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

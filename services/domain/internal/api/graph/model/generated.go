@@ -585,6 +585,22 @@ type SetArtifactSourceConfigPayload struct {
 	Errors         []UserError     `json:"errors"`
 }
 
+// Input of setDirectChanges.
+type SetDirectChangesInput struct {
+	// The environment.
+	EnvironmentID string `json:"environmentId"`
+	// Whether workflows that belong to no rollout may change the environment. False protects it again.
+	Allowed bool `json:"allowed"`
+	// Why; required to allow them.
+	Reason *string `json:"reason,omitempty"`
+}
+
+// Result of setDirectChanges.
+type SetDirectChangesPayload struct {
+	Environment *Environment `json:"environment,omitempty"`
+	Errors      []UserError  `json:"errors"`
+}
+
 // Input of setEnvironmentApproval.
 type SetEnvironmentApprovalInput struct {
 	// The environment.
