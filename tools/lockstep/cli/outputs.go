@@ -33,7 +33,7 @@ func Outputs() map[string]any {
 		"rollout reject":  client.Rollout{}, "rollout pause": client.Rollout{}, "rollout resume": client.Rollout{},
 		"rollout abort": client.Rollout{},
 		"rollout retry": client.Rollout{}, "rollout cancel": client.Rollout{}, "rollout rollback": client.Rollout{},
-		"rollout break-glass": client.Rollout{}, "rollout keep": client.Rollout{}, "rollout watch": client.Transition{},
+		"rollout why": []client.Wait{}, "rollout break-glass": client.Rollout{}, "rollout keep": client.Rollout{}, "rollout watch": client.Transition{},
 		"journal list": []client.JournalEntry{}, "member list": []client.Member{}, "member add": client.Member{}, "member role": client.Member{},
 		"member remove": client.Member{},
 		"group list":    []client.Group{}, "group set": client.Group{}, "token list": []client.AccessToken{},
