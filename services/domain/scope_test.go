@@ -125,7 +125,7 @@ func TestWhatMayHaveBeenTouchedIsNotUnchanged(t *testing.T) {
 	for name, touch := range map[string]func(*shop, core.Rollout){
 		"a deployment has begun": func(s *shop, r core.Rollout) { s.begin(r, 1) },
 		"it may be entered": func(s *shop, r core.Rollout) {
-			s.say(event.RolloutPassageRequested{RolloutID: r.ID, GateID: "production", EnvironmentID: s.production.ID})
+			s.pass(r, "production")
 		},
 		"a failure whose beginning was not heard of": func(s *shop, r core.Rollout) {
 			s.say(event.DeploymentFailed{DeploymentID: s.deployments(s.stops(r)[1])[0].ID, Reason: "no"})

@@ -3,10 +3,12 @@ package evidence
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 )
 
 // Check is how far the chain of an organization was checked.
@@ -184,6 +186,8 @@ func (u *UseCases) checkStates(ctx context.Context, organization int64) (string,
 		if err != nil {
 			return "", err
 		}
+		// Breaches of passages are no difference: they have a metric and an alert of their own, and stay in the record.
+		page.Differences = slices.DeleteFunc(page.Differences, func(d rollout.JournalDifference) bool { return d.Breach })
 		if len(page.Differences) > 0 {
 			d := page.Differences[0]
 			return fmt.Sprintf("%d states differ from the journal, first %s %d: %s", len(page.Differences),
