@@ -14,7 +14,7 @@ const (
 	TypeRolloutGateReached               = "com.gitlab.cd.rollout.gate_reached"
 	TypeRolloutPassageRequested          = "com.gitlab.cd.rollout.passage_requested" //nolint:gosec // no password
 	TypeRolloutPassageGranted            = "com.gitlab.cd.rollout.passage_granted"   //nolint:gosec // no password
-	TypeRolloutPassagesRevoked           = "com.gitlab.cd.rollout.passages_revoked"
+	TypeRolloutPassagesRevoked           = "com.gitlab.cd.rollout.passages_revoked"  //nolint:gosec // no password
 	TypeRolloutAbortRequested            = "com.gitlab.cd.rollout.abort_requested"
 	TypeRolloutAborted                   = "com.gitlab.cd.rollout.aborted"
 	TypeRolloutRetryRequested            = "com.gitlab.cd.rollout.retry_requested"

@@ -157,8 +157,8 @@ func TestLimitsOfOneFetch(t *testing.T) {
 				}
 				return gitfetch.NewStore(share).Fetch(ctx, r.session, refs, gitfetch.Want{Objects: []plumbing.Hash{refs.References["refs/heads/main"]}})
 			})
-			if found, ok := err.(*gitfetch.LimitError); !ok || found.Limit != limit ||
-				!strings.Contains(err.Error(), "git_limits."+limit) { //nolint:errorlint // Do returns it unwrapped
+			if found, ok := err.(*gitfetch.LimitError); !ok || found.Limit != limit || //nolint:errorlint // Do returns it unwrapped
+				!strings.Contains(err.Error(), "git_limits."+limit) {
 				t.Errorf("found %v, expected the limit of %s", err, limit)
 			}
 		})

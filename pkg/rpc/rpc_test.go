@@ -254,8 +254,8 @@ func TestCallsHaveDeadlines(t *testing.T) {
 		d, ok := ctx.Deadline()
 		return fmt.Sprint(ok && time.Until(d) <= 10*time.Second), nil
 	})
-	if got, err := callEcho(context.Background(), dial(t, f.address, token), "x"); got != "true" ||
-		err != nil { //nolint:usetesting // must have no deadline
+	if got, err := callEcho(context.Background(), dial(t, f.address, token), "x"); got != "true" || //nolint:usetesting // must have no deadline
+		err != nil {
 		t.Errorf("bounded: %s, error %v", got, err)
 	}
 }

@@ -292,7 +292,7 @@ func (s *service) wake() {
 // listen reads both event paths and publishes the outbox. It is ready before the bus is: the API needs only the database.
 func (s *service) listen(ctx context.Context, c Config, ready func()) error {
 	ready()
-	conn, err := bus.Connect(ctx, c.NATS.Config(name, c.NATSUser), s.log)
+	conn, err := bus.Connect(ctx, c.Config(name, c.NATSUser), s.log)
 	if err != nil {
 		return fmt.Errorf("connect to the bus: %w", err)
 	}

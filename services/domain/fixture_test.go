@@ -474,21 +474,6 @@ func (s *shop) pass(r core.Rollout, gates ...string) {
 	}
 }
 
-// admit lets a rollout into its environments, and past all their weights and steps.
-func (s *shop) admit(r core.Rollout) core.Rollout {
-	s.t.Helper()
-	for _, e := range s.stops(r) {
-		environments, err := s.view.EnvironmentsByID(s.t.Context(), org, []int64{e.EnvironmentID})
-		s.ok(err)
-		name := environments[e.EnvironmentID].Name
-		s.pass(r, name)
-		for _, w := range e.Weights {
-			s.pass(r, fmt.Sprintf("%s/%d", name, w.Weight))
-		}
-	}
-	return r
-}
-
 // succeed plays a whole rollout.
 func (s *shop) succeed(r core.Rollout) {
 	s.t.Helper()

@@ -421,6 +421,7 @@ func TestWhatAnHonestProgramReportsIsNoBreachInAnyOrder(t *testing.T) {
 			}
 		}
 		late = append(late, late...)
+		//nolint:gosec // seeded on purpose
 		rand.New(rand.NewPCG(uint64(round), 46)).Shuffle(len(late), func(i, j int) { late[i], late[j] = late[j], late[i] })
 		s.deliver(late...)
 		s.report(event.RolloutHealthy{RolloutID: r.ID})

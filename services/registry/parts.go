@@ -52,7 +52,7 @@ func (p *publisher) nudge() {
 
 func (p *publisher) run(ctx context.Context, ready func()) error {
 	ready()
-	conn, err := bus.Connect(ctx, p.config.NATS.Config(name, p.config.NATSUser), p.log)
+	conn, err := bus.Connect(ctx, p.config.Config(name, p.config.NATSUser), p.log)
 	if err != nil {
 		return fmt.Errorf("connect to the bus: %w", err)
 	}

@@ -50,7 +50,7 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return fmt.Errorf("open the cluster: %w", err)
 	}
-	nats := c.NATS.Config(name, c.NATSUser)
+	nats := c.Config(name, c.NATSUser)
 	// The control plane authorizes agents: while it is unreachable, the connection is refused, and retried.
 	nats.NKeySeedFile, nats.Background = c.NATSNKeySeedFile, true
 	conn, err := bus.Connect(ctx, nats, log)

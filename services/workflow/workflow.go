@@ -70,7 +70,7 @@ func Run(ctx context.Context, c Config) error {
 	}
 	defer pool.Close()
 	// Programs start, and go on for as long as they need nobody, also while the bus is away (D44).
-	nats := c.NATS.Config(name, c.NATSUser)
+	nats := c.Config(name, c.NATSUser)
 	nats.Background = true
 	conn, err := bus.Connect(ctx, nats, log)
 	if err != nil {

@@ -84,8 +84,8 @@ func (w *world) peer(ctx context.Context, r *report, name, program, note string,
 	if c.start {
 		mode, scenario = "start", "start"
 	}
-	run := exec.CommandContext(ctx, program, "-mode", mode, "-steps", strconv.Itoa(c.steps), "-c", strconv.Itoa(c.clients), "-n",
-		strconv.Itoa(c.n)) //nolint:gosec // built above
+	run := exec.CommandContext(ctx, program, "-mode", mode, "-steps", strconv.Itoa(c.steps), "-c", strconv.Itoa(c.clients), "-n", //nolint:gosec // built above
+		strconv.Itoa(c.n))
 	run.Env = append(os.Environ(), "DBURL="+strings.Replace(w.database.URL(), "/postgres?", "/"+name+"?", 1))
 	out, err := run.Output()
 	if err != nil {

@@ -59,8 +59,8 @@ func installWithApt(ctx context.Context, log *slog.Logger, want int) error {
 }
 
 func apt(ctx context.Context, args ...string) error {
-	cmd := exec.CommandContext(ctx, "apt-get", append([]string{"-o", "DPkg::Lock::Timeout=120", "-q"},
-		args...)...) //nolint:gosec // arguments of ours
+	cmd := exec.CommandContext(ctx, "apt-get", append([]string{"-o", "DPkg::Lock::Timeout=120", "-q"}, //nolint:gosec // arguments of ours
+		args...)...)
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out

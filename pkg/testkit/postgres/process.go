@@ -147,8 +147,8 @@ func launchTemporary(cmd *exec.Cmd, s server) (process, error) {
 	p.pipe = pipe[1]
 	read := os.NewFile(uintptr(pipe[0]), "pipe")
 	defer func() { _ = read.Close() }()
-	p.reaper = exec.Command("/bin/sh", "-c", reaperScript, "sh", strconv.Itoa(p.pid), s.root,
-		s.socket) //nolint:gosec,noctx // arguments of ours; it outlives us
+	p.reaper = exec.Command("/bin/sh", "-c", reaperScript, "sh", strconv.Itoa(p.pid), s.root, //nolint:gosec,noctx // arguments of ours; it outlives us
+		s.socket)
 	p.reaper.Stdin = read
 	p.reaper.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := p.reaper.Start(); err != nil {

@@ -31,8 +31,8 @@ func startNATS(ctx context.Context, dir string, sync bool) (*natsServer, error) 
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	s := &natsServer{command: exec.CommandContext(context.WithoutCancel(ctx), self, natsCommand,
-		dir, strconv.FormatBool(sync))} //nolint:gosec // it is this program
+	s := &natsServer{command: exec.CommandContext(context.WithoutCancel(ctx), self, natsCommand, //nolint:gosec // it is this program
+		dir, strconv.FormatBool(sync))}
 	s.command.Stderr = os.Stderr
 	input, err := s.command.StdinPipe()
 	if err != nil {

@@ -178,7 +178,7 @@ func DescribeConditions(all []Condition) string {
 
 func (c Condition) approval() string {
 	if c.Outcome == OutcomeExpired {
-		return fmt.Sprintf("%s: approved by expiry", c.GateID)
+		return c.GateID + ": approved by expiry"
 	}
 	by := make([]string, len(c.By))
 	for i, one := range c.By {

@@ -175,8 +175,8 @@ func within(t *testing.T, seed uint64, defect Defect, do func(s *simulation)) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, g := NewMemory(defect), &gate{}
 		s := &simulation{
-			t: t, random: rand.New(rand.NewPCG(seed, 1)), defect: defect, memory: memory, gate: g,
-			lives: map[string]int{}, //nolint:gosec // seeded on purpose
+			t: t, random: rand.New(rand.NewPCG(seed, 1)), defect: defect, memory: memory, gate: g, //nolint:gosec // seeded on purpose
+			lives: map[string]int{},
 			world: &world{gate: g, memory: memory, effects: map[string]effect{}, labelled: map[string]string{}, rounds: map[string]int{}},
 		}
 		s.chances = draw(s.random)

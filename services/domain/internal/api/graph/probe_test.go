@@ -188,7 +188,7 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 	named := map[string][]string{
 		// probed above or below, one's own, and nobody's
 		"node": {}, "viewer": {}, "validateDriverConfig": {}, "drivers": {}, "driverOrigins": {}, "artifactSourceKinds": {},
-		"artifactSenders": {}, "journalCursor": {}, "journalCheck": {}, "validateFlowDefinition": {},
+		"artifactSenders": {}, "journalCursor": {}, "journalCheck": {}, "journalChain": {}, "validateFlowDefinition": {},
 		"application": {`(name: "shop")`}, "workflow": {`(workflowId: "rollout-2")`}, "environment": {`(name: "staging")`},
 		"rollout":  {`(id: "rollout_1")`},
 		"rollouts": {"", `(application: "shop")`, `(application: "application_1")`, `(environment: "staging")`, `(environment: "environment_1")`},

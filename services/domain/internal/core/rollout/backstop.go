@@ -75,11 +75,9 @@ func (u *UseCases) claimsEnd(ctx context.Context, t *tree) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	missing := ""
 	for _, b := range t.environments {
-		if name := p.names[b.EnvironmentID]; !p.hold.Granted[name] {
-			missing = name
-		} else {
+		missing := p.names[b.EnvironmentID]
+		if p.hold.Granted[missing] {
 			missing = p.left(b, aboveAll)
 		}
 		if missing != "" {

@@ -30,8 +30,8 @@ func (t *tree) opening(ctx context.Context, gate string) (Opening, error) {
 		return Opening{}, err
 	}
 	if atWeight {
-		percent, err := strconv.Atoi(weight)
-		if err != nil || weightGate(name, percent) != gate || percent < 1 || percent > 100 {
+		percent, _ := strconv.Atoi(weight) // of what is no number it makes 0
+		if weightGate(name, percent) != gate || percent < 1 || percent > 100 {
 			return Opening{}, nil
 		}
 		return Opening{EnvironmentID: id, Weight: percent}, nil

@@ -26,7 +26,7 @@ func (u *UseCases) ResumeRollout(ctx context.Context, a core.Actor, rollout int6
 	if err := core.CheckReason(reason); err != nil {
 		return core.Rollout{}, err
 	}
-	return u.change(ctx, a, core.ActionResumeRollout, rollout, func(ctx context.Context, t *tree, s core.Standing) error {
+	return u.change(ctx, a, core.ActionResumeRollout, rollout, func(ctx context.Context, t *tree, _ core.Standing) error {
 		// The hold had not become true yet: there is no state to leave, and nobody waits, so there is nothing to grant (D17).
 		if t.rollout.State != core.RolloutPaused {
 			return t.request(ctx, core.VerbResume, "", reason)

@@ -69,8 +69,8 @@ func (p *Provider) SignInAs(claims map[string]any) {
 func (p *Provider) LogoutToken(claims map[string]any) string {
 	p.t.Helper()
 	all := map[string]any{
-		"iss": p.URL, "aud": ClientID, "exp": time.Now().Add(time.Minute).Unix(), "iat": time.Now().Unix(),
-		"jti":    rand.Text(), //nolint:forbidigo // a provider has a clock of its own
+		"iss": p.URL, "aud": ClientID, "exp": time.Now().Add(time.Minute).Unix(), "iat": time.Now().Unix(), //nolint:forbidigo // a provider has a clock of its own
+		"jti":    rand.Text(),
 		"events": map[string]any{"http://schemas.openid.net/event/backchannel-logout": map[string]any{}},
 	}
 	maps.Copy(all, claims)
@@ -118,8 +118,8 @@ func (p *Provider) redeem(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	claims := map[string]any{
-		"iss": p.URL, "aud": ClientID, "exp": time.Now().Add(time.Hour).Unix(), "iat": time.Now().Unix(),
-		"nonce": asked.Get("nonce"), //nolint:forbidigo // a provider has a clock of its own
+		"iss": p.URL, "aud": ClientID, "exp": time.Now().Add(time.Hour).Unix(), "iat": time.Now().Unix(), //nolint:forbidigo // a provider has a clock of its own
+		"nonce": asked.Get("nonce"),
 	}
 	maps.Copy(claims, p.user)
 	text, err := json.Marshal(claims)
