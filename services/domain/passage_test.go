@@ -117,7 +117,7 @@ func TestAPassageWaitsForTheQuorumOfItsApproval(t *testing.T) {
 	s.want(s.granted(), []string{"staging", "release", "production", "production", "production/50"})
 	s.want(len(s.gates(r)), 0)
 	s.want(s.passed(r), []string{
-		"staging (nothing was asked)", "release (release: approved by user 2)",
+		"staging (no approval required)", "release (release: approved by user 2)",
 		"production (production: approved by user 7, user 8; production/50: approved by user 2; will not stop at 50 %: nothing is live there yet)",
 		"production/50 (production/50: approved by user 2)",
 	})
@@ -216,7 +216,7 @@ func TestAnExpiryAnswersAPassage(t *testing.T) {
 	s.enter(r, "staging", "release")
 	s.elapse()
 	s.expire()
-	s.want(s.passed(r), []string{"staging (nothing was asked)", "release (release: approved by expiry)"})
+	s.want(s.passed(r), []string{"staging (no approval required)", "release (release: approved by expiry)"})
 	s.enter(r, "production")
 	s.elapse()
 	s.expire()

@@ -163,7 +163,7 @@ func DescribeConditions(all []Condition) string {
 			_, weight, _ := strings.Cut(c.GateID, "/")
 			skipped, cause, soak = append(skipped, weight+" %"), c.Cause, soak+c.SoakSeconds
 		case ConditionNone:
-			parts = append(parts, "nothing was asked")
+			parts = append(parts, "no approval required")
 		}
 	}
 	if len(skipped) > 0 {
