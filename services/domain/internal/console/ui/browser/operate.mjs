@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { identityProvider } from './idp.mjs'
 import { check, launch, open, shot, tabTo } from './page.mjs'
-import { createRepository, graphql, moveFile, start, startWorkflow, tell } from './stack.mjs'
+import { createRepository, graphql, moveFile, start, startWorkflow, tell, until } from './stack.mjs'
 
 let browser
 let dir
@@ -66,14 +66,15 @@ test('signing in at an identity provider, by keyboard, to the page that was aske
 })
 
 const routes = ['/sources', '/sources?application=shop', '/sources/new', '/sources/artifactsource_1', '/sources/artifactsource_999', '/workflows', '/workflows?state=failed', '/workflows/nothing',
-  '/agents', '/access', '/access?show=groups', '/access?show=tokens']
+  '/agents', '/access', '/access?show=groups', '/access?show=tokens', '/activity', '/activity?who=nobody-known', '/activity?action=createApplication', '/activity?action=approve&application=shop&since=2026-11-01']
 for (const look of [{ name: 'light' }, { name: 'dark', dark: true }, { name: '320', width: 320, height: 700 }, { name: 'forced', forced: true }]) {
   test(`every route for operators, ${look.name}`, async () => {
     const page = await open(browser, stack, look)
     for (const route of routes) {
       await page.goto(route)
       await page.locator('main h1').waitFor()
-      await page.locator('main .loading').waitFor({ state: 'detached' })
+      // Parts of a page load by themselves, so there may be several.
+      await until('everything on the page', async () => (await page.locator('main .loading').count()) === 0)
       await check(page, `${route} ${look.name}`, { axeToo: look.name === 'light' || look.name === 'dark' })
       await shot(page, `${route.replaceAll(/[/?=]/g, '-').replace(/^-/, '')}-${look.name}`)
     }
@@ -88,6 +89,41 @@ for (const look of [{ name: 'light' }, { name: 'dark', dark: true }, { name: '32
     await page.finish()
   })
 }
+
+test('who did what, with what changed, by keyboard, with filters that are in the address; only for owners', async () => {
+  const made = await graphql(stack, 'mutation($i: CreateMemberInput!) { createMember(input: $i) { errors { message } } }', { i: { name: 'auditor', kind: 'USER', role: 'VIEWER' } })
+  assert.deepEqual(made.createMember.errors, [])
+  const page = await open(browser, stack)
+  const link = page.getByRole('link', { name: 'Activity', exact: true })
+  await tabTo(page, link)
+  await page.keyboard.press('Enter')
+  await page.getByRole('heading', { name: 'Activity' }).waitFor()
+  await tabTo(page, page.getByLabel('What', { exact: true }))
+  await page.keyboard.type('createMember')
+  await page.keyboard.press('Enter')
+  await page.waitForURL(/action=createMember/)
+  const row = page.getByRole('row', { name: /Create member auditor/ })
+  await tabTo(page, row.getByRole('button', { name: /^Details of/ }))
+  await page.keyboard.press('Enter')
+  await page.getByRole('columnheader', { name: 'After' }).waitFor()
+  await check(page, 'the activity with details')
+  await shot(page, 'activity-details-light')
+  await page.getByRole('button', { name: 'Check all of it now' }).click()
+  await page.getByRole('button', { name: 'Check all of it now' }).and(page.locator(':enabled')).waitFor()
+  await page.locator('.chain .problem').waitFor({ state: 'detached' })
+  await page.goto('/activity?who=nobody-known')
+  await page.getByText('The activity cannot be shown').waitFor()
+  await page.finish()
+
+  const viewer = await open(browser, stack, { signedIn: false })
+  await viewer.goto('/activity')
+  await viewer.getByRole('link', { name: 'Sign in with Example ID' }).click()
+  await viewer.getByRole('link', { name: 'vera@example.com' }).click()
+  await viewer.getByText('The activity is for owners').waitFor()
+  assert.equal(await viewer.getByRole('link', { name: 'Activity', exact: true }).count(), 0)
+  await check(viewer, 'the activity of a viewer')
+  await viewer.finish()
+})
 
 test('a workflow that has failed says why, and goes on from the failed step, by keyboard only', async () => {
   const repository = await createRepository(stack, 'reports', 'nightly', ['early'])

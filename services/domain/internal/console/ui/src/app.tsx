@@ -31,6 +31,7 @@ const Workflows = lazy(() => import('./pages/workflows'))
 const WorkflowDetail = lazy(() => import('./pages/workflow'))
 const Agents = lazy(() => import('./pages/agents'))
 const Access = lazy(() => import('./pages/access'))
+const Activity = lazy(() => import('./pages/activity'))
 
 /** The address of the documentation, which the server takes out of the page where it is switched off. */
 const documentation = document.documentElement.dataset.docs
@@ -106,7 +107,7 @@ function Frame({ viewer, cursor, onLeave }: { viewer: ViewerData['viewer']; curs
             <img src="/favicon.svg" alt="" width="28" height="28" />
             <span>Lockstep</span>
           </div>
-          <Menu />
+          <Menu owner={viewer.permissions.includes('ADMINISTER')} />
           <div className="foot">
             <span className="faint who">
               Signed in as <bdi>{member ? member.name : viewer.principalType}</bdi>
@@ -154,6 +155,7 @@ function Frame({ viewer, cursor, onLeave }: { viewer: ViewerData['viewer']; curs
               <Route path="/workflows/:id" element={<WorkflowDetail />} />
               <Route path="/agents" element={<Agents />} />
               <Route path="/access" element={<Access />} />
+              <Route path="/activity" element={<Activity />} />
               <Route path="*" element={<NotThere what="page" to="/" list="Live versions" />} />
             </Routes>
           </Suspense>
@@ -187,7 +189,8 @@ function Away({ live }: { live: Live }) {
   )
 }
 
-function Menu() {
+/** Owner: may see what everybody did. */
+function Menu({ owner }: { owner: boolean }) {
   const inbox = useAsk(Inbox, { first: inboxPage, after: null }, { follows: always })
   const gates = inbox.data?.gatesForMe.nodes.length ?? 0
   return (
@@ -226,6 +229,11 @@ function Menu() {
       <NavLink to="/access">
         <Icon name="people" /> Access
       </NavLink>
+      {owner && (
+        <NavLink to="/activity">
+          <Icon name="journal" /> Activity
+        </NavLink>
+      )}
     </nav>
   )
 }

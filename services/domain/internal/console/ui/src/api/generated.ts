@@ -21,6 +21,15 @@ export interface ArchiveEnvironmentInput {
   reason?: string | null
 }
 
+export interface AuditFilter {
+  principal?: string | null
+  action?: string | null
+  application?: string | null
+  environment?: string | null
+  since?: string | null
+  until?: string | null
+}
+
 export type AutomaticRollbackCause = 'FAILED' | 'DEGRADED'
 
 export type AutomaticRollbackState = 'DUE' | 'STARTED' | 'DROPPED'
@@ -1481,6 +1490,67 @@ export interface SetEnvironmentApprovalVariables {
   input: SetEnvironmentApprovalInput
 }
 export const SetEnvironmentApproval: Operation<SetEnvironmentApprovalData, SetEnvironmentApprovalVariables> = { name: 'SetEnvironmentApproval', text: 'mutation SetEnvironmentApproval($input: SetEnvironmentApprovalInput!) { setEnvironmentApproval(input: $input) { environment { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface ActivityData {
+  audit: {
+    nodes: Array<{
+      journal: string
+      position: number
+      principalType: string
+      principalId: number | null
+      principalName: string
+      action: string
+      subject: string | null
+      subjectName: string
+      application: {
+        id: string
+        name: string
+      } | null
+      environment: {
+        id: string
+        name: string
+      } | null
+      reason: string
+      detail: string
+      before: unknown | null
+      after: unknown | null
+      traceId: string | null
+      createdAt: string
+    }>
+    pageInfo: {
+      hasNextPage: boolean
+      endCursor: string | null
+    }
+  }
+}
+export interface ActivityVariables {
+  filter?: AuditFilter | null
+  first: number
+  after?: string | null
+}
+export const Activity: Operation<ActivityData, ActivityVariables> = { name: 'Activity', text: 'query Activity($filter: AuditFilter, $first: Int!, $after: String) { audit(filter: $filter, first: $first, after: $after) { nodes { journal position principalType principalId principalName action subject subjectName application { id name } environment { id name } reason detail before after traceId createdAt } pageInfo { hasNextPage endCursor } } }' }
+
+export interface JournalChainData {
+  journalChain: {
+    blocks: number
+    rows: number
+    block: number
+    head: string
+    more: boolean
+    problem: string | null
+    lastCheck: {
+      block: number
+      head: string
+      problem: string | null
+      checkedAt: string
+    } | null
+  }
+}
+export interface JournalChainVariables {
+  first: number
+  after: number
+}
+export const JournalChain: Operation<JournalChainData, JournalChainVariables> = { name: 'JournalChain', text: 'query JournalChain($first: Int!, $after: Int!) { journalChain(first: $first, after: $after) { blocks rows block head more problem lastCheck { block head problem checkedAt } } }' }
 
 export interface ViewerData {
   viewer: {

@@ -6,6 +6,7 @@ import { OneSet, StopAutomaticRollback, type RolloutPageData, type WaitKind } fr
 import { useAsk, useRollout, type LiveRollout } from '../api/hooks'
 import { ability } from '../logic/ability'
 import { course } from '../logic/gates'
+import { breach } from '../logic/passages'
 import { conditions, isOver } from '../logic/waiting'
 import { ActButton } from '../parts/act'
 import { announce } from '../parts/announce'
@@ -21,6 +22,7 @@ import { Icon } from '../parts/icon'
 import { Record } from '../parts/journal'
 import { LaneView, StopView } from '../parts/lane'
 import { NotThere, Page, Waiting } from '../parts/page'
+import { Passages } from '../parts/passages'
 import { Promote } from '../parts/promote'
 import { Chip, RolloutChip, stateWord } from '../parts/state'
 import { Ago, Due } from '../parts/time'
@@ -43,6 +45,7 @@ export function RolloutDetail() {
 
 function Shown({ live }: { live: LiveRollout }) {
   const { rollout, journal } = live
+  const breached = breach(rollout, journal) !== null
   const what = `${rollout.versionSet.name} of ${rollout.application.name}`
   useSayWhatMoves(rollout, what)
   return (
@@ -59,6 +62,7 @@ function Shown({ live }: { live: LiveRollout }) {
           <RolloutChip state={rollout.status} gates={rollout.openGates.length} />
           {rollout.pauseRequested && rollout.state !== 'PAUSED' && <Chip tone="wait" icon="paused" word="Pauses at the next gate" />}
           {rollout.breakGlass && <Chip tone="bad" icon="degraded" word="Break-glass" />}
+          {breached && <Chip tone="bad" icon="degraded" word="Breach" />}
           {rollout.isRollback && !rollout.rollbackOf && <Chip tone="quiet" icon="back" word="Rollback" />}
           {rollout.rollbackOf && (
             <span>
@@ -104,6 +108,7 @@ function Shown({ live }: { live: LiveRollout }) {
               ),
             )}
           </ol>
+          <Passages live={live} />
           <WhatChanges rollout={rollout} />
         </div>
         <Record rollout={rollout} rows={journal} />
@@ -146,10 +151,16 @@ function Why({ live, what }: { live: LiveRollout; what: string }) {
     // The row that ended it: others may follow, such as that its automatic rollback was stopped.
     const end = journal.findLast((r) => r.subject === rollout.id && r.fromState !== r.toState && r.toState.toUpperCase() === rollout.state)
     if (rollout.state === 'COMPLETED' || !end?.reason) return null
+    const beyond = breach(rollout, journal)
     return (
       <section className={`card why ${rollout.state === 'FAILED' ? 'bad' : ''}`} aria-label="Why it ended">
         <h2>{rollout.state === 'FAILED' ? 'Why it failed' : 'Why it was cancelled'}</h2>
-        <p dir="auto">{end.reason}</p>
+        <p dir="auto">{beyond ? sentence(beyond) : end.reason}</p>
+        {beyond && (
+          <p>
+            <strong>This is a breach:</strong> its driver’s program went on without the passage. Nothing was applied of what it reported from there; its workflow is stopped, and it may change nothing any more.
+          </p>
+        )}
         {rollout.state === 'FAILED' && <p className="faint">{afterFailure(rollout)}</p>}
       </section>
     )

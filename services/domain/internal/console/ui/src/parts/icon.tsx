@@ -20,6 +20,7 @@ const paths: Record<string, string> = {
   workflow: 'M2 2h4v4H2ZM10 10h4v4h-4ZM6 4h4a2 2 0 0 1 2 2v4',
   agent: 'M8 2v3M3 5h10v8H3ZM6 8.500h.1M10 8.500h.1M6 11h4M1 8v3M15 8v3',
   people: 'M6 8a2.500 2.500 0 1 0 0-5 2.500 2.500 0 0 0 0 5ZM1.500 14c0-2.500 2-4 4.500-4s4.500 1.500 4.500 4M10.500 3.200a2.500 2.500 0 0 1 0 4.600M12 10.200c1.600.5 2.500 1.900 2.500 3.800',
+  journal: 'M3 2h10v12H3ZM5.500 5h5M5.500 8h5M5.500 11h3',
   copy: 'M5 5V2h9v9h-3M2 5h9v9H2Z',
   plus: 'M8 3v10M3 8h10',
   drift: 'M3 3v10M3 8h4c3 0 3-4 6-4M11 2l2.5 2L11 6M9 12h4',

@@ -25,7 +25,7 @@ function subscribe(listener: () => void): () => void {
 }
 
 export function useNow(): number {
-  return useSyncExternalStore(subscribe, () => now)
+  return useSyncExternalStore(subscribe, () => now, () => now)
 }
 
 /** "5 min ago", with the absolute time on hover. */
