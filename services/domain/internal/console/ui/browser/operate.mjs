@@ -103,7 +103,7 @@ test('who did what, with what changed, by keyboard, with filters that are in the
   await page.keyboard.press('Enter')
   await page.waitForURL(/action=createMember/)
   const row = page.getByRole('row', { name: /Create member auditor/ })
-  await tabTo(page, row.getByRole('button', { name: /^Details of/ }))
+  await tabTo(page, row.getByRole('button', { name: /^(Details|Hide) of/ }))
   await page.keyboard.press('Enter')
   await page.getByRole('columnheader', { name: 'After' }).waitFor()
   await check(page, 'the activity with details')

@@ -272,8 +272,12 @@ function Row({ entry }: { entry: Entry }) {
           <Where entry={entry} />
         </td>
         <td className="acts">
-          <button type="button" className="quiet" aria-expanded={open} aria-controls={open ? id : undefined} aria-label={`Details of: ${actionWords(entry.action)} ${words}`} onClick={() => setOpen(!open)}>
+          <button type="button" className="quiet" aria-expanded={open} aria-controls={open ? id : undefined} onClick={() => setOpen(!open)}>
             {open ? 'Hide' : 'Details'}
+            <span className="visually-hidden">
+              {' '}
+              of {actionWords(entry.action)} {words}
+            </span>
           </button>
         </td>
       </tr>
