@@ -155,7 +155,7 @@ func TestAHostileProgramChangesNothing(t *testing.T) {
 	}
 	run := func(workflow, source string, calls []map[string]any) execution.Execution {
 		t.Helper()
-		inputs, err := json.Marshal(map[string]any{"calls": calls})
+		inputs, err := json.Marshal(map[string]any{"calls": calls, "rollout": map[string]any{"passages": true}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -94,11 +94,8 @@ func saveTerritory(ctx context.Context, q *query.Queries, organization int64, t 
 		samePlaces(before.Places, t.Places) {
 		return nil // reported again, as after a start of the domain service
 	}
-	version, err := q.NextTerritoryVersion(ctx, organization)
-	if err != nil || version > 1 {
-		return pg.Classify(err, "count the changes of places of organization %d", organization)
-	}
-	return pg.Classify(q.ExemptRollouts(ctx, organization), "exempt the rollouts in progress of organization %d", organization)
+	_, err = q.NextTerritoryVersion(ctx, organization)
+	return pg.Classify(err, "count the changes of places of organization %d", organization)
 }
 
 // samePlaces reports whether stored places are these, whatever their form.

@@ -127,25 +127,32 @@ func TestReportsOfPlaces(t *testing.T) {
 	}
 }
 
-// Rollouts that are in progress when the first places are reported end under the former protocol (issue 16, item 8); no later ones.
-func TestRolloutsInProgressAtTheUpgradeAreExempt(t *testing.T) {
+// Rollouts that a domain service of an earlier release has created end under the former protocol (issue 16, item 8): the inputs of their
+// runs say nothing of passages.
+func TestRolloutsOfEarlierReleasesAreExempt(t *testing.T) {
 	t.Parallel()
 	b := newTestStore(t)
-	begin := func(workflow string) {
+	b.report("1", guard.Change{Territory: &guard.Territory{Environment: 5, Name: "production", Sequence: 1, Protected: true}})
+	for _, tt := range []struct {
+		workflow, inputs string
+		want             bool
+	}{
+		{"rollout-1", `{"rollout":{"id":1}}`, true},
+		{"rollout-2", `{"rollout":{"id":2,"passages":true}}`, false},
+		{"rollout-3", `{"rollout":{"id":3,"passages":false}}`, true},
+		{"rollout-4", `{}`, true},
+		{"nightly", `{"rollout":{"id":1}}`, false},
+	} {
 		n := b.start(1)
-		n.Workflow = workflow
+		n.Workflow, n.Inputs = tt.workflow, []byte(tt.inputs)
 		if _, err := b.Create(t.Context(), n); err != nil {
 			t.Fatal(err)
 		}
-	}
-	begin("rollout-1")
-	begin("nightly")
-	b.report("1", guard.Change{Territory: &guard.Territory{Environment: 5, Name: "production", Sequence: 1, Protected: true}})
-	begin("rollout-2")
-	b.report("2", guard.Change{Territory: &guard.Territory{Environment: 6, Name: "staging", Sequence: 1}})
-	for workflow, want := range map[string]bool{"rollout-1": true, "rollout-2": false, "nightly": false} {
-		if run, err := b.Guarded(t.Context(), 1, workflow); err != nil || run.Exempt != want {
-			t.Errorf("%s: exempt %t, %v; want %t", workflow, run.Exempt, err, want)
+		if run, err := b.Guarded(t.Context(), 1, tt.workflow); err != nil || run.Exempt != tt.want {
+			t.Errorf("%s: exempt %t, %v; want %t", tt.workflow, run.Exempt, err, tt.want)
 		}
+	}
+	if run, err := b.Guarded(t.Context(), 1, "rollout-5"); err != nil || run.Exempt {
+		t.Errorf("a run that does not exist: exempt %t, %v; want false", run.Exempt, err)
 	}
 }

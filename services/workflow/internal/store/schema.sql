@@ -217,7 +217,6 @@ CREATE INDEX generation_kept ON generation USING btree (began_at) WHERE (NOT for
 CREATE TABLE guarded_run (
     organization bigint NOT NULL,
     workflow text NOT NULL,
-    exempt boolean NOT NULL DEFAULT false,
     revoked boolean NOT NULL DEFAULT false,
     aborted_at timestamp with time zone,
     retried_at timestamp with time zone,

@@ -70,7 +70,7 @@ func (u *UseCases) createPlanned(ctx context.Context, tx Tx, c cause, p plan, re
 	in := deployInput{
 		Rollout: rolloutInput{
 			ID: r.ID, OrganizationID: c.Organization, Application: setup.Named{ID: p.application.ID, Name: p.application.Name},
-			Retry: p.retry, OnFailure: p.onFailure, PromoteFull: p.inFull,
+			Passages: r.Passages, Retry: p.retry, OnFailure: p.onFailure, PromoteFull: p.inFull,
 		},
 		VersionSet: versionSetInput{p.versionSet.ID, p.versionSet.Name, p.versionsOf(0)},
 		Pipeline:   p.program,

@@ -19,6 +19,9 @@ type rolloutInput struct {
 	OrganizationID int64                     `json:"organization_id"`
 	Application    setup.Named               `json:"application"`
 	Environments   []rolloutEnvironmentInput `json:"environments"`
+	// Passages is that the engine refuses changes of environments whose passage was not granted to the run (D46). Rollouts of earlier releases
+	// have no such member, and end under the former protocol.
+	Passages bool `json:"passages,omitempty"`
 	// Retry is that an earlier rollout of the same versions may have left its deployments aborted.
 	Retry bool `json:"retry,omitempty"`
 	// PromoteFull is that no gate by weight holds it up (D14).

@@ -18,8 +18,6 @@ CREATE TABLE passage (
 CREATE TABLE guarded_run (
     organization bigint  NOT NULL CHECK (organization > 0),
     workflow     text    NOT NULL,
-    -- It was in progress when the first territory of its organization was reported: its rollout ends under the former protocol.
-    exempt       boolean NOT NULL DEFAULT false,
     -- The rollout has ended.
     revoked      boolean NOT NULL DEFAULT false,
     aborted_at   timestamptz,

@@ -27,16 +27,15 @@ INSERT INTO territory_version (organization, version) VALUES ($1, 1)
 ON CONFLICT (organization) DO UPDATE SET version = territory_version.version + 1
 RETURNING version;
 
--- name: ExemptRollouts :exec
--- The runs of rollouts that are in progress.
-INSERT INTO guarded_run (organization, workflow, exempt)
-SELECT e.organization, e.workflow, true FROM execution e
-WHERE e.organization = $1 AND e.state IN (0, 1) AND e.workflow ~ '^rollout-[1-9][0-9]*$'
-ON CONFLICT (organization, workflow) DO UPDATE SET exempt = true;
-
 -- name: GuardedRun :one
+-- The run of a rollout is exempt if a domain service of an earlier release has created the rollout. The inputs that a run was started with
+-- never change, and only the domain service starts such runs.
 SELECT coalesce((SELECT v.version FROM territory_version v WHERE v.organization = sqlc.arg(organization)), 0)::bigint AS version,
-    coalesce(r.exempt, false) AS exempt, coalesce(r.revoked, false) AS revoked, r.aborted_at, r.retried_at,
+    coalesce((
+        SELECT (e.inputs -> 'rollout' ->> 'passages') IS DISTINCT FROM 'true' FROM execution e
+        WHERE e.organization = sqlc.arg(organization) AND e.workflow = sqlc.arg(workflow) AND e.workflow ~ '^rollout-[1-9][0-9]*$'
+    ), false)::boolean AS exempt,
+    coalesce(r.revoked, false) AS revoked, r.aborted_at, r.retried_at,
     coalesce((
         SELECT jsonb_agg(jsonb_build_object(
             'environment', p.environment, 'weight', p.weight, 'at', p.granted_at, 'places', p.places, 'pinned', to_jsonb(p.pinned)

@@ -11,22 +11,13 @@ import (
 	"time"
 )
 
-const exemptRollouts = `-- name: ExemptRollouts :exec
-INSERT INTO guarded_run (organization, workflow, exempt)
-SELECT e.organization, e.workflow, true FROM execution e
-WHERE e.organization = $1 AND e.state IN (0, 1) AND e.workflow ~ '^rollout-[1-9][0-9]*$'
-ON CONFLICT (organization, workflow) DO UPDATE SET exempt = true
-`
-
-// The runs of rollouts that are in progress.
-func (q *Queries) ExemptRollouts(ctx context.Context, organization int64) error {
-	_, err := q.db.Exec(ctx, exemptRollouts, organization)
-	return err
-}
-
 const guardedRun = `-- name: GuardedRun :one
 SELECT coalesce((SELECT v.version FROM territory_version v WHERE v.organization = $1), 0)::bigint AS version,
-    coalesce(r.exempt, false) AS exempt, coalesce(r.revoked, false) AS revoked, r.aborted_at, r.retried_at,
+    coalesce((
+        SELECT (e.inputs -> 'rollout' ->> 'passages') IS DISTINCT FROM 'true' FROM execution e
+        WHERE e.organization = $1 AND e.workflow = $2 AND e.workflow ~ '^rollout-[1-9][0-9]*$'
+    ), false)::boolean AS exempt,
+    coalesce(r.revoked, false) AS revoked, r.aborted_at, r.retried_at,
     coalesce((
         SELECT jsonb_agg(jsonb_build_object(
             'environment', p.environment, 'weight', p.weight, 'at', p.granted_at, 'places', p.places, 'pinned', to_jsonb(p.pinned)
@@ -50,6 +41,8 @@ type GuardedRunRow struct {
 	Passages  json.RawMessage
 }
 
+// The run of a rollout is exempt if a domain service of an earlier release has created the rollout. The inputs that a run was started with
+// never change, and only the domain service starts such runs.
 func (q *Queries) GuardedRun(ctx context.Context, arg GuardedRunParams) (GuardedRunRow, error) {
 	row := q.db.QueryRow(ctx, guardedRun, arg.Organization, arg.Workflow)
 	var i GuardedRunRow

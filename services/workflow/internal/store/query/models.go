@@ -165,7 +165,6 @@ type Generation struct {
 type GuardedRun struct {
 	Organization int64
 	Workflow     string
-	Exempt       bool
 	Revoked      bool
 	AbortedAt    *time.Time
 	RetriedAt    *time.Time
