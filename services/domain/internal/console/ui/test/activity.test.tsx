@@ -5,7 +5,7 @@ import { MemoryRouter } from 'react-router'
 import { describe, expect, test } from 'vitest'
 import { Activity as Operation, JournalChain, Viewer, type JournalRow } from '../src/api/generated'
 import { actionWords, asked, fieldChanges, instant, subjectPage, subjectWords, type Entry } from '../src/logic/activity'
-import { breach, passages } from '../src/logic/passages'
+import { breach, passages, telling } from '../src/logic/passages'
 import Activity from '../src/pages/activity'
 import { Passages } from '../src/parts/passages'
 
@@ -106,14 +106,15 @@ describe('passages (D46)', () => {
     row('pass_gate', 'staging', 'staging: approved by user 3, user 4; will not stop at 10 %: nothing is live there yet; soak times of 600 seconds in all are omitted'),
     row('pass_gate', 'staging/50', null, { subject: 'deployment_1' }),
     row('request_passage', 'staging/50'),
-    row('pass_gate', 'release', 'nothing was asked'),
+    row('pass_gate', 'release', 'no approval required'),
   ]
   test('each with what satisfied it, in people’s names and times', () => {
     expect(passages(rollout, journal)).toEqual([
       { gateId: 'staging', title: 'Into staging', requestedAt: at, grantedAt: at, grounds: ['staging: approved by alice, user 4', 'will not stop at 10 %: nothing is live there yet', 'soak times of 10 min in all are omitted'] },
       { gateId: 'staging/50', title: 'Beyond 50 % in staging', requestedAt: at, grantedAt: null, grounds: [] },
-      { gateId: 'release', title: 'Past “release”', requestedAt: null, grantedAt: at, grounds: ['nothing was asked'] },
+      { gateId: 'release', title: 'Past “release”', requestedAt: null, grantedAt: at, grounds: ['no approval required'] },
     ])
+    expect(passages(rollout, journal).map(telling)).toEqual([true, true, false])
     // After an abort it is requested again, and what was granted before does not count.
     expect(passages(rollout, [...journal, row('request_passage', 'staging')])[0]).toMatchObject({ grantedAt: null, grounds: [] })
   })
@@ -128,6 +129,9 @@ describe('passages (D46)', () => {
     expect(drawn('IN_PROGRESS')).toContain('Requested')
     expect(drawn('IN_PROGRESS')).toContain('Staging: approved by alice, user 4.')
     expect(drawn('FAILED')).toContain('Never granted')
+    // What needed nothing is drawn on request.
+    expect(drawn('FAILED')).toContain('Show one that needed no approval')
+    expect(drawn('FAILED')).not.toContain('Past “release”')
     expect(renderToStaticMarkup(<Passages live={{ rollout, journal: [], pages: [] } as never} />)).toBe('')
   })
 })

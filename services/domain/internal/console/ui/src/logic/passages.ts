@@ -61,6 +61,11 @@ export function passages(rollout: Course, journal: JournalRow[]): Passage[] {
   return [...found.values()]
 }
 
+/** Whether it says more than that nothing was in the way. */
+export function telling(passage: Passage): boolean {
+  return passage.grantedAt === null || passage.grounds.some((g) => !/^(no approval required|nothing was asked)$/.test(g))
+}
+
 const marked = /^breach: (its program reported .*, but the passage ".*" was never granted)$/
 
 /** That the rollout failed because of a report from beyond a passage that was not granted: what was reported; null for no breach. */

@@ -108,8 +108,8 @@ function Shown({ live }: { live: LiveRollout }) {
               ),
             )}
           </ol>
-          <Passages live={live} />
           <WhatChanges rollout={rollout} />
+          <Passages live={live} />
         </div>
         <Record rollout={rollout} rows={journal} />
       </div>
