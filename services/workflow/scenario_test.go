@@ -26,6 +26,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock/clocktest"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/emitters"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
@@ -467,7 +468,7 @@ func (w *world) act(service *control.Service, step string) {
 	case "event":
 		eventType, data, _ := strings.Cut(rest, " ")
 		e := history.Event{
-			Organization: w.organization, Source: "/test", ID: step, Type: eventType, Data: json.RawMessage(data),
+			Organization: w.organization, Source: emitters.SourceOf(eventType), ID: step, Type: eventType, Data: json.RawMessage(data),
 			Time: w.clock.Now(),
 		}
 		for _, duplicate := range []bool{false, true} {

@@ -111,3 +111,11 @@ func Source(by event.Emitter) string {
 		panic("emitters: not an emitter: " + string(by))
 	}
 }
+
+// SourceOf returns a source that an event of the type may have on the bus; "/test" for types that the catalogue does not have.
+func SourceOf(eventType string) string {
+	if d, known := event.Lookup(eventType); known {
+		return Source(d.EmittedBy[0])
+	}
+	return "/test"
+}

@@ -200,7 +200,7 @@ func expectPrincipals(r client.Rollout) error {
 			return fmt.Errorf("%s: approved by nobody who is known: %+v", r.ID, row)
 		}
 	}
-	if got, want := strings.Join(verbs, " "), "request_approval approve"; got != want {
+	if got, want := strings.Join(verbs, " "), "request_passage request_approval approve pass_gate"; got != want {
 		return fmt.Errorf("%s: journal of gate %q: got %q, want %q", r.ID, approval, got, want)
 	}
 	return nil

@@ -20,6 +20,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/emitters"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
@@ -183,7 +184,7 @@ func (b *testStore) receive(organization int64, id, eventType, data string) int 
 }
 
 func eventAt(organization int64, id, eventType, data string, at time.Time) history.Event {
-	return history.Event{Organization: organization, Source: "/test", ID: id, Type: eventType, Data: json.RawMessage(data), Time: at}
+	return history.Event{Organization: organization, Source: emitters.SourceOf(eventType), ID: id, Type: eventType, Data: json.RawMessage(data), Time: at}
 }
 
 func waitFor(branch int, eventType string, filter history.Filter) history.Op {

@@ -75,7 +75,7 @@ func Together(reports []Territory) []Territory {
 type Run struct {
 	// Version is that of the organization's territories; 0 if none was ever reported, as by a domain service of an earlier release.
 	Version int64
-	// Exempt runs were in progress when the first territory was reported; their rollouts end under the former protocol.
+	// Exempt is the run of a rollout that a domain service of an earlier release has created; it ends under the former protocol.
 	Exempt bool
 	// Revoked is set once the rollout has ended.
 	Revoked bool
