@@ -9,6 +9,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/demo"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/journal"
 )
 
 // rollout promotes a version set and watches the cluster: no service may pass a gate before all have reached it.
@@ -57,7 +58,11 @@ func (r *run) finish(ctx context.Context, want Rollout) error {
 		return err
 	}
 	if len(done) != len(want.During) {
-		return fmt.Errorf("found %d of the %d moments for acts", len(done), len(want.During))
+		var rows []string
+		for _, t := range ended.Journal {
+			rows = append(rows, journal.Line(ended, t))
+		}
+		return fmt.Errorf("found %d of the %d moments for acts; the journal has:\n%s", len(done), len(want.During), strings.Join(rows, "\n"))
 	}
 	return r.verify(ctx, ended, want)
 }
