@@ -101,8 +101,7 @@ func withConfig(path string, services []service) ([]byte, error) {
 // still are.
 func object(t reflect.Type, without []string) map[string]any {
 	properties := map[string]any{}
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for _, f := range reflect.VisibleFields(t) { // with those of embedded structs, whose keys are on the same level
 		key := f.Tag.Get("koanf")
 		if key == "" || key == "-" || f.Tag.Get("secret") == "true" || strings.Contains(","+strings.Join(without, ",")+",", ","+key+",") {
 			continue
