@@ -181,7 +181,58 @@ func (s jsonSchema) rows(of object, under string) ([][]string, error) {
 		}
 		rows = append(rows, more...)
 	}
+	more, err := s.alternatives(of, under)
+	if err != nil {
+		return nil, err
+	}
+	return append(rows, more...), nil
+}
+
+// alternatives are the properties of an object that has to fit exactly one of several schemas, with which of them go together.
+func (s jsonSchema) alternatives(of object, under string) ([][]string, error) {
+	var rows [][]string
+	schemas := oneOf(of)
+	for i, one := range schemas {
+		one = s.resolve(one)
+		more, err := s.rows(one, under)
+		if err != nil {
+			return nil, err
+		}
+		var others []string
+		for j, other := range schemas {
+			if i != j {
+				others = append(others, s.resolve(other).texts("required")...)
+			}
+		}
+		required := one.texts("required")
+		for _, row := range more {
+			name := strings.TrimPrefix(strings.Trim(row[0], "`"), under)
+			switch {
+			case slices.Contains(required, name) && len(others) > 0:
+				row[1] = strings.TrimSuffix(row[1], ", required")
+				row[2] += " Required unless there is `" + strings.Join(others, "` or `") + "`."
+			case one.at("properties").get(name) != nil && len(required) > 0:
+				row[2] += " Only with `" + strings.Join(required, "` and `") + "`."
+			}
+			for _, needed := range one.at("dependentRequired").texts(name) {
+				row[2] += " Requires `" + needed + "`."
+			}
+		}
+		rows = append(rows, more...)
+	}
 	return rows, nil
+}
+
+// oneOf are the schemas of which a value has to fit exactly one.
+func oneOf(of object) []object {
+	var schemas []object
+	list, _ := of.get("oneOf").([]any)
+	for _, item := range list {
+		if one, ok := item.(object); ok {
+			schemas = append(schemas, one)
+		}
+	}
+	return schemas
 }
 
 // kind says what a value has to be.
@@ -192,6 +243,11 @@ func (s jsonSchema) kind(o object) string {
 	types := o.texts("type")
 	if one := o.text("type"); one != "" {
 		types = []string{one}
+	}
+	if schemas := oneOf(o); len(types) == 0 && len(schemas) > 0 && !slices.ContainsFunc(schemas, func(one object) bool {
+		return s.resolve(one).text("type") != "object"
+	}) {
+		types = []string{"object"}
 	}
 	types = slices.DeleteFunc(types, func(t string) bool { return t == "null" })
 	if len(types) != 1 {
