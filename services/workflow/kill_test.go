@@ -364,6 +364,13 @@ func TestAWorkflowThatKillsItsProcessesIsQuarantined(t *testing.T) {
 		}
 		return e.State
 	}
+	tried := func() (is bool) {
+		err := pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM lease JOIN execution e ON e.id = lease.trial WHERE e.workflow = 'poison')`).Scan(&is)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return is
+	}
 	var killed atomic.Int64
 	order := engineOrder{Database: database, Deadly: "act", Now: clock.System().Now()}
 	for _, source := range []struct{ id, source string }{
@@ -386,8 +393,10 @@ func TestAWorkflowThatKillsItsProcessesIsQuarantined(t *testing.T) {
 			case <-gone:
 				return true
 			default:
-				order.Now = order.Now.Add(5 * time.Second) // the calm passes
-				_, _ = fmt.Fprintln(input, order.Now.Format(time.RFC3339Nano))
+				if !tried() { // during its trial, a busy machine would let so much time pass that it is cleared
+					order.Now = order.Now.Add(5 * time.Second) // the calm passes
+					_, _ = fmt.Fprintln(input, order.Now.Format(time.RFC3339Nano))
+				}
 				return state("poison") == execution.Quarantined && state("innocent") == execution.Completed
 			}
 		})
