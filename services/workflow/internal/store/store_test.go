@@ -184,7 +184,9 @@ func (b *testStore) receive(organization int64, id, eventType, data string) int 
 }
 
 func eventAt(organization int64, id, eventType, data string, at time.Time) history.Event {
-	return history.Event{Organization: organization, Source: emitters.SourceOf(eventType), ID: id, Type: eventType, Data: json.RawMessage(data), Time: at}
+	return history.Event{
+		Organization: organization, Source: emitters.SourceOf(eventType), ID: id, Type: eventType, Data: json.RawMessage(data), Time: at,
+	}
 }
 
 func waitFor(branch int, eventType string, filter history.Filter) history.Op {

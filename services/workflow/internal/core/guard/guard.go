@@ -73,7 +73,7 @@ func (g *Guard) check(ctx context.Context, f activity.Function, call activity.Ca
 	if err != nil {
 		return nil, fmt.Errorf("read the passages of %q: %w", call.Workflow, err)
 	}
-	// Nothing was ever reported, or the rollout was created by a domain service of an earlier release, which grants nothing that could be checked.
+	// Nothing was ever reported, or a domain service of an earlier release has created the rollout: it grants nothing that could be checked.
 	if run.Version == 0 || run.Exempt {
 		return nil, nil
 	}

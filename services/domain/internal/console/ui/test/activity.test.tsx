@@ -5,7 +5,7 @@ import { MemoryRouter } from 'react-router'
 import { describe, expect, test } from 'vitest'
 import { Activity as Operation, JournalChain, Viewer, type JournalRow } from '../src/api/generated'
 import { actionWords, asked, fieldChanges, instant, subjectPage, subjectWords, type Entry } from '../src/logic/activity'
-import { breach, passages, telling } from '../src/logic/passages'
+import { breach, passages, notable } from '../src/logic/passages'
 import Activity from '../src/pages/activity'
 import { Passages } from '../src/parts/passages'
 
@@ -69,7 +69,7 @@ function page(permissions: string[], address: string, nodes: Entry[], chain: obj
 }
 
 describe('the page of the activity', () => {
-  test('is for owners; others are told why', () => {
+  test('is for owners; others learn why', () => {
     const html = page(['READ'], '/activity', [entry()])
     expect(html).toContain('The activity is for owners')
     expect(html).toContain('Found the role viewer; expected owner.')
@@ -114,7 +114,7 @@ describe('passages (D46)', () => {
       { gateId: 'staging/50', title: 'Beyond 50 % in staging', requestedAt: at, grantedAt: null, grounds: [] },
       { gateId: 'release', title: 'Past “release”', requestedAt: null, grantedAt: at, grounds: ['no approval required'] },
     ])
-    expect(passages(rollout, journal).map(telling)).toEqual([true, true, false])
+    expect(passages(rollout, journal).map(notable)).toEqual([true, true, false])
     // After an abort it is requested again, and what was granted before does not count.
     expect(passages(rollout, [...journal, row('request_passage', 'staging')])[0]).toMatchObject({ grantedAt: null, grounds: [] })
   })

@@ -27,7 +27,7 @@ function title(gateId: string, environments: Set<string>): string {
   return name && weight && environments.has(name) ? `Beyond ${weight} % in ${name}` : `Past “${gateId}”`
 }
 
-/** Who has a name in the journal, by what the server calls somebody whose name it does not say: "user 3". */
+/** Who has a name in the journal, by what the server calls a member without the name: "user 3". */
 function namesIn(rows: JournalRow[]): Map<string, string> {
   return new Map(rows.flatMap((r) => (r.principal && r.principalId ? [[`${r.principalType} ${r.principalId}`, r.principal.name] as const] : [])))
 }
@@ -62,7 +62,7 @@ export function passages(rollout: Course, journal: JournalRow[]): Passage[] {
 }
 
 /** Whether it says more than that nothing was in the way. */
-export function telling(passage: Passage): boolean {
+export function notable(passage: Passage): boolean {
   return passage.grantedAt === null || passage.grounds.some((g) => !/^(no approval required|nothing was asked)$/.test(g))
 }
 

@@ -49,12 +49,12 @@ export default function Activity() {
 type Check = { block: number; head: string; problem: string | null; at: string | null }
 
 /** The whole chain, stretch by stretch. */
-async function checkAll(tell: (block: number) => void): Promise<Check> {
+async function checkAll(report: (block: number) => void): Promise<Check> {
   for (let after = 0; ; ) {
     const { journalChain: part } = await ask(JournalChain, { first: 100, after })
     if (part.problem || !part.more) return { block: part.block, head: part.head, problem: part.problem, at: null }
     after = part.block
-    tell(after)
+    report(after)
   }
 }
 
@@ -349,7 +349,7 @@ function Details({ entry }: { entry: Entry }) {
   )
 }
 
-/** The fields that a change changed. Where one was not there before, or is not there any more, that is said in words. */
+/** The fields that a change changed. Fields that are new or removed are marked in words. */
 function Differences({ entry }: { entry: Entry }) {
   const [shown, more] = useFirst(fieldChanges(entry.before, entry.after), 30, 'fields')
   return (

@@ -158,7 +158,7 @@ function Why({ live, what }: { live: LiveRollout; what: string }) {
         <p dir="auto">{beyond ? sentence(beyond) : end.reason}</p>
         {beyond && (
           <p>
-            <strong>This is a breach:</strong> its driver’s program went on without the passage. Nothing was applied of what it reported from there; its workflow is stopped, and it may change nothing any more.
+            <strong>This is a breach:</strong> its driver’s program continued without the passage. Nothing was applied of what it reported from there; its workflow is stopped, and it may change nothing any more.
           </p>
         )}
         {rollout.state === 'FAILED' && <p className="faint">{afterFailure(rollout)}</p>}

@@ -1,20 +1,20 @@
 // The passages of a rollout: which are granted, and what satisfied each; and that its program did not keep to one.
 import { useState } from 'react'
 import type { LiveRollout } from '../api/hooks'
-import { passages, telling } from '../logic/passages'
+import { passages, notable } from '../logic/passages'
 import { isOver } from '../logic/waiting'
 import { useFirst } from './fold'
 import { sentence } from './form'
 import { Chip } from './state'
 import { Ago } from './time'
 
-/** So many are drawn before somebody asks for the others: the last, because those are what it did last. */
+/** So many are drawn until the others are requested: the last ones, which it did last. */
 const most = 10
 
 export function Passages({ live: { rollout, journal } }: { live: LiveRollout }) {
   const [every, setEvery] = useState(false)
   const all = passages(rollout, journal)
-  const some = all.filter(telling)
+  const some = all.filter(notable)
   const [shown, more] = useFirst((every ? all : some).toReversed(), most, 'passages')
   if (all.length === 0) return null
   const silent = all.length - some.length
