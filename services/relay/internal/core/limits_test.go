@@ -330,3 +330,17 @@ func TestAnAppProjectWiderThanTheLimitsIsRefused(t *testing.T) {
 		})
 	}
 }
+
+// During an upgrade a control plane of an earlier release, which reports no organization, continues what a new one has begun.
+func TestAnEarlierControlPlaneSyncsWhatLockstepCreated(t *testing.T) {
+	t.Parallel()
+	app := func(labels map[string]any) Object {
+		return Object{"metadata": map[string]any{"labels": labels, "annotations": map[string]any{annotationAuthorized: "3"}}}
+	}
+	if err := (Limits{}).checkAuthorization(SyncRequest{}, app(map[string]any{"app.kubernetes.io/managed-by": "lockstep"})); err != nil {
+		t.Errorf("created by Lockstep: %v", err)
+	}
+	if err := (Limits{}).checkAuthorization(SyncRequest{}, app(nil)); err == nil {
+		t.Error("created by others: expected a refusal")
+	}
+}
