@@ -52,6 +52,10 @@ func (y *story) prologue(ctx context.Context) error {
 		return err
 	}
 	y.tell.say("application %s: services api and web, one image each", w.Scenario.Application)
+	// By default a failed rollout is rolled back at once. Act 4 does so by hand, and would be refused if the policy was faster.
+	if err := y.rollBackAfterFailure(ctx, false); err != nil {
+		return err
+	}
 	if err := w.CreateEnvironments(ctx); err != nil {
 		return err
 	}
@@ -249,7 +253,21 @@ func (y *story) rollback(ctx context.Context) error {
 		return err
 	}
 	y.tell.observed("production had it already, and its files are as they were: no commit there")
-	return nil
+	return y.rollBackAfterFailure(ctx, true)
+}
+
+// rollBackAfterFailure sets whether failed rollouts are rolled back automatically.
+func (y *story) rollBackAfterFailure(ctx context.Context, automatically bool) error {
+	w := y.world
+	return w.insist(ctx, "the rollback policy to be set", func() error {
+		a, err := w.API.Application(ctx, w.Scenario.Application)
+		if err != nil {
+			return err
+		}
+		a.RollbackPolicy.OnFailed = automatically
+		_, err = w.API.SetRollbackPolicy(ctx, w.Scenario.Application, a.RollbackPolicy)
+		return err
+	})
 }
 
 // plural says how many commits there are, by environment.
