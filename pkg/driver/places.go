@@ -154,7 +154,7 @@ func resolve(root any, form placeForm) (Place, bool) {
 		p.Application = text(form.ApplicationNamespace) + "/" + text(form.Application)
 	}
 	if file := text(form.Path); file != "" {
-		p.Path = path.Clean(file)
+		p.Path = strings.TrimPrefix(path.Clean(file), "/") // as git.commit has it
 	}
 	if form.Agent != "" {
 		value, _ := lookUp(root, form.Agent)

@@ -96,16 +96,8 @@ func Run(ctx context.Context, c Config) error {
 	if err := s.drivers.Load(ctx); err != nil {
 		return fmt.Errorf("load drivers: %w", err)
 	}
-	if err := s.store.EnsureOrganization(ctx, ownerOrganization, c.BootstrapOrganization); err != nil {
+	if err := s.bootstrap(ctx, c); err != nil {
 		return fmt.Errorf("bootstrap: %w", err)
-	}
-	if err := s.store.EnsureOwner(ctx, ownerOrganization, owner, ownerName); err != nil {
-		return fmt.Errorf("bootstrap: %w", err)
-	}
-	for _, a := range c.BootstrapAgents {
-		if err := s.store.EnsureAgent(ctx, ownerOrganization, a.Number, a.Name, a.PublicKey); err != nil {
-			return fmt.Errorf("bootstrap: %w", err)
-		}
 	}
 	handler, err := s.handler(c)
 	if err != nil {
@@ -154,6 +146,22 @@ func Run(ctx context.Context, c Config) error {
 		}
 	}
 	return run.Parts(ctx, log, stopWithin, parts...)
+}
+
+// bootstrap makes the first organization, its owner and the configured agents, where they do not exist yet.
+func (s *service) bootstrap(ctx context.Context, c Config) error {
+	if err := s.store.EnsureOrganization(ctx, ownerOrganization, c.BootstrapOrganization); err != nil {
+		return err
+	}
+	if err := s.store.EnsureOwner(ctx, ownerOrganization, owner, ownerName); err != nil {
+		return err
+	}
+	for _, a := range c.BootstrapAgents {
+		if err := s.store.EnsureAgent(ctx, ownerOrganization, a.Number, a.Name, a.PublicKey); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Migrate brings the tables up to date and returns: the subcommand migrate. Run does the same at its start, so it is

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -177,6 +179,20 @@ func TestWeightsThatARolloutSkipsAreAskedAtTheEntrance(t *testing.T) {
 	s.ok(s.approve(person(2), third, "production/50"))
 	s.want(s.passed(third)[2], "production (production: approved by user 2; production/50: approved by user 2; "+
 		"will not stop at 50 %: the driver skips them this time)")
+	s.report(event.RolloutPassageRequested{RolloutID: third.ID, GateID: "production", SkipsWeights: []int{50, 60}}) // and once more
+	var announced [][]int
+	rows, err := s.pool.Query(t.Context(), `SELECT event->'data' FROM outbox WHERE event->>'type' = $1 ORDER BY id`, event.TypeRolloutPassageGranted)
+	s.ok(err)
+	all, err := pgx.CollectRows(rows, pgx.RowTo[event.RolloutPassageGranted])
+	s.ok(err)
+	for _, g := range all {
+		if g.RolloutID == third.ID && g.GateID == "production" {
+			announced = append(announced, g.PinnedWeights)
+		}
+	}
+	if len(announced) != 2 || len(announced[0]) > 0 || len(announced[1]) > 0 {
+		t.Errorf("announced with the weights %v, expected twice, and none that was skipped", announced)
+	}
 }
 
 // D46: a hold and an approval are both needed, whichever ends last; the passage is opened once, by what came last.

@@ -120,6 +120,21 @@ func (p passages) needs(gate string, requested []core.Condition) (approvals []st
 	return approvals, skipped
 }
 
+// skipped are the weights behind a granted entrance that need no passage any more.
+func (p passages) skipped(gate string) []core.Condition {
+	b := p.entrance(gate)
+	if b == nil {
+		return nil
+	}
+	var all []core.Condition
+	for _, w := range b.Weights {
+		if id := weightGate(gate, w.Weight); p.hold.Granted[id] {
+			all = append(all, core.Condition{Kind: core.ConditionSkippedWeight, GateID: id})
+		}
+	}
+	return all
+}
+
 // steps are the pinned gates that belong to no environment, by name.
 func (p passages) steps() []string {
 	var all []string
@@ -176,7 +191,7 @@ func (m PassageRequested) apply(ctx context.Context, u *UseCases, tx Tx, c cause
 		return err
 	}
 	if p.hold.Passed[m.GateID] && !p.hold.Wanted {
-		return t.grant(ctx, m.GateID, nil) // requested twice: granted once, and answered again
+		return t.grant(ctx, m.GateID, p.skipped(m.GateID)) // requested twice: granted once, and announced again as it was
 	}
 	if slices.Contains(p.hold.Asking, m.GateID) {
 		return nil

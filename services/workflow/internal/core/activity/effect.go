@@ -112,7 +112,7 @@ func SameRepository(raw string) string {
 	if err != nil {
 		return raw
 	}
-	host := strings.ToLower(u.Hostname())
+	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".") // a fully qualified name may end in a dot
 	if port := u.Port(); port != "" && port != "443" && port != "80" {
 		host += ":" + port
 	}

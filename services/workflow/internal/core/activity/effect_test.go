@@ -68,7 +68,7 @@ func TestPlacesCoverWhatIsTouched(t *testing.T) {
 		{"another branch", Place{Repository: repository, Branch: "next", Path: "."}, file("a"), 0},
 		{
 			"another spelling",
-			Place{Repository: "https://Git.Example.com:443/Shop/deploy.git/", Branch: "refs/heads/main", Path: "a"},
+			Place{Repository: "https://Git.Example.com.:443/Shop/deploy.git/", Branch: "refs/heads/main", Path: "a"},
 			file("a/b"), 3,
 		},
 		{"another repository", Place{Repository: repository + "-2", Branch: "main", Path: "."}, file("a"), 0},
