@@ -73,8 +73,9 @@ func (g *Guard) check(ctx context.Context, f activity.Function, call activity.Ca
 	if err != nil {
 		return nil, fmt.Errorf("read the passages of %q: %w", call.Workflow, err)
 	}
-	// Nothing was ever reported, or a domain service of an earlier release has created the rollout: it grants nothing that could be checked.
-	if run.Version == 0 || run.Exempt {
+	// A domain service of an earlier release has created the rollout: it grants nothing that could be checked. Other rollouts bring what
+	// they may change with their grants, so they are checked even if no places of environments were ever reported.
+	if run.Exempt || run.Version == 0 && !rolloutRun.MatchString(call.Workflow) {
 		return nil, nil
 	}
 	all, err := g.territories(ctx, call.Organization, run.Version)

@@ -183,7 +183,11 @@ func TestWhatARunMayChange(t *testing.T) {
 			with: revoked, want: "has ended",
 		},
 		{name: "in progress at the upgrade", workflow: "rollout-1", function: "change", place: inProduction, with: exempt},
-		{name: "a domain service of an earlier release", workflow: "rollout-1", function: "change", place: inProduction, with: unreported},
+		{
+			name: "no places were reported, no passage", workflow: "rollout-1", function: "change", place: inProduction, with: unreported,
+			want: "no passage of the rollout opens",
+		},
+		{name: "no places were reported, no rollout", workflow: "nightly", function: "change", place: inProduction, with: unreported},
 		{
 			name: "no rollout, a protected environment", workflow: "nightly", function: "change", place: inProduction,
 			want: "environment production is protected",
