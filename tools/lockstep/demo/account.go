@@ -10,7 +10,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/text"
 )
 
-// account tells what happens as it happens.
+// account prints the demo's steps as they happen.
 type account struct {
 	mu     sync.Mutex
 	out    io.Writer
@@ -28,32 +28,32 @@ const (
 	yellow = "33"
 )
 
-// act opens a chapter.
+// act prints the heading of an act.
 func (a *account) act(title string) {
 	a.print("\n" + a.styled(bold, title))
 }
 
-// note is what a reader has to know to understand what follows.
+// note prints what a reader has to know to understand the steps that follow.
 func (a *account) note(format string, args ...any) {
 	a.print("         " + a.styled(dim, fmt.Sprintf(format, args...)))
 }
 
-// say is something that happens.
-func (a *account) say(format string, args ...any) {
+// event prints something that happens.
+func (a *account) event(format string, args ...any) {
 	a.print(a.time() + text.Lines(fmt.Sprintf(format, args...)))
 }
 
-// observed is something that was looked at and found to be as it should.
+// observed prints something that was checked and found to be as expected.
 func (a *account) observed(format string, args ...any) {
 	a.print(a.time() + a.styled(green, "✓ ") + text.Lines(fmt.Sprintf(format, args...)))
 }
 
-// bad is something that goes wrong in the story, as it should.
+// bad prints a failure that the demo provokes on purpose.
 func (a *account) bad(format string, args ...any) {
 	a.print(a.time() + a.styled(red, fmt.Sprintf(format, args...)))
 }
 
-// asks is something that waits for a person.
+// asks prints that a person has to act.
 func (a *account) asks(format string, args ...any) {
 	a.print(a.time() + a.styled(yellow, fmt.Sprintf(format, args...)))
 }

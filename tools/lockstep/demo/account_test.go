@@ -16,7 +16,7 @@ func TestAStoryIsEscaped(t *testing.T) {
 		a := &account{out: &out, colour: colour, clock: clock.System(), began: clock.System().Now().Add(time.Second)}
 		a.act(answer)
 		a.note("%s", answer)
-		a.say("%s", answer)
+		a.event("%s", answer)
 		a.observed("%s", answer)
 		a.bad("%s", answer)
 		a.asks("%s", answer)

@@ -17,67 +17,67 @@ import (
 	"github.com/lockstep-cd/lockstep/tools/lockstep/stack"
 )
 
-// Config says where the demo happens and who is told.
+// Config says where the demo runs and where its output goes.
 type Config struct {
 	// Dir keeps everything and stays; it has to be new or empty. Without it a temporary folder is used, and removed.
 	Dir string
-	// Out is told the story.
+	// Out receives the demo's text.
 	Out io.Writer
 	// Colour says that Out is a terminal that shows colours.
 	Colour bool
 	// Clock is the system's, but in tests.
 	Clock clock.Clock
-	// Log is told what happens to the processes.
+	// Log receives what happens to the processes.
 	Log *slog.Logger
 }
 
-// Run tells the whole story. It returns nil only if every step was observed; nothing is left running either way.
+// Run plays the whole demo. It returns nil only if every step was observed; nothing is left running either way.
 func Run(ctx context.Context, c Config) (err error) {
-	tell := &account{out: c.Out, colour: c.Colour, clock: c.Clock, began: c.Clock.Now()}
+	out := &account{out: c.Out, colour: c.Colour, clock: c.Clock, began: c.Clock.Now()}
 	dir, remove, err := folder(c.Dir)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
 
-	tell.print(tell.styled(bold, "Lockstep: several services, one version set, gate by gate"))
-	tell.note("starting PostgreSQL, NATS, an OCI registry, a Git server, the four services and a simulated cluster in %s", dir)
+	out.print(out.styled(bold, "Lockstep: several services, one version set, gate by gate"))
+	out.note("starting PostgreSQL, NATS, an OCI registry, a Git server, the four services and a simulated cluster in %s", dir)
 	s, err := stack.Start(ctx, stack.Config{Dir: dir, Log: c.Log, Clock: c.Clock, Fast: c.Dir == ""})
 	if err != nil {
 		return fmt.Errorf("start: %w", err)
 	}
 	defer func() {
 		if err != nil && ctx.Err() == nil {
-			tell.print("\nThe last complaints of each part:")
-			tell.print(tails(s))
+			out.print("\nThe last complaints of each part:")
+			out.print(tails(s))
 		}
 		err = errors.Join(err, s.Stop())
 		if c.Dir == "" {
 			err = errors.Join(err, s.Discard(context.WithoutCancel(ctx)))
 		}
 		if err == nil {
-			tell.print("\n" + tell.styled(bold, fmt.Sprintf("Every step was observed. Nothing is left running. %.0f seconds.",
-				c.Clock.Now().Sub(tell.began).Seconds())))
+			out.print("\n" + out.styled(bold, fmt.Sprintf("Every step was observed. Nothing is left running. %.0f seconds.",
+				c.Clock.Now().Sub(out.began).Seconds())))
 		}
 	}()
-	tell.observed("everything is up; the cluster is simulated, the rest is what runs in production")
-	return newStory(NewWorld(s, Story(), c.Clock), tell).run(ctx)
+	out.observed("everything is up; the cluster is simulated, the rest is what runs in production")
+	return newStory(NewWorld(s, Story(), c.Clock), out).run(ctx)
 }
 
-// run tells the acts, and then shows the journals.
+// run plays the acts, and then prints the journals.
 func (y *story) run(ctx context.Context) error {
 	for _, act := range []func(context.Context) error{y.prologue, y.first, y.canary, y.bad, y.rollback} {
 		if err := act(ctx); err != nil {
 			return err
 		}
 	}
-	y.tell.act("The journals: who did what to which part, when and why")
+	y.out.act("The journals: who did what to which part, when and why")
 	for i, r := range y.rollouts {
 		var table bytes.Buffer
 		if err := journal.Table(&table, r); err != nil {
 			return err
 		}
-		y.tell.print(fmt.Sprintf("\n%s of %s to %s: %s (act %d)\n%s", r.ID, r.Application.Name, r.VersionSet.Name, journal.Human(r.State), i+1,
+		y.out.print(fmt.Sprintf("\n%s of %s to %s: %s (act %d)\n%s", r.ID, r.Application.Name, r.VersionSet.Name, journal.Human(r.State), i+1,
 			strings.TrimRight(table.String(), "\n")))
 	}
 	return nil

@@ -1,4 +1,4 @@
-// Package demo is the story that `lockstep demo` tells: two services reach two environments gate by gate, a bad version is
-// stopped, and a rollback makes it good again. It drives a stack from the outside, as a user and a registry would, and believes
+// Package demo plays what `lockstep demo` shows: two services are rolled out to two environments gate by gate, a bad version is
+// stopped, and a rollback restores the good one. It drives a stack from the outside, as a user and a registry would, and reports
 // only what it has observed.
 package demo

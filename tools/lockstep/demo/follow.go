@@ -17,11 +17,11 @@ const (
 	rolloutLimit = 3 * time.Minute
 )
 
-// Hooks are told what happens to a rollout that is followed. Each may be nil.
+// Hooks are called with what happens to a rollout that is followed. Each may be nil.
 type Hooks struct {
-	// Row is told each new row of the journal.
+	// Row is called with each new row of the journal.
 	Row func(r client.Rollout, t client.Transition)
-	// Gate is told when a gate waits for approval; nil approves without a word.
+	// Gate is called when a gate waits for approval; nil approves it silently.
 	Gate func(ctx context.Context, r client.Rollout, g client.Gate) error
 }
 

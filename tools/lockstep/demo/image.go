@@ -20,7 +20,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// SimulateLabel is the label by which an image tells the simulated cluster how it behaves: "degraded-at=50".
+// SimulateLabel is the image label that determines how the image behaves in the simulated cluster: "degraded-at=50".
 const SimulateLabel = "lockstep.dev/simulate"
 
 // PushImage builds an image of one small file, pushes it as a CI job would, and answers its digest. The error is Unavailable when the

@@ -20,7 +20,7 @@ type Scenario struct {
 	BlueGreen bool
 	// Kustomize has every environment's images in a kustomization, instead of in the manifests.
 	Kustomize bool
-	// Config is added to what the driver is told of the application in each environment.
+	// Config is added to the driver's configuration of the application in each environment.
 	Config map[string]any
 	// RepositoryURL, where given, is used in place of the stack's own.
 	RepositoryURL string
@@ -42,7 +42,7 @@ type Stage struct {
 // driverRef names the driver that the demo deploys with.
 const driverRef = "argo-rollouts@1"
 
-// Story is the scenario that the demo tells.
+// Story is the scenario of the demo.
 func Story() Scenario {
 	return Scenario{
 		Application: "shop", Services: []string{"api", "web"}, PollInterval: 1,

@@ -14,44 +14,44 @@ import (
 // story is the demo in four acts.
 type story struct {
 	world   *World
-	tell    *account
+	out     *account
 	watcher *Watcher
 	// good is the version set to return to.
 	good     client.VersionSet
 	rollouts []client.Rollout
 }
 
-func newStory(w *World, tell *account) *story {
-	y := &story{world: w, tell: tell}
+func newStory(w *World, out *account) *story {
+	y := &story{world: w, out: out}
 	y.watcher = NewWatcher(w, y.moved)
 	return y
 }
 
-// moved tells what a service does in the cluster.
+// moved prints what a service does in the cluster.
 func (y *story) moved(environment, service string, before, now position) {
 	who := fmt.Sprintf("%-10s  %s", environment, service)
 	switch {
 	case now.Phase == "Degraded" && before.Phase != "Degraded":
-		y.tell.bad("%s is degraded, with %d %% of the traffic on the new version: %s", who, now.Weight, now.Message)
+		y.out.bad("%s is degraded, with %d %% of the traffic on the new version: %s", who, now.Weight, now.Message)
 	case now.Paused && (!before.Paused || before.Weight != now.Weight):
-		y.tell.say("%s stands at gate %d %%", who, now.Weight)
+		y.out.event("%s is at gate %d %%", who, now.Weight)
 	case now.Phase == "Healthy" && now.Stable && (before.Phase != "Healthy" || before.Image != now.Image):
-		y.tell.say("%s is healthy: the new version serves everything", who)
+		y.out.event("%s is healthy: the new version serves everything", who)
 	}
 }
 
 // prologue creates what the acts need.
 func (y *story) prologue(ctx context.Context) error {
 	w := y.world
-	y.tell.act("Before: an application of two services, and two environments")
+	y.out.act("Before: an application of two services, and two environments")
 	if err := w.CreateRepository(ctx); err != nil {
 		return err
 	}
-	y.tell.say("a Git repository %s with one manifest for each service and environment", w.Stack.RepositoryURL(w.Scenario.Application))
+	y.out.event("a Git repository %s with one manifest for each service and environment", w.Stack.RepositoryURL(w.Scenario.Application))
 	if err := w.CreateApplication(ctx); err != nil {
 		return err
 	}
-	y.tell.say("application %s: services api and web, one image each", w.Scenario.Application)
+	y.out.event("application %s: services api and web, one image each", w.Scenario.Application)
 	// By default a failed rollout is rolled back at once. Act 4 does so by hand, and would be refused if the policy was faster.
 	if err := y.rollBackAfterFailure(ctx, false); err != nil {
 		return err
@@ -59,23 +59,23 @@ func (y *story) prologue(ctx context.Context) error {
 	if err := w.CreateEnvironments(ctx); err != nil {
 		return err
 	}
-	y.tell.observed("environments staging and production: the driver has found Argo CD and Argo Rollouts through the relay")
+	y.out.observed("environments staging and production: the driver has found Argo CD and Argo Rollouts through the relay")
 	if err := w.CreatePipeline(ctx); err != nil {
 		return err
 	}
-	y.tell.observed("the pipeline: staging %s, then an approval, then production %s", gateList(w.Scenario.Stages[0].Gates),
+	y.out.observed("the pipeline: staging %s, then an approval, then production %s", gateList(w.Scenario.Stages[0].Gates),
 		gateList(w.Scenario.Stages[1].Gates))
 	return nil
 }
 
 // push pushes images of both services.
 func (y *story) push(ctx context.Context, tag string, labels map[string]map[string]string) (client.VersionSet, error) {
-	y.tell.say("docker push %s/{api,web}:%s", y.world.Scenario.Application, tag)
+	y.out.event("docker push %s/{api,web}:%s", y.world.Scenario.Application, tag)
 	set, err := y.world.Push(ctx, tag, labels)
 	if err != nil {
 		return set, err
 	}
-	y.tell.observed("the registry has told, and %s has the version set %s: one version of each service, pinned by digest",
+	y.out.observed("the registry has notified, and %s has the version set %s: one version of each service, pinned by digest",
 		y.world.Scenario.Application, set.Name)
 	return set, nil
 }
@@ -93,7 +93,7 @@ func (y *story) roll(ctx context.Context, set client.VersionSet, reason string) 
 		if err != nil {
 			return err
 		}
-		y.tell.say("%s of %s is on its way", created.ID, set.Name)
+		y.out.event("%s of %s is on its way", created.ID, set.Name)
 		r, err = y.world.Follow(ctx, created.ID, Hooks{Row: y.row, Gate: y.gate})
 		return err
 	})
@@ -103,13 +103,13 @@ func (y *story) roll(ctx context.Context, set client.VersionSet, reason string) 
 	return r, err
 }
 
-// row tells what is in the journal and not to be seen in the cluster.
+// row prints what is in the journal and cannot be seen in the cluster.
 func (y *story) row(r client.Rollout, t client.Transition) {
 	switch {
 	case t.Event == "request_approval":
-		y.tell.asks("approval of %q is asked for: %s", t.GateID, t.Reason)
+		y.out.asks("approval of %q is asked for: %s", t.GateID, t.Reason)
 	case t.Subject == r.ID && t.Event != "create":
-		y.tell.say("%s", journal.Line(r, t))
+		y.out.event("%s", journal.Line(r, t))
 	}
 }
 
@@ -126,14 +126,14 @@ func (y *story) gate(ctx context.Context, r client.Rollout, g client.Gate) error
 			return errors.New("production runs the new version before its approval")
 		}
 	}
-	y.tell.observed("%s is untouched; approving", last.Environment)
+	y.out.observed("%s is untouched; approving", last.Environment)
 	return ctx.Err()
 }
 
 // first is the first deployment ever.
 func (y *story) first(ctx context.Context) error {
-	y.tell.act("Act 1: the first version")
-	y.tell.note("a first deployment has nothing to compare with: Argo Rollouts skips the canary, so no gate is stood at")
+	y.out.act("Act 1: the first version")
+	y.out.note("a first deployment has nothing to compare with: Argo Rollouts skips the canary, so it pauses at no gate")
 	set, err := y.push(ctx, "1.0.0", nil)
 	if err != nil {
 		return err
@@ -147,7 +147,7 @@ func (y *story) first(ctx context.Context) error {
 
 // canary is an ordinary release.
 func (y *story) canary(ctx context.Context) error {
-	y.tell.act("Act 2: a new version of both services, gate by gate")
+	y.out.act("Act 2: a new version of both services, gate by gate")
 	before, err := y.world.Commits(ctx)
 	if err != nil {
 		return err
@@ -174,7 +174,7 @@ func (y *story) canary(ctx context.Context) error {
 			}
 		}
 	}
-	y.tell.observed("in the journal and in the cluster, both services passed every gate of both environments once, none before the other had reached it")
+	y.out.observed("in the journal and in the cluster, both services passed every gate of both environments once, none before the other had reached it")
 	y.good = set
 	return nil
 }
@@ -196,14 +196,14 @@ func (y *story) completed(ctx context.Context, r client.Rollout, set client.Vers
 	if err := y.world.ExpectCommits(ctx, before, commits); err != nil {
 		return err
 	}
-	y.tell.observed("the journal, Git (%s) and the cluster agree: %s runs everywhere", plural(commits), set.Name)
+	y.out.observed("the journal, Git (%s) and the cluster agree: %s runs everywhere", plural(commits), set.Name)
 	return nil
 }
 
 // bad is a version that does not hold.
 func (y *story) bad(ctx context.Context) error {
-	y.tell.act("Act 3: a bad version of api is stopped")
-	y.tell.note("its image carries the label %s=degraded-at=50, which the simulated cluster obeys", SimulateLabel)
+	y.out.act("Act 3: a bad version of api is stopped")
+	y.out.note("its image carries the label %s=degraded-at=50, which the simulated cluster obeys", SimulateLabel)
 	before, err := y.world.Commits(ctx)
 	if err != nil {
 		return err
@@ -230,14 +230,14 @@ func (y *story) bad(ctx context.Context) error {
 	if err := y.world.ExpectCommits(ctx, before, map[string]int{"staging": 1}); err != nil {
 		return err
 	}
-	y.tell.observed("%s failed; web, healthy by itself, did not pass the gate that api did not hold; production was not touched", r.ID)
+	y.out.observed("%s failed; web, healthy by itself, did not pass the gate that api did not hold; production was not touched", r.ID)
 	return nil
 }
 
 // rollback returns to what was good.
 func (y *story) rollback(ctx context.Context) error {
-	y.tell.act("Act 4: back to the version set before")
-	y.tell.note("a rollback is a rollout too. What it asks for is still the stable version, so Argo Rollouts skips the canary")
+	y.out.act("Act 4: back to the version set before")
+	y.out.note("a rollback is a rollout too. What it asks for is still the stable version, so Argo Rollouts skips the canary")
 	before, err := y.world.Commits(ctx)
 	if err != nil {
 		return err
@@ -252,7 +252,7 @@ func (y *story) rollback(ctx context.Context) error {
 	if err := y.completed(ctx, r, y.good, before, map[string]int{"staging": 1}); err != nil {
 		return err
 	}
-	y.tell.observed("production had it already, and its files are as they were: no commit there")
+	y.out.observed("production had it already, and its files are as they were: no commit there")
 	return y.rollBackAfterFailure(ctx, true)
 }
 

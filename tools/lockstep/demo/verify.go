@@ -177,8 +177,8 @@ func ExpectState(r client.Rollout, state string, want map[string]string) error {
 	return ExpectJournal(r)
 }
 
-// events are the verbs of a journal about one gate, in order: what deployments did there, or people said. The rollout's own
-// passage follows from them, and so does that it asked for passage while somebody held it, which depends on when they did.
+// events are the verbs of a journal about one gate, in order: what deployments did there, and what people decided. The rollout's own
+// passage is left out because it follows from them; so is its request for passage while the gate was held, which depends on timing.
 func events(r client.Rollout, gate string) []string {
 	var verbs []string
 	for _, t := range r.Journal {

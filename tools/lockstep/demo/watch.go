@@ -20,7 +20,7 @@ type key struct{ environment, service string }
 // gate before all have reached it, and that none passes one twice.
 type Watcher struct {
 	world *World
-	// moved is told whenever a service stands somewhere else.
+	// moved is called whenever the position of a service has changed.
 	moved func(environment, service string, before, now position)
 	last  map[key]position
 	// target is the digest that each service is on its way to.
@@ -75,7 +75,7 @@ func (x *Watcher) During(ctx context.Context, do func(context.Context) error) er
 // look reads every Rollout once.
 func (x *Watcher) look(ctx context.Context) {
 	for _, stage := range x.world.Scenario.Stages {
-		// Twice around, because one object is read after the other: whoever was read before has been read after as well.
+		// Two passes, because objects are read one after the other: each is then read both before and after every other one.
 		services := append(append([]string{}, x.world.Scenario.Services...), x.world.Scenario.Services...)
 		seen := make([]position, 0, len(services))
 		for _, service := range services {

@@ -21,7 +21,7 @@ const notReady = "NOT_READY"
 // waitLimit bounds each wait of the demo for something that takes a second or two.
 const waitLimit = 60 * time.Second
 
-// World is a stack with a scenario on it, as somebody outside sees both: the API, Git, the OCI registry and the cluster.
+// World is a stack with a scenario on it, as an outsider sees both: the API, Git, the OCI registry and the cluster.
 type World struct {
 	Scenario Scenario
 	Stack    *stack.Stack

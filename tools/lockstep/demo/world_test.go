@@ -7,7 +7,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// What was created although its answer got lost is there when it is created again; what was there before is an error.
+// Creating something again after a lost answer succeeds; creating what existed beforehand is an error.
 func TestCreateTakesALostAnswerForOne(t *testing.T) {
 	t.Parallel()
 	w := &World{Clock: clock.System()}

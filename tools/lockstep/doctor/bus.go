@@ -118,7 +118,7 @@ func examineConsumer(ctx context.Context, stream jetstream.Stream, streamName, n
 		return wrong(check, err.Error(), "see the log of "+name)
 	}
 	info := consumer.CachedInfo()
-	found := fmt.Sprintf("%d events wait, %d are in hand", info.NumPending, info.NumAckPending)
+	found := fmt.Sprintf("%d events wait, %d are in progress", info.NumPending, info.NumAckPending)
 	if info.NumPending > backlog {
 		return warning(check, found, "the service "+name+" is away or too slow: see its log, and its replicas")
 	}
@@ -182,7 +182,7 @@ func (c Config) agents(ctx context.Context, conn *nats.Conn) []Finding {
 		case !beat.ClusterReachable:
 			findings = append(findings, wrong(check, "cannot reach its cluster: "+beat.Message, remedy("cluster")))
 		default:
-			findings = append(findings, c.release(check, "is there", beat.Version))
+			findings = append(findings, c.release(check, "is present", beat.Version))
 		}
 	}
 	return findings

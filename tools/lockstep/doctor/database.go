@@ -104,7 +104,8 @@ func (c Config) migrations(ctx context.Context, conn *pgx.Conn, schema string) F
 	return ok(check, strings.Join(found, ", "))
 }
 
-// lagging is how long an event may wait in an outbox before somebody should look: what is confirmed at once takes well under a second.
+// lagging is how long an event may wait in an outbox before an operator should look: one that is confirmed at once takes well under a
+// second.
 const lagging = time.Minute
 
 // outbox says how many events of a schema wait to be published or confirmed, and for how long. A schema without an outbox has nothing
@@ -143,8 +144,8 @@ func outbox(ctx context.Context, conn *pgx.Conn, schema string) []Finding {
 		"Nothing is lost: they are sent until they are confirmed")}
 }
 
-// rejected says how many events a service has refused for good within a week: dead letters, which are kept in its inbox with the reason. A
-// schema without an inbox has nothing to say.
+// rejected reports how many events a service has refused permanently within a week: dead letters, which are kept in its inbox with the
+// reason. A schema without an inbox has nothing to report.
 func rejected(ctx context.Context, conn *pgx.Conn, schema string) []Finding {
 	check := "refused events of schema " + schema
 	table := pgx.Identifier{schema, "inbox"}.Sanitize()
@@ -166,7 +167,7 @@ func rejected(ctx context.Context, conn *pgx.Conn, schema string) []Finding {
 		"docs/how-to/respond-to-alerts.md, LockstepEventsGivenUp, says what follows from one; the table inbox has them all, with their reasons")}
 }
 
-// connectRemedy tells apart why nobody could connect.
+// connectRemedy says what to do about each reason why connecting fails.
 func connectRemedy(err error) string {
 	if pe, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch pe.Code {

@@ -1,7 +1,7 @@
 // Package doctor examines an installation from outside: does each part answer, with the credentials given, with the tables and streams
-// that it needs, with a clock and a certificate that are right. What is wrong comes with what to do about it.
+// that it needs, with a clock and a certificate that are right. Each problem comes with what to do about it.
 //
-// It changes nothing, and it knows no rollout: why one stands still is the API's to say.
+// It changes nothing, and it knows no rollout: the API says why one makes no progress.
 package doctor
 
 import (
@@ -69,7 +69,7 @@ type Finding struct {
 // within bounds one look at one part.
 const within = 10 * time.Second
 
-// Examine looks at everything that is configured, all of it at once, and tells what it found in a fixed order. It returns when ctx
+// Examine checks everything that is configured, all of it at once, and returns the findings in a fixed order. It returns when ctx
 // ends at the latest.
 func Examine(ctx context.Context, c Config) []Finding {
 	if c.Clock == nil {

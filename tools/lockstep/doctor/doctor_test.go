@@ -105,7 +105,7 @@ func TestAPI(t *testing.T) {
 		{"its clock is wrong", answers(t, 200, typename, map[string]string{"Date": late}), "clock of the api", doctor.Wrong, "1h"},
 		{"the token is wrong", answers(t, 401, "no", nil), "api", doctor.Wrong, "token is refused"},
 		{"another address", answers(t, 200, "<html>", nil), "api", doctor.Wrong, "<html>"},
-		{"nobody is there", gone.URL, "api", doctor.Wrong, "refused"},
+		{"nothing listens", gone.URL, "api", doctor.Wrong, "refused"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -179,7 +179,7 @@ func TestDatabase(t *testing.T) {
 	away := doctor.Examine(t.Context(), doctor.Config{DatabaseURL: "postgres://me:hunter2@127.0.0.1:1/x"})
 	expect(t, away, "database", doctor.Wrong, "")
 	if strings.Contains(away[0].Found, "hunter2") {
-		t.Errorf("the password is told: %s", away[0].Found)
+		t.Errorf("the password is shown: %s", away[0].Found)
 	}
 }
 

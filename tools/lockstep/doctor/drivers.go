@@ -10,7 +10,7 @@ import (
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 )
 
-// unasked is how long a registry may not have said what a tag names before somebody should look: services ask every five minutes.
+// unasked is how long a tag may not have been resolved at its registry before an operator should look: services ask every five minutes.
 const unasked = 24 * time.Hour
 
 // drivers looks at where the deploy drivers come from, and whether each environment's is carried.
@@ -57,12 +57,12 @@ func (c Config) origin(o client.DriverOrigin) Finding {
 	case len(o.Drivers) == 0:
 		return wrong(check, "nothing is in force: "+o.Problem, driverRemedy(o.ProblemCode))
 	default:
-		return warning(check, found+" stay in force; what is there now is not: "+o.Problem, driverRemedy(o.ProblemCode))
+		return warning(check, found+" stay in force; what the registry has now is not: "+o.Problem, driverRemedy(o.ProblemCode))
 	}
 }
 
-// driverRemedy is what can be done about a kind of problem, which the domain service tells. One that this release does not know is taken
-// for the way to the registry: that is most often at fault.
+// driverRemedy is what can be done about a kind of problem that the domain service reports. One that this release does not know is taken
+// for a problem of reaching the registry: that is the most frequent one.
 func driverRemedy(code string) string {
 	switch code {
 	case "ALTERED":
@@ -72,7 +72,7 @@ func driverRemedy(code string) string {
 	case "DENIED":
 		return "do drivers.registries and their passwords let the domain service in, and does drivers.allow_networks? `lockstep driver pull` tries the same from here"
 	case "NOT_FOUND":
-		return "nothing is there under that name: `lockstep driver push` puts it there, or drivers.artifacts of the domain service names another"
+		return "the registry has nothing under that name: `lockstep driver push` puts it there, or drivers.artifacts of the domain service names another"
 	default:
 		return "is the registry up, do drivers.registries and drivers.ca_file let the domain service in, and does its network policy? `lockstep driver pull` tries the same from here"
 	}

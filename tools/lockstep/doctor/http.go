@@ -124,8 +124,8 @@ func (c Config) versionAt(ctx context.Context, address string) string {
 	return info.Version
 }
 
-// release compares a part's version with this command's. A part of another release works, since releases fit their neighbours; whoever
-// reads what this command says should know.
+// release compares a part's version with this command's. A part of another release works, since releases are compatible with their
+// neighbours, but a reader of this command's output should know.
 func (c Config) release(check, found, version string) Finding {
 	if version != "" {
 		found += ", version " + version
@@ -154,7 +154,7 @@ func remedy(part string) string {
 func (c Config) skew(check, date string) []Finding {
 	theirs, err := http.ParseTime(date)
 	if err != nil {
-		return nil // a server that tells no time
+		return nil // a server that does not send its time
 	}
 	return c.compare(check, theirs)
 }

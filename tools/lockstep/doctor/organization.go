@@ -9,11 +9,11 @@ import (
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 )
 
-// forgotten is how long an agent may be away before it is said to be: a relay that is moved to another node is back sooner.
+// forgotten is how long an agent may be away before that is an error: a relay that is moved to another node is back sooner.
 const forgotten = 5 * time.Minute
 
-// organization looks at what the token's organization has set up: whether its agents are there, and its environments ready. Without a good
-// token there is nothing to say beside what api says.
+// organization checks what the token's organization has set up: whether its agents are connected, and its environments ready. Without a
+// valid token it has nothing to add to the finding about the API.
 func (c Config) organization(ctx context.Context) []Finding {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -24,7 +24,7 @@ func (c Config) organization(ctx context.Context) []Finding {
 	}
 	var findings []Finding
 	for _, a := range agents {
-		if f, told := c.registered(a); told {
+		if f, found := c.registered(a); found {
 			findings = append(findings, f)
 		}
 	}
@@ -49,8 +49,8 @@ func (c Config) organization(ctx context.Context) []Finding {
 	return findings
 }
 
-// registered is what the record says of an agent; nothing of one that is revoked and that nobody names any more.
-func (c Config) registered(a client.Agent) (f Finding, told bool) {
+// registered is the finding about an agent's record; there is none about a revoked agent that no environment names any more.
+func (c Config) registered(a client.Agent) (f Finding, found bool) {
 	check := fmt.Sprintf("agent %d, %s", a.Number, a.Name)
 	names := make([]string, len(a.Environments))
 	for i, e := range a.Environments {
@@ -73,7 +73,7 @@ func (c Config) registered(a client.Agent) (f Finding, told bool) {
 	}
 	away := c.Clock.Now().Sub(*a.LastSeenAt).Round(time.Second)
 	if away < forgotten {
-		return warning(check, fmt.Sprintf("is not connected, and was seen %v ago", away), "it may be on its way back: look again in a minute"),
+		return warning(check, fmt.Sprintf("is not connected, and was seen %v ago", away), "it may be restarting: look again in a minute"),
 			true
 	}
 	return wrong(check, fmt.Sprintf("is not connected, and was seen %v ago", away),

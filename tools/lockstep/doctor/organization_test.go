@@ -21,7 +21,7 @@ import (
 	"github.com/lockstep-cd/lockstep/tools/lockstep/doctor"
 )
 
-// Each agent of the organization is told of with what is wrong with it, and each environment.
+// There is a finding for each agent of the organization, with what is wrong with it, and for each environment.
 func TestOrganization(t *testing.T) {
 	t.Parallel()
 	now := time.Now().UTC().Truncate(time.Second)
@@ -92,7 +92,7 @@ func TestOrganization(t *testing.T) {
 		"broken":  {doctor.Warning, "driver.yaml:3", "lockstep driver check"},
 		"changed": {doctor.Wrong, "sha256:bb", "not that of its digest"},
 		"closed":  {doctor.Wrong, "a password", "drivers.registries and their passwords"},
-		"gone":    {doctor.Wrong, "no such tag", "nothing is there under that name"},
+		"gone":    {doctor.Wrong, "no such tag", "the registry has nothing under that name"},
 	} {
 		f := finding(findings, "drivers of oci://r/"+origin+":1")
 		if f.State != want.state || !strings.Contains(f.Found, want.found) || !strings.Contains(f.Remedy, want.remedy) {
@@ -101,10 +101,10 @@ func TestOrganization(t *testing.T) {
 	}
 	for _, f := range findings {
 		if f.Check == "driver of environment staging" {
-			t.Errorf("a driver that is carried is told of: %+v", f)
+			t.Errorf("there is a finding about a driver that is carried: %+v", f)
 		}
 		if strings.HasPrefix(f.Check, "agent 6") {
-			t.Errorf("an agent that is revoked and that nobody names is told of: %+v", f)
+			t.Errorf("there is a finding about a revoked agent that nobody names: %+v", f)
 		}
 	}
 	// Whose token is refused sees no agents, and hears of the token alone.
@@ -128,7 +128,7 @@ func TestCertificatesOfServers(t *testing.T) {
 	expect(t, findings, "certificate of workflow", doctor.Wrong, "tls")
 }
 
-// What a service refused for good is told of for a week.
+// Events that a service refused permanently are reported for a week.
 func TestRefusedEvents(t *testing.T) {
 	t.Parallel()
 	pool, c := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()})
@@ -149,7 +149,7 @@ func TestRefusedEvents(t *testing.T) {
 	expect(t, examine(), check, doctor.Warning, "1 within a week, the last one /ci new: environment 7 does not exist")
 }
 
-// A stream that has nearly no room left is told of before it drops what nobody has read.
+// A stream that is nearly full is reported before it drops what nobody has read.
 func TestAStreamIsNearlyFull(t *testing.T) {
 	t.Parallel()
 	s := bustest.ServerWith(t, bustest.Unrestricted("operator"))
@@ -171,7 +171,7 @@ func TestAStreamIsNearlyFull(t *testing.T) {
 	expect(t, findings, "stream DOMAIN", doctor.Warning, "of the 1 MB that it may have")
 }
 
-// A service of another release works, and is told of.
+// A service of another release works, and is reported.
 func TestReleases(t *testing.T) {
 	t.Parallel()
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

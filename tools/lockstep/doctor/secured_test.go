@@ -34,8 +34,8 @@ func finding(findings []doctor.Finding, check string) doctor.Finding {
 	return append(of, doctor.Finding{})[0]
 }
 
-// TestTheDatabasesCertificate has a real server show certificates that are good, soon to expire, expired, for another name and of an
-// unknown authority. Each is told of with its own remedy.
+// TestTheDatabasesCertificate has a real server show certificates that are valid, soon to expire, expired, for another name and of an
+// unknown authority. Each is reported with its own remedy.
 func TestTheDatabasesCertificate(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -108,7 +108,7 @@ func TestTheCertificateOfNATS(t *testing.T) {
 	expect(t, findings, "certificate of nats", doctor.OK, "is good until")
 }
 
-// TestStorage: what is nearly full is told of before it is, and what is closed because it was.
+// TestStorage: a disk is reported when it is nearly full, and whatever was closed because it was.
 func TestStorage(t *testing.T) {
 	t.Parallel()
 	pool, c := pgtest.New(t)

@@ -77,7 +77,7 @@ func slots(ctx context.Context, conn *pgx.Conn) []Finding {
 	return findings
 }
 
-// monitored looks at the room that JetStream has on its disk, which NATS tells at its monitoring port.
+// monitored checks the room that JetStream has on its disk, which NATS reports at its monitoring port.
 func (c Config) monitored(ctx context.Context) []Finding {
 	const check = "storage of nats"
 	address := strings.TrimSuffix(c.NATSMonitor, "/") + "/jsz"

@@ -41,7 +41,7 @@ test('fifty events a second all arrive, and what they change is drawn, with two 
   assert.equal(await page.evaluate(() => globalThis.counted.rows.size), 200)
   const follows = ['Inbox', 'Where']
   for (const name of follows) assert.ok(asked[name] <= beats + 1, `${name}: found ${asked[name]} requests in ${beats} half seconds`)
-  // Whoever is slow sees the calm rounds of what the journal does not tell of, one each fifteen seconds since the page came.
+  // On a slow machine the periodic queries for what the journal does not report run as well, one every fifteen seconds since the page loaded.
   const rounds = Math.ceil((Date.now() - opened) / 15_000)
   for (const [name, n] of Object.entries(asked)) assert.ok(follows.includes(name) || n <= rounds, `${name}: found ${n} requests in ${rounds} rounds of fifteen seconds`)
   // The rows are still the same elements: nothing was thrown away to be made again.
@@ -58,7 +58,7 @@ test('an event about one application draws its row again, and no other', async (
   const id = Number(name.split('-')[1])
   await page.evaluate(() => {
     globalThis.touched = new Set()
-    // Relative times go on by themselves.
+    // Relative times change by themselves.
     new MutationObserver((all) => {
       for (const { target } of all) {
         const at = target.nodeType === Node.TEXT_NODE ? target.parentElement : target
@@ -110,7 +110,7 @@ test('a rollout of 200 services, thirty environments, long names, names from rig
   }
 })
 
-test('of 200 services those are drawn that somebody asks for; a refresh asks for the last of the journal, not for all of it', async () => {
+test('of 200 services those are drawn that a person asks for; a refresh asks for the end of the journal, not for all of it', async () => {
   const page = await open(place.browser, place.stack)
   const asked = []
   page.on('request', (r) => r.url().endsWith('/graphql') && /^(RolloutPage|MoreJournal)$/.test(r.postDataJSON().operationName) && asked.push(r.postDataJSON()))

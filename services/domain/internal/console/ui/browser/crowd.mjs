@@ -36,7 +36,7 @@ export async function crowd(applications) {
 function counting() {
   if (!navigator.locks) return // about:blank
   globalThis.counted = { rows: new Set(), long: [] }
-  // Every row that the stream brings is told to the other tabs; a listener of the same page hears that as they do.
+  // Every row that the stream brings is sent to the other tabs; a listener in the same page receives it as they do.
   const request = navigator.locks.request.bind(navigator.locks)
   navigator.locks.request = (name, ...rest) => {
     if (name.startsWith('lockstep-live-') && !globalThis.counted.channel) {

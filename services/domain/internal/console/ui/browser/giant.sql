@@ -47,7 +47,7 @@ FROM giant, generate_series(1, environments) e;
 INSERT INTO cd_rollout_transitions (organization_id, rollout_id, from_state, to_state, event, principal_type, principal_id, reason)
 SELECT 1, a, NULL, 0, 'create', 'user', 1, 'הגרסה החדשה של התשלומים' FROM giant;
 INSERT INTO cd_rollout_transitions (organization_id, rollout_id, from_state, to_state, event, principal_type) SELECT 1, a, 0, 1, 'start', 'system' FROM giant;
--- The first environment is done; in the second, the first half of the services stands at 10 %.
+-- The first environment is done; in the second, the first half of the services waits at 10 %.
 INSERT INTO cd_deployment_transitions (organization_id, deployment_id, from_state, to_state, event, gate_id, principal_type)
 SELECT 1, e * 1000000000::bigint + s.id, f, t, event, CASE WHEN event LIKE '%\_gate' THEN (SELECT name FROM cd_environments WHERE id = 900000 + e) || '/' || weight END, 'system'
 FROM serving s, generate_series(1, 2) e,

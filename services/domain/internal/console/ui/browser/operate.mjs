@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { identityProvider } from './idp.mjs'
 import { check, launch, open, shot, tabTo } from './page.mjs'
-import { createRepository, graphql, moveFile, start, startWorkflow, tell, until } from './stack.mjs'
+import { createRepository, graphql, moveFile, start, startWorkflow, playDemo, until } from './stack.mjs'
 
 let browser
 let dir
@@ -20,7 +20,7 @@ before(async () => {
   browser = await launch()
   idp = await identityProvider({ 'olga@example.com': ['platform'], 'vera@example.com': ['readers'], 'nobody@example.com': [] })
   const story = join(dir, 'story')
-  await tell(story)
+  await playDemo(story)
   const known = await start(story)
   await known.stop() // its address is kept, and only now known
   stack = await start(story, {
@@ -36,7 +36,7 @@ after(async () => {
   await rm(dir, { recursive: true, force: true, maxRetries: 5 })
 })
 
-test('signing in at an identity provider, by keyboard, to the page that was asked for; who has no access is told so', async () => {
+test('signing in at an identity provider, by keyboard, to the requested page; a person without access gets a page that says so', async () => {
   const page = await open(browser, stack, { signedIn: false })
   await page.goto('/rollouts/rollout_2')
   const way = page.getByRole('link', { name: 'Sign in with Example ID' })
@@ -125,7 +125,7 @@ test('who did what, with what changed, by keyboard, with filters that are in the
   await viewer.finish()
 })
 
-test('a workflow that has failed says why, and goes on from the failed step, by keyboard only', async () => {
+test('a failed workflow shows why, and can be retried from the failed step, by keyboard only', async () => {
   const repository = await createRepository(stack, 'reports', 'nightly', ['early'])
   await startWorkflow(stack, 'nightly-report', `print("looks for the report")
 run("git.read_file", {"repo_url": "${repository}", "ref": "main", "path": "nightly/late.yaml"})
@@ -142,13 +142,13 @@ print("has found it")
   await page.keyboard.press('Enter')
   const dialog = page.getByRole('dialog')
   await tabTo(page, dialog.getByRole('textbox'))
-  await page.keyboard.type('it is there now')
+  await page.keyboard.type('the file exists now')
   await tabTo(page, dialog.getByRole('button', { name: 'Retry', exact: true }))
   await page.keyboard.press('Enter')
   await page.getByText('has found it').waitFor()
   await page.getByRole('heading', { name: 'Retried' }).waitFor()
-  await page.getByText('it is there now').waitFor()
-  assert.equal(await page.getByText('looks for the report').count(), 1, 'what came before the failed step is not done again')
+  await page.getByText('the file exists now').waitFor()
+  assert.equal(await page.getByText('looks for the report').count(), 1, 'the steps before the failed one are not repeated')
   await page.getByRole('heading', { name: 'Why it failed' }).waitFor({ state: 'detached' })
   await shot(page, 'workflow-retried-light')
   await page.finish()

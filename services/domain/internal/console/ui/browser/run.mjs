@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { check, launch, open, shot, tabTo } from './page.mjs'
-import { createRepository, graphql, moveFile, pushImage, rolloutState, rollTo, start, tell, until } from './stack.mjs'
+import { createRepository, graphql, moveFile, pushImage, rolloutState, rollTo, start, playDemo, until } from './stack.mjs'
 
 let browser
 let dir
@@ -24,7 +24,7 @@ after(async () => {
 describe('an installation with a history', () => {
   let stack
   before(async () => {
-    await tell(join(dir, 'story'))
+    await playDemo(join(dir, 'story'))
     stack = await start(join(dir, 'story'))
   })
   after(() => stack?.stop())
@@ -48,7 +48,7 @@ describe('an installation with a history', () => {
     await page.finish()
   })
 
-  test('a session that ends is asked for where one is; the way back leads through the pages; times are absolute on hover', async () => {
+  test('an ended session is renewed on the same page; the browser's back button leads through the pages; times are absolute on hover', async () => {
     const page = await open(browser, stack)
     await page.goto('/rollouts?state=failed')
     await page.getByRole('link', { name: 'shop: set-5' }).click()
@@ -167,7 +167,7 @@ describe('an installation with a history', () => {
     await page.finish()
   })
 
-  test('without a network it says so, and goes on from there; tabs share one stream', async () => {
+  test('without a network it says so, and continues where it stopped; tabs share one stream', async () => {
     const page = await open(browser, stack)
     const id = await rollTo(stack, 'set-1')
     const isStream = (r) => r.headers().accept === 'text/event-stream'
@@ -286,7 +286,7 @@ test('from an empty installation to the first rollout', async () => {
     await page.getByLabel('Image').fill(`${stack.oci}/books/store`)
     await page.keyboard.press('Enter')
     await step(/^An application/).getByRole('link', { name: 'books' }).waitFor()
-    // The form has gone with its step, and the focus has gone on to the next one.
+    // The form has disappeared with its step, and the focus has moved to the next one.
     await page.locator('h2:focus').filter({ hasText: 'An environment' }).waitFor()
 
     await page.getByLabel('Name', { exact: true }).fill('test')
@@ -298,7 +298,7 @@ test('from an empty installation to the first rollout', async () => {
     await check(page, 'start, environment')
     await shot(page, 'start-environment-light')
 
-    // Whoever comes back goes on where they were: the server knows how far it is.
+    // People who return continue where they were: the server knows how far the setup is.
     await page.goto('/rollouts')
     await page.goto('/start')
     await page.locator('.steps [aria-current=step]').getByRole('heading', { name: 'A pipeline, and where the manifests are' }).waitFor()
@@ -317,7 +317,7 @@ test('from an empty installation to the first rollout', async () => {
     await shot(page, 'new-pipeline-wrong-light')
     await page.getByLabel('Container').fill('store')
     await page.getByRole('button', { name: 'Create pipeline' }).click()
-    // The file is not there: the reason is shown where one stands, and once it is there, it is checked again.
+    // The file does not exist: the reason is shown next to the field, and once the file exists, it is checked again.
     const manifests = step('A pipeline, and where the manifests are')
     await manifests.getByText(/nowhere\.yaml/).waitFor({ timeout: 60_000 })
     await check(page, 'start, not ready')

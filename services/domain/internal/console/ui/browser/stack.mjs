@@ -22,8 +22,8 @@ export async function until(what, question, limit = 60_000) {
   }
 }
 
-/** Tells the demo's story in a folder, so that there is something to see. */
-export async function tell(dir) {
+/** Runs the demo in a folder, so that there is something to see. */
+export async function playDemo(dir) {
   await run(lockstep, ['demo', '--data', dir], { maxBuffer: 1 << 24 })
 }
 
@@ -44,7 +44,7 @@ export async function start(dir, settings = {}) {
     child.kill('SIGINT')
     await ended
   }
-  /** Kills one part for good measure; the supervisor starts it again. */
+  /** Kills one part; the supervisor starts it again. */
   const crash = async (part) => process.kill(Number(await readFile(join(dir, 'run', `${part}.pid`), 'utf8')), 'SIGKILL')
   return { ...endpoints, dir, stop, crash }
 }
@@ -110,7 +110,7 @@ export async function moveFile(stack, name, from, to) {
   await run('git', ['clone', '-q', bare, work])
   const git = (...args) => run('git', ['-c', 'user.name=Team', '-c', 'user.email=team@example.com', ...args], { cwd: work })
   await git('mv', from, to)
-  await git('commit', '-q', '-m', 'where it is looked for')
+  await git('commit', '-q', '-m', 'move it to where the workflow reads it')
   await git('push', '-q', 'origin', 'main')
   await rm(work, { recursive: true })
 }

@@ -1,5 +1,5 @@
 // Writes src/api/generated.ts: the operations of src/api/*.graphql, checked against the schema of the API, each with
-// the types of what it takes and answers. `node scripts/types.mjs --check` only says whether that is what is there.
+// the types of what it takes and answers. `node scripts/types.mjs --check` only reports whether the file is up to date.
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import {
   buildSchema, concatAST, isEnumType, isInputObjectType, isListType, isNonNullType, isObjectType, isScalarType, parse, print, Source, typeFromAST, validate,

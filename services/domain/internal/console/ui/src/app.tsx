@@ -55,7 +55,7 @@ function Gatekeeper() {
   const client = useQueryClient()
   const [left, setLeft] = useState(false)
   if (viewer.error instanceof ApiError && viewer.error.kind === 'signed-out') {
-    // Data that stays beside the error is of a session that was there.
+    // Data that stays next to the error belongs to the session that ended.
     const note = left ? 'Signed out.' : viewer.data ? 'Your session has ended. Sign in again to continue here.' : ''
     const done = () => {
       setLeft(false)

@@ -27,7 +27,7 @@ describe('a driver that nobody has written code for', () => {
   test('machines: lists, depth, and JSON for what has no control', () => {
     expect(controls(render(machines, { hosts: [{ name: 'a' }, {}] }))).toEqual(['hosts/0/name:text', 'hosts/0/spare:checkbox', 'hosts/1/name:text', 'hosts/1/spare:checkbox', 'login/user:text', 'login/port:number', 'labels:textarea', 'cycle:textarea'])
   })
-  test('what is wrong stands at its field', () => {
+  test('what is wrong is shown at its field', () => {
     const html = render(machines, { hosts: [{ name: 'A' }] }, [{ path: ['hosts', '0', 'name'], message: 'No capitals.' }])
     expect(/data-field="hosts\/0\/name"/.exec(html)).not.toBeNull()
     expect(html.match(/aria-invalid="true"/g)).toHaveLength(1)

@@ -108,13 +108,13 @@ describe('why it waits', () => {
     const late = { waitingOn: [wait('HEALTH', { service: { id: 'web', name: 'web' } })] }
     const one = conditions(rollout(['DEPLOYING', 'DEPLOYING'], [gates([25]), []], late))
     expect(one.map((c) => c.title)).toEqual(['web is on its way to 25 % in staging'])
-    expect(one[0]?.joint).toContain('api is there already')
+    expect(one[0]?.joint).toContain('api has arrived already')
     const both = { waitingOn: ['api', 'web'].map((name) => wait('HEALTH', { service: { id: name, name } })) }
     expect(conditions(rollout(['DEPLOYING', 'DEPLOYING'], [[], []], both)).map((c) => c.title)).toEqual(['api and web are on their way to 25 % in staging'])
     const passed = gates([25, 50], [25, 50])
     expect(conditions(rollout(['DEPLOYING', 'DEPLOYING'], [passed, passed], both)).map((c) => c.title)).toEqual(['api and web are on their way to full traffic and health in staging'])
   })
-  test('everything else is said in the server’s order and words', () => {
+  test('everything else keeps the order and the text of the server', () => {
     const open = { gateId: 'release', viewerCan: [] }
     const all = conditions(rollout(['HEALTHY', 'HEALTHY'], [[], []], { openGates: [open], waitingOn: [wait('PAUSE', { environment: null }), wait('APPROVAL', { gateId: 'release' }), wait('AGENT')] }))
     expect(all.map((c) => c.title)).toEqual(['Paused', '“release” needs approval', 'No agent can be reached in staging'])
@@ -201,7 +201,7 @@ test('findings are at the step that they are about', () => {
   expect(located([{ pointer: '/steps/2/gates/0/weight', message: 'm' }, { pointer: '', message: 'm' }, { pointer: '/steps/1/config/a~1b', message: 'm' }]).map((l) => `${l.step} ${l.finding.path.join(' ')}`)).toEqual(['2 gates 0 weight', '-1 ', '1 config a/b'])
 })
 
-test('of many names a sentence has four; of many services those that need somebody come first', () => {
+test('of many names a sentence has four; of many services those that need attention come first', () => {
   expect(names(['a', 'b', 'c'])).toBe('a, b and c')
   expect(names([...'abcdefgh'])).toBe('a, b, c, d and 4 others')
   const rows = [...'hdxhf'].map((c, i) => ({ deployment: { id: String(i), state: { h: 'HEALTHY', d: 'DEPLOYING', x: 'DEGRADED', f: 'FAILED' }[c] } })) as unknown as Lane['rows']

@@ -72,7 +72,7 @@ export async function signInOptions(): Promise<SignInOption[]> {
   return ((await response.json()) as { options: SignInOption[] }).options
 }
 
-/** Where a browser signs in to one of the organizations that somebody belongs to: the identity provider says again which those are. */
+/** Where a browser signs in to one of the person's organizations: the identity provider confirms again which those are. */
 export function signInTo(organization: string): string {
   return `/session/oidc?organization=${encodeURIComponent(organization)}&return=%2F`
 }

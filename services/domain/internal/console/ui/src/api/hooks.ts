@@ -1,6 +1,6 @@
-// Queries and changes of pages. What the journal tells of moves when it does: a query says which rows concern it, and is asked
-// again, at most twice a second however much happens. What the journal does not tell of (readiness, health, who can be
-// reached) is asked every fifteen seconds, every two while it is being looked at, and when the page comes back to the front.
+// Queries and mutations of pages. State changes are reported by the journal: a query names the rows that concern it, and is repeated
+// for them, at most twice a second however much happens. What the journal does not report (readiness, health, who can be
+// reached) is queried every fifteen seconds, every two while it is about to change, and when the page becomes visible again.
 // What has not changed keeps its identity, so nothing moves under the cursor.
 import { keepPreviousData, type Query, QueryCache, QueryClient, useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { useEffect, useRef, useState } from 'react'
@@ -15,7 +15,7 @@ const beat = 500
 
 type Follows = (touched: Touched, data: unknown) => boolean
 
-/** A page that is told that nobody is signed in any more asks who is: that leads to signing in, there where one is (Gatekeeper). */
+/** When an answer says that the session has ended, the page asks who is signed in: Gatekeeper then asks to sign in, on the same page. */
 export function newQueryClient(): QueryClient {
   const noticed = (error: Error) => {
     const wasKnown = client.getQueryCache().findAll({ queryKey: ['Viewer'] }).some((viewer) => viewer.state.data !== undefined)
@@ -39,7 +39,7 @@ export function newQueryClient(): QueryClient {
 }
 
 interface Options<Data> {
-  /** Whether it is being looked at, so that something which the journal does not tell of will change soon. */
+  /** Whether a check is running, so that something which the journal does not report will change soon. */
   live?: (data: Data) => boolean
   /** Whether rows of the journal concern it. */
   follows?: (touched: Touched, data: Data) => boolean
@@ -108,8 +108,8 @@ export function useRollout(id: string) {
 }
 
 /**
- * The journal's stream, from a cursor on, for as long as somebody is signed in. Queries that follow it are asked again. Without
- * a cursor it waits for one; an empty one is asked for anew.
+ * The journal's stream, from a cursor on, for as long as a person is signed in. Queries that follow it are repeated. Without
+ * a cursor it waits for one; an empty one is requested again.
  */
 export function useLive(organization: string, cursor: string | undefined): Live | null {
   const client = useQueryClient()

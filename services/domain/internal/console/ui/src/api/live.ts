@@ -1,7 +1,7 @@
-// What moves, as it moves: the journal of the organization over one stream for all tabs of this browser (browsers allow six
-// connections to a server, and a stream would hold one for each tab). The tab that has the lock reads the stream and tells the
-// others; when it is closed the next one goes on from the last cursor. After sleep, a lost network or a restart of the server it
-// goes on from there too, so that nothing is missed and nothing has to be loaded anew.
+// Changes as they happen: the journal of the organization over one stream for all tabs of this browser (browsers allow six
+// connections to a server, and a stream would hold one for each tab). The tab that has the lock reads the stream and forwards it to
+// the others; when it is closed the next one continues from the last cursor. After sleep, a lost network or a restart of the server
+// it continues from there too, so that nothing is missed and nothing has to be loaded again.
 import { ask, headers } from './client'
 import { Follow, JournalCursor, type FollowData } from './generated'
 import { serverEvents } from './sse'
@@ -24,7 +24,7 @@ const silence = 40_000
 const watch = 5_000
 const shortest = 250
 const longest = 5_000
-/** So long a stream is down before it is said: a restart takes less. */
+/** How long a stream may be down before the page says so: a restart takes less. */
 const grace = 2_500
 
 export function nothing(): Touched {
@@ -89,7 +89,7 @@ export class Live {
       case 'rows':
         return this.take(word.rows)
       case 'all':
-        return this.tell({ ...nothing(), all: true })
+        return this.notify({ ...nothing(), all: true })
       case 'state':
         return this.become(word.state)
       case 'wake':
@@ -118,10 +118,10 @@ export class Live {
       touched.rollouts.add(r.rollout)
       touched.applications.add(r.application)
     }
-    this.tell(touched)
+    this.notify(touched)
   }
 
-  private tell(touched: Touched): void {
+  private notify(touched: Touched): void {
     for (const l of this.rowListeners) l(touched)
   }
 

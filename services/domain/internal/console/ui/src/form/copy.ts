@@ -16,7 +16,7 @@ const catalogue: Record<string, Words> = {
   'argo-rollouts/application': { label: 'Argo CD Application', help: 'The one that is synced for this application in this environment.' },
   'argo-rollouts/mode': {
     label: 'Who makes the Argo CD Application',
-    options: { managed: 'Lockstep makes it if it is missing', existing: 'It has to be there already' },
+    options: { managed: 'Lockstep makes it if it is missing', existing: 'It has to exist already' },
   },
   'argo-rollouts/project': { label: 'Argo CD project', help: 'Of an Application that Lockstep makes.' },
   'argo-rollouts/rollout_strategy': {

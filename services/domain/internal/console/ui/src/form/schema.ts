@@ -1,5 +1,5 @@
 // An interpreter of the part of JSON Schema 2020-12 that drivers' schemas use. Visibility and validation read the same
-// if/then/else: what an active branch refuses with `false` is not shown, and not sent (R29). The server has the last word.
+// if/then/else: what an active branch refuses with `false` is not shown, and not sent (R29). The server decides.
 
 export type Schema = boolean | SchemaObject
 export interface SchemaObject {
@@ -185,7 +185,7 @@ export function blank(root: Schema, schema: Schema, depth = 0): unknown {
   return typeOf(s) === 'boolean' ? false : undefined
 }
 
-/** What is wrong with a value, in words for whoever fills in the form. */
+/** What is wrong with a value, in words for the person who fills in the form. */
 export function validate(root: Schema, schema: Schema, value: unknown, path: string[] = []): Finding[] {
   if (path.length > deepest) return []
   return active(root, schema, value).flatMap((s) => {

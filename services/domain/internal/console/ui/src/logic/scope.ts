@@ -29,7 +29,7 @@ export function earlier<S extends { id: string; createdAt: string }>(sets: S[], 
   return sets.filter((s) => s.id !== from.id && Date.parse(s.createdAt) < Date.parse(from.createdAt))
 }
 
-/** What is said of an environment that a rollback leaves out. */
+/** The text about an environment that a rollback leaves out. */
 export function skipWords(cause: SkipCause, set: string): string {
   return cause === 'UNCHANGED' ? `${set} is live there already` : 'left out of this rollback on request'
 }

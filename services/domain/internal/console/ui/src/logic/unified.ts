@@ -20,7 +20,7 @@ export function hunks(diff: string): DiffLine[] {
   return lines
 }
 
-/** The same file may be told by several services that are in it. */
+/** The same file may be reported by several services that are in it. */
 export function byPath<Change extends { path: string }>(all: Change[]): Change[] {
   return [...new Map(all.map((c) => [c.path, c])).values()]
 }

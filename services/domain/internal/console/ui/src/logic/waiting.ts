@@ -41,7 +41,7 @@ function together(rollout: Rollout, place: Place): { goal: string; joint: string
   const gate = plan[index]
   if (!gate) return { goal: 'full traffic and health', joint: '' }
   const there = rows.filter((r) => r.marks[index] === 'here').map((r) => r.deployment.service.name)
-  const joint = there.length > 0 ? `${names(there)} ${verb(there, 'is', 'are')} there already: no service passes a gate before all have reached it.` : ''
+  const joint = there.length > 0 ? `${names(there)} ${verb(there, 'has', 'have')} arrived already: no service passes a gate before all have reached it.` : ''
   return { goal: `${gate.weight} %`, joint }
 }
 

@@ -213,7 +213,7 @@ function Revoke({ agent, onClose }: { agent: Agent; onClose: () => void }) {
   const send = async () => accepted((await ask(RevokeAgent, { input: { agentId: agent.id } })).revokeAgent)
   return (
     <Confirm title={`Revoke ${agent.name}`} submit="Revoke" done={`${agent.name} is revoked.`} send={send} onClose={onClose}>
-      <p>Its connections are cut off at once, for good. {agent.environments.length > 0 && `Nothing can be rolled out to ${agent.environments.map((e) => e.name).join(', ')} until another agent is named there.`}</p>
+      <p>Its connections are cut off at once, permanently. {agent.environments.length > 0 && `Nothing can be rolled out to ${agent.environments.map((e) => e.name).join(', ')} until another agent is named there.`}</p>
     </Confirm>
   )
 }

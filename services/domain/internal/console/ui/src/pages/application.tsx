@@ -64,7 +64,7 @@ export function ApplicationPage() {
             viewerCan={app.viewerCan}
             since={app.archivedAt}
             archivings={app.archivings}
-            means={<p>It is rolled out again as before. What was published meanwhile has to be looked for: check its sources.</p>}
+            means={<p>It is rolled out again as before. Versions published meanwhile are not known yet: check its sources.</p>}
             send={async (reason) => accepted((await ask(RestoreApplication, { input: { application: app.id, reason } })).restoreApplication)}
           />
         )}
@@ -99,7 +99,7 @@ export function ApplicationPage() {
   )
 }
 
-/** What is archived cannot be rolled out; every other hindrance is told by the dialog, beside what would change. */
+/** What is archived cannot be rolled out; the dialog shows every other hindrance, next to what would change. */
 function rollOut(app: App) {
   const can = ability(app.viewerCan, 'createRollout')
   return app.archivedAt ? can : { ...can, allowed: true }

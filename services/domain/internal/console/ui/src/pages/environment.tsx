@@ -138,7 +138,7 @@ function Agent({ contact }: { contact: Environment['contact'] }) {
 
 const nameOf = ({ service }: Environment['healths'][number]) => `${service.application.name}/${service.name}`
 
-/** How the services do that were seen here; those that need somebody come first. */
+/** The health of the services that were seen here; those that need attention come first. */
 function Services({ healths }: { healths: Environment['healths'] }) {
   const order = ['DEGRADED', 'PROGRESSING', 'UNKNOWN', 'HEALTHY']
   const sorted = [...healths].sort((a, b) => order.indexOf(a.health) - order.indexOf(b.health) || nameOf(a).localeCompare(nameOf(b)))

@@ -14,7 +14,7 @@ export default function MetricsPage() {
   const { name = '' } = useParams()
   const [search, setSearch] = useSearchParams()
   const days = windows.find((d) => String(d) === search.get('days')) ?? 30
-  // Whole hours: the same question for as long as somebody looks at the answer.
+  // Whole hours: the query stays the same while a person looks at the answer.
   const since = new Date(Math.floor(Date.now() / hour) * hour - days * 24 * hour).toISOString()
   const query = useAsk(Operation, { application: name, since })
   return (

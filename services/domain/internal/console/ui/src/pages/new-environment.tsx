@@ -54,7 +54,7 @@ function Form({ drivers, done }: { drivers: DriversData['drivers']; done: (name:
   const change = useChange(
     async () => accepted((await ask(CreateEnvironment, { input: { name, description, tier, driverRef: ref, driverConfig: value } })).createEnvironment),
     () => {
-      announce(`${name} is there, and is being onboarded.`)
+      announce(`${name} is created, and is being onboarded.`)
       done(name)
     },
   )

@@ -76,7 +76,7 @@ function Form({ app, environments, drivers, done }: FormProps) {
   const checked = useChecked(parsed)
   const [saved] = useState(() => JSON.stringify(built))
   const isSaved = useUnsaved(parsed === undefined || JSON.stringify(parsed) !== saved)
-  // A field that is still to be filled in is no error before somebody has been there, or wants to save.
+  // A field that is still to be filled in is no error before it was visited, or before saving.
   const [attempted, setAttempted] = useState(false)
   const [visited, setVisited] = useState<ReadonlySet<string>>(new Set())
   const leave = (e: FocusEvent<HTMLElement>) => {

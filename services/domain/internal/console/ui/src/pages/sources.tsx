@@ -1,4 +1,4 @@
-// Where artifacts come from: how each source is doing, as the registry service tells, and a look at it now.
+// Where artifacts come from: the status of each source, as the registry service reports it, and a button to poll it now.
 import { useState } from 'react'
 import { Link, useSearchParams } from 'react-router'
 import { accepted, ask } from '../api/client'

@@ -1,5 +1,5 @@
-// The way from an empty installation to a first rollout, on one page: what is done, and the one next thing to do, with its form. How far
-// it has come is the server's to say, so one may leave and come back, on another machine too. Each check says why it is not passed, and
+// The way from an empty installation to a first rollout, on one page: what is done, and the one next thing to do, with its form. The
+// server knows how far it is, so one may leave and come back, on another machine too. Each check shows why it is not passed, and
 // can be asked again.
 import { useEffect, useRef, useState, type ReactNode } from 'react'
 import { Link } from 'react-router'
@@ -97,7 +97,7 @@ function Way({ app, ready, environments, more }: { app: App | null; ready: boole
 function Steps({ steps, next }: { steps: StepProps[]; next: number }) {
   const heading = useRef<HTMLHeadingElement>(null)
   const before = useRef(next)
-  // The form that had the focus is gone with its step: the focus goes on to the next one, and a screen reader says which that is.
+  // The form that had the focus has disappeared with its step: the focus moves to the next one, and a screen reader announces which that is.
   useEffect(() => {
     if (before.current !== next && !document.activeElement?.closest('main')) heading.current?.focus()
     before.current = next

@@ -126,7 +126,7 @@ interface Pages<Node> {
   pageInfo: { hasNextPage: boolean; endCursor: string | null }
 }
 
-/** Pages of a list that only grows: the last one is read again when the run has gone on. */
+/** Pages of a list that only grows: the last one is read again when the run has made progress. */
 function useGrowing<Node>(key: unknown[], seen: number, read: (after: string | null) => Promise<Pages<Node>>) {
   return useInfiniteQuery({
     queryKey: [...key, seen],

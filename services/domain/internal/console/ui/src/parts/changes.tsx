@@ -79,7 +79,7 @@ export function VersionName({ version }: { version: { name: string; digest: stri
   )
 }
 
-/** A version that somebody reported and its registry does not have; what that means is on hover and on focus. */
+/** A version that was reported but that its registry does not have; hover and focus show what that means. */
 export function DigestNotSeen() {
   const id = useId()
   return (

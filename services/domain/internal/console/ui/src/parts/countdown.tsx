@@ -2,7 +2,7 @@
 import { useEffect, useState, type ReactNode } from 'react'
 import { absolute, clockTime, progress, remaining, shortTime } from '../logic/time'
 
-/** Once a second, unlike the relative times of a page: somebody may want to act before it has run out. */
+/** Once a second, unlike the relative times of a page: a person may want to act before it has run out. */
 function useSeconds(until: string): number {
   const [now, setNow] = useState(Date.now)
   const over = now >= Date.parse(until)

@@ -1,4 +1,4 @@
-// Of what is many only the first are drawn, until somebody wants more: a page with thousands of rows is slow to draw and slower to read.
+// Of a long list only the first items are drawn, until a person asks for more: thousands of rows are slow to draw and slower to read.
 import { useState, type ReactNode } from 'react'
 
 /** The first of all, and the button that shows more of them; null where there are none. Each time there come ten times as many as at first. */

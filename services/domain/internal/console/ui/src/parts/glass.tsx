@@ -1,5 +1,5 @@
-// Break-glass: the approvals of one rollout are passed without anybody else's consent. It is red wherever it is, asks for a reason, and
-// stays on the rollout for good.
+// Break-glass: the approvals of one rollout are passed without anybody else's consent. It is red wherever it appears, asks for a reason,
+// and is shown with the rollout permanently.
 import { accepted, ask } from '../api/client'
 import { BreakTheGlass, type RolloutPageData } from '../api/generated'
 import { Confirm } from './confirm'
@@ -33,7 +33,7 @@ export function GlassMeans() {
         <p>
           <strong>This overrides every approval of this rollout, open or still to come.</strong> Nobody else has to consent.
         </p>
-        <p>Your name and reason are recorded in the journal, stay on the rollout for good, and raise an alert. Pauses, aborts and soak times stay in force.</p>
+        <p>Your name and reason are recorded in the journal, stay with the rollout permanently, and raise an alert. Pauses, aborts and soak times stay in force.</p>
       </div>
     </div>
   )

@@ -40,8 +40,8 @@ function subjects(rollout: LiveRollout['rollout']): Map<string, string> {
   return names
 }
 
-/** Rows that say something which no other row says: not the making of parts, nor what the parts' own rows tell of gates. */
-function tells(row: JournalRow, rollout: string): boolean {
+/** Rows that say something which no other row says: not the creation of parts, nor the rollout's rows about gates, which its parts' rows repeat. */
+function informs(row: JournalRow, rollout: string): boolean {
   if (row.event === 'create') return row.subject === rollout
   return row.subject !== rollout || !['reach_gate', 'pass_gate', 'request_passage'].includes(row.event)
 }
@@ -75,8 +75,8 @@ export function Record({ rollout, rows }: { rollout: LiveRollout['rollout']; row
 function Journal({ rollout, rows }: { rollout: LiveRollout['rollout']; rows: JournalRow[] }) {
   const [all, setAll] = useState(false)
   const names = subjects(rollout)
-  const telling = all ? rows : rows.filter((r) => tells(r, rollout.id))
-  const [shown, earlier] = useFirst(telling.toReversed(), 100, 'earlier rows')
+  tells( => const listed = all ? rows : rows.filter((r) => informs( => informs(r, rollout.id))
+  const [shown, earlier] = useFirst(listed.toReversed(), 100, 'earlier rows')
   return (
     <>
       <label className="faint">
@@ -84,7 +84,7 @@ function Journal({ rollout, rows }: { rollout: LiveRollout['rollout']; rows: Jou
       </label>
       <ol tabIndex={0} aria-label="Journal, newest first">
         {shown.map((r, i) => (
-          <Entry key={telling.length - i} row={r} name={names.get(r.subject) ?? r.subject} />
+          <Entry key={listed.length - i} row={r} name={names.get(r.subject) ?? r.subject} />
         ))}
         {earlier && <li>{earlier}</li>}
       </ol>

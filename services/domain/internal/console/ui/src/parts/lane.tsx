@@ -10,7 +10,7 @@ import { Icon } from './icon'
 import { Chip, State } from './state'
 import { Ago } from './time'
 
-/** So many services of an environment are drawn before somebody asks for the others. */
+/** How many services of an environment are drawn before a person asks for the others. */
 const most = 20
 
 const marks: Record<Mark, { icon: string; word: string }> = {

@@ -1,5 +1,5 @@
-// What the workflow of a rollout printed and had carried out, newest first. The engine keeps it; the journal tells when there is
-// more, because whatever a rollout's workflow does shows there.
+// What the workflow of a rollout printed and had carried out, newest first. The engine keeps it; the journal signals when there is
+// more, because everything that a rollout's workflow does appears there.
 import { useInfiniteQuery } from '@tanstack/react-query'
 import { useEffect } from 'react'
 import { Link } from 'react-router'

@@ -91,7 +91,7 @@ export function NotThere({ what, to, list }: { what: string; to: string; list: s
   )
 }
 
-/** The next page of a list; its place is in the address, with whatever else is there. */
+/** The next page of a list; its place is in the address, with whatever the address has already. */
 export function More({ info, after }: { info: { hasNextPage: boolean; endCursor: string | null }; after: string | null }) {
   const [search] = useSearchParams()
   const at = (cursor: string | null) => {

@@ -106,8 +106,8 @@ function Rules({ value, path, findings, onChange }: { value: Json; path: string[
   return (
     <>
       <Line label="What the one who approves should know" value={value.reason} onChange={(v) => set('reason', v)} problem={at('reason')} optional />
-      <Numeral label="How many people" value={value.quorum} onChange={(v) => set('quorum', v)} problem={at('quorum')} min={1} max={20} optional help="One, if nothing is said." />
-      <Line label="Group" value={value.group} onChange={(v) => set('group', v || undefined)} problem={at('group')} optional help="That they belong to; anybody with the role, if nothing is said." />
+      <Numeral label="How many people" value={value.quorum} onChange={(v) => set('quorum', v)} problem={at('quorum')} min={1} max={20} optional help="One, if left empty." />
+      <Line label="Group" value={value.group} onChange={(v) => set('group', v || undefined)} problem={at('group')} optional help="That they belong to; anybody with the role, if left empty." />
       <Field id={id} label="The requester of the rollout" problem={at('requester_may_approve')}>
         <select
           id={id}

@@ -8,7 +8,7 @@ import { Diffs } from './diff'
 import { sentence } from './form'
 import { Icon } from './icon'
 
-/** How long a choice has to stand before it is asked about: arrow keys go through many. */
+/** How long a choice has to last before its preview is loaded: arrow keys pass many. */
 const settled = 400
 
 /** Only: the environments that a rollback goes to; null for a rollout, which goes to all. */

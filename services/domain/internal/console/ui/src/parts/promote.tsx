@@ -1,4 +1,4 @@
-// The one dialog that starts a rollout, wherever it is opened from: a new version set, an older one, a way back. It shows what
+// The one dialog that starts a rollout, wherever it is opened from: a new version set, an older one, a rollback. It shows what
 // would change in each environment, compared with what is live there, before anything does.
 import { useId, useState } from 'react'
 import { useNavigate } from 'react-router'
@@ -29,7 +29,7 @@ interface PromoteProps {
 
 type App = NonNullable<SetsData['application']>
 
-/** Why nothing can be rolled out now, in the server's words; it refuses by the same rule. */
+/** Why nothing can be rolled out now, as the server puts it; it refuses by the same rule. */
 function hindrance(app: App): string | null {
   const can = ability(app.viewerCan, 'createRollout')
   return can.allowed ? null : sentence(can.reason ?? 'It may not be rolled out now')
@@ -50,7 +50,7 @@ export function Promote({ application, setId, rollBackFrom, onClose }: PromotePr
   const app = query.data?.application
   const all = app?.versionSets.nodes ?? []
   const sets = rollBackFrom ? earlier(all, rollBackFrom.versionSet) : all
-  // What was live before a rollout may be newer than its own set, and is then no way back.
+  // What was live before a rollout may be newer than the rollout's own set; returning to it is not a rollback.
   const chosen = all.some((s) => s.id === wanted) && !sets.some((s) => s.id === wanted) ? '' : wanted
   // The newest need not be the last one made, nor on the page.
   const listed = sets.find((s) => s.id === chosen) ?? (chosen === '' ? (rollBackFrom ? sets[0] : (app?.newestVersionSet ?? undefined)) : undefined)

@@ -1,4 +1,4 @@
-// Why somebody does something, for the journal.
+// The field for the reason of a change, which the journal records.
 import { useId } from 'react'
 import { Field } from './form'
 

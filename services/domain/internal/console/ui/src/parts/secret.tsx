@@ -17,7 +17,7 @@ export function Secret({ what, secret, onDone }: { what: string; secret: string;
   return (
     <div className="secret" ref={ref} tabIndex={-1} role="group" aria-label={what}>
       <p>
-        <strong>{what} is shown now, and never again.</strong> Put it where it belongs before you go on.
+        <strong>{what} is shown now, and never again.</strong> Store it where it belongs before you continue.
       </p>
       <code>{secret}</code>
       <p className="line">

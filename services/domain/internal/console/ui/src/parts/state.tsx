@@ -40,7 +40,7 @@ export function Chip({ tone, icon, word }: { tone: Look['tone']; icon: string; w
   )
 }
 
-/** A rollout: an open gate is said before its state, because that is what it waits for. */
+/** A rollout: an open gate is shown before its state, because that is what it waits for. */
 export function RolloutChip({ state, gates }: { state: RolloutStatus; gates: number }) {
   if (gates > 0 && (state === 'IN_PROGRESS' || state === 'PENDING')) return <Chip tone="wait" icon="gate" word="Waits for approval" />
   return <State state={state} />

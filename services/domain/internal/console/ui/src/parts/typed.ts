@@ -1,24 +1,24 @@
-// Text that somebody types, told on after a pause; when it is changed from elsewhere (a link, the way back), that counts.
+// Text that a person types, passed on after a pause; when it is changed from elsewhere (a link, the back button), that wins.
 import { useEffect, useRef, useState } from 'react'
 
 const rest = 250
 
-export function useTyped(value: string, tell: (value: string) => void): [text: string, set: (text: string) => void] {
+export function useTyped(value: string, change: (value: string) => void): [text: string, set: (text: string) => void] {
   const [text, setText] = useState(value)
-  const told = useRef(value)
-  const last = useRef(tell)
+  const passed = useRef(value)
+  const last = useRef(change)
   useEffect(() => {
-    last.current = tell
+    last.current = change
   })
   useEffect(() => {
-    if (value === told.current) return
-    told.current = value
+    if (value === passed.current) return
+    passed.current = value
     setText(value)
   }, [value])
   useEffect(() => {
-    if (text === told.current) return
+    if (text === passed.current) return
     const timer = setTimeout(() => {
-      told.current = text
+      passed.current = text
       last.current(text)
     }, rest)
     return () => clearTimeout(timer)

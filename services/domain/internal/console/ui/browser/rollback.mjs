@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { check, launch, open, shot, tabTo } from './page.mjs'
-import { graphql, rollTo, start, tell, until } from './stack.mjs'
+import { graphql, rollTo, start, playDemo, until } from './stack.mjs'
 
 let browser
 let dir
@@ -16,7 +16,7 @@ before(async () => {
   dir = await mkdtemp(join(tmpdir(), 'console-'))
   await chmod(dir, 0o755) // PostgreSQL runs as an account of its own
   browser = await launch()
-  await tell(join(dir, 'story'))
+  await playDemo(join(dir, 'story'))
   stack = await start(join(dir, 'story'))
 })
 
@@ -164,8 +164,8 @@ test('break-glass: for those who may, never without a reason, and seen by everyo
   await looks(`/rollouts/${id}`, 'broken-glass', (p) => p.getByRole('region', { name: 'Break-glass' }))
   await other.finish()
 
-  // The same from the dialog that rolls back, for whoever is alone with a bad production.
-  // What was live before set-1 is newer than it: it is no way back, and is not offered.
+  // The same from the dialog that rolls back, for a person who is alone with a bad production.
+  // What was live before set-1 is newer than set-1: it is not a rollback, and is not offered.
   await page.getByRole('button', { name: 'Roll back', exact: true }).click()
   await dialog.getByText('There is no version set before set-1.').waitFor()
   assert.equal(await dialog.getByRole('button', { name: 'Roll back' }).isDisabled(), true)
