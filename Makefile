@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 
 include tools/versions.mk
 
-# The first of these that can be written to. An account without a home (or with somebody else's) keeps its Go caches there too.
+# The first of these that can be written to. An account without a home (or with another account's) keeps its Go caches there too.
 CACHE := $(shell for dir in "$${XDG_CACHE_HOME:-$${HOME:-/nonexistent}/.cache}" "$${TMPDIR:-/tmp}/cache-$$(id -u)"; do \
 	if mkdir -p "$$dir/lockstep" 2>/dev/null && test -w "$$dir/lockstep"; then echo "$$dir"; break; fi; done)
 ifneq ($(shell dir="$$(go env GOCACHE)"; mkdir -p "$$dir" 2>/dev/null && test -w "$$dir" && echo yes),yes)

@@ -211,7 +211,7 @@ func TestAnApprovalStepCannotHaveTheNameOfAnEnvironment(t *testing.T) {
 	}
 }
 
-func TestCheckPassesOnWhatNobodyCouldTell(t *testing.T) {
+func TestCheckReturnsTheErrorsOfItsCallbacks(t *testing.T) {
 	t.Parallel()
 	def, err := flow.Parse([]byte(whole))
 	if err != nil {

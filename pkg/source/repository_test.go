@@ -39,7 +39,7 @@ func TestNormalizeImage(t *testing.T) {
 		{"a single name with the default port", "registry:443/api", "registry:443/api"},
 		{"a port out of range", "registry.example.com:99999/api", ""},
 		{"a broken address", "[::1/api", ""},
-		{"an address that is none", "[:::]:5000/api", ""},
+		{"a malformed address", "[:::]:5000/api", ""},
 		{"a scheme", "https://registry.example.com/api", ""},
 		{"nothing", "", ""},
 		{"only a tag", ":1.0", ""},

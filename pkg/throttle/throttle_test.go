@@ -108,7 +108,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-func TestOnlyTrustedProxiesSayWhoTheirClientIs(t *testing.T) {
+func TestOnlyTrustedProxiesNameTheirClient(t *testing.T) {
 	t.Parallel()
 	proxies, err := throttle.Proxies("trusted_proxies", []string{"10.0.0.0/8", "2001:db8::1"})
 	if err != nil {

@@ -35,9 +35,9 @@ type publisher struct {
 	log    *slog.Logger
 	// wake holds one nudge: while it has not been read, a second one would say nothing new.
 	wake chan struct{}
-	// conn is nil until the bus is there.
+	// conn is nil until the bus is connected.
 	conn atomic.Pointer[bus.Conn]
-	// follow keeps up with the domain's sources while the bus is there.
+	// follow keeps up with the domain's sources while the bus is connected.
 	follow func(ctx context.Context, conn *bus.Conn) error
 }
 

@@ -6,7 +6,7 @@ containers with restartPolicy Always are not.
 {{- define "lockstep.migration" -}}
 {{- if .root.Values.migrations.job.enabled }}
 {{- if .root.Values.postgresql.bundled.enabled }}
-{{- fail "found migrations.job.enabled beside postgresql.bundled.enabled; expected a PostgreSQL that is there before the release, since Jobs run before it" }}
+{{- fail "found migrations.job.enabled together with postgresql.bundled.enabled; expected a PostgreSQL that exists before the release, since the Jobs run before it" }}
 {{- end }}
 {{- $job := .root.Values.migrations.job }}
 {{- $of := dict "root" .root "component" "migrate" "name" (printf "%s-migrate" .component) }}

@@ -27,7 +27,7 @@ import (
 )
 
 // Leftovers are the goroutines that nats-server does not end when it is shut down in the moment that a stream is being made, or a
-// batch is under way: for leak detectors, which cannot tell them from ours.
+// batch is under way: for leak detectors, which cannot distinguish them from ours.
 func Leftovers() []goleak.Option {
 	return []goleak.Option{
 		goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server.(*fileStore).flushStreamStateLoop"),

@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 )
 
-// A Door is a subject that somebody could use, and who may.
+// A Door is a subject that clients could use, and the users that may.
 type Door struct {
 	// Subject is what is published or subscribed to.
 	Subject string
@@ -59,7 +59,7 @@ func known(tb testing.TB, doors []Door, user, verb, pattern string, may func(Doo
 	}
 }
 
-// events are the subjects of the three paths and of what the services tell each other beside them.
+// events are the subjects of the three paths and of what the services send each other outside them.
 func events(agents ...int64) []Door {
 	registry, domain, workflow := bus.UserRegistry, bus.UserDomain, bus.UserWorkflow
 	doors := []Door{
@@ -154,7 +154,7 @@ func matches(pattern, subject string) bool {
 // last is a subject that nobody may use: its refusal says that the server has judged everything that was tried before.
 const last = "cd.nobody.at.all"
 
-// refusal is how the client tells of one.
+// refusal matches the error of the NATS client about a refused subject.
 var refusal = regexp.MustCompile(`(?i)permissions violation for (publish|subscription) to "([^"]+)"`)
 
 // Try has a connection, of user, publish and subscribe to every door, and fails the test where the server lets it in or refuses it against
@@ -209,5 +209,5 @@ func Try(tb testing.TB, nc *nats.Conn, user string, doors []Door) {
 // within is how long a server may take to judge some hundred subjects on a busy machine.
 const within = time.Minute
 
-// isWildcard tells of what can only be subscribed to.
+// isWildcard reports whether the subject can only be subscribed to.
 func (d Door) isWildcard() bool { return strings.ContainsAny(d.Subject, "*>") }

@@ -21,7 +21,7 @@ type Frame struct {
 	ToServer bool
 	// Subject is where it was published. Everything but messages has none.
 	Subject string
-	// Bytes is all of it. Whoever changes it keeps its length.
+	// Bytes is all of it. A test that changes it keeps its length.
 	Bytes []byte
 }
 

@@ -35,7 +35,7 @@ func (l logger) Fatalf(format string, args ...any) {
 	}
 }
 
-// Noticef is about starting and stopping, which our own lines tell as well.
+// Noticef is about starting and stopping, which our own log lines report as well.
 func (l logger) Noticef(format string, args ...any) { l.write(slog.LevelDebug, format, args...) }
 
 // Warnf is something that an operator should know.

@@ -40,7 +40,7 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Authority is who is asked about everybody that is not among the users (auth callout): the public halves of
+// Authority authenticates every client that is not among the users (auth callout): the public halves of
 // authority.Identity.
 type Authority struct {
 	Issuer, User string

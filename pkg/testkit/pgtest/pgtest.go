@@ -5,7 +5,7 @@
 // left running, and no goroutine either, so it can be used beside leak detectors and needs no TestMain.
 //
 // On a private server, a test with migrations has a database, copied from one in which they were applied once: to apply them for each test
-// was most of what the tests of a service took. Any other test has a schema, and so has each on a server that somebody has named, where
+// was most of what the tests of a service took. Any other test has a schema, and so has each on a server named by the environment, where
 // databases would be left behind.
 package pgtest
 
@@ -129,7 +129,7 @@ func execute(ctx context.Context, url, sql string) (err error) {
 	return err
 }
 
-// uniqueName is unique on the server and still tells an operator whose it is.
+// uniqueName is unique on the server and still shows an operator which test it belongs to.
 func uniqueName(test string) string {
 	word := strings.Map(func(r rune) rune {
 		switch {
@@ -165,7 +165,7 @@ var running = sync.OnceValues(func() (server, error) {
 		return server{}, fmt.Errorf("make the servers' folder: %w", err)
 	}
 	if info, err := os.Lstat(base); err != nil || !info.IsDir() || !owned(info) {
-		return server{}, fmt.Errorf("%s belongs to somebody else: remove it", base)
+		return server{}, fmt.Errorf("%s belongs to another user: remove it", base)
 	}
 	dir, err := os.MkdirTemp(base, "server-")
 	if err != nil {

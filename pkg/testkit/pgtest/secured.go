@@ -41,7 +41,7 @@ func NewSecured(tb testing.TB, asking bool, write func(certs.Files)) *Secured {
 	if err := os.WriteFile(filepath.Join(data, "pg_hba.conf"), []byte("local all all trust\n"+rule+"\n"), 0o600); err != nil {
 		tb.Fatal(err)
 	}
-	s.Tell(tb, "ALTER SYSTEM SET ssl = on", "ALTER SYSTEM SET ssl_cert_file = 'tls.crt'", "ALTER SYSTEM SET ssl_key_file = 'tls.key'",
+	s.Execute(tb, "ALTER SYSTEM SET ssl = on", "ALTER SYSTEM SET ssl_cert_file = 'tls.crt'", "ALTER SYSTEM SET ssl_key_file = 'tls.key'",
 		"ALTER SYSTEM SET ssl_ca_file = 'ca.crt'", "SELECT pg_reload_conf()")
 	return s
 }
@@ -54,11 +54,11 @@ func NewChecked(tb testing.TB) (owner, address string) {
 	if err := os.WriteFile(rules, []byte("local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n"), 0o600); err != nil {
 		tb.Fatal(err)
 	}
-	(&Secured{server: server}).Tell(tb, "SELECT pg_reload_conf()")
+	(&Secured{server: server}).Execute(tb, "SELECT pg_reload_conf()")
 	return server.URL(), address
 }
 
-// listening is a server of a test's own that trusts whoever comes to an address of 127.0.0.1.
+// listening starts a server for one test that trusts every client on an address of 127.0.0.1.
 func listening(tb testing.TB) (server *postgres.Server, address string) {
 	tb.Helper()
 	address = porttest.FreeAddress(tb)
@@ -85,11 +85,11 @@ func listening(tb testing.TB) (server *postgres.Server, address string) {
 	return server, address
 }
 
-// Rotate gives the server other certificates. It shows them when it comes to it: whoever waits for that has to try.
+// Rotate gives the server other certificates. It shows them some time after the reload: to wait for them, connect until they appear.
 func (s *Secured) Rotate(tb testing.TB, write func(certs.Files)) {
 	tb.Helper()
 	s.put(tb, write)
-	s.Tell(tb, "SELECT pg_reload_conf()")
+	s.Execute(tb, "SELECT pg_reload_conf()")
 }
 
 func (s *Secured) put(tb testing.TB, write func(certs.Files)) {
@@ -110,8 +110,8 @@ func (s *Secured) put(tb testing.TB, write func(certs.Files)) {
 	}
 }
 
-// Tell runs statements over the server's socket, as its owner.
-func (s *Secured) Tell(tb testing.TB, statements ...string) {
+// Execute runs statements over the server's socket, as its owner.
+func (s *Secured) Execute(tb testing.TB, statements ...string) {
 	tb.Helper()
 	pool, err := pgxpool.New(tb.Context(), s.server.URL())
 	if err != nil {

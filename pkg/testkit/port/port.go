@@ -1,4 +1,4 @@
-// Package port reserves TCP ports of the loopback interface for servers that are told their address and started later:
+// Package port reserves TCP ports of the loopback interface for servers that get their address and are started later:
 // those of `lockstep dev`, of the demo, of tests and of the cluster that they run on.
 //
 // It is not for servers that can be handed a listener: listen on port 0 and pass that on.
@@ -18,7 +18,7 @@ import (
 )
 
 // Ports are chosen below the range that the kernel takes ports of outgoing connections and of "any port" from (32768 and up
-// unless somebody changed it), so that nobody comes by one by accident while its process is away.
+// unless it was changed), so that no process gets one by accident while its owner is away.
 const (
 	first = 20000
 	count = 12000
@@ -30,7 +30,7 @@ const (
 )
 
 // Reservation holds ports against all others on this machine who reserve theirs here, until it is released or the process
-// ends, whether somebody listens on them or not. The zero value holds none. It is not safe for concurrent use.
+// ends, whether a process listens on them or not. The zero value holds none. It is not safe for concurrent use.
 type Reservation struct{ held []io.Closer }
 
 // Choose picks n free ports and holds them.
@@ -50,7 +50,7 @@ func Choose(n int) ([]int, *Reservation, error) {
 	return nil, nil, fmt.Errorf("found %d free ports from %d to %d, expected %d", len(ports), first, first+count-1, n)
 }
 
-// ChooseFor is Choose for the things of these names, which are told apart by them.
+// ChooseFor is Choose with a name for each port.
 func ChooseFor(names ...string) (map[string]int, *Reservation, error) {
 	chosen, r, err := Choose(len(names))
 	if err != nil {
@@ -77,7 +77,7 @@ func (r *Reservation) Hold(ctx context.Context, c clock.Clock, port int) bool {
 	return false
 }
 
-// hold is false when another one has the port, or somebody listens there.
+// hold returns false if the port is reserved by another process, or in use.
 func (r *Reservation) hold(port int) bool {
 	claimed, err := claim(port)
 	if err != nil {

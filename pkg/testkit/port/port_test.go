@@ -68,7 +68,7 @@ func TestAReservationOutlivesItsListeners(t *testing.T) {
 	}
 	r.Release()
 	if !other.Hold(t.Context(), clock.System(), ports[0]) {
-		t.Errorf("port %d: held by nobody, and cannot be had", ports[0])
+		t.Errorf("port %d: held by nobody, and cannot be reserved", ports[0])
 	}
 	other.Release()
 }

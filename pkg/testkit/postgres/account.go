@@ -137,7 +137,7 @@ func makePrivate(dir string, mode fs.FileMode, uid uint32) error {
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !info.IsDir() || !ok || (st.Uid != uid && st.Uid != uint32(os.Geteuid())) {
-		return fmt.Errorf("%s exists and belongs to somebody else: remove it", dir)
+		return fmt.Errorf("%s exists and belongs to another user: remove it", dir)
 	}
 	if err := os.Chmod(dir, mode); err != nil {
 		return fmt.Errorf("set the mode of folder: %w", err)

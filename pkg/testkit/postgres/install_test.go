@@ -43,7 +43,7 @@ func TestDownloadUnpacksWhatARepositoryOffers(t *testing.T) {
 	}
 }
 
-func TestAFailedDownloadSaysFromWhere(t *testing.T) {
+func TestAFailedDownloadNamesItsSource(t *testing.T) {
 	t.Parallel()
 	repository := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(repository.Close)

@@ -2,7 +2,7 @@
 // listens on a unix socket only, so no port is taken and no running server is disturbed; it dies with the process that
 // started it; and it finds its binaries itself (see Start).
 //
-// It is not for production, where LOCKSTEP_DATABASE_URL names a server that somebody looks after. It never looks at that
+// It is not for production, where LOCKSTEP_DATABASE_URL names a server that an operator maintains. It never reads that
 // variable; callers do, with FromEnvironment.
 package postgres
 
@@ -39,7 +39,7 @@ type Config struct {
 	Template string
 	// Address is a host:port where the server also listens for TCP connections, whom it trusts; empty: nowhere. For tests.
 	Address string
-	// Log tells what takes long: an installation, a download. Nil: slog.Default().
+	// Log reports what takes long: an installation, a download. Nil: slog.Default().
 	Log *slog.Logger
 }
 

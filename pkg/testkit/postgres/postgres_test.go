@@ -185,7 +185,7 @@ func TestALongPathStillHasASocket(t *testing.T) {
 func TestAnUnreachableFolderIsReplacedForRoot(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
-		t.Skip("only root runs the server as somebody else")
+		t.Skip("only root runs the server as another user")
 	}
 	closed := t.TempDir()
 	if err := os.Chmod(closed, 0o700); err != nil {

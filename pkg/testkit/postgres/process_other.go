@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// dieWithParent does nothing here: only Linux tells a process of its parent's death.
+// dieWithParent does nothing here: only Linux signals a process when its parent dies.
 func dieWithParent(*syscall.SysProcAttr, bool) {}
 
 // endOrphans does nothing here: PostgreSQL's own check of the pid file decides.

@@ -57,7 +57,7 @@ type answered interface {
 	GetNextPageToken() string
 }
 
-// cursors are those of the items of a page. An engine that is older than this tells only the last one, and not on the last page.
+// cursors are those of the items of a page. An engine of an earlier release sends only the last one, and not on the last page.
 func cursors(items int, page answered) []string {
 	if tokens := page.GetPageTokens(); len(tokens) == items {
 		return tokens
@@ -160,7 +160,7 @@ func ended(t *timestamppb.Timestamp) *time.Time {
 	return &at
 }
 
-// published keeps the contract's numbers and the domain's words apart.
+// published maps the contract's states to those of the domain.
 func published() map[autoflowv1.WorkflowState]handoff.WorkflowState {
 	return map[autoflowv1.WorkflowState]handoff.WorkflowState{
 		autoflowv1.WorkflowState_WORKFLOW_STATE_RUNNING:     handoff.WorkflowRunning,

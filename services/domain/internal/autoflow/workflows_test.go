@@ -97,7 +97,7 @@ func connect(t *testing.T, s *server) autoflow.Engine {
 	return autoflow.New(conn)
 }
 
-func TestRunsAreToldAsTheEngineTellsThem(t *testing.T) {
+func TestRunsAreReportedAsTheEngineReportsThem(t *testing.T) {
 	t.Parallel()
 	s := &server{}
 	e, ctx := connect(t, s), t.Context()

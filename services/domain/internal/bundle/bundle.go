@@ -93,7 +93,7 @@ func (d *set) CheckAllowed(ref string, environment, config json.RawMessage) erro
 // agentPicker is the widget of a field that names an agent.
 const agentPicker = "agent_picker"
 
-// Agents implements setup.DriverSet. Which fields name agents is the schema's to say, so that the domain need not know the driver.
+// Agents implements setup.DriverSet. The schema says which fields name agents, so that the domain need not know the driver.
 func (d *set) Agents(ref string, config json.RawMessage) ([]core.AgentReference, error) {
 	b, err := d.find(ref)
 	if err != nil {

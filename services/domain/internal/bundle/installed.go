@@ -29,7 +29,7 @@ type Kept interface {
 	Now(ctx context.Context) (time.Time, error)
 	// HasDriverArtifact is whether the artifact of a digest is kept, whatever named it.
 	HasDriverArtifact(ctx context.Context, digest string) (bool, error)
-	// KeepDriverArtifact keeps an artifact, and that its reference named it when it was asked about; again is nothing.
+	// KeepDriverArtifact stores an artifact, and the time at which its reference resolved to it. Storing it again is a no-op.
 	KeepDriverArtifact(ctx context.Context, a core.DriverArtifact) error
 	// DriverArtifacts are those that a reference has named, without their content, the one of the latest question first.
 	DriverArtifacts(ctx context.Context, reference string) ([]core.DriverArtifact, error)
@@ -45,7 +45,7 @@ type Registry interface {
 
 // Deps is what Drivers needs.
 type Deps struct {
-	// BuiltIn and Folder are there from the start; Folder may be nil.
+	// BuiltIn and Folder are available from the start; Folder may be nil.
 	BuiltIn, Folder *driver.Set
 	// Artifacts are the references that are configured; without any, nothing below is needed.
 	Artifacts []artifact.Reference
@@ -59,8 +59,8 @@ type Deps struct {
 
 // Drivers is setup.Drivers: the built-in ones, those of a folder, and those of OCI artifacts as they are pulled.
 //
-// What is in force is what is kept, never what a registry says at the moment: a start without the registry has the drivers that were
-// there before, all replicas have the same, and what was pulled but not kept before a crash never was. A tag that moves brings its new
+// What is in force is what is kept, never what a registry says at the moment: a start without the registry has the same drivers as
+// before, all replicas have the same, and what was pulled but not kept before a crash never was. A tag that moves brings its new
 // drivers to what begins afterwards; a major that it has no more stays as it was (R21), and what runs has pinned its own (D7).
 type Drivers struct {
 	deps Deps
@@ -92,7 +92,7 @@ func New(d Deps) (*Drivers, error) {
 	return in, nil
 }
 
-// notPulled is said of an artifact that no replica has heard of yet.
+// notPulled is the problem of an artifact that no replica has pulled yet.
 const notPulled = "not pulled yet"
 
 // fixed is what nobody has to be asked for.
@@ -143,8 +143,8 @@ func (in *Drivers) Origins() []core.DriverOrigin {
 	return slices.Clone(in.origins)
 }
 
-// Load takes what is kept, and asks no registry. The error is the database's: what is broken is a problem of its origin, and the rest
-// is there all the same.
+// Load reads what is kept, and asks no registry. The error is the database's: a broken artifact is a problem of its origin, and the rest
+// is loaded.
 func (in *Drivers) Load(ctx context.Context) error {
 	in.loading.Lock()
 	defer in.loading.Unlock()
@@ -166,7 +166,7 @@ func (in *Drivers) Load(ctx context.Context) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for i, o := range origins {
-		// What is there now is news; what is wrong with what is kept was told when it was new.
+		// A problem with what the registry has now is news; one with what is kept was reported when it was new.
 		if t := in.asked[o.Origin]; t.problem != "" {
 			origins[i].Problem, origins[i].Trouble = t.problem, t.kind
 		}
@@ -197,7 +197,7 @@ func (in *Drivers) take(ctx context.Context, now *set, origin *core.DriverOrigin
 			err = now.add(bundles, provenance{origin.Origin, a.Digest})
 		}
 		if err != nil {
-			if i == 0 { // an older one was told of when it was the newest
+			if i == 0 { // an older one was reported when it was the newest
 				t := troubleOf(err)
 				origin.Problem, origin.Trouble = fmt.Sprintf("%s: %s", a.Digest, t.problem), t.kind
 			}
@@ -229,8 +229,8 @@ func (in *Drivers) bundles(ctx context.Context, digest string) ([]*driver.Bundle
 	return bundles, nil
 }
 
-// say notes what came of the last question about a reference, and reports whether that is news.
-func (in *Drivers) say(reference string, now trouble) bool {
+// changed stores the outcome of the last question about a reference, and reports whether it differs from the one before.
+func (in *Drivers) changed(reference string, now trouble) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	news := in.asked[reference] != now
@@ -244,7 +244,7 @@ type trouble struct {
 	kind    core.DriverTrouble
 }
 
-// troubleOf is nothing where nothing is wrong.
+// troubleOf classifies an error; it is the zero value for nil.
 func troubleOf(err error) trouble {
 	if err == nil {
 		return trouble{}

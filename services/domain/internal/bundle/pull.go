@@ -49,24 +49,24 @@ func (in *Drivers) attend(ctx context.Context, r artifact.Reference) time.Durati
 	case err != nil:
 		return askAgain
 	case r.Fixed(): // it is kept, and cannot change
-		return forGood
+		return untilRestart
 	default:
 		return in.deps.Refresh
 	}
 }
 
-// forGood is longer than any process lives.
-const forGood = 100 * 365 * 24 * time.Hour
+// untilRestart is longer than any process runs.
+const untilRestart = 100 * 365 * 24 * time.Hour
 
 // Ask asks a registry what a reference names, pulls that unless it is kept already, keeps it, and loads it. Until it is kept nothing
-// has changed: whoever is killed before that asks again. The error is noted as the problem of the origin, too.
+// has changed: a process that is killed before that asks again. The error is recorded as the problem of the origin, too.
 func (in *Drivers) Ask(ctx context.Context, r artifact.Reference) error {
 	a, err := in.pull(ctx, r)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if in.say(r.String(), troubleOf(err)) {
-		in.tell(ctx, r, a, err)
+	if in.changed(r.String(), troubleOf(err)) {
+		in.logChange(ctx, r, a, err)
 	}
 	if loadErr := in.Load(ctx); loadErr != nil && err == nil {
 		err = loadErr
@@ -107,8 +107,8 @@ func (in *Drivers) pull(ctx context.Context, r artifact.Reference) (core.DriverA
 	return a, nil
 }
 
-// tell writes the line about an answer that differs from the last one.
-func (in *Drivers) tell(ctx context.Context, r artifact.Reference, a core.DriverArtifact, err error) {
+// logChange logs an answer that differs from the last one.
+func (in *Drivers) logChange(ctx context.Context, r artifact.Reference, a core.DriverArtifact, err error) {
 	attrs := []slog.Attr{slog.String("reference", r.String()), slog.String("digest", a.Digest)}
 	if err != nil {
 		in.deps.Log.LogAttrs(ctx, fault.Describe(fault.ClassOf(err)).Level, "driver artifact not loaded",

@@ -1,5 +1,5 @@
 // Package oidc lets people sign in at an identity provider of their own, by OpenID Connect: authorization code flow with PKCE, state
-// and nonce (RFC 6749, RFC 7636). It establishes who somebody is, and which role their groups map to.
+// and nonce (RFC 6749, RFC 7636). It establishes who a person is, and which role their groups map to.
 //
 // It stores nothing and grants no access: core does. It accepts no tokens of machines; those are created in the organization.
 package oidc
@@ -34,7 +34,7 @@ type Config struct {
 	RedirectURL string
 	// Scopes are asked for beside openid.
 	Scopes []string
-	// NameClaim says what somebody is called, GroupsClaim which groups they are in.
+	// NameClaim is the claim with a person's name, GroupsClaim the one with their groups.
 	NameClaim, GroupsClaim string
 	// Roles are what groups give; of several in one organization the greatest counts. None: groups decide nothing.
 	Roles []Grant
@@ -134,7 +134,7 @@ func (p *Provider) identity(t *gooidc.IDToken, claims map[string]any) (access.Id
 	name, _ := claims[p.config.NameClaim].(string)
 	if name == "" {
 		return access.Identity{}, fault.New(fault.Unauthenticated,
-			"the identity provider's token has no %q; expected it to say what somebody is called (oidc.name_claim)", p.config.NameClaim)
+			"the identity provider's token has no claim %q; expected it to hold the person's name (oidc.name_claim)", p.config.NameClaim)
 	}
 	verified, _ := claims["email_verified"].(bool)
 	session, _ := claims["sid"].(string)

@@ -70,7 +70,7 @@ func newProvider(t *testing.T, c oidc.Config) *oidc.Provider {
 	return p
 }
 
-func TestWhoSomebodyIs(t *testing.T) {
+func TestIdentity(t *testing.T) {
 	t.Parallel()
 	known := oidctest.New(t)
 	p := newProvider(t, config(known))
@@ -132,7 +132,7 @@ func TestWhatIsNotTaken(t *testing.T) {
 		claims          map[string]any
 		nonce, verifier string
 	}{
-		{"a token for another client", person("aud", "somebody-else"), "n1", verifier},
+		{"a token for another client", person("aud", "another-client"), "n1", verifier},
 		{"a token of another issuer", person("iss", other.URL), "n1", verifier},
 		{"a token that has expired", person("exp", time.Now().Add(-time.Hour).Unix()), "n1", verifier},
 		{"a token for another sign-in", person("nonce", "n2"), "n1", verifier},
@@ -169,7 +169,7 @@ func TestLogoutTokens(t *testing.T) {
 	for name, token := range map[string]string{
 		"nothing": "", "no token": "x.y.z",
 		"of another provider": other.LogoutToken(map[string]any{"sub": "s1"}),
-		"for another client":  known.LogoutToken(map[string]any{"sub": "s1", "aud": "somebody-else"}),
+		"for another client":  known.LogoutToken(map[string]any{"sub": "s1", "aud": "another-client"}),
 		"expired":             known.LogoutToken(map[string]any{"sub": "s1", "exp": 1_000_000_000}),
 		"an ID token":         known.LogoutToken(map[string]any{"sub": "s1", "events": nil}),
 		"with a nonce":        known.LogoutToken(map[string]any{"sub": "s1", "nonce": "n"}),
@@ -185,7 +185,7 @@ func TestAProviderThatIsAway(t *testing.T) {
 	t.Parallel()
 	c := config(oidctest.New(t))
 	c.Issuer = "http://127.0.0.1:1"
-	p := newProvider(t, c) // whoever has a token still gets in
+	p := newProvider(t, c) // holders of a token still get in
 	if _, err := p.AuthURL(t.Context(), "s", "n", verifier); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("found %v; want unavailable", err)
 	}

@@ -1,5 +1,5 @@
 // Package oidctest is an identity provider for tests: it signs real tokens, redeems a code once, and checks the client, the redirect
-// address and the PKCE challenge as a provider does. It shows no page: whoever comes to it is signed in as its user.
+// address and the PKCE challenge as a provider does. It shows no page: every visitor is signed in as its user.
 package oidctest
 
 import (
@@ -95,7 +95,7 @@ func (p *Provider) authorize(w http.ResponseWriter, r *http.Request) {
 	p.open[code] = asked
 	p.mu.Unlock()
 	back.RawQuery = url.Values{"code": {code}, "state": {asked.Get("state")}}.Encode()
-	http.Redirect(w, r, back.String(), http.StatusFound) //nolint:gosec // a provider for tests sends whoever comes where they ask
+	http.Redirect(w, r, back.String(), http.StatusFound) //nolint:gosec // a provider for tests redirects every visitor to where they ask
 }
 
 // redeem answers a code with a token, once.

@@ -48,7 +48,7 @@ describe('an installation with a history', () => {
     await page.finish()
   })
 
-  test('an ended session is renewed on the same page; the browser's back button leads through the pages; times are absolute on hover', async () => {
+  test('an ended session is renewed on the same page; the back button leads through the pages; times are absolute on hover', async () => {
     const page = await open(browser, stack)
     await page.goto('/rollouts?state=failed')
     await page.getByRole('link', { name: 'shop: set-5' }).click()

@@ -75,7 +75,7 @@ export function Record({ rollout, rows }: { rollout: LiveRollout['rollout']; row
 function Journal({ rollout, rows }: { rollout: LiveRollout['rollout']; rows: JournalRow[] }) {
   const [all, setAll] = useState(false)
   const names = subjects(rollout)
-  tells( => const listed = all ? rows : rows.filter((r) => informs( => informs(r, rollout.id))
+  const listed = all ? rows : rows.filter((r) => informs(r, rollout.id))
   const [shown, earlier] = useFirst(listed.toReversed(), 100, 'earlier rows')
   return (
     <>
