@@ -93,7 +93,7 @@ func table() []rule {
 		adapter("workflow", "sandbox", join(sql, nats, kube, star), "pkg/fair"),
 		adapter("workflow", "function", join(sql, nats, kube, star), "pkg/yamltext"),
 		// The simulation runs the core with real programs: the only adapter that it imports is the interpreter.
-		adapter("workflow", "simulation", join(sql, nats, kube, grpcs), "services/workflow/internal/script"),
+		adapter("workflow", "simulation", join(sql, nats, kube, grpcs), "services/workflow/internal/script", "pkg/event"),
 		adapter("workflow", "model", join(sql, nats, kube, star, grpcs)),
 		adapter("workflow", "git", join(sql, nats, kube, star), "pkg/keylock", "pkg/gitfetch", "pkg/secret", "pkg/secret/reference"),
 		adapter("relay", "cluster", join(sql, nats, star)),

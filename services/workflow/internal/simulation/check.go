@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
@@ -73,21 +74,24 @@ func (c *checker) history(e *stored) {
 	c.seen[e.ID] = slices.Clone(e.history)
 }
 
-// consumed: each event once in a run, only where it matches, and none that came before the run.
+// consumed checks that a run consumes each event once, none that came before it, and none from a source that cannot emit its type.
 func (c *checker) consumed(m *Memory, e *stored) {
-	had := map[int64]bool{}
+	seen := map[int64]bool{}
 	names := map[string]bool{}
 	for _, entry := range e.history {
 		if entry.Event == 0 {
 			continue
 		}
-		event := m.events[entry.Event-1]
-		if had[entry.Event] || names[eventName(event)] {
-			c.violation("%s: event %s is consumed twice", e.Workflow, event.ID)
+		consumed := m.events[entry.Event-1]
+		if seen[entry.Event] || names[eventName(consumed)] {
+			c.violation("%s: event %s is consumed twice", e.Workflow, consumed.ID)
 		}
-		had[entry.Event], names[eventName(event)] = true, true
+		seen[entry.Event], names[eventName(consumed)] = true, true
 		if entry.Event <= e.startEvent {
-			c.violation("%s: event %s came before the run and is consumed", e.Workflow, event.ID)
+			c.violation("%s: event %s came before the run and is consumed", e.Workflow, consumed.ID)
+		}
+		if !event.Fits(consumed.Type, consumed.Source) {
+			c.violation("%s: event %s of type %s is forged and is consumed", e.Workflow, consumed.ID, consumed.Type)
 		}
 	}
 }
@@ -137,14 +141,14 @@ func (c *checker) ended(m *Memory, e *stored) {
 	}
 }
 
-// nothingMissed: no wait is open while an event is there that it matches and that the run has not had.
+// nothingMissed checks that no wait is open while the store has an event that it matches and that the run has not consumed.
 func (c *checker) nothingMissed(m *Memory, e *stored) {
 	for _, ref := range refs(e.waits) {
 		if e.deliveries[ref] != nil {
 			continue
 		}
-		if event, found := e.earliest(ref, m.events); found {
-			c.violation("%s: wait %s was not given event %s, which is there", e.Workflow, ref, event.ID)
+		if missed := e.earliest(ref, m.events, false); missed != nil {
+			c.violation("%s: wait %s was not given event %s, which is stored", e.Workflow, ref, missed.ID)
 		}
 	}
 }
@@ -165,7 +169,7 @@ func (c *checker) finish(m *Memory, w *world) {
 			switch {
 			case entry.Op.Branch < 0:
 				if id := handle + "/" + string(entry.Kind); sent[id] != 1 {
-					c.violation("%s: its end was told %d times", e.Workflow, sent[id])
+					c.violation("%s: its end was reported %d times", e.Workflow, sent[id])
 				}
 				delete(sent, handle+"/"+string(entry.Kind))
 			case entry.Kind == history.KindEmit:

@@ -16,7 +16,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
-// verdict is what becomes of a call that stands at the gate.
+// verdict is what becomes of a call that waits at the gate.
 type verdict int
 
 const (
@@ -125,11 +125,11 @@ var (
 	_ agent.CallStore = (*port)(nil)
 )
 
-// through takes a call through the gate. What do answers beside its result are the executions to wake, of which a process
-// learns only when its call has come to a good end.
+// through takes a call through the gate. Besides its result, do returns the executions to wake, which a process learns only when its
+// call has succeeded.
 func through[T any](ctx context.Context, p *port, what string, do func() (T, []engine.Woken, error)) (answer T, err error) {
 	var none T
-	// A transaction that has begun goes on when its caller gives up, as it does in internal/store.
+	// A transaction that has begun continues when its caller gives up, as it does in internal/store.
 	given, err := p.gate.pass(context.WithoutCancel(ctx), p.process, what)
 	switch {
 	case err != nil:
@@ -156,7 +156,7 @@ func through[T any](ctx context.Context, p *port, what string, do func() (T, []e
 	return answer, nil
 }
 
-// read is through for what wakes nobody.
+// read is through for calls that wake no execution.
 func read[T any](ctx context.Context, p *port, what string, do func() (T, error)) (T, error) {
 	return through(ctx, p, what, func() (T, []engine.Woken, error) {
 		answer, err := do()
@@ -164,16 +164,18 @@ func read[T any](ctx context.Context, p *port, what string, do func() (T, error)
 	})
 }
 
+// Create implements control.Store: it stores an execution without running its first turn.
 func (p *port) Create(ctx context.Context, n engine.NewExecution) (engine.Created, error) {
 	return read(ctx, p, "create "+n.Workflow, func() (engine.Created, error) { return p.memory.create(n), nil })
 }
 
-// begun is what Begin answers.
+// begun is the result of Begin.
 type begun struct {
 	id  int64
 	yes bool
 }
 
+// Begin implements engine.Store: it stores an execution together with its first turn.
 func (p *port) Begin(ctx context.Context, n engine.NewExecution, first engine.Commit) (int64, bool, error) {
 	b, err := through(ctx, p, "begin "+n.Workflow, func() (b begun, woken []engine.Woken, err error) {
 		b.id, b.yes, woken, err = p.memory.begin(n, first, p.lease)
@@ -182,6 +184,7 @@ func (p *port) Begin(ctx context.Context, n engine.NewExecution, first engine.Co
 	return b.id, b.yes, err
 }
 
+// Get implements control.Store.
 func (p *port) Get(ctx context.Context, organization int64, workflow string) (execution.Execution, error) {
 	return read(ctx, p, "get "+workflow, func() (execution.Execution, error) {
 		if e := p.memory.find(organization, workflow); e != nil {
@@ -191,15 +194,18 @@ func (p *port) Get(ctx context.Context, organization int64, workflow string) (ex
 	})
 }
 
-// Waiting and History are for people, of whom there are none.
+// Waiting implements control.Store. It is for the API, which a simulation does not have: it returns nothing.
 func (p *port) Waiting(context.Context, int64) ([]control.Waiting, error) { return nil, nil }
 
+// History implements control.Store; like Waiting it returns nothing.
 func (p *port) History(context.Context, int64, int64, int) ([]history.Entry, error) { return nil, nil }
 
+// Cancel implements control.Store: it ends an execution on request, and wakes its owner so that it stops.
 func (p *port) Cancel(ctx context.Context, organization int64, workflow, reason string, at time.Time) (bool, error) {
 	return p.end(ctx, "cancel "+workflow, organization, workflow, execution.Cancelled, history.KindCancelled, reason, at)
 }
 
+// Quarantine implements engine.Store: it ends an execution that kills the processes that run it.
 func (p *port) Quarantine(ctx context.Context, organization int64, workflow, reason string, at time.Time) (bool, error) {
 	return p.end(ctx, "quarantine "+workflow, organization, workflow, execution.Quarantined, history.KindQuarantined, reason, at)
 }
@@ -216,12 +222,13 @@ func (p *port) end(
 	})
 }
 
-// outcome is what became of an event.
+// outcome is the result of Receive and of Send.
 type outcome struct {
 	matched   int
 	duplicate bool
 }
 
+// Receive implements control.Store: it stores an event and delivers it to the waits that match it.
 func (p *port) Receive(ctx context.Context, e history.Event) (matched int, duplicate bool, err error) {
 	o, err := through(ctx, p, "receive "+e.ID, func() (o outcome, woken []engine.Woken, _ error) {
 		o.matched, o.duplicate, woken = p.memory.receive(e, p.lease)
@@ -230,6 +237,7 @@ func (p *port) Receive(ctx context.Context, e history.Event) (matched int, dupli
 	return o.matched, o.duplicate, err
 }
 
+// Send implements control.Store: it stores a message and delivers it to the run that owns the channel.
 func (p *port) Send(ctx context.Context, m history.Message) (matched int, duplicate bool, err error) {
 	o, err := through(ctx, p, "send "+m.ID, func() (o outcome, woken []engine.Woken, err error) {
 		o.matched, o.duplicate, woken, err = p.memory.send(m, p.lease)
@@ -238,6 +246,7 @@ func (p *port) Send(ctx context.Context, m history.Message) (matched int, duplic
 	return o.matched, o.duplicate, err
 }
 
+// Answer implements agent.CallStore: it delivers a relay's answer, or schedules the call's next attempt.
 func (p *port) Answer(ctx context.Context, a agent.Answer, retryAt time.Time) error {
 	_, err := through(ctx, p, "answer "+p.process.world.plain(a.Call), func() (struct{}, []engine.Woken, error) {
 		woken, err := p.memory.answer(a, retryAt, p.process.Now(), p.lease)
@@ -246,10 +255,12 @@ func (p *port) Answer(ctx context.Context, a agent.Answer, retryAt time.Time) er
 	return err
 }
 
+// NextCalls implements agent.CallStore: it returns calls to send now, and schedules when to send each again.
 func (p *port) NextCalls(ctx context.Context, now time.Time, limit int) ([]agent.OutgoingCall, error) {
 	return read(ctx, p, "next calls", func() ([]agent.OutgoingCall, error) { return p.memory.nextCalls(now, limit), nil })
 }
 
+// Acquire implements engine.Store: it gives the process the lease of its instance name under a new epoch.
 func (p *port) Acquire(ctx context.Context, instance string, now time.Time, length time.Duration) (int64, error) {
 	return read(ctx, p, "acquire", func() (int64, error) {
 		epoch := p.memory.acquire(instance, now.Add(length))
@@ -258,10 +269,12 @@ func (p *port) Acquire(ctx context.Context, instance string, now time.Time, leng
 	})
 }
 
+// Due implements engine.Store: it renews the lease and reports which kinds of work are due.
 func (p *port) Due(ctx context.Context, r engine.Round) (engine.Due, error) {
 	return read(ctx, p, "due", func() (engine.Due, error) { return p.memory.due(r) })
 }
 
+// Claim implements engine.Store: it takes over executions that have no live owner.
 func (p *port) Claim(ctx context.Context, c engine.Claim) ([]engine.Claimed, error) {
 	what := "claim"
 	if c.Suspected {
@@ -270,38 +283,44 @@ func (p *port) Claim(ctx context.Context, c engine.Claim) ([]engine.Claimed, err
 	return read(ctx, p, what, func() ([]engine.Claimed, error) { return p.memory.claim(c), nil })
 }
 
+// Absolve implements engine.Store: it resets the crash count of an execution that survived its trial.
 func (p *port) Absolve(ctx context.Context, l engine.Lease, execution int64) error {
 	_, err := read(ctx, p, fmt.Sprintf("absolve %d", execution),
 		func() (struct{}, error) { return struct{}{}, p.memory.absolve(l, execution) })
 	return err
 }
 
-// Exonerate is part of the step in which the name was acquired: nothing can come in between that it would see.
+// Exonerate implements engine.Store. It does not pass the gate: it belongs to the step in which the name was acquired, and nothing that
+// could happen in between would change its outcome.
 func (p *port) Exonerate(_ context.Context, l engine.Lease, suspicious int, now time.Time) error {
 	p.memory.exonerate(l, suspicious, now)
 	return nil
 }
 
+// Try implements engine.Store: it records which suspect the process runs; 0 for none.
 func (p *port) Try(ctx context.Context, l engine.Lease, execution int64) error {
 	_, err := read(ctx, p, fmt.Sprintf("try %d", execution), func() (struct{}, error) { p.memory.try(l, execution); return struct{}{}, nil })
 	return err
 }
 
+// Release implements engine.Store: it gives up everything that the lease owns.
 func (p *port) Release(ctx context.Context, l engine.Lease) error {
 	_, err := read(ctx, p, "release", func() (struct{}, error) { p.memory.release(l); return struct{}{}, nil })
 	return err
 }
 
+// Load implements engine.Store: it reads what a driver needs to replay an execution.
 func (p *port) Load(ctx context.Context, execution int64) (engine.Loaded, error) {
 	return read(ctx, p, fmt.Sprintf("load %d", execution), func() (engine.Loaded, error) { return p.memory.load(execution) })
 }
 
-// seen is what Arrivals answers.
+// seen is the result of Arrivals.
 type seen struct {
 	standing engine.Standing
 	arrived  []engine.Arrival
 }
 
+// Arrivals implements engine.Store: it reads an execution's state and what has arrived for its open operations.
 func (p *port) Arrivals(ctx context.Context, execution int64) (engine.Standing, []engine.Arrival, error) {
 	s, err := read(ctx, p, fmt.Sprintf("look %d", execution), func() (s seen, err error) {
 		s.standing, s.arrived, err = p.memory.look(execution)
@@ -310,18 +329,20 @@ func (p *port) Arrivals(ctx context.Context, execution int64) (engine.Standing, 
 	return s.standing, s.arrived, err
 }
 
+// Commit implements engine.Store: it stores a turn. The trace names it by execution and turn.
 func (p *port) Commit(ctx context.Context, c engine.Commit) (engine.Committed, error) {
 	return through(ctx, p, fmt.Sprintf("commit %d turn %d", c.Execution.ID, c.Turn), func() (engine.Committed, []engine.Woken, error) {
 		return p.memory.commit(c, p.lease)
 	})
 }
 
-// firing is what FireTimers answers.
+// firing is the result of FireTimers.
 type firing struct {
 	fired int
 	next  time.Time
 }
 
+// FireTimers implements engine.Store. It has no limit: all timers that are due fire in one step.
 func (p *port) FireTimers(ctx context.Context, now time.Time, _ int) (fired int, next time.Time, err error) {
 	f, err := through(ctx, p, "fire timers", func() (f firing, woken []engine.Woken, _ error) {
 		f.fired, f.next, woken = p.memory.fireTimers(now, p.lease)
@@ -330,10 +351,10 @@ func (p *port) FireTimers(ctx context.Context, now time.Time, _ int) (fired int,
 	return f.fired, f.next, err
 }
 
-// Forget forgets nothing: a simulation is shorter than any retention.
+// Forget implements engine.Store. It removes nothing: a simulation is shorter than any retention.
 func (p *port) Forget(context.Context, time.Time) error { return nil }
 
-// stall keeps the calls of a process waiting, or lets them go on.
+// stall keeps the calls of a process waiting, or lets them continue.
 func (g *gate) stall(p *process, stalled bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

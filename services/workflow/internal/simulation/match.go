@@ -3,12 +3,13 @@ package simulation
 import (
 	"fmt"
 
+	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
-// eventName is what an event is known by: the same again is a duplicate.
+// eventName identifies an event: a second one with the same name is a duplicate.
 func eventName(e history.Event) string {
 	return fmt.Sprintf("%d %q %q", e.Organization, e.Source, e.ID)
 }
@@ -50,30 +51,30 @@ func (m *Memory) send(msg history.Message, l *engine.Lease) (matched int, duplic
 	return matched, duplicate, woken, nil
 }
 
-// emit puts events into the outbox, and answers them as waits see them.
-func (m *Memory) emit(emits []history.Emit) (told []history.Event) {
+// emit puts events into the outbox, and returns those that are new as waits see them.
+func (m *Memory) emit(emits []history.Emit) (emitted []history.Event) {
 	if m.defect == EmitsTwice {
 		emits = append(emits[:len(emits):len(emits)], emits...)
 	}
 	for _, e := range emits {
 		m.outbox = append(m.outbox, e)
 		stored, isNew := m.save(history.Event{
-			Organization: e.Organization, Source: "/workflow", ID: e.ID, Type: e.Type, Data: e.Data, Time: e.Time,
+			Organization: e.Organization, Source: event.SourceWorkflow, ID: e.ID, Type: e.Type, Data: e.Data, Time: e.Time,
 		})
 		if isNew {
-			told = append(told, stored)
+			emitted = append(emitted, stored)
 		}
 	}
-	return told
+	return emitted
 }
 
-// match hands waits the earliest event that each matches: new events to all waits, new waits all events. A wait has one event
-// and a run each event once (D19).
-func (m *Memory) match(told []history.Event, waits []waiting, l *engine.Lease) (woken []engine.Woken) {
+// match delivers to each wait the earliest event that it matches: new events to all waits, and all events to new waits. A wait gets one
+// event, and a run gets each event once (D19).
+func (m *Memory) match(added []history.Event, waits []waiting, l *engine.Lease) (woken []engine.Woken) {
 	if m.defect == ForgetsEarlyEvents {
 		waits = nil
 	}
-	if len(told) > 0 {
+	if len(added) > 0 {
 		waits = nil
 		for _, e := range m.executions {
 			for _, ref := range refs(e.waits) {
@@ -88,24 +89,24 @@ func (m *Memory) match(told []history.Event, waits []waiting, l *engine.Lease) (
 		}
 		from := m.events
 		if m.defect == ForgetsEarlyEvents {
-			from = told
+			from = added
 		}
-		event, found := w.execution.earliest(w.op, from)
-		if !found {
+		found := w.execution.earliest(w.op, from, m.defect == TrustsEverySource)
+		if found == nil {
 			continue
 		}
-		a := engine.Arrival{Op: w.op, Kind: engine.EventArrived, Value: event.Value(), Event: event.Row}
+		a := engine.Arrival{Op: w.op, Kind: engine.EventArrived, Value: found.Value(), Event: found.Row}
 		m.deliver(w.execution, w.op, a)
 		satisfied[w.execution] = append(satisfied[w.execution], a)
 	}
 	for _, e := range m.executions {
-		came := satisfied[e]
-		if len(came) == 0 {
+		arrived := satisfied[e]
+		if len(arrived) == 0 {
 			continue
 		}
 		for _, w := range m.wake(e, l) {
-			if len(came) == 1 {
-				w.Came = &engine.Came{Wakes: e.wakes, Arrival: came[0]}
+			if len(arrived) == 1 {
+				w.Came = &engine.Came{Wakes: e.wakes, Arrival: arrived[0]}
 			}
 			woken = append(woken, w)
 		}
@@ -113,23 +114,25 @@ func (m *Memory) match(told []history.Event, waits []waiting, l *engine.Lease) (
 	return woken
 }
 
-// earliest is the first of the events that the wait matches, that came after the run began and that the run has not had.
-func (e *stored) earliest(op history.OpRef, events []history.Event) (history.Event, bool) {
-	for _, event := range events {
-		if event.Row <= e.startEvent || e.had(event.Row) || event.Organization != e.Organization {
+// earliest is the first of the events that the wait matches, that arrived after the run began and that the run has not consumed; nil for
+// none. An event that cannot be of its source is matched only if every source is trusted (D47).
+func (e *stored) earliest(op history.OpRef, events []history.Event, trusting bool) *history.Event {
+	for _, candidate := range events {
+		if candidate.Row <= e.startEvent || e.hasConsumed(candidate.Row) || candidate.Organization != e.Organization ||
+			!trusting && !event.Fits(candidate.Type, candidate.Source) {
 			continue
 		}
 		for _, want := range e.waits[op] {
-			if want.Type == event.Type && want.Filter.Matches(event.Data) {
-				return event, true
+			if want.Type == candidate.Type && want.Filter.Matches(candidate.Data) {
+				return &candidate
 			}
 		}
 	}
-	return history.Event{}, false
+	return nil
 }
 
-// had reports whether the run has consumed the event, or is about to.
-func (e *stored) had(event int64) bool {
+// hasConsumed reports whether the run has consumed the event, or is about to.
+func (e *stored) hasConsumed(event int64) bool {
 	for _, entry := range e.history {
 		if entry.Event == event {
 			return true

@@ -3,6 +3,7 @@ package simulation
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -25,7 +26,7 @@ const (
 	NoFence
 	// ParksBlindly parks an execution to which something has come since it last looked.
 	ParksBlindly
-	// ForgetsEarlyEvents hands an event only to waits that are there when it comes: the naive matching (B6).
+	// ForgetsEarlyEvents delivers an event only to waits that are open when it arrives: the naive matching (B6).
 	ForgetsEarlyEvents
 	// CountsDuplicates stores an event again when it comes again.
 	CountsDuplicates
@@ -39,7 +40,9 @@ const (
 	ReplaysShort
 	// RepeatsHandles has a generation's activities have the ids of the one before.
 	RepeatsHandles
-	// StealsExecutions is none that may do harm: a claim takes what others with a live lease have. The lease only saves work.
+	// TrustsEverySource delivers events whose source cannot have emitted them (D47).
+	TrustsEverySource
+	// StealsExecutions must do no harm: a claim takes executions of owners with a live lease. The lease only saves work.
 	StealsExecutions
 )
 
@@ -64,7 +67,8 @@ type Memory struct {
 type lease struct {
 	epoch int64
 	until time.Time
-	// trial is the suspect in hand. ended says that the process ended in order, unexplained that the one before died without a suspect.
+	// trial is the suspect that the process runs. ended is set when the process ended in order, unexplained when the one before died
+	// without a suspect.
 	trial              int64
 	ended, unexplained bool
 }
@@ -308,15 +312,11 @@ func (e *stored) generation(number int) (entries []history.Entry) {
 	return entries
 }
 
-// arrivals are what came for open operations: events and answers as they came, then timers by time.
+// arrivals are what arrived for open operations: events and answers in their order, then timers by time.
 func (e *stored) arrivals() []engine.Arrival {
-	var came []*delivery
-	for _, d := range e.deliveries {
-		came = append(came, d)
-	}
-	slices.SortFunc(came, func(a, b *delivery) int { return a.order - b.order })
+	deliveries := slices.SortedFunc(maps.Values(e.deliveries), func(a, b *delivery) int { return a.order - b.order })
 	var arrived []engine.Arrival
-	for _, d := range came {
+	for _, d := range deliveries {
 		arrived = append(arrived, d.Arrival)
 	}
 	fired := slices.DeleteFunc(refs(e.timers), func(r history.OpRef) bool { return !e.timers[r].fired })
@@ -409,7 +409,7 @@ func (m *Memory) fireTimers(now time.Time, l *engine.Lease) (fired int, next tim
 	return fired, next, woken
 }
 
-// wake has an execution go on. One that is parked becomes the caller's.
+// wake makes an execution continue. A parked one is then owned by the caller.
 func (m *Memory) wake(e *stored, l *engine.Lease) []engine.Woken {
 	if e.State.Ended() {
 		return nil

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"strings"
 
+	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
 )
 
@@ -17,7 +18,7 @@ const (
 	foreignAgent = 8
 )
 
-// declared is what the domain service has said of agents.
+// declared is the registry of agents, as the domain service declares them.
 type declared struct{ agent.RegistryStore }
 
 // Agents are the two of a simulation.
@@ -25,10 +26,10 @@ func (declared) Agents(context.Context) ([]agent.Agent, error) {
 	return []agent.Agent{{ID: agentID, Organization: organization}, {ID: foreignAgent, Organization: organization + 1}}, nil
 }
 
-// The types of the events that programs wait for: those that come from outside, and those that runs tell each other.
+// The types of the events that programs wait for: those that come from outside, and those that runs emit for each other.
 const (
 	typeGo   = "com.example.go"
-	typeTold = "com.gitlab.cd.rollout.started"
+	typePeer = event.TypeRolloutHealthy
 )
 
 // plan is a program made at random, and what the world sends it.
@@ -37,11 +38,11 @@ type plan struct {
 	source   string
 	// events are the numbers k of the events {wf, k} that it waits for and that will come. Some come before it starts.
 	events []int
-	// cancelled says that somebody cancels it at some time.
+	// cancelled is set if it is cancelled at some time.
 	cancelled bool
 }
 
-// author writes programs. Every operation with an effect has a label of its own, by which the world tells one from another.
+// author writes programs. Every operation with an effect has a label of its own, by which the world identifies it.
 type author struct {
 	random   *rand.Rand
 	workflow string
@@ -55,7 +56,7 @@ type author struct {
 }
 
 // write makes a program of up to four branches that use every operation there is. All of them end in bounded time: whatever
-// does not come has a timeout. A third of the programs go on in further generations, each of which does the same under labels of
+// does not come has a timeout. A third of the programs continue in further generations, each of which does the same under labels of
 // its own, and hands the next one a channel that is answered at the border.
 func write(random *rand.Rand, workflow string, peers []string) plan {
 	a := &author{random: random, workflow: workflow, peers: peers}
@@ -140,10 +141,10 @@ func (a *author) step(depth int) {
 		a.waits(depth)
 	case 7:
 		peer := a.peers[a.random.IntN(len(a.peers))]
-		a.line(depth, "run('emit', {'type': %q, 'data': {'to': %q, 'label': %s}})", typeTold, peer, a.label())
+		a.line(depth, "run('emit', {'type': %q, 'data': {'to': %q, 'label': %s}})", typePeer, peer, a.label())
 	case 8:
 		a.line(depth, "print(now(), uuid(), random())")
-		a.line(depth, "wait_for_event(%q, filter = {'to': %q}, timeout = %d)", typeTold, a.workflow, 1+a.random.IntN(10))
+		a.line(depth, "wait_for_event(%q, filter = {'to': %q}, timeout = %d)", typePeer, a.workflow, 1+a.random.IntN(10))
 	case 9:
 		a.line(depth, "poll('act', {'label': %s, 'poll': True}, until = {'n': %d}, interval = 1, timeout = %d, on_error = 'return')",
 			a.label(), 1+a.random.IntN(3), 5+a.random.IntN(20))

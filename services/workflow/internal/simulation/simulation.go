@@ -197,6 +197,7 @@ func (s *simulation) begin() {
 		s.world.start(pl)
 		for _, k := range pl.events {
 			s.world.event(pl.workflow, k, 1+s.random.IntN(3))
+			s.world.forge(pl.workflow, k)
 		}
 		if pl.cancelled {
 			s.world.cancel(pl.workflow)

@@ -19,7 +19,7 @@ import (
 // `go test ./services/workflow/internal/simulation -seed N -v`.
 var (
 	seeds  = flag.Int("seeds", 400, "how many seeds to simulate")
-	atMost = flag.Duration("for", 0, "how long to go on at most, whatever -seeds is; 0: as long as it takes")
+	atMost = flag.Duration("for", 0, "stop after this time, whatever -seeds is; 0: no limit")
 	one    = flag.Int64("seed", -1, "the one seed to simulate, with a trace")
 )
 
@@ -77,7 +77,7 @@ func TestTheSeedDecidesEverything(t *testing.T) {
 				t.Fatalf("seed %d: decision %d was %q and then %q", seed, i, first.Trace[i], second.Trace[min(i, len(second.Trace)-1)])
 			}
 		}
-		t.Fatalf("seed %d: the second run goes on with %q", seed, second.Trace[len(first.Trace):])
+		t.Fatalf("seed %d: the second run continues with %q", seed, second.Trace[len(first.Trace):])
 	}
 }
 
@@ -94,6 +94,7 @@ func TestASimulationFindsWhatIsBroken(t *testing.T) {
 		"parks blindly":                {simulation.ParksBlindly, "is parked, and"},
 		"forgets early events":         {simulation.ForgetsEarlyEvents, "was not given event"},
 		"counts duplicates":            {simulation.CountsDuplicates, "is consumed twice"},
+		"trusts every source":          {simulation.TrustsEverySource, "is forged"},
 		"closes too much":              {simulation.ClosesTooMuch, "waits for nothing"},
 		"leaves timers":                {simulation.LeavesTimers, "things of it are left"},
 		"emits twice":                  {simulation.EmitsTwice, "2 times"},
@@ -135,7 +136,7 @@ func TestAnOutageIsWaitedOut(t *testing.T) {
 	for seed := range uint64(30) {
 		r, attempts, processes := simulation.Outage(t, seed, outage)
 		report(t, seed, r)
-		// The lookout and at most two runs ask once a second, claims are looked for after each of these; and a few calls were under way.
+		// The lookout and at most two runs ask once a second, claims are polled after each of these; and a few calls were in flight.
 		if most := processes * (int(outage/time.Second)*5 + 10); attempts > most || attempts == 0 {
 			t.Errorf("seed %d: %d processes asked %d times within %s, expected some, and at most %d", seed, processes, attempts, outage, most)
 		}
@@ -143,7 +144,7 @@ func TestAnOutageIsWaitedOut(t *testing.T) {
 }
 
 // TestWhatKillsIsQuarantinedAndNothingElse has a run kill its processes: two of them die, two more while they try it alone, and the run is
-// set aside. The runs that were in the same hands all go on.
+// set aside. The other runs of the same processes all continue.
 func TestWhatKillsIsQuarantinedAndNothingElse(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {

@@ -18,7 +18,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/script"
 )
 
-// step lets everything come to a stand and looks at it. false: something is wrong, and it makes no sense to go on.
+// step waits until nothing moves and checks the store. It returns false if something is wrong and the simulation has to stop.
 func (s *simulation) step() bool {
 	// No two steps are at the same moment, so no two timers end at the same moment either: their order is not left to chance.
 	_ = clock.Sleep(s.t.Context(), clock.System(), time.Microsecond) // virtual time

@@ -42,7 +42,7 @@ func (m *Memory) commit(c engine.Commit, l *engine.Lease) (engine.Committed, []e
 	if c.LastSeq > e.LastSeq || c.Next == execution.Parked {
 		e.crashes = 0
 	}
-	// Where a turn goes on, its entries say where it stands.
+	// A turn that continues need not be numbered anew: its entries say how far it is.
 	if c.Next != execution.Running || c.Turn == 0 || len(c.Entries) == 0 || c.Continue != nil {
 		e.turn++
 	}
@@ -66,14 +66,14 @@ func (m *Memory) commit(c engine.Commit, l *engine.Lease) (engine.Committed, []e
 	}
 	m.close(e, c)
 	if c.Continue != nil {
-		m.goOn(e, c)
+		m.continueAsNew(e, c)
 	}
 	opened, err := m.open(e, c)
 	if err != nil {
 		return engine.Committed{}, nil, err
 	}
 	for _, entry := range c.Entries {
-		// An event may have been handed to a wait that has given up: it is there for the others now.
+		// An event may have been handed to a wait that has given up: it is available to the others now.
 		if gaveUp := entry.Event == 0 && (entry.Kind == history.KindWait || entry.Kind == history.KindReceive); gaveUp && !c.Next.Ended() {
 			opened = nil
 			for _, ref := range refs(e.waits) {
@@ -82,8 +82,7 @@ func (m *Memory) commit(c engine.Commit, l *engine.Lease) (engine.Committed, []e
 			break
 		}
 	}
-	told := m.emit(c.Emits)
-	woken := m.match(told, opened, l)
+	woken := m.match(m.emit(c.Emits), opened, l)
 	var others []engine.Woken
 	for _, w := range woken {
 		if w.ID == e.ID && w.Ours && done.State == execution.Parked {
@@ -95,8 +94,8 @@ func (m *Memory) commit(c engine.Commit, l *engine.Lease) (engine.Committed, []e
 	return done, others, nil
 }
 
-// goOn begins the next generation of a run, in the transaction that ends the one before.
-func (m *Memory) goOn(e *stored, c engine.Commit) {
+// continueAsNew begins the next generation of a run, in the transaction that ends the one before.
+func (m *Memory) continueAsNew(e *stored, c engine.Commit) {
 	if left := len(e.timers) + len(e.waits) + len(e.calls) + len(e.polls) + len(e.deliveries); left+len(c.Open) > 0 && m.defect == None {
 		m.refuse("%s: generation %d ends, and %d things of it are open", e.Workflow, e.Generation, left+len(c.Open))
 	}

@@ -186,7 +186,7 @@ func (w *world) durable(e *stored, key string) {
 	}
 }
 
-// reply is somebody's answer to a channel. The world's lock is held.
+// reply answers a channel. The caller holds the world's lock.
 func (w *world) reply(label, token string) {
 	w.sent++
 	m := history.Message{Organization: organization, Token: token, ID: "reply to " + label, Data: json.RawMessage(`"yes"`)}
@@ -199,13 +199,24 @@ func (w *world) reply(label, token string) {
 	}})
 }
 
-// event is an event from outside, three times or once.
+// event is an event from outside, once or several times.
 func (w *world) event(workflow string, k, copies int) {
-	e := history.Event{
+	w.receive("event ", copies, history.Event{
 		Organization: organization, Source: "/outside", ID: fmt.Sprintf("%s-%d", workflow, k), Type: typeGo,
 		Data: json.RawMessage(fmt.Sprintf(`{"wf":%q,"k":%d}`, workflow, k)), Time: clock.System().Now(),
-	}
-	w.put(&message{name: "event " + e.ID, copies: copies, handle: func(ctx context.Context, p *process) error {
+	})
+}
+
+// forge is an event from outside that claims to be one of another run.
+func (w *world) forge(workflow string, k int) {
+	w.receive("forged event ", 1, history.Event{
+		Organization: organization, Source: "/outside", ID: fmt.Sprintf("forged-%s-%d", workflow, k), Type: typePeer,
+		Data: json.RawMessage(fmt.Sprintf(`{"to":%q}`, workflow)), Time: clock.System().Now(),
+	})
+}
+
+func (w *world) receive(what string, copies int, e history.Event) {
+	w.put(&message{name: what + e.ID, copies: copies, handle: func(ctx context.Context, p *process) error {
 		_, _, err := p.service.Receive(ctx, e)
 		return err
 	}})
@@ -276,7 +287,7 @@ func (a act) Call(ctx context.Context, c activity.Call) (any, error) {
 	}
 	given, err := a.gate.pass(ctx, a.process, "act "+a.plain(c.ID))
 	if err != nil {
-		// It takes its time to stop. Of two that are told to at the same moment the scheduler says which is first.
+		// It takes its time to stop. Of two that are cancelled at the same moment the scheduler decides which is first.
 		_, _ = a.gate.pass(context.WithoutCancel(ctx), a.process, "give up "+a.plain(c.ID))
 		return nil, err
 	}
