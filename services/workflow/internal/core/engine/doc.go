@@ -3,6 +3,60 @@
 //
 // It knows no SQL, no bus and no Starlark: adapters bring those.
 //
+// # The states of an execution
+//
+// The store holds the state (execution.State). A live execution changes it with the commit of a turn, or when something arrives; an
+// ended one changes it only when it is retried.
+//
+//	Service.Start ──▶ ┌─────────┐  run.commit: every branch waits for     ┌────────┐
+//	                  │         │  something that is stored               │        │
+//	                  │ running │ ──────────────────────────────────────▶ │ parked │
+//	                  │         │ ◀────────────────────────────────────── │        │
+//	                  └─────────┘  it arrives: Store.Receive, Send,       └────────┘
+//	                   │   ▲   │   Answer, FireTimers or another's Commit      │
+//	           run.end │   │   └──────────────┬────────────────────────────────┘
+//	                   ▼   │                  ▼
+//	           completed   │            cancelled    Service.Cancel
+//	           failed      │            terminated   Operator.Terminate
+//	                │      │            quarantined  Engine.quarantine, Engine.setAside
+//	                └──────┤                 │
+//	                       └─────────────────┘
+//	                         Operator.Retry: failed and quarantined executions only
+//
+// A running execution has an owner, the lease of a process, or is free: then claimLoop of any process takes it. A parked one has none; the
+// process whose transaction wakes it becomes its owner, if it runs executions.
+//
+// A generation that begins too soon after many others is held back: it is running, and rests without a place until
+// Loaded.HeldUntil (pace.go).
+//
+// # The loop
+//
+// A driver (the type run, in run.go) takes an execution from turn to turn. Engine.drive makes one, or takes a parked one from the cache.
+//
+//	claimLoop, Engine.Begin, Engine.Wake
+//	         │ scheduler.add: a place, or a queue for one
+//	         ▼
+//	    Engine.drive
+//	         │
+//	         ├─ load     Engine.newDriver   the program, its history and what is open, from the store
+//	         ├─ replay   run.replay         the program runs up to the end of its history
+//	         │           (a parked driver has both in memory, and only looks what has arrived: run.begin, run.look)
+//	         ▼
+//	 ┌─▶ apply    run.apply    completes operations with what has arrived; the program runs on until every branch blocks
+//	 │       │
+//	 │   commit   run.commit   run.survey sorts the blocked operations: for the store, for this process, refused. Entries, emits, opened
+//	 │       │                 and closed operations are one transaction (Store.Commit). Then, and only then, the Functions of this
+//	 │       │                 process are started (run.start)
+//	 │       ├── ended ────────────────▶ run.end        the last entry and the event about the end are in the same transaction
+//	 │       ├── a generation ended ───▶ run.next       Engine.drive continues with the driver of the following generation
+//	 │       ├── parked ───────────────▶ scheduler.park the driver stays in the cache as long as there is room
+//	 │       ├── fenced ───────────────▶ the driver is dropped: another owner has the execution
+//	 │       ▼ running
+//	 └── await    run.await    until a Function answers, a wake-up, or Settings.Poll
+//
+// A wake-up between the last look and the commit is not lost: it has incremented Wakes, so the commit leaves the execution running
+// instead of parking it.
+//
 // # What has to stay true
 //
 // Every line may be the last that a process carries out. Four rules make that harmless:
