@@ -14,11 +14,11 @@ import (
 const (
 	// offlineAfter is how long an agent may be silent; heartbeats come every five seconds.
 	offlineAfter = 20 * time.Second
-	// agentsPoll is how often silence is looked for.
+	// agentsPoll is how often agents are checked for silence.
 	agentsPoll = 5 * time.Second
 )
 
-// Agents keeps what agents last said of themselves, and tells the environments that depend on one when it has gone away
+// Agents stores the latest heartbeat of each agent, and notifies the environments that depend on an agent when it has gone offline
 // or come back.
 type Agents struct {
 	Store agent.ReportStore

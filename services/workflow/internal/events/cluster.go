@@ -123,8 +123,8 @@ func (c Cluster) completed(ctx context.Context, d bus.Delivery) error {
 	return c.Answerer.Answer(ctx, answer)
 }
 
-// Health remembers what each agent last said of its cluster, so that a change is told once. It is empty after a
-// start. It is for the log only; whether an agent is there decides nothing about its calls, which wait for it.
+// Health remembers what each agent last reported of its cluster, so that a change is logged once. It is empty after a
+// start. It is for the log only; calls wait for an agent whether it is online or not.
 type Health struct {
 	mu        sync.Mutex
 	reachable map[int64]bool

@@ -75,23 +75,23 @@ func TestEncode(t *testing.T) {
 	}
 }
 
-// What the engine says of the end of a run goes out as it is kept for the waits of this service's own programs, whatever the run's name.
-func TestTheEndOfARunGoesOutAsItWasSaid(t *testing.T) {
+// The event about the end of a run is published as it is stored for the waits of this service's own programs, whatever the run's name.
+func TestTheEndOfARunIsPublishedAsStored(t *testing.T) {
 	t.Parallel()
 	for _, workflow := range []string{"w-1", `"<&>\`, "ä\u2028"} {
-		said, err := json.Marshal(map[string]string{"workflow_id": workflow})
+		data, err := json.Marshal(map[string]string{"workflow_id": workflow})
 		if err != nil {
 			t.Fatal(err)
 		}
 		sealed, err := Encode(history.Emit{
 			ID: "r/completed", Organization: 4, Workflow: workflow, Type: history.TypeCompleted,
-			Data: said, Time: noon,
+			Data: data, Time: noon,
 		}, "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		e, err := sealed.Event()
-		if diff := cmp.Diff(string(said), string(e.Data())); err != nil || diff != "" {
+		if diff := cmp.Diff(string(data), string(e.Data())); err != nil || diff != "" {
 			t.Errorf("%q: %v (-want +got):\n%s", workflow, err, diff)
 		}
 	}

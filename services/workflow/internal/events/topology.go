@@ -1,5 +1,5 @@
 // Package events joins the engine to the event bus: calls to relays and their answers on the cluster path, what the
-// domain tells on the domain path, and the wire form of what programs emit. The topology is data, in this file.
+// domain publishes on the domain path, and the wire form of what programs emit. The topology is data, in this file.
 //
 // It is not the engine: it decides nothing about executions.
 package events

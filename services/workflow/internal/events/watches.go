@@ -32,9 +32,9 @@ type Sender interface {
 	Publish(ctx context.Context, e event.Event) error
 }
 
-// Watches tells relays what they are to watch: the whole set, when it has changed, when a heartbeat shows that the relay
-// holds another one (it has started, or a message was lost), and before the lease ends. Nothing of it is kept: what is
-// wanted is what the store says, what is held is what the relay says (D20).
+// Watches sends relays what they are to watch: the whole set, when it has changed, when a heartbeat shows that the relay
+// holds another one (it has started, or a message was lost), and before the lease ends. It keeps no set: the store has the wanted
+// one, and the relay reports the one that it holds (D20).
 type Watches struct {
 	store agent.WatchStore
 	bus   Sender
@@ -43,7 +43,7 @@ type Watches struct {
 
 	wake chan struct{}
 	mu   sync.Mutex
-	// due are the agents to be told, sent when each was told last.
+	// due are the agents to send to, sent when each was sent its set last.
 	due  map[int64]bool
 	sent map[int64]time.Time
 }
@@ -64,18 +64,18 @@ func NewWatches(d WatchesDeps) *Watches {
 	}
 }
 
-// Changed says that an agent's watches are other ones now.
+// Changed schedules sending an agent's set, which has changed.
 func (w *Watches) Changed(agent int64) {
 	w.mu.Lock()
 	w.due[agent] = true
 	w.mu.Unlock()
 	select {
 	case w.wake <- struct{}{}:
-	default: // Run is told already
+	default: // Run is notified already
 	}
 }
 
-// Run tells relays until ctx ends. A set that cannot be sent is not kept: the next heartbeat leads to it again.
+// Run sends to relays until ctx ends. A set that cannot be sent is not retried here: the next heartbeat leads to it again.
 func (w *Watches) Run(ctx context.Context) error {
 	for {
 		select {

@@ -82,7 +82,7 @@ func (s *sets) take() []string {
 }
 
 // D20: the whole set, when it has changed, to a relay that holds another one, and before the lease ends.
-func TestARelayIsToldTheWholeSet(t *testing.T) {
+func TestARelayGetsTheWholeSet(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store, out := &wanted{}, &sets{}

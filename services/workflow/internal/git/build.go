@@ -56,13 +56,13 @@ func findActivity(head *object.Commit, activity string) (string, bool) {
 	return "", false
 }
 
-// unchangedSince refuses to replace files that somebody else has changed after the commit that the new contents were
-// made from. Changes to other files do not matter.
+// unchangedSince refuses to replace files that others have changed after the commit that the new contents were made from. Changes to
+// other files do not matter.
 func (r *repository) unchangedSince(head *object.Commit, c activity.CommitRequest) error {
 	if c.Base == "" || c.Base == head.Hash.String() {
 		return nil
 	}
-	// Nobody can tell what has changed since a commit that is not there: the program reads again and starts from that.
+	// Without the base commit it is not known what has changed since: the program has to read the files again.
 	base, err := object.GetCommit(r.objects, plumbing.NewHash(c.Base))
 	if err != nil {
 		return fault.New(fault.Conflict, "base %s is not among the last %d commits of branch %q of %s", c.Base, historyDepth, c.Branch, r.url)
@@ -83,7 +83,7 @@ func (r *repository) unchangedSince(head *object.Commit, c activity.CommitReques
 	return nil
 }
 
-// hashAt is what stands at the path, zero for nothing.
+// hashAt is the hash of the entry at the path, zero for none.
 func hashAt(t *object.Tree, path string) plumbing.Hash {
 	entry, err := t.FindEntry(path)
 	if err != nil {

@@ -40,8 +40,8 @@ func parseURL(field, raw string, prefix bool) (*url.URL, error) {
 	return u, nil
 }
 
-// checkPath takes the path of a file inside a repository. Git itself refuses most of the others, but only when somebody
-// clones what we have pushed.
+// checkPath accepts the path of a file inside a repository. Git itself refuses most of the others, but only when the repository is
+// cloned after the push.
 func checkPath(field, path string) error {
 	if path == "" {
 		return invalid(field, "missing, expected the path of a file")

@@ -105,7 +105,7 @@ func TestAFileThatChangedSinceTheBaseIsAConflict(t *testing.T) {
 	}
 }
 
-func TestSomebodyElseIsFasterJustBeforeThePush(t *testing.T) {
+func TestAnotherCommitIsFasterJustBeforeThePush(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	s.add(t, "main", map[string]string{"a": "old\n"})

@@ -38,7 +38,7 @@ func (c Credential) check() error {
 		wrong = append(wrong, fault.FieldsOf(err)...)
 	}
 	if !reference.Is(c.PasswordRef) {
-		// The value is not shown: it may be a password that somebody put here by mistake.
+		// The value is not shown: it may be a password, entered here by mistake.
 		wrong = append(wrong, fault.Field{Name: "password_ref", Problem: reference.Expected})
 	}
 	if c.Forge != "" && !slices.Contains(Forges(), c.Forge) {
@@ -119,7 +119,7 @@ func (c credentials) of(ctx context.Context, organization int64, u *url.URL) (*C
 	}
 	several, err := c.several(ctx)
 	if err != nil {
-		return nil, fault.Because(err, fault.Unavailable, "it cannot be told whether the credential for %s may be used", found.URLPrefix)
+		return nil, fault.Because(err, fault.Unavailable, "checking whether the credential for %s may be used failed", found.URLPrefix)
 	}
 	if several {
 		return nil, fault.New(fault.Denied, "the credential for %s does not say whose it is, and there are several organizations; an operator has to give it organizations (git_credentials)", found.URLPrefix)

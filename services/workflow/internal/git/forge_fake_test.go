@@ -35,7 +35,7 @@ func (f *fakeForge) commit(ref string) (string, bool) {
 	return f.git("", nil, "rev-parse", "--verify", "--quiet", ref+"^{commit}")
 }
 
-// at is mode, type and name of what stands at a path in a commit.
+// at returns mode, type and name of the entry at a path in a commit.
 func (f *fakeForge) at(commit, path string) (mode, kind, id string) {
 	out, ok := f.git("", nil, "ls-tree", commit, path)
 	if fields := strings.Fields(out); ok && len(fields) >= 3 {

@@ -138,8 +138,8 @@ func forgeConflicts(t *testing.T, s *server) {
 	}
 }
 
-// forgeRaces: somebody else commits to the same file just before the write. Their work stays in the history, and ours is on
-// top of it: it was looked at again.
+// forgeRaces: another commit changes the same file just before the write. It stays in the history, and ours is on top of it: the branch
+// was read again.
 func forgeRaces(t *testing.T, s *server) {
 	t.Helper()
 	s.add(t, "main", map[string]string{"a": "old\n", "c": "old\n"})
@@ -160,7 +160,7 @@ func forgeRaces(t *testing.T, s *server) {
 	}
 }
 
-// forgeRefusals: what a rule of the repository forbids is no race, and what cannot be is said before anything is written.
+// forgeRefusals: what a rule of the repository forbids is not a race, and what is impossible is reported before anything is written.
 func forgeRefusals(t *testing.T, s *server) {
 	t.Helper()
 	head := s.add(t, "main", map[string]string{"file": "x\n", "dir/a": "x\n"})

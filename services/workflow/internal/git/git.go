@@ -1,7 +1,7 @@
 // Package git reads and writes repositories over Git's smart HTTP protocol, whatever forge is behind it, or through the
 // forge's own interface where credentials say which (D26). A commit is a compare-and-swap: it is built on the head just
 // fetched and pushed with that head as the expected one, so that nobody's work is ever overwritten, and built again when
-// somebody was faster.
+// another commit was faster.
 //
 // An operation fetches what it needs of a repository, shallowly and without the files that it does not touch, within the memory that all of
 // them share (package gitfetch). It is no checkout.
@@ -169,8 +169,8 @@ func (f *Forge) Commit(ctx context.Context, c activity.CommitRequest) (string, e
 	}
 }
 
-// How often and how fast a commit is tried again after somebody else was faster. Who pauses comes after who does not, so
-// that it goes on for longer than another process's queue of fifty commits takes.
+// How often and how fast a commit is repeated after another one was faster. A process that pauses loses to one that does not, so the
+// attempts last longer than another process's queue of fifty commits takes.
 const (
 	maxAttempts  = 30
 	firstPause   = 20 * time.Millisecond
@@ -180,8 +180,8 @@ const (
 // errMoved means that the branch is no longer where the commit was built on.
 var errMoved = errors.New("the branch has moved")
 
-// commitOnce is one attempt: look, build, push. Everything is looked at again in the next one, also whether our own
-// commit is there by now, because the answer to a push can be lost.
+// commitOnce is one attempt: look, build, push. Each attempt looks at everything again, also for our own commit, because the answer to an
+// earlier push may have been lost.
 func (f *Forge) commitOnce(ctx context.Context, share *gitfetch.Share, c activity.CommitRequest) (string, error) {
 	if h, err := f.hosted(ctx, c.Organization, c.RepoURL); err != nil || h != nil {
 		if err != nil {
@@ -197,7 +197,7 @@ func (f *Forge) commitOnce(ctx context.Context, share *gitfetch.Share, c activit
 	if err != nil {
 		return "", err
 	}
-	// The activity comes first: files that somebody has changed after our commit must not be set back by a repeat of it.
+	// The activity comes first: a repeat of our commit must not revert files that others have changed after it.
 	if found, ok := findActivity(head, c.Activity); ok {
 		return found, nil
 	}

@@ -101,7 +101,7 @@ func (s *server) gitIn(t *testing.T, dir, stdin string, args ...string) string {
 	return string(out)
 }
 
-// add commits files directly into the repository, as somebody else would, and returns the commit.
+// add commits files directly into the repository, as another user would, and returns the commit.
 func (s *server) add(t *testing.T, branch string, files map[string]string) string {
 	t.Helper()
 	var b strings.Builder
@@ -288,8 +288,8 @@ func TestCredentialsAreOnlyForTheirHostAndPath(t *testing.T) {
 	}
 }
 
-// TestACredentialForAllIsForOneOrganization: a program names any repository, so a credential that does not say whose it is logs nobody in
-// once there are several organizations. Those that do say it go on.
+// TestACredentialForAllIsForOneOrganization: a program names any repository, so a credential without organizations is refused once there
+// are several organizations. Those with organizations continue to work.
 func TestACredentialForAllIsForOneOrganization(t *testing.T) {
 	t.Parallel()
 	s := setup(t)

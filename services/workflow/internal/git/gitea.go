@@ -85,7 +85,7 @@ type oneOrMany struct {
 	many bool
 }
 
-// UnmarshalJSON tells the two apart.
+// UnmarshalJSON accepts both.
 func (o *oneOrMany) UnmarshalJSON(raw []byte) error {
 	if o.many = len(raw) > 0 && raw[0] == '['; o.many {
 		return nil

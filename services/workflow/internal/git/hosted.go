@@ -19,24 +19,24 @@ import (
 // api is what a forge's own interface can do; the rules of reading and committing are hosted's, the same for all of them.
 // Errors are classed as activity.Forge has it; what the forge does not let happen is Refused.
 type api interface {
-	// head is the commit that a branch stands at. It is NotFound if there is no such branch.
+	// head is the commit that a branch points to. It is NotFound if there is no such branch.
 	head(ctx context.Context, branch string) (string, error)
 	// resolve is the commit that a branch, a tag or an id names. It is NotFound if there is none.
 	resolve(ctx context.Context, ref string) (string, error)
 	// history are the messages of the last commits from one on, newest first.
 	history(ctx context.Context, commit string, most int) ([]logged, error)
-	// stat is what stands at a path in a commit.
+	// stat is the entry at a path in a commit.
 	stat(ctx context.Context, commit, path string) (entry, error)
 	// read is the content of a file.
 	read(ctx context.Context, commit, path string, e entry) ([]byte, error)
-	// add adds one commit to a branch that stands at base, and never by force. That somebody was faster is Refused, too.
+	// add adds one commit to a branch whose head is base, never by force. It is Refused as well if another commit was faster.
 	add(ctx context.Context, a addition) (string, error)
 }
 
 // logged is a commit in a history.
 type logged struct{ id, message string }
 
-// kind is what stands at a path.
+// kind is the kind of entry at a path.
 type kind int
 
 const (
@@ -45,8 +45,8 @@ const (
 	folder
 )
 
-// entry is what stands at a path. The others are for files: blob is the object's name, last the last commit that changed it,
-// where the forge tells, and executable its mode.
+// entry is the entry at a path. The other fields are for files: blob is the object's name, last the last commit that changed it, where
+// the forge reports it, and executable its mode.
 type entry struct {
 	kind       kind
 	blob, last string
@@ -221,7 +221,7 @@ func (h *hosted) changes(ctx context.Context, commit string, files map[string][]
 	return all, nil
 }
 
-// unchangedSince refuses to replace files that somebody else has changed after the commit that the new contents were
+// unchangedSince refuses to replace files that another commit has changed after the commit that the new contents were
 // made from.
 func (h *hosted) unchangedSince(ctx context.Context, head string, c activity.CommitRequest) error {
 	if c.Base == "" || c.Base == head {

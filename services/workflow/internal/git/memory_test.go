@@ -45,7 +45,7 @@ func (zeros) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// childEnv tells a process of this test what to do with which repository.
+// childEnv holds what the process started by a test does, and with which repository.
 const childEnv = "LOCKSTEP_TEST_GIT"
 
 // TestChild is what the test below runs in a process of its own, because the memory of this one is that of all tests.
@@ -79,7 +79,7 @@ func TestChild(t *testing.T) { //nolint:paralleltest // alone in its process
 	report(t, err)
 }
 
-// read tells how a file was read.
+// read prints the outcome of reading a file.
 func read(t *testing.T, f *Forge, url, path string) {
 	t.Helper()
 	content, _, err := f.ReadFile(t.Context(), 1, url, "main", path)
@@ -87,7 +87,7 @@ func read(t *testing.T, f *Forge, url, path string) {
 	report(t, err)
 }
 
-// report tells the process that has started this one what came of it.
+// report prints the outcome and the peak of memory for the process that has started this one.
 func report(t *testing.T, err error) {
 	t.Helper()
 	fmt.Printf("error: %v %v\npeak: %d\n", fault.ClassOf(err), err, peak(t))

@@ -89,8 +89,8 @@ func (r *repository) get(ctx context.Context, want gitfetch.Want) error {
 	return nil
 }
 
-// branch is the head of a branch, with enough history to search. What is looked for in it is the trailer of a commit
-// that may be ours, and the base that files were made from.
+// branch is the head of a branch, with enough history to find the trailer of a commit that may be ours, and the base that files were
+// made from.
 func (r *repository) branch(ctx context.Context, name string) (*object.Commit, error) {
 	hash, ok := r.refs.References[string(plumbing.NewBranchReferenceName(name))]
 	if !ok {
@@ -120,7 +120,7 @@ func (r *repository) resolve(ctx context.Context, ref string) (*object.Commit, e
 	return r.commit(hash)
 }
 
-// lookup finds a ref among those that the remote has told of, in the order in which Git looks.
+// lookup finds a ref among those that the remote advertises, in the order in which Git looks.
 func (r *repository) lookup(ref string) (plumbing.Hash, bool) {
 	if ref == "HEAD" && r.refs.Head != nil {
 		return *r.refs.Head, true
@@ -217,7 +217,7 @@ func (r *repository) fetchFile(ctx context.Context, commit *object.Commit, file 
 	return r.get(ctx, gitfetch.Want{Objects: []plumbing.Hash{commit.Hash}, Depth: 1})
 }
 
-// push has the branch moved from base to the commit, if it still stands at base: else the error is errMoved.
+// push has the branch moved from base to the commit, if it is still at base; otherwise the error is errMoved.
 func (r *repository) push(ctx context.Context, branch string, base plumbing.Hash, made built) error {
 	ctx, end := telemetry.StartChildSpan(ctx, "git push", telemetry.Client, telemetry.Count(telemetry.GitObjects, len(made.objects)))
 	err := r.pushObjects(ctx, branch, base, made)
@@ -238,7 +238,7 @@ func (r *repository) pushObjects(ctx context.Context, branch string, base plumbi
 	if err != nil {
 		return r.classify(err, "write to")
 	}
-	// Somebody may have been faster already; the server checks once more, when it has the lock.
+	// Another push may have been faster already; the server checks once more, when it has the lock.
 	name := plumbing.NewBranchReferenceName(branch)
 	if refs.References[string(name)] != base {
 		return errMoved
@@ -263,8 +263,8 @@ func (r *repository) pushObjects(ctx context.Context, branch string, base plumbi
 	return nil
 }
 
-// refused tells a push that came too late from one that a rule of the repository forbids: in the first case, and only
-// then, the branch stands elsewhere by now.
+// refused distinguishes a push that came too late from one that a rule of the repository forbids: only in the first case has the branch
+// moved.
 func (r *repository) refused(ctx context.Context, branch string, base plumbing.Hash, cause error) error {
 	refs, err := r.session.AdvertisedReferencesContext(ctx)
 	if err != nil {
@@ -276,7 +276,7 @@ func (r *repository) refused(ctx context.Context, branch string, base plumbing.H
 	return fault.Because(cause, fault.Refused, "%s refuses the commit to %q: %v", r.url, branch, cause)
 }
 
-// classify says what a failed exchange means to whoever asked for it.
+// classify turns the error of a failed exchange into one for the caller.
 func (r *repository) classify(err error, op string) error {
 	var unexpected *plumbing.UnexpectedError
 	var response *githttp.Err

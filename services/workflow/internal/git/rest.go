@@ -33,7 +33,7 @@ func (r rest) ask(ctx context.Context, method, path string, in, out any) error {
 	}
 	request, err := http.NewRequestWithContext(ctx, method, r.base+path, body) //nolint:gosec // package httpx decides what may be reached
 	if err != nil {
-		return fault.Because(err, fault.Invalid, "%s cannot be asked about at its %s", r.url, r.forge)
+		return fault.Because(err, fault.Invalid, "%s cannot be looked up at its %s", r.url, r.forge)
 	}
 	request.Header.Set("Authorization", r.authorization)
 	request.Header.Set("Accept", "application/json")
@@ -64,7 +64,7 @@ func (r rest) ask(ctx context.Context, method, path string, in, out any) error {
 	return nil
 }
 
-// classify says what a status means to whoever asked.
+// classify turns a status into an error for the caller.
 func (r rest) classify(answer *http.Response, body []byte) error {
 	status := answer.StatusCode
 	// GitHub says 403 of too many requests as well.
@@ -75,16 +75,16 @@ func (r rest) classify(answer *http.Response, body []byte) error {
 	case status == http.StatusTooManyRequests, status >= http.StatusInternalServerError, status == http.StatusForbidden && limited:
 		return fault.New(fault.Unavailable, "%s answers with status %d", r.url, status)
 	case status == http.StatusForbidden:
-		return fault.New(fault.Denied, "the configured credentials may not use %s: %s", r.url, said(body))
+		return fault.New(fault.Denied, "the configured credentials may not use %s: %s", r.url, messageOf(body))
 	case status == http.StatusNotFound:
 		return fault.New(fault.NotFound, "%s has no such thing, or does not show it", r.url)
 	default:
-		return fault.New(fault.Refused, "%s refuses with status %d: %s", r.url, status, said(body))
+		return fault.New(fault.Refused, "%s refuses with status %d: %s", r.url, status, messageOf(body))
 	}
 }
 
-// said is the message of a refusal, and not endless.
-func said(body []byte) string {
+// messageOf is the message of a refusal, shortened.
+func messageOf(body []byte) string {
 	var document struct {
 		Message any `json:"message"`
 	}

@@ -10,7 +10,7 @@ import (
 // heap, and what a program may allocate in one step before the watchdog has seen it.
 const spare = 256 << 20
 
-// confine sets the limits of the operating system, for good. Memory is counted as private writable memory: the
+// confine sets the limits of the operating system, permanently. Memory is counted as private writable memory: the
 // runtime reserves far more address space than it uses.
 func confine(l Limits) error {
 	debug.SetMemoryLimit(l.Memory)

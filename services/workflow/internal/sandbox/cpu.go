@@ -15,7 +15,7 @@ const (
 	// credit is how much an organization that was idle may compute ahead of those that were not.
 	credit = 100 * time.Millisecond
 	// patience is how long an organization computes with the usual priority before its children make room for everything else, beyond
-	// the part of one processor that it may use for good: one in thrift.
+	// the part of one processor that it may use permanently: one in thrift.
 	patience = 100 * time.Millisecond
 	thrift   = 20
 	// accounts bounds how many organizations are remembered that have nothing to compute.
@@ -46,7 +46,7 @@ type cpu struct {
 	// floor is the least that an organization with something to compute has used. It never goes down: time in which an organization is idle is
 	// not saved up, but for the credit.
 	floor time.Duration
-	// ticking says that somebody looks again after a slice.
+	// ticking is set while a check after the next slice is scheduled.
 	ticking bool
 }
 

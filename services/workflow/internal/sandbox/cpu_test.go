@@ -132,7 +132,7 @@ func TestNoSlotIsEmptyWhileAnybodyWaits(t *testing.T) {
 }
 
 // TestHogsLeaveAProcessorFree has three organizations compute without end where two programs may: once they have computed a lot, they share
-// one slot alike, and the other one is for whoever computes little.
+// one slot alike, and the other one is for organizations that compute little.
 func TestHogsLeaveAProcessorFree(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

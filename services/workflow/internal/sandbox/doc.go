@@ -5,7 +5,7 @@
 //
 // Scripts is a program.Scripts in front of another: programs that are trusted go to that one, all others to a small pool of
 // children, each of which is this service's own binary in another role (Serve) around a program.Scripts of its own. A child
-// holds many runs of one organization and works for one at a time. It is told programs, histories and completions and answers what the
+// holds many runs of one organization and works for one at a time. It receives programs, histories and completions and returns what the
 // program asks for; the clock, identifiers and emits it asks back for. It gets an empty environment, no file but its
 // three pipes, and never a secret: programs have references only (D27).
 //

@@ -32,10 +32,10 @@ func attributes() *syscall.SysProcAttr {
 // patientSlice is the time slice that a child asks for that computes for long: the longest that the kernel gives.
 const patientSlice = 100 * time.Millisecond
 
-// background has all threads of a child make room at once for whatever wakes up, or ends that. Kernels from Linux 6.12 on let what asks for
-// a shorter time slice go first, and one that is only nice finish its own: some milliseconds, at each step of the way through service and
-// database. The part of the processor that it gets in the long run stays what its niceness says, so that it is never starved. Older kernels
-// know no such slices and take it for nothing; the way back is for everybody, which it is not for niceness and policies.
+// background makes all threads of a child yield at once to whatever wakes up, or ends that. From Linux 6.12 on, a thread with a shorter
+// time slice preempts one with a longer slice, while one that is only nice finishes its own: that costs some milliseconds at each step
+// between service and database. The child's part of the processor in the long run is still that of its niceness, so it is never starved.
+// Older kernels ignore slices. Any process may undo this; niceness and policies could be undone only with privileges.
 func background(pid int, on bool) error {
 	attributes := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Nice: niceness}
 	if on {
@@ -65,8 +65,8 @@ func background(pid int, on bool) error {
 	return nil
 }
 
-// isolate takes from the process, for good, everything that it does not need: from here on it has its pipes, its memory and the time. What
-// the kernel does not have is in the answer.
+// isolate drops, permanently, everything that the process does not need: from here on it has its pipes, its memory and the time. The
+// result names what the kernel does not support.
 func isolate() Isolation {
 	return Isolation{
 		Undumpable:      problem(undump()),
@@ -97,7 +97,7 @@ const (
 	landlockScope   = 6
 )
 
-// lock refuses all that Landlock knows: nothing is allowed. An older kernel knows less, which is said.
+// lock refuses all that Landlock knows: nothing is allowed. The error says if an older kernel knows less.
 func lock() error {
 	version, err := landlocksys.LandlockGetABIVersion()
 	if err != nil {

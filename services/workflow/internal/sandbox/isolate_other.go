@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// signalStop and signalContinue would stop a child and have it go on: elsewhere than on Linux nothing is stopped, and the operating system
+// signalStop and signalContinue would pause and resume a child. On systems other than Linux nothing is paused, and the operating system
 // shares the processors.
 const (
 	signalStop     = syscall.Signal(0)

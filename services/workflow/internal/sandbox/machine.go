@@ -8,7 +8,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
 
-// machine is a run in a child. It remembers what the child has told, so that only what moves the program is asked.
+// machine is a run in a child. It caches what the child has reported, so that the child is asked only for what moves the program.
 type machine struct {
 	scripts *Scripts
 	home    *tenement

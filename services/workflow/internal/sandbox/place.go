@@ -24,14 +24,14 @@ type tenement struct {
 	runs, pinned int
 	// used is when it had something to do last.
 	used time.Time
-	// started is closed when process is there, or failed is why it is not.
+	// started is closed when process has been started, or failed says why it was not.
 	started chan struct{}
 	failed  error
 }
 
 // places are the children. Each is of one organization for as long as it lives: what one organization's program could leave behind in a
-// child, the next one's never meets. An organization that has none gets one; where there are as many as there may be, that of another
-// organization that has been idle longest is ended for it, whose runs are replayed when they go on; and where all are at work, it waits for
+// child, the next one's never meets. An organization without one gets one. If there are as many as allowed, the child of another
+// organization that has been idle longest is ended for it; its runs are replayed when they continue. If all are at work, it waits for
 // its turn. An organization has more than one only while half of all places are left for others.
 type places struct {
 	start func() (*process, error)
@@ -323,7 +323,7 @@ func (p *places) serve() {
 	}
 }
 
-// all are the children that are there.
+// all are the children that exist.
 func (p *places) all() []*tenement {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -100,7 +100,7 @@ func begin(s *Scripts, organization int64, run, size int) (m program.Machine, pi
 }
 
 // TestAChildIsOfOneOrganization has more organizations than there may be children, all of them at once and again and again. No child ever
-// has programs of two, everybody's turn comes, and a run whose child was ended for others is told so.
+// runs programs of two, everybody's turn comes, and a run whose child was ended for others gets an error that says so.
 func TestAChildIsOfOneOrganization(t *testing.T) {
 	t.Parallel()
 	const organizations, children, rounds = 6, 3, 5

@@ -87,7 +87,7 @@ func start(command []string, limits Limits, c clock.Clock) (*process, error) {
 	return p, nil
 }
 
-// marker tells a child that it is one: it never starts children of its own, whatever its binary does with the command.
+// marker is the variable that is set for a child: it never starts children of its own, whatever its binary does with the command.
 const marker = "LOCKSTEP_SANDBOX"
 
 // startWithin bounds the start of a child.
@@ -142,7 +142,7 @@ func (p *process) move() {
 // pid is the number of the process.
 func (p *process) pid() int { return p.cmd.Process.Pid }
 
-// pause and resume stop the child where it is, and have it go on.
+// pause and resume stop the child where it is, and let it continue.
 func (p *process) pause()  { _ = p.cmd.Process.Signal(signalStop) } // one that has ended needs neither
 func (p *process) resume() { _ = p.cmd.Process.Signal(signalContinue) }
 

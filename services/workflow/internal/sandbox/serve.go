@@ -77,7 +77,7 @@ type child struct {
 // session is one run.
 type session struct {
 	machine program.Machine
-	// known are the operations that the service has been told of, by number of poll rounds they have gone through.
+	// known are the operations that the service knows already, with the number of poll rounds they have gone through.
 	known map[history.OpRef]bool
 }
 

@@ -85,7 +85,7 @@ type answer struct {
 	Refusal *history.FunctionError `json:",omitempty"`
 }
 
-// failure is an error on its way between processes. The kinds that somebody looks for stay what they are.
+// failure is an error on its way between processes. It keeps the kinds of errors that callers check for.
 type failure struct {
 	Text     string
 	Fields   []fault.Field     `json:",omitempty"`
@@ -178,7 +178,7 @@ func send(w io.Writer, v any) error {
 func receive(r *bufio.Reader, v any) error {
 	var length [4]byte
 	if _, err := io.ReadFull(r, length[:]); err != nil {
-		return err // as it is: io.EOF is looked for
+		return err // not wrapped: callers check for io.EOF
 	}
 	n := binary.BigEndian.Uint32(length[:])
 	if n > maxFrame {
