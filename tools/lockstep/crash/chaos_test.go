@@ -27,11 +27,11 @@ const disturbFor = 20 * time.Second
 const approval = "release"
 
 // TestChaos has rollouts in flight while whatever a stack is made of is killed, stalled and emptied at random, by a seed that it
-// prints: services, NATS and its streams, the cluster, Git, PostgreSQL. In the end everything has to be as if nothing had been: each
-// rollout completed, each gate passed once and together, one commit for each environment, one approval, by somebody who is known, and a
+// prints: services, NATS and its streams, the cluster, Git, PostgreSQL. In the end everything has to be as if nothing had happened: each
+// rollout completed, each gate passed once and together, one commit for each environment, one approval, by a known person, and a
 // journal from which every state can be rebuilt.
 //
-// LOCKSTEP_CHAOS is the number of rounds, or how long rounds go on to begin ("60m"); without it the test is skipped, since `make chaos`
+// LOCKSTEP_CHAOS is the number of rounds, or for how long rounds are started ("60m"); without it the test is skipped, since `make chaos`
 // runs it alone. LOCKSTEP_CHAOS_TOGETHER is the number of rollouts in flight in each. LOCKSTEP_CHAOS_SEED repeats a run, as far as
 // processes can be made to.
 //
@@ -143,7 +143,7 @@ func chaosScenario(i int) demo.Scenario {
 	s := oneStage()
 	s.Application = fmt.Sprintf("shop-%d", i)
 	s.Stages[0].Gates, s.Stages[0].Soak = []int{25, 50, 75, 100}, 1 // long enough for faults to meet them
-	s.Stages[0].Approval, s.Stages[0].ApprovalReason = approval, "somebody says so"
+	s.Stages[0].Approval, s.Stages[0].ApprovalReason = approval, "the change is agreed"
 	return s
 }
 
@@ -185,7 +185,7 @@ func each(t *testing.T, worlds []*world, do func(i int, w *world) error) {
 	}
 }
 
-// expectPrincipals checks that every row of a journal has somebody who did it, and that the approval was given once, by a person.
+// expectPrincipals checks that every row of a journal has a principal, and that the approval was given once, by a person.
 func expectPrincipals(r client.Rollout) error {
 	var verbs []string
 	for _, row := range r.Journal {

@@ -114,7 +114,7 @@ func TestNobodyGetsInByGRPC(t *testing.T) {
 			}
 		}
 		if len(refusals) != 1 {
-			t.Errorf("%s: wrong tokens can be told from each other: %v", name, refusals)
+			t.Errorf("%s: the answers to wrong tokens differ: %v", name, refusals)
 		}
 	}
 	for _, name := range public() {
@@ -187,7 +187,7 @@ func methodsOf(ctx context.Context, t *testing.T, conn *grpc.ClientConn) map[str
 var errNotYet = errors.New("not tried yet")
 
 // TestNobodyGetsInByNATS has two agents of a running installation, with the keys that the domain service has given them, try every subject
-// there is. A key that has been revoked, and whatever else somebody may show, opens nothing.
+// that exists. A revoked key, or any other credential, opens nothing.
 func TestNobodyGetsInByNATS(t *testing.T) {
 	t.Parallel()
 	ctx, w := start(t, oneStage())
@@ -217,7 +217,7 @@ func TestNobodyGetsInByNATS(t *testing.T) {
 	subjects := bustest.Doors(t, stack.AgentID, other.Number)
 	for number := range files {
 		var nc *nats.Conn
-		for err = errNotYet; err != nil && ctx.Err() == nil; { // nor is what it says when it was not told
+		for err = errNotYet; err != nil && ctx.Err() == nil; { // a refusal without an answer of the authority is not final either
 			nc, err = signIn(ctx, server, by(number))
 		}
 		if err != nil {
@@ -246,8 +246,8 @@ func TestNobodyGetsInByNATS(t *testing.T) {
 	}
 }
 
-// signIn connects to NATS once. On a busy machine a server may run out of time before it has been told who somebody is: that is no
-// answer yet.
+// signIn connects to NATS once. On a busy machine a server may run out of time before the authority has answered: that is not final, and
+// tried again.
 func signIn(ctx context.Context, server string, option nats.Option) (nc *nats.Conn, err error) {
 	for {
 		nc, err = nats.Connect(server, option, nats.Timeout(time.Minute), nats.NoReconnect())

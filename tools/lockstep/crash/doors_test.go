@@ -40,7 +40,7 @@ func routes() map[string]route {
 	look := []string{http.MethodGet, http.MethodHead}
 	const domain, registry, health = "services/domain/internal/api/handler.go ", "services/registry/internal/api/api.go ",
 		"pkg/telemetry/health.go "
-	session := route{"domain", []string{"/session"}, append(look, http.MethodDelete)} // whoever has no session is signed out
+	session := route{"domain", []string{"/session"}, append(look, http.MethodDelete)} // a caller without a session is signed out
 	return map[string]route{
 		domain + `"/graphql"`:            {"domain", []string{"/graphql", "/graphql?stream"}, nil},
 		domain + `ExportPath`:            {"domain", []string{"/journal/export", "/journal/export?since=2026-01-01T00:00:00Z"}, nil},
@@ -109,9 +109,9 @@ func imports(file *ast.File, path string) bool {
 	return slices.ContainsFunc(file.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == strconv.Quote(path) })
 }
 
-// TestNobodyGetsInByHTTP asks every server of every service, by every route that the code registers and with every method, with nothing and
-// with every kind of credential that is not good there. Nothing answers but what is open to anybody, what is open names nothing of anybody,
-// and wrong credentials cannot be told from each other, nor what exists from what does not.
+// TestNobodyGetsInByHTTP asks every server of every service, by every route that the code registers and with every method, without
+// credentials and with every kind that is not valid there. Only public routes answer, their answers name nothing of any organization, and
+// wrong credentials cannot be distinguished from each other, nor what exists from what does not.
 func TestNobodyGetsInByHTTP(t *testing.T) {
 	t.Parallel()
 	canary := rand.Text()
@@ -182,7 +182,7 @@ func doors(t *testing.T, canary string) (context.Context, *world) {
 	return ctx, w
 }
 
-// credential is something that somebody shows: a header.
+// credential is a header that a caller sends.
 type credential struct{ name, header, value string }
 
 // credentials are all that is not good anywhere that it is shown: none at all, made up, ended, and good somewhere else.
@@ -324,7 +324,7 @@ func (w *world) knock(ctx context.Context, t *testing.T, k knock, shown []creden
 		}
 		for _, form := range forms(canary) {
 			if strings.Contains(strings.ToLower(answer), strings.ToLower(form)) {
-				t.Errorf("%s: names what is somebody's: %s", where, answer)
+				t.Errorf("%s: names what belongs to an organization: %s", where, answer)
 			}
 		}
 		if k.open || status == http.StatusTooManyRequests || !strings.HasPrefix(c.value, "Bearer ") {

@@ -99,10 +99,10 @@ func (w *world) sessions(ctx context.Context) ([]int, error) {
 	return pgx.CollectRows(rows, pgx.RowTo[int])
 }
 
-// stall stops processes without ending them, and lets them go on after a while.
+// stall pauses processes, and lets them continue after a while.
 func stall(ctx context.Context, pids []int, pause time.Duration) error {
 	err := signal(pids, syscall.SIGSTOP)
-	_ = clock.Sleep(ctx, clock.System(), pause) // they go on in any case
+	_ = clock.Sleep(ctx, clock.System(), pause) // they continue in any case
 	return errors.Join(err, signal(pids, syscall.SIGCONT))
 }
 

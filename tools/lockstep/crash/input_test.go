@@ -37,8 +37,8 @@ func TestWrongInputs(t *testing.T) { //nolint:tparallel // its subtests share on
 	t.Run("a second rollout", func(t *testing.T) { w.secondRollout(ctx, t) })                 //nolint:paralleltest // see above
 }
 
-// tell posts a CloudEvent about an image as a CI job does, and answers the status and the text of the answer.
-func (w *world) tell(ctx context.Context, t *testing.T, id string, data map[string]any) (status int, answer string) {
+// announce posts a CloudEvent about an image as a CI job does, and returns the status and the text of the answer.
+func (w *world) announce(ctx context.Context, t *testing.T, id string, data map[string]any) (status int, answer string) {
 	t.Helper()
 	e := w.stack.Endpoints()
 	body, err := json.Marshal(map[string]any{
@@ -65,7 +65,7 @@ func (w *world) tell(ctx context.Context, t *testing.T, id string, data map[stri
 
 func (w *world) eventWithoutDigest(ctx context.Context, t *testing.T) {
 	t.Helper()
-	status, text := w.tell(ctx, t, "1", map[string]any{"image": w.Scenario.Image(w.stack.Endpoints().OCI, "api"), "tag": "9.9.9"})
+	status, text := w.announce(ctx, t, "1", map[string]any{"image": w.Scenario.Image(w.stack.Endpoints().OCI, "api"), "tag": "9.9.9"})
 	if status != http.StatusBadRequest || !strings.Contains(text, "digest") {
 		t.Errorf("got %d: %s; want 400 with the field digest", status, text)
 	}

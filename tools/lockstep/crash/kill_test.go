@@ -77,7 +77,7 @@ func TestEveryOtherProcessKilled(t *testing.T) {
 	t.Parallel()
 	ctx, w := setup(t, oneStage())
 
-	// The registries die before they have passed on what they were told.
+	// The registries die before they have passed on what they received.
 	set, err := w.PushWhile(ctx, "2.0.0", func() error {
 		for _, part := range []string{"registry", "oci"} {
 			if _, err := w.stack.Kill(part); err != nil {

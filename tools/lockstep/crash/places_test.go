@@ -31,7 +31,7 @@ func forms(value string) []string {
 	}
 }
 
-// places are all places where a stack keeps or says something, with what is there.
+// places are all places where a stack stores or prints something, with their content.
 func (w *world) places(ctx context.Context, t *testing.T, spans *collector, canaries secrets) map[string]string {
 	t.Helper()
 	places := map[string]string{}

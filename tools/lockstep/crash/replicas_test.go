@@ -184,7 +184,7 @@ func (w *world) replica(t *testing.T, part, name, address string, more map[strin
 	return r
 }
 
-// configure changes what the process is told at its next start.
+// configure changes the process's configuration for its next start.
 func (r *replica) configure(t *testing.T, change map[string]any) {
 	t.Helper()
 	text, err := os.ReadFile(r.config)

@@ -22,9 +22,9 @@ import (
 	"github.com/lockstep-cd/lockstep/tools/lockstep/stack"
 )
 
-// A backup of PostgreSQL alone brings everything back, as docs/how-to/back-up-and-restore.md tells an operator to do it: a rollout that
-// stood paused at a gate goes on from there, with NATS empty and every stream made anew (D44). The account that makes the backup owns the
-// tables and is no superuser, so the walls between organizations are before it, too; whoever restores it has another name.
+// A backup of PostgreSQL alone restores everything, as docs/how-to/back-up-and-restore.md instructs an operator: a rollout that
+// was paused at a gate continues from there, with NATS empty and every stream created anew (D44). The account that makes the backup owns
+// the tables and is no superuser, so row-level security applies to it, too; the account that restores it has another name.
 func TestRestoredFromABackup(t *testing.T) {
 	t.Parallel()
 	for _, program := range []string{"pg_dump", "pg_restore"} {

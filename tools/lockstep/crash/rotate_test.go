@@ -48,7 +48,7 @@ func TestPasswordsAreReplacedUnderARollout(t *testing.T) {
 	database := newAccounts(t)
 	ctx, w := startIn(t, stack.Config{Dir: t.TempDir(), DatabaseURL: database.url(t, accountBefore, rand.Text()), Fast: true}, oneStage())
 	// The stack tidies up by the account that it was started with.
-	t.Cleanup(func() { database.tell(ctx, t, "ALTER ROLE "+accountBefore+" LOGIN") })
+	t.Cleanup(func() { database.execute(ctx, t, "ALTER ROLE "+accountBefore+" LOGIN") })
 	if err := w.Create(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func (w *world) install(ctx context.Context, t *testing.T, database accounts) *i
 	e := w.stack.Endpoints()
 	in := &installation{
 		world: w, database: database, service: newBalancer(t), pairs: []*pair{w.pair(t, "a"), w.pair(t, "b")},
-		// Where the stack's own stands: the image registry tells of pushes there.
+		// At the address of the stack's own, which the image registry notifies of pushes.
 		registry: w.replica(t, "registry", "a", strings.TrimPrefix(e.Registry, "http://"), nil),
 		tokens:   [2]string{e.Token, rand.Text()}, urls: [2]string{e.Database, ""}, users: map[string][2]string{},
 	}
@@ -116,8 +116,8 @@ func (w *world) install(ctx context.Context, t *testing.T, database accounts) *i
 	}
 	in.registry.start(ctx, t)
 	for i, p := range in.pairs {
-		// Across, as any may call any in a cluster: a domain service with the new token meets a workflow service that has yet to be told, and
-		// the other way round.
+		// Crosswise, as any may call any in a cluster: a domain service with the new token meets a workflow service that does not have it
+		// yet, and the other way round.
 		p.domain.configure(t, map[string]any{"workflow_address": in.pairs[1-i].workflow.address})
 		p.start(ctx, t)
 		in.service.add(p.domain.address)
@@ -230,7 +230,7 @@ func (in *installation) expectNoRefusal(t *testing.T) {
 		}
 	}
 	if called == 0 {
-		t.Error("the logs tell of no workflow that the domain service has started")
+		t.Error("the logs have no workflow that the domain service has started")
 	}
 }
 
@@ -277,7 +277,7 @@ func newAccounts(t *testing.T) accounts {
 	t.Helper()
 	a := accounts{}
 	a.owner, a.address = pgtest.NewChecked(t)
-	a.tell(t.Context(), t, "CREATE ROLE lockstep_domain NOLOGIN", "CREATE ROLE "+accountBefore+" LOGIN IN ROLE lockstep_domain",
+	a.execute(t.Context(), t, "CREATE ROLE lockstep_domain NOLOGIN", "CREATE ROLE "+accountBefore+" LOGIN IN ROLE lockstep_domain",
 		"GRANT CREATE ON DATABASE postgres TO "+accountBefore)
 	return a
 }
@@ -285,7 +285,7 @@ func newAccounts(t *testing.T) accounts {
 // url gives an account a password, and is where it signs in with that. The server asks for it from then on.
 func (a accounts) url(t *testing.T, account, password string) string {
 	t.Helper()
-	a.tell(t.Context(), t, "ALTER ROLE "+account+" PASSWORD '"+password+"'")
+	a.execute(t.Context(), t, "ALTER ROLE "+account+" PASSWORD '"+password+"'")
 	url := "postgres://" + account + ":%s@" + a.address + "/postgres"
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
@@ -300,7 +300,7 @@ func (a accounts) url(t *testing.T, account, password string) string {
 // beside makes another account that works as the one there is, and answers its URL.
 func (a accounts) beside(ctx context.Context, t *testing.T) string {
 	t.Helper()
-	a.tell(ctx, t, "CREATE ROLE "+accountAfter+" LOGIN IN ROLE "+accountBefore, "ALTER ROLE "+accountAfter+" SET role = "+accountBefore)
+	a.execute(ctx, t, "CREATE ROLE "+accountAfter+" LOGIN IN ROLE "+accountBefore, "ALTER ROLE "+accountAfter+" SET role = "+accountBefore)
 	return a.url(t, accountAfter, rand.Text())
 }
 
@@ -320,11 +320,11 @@ func (a accounts) close(ctx context.Context, t *testing.T, w *world) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.tell(ctx, t, "ALTER ROLE "+accountBefore+" NOLOGIN")
+	a.execute(ctx, t, "ALTER ROLE "+accountBefore+" NOLOGIN")
 }
 
-// tell runs statements as who looks after the server.
-func (a accounts) tell(ctx context.Context, t *testing.T, statements ...string) {
+// execute runs statements as the server's administrator.
+func (a accounts) execute(ctx context.Context, t *testing.T, statements ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute) // at the end of the test as well
 	defer cancel()
@@ -340,7 +340,7 @@ func (a accounts) tell(ctx context.Context, t *testing.T, statements ...string) 
 	}
 }
 
-// login is PostgreSQL's code for why one may not sign in; empty for whoever may, and for a server that cannot be reached.
+// login is PostgreSQL's code for why one may not sign in; empty if it may, and for a server that cannot be reached.
 func login(ctx context.Context, url string) string {
 	conn, err := pgx.Connect(ctx, url)
 	if err == nil {

@@ -34,10 +34,10 @@ import (
 // secrets are the canaries of a stack by what they are for: each has a value of its own that stands nowhere else.
 type secrets map[string]string
 
-// Two of them are shown to servers that say them back.
+// Two of them are shown to servers that send them back.
 const (
 	atProvider = "secret at the identity provider"
-	saidBack   = "git password that a server says back"
+	sentBack   = "git password that a server sends back"
 )
 
 // add makes one more.
@@ -150,7 +150,7 @@ func (w *world) putCanaries(ctx context.Context, t *testing.T, canaries secrets)
 			"git_credentials": []map[string]any{
 				{"url_prefix": repositories.String() + "/", "username": "lockstep", "password_ref": "vault:kv/data/lockstep#git"},
 				{"url_prefix": repositories.String() + "/refused/", "username": "lockstep", "password_ref": "env:CANARY_GIT"},
-				{"url_prefix": issuer, "username": "lockstep", "password_ref": file(saidBack)},
+				{"url_prefix": issuer, "username": "lockstep", "password_ref": file(sentBack)},
 			},
 		},
 		"domain": {
@@ -166,7 +166,7 @@ func (w *world) putCanaries(ctx context.Context, t *testing.T, canaries secrets)
 	canaries["key of the relay"] = strings.TrimSpace(string(seed))
 }
 
-// vaultOf is as much of Vault as services ask for: one entry, for whoever shows its token.
+// vaultOf is as much of Vault as services ask for: one entry, for callers with its token.
 func vaultOf(t *testing.T, file func(name string) string, canaries secrets, entry map[string]string) map[string]any {
 	t.Helper()
 	const name = "token of Vault"
@@ -188,7 +188,7 @@ func issuerOf(t *testing.T, canaries secrets) string {
 	t.Helper()
 	var shown sync.Map
 	t.Cleanup(func() {
-		for _, name := range []string{atProvider, saidBack} {
+		for _, name := range []string{atProvider, sentBack} {
 			if _, ok := shown.Load(canaries[name]); !ok {
 				t.Errorf("the %s was never used", name)
 			}
@@ -264,7 +264,7 @@ func (w *world) configure(ctx context.Context, t *testing.T, changes map[string]
 	}
 }
 
-// provoke has everything refused that can be, and answers what was said to whom.
+// provoke has everything refused that can be, and returns the answers by what was asked.
 func (w *world) provoke(ctx context.Context, t *testing.T, canaries secrets) map[string]string {
 	t.Helper()
 	answers := map[string]string{}
@@ -300,7 +300,7 @@ func (w *world) provoke(ctx context.Context, t *testing.T, canaries secrets) map
 	answers["refusal of NATS"] = fmt.Sprint(err)
 	for name, send := range map[string]struct{ url, token, body string }{
 		"an event with a wrong token":  {e.Registry + "/v1/events", canaries.add("token that is wrong"), `{}`},
-		"an event that is none":        {e.Registry + "/v1/events", canaries["token of the registry service"], `{"data":`},
+		"a malformed event":            {e.Registry + "/v1/events", canaries["token of the registry service"], `{"data":`},
 		"GraphQL with a wrong token":   {e.GraphQL, canaries["token that is wrong"], `{"query":"{__typename}"}`},
 		"GraphQL with a wrong request": {e.GraphQL, canaries["bootstrap token"], `{"query":"{nothing}"}`},
 		"a hook that does not exist":   {e.Registry + "/v1/hooks/" + canaries["secret of a hook"], "", `{}`},

@@ -16,7 +16,7 @@ import (
 )
 
 // The domain's sources reach the registry service by event and, when that was away, by its pull at the start; what it finds
-// there becomes versions, and looks on demand are answered (E62, R7). Nobody tells of these images while they are sources:
+// there becomes versions, and looks on demand are answered (E62, R7). No event reports these images while they are sources:
 // they were pushed before.
 func TestSourcesReachTheRegistryService(t *testing.T) {
 	t.Parallel()
@@ -128,9 +128,9 @@ func TestSourcesReachTheRegistryService(t *testing.T) {
 	}
 }
 
-// One push that the registry notifies of, that a look finds and that a CI job tells of, twice, and again after a restart, is one
+// One push that the registry notifies of, that a poll finds and that a CI job announces, twice, and again after a restart, is one
 // version (E61).
-func TestAPushToldInEveryWayIsOneVersion(t *testing.T) {
+func TestAPushReportedInEveryWayIsOneVersion(t *testing.T) {
 	t.Parallel()
 	ctx, w := start(t, oneStage())
 	if err := w.CreateApplication(ctx); err != nil {
@@ -146,10 +146,10 @@ func TestAPushToldInEveryWayIsOneVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tell := func(id, tag, digest string) {
+	announce := func(id, tag, digest string) {
 		t.Helper()
-		if status, text := w.tell(ctx, t, id, map[string]any{"image": image, "tag": tag, "digest": digest}); status != http.StatusAccepted {
-			t.Fatalf("told of %s: answered %d %s", tag, status, text)
+		if status, text := w.announce(ctx, t, id, map[string]any{"image": image, "tag": tag, "digest": digest}); status != http.StatusAccepted {
+			t.Fatalf("%s is announced: answered %d %s", tag, status, text)
 		}
 	}
 	look := func(tag, digest string) {
@@ -171,9 +171,9 @@ func TestAPushToldInEveryWayIsOneVersion(t *testing.T) {
 	}
 	first := push("1.0.0")
 	look("1.0.0", first)
-	tell("1", "1.0.0", first)
-	tell("1", "1.0.0", first)
-	tell("2", "1.0.0", first)
+	announce("1", "1.0.0", first)
+	announce("1", "1.0.0", first)
+	announce("2", "1.0.0", first)
 	starts, err := w.stack.Kill("registry")
 	if err != nil {
 		t.Fatal(err)
@@ -182,7 +182,7 @@ func TestAPushToldInEveryWayIsOneVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	look("1.0.0", first)
-	tell("1", "1.0.0", first)
+	announce("1", "1.0.0", first)
 	second := push("1.1.0")
 	look("1.1.0", second)
 
@@ -193,7 +193,7 @@ func TestAPushToldInEveryWayIsOneVersion(t *testing.T) {
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	query := fmt.Sprintf(`SELECT coalesce(array_agg(digest ORDER BY id), '{}') FROM %s.cd_versions WHERE digest = ANY($1)`,
 		pgx.Identifier{w.stack.Schema("domain")}.Sanitize())
-	// What was told is taken in its order: once the second is there, so is everything about the first.
+	// Announcements are processed in order: once the second has a version, everything about the first is processed.
 	var digests []string
 	if err := w.Await(ctx, "a version of the second push", func() (string, bool, error) {
 		err := conn.QueryRow(ctx, query, []string{first, second}).Scan(&digests)

@@ -20,8 +20,8 @@ import (
 	"github.com/lockstep-cd/lockstep/tools/lockstep/stack"
 )
 
-// A stack goes on where an earlier one on its folder has stopped, belongs to one process, and leaves nothing running.
-func TestAStackGoesOnWithItsFolder(t *testing.T) {
+// A stack continues where an earlier one on its folder has stopped, belongs to one process, and leaves nothing running.
+func TestAStackContinuesInItsFolder(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	t.Cleanup(cancel)
@@ -84,22 +84,22 @@ func processes(t *testing.T, dir string) map[string]int {
 	return pids
 }
 
-// The demo tells its story to the end, on a PostgreSQL server of its own.
+// The demo runs to its end, on a PostgreSQL server of its own.
 func TestTheDemo(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	t.Cleanup(cancel)
-	var told bytes.Buffer
-	err := demo.Run(ctx, demo.Config{Out: &told, Clock: clock.System(), Log: slog.New(slog.DiscardHandler)})
+	var output bytes.Buffer
+	err := demo.Run(ctx, demo.Config{Out: &output, Clock: clock.System(), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
-		t.Fatalf("%v\n%s", err, told.String())
+		t.Fatalf("%v\n%s", err, output.String())
 	}
 	for _, want := range []string{
-		"staging     api stands at gate 50 %", "api is degraded at", `approval of "release" is asked for`,
+		"staging     api is at gate 50 %", "api is degraded at", `approval of "release" is asked for`,
 		"rollout_4 of shop to set-3: completed", "staging/web     pass gate", "Every step was observed.",
 	} {
-		if !strings.Contains(told.String(), want) {
-			t.Errorf("the story lacks %q:\n%s", want, told.String())
+		if !strings.Contains(output.String(), want) {
+			t.Errorf("the story lacks %q:\n%s", want, output.String())
 		}
 	}
 }
@@ -114,13 +114,13 @@ func TestAnInterruptedDemo(t *testing.T) {
 	if err := os.Chmod(filepath.Dir(filepath.Dir(dir)), 0o711); err != nil {
 		t.Fatal(err)
 	}
-	told, tell := io.Pipe()
+	output, input := io.Pipe()
 	go func() {
 		// As soon as the first rollout is on its way.
 		var text []byte
 		chunk := make([]byte, 4096)
 		for {
-			n, err := told.Read(chunk)
+			n, err := output.Read(chunk)
 			if text = append(text, chunk[:n]...); bytes.Contains(text, []byte("rollout_1 of")) {
 				interrupt()
 			}
@@ -129,8 +129,8 @@ func TestAnInterruptedDemo(t *testing.T) {
 			}
 		}
 	}()
-	err := demo.Run(ctx, demo.Config{Dir: dir, Out: tell, Clock: clock.System(), Log: slog.New(slog.DiscardHandler)})
-	_ = tell.Close()
+	err := demo.Run(ctx, demo.Config{Dir: dir, Out: input, Clock: clock.System(), Log: slog.New(slog.DiscardHandler)})
+	_ = input.Close()
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want that it was cancelled", err)
 	}

@@ -38,7 +38,7 @@ func TestOneTraceFromPushToHealthy(t *testing.T) {
 	}
 	var before map[string]int
 	r := w.roll(ctx, t, set, func(ctx context.Context, r client.Rollout) error {
-		// Whatever went before a gate was recorded before the gate was told of.
+		// Everything before a gate was recorded before the gate was reported.
 		err := w.Await(ctx, "a gate", func() (string, bool, error) {
 			r, err := w.API.Rollout(ctx, r.ID)
 			reached := slices.ContainsFunc(r.Journal, func(e client.Transition) bool { return e.Event == "reach_gate" })

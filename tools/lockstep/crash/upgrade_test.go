@@ -36,7 +36,7 @@ func TestUpgradeFromThePreviousRelease(t *testing.T) {
 	}
 	service := newBalancer(t)
 	endpoints := w.stack.Endpoints()
-	// Where the stack's own stood: the image registry tells of pushes there.
+	// At the address of the stack's own, which the image registry notifies of pushes.
 	registry := w.replica(t, "registry", "previous", strings.TrimPrefix(endpoints.Registry, "http://"), nil)
 	registry.forget(t)
 	pairs := []*pair{w.pair(t, "a"), w.pair(t, "b")}
@@ -53,7 +53,7 @@ func TestUpgradeFromThePreviousRelease(t *testing.T) {
 	registry.stop(t)
 	registry.program = ""
 	registry.start(ctx, t)
-	if _, err := w.Push(ctx, "3.0.0", nil); err != nil { // the version set of a push that the new registry service was told of
+	if _, err := w.Push(ctx, "3.0.0", nil); err != nil { // the version set of a push that the new registry service was notified of
 		t.Error(err)
 	}
 }

@@ -14,7 +14,7 @@ const (
 	hasAborted = "rollout.aborted environment_id=3 reason=aborted: because"
 )
 
-// aborted is a shop where somebody aborts at some time, and retries an hour after it has been done.
+// aborted is a shop where a member aborts at some time, and retries an hour after the abort is done.
 func aborted(t *testing.T, after string, later time.Duration) *world {
 	t.Helper()
 	w := shop(t)

@@ -75,7 +75,7 @@ func (r *rollout) apply(now time.Time, containers []object, weights []int64) {
 	r.image, r.containers, r.pods, r.weights, r.current, r.seen = image, containers, string(text), weights, hash, false
 	r.step, r.paused, r.degraded, r.changed = 0, false, "", now
 	if r.stable == "" || r.stable == r.current {
-		r.step, r.active = int64(2*len(weights)), r.current // the first version, and the way back to the stable one, skip the steps
+		r.step, r.active = int64(2*len(weights)), r.current // the first version, and a rollback to the stable one, skip the steps
 	}
 }
 
@@ -184,7 +184,7 @@ func (w *world) sync(args object) (any, *history.FunctionError) {
 
 // applyAll brings everything in the folder into the cluster.
 func (w *world) applyAll(args object) {
-	w.tell("sync: %s/%s%s", args["app_namespace"], args["app_name"], w.overridden(args))
+	w.record("sync: %s/%s%s", args["app_namespace"], args["app_name"], w.overridden(args))
 	source := args["source"].(object)
 	var objects []object
 	for _, path := range slices.Sorted(maps.Keys(w.files)) {
@@ -348,14 +348,14 @@ func (w *world) promote(args object) (any, *history.FunctionError) {
 		return nil, &history.FunctionError{Code: "conflict", Message: "another pod hash"}
 	}
 	if r.blueGreen() && r.paused {
-		w.tell("promote: %s", r.name)
+		w.record("promote: %s", r.name)
 		r.paused, r.active, r.changed = false, r.current, w.now
 		return object{"promoted": true, "current_step_index": step}, nil
 	}
 	if r.step != step || !r.paused {
 		return object{"promoted": false, "current_step_index": r.step}, nil
 	}
-	w.tell("promote: %s past %d", r.name, r.weights[step/2])
+	w.record("promote: %s past %d", r.name, r.weights[step/2])
 	r.paused, r.step, r.changed = false, step+1, w.now
 	return object{"promoted": true, "current_step_index": step}, nil
 }
@@ -363,7 +363,7 @@ func (w *world) promote(args object) (any, *history.FunctionError) {
 // retry takes back an abort.
 func (w *world) retry(args object) any {
 	r := w.rollouts[args["rollout_namespace"].(string)+"/"+args["rollout_name"].(string)]
-	w.tell("retry: %s", r.name)
+	w.record("retry: %s", r.name)
 	if r.degraded != "RolloutAborted" {
 		return object{"retried": false}
 	}
@@ -379,7 +379,7 @@ func (w *world) abort(args object) (any, *history.FunctionError) {
 	if r.stable == r.current {
 		return object{"aborted": false}, nil
 	}
-	w.tell("abort: %s", r.name)
+	w.record("abort: %s", r.name)
 	r.paused, r.degraded = false, "RolloutAborted"
 	return object{"aborted": true}, nil
 }

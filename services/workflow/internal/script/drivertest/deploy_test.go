@@ -10,7 +10,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
-// shop is an application of two services, api and worker, with its rollouts standing at version 1 in staging.
+// shop is an application of two services, api and worker, with its rollouts at version 1 in staging.
 func shop(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)
@@ -128,7 +128,7 @@ func TestThePauseAfterTheLastGateIsNoGate(t *testing.T) {
 	}
 }
 
-func TestAFirstDeployHasNoGatesToStandAt(t *testing.T) {
+func TestAFirstDeployHasNoGates(t *testing.T) {
 	t.Parallel()
 	w := shop(t)
 	w.rollouts = map[string]*rollout{}
@@ -173,7 +173,7 @@ func TestDegradedWhileOthersAreOnTheirWay(t *testing.T) {
 		t.Fatal("the rollout does not fail")
 	}
 	if took := w.now.Sub(start); took > time.Minute {
-		t.Errorf("it takes %v until the failure is told", took)
+		t.Errorf("it takes %v until the failure is reported", took)
 	}
 }
 
@@ -282,7 +282,7 @@ func TestACommitThatLosesARaceIsMadeAnew(t *testing.T) {
 	}
 }
 
-func TestSomebodyElsesChangeIsToldApart(t *testing.T) {
+func TestAChangeByOthersIsRecognized(t *testing.T) {
 	t.Parallel()
 	w := shop(t)
 	w.fail = func(name string, _ object) *history.FunctionError {

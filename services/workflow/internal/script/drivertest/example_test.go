@@ -59,7 +59,7 @@ func TestTheExampleDeploys(t *testing.T) {
 	}
 }
 
-func TestTheExampleSaysWhetherItsRepositoryIsThere(t *testing.T) {
+func TestTheExampleReportsWhetherItsRepositoryExists(t *testing.T) {
 	t.Parallel()
 	w := example(t)
 	onboarding := object{"environment": object{

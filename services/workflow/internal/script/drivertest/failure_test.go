@@ -116,6 +116,6 @@ func TestAnAbortThatDoesNotWorkIsPartOfTheReason(t *testing.T) {
 	w.fail = failing("argo.abort", "forbidden", "no right to patch rollouts/status")
 	w.run(driver.Deploy, inputs(2, func(in, _ object) { in["rollout"].(object)["on_failure"] = "abort" }))
 	if last := w.story[len(w.story)-1]; !strings.Contains(last, "; api: abort: no right to patch rollouts/status; worker: abort: no right") {
-		t.Errorf("last word: %s", last)
+		t.Errorf("last line: %s", last)
 	}
 }

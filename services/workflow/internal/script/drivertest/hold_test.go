@@ -33,7 +33,7 @@ func TestAPausedRolloutStaysAtItsGate(t *testing.T) {
 	}
 }
 
-func TestDegradedWhileSomebodyHoldsIt(t *testing.T) {
+func TestDegradedWhileItIsHeld(t *testing.T) {
 	t.Parallel()
 	w := shop(t)
 	w.held = map[string]time.Duration{"staging/25": 6 * time.Hour}

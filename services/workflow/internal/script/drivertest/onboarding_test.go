@@ -78,7 +78,7 @@ func TestOnboarding(t *testing.T) {
 			name: "Argo Rollouts is missing", cluster: []object{argoController()},
 			want: "argo-rollouts controller not found: expected a Deployment or StatefulSet with the label app.kubernetes.io/component=rollouts-controller or",
 		},
-		{name: "only its dashboard is there", cluster: []object{
+		{name: "only its dashboard is installed", cluster: []object{
 			argoController(), workload("Deployment", "argo-rollouts", "argo-rollouts-dashboard", 1, "component=rollouts-dashboard",
 				"name=argo-rollouts"),
 		}, want: "argo-rollouts controller not found"},

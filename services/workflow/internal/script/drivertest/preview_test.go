@@ -19,17 +19,17 @@ func previews(version int, edit func(in, environment object)) object {
 	return in
 }
 
-// previewed is what a preview has told of its one environment.
-func previewed(t *testing.T, w *world, in object) event.PreviewedEnvironment {
+// preview runs a preview, and returns what it reports of its one environment.
+func preview(t *testing.T, w *world, in object) event.PreviewedEnvironment {
 	t.Helper()
 	if failure := w.run(driver.Preview, in); failure != "" {
 		t.Fatal(failure)
 	}
-	told := w.previews
-	if len(told) != 1 || len(told[0].Environments) != 1 || told[0].PreviewID != 5 {
-		t.Fatalf("told %+v, expected one preview of one environment", told)
+	all := w.previews
+	if len(all) != 1 || len(all[0].Environments) != 1 || all[0].PreviewID != 5 {
+		t.Fatalf("found %+v, expected one preview of one environment", all)
 	}
-	return told[0].Environments[0]
+	return all[0].Environments[0]
 }
 
 // lines are those of a diff that come and go.
@@ -43,7 +43,7 @@ func lines(diff string) []string {
 	return changed
 }
 
-// TestAPreviewIsWhatADeployCommits: the same changes as the deploy tells of afterwards, and nothing is touched by it.
+// TestAPreviewIsWhatADeployCommits: the same changes as the deploy reports afterwards, and the preview changes nothing.
 func TestAPreviewIsWhatADeployCommits(t *testing.T) {
 	t.Parallel()
 	for _, layout := range []struct {
@@ -57,10 +57,10 @@ func TestAPreviewIsWhatADeployCommits(t *testing.T) {
 			t.Parallel()
 			w, edit := layout.of(t)
 			before := w.head
-			told := previewed(t, w, previews(2, edit))
-			if told.Reason != "" || len(told.Changes) == 0 || w.head != before || w.looks != 0 {
+			got := preview(t, w, previews(2, edit))
+			if got.Reason != "" || len(got.Changes) == 0 || w.head != before || w.looks != 0 {
 				t.Fatalf("preview: %+v, head %s after %s, %d looks at the cluster; expected changes, and nothing touched",
-					told, w.head, before, w.looks)
+					got, w.head, before, w.looks)
 			}
 			if failure := w.run(driver.Deploy, inputs(2, edit)); failure != "" {
 				t.Fatal(failure)
@@ -72,7 +72,7 @@ func TestAPreviewIsWhatADeployCommits(t *testing.T) {
 				}
 			}
 			foretold := map[string]event.FileChange{}
-			for _, change := range told.Changes {
+			for _, change := range got.Changes {
 				foretold[change.Path] = change
 			}
 			if d := cmp.Diff(foretold, committed); d != "" {
@@ -82,24 +82,24 @@ func TestAPreviewIsWhatADeployCommits(t *testing.T) {
 	}
 }
 
-func TestAPreviewOfWhatIsThereAlreadyIsEmpty(t *testing.T) {
+func TestAPreviewOfTheLiveVersionIsEmpty(t *testing.T) {
 	t.Parallel()
 	w := shop(t)
 	if failure := w.run(driver.Deploy, inputs(2, nil)); failure != "" {
 		t.Fatal(failure)
 	}
-	if told := previewed(t, w, previews(2, nil)); told.Reason != "" || len(told.Changes) != 0 {
-		t.Errorf("found %+v, expected no change", told)
+	if got := preview(t, w, previews(2, nil)); got.Reason != "" || len(got.Changes) != 0 {
+		t.Errorf("found %+v, expected no change", got)
 	}
 }
 
-func TestAPreviewSaysWhyItCannotBeTold(t *testing.T) {
+func TestAPreviewReportsWhyItFailed(t *testing.T) {
 	t.Parallel()
 	w := shop(t)
 	w.fail = failing("git.read_file", "unauthorized", "the credentials are refused")
-	if told := previewed(t, w, previews(2, nil)); told.Reason != "read staging/api.yaml: the credentials are refused" ||
-		len(told.Changes) != 0 {
-		t.Errorf("found %+v, expected the reason", told)
+	if got := preview(t, w, previews(2, nil)); got.Reason != "read staging/api.yaml: the credentials are refused" ||
+		len(got.Changes) != 0 {
+		t.Errorf("found %+v, expected the reason", got)
 	}
 }
 
@@ -110,15 +110,15 @@ func TestParametersAreComparedWithThoseOfTheApplication(t *testing.T) {
 	w.objects["Application argocd/shop-staging"] = object{"spec": object{"source": object{
 		"path": "staging", "kustomize": object{"images": []any{"api=" + image("api", 1), "worker=" + image("worker", 2)}, "patches": []any{}},
 	}}}
-	told := previewed(t, w, previews(2, func(in, environment object) {
+	got := preview(t, w, previews(2, func(in, environment object) {
 		edit(in, environment)
 		configOf(environment)["version_setting"] = "parameters"
 		environment["gates"] = []any{}
 	}))
-	if told.Reason != "" || len(told.Changes) != 1 || told.Changes[0].Path != "Application parameters" {
-		t.Fatalf("found %+v, expected the parameters of the Application", told)
+	if got.Reason != "" || len(got.Changes) != 1 || got.Changes[0].Path != "Application parameters" {
+		t.Fatalf("found %+v, expected the parameters of the Application", got)
 	}
-	changed := strings.Join(lines(told.Changes[0].Diff), "\n")
+	changed := strings.Join(lines(got.Changes[0].Diff), "\n")
 	for _, want := range []string{`-"api=` + image("api", 1) + `",`, `+"api=` + image("api", 2) + `",`} {
 		if !strings.Contains(strings.ReplaceAll(changed, " ", ""), strings.ReplaceAll(want, " ", "")) {
 			t.Errorf("found %s\nexpected %s", changed, want)
@@ -131,11 +131,11 @@ func TestParametersAreComparedWithThoseOfTheApplication(t *testing.T) {
 		return &history.FunctionError{Code: history.CodeTimeout, Message: "agent 42 did not answer"}
 	}
 	w.previews = nil
-	told = previewed(t, w, previews(2, func(in, environment object) {
+	got = preview(t, w, previews(2, func(in, environment object) {
 		edit(in, environment)
 		configOf(environment)["version_setting"] = "parameters"
 	}))
-	if told.Reason != "Application argocd/shop-staging: agent 42 did not answer" {
-		t.Errorf("found %+v, expected why it cannot be told", told)
+	if got.Reason != "Application argocd/shop-staging: agent 42 did not answer" {
+		t.Errorf("found %+v, expected why it cannot be shown", got)
 	}
 }

@@ -104,7 +104,7 @@ func (w *world) step(m program.Machine, since map[history.OpRef]time.Time) {
 		w.now = next
 	}
 	if first.Event != 0 {
-		w.tellWatch(first.Value)
+		w.noteWatch(first.Value)
 		w.resolved = slices.DeleteFunc(w.resolved, func(e history.Event) bool { return string(e.Value()) == string(first.Value) })
 	}
 	m.Complete(first)

@@ -34,7 +34,7 @@ func configOf(environment object) object {
 	return environment["application_environment"].(object)["config"].(object)
 }
 
-func TestBlueGreenStandsAtEveryGateBeforeItsPromotion(t *testing.T) {
+func TestBlueGreenWaitsAtEveryGateBeforeItsPromotion(t *testing.T) {
 	t.Parallel()
 	w, edit := blueGreenShop(t)
 	w.answers = map[string]string{"staging/100": "approved"}
@@ -93,7 +93,7 @@ func TestBlueGreenWithoutGatesIsPromotedTogether(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(in, environment object){
 		"no gates":   func(_, environment object) { environment["gates"] = nil },
-		"a way back": func(in, _ object) { in["rollout"].(object)["promote_full"] = true },
+		"a rollback": func(in, _ object) { in["rollout"].(object)["promote_full"] = true },
 	} {
 		for _, watching := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, watching %t", name, watching), func(t *testing.T) {
@@ -185,8 +185,8 @@ func TestAManifestOnlyChangeGoesThroughTheGates(t *testing.T) {
 	}
 }
 
-// TestTheWayBackToWhatIsStableHasNoGates: D14. Argo skips the steps, and so nobody stands anywhere.
-func TestTheWayBackToWhatIsStableHasNoGates(t *testing.T) {
+// TestARollbackToTheStableVersionHasNoGates: D14. Argo skips the steps, so no service waits anywhere.
+func TestARollbackToTheStableVersionHasNoGates(t *testing.T) {
 	t.Parallel()
 	w := shop(t)
 	w.rollouts["shop/worker"].failsAt = 50

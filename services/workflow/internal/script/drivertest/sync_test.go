@@ -57,7 +57,7 @@ func (h *hooks) sync(w *world, args object) (any, *history.FunctionError) {
 		case h.ended != "":
 		case r.degraded != "":
 			h.ended = "one or more synchronization tasks completed unsuccessfully (Rollout shop/" + r.name + ": " + r.degraded + ")"
-			w.tell("SyncFail hook")
+			w.record("SyncFail hook")
 		case r.stable != r.current:
 			return running("waiting for healthy state of argoproj.io/Rollout/" + r.name)
 		}
@@ -67,7 +67,7 @@ func (h *hooks) sync(w *world, args object) (any, *history.FunctionError) {
 		return nil, &history.FunctionError{Code: "sync_failed", Message: h.ended}
 	case h.ended == "" && h.healthy.IsZero():
 		h.healthy = w.now
-		w.tell("PostSync hook")
+		w.record("PostSync hook")
 		return running("waiting for completion of hook batch/Job/smoke")
 	case h.ended == "" && w.now.Sub(h.healthy) < h.post:
 		return running("waiting for completion of hook batch/Job/smoke")
@@ -81,7 +81,7 @@ func (h *hooks) sync(w *world, args object) (any, *history.FunctionError) {
 
 func (h *hooks) terminate(w *world, args object) (any, *history.FunctionError) {
 	if h.operation == args["operation"] && h.ended == "" {
-		w.tell("terminate")
+		w.record("terminate")
 		h.ended = "Operation terminated"
 		if h.late {
 			w.applyAll(h.args)

@@ -24,7 +24,7 @@ func (w *world) watch(args object) (any, *history.FunctionError) {
 	return object{"watch": key, "types": []any{agent.TypeRolloutStatusChanged, agent.TypeObjectChanged}}, nil
 }
 
-// observed is what watches tell next: at once of a Rollout that is not as it was told of, else of the first that moves by
+// observed is the next event of the watches: at once of a Rollout that differs from its last report, else of the first that moves by
 // itself.
 func (w *world) observed(op history.Op) (next history.Event, ok bool) {
 	for _, key := range slices.Sorted(maps.Keys(w.watches)) {
@@ -51,24 +51,24 @@ func (w *world) observe(key string) (history.Event, bool) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		if !at.Before(w.now) && w.told[key] != string(text) {
+		if !at.Before(w.now) && w.reported[key] != string(text) {
 			return history.Event{Type: agent.TypeRolloutStatusChanged, ID: "observed", Data: text, Time: at}, true
 		}
 	}
 	return history.Event{}, false
 }
 
-// tellWatch notes what a watch has told.
-func (w *world) tellWatch(event json.RawMessage) {
-	var told struct {
+// noteWatch stores what a watch has reported.
+func (w *world) noteWatch(text json.RawMessage) {
+	var e struct {
 		Type string
 		Data json.RawMessage
 	}
 	var data struct{ Watch string }
-	if json.Unmarshal(event, &told) != nil || told.Type != agent.TypeRolloutStatusChanged || json.Unmarshal(told.Data, &data) != nil {
+	if json.Unmarshal(text, &e) != nil || e.Type != agent.TypeRolloutStatusChanged || json.Unmarshal(e.Data, &data) != nil {
 		return
 	}
-	w.told[data.Watch] = string(told.Data)
+	w.reported[data.Watch] = string(e.Data)
 }
 
 // With a watch a Rollout is looked at when something has happened to it, and else at every tenth rest; without one at
@@ -113,7 +113,7 @@ func slowly(t *testing.T, edit func(gate object)) (*world, object) {
 	return w, in
 }
 
-// However a gate is stood at, it is not left to the next poll to find that something there has failed (E67).
+// A failure at a gate is found at once, and not by the next poll, whatever the driver waits for there (E67).
 func TestWhatFailsAtAGateIsSeenAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, edit := range map[string]func(w *world, gate object){
@@ -141,7 +141,7 @@ func TestWhatFailsAtAGateIsSeenAtOnce(t *testing.T) {
 	}
 }
 
-// Whoever aborts need not wait for the next poll either.
+// An abort does not wait for the next poll either.
 func TestAnAbortIsHeardAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

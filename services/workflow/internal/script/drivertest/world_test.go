@@ -41,7 +41,7 @@ type world struct {
 	held map[string]time.Duration
 	// asks are the verbs that a member uses some time after a line of the story: type of event, and how much later.
 	asks map[string]map[string]time.Duration
-	// asked is when somebody used the last of them.
+	// asked is when the last of them was used.
 	asked time.Time
 	// fail makes a Function fail: by name, the error to answer with; once or for ever is the func's business.
 	fail func(name string, args object) *history.FunctionError
@@ -53,18 +53,18 @@ type world struct {
 	rendered func(values object) string
 	// story is what happened, one line for each thing that matters.
 	story []string
-	// committed and previews are what was told of commits and by previews.
+	// committed and previews are what was reported about commits and by previews.
 	committed []event.DeploymentCommitted
 	previews  []event.RolloutPreviewed
 	// log is what the program has printed, as JSON.
 	log []string
 	// resolved are answers that have been given, by gate.
 	resolved []history.Event
-	// watching lets programs watch; watches are the subjects of what they do, told is what each watch has told last. looks
+	// watching lets programs watch; watches are the subjects of what they do, reported is what each watch has reported last. looks
 	// counts k8s.get.
 	watching bool
 	watches  map[string]object
-	told     map[string]string
+	reported map[string]string
 	looks    int
 	uuids    int
 }
@@ -74,7 +74,7 @@ func newWorld(t *testing.T) *world {
 	return &world{
 		t: t, now: time.Unix(1_774_432_800, 0).UTC(), head: sha("first"), files: map[string]string{},
 		rollouts: map[string]*rollout{}, objects: map[string]object{}, answers: map[string]string{},
-		held: map[string]time.Duration{}, approvals: map[string]bool{}, watches: map[string]object{}, told: map[string]string{},
+		held: map[string]time.Duration{}, approvals: map[string]bool{}, watches: map[string]object{}, reported: map[string]string{},
 		fail: func(string, object) *history.FunctionError { return nil },
 		see:  func(*rollout, object) {},
 	}
@@ -85,7 +85,7 @@ func sha(s string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func (w *world) tell(format string, args ...any) {
+func (w *world) record(format string, args ...any) {
 	w.story = append(w.story, fmt.Sprintf(format, args...))
 }
 
@@ -140,7 +140,7 @@ func (w *world) commit(args object) any {
 	if changed {
 		w.commits = append(w.commits, args["message"].(string))
 		w.head = sha(w.head + args["message"].(string))
-		w.tell("commit: %s (%d files) %v", args["message"], len(args["files"].([]any)), args["trailers"])
+		w.record("commit: %s (%d files) %v", args["message"], len(args["files"].([]any)), args["trailers"])
 	}
 	return w.head
 }
@@ -179,7 +179,7 @@ func (w *world) get(args object) any {
 	return object{"found": false}
 }
 
-// emitted tells the story of an event, and answers a question if the test wants it answered.
+// emitted adds an event to the story, and answers a question if the test wants it answered.
 func (w *world) emitted(e history.Emit) {
 	var data object
 	if err := json.Unmarshal(e.Data, &data); err != nil {
@@ -208,10 +208,10 @@ func (w *world) emitted(e history.Emit) {
 		w.passage(data)
 		return
 	}
-	w.tell("%s", line)
+	w.record("%s", line)
 }
 
-// note keeps what is told of changes in files.
+// note stores what is reported about changes in files.
 func (w *world) note(e history.Emit) {
 	var err error
 	switch e.Type {
@@ -233,10 +233,10 @@ func (w *world) passage(data object) {
 	gate := data["gate_id"].(string)
 	held := w.held[gate]
 	if held > 0 {
-		w.tell("held at %v", gate)
+		w.record("held at %v", gate)
 	}
 	if w.approvals[gate] {
-		w.tell("approval of %v: %s", gate, orNone(w.answers[gate]))
+		w.record("approval of %v: %s", gate, orNone(w.answers[gate]))
 	}
 	switch {
 	case w.approvals[gate] && w.answers[gate] == "":
