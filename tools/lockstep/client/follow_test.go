@@ -17,8 +17,8 @@ import (
 
 const twoEvents = ":\n\nid: Mw\nevent: next\ndata: {\"data\":{\"journal\":{\"cursor\":\"Mw\"}}}\n\n:\n\nevent: next\ndata: {\"data\":{\"journal\":{\"cursor\":\"NA\"}}}\n\n"
 
-// TestAStreamEndsAsTheServerSays reads streams that end in every possible way.
-func TestAStreamEndsAsTheServerSays(t *testing.T) {
+// TestAStreamEndsAsTheServerReports reads streams that end in every possible way.
+func TestAStreamEndsAsTheServerReports(t *testing.T) {
 	t.Parallel()
 	enough := errors.New("enough")
 	for name, c := range map[string]struct {

@@ -155,7 +155,7 @@ func initialCommit(files map[string]string) []byte {
 // Commit is one commit of a branch, as an observer from outside sees it.
 type Commit struct {
 	SHA, Subject string
-	// Body is the message without its first line; trailers stand at its end.
+	// Body is the message without its first line; trailers are at its end.
 	Body string
 	// Paths are the files that the commit changed.
 	Paths []string

@@ -117,7 +117,7 @@ func (q *queue) run(ctx context.Context) {
 	}
 }
 
-// deliver sends one notification and forgets it once it has been accepted, or refused for good.
+// deliver sends one notification and forgets it once it has been accepted, or refused permanently.
 func (q *queue) deliver(ctx context.Context, path string, n notification) error {
 	body, err := json.Marshal(envelope{Events: []notification{n}})
 	if err != nil {

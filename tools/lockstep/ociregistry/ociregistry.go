@@ -24,7 +24,7 @@ import (
 // maxManifest is the largest manifest accepted, in bytes; the OCI distribution specification asks for 4 MiB at least.
 const maxManifest = 4 << 20
 
-// Config says where the registry lives and whom it tells.
+// Config says where the registry listens and stores, and whom it notifies.
 type Config struct {
 	// Address to listen on, host:port. Images are named by it.
 	Address string

@@ -82,7 +82,7 @@ type natsConfig struct {
 	StoreDir   string     `koanf:"store_dir"`
 	Users      []natsUser `koanf:"users"`
 	SyncAlways bool       `koanf:"sync_always"`
-	// Issuer and Authority are the public halves of who is asked about agents.
+	// Issuer and Authority are the public keys of the authority that authenticates agents.
 	Issuer    string `koanf:"issuer"`
 	Authority string `koanf:"authority"`
 }

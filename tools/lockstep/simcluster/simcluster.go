@@ -100,7 +100,7 @@ func parts(store *apiserver.Store, listener net.Listener, c Config, log *slog.Lo
 	}
 }
 
-// furnish puts into a new cluster what Lockstep expects operators to have installed. What is there already stays.
+// furnish puts into a new cluster what Lockstep expects operators to have installed. What exists already stays.
 func furnish(store *apiserver.Store) error {
 	for _, name := range []string{"default", "kube-system", "argocd", "argo-rollouts"} {
 		if err := put(store, apiserver.Namespaces, "", name, nil); err != nil {
@@ -135,7 +135,7 @@ func furnish(store *apiserver.Store) error {
 	return nil
 }
 
-// confine narrows the project of a cluster that was furnished when a project of ours allowed everything. One that somebody has changed
+// confine narrows the project of a cluster that was furnished when a project of ours allowed everything. One that was changed since
 // stays as it is.
 func confine(store *apiserver.Store) error {
 	everything := []any{map[string]any{"namespace": "*", "server": "*"}}
@@ -216,7 +216,7 @@ func finishJobs(store *apiserver.Store) error {
 	return nil
 }
 
-// furniture is the label of what was there from the beginning.
+// furniture is the label of what furnish has created.
 const furniture = "simulated.lockstep.dev/furniture"
 
 func put(store *apiserver.Store, r apiserver.Resource, namespace, name string, spec map[string]any) error {
@@ -234,7 +234,7 @@ func put(store *apiserver.Store, r apiserver.Resource, namespace, name string, s
 	return nil
 }
 
-// markReady has a controller's object show one pod that runs. One whose status somebody has written stays as it is, so
+// markReady has a controller's object show one pod that runs. One whose status was written by a client stays as it is, so
 // that a test can take a controller away.
 func markReady(store *apiserver.Store, k apiserver.Key) error {
 	_, err := store.Modify(k, apiserver.Status, func(o apiserver.Object) (apiserver.Object, error) {

@@ -97,7 +97,7 @@ func TestAutomatedSyncActsByItself(t *testing.T) {
 		func(*unstructured.Unstructured) bool { return true })
 }
 
-func TestTheControllersAreThere(t *testing.T) {
+func TestTheControllersAreListed(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for _, w := range []struct{ resource, namespace, name string }{

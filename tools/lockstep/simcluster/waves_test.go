@@ -56,7 +56,7 @@ func (f *fixture) has(name string) bool {
 	return err == nil
 }
 
-// What a sync with waves and hooks waits for is what the real one waits for: a Rollout that stands at a pause ends neither its wave nor the
+// A sync with waves and hooks waits for the same as the real one: a Rollout that is paused ends neither its wave nor the
 // sync, one that is aborted fails it.
 func TestASyncWithWavesAndHooks(t *testing.T) {
 	t.Parallel()

@@ -27,7 +27,7 @@ type options struct {
 // patience is how long a rollout may take: a machine that does other things as well is slow, and how long anything takes is not judged.
 const patience = 15 * time.Minute
 
-// soak runs rollouts for as long as it is told, samples meanwhile, and judges.
+// soak starts rollouts for the given time, samples meanwhile, and judges.
 func soak(ctx context.Context, o options) (r report, err error) {
 	s, err := stack.Start(ctx, stack.Config{Dir: o.dir, DatabaseURL: o.database, Fast: true})
 	if err != nil {

@@ -1,4 +1,4 @@
-// Command soak runs steady rollouts through all four services on a stack of its own, for as long as it is told, and judges by the slope
+// Command soak runs steady rollouts through all four services on a stack of its own, for a given time, and judges by the slope
 // of what it samples meanwhile whether anything grows that must not: memory, goroutines, connections, open files, tables and streams
 // that are queues. `make soak FOR=30m` runs it.
 //
@@ -38,7 +38,7 @@ func start(args []string) int {
 	var o options
 	var out string
 	flags := flag.NewFlagSet("soak", flag.ExitOnError)
-	flags.DurationVar(&o.lasting, "for", 30*time.Minute, "how `long` rollouts go on to begin")
+	flags.DurationVar(&o.lasting, "for", 30*time.Minute, "for how `long` rollouts are started")
 	flags.DurationVar(&o.pace, "pace", 5*time.Second, "`time` between the beginnings of two rollouts")
 	flags.DurationVar(&o.sampling, "sample", 10*time.Second, "`time` between two samples")
 	flags.IntVar(&o.applications, "applications", 3, "how `many` applications take turns")

@@ -9,7 +9,7 @@ import (
 )
 
 // records are the tables that keep something of each version, each rollout or each run for ever, or for as long as an operator says.
-// Every other table is a queue, an index of what is under way, or what somebody has set up: it must not grow with the rollouts.
+// Every other table is a queue, an index of what is in progress, or configuration: it must not grow with the rollouts.
 func records() map[string][]string {
 	return map[string][]string{
 		"domain": {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// AgentID is the agent whose relay stands beside the simulated cluster.
+// AgentID is the agent whose relay runs next to the simulated cluster.
 const AgentID = 42
 
 const (

@@ -11,7 +11,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// DefaultFolder is where a stack keeps everything when nothing else is said.
+// DefaultFolder is the folder of a stack that is not given another one.
 func DefaultFolder() string { return filepath.Join(os.TempDir(), "lockstep") }
 
 // CheckDefaultFolder refuses a default folder that belongs to another account: everybody may write where it is, and what it says of

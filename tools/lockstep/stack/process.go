@@ -52,7 +52,7 @@ type process struct {
 	mu       sync.Mutex
 	pid      int // 0 while it is not running
 	starts   int
-	said     int64         // how long its log was when it was started last: what is before is of earlier lives
+	logStart int64         // the size of its log in bytes when it was started last: what is before is of earlier runs
 	hopeless error         // why it is not started any more
 	killed   bool          // we have ended it ourselves: no reason to wait before starting it again
 	between  func() error  // done once it has died, before it is started again
@@ -212,11 +212,11 @@ func (p *process) once(ctx context.Context) error {
 	return fmt.Errorf("%s ended without being asked to", p.name)
 }
 
-// mark notes the PID of the child, 0 when it has ended, and how long its log was before it.
-func (p *process) mark(pid int, said int64) {
+// mark stores the PID of the child, 0 when it has ended, and the size of its log in bytes before it.
+func (p *process) mark(pid int, logStart int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.pid, p.said = pid, said
+	p.pid, p.logStart = pid, logStart
 	if pid != 0 {
 		p.starts++
 	}
@@ -257,9 +257,9 @@ func (p *process) end() {
 // tail is the last lines of what the child has said in its present life, or in its last one.
 func (p *process) tail(lines int) string {
 	p.mu.Lock()
-	said := p.said
+	logStart := p.logStart
 	p.mu.Unlock()
-	return tail(p.logFile, said, lines, nil)
+	return tail(p.logFile, logStart, lines, nil)
 }
 
 // tail is the last lines of a log, from a byte of it on, that matter (nil: all do), each with the name of the log.

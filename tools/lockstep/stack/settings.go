@@ -18,7 +18,7 @@ import (
 
 // settings are what a data folder keeps from run to run: where its processes listen, and the passwords among them.
 type settings struct {
-	// ID tells this stack's schemas from those of others on a PostgreSQL server that they share.
+	// ID distinguishes this stack's schemas from those of others on a PostgreSQL server that they share.
 	ID string `json:"id"`
 	// Token opens every door that a user of the stack knocks at: GraphQL, the registry's HTTP, gRPC, Git.
 	Token string `json:"token"`

@@ -38,7 +38,7 @@ type Config struct {
 	Set []string
 	// Environment is added to that of every process, as NAME=value.
 	Environment []string
-	// Log is told what happens to the processes; nil for nobody.
+	// Log receives what happens to the processes; nil discards it.
 	Log *slog.Logger
 	// Clock paces restarts; nil is the system's.
 	Clock clock.Clock
@@ -51,7 +51,7 @@ type Stack struct {
 	identity  authority.Identity // who says which agents may connect to NATS
 	lock      *os.File
 	ports     *port.Reservation
-	postgres  *postgres.Server // nil when it is somebody else's
+	postgres  *postgres.Server // nil when the stack has not started it
 	database  string
 	processes []*process // in the order of their start
 }

@@ -171,7 +171,7 @@ func TestSettingsStayAndPortsAreOurs(t *testing.T) {
 	}
 }
 
-func TestAPortThatSomebodyElseUsesIsNamed(t *testing.T) {
+func TestAPortThatIsInUseIsNamed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s, held, err := openSettings(t.Context(), clock.System(), dir)

@@ -47,7 +47,7 @@ type Store struct {
 	changed chan struct{}
 }
 
-// event is one change, as watches tell it.
+// event is one change, as watches report it.
 type event struct {
 	version int64
 	key     Key
@@ -162,7 +162,7 @@ func (s *Store) Create(r Resource, o Object) (Object, error) {
 	return s.put(k, "ADDED", o)
 }
 
-// admit checks what can be told of an object before it is stored.
+// admit checks what can be checked of an object before it is stored.
 func (s *Store) admit(k Key, o Object) error {
 	if k.Name == "" {
 		return failure(http.StatusUnprocessableEntity, "Invalid", k, "metadata.name: Required value: name or generateName is required")
@@ -270,7 +270,7 @@ func (s *Store) Delete(k Key, resourceVersion string) (Object, error) {
 	return s.put(k, "DELETED", o.Copy())
 }
 
-// put stores a change, on disk first: what a client has been told outlives the process.
+// put stores a change, on disk first: what a client has seen survives the process.
 func (s *Store) put(k Key, verb string, o Object) (Object, error) {
 	old, existed := s.objects[k.path()]
 	s.version++
@@ -328,7 +328,7 @@ func (s *Store) since(version int64) ([]event, <-chan struct{}, bool) {
 	return slices.Clone(s.log[i:]), s.changed, true
 }
 
-// ScaledToZero reports whether somebody wants a workload to have no pods. A simulated controller rests then: so a test can
+// ScaledToZero reports whether a workload was scaled to no pods. A simulated controller then does nothing, so that a test can
 // stop one.
 func (s *Store) ScaledToZero(k Key) bool {
 	o := s.Get(k)

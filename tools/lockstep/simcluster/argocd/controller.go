@@ -106,7 +106,7 @@ func (c *Controller) reconcile(ctx context.Context, app apiserver.Object) error 
 	return c.refresh(ctx, app)
 }
 
-// repositoriesRest reports whether somebody has stopped the repository server.
+// repositoriesRest reports whether the repository server was stopped.
 func (c *Controller) repositoriesRest() bool {
 	return c.Store.ScaledToZero(apiserver.Key{Resource: apiserver.Deployments, Namespace: "argocd", Name: "argocd-repo-server"})
 }
@@ -131,7 +131,7 @@ func (c *Controller) refresh(ctx context.Context, app apiserver.Object) error {
 	})
 }
 
-// target is the commit that an Application should stand at.
+// target is the commit that an Application should be at.
 func (c *Controller) target(ctx context.Context, app apiserver.Object) (*object.Commit, error) {
 	if app.Map("spec", "source") == nil {
 		return nil, fmt.Errorf("application %s has no spec.source; the simulated cluster knows no other", app.Name())
@@ -151,7 +151,7 @@ func (c *Controller) target(ctx context.Context, app apiserver.Object) (*object.
 	return commit, nil
 }
 
-// unknown is the status of an Application whose manifests cannot be had.
+// unknown is the status of an Application whose manifests cannot be fetched.
 func (c *Controller) unknown(o apiserver.Object, err error) {
 	o.Set("Unknown", "status", "sync", "status")
 	setCondition(o, "ComparisonError", "Failed to load target state: failed to generate manifest for source 1 of 1: "+err.Error(), c.stamp())

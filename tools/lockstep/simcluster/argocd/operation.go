@@ -10,8 +10,8 @@ import (
 	"github.com/lockstep-cd/lockstep/tools/lockstep/simcluster/apiserver"
 )
 
-// operate carries an operation on: first it is taken up, where a client can see it run, then carried out, and the field
-// that asked for it is cleared in the same write that tells its end.
+// operate advances an operation: it is started first, where a client can see it run, then carried out; the field that asked for it is
+// cleared in the same write that reports its end.
 func (c *Controller) operate(ctx context.Context, app apiserver.Object) error {
 	state := app.Map("status", "operationState")
 	if state == nil || (state.Text("phase") != "Running" && state.Text("phase") != "Terminating") {
@@ -68,7 +68,7 @@ func (c *Controller) carryOut(ctx context.Context, app, state apiserver.Object) 
 		return
 	}
 	revision := sync.Text("revision")
-	// An operation that a process finds under way goes on with the revision of its result so far, which may be that of the
+	// An operation that a restarted process finds in progress continues with the revision of its result so far, which may be that of the
 	// operation before.
 	if found := state.Text("syncResult", "revision"); found != "" && !c.begun[app.Namespace()+"/"+app.Name()] {
 		revision = found
@@ -76,7 +76,7 @@ func (c *Controller) carryOut(ctx context.Context, app, state apiserver.Object) 
 	if revision == "" {
 		revision = app.Text("spec", "source", "targetRevision")
 	}
-	// Whose results these are, nobody knows: those of the operation before stay, unless whoever began this one has taken them away.
+	// The results may be those of the operation before: they stay, unless the client that started this one has removed them.
 	results := state.List("syncResult", "resources")
 	state.Set(map[string]any{"revision": revision, "source": copied(app, "spec", "source")}, "syncResult")
 	if c.Store.Get(apiserver.Key{Resource: apiserver.AppProjects, Namespace: app.Namespace(), Name: app.Text("spec", "project")}) == nil {
@@ -215,7 +215,7 @@ func (c *Controller) put(d desired) (string, error) {
 }
 
 func (c *Controller) createNamespace(name string) {
-	// It may be there already; whatever else is wrong with it, the first object in it will tell.
+	// It may exist already; anything else that is wrong shows with the first object in it.
 	_, _ = c.Store.Create(apiserver.Namespaces, apiserver.Object{
 		"apiVersion": "v1", "kind": "Namespace",
 		"metadata": map[string]any{"name": name},

@@ -193,7 +193,7 @@ func manifests(commit *object.Commit, folder string) ([]apiserver.Object, error)
 		}
 		found, err := parse(file)
 		if err != nil {
-			return nil, fmt.Errorf("Failed to unmarshal %q: %w", entry.Name, err) //nolint:staticcheck // Argo CD's own words
+			return nil, fmt.Errorf("Failed to unmarshal %q: %w", entry.Name, err) //nolint:staticcheck // the text is Argo CD's
 		}
 		objects = append(objects, found...)
 	}
@@ -243,7 +243,7 @@ func toObject(document any) (apiserver.Object, error) {
 	}
 	o, err := apiserver.ParseObject(text)
 	if err != nil || o.Text("kind") == "" {
-		return nil, errors.New("Object 'Kind' is missing") //nolint:staticcheck // Argo CD's own words
+		return nil, errors.New("Object 'Kind' is missing") //nolint:staticcheck // the text is Argo CD's
 	}
 	return o, nil
 }

@@ -230,7 +230,7 @@ func (c *Controller) stateOf(t *task) string {
 	}
 }
 
-// terminate ends a sync that somebody does not want any more: hooks that run are deleted, what is applied stays.
+// terminate ends a sync on request: hooks that run are deleted, what is applied stays.
 func (c *Controller) terminate(tasks []*task) {
 	for _, t := range tasks {
 		if t.hook && c.stateOf(t) == "Running" {

@@ -1,5 +1,5 @@
 // Package rollouts behaves like the Argo Rollouts controller (v1.10) on the Rollout objects of a simulated cluster: canary
-// steps, pauses and how they are left, abort and retry, the first deploy, the way back to the stable version, the progress
+// steps, pauses and how they are left, abort and retry, the first deploy, the rollback to the stable version, the progress
 // deadline; and blue-green: the pause before the promotion, and the cutover. ReplicaSets are kept as objects, and pods become ready by the
 // clock.
 //
@@ -87,7 +87,7 @@ func (c *Controller) Sync(ctx context.Context) time.Duration {
 		again, err := c.reconcile(ctx, o)
 		switch {
 		case apiserver.Is(err, "Conflict"), apiserver.Is(err, "NotFound"):
-			again = 0 // somebody was faster: look again
+			again = 0 // another client was faster: read it again
 		case err != nil:
 			c.Log.ErrorContext(ctx, "rollout cannot be reconciled", "rollout", o.Namespace()+"/"+o.Name(), telemetry.KeyError, err.Error())
 		}

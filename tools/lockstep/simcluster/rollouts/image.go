@@ -12,7 +12,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 )
 
-// Registry reads images' labels from their registries. What it has read of a digest it keeps; a failure it tells again
+// Registry reads images' labels from their registries. What it has read of a digest it keeps; a failure is repeated
 // for a second, as a kubelet backs off.
 type Registry struct {
 	clock clock.Clock

@@ -77,7 +77,7 @@ func (c *Controller) conditions(v *view) {
 		c.progressed[v.rollout.Text("metadata", "uid")] = v.now
 	case current["reason"] == "RolloutAborted":
 		c.progress(v, "RolloutRetry")
-	case v.cameOn():
+	case v.hasProgressed():
 		c.progress(v, "ReplicaSetUpdated")
 	case !v.atPause() && !paused && c.deadline(v) <= 0:
 		v.setCondition("Progressing", "False", "ProgressDeadlineExceeded", fmt.Sprintf("ReplicaSet %q has timed out progressing.", name))
@@ -98,8 +98,8 @@ func negated(b bool) string {
 	return "not "
 }
 
-// cameOn reports whether anything in the status shows progress.
-func (v *view) cameOn() bool {
+// hasProgressed reports whether anything in the status shows progress.
+func (v *view) hasProgressed() bool {
 	for _, field := range []string{"stableRS", "currentStepHash", "currentPodHash", "currentStepIndex", "updatedReplicas", "blueGreen"} {
 		if !reflect.DeepEqual(v.old[field], v.new[field]) {
 			return true

@@ -109,7 +109,7 @@ func (v *view) setIndex(n int64) {
 	v.new.Set(n, "currentStepIndex")
 }
 
-// begin starts over with a new template or new steps. The way back to the stable version skips the steps.
+// begin starts over with a new template or new steps. A rollback to the stable version skips the steps.
 func (c *Controller) begin(v *view) error {
 	v.clearPause()
 	v.new.Unset("abort")
@@ -256,7 +256,7 @@ func (v *view) step(c *Controller, rs *replicaSet) time.Duration {
 	}
 	started := v.pausedSince()
 	switch {
-	case v.new.Flag("controllerPause") && started == nil: // somebody has cleared the condition: that is how a pause is left
+	case v.new.Flag("controllerPause") && started == nil: // a client has cleared the condition: that ends a pause
 		v.clearPause()
 		v.setIndex(v.index() + 1)
 		return 0
@@ -282,7 +282,7 @@ func (v *view) pausedSince() *time.Time {
 	for _, condition := range v.new.List("pauseConditions") {
 		if m := asMap(condition); m["reason"] == reasonPause {
 			text, _ := m["startTime"].(string)
-			at, _ := time.Parse(time.RFC3339, text) // what somebody has written there is long ago
+			at, _ := time.Parse(time.RFC3339, text) // text that cannot be parsed counts as long ago
 			return &at
 		}
 	}

@@ -182,7 +182,7 @@ func TestACanaryStopsAtEveryPause(t *testing.T) {
 	c.settle(0)
 	c.want("Progressing", 0, false, "more replicas need to be updated")
 	for i, replicas := range []int64{1, 2, 4} {
-		c.settle(time.Minute) // however long it takes: it does not go on by itself
+		c.settle(time.Minute) // however long it takes: it does not continue by itself
 		c.want("Paused", int64(2*i+1), false, "CanaryPauseStep")
 		if updated, _ := c.replicas(); updated != replicas {
 			t.Errorf("%d replicas at pause %d, want %d", updated, i, replicas)
