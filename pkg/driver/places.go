@@ -11,9 +11,9 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// Place is a part of a cluster or of a repository that a rollout changes. Members that are empty mean all of them.
+// Place is a part of a cluster, of a repository or of a server that a rollout changes. Members that are empty mean all of them.
 type Place struct {
-	// AgentID is the number of the agent of a cluster; 0 for a repository.
+	// AgentID is the number of the agent of a cluster; 0 for a repository and a server.
 	AgentID int64 `json:"agent_id,omitempty"`
 	// Application is an Argo CD Application, as namespace/name.
 	Application string `json:"application,omitempty"`
@@ -24,10 +24,15 @@ type Place struct {
 	Repository string `json:"repository,omitempty"`
 	Branch     string `json:"branch,omitempty"`
 	Path       string `json:"path,omitempty"`
+	// URL is a URL of a server with everything below its path, or AnyURL.
+	URL string `json:"url,omitempty"`
 }
 
-// AnyRepository is the repository of a Place that has all of them.
-const AnyRepository = "*"
+// AnyRepository is the repository of a Place that has all of them, and AnyURL the URL of one that has all servers.
+const (
+	AnyRepository = "*"
+	AnyURL        = "*"
+)
 
 // placeForm has pointers for the members of a Place.
 type placeForm struct {
@@ -39,11 +44,12 @@ type placeForm struct {
 	Repository           string `json:"repository"`
 	Branch               string `json:"branch"`
 	Path                 string `json:"path"`
+	URL                  string `json:"url"`
 }
 
 // members are the pointers of a form, in an order of their own.
 func (f *placeForm) members() []*string {
-	return []*string{&f.Agent, &f.Application, &f.ApplicationNamespace, &f.Namespace, &f.Name, &f.Repository, &f.Branch, &f.Path}
+	return []*string{&f.Agent, &f.Application, &f.ApplicationNamespace, &f.Namespace, &f.Name, &f.Repository, &f.Branch, &f.Path, &f.URL}
 }
 
 // DeclaresPlaces reports whether the manifest declares what a rollout changes.
@@ -149,7 +155,7 @@ func resolve(root any, form placeForm) (Place, bool) {
 		complete = complete && found && isText && s != ""
 		return s
 	}
-	p := Place{Namespace: text(form.Namespace), Name: text(form.Name), Repository: text(form.Repository), Branch: text(form.Branch)}
+	p := Place{Namespace: text(form.Namespace), Name: text(form.Name), Repository: text(form.Repository), Branch: text(form.Branch), URL: text(form.URL)}
 	if form.Application != "" {
 		p.Application = text(form.ApplicationNamespace) + "/" + text(form.Application)
 	}

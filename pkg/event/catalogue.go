@@ -239,6 +239,7 @@ func examplePlaces() []Place {
 	return []Place{
 		{AgentID: 42, Application: "argocd/shop", Namespace: "shop", Name: "api"},
 		{Repository: "https://git.example.com/shop/deploy", Branch: "main", Path: "production"},
+		{URL: "https://deploy.example.com/shop"},
 	}
 }
 

@@ -243,8 +243,8 @@ type RolloutPassageGranted struct {
 	Places []Place `json:"places,omitempty"`
 }
 
-// Place is where something can be changed: a part of a cluster, with agent_id, or of a repository, with repository. Members that are
-// absent mean all of them.
+// Place is where something can be changed: a part of a cluster, with agent_id, of a repository, with repository, or of a server, with
+// url. Members that are absent mean all of them.
 type Place struct {
 	// AgentID is the agent of the cluster.
 	AgentID int64 `json:"agent_id,omitempty" jsonschema:"minimum=1"`
@@ -260,6 +260,8 @@ type Place struct {
 	Branch string `json:"branch,omitempty"`
 	// Path is a file, or a folder with everything in it.
 	Path string `json:"path,omitempty"`
+	// URL is a URL of a server with everything below its path; * for all of them.
+	URL string `json:"url,omitempty"`
 }
 
 // RolloutPassagesRevoked is com.gitlab.cd.rollout.passages_revoked: the rollout has ended, and its run may change nothing any more.

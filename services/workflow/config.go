@@ -110,6 +110,14 @@ type Config struct {
 	// GitCAFile holds certificate authorities for Git servers and forges, in addition to the system's; empty for the system's alone. A
 	// replaced file takes effect at the next connection.
 	GitCAFile string `koanf:"git_ca_file"`
+	// HTTPCredentials are the secrets that programs may have sent with http.request, by name, each to its own URLs only.
+	HTTPCredentials []HTTPCredential `koanf:"http_credentials"`
+	// HTTPAllowNetworks lists what http.request may reach in addition to public addresses on ports 80 and 443: networks, addresses and host
+	// names, each with an optional port. It holds for the programs of all organizations.
+	HTTPAllowNetworks []string `koanf:"http_allow_networks"`
+	// HTTPCAFile holds certificate authorities for http.request, in addition to the system's; empty for the system's alone. A replaced file
+	// takes effect at the next connection.
+	HTTPCAFile string `koanf:"http_ca_file"`
 	// GitLimits are what reading repositories may use: memory that all fetches of this process share, and bounds of one fetch.
 	GitLimits gitfetch.Limits `koanf:"git_limits"`
 	// GitAuthorName and GitAuthorEmail are the author of the commits that workflows make.
@@ -154,6 +162,24 @@ type GitCredential struct {
 	// Organizations are those whose workflows the credential is for. It is required where there are several: any program may name any
 	// repository, so the service does not start with a credential that does not say whose it is, and stops using it when a second
 	// organization appears.
+	Organizations []int64 `koanf:"organizations" yaml:"organizations,omitempty" json:"organizations,omitempty"`
+}
+
+// HTTPCredential is a secret and the URLs that it may be sent to.
+type HTTPCredential struct {
+	// Name is what programs call it (argument credential).
+	Name string `koanf:"name" yaml:"name" json:"name"`
+	// URLPrefixes are the URLs that it may be sent to, also after a redirect: scheme, host and the beginning of a path.
+	URLPrefixes []string `koanf:"url_prefixes" yaml:"url_prefixes" json:"url_prefixes"`
+	// Username makes it a user name and a password (basic authentication). Header makes it the value of that header, such as X-Api-Key.
+	// Without either it is a bearer token.
+	Username string `koanf:"username" yaml:"username,omitempty" json:"username,omitempty"`
+	Header   string `koanf:"header" yaml:"header,omitempty" json:"header,omitempty"`
+	// Ref is a reference to the secret, never the secret itself: env:NAME, file:/path, k8s:namespace/name#key or vault:path#key. It is
+	// resolved for each request. A run whose secrets have the same reference may use the credential under its own name for it.
+	Ref string `koanf:"ref" yaml:"ref" json:"ref"`
+	// Organizations are those whose workflows the credential is for; it is required where there are several. To the programs of others it
+	// does not exist.
 	Organizations []int64 `koanf:"organizations" yaml:"organizations,omitempty" json:"organizations,omitempty"`
 }
 

@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/url"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/certs"
@@ -27,6 +29,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/events"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/function"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/git"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/web"
 )
 
 // gitCredentials are those of a configuration.
@@ -38,10 +41,19 @@ func gitCredentials(c Config) []git.Credential {
 	return credentials
 }
 
-// checkScopes refuses Git credentials that do not say whose they are, where there are several organizations. One that is there for the
+// webCredentials are those of a configuration.
+func webCredentials(c Config) []web.Credential {
+	credentials := make([]web.Credential, len(c.HTTPCredentials))
+	for i, h := range c.HTTPCredentials {
+		credentials[i] = web.Credential(h)
+	}
+	return credentials
+}
+
+// checkScopes refuses credentials that do not say whose they are, where there are several organizations. One that is there for the
 // first time later on finds them unusable.
 func checkScopes(ctx context.Context, c Config, several func(context.Context) (bool, error)) error {
-	wrong := git.Unscoped(gitCredentials(c))
+	wrong := append(git.Unscoped(gitCredentials(c)), web.Unscoped(webCredentials(c))...)
 	if len(wrong) == 0 {
 		return nil
 	}
@@ -85,11 +97,36 @@ func functions(
 	if err != nil {
 		return nil, fmt.Errorf("configure git: %w", err)
 	}
-	registry, err := activity.NewFunctions(append(function.All(forge), function.Watching(watching)...)...)
+	requests, err := requester(c, several, secrets, log)
+	if err != nil {
+		return nil, err
+	}
+	registry, err := activity.NewFunctions(append(function.All(forge, requests), function.Watching(watching)...)...)
 	if err != nil {
 		return nil, fmt.Errorf("register functions: %w", err)
 	}
 	return registry, nil
+}
+
+// mostTimeout bounds every exchange of http.request; its calls have timeouts of their own, which are shorter.
+const mostTimeout = 5*time.Minute + 5*time.Second
+
+// requester sends the requests of programs. A program names the URL, so it is anybody's (D41).
+func requester(c Config, several func(context.Context) (bool, error), secrets *secret.Reader, log *slog.Logger) (*web.Client, error) {
+	guard := httpx.Config{Allow: c.HTTPAllowNetworks, Timeout: mostTimeout, MaxBody: math.MaxInt64 - 1, Log: log}
+	var err error
+	if guard.TLS, err = certs.Beside(c.HTTPCAFile, log); err != nil {
+		return nil, fmt.Errorf("http_ca_file: %w", err)
+	}
+	transport, err := httpx.New(guard)
+	if err != nil {
+		return nil, fmt.Errorf("http_allow_networks: %w", err)
+	}
+	requests, err := web.New(web.Deps{HTTP: transport, Credentials: webCredentials(c), Several: several, Secrets: secrets})
+	if err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	return requests, nil
 }
 
 // observe times an attempt at a Function, and records it in the trace of its run. A run that was started in none is not recorded: a

@@ -57,6 +57,14 @@ func (f *fakes) Commit(context.Context, activity.CommitRequest) (string, error) 
 	return "sha", nil
 }
 
+// outside are servers.
+type outside struct{ *fakes }
+
+func (o outside) Send(context.Context, activity.WebRequest) (activity.WebAnswer, error) {
+	o.note("http.request")
+	return activity.WebAnswer{Status: 200}, nil
+}
+
 func (f *fakes) Send(ctx context.Context, call agent.OutgoingCall) error {
 	f.note(call.Function)
 	return f.service.Answer(context.WithoutCancel(ctx), agent.Answer{Call: call.ID, Agent: call.Agent, Value: json.RawMessage(`{}`)})
@@ -84,7 +92,7 @@ func TestAHostileProgramChangesNothing(t *testing.T) {
 		Woken: func(woken engine.Woken) { runner.Wake(woken) }, Clock: wall, Log: log,
 		ClaimEvent: func(context.Context, pgx.Tx, event.Event) (bool, error) { return true, nil },
 	})
-	registry, err := activity.NewFunctions(declarations.All(world)...)
+	registry, err := activity.NewFunctions(declarations.All(world, outside{world})...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,6 +134,7 @@ func TestAHostileProgramChangesNothing(t *testing.T) {
 		{Agent: 7, Namespace: "shop"},
 		{Agent: 7, Application: "argocd/shop"},
 		{Repository: "https://git.example.com/shop"},
+		{URL: "https://deploy.example.com/shop"},
 	}
 	report(guard.Change{Territory: &guard.Territory{Environment: 5, Name: "production", Sequence: 1, Protected: true, Places: places}})
 	grant := func(workflow string) {
@@ -134,6 +143,7 @@ func TestAHostileProgramChangesNothing(t *testing.T) {
 
 	args := map[string]map[string]any{
 		"git.commit":     {"repo_url": "https://git.example.com/shop", "branch": "main", "path": "a", "content": "a", "message": "a"},
+		"http.request":   {"url": "http://Deploy.example.com:443/x/../SHOP/%61pi", "method": "POST"},
 		"argo.sync":      {"app_name": "shop", "app_namespace": "argocd", "revision": "a"},
 		"argo.terminate": {"app_name": "shop", "app_namespace": "argocd", "operation": "a"},
 		"argo.promote":   {"rollout_name": "api", "rollout_namespace": "shop", "step_index": 0},

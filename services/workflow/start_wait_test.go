@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"sync"
@@ -268,6 +269,12 @@ func serviceProcess() int {
 // spawn has the service run in a process of its own, until kill ends that with signal 9.
 func (s *service) spawn() (kill func()) {
 	s.t.Helper()
+	return s.spawnTo(os.Stderr)
+}
+
+// spawnTo is spawn with a place for the log.
+func (s *service) spawnTo(log io.Writer) (kill func()) {
+	s.t.Helper()
 	config, err := json.Marshal(s.config)
 	if err != nil {
 		s.t.Fatal(err)
@@ -277,7 +284,7 @@ func (s *service) spawn() (kill func()) {
 		s.t.Fatal(err)
 	}
 	cmd := exec.CommandContext(s.t.Context(), self, serviceCommand)
-	cmd.Stdin, cmd.Stderr = bytes.NewReader(config), os.Stderr
+	cmd.Stdin, cmd.Stderr = bytes.NewReader(config), log
 	if err := cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}

@@ -96,6 +96,7 @@ func table() []rule {
 		adapter("workflow", "simulation", join(sql, nats, kube, grpcs), "services/workflow/internal/script", "pkg/event"),
 		adapter("workflow", "model", join(sql, nats, kube, star, grpcs)),
 		adapter("workflow", "git", join(sql, nats, kube, star), "pkg/keylock", "pkg/gitfetch", "pkg/secret", "pkg/secret/reference"),
+		adapter("workflow", "web", join(sql, nats, kube, star, grpcs), "pkg/secret", "pkg/secret/reference"),
 		adapter("relay", "cluster", join(sql, nats, star)),
 		{
 			layer: "composition root", packages: []string{"services/SERVICE"},

@@ -1,9 +1,9 @@
 package core
 
-// Place is a part of a cluster or of a repository. Members that are empty mean all of them. It is stored and sent, so the JSON names never
+// Place is a part of a cluster, of a repository, or of a server. Members that are empty mean all of them. It is stored and sent, so the JSON names never
 // change.
 type Place struct {
-	// AgentID is the number of the agent of a cluster; 0 for a repository.
+	// AgentID is the number of the agent of a cluster; 0 for a repository and a server.
 	AgentID int64 `json:"agent_id,omitempty"`
 	// Application is an Argo CD Application, as namespace/name.
 	Application string `json:"application,omitempty"`
@@ -14,10 +14,15 @@ type Place struct {
 	Repository string `json:"repository,omitempty"`
 	Branch     string `json:"branch,omitempty"`
 	Path       string `json:"path,omitempty"`
+	// URL is a URL of a server with everything below its path, or AnyURL.
+	URL string `json:"url,omitempty"`
 }
 
-// AnyRepository is the repository of a Place that has all of them.
-const AnyRepository = "*"
+// AnyRepository is the repository of a Place that has all of them, and AnyURL the URL of one that has all servers.
+const (
+	AnyRepository = "*"
+	AnyURL        = "*"
+)
 
 // Territory is what belongs to an environment by itself, or to one application in it.
 type Territory struct {

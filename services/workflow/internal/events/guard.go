@@ -65,7 +65,7 @@ func placesOf(all []event.Place) []activity.Place {
 	for _, p := range all {
 		places = append(places, activity.Place{
 			Agent: p.AgentID, Application: p.Application, Namespace: p.Namespace, Name: p.Name, Repository: p.Repository,
-			Branch: p.Branch, Path: p.Path,
+			Branch: p.Branch, Path: p.Path, URL: p.URL,
 		})
 	}
 	return places

@@ -27,6 +27,8 @@ const (
 	Numbers Type = "an object of whole numbers"
 	// Free is an object of anything, which somebody else understands: a relay passes it on.
 	Free Type = "an object of any fields"
+	// Any is any value.
+	Any Type = "any value"
 )
 
 // Field declares an argument, or a field of one. A field that is null is one that is not given.
@@ -101,6 +103,7 @@ func (f Field) check(v any, at string) []fault.Field {
 			return wrong()
 		}
 		return check(f.Fields, m, at+".")
+	case Any:
 	case Free:
 		if _, ok := v.(map[string]any); !ok {
 			return wrong()

@@ -1,4 +1,4 @@
-// Package function has the Functions that programs call (E38): those executed here (git.*, manifest.*, checkpoint), and the
+// Package function has the Functions that programs call (E38): those executed here (git.*, manifest.*, http.request, checkpoint), and the
 // declarations of those that relays execute (k8s.*, argo.*), whose arguments are checked here before anything is sent.
 //
 // A Function translates: arguments into a port's call, errors into codes. What Git is, or YAML, it does not know.
@@ -43,6 +43,10 @@ type Spec struct {
 	Effect activity.Effect
 	// Touches returns the places that a call changes; nil for Functions that only read.
 	Touches func(args map[string]any) []activity.Place
+	// EffectOf is the effect of one call; nil for Functions of which all calls have the same.
+	EffectOf func(args map[string]any) activity.Effect
+	// Check finds what is wrong with arguments together; nil for nothing. It is called with those that pass one by one.
+	Check func(args map[string]any) []fault.Field
 }
 
 // Function is a declaration, and for Functions that are carried out here the deed. do is nil for those of relays.
@@ -56,14 +60,15 @@ var (
 	_ activity.Checker  = (*Function)(nil)
 	_ activity.Pure     = (*Function)(nil)
 	_ activity.Toucher  = (*Function)(nil)
+	_ activity.Varying  = (*Function)(nil)
 )
 
 // All are the Functions that programs may run, beside the engine's own emit.
-func All(forge activity.Forge) []activity.Function {
+func All(forge activity.Forge, web activity.Web) []activity.Function {
 	return []activity.Function{
 		readFile(forge), commit(forge), pin(), pinKustomization(), pinValues(), difference(),
 		get(), listObjects(), checkApplication(), sync(), terminate(), promote(), abort(), retry(),
-		checkpoint(),
+		httpRequest(web), checkpoint(),
 	}
 }
 
@@ -84,6 +89,14 @@ func (f *Function) Effect() activity.Effect {
 	return f.spec.Effect
 }
 
+// EffectOf is the effect of one call.
+func (f *Function) EffectOf(args map[string]any) activity.Effect {
+	if f.spec.EffectOf == nil {
+		return f.Effect()
+	}
+	return f.spec.EffectOf(args)
+}
+
 // Touches are the places that a call changes.
 func (f *Function) Touches(args map[string]any) []activity.Place {
 	if f.spec.Touches == nil {
@@ -98,7 +111,11 @@ func (f *Function) Spec() Spec { return f.spec }
 // Check compares arguments with the declaration. The error is a *history.FunctionError that names every field at fault, what
 // was found and what was expected.
 func (f *Function) Check(args map[string]any) error {
-	if wrong := check(f.spec.Arguments, args, ""); len(wrong) > 0 {
+	wrong := check(f.spec.Arguments, args, "")
+	if len(wrong) == 0 && f.spec.Check != nil {
+		wrong = f.spec.Check(args)
+	}
+	if len(wrong) > 0 {
 		return &history.FunctionError{Code: history.CodeInvalid, Message: f.spec.Name + ": " + fault.InvalidFields(wrong...).Error()}
 	}
 	return nil

@@ -31,7 +31,7 @@ func (f *forge) Commit(_ context.Context, c activity.CommitRequest) (string, err
 
 func named(t *testing.T, f activity.Forge, name string) *Function {
 	t.Helper()
-	for _, each := range All(f) {
+	for _, each := range All(f, nil) {
 		if each.Name() == name {
 			found, ok := each.(*Function)
 			if !ok {
@@ -48,13 +48,13 @@ type m = map[string]any
 
 func TestAllAreRegistered(t *testing.T) {
 	t.Parallel()
-	r, err := activity.NewFunctions(All(&forge{})...)
+	r, err := activity.NewFunctions(All(&forge{}, nil)...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []string{
 		"argo.abort", "argo.check", "argo.promote", "argo.retry", "argo.sync", "argo.terminate", "checkpoint", "git.commit",
-		"git.read_file", "k8s.get", "k8s.list", "manifest.diff", "manifest.pin", "manifest.pin_kustomization", "manifest.pin_values",
+		"git.read_file", "http.request", "k8s.get", "k8s.list", "manifest.diff", "manifest.pin", "manifest.pin_kustomization", "manifest.pin_values",
 	}
 	if diff := cmp.Diff(want, r.Names()); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
@@ -279,10 +279,10 @@ func TestEveryFunctionStatesWhatItChanges(t *testing.T) {
 	args := map[string]any{
 		"agent_id": int64(4), "app_namespace": "argocd", "app_name": "shop", "rollout_namespace": "shop", "rollout_name": "api",
 		"source": map[string]any{"destination_namespace": "shop"}, "repo_url": "https://git.example.com/shop", "branch": "main",
-		"path": "a.yaml", "content": "a",
+		"path": "a.yaml", "content": "a", "url": "https://deploy.example.com/shop?a=b",
 	}
 	got := map[string]string{}
-	for _, f := range append(All(&forge{}), Watching(WatchDeps{})...) {
+	for _, f := range append(All(&forge{}, nil), Watching(WatchDeps{})...) {
 		var touched []string
 		for _, p := range f.(activity.Toucher).Touches(args) {
 			touched = append(touched, p.String())
@@ -298,6 +298,7 @@ func TestEveryFunctionStatesWhatItChanges(t *testing.T) {
 		"argo.retry":     "changes: shop/api",
 		"argo.abort":     "takes back: shop/api",
 		"git.commit":     "changes: a.yaml on branch main of https://git.example.com/shop",
+		"http.request":   "changes: deploy.example.com/shop",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -23,6 +23,9 @@ func (s Spec) OnCluster() bool { return s.Location == activity.Cluster }
 
 // Passage says whether a call needs the passage of an environment.
 func (s Spec) Passage() string {
+	if s.EffectOf != nil {
+		return "Calls that change something need the passage of the environment that they change."
+	}
 	switch s.Effect {
 	case activity.Changes:
 		return "It changes something: it needs the passage of the environment that it changes."
@@ -60,6 +63,7 @@ func Codes() []Code {
 		{"refused", "The request was understood and refused."},
 		{"unauthorized", "The credentials are missing or invalid, or lack a permission."},
 		{"unreachable", "There was no answer. The engine repeats the call until its timeout, unless `retry` says otherwise."},
+		{CodeStatus, "The server answered with a status after which the request is repeated, until the timeout."},
 		{history.CodeTimeout, "There was no answer, or not the expected state, in time."},
 		{history.CodeTooLarge, "The answer is larger than a program may receive."},
 		{history.CodeUnreadable, "The answer contains what a program cannot read."},

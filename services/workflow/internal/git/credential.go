@@ -142,5 +142,6 @@ func (c credentials) login(ctx context.Context, organization int64, u *url.URL) 
 		return nil, fault.Because(err, fault.Unauthenticated, "the password for %s cannot be read from %s", found.URLPrefix, found.PasswordRef)
 	}
 	activity.Conceal(ctx, password)
+	activity.Conceal(ctx, found.Username+":"+password) // as basic authentication sends it
 	return &githttp.BasicAuth{Username: found.Username, Password: password}, nil
 }

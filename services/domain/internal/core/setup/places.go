@@ -28,14 +28,14 @@ type PlacesTx interface {
 }
 
 // PinnedPlaces are what the passage of an environment opens for a rollout. The driver's manifest declares it; without a declaration it is
-// the clusters of the environment's agents, and every repository.
+// the clusters of the environment's agents, every repository and every server.
 func PinnedPlaces(drivers DriverSet, e core.BoundEnvironment, config, discovered json.RawMessage) ([]core.Place, error) {
 	places, declared, err := drivers.Places(e.Binding.DriverRef, e.Binding.DriverConfig, config, discovered)
 	if err != nil || declared {
 		return places, err
 	}
 	whole, err := wholeAgents(drivers, e)
-	return append(whole, core.Place{Repository: core.AnyRepository}), err
+	return append(whole, core.Place{Repository: core.AnyRepository}, core.Place{URL: core.AnyURL}), err
 }
 
 // wholeAgents are the clusters of an environment's agents.

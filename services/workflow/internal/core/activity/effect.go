@@ -43,10 +43,24 @@ type Toucher interface {
 	Touches(args map[string]any) []Place
 }
 
-// Place is where something can be changed: a part of a cluster, or of a repository. Members that are empty mean all of them. It is
-// stored and sent, so the JSON names never change.
+// Varying is a Function of which some calls only read: its Effect is that of the others.
+type Varying interface {
+	// EffectOf is the effect of a call with these arguments.
+	EffectOf(args map[string]any) Effect
+}
+
+// EffectOf is the effect of one call.
+func EffectOf(f Function, args map[string]any) Effect {
+	if v, varies := f.(Varying); varies {
+		return v.EffectOf(args)
+	}
+	return f.Effect()
+}
+
+// Place is where something can be changed: a part of a cluster, of a repository, or of a server. Members that are empty mean all of them. It
+// is stored and sent, so the JSON names never change.
 type Place struct {
-	// Agent is the number of the agent of a cluster; 0 for a repository.
+	// Agent is the number of the agent of a cluster; 0 for a repository and a server.
 	Agent int64 `json:"agent_id,omitempty"`
 	// Application is an Argo CD Application, as namespace/name.
 	Application string `json:"application,omitempty"`
@@ -57,17 +71,25 @@ type Place struct {
 	Repository string `json:"repository,omitempty"`
 	Branch     string `json:"branch,omitempty"`
 	Path       string `json:"path,omitempty"`
+	// URL is a URL of a server with everything below its path, or AnyURL.
+	URL string `json:"url,omitempty"`
 }
 
-// AnyRepository is the repository of a Place that has all of them.
-const AnyRepository = "*"
+// AnyRepository is the repository of a Place that has all of them, and AnyURL the URL of one that has all servers.
+const (
+	AnyRepository = "*"
+	AnyURL        = "*"
+)
 
 // Covers returns how precisely the place has another one in it: 0 if it has not, and more the narrower it is.
 func (p Place) Covers(touched Place) int {
 	if touched.Repository != "" {
 		return p.coversFile(touched)
 	}
-	if p.Repository != "" || p.Agent == 0 || p.Agent != touched.Agent {
+	if touched.URL != "" {
+		return p.coversURL(touched.URL)
+	}
+	if p.Repository != "" || p.URL != "" || p.Agent == 0 || p.Agent != touched.Agent {
 		return 0
 	}
 	const whole, part, object = 1, 2, 3
@@ -106,18 +128,48 @@ func (p Place) coversFile(touched Place) int {
 	return 0
 }
 
+// coversURL returns how precisely a URL is below that of the place.
+func (p Place) coversURL(touched string) int {
+	if p.URL == AnyURL {
+		return 1
+	}
+	if p.URL == "" {
+		return 0
+	}
+	const server = 2
+	own, of := SameURL(p.URL), SameURL(touched)
+	if own != of && !strings.HasPrefix(of, strings.TrimSuffix(own, "/")+"/") {
+		return 0
+	}
+	return server + strings.Count(strings.TrimSuffix(own, "/"), "/")
+}
+
+// SameURL returns a form of a URL, without scheme and query, that is the same for all spellings that servers may read as one.
+func SameURL(raw string) string {
+	u, err := url.Parse(strings.TrimSpace(raw))
+	if err != nil {
+		return raw
+	}
+	return hostOf(u) + strings.ToLower(path.Clean("/"+strings.ReplaceAll(u.Path, `\`, "/")))
+}
+
+// hostOf is the host of a URL, with its port unless that is the default one.
+func hostOf(u *url.URL) string {
+	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".") // a fully qualified name may end in a dot
+	if port := u.Port(); port != "" && port != "443" && port != "80" {
+		host += ":" + port
+	}
+	return host
+}
+
 // SameRepository returns a form of a repository's URL that is the same for all spellings that forges accept.
 func SameRepository(raw string) string {
 	u, err := url.Parse(strings.TrimSpace(raw))
 	if err != nil {
 		return raw
 	}
-	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".") // a fully qualified name may end in a dot
-	if port := u.Port(); port != "" && port != "443" && port != "80" {
-		host += ":" + port
-	}
 	// Forges compare paths without case.
-	return host + "/" + strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(path.Clean("/"+u.Path), "/"), ".git"))
+	return hostOf(u) + "/" + strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(path.Clean("/"+u.Path), "/"), ".git"))
 }
 
 // String is the place as messages have it.
@@ -125,6 +177,8 @@ func (p Place) String() string {
 	switch {
 	case p.Repository != "":
 		return p.Path + " on branch " + p.Branch + " of " + p.Repository
+	case p.URL != "":
+		return SameURL(p.URL) // the query may have a secret
 	case p.Application != "":
 		return "Application " + p.Application
 	case p.Name != "":

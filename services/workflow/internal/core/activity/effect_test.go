@@ -73,6 +73,17 @@ func TestPlacesCoverWhatIsTouched(t *testing.T) {
 		},
 		{"another repository", Place{Repository: repository + "-2", Branch: "main", Path: "."}, file("a"), 0},
 		{"any repository", Place{Repository: AnyRepository}, file("a"), 1},
+		{"the server", Place{URL: "https://a.example.com"}, Place{URL: "https://a.example.com/b?c"}, 2},
+		{"the path", Place{URL: "https://a.example.com/b/"}, Place{URL: "https://a.example.com/b"}, 3},
+		{"below the path", Place{URL: "https://a.example.com/b"}, Place{URL: "https://a.example.com/b/c"}, 3},
+		{"a path with the same beginning", Place{URL: "https://a.example.com/b"}, Place{URL: "https://a.example.com/bc"}, 0},
+		{"another spelling of a URL", Place{URL: "https://a.example.com/b"}, Place{URL: `http://A.example.com.:80//x/..\%42/c`}, 3},
+		{"another server", Place{URL: "https://a.example.com"}, Place{URL: "https://b.example.com"}, 0},
+		{"another port", Place{URL: "https://a.example.com"}, Place{URL: "https://a.example.com:8443"}, 0},
+		{"a repository is no server", Place{Repository: "https://a.example.com"}, Place{URL: "https://a.example.com"}, 0},
+		{"a server is no cluster", Place{URL: "https://a.example.com"}, Place{Agent: 4}, 0},
+		{"an agent is no server", Place{Agent: 4}, Place{URL: "https://a.example.com"}, 0},
+		{"any server", Place{URL: AnyURL}, Place{URL: "https://a.example.com"}, 1},
 		{"any repository is no cluster", Place{Repository: AnyRepository}, Place{Agent: 4}, 0},
 	} {
 		if got := tt.place.Covers(tt.touched); got != tt.want {

@@ -131,6 +131,7 @@ func (e *Engine) attempt(ctx context.Context, op history.Op, call activity.Call)
 // waited for: the refusal says more than "timeout".
 func (e *Engine) again(op history.Op, call activity.Call, refusal *history.FunctionError) (pause time.Duration, more bool) {
 	pause, more = op.Retry.Pause(call.Attempt, refusal.Code)
+	pause = max(pause, refusal.After)
 	return pause, more && refusal.Retryable && !op.NoRetry && op.Round == 0 && !e.Clock.Now().Add(pause).After(call.Deadline)
 }
 

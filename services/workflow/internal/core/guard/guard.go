@@ -53,6 +53,9 @@ func (g *Guard) Admit(ctx context.Context, call *agent.OutgoingCall) error {
 	if err != nil {
 		return history.AsFunctionError(err)
 	}
+	if known && !activity.EffectOf(f, args).Mutates() {
+		return nil
+	}
 	held, err := g.check(ctx, f, activity.Call{Organization: call.Organization, Workflow: call.Workflow, Function: call.Function, Args: args})
 	call.HeldWeights = held
 	return err
@@ -60,7 +63,7 @@ func (g *Guard) Admit(ctx context.Context, call *agent.OutgoingCall) error {
 
 // Check checks an attempt at a call that this service executes. Its errors are those of Admit.
 func (g *Guard) Check(ctx context.Context, f activity.Function, call activity.Call) error {
-	if !f.Effect().Mutates() {
+	if !activity.EffectOf(f, call.Args).Mutates() {
 		return nil
 	}
 	_, err := g.check(ctx, f, call)
@@ -98,7 +101,7 @@ func (g *Guard) check(ctx context.Context, f activity.Function, call activity.Ca
 	switch {
 	case run.Revoked:
 		return nil, g.refuse(ctx, call, "the rollout has ended, and its passages with it")
-	case run.Suspended() && f.Effect() != activity.TakesBack:
+	case run.Suspended() && activity.EffectOf(f, call.Args) != activity.TakesBack:
 		return nil, g.refuse(ctx, call, "the rollout is being aborted; until it is retried, only calls that take back what it has begun are executed")
 	case len(touched) == 0:
 		return nil, g.refuse(ctx, call, "its arguments do not name what it changes")

@@ -3,6 +3,7 @@ package history
 import (
 	"cmp"
 	"errors"
+	"time"
 )
 
 // FunctionError is a Function's refusal or failure, in words that the program and the reader of its history may see.
@@ -13,6 +14,8 @@ type FunctionError struct {
 	Message string `json:"message"`
 	// Retryable makes the engine call again, with the same Call.ID and a growing interval, until the call's deadline.
 	Retryable bool `json:"retryable,omitempty"`
+	// After is how long the next attempt has to wait at least. It is not recorded.
+	After time.Duration `json:"-"`
 }
 
 // The codes that the engine itself answers with.
@@ -42,7 +45,7 @@ func (e *FunctionError) Error() string { return e.Code + ": " + e.Message }
 // That text may hold addresses or secrets, and a message becomes part of the history (D27).
 func AsFunctionError(err error) *FunctionError {
 	if fe, ok := errors.AsType[*FunctionError](err); ok {
-		return &FunctionError{Code: cmp.Or(fe.Code, CodeInternal), Message: fe.Message, Retryable: fe.Retryable}
+		return &FunctionError{Code: cmp.Or(fe.Code, CodeInternal), Message: fe.Message, Retryable: fe.Retryable, After: fe.After}
 	}
 	return &FunctionError{Code: CodeInternal, Message: "the function did not finish; the service's log says why"}
 }

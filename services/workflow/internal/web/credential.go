@@ -1,0 +1,249 @@
+package web
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/secret"
+	"github.com/lockstep-cd/lockstep/pkg/secret/reference"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+)
+
+// Credential is a secret that programs may have sent to certain URLs.
+type Credential struct {
+	// Name is what programs call it.
+	Name string
+	// URLPrefixes are those that it may be sent to: scheme, host and the beginning of a path, which ends at a path boundary.
+	URLPrefixes []string
+	// Username makes it a user name and password (basic authentication), Header the value of that header. Without both it is a bearer token.
+	Username, Header string
+	// Ref is a reference to the secret, resolved whenever it is needed (D27).
+	Ref string
+	// Organizations are those whose workflows it is for. To others it is as if it were not there. None means the only organization: where
+	// there are several the credential is not used.
+	Organizations []int64
+}
+
+// check finds credentials that could never work, or that are ambiguous, when the process starts.
+func check(all []Credential) error {
+	var wrong []fault.Field
+	for i, c := range all {
+		at := fmt.Sprintf("http_credentials[%d].", i)
+		report := func(field, problem string) { wrong = append(wrong, fault.Field{Name: at + field, Problem: problem}) }
+		if c.Name == "" || len(c.Name) > 255 {
+			report("name", "expected 1 to 255 characters")
+		}
+		if len(c.URLPrefixes) == 0 {
+			report("url_prefixes", "missing, expected the URLs that it may be sent to")
+		}
+		for _, prefix := range c.URLPrefixes {
+			if u, err := ParseURL(prefix); err != nil || u.RawQuery != "" {
+				report("url_prefixes", fmt.Sprintf("found %q, expected scheme, host and the beginning of a path", prefix))
+			}
+		}
+		if !reference.Is(c.Ref) {
+			// The value is not shown: it may be a password put here by mistake.
+			report("ref", reference.Expected)
+		}
+		if c.Username != "" && c.Header != "" {
+			report("header", "found with username, expected one of them or neither")
+		}
+		if c.Header != "" && !validHeader(c.Header) {
+			report("header", fmt.Sprintf("found %q, expected the name of a header, such as X-Api-Key", c.Header))
+		}
+		if strings.Contains(c.Username, ":") {
+			report("username", "found a colon, expected none")
+		}
+		for _, o := range c.Organizations {
+			if o <= 0 {
+				report("organizations", fmt.Sprintf("found %d, expected numbers above zero", o))
+			}
+		}
+		for _, other := range all[:i] {
+			if other.Name == c.Name && (len(other.Organizations) == 0 || len(c.Organizations) == 0 ||
+				slices.ContainsFunc(c.Organizations, func(o int64) bool { return slices.Contains(other.Organizations, o) })) {
+				report("name", fmt.Sprintf("found %q a second time for the same organization", c.Name))
+			}
+		}
+	}
+	if len(wrong) > 0 {
+		return fault.InvalidFields(wrong...)
+	}
+	return nil
+}
+
+// validHeader reports whether a name is one that a credential may have.
+func validHeader(name string) bool {
+	token := strings.Trim(strings.ToLower(name), "abcdefghijklmnopqrstuvwxyz0123456789-_") == ""
+	return token && !slices.Contains([]string{
+		"host", "content-length", "content-type", "transfer-encoding", "connection", "upgrade", "te", "trailer",
+	}, strings.ToLower(name))
+}
+
+// Unscoped is what is wrong with credentials where there is more than one organization.
+func Unscoped(all []Credential) []fault.Field {
+	var wrong []fault.Field
+	for i, c := range all {
+		if len(c.Organizations) == 0 {
+			wrong = append(wrong, fault.Field{
+				Name:    fmt.Sprintf("http_credentials[%d].organizations", i),
+				Problem: "missing for " + c.Name + ", and there are several organizations; expected the numbers of those whose workflows the credential is for",
+			})
+		}
+	}
+	return wrong
+}
+
+// ParseURL reads a URL of a request. What servers could read in several ways is refused: the check of a prefix would mean nothing.
+func ParseURL(raw string) (*url.URL, error) {
+	wrong := func(problem string) error { return fault.InvalidFields(fault.Field{Name: "url", Problem: problem}) }
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil || u.Opaque != "":
+		return nil, wrong("found a text that is not a URL; expected https://host/path") // it is not shown: its query may be a secret
+	case u.Scheme != "https" && u.Scheme != "http":
+		return nil, wrong(fmt.Sprintf("found the scheme %q; expected https or http", u.Scheme))
+	case u.Hostname() == "" || strings.ContainsFunc(u.Host, func(r rune) bool { return r > '~' || r <= ' ' || r == '%' }):
+		return nil, wrong("found no host, or one that is not ASCII; expected a host name")
+	case u.User != nil:
+		return nil, wrong("found a user in it; expected the argument credential instead")
+	case strings.Contains(u.Path, `\`):
+		return nil, wrong(`found \ in the path; expected /`)
+	}
+	for part := range strings.SplitSeq(u.Path, "/") {
+		if name, _, _ := strings.Cut(part, ";"); name == "." || name == ".." {
+			return nil, wrong("found . or .. in the path; expected the path that is meant")
+		}
+	}
+	u.Fragment, u.RawFragment = "", ""
+	if u.Path == "" {
+		u.Path = "/"
+	}
+	return u, nil
+}
+
+// covers reports whether the credential may be sent to a URL. Scheme, host and port have to be the same, and the path to continue at a
+// slash.
+func (c Credential) covers(u *url.URL) bool {
+	return slices.ContainsFunc(c.URLPrefixes, func(prefix string) bool {
+		p, err := ParseURL(prefix)
+		if err != nil || p.Scheme != u.Scheme || !strings.EqualFold(p.Hostname(), u.Hostname()) || port(p) != port(u) {
+			return false
+		}
+		rest, under := strings.CutPrefix(u.Path, strings.TrimSuffix(p.Path, "/"))
+		return under && (rest == "" || rest[0] == '/')
+	})
+}
+
+func port(u *url.URL) string {
+	if p := u.Port(); p != "" {
+		return p
+	}
+	return map[string]string{"http": "80", "https": "443"}[u.Scheme]
+}
+
+// credentials are those of a configuration.
+type credentials struct {
+	all     []Credential
+	secrets *secret.Reader
+	several func(context.Context) (bool, error)
+}
+
+// named is the credential of an organization that a program has named: directly, or by a name of the run's secrets. The reference of such
+// a secret is used only where the operator has a credential with the same one: a program chooses where it is sent, so it must not choose
+// what.
+func (c credentials) named(ctx context.Context, r activity.WebRequest) (*Credential, error) {
+	ref, isSecret := r.Secrets[r.Credential]
+	for i := range c.all {
+		found := &c.all[i]
+		if isSecret && found.Ref != ref || !isSecret && found.Name != r.Credential {
+			continue
+		}
+		if len(found.Organizations) > 0 {
+			if slices.Contains(found.Organizations, r.Organization) {
+				return found, nil
+			}
+			continue
+		}
+		if c.several == nil {
+			return found, nil
+		}
+		several, err := c.several(ctx)
+		if err != nil {
+			return nil, fault.Because(err, fault.Unavailable, "whether the credential %q may be used cannot be read now", r.Credential)
+		}
+		if !several {
+			return found, nil
+		}
+	}
+	if isSecret {
+		return nil, fault.New(fault.Denied, "no credential of this organization has the reference of the secret %q; an operator has to configure one (http_credentials)", r.Credential)
+	}
+	return nil, fault.New(fault.Denied, "this organization has no credential %q (http_credentials)", r.Credential)
+}
+
+// login is what is sent with a request; the zero value has no header.
+type login struct {
+	credential Credential
+	header     string
+	value      string
+}
+
+// login is that of a request. The secret is read now: a rotated one takes effect with the next request.
+func (c credentials) login(ctx context.Context, r activity.WebRequest, target *url.URL) (login, error) {
+	if r.Credential == "" {
+		return login{}, nil
+	}
+	found, err := c.named(ctx, r)
+	if err != nil {
+		return login{}, err
+	}
+	if !found.covers(target) {
+		return login{}, fault.New(fault.Denied, "the credential %q is not for this URL; expected one that begins with %s", r.Credential,
+			strings.Join(found.URLPrefixes, " or "))
+	}
+	value, err := c.secrets.Read(ctx, found.Ref)
+	if fault.Is(err, fault.Unavailable) { // which passes: the request is tried again
+		return login{}, fault.Because(err, fault.Unavailable, "the credential %q: %s", r.Credential, fault.Public(err))
+	}
+	if err != nil {
+		return login{}, fault.Because(err, fault.Unauthenticated, "the credential %q cannot be read from its reference", r.Credential)
+	}
+	activity.Conceal(ctx, value)
+	if strings.ContainsAny(value, "\r\n\x00") {
+		return login{}, fault.New(fault.Unauthenticated, "the credential %q has characters that no header can have", r.Credential)
+	}
+	l := login{credential: *found, header: "Authorization", value: "Bearer " + value}
+	switch {
+	case found.Username != "":
+		pair := found.Username + ":" + value
+		activity.Conceal(ctx, pair)
+		l.value = "Basic " + base64.StdEncoding.EncodeToString([]byte(pair))
+	case found.Header != "":
+		l.header, l.value = found.Header, value
+	}
+	activity.Conceal(ctx, l.value)
+	return l, nil
+}
+
+func (l login) covers(u *url.URL) bool { return l.header != "" && l.credential.covers(u) }
+
+// onto adds the credential to a request.
+func (l login) onto(r *http.Request) {
+	if l.header != "" {
+		r.Header.Set(l.header, l.value)
+	}
+}
+
+// off takes it from a request.
+func (l login) off(r *http.Request) {
+	if l.header != "" {
+		r.Header.Del(l.header)
+	}
+}

@@ -1,0 +1,223 @@
+// Package web sends the HTTP requests of programs. Which servers may be reached is the decision of the transport that it is given (D41),
+// and which credential goes where is the decision of the operator: credentials are known to programs by name only, and are sent to the URLs
+// that they are bound to.
+//
+// It repeats nothing and knows no program: the engine decides whether to try again.
+package web
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/secret"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+)
+
+// The limits.
+const (
+	// MaxRead is how many bytes of an answer are read at most, to know its digest.
+	MaxRead = 64 << 20
+	// MaxInProgress is how many requests of one organization are in progress at a time, in a process.
+	MaxInProgress = 16
+	maxHops       = 3
+)
+
+// Deps are what a Client needs.
+type Deps struct {
+	// HTTP reaches the servers. It decides which may be reached.
+	HTTP http.RoundTripper
+	// Credentials are those that programs may name.
+	Credentials []Credential
+	// Several reports whether there is more than one organization. Then a credential without organizations is not used. nil is that there
+	// is one.
+	Several func(context.Context) (bool, error)
+	// Secrets follows references; nil all but those to Vault.
+	Secrets *secret.Reader
+}
+
+// Client sends requests. It is safe for concurrent use.
+type Client struct {
+	transport   http.RoundTripper
+	credentials credentials
+
+	mu         sync.Mutex
+	inProgress map[int64]int
+}
+
+var _ activity.Web = (*Client)(nil)
+
+// New checks the form of the credentials and makes a Client.
+func New(d Deps) (*Client, error) {
+	if err := check(d.Credentials); err != nil {
+		return nil, err
+	}
+	return &Client{
+		transport:   d.HTTP,
+		credentials: credentials{all: d.Credentials, secrets: d.Secrets, several: d.Several},
+		inProgress:  map[int64]int{},
+	}, nil
+}
+
+// Send sends one request, and reads the answer up to its limits.
+func (c *Client) Send(ctx context.Context, r activity.WebRequest) (activity.WebAnswer, error) {
+	target, err := ParseURL(r.URL)
+	if err != nil {
+		return activity.WebAnswer{}, err
+	}
+	if err := c.enter(r.Organization); err != nil {
+		return activity.WebAnswer{}, err
+	}
+	defer c.leave(r.Organization)
+	login, err := c.credentials.login(ctx, r, target)
+	if err != nil {
+		return activity.WebAnswer{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
+	defer cancel()
+	var sent atomic.Bool
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }})
+	request, err := http.NewRequestWithContext(traced, r.Method, target.String(), bytes.NewReader(r.Body))
+	if err != nil {
+		return activity.WebAnswer{}, fault.InvalidFields(fault.Field{Name: "method", Problem: "expected a method of HTTP"})
+	}
+	if len(r.Body) == 0 {
+		request.Body, request.GetBody, request.ContentLength = http.NoBody, nil, 0
+	} else if !r.Repeatable {
+		request.GetBody = nil // the transport must not send it a second time by itself
+	}
+	for name, value := range r.Header {
+		request.Header.Set(name, value)
+	}
+	login.onto(request)
+	response, err := c.following(login, r.Method).Do(request)
+	if err != nil {
+		return activity.WebAnswer{}, unanswered(err, target, sent.Load() && !r.Repeatable)
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer, err := read(response, r.Keep)
+	if err != nil {
+		return activity.WebAnswer{}, unanswered(err, target, !r.Repeatable)
+	}
+	return answer, nil
+}
+
+// enter counts a request, unless its organization has too many in progress.
+func (c *Client) enter(organization int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.inProgress[organization] >= MaxInProgress {
+		return fault.New(fault.Unavailable, "the organization has %d requests in progress; expected fewer than that", MaxInProgress)
+	}
+	c.inProgress[organization]++
+	return nil
+}
+
+func (c *Client) leave(organization int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.inProgress[organization]--; c.inProgress[organization] == 0 {
+		delete(c.inProgress, organization)
+	}
+}
+
+// following is a client that follows the redirects of requests that only read. Any other method is answered with the redirect itself: to
+// repeat it elsewhere would change a place that nobody has checked.
+func (c *Client) following(l login, method string) *http.Client {
+	return &http.Client{Transport: c.transport, CheckRedirect: func(next *http.Request, before []*http.Request) error {
+		if method != http.MethodGet && method != http.MethodHead {
+			return http.ErrUseLastResponse
+		}
+		if len(before) > maxHops {
+			return fault.New(fault.Refused, "%s redirects more than %d times", before[0].URL.Host, maxHops)
+		}
+		// http.Client has copied the header of the first request.
+		l.off(next)
+		if _, err := ParseURL(next.URL.String()); err == nil && l.covers(next.URL) {
+			l.onto(next)
+		}
+		return nil
+	}}
+}
+
+// unanswered is the error of a request without a complete answer. The text of a URL's error has the query, which may be a secret.
+func unanswered(err error, target *url.URL, perhapsExecuted bool) error {
+	if own, ok := errors.AsType[*fault.Error](err); ok {
+		if own.Class() == fault.Denied { // the address, a redirect or the size: not the credential
+			return fault.Because(err, fault.Refused, "%s", fault.Public(own))
+		}
+		return own
+	}
+	reason := "no answer"
+	if outer, ok := errors.AsType[*url.Error](err); ok {
+		err = outer.Err
+	}
+	if timed, ok := errors.AsType[interface {
+		error
+		Timeout() bool
+	}](err); errors.Is(err, context.DeadlineExceeded) || ok && timed.Timeout() {
+		reason = "no answer in time"
+	} else if known, ok := errors.AsType[interface {
+		error
+		Temporary() bool
+	}](err); ok { // the transport's, which has no address
+		reason = strings.TrimPrefix(known.Error(), target.Host+": ")
+	}
+	if perhapsExecuted {
+		return fault.Because(err, fault.Conflict, "%s: %s; the server may have executed the request", target.Host, reason)
+	}
+	return fault.Because(err, fault.Unavailable, "%s: %s", target.Host, reason)
+}
+
+// read reads an answer: all of its body for the digest, and keeps it if it is not too long.
+func read(response *http.Response, keep int) (activity.WebAnswer, error) {
+	answer := activity.WebAnswer{Status: response.StatusCode, Header: make(map[string]string, len(response.Header))}
+	for name, values := range response.Header {
+		answer.Header[strings.ToLower(name)] = strings.Join(values, ", ")
+	}
+	tooLong := fault.New(fault.Refused, "the answer of %s has more than %d bytes", response.Request.URL.Host, MaxRead)
+	if response.ContentLength > MaxRead && response.Request.Method != http.MethodHead {
+		return activity.WebAnswer{}, tooLong
+	}
+	digest, kept := sha256.New(), &capped{most: keep}
+	size, err := io.Copy(io.MultiWriter(digest, kept), io.LimitReader(response.Body, MaxRead+1))
+	switch {
+	case err != nil:
+		return activity.WebAnswer{}, err // which unanswered puts into words
+	case size > MaxRead:
+		return activity.WebAnswer{}, tooLong
+	}
+	answer.Size, answer.Digest = size, hex.EncodeToString(digest.Sum(nil))
+	if size <= int64(keep) {
+		answer.Body = kept.Bytes()
+		if answer.Body == nil {
+			answer.Body = []byte{}
+		}
+	}
+	return answer, nil
+}
+
+// capped keeps the beginning of what is written to it.
+type capped struct {
+	bytes.Buffer
+
+	most int
+}
+
+// Write never fails.
+func (c *capped) Write(p []byte) (int, error) {
+	if room := c.most - c.Len(); room > 0 {
+		_, _ = c.Buffer.Write(p[:min(len(p), room)]) // a buffer takes everything
+	}
+	return len(p), nil
+}
