@@ -129,8 +129,8 @@ func (t *tally) add(m met) {
 // stored is how many pairs have both sides in the store.
 func (t *tally) stored() int { return t.first + t.second + t.together }
 
-// note is the tally for a reader, of so many pairs of which so many runs' waits have had their events.
-func (t *tally) note(pairs, had int) string {
+// note is the tally for a reader: of so many pairs, so many waits have received their events.
+func (t *tally) note(pairs, received int) string {
 	return fmt.Sprintf("%d lost; committed before the wait %d, after it %d, in one transaction with it %d; within a millisecond of each other on their way there %d (event first %d, wait first %d), within five %d",
-		pairs-had, t.first, t.second, t.together, t.before+t.after, t.before, t.after, t.near)
+		pairs-received, t.first, t.second, t.together, t.before+t.after, t.before, t.after, t.near)
 }

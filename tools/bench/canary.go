@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// canaryProgram is a deployment: at each gate it moves on, soaks, and goes on when it was told that all is well, which may have
-	// been before the end of the soak.
+	// canaryProgram is a deployment: at each gate it advances, soaks, and continues after the verdict that all is well, which may have
+	// been sent before the end of the soak.
 	canaryProgram = `
 for gate in range(gates):
     run("checkpoint", {"state": {"gate": gate}})

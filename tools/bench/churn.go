@@ -76,7 +76,7 @@ func (w *world) recached(ctx context.Context, bytes int64) error {
 }
 
 // touch sends n events to runs at random, the first of which has the number from, waits until they have been taken, and adds a row, if it
-// has a name: with what all of that has used, and the time from each event to the moment at which the program had gone on.
+// has a name: with what all of that has used, and the time from each event to the moment at which the program continued.
 func (w *world) touch(ctx context.Context, r *report, runs, from, n int, m row) error {
 	if err := w.settled(ctx); err != nil {
 		return err
@@ -125,7 +125,7 @@ func (w *world) touch(ctx context.Context, r *report, runs, from, n int, m row) 
 	return nil
 }
 
-// taken is how long after each event was sent its program had gone on, by the time of its entry in the history.
+// taken is how long after each event was sent its program continued, by the time of its entry in the history.
 func (w *world) taken(ctx context.Context, began time.Time, sent latencies, from int) (latencies, error) {
 	rows, err := w.db.Query(ctx, `SELECT substr(e.event_id, 7)::int, n.recorded_at FROM workflow.event e JOIN workflow.entry n ON n.event = e.id
 WHERE e.type = 'com.example.touch' AND substr(e.event_id, 7)::int >= $1`, from)

@@ -14,7 +14,7 @@ import (
 const duplicateClients = 64
 
 // duplicates is B10: 64 clients start one id, again and again. With one input one of them makes the run and all get its handle; where
-// each has an input of its own, one makes it, and the others are told what differs.
+// each has an input of its own, one makes it, and the others get an error that says what differs.
 func duplicates(ctx context.Context, w *world, r *report) error {
 	if err := warm(ctx, w, emptyProgram, "{}"); err != nil {
 		return err

@@ -20,15 +20,15 @@ const waitProgram = "wait_for_event(\"com.example.go\", filter = {\"number\": nu
 
 // send delivers the event that one parked workflow waits for.
 func send(ctx context.Context, c autoflowv1.AutoFlowClient, id string, number int) error {
-	matched, err := tell(ctx, c, id, number)
+	matched, err := deliver(ctx, c, id, number)
 	if err == nil && matched != 1 {
 		err = fmt.Errorf("event %s matched %d waits, expected 1", id, matched)
 	}
 	return err
 }
 
-// tell delivers an event, and answers how many workflows have waited for it.
-func tell(ctx context.Context, c autoflowv1.AutoFlowClient, id string, number int) (int32, error) {
+// deliver sends an event, and returns how many workflows have waited for it.
+func deliver(ctx context.Context, c autoflowv1.AutoFlowClient, id string, number int) (int32, error) {
 	resp, err := c.CloudEvent(ctx, &autoflowv1.CloudEventRequest{CloudEvent: fmt.Appendf(nil,
 		`{"specversion":"1.0","id":%q,"source":"/bench","type":"com.example.go","organizationid":"%d","data":{"number":%d}}`,
 		id, organization, number)})
@@ -41,7 +41,7 @@ func hot(*workflow.Config) {}
 func evicted(c *workflow.Config) { c.CacheBytes = -1 }
 
 // wakes measures from the sending of an event to the caller's knowledge that the run has ended by it, and to the moment at which the
-// program had gone on: that is the time of the wait's entry in the history, by the same machine's clock.
+// program continued: that is the time of the wait's entry in the history, by the same machine's clock.
 func wakes(name string) func(ctx context.Context, w *world, r *report) error {
 	return func(ctx context.Context, w *world, r *report) error {
 		for _, c := range []struct{ clients, n int }{{1, 300}, {64, 3000}} {
@@ -76,7 +76,7 @@ func wakes(name string) func(ctx context.Context, w *world, r *report) error {
 				err := w.db.QueryRow(ctx, `SELECT n.recorded_at FROM workflow.entry n JOIN workflow.execution x ON x.id = n.execution
 WHERE x.organization = $1 AND x.workflow = $2 AND n.kind = 'wait'`, organization, id(i)).Scan(&at)
 				if err != nil {
-					return fmt.Errorf("when workflow %s went on: %w", id(i), err)
+					return fmt.Errorf("when workflow %s continued: %w", id(i), err)
 				}
 				resumed[i] = at.Sub(sent[i])
 			}
@@ -139,7 +139,7 @@ func parkedSweep(ctx context.Context, w *world, r *report) error {
 	return nil
 }
 
-// copies counts the parked runs that are there.
+// copies counts the parked runs that exist.
 func (w *world) copies(ctx context.Context) (n int, err error) {
 	err = w.db.QueryRow(ctx, "SELECT count(*) FROM workflow.execution WHERE workflow LIKE 'copy-%'").Scan(&n)
 	return n, err
@@ -187,7 +187,7 @@ AND e.workflow LIKE 'copy-%' AND substr(e.workflow, 6)::int BETWEEN $1 AND $2 - 
 	return err
 }
 
-// sweep measures beside the parked runs that are there: bytes, a restart, idleness and events.
+// sweep measures beside the present number of parked runs: bytes, a restart, idleness and events.
 func (w *world) sweep(ctx context.Context, r *report, parked int) error {
 	var bytes int64
 	if err := w.db.QueryRow(ctx, `SELECT sum(pg_total_relation_size(c.oid))::bigint FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -197,7 +197,7 @@ WHERE n.nspname = 'workflow' AND c.relkind = 'r' AND c.relname IN ('execution', 
 	if err := w.down(); err != nil {
 		return err
 	}
-	// Here is no receiver to confirm what the runs so far have told, and without one a service sends it again and again.
+	// There is no receiver here to confirm the events of the runs so far, and without one a service sends them again and again.
 	if _, err := w.db.Exec(ctx, "DELETE FROM workflow.outbox"); err != nil {
 		return err
 	}
@@ -268,7 +268,7 @@ func (w *world) storm(ctx context.Context, r *report, parked, offset int) error 
 	m := row{Scenario: "event in, 1 % match", Clients: clients, N: n, Unit: "events", Note: fmt.Sprintf("beside %d parked", parked)}
 	return measured(ctx, w, r, m, func(ctx context.Context, client autoflowv1.AutoFlowClient, i int) (time.Duration, error) {
 		began := now()
-		matched, err := tell(ctx, client, fmt.Sprintf("storm-%d", offset+i), offset+i)
+		matched, err := deliver(ctx, client, fmt.Sprintf("storm-%d", offset+i), offset+i)
 		if err == nil && (matched == 1) != (i%matching == 0) {
 			err = fmt.Errorf("event %d matched %d waits", i, matched)
 		}

@@ -84,7 +84,7 @@ func (w *world) maintained(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := pause(ctx, time.Second); err != nil { // the counters are told of behind the statement
+		if err := pause(ctx, time.Second); err != nil { // the counters are updated after the statement
 			return err
 		}
 		var n int

@@ -16,7 +16,7 @@ const (
 )
 
 // killed is B11: a kill -9 with runs under way, beside parked ones, which are copies but for a tenth of those that run.
-// What is measured is the time until each run has gone on, and until all have ended.
+// It measures the time until each run has continued, and until all have ended.
 func killed(ctx context.Context, w *world, r *report) error {
 	running, waiting, parked := w.scaled(10_000), w.scaled(1000), w.scaled(100_000)
 	client, err := w.client()
@@ -76,7 +76,7 @@ AND x.last_seq <> $1))`, killEntries).Scan(&wrong); err != nil {
 		return err
 	}
 	note, err := json.Marshal(map[string]any{
-		"parked": parked, "restart_s": up.Seconds(), "all_gone_on_s": onward.Seconds(), "all_ended_s": ended.Seconds(),
+		"parked": parked, "restart_s": up.Seconds(), "all_continued_s": onward.Seconds(), "all_ended_s": ended.Seconds(),
 		"lost_or_with_gaps": wrong,
 	})
 	if err != nil {

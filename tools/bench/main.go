@@ -30,7 +30,7 @@ func main() {
 	if len(os.Args) == 2 && os.Args[1] == workflow.SandboxCommand {
 		os.Exit(run.Main("bench "+workflow.SandboxCommand, workflow.Sandbox))
 	}
-	// The service under test is a child of this executable, so that its processor time can be told from ours.
+	// The service under test is a child of this executable, so that its processor time can be distinguished from ours.
 	if len(os.Args) > 1 && os.Args[1] == serveCommand {
 		os.Exit(run.Main("bench "+serveCommand, serve))
 	}

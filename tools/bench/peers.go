@@ -32,7 +32,7 @@ var rivals = []struct { //nolint:gochecknoglobals // a table
 }
 
 // peers is B14: other engines in our place, with the steps and clients of B1 and B2, each on a database of its own in the same server, with
-// the same durability. Their programs are in tools/bench/peers, modules outside of the workspace. One that cannot be had here has a row
+// the same durability. Their programs are in tools/bench/peers, modules outside of the workspace. One that is not available here has a row
 // that says so.
 func peers(ctx context.Context, w *world, r *report) error {
 	if w.options.peers == "" {

@@ -140,7 +140,7 @@ func (c *racing) steady(ctx context.Context, moment int) error {
 	if p.round >= raceRounds {
 		return nil
 	}
-	return c.tell(ctx, p.in(), "steady", p)
+	return c.deliver(ctx, p.in(), "steady", p)
 }
 
 // moment has a cohort ask for its next events, and sends these when they are expected to meet the waits.
@@ -148,14 +148,14 @@ func (c *racing) moment(ctx context.Context, _ autoflowv1.AutoFlowClient, i int)
 	asked := paired(i*racePairs, c.cohorts)
 	began, problems := now(), make([]error, racePlaces+1)
 	var senders sync.WaitGroup
-	senders.Go(func() { problems[racePlaces] = c.tell(ctx, asked.in(), "ready", asked) })
+	senders.Go(func() { problems[racePlaces] = c.deliver(ctx, asked.in(), "ready", asked) })
 	for place := range racePlaces {
 		p := asked
 		p.place = place
 		wait := c.aim.after(pathOf(p.through(), p.in()), p.spread(c.cohorts))
 		senders.Go(func() {
 			if problems[place] = pause(ctx, wait-now().Sub(began)); problems[place] == nil {
-				problems[place] = c.tell(ctx, p.through(), "race", p)
+				problems[place] = c.deliver(ctx, p.through(), "race", p)
 			}
 		})
 	}
@@ -170,8 +170,8 @@ func (c *racing) moment(ctx context.Context, _ autoflowv1.AutoFlowClient, i int)
 	return took, c.steady(ctx, i+raceAhead)
 }
 
-// learn has the aim learn from a moment that lies so far back that all of its waits are in the store: those that are there first would say
-// that the events come too late.
+// learn has the aim learn from a moment that lies so far back that all of its waits are in the store: those that are stored first alone
+// would suggest that the events come too late.
 func (c *racing) learn(ctx context.Context, moment int) error {
 	if moment < 0 {
 		return nil
@@ -215,20 +215,20 @@ func (c *racing) meetings(ctx context.Context, names []string, round int, fn fun
 
 func raceName(run int) string { return fmt.Sprintf("race-%d", run) }
 
-// tell sends an event of a pair, or of its moment, through a process.
-func (c *racing) tell(ctx context.Context, through int, what string, p pair) error {
+// deliver sends an event of a pair, or of its moment, through a process.
+func (c *racing) deliver(ctx context.Context, through int, what string, p pair) error {
 	_, err := c.processes[through].CloudEvent(ctx, &autoflowv1.CloudEventRequest{CloudEvent: fmt.Appendf(nil,
 		`{"specversion":"1.0","id":"%s-%d-%d-%d","source":"/bench","type":"com.example.%s","organizationid":"%d","data":{"cohort":%d,"round":%d,"place":%d}}`,
 		what, p.cohort, p.round, p.place, what, organization, p.cohort, p.round, p.place)})
 	return err
 }
 
-// raced looks at what became of n pairs: how many of the waits have had their events, and how these have met.
+// raced checks the outcome of n pairs: how many of the waits have received their events, and how these have met.
 func (c *racing) raced(ctx context.Context, r *report, n int) error {
-	var had int
+	var received int
 	if err := c.pool.QueryRow(ctx, `SELECT count(DISTINCT (n.execution, n.event)) FROM workflow.entry n JOIN workflow.execution x ON x.id = n.execution JOIN workflow.event e ON e.id = n.event
 WHERE x.organization = $1 AND x.state = 2 AND n.kind = 'wait' AND n.branch > 0 AND e.type = 'com.example.race'`,
-		organization).Scan(&had); err != nil {
+		organization).Scan(&received); err != nil {
 		return err
 	}
 	names := make([]string, c.cohorts*raceRuns)
@@ -239,9 +239,9 @@ WHERE x.organization = $1 AND x.state = 2 AND n.kind = 'wait' AND n.branch > 0 A
 	if err := c.meetings(ctx, names, -1, t.add); err != nil {
 		return err
 	}
-	note := t.note(n, had)
+	note := t.note(n, received)
 	r.add(row{Scenario: "event beside its wait, lost", Engine: "lockstep", N: n, Unit: "pairs", Note: note})
-	if had != n || t.stored() != n || t.first == 0 || t.second == 0 {
+	if received != n || t.stored() != n || t.first == 0 || t.second == 0 {
 		return fmt.Errorf("race of %d pairs, %d of them in the store: %s", n, t.stored(), note)
 	}
 	return nil

@@ -47,8 +47,8 @@ func TestWhatWasUsedIsSharedOut(t *testing.T) {
 	}
 }
 
-// TestTheTableAndTheFileSayTheSame prints two rows, one of which has next to nothing.
-func TestTheTableAndTheFileSayTheSame(t *testing.T) {
+// TestTheTableAndTheFileAgree prints two rows, one of which has next to nothing.
+func TestTheTableAndTheFileAgree(t *testing.T) {
 	t.Parallel()
 	r := newReport()
 	r.add(row{

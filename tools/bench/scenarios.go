@@ -49,7 +49,7 @@ const (
 )
 
 // warm has the service do a little of everything first: compile, connect, plan. A database that is older than a minute
-// knows about how many rows its tables have, so this one is told.
+// knows about how many rows its tables have, so this one is analyzed.
 func warm(ctx context.Context, w *world, program, inputs string) error {
 	_, _, err := w.drive(ctx, 16, 300, func(ctx context.Context, c autoflowv1.AutoFlowClient, i int) (time.Duration, error) {
 		id := fmt.Sprintf("warm-%d", i)

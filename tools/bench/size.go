@@ -38,8 +38,8 @@ func timers(ctx context.Context, w *world, r *report) error {
 	return err
 }
 
-// long is B8 for whole runs: what an activity costs in a run that has many, and how long a run with that history takes to go
-// on in a process that has just started.
+// long is B8 for whole runs: what an activity costs in a run that has many, and how long a run with that history takes to continue in a
+// process that has just started.
 func long(ctx context.Context, w *world, r *report) error {
 	const program = stepsProgram + waitProgram
 	for _, steps := range []int{1_000, 10_000, 50_000} {
@@ -81,7 +81,7 @@ func long(ctx context.Context, w *world, r *report) error {
 		m := row{
 			Scenario: "activities of one run", Engine: "lockstep", Clients: 1, N: n, Unit: "activities",
 			PerSecond: float64(n) / took.Seconds(), Note: fmt.Sprintf(
-				"%.3f ms each; goes on %.0f ms after an event, from the database", float64(took.Microseconds())/1000/float64(n),
+				"%.3f ms each; continues %.0f ms after an event, from the database", float64(took.Microseconds())/1000/float64(n),
 				float64(now().Sub(began).Milliseconds())),
 		}
 		r.add(m.used(after.since(before), n))

@@ -18,19 +18,19 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/id"
 )
 
-// What the domain takes in: words of workflows that become rows of the journal, and artifacts that become version sets.
+// What the domain takes in: events of workflows that become rows of the journal, and artifacts that become version sets.
 
 const (
-	// perDeployment is how many words are said of each deployment, and at least as many rows come of them.
+	// perDeployment is how many events each deployment has; each becomes at least one row.
 	perDeployment = 4
-	// publishers say them side by side, each of rollouts of its own, so that those of one rollout stay in order.
+	// publishers send them concurrently, each those of rollouts of its own, so that those of one rollout stay in order.
 	publishers = 64
 	// drainWithin bounds how long the journal may take.
 	drainWithin = 5 * time.Minute
 )
 
-// words are what a workflow says of one deployment, from its start to its end, for which numbers them.
-func words(deployment int64) []event.Data {
+// eventsOf are the events of a workflow about one deployment, in order, from its start to its end.
+func eventsOf(deployment int64) []event.Data {
 	return []event.Data{
 		event.DeploymentStarted{DeploymentID: deployment},
 		event.DeploymentGateReached{DeploymentID: deployment, Weight: 25},
@@ -44,8 +44,8 @@ func connect(ctx context.Context, url, user string, log *slog.Logger) (*bus.Conn
 	return bus.Connect(ctx, bus.Config{URL: url, User: user, Password: user, Name: "bench-" + user}, log)
 }
 
-// say publishes words about active rollouts, the newest of all, before the domain is there to hear them. It answers how many.
-func say(ctx context.Context, url string, o options, log *slog.Logger) (int, error) {
+// publish sends events about active rollouts, the newest of all, before the domain is started. It returns how many.
+func publish(ctx context.Context, url string, o options, log *slog.Logger) (int, error) {
 	conn, err := connect(ctx, url, "workflow", log)
 	if err != nil {
 		return 0, err
@@ -63,14 +63,14 @@ func say(ctx context.Context, url string, o options, log *slog.Logger) (int, err
 	group.SetLimit(publishers)
 	for i := range rollouts {
 		group.Go(func() error {
-			// Word by word over the rollout's deployments, as services go side by side.
+			// Event by event over the rollout's deployments, which advance together.
 			for n := range perDeployment {
 				for d := range int64(deployments) {
 					deployment := int64(deployments)*int64(all-1-i) + 1 + d
 					e, err := event.New(event.Header{
 						ID: fmt.Sprintf("bench-%d-%d", deployment, n), Source: event.SourceWorkflow, Time: clock.System().Now(), Organization: 1,
 						Correlation: id.RolloutRun(int64(all - i)),
-					}, words(deployment)[n])
+					}, eventsOf(deployment)[n])
 					if err != nil {
 						return err
 					}
@@ -85,7 +85,7 @@ func say(ctx context.Context, url string, o options, log *slog.Logger) (int, err
 	return rollouts * deployments * perDeployment, group.Wait()
 }
 
-// drained waits until the words have become rows, and answers how many rows there were each second, from the first to the last.
+// drained waits until the events have become rows, and returns how many rows there were each second, from the first to the last.
 func drained(ctx context.Context, database string, events int) (rows int64, perSecond float64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, drainWithin)
 	defer cancel()

@@ -107,26 +107,26 @@ func run(ctx context.Context, o options) (err error) {
 		Database: pg.Database{DatabaseURL: database.URL()}, Schema: schema, HTTPAddress: address, BootstrapToken: token,
 		Settings: telemetry.Settings{LogLevel: "error"},
 		NATS:     bus.NATS{NATSURL: nats.URL(), NATSPassword: "domain"},
-		// Nobody is there: reading needs the database alone.
+		// Nothing listens there: reading needs the database alone.
 		WorkflowAddress: "127.0.0.1:1",
 	}
 	filled, err := fill(ctx, c, o, log)
 	if err != nil {
 		return err
 	}
-	said := 0
+	published := 0
 	if !filled {
-		o.events = 0 // what was said is said, and what it was about is over
+		o.events = 0 // the events of an earlier run are applied, and their rollouts have ended
 	}
 	if o.events > 0 {
-		if said, err = say(ctx, nats.URL(), o, log); err != nil {
+		if published, err = publish(ctx, nats.URL(), o, log); err != nil {
 			return err
 		}
 	}
 	serving, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- domain.Run(serving, c) }()
-	if err = takeIn(ctx, nats.URL(), database.URL(), said, o, log); err != nil {
+	if err = takeIn(ctx, nats.URL(), database.URL(), published, o, log); err != nil {
 		stop()
 		return errors.Join(err, <-ended)
 	}
@@ -139,15 +139,15 @@ func run(ctx context.Context, o options) (err error) {
 }
 
 // takeIn measures what comes in by the bus.
-func takeIn(ctx context.Context, nats, database string, said int, o options, log *slog.Logger) error {
-	if said == 0 {
+func takeIn(ctx context.Context, nats, database string, published int, o options, log *slog.Logger) error {
+	if published == 0 {
 		return nil
 	}
-	rows, perSecond, err := drained(ctx, database, said)
+	rows, perSecond, err := drained(ctx, database, published)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stdout, "domain events to rows of the journal: %d events, %d rows, %.0f rows/s (goal 2000), load %s\n", said,
+	fmt.Fprintf(os.Stdout, "domain events to rows of the journal: %d events, %d rows, %.0f rows/s (goal 2000), load %s\n", published,
 		rows, perSecond, probe.Load())
 	took, err := artifacts(ctx, nats, database, o, log)
 	if err != nil {
@@ -159,7 +159,7 @@ func takeIn(ctx context.Context, nats, database string, said int, o options, log
 	return nil
 }
 
-// fill makes the tables, and the organization unless it is there.
+// fill creates the tables, and the organization unless it exists.
 func fill(ctx context.Context, c domain.Config, o options, log *slog.Logger) (bool, error) {
 	began := clock.System().Now()
 	if err := domain.Migrate(ctx, c); err != nil {
@@ -179,7 +179,7 @@ func fill(ctx context.Context, c domain.Config, o options, log *slog.Logger) (bo
 	}
 	var filled bool
 	if err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM cd_applications)`).Scan(&filled); err != nil || filled {
-		return false, pg.Classify(err, "look whether the organization is there")
+		return false, pg.Classify(err, "check whether the organization exists")
 	}
 	for name, size := range sizes {
 		if _, err := conn.Exec(ctx, `SELECT set_config($1, $2, false)`, "bench."+name, strconv.Itoa(max(size, 1))); err != nil {

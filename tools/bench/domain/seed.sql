@@ -1,7 +1,7 @@
 -- An organization of the size that the domain promises to answer quickly for, made by the owner of its tables with neither
 -- triggers nor foreign keys: bench.applications, bench.environments, bench.rollouts (each in two environments, with two
--- services and 22 rows of journal) and bench.active, the newest rollouts, which are under way; bench.asking of them ask
--- somebody to approve.
+-- services and 22 rows of journal) and bench.active, the newest rollouts, which are in progress; bench.asking of them wait
+-- for an approval.
 SET session_replication_role = replica;
 
 INSERT INTO cd_organizations (id, name) OVERRIDING SYSTEM VALUE VALUES (1, 'default') ON CONFLICT DO NOTHING;

@@ -15,7 +15,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/testkit/natsserver"
 )
 
-// natsCommand makes of this executable a NATS server, a process of its own, so that its processor time can be told from the
+// natsCommand makes of this executable a NATS server, a process of its own, so that its processor time can be distinguished from the
 // sender's. After it come the folder of the store and whether every write is synced. It ends with its standard input.
 const natsCommand = "nats"
 
@@ -69,6 +69,6 @@ func serveNATS() {
 		os.Exit(1) //nolint:forbidigo // this is a main package, as tools/bench is
 	}
 	fmt.Fprintln(os.Stdout, nats.URL())
-	_, _ = io.Copy(io.Discard, os.Stdin) // until whoever started it ends it, or ends
+	_, _ = io.Copy(io.Discard, os.Stdin) // until the parent process closes it, or ends
 	nats.Shutdown()
 }

@@ -23,7 +23,7 @@ func TestPercentiles(t *testing.T) {
 	}
 }
 
-func TestWhatProcessesOfPostgresSayThatTheyAreFor(t *testing.T) {
+func TestTheRoleOfAProcessOfPostgres(t *testing.T) {
 	t.Parallel()
 	for title, want := range map[string]string{
 		"postgres: checkpointer \x00":                  "checkpointer",
@@ -52,7 +52,7 @@ func TestTheTimeOfProcessesThatHaveEndedIsCounted(t *testing.T) {
 	}
 }
 
-// TestAProcessIsWithItsFamily starts one that only waits to be told to end.
+// TestAProcessIsWithItsFamily starts one that only waits for the end of its input.
 func TestAProcessIsWithItsFamily(t *testing.T) {
 	t.Parallel()
 	child := exec.CommandContext(t.Context(), "cat")

@@ -48,7 +48,7 @@ func stat(pid int) ([]string, error) {
 	return fields, nil
 }
 
-// childrenOf are the processes that a process has started and that are there.
+// childrenOf are the processes that a process has started and that still run.
 func childrenOf(parent int) (pids []int, err error) {
 	all, err := os.ReadDir("/proc")
 	if err != nil {

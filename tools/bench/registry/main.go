@@ -2,7 +2,7 @@
 // service on a real PostgreSQL and a JetStream that syncs every write, and an OCI registry with TLS and a password that a
 // real client pushes to. `make bench-registry` runs it.
 //
-// It is not a test: figures depend on the machine, and stand beside their goals. Only a lost event ends it with an error.
+// It is not a test: figures depend on the machine, and are printed next to their goals. Only a lost event ends it with an error.
 package main
 
 import (

@@ -61,7 +61,7 @@ func (w *world) post(ctx context.Context, path, media, authorization string, bod
 	return answer.StatusCode, answer.Body.Close()
 }
 
-// latency pushes an index of two platforms and tells of it, again and again: from the delivery's first byte to the version
+// latency pushes an index of two platforms and reports it, again and again: from the delivery's first byte to the version
 // set in the domain's tables. Without a digest, the tag is looked up at the OCI registry on the way.
 func latency(ctx context.Context, w *world, o options) ([]figure, error) {
 	image := w.host() + "/shop/api"
@@ -95,7 +95,7 @@ func latency(ctx context.Context, w *world, o options) ([]figure, error) {
 			}
 			took = append(took, clock.System().Now().Sub(began))
 		}
-		f := figure{Name: "webhook to version set, digest told", N: o.pushes, Note: "signed index of two platforms, TLS, password"}
+		f := figure{Name: "webhook to version set, digest reported", N: o.pushes, Note: "signed index of two platforms, TLS, password"}
 		if !digested {
 			f.Name = "webhook to version set, digest looked up"
 		}
@@ -251,9 +251,9 @@ func flood(ctx context.Context, w *world, o options) ([]figure, error) {
 	return []figure{f}, nil
 }
 
-// sets looks whether each application of the flood has a version set of its latest version, once all versions are there, and
-// answers how many sets there are and when the last one was made. There are as many as versions but for those that came
-// behind a newer one.
+// sets checks whether each application of the flood has a version set of its latest version, once all versions exist, and
+// returns how many sets there are and when the last one was made. There are as many as versions, except for those that were
+// published after a newer one.
 func (w *world) sets(ctx context.Context) (n int, last time.Time, err error) {
 	var behind int
 	err = w.db.QueryRow(ctx, `

@@ -22,7 +22,7 @@ type Order struct {
 	// Numbers is how many numbers there are: workflows that warm up come first, then those that count.
 	Numbers int
 	n       int
-	// startOnly has the clients go on as soon as a workflow is started.
+	// startOnly makes the clients continue as soon as a workflow is started.
 	startOnly bool
 }
 
@@ -50,7 +50,7 @@ func Main(name string, open func(Order) (Engine, error)) {
 	flag.IntVar(&o.Steps, "steps", 1, "steps of each workflow")
 	flag.IntVar(&o.n, "n", 1000, "workflows")
 	flag.IntVar(&o.Clients, "c", 64, "clients")
-	mode := flag.String("mode", "run", "run: a client waits for the end; start: it goes on as soon as a workflow is started, and all have ended before the figures are printed")
+	mode := flag.String("mode", "run", "run: a client waits for the end; start: it continues as soon as a workflow is started, and all have ended before the figures are printed")
 	flag.Parse()
 	o.startOnly, o.Numbers = *mode == "start", warmUp+o.n
 	if err := run(o, open); err != nil {

@@ -135,14 +135,14 @@ func (s *restate) launch(ctx context.Context, name, file string) error {
 		}
 		select {
 		case <-ctx.Done():
-			said, _ := os.ReadFile(log.Name())
-			return fmt.Errorf("the server does not answer: %w: %s", err, said[max(0, len(said)-500):])
+			output, _ := os.ReadFile(log.Name())
+			return fmt.Errorf("the server does not answer: %w: %s", err, output[max(0, len(output)-500):])
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }
 
-// register tells the server where the workflows are. It tries for a while: the server answers before it has elected itself.
+// register registers the address of the workflows at the server. It retries for a while: the server answers before it has elected itself.
 func (s *restate) register(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -155,12 +155,12 @@ func (s *restate) register(ctx context.Context, address string) error {
 		request.Header.Set("Content-Type", "application/json")
 		response, err := http.DefaultClient.Do(request)
 		if err == nil {
-			said, _ := io.ReadAll(response.Body)
+			body, _ := io.ReadAll(response.Body)
 			_ = response.Body.Close()
 			if response.StatusCode < http.StatusMultipleChoices {
 				return nil
 			}
-			err = fmt.Errorf("%s: %.500s", response.Status, said)
+			err = fmt.Errorf("%s: %.500s", response.Status, body)
 		}
 		select {
 		case <-ctx.Done():

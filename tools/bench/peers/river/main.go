@@ -26,7 +26,7 @@ type job struct {
 // Kind is its name in the table.
 func (job) Kind() string { return "bench" }
 
-// worker tells whoever waits for a job that it was worked.
+// worker signals that a job was worked to the client that waits for it.
 type worker struct {
 	river.WorkerDefaults[job]
 
