@@ -116,6 +116,16 @@ func compareEnd(t *testing.T, m program.Machine, last history.Entry, failure err
 		if !ended || failure == nil || strings.ReplaceAll(failure.Error(), "\x00", "\ufffd") != end.Error {
 			t.Errorf("ended %t with %v, expected %s", ended, failure, end.Error)
 		}
+	case history.KindCancelled:
+		if cause, is := failure.(*program.Stopped); is { //nolint:errorlint // it is not wrapped
+			if !ended || !cause.Cancelled {
+				t.Errorf("ended %t with %v, expected that it was cancelled", ended, failure)
+			}
+			return
+		}
+		if ended || len(m.Pending()) == 0 {
+			t.Errorf("ended %t with %v, expected it to wait", ended, failure)
+		}
 	default:
 		if ended || len(m.Pending()) == 0 {
 			t.Errorf("ended %t with %v, expected it to wait", ended, failure)

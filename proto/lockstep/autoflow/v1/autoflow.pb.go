@@ -2101,7 +2101,7 @@ func (x *CancelWorkflowRequest) GetReason() string {
 	return ""
 }
 
-// CancelWorkflowResponse is empty: the end is stored.
+// CancelWorkflowResponse is empty: the end is stored, or that the workflow is to end.
 type CancelWorkflowResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields

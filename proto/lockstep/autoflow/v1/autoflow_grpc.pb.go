@@ -93,11 +93,13 @@ type AutoFlowClient interface {
 	// Codes: NOT_FOUND; INVALID_ARGUMENT if after_sequence is beyond the end of the history; UNAVAILABLE if the service stops (watch
 	// again).
 	WatchWorkflow(ctx context.Context, in *WatchWorkflowRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchWorkflowResponse], error)
-	// CancelWorkflow ends a workflow. It returns once the end is stored: the program is not run again, so it cannot clean anything up, and
-	// answers to calls that are under way are ignored. It emits com.gitlab.cd.workflow.cancelled, and has no effect on a workflow that has
-	// ended. Codes: NOT_FOUND, INVALID_ARGUMENT.
+	// CancelWorkflow ends a workflow. A workflow that has deferred calls (defer and on_cancel in its program) gives up what it waits for,
+	// makes these calls, and is cancelled when they have ended; CancelWorkflow returns once that is stored. Any other workflow is
+	// cancelled when CancelWorkflow returns. Answers to calls that are under way are ignored. The end emits
+	// com.gitlab.cd.workflow.cancelled. There is no effect on a workflow that has ended, or is ending already. Codes: NOT_FOUND,
+	// INVALID_ARGUMENT.
 	CancelWorkflow(ctx context.Context, in *CancelWorkflowRequest, opts ...grpc.CallOption) (*CancelWorkflowResponse, error)
-	// TerminateWorkflow ends a workflow as CancelWorkflow does, but as a failure: it emits com.gitlab.cd.workflow.failed, whose error is
+	// TerminateWorkflow ends a workflow at once, without its deferred calls, and as a failure: it emits com.gitlab.cd.workflow.failed, whose error is
 	// "terminated: " and the reason. It has no effect on a workflow that has ended. Codes: NOT_FOUND, INVALID_ARGUMENT.
 	TerminateWorkflow(ctx context.Context, in *TerminateWorkflowRequest, opts ...grpc.CallOption) (*TerminateWorkflowResponse, error)
 	// RetryWorkflow continues a failed workflow from the step that failed, and a quarantined one from where it was. What was
@@ -372,11 +374,13 @@ type AutoFlowServer interface {
 	// Codes: NOT_FOUND; INVALID_ARGUMENT if after_sequence is beyond the end of the history; UNAVAILABLE if the service stops (watch
 	// again).
 	WatchWorkflow(*WatchWorkflowRequest, grpc.ServerStreamingServer[WatchWorkflowResponse]) error
-	// CancelWorkflow ends a workflow. It returns once the end is stored: the program is not run again, so it cannot clean anything up, and
-	// answers to calls that are under way are ignored. It emits com.gitlab.cd.workflow.cancelled, and has no effect on a workflow that has
-	// ended. Codes: NOT_FOUND, INVALID_ARGUMENT.
+	// CancelWorkflow ends a workflow. A workflow that has deferred calls (defer and on_cancel in its program) gives up what it waits for,
+	// makes these calls, and is cancelled when they have ended; CancelWorkflow returns once that is stored. Any other workflow is
+	// cancelled when CancelWorkflow returns. Answers to calls that are under way are ignored. The end emits
+	// com.gitlab.cd.workflow.cancelled. There is no effect on a workflow that has ended, or is ending already. Codes: NOT_FOUND,
+	// INVALID_ARGUMENT.
 	CancelWorkflow(context.Context, *CancelWorkflowRequest) (*CancelWorkflowResponse, error)
-	// TerminateWorkflow ends a workflow as CancelWorkflow does, but as a failure: it emits com.gitlab.cd.workflow.failed, whose error is
+	// TerminateWorkflow ends a workflow at once, without its deferred calls, and as a failure: it emits com.gitlab.cd.workflow.failed, whose error is
 	// "terminated: " and the reason. It has no effect on a workflow that has ended. Codes: NOT_FOUND, INVALID_ARGUMENT.
 	TerminateWorkflow(context.Context, *TerminateWorkflowRequest) (*TerminateWorkflowResponse, error)
 	// RetryWorkflow continues a failed workflow from the step that failed, and a quarantined one from where it was. What was

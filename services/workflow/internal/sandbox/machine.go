@@ -20,6 +20,7 @@ type machine struct {
 	entries []history.Entry
 	emits   []history.Emit
 	ended   bool
+	ending  bool
 	failure error
 	closed  bool
 }
@@ -51,6 +52,17 @@ func (m *machine) Complete(c history.Completion) bool {
 	return true
 }
 
+// Stop ends the run from outside.
+func (m *machine) Stop(cause program.Stopped) bool {
+	if m.ended || m.ending {
+		return false
+	}
+	return m.do(request{Do: doStop, Session: m.session, Stopped: &cause})
+}
+
+// Ending reports whether deferred calls are being made.
+func (m *machine) Ending() bool { return m.ending }
+
 // Take hands out what was recorded since the last Take.
 func (m *machine) Take() ([]history.Entry, []history.Emit) {
 	entries, emits := m.entries, m.emits
@@ -76,17 +88,20 @@ func (m *machine) Close() {
 	m.scripts.places.quit(m.home)
 }
 
-// do moves the program on.
-func (m *machine) do(req request) {
+// do moves the program on, and reports whether that has stopped the run.
+func (m *machine) do(req request) (stopped bool) {
 	r, err := m.scripts.places.ask(m.home, req, m.env, m.scripts.patience())
 	if err != nil {
 		// What it did in this turn is not part of the run: nobody has heard of it.
 		m.ended, m.failure = true, m.scripts.judge(m, err)
-		return
+		return true
 	}
 	if err := r.Error.error(); err != nil {
 		m.ended, m.failure = true, &program.Interrupted{Reason: err.Error()}
-		return
+		return true
+	}
+	if len(r.Turn.Withdrawn) > 0 {
+		m.pending = slices.DeleteFunc(m.pending, func(op history.Op) bool { return slices.Contains(r.Turn.Withdrawn, op.Ref) })
 	}
 	m.pending = append(m.pending, r.Turn.Pending...)
 	slices.SortFunc(m.pending, func(a, b history.Op) int {
@@ -94,5 +109,6 @@ func (m *machine) do(req request) {
 	})
 	m.entries = append(m.entries, r.Turn.Entries...)
 	m.emits = append(m.emits, r.Turn.Emits...)
-	m.ended, m.failure = r.Turn.Ended, r.Turn.Failure.error()
+	m.ended, m.ending, m.failure = r.Turn.Ended, r.Turn.Ending, r.Turn.Failure.error()
+	return r.Turn.Stopped
 }

@@ -57,6 +57,10 @@ func (m *fakeMachine) Pending() []history.Op {
 
 func (m *fakeMachine) Complete(history.Completion) bool { m.ended = true; return true }
 
+func (m *fakeMachine) Stop(program.Stopped) bool { m.ended = true; return true }
+
+func (*fakeMachine) Ending() bool { return false }
+
 func (m *fakeMachine) Take() ([]history.Entry, []history.Emit) {
 	if m.taken {
 		return nil, nil

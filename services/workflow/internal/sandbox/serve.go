@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
@@ -112,12 +113,15 @@ func (c *child) handle(ctx context.Context, req request) reply {
 	if !ok {
 		return reply{Error: wrap(fmt.Errorf("there is no session %d", req.Session))}
 	}
+	stopped := false
 	switch req.Do {
 	case doReplay:
 		_ = s.machine.Replay(req.History) // a failure is the turn's
 	case doComplete:
 		delete(s.known, req.Completion.Op)
 		s.machine.Complete(*req.Completion)
+	case doStop:
+		stopped = s.machine.Stop(*req.Stopped)
 	case doClose:
 		s.machine.Close()
 		delete(c.sessions, req.Session)
@@ -125,13 +129,24 @@ func (c *child) handle(ctx context.Context, req request) reply {
 	default:
 		return reply{Error: wrap(fmt.Errorf("unknown verb %q", req.Do))}
 	}
-	return reply{Turn: s.turn()}
+	turn := s.turn()
+	turn.Stopped = stopped
+	return reply{Turn: turn}
 }
 
 // turn reads out of the machine what it did.
 func (s *session) turn() turn {
 	var t turn
-	for _, op := range s.machine.Pending() {
+	pending := s.machine.Pending()
+	if t.Ending = s.machine.Ending(); t.Ending {
+		for ref := range s.known {
+			if !slices.ContainsFunc(pending, func(op history.Op) bool { return op.Ref == ref }) {
+				delete(s.known, ref)
+				t.Withdrawn = append(t.Withdrawn, ref)
+			}
+		}
+	}
+	for _, op := range pending {
 		if !s.known[op.Ref] {
 			s.known[op.Ref] = true
 			t.Pending = append(t.Pending, op)
@@ -146,7 +161,7 @@ func (s *session) turn() turn {
 // environment asks the service for what a program can reach.
 func (c *child) environment(req request) program.Environment {
 	return program.Environment{
-		Ref: req.Ref, Continuation: req.Continuation,
+		Ref: req.Ref, Continuation: req.Continuation, Begun: req.Begun,
 		Now:    func() time.Time { return c.ask(question{Kind: history.KindNow}).Time },
 		UUID:   func() string { return c.ask(question{Kind: history.KindUUID}).Text },
 		Random: func() float64 { return c.ask(question{Kind: history.KindRandom}).Number },

@@ -31,6 +31,9 @@ type request struct {
 	Continuation json.RawMessage     `json:",omitempty"`
 	History      []history.Entry     `json:",omitempty"`
 	Completion   *history.Completion `json:",omitempty"`
+	// Begun is of an open, and Stopped of a stop.
+	Begun   bool             `json:",omitempty"`
+	Stopped *program.Stopped `json:",omitempty"`
 	// Limits are for hello.
 	Limits Limits `json:",omitzero"`
 	// Answer is for a question of the child.
@@ -45,6 +48,7 @@ const (
 	doOpen     = "open"
 	doReplay   = "replay"
 	doComplete = "complete"
+	doStop     = "stop"
 	doClose    = "close"
 	doAnswer   = "answer"
 )
@@ -64,9 +68,14 @@ type reply struct {
 type turn struct {
 	// Pending are the operations that it is blocked on now and was not before.
 	Pending []history.Op
-	Entries []history.Entry
-	Emits   []history.Emit
-	Ended   bool
+	// Withdrawn are those that it was blocked on and is no more, without a completion.
+	Withdrawn []history.OpRef `json:",omitempty"`
+	Entries   []history.Entry
+	Emits     []history.Emit
+	Ended     bool
+	// Ending says that deferred calls are being made, Stopped that the request has stopped the run.
+	Ending  bool `json:",omitempty"`
+	Stopped bool `json:",omitempty"`
 	Failure *failure
 }
 
@@ -92,6 +101,7 @@ type failure struct {
 	Mismatch *program.Mismatch `json:",omitempty"`
 	Stack    []byte            `json:",omitempty"`
 	Calls    []history.Frame   `json:",omitempty"`
+	Stopped  *program.Stopped  `json:",omitempty"`
 }
 
 func wrap(err error) *failure {
@@ -101,6 +111,9 @@ func wrap(err error) *failure {
 	f := &failure{Text: err.Error(), Fields: fault.FieldsOf(err)}
 	if mismatch, ok := errors.AsType[*program.Mismatch](err); ok {
 		f.Mismatch = mismatch
+	}
+	if cause, ok := errors.AsType[*program.Stopped](err); ok {
+		f.Stopped = cause
 	}
 	var panicked interface{ StackTrace() []byte }
 	if errors.As(err, &panicked) {
@@ -119,6 +132,8 @@ func (f *failure) error() error {
 		return nil
 	case f.Mismatch != nil:
 		return f.Mismatch
+	case f.Stopped != nil:
+		return f.Stopped
 	case len(f.Fields) > 0:
 		return fault.InvalidFields(f.Fields...)
 	case f.Stack != nil:

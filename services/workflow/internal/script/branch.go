@@ -12,6 +12,7 @@ import (
 	"go.starlark.net/starlark"
 
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
 
 // branch is one line of execution: a coroutine that runs Starlark until a builtin blocks it.
@@ -39,6 +40,9 @@ type branch struct {
 	// parent and spawned are the call of spawn that has made the branch; nil for the first one.
 	parent  *branch
 	spawned starlark.CallFrame
+
+	// home is the scope that the branch was spawned in, nil for the run itself; scope is the innermost that it is in now.
+	home, scope *scope
 
 	// value and err are set once done is. joiners are the branches that gather this one.
 	done    bool
@@ -122,13 +126,32 @@ func (b *branch) block(op history.Op) (history.Completion, error) {
 // join waits for another branch's end.
 func (b *branch) join(other *branch) error {
 	for !other.done {
-		b.joined = other
-		other.joiners = append(other.joiners, b)
-		if err := b.wait(); err != nil {
+		if err := b.meet(other); err != nil {
 			return err
 		}
 	}
+	return other.err // of a branch of a scope, else the run has failed with it
+}
+
+// await waits for another branch's end, whatever its outcome, or for what else the branch is blocked on.
+func (b *branch) await(other *branch) error {
+	blocked := b.pending != nil
+	for !other.done {
+		if err := b.meet(other); err != nil {
+			return err
+		}
+		if blocked && b.pending == nil {
+			return nil
+		}
+	}
 	return nil
+}
+
+// meet has the other branch's end make this one able to run.
+func (b *branch) meet(other *branch) error {
+	b.joined = other
+	other.joiners = append(other.joiners, b)
+	return b.wait()
 }
 
 // op numbers an operation and fingerprints it. args are its canonical arguments. They alone, with kind and name,
@@ -175,6 +198,8 @@ func (b *branch) print(_ *starlark.Thread, line string) {
 	op := b.op(history.KindPrint, "", marked)
 	if _, err := m.immediate(op, func() history.Completion { return history.Completion{Op: op.Ref, Value: text} }); err != nil {
 		b.thread.Cancel(err.Error()) // print cannot fail, but the program is not to go on
-		m.failure = err
+		if _, mismatch := errors.AsType[*program.Mismatch](err); mismatch || !m.cleaning {
+			m.failure = err
+		}
 	}
 }

@@ -17,8 +17,8 @@ import (
 // builtin is what starlark.NewBuiltin takes.
 type builtin = func(*starlark.Thread, *starlark.Builtin, starlark.Tuple, []starlark.Tuple) (starlark.Value, error)
 
-// builtins are what a program can do beside computing. A new name here is one that inputs can no longer have
-// (Scripts.inputs): runs that were started with such an input fail at their next replay.
+// builtins are what a program can do beside computing. A new name here is also one of added: runs that were started with such an input
+// have that, and continue.
 func builtins() map[string]builtin {
 	return map[string]builtin{
 		"run":            run,
@@ -27,6 +27,10 @@ func builtins() map[string]builtin {
 		"wait_for_event": waitForEvent,
 		"spawn":          spawn,
 		"gather":         gather,
+		"attempt":        attempt,
+		"defer":          deferCall,
+		"on_cancel":      onCancel,
+		"patched":        patched,
 		"channel":        makeChannel,
 		"receive":        receive,
 		"on_event":       onEvent,
@@ -38,6 +42,15 @@ func builtins() map[string]builtin {
 		"parse_yaml":     parseYAML,
 		"to_yaml":        toYAML,
 	}
+}
+
+// added reports whether a builtin came after programs with inputs of that name may have been started. Such an input hides it.
+func added(name string) bool {
+	switch name {
+	case "attempt", "defer", "on_cancel", "patched":
+		return true
+	}
+	return false
 }
 
 // maxWait is the longest sleep or timeout: a mistyped unit should not park a run for good.

@@ -38,6 +38,8 @@ type entry struct {
 	resumes bool
 	args    starlark.Tuple
 	kwargs  starlark.StringDict
+	// deferred are the calls that the generation before had deferred.
+	deferred []carried
 }
 
 // handlerCall reads program.HandlerInput.

@@ -20,6 +20,8 @@ type continuation struct {
 	Function string                     `json:"function"`
 	Args     []json.RawMessage          `json:"args"`
 	Kwargs   map[string]json.RawMessage `json:"kwargs"`
+	// Deferred are calls for the end of the run.
+	Deferred []carried `json:"deferred,omitempty"`
 }
 
 // continueWith(function, *args, **kwargs) ends this generation of the run, and has the run go on with an empty history: the
@@ -37,6 +39,9 @@ func continueWith(thread *starlark.Thread, fn *starlark.Builtin, args starlark.T
 		return nil, errors.New("continue_with: expected a function and its arguments")
 	}
 	m := b.machine
+	if m.cleaning {
+		return nil, errors.New("continue_with: the run is ending, and what was deferred is being called")
+	}
 	f, ok := args[0].(*starlark.Function)
 	if !ok || !m.program.defines(f) {
 		return nil, fmt.Errorf("continue_with: the first argument is %s, expected a function that the main file defines at its top level",
@@ -63,6 +68,13 @@ func continueWith(thread *starlark.Thread, fn *starlark.Builtin, args starlark.T
 		{starlark.String("function"), starlark.String(f.Name())}, {starlark.String("args"), args[1:]}, {starlark.String("kwargs"), named},
 	} {
 		_ = call.SetKey(part[0], part[1])
+	}
+	calls, err := m.carry()
+	if err != nil {
+		return nil, err
+	}
+	if calls != nil {
+		_ = call.SetKey(starlark.String("deferred"), calls)
 	}
 	encoded, err := encode(call, m.limits.Value)
 	if err != nil {
@@ -125,7 +137,7 @@ func (s *Scripts) resumed(recorded json.RawMessage) (entry, error) {
 	if err := json.Unmarshal(recorded, &call); err != nil {
 		return entry{}, fmt.Errorf("the recorded call of continue_with: %w", err)
 	}
-	e := entry{function: call.Function, resumes: true, kwargs: starlark.StringDict{}}
+	e := entry{function: call.Function, resumes: true, kwargs: starlark.StringDict{}, deferred: call.Deferred}
 	for _, arg := range call.Args {
 		v, err := decode(arg)
 		if err != nil {

@@ -157,5 +157,9 @@ func (m *machine) runProgram(thread *starlark.Thread) (starlark.Value, error) {
 	if err != nil {
 		return nil, err
 	}
+	m.entered = true
+	if err := m.inherit(thread, globals); err != nil {
+		return nil, err
+	}
 	return m.entry.call(thread, globals, m.inputs)
 }

@@ -44,6 +44,19 @@ type machine struct {
 	// recorded counts the operations answered on the spot since the last completion.
 	recorded int
 
+	// resuming says that the history which is replayed was recorded before: what it does not hold, an earlier program has not done.
+	// patches are the answers of patched.
+	resuming bool
+	patches  map[string]bool
+
+	// deferred are the calls to make at the end, in the order in which they were deferred; entered says that the top level is over.
+	deferred []*deferred
+	entered  bool
+	// cleaning says that they are being made, and outcome is how the run has ended. continued says that the next generation begins instead.
+	cleaning  bool
+	outcome   error
+	continued bool
+
 	// failure is the first one. What other branches do after it is not part of the run.
 	ended   bool
 	failure error
@@ -63,11 +76,15 @@ func (s *Scripts) Open(p program.Program, inputs []byte, env program.Environment
 
 // Replay starts the program over a history.
 func (m *machine) Replay(entries []history.Entry) error {
-	m.history = entries
+	m.history, m.resuming = entries, len(entries) > 0 || m.env.Begun
 	m.start(m.runProgram)
 	m.settle()
 	for m.failure == nil && !m.ended && m.replayed < len(m.history) {
 		e := m.history[m.replayed]
+		if cause, is := stopped(e); is && !m.cleaning {
+			m.stop(cause)
+			continue
+		}
 		b := m.branch(e.Op.Branch)
 		if b == nil || b.pending == nil || b.pending.Ref != e.Op {
 			m.failure = m.unasked(e, b)
@@ -88,7 +105,7 @@ func (m *machine) Replay(entries []history.Entry) error {
 	}
 	m.ended = m.ended || m.failure != nil
 	// What comes now is new, also to those who read messages about it.
-	m.history, m.replayed = nil, 0
+	m.history, m.replayed, m.resuming = nil, 0, false
 	for _, b := range m.branches {
 		if b.pending != nil {
 			b.pending.Position = m.position(b.pending.Ref)
@@ -176,17 +193,31 @@ func (m *machine) resume(b *branch, c history.Completion) {
 	m.settle()
 }
 
-// settle runs branches, one at a time and in the order in which they became able to, until all of them block.
+// settle runs branches, one at a time and in the order in which they became able to, until all of them block. What a run has deferred
+// is called when that is its end.
 func (m *machine) settle() {
+	m.advance()
+	if m.beginCleanup() {
+		m.advance()
+	}
+}
+
+func (m *machine) advance() {
 	for len(m.ready) > 0 && m.failure == nil {
 		b := m.ready[0]
 		if m.ready = m.ready[1:]; len(m.ready) == 0 {
 			m.ready = m.queue[:0] // mostly one branch is ready at a time: its place is used again
 		}
+		if b.done {
+			continue // it was given up
+		}
 		b.step()
 		if errors.Is(b.err, errContinued) {
-			m.ended = true // well, and no other branch is left
+			m.ended, m.continued = true, true // well, and no other branch is left
 			return
+		}
+		if b.holds(b.err) {
+			continue
 		}
 		// Where print has set the failure, the branch's own error only says that it was cancelled.
 		if mismatch, ok := errors.AsType[*program.Mismatch](b.err); ok {
@@ -204,7 +235,9 @@ func (m *machine) settle() {
 		done = done && b.done
 		blocked = blocked || b.pending != nil
 	}
-	m.ended = done
+	if m.ended = done; done && m.cleaning {
+		m.failure = m.outcome
+	}
 	if !done && !blocked {
 		m.ended = true
 		m.failure = m.deadlock()
@@ -248,7 +281,7 @@ func (m *machine) record(op history.Op, c history.Completion) {
 // touch nothing but the machine: when the turn is not committed, it is asked again.
 func (m *machine) immediate(op history.Op, answer func() history.Completion) (history.Completion, error) {
 	if m.recorded++; m.recorded > m.limits.Ops {
-		return history.Completion{}, fmt.Errorf("more than %d operations without waiting", m.limits.Ops)
+		return history.Completion{}, &limitError{fmt.Sprintf("more than %d operations without waiting", m.limits.Ops)}
 	}
 	if m.replayed < len(m.history) {
 		e := m.history[m.replayed]
@@ -283,6 +316,14 @@ func (m *machine) fits(e history.Entry, op history.Op) error {
 			title(op.Kind, op.Name), op.Hash, e.Hash)
 	}
 	return &program.Mismatch{Seq: e.Seq, Position: m.position(op.Ref), Call: op.Ref, Differs: differs}
+}
+
+// nextSeq is the number of the entry that is replayed next; 0 where none is left.
+func (m *machine) nextSeq() int64 {
+	if m.replaying() {
+		return m.history[m.replayed].Seq
+	}
+	return 0
 }
 
 // replaying reports whether there is history left.

@@ -156,6 +156,11 @@ func acts(builtin string) bool {
 	return builtin == "run" || builtin == "poll" || builtin == "wait_for_event"
 }
 
+// hands reports whether a builtin calls what its first argument is.
+func hands(builtin string) bool {
+	return builtin == "spawn" || builtin == "attempt" || builtin == "defer" || builtin == "on_cancel"
+}
+
 // file looks at every call of a builtin in a resolved file. field is how the caller of the API knows the file.
 func (o *outliner) file(field string, file *syntax.File, isMain bool) error {
 	atTop := map[*syntax.CallExpr]bool{}
@@ -179,7 +184,7 @@ func (o *outliner) file(field string, file *syntax.File, isMain bool) error {
 		}
 		builtin, first := names.builtin(call.Fn), 0
 		names.explain(call.Fn)
-		if builtin == "spawn" && len(call.Args) > 0 && acts(names.builtin(call.Args[0])) {
+		if hands(builtin) && len(call.Args) > 0 && acts(names.builtin(call.Args[0])) {
 			builtin, first = names.builtin(call.Args[0]), 1
 			names.explain(call.Args[0])
 		}

@@ -88,7 +88,7 @@ func checkNames(inputs starlark.StringDict) error {
 		switch {
 		case !isIdentifier(name):
 			return invalid("inputs."+name, "not a name that a global of a program can have")
-		case own.Has(name) || starlark.Universe.Has(name):
+		case own.Has(name) && !added(name) || starlark.Universe.Has(name):
 			return invalid("inputs."+name, "is the name of a builtin")
 		}
 	}

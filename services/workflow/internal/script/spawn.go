@@ -29,7 +29,7 @@ func (handle) Truth() starlark.Bool { return true }
 func (h handle) Hash() (uint32, error) { return uint32(h.branch.number), nil }
 
 // spawn(fn, *args, **kwargs) starts a branch that calls fn, and answers a handle for gather. The new branch runs when
-// the present one blocks. A run ends when all its branches have ended, and fails when one of them fails.
+// the present one blocks. A run ends when all its branches have ended, and fails when one of them fails that was not spawned in an attempt.
 func spawn(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	b, err := branchOf(thread, fn)
 	if err != nil {
@@ -44,13 +44,16 @@ func spawn(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, k
 	}
 	// The first branch is the program itself and was not spawned, hence no >=.
 	if len(b.machine.branches) > b.machine.limits.Branches {
-		return nil, fmt.Errorf("spawn: more than %d branches", b.machine.limits.Branches)
+		return nil, &limitError{fmt.Sprintf("spawn: more than %d branches", b.machine.limits.Branches)}
 	}
 	child := b.machine.start(func(t *starlark.Thread) (starlark.Value, error) {
 		return starlark.Call(t, called, args[1:], kwargs)
 	})
 	// Of the stack of whoever spawns, this one call is kept: there may be a thousand branches, and few fail.
 	child.parent, child.spawned = b, caller(thread)
+	if child.home, child.scope = b.scope, b.scope; b.scope != nil {
+		b.scope.branches = append(b.scope.branches, child)
+	}
 	return handle{child}, nil
 }
 

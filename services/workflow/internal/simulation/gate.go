@@ -202,7 +202,16 @@ func (p *port) History(context.Context, int64, int64, int) ([]history.Entry, err
 
 // Cancel implements control.Store: it ends an execution on request, and wakes its owner so that it stops.
 func (p *port) Cancel(ctx context.Context, organization int64, workflow, reason string, at time.Time) (bool, error) {
-	return p.end(ctx, "cancel "+workflow, organization, workflow, execution.Cancelled, history.KindCancelled, reason, at)
+	return through(ctx, p, "cancel "+workflow, func() (bool, []engine.Woken, error) {
+		if sent, woken := p.memory.sendCancellation(organization, workflow, reason, p.lease); sent {
+			return false, woken, nil
+		}
+		ended, id, err := p.memory.end(organization, workflow, execution.Cancelled, history.KindCancelled, reason, at)
+		if !ended {
+			return false, nil, err
+		}
+		return true, []engine.Woken{{ID: id}}, nil
+	})
 }
 
 // Quarantine implements engine.Store: it ends an execution that kills the processes that run it.

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"maps"
@@ -365,6 +366,29 @@ func (m *Memory) end(
 		Type: history.TypeCancelled, Data: data, Time: at,
 	})
 	return true, e.ID, nil
+}
+
+// sendCancellation has an execution call what it has deferred; false if it has deferred nothing.
+func (m *Memory) sendCancellation(organization int64, workflow, reason string, l *engine.Lease) (sent bool, woken []engine.Woken) {
+	e := m.find(organization, workflow)
+	if e == nil || e.State.Ended() {
+		return false, nil
+	}
+	defers := e.Generation > 1 && bytes.Contains(e.continuations[e.Generation-2], []byte(`"deferred":`))
+	for _, entry := range e.generation(e.Generation) {
+		defers = defers || entry.Kind == history.KindDefer
+	}
+	if !defers {
+		return false, nil
+	}
+	data, err := json.Marshal(history.CancelledEnd{Workflow: workflow, Reason: reason})
+	if err != nil {
+		panic(err) // two strings
+	}
+	if e.deliveries[history.Cancellation] == nil {
+		m.deliver(e, history.Cancellation, engine.Arrival{Op: history.Cancellation, Kind: engine.AnswerArrived, Value: data})
+	}
+	return true, m.wake(e, l)
 }
 
 // closeAll removes everything that an execution has open.

@@ -71,6 +71,11 @@ func write(random *rand.Rand, workflow string, peers []string) plan {
 		}
 		a.line(1, "return %d", i)
 	}
+	// What is deferred in a generation is called at the end of the last one, under the label of the first: a label is one effect of many.
+	a.line(0, "def release(label, fail = False, wait = False):")
+	a.line(1, "run('act', {'label': label, 'fail': fail})")
+	a.line(1, "if wait:")
+	a.line(2, "wait_for_event(%q, filter = {'wf': %q, 'k': 0}, timeout = 60)", typeGo, workflow)
 	if generations == 1 {
 		a.line(0, "n = 1")
 	} else {
@@ -83,6 +88,9 @@ func write(random *rand.Rand, workflow string, peers []string) plan {
 	}
 	for range random.IntN(2) {
 		a.step(depth)
+	}
+	if random.IntN(3) == 0 {
+		a.defers(depth)
 	}
 	for i := range branches {
 		a.line(depth, "b%d = spawn(branch%d, n)", i, i)
@@ -125,7 +133,7 @@ func (a *author) label() string {
 
 // step writes one operation, or a few that belong together.
 func (a *author) step(depth int) {
-	switch a.random.IntN(12) {
+	switch a.random.IntN(13) {
 	case 0, 1, 2:
 		a.line(depth, "run('act', {'label': %s, 'fail': %s}, on_error = 'return')", a.label(),
 			[]string{"False", "False", "True"}[a.random.IntN(3)])
@@ -148,6 +156,8 @@ func (a *author) step(depth int) {
 	case 9:
 		a.line(depth, "poll('act', {'label': %s, 'poll': True}, until = {'n': %d}, interval = 1, timeout = %d, on_error = 'return')",
 			a.label(), 1+a.random.IntN(3), 5+a.random.IntN(20))
+	case 11:
+		a.attempts(depth)
 	case 10:
 		a.line(depth, "poll('k8s.get', {'agent_id': %d, 'label': %s, 'poll': True}, until = {'n': 2}, interval = 1, timeout = %d, on_error = 'return')",
 			agentID, a.label(), 5+a.random.IntN(20))
@@ -157,6 +167,21 @@ func (a *author) step(depth int) {
 		a.line(depth, "run('act', {'label': %s, 'token': %s.token})", a.label(), name)
 		a.line(depth, "receive(%s, timeout = %d)", name, 1+a.random.IntN(20))
 	}
+}
+
+// defers writes one to three calls for the end of the run. One that waits is given up when its time is up.
+func (a *author) defers(depth int) {
+	for range 1 + a.random.IntN(3) {
+		a.line(depth, "%s(release, %s, fail = %s, wait = %s, timeout = %d)", []string{"defer", "defer", "on_cancel"}[a.random.IntN(3)], a.label(),
+			[]string{"False", "False", "True"}[a.random.IntN(3)], []string{"False", "True"}[a.random.IntN(2)], 5+a.random.IntN(20))
+	}
+}
+
+// attempts writes an attempt of what spawns branches, one of which may fail.
+func (a *author) attempts(depth int) {
+	fails := []string{"False", "True"}[a.random.IntN(2)]
+	a.line(depth, "print(attempt(lambda: gather(spawn(run, 'act', {'label': %s, 'fail': %s}), spawn(sleep, %d), spawn(release, %s))).ok)", a.label(), fails,
+		a.random.IntN(5), a.label())
 }
 
 // waits writes a wait for an event that comes, for one that does not, or for one that another branch waits for too.

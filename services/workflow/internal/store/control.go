@@ -79,7 +79,8 @@ func untroubled(s execution.State) bool {
 // logKinds are the entries that a log shows.
 func logKinds() []string {
 	kinds := []history.Kind{
-		history.KindPrint, history.KindRun, history.KindPoll, history.KindEmit, history.KindContinue,
+		history.KindPrint, history.KindRun, history.KindPoll, history.KindEmit, history.KindContinue, history.KindEnding,
+		history.KindDeferred,
 		history.KindCompleted, history.KindFailed, history.KindCancelled, history.KindQuarantined, history.KindTerminated,
 	}
 	names := make([]string, len(kinds))

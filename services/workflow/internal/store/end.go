@@ -20,6 +20,8 @@ import (
 
 // Cancel ends an execution. It does not need the owner's consent: state and turn change under the lock, and the owner's
 // next commit is fenced. A Function that is in progress may still have its effect; its answer finds no call.
+//
+// An execution that has deferred calls is not ended but sent the cancellation: it ends when it has made them.
 func (s *Store) Cancel(ctx context.Context, organization int64, workflow, reason string, at time.Time) (bool, error) {
 	return s.end(ctx, organization, workflow, ending{
 		state: execution.Cancelled, kind: history.KindCancelled, event: history.TypeCancelled, error: reason,
@@ -75,6 +77,11 @@ func (s *Store) end(ctx context.Context, organization int64, workflow string, wi
 		if err != nil || execution.State(row.State).Ended() {
 			return err
 		}
+		if with.kind == history.KindCancelled {
+			if woken, err = s.sendCancellation(ctx, q, row.ID, data); err != nil || woken != nil {
+				return err
+			}
+		}
 		current, err := currentGeneration(ctx, q, row.ID)
 		if err != nil {
 			return err
@@ -109,6 +116,9 @@ func (s *Store) end(ctx context.Context, organization int64, workflow string, wi
 		met = startsFlow(last.events)
 		return err
 	})
+	if err == nil && ended == 0 {
+		s.wake(woken)
+	}
 	if err == nil && ended != 0 {
 		s.Committed()
 		if met {
@@ -118,6 +128,26 @@ func (s *Store) end(ctx context.Context, organization int64, workflow string, wi
 		s.wake(append(woken, engine.Woken{ID: ended}))
 	}
 	return ended != 0, err
+}
+
+// sendCancellation has an execution that is locked call what it has deferred; nil if it has deferred nothing. A second cancellation is a
+// no-op.
+func (s *Store) sendCancellation(ctx context.Context, q *query.Queries, execution int64, reason []byte) ([]engine.Woken, error) {
+	defers, err := q.HasDeferred(ctx, query.HasDeferredParams{Execution: execution, Kind: string(history.KindDefer)})
+	if err != nil || !defers {
+		return nil, pg.Classify(err, "find the deferred calls of execution %d", execution)
+	}
+	err = q.DeliverCancellation(ctx, query.DeliverCancellationParams{
+		Execution: execution, Branch: int32(history.Cancellation.Branch), Op: int32(history.Cancellation.Index), Value: reason,
+	})
+	if err != nil {
+		return nil, pg.Classify(err, "deliver the cancellation of execution %d", execution)
+	}
+	woken, err := s.wakeMany(ctx, q, []int64{execution}, nil)
+	if woken == nil {
+		woken = []engine.Woken{}
+	}
+	return woken, err
 }
 
 // lockWorkflow locks an execution by the id that its caller chose.
@@ -163,7 +193,9 @@ func (s *Store) Retry(ctx context.Context, r control.RetryRequest) error {
 		case state == execution.Quarantined:
 			from = last // nothing that it recorded has failed: it continues where it was
 		default:
-			from, err = q.FailedStep(ctx, query.FailedStepParams{Execution: row.ID, Base: current.base, Immediate: immediateKinds()})
+			from, err = q.FailedStep(ctx, query.FailedStepParams{
+				Execution: row.ID, Base: current.base, Immediate: immediateKinds(), Ending: string(history.KindEnding),
+			})
 			if err != nil {
 				return pg.Classify(err, "find the failed step of workflow %q", r.Workflow)
 			}
@@ -198,5 +230,6 @@ func immediateKinds() []string {
 	return []string{
 		string(history.KindNow), string(history.KindUUID), string(history.KindRandom),
 		string(history.KindChannel), string(history.KindPrint), string(history.KindEmit),
+		string(history.KindAttempt), string(history.KindPatched), string(history.KindDefer),
 	}
 }

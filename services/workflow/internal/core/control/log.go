@@ -53,6 +53,16 @@ func logLine(e history.Entry) LogLine {
 		line.Text, line.Code = e.Error.Message, e.Error.Code
 	case e.Kind == history.KindPrint:
 		_ = json.Unmarshal(e.Value, &line.Text) // what is printed is recorded as a string
+	case e.Kind == history.KindEnding:
+		var how struct{ Error string }
+		_ = json.Unmarshal(e.Value, &how) // the engine's own; a member that is missing says nothing
+		line.Text = how.Error
+	case e.Kind == history.KindDeferred:
+		var outcome struct {
+			Error struct{ Code, Message string }
+		}
+		_ = json.Unmarshal(e.Value, &outcome)
+		line.Text, line.Code = outcome.Error.Message, outcome.Error.Code
 	case e.Op.Branch < 0:
 		var end struct{ Error, Reason string }
 		_ = json.Unmarshal(e.Value, &end) // the engine's own; a member that is missing says nothing

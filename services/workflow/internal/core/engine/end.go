@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
 
 // end commits the last turn: the final entry and the event that tells the world, in the transaction of the rest.
@@ -36,6 +37,11 @@ func (d *run) ending(ctx context.Context, failure error) (Commit, error) {
 		d.logFailure(ctx, failure)
 	}
 	encoded, err := json.Marshal(data)
+	if cause, is := errors.AsType[*program.Stopped](failure); is && cause.Cancelled {
+		state, kind, emit.Type = execution.Cancelled, history.KindCancelled, history.TypeCancelled
+		text = history.Storable(cause.Reason)
+		encoded, err = json.Marshal(history.CancelledEnd{Workflow: d.loaded.Workflow, Reason: text})
+	}
 	if err != nil {
 		return Commit{Next: state}, fmt.Errorf("encode %s of %q: %w", emit.Type, d.loaded.Workflow, err)
 	}
@@ -56,6 +62,27 @@ func (d *run) ending(ctx context.Context, failure error) (Commit, error) {
 	return Commit{Next: state, Error: text, Stack: stack}, nil
 }
 
+// cancelled has a run that was cancelled call what it has deferred. One that is ending already does so anyway, and ends as it would have.
+func (d *run) cancelled(a Arrival) {
+	d.closed = append(d.closed, a.Op)
+	var why history.CancelledEnd
+	_ = json.Unmarshal(a.Value, &why) // the store's own; without a reason it is cancelled as well
+	d.machine.Stop(program.Stopped{Cancelled: true, Reason: why.Reason})
+}
+
+// withdraw drops what is known of operations that nobody waits for any more: the run has ended, and calls what it has deferred, or such a call
+// was given up or has ended.
+func (d *run) withdraw() {
+	if !d.machine.Ending() {
+		return
+	}
+	for ref := range d.open {
+		if _, pending := d.pending(ref); !pending {
+			d.forget(ref)
+		}
+	}
+}
+
 // fail ends an execution that cannot even be replayed, or whose turn cannot be kept.
 func (d *run) fail(ctx context.Context, failure error) error {
 	_, err := d.end(ctx, failure)
@@ -74,6 +101,9 @@ func (d *run) drop(ctx context.Context, refusal error) error {
 
 // logFailure is where the stack of a panic goes: histories hold none, for it differs between processes.
 func (d *run) logFailure(ctx context.Context, failure error) {
+	if cause, is := errors.AsType[*program.Stopped](failure); is && cause.Cancelled {
+		return
+	}
 	d.engine.Log.WarnContext(ctx, "workflow failed", "workflow", d.loaded.Workflow, "organization", d.loaded.Organization, "error", failure)
 	if panicked, ok := failure.(interface{ StackTrace() []byte }); ok {
 		d.engine.Log.ErrorContext(ctx, "workflow panicked", "workflow", d.loaded.Workflow, "stack", string(panicked.StackTrace()))

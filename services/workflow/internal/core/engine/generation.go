@@ -61,9 +61,18 @@ func (d *run) next(ctx context.Context) (*run, error) {
 // warnAt is from which part of Settings.History on the log says that a history is long.
 const warnAt = 0.8
 
+// endingShare and endingLeast are how much longer the history of a run may become while its deferred calls are made: a tenth, and some.
+const (
+	endingShare = 10
+	endingLeast = 1000
+)
+
 // measure looks how long the history of the generation is. The error is for the program's author: it is too long.
 func (d *run) measure(ctx context.Context) error {
 	length, most := int(d.seq-d.loaded.Base), d.engine.Settings.History
+	if d.machine.Ending() {
+		most += most/endingShare + endingLeast // what was deferred is to be called also when the history is full
+	}
 	if length > most {
 		return fmt.Errorf("the history has grown past %d entries; call continue_with before the limit", most)
 	}

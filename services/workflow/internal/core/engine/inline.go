@@ -145,7 +145,8 @@ func (c Commit) beginsWell() bool {
 	return (c.Next == execution.Running || c.Next.Ended()) && len(c.Open)+len(c.Closed) == 0 && c.Continue == nil &&
 		!slices.ContainsFunc(c.Entries, func(e history.Entry) bool {
 			return e.Kind != history.KindRun && e.Kind != history.KindEmit && e.Kind != history.KindNow && e.Kind != history.KindUUID &&
-				e.Kind != history.KindRandom && e.Kind != history.KindPrint && !e.Kind.Final()
+				e.Kind != history.KindRandom && e.Kind != history.KindPrint && e.Kind != history.KindAttempt && e.Kind != history.KindPatched &&
+				!e.Kind.Final()
 		})
 }
 

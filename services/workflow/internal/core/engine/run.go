@@ -272,6 +272,7 @@ func (d *run) openProgram() (program.Machine, error) {
 		Ref:          d.loaded.Ref,
 		Organization: d.loaded.Organization,
 		Continuation: d.loaded.Continuation,
+		Begun:        len(d.loaded.Open) > 0,
 		Now:          e.Clock.Now,
 		UUID:         e.newRef,
 		Random:       e.Random,
@@ -333,6 +334,10 @@ func (d *run) pending(ref history.OpRef) (history.Op, bool) {
 // order wins, which puts events and answers before timers.
 func (d *run) apply(arrived []Arrival) {
 	for _, a := range arrived {
+		if a.Op == history.Cancellation {
+			d.cancelled(a)
+			continue
+		}
 		op, pending := d.pending(a.Op)
 		// An arrival before it has completed the operation: a wait's time can be up when its event is there, too.
 		if !pending {
@@ -431,6 +436,9 @@ func (d *run) commit(ctx context.Context) (execution.State, error) {
 	}
 	// The turn is kept with the failure as its last entry, so the history shows what filled it.
 	if err := d.measure(ctx); err != nil {
+		if d.machine.Stop(program.Stopped{Reason: err.Error()}) {
+			return d.commit(ctx) // what it has deferred is called
+		}
 		return execution.Failed, d.fail(ctx, err)
 	}
 	// A result of an in-process Function comes through a channel, so an execution that has some stays in memory.
@@ -479,7 +487,8 @@ func (d *run) take() {
 		entry.Seq, entry.At = d.seq, now
 		d.entries = append(d.entries, entry)
 		d.weight += int64(len(entry.Value))
-		d.touched = d.touched || entry.Kind == history.KindChannel // which is closed with the run
+		// A channel is closed with the run, and a run with deferred calls may have been sent a cancellation.
+		d.touched = d.touched || entry.Kind == history.KindChannel || entry.Kind == history.KindDefer
 	}
 	for _, emit := range emits {
 		d.emits = append(d.emits, d.emit(emit))

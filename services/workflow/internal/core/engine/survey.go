@@ -30,6 +30,7 @@ const maxRefusals = 100
 // An error is about what could not be found out now; the turn is worth nothing then.
 func (d *run) survey(ctx context.Context) (work, error) {
 	for range maxRefusals {
+		d.withdraw()
 		w, refused, err := d.sort(ctx)
 		if refused == nil || err != nil {
 			return w, err

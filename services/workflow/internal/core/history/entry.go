@@ -67,6 +67,9 @@ type OpRef struct {
 	Branch, Index int
 }
 
+// Cancellation is the operation that a cancellation arrives for, where the run is to call what it has deferred. No program has it.
+var Cancellation = OpRef{Branch: -1} //nolint:gochecknoglobals // a constant, if a struct could be one
+
 // String is "branch.index".
 func (r OpRef) String() string { return fmt.Sprintf("%d.%d", r.Branch, r.Index) }
 

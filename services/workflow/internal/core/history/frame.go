@@ -11,6 +11,12 @@ type End struct {
 	Workflow string `json:"workflow_id"`
 }
 
+// CancelledEnd is End for a run that was cancelled, and the Value of an arrival for Cancellation.
+type CancelledEnd struct {
+	Reason   string `json:"reason"`
+	Workflow string `json:"workflow_id"`
+}
+
 // Frame is one call that was under way in a program when it failed. It names places of the program and no values, so it
 // can hold no secret.
 type Frame struct {

@@ -32,6 +32,16 @@ const (
 	KindChannel Kind = "channel"
 	// KindPrint is a line that the program printed.
 	KindPrint Kind = "print"
+	// KindAttempt is the outcome of a call of attempt: everything from the operation that its Value names on is part of it.
+	KindAttempt Kind = "attempt"
+	// KindPatched says that the run takes a change of its program.
+	KindPatched Kind = "patched"
+	// KindDefer is a call that is made at the end of the run. The store keeps that there is one (engine.Store.Cancel).
+	KindDefer Kind = "defer"
+	// KindEnding is the end of the program, by the name of the final state; what was deferred is called behind it, and each call has an
+	// entry of KindDeferred with its outcome.
+	KindEnding   Kind = "ending"
+	KindDeferred Kind = "deferred"
 	// KindContinue is the end of a generation: the call that the next one begins with. No entry of its generation follows it.
 	KindContinue Kind = "continue"
 )

@@ -16,6 +16,8 @@ type Environment struct {
 	// Continuation is the call that the program begins with in place of main: the Value of the entry of KindContinue that ended
 	// the generation before; nil in the first one.
 	Continuation json.RawMessage
+	// Begun says that the run was under way before, also where its history is empty.
+	Begun bool
 	// Now, UUID and Random answer the programs' now(), uuid() and random(); they are asked once, and their answers
 	// recorded. Random is at least 0 and below 1.
 	Now    func() time.Time
@@ -41,6 +43,12 @@ type Machine interface {
 	// Complete unblocks an operation and runs until every branch blocks again. An operation that is not pending is left
 	// alone and answers false.
 	Complete(c history.Completion) bool
+	// Stop ends the run from outside: what it waits for is no longer pending, and what it has deferred is called, which may take
+	// time. Its Outcome is then the cause. false: the run has ended, or is ending, for another reason.
+	Stop(cause Stopped) bool
+	// Ending reports whether the program has ended and what it has deferred is being called. Operations may then cease to be pending
+	// without a completion.
+	Ending() bool
 	// Take are the entries and events since the last Take, in order; entries carry no Seq and no time yet. An entry of
 	// KindContinue is the last: the program has ended well, and goes on in another Machine.
 	Take() ([]history.Entry, []history.Emit)
@@ -70,6 +78,17 @@ func (m *Mismatch) Error() string {
 	}
 	return "program and history differ at " + at + ", call " + m.Call.String() + " of branch and index: " + m.Differs
 }
+
+// Stopped is the end of a run that was stopped from outside, as its Outcome.
+type Stopped struct {
+	// Cancelled says that a caller has cancelled it; else it has failed.
+	Cancelled bool
+	// Reason is the caller's, or what the run has failed with.
+	Reason string
+}
+
+// Error is the reason.
+func (s *Stopped) Error() string { return s.Reason }
 
 // Interrupted is the end of a Machine that says nothing about its program: what carried it is gone. The run stands where
 // the store has it, and is replayed.

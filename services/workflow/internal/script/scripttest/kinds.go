@@ -97,6 +97,9 @@ func Uses() []Use {
 	return []Use{
 		{"poll", `poll("act", {"n": 1}, until = FUNCTION)`},
 		{"spawn", `gather(spawn(FUNCTION))`},
+		{"attempt", `attempt(FUNCTION).error == None or fail("an error")`},
+		{"defer", `defer(FUNCTION)`},
+		{"on_cancel", `on_cancel(FUNCTION)`},
 		{"sorted", `sorted([2, 1], key = FUNCTION)`},
 		{"max", `max([2, 1], key = FUNCTION)`},
 		{"min", `min([2, 1], key = FUNCTION)`},

@@ -66,12 +66,32 @@ WHERE execution.id = sqlc.arg(id);
 
 -- name: FailedStep :one
 -- The last entry of the generation with an error; if there is none, the last one that its branch was blocked for; if there is none
--- either, the first one.
+-- either, the first one. What the run did at its end is left out.
+WITH program_end AS (
+    SELECT coalesce(min(n.seq), 9223372036854775807) AS seq FROM entry n
+    WHERE n.execution = sqlc.arg(execution) AND n.seq > sqlc.arg(base) AND n.kind = sqlc.arg(ending)::text
+)
 SELECT coalesce(
-    (SELECT max(e.seq) FROM entry e WHERE e.execution = sqlc.arg(execution) AND e.seq > sqlc.arg(base) AND e.branch >= 0 AND e.error IS NOT NULL),
-    (SELECT max(e.seq) FROM entry e WHERE e.execution = sqlc.arg(execution) AND e.seq > sqlc.arg(base) AND e.branch >= 0 AND e.kind <> ALL (sqlc.arg(immediate)::text[])),
+    (SELECT max(e.seq) FROM entry e WHERE e.execution = sqlc.arg(execution) AND e.seq > sqlc.arg(base) AND e.seq < program_end.seq
+        AND e.branch >= 0 AND e.error IS NOT NULL),
+    (SELECT max(e.seq) FROM entry e WHERE e.execution = sqlc.arg(execution) AND e.seq > sqlc.arg(base) AND e.seq < program_end.seq
+        AND e.branch >= 0 AND e.kind <> ALL (sqlc.arg(immediate)::text[])),
     sqlc.arg(base)::bigint + 1
-)::bigint AS seq;
+)::bigint AS seq
+FROM program_end;
+
+-- name: HasDeferred :one
+-- Whether the execution has deferred calls, in this generation or carried from the one before.
+SELECT (EXISTS (
+    SELECT FROM entry n WHERE n.execution = sqlc.arg(execution) AND n.kind = sqlc.arg(kind)::text
+      AND n.seq > coalesce((SELECT max(g.base_seq) FROM generation g WHERE g.execution = sqlc.arg(execution)), 0)
+) OR coalesce((
+    SELECT g.call::jsonb ? 'deferred' FROM generation g WHERE g.execution = sqlc.arg(execution) ORDER BY g.number DESC LIMIT 1
+), false))::boolean AS defers;
+
+-- name: DeliverCancellation :exec
+INSERT INTO delivery (execution, branch, op, kind, value) VALUES ($1, $2, $3, 1, $4)
+ON CONFLICT DO NOTHING;
 
 -- name: MarkConsumed :exec
 INSERT INTO spent (execution, event)

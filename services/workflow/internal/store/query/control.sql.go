@@ -11,6 +11,28 @@ import (
 	"time"
 )
 
+const deliverCancellation = `-- name: DeliverCancellation :exec
+INSERT INTO delivery (execution, branch, op, kind, value) VALUES ($1, $2, $3, 1, $4)
+ON CONFLICT DO NOTHING
+`
+
+type DeliverCancellationParams struct {
+	Execution int64
+	Branch    int32
+	Op        int32
+	Value     []byte
+}
+
+func (q *Queries) DeliverCancellation(ctx context.Context, arg DeliverCancellationParams) error {
+	_, err := q.db.Exec(ctx, deliverCancellation,
+		arg.Execution,
+		arg.Branch,
+		arg.Op,
+		arg.Value,
+	)
+	return err
+}
+
 const endExecution = `-- name: EndExecution :exec
 WITH stopped AS (
     DELETE FROM runnable WHERE runnable.execution = $5
@@ -41,23 +63,36 @@ func (q *Queries) EndExecution(ctx context.Context, arg EndExecutionParams) erro
 }
 
 const failedStep = `-- name: FailedStep :one
+WITH program_end AS (
+    SELECT coalesce(min(n.seq), 9223372036854775807) AS seq FROM entry n
+    WHERE n.execution = $1 AND n.seq > $2 AND n.kind = $4::text
+)
 SELECT coalesce(
-    (SELECT max(e.seq) FROM entry e WHERE e.execution = $1 AND e.seq > $2 AND e.branch >= 0 AND e.error IS NOT NULL),
-    (SELECT max(e.seq) FROM entry e WHERE e.execution = $1 AND e.seq > $2 AND e.branch >= 0 AND e.kind <> ALL ($3::text[])),
+    (SELECT max(e.seq) FROM entry e WHERE e.execution = $1 AND e.seq > $2 AND e.seq < program_end.seq
+        AND e.branch >= 0 AND e.error IS NOT NULL),
+    (SELECT max(e.seq) FROM entry e WHERE e.execution = $1 AND e.seq > $2 AND e.seq < program_end.seq
+        AND e.branch >= 0 AND e.kind <> ALL ($3::text[])),
     $2::bigint + 1
 )::bigint AS seq
+FROM program_end
 `
 
 type FailedStepParams struct {
 	Execution int64
 	Base      int64
 	Immediate []string
+	Ending    string
 }
 
 // The last entry of the generation with an error; if there is none, the last one that its branch was blocked for; if there is none
-// either, the first one.
+// either, the first one. What the run did at its end is left out.
 func (q *Queries) FailedStep(ctx context.Context, arg FailedStepParams) (int64, error) {
-	row := q.db.QueryRow(ctx, failedStep, arg.Execution, arg.Base, arg.Immediate)
+	row := q.db.QueryRow(ctx, failedStep,
+		arg.Execution,
+		arg.Base,
+		arg.Immediate,
+		arg.Ending,
+	)
 	var seq int64
 	err := row.Scan(&seq)
 	return seq, err
@@ -75,6 +110,28 @@ type ForgetEntriesParams struct {
 func (q *Queries) ForgetEntries(ctx context.Context, arg ForgetEntriesParams) error {
 	_, err := q.db.Exec(ctx, forgetEntries, arg.Execution, arg.Seq)
 	return err
+}
+
+const hasDeferred = `-- name: HasDeferred :one
+SELECT (EXISTS (
+    SELECT FROM entry n WHERE n.execution = $1 AND n.kind = $2::text
+      AND n.seq > coalesce((SELECT max(g.base_seq) FROM generation g WHERE g.execution = $1), 0)
+) OR coalesce((
+    SELECT g.call::jsonb ? 'deferred' FROM generation g WHERE g.execution = $1 ORDER BY g.number DESC LIMIT 1
+), false))::boolean AS defers
+`
+
+type HasDeferredParams struct {
+	Execution int64
+	Kind      string
+}
+
+// Whether the execution has deferred calls, in this generation or carried from the one before.
+func (q *Queries) HasDeferred(ctx context.Context, arg HasDeferredParams) (bool, error) {
+	row := q.db.QueryRow(ctx, hasDeferred, arg.Execution, arg.Kind)
+	var defers bool
+	err := row.Scan(&defers)
+	return defers, err
 }
 
 const listExecutions = `-- name: ListExecutions :many
