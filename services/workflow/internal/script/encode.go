@@ -82,7 +82,7 @@ func (e *encoder) value(v starlark.Value, at *place, depth int) error {
 	case starlark.String:
 		return e.string(string(v), at)
 	case channel:
-		return e.plain(v.token) // a program sends its address to whoever is to answer
+		return e.plain(v.token) // a program sends its address to the one that is to answer
 	case starlark.IterableMapping:
 		return e.mapping(v.Items(), at, depth)
 	case *starlarkstruct.Struct:

@@ -50,7 +50,7 @@ func TestEncodeNumbers(t *testing.T) {
 	}
 }
 
-func TestEncodeSaysWhereTheTroubleIs(t *testing.T) {
+func TestErrorsOfEncodeNameThePlace(t *testing.T) {
 	t.Parallel()
 	container := starlark.NewDict(1)
 	_ = container.SetKey(starlark.String("container"), starlark.NewBuiltin("f", nil))

@@ -74,7 +74,8 @@ func compareExpr(n *syntax.BinaryExpr) {
 	default:
 		return
 	}
-	// A scalar equals none of either, and is in no list for what else is there. On the right of in may be a text.
+	// A scalar equals neither an object nor a dict, and a list contains it only as a scalar: the expression stays as it is. To the right
+	// of in, a scalar is text.
 	if isScalar(n.X) || isScalar(n.Y) {
 		return
 	}

@@ -94,7 +94,7 @@ func TestAGenerationBeginsWithTheCallOfTheOneBefore(t *testing.T) {
 	}
 }
 
-// TestAGenerationWhoseFunctionIsGone cannot come about by the program, which is pinned, but by what stands at its top level.
+// TestAGenerationWhoseFunctionIsGone cannot happen by a change of the program, which is pinned, but by what its top level does.
 func TestAGenerationWhoseFunctionIsGone(t *testing.T) {
 	t.Parallel()
 	_, failure := generations(t, "def f():\n    pass\ng = f\nf = 1\ndef main():\n    continue_with(g)", "")

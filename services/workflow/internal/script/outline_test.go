@@ -218,7 +218,7 @@ func TestHandlersThatTakeTheEvent(t *testing.T) {
 	}
 }
 
-// A flow that was registered before handlers were looked at closely goes on as it was: its run begins, and fails at the call.
+// A flow that was registered before handlers were checked strictly still works as it did: its run begins, and fails at the call.
 func TestAHandlerOfAnOlderFlowIsStillCalled(t *testing.T) {
 	t.Parallel()
 	p := program.Program{Source: []byte("def f(): pass\non_event('t', handler = f)")}

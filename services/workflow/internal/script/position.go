@@ -54,7 +54,7 @@ type located struct {
 // Error is "file:line:column: message", on one line for the history.
 func (l *located) Error() string { return l.position + ": " + l.cause.Msg }
 
-// Unwrap leads to the cause, where a *program.Mismatch is looked for.
+// Unwrap returns the cause, so that callers find a *program.Mismatch.
 func (l *located) Unwrap() error { return l.cause }
 
 // CallStack is the calls that were under way, the innermost first, as core shows them.
@@ -92,7 +92,7 @@ func calls(err error) starlark.CallStack {
 		}
 		inner := eval.CallStack
 		if len(inner) >= len(stack) && slices.Equal(places(inner[:len(stack)]), places(stack)) {
-			stack = slices.Clone(inner) // of the same thread: it goes on where the outer one ends
+			stack = slices.Clone(inner) // of the same thread: it continues where the outer one ends
 		} else {
 			stack = append(stack, inner...)
 		}

@@ -22,7 +22,7 @@ func stackOf(failure error) (all []string) {
 	return all
 }
 
-func TestAFailureSaysWhichCallsLedToIt(t *testing.T) {
+func TestAFailureNamesTheCallsThatLedToIt(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		program string

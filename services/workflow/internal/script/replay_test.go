@@ -86,7 +86,7 @@ func TestMismatch(t *testing.T) {
 				t.Errorf("found %v, expected a mismatch with %q", err, tt.want)
 			}
 			if ended, _ := m.Outcome(); !ended {
-				t.Error("the run goes on")
+				t.Error("the run continues")
 			}
 			if entries, _ := m.Take(); len(entries) > 0 {
 				t.Errorf("it recorded %v", entries)
@@ -290,7 +290,7 @@ func FuzzYAML(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		v, err := readYAML(text, true)
 		if err == nil && v == nil {
-			t.Errorf("%q is nothing", text)
+			t.Errorf("%q has no value", text)
 		}
 	})
 }

@@ -73,7 +73,7 @@ func (b *branch) flatten(into history.Filter, filter starlark.Value) error {
 	return matchable(into, filter)
 }
 
-// matchable refuses a filter that does not say what was meant: values that no event can have, a path that is there twice, and a
+// matchable refuses a filter that does not say what was meant: values that no event can have, a path that is given twice, and a
 // dict with nothing in it, which would let every event pass. flat is the same filter, flattened.
 func matchable(flat history.Filter, filter starlark.Value) error {
 	leaves := 0
@@ -100,7 +100,7 @@ func matchable(flat history.Filter, filter starlark.Value) error {
 		return err
 	}
 	if leaves != len(flat) {
-		return fmt.Errorf("filter has %d values for %d paths: one is there both nested and dotted", leaves, len(flat))
+		return fmt.Errorf("filter has %d values for %d paths: one is given both nested and dotted", leaves, len(flat))
 	}
 	return nil
 }
