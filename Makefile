@@ -255,9 +255,9 @@ simulate: ## Simulate the workflow engine while everything around it fails (SEED
 		-seeds $(or $(SEEDS),1000000000) $(if $(FOR),-for $(FOR),$(if $(SEEDS),,-for 3m)) | grep -v '^=== '
 
 .PHONY: model
-model: ## Search every state of the models of the workflow engine's protocols with Spin (services/workflow/internal/model)
+model: ## Search every state of the models of the engine's and the passages' protocols with Spin (services/workflow/internal/model; DEEP=1 has more go wrong)
 	@spin=$$(XDG_CACHE_HOME="$(CACHE)" tools/spin.sh); \
-	LOCKSTEP_SPIN="$$spin" go test -count=1 -timeout 30m -v -run '^TestModels$$' ./services/workflow/internal/model | grep --line-buffered -Ev '^=== |^ *--- PASS'
+	LOCKSTEP_SPIN="$$spin" LOCKSTEP_MODEL_DEEP="$(DEEP)" go test -count=1 -timeout 30m -v -run '^TestModels$$' ./services/workflow/internal/model | grep --line-buffered -Ev '^=== |^ *--- PASS'
 
 .PHONY: images
 images: ## Build every image as an OCI layout into bin/images, without a container engine (VERSION=v1.2.3; SIGN_KEY=file:/path signs; PUSH=ghcr.io/lockstep-cd publishes)
@@ -300,11 +300,12 @@ ci: ## What CI runs: drift, format-check, lint, arch, charts, test, model, simul
 	if command -v npm >/dev/null; then $(MAKE) console-drift; $(MAKE) console-test; else echo "npm: found none; the console's own tests are left out" >&2; fi
 
 .PHONY: nightly
-nightly: ## What takes hours: an hour of chaos, half an hour of soak, long simulation, the race detector, every fuzz target for minutes (FUZZ=2m)
+nightly: ## What takes hours: an hour of chaos, half an hour of soak, long simulation, deep models, the race detector, every fuzz target for minutes (FUZZ=2m)
 	@$(MAKE) race
 	@$(MAKE) chaos FOR=60m
 	@$(MAKE) soak FOR=30m
 	@$(MAKE) simulate FOR=30m
+	@$(MAKE) model DEEP=1
 	@$(MAKE) fuzz FUZZ=$(or $(FUZZ),2m)
 
 .PHONY: fuzz

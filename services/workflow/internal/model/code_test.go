@@ -18,12 +18,12 @@ type model struct {
 	tags               []tag
 }
 
-// tag is one of those words: mutant and spare name a variant; go, calls, sql and text are about the code.
+// tag is one of those words: mutant, spare and deep name a variant; go, calls, sql and text are about the code.
 type tag struct {
 	what string
 	// name is that of a variant, kind how a mutant fails.
 	name, kind string
-	// place is a package or a file, in the service or in pkg; rest all behind it.
+	// place is a package or a file, in a service or in pkg; rest all behind it.
 	place, rest string
 }
 
@@ -52,7 +52,7 @@ func models(t *testing.T) []model {
 			rest := strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(line[2]), "*/"))
 			g := tag{what: line[1]}
 			switch g.what {
-			case "mutant", "spare":
+			case "mutant", "spare", "deep":
 				name, _, _ := strings.Cut(rest, ":")
 				g.name, g.kind, _ = strings.Cut(name, " ")
 			case "go", "calls", "sql", "text":
@@ -67,10 +67,13 @@ func models(t *testing.T) []model {
 	return all
 }
 
-// folder is where a package or a file that a model names is.
+// folder is where a package or a file that a model names is: in this service, in pkg, or in the domain service.
 func folder(place string) string {
-	if strings.HasPrefix(place, "pkg/") {
+	switch {
+	case strings.HasPrefix(place, "pkg/"):
 		return filepath.Join("..", "..", "..", "..", place)
+	case strings.HasPrefix(place, "domain/"):
+		return filepath.Join("..", "..", "..", place)
 	}
 	return filepath.Join("..", "..", place)
 }
@@ -125,7 +128,7 @@ func TestVariantsAreDeclared(t *testing.T) {
 				coded[name] = true
 			}
 		}
-		for _, g := range m.tagged("mutant", "spare") {
+		for _, g := range m.tagged("mutant", "spare", "deep") {
 			if !coded[g.name] {
 				t.Errorf("%s: %s is declared and changes nothing", m.name, g.name)
 			}

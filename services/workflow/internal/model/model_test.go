@@ -54,6 +54,16 @@ func TestModels(t *testing.T) {
 					search(t, program, m, safety, spare.name).complete(t)
 				})
 			}
+			for _, deep := range m.tagged("deep") {
+				if os.Getenv("LOCKSTEP_MODEL_DEEP") == "" {
+					continue
+				}
+				t.Run(deep.name, func(t *testing.T) {
+					t.Parallel()
+					search(t, program, m, safety, deep.name).complete(t)
+					search(t, program, m, progress, deep.name).complete(t)
+				})
+			}
 			for _, mutant := range m.tagged("mutant") {
 				t.Run(mutant.name, func(t *testing.T) {
 					t.Parallel()
