@@ -23,8 +23,7 @@ import (
 
 // Load reads the configuration of a service (its name as in "workflow") as T, a struct. The key of a field is its tag
 // koanf or yaml, else its name in snake_case; fields that are structs hold keys of their own, joined by dots. More tags:
-// default:"5s" is the lowest layer, secret:"true" keeps the value out of errors and out of Redacted, and was:"old_key" takes values
-// under the name that a key at the top level had in earlier releases.
+// default:"5s" is the lowest layer, and secret:"true" keeps the value out of errors and out of Redacted.
 //
 //	--config FILE               a YAML file
 //	LOCKSTEP_<SERVICE>_<KEY>    one key, dots as underscores; lists as a,b or as YAML
@@ -57,7 +56,6 @@ func load[T any](service string, args []string, environ func() []string) (T, err
 	merged := koanf.New(".")
 	var problems []fault.Field
 	for _, l := range layers {
-		problems = append(problems, s.rename(l)...)
 		problems = append(problems, s.check(l)...)
 		if err := merged.Load(confmap.Provider(l.values, ""), nil); err != nil {
 			return target, fmt.Errorf("merge %s: %w", l.name, err)

@@ -27,7 +27,7 @@ type sample struct {
 	LeaseDuration  time.Duration `koanf:"lease_duration" default:"5s"`
 	Agents         []int64
 	Tokens         []string `secret:"true"`
-	Workers        int      `default:"4" was:"worker_count"`
+	Workers        int      `default:"4"`
 	Small          int8
 	Limit          uint16
 	Ratio          float64
@@ -83,14 +83,6 @@ func TestLoad(t *testing.T) {
 				"LOCKSTEP_WORKFLOW_PORT_9090_TCP_ADDR=10.0.0.1", "LOCKSTEP_WORKFLOW_PORT=tcp://10.0.0.1:9090",
 			},
 			want: base,
-		},
-		{
-			name: "a key that was called otherwise", file: "worker_count: 5\n",
-			want: with(func(s *sample) { s.Workers = 5 }),
-		},
-		{
-			name: "former and present key in two layers", file: "workers: 5\n", env: []string{"LOCKSTEP_WORKFLOW_WORKER_COUNT=6"},
-			want: with(func(s *sample) { s.Workers = 6 }),
 		},
 		{
 			name: "lists as text", env: []string{"LOCKSTEP_WORKFLOW_AGENTS=42, 43", "LOCKSTEP_WORKFLOW_TOKENS=[\"a,b\", c]"},
@@ -164,14 +156,6 @@ func TestLoadRefuses(t *testing.T) {
 		{name: "all mistakes at once", file: "workers: many\ndebug: 3\n", want: []string{
 			`workers: found "many" in `, "expected a whole number of 64 bits", "debug: found 3 in ", "expected true or false",
 		}},
-		{
-			name: "former and present key together", file: "workers: 5\nworker_count: 6\n",
-			want: []string{"worker_count: found in ", "beside workers, its present name; expected workers alone"},
-		},
-		{
-			name: "wrong type under a former key", env: []string{"LOCKSTEP_WORKFLOW_WORKER_COUNT=many"},
-			want: []string{`workers: found "many" in LOCKSTEP_WORKFLOW_WORKER_COUNT`},
-		},
 		{
 			name: "wrong type in a variable", env: []string{"LOCKSTEP_WORKFLOW_LEASE_DURATION=5"},
 			want: []string{`lease_duration: found "5" in LOCKSTEP_WORKFLOW_LEASE_DURATION, expected a duration such as 1m30s`},

@@ -20,8 +20,6 @@ type Key struct {
 	Type string
 	// Default is the default as an operator would write it; empty for none.
 	Default string
-	// Former is the name that the key had in earlier releases, under which it is still read.
-	Former string
 	// Secret is true for a key whose value is kept out of logs and error messages.
 	Secret bool
 	// Struct is the type that declares the field, Field the field.
@@ -50,7 +48,7 @@ func keysOf(t reflect.Type, service, under string, top bool) []Key {
 			continue
 		}
 		key := Key{
-			Name: under + name, Type: kind(f.Type), Default: f.Tag.Get("default"), Former: f.Tag.Get("was"), Secret: f.Tag.Get("secret") == "true",
+			Name: under + name, Type: kind(f.Type), Default: f.Tag.Get("default"), Secret: f.Tag.Get("secret") == "true",
 			Struct: t, Field: f,
 		}
 		if f.Type.Kind() == reflect.Struct && !isText(f.Type) {

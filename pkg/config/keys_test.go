@@ -28,7 +28,7 @@ func TestKeysAreThoseThatLoadReads(t *testing.T) {
 		if leaf == nil {
 			t.Fatalf("Load knows no key %s", key.Name)
 		}
-		if leaf.secret != key.Secret || leaf.fallback != key.Default || leaf.former != key.Former || leaf.target.Type() != key.Field.Type {
+		if leaf.secret != key.Secret || leaf.fallback != key.Default || leaf.target.Type() != key.Field.Type {
 			t.Errorf("%s is %+v, expected what Load knows: %+v", key.Name, key, leaf)
 		}
 	}
@@ -54,7 +54,7 @@ func TestKeysDescribe(t *testing.T) {
 		"tls.cert_file":              {Type: "text", Variable: "LOCKSTEP_EXAMPLE_TLS_CERT_FILE"},
 		"git_credentials":            {Type: "list of mappings", Variable: "LOCKSTEP_EXAMPLE_GIT_CREDENTIALS"},
 		"git_credentials[].password": {Type: "text", Secret: true},
-		"workers":                    {Type: "whole number", Variable: "LOCKSTEP_EXAMPLE_WORKERS", Default: "4", Former: "worker_count"},
+		"workers":                    {Type: "whole number", Variable: "LOCKSTEP_EXAMPLE_WORKERS", Default: "4"},
 		"labels":                     {Type: "mapping", Variable: "LOCKSTEP_EXAMPLE_LABELS"},
 		"debug":                      {Type: "true or false", Variable: "LOCKSTEP_EXAMPLE_DEBUG"},
 	} {

@@ -30,8 +30,6 @@ type leaf struct {
 	target   reflect.Value
 	secret   bool
 	fallback string
-	// former is the key's former name.
-	former string
 }
 
 // schemaOf returns the schema of the struct that target points to. It panics on another kind of value, as reflect would.
@@ -65,7 +63,6 @@ func (s *schema) add(under string, v reflect.Value) {
 		s.order = append(s.order, key)
 		s.leaves[key] = &leaf{
 			key: key, target: v.Field(i), secret: f.Tag.Get("secret") == "true", fallback: f.Tag.Get("default"),
-			former: f.Tag.Get("was"),
 		}
 	}
 }
@@ -104,31 +101,6 @@ func (s *schema) defaults() layer {
 		}
 	}
 	return l
-}
-
-// rename moves the values under former keys to the present ones. A layer with both is refused, because either could be meant.
-func (s *schema) rename(l layer) []fault.Field {
-	var problems []fault.Field
-	for _, f := range s.leaves {
-		value, given := l.values[f.former]
-		if f.former == "" || !given {
-			continue
-		}
-		origin := l.origin(f.former)
-		delete(l.values, f.former)
-		if _, both := l.values[f.key]; both {
-			problems = append(problems, fault.Field{
-				Name:    f.former,
-				Problem: fmt.Sprintf("found in %s beside %s, its present name; expected %s alone", origin, f.key, f.key),
-			})
-			continue
-		}
-		l.values[f.key] = value
-		if l.origins != nil {
-			l.origins[f.key] = origin
-		}
-	}
-	return problems
 }
 
 // check converts the values of l to the types of their fields, and reports values that do not fit and keys that do not exist.

@@ -24,7 +24,7 @@ type Config struct {
 	// Schema is the PostgreSQL schema that holds the service's tables; it is created if missing.
 	Schema string `koanf:"schema" default:"workflow"`
 	// MaxConnections is the maximum number of connections to the database, per process.
-	MaxConnections int32 `koanf:"max_connections" default:"16" was:"database_connections"`
+	MaxConnections int32 `koanf:"max_connections" default:"16"`
 	bus.NATS
 	// NATSUser is the service's account at the event bus.
 	NATSUser string `koanf:"nats_user" default:"workflow"`
@@ -33,9 +33,9 @@ type Config struct {
 	// GRPCCertFile and GRPCKeyFile are the server certificate, PEM files; without them AutoFlow is served unencrypted. With
 	// GRPCClientCAFile callers must present a certificate issued by that authority (mTLS). Replaced files take effect at the next
 	// connection.
-	GRPCCertFile     string `koanf:"grpc_cert_file"      was:"grpc_cert"`
-	GRPCKeyFile      string `koanf:"grpc_key_file"       was:"grpc_key"`
-	GRPCClientCAFile string `koanf:"grpc_client_ca_file" was:"grpc_client_ca"`
+	GRPCCertFile     string `koanf:"grpc_cert_file"`
+	GRPCKeyFile      string `koanf:"grpc_key_file"`
+	GRPCClientCAFile string `koanf:"grpc_client_ca_file"`
 	// Token is the domain service's bearer token, which has every permission. Only it, and those of Tokens with scope admin and
 	// organization 0, may start runs whose ids are reserved for rollouts, previews, onboardings and setups.
 	Token string `koanf:"token" secret:"true"`

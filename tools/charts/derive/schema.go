@@ -97,8 +97,7 @@ func withConfig(path string, services []service) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// object returns the schema of a struct by its koanf tags, including former names of keys: values that were valid for the last release
-// still are.
+// object returns the schema of a struct by its koanf tags.
 func object(t reflect.Type, without []string) map[string]any {
 	properties := map[string]any{}
 	for _, f := range reflect.VisibleFields(t) { // with those of embedded structs, whose keys are on the same level
@@ -107,9 +106,6 @@ func object(t reflect.Type, without []string) map[string]any {
 			continue
 		}
 		properties[key] = value(f.Type)
-		if former := f.Tag.Get("was"); former != "" {
-			properties[former] = value(f.Type)
-		}
 	}
 	return map[string]any{"type": "object", "additionalProperties": false, "properties": properties}
 }

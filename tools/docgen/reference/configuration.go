@@ -88,9 +88,6 @@ func facts(key config.Key) []string {
 	if key.Default != "" {
 		all = append(all, "Default: "+code(key.Default))
 	}
-	if key.Former != "" {
-		all = append(all, "Former name: "+code(key.Former))
-	}
 	return all
 }
 

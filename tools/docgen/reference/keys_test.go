@@ -30,8 +30,8 @@ func TestConfigurationKeys(t *testing.T) {
 		"workflow": config.Keys[workflow.Config]("workflow"), "relay": config.Keys[relay.Config]("relay"),
 	} {
 		for _, k := range keys {
-			line := fmt.Sprintf("%s %s: %s, variable %q, shared %q, default %q, former %q", service, k.Name, k.Type, k.Variable, k.Shared,
-				k.Default, k.Former)
+			line := fmt.Sprintf("%s %s: %s, variable %q, shared %q, default %q", service, k.Name, k.Type, k.Variable, k.Shared,
+				k.Default)
 			if k.Secret {
 				line += ", secret"
 			}
