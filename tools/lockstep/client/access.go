@@ -19,6 +19,8 @@ type Member struct {
 	CreatedAt time.Time   `json:"createdAt,omitzero"`
 	RemovedAt *time.Time  `json:"removedAt,omitempty"`
 	Groups    []Reference `json:"groups,omitempty"`
+	// Grants are what it may do beside its role: its own, and those of its groups.
+	Grants []Grant `json:"grants,omitempty"`
 	// Tokens is omitted for callers who may not see them.
 	Tokens []AccessToken `json:"tokens,omitempty"`
 }
@@ -28,6 +30,26 @@ type Group struct {
 	ID      string      `json:"id"`
 	Name    string      `json:"name"`
 	Members []Reference `json:"members"`
+	Grants  []Grant     `json:"grants,omitempty"`
+}
+
+// Grant is permissions of a member or of a group, beside the role. A list of limits that is empty is no limit.
+type Grant struct {
+	ID           string      `json:"id"`
+	Permissions  []string    `json:"permissions"`
+	Member       *Reference  `json:"member,omitempty"`
+	Group        *Reference  `json:"group,omitempty"`
+	Applications []Reference `json:"applications"`
+	Environments []Reference `json:"environments"`
+	Tiers        []string    `json:"tiers"`
+	CreatedAt    time.Time   `json:"createdAt"`
+	RevokedAt    *time.Time  `json:"revokedAt,omitempty"`
+}
+
+// GrantInput describes a grant to a member or a group, by identifier. Applications and Environments are names or identifiers.
+type GrantInput struct {
+	Member, Group, Reason                          string
+	Permissions, Applications, Environments, Tiers []string
 }
 
 // AccessToken is a token of a member; Token is set only when it has just been created.
@@ -57,8 +79,9 @@ type JournalOf struct {
 
 const (
 	tokenFields  = `id name scopes createdAt expiresAt lastUsedAt revokedAt` //nolint:gosec // the names of fields
-	memberFields = `id name kind role createdAt removedAt groups { id name } tokens { ` + tokenFields + ` }`
-	groupFields  = `id name members { id name }`
+	grantFields  = `id permissions member { id name } group { id name } applications { id name } environments { id name } tiers createdAt revokedAt`
+	memberFields = `id name kind role createdAt removedAt groups { id name } grants { ` + grantFields + ` } tokens { ` + tokenFields + ` }`
+	groupFields  = `id name members { id name } grants { ` + grantFields + ` }`
 )
 
 // Members lists the members of the organization.
@@ -117,6 +140,28 @@ func (c *Client) SetMemberRole(ctx context.Context, member, role string) (Member
 // RemoveMember ends a membership.
 func (c *Client) RemoveMember(ctx context.Context, member string) (Member, error) {
 	return change[Member](ctx, c, "removeMember", "RemoveMemberInput", "member", memberFields, map[string]any{"memberId": member})
+}
+
+// GrantPermissions gives permissions to a member or a group.
+func (c *Client) GrantPermissions(ctx context.Context, in GrantInput) (Grant, error) {
+	input := map[string]any{
+		"permissions": in.Permissions, "applications": orEmpty(in.Applications), "environments": orEmpty(in.Environments), "tiers": orEmpty(in.Tiers),
+		"reason": in.Reason,
+	}
+	if in.Member != "" {
+		input["memberId"] = in.Member
+	}
+	if in.Group != "" {
+		input["groupId"] = in.Group
+	}
+	return change[Grant](ctx, c, "grantPermissions", "GrantPermissionsInput", "grant", grantFields, input)
+}
+
+func orEmpty(all []string) []string { return append([]string{}, all...) }
+
+// RevokeGrant ends a grant.
+func (c *Client) RevokeGrant(ctx context.Context, grant, reason string) (Grant, error) {
+	return change[Grant](ctx, c, "revokeGrant", "RevokeGrantInput", "grant", grantFields, map[string]any{"grantId": grant, "reason": reason})
 }
 
 // CreateGroup creates a group with members, by identifier.

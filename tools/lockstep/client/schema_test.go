@@ -99,6 +99,11 @@ func TestEveryDocumentIsOneOfTheSchema(t *testing.T) {
 		func() error { _, err := c.Organizations(ctx); return err },
 		func() error { _, err := c.CreateOrganization(ctx, "books", "alice"); return err },
 		func() error { _, err := c.RenameOrganization(ctx, "organization_2", "books"); return err },
+		func() error {
+			_, err := c.GrantPermissions(ctx, client.GrantInput{Member: "member_1", Permissions: []string{"DEPLOY"}})
+			return err
+		},
+		func() error { _, err := c.RevokeGrant(ctx, "grant_1", "on leave"); return err },
 		func() error { _, err := c.CreateMember(ctx, "alice", "USER", "VIEWER"); return err },
 		func() error { _, err := c.SetMemberRole(ctx, "member_1", "VIEWER"); return err },
 		func() error { _, err := c.RemoveMember(ctx, "member_1"); return err },

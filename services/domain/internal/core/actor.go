@@ -26,9 +26,11 @@ type Actor struct {
 	ID int64
 	// Name is what people call the member; empty where that is not known.
 	Name string
-	// Permissions is what it may do: its role's, as far as the token that it showed has them too. The zero value may
+	// Permissions is what it may do everywhere: its role's, as far as the token that it showed has them too. The zero value may
 	// nothing (D28).
 	Permissions Permissions
+	// Grants are what it may do in some places beside that, as far as the token has it too (D50).
+	Grants []Grant
 	// Groups are those the principal belongs to, by name: a gate may be for one of them to answer (D24).
 	Groups []string
 }

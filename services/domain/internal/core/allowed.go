@@ -17,6 +17,11 @@ type Standing struct {
 	// Gates are the open ones.
 	Gates        []Gate
 	Environments []RolloutEnvironment
+	// Known are the environments themselves, by number.
+	Known map[int64]Environment
+	// Elsewhere is what the application has against another rollout now: it is archived, another one is under way, or the pipeline is not
+	// ready; nil for nothing.
+	Elsewhere error
 	// UnderWay is that something is being deployed, so that there is something to take back.
 	UnderWay bool
 	// Began is that something of it has been deployed, or has begun to be.
@@ -29,7 +34,7 @@ type Standing struct {
 // May is nil when an actor may do something with the rollout as it stands; Denied for want of permission, and Refused
 // because of the state, say why not.
 func (s Standing) May(a Actor, action Action) error {
-	if err := a.May(action); err != nil {
+	if err := s.MayHere(a, action); err != nil {
 		return err
 	}
 	if err := s.Refuses(action); err != nil {
@@ -37,7 +42,12 @@ func (s Standing) May(a Actor, action Action) error {
 	}
 	switch action {
 	case ActionRollbackRollout:
-		return s.RefusesRollback()
+		if err := s.RefusesRollback(); err != nil {
+			return err
+		}
+		return s.Elsewhere
+	case ActionStopRollback:
+		return RefuseStopping(a)
 	case ActionApproveGate, ActionRejectGate:
 		return s.mayResolveAny(a, action == ActionApproveGate)
 	default: // everything else depends on the rollout's own state alone
@@ -45,9 +55,60 @@ func (s Standing) May(a Actor, action Action) error {
 	}
 }
 
+// MayHere is nil when an actor may do something with a rollout as a whole: in every environment that it goes to. Gates are answered where
+// they are.
+func (s Standing) MayHere(a Actor, action Action) error {
+	if action == ActionApproveGate || action == ActionRejectGate {
+		return a.MaySomewhere(action)
+	}
+	return a.MayIn(action, s.Targets()...)
+}
+
+// Targets are where the rollout goes.
+func (s Standing) Targets() []Target {
+	ids := make([]int64, len(s.Environments))
+	for i, e := range s.Environments {
+		ids[i] = e.EnvironmentID
+	}
+	return TargetsIn(s.Rollout.ApplicationID, ids, s.Known)
+}
+
+// GateTargets are where a gate is: its environment, the one behind a step between environments, and for any other gate all of the
+// rollout's.
+func (s Standing) GateTargets(g Gate) []Target {
+	name, _, _ := strings.Cut(g.GateID, "/")
+	all := s.Targets()
+	for _, t := range all {
+		if t.EnvironmentID != 0 && (t.EnvironmentID == g.BeforeEnvironmentID || g.BeforeEnvironmentID == 0 && t.Environment == name) {
+			return []Target{t}
+		}
+	}
+	return all
+}
+
+// mayAnswer is nil when an actor may answer a gate: where the gate is, and by its rule.
+func (s Standing) mayAnswer(a Actor, g Gate, approve bool) error {
+	action := ActionRejectGate
+	if approve {
+		action = ActionApproveGate
+	}
+	if err := a.MayIn(action, s.GateTargets(g)...); err != nil {
+		return err
+	}
+	return g.MayResolve(a, approve)
+}
+
+// RefuseStopping is why an actor may not stop an automatic rollback: it would leave what is broken in place, which people decide.
+func RefuseStopping(a Actor) error {
+	if a.Type == PrincipalUser {
+		return nil
+	}
+	return fault.New(fault.Denied, "%s is for people; %s is none (%s)", ActionStopRollback, a.DisplayName(), a.Type)
+}
+
 // MayResolve is nil when an actor may answer one gate.
 func (s Standing) MayResolve(a Actor, action Action, gate string) error {
-	if err := a.May(action); err != nil {
+	if err := s.MayHere(a, action); err != nil {
 		return err
 	}
 	if err := s.Refuses(action); err != nil {
@@ -59,8 +120,15 @@ func (s Standing) MayResolve(a Actor, action Action, gate string) error {
 
 // RefusesRollback is why there is nothing to go back to from a rollout, or nothing to take back.
 func (s Standing) RefusesRollback() error {
-	if _, err := LiveBefore(s.Rollout, s.Environments); err != nil {
+	before, err := LiveBefore(s.Rollout, s.Environments)
+	if err != nil {
 		return err
+	}
+	// Sets are numbered as they are made, so an earlier one has a smaller number. What was live before a rollback is a later one.
+	if before >= s.Rollout.VersionSetID {
+		return fault.New(
+			fault.Refused, "what was live before rollout_%d is not earlier than what it carries; to go forward, create a rollout", s.Rollout.ID,
+		)
 	}
 	if s.Began || len(s.Hold.Passed) > 0 {
 		return nil
@@ -127,7 +195,7 @@ func (s Standing) OpenGate(a Actor, gate string, approve bool) (Gate, error) {
 	open := make([]string, len(s.Gates))
 	for i, g := range s.Gates {
 		if g.GateID == gate {
-			return g, g.MayResolve(a, approve)
+			return g, s.mayAnswer(a, g, approve)
 		}
 		open[i] = g.GateID
 	}
@@ -142,7 +210,7 @@ func (s Standing) OpenGate(a Actor, gate string, approve bool) (Gate, error) {
 func (s Standing) mayResolveAny(a Actor, approve bool) error {
 	var first error = fault.New(fault.Refused, "no gate of rollout_%d is open", s.Rollout.ID)
 	for i, g := range s.Gates {
-		err := g.MayResolve(a, approve)
+		err := s.mayAnswer(a, g, approve)
 		if err == nil {
 			return nil
 		}
@@ -162,6 +230,17 @@ func LiveBefore(r Rollout, environments []RolloutEnvironment) (int64, error) {
 		}
 	}
 	return 0, fault.New(fault.Refused, "nothing was live before rollout_%d; name the version set to go back to", r.ID)
+}
+
+// RefusesAnother is what the application has against a rollout beside, or behind, one of its own; nil for nothing.
+func (s ApplicationStanding) RefusesAnother(r Rollout) error {
+	if err := RefuseArchived(s.Application); err != nil {
+		return err
+	}
+	if s.Active.ID != 0 && s.Active.ID != r.ID {
+		return RefuseBusy(s.Application, s.Active)
+	}
+	return s.Unready
 }
 
 // RefuseBusy is what an active rollout has against another one (R14).
@@ -192,6 +271,8 @@ func RefuseUnready(app Application, e Environment, ae ApplicationEnvironment) er
 // ApplicationStanding is what a new rollout of an application, and archiving it, depend on.
 type ApplicationStanding struct {
 	Application Application
+	// Targets are where it goes.
+	Targets []Target
 	// Active is the rollout that is not over; its ID is 0 where there is none.
 	Active Rollout
 	// OnNewer is what becomes of a newer version set meanwhile.
@@ -202,7 +283,7 @@ type ApplicationStanding struct {
 
 // May is nil when an actor may do something with the application as it stands.
 func (s ApplicationStanding) May(a Actor, action Action) error {
-	if err := a.May(action); err != nil {
+	if err := a.MayIn(action, s.Targets...); err != nil {
 		return err
 	}
 	if action == ActionArchiveApplication && s.Application.ArchivedAt == nil && s.Active.ID != 0 {
@@ -247,7 +328,7 @@ type EnvironmentStanding struct {
 
 // May is nil when an actor may do something with the environment as it stands.
 func (s EnvironmentStanding) May(a Actor, action Action) error {
-	if err := a.May(action); err != nil {
+	if err := a.MayIn(action, s.Environment.Target(0)); err != nil {
 		return err
 	}
 	if action == ActionArchiveEnvironment && s.Environment.ArchivedAt == nil && s.Active.ID != 0 {

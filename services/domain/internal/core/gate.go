@@ -47,6 +47,8 @@ type Gate struct {
 	// RequestID is the row of the journal that asks.
 	RequestID int64
 	GateRule
+	// BeforeEnvironmentID is the environment behind a step between environments; 0 for other gates.
+	BeforeEnvironmentID int64
 	// Requester is who has asked for the rollout.
 	Requester Principal
 	// Approvals are those so far, oldest first.

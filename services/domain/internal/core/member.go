@@ -50,6 +50,7 @@ type AccessKind string
 const (
 	AccessMember   AccessKind = "member"
 	AccessGroup    AccessKind = "group"
+	AccessGrant    AccessKind = "grant"
 	AccessOfToken  AccessKind = "accesstoken"
 	AccessAgent    AccessKind = "agent"
 	AccessAgentKey AccessKind = "agentkey"

@@ -12,7 +12,7 @@ import (
 const OperatorOrganization = 1
 
 // Permission is one thing that a role may do, or that a token is good for.
-type Permission uint8
+type Permission uint16
 
 // The permissions. Each role has the ones of its row in rolePermissions, and nothing else (D28).
 const (
@@ -31,7 +31,7 @@ const (
 )
 
 // Permissions is a set of them.
-type Permissions uint8
+type Permissions uint16
 
 // AllPermissions is every permission, in the order in which they are shown.
 func AllPermissions() []Permission {
@@ -147,6 +147,8 @@ const (
 	ActionCreateMember            Action = "createMember"
 	ActionSetMemberRole           Action = "setMemberRole"
 	ActionRemoveMember            Action = "removeMember"
+	ActionGrantPermissions        Action = "grantPermissions"
+	ActionRevokeGrant             Action = "revokeGrant"
 	ActionCreateGroup             Action = "createGroup"
 	ActionSetGroupMembers         Action = "setGroupMembers"
 	ActionCreateToken             Action = "createToken"
@@ -180,7 +182,8 @@ func permissionFor(action Action) (Permission, bool) {
 		ActionCreateEnvironment, ActionCreateFlowDefinition, ActionRetryOnboarding, ActionRetrySetup, ActionSetRollbackPolicy,
 		ActionSetRolloutPolicy, ActionSetEnvironmentApproval:
 		return MayConfigure, true
-	case ActionCreateMember, ActionSetMemberRole, ActionRemoveMember, ActionCreateGroup, ActionSetGroupMembers, ActionCheckJournal,
+	case ActionCreateMember, ActionSetMemberRole, ActionRemoveMember, ActionGrantPermissions, ActionRevokeGrant, ActionCreateGroup,
+		ActionSetGroupMembers, ActionCheckJournal,
 		ActionAccessChanges, ActionRegisterAgent, ActionRotateAgent, ActionRevokeAgent, ActionRevokeAgentKey,
 		ActionOrganizations, ActionCreateOrganization, ActionRenameOrganization, ActionSetDirectChanges:
 		return MayAdminister, true
@@ -196,8 +199,8 @@ func (a Action) operates() bool {
 	return a == ActionOrganizations || a == ActionCreateOrganization || a == ActionRenameOrganization
 }
 
-// May is nil when the actor's permissions allow an action, whatever state its object is in, and Denied with the reason
-// otherwise. Mutations and viewerCan both ask here.
+// May is nil when the actor's permissions allow an action everywhere, whatever state its object is in, and Denied with the reason
+// otherwise. What concerns one application or environment asks MayIn.
 func (a Actor) May(action Action) error {
 	needed, known := permissionFor(action)
 	if !known {

@@ -17,3 +17,11 @@ func By[Tx any](ctx context.Context, store Transactions[Tx], a Actor, action Act
 	}
 	return store.In(ctx, a.Organization, fn)
 }
+
+// Within is By for an action in some place: the actor may perform it somewhere, and fn asks MayIn once it knows where.
+func Within[Tx any](ctx context.Context, store Transactions[Tx], a Actor, action Action, fn func(ctx context.Context, tx Tx) error) error {
+	if err := a.MaySomewhere(action); err != nil {
+		return err
+	}
+	return store.In(ctx, a.Organization, fn)
+}

@@ -149,6 +149,60 @@ func (r reader) TokensByMember(ctx context.Context, organization int64, members 
 	})
 }
 
+func grant(r query.Grant) core.Grant {
+	return core.Grant{
+		ID: r.ID, MemberID: orZero(r.MemberID), GroupID: orZero(r.GroupID), Permissions: core.Permissions(r.Permissions),
+		Applications: r.Applications, Environments: r.Environments, CreatedAt: r.CreatedAt, RevokedAt: r.RevokedAt,
+		Tiers: convertAll(r.Tiers, func(tier string) core.Tier { return core.Tier(tier) }),
+	}
+}
+
+// GrantsByMember implements core.GrantReads.
+func (r reader) GrantsByMember(ctx context.Context, organization int64, members []int64) (map[int64][]core.Grant, error) {
+	read := func(q *query.Queries, ctx context.Context, organization int64, ids []int64) ([]query.GrantsByMemberRow, error) {
+		return q.GrantsByMember(ctx, ids, organization)
+	}
+	return under(ctx, r, organization, members, "grants of members", read, func(row query.GrantsByMemberRow) (int64, core.Grant) {
+		return row.HolderID, grant(row.Grant)
+	})
+}
+
+// GrantsByGroup implements view.Reads.
+func (r reader) GrantsByGroup(ctx context.Context, organization int64, groups []int64) (map[int64][]core.Grant, error) {
+	return under(ctx, r, organization, groups, "grants of groups", (*query.Queries).GrantsByGroup,
+		func(row query.Grant) (int64, core.Grant) { return orZero(row.GroupID), grant(row) })
+}
+
+// GrantsByID implements view.Reads.
+func (r reader) GrantsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Grant, error) {
+	return byKey(ctx, r, organization, ids, "grants", (*query.Queries).GrantsByID, keyed(grant, func(g core.Grant) int64 { return g.ID }))
+}
+
+// PeopleWithGrants implements view.Reads.
+func (r reader) PeopleWithGrants(ctx context.Context, organization int64, p core.Permission, most int) (ids []int64, err error) {
+	err = r.run(ctx, organization, func(q *query.Queries) error {
+		ids, err = q.PeopleWithGrants(ctx, organization, int16(p), int32(most))
+		return pg.Classify(err, "find people by grant")
+	})
+	return ids, err
+}
+
+// AddGrant implements access.Tx.
+func (t *tx) AddGrant(ctx context.Context, g core.Grant) (core.Grant, error) {
+	row, err := t.q.InsertGrant(ctx, query.InsertGrantParams{
+		OrganizationID: t.organization, MemberID: orNull(g.MemberID), GroupID: orNull(g.GroupID), Permissions: int16(g.Permissions),
+		Applications: append([]int64{}, g.Applications...), Environments: append([]int64{}, g.Environments...),
+		Tiers: append([]string{}, convertAll(g.Tiers, func(tier core.Tier) string { return string(tier) })...),
+	})
+	return grant(row), pg.Classify(err, "add a grant")
+}
+
+// RevokeGrant implements access.Tx.
+func (t *tx) RevokeGrant(ctx context.Context, id int64, at time.Time) error {
+	n, err := t.q.RevokeGrant(ctx, at, t.organization, id)
+	return one(n, err, "grant in force", id)
+}
+
 // AddMember implements access.Tx.
 func (t *tx) AddMember(ctx context.Context, m core.Member) (core.Member, error) {
 	row, err := t.q.InsertMember(ctx, query.InsertMemberParams{

@@ -27,8 +27,9 @@ func gate(row query.OpenGatesRow) (core.Gate, error) {
 	}
 	g := core.Gate{
 		RolloutID: row.RolloutID, GateID: orZero(row.GateID), Reason: orZero(row.Reason), RequestedAt: row.CreatedAt, RequestID: row.RequestID,
-		GateRule:  gateRule(row.Quorum, row.ApproverGroup, row.RequesterMayApprove, row.ExpiresAfterSeconds, row.OnExpiry),
-		Requester: core.Principal{Type: core.PrincipalType(row.RequesterType), ID: orZero(row.RequesterID)},
+		GateRule:            gateRule(row.Quorum, row.ApproverGroup, row.RequesterMayApprove, row.ExpiresAfterSeconds, row.OnExpiry),
+		BeforeEnvironmentID: row.BeforeEnvironmentID,
+		Requester:           core.Principal{Type: core.PrincipalType(row.RequesterType), ID: orZero(row.RequesterID)},
 	}
 	for _, a := range approvals {
 		g.Approvals = append(g.Approvals, core.GateApproval{

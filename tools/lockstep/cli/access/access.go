@@ -162,7 +162,8 @@ func (c commands) member() *cobra.Command {
 			}
 			return show(m)
 		})
-	return command.Noun("member", "members", "Members: who may do what", list, add, promote, remove)
+	return command.Noun("member", "members", "Members: who may do what", list, add, promote, remove, c.memberGrant(),
+		c.grants(), c.revoke())
 }
 
 func memberTable(w io.Writer, everybody []client.Member) {
@@ -233,7 +234,7 @@ func (c commands) group() *cobra.Command {
 			return c.Print(g, func(w io.Writer) { groupTable(w, []client.Group{g}) })
 		})
 	set.Flags().BoolVar(&empty, "empty", false, "leave the group without members; nobody can then approve the gates that require it")
-	return command.Noun("group", "groups", "Groups: sets of members, for gates that only they may approve", list, set)
+	return command.Noun("group", "groups", "Groups: sets of members, for gates that only they may approve, and for grants", list, set, c.groupGrant())
 }
 
 func groupTable(w io.Writer, groups []client.Group) {

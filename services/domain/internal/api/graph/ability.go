@@ -35,8 +35,15 @@ type viewer struct{ domain Domain }
 
 // ViewerCan is about the organization as a whole.
 func (viewer) ViewerCan(ctx context.Context, _ *model.Viewer) ([]model.Ability, error) {
-	return abilities(loadersOf(ctx).actor.May, core.ActionCreateApplication, core.ActionCreateEnvironment,
-		core.ActionCreateMember, core.ActionSetMemberRole, core.ActionRemoveMember, core.ActionCreateGroup, core.ActionSetGroupMembers,
+	a := loadersOf(ctx).actor
+	return abilities(func(action core.Action) error {
+		if action == core.ActionCreateEnvironment { // in some tier is enough to begin with
+			return a.MaySomewhere(action)
+		}
+		return a.May(action)
+	}, core.ActionCreateApplication, core.ActionCreateEnvironment,
+		core.ActionCreateMember, core.ActionSetMemberRole, core.ActionRemoveMember, core.ActionGrantPermissions, core.ActionRevokeGrant,
+		core.ActionCreateGroup, core.ActionSetGroupMembers,
 		core.ActionCreateToken, core.ActionRevokeToken,
 		core.ActionRegisterAgent, core.ActionAccessChanges, core.ActionCreateOrganization, core.ActionRenameOrganization)
 }
@@ -65,8 +72,13 @@ func (environment) ViewerCan(ctx context.Context, e *model.Environment) ([]model
 }
 
 // ViewerCan is about an application in an environment.
-func (applicationEnvironment) ViewerCan(ctx context.Context, _ *model.ApplicationEnvironment) ([]model.Ability, error) {
-	return abilities(loadersOf(ctx).actor.May, core.ActionRetrySetup)
+func (applicationEnvironment) ViewerCan(ctx context.Context, ae *model.ApplicationEnvironment) ([]model.Ability, error) {
+	l := loadersOf(ctx)
+	e, _, err := l.environments.load(ctx, ae.EnvironmentID)
+	if err != nil {
+		return nil, err
+	}
+	return abilities(func(action core.Action) error { return l.actor.MayIn(action, e.Target(ae.ApplicationID)) }, core.ActionRetrySetup)
 }
 
 // ViewerCan is about a rollout.

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/view"
 )
 
 // Members, groups and tokens: who may do what.
@@ -122,6 +124,101 @@ type group struct{}
 // Members are those who belong to it.
 func (group) Members(ctx context.Context, g *model.Group) ([]model.Member, error) {
 	return list(ctx, loadersOf(ctx).membersOf, g.ID, model.WrapMember)
+}
+
+// Grants are those of its members.
+func (group) Grants(ctx context.Context, g *model.Group) ([]model.Grant, error) {
+	return list(ctx, loadersOf(ctx).grantsOfGroup, g.ID, model.WrapGrant)
+}
+
+// Grants are the member's own, and those of its groups.
+func (member) Grants(ctx context.Context, m *model.Member) ([]model.Grant, error) {
+	return list(ctx, loadersOf(ctx).grantsOfMember, m.ID, model.WrapGrant)
+}
+
+// grant resolves those of Grant.
+type grant struct{}
+
+// Member is who has it.
+func (grant) Member(ctx context.Context, g *model.Grant) (*model.Member, error) {
+	return optional(ctx, loadersOf(ctx).members, g.MemberID, model.WrapMember)
+}
+
+// Group is whose members have it.
+func (grant) Group(ctx context.Context, g *model.Grant) (*model.Group, error) {
+	return optional(ctx, loadersOf(ctx).groups, g.GroupID, model.WrapGroup)
+}
+
+// Applications are those that it is limited to.
+func (grant) Applications(ctx context.Context, g *model.Grant) ([]model.Application, error) {
+	return each(ctx, loadersOf(ctx).applications, g.Grant.Applications, model.WrapApplication)
+}
+
+// Environments are those that it is limited to.
+func (grant) Environments(ctx context.Context, g *model.Grant) ([]model.Environment, error) {
+	return each(ctx, loadersOf(ctx).environments, g.Grant.Environments, model.WrapEnvironment)
+}
+
+// GrantPermissions gives permissions to a member or a group.
+func (m mutation) GrantPermissions(ctx context.Context, in model.GrantPermissionsInput) (p model.GrantPayload, err error) {
+	l := loadersOf(ctx)
+	made, err := m.grant(ctx, in)
+	p.Grant, p.Errors, err = outcome(ctx, l.grants, made.ID, model.WrapGrant, err)
+	return p, err
+}
+
+func (m mutation) grant(ctx context.Context, in model.GrantPermissionsInput) (core.Grant, error) {
+	n := access.NewGrant{Permissions: core.PermissionsOf(in.Permissions...), Tiers: in.Tiers, Reason: orEmpty(in.Reason)}
+	var err error
+	if in.MemberID != nil {
+		if n.MemberID, err = number("/memberId", model.KindMember, *in.MemberID); err != nil {
+			return core.Grant{}, err
+		}
+	}
+	if in.GroupID != nil {
+		if n.GroupID, err = number("/groupId", model.KindGroup, *in.GroupID); err != nil {
+			return core.Grant{}, err
+		}
+	}
+	if n.Applications, err = numbers(ctx, m.domain.View, "/applications", in.Applications, applicationNumber); err != nil {
+		return core.Grant{}, err
+	}
+	if n.Environments, err = numbers(ctx, m.domain.View, "/environments", in.Environments, environmentNumber); err != nil {
+		return core.Grant{}, err
+	}
+	return m.domain.Access.GrantPermissions(ctx, loadersOf(ctx).actor, n)
+}
+
+// mostNamed is how many names one input may have to be looked up; the core has the bound that counts.
+const mostNamed = 1000
+
+// numbers finds objects by identifier or name.
+func numbers(
+	ctx context.Context, reads view.Reads, field string, all []string, find func(context.Context, view.Reads, string) (int64, error),
+) ([]int64, error) {
+	if len(all) > mostNamed {
+		return nil, fault.InvalidFields(fault.Field{Name: field, Problem: fmt.Sprintf("found %d; expected at most %d", len(all), mostNamed)})
+	}
+	found := make([]int64, len(all))
+	for i, one := range all {
+		n, err := find(ctx, reads, one)
+		if err != nil {
+			return nil, inField(err, fmt.Sprintf("%s/%d", field, i))
+		}
+		found[i] = n
+	}
+	return found, nil
+}
+
+// RevokeGrant ends a grant.
+func (m mutation) RevokeGrant(ctx context.Context, in model.RevokeGrantInput) (p model.GrantPayload, err error) {
+	n, err := number("/grantId", model.KindGrant, in.GrantID)
+	if err == nil {
+		_, err = m.domain.Access.RevokeGrant(ctx, loadersOf(ctx).actor, n, orEmpty(in.Reason))
+		err = inField(err, "/grantId")
+	}
+	p.Grant, p.Errors, err = outcome(ctx, loadersOf(ctx).grants, n, model.WrapGrant, err)
+	return p, err
 }
 
 // CreateMember adds a person or a machine.

@@ -41,6 +41,10 @@ func (f *fixture) controls() {
 	do("setMemberRole", "member", map[string]any{"memberId": member, "role": "APPROVER"})
 	group := do("createGroup", "group", map[string]any{"name": "release", "members": []string{member}})
 	do("setGroupMembers", "group", map[string]any{"groupId": group, "members": []string{}})
+	grant := do("grantPermissions", "grant", map[string]any{
+		"memberId": member, "permissions": []string{"DEPLOY"}, "tiers": []string{"STAGING"}, "reason": "on call",
+	})
+	do("revokeGrant", "grant", map[string]any{"grantId": grant})
 	token := do("createToken", "accessToken", map[string]any{"name": "laptop", "memberId": member})
 	do("revokeToken", "accessToken", map[string]any{"tokenId": token})
 	do("removeMember", "member", map[string]any{"memberId": member})

@@ -52,6 +52,8 @@ type Access interface {
 	CreateMember(ctx context.Context, a core.Actor, n access.NewMember) (core.Member, error)
 	SetMemberRole(ctx context.Context, a core.Actor, member int64, role core.Role) (core.Member, error)
 	RemoveMember(ctx context.Context, a core.Actor, member int64) (core.Member, error)
+	GrantPermissions(ctx context.Context, a core.Actor, n access.NewGrant) (core.Grant, error)
+	RevokeGrant(ctx context.Context, a core.Actor, grant int64, reason string) (core.Grant, error)
 	CreateGroup(ctx context.Context, a core.Actor, name string, members []int64) (core.Group, error)
 	SetGroupMembers(ctx context.Context, a core.Actor, group int64, members []int64) (core.Group, error)
 	CreateToken(ctx context.Context, a core.Actor, n access.NewToken) (core.AccessToken, string, error)

@@ -47,6 +47,29 @@ func (l *loader[K, V]) load(ctx context.Context, key K) (value V, found bool, er
 	return value, found, nil
 }
 
+// loadAll are the values of several keys that have one, in the order of the keys, in one read.
+func (l *loader[K, V]) loadAll(ctx context.Context, keys []K) ([]V, error) {
+	var all []V
+	batches := make([]*batch[K, V], len(keys))
+	for i, key := range keys {
+		batches[i] = l.join(ctx, key)
+	}
+	for i, b := range batches {
+		select {
+		case <-b.done:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("load: %w", ctx.Err())
+		}
+		if b.err != nil {
+			return nil, b.err
+		}
+		if value, found := b.values[keys[i]]; found {
+			all = append(all, value)
+		}
+	}
+	return all, nil
+}
+
 // join puts a key into the batch that is open, or opens one. The batch reads with the context of whoever opened it: all
 // its members belong to one request and end with it.
 func (l *loader[K, V]) join(ctx context.Context, key K) *batch[K, V] {

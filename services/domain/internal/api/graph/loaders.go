@@ -73,6 +73,9 @@ type loaders struct {
 	cellsOf                 *loader[int64, []core.Cell]
 	groups                  *loader[int64, core.Group]
 	membersOf               *loader[int64, []core.Member]
+	grants                  *loader[int64, core.Grant]
+	grantsOfMember          *loader[int64, []core.Grant]
+	grantsOfGroup           *loader[int64, []core.Grant]
 	groupsOf                *loader[int64, []core.Group]
 	tokens                  *loader[int64, core.AccessToken]
 	tokensOf                *loader[int64, []core.AccessToken]
@@ -150,6 +153,9 @@ func newLoaders(r Domain, actor core.Actor, c clock.Clock, window time.Duration)
 		cellsOf:                 plain(b, r.View.CellsByApplication),
 		groups:                  plain(b, r.View.GroupsByID),
 		membersOf:               plain(b, r.View.MembersByGroup),
+		grants:                  plain(b, r.View.GrantsByID),
+		grantsOfMember:          plain(b, r.View.GrantsByMember),
+		grantsOfGroup:           plain(b, r.View.GrantsByGroup),
 		groupsOf:                plain(b, r.View.GroupsByMember),
 		tokens:                  plain(b, r.View.TokensByID),
 		agents:                  plain(b, r.View.AgentsByID),
@@ -250,6 +256,12 @@ func list[V, M any](ctx context.Context, l *loader[int64, []V], owner int64, wra
 		return nil, err
 	}
 	return wrapAll(values, wrap), nil
+}
+
+// each loads objects by their numbers, and wraps those that exist.
+func each[V, M any](ctx context.Context, l *loader[int64, V], numbers []int64, wrap func(V) M) ([]M, error) {
+	values, err := l.loadAll(ctx, numbers)
+	return wrapAll(values, wrap), err
 }
 
 func wrapAll[V, M any](values []V, wrap func(V) M) []M {

@@ -21,6 +21,7 @@ var refersTo = map[string]string{
 	"rolloutId": "rollout_2", "versionSetId": "versionset_1", "environmentId": "environment_3",
 	"applicationEnvironmentId": "applicationenvironment_1",
 	"application":              "application_1", "memberId": "member_1", "groupId": "group_1", "tokenId": "accesstoken_1",
+	"grantId": "grant_1", "applications": "application_1", "environments": "environment_1",
 	"agentId": "agent_1", "keyId": "agentkey_1", "members": "member_1",
 	"organizationId": "organization_1", "serviceId": "service_1", "artifactSourceId": "artifactsource_1",
 }
@@ -277,6 +278,7 @@ func (f *fixture) populate() {
 	}
 	must(f.rollouts.PreviewRollout(f.t.Context(), actor(ours), rollout.NewPreview{VersionSetID: 1}))(f.t)
 	must(f.access.CreateGroup(f.t.Context(), actor(ours), "release", []int64{m.ID}))(f.t)
+	must(f.access.GrantPermissions(f.t.Context(), actor(ours), access.NewGrant{MemberID: m.ID, Permissions: everything()}))(f.t)
 	if _, _, err := f.access.CreateToken(f.t.Context(), actor(ours), access.NewToken{MemberID: m.ID, Name: "laptop"}); err != nil {
 		f.t.Fatal(err)
 	}

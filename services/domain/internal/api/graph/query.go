@@ -24,7 +24,7 @@ func (q query) Viewer(ctx context.Context) (model.Viewer, error) {
 	}
 	return model.Viewer{
 		Organization: model.Organization{Organization: o}, PrincipalType: string(actor.Type), PrincipalID: int(actor.ID),
-		Permissions: actor.Permissions.List(),
+		Permissions: actor.Permissions.List(), Grants: wrapAll(actor.Grants, model.WrapGrant),
 	}, nil
 }
 
@@ -197,6 +197,8 @@ func (q query) Node(ctx context.Context, global string) (model.Node, error) {
 		return node(ctx, l.members, number, model.WrapMember)
 	case model.KindGroup:
 		return node(ctx, l.groups, number, model.WrapGroup)
+	case model.KindGrant:
+		return node(ctx, l.grants, number, model.WrapGrant)
 	case model.KindAgent:
 		return node(ctx, l.agents, number, model.WrapAgent)
 	case model.KindAccessToken:

@@ -20,6 +20,9 @@ func (r resolvers) Viewer() exec.ViewerResolver { return viewer{r.domain} }
 // Member resolves its fields.
 func (resolvers) Member() exec.MemberResolver { return member{} }
 
+// Grant resolves its fields.
+func (resolvers) Grant() exec.GrantResolver { return grant{} }
+
 // Group resolves its fields.
 func (resolvers) Group() exec.GroupResolver { return group{} }
 

@@ -18,22 +18,59 @@ const enoughApprovers = 3 * core.MaxQuorum
 
 // ApproverReads finds who may approve.
 type ApproverReads interface {
+	core.GrantReads
+	MembersByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Member, error)
 	GroupByName(ctx context.Context, organization int64, name string) (core.Group, error)
 	MembersByGroup(ctx context.Context, organization int64, groups []int64) (map[int64][]core.Member, error)
 	// PeopleWithRoles are people, no machines, who have one of some roles and have not been removed, by number: at most so many.
 	PeopleWithRoles(ctx context.Context, organization int64, roles []core.Role, most int) ([]int64, error)
+	// PeopleWithGrants are people who have a permission by a grant, wherever it is limited to, by number: at most so many.
+	PeopleWithGrants(ctx context.Context, organization int64, p core.Permission, most int) ([]int64, error)
+}
+
+// Approvers are the members who may approve somewhere, by the group whose gates they answer; no key for a group that does not exist.
+type Approvers map[string][]core.Actor
+
+// In are the members who may approve in all of some targets, by number.
+func (a Approvers) In(targets ...core.Target) map[string][]int64 {
+	return a.where(func(one core.Actor) bool {
+		return !slices.ContainsFunc(targets, func(t core.Target) bool { return !one.HasIn(core.MayApprove, t) })
+	})
+}
+
+// InAny are the members who may approve in an environment for at least one application, by number.
+func (a Approvers) InAny(e core.Environment) map[string][]int64 {
+	return a.where(func(one core.Actor) bool {
+		return one.Permissions.Has(core.MayApprove) || slices.ContainsFunc(one.Grants, func(g core.Grant) bool {
+			g.Applications = nil
+			return g.Permissions.Has(core.MayApprove) && g.Covers(e.Target(0))
+		})
+	})
+}
+
+func (a Approvers) where(counts func(core.Actor) bool) map[string][]int64 {
+	found := make(map[string][]int64, len(a))
+	for group, all := range a {
+		found[group] = []int64{}
+		for _, one := range all {
+			if counts(one) {
+				found[group] = append(found[group], one.ID)
+			}
+		}
+	}
+	return found
 }
 
 // ApproversOf are the members who may approve, by group, of those names that a group has; of anybody's as many as can matter.
-func ApproversOf(ctx context.Context, r ApproverReads, organization int64, names []string) (map[string][]int64, error) {
-	groups, found := map[string]int64{}, map[string][]int64{}
+func ApproversOf(ctx context.Context, r ApproverReads, organization int64, names []string) (Approvers, error) {
+	groups, members := map[string]int64{}, map[string][]core.Member{}
 	for _, name := range names {
 		if name == Anybody {
-			all, err := r.PeopleWithRoles(ctx, organization, core.RolesWith(core.MayApprove), enoughApprovers)
+			all, err := anybody(ctx, r, organization)
 			if err != nil {
 				return nil, err
 			}
-			found[Anybody] = all
+			members[Anybody] = all
 			continue
 		}
 		g, err := r.GroupByName(ctx, organization, name)
@@ -45,19 +82,51 @@ func ApproversOf(ctx context.Context, r ApproverReads, organization int64, names
 		}
 		groups[name] = g.ID
 	}
-	if len(groups) == 0 {
-		return found, nil
+	if len(groups) > 0 {
+		of, err := r.MembersByGroup(ctx, organization, slices.Collect(maps.Values(groups)))
+		if err != nil {
+			return nil, err
+		}
+		for name, id := range groups {
+			members[name] = of[id]
+		}
 	}
-	members, err := r.MembersByGroup(ctx, organization, slices.Collect(maps.Values(groups)))
-	for name, id := range groups {
-		found[name] = []int64{}
-		for _, m := range members[id] {
-			if m.RemovedAt == nil && m.Role.Permissions().Has(core.MayApprove) {
-				found[name] = append(found[name], m.ID)
+	var ids []int64
+	for _, all := range members {
+		for _, m := range all {
+			ids = append(ids, m.ID)
+		}
+	}
+	grants, err := r.GrantsByMember(ctx, organization, core.Distinct(ids))
+	found := make(Approvers, len(members))
+	for name, all := range members {
+		found[name] = []core.Actor{}
+		for _, m := range all {
+			if a := core.ActorOf(organization, m, grants[m.ID], nil); m.RemovedAt == nil && a.Somewhere().Has(core.MayApprove) {
+				found[name] = append(found[name], a)
 			}
 		}
 	}
 	return found, err
+}
+
+// anybody are people who may approve, by their role or by a grant.
+func anybody(ctx context.Context, r ApproverReads, organization int64) ([]core.Member, error) {
+	ids, err := r.PeopleWithRoles(ctx, organization, core.RolesWith(core.MayApprove), enoughApprovers)
+	if err != nil {
+		return nil, err
+	}
+	granted, err := r.PeopleWithGrants(ctx, organization, core.MayApprove, enoughApprovers)
+	if err != nil {
+		return nil, err
+	}
+	ids = core.Distinct(append(ids, granted...))
+	known, err := r.MembersByID(ctx, organization, ids)
+	all := make([]core.Member, 0, len(ids))
+	for _, id := range ids {
+		all = append(all, known[id])
+	}
+	return all, err
 }
 
 // Unanswerable finds why a question could never be answered, as JSON pointers into the rules of the question: there is no such group, or

@@ -52,6 +52,15 @@ type Tx interface {
 	// HasSignedIn is whether a member has had a token or a session, or is known to an identity provider.
 	HasSignedIn(ctx context.Context, member int64) (bool, error)
 	GroupsByMember(ctx context.Context, organization int64, members []int64) (map[int64][]core.Group, error)
+	core.GrantReads
+	// GrantsByGroup are those of groups, GrantsByID also those that were revoked.
+	GrantsByGroup(ctx context.Context, organization int64, groups []int64) (map[int64][]core.Grant, error)
+	GrantsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Grant, error)
+	ApplicationsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Application, error)
+	EnvironmentsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Environment, error)
+	AddGrant(ctx context.Context, g core.Grant) (core.Grant, error)
+	// RevokeGrant ends a grant; NotFound for one that is not in force.
+	RevokeGrant(ctx context.Context, id int64, at time.Time) error
 	TokensByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.AccessToken, error)
 	// AgentKeysByAgent are the latest of each, newest first.
 	AgentKeysByAgent(ctx context.Context, organization int64, agents []int64) (map[int64][]core.AgentKey, error)

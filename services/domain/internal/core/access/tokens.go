@@ -44,7 +44,7 @@ func (u *UseCases) CreateToken(ctx context.Context, a core.Actor, n NewToken) (c
 		n.MemberID = a.ID
 	}
 	if n.Scopes == 0 {
-		n.Scopes = a.Permissions &^ core.PermissionsOf(core.MayBreakGlass)
+		n.Scopes = a.Somewhere() &^ core.PermissionsOf(core.MayBreakGlass)
 	}
 	n.Scopes |= core.PermissionsOf(core.MayRead)
 	if n.Lifetime == 0 {
@@ -56,7 +56,7 @@ func (u *UseCases) CreateToken(ctx context.Context, a core.Actor, n NewToken) (c
 	secret := newSecret()
 	var made core.AccessToken
 	err := core.By(ctx, u.store, a, core.ActionCreateToken, func(ctx context.Context, tx Tx) error {
-		if beyond := n.Scopes &^ a.Permissions; beyond != 0 {
+		if beyond := n.Scopes &^ a.Somewhere(); beyond != 0 {
 			return fault.New(fault.Denied, "a token cannot be good for what its maker may not do: %v", beyond.List())
 		}
 		members, err := tx.MembersByID(ctx, a.Organization, []int64{n.MemberID})
@@ -203,12 +203,16 @@ func (u *UseCases) holder(ctx context.Context, secret string, session bool) (cor
 	var token core.AccessToken
 	var member core.Member
 	var groups map[int64][]core.Group
+	var grants map[int64][]core.Grant
 	err = u.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
 		var err error
 		if token, member, err = tx.TokenByDigest(ctx, digest, now); err != nil {
 			return err
 		}
 		if groups, err = tx.GroupsByMember(ctx, organization, []int64{member.ID}); err != nil {
+			return err
+		}
+		if grants, err = tx.GrantsByMember(ctx, organization, []int64{member.ID}); err != nil {
 			return err
 		}
 		return tx.TouchToken(ctx, token.ID, now)
@@ -219,13 +223,7 @@ func (u *UseCases) holder(ctx context.Context, secret string, session bool) (cor
 	if err != nil {
 		return core.AccessToken{}, core.Actor{}, err
 	}
-	a := core.Actor{
-		Organization: organization, Type: member.Kind, ID: member.ID, Name: member.Name, Permissions: member.Role.Permissions() & token.Scopes,
-	}
-	for _, g := range groups[member.ID] {
-		a.Groups = append(a.Groups, g.Name)
-	}
-	return token, a, nil
+	return token, core.ActorOf(organization, member, grants[member.ID], groups[member.ID]).LimitedTo(token.Scopes), nil
 }
 
 // StartSession gives a browser a secret of its own for the token that somebody shows: for as long as a day's work, and

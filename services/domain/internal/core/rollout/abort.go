@@ -24,13 +24,16 @@ func (u *UseCases) RetryRollout(ctx context.Context, a core.Actor, rollout int64
 		return core.Rollout{}, err
 	}
 	var result core.Rollout
-	err := core.By(ctx, u.store, a, core.ActionRetryRollout, func(ctx context.Context, tx Tx) error {
+	err := core.Within(ctx, u.store, a, core.ActionRetryRollout, func(ctx context.Context, tx Tx) error {
 		t, err := lockTree(ctx, tx, cause{Actor: a, at: u.clock.Now()}, rollout)
 		if err != nil {
 			return err
 		}
 		s, err := t.standing(ctx)
 		if err != nil {
+			return err
+		}
+		if err := s.MayHere(a, core.ActionRetryRollout); err != nil {
 			return err
 		}
 		if err := s.Refuses(core.ActionRetryRollout); err != nil {
@@ -80,6 +83,10 @@ func (u *UseCases) beginAgain(ctx context.Context, t *tree, reason string) (core
 	}
 	p, err := u.planRollout(ctx, t.tx, t.cause.Organization, t.rollout.VersionSetID, back)
 	if err != nil {
+		return core.Rollout{}, err
+	}
+	// The pipeline may go elsewhere than when the rollout was made.
+	if err := t.cause.MayIn(core.ActionRetryRollout, p.targets()...); err != nil {
 		return core.Rollout{}, err
 	}
 	p.retry = true

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -147,6 +148,14 @@ func (u *UseCases) StopAutomaticRollback(ctx context.Context, a core.Actor, roll
 		return core.Rollout{}, err
 	}
 	return u.change(ctx, a, core.ActionStopRollback, rollout, func(ctx context.Context, t *tree, s core.Standing) error {
+		if err := core.RefuseStopping(a); err != nil {
+			return err
+		}
+		if strings.TrimSpace(reason) == "" {
+			return fault.InvalidFields(fault.Field{
+				Name: "/reason", Problem: "found none; expected why what the rollback would take back is to stay: it is kept in the journal",
+			})
+		}
 		// The rollout is locked, and whoever carries the rollback out locks it too: exactly one of the two is first.
 		due := s.Outlook.AutomaticRollback
 		due.Outcome = core.Because("stopped by "+a.DisplayName(), reason)

@@ -11,13 +11,16 @@ func (u *UseCases) change(
 	ctx context.Context, a core.Actor, action core.Action, rollout int64, fn func(context.Context, *tree, core.Standing) error,
 ) (core.Rollout, error) {
 	var changed core.Rollout
-	err := core.By(ctx, u.store, a, action, func(ctx context.Context, tx Tx) error {
+	err := core.Within(ctx, u.store, a, action, func(ctx context.Context, tx Tx) error {
 		t, err := lockTree(ctx, tx, cause{Actor: a, at: u.clock.Now()}, rollout)
 		if err != nil {
 			return err
 		}
 		s, err := t.standing(ctx)
 		if err != nil {
+			return err
+		}
+		if err := s.MayHere(a, action); err != nil {
 			return err
 		}
 		if err := s.Refuses(action); err != nil {
@@ -38,8 +41,13 @@ func (u *UseCases) change(
 // standing is that of a locked rollout.
 func (t *tree) standing(ctx context.Context) (core.Standing, error) {
 	s := core.Standing{Rollout: t.rollout, UnderWay: t.underWay(), Began: t.began()}
-	for _, b := range t.environments {
-		s.Environments = append(s.Environments, b.RolloutEnvironment)
+	ids := make([]int64, len(t.environments))
+	for i, b := range t.environments {
+		s.Environments, ids[i] = append(s.Environments, b.RolloutEnvironment), b.EnvironmentID
+	}
+	var err error
+	if s.Known, err = t.tx.EnvironmentsByID(ctx, t.cause.Organization, ids); err != nil {
+		return s, err
 	}
 	rows, err := t.tx.GateWordsByRollout(ctx, t.cause.Organization, []int64{t.rollout.ID})
 	if err != nil {

@@ -18,7 +18,7 @@ func (u *UseCases) CreateRollout(ctx context.Context, a core.Actor, n NewRollout
 		return Promotion{}, err
 	}
 	var made Promotion
-	err := core.By(ctx, u.store, a, core.ActionCreateRollout, func(ctx context.Context, tx Tx) error {
+	err := core.Within(ctx, u.store, a, core.ActionCreateRollout, func(ctx context.Context, tx Tx) error {
 		c := cause{Actor: a, at: u.clock.Now()}
 		var err error
 		if made.Queued, err = u.makeRoom(ctx, tx, c, n); err != nil || made.Queued != nil {
@@ -26,6 +26,9 @@ func (u *UseCases) CreateRollout(ctx context.Context, a core.Actor, n NewRollout
 		}
 		p, err := u.planRollout(ctx, tx, a.Organization, n.VersionSetID, nil)
 		if err != nil {
+			return err
+		}
+		if err := a.MayIn(core.ActionCreateRollout, p.targets()...); err != nil {
 			return err
 		}
 		if !n.Again && p.liveEverywhere() {
@@ -43,6 +46,15 @@ func (u *UseCases) CreateRollout(ctx context.Context, a core.Actor, n NewRollout
 		return Promotion{}, err
 	}
 	return made, nil
+}
+
+// targets are where a plan goes.
+func (p plan) targets() []core.Target {
+	all := make([]core.Target, len(p.stops))
+	for i, s := range p.stops {
+		all[i] = s.environment.Target(p.application.ID)
+	}
+	return all
 }
 
 // createPlanned writes the rollout, everything under it, their first journal rows, and the hand-over.

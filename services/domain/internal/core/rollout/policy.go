@@ -23,9 +23,12 @@ func (u *UseCases) SetRollbackPolicy(ctx context.Context, a core.Actor, p core.R
 		})
 	}
 	var application core.Application
-	err := core.By(ctx, u.store, a, core.ActionSetRollbackPolicy, func(ctx context.Context, tx Tx) error {
+	err := core.Within(ctx, u.store, a, core.ActionSetRollbackPolicy, func(ctx context.Context, tx Tx) error {
 		var err error
 		if application, err = tx.LockApplication(ctx, p.ApplicationID); err != nil {
+			return err
+		}
+		if err := mayConfigure(ctx, tx, a, core.ActionSetRollbackPolicy, p.ApplicationID); err != nil {
 			return err
 		}
 		all, err := tx.RollbackPolicies(ctx, a.Organization, []int64{p.ApplicationID})
@@ -47,9 +50,12 @@ func (u *UseCases) SetRollbackPolicy(ctx context.Context, a core.Actor, p core.R
 // SetRolloutPolicy gives an application its policy. It counts for rollouts that are made from now on.
 func (u *UseCases) SetRolloutPolicy(ctx context.Context, a core.Actor, p core.RolloutPolicy) (core.Application, error) {
 	var application core.Application
-	err := core.By(ctx, u.store, a, core.ActionSetRolloutPolicy, func(ctx context.Context, tx Tx) error {
+	err := core.Within(ctx, u.store, a, core.ActionSetRolloutPolicy, func(ctx context.Context, tx Tx) error {
 		var err error
 		if application, err = tx.LockApplication(ctx, p.ApplicationID); err != nil {
+			return err
+		}
+		if err := mayConfigure(ctx, tx, a, core.ActionSetRolloutPolicy, p.ApplicationID); err != nil {
 			return err
 		}
 		all, err := tx.RolloutPolicies(ctx, a.Organization, []int64{p.ApplicationID})
@@ -69,6 +75,15 @@ func (u *UseCases) SetRolloutPolicy(ctx context.Context, a core.Actor, p core.Ro
 		return core.Record(ctx, tx, a, policyChange(core.ActionSetRolloutPolicy, application), state(before), state(p))
 	})
 	return application, err
+}
+
+// mayConfigure is nil when an actor may do something with an application wherever it goes.
+func mayConfigure(ctx context.Context, tx Tx, a core.Actor, action core.Action, application int64) error {
+	targets, err := core.ApplicationTargets(ctx, tx, a.Organization, application)
+	if err != nil {
+		return err
+	}
+	return a.MayIn(action, targets...)
 }
 
 // policyChange is a row of the journal of changes about a policy of an application.

@@ -48,13 +48,16 @@ type previewedRolloutInput struct {
 // one that is under way; the answer comes later.
 func (u *UseCases) PreviewRollout(ctx context.Context, a core.Actor, n NewPreview) (core.Preview, error) {
 	var made core.Preview
-	err := core.By(ctx, u.store, a, core.ActionPreviewRollout, func(ctx context.Context, tx Tx) error {
+	err := core.Within(ctx, u.store, a, core.ActionPreviewRollout, func(ctx context.Context, tx Tx) error {
 		var back *wayBack
 		if n.Rollback {
 			back = &wayBack{}
 		}
 		p, err := u.planAny(ctx, tx, a.Organization, n.VersionSetID, back)
 		if err != nil {
+			return err
+		}
+		if err := a.MayIn(core.ActionPreviewRollout, p.targets()...); err != nil {
 			return err
 		}
 		// One workflow for all stops, as for the rollout itself (D25).

@@ -26,6 +26,13 @@ func (u *UseCases) makeRoom(ctx context.Context, tx Tx, c cause, n NewRollout) (
 	if !ok {
 		return nil, fault.New(fault.NotFound, "version set %d does not exist", n.VersionSetID)
 	}
+	targets, err := core.ApplicationTargets(ctx, tx, c.Organization, set.ApplicationID)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.MayIn(core.ActionCreateRollout, targets...); err != nil {
+		return nil, err
+	}
 	active, err := tx.ActiveRollouts(ctx, c.Organization, []int64{set.ApplicationID})
 	if err != nil {
 		return nil, err
@@ -67,6 +74,9 @@ func (u *UseCases) supersede(ctx context.Context, tx Tx, c cause, rollout int64,
 			fault.Refused, "%s is %s and moves; it can be superseded while it is paused or waits for approval", t.name(), t.rollout.State.Words(),
 		)
 	}
+	if err := u.mayEnd(ctx, t, c.Actor, core.ActionCreateRollout); err != nil {
+		return err
+	}
 	return u.cancel(ctx, t, "superseded by "+by.Name)
 }
 
@@ -85,9 +95,10 @@ func (u *UseCases) BeginQueued(ctx context.Context) (core.QueuedRollout, bool, e
 			if q, ok, err = tx.FreeQueuedRollout(ctx); err != nil || !ok {
 				return err
 			}
-			var p plan
-			if err = mayStillDeploy(ctx, tx, organization, q.Requester); err == nil {
-				p, err = u.planRollout(ctx, tx, organization, q.VersionSetID, nil)
+			p, err := u.planRollout(ctx, tx, organization, q.VersionSetID, nil)
+			// That the requester may not deploy any more comes before every other reason.
+			if refused := mayStillDeploy(ctx, tx, organization, q.Requester, p.targets()); refused != nil {
+				err = refused
 			}
 			if forPeople(err) {
 				q.Outcome = fault.Public(err)
@@ -117,7 +128,7 @@ func (u *UseCases) BeginQueued(ctx context.Context) (core.QueuedRollout, bool, e
 }
 
 // mayStillDeploy is nil, or a Refused that says why the member who asked for a queued rollout may not deploy any more (D50).
-func mayStillDeploy(ctx context.Context, tx Tx, organization int64, requester core.Principal) error {
+func mayStillDeploy(ctx context.Context, tx Tx, organization int64, requester core.Principal, targets []core.Target) error {
 	if requester.Type != core.PrincipalUser && requester.Type != core.PrincipalAgent {
 		return nil // a policy or a schedule, which has no role
 	}
@@ -131,8 +142,20 @@ func mayStillDeploy(ctx context.Context, tx Tx, organization int64, requester co
 		return fault.New(fault.Refused, "%s %d, who asked for it, is not a member of the organization", requester.Type, requester.ID)
 	case m.RemovedAt != nil:
 		return fault.New(fault.Refused, "%s, who asked for it, was removed from the organization", m.Name)
-	case !m.Role.Permissions().Has(core.MayDeploy):
+	}
+	grants, err := tx.GrantsByMember(ctx, organization, []int64{m.ID})
+	if err != nil {
+		return err
+	}
+	a := core.ActorOf(organization, m, grants[m.ID], nil)
+	if a.MaySomewhere(core.ActionCreateRollout) != nil {
 		return fault.New(fault.Refused, "%s, who asked for it, may not deploy any more: the role is %s", m.Name, m.Role)
+	}
+	if len(targets) == 0 { // the plan was refused before it was known where it goes
+		return nil
+	}
+	if err := a.MayIn(core.ActionCreateRollout, targets...); err != nil {
+		return fault.Because(err, fault.Refused, "%s, who asked for it, may not deploy there any more: %s", m.Name, fault.Public(err))
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ func (u *UseCases) RollbackRollout(ctx context.Context, a core.Actor, n Rollback
 		return core.Rollout{}, err
 	}
 	if n.BreakGlass {
-		if err := a.May(core.ActionBreakGlass); err != nil {
+		if err := a.MaySomewhere(core.ActionBreakGlass); err != nil {
 			return core.Rollout{}, err
 		}
 		if err := checkGlassReason(n.Reason); err != nil {
@@ -35,7 +35,7 @@ func (u *UseCases) RollbackRollout(ctx context.Context, a core.Actor, n Rollback
 		}
 	}
 	var made core.Rollout
-	err := core.By(ctx, u.store, a, core.ActionRollbackRollout, func(ctx context.Context, tx Tx) error {
+	err := core.Within(ctx, u.store, a, core.ActionRollbackRollout, func(ctx context.Context, tx Tx) error {
 		c := cause{Actor: a, at: u.clock.Now()}
 		t, err := lockTree(ctx, tx, c, n.RolloutID)
 		if err != nil {
@@ -62,6 +62,9 @@ func (u *UseCases) RollbackRollout(ctx context.Context, a core.Actor, n Rollback
 		// The cancellation frees the application's only place for the rollout below (R14). Should that be refused, the
 		// rollback of the transaction leaves the old one running.
 		if !t.rollout.State.Terminal() {
+			if err := u.mayEnd(ctx, t, a, core.ActionRollbackRollout); err != nil {
+				return err
+			}
 			back.instead = fmt.Sprintf("; to end %s where it is, cancel it", t.name())
 			if err := u.cancel(ctx, t, core.Because("rolled back to "+target.Name, n.Reason)); err != nil {
 				return err
@@ -71,6 +74,14 @@ func (u *UseCases) RollbackRollout(ctx context.Context, a core.Actor, n Rollback
 		if err != nil {
 			return err
 		}
+		if err := a.MayIn(core.ActionRollbackRollout, p.targets()...); err != nil {
+			return err
+		}
+		if n.BreakGlass {
+			if err := a.MayIn(core.ActionBreakGlass, p.targets()...); err != nil {
+				return err
+			}
+		}
 		if made, err = u.createPlanned(ctx, tx, c, p, reason); err != nil || !n.BreakGlass {
 			return err
 		}
@@ -78,6 +89,15 @@ func (u *UseCases) RollbackRollout(ctx context.Context, a core.Actor, n Rollback
 	})
 	u.wake()
 	return made, err
+}
+
+// mayEnd is nil when an actor may end a rollout that is under way for another one: it acts on everything that it goes to.
+func (u *UseCases) mayEnd(ctx context.Context, t *tree, a core.Actor, action core.Action) error {
+	s, err := t.standing(ctx)
+	if err != nil {
+		return err
+	}
+	return s.MayHere(a, action)
 }
 
 // earlier is the set to go back to. What was live in the last environment is preferred: a set that has only been in the

@@ -46,6 +46,7 @@ type Tx interface {
 	SaveReconciliation(ctx context.Context, r core.Reconciliation) error
 	SaveContact(ctx context.Context, c core.Contact) error
 
+	core.GrantReads
 	// MembersByID finds removed ones as well.
 	MembersByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Member, error)
 	VersionsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Version, error)

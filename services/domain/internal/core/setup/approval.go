@@ -20,12 +20,15 @@ func (u *UseCases) SetEnvironmentApproval(
 		}
 	}
 	var changed core.Environment
-	err := core.By(ctx, u.store, a, core.ActionSetEnvironmentApproval, func(ctx context.Context, tx Tx) error {
+	err := core.Within(ctx, u.store, a, core.ActionSetEnvironmentApproval, func(ctx context.Context, tx Tx) error {
 		e, err := tx.LockEnvironment(ctx, environment)
 		if err != nil {
 			return err
 		}
 		changed = e.Environment
+		if err := a.MayIn(core.ActionSetEnvironmentApproval, e.Target(0)); err != nil {
+			return err
+		}
 		known, err := tx.EnvironmentApprovals(ctx, a.Organization, []int64{environment})
 		if err != nil {
 			return err
@@ -48,7 +51,7 @@ func (u *UseCases) SetEnvironmentApproval(
 		if err != nil {
 			return err
 		}
-		if found := access.Unanswerable(n.Group, n.Quorum, approvers); len(found) > 0 {
+		if found := access.Unanswerable(n.Group, n.Quorum, approvers.InAny(e.Environment)); len(found) > 0 {
 			return fault.InvalidFields(found...)
 		}
 		if err := u.checkPipelines(ctx, tx, a.Organization, e.Environment, *n); err != nil {

@@ -9,12 +9,15 @@ import (
 // ArchiveApplication takes an application out of use. It is refused while a rollout is active or queued; again is nothing.
 func (u *UseCases) ArchiveApplication(ctx context.Context, a core.Actor, application int64, reason string) (core.Application, error) {
 	var archived core.Application
-	err := core.By(ctx, u.store, a, core.ActionArchiveApplication, func(ctx context.Context, tx Tx) error {
+	err := core.Within(ctx, u.store, a, core.ActionArchiveApplication, func(ctx context.Context, tx Tx) error {
 		app, err := tx.LockApplication(ctx, application)
 		if err != nil {
 			return err
 		}
 		archived = app
+		if err := mayConfigure(ctx, tx, a, core.ActionArchiveApplication, application); err != nil {
+			return err
+		}
 		if app.ArchivedAt != nil {
 			return nil
 		}
@@ -54,13 +57,16 @@ func (u *UseCases) ArchiveApplication(ctx context.Context, a core.Actor, applica
 // ArchiveEnvironment takes an environment out of use. It is refused while an active rollout goes there; again is nothing.
 func (u *UseCases) ArchiveEnvironment(ctx context.Context, a core.Actor, environment int64, reason string) (core.Environment, error) {
 	var archived core.Environment
-	err := core.By(ctx, u.store, a, core.ActionArchiveEnvironment, func(ctx context.Context, tx Tx) error {
+	err := core.Within(ctx, u.store, a, core.ActionArchiveEnvironment, func(ctx context.Context, tx Tx) error {
 		// The lock waits for whoever plans a rollout, so none that goes there is made beside this.
 		e, err := tx.LockEnvironment(ctx, environment)
 		if err != nil {
 			return err
 		}
 		archived = e.Environment
+		if err := a.MayIn(core.ActionArchiveEnvironment, e.Target(0)); err != nil {
+			return err
+		}
 		if e.ArchivedAt != nil {
 			return nil
 		}
@@ -94,9 +100,12 @@ func (u *UseCases) ArchiveEnvironment(ctx context.Context, a core.Actor, environ
 // nobody else's meanwhile: the names of what is archived stay taken. Versions that came meanwhile were not taken.
 func (u *UseCases) RestoreApplication(ctx context.Context, a core.Actor, application int64, reason string) (core.Application, error) {
 	var restored core.Application
-	err := core.By(ctx, u.store, a, core.ActionRestoreApplication, func(ctx context.Context, tx Tx) error {
+	err := core.Within(ctx, u.store, a, core.ActionRestoreApplication, func(ctx context.Context, tx Tx) error {
 		var err error
-		if restored, err = tx.LockApplication(ctx, application); err != nil || restored.ArchivedAt == nil {
+		if restored, err = tx.LockApplication(ctx, application); err != nil {
+			return err
+		}
+		if err := mayConfigure(ctx, tx, a, core.ActionRestoreApplication, application); err != nil || restored.ArchivedAt == nil {
 			return err
 		}
 		restored.ArchivedAt = nil
@@ -120,9 +129,13 @@ func (u *UseCases) RestoreApplication(ctx context.Context, a core.Actor, applica
 // been revoked meanwhile.
 func (u *UseCases) RestoreEnvironment(ctx context.Context, a core.Actor, environment int64, reason string) (core.Environment, error) {
 	var restored core.Environment
-	err := core.By(ctx, u.store, a, core.ActionRestoreEnvironment, func(ctx context.Context, tx Tx) error {
+	err := core.Within(ctx, u.store, a, core.ActionRestoreEnvironment, func(ctx context.Context, tx Tx) error {
 		e, err := tx.LockEnvironment(ctx, environment)
-		if restored = e.Environment; err != nil || e.ArchivedAt == nil {
+		if err != nil {
+			return err
+		}
+		restored = e.Environment
+		if err := a.MayIn(core.ActionRestoreEnvironment, e.Target(0)); err != nil || e.ArchivedAt == nil {
 			return err
 		}
 		if err := Usable(ctx, u.drivers, tx, a.Organization, e); err != nil {
@@ -146,6 +159,15 @@ func (u *UseCases) RestoreEnvironment(ctx context.Context, a core.Actor, environ
 	})
 	u.wake()
 	return restored, err
+}
+
+// mayConfigure is nil when an actor may do something with an application wherever it goes.
+func mayConfigure(ctx context.Context, tx Tx, a core.Actor, action core.Action, application int64) error {
+	targets, err := core.ApplicationTargets(ctx, tx, a.Organization, application)
+	if err != nil {
+		return err
+	}
+	return a.MayIn(action, targets...)
 }
 
 // recordArchiving writes to the journal of changes that something was archived, or restored.

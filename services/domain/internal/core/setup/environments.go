@@ -22,18 +22,16 @@ type NewEnvironment struct {
 	DriverConfig json.RawMessage
 }
 
-// tiers are all tiers, as the API spells them.
-func tiers() []core.Tier {
-	return []core.Tier{core.TierDevelopment, core.TierQA, core.TierStaging, core.TierProduction}
-}
-
 // CreateEnvironment records an environment with its first driver binding and submits its onboarding (E53).
 func (u *UseCases) CreateEnvironment(ctx context.Context, a core.Actor, n NewEnvironment) (core.Environment, error) {
 	if err := u.checkEnvironment(n); err != nil {
 		return core.Environment{}, err
 	}
 	var made core.Environment
-	err := core.By(ctx, u.store, a, core.ActionCreateEnvironment, func(ctx context.Context, tx Tx) error {
+	err := core.Within(ctx, u.store, a, core.ActionCreateEnvironment, func(ctx context.Context, tx Tx) error {
+		if err := a.MayIn(core.ActionCreateEnvironment, core.Target{Tier: n.Tier}); err != nil {
+			return err
+		}
 		e, err := tx.AddEnvironment(ctx, core.Environment{Name: n.Name, Description: n.Description, Tier: n.Tier})
 		if fault.Is(err, fault.Conflict) {
 			return fault.Because(err, fault.Conflict, "an environment named %q exists already", n.Name)
@@ -64,7 +62,7 @@ func (u *UseCases) CreateEnvironment(ctx context.Context, a core.Actor, n NewEnv
 
 func (u *UseCases) checkEnvironment(n NewEnvironment) error {
 	found := append(core.CheckName("/name", n.Name), core.CheckDescription("/description", n.Description)...)
-	if !slices.Contains(tiers(), n.Tier) {
+	if !slices.Contains(core.AllTiers(), n.Tier) {
 		found = append(
 			found, fault.Field{Name: "/tier", Problem: fmt.Sprintf("found %q; expected one of development, qa, staging, production", n.Tier)},
 		)
@@ -128,9 +126,12 @@ func within(at string, err error) ([]fault.Field, error) {
 // one may still say counts for nothing.
 func (u *UseCases) RetryOnboarding(ctx context.Context, a core.Actor, environment int64) (core.Environment, error) {
 	var made core.Environment
-	err := core.By(ctx, u.store, a, core.ActionRetryOnboarding, func(ctx context.Context, tx Tx) error {
+	err := core.Within(ctx, u.store, a, core.ActionRetryOnboarding, func(ctx context.Context, tx Tx) error {
 		e, err := tx.LockEnvironment(ctx, environment)
 		if err != nil {
+			return err
+		}
+		if err := a.MayIn(core.ActionRetryOnboarding, e.Target(0)); err != nil {
 			return err
 		}
 		if e.ArchivedAt != nil {

@@ -26,7 +26,7 @@ type NewFlowDefinition struct {
 // ready wait until they are. What is in force already is answered as it is: no version is made, and nothing set up.
 func (u *UseCases) CreateFlowDefinition(ctx context.Context, a core.Actor, n NewFlowDefinition) (core.FlowDefinition, error) {
 	var made core.FlowDefinition
-	err := core.By(ctx, u.store, a, core.ActionCreateFlowDefinition, func(ctx context.Context, tx Tx) error {
+	err := core.Within(ctx, u.store, a, core.ActionCreateFlowDefinition, func(ctx context.Context, tx Tx) error {
 		// The lock numbers the versions one after the other (R13), and keeps a rollout from starting between the new
 		// pipeline and the setups that it wants.
 		app, err := tx.LockApplication(ctx, n.ApplicationID)
@@ -42,6 +42,9 @@ func (u *UseCases) CreateFlowDefinition(ctx context.Context, a core.Actor, n New
 		}
 		flow, err := u.checkAuthored(ctx, tx, a.Organization, n.Definition, environments)
 		if err != nil {
+			return err
+		}
+		if err := mayDefine(ctx, tx, a, app.ID, flow, environments); err != nil {
 			return err
 		}
 		latest, err := tx.LatestFlowDefinitions(ctx, a.Organization, []int64{app.ID})
@@ -94,6 +97,23 @@ func (u *UseCases) CreateFlowDefinition(ctx context.Context, a core.Actor, n New
 	})
 	u.wake()
 	return made, err
+}
+
+// mayDefine is nil when an actor may configure every environment that a pipeline goes to, and those that it went to before.
+func mayDefine(
+	ctx context.Context, tx Tx, a core.Actor, application int64, flow core.Flow, environments map[string]core.BoundEnvironment,
+) error {
+	targets, err := core.ApplicationTargets(ctx, tx, a.Organization, application)
+	if err != nil {
+		return err
+	}
+	if len(flow.Deploys) > 0 && targets[0].EnvironmentID == 0 { // it has gone nowhere so far
+		targets = nil
+	}
+	for _, step := range flow.Deploys {
+		targets = append(targets, environments[step.Environment].Target(application))
+	}
+	return a.MayIn(core.ActionCreateFlowDefinition, targets...)
 }
 
 // pipelineState is what the journal of changes keeps of a pipeline; nil for none.
@@ -194,7 +214,7 @@ func (u *UseCases) checkAuthored(
 		return core.Flow{}, err
 	}
 	err = CheckFlow(
-		u.drivers.Now(), flow, environments, func(a core.Approval) []fault.Field { return access.Unanswerable(a.Group, a.Quorum, approvers) },
+		u.drivers.Now(), flow, environments, func(a core.Approval) []fault.Field { return access.Unanswerable(a.Group, a.Quorum, approvers.In()) },
 	)
 	if err == nil {
 		err = inDefinition(checkEntries(ctx, r, organization, flow, environments))
@@ -248,10 +268,10 @@ func unanswerableTogether(
 ) ([]fault.Field, error) {
 	_, rule := core.EntryRule(step.Approval, e.Tier, &own)
 	approvers, err := access.ApproversOf(ctx, r, organization, []string{rule.Group, own.Group})
-	if err != nil || len(access.Unanswerable(own.Group, own.Quorum, approvers)) > 0 {
+	if err != nil || len(access.Unanswerable(own.Group, own.Quorum, approvers.InAny(e))) > 0 {
 		return nil, err
 	}
-	return access.Unanswerable(rule.Group, rule.Quorum, approvers), nil
+	return access.Unanswerable(rule.Group, rule.Quorum, approvers.InAny(e)), nil
 }
 
 // groupsOf are those that the pipeline wants an approval of; anybody is among them where it takes more than one of all members.
@@ -333,7 +353,7 @@ func waitsFor(e core.Environment) string {
 // RetrySetup submits the setup of an application environment again (E29), whatever became of the attempt before.
 func (u *UseCases) RetrySetup(ctx context.Context, a core.Actor, applicationEnvironment int64) (core.ApplicationEnvironment, error) {
 	var made core.ApplicationEnvironment
-	err := core.By(ctx, u.store, a, core.ActionRetrySetup, func(ctx context.Context, tx Tx) error {
+	err := core.Within(ctx, u.store, a, core.ActionRetrySetup, func(ctx context.Context, tx Tx) error {
 		found, err := tx.ApplicationEnvironmentsByID(ctx, a.Organization, []int64{applicationEnvironment})
 		if err != nil {
 			return err
@@ -348,6 +368,9 @@ func (u *UseCases) RetrySetup(ctx context.Context, a core.Actor, applicationEnvi
 		}
 		e, err := tx.LockEnvironment(ctx, ae.EnvironmentID)
 		if err != nil {
+			return err
+		}
+		if err := a.MayIn(core.ActionRetrySetup, e.Target(app.ID)); err != nil {
 			return err
 		}
 		if e.Readiness != core.ReadinessReady {

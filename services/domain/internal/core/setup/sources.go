@@ -90,9 +90,9 @@ func (u *UseCases) AddArtifactSource(ctx context.Context, a core.Actor, service 
 		return core.ArtifactSource{}, fault.InvalidFields(found...)
 	}
 	var made core.ArtifactSource
-	err := core.By(ctx, u.store, a, core.ActionCreateArtifactSource, func(ctx context.Context, tx Tx) error {
+	err := core.Within(ctx, u.store, a, core.ActionCreateArtifactSource, func(ctx context.Context, tx Tx) error {
 		// Behind the application's lock: no version set is being put together of the sources that there were before.
-		siblings, err := lockSources(ctx, tx, a.Organization, service)
+		siblings, err := lockSources(ctx, tx, a, core.ActionCreateArtifactSource, service)
 		if err != nil {
 			return err
 		}
@@ -124,7 +124,7 @@ func (u *UseCases) SetArtifactSourceConfig(
 	ctx context.Context, a core.Actor, id int64, config json.RawMessage,
 ) (core.ArtifactSource, error) {
 	var changed core.ArtifactSource
-	err := core.By(ctx, u.store, a, core.ActionSetArtifactSourceConfig, func(ctx context.Context, tx Tx) error {
+	err := core.Within(ctx, u.store, a, core.ActionSetArtifactSourceConfig, func(ctx context.Context, tx Tx) error {
 		known, err := tx.ArtifactSourcesByID(ctx, a.Organization, []int64{id})
 		if err != nil {
 			return err
@@ -140,7 +140,7 @@ func (u *UseCases) SetArtifactSourceConfig(
 		if before, _ := u.sources.Key(s.Ref, s.Config); before != key {
 			return fault.New(fault.Refused, "a source stays with the artifacts that it points at; make another source for others")
 		}
-		if _, err := lockSources(ctx, tx, a.Organization, s.ServiceID); err != nil {
+		if _, err := lockSources(ctx, tx, a, core.ActionSetArtifactSourceConfig, s.ServiceID); err != nil {
 			return err
 		}
 		if changed, err = tx.SaveArtifactSource(ctx, id, config); err != nil {
@@ -176,9 +176,10 @@ func recordSource(ctx context.Context, tx Tx, a core.Actor, action core.Action, 
 	}, before, state(now))
 }
 
-// lockSources locks the application of a service, and answers the sources of the service.
-func lockSources(ctx context.Context, tx Tx, organization, service int64) ([]core.ArtifactSource, error) {
-	services, err := tx.ServicesByID(ctx, organization, []int64{service})
+// lockSources locks the application of a service, and answers the sources of the service to an actor who may configure the application
+// wherever it goes.
+func lockSources(ctx context.Context, tx Tx, a core.Actor, action core.Action, service int64) ([]core.ArtifactSource, error) {
+	services, err := tx.ServicesByID(ctx, a.Organization, []int64{service})
 	if err != nil {
 		return nil, err
 	}
@@ -189,14 +190,17 @@ func lockSources(ctx context.Context, tx Tx, organization, service int64) ([]cor
 	if _, err := tx.LockApplication(ctx, s.ApplicationID); err != nil {
 		return nil, err
 	}
-	sources, err := tx.ArtifactSourcesByService(ctx, organization, []int64{service})
+	if err := mayConfigure(ctx, tx, a, action, s.ApplicationID); err != nil {
+		return nil, err
+	}
+	sources, err := tx.ArtifactSourcesByService(ctx, a.Organization, []int64{service})
 	return sources[service], err
 }
 
 // LookAtArtifactSource asks for a look now, in place of the next one that is due. What it finds becomes a version like
 // anything else that is told.
 func (u *UseCases) LookAtArtifactSource(ctx context.Context, a core.Actor, id int64) (SourceSight, error) {
-	if err := a.May(core.ActionLookAtArtifactSource); err != nil {
+	if err := a.MaySomewhere(core.ActionLookAtArtifactSource); err != nil {
 		return SourceSight{}, err
 	}
 	known, err := u.store.ArtifactSourcesByID(ctx, a.Organization, []int64{id})
@@ -221,7 +225,7 @@ func (u *UseCases) TryArtifactSource(ctx context.Context, a core.Actor, n NewArt
 	if _, found := u.sources.Key(n.Ref, n.Config); len(found) > 0 {
 		return SourceSight{}, fault.InvalidFields(found...)
 	}
-	if err := a.May(core.ActionTryArtifactSource); err != nil {
+	if err := a.MaySomewhere(core.ActionTryArtifactSource); err != nil {
 		return SourceSight{}, err
 	}
 	return u.status.Try(ctx, a.Organization, n)
@@ -239,7 +243,7 @@ func (u *UseCases) SourceStates(ctx context.Context, organization int64, ids []i
 
 // ArtifactSenders are the hooks and tokens through which artifacts are reported for the organization, for those who may configure sources.
 func (u *UseCases) ArtifactSenders(ctx context.Context, a core.Actor) ([]ArtifactSender, error) {
-	if err := a.May(core.ActionTryArtifactSource); err != nil {
+	if err := a.MaySomewhere(core.ActionTryArtifactSource); err != nil {
 		return nil, err
 	}
 	return u.status.Senders(ctx, a.Organization)

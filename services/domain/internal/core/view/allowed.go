@@ -34,11 +34,28 @@ func (u *UseCases) Standings(ctx context.Context, organization int64, rollouts [
 	if err != nil {
 		return nil, err
 	}
+	var ids, applications []int64
+	for _, of := range environments {
+		for _, e := range of {
+			ids = append(ids, e.EnvironmentID)
+		}
+	}
+	places, err := u.EnvironmentsByID(ctx, organization, core.Distinct(ids))
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range known {
+		applications = append(applications, r.ApplicationID)
+	}
+	elsewhere, err := u.ApplicationStandings(ctx, organization, core.Distinct(applications))
+	if err != nil {
+		return nil, err
+	}
 	all := make(map[int64]core.Standing, len(known))
 	for id, r := range known {
 		all[id] = core.Standing{
-			Rollout: r, Gates: gates[id], Environments: environments[id], UnderWay: moving[id], Began: began[id],
-			Hold: core.HoldOf(words[id], gates[id]), Outlook: wanted[id],
+			Rollout: r, Gates: gates[id], Environments: environments[id], Known: places, UnderWay: moving[id], Began: began[id],
+			Hold: core.HoldOf(words[id], gates[id]), Outlook: wanted[id], Elsewhere: elsewhere[r.ApplicationID].RefusesAnother(r),
 		}
 	}
 	return all, nil
@@ -92,10 +109,12 @@ func (u *UseCases) ApplicationStandings(
 		return nil, err
 	}
 	var ids []int64
-	for _, of := range places {
+	goes := map[int64][]int64{}
+	for application, of := range places {
 		for _, ae := range of {
-			ids = append(ids, ae.EnvironmentID)
+			goes[application] = append(goes[application], ae.EnvironmentID)
 		}
+		ids = append(ids, goes[application]...)
 	}
 	environments, err := u.EnvironmentsByID(ctx, organization, ids)
 	if err != nil {
@@ -103,7 +122,7 @@ func (u *UseCases) ApplicationStandings(
 	}
 	all := make(map[int64]core.ApplicationStanding, len(known))
 	for id, app := range known {
-		s := core.ApplicationStanding{Application: app, Active: active[id], OnNewer: policies[id].OnNewer}
+		s := core.ApplicationStanding{Application: app, Active: active[id], OnNewer: policies[id].OnNewer, Targets: core.TargetsIn(id, goes[id], environments)}
 		if definition, ok := latest[id]; ok {
 			s.Unready = u.unready(app, definition, places[id], environments)
 		} else {

@@ -47,7 +47,7 @@ func gatePosition(g core.Gate) core.Position {
 
 // eachGateFor goes through the open gates of a range of rollouts that an actor may approve, until take has enough.
 func (u *UseCases) eachGateFor(ctx context.Context, a core.Actor, r core.Range, take func(core.Gate) bool) error {
-	if err := a.May(core.ActionApproveGate); err != nil {
+	if err := a.MaySomewhere(core.ActionApproveGate); err != nil {
 		return nil //nolint:nilerr // for whoever may approve nothing, nothing waits
 	}
 	for {
@@ -59,13 +59,17 @@ func (u *UseCases) eachGateFor(ctx context.Context, a core.Actor, r core.Range, 
 		if err != nil {
 			return err
 		}
+		where, err := u.whereFor(ctx, a, rollouts)
+		if err != nil {
+			return err
+		}
 		for _, rollout := range rollouts {
 			of := gates[rollout]
 			if r.Falling {
 				slices.Reverse(of)
 			}
 			for _, g := range of {
-				if g.MayResolve(a, true) == nil && !take(g) {
+				if a.MayIn(core.ActionApproveGate, where[rollout].GateTargets(g)...) == nil && g.MayResolve(a, true) == nil && !take(g) {
 					return nil
 				}
 			}
@@ -79,4 +83,31 @@ func (u *UseCases) eachGateFor(ctx context.Context, a core.Actor, r core.Range, 
 			r.Above = last
 		}
 	}
+}
+
+// whereFor are standings of rollouts with no more than where they go; empty for an actor who may approve everywhere.
+func (u *UseCases) whereFor(ctx context.Context, a core.Actor, rollouts []int64) (map[int64]core.Standing, error) {
+	if a.Permissions.Has(core.MayApprove) {
+		return nil, nil
+	}
+	known, err := u.RolloutsByID(ctx, a.Organization, rollouts)
+	if err != nil {
+		return nil, err
+	}
+	stops, err := u.RolloutEnvironmentsByRollout(ctx, a.Organization, rollouts)
+	if err != nil {
+		return nil, err
+	}
+	var ids []int64
+	for _, of := range stops {
+		for _, e := range of {
+			ids = append(ids, e.EnvironmentID)
+		}
+	}
+	environments, err := u.EnvironmentsByID(ctx, a.Organization, core.Distinct(ids))
+	all := make(map[int64]core.Standing, len(rollouts))
+	for id, r := range known {
+		all[id] = core.Standing{Rollout: r, Environments: stops[id], Known: environments}
+	}
+	return all, err
 }

@@ -81,11 +81,17 @@ type Reads interface {
 	MemberByName(ctx context.Context, organization int64, name string) (core.Member, error)
 	// PeopleWithRoles are people, no machines, who have one of some roles and have not been removed, by number: at most so many.
 	PeopleWithRoles(ctx context.Context, organization int64, roles []core.Role, most int) ([]int64, error)
+	// PeopleWithGrants are people who have a permission by a grant, wherever it is limited to, by number: at most so many.
+	PeopleWithGrants(ctx context.Context, organization int64, p core.Permission, most int) ([]int64, error)
 	Groups(ctx context.Context, organization int64, p core.Page) (core.Slice[core.Group], error)
 	GroupsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Group, error)
 	GroupByName(ctx context.Context, organization int64, name string) (core.Group, error)
 	MembersByGroup(ctx context.Context, organization int64, groups []int64) (map[int64][]core.Member, error)
 	GroupsByMember(ctx context.Context, organization int64, members []int64) (map[int64][]core.Group, error)
+	core.GrantReads
+	// GrantsByGroup are those of groups, GrantsByID also those that were revoked.
+	GrantsByGroup(ctx context.Context, organization int64, groups []int64) (map[int64][]core.Grant, error)
+	GrantsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Grant, error)
 	TokensByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.AccessToken, error)
 	// TokensByMember is newest first, and without browsers' sessions.
 	TokensByMember(ctx context.Context, organization int64, members []int64) (map[int64][]core.AccessToken, error)

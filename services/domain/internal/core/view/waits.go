@@ -70,7 +70,7 @@ type waitView struct {
 	// members are those who hold one of the rollouts, by number.
 	members map[int64]core.Member
 	// approvers are those of approversOf for the gates that are open.
-	approvers map[string][]int64
+	approvers access.Approvers
 }
 
 // Waits are what rollouts wait for, in the order of promotion. One that is over waits for nothing, and has no key.
@@ -167,9 +167,9 @@ func (v waitView) nameOf(by core.PrincipalType, id int64) string {
 }
 
 // stuck says why an open gate cannot get the approvals that it lacks; empty while it can.
-func (v waitView) stuck(g core.Gate) string {
+func (v waitView) stuck(s core.Standing, g core.Gate) string {
 	lacks, left := g.Quorum-len(g.Approvals), 0
-	for _, id := range v.approvers[g.Group] {
+	for _, id := range v.approvers.In(s.GateTargets(g)...)[g.Group] {
 		requester := g.Requester.ID == id && !g.RequesterMayApprove
 		answered := slices.ContainsFunc(g.Approvals, func(a core.GateApproval) bool { return a.ID == id })
 		if !requester && !answered {
@@ -215,7 +215,7 @@ func (v waitView) waits(s core.Standing) []Wait {
 		if passage := s.Hold.WaitingFor(g.GateID); passage != "" {
 			detail += fmt.Sprintf("; passage %q needs it", passage)
 		}
-		if problem := v.stuck(g); problem != "" {
+		if problem := v.stuck(s, g); problem != "" {
 			detail += "; " + problem
 		}
 		all = append(all, Wait{

@@ -177,3 +177,43 @@ SELECT (EXISTS (SELECT FROM cd_access_tokens t WHERE t.organization_id = @organi
 -- name: PeopleWithRoles :many
 SELECT id FROM cd_members
 WHERE organization_id = @organization_id AND removed_at IS NULL AND kind = 'user' AND role = ANY(@roles::text[]) ORDER BY id LIMIT @at_most;
+
+-- name: GrantsByMember :many
+-- Those in force: the member's own, and those of the groups that the member belongs to.
+SELECT parent.id::bigint AS holder_id, sqlc.embed(g)
+FROM unnest(@ids::bigint[]) AS parent(id)
+CROSS JOIN LATERAL (
+    SELECT own.id FROM cd_grants own
+    WHERE own.organization_id = @organization_id AND own.member_id = parent.id AND own.revoked_at IS NULL
+    UNION ALL
+    SELECT through.id FROM cd_group_members belongs
+    JOIN cd_grants through ON through.organization_id = belongs.organization_id AND through.group_id = belongs.group_id AND through.revoked_at IS NULL
+    WHERE belongs.organization_id = @organization_id AND belongs.member_id = parent.id AND belongs.removed_at IS NULL
+) held
+JOIN cd_grants g ON g.organization_id = @organization_id AND g.id = held.id
+ORDER BY parent.id, g.id;
+
+-- name: GrantsByGroup :many
+SELECT * FROM cd_grants WHERE organization_id = @organization_id AND group_id = ANY(@ids::bigint[]) AND revoked_at IS NULL ORDER BY id;
+
+-- name: GrantsByID :many
+SELECT * FROM cd_grants WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]);
+
+-- name: InsertGrant :one
+INSERT INTO cd_grants (organization_id, member_id, group_id, permissions, applications, environments, tiers)
+VALUES (@organization_id, @member_id, @group_id, @permissions, @applications, @environments, @tiers)
+RETURNING *;
+
+-- name: RevokeGrant :execrows
+UPDATE cd_grants SET revoked_at = @at::timestamptz WHERE organization_id = @organization_id AND id = @id AND revoked_at IS NULL;
+
+-- name: PeopleWithGrants :many
+-- People who have a permission by a grant of their own or of a group that they belong to, whatever limits it.
+SELECT m.id FROM cd_members m
+WHERE m.organization_id = @organization_id AND m.removed_at IS NULL AND m.kind = 'user' AND (
+    EXISTS (SELECT FROM cd_grants g WHERE g.organization_id = m.organization_id AND g.member_id = m.id AND g.revoked_at IS NULL
+        AND g.permissions & @permission::smallint <> 0)
+    OR EXISTS (SELECT FROM cd_group_members b JOIN cd_grants g ON g.organization_id = b.organization_id AND g.group_id = b.group_id
+        WHERE b.organization_id = m.organization_id AND b.member_id = m.id AND b.removed_at IS NULL AND g.revoked_at IS NULL
+          AND g.permissions & @permission::smallint <> 0))
+ORDER BY m.id LIMIT @at_most;

@@ -97,6 +97,132 @@ func (q *Queries) GetRequest(ctx context.Context, arg GetRequestParams) (GetRequ
 	return i, err
 }
 
+const grantsByGroup = `-- name: GrantsByGroup :many
+SELECT organization_id, id, member_id, group_id, permissions, applications, environments, tiers, revoked_at, created_at, updated_at FROM cd_grants WHERE organization_id = $1 AND group_id = ANY($2::bigint[]) AND revoked_at IS NULL ORDER BY id
+`
+
+func (q *Queries) GrantsByGroup(ctx context.Context, organizationID int64, ids []int64) ([]Grant, error) {
+	rows, err := q.db.Query(ctx, grantsByGroup, organizationID, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Grant
+	for rows.Next() {
+		var i Grant
+		if err := rows.Scan(
+			&i.OrganizationID,
+			&i.ID,
+			&i.MemberID,
+			&i.GroupID,
+			&i.Permissions,
+			&i.Applications,
+			&i.Environments,
+			&i.Tiers,
+			&i.RevokedAt,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const grantsByID = `-- name: GrantsByID :many
+SELECT organization_id, id, member_id, group_id, permissions, applications, environments, tiers, revoked_at, created_at, updated_at FROM cd_grants WHERE organization_id = $1 AND id = ANY($2::bigint[])
+`
+
+func (q *Queries) GrantsByID(ctx context.Context, organizationID int64, ids []int64) ([]Grant, error) {
+	rows, err := q.db.Query(ctx, grantsByID, organizationID, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Grant
+	for rows.Next() {
+		var i Grant
+		if err := rows.Scan(
+			&i.OrganizationID,
+			&i.ID,
+			&i.MemberID,
+			&i.GroupID,
+			&i.Permissions,
+			&i.Applications,
+			&i.Environments,
+			&i.Tiers,
+			&i.RevokedAt,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const grantsByMember = `-- name: GrantsByMember :many
+SELECT parent.id::bigint AS holder_id, g.organization_id, g.id, g.member_id, g.group_id, g.permissions, g.applications, g.environments, g.tiers, g.revoked_at, g.created_at, g.updated_at
+FROM unnest($1::bigint[]) AS parent(id)
+CROSS JOIN LATERAL (
+    SELECT own.id FROM cd_grants own
+    WHERE own.organization_id = $2 AND own.member_id = parent.id AND own.revoked_at IS NULL
+    UNION ALL
+    SELECT through.id FROM cd_group_members belongs
+    JOIN cd_grants through ON through.organization_id = belongs.organization_id AND through.group_id = belongs.group_id AND through.revoked_at IS NULL
+    WHERE belongs.organization_id = $2 AND belongs.member_id = parent.id AND belongs.removed_at IS NULL
+) held
+JOIN cd_grants g ON g.organization_id = $2 AND g.id = held.id
+ORDER BY parent.id, g.id
+`
+
+type GrantsByMemberRow struct {
+	HolderID int64
+	Grant    Grant
+}
+
+// Those in force: the member's own, and those of the groups that the member belongs to.
+func (q *Queries) GrantsByMember(ctx context.Context, ids []int64, organizationID int64) ([]GrantsByMemberRow, error) {
+	rows, err := q.db.Query(ctx, grantsByMember, ids, organizationID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []GrantsByMemberRow
+	for rows.Next() {
+		var i GrantsByMemberRow
+		if err := rows.Scan(
+			&i.HolderID,
+			&i.Grant.OrganizationID,
+			&i.Grant.ID,
+			&i.Grant.MemberID,
+			&i.Grant.GroupID,
+			&i.Grant.Permissions,
+			&i.Grant.Applications,
+			&i.Grant.Environments,
+			&i.Grant.Tiers,
+			&i.Grant.RevokedAt,
+			&i.Grant.CreatedAt,
+			&i.Grant.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const groupByName = `-- name: GroupByName :one
 SELECT id, organization_id, name, created_at, updated_at FROM cd_groups WHERE organization_id = $1 AND name = $2
 `
@@ -208,6 +334,49 @@ func (q *Queries) IdentityOfMember(ctx context.Context, organizationID int64, iD
 	row := q.db.QueryRow(ctx, identityOfMember, organizationID, iD)
 	var i IdentityOfMemberRow
 	err := row.Scan(&i.Issuer, &i.Subject)
+	return i, err
+}
+
+const insertGrant = `-- name: InsertGrant :one
+INSERT INTO cd_grants (organization_id, member_id, group_id, permissions, applications, environments, tiers)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
+RETURNING organization_id, id, member_id, group_id, permissions, applications, environments, tiers, revoked_at, created_at, updated_at
+`
+
+type InsertGrantParams struct {
+	OrganizationID int64
+	MemberID       *int64
+	GroupID        *int64
+	Permissions    int16
+	Applications   []int64
+	Environments   []int64
+	Tiers          []string
+}
+
+func (q *Queries) InsertGrant(ctx context.Context, arg InsertGrantParams) (Grant, error) {
+	row := q.db.QueryRow(ctx, insertGrant,
+		arg.OrganizationID,
+		arg.MemberID,
+		arg.GroupID,
+		arg.Permissions,
+		arg.Applications,
+		arg.Environments,
+		arg.Tiers,
+	)
+	var i Grant
+	err := row.Scan(
+		&i.OrganizationID,
+		&i.ID,
+		&i.MemberID,
+		&i.GroupID,
+		&i.Permissions,
+		&i.Applications,
+		&i.Environments,
+		&i.Tiers,
+		&i.RevokedAt,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+	)
 	return i, err
 }
 
@@ -771,6 +940,38 @@ func (q *Queries) OrganizationsWithToken(ctx context.Context, digest []byte) ([]
 	return items, nil
 }
 
+const peopleWithGrants = `-- name: PeopleWithGrants :many
+SELECT m.id FROM cd_members m
+WHERE m.organization_id = $1 AND m.removed_at IS NULL AND m.kind = 'user' AND (
+    EXISTS (SELECT FROM cd_grants g WHERE g.organization_id = m.organization_id AND g.member_id = m.id AND g.revoked_at IS NULL
+        AND g.permissions & $2::smallint <> 0)
+    OR EXISTS (SELECT FROM cd_group_members b JOIN cd_grants g ON g.organization_id = b.organization_id AND g.group_id = b.group_id
+        WHERE b.organization_id = m.organization_id AND b.member_id = m.id AND b.removed_at IS NULL AND g.revoked_at IS NULL
+          AND g.permissions & $2::smallint <> 0))
+ORDER BY m.id LIMIT $3
+`
+
+// People who have a permission by a grant of their own or of a group that they belong to, whatever limits it.
+func (q *Queries) PeopleWithGrants(ctx context.Context, organizationID int64, permission int16, atMost int32) ([]int64, error) {
+	rows, err := q.db.Query(ctx, peopleWithGrants, organizationID, permission, atMost)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const peopleWithRoles = `-- name: PeopleWithRoles :many
 SELECT id FROM cd_members
 WHERE organization_id = $1 AND removed_at IS NULL AND kind = 'user' AND role = ANY($2::text[]) ORDER BY id LIMIT $3
@@ -794,6 +995,18 @@ func (q *Queries) PeopleWithRoles(ctx context.Context, organizationID int64, rol
 		return nil, err
 	}
 	return items, nil
+}
+
+const revokeGrant = `-- name: RevokeGrant :execrows
+UPDATE cd_grants SET revoked_at = $1::timestamptz WHERE organization_id = $2 AND id = $3 AND revoked_at IS NULL
+`
+
+func (q *Queries) RevokeGrant(ctx context.Context, at time.Time, organizationID int64, iD int64) (int64, error) {
+	result, err := q.db.Exec(ctx, revokeGrant, at, organizationID, iD)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const revokeSignInOf = `-- name: RevokeSignInOf :execrows

@@ -438,6 +438,23 @@ type GateExpiry struct {
 	UpdatedAt time.Time
 }
 
+// A row for each grant; revoked_at ends it. Without any, a member may do what its role allows, everywhere.
+type Grant struct {
+	OrganizationID int64
+	ID             int64
+	MemberID       *int64
+	GroupID        *int64
+	// Bits as in cd_access_tokens.scopes, without 1 read and 16 administer.
+	Permissions int16
+	// Empty for all. Not foreign keys: applications and environments are archived and never deleted.
+	Applications []int64
+	Environments []int64
+	Tiers        []string
+	RevokedAt    *time.Time
+	CreatedAt    time.Time
+	UpdatedAt    time.Time
+}
+
 type Group struct {
 	ID             int64
 	OrganizationID int64

@@ -40,6 +40,7 @@ type ResolverRoot interface {
 	Deployment() DeploymentResolver
 	Environment() EnvironmentResolver
 	Gate() GateResolver
+	Grant() GrantResolver
 	Group() GroupResolver
 	JournalChain() JournalChainResolver
 	JournalEntry() JournalEntryResolver
@@ -552,9 +553,27 @@ type ComplexityRoot struct {
 		Node   func(childComplexity int) int
 	}
 
+	Grant struct {
+		Applications func(childComplexity int) int
+		CreatedAt    func(childComplexity int) int
+		Environments func(childComplexity int) int
+		GlobalID     func(childComplexity int) int
+		Group        func(childComplexity int) int
+		Member       func(childComplexity int) int
+		Permits      func(childComplexity int) int
+		RevokedAt    func(childComplexity int) int
+		Tiers        func(childComplexity int) int
+	}
+
+	GrantPayload struct {
+		Errors func(childComplexity int) int
+		Grant  func(childComplexity int) int
+	}
+
 	Group struct {
 		CreatedAt func(childComplexity int) int
 		GlobalID  func(childComplexity int) int
+		Grants    func(childComplexity int) int
 		Members   func(childComplexity int) int
 		Name      func(childComplexity int) int
 	}
@@ -663,6 +682,7 @@ type ComplexityRoot struct {
 	Member struct {
 		CreatedAt func(childComplexity int) int
 		GlobalID  func(childComplexity int) int
+		Grants    func(childComplexity int) int
 		Groups    func(childComplexity int) int
 		Kind      func(childComplexity int) int
 		Name      func(childComplexity int) int
@@ -705,6 +725,7 @@ type ComplexityRoot struct {
 		CreateOrganization               func(childComplexity int, input model.CreateOrganizationInput) int
 		CreateRollout                    func(childComplexity int, input model.CreateRolloutInput) int
 		CreateToken                      func(childComplexity int, input model.CreateTokenInput) int
+		GrantPermissions                 func(childComplexity int, input model.GrantPermissionsInput) int
 		LookAtArtifactSource             func(childComplexity int, input model.LookAtArtifactSourceInput) int
 		PauseRollout                     func(childComplexity int, input model.PauseRolloutInput) int
 		PreviewRollout                   func(childComplexity int, input model.PreviewRolloutInput) int
@@ -721,6 +742,7 @@ type ComplexityRoot struct {
 		RetryWorkflow                    func(childComplexity int, input model.RetryWorkflowInput) int
 		RevokeAgent                      func(childComplexity int, input model.RevokeAgentInput) int
 		RevokeAgentKey                   func(childComplexity int, input model.RevokeAgentKeyInput) int
+		RevokeGrant                      func(childComplexity int, input model.RevokeGrantInput) int
 		RevokeToken                      func(childComplexity int, input model.RevokeTokenInput) int
 		RollbackRollout                  func(childComplexity int, input model.RollbackRolloutInput) int
 		RotateAgent                      func(childComplexity int, input model.RotateAgentInput) int
@@ -1084,6 +1106,7 @@ type ComplexityRoot struct {
 	}
 
 	Viewer struct {
+		Grants        func(childComplexity int) int
 		Member        func(childComplexity int) int
 		Organization  func(childComplexity int) int
 		Organizations func(childComplexity int) int
@@ -3102,6 +3125,74 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.GateEdge.Node(childComplexity), true
 
+	case "Grant.applications":
+		if e.ComplexityRoot.Grant.Applications == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Grant.Applications(childComplexity), true
+	case "Grant.createdAt":
+		if e.ComplexityRoot.Grant.CreatedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Grant.CreatedAt(childComplexity), true
+	case "Grant.environments":
+		if e.ComplexityRoot.Grant.Environments == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Grant.Environments(childComplexity), true
+	case "Grant.id":
+		if e.ComplexityRoot.Grant.GlobalID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Grant.GlobalID(childComplexity), true
+	case "Grant.group":
+		if e.ComplexityRoot.Grant.Group == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Grant.Group(childComplexity), true
+	case "Grant.member":
+		if e.ComplexityRoot.Grant.Member == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Grant.Member(childComplexity), true
+	case "Grant.permissions":
+		if e.ComplexityRoot.Grant.Permits == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Grant.Permits(childComplexity), true
+	case "Grant.revokedAt":
+		if e.ComplexityRoot.Grant.RevokedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Grant.RevokedAt(childComplexity), true
+	case "Grant.tiers":
+		if e.ComplexityRoot.Grant.Tiers == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Grant.Tiers(childComplexity), true
+
+	case "GrantPayload.errors":
+		if e.ComplexityRoot.GrantPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.GrantPayload.Errors(childComplexity), true
+	case "GrantPayload.grant":
+		if e.ComplexityRoot.GrantPayload.Grant == nil {
+			break
+		}
+
+		return e.ComplexityRoot.GrantPayload.Grant(childComplexity), true
+
 	case "Group.createdAt":
 		if e.ComplexityRoot.Group.CreatedAt == nil {
 			break
@@ -3114,6 +3205,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Group.GlobalID(childComplexity), true
+	case "Group.grants":
+		if e.ComplexityRoot.Group.Grants == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Group.Grants(childComplexity), true
 	case "Group.members":
 		if e.ComplexityRoot.Group.Members == nil {
 			break
@@ -3473,6 +3570,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Member.GlobalID(childComplexity), true
+	case "Member.grants":
+		if e.ComplexityRoot.Member.Grants == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Member.Grants(childComplexity), true
 	case "Member.groups":
 		if e.ComplexityRoot.Member.Groups == nil {
 			break
@@ -3737,6 +3840,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.CreateToken(childComplexity, args["input"].(model.CreateTokenInput)), true
+	case "Mutation.grantPermissions":
+		if e.ComplexityRoot.Mutation.GrantPermissions == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_grantPermissions_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.GrantPermissions(childComplexity, args["input"].(model.GrantPermissionsInput)), true
 	case "Mutation.lookAtArtifactSource":
 		if e.ComplexityRoot.Mutation.LookAtArtifactSource == nil {
 			break
@@ -3913,6 +4027,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RevokeAgentKey(childComplexity, args["input"].(model.RevokeAgentKeyInput)), true
+	case "Mutation.revokeGrant":
+		if e.ComplexityRoot.Mutation.RevokeGrant == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_revokeGrant_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RevokeGrant(childComplexity, args["input"].(model.RevokeGrantInput)), true
 	case "Mutation.revokeToken":
 		if e.ComplexityRoot.Mutation.RevokeToken == nil {
 			break
@@ -5476,6 +5601,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.VersionSetEntry.Version(childComplexity), true
 
+	case "Viewer.grants":
+		if e.ComplexityRoot.Viewer.Grants == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Viewer.Grants(childComplexity), true
 	case "Viewer.member":
 		if e.ComplexityRoot.Viewer.Member == nil {
 			break
@@ -5957,6 +6088,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputCreateServiceInput,
 		ec.unmarshalInputCreateTokenInput,
 		ec.unmarshalInputEnvironmentApprovalInput,
+		ec.unmarshalInputGrantPermissionsInput,
 		ec.unmarshalInputLookAtArtifactSourceInput,
 		ec.unmarshalInputMatrixFilter,
 		ec.unmarshalInputNewArtifactSourceInput,
@@ -5975,6 +6107,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputRetryWorkflowInput,
 		ec.unmarshalInputRevokeAgentInput,
 		ec.unmarshalInputRevokeAgentKeyInput,
+		ec.unmarshalInputRevokeGrantInput,
 		ec.unmarshalInputRevokeTokenInput,
 		ec.unmarshalInputRollbackRolloutInput,
 		ec.unmarshalInputRotateAgentInput,
@@ -6102,8 +6235,10 @@ type Viewer {
   principalId: Int!
   "Null for a principal that is not a member."
   member: Member
-  "The permissions granted by both the viewer's role and the token in use."
+  "The permissions granted everywhere by both the viewer's role and the token in use."
   permissions: [Permission!]!
+  "What the viewer may do in some places beside that, as far as the token in use allows it."
+  grants: [Grant!]!
   "The actions on the organization as a whole."
   viewerCan: [Ability!]!
 }
@@ -7563,6 +7698,13 @@ extend type Mutation {
   setMemberRole(input: SetMemberRoleInput!): MemberPayload!
   "Ends a membership; its tokens stop working. The record of what the member did is kept."
   removeMember(input: RemoveMemberInput!): MemberPayload!
+  """
+  Gives a member, or the members of a group, permissions beside their role: everywhere, or limited to applications, environments and tiers. Tokens
+  follow at once, as far as their scopes allow it.
+  """
+  grantPermissions(input: GrantPermissionsInput!): GrantPayload!
+  "Ends a grant at once, for all tokens of those who had it. Ending it again changes nothing."
+  revokeGrant(input: RevokeGrantInput!): GrantPayload!
   "Creates a group of members."
   createGroup(input: CreateGroupInput!): GroupPayload!
   "Replaces the members of a group."
@@ -7625,6 +7767,8 @@ type Member implements Node {
   "Null for a current member."
   removedAt: Time
   groups: [Group!]!
+  "What the member may do beside the role: grants of its own, and of its groups. Only those in force."
+  grants: [Grant!]!
   "The latest hundred, newest first. Null unless the viewer is this member or has the permission ADMINISTER."
   tokens: [AccessToken!]
 }
@@ -7646,12 +7790,37 @@ type MemberEdge {
   node: Member!
 }
 
-"A named set of members, for gates that only they may approve."
+"A named set of members, for gates that only they may approve, and for grants."
 type Group implements Node {
   id: ID!
   name: String!
   createdAt: Time!
   members: [Member!]!
+  "What its members may do beside their roles. Only those in force."
+  grants: [Grant!]!
+}
+
+"""
+Permissions that a member, or the members of a group, have beside their role. A limit that is empty is none; otherwise what is acted on has to be
+within every limit. What concerns all applications or all environments needs a grant without that limit.
+"""
+type Grant implements Node {
+  id: ID!
+  "One or more of DEPLOY, APPROVE, CONFIGURE and BREAK_GLASS."
+  permissions: [Permission!]!
+  "Who has it; null for a grant of a group."
+  member: Member
+  "Whose members have it; null for a grant of a member."
+  group: Group
+  "Empty for all."
+  applications: [Application!]!
+  "Empty for all."
+  environments: [Environment!]!
+  "Empty for all."
+  tiers: [Tier!]!
+  createdAt: Time!
+  "Null while it is in force."
+  revokedAt: Time
 }
 
 "A page of groups."
@@ -7709,6 +7878,37 @@ input RemoveMemberInput {
 "Result of the mutations of members."
 type MemberPayload {
   member: Member
+  errors: [UserError!]!
+}
+
+"Input of grantPermissions."
+input GrantPermissionsInput {
+  "The member; or name a group."
+  memberId: ID
+  "The group; or name a member."
+  groupId: ID
+  "One or more of DEPLOY, APPROVE, CONFIGURE and BREAK_GLASS, which only people can use."
+  permissions: [Permission!]!
+  "Names or identifiers, at most 100; empty for all applications."
+  applications: [ID!] = []
+  "Names or identifiers, at most 100; empty for all environments."
+  environments: [ID!] = []
+  "Empty for all tiers."
+  tiers: [Tier!] = []
+  "Why, for the record."
+  reason: String = ""
+}
+
+"Input of revokeGrant."
+input RevokeGrantInput {
+  grantId: ID!
+  "Why, for the record."
+  reason: String = ""
+}
+
+"Result of grantPermissions and revokeGrant."
+type GrantPayload {
+  grant: Grant
   errors: [UserError!]!
 }
 
@@ -9716,6 +9916,40 @@ func (ec *executionContext) childFields_GateEdge(ctx context.Context, field grap
 	return nil, fmt.Errorf("no field named %q was found under type GateEdge", field.Name)
 }
 
+func (ec *executionContext) childFields_Grant(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_Grant_id(ctx, field)
+	case "permissions":
+		return ec.fieldContext_Grant_permissions(ctx, field)
+	case "member":
+		return ec.fieldContext_Grant_member(ctx, field)
+	case "group":
+		return ec.fieldContext_Grant_group(ctx, field)
+	case "applications":
+		return ec.fieldContext_Grant_applications(ctx, field)
+	case "environments":
+		return ec.fieldContext_Grant_environments(ctx, field)
+	case "tiers":
+		return ec.fieldContext_Grant_tiers(ctx, field)
+	case "createdAt":
+		return ec.fieldContext_Grant_createdAt(ctx, field)
+	case "revokedAt":
+		return ec.fieldContext_Grant_revokedAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Grant", field.Name)
+}
+
+func (ec *executionContext) childFields_GrantPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "grant":
+		return ec.fieldContext_GrantPayload_grant(ctx, field)
+	case "errors":
+		return ec.fieldContext_GrantPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type GrantPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_Group(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "id":
@@ -9726,6 +9960,8 @@ func (ec *executionContext) childFields_Group(ctx context.Context, field graphql
 		return ec.fieldContext_Group_createdAt(ctx, field)
 	case "members":
 		return ec.fieldContext_Group_members(ctx, field)
+	case "grants":
+		return ec.fieldContext_Group_grants(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Group", field.Name)
 }
@@ -9948,6 +10184,8 @@ func (ec *executionContext) childFields_Member(ctx context.Context, field graphq
 		return ec.fieldContext_Member_removedAt(ctx, field)
 	case "groups":
 		return ec.fieldContext_Member_groups(ctx, field)
+	case "grants":
+		return ec.fieldContext_Member_grants(ctx, field)
 	case "tokens":
 		return ec.fieldContext_Member_tokens(ctx, field)
 	}
@@ -10620,6 +10858,8 @@ func (ec *executionContext) childFields_Viewer(ctx context.Context, field graphq
 		return ec.fieldContext_Viewer_member(ctx, field)
 	case "permissions":
 		return ec.fieldContext_Viewer_permissions(ctx, field)
+	case "grants":
+		return ec.fieldContext_Viewer_grants(ctx, field)
 	case "viewerCan":
 		return ec.fieldContext_Viewer_viewerCan(ctx, field)
 	}

@@ -223,6 +223,12 @@ type Member struct{ core.Member }
 // Group wraps the domain's.
 type Group struct{ core.Group }
 
+// Grant wraps the domain's.
+type Grant struct{ core.Grant }
+
+// Permits are what it gives.
+func (g Grant) Permits() []core.Permission { return g.Grant.Permissions.List() }
+
 // AccessToken wraps the domain's.
 type AccessToken struct{ core.AccessToken }
 

@@ -291,6 +291,30 @@ type EnvironmentApprovalInput struct {
 	OnExpiry            *core.GateOutcome `json:"onExpiry,omitempty"`
 }
 
+// Result of grantPermissions and revokeGrant.
+type GrantPayload struct {
+	Grant  *Grant      `json:"grant,omitempty"`
+	Errors []UserError `json:"errors"`
+}
+
+// Input of grantPermissions.
+type GrantPermissionsInput struct {
+	// The member; or name a group.
+	MemberID *string `json:"memberId,omitempty"`
+	// The group; or name a member.
+	GroupID *string `json:"groupId,omitempty"`
+	// One or more of DEPLOY, APPROVE, CONFIGURE and BREAK_GLASS, which only people can use.
+	Permissions []core.Permission `json:"permissions"`
+	// Names or identifiers, at most 100; empty for all applications.
+	Applications []string `json:"applications,omitempty"`
+	// Names or identifiers, at most 100; empty for all environments.
+	Environments []string `json:"environments,omitempty"`
+	// Empty for all tiers.
+	Tiers []core.Tier `json:"tiers,omitempty"`
+	// Why, for the record.
+	Reason *string `json:"reason,omitempty"`
+}
+
 // Result of the mutations of groups.
 type GroupPayload struct {
 	Group  *Group      `json:"group,omitempty"`
@@ -528,6 +552,13 @@ type RevokeAgentKeyInput struct {
 	KeyID string `json:"keyId"`
 }
 
+// Input of revokeGrant.
+type RevokeGrantInput struct {
+	GrantID string `json:"grantId"`
+	// Why, for the record.
+	Reason *string `json:"reason,omitempty"`
+}
+
 // Input of revokeToken.
 type RevokeTokenInput struct {
 	// The token.
@@ -718,8 +749,10 @@ type Viewer struct {
 	PrincipalID int `json:"principalId"`
 	// Null for a principal that is not a member.
 	Member *Member `json:"member,omitempty"`
-	// The permissions granted by both the viewer's role and the token in use.
+	// The permissions granted everywhere by both the viewer's role and the token in use.
 	Permissions []core.Permission `json:"permissions"`
+	// What the viewer may do in some places beside that, as far as the token in use allows it.
+	Grants []Grant `json:"grants"`
 	// The actions on the organization as a whole.
 	ViewerCan []Ability `json:"viewerCan"`
 }

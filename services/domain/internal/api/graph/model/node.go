@@ -19,6 +19,7 @@ const (
 	KindApplicationEnvironment = "applicationenvironment"
 	KindMember                 = "member"
 	KindGroup                  = "group"
+	KindGrant                  = "grant"
 	KindAccessToken            = "accesstoken"
 	KindAgent                  = "agent"
 	KindAgentKey               = "agentkey"
@@ -42,6 +43,9 @@ func (m Member) GlobalID() string { return id.Format(KindMember, m.ID) }
 func (g Group) GlobalID() string { return id.Format(KindGroup, g.ID) }
 
 // GlobalID is accesstoken_<number>.
+func (g Grant) GlobalID() string { return id.Format(KindGrant, g.ID) }
+
+// GlobalID names the object among all objects of the API.
 func (t AccessToken) GlobalID() string { return id.Format(KindAccessToken, t.ID) }
 
 // GlobalID is agent_<number>.
@@ -138,6 +142,9 @@ func (RolloutEnvironment) IsNode() {}
 func (Deployment) IsNode() {}
 
 // IsNode marks a node.
+func (Grant) IsNode() {}
+
+// IsNode marks what can be looked up by identifier.
 func (AccessToken) IsNode() {}
 
 // IsNode marks a node.

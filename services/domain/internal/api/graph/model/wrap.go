@@ -91,6 +91,9 @@ func WrapMember(m core.Member) Member { return Member{m} }
 // WrapGroup wraps the domain's.
 func WrapGroup(g core.Group) Group { return Group{g} }
 
+// WrapGrant wraps the domain's.
+func WrapGrant(g core.Grant) Grant { return Grant{g} }
+
 // WrapAccessToken wraps the domain's.
 func WrapAccessToken(t core.AccessToken) AccessToken { return AccessToken{t} }
 

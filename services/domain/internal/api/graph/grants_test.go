@@ -1,0 +1,258 @@
+package graph_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
+)
+
+// limited is a person with grants and no more than the role of a viewer.
+func limited(grants ...core.Grant) core.Actor {
+	return core.Actor{
+		Organization: ours, Type: core.PrincipalUser, ID: 9, Name: "lea", Permissions: core.RoleViewer.Permissions(), Grants: grants,
+	}
+}
+
+// everything is every permission that can be granted.
+func everything() core.Permissions { return core.PermissionsOf(core.GrantablePermissions()...) }
+
+// TestGrantsEndWhereTheirLimitsDo tries every use case that concerns an application or an environment with every permission that can be
+// granted: for another application, for another environment, for another tier, and for the right ones (D50).
+func TestGrantsEndWhereTheirLimitsDo(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.story() // rollout_1 of shop has failed; rollout_2 waits at the gate "production"
+	ctx := t.Context()
+	apps := must(f.view.Applications(ctx, ours, core.ApplicationFilter{}, core.Page{First: 10}))(t)
+	var shop, blog core.Application
+	for _, a := range apps.Nodes {
+		switch a.Name {
+		case "shop":
+			shop = a
+		case "blog":
+			blog = a
+		}
+	}
+	staging := must(f.view.EnvironmentByName(ctx, ours, "staging"))(t)
+	production := must(f.view.EnvironmentByName(ctx, ours, "production"))(t)
+	sets := must(f.view.VersionSetsByApplication(ctx, ours, []int64{shop.ID}, core.Page{First: 5}))(t)
+	pipeline := must(f.view.LatestFlowDefinitions(ctx, ours, []int64{shop.ID}))(t)[shop.ID]
+	services := must(f.view.ServicesByApplication(ctx, ours, []int64{shop.ID}))(t)[shop.ID]
+	sources := must(f.view.ArtifactSourcesByService(ctx, ours, []int64{services[0].ID}))(t)[services[0].ID]
+	cells := must(f.view.ApplicationEnvironmentsByApplication(ctx, ours, []int64{shop.ID}))(t)[shop.ID]
+
+	of := func(_ any, err error) error { return err }
+	rollouts := map[string]func(context.Context, core.Actor, int64, string) (core.Rollout, error){
+		"pauseRollout": f.rollouts.PauseRollout, "resumeRollout": f.rollouts.ResumeRollout, "abortRollout": f.rollouts.AbortRollout,
+		"retryRollout": f.rollouts.RetryRollout, "cancelRollout": f.rollouts.CancelRollout, "breakGlass": f.rollouts.BreakGlass,
+		"stopAutomaticRollback": f.rollouts.StopAutomaticRollback,
+	}
+	doors := map[string]func(core.Actor) error{
+		"createRollout": func(a core.Actor) error {
+			return of(f.rollouts.CreateRollout(ctx, a, rollout.NewRollout{VersionSetID: sets[shop.ID].Nodes[0].ID}))
+		},
+		"previewRollout": func(a core.Actor) error {
+			return of(f.rollouts.PreviewRollout(ctx, a, rollout.NewPreview{VersionSetID: sets[shop.ID].Nodes[0].ID}))
+		},
+		"rollbackRollout": func(a core.Actor) error {
+			return of(f.rollouts.RollbackRollout(ctx, a, rollout.Rollback{RolloutID: 2, VersionSetID: sets[shop.ID].Nodes[1].ID}))
+		},
+		"setRollbackPolicy": func(a core.Actor) error {
+			return of(f.rollouts.SetRollbackPolicy(ctx, a, core.RollbackPolicy{ApplicationID: shop.ID}))
+		},
+		"setRolloutPolicy": func(a core.Actor) error {
+			return of(f.rollouts.SetRolloutPolicy(ctx, a, core.RolloutPolicy{
+				ApplicationID: shop.ID, OnFailure: core.FailureStops, OnNewer: core.NewerRefused,
+			}))
+		},
+		"createFlowDefinition": func(a core.Actor) error {
+			return of(f.setup.CreateFlowDefinition(ctx, a, setup.NewFlowDefinition{ApplicationID: shop.ID, Definition: pipeline.Definition}))
+		},
+		"archiveApplication": func(a core.Actor) error { return of(f.setup.ArchiveApplication(ctx, a, shop.ID, "")) },
+		"restoreApplication": func(a core.Actor) error { return of(f.setup.RestoreApplication(ctx, a, shop.ID, "")) },
+		"createArtifactSource": func(a core.Actor) error {
+			return of(f.setup.AddArtifactSource(ctx, a, services[0].ID, setup.NewArtifactSource{
+				Ref: "oci-image@1", Config: json.RawMessage(`{"image":"r.example.com/shop/more"}`),
+			}))
+		},
+		"setArtifactSourceConfig": func(a core.Actor) error {
+			return of(f.setup.SetArtifactSourceConfig(ctx, a, sources[0].ID, sources[0].Config))
+		},
+		"retryApplicationEnvironmentSetup": func(a core.Actor) error {
+			for _, ae := range cells {
+				if ae.EnvironmentID == production.ID {
+					return of(f.setup.RetrySetup(ctx, a, ae.ID))
+				}
+			}
+			return nil
+		},
+		"approveGate": func(a core.Actor) error {
+			return of(f.rollouts.ApproveGate(ctx, a, rollout.Resolution{RolloutID: 2, GateID: "production"}))
+		},
+		"rejectGate": func(a core.Actor) error {
+			return of(f.rollouts.RejectGate(ctx, a, rollout.Resolution{RolloutID: 2, GateID: "production"}))
+		},
+	}
+	for name, do := range rollouts {
+		doors[name] = func(a core.Actor) error { return of(do(ctx, a, 2, "")) }
+	}
+	environments := map[string]func(core.Actor) error{
+		"setEnvironmentApproval":     func(a core.Actor) error { return of(f.setup.SetEnvironmentApproval(ctx, a, production.ID, nil)) },
+		"archiveEnvironment":         func(a core.Actor) error { return of(f.setup.ArchiveEnvironment(ctx, a, production.ID, "")) },
+		"restoreEnvironment":         func(a core.Actor) error { return of(f.setup.RestoreEnvironment(ctx, a, production.ID, "")) },
+		"retryEnvironmentOnboarding": func(a core.Actor) error { return of(f.setup.RetryOnboarding(ctx, a, production.ID)) },
+		"createEnvironment": func(a core.Actor) error {
+			return of(f.setup.CreateEnvironment(ctx, a, setup.NewEnvironment{
+				Name: "second", Tier: core.TierProduction, DriverRef: "argo-rollouts@1",
+				DriverConfig: json.RawMessage(fmt.Sprintf(`{"cluster_agent_id":%d}`, f.clusterOf(ours))),
+			}))
+		},
+	}
+	wrong := map[string]core.Grant{
+		"another application":           {Permissions: everything(), Applications: []int64{blog.ID}},
+		"another environment":           {Permissions: everything(), Environments: []int64{staging.ID}},
+		"another tier":                  {Permissions: everything(), Tiers: []core.Tier{core.TierStaging}},
+		"tier and environment disagree": {Permissions: everything(), Tiers: []core.Tier{core.TierStaging}, Environments: []int64{production.ID}},
+	}
+	for why, grant := range wrong {
+		for name, do := range doors {
+			if err := do(limited(grant)); !fault.Is(err, fault.Denied) {
+				t.Errorf("%s with a grant for %s: found %v; want it denied", name, why, err)
+			}
+		}
+		for name, do := range environments {
+			if err := do(limited(grant)); !fault.Is(err, fault.Denied) {
+				t.Errorf("%s with a grant for %s: found %v; want it denied", name, why, err)
+			}
+		}
+	}
+	// What concerns all applications is no business of a grant for one of them.
+	for name, do := range environments {
+		if err := do(limited(core.Grant{Permissions: everything(), Applications: []int64{shop.ID}})); !fault.Is(err, fault.Denied) {
+			t.Errorf("%s with a grant for shop: found %v; want it denied", name, err)
+		}
+	}
+	// Two grants together may be as wide as the application goes.
+	right := limited(
+		core.Grant{Permissions: everything(), Applications: []int64{shop.ID}, Environments: []int64{staging.ID}},
+		core.Grant{Permissions: everything(), Tiers: []core.Tier{core.TierProduction}},
+	)
+	for _, all := range []map[string]func(core.Actor) error{doors, environments} {
+		for name, do := range all {
+			if slices.Contains([]string{"createEnvironment", "cancelRollout", "rejectGate", "archiveApplication", "archiveEnvironment"}, name) {
+				continue // they would end what the others need; the last ones below
+			}
+			if err := do(right); fault.Is(err, fault.Denied) {
+				t.Errorf("%s with both grants: %v", name, err)
+			}
+		}
+	}
+	for _, name := range []string{"cancelRollout", "archiveApplication"} {
+		if err := doors[name](right); fault.Is(err, fault.Denied) {
+			t.Errorf("%s with both grants: %v", name, err)
+		}
+	}
+	if err := environments["createEnvironment"](right); err != nil {
+		t.Errorf("createEnvironment with a grant for the tier: %v", err)
+	}
+	// No grant administers, and one that says so is not stored.
+	for _, action := range []core.Action{core.ActionSetDirectChanges, core.ActionCreateMember, core.ActionGrantPermissions} {
+		if err := right.MayIn(action, core.Target{EnvironmentID: production.ID}); !fault.Is(err, fault.Denied) {
+			t.Errorf("%s with both grants: found %v; want it denied", action, err)
+		}
+	}
+}
+
+// TestAGrantByTheAPI gives a viewer a permission in one environment, uses it with a token, and takes it away.
+func TestAGrantByTheAPI(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.story()
+	member, _, secret := f.grant("alice@example.com", "VIEWER", map[string]any{"name": "laptop"})
+	group := f.change(ours, "createGroup", "group", "id", map[string]any{"name": "release", "members": []string{member}})
+	input := map[string]any{
+		"groupId": group.Object["id"], "permissions": []string{"APPROVE", "DEPLOY"}, "environments": []string{"production"},
+		"applications": []string{"shop"}, "tiers": []string{"PRODUCTION"}, "reason": "on call",
+	}
+	made := f.change(ours, "grantPermissions", "grant",
+		"id permissions member { name } group { name } applications { name } environments { name } tiers revokedAt", input)
+	got, _ := json.Marshal(made)
+	want := `{"object":{"applications":[{"name":"shop"}],"environments":[{"name":"production"}],"group":{"name":"release"},"id":"grant_1",` +
+		`"member":null,"permissions":["DEPLOY","APPROVE"],"revokedAt":null,"tiers":["PRODUCTION"]},"errors":[]}`
+	if string(got) != want {
+		t.Fatalf("found %s\nwant  %s", got, want)
+	}
+	production := core.Target{ApplicationID: 1, EnvironmentID: 2, Tier: core.TierProduction}
+	alice := func() core.Actor {
+		t.Helper()
+		return must(f.access.Authenticate(t.Context(), secret, false))(t)
+	}
+	// The first token was made with a viewer's permissions in mind, for an owner made it good for everything of theirs.
+	if a := alice(); !a.HasIn(core.MayApprove, production) || a.Permissions.Has(core.MayApprove) {
+		t.Errorf("after the grant: %+v", a)
+	}
+	if a := alice(); a.HasIn(core.MayApprove, core.Target{ApplicationID: 1, EnvironmentID: 1, Tier: core.TierStaging}) {
+		t.Error("the grant counts in staging, too")
+	}
+	if gates := must(f.view.CountGatesFor(t.Context(), alice()))(t); gates != 1 {
+		t.Errorf("%d gates wait for alice; want the one of production", gates)
+	}
+	// A token is never wider than its member: a narrow one has nothing of the grant, and one for more is refused.
+	_, narrow, err := f.access.CreateToken(t.Context(), alice(), access.NewToken{Name: "reader", Scopes: core.PermissionsOf(core.MayRead)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := must(f.access.Authenticate(t.Context(), narrow, false))(t); a.Somewhere() != core.PermissionsOf(core.MayRead) {
+		t.Errorf("a token for reading: %v", a.Somewhere().List())
+	}
+	_, _, err = f.access.CreateToken(t.Context(), alice(), access.NewToken{Name: "wide", Scopes: core.PermissionsOf(core.MayConfigure)})
+	if !fault.Is(err, fault.Denied) {
+		t.Errorf("a token for more than its maker may: %v", err)
+	}
+	var data struct {
+		Members struct {
+			Nodes []struct {
+				Name   string
+				Grants []struct{ ID string }
+			}
+		}
+	}
+	f.ask(ours, `{ members { nodes { name grants { id } } } }`, nil).into(t, &data)
+	if text := fmt.Sprint(data); !strings.Contains(text, "{alice@example.com [{grant_1}]}") {
+		t.Errorf("members: %s", text)
+	}
+	for range 2 { // again changes nothing
+		if p := f.change(ours, "revokeGrant", "grant", "id", map[string]any{"grantId": "grant_1", "reason": "off call"}); len(p.Errors) > 0 {
+			t.Fatalf("%+v", p.Errors)
+		}
+	}
+	if a := alice(); a.Somewhere().Has(core.MayApprove) {
+		t.Error("a revoked grant counts")
+	}
+	if rows := f.audited(`action: "revokeGrant"`); len(rows) != 1 {
+		t.Errorf("the journal of changes has %v", rows)
+	}
+	for name, bad := range map[string]map[string]any{
+		"/memberId":      {"permissions": []string{"DEPLOY"}},
+		"/permissions":   {"memberId": member, "permissions": []string{"ADMINISTER"}},
+		"application_99": {"memberId": member, "permissions": []string{"DEPLOY"}, "applications": []string{"application_99"}},
+	} {
+		p := f.change(ours, "grantPermissions", "grant", "id", bad)
+		if len(p.Errors) != 1 || !strings.Contains(fmt.Sprint(p.Errors), strings.TrimPrefix(name, "/")) {
+			t.Errorf("%s: found %+v", name, p.Errors)
+		}
+	}
+	// Nobody gives themselves more without the permission to administer.
+	if _, err := f.access.GrantPermissions(t.Context(), alice(), access.NewGrant{MemberID: 1, Permissions: everything()}); !fault.Is(err, fault.Denied) {
+		t.Errorf("a viewer grants: %v", err)
+	}
+}
