@@ -28,9 +28,11 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/flow"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/schedule"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/events"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/script"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store"
+	schedulestore "github.com/lockstep-cd/lockstep/services/workflow/internal/store/schedules"
 )
 
 // asked counts the statements of a pool, by their names.
@@ -140,6 +142,7 @@ func newQuiet(t *testing.T) *quiet {
 		func(ctx context.Context) error { return runner.Run(ctx, func() { close(ready) }) },
 		q.flows.Run, dispatcher.Run, owners.Run, watchers.Run, sender.Run, events.Agents{Store: q.store, Clock: q.clock, Log: log}.Run,
 		outbox.NewInbox(outbox.InboxDeps{Pool: pool, Clock: q.clock, Log: log, Name: "workflow"}).Run,
+		schedule.New(schedule.Deps{Store: schedulestore.New(pool), Scripts: scripts, Clock: q.clock, Log: log}).Run,
 	} {
 		loops.Go(func() { _ = loop(running) })
 	}
@@ -173,11 +176,11 @@ func (q *quiet) await(workflow string, state execution.State) {
 }
 
 // asleep waits until each of the loops waits for its time, or to be told: claims, timers, what is forgotten, the lookout, flows, whose
-// agents are, watchers, the outbox, what agents say of themselves, receipts.
+// agents are, watchers, the outbox, what agents say of themselves, receipts, schedules.
 func (q *quiet) asleep() {
 	q.t.Helper()
 	all := make(chan struct{})
-	go func() { defer close(all); q.clock.AwaitTimers(10) }()
+	go func() { defer close(all); q.clock.AwaitTimers(11) }()
 	limit := clock.System().NewTimer(within)
 	defer limit.Stop()
 	select {

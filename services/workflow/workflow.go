@@ -29,9 +29,11 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/flow"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/guard"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/schedule"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/events"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/function"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store"
+	schedulestore "github.com/lockstep-cd/lockstep/services/workflow/internal/store/schedules"
 )
 
 const (
@@ -121,8 +123,11 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	})
 	service := control.NewService(executions, scripts, wall, runner)
 	flows = flow.NewFlows(flow.Deps{Store: executions, Scripts: scripts, Start: service.StartOfFlow, Clock: wall, Log: log})
+	schedules := schedule.New(schedule.Deps{
+		Store: schedulestore.New(pool), Scripts: scripts, Start: service.StartOfFlow, Cancel: service.Cancel, Clock: wall, Log: log,
+	})
 	grpc, err := grpcPart(c, log, api.Deps{
-		Operator: control.NewOperator(service, executions, watchers), Flows: flows, Agents: owners, FromWire: events.FromWire,
+		Operator: control.NewOperator(service, executions, watchers), Flows: flows, Schedules: schedules, Agents: owners, FromWire: events.FromWire,
 		Checker: control.ProgramChecker{Scripts: scripts, Functions: registry, CheckType: events.CheckType},
 	})
 	if err != nil {
@@ -154,6 +159,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		}),
 		run.Loop("watchers", watchers.Run),
 		run.Loop("flows", flows.Run),
+		run.Loop("schedules", schedules.Run),
 		grpc,
 	}
 	if c.HealthAddress != "" {

@@ -49,6 +49,8 @@ func table() []rule {
 			layer: "git", packages: []string{"pkg/gitfetch"}, ours: []string{"pkg/fault", "pkg/fair", "pkg/telemetry"},
 			never: join(sql, nats, kube, star, grpcs),
 		},
+		// Cron expressions: a library, and the clock's changes.
+		{layer: "calendar", packages: []string{"pkg/cron"}, never: join(sql, nats, kube, star, grpcs)},
 		{layer: "test kit", packages: kit, ours: []string{"pkg/**", "proto/**"}, never: kube},
 		{layer: "mechanics", packages: []string{"pkg/**"}, ours: []string{"pkg/**", "proto/**"}, never: join(kube, kit)},
 
@@ -115,7 +117,7 @@ func table() []rule {
 func leaves() []string {
 	return []string{
 		"pkg/clock", "pkg/id", "pkg/fault", "pkg/keylock", "pkg/fair", "pkg/pattern", "pkg/proof", "pkg/text",
-		"pkg/secret/reference",
+		"pkg/secret/reference", "pkg/cron",
 	}
 }
 
@@ -152,6 +154,7 @@ func rooms() map[string][]room {
 			{"agent", []string{"wake", "history"}},
 			{"execution", []string{"history", "program"}},
 			{"flow", []string{"wake", "history", "program", "execution"}},
+			{"schedule", []string{"wake", "history", "program", "execution"}},
 			{"guard", []string{"history", "activity", "agent"}},
 			{"engine", []string{"wake", "history", "program", "activity", "agent", "execution"}},
 			{"control", []string{"history", "program", "activity", "agent", "execution", "engine"}},

@@ -68,6 +68,8 @@ func askedOfTheHostile() []string {
 		"workflow retry a", "workflow cancel a",
 		"workflow terminate a --reason b", "workflow send ch_ABCDEFGHIJKLMNOPQRSTUVWXYZ 1", "workflow check FILE", "workflow flow list",
 		"workflow flow register a FILE", "workflow flow delete a",
+		"schedule register a FILE", "schedule apply HOSTILE", "schedule list", "schedule get a", "schedule pause a", "schedule resume a",
+		"schedule backfill a --from 2026-11-20T00:00:00Z --to 2026-11-23T00:00:00Z", "schedule trigger a", "schedule delete a",
 	}
 }
 

@@ -25,8 +25,8 @@ import (
 
 const longHelp = `lockstep promotes several services at once, gate by gate, through environments.
 
-It calls the GraphQL API at the first of --endpoint, LOCKSTEP_ENDPOINT and --endpoints-file that is given. Only workflow calls
-the workflow service.
+It calls the GraphQL API at the first of --endpoint, LOCKSTEP_ENDPOINT and --endpoints-file that is given. Only workflow and
+schedule call the workflow service.
 
 Exit codes:
   0    done; what was watched completed

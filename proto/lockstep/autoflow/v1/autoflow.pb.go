@@ -99,6 +99,140 @@ func (WorkflowState) EnumDescriptor() ([]byte, []int) {
 	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{0}
 }
 
+// ScheduleOverlap says what becomes of a due time while a run of the schedule is under way.
+type ScheduleOverlap int32
+
+const (
+	// As SKIP for a schedule, and BUFFER_ALL for a backfill.
+	ScheduleOverlap_SCHEDULE_OVERLAP_UNSPECIFIED ScheduleOverlap = 0
+	// It starts no run.
+	ScheduleOverlap_SCHEDULE_OVERLAP_SKIP ScheduleOverlap = 1
+	// It waits for the end of the run, unless another one waits already.
+	ScheduleOverlap_SCHEDULE_OVERLAP_BUFFER_ONE ScheduleOverlap = 2
+	// It waits for the end of the run, with up to 100 others, whose runs are started one after the other.
+	ScheduleOverlap_SCHEDULE_OVERLAP_BUFFER_ALL ScheduleOverlap = 3
+	// The run is cancelled, and the next one starts when it has ended.
+	ScheduleOverlap_SCHEDULE_OVERLAP_CANCEL_OTHER ScheduleOverlap = 4
+	// Its run starts beside the other.
+	ScheduleOverlap_SCHEDULE_OVERLAP_ALLOW ScheduleOverlap = 5
+)
+
+// Enum value maps for ScheduleOverlap.
+var (
+	ScheduleOverlap_name = map[int32]string{
+		0: "SCHEDULE_OVERLAP_UNSPECIFIED",
+		1: "SCHEDULE_OVERLAP_SKIP",
+		2: "SCHEDULE_OVERLAP_BUFFER_ONE",
+		3: "SCHEDULE_OVERLAP_BUFFER_ALL",
+		4: "SCHEDULE_OVERLAP_CANCEL_OTHER",
+		5: "SCHEDULE_OVERLAP_ALLOW",
+	}
+	ScheduleOverlap_value = map[string]int32{
+		"SCHEDULE_OVERLAP_UNSPECIFIED":  0,
+		"SCHEDULE_OVERLAP_SKIP":         1,
+		"SCHEDULE_OVERLAP_BUFFER_ONE":   2,
+		"SCHEDULE_OVERLAP_BUFFER_ALL":   3,
+		"SCHEDULE_OVERLAP_CANCEL_OTHER": 4,
+		"SCHEDULE_OVERLAP_ALLOW":        5,
+	}
+)
+
+func (x ScheduleOverlap) Enum() *ScheduleOverlap {
+	p := new(ScheduleOverlap)
+	*p = x
+	return p
+}
+
+func (x ScheduleOverlap) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ScheduleOverlap) Descriptor() protoreflect.EnumDescriptor {
+	return file_lockstep_autoflow_v1_autoflow_proto_enumTypes[1].Descriptor()
+}
+
+func (ScheduleOverlap) Type() protoreflect.EnumType {
+	return &file_lockstep_autoflow_v1_autoflow_proto_enumTypes[1]
+}
+
+func (x ScheduleOverlap) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ScheduleOverlap.Descriptor instead.
+func (ScheduleOverlap) EnumDescriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{1}
+}
+
+// ScheduleFireState is what became of a due time.
+type ScheduleFireState int32
+
+const (
+	// Not used.
+	ScheduleFireState_SCHEDULE_FIRE_STATE_UNSPECIFIED ScheduleFireState = 0
+	// It waits for the end of a run that is under way.
+	ScheduleFireState_SCHEDULE_FIRE_STATE_WAITING ScheduleFireState = 1
+	// Its run is being started.
+	ScheduleFireState_SCHEDULE_FIRE_STATE_STARTING ScheduleFireState = 2
+	// It has a run.
+	ScheduleFireState_SCHEDULE_FIRE_STATE_STARTED ScheduleFireState = 3
+	// It has no run, because another one was under way.
+	ScheduleFireState_SCHEDULE_FIRE_STATE_SKIPPED ScheduleFireState = 4
+	// It has no run, because the service was down, or its clock jumped, for longer than catch_up.
+	ScheduleFireState_SCHEDULE_FIRE_STATE_MISSED ScheduleFireState = 5
+	// The start of its run was refused.
+	ScheduleFireState_SCHEDULE_FIRE_STATE_REFUSED ScheduleFireState = 6
+)
+
+// Enum value maps for ScheduleFireState.
+var (
+	ScheduleFireState_name = map[int32]string{
+		0: "SCHEDULE_FIRE_STATE_UNSPECIFIED",
+		1: "SCHEDULE_FIRE_STATE_WAITING",
+		2: "SCHEDULE_FIRE_STATE_STARTING",
+		3: "SCHEDULE_FIRE_STATE_STARTED",
+		4: "SCHEDULE_FIRE_STATE_SKIPPED",
+		5: "SCHEDULE_FIRE_STATE_MISSED",
+		6: "SCHEDULE_FIRE_STATE_REFUSED",
+	}
+	ScheduleFireState_value = map[string]int32{
+		"SCHEDULE_FIRE_STATE_UNSPECIFIED": 0,
+		"SCHEDULE_FIRE_STATE_WAITING":     1,
+		"SCHEDULE_FIRE_STATE_STARTING":    2,
+		"SCHEDULE_FIRE_STATE_STARTED":     3,
+		"SCHEDULE_FIRE_STATE_SKIPPED":     4,
+		"SCHEDULE_FIRE_STATE_MISSED":      5,
+		"SCHEDULE_FIRE_STATE_REFUSED":     6,
+	}
+)
+
+func (x ScheduleFireState) Enum() *ScheduleFireState {
+	p := new(ScheduleFireState)
+	*p = x
+	return p
+}
+
+func (x ScheduleFireState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ScheduleFireState) Descriptor() protoreflect.EnumDescriptor {
+	return file_lockstep_autoflow_v1_autoflow_proto_enumTypes[2].Descriptor()
+}
+
+func (ScheduleFireState) Type() protoreflect.EnumType {
+	return &file_lockstep_autoflow_v1_autoflow_proto_enumTypes[2]
+}
+
+func (x ScheduleFireState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ScheduleFireState.Descriptor instead.
+func (ScheduleFireState) EnumDescriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{2}
+}
+
 // CloudEventRequest carries one event.
 type CloudEventRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3466,6 +3600,1414 @@ func (*DeclareAgentsResponse) Descriptor() ([]byte, []int) {
 	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{46}
 }
 
+// ScheduleSpec says when a schedule is due: at the times of any of its expressions, and every interval. At least one is needed.
+type ScheduleSpec struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Expressions of five fields: minute, hour, day of the month, month, day of the week; or @hourly, @daily, @weekly, @monthly, @yearly,
+	// or @every and a duration such as 90s. At most 16.
+	Cron []string `protobuf:"bytes,1,rep,name=cron,proto3" json:"cron,omitempty"`
+	// An interval of whole seconds, from a second to 366 days, counted from `anchor`.
+	Every *durationpb.Duration `protobuf:"bytes,2,opt,name=every,proto3" json:"every,omitempty"`
+	// A time from which intervals are counted, in both directions. By default the beginning of 1970.
+	Anchor *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=anchor,proto3" json:"anchor,omitempty"`
+	// The IANA time zone in which expressions are read, such as Europe/Berlin. By default UTC. When the clock is set back, an expression with
+	// * as its hour is due in both equal hours, any other in the first one only; when the clock is set ahead, what falls into the skipped
+	// hour is due when the clock has jumped, unless the hour is *.
+	TimeZone string `protobuf:"bytes,4,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
+	// Not due before this time.
+	Start *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=start,proto3" json:"start,omitempty"`
+	// Not due at this time, or later.
+	End *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=end,proto3" json:"end,omitempty"`
+	// Each start is delayed by a duration below this one, at most an hour, which is always the same for the same due time.
+	Jitter        *durationpb.Duration `protobuf:"bytes,7,opt,name=jitter,proto3" json:"jitter,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScheduleSpec) Reset() {
+	*x = ScheduleSpec{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScheduleSpec) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScheduleSpec) ProtoMessage() {}
+
+func (x *ScheduleSpec) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScheduleSpec.ProtoReflect.Descriptor instead.
+func (*ScheduleSpec) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *ScheduleSpec) GetCron() []string {
+	if x != nil {
+		return x.Cron
+	}
+	return nil
+}
+
+func (x *ScheduleSpec) GetEvery() *durationpb.Duration {
+	if x != nil {
+		return x.Every
+	}
+	return nil
+}
+
+func (x *ScheduleSpec) GetAnchor() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Anchor
+	}
+	return nil
+}
+
+func (x *ScheduleSpec) GetTimeZone() string {
+	if x != nil {
+		return x.TimeZone
+	}
+	return ""
+}
+
+func (x *ScheduleSpec) GetStart() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Start
+	}
+	return nil
+}
+
+func (x *ScheduleSpec) GetEnd() *timestamppb.Timestamp {
+	if x != nil {
+		return x.End
+	}
+	return nil
+}
+
+func (x *ScheduleSpec) GetJitter() *durationpb.Duration {
+	if x != nil {
+		return x.Jitter
+	}
+	return nil
+}
+
+// RegisterScheduleRequest submits a schedule.
+type RegisterScheduleRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The organization whose runs it starts.
+	OrganizationId int64 `protobuf:"varint,1,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	// Its name in the organization: 1 to 100 lower-case letters, digits, ".", "_" and "-".
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// When it is due.
+	Spec *ScheduleSpec `protobuf:"bytes,3,opt,name=spec,proto3" json:"spec,omitempty"`
+	// What becomes of a due time while a run of the schedule is under way.
+	Overlap ScheduleOverlap `protobuf:"varint,4,opt,name=overlap,proto3,enum=lockstep.autoflow.v1.ScheduleOverlap" json:"overlap,omitempty"`
+	// How late a run may start, from 10 seconds to 7 days; by default 10 minutes. Due times that have passed by more are missed.
+	CatchUp *durationpb.Duration `protobuf:"bytes,5,opt,name=catch_up,json=catchUp,proto3" json:"catch_up,omitempty"`
+	// The Starlark program, as for StartWorkflow.
+	Starlark []byte `protobuf:"bytes,6,opt,name=starlark,proto3" json:"starlark,omitempty"`
+	// As for StartWorkflow.
+	Modules map[string][]byte `protobuf:"bytes,7,rep,name=modules,proto3" json:"modules,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// As for StartWorkflow; passed to every run, beside the input `schedule`, which has the members name, due_at and backfill.
+	Inputs []byte `protobuf:"bytes,8,opt,name=inputs,proto3" json:"inputs,omitempty"`
+	// As for StartWorkflow.
+	Secrets map[string]string `protobuf:"bytes,9,rep,name=secrets,proto3" json:"secrets,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// As for StartWorkflow. Every run has them, and the labels schedule and due_at.
+	Labels map[string]string `protobuf:"bytes,10,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Whether a schedule that is new begins paused.
+	Paused bool `protobuf:"varint,11,opt,name=paused,proto3" json:"paused,omitempty"`
+	// Why, for a schedule that is new.
+	Note          string `protobuf:"bytes,12,opt,name=note,proto3" json:"note,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RegisterScheduleRequest) Reset() {
+	*x = RegisterScheduleRequest{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RegisterScheduleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RegisterScheduleRequest) ProtoMessage() {}
+
+func (x *RegisterScheduleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RegisterScheduleRequest.ProtoReflect.Descriptor instead.
+func (*RegisterScheduleRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *RegisterScheduleRequest) GetOrganizationId() int64 {
+	if x != nil {
+		return x.OrganizationId
+	}
+	return 0
+}
+
+func (x *RegisterScheduleRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RegisterScheduleRequest) GetSpec() *ScheduleSpec {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+func (x *RegisterScheduleRequest) GetOverlap() ScheduleOverlap {
+	if x != nil {
+		return x.Overlap
+	}
+	return ScheduleOverlap_SCHEDULE_OVERLAP_UNSPECIFIED
+}
+
+func (x *RegisterScheduleRequest) GetCatchUp() *durationpb.Duration {
+	if x != nil {
+		return x.CatchUp
+	}
+	return nil
+}
+
+func (x *RegisterScheduleRequest) GetStarlark() []byte {
+	if x != nil {
+		return x.Starlark
+	}
+	return nil
+}
+
+func (x *RegisterScheduleRequest) GetModules() map[string][]byte {
+	if x != nil {
+		return x.Modules
+	}
+	return nil
+}
+
+func (x *RegisterScheduleRequest) GetInputs() []byte {
+	if x != nil {
+		return x.Inputs
+	}
+	return nil
+}
+
+func (x *RegisterScheduleRequest) GetSecrets() map[string]string {
+	if x != nil {
+		return x.Secrets
+	}
+	return nil
+}
+
+func (x *RegisterScheduleRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *RegisterScheduleRequest) GetPaused() bool {
+	if x != nil {
+		return x.Paused
+	}
+	return false
+}
+
+func (x *RegisterScheduleRequest) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
+}
+
+// RegisterScheduleResponse is the receipt.
+type RegisterScheduleResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The schedule.
+	Schedule *Schedule `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"`
+	// False if it existed with the same content.
+	Created       bool `protobuf:"varint,2,opt,name=created,proto3" json:"created,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RegisterScheduleResponse) Reset() {
+	*x = RegisterScheduleResponse{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RegisterScheduleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RegisterScheduleResponse) ProtoMessage() {}
+
+func (x *RegisterScheduleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RegisterScheduleResponse.ProtoReflect.Descriptor instead.
+func (*RegisterScheduleResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *RegisterScheduleResponse) GetSchedule() *Schedule {
+	if x != nil {
+		return x.Schedule
+	}
+	return nil
+}
+
+func (x *RegisterScheduleResponse) GetCreated() bool {
+	if x != nil {
+		return x.Created
+	}
+	return false
+}
+
+// Schedule is a program that is started at given times.
+type Schedule struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The organization it belongs to.
+	OrganizationId int64 `protobuf:"varint,2,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	// Counts the registrations with other content, from 1.
+	Version int32 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
+	// When it is due.
+	Spec *ScheduleSpec `protobuf:"bytes,4,opt,name=spec,proto3" json:"spec,omitempty"`
+	// What becomes of a due time while a run is under way.
+	Overlap ScheduleOverlap `protobuf:"varint,5,opt,name=overlap,proto3,enum=lockstep.autoflow.v1.ScheduleOverlap" json:"overlap,omitempty"`
+	// How late a run may start.
+	CatchUp *durationpb.Duration `protobuf:"bytes,6,opt,name=catch_up,json=catchUp,proto3" json:"catch_up,omitempty"`
+	// SHA-256 of the program, hexadecimal.
+	ProgramDigest string `protobuf:"bytes,7,opt,name=program_digest,json=programDigest,proto3" json:"program_digest,omitempty"`
+	// Whether it starts nothing at present.
+	Paused bool `protobuf:"varint,8,opt,name=paused,proto3" json:"paused,omitempty"`
+	// Why it was paused or resumed.
+	Note string `protobuf:"bytes,9,opt,name=note,proto3" json:"note,omitempty"`
+	// The name of the token that has registered, paused or resumed it last.
+	ChangedBy string `protobuf:"bytes,10,opt,name=changed_by,json=changedBy,proto3" json:"changed_by,omitempty"`
+	// When it was registered first.
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// When it was registered, paused or resumed last.
+	ChangedAt *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=changed_at,json=changedAt,proto3" json:"changed_at,omitempty"`
+	// When it is due next; absent if it is paused, or will not be due any more.
+	NextDueAt *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=next_due_at,json=nextDueAt,proto3" json:"next_due_at,omitempty"`
+	// How many runs it has started, over all versions.
+	Started int64 `protobuf:"varint,14,opt,name=started,proto3" json:"started,omitempty"`
+	// How many due times have no run because another one was under way.
+	Skipped int64 `protobuf:"varint,15,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	// How many have none because it would have been too late.
+	Missed int64 `protobuf:"varint,16,opt,name=missed,proto3" json:"missed,omitempty"`
+	// How many have none because the start was refused.
+	Refused       int64 `protobuf:"varint,17,opt,name=refused,proto3" json:"refused,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Schedule) Reset() {
+	*x = Schedule{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Schedule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Schedule) ProtoMessage() {}
+
+func (x *Schedule) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
+func (*Schedule) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *Schedule) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Schedule) GetOrganizationId() int64 {
+	if x != nil {
+		return x.OrganizationId
+	}
+	return 0
+}
+
+func (x *Schedule) GetVersion() int32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Schedule) GetSpec() *ScheduleSpec {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+func (x *Schedule) GetOverlap() ScheduleOverlap {
+	if x != nil {
+		return x.Overlap
+	}
+	return ScheduleOverlap_SCHEDULE_OVERLAP_UNSPECIFIED
+}
+
+func (x *Schedule) GetCatchUp() *durationpb.Duration {
+	if x != nil {
+		return x.CatchUp
+	}
+	return nil
+}
+
+func (x *Schedule) GetProgramDigest() string {
+	if x != nil {
+		return x.ProgramDigest
+	}
+	return ""
+}
+
+func (x *Schedule) GetPaused() bool {
+	if x != nil {
+		return x.Paused
+	}
+	return false
+}
+
+func (x *Schedule) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
+}
+
+func (x *Schedule) GetChangedBy() string {
+	if x != nil {
+		return x.ChangedBy
+	}
+	return ""
+}
+
+func (x *Schedule) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *Schedule) GetChangedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ChangedAt
+	}
+	return nil
+}
+
+func (x *Schedule) GetNextDueAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NextDueAt
+	}
+	return nil
+}
+
+func (x *Schedule) GetStarted() int64 {
+	if x != nil {
+		return x.Started
+	}
+	return 0
+}
+
+func (x *Schedule) GetSkipped() int64 {
+	if x != nil {
+		return x.Skipped
+	}
+	return 0
+}
+
+func (x *Schedule) GetMissed() int64 {
+	if x != nil {
+		return x.Missed
+	}
+	return 0
+}
+
+func (x *Schedule) GetRefused() int64 {
+	if x != nil {
+		return x.Refused
+	}
+	return 0
+}
+
+// ScheduleFire is a due time and what became of it.
+type ScheduleFire struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The due time.
+	DueAt *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=due_at,json=dueAt,proto3" json:"due_at,omitempty"`
+	// What became of it.
+	State ScheduleFireState `protobuf:"varint,2,opt,name=state,proto3,enum=lockstep.autoflow.v1.ScheduleFireState" json:"state,omitempty"`
+	// Whether it was requested by BackfillSchedule or TriggerSchedule.
+	Backfill bool `protobuf:"varint,3,opt,name=backfill,proto3" json:"backfill,omitempty"`
+	// Why there is no run, or what is waited for.
+	Detail string `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
+	// For MISSED: how many due times this stands for, from due_at on; at least 1000 where that is the number. Otherwise 1.
+	Count int64 `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`
+	// The id of the run.
+	WorkflowId string `protobuf:"bytes,6,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
+	// The state of the run, where it exists.
+	WorkflowState WorkflowState `protobuf:"varint,7,opt,name=workflow_state,json=workflowState,proto3,enum=lockstep.autoflow.v1.WorkflowState" json:"workflow_state,omitempty"`
+	// Why the run failed.
+	WorkflowError string `protobuf:"bytes,8,opt,name=workflow_error,json=workflowError,proto3" json:"workflow_error,omitempty"`
+	// When the run ended.
+	FinishedAt    *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScheduleFire) Reset() {
+	*x = ScheduleFire{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScheduleFire) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScheduleFire) ProtoMessage() {}
+
+func (x *ScheduleFire) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScheduleFire.ProtoReflect.Descriptor instead.
+func (*ScheduleFire) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *ScheduleFire) GetDueAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DueAt
+	}
+	return nil
+}
+
+func (x *ScheduleFire) GetState() ScheduleFireState {
+	if x != nil {
+		return x.State
+	}
+	return ScheduleFireState_SCHEDULE_FIRE_STATE_UNSPECIFIED
+}
+
+func (x *ScheduleFire) GetBackfill() bool {
+	if x != nil {
+		return x.Backfill
+	}
+	return false
+}
+
+func (x *ScheduleFire) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *ScheduleFire) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *ScheduleFire) GetWorkflowId() string {
+	if x != nil {
+		return x.WorkflowId
+	}
+	return ""
+}
+
+func (x *ScheduleFire) GetWorkflowState() WorkflowState {
+	if x != nil {
+		return x.WorkflowState
+	}
+	return WorkflowState_WORKFLOW_STATE_UNSPECIFIED
+}
+
+func (x *ScheduleFire) GetWorkflowError() string {
+	if x != nil {
+		return x.WorkflowError
+	}
+	return ""
+}
+
+func (x *ScheduleFire) GetFinishedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FinishedAt
+	}
+	return nil
+}
+
+// GetScheduleRequest names a schedule.
+type GetScheduleRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The organization it belongs to.
+	OrganizationId int64 `protobuf:"varint,1,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	// Its name.
+	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetScheduleRequest) Reset() {
+	*x = GetScheduleRequest{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetScheduleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetScheduleRequest) ProtoMessage() {}
+
+func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
+func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *GetScheduleRequest) GetOrganizationId() int64 {
+	if x != nil {
+		return x.OrganizationId
+	}
+	return 0
+}
+
+func (x *GetScheduleRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// GetScheduleResponse has everything about a schedule but its program.
+type GetScheduleResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The schedule.
+	Schedule *Schedule `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"`
+	// The next ten due times; none while it is paused.
+	NextDueAt []*timestamppb.Timestamp `protobuf:"bytes,2,rep,name=next_due_at,json=nextDueAt,proto3" json:"next_due_at,omitempty"`
+	// What became of the last due times, newest first; at most 100.
+	Fires         []*ScheduleFire `protobuf:"bytes,3,rep,name=fires,proto3" json:"fires,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetScheduleResponse) Reset() {
+	*x = GetScheduleResponse{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetScheduleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetScheduleResponse) ProtoMessage() {}
+
+func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
+func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *GetScheduleResponse) GetSchedule() *Schedule {
+	if x != nil {
+		return x.Schedule
+	}
+	return nil
+}
+
+func (x *GetScheduleResponse) GetNextDueAt() []*timestamppb.Timestamp {
+	if x != nil {
+		return x.NextDueAt
+	}
+	return nil
+}
+
+func (x *GetScheduleResponse) GetFires() []*ScheduleFire {
+	if x != nil {
+		return x.Fires
+	}
+	return nil
+}
+
+// ListSchedulesRequest asks for one page of an organization's schedules.
+type ListSchedulesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The organization.
+	OrganizationId int64 `protobuf:"varint,1,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	// At most this many; 0 means 50, more than 500 means 500.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// From the previous page; empty for the first.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSchedulesRequest) Reset() {
+	*x = ListSchedulesRequest{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSchedulesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSchedulesRequest) ProtoMessage() {}
+
+func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
+func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *ListSchedulesRequest) GetOrganizationId() int64 {
+	if x != nil {
+		return x.OrganizationId
+	}
+	return 0
+}
+
+func (x *ListSchedulesRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListSchedulesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListSchedulesResponse is one page.
+type ListSchedulesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the order of their creation.
+	Schedules []*Schedule `protobuf:"bytes,1,rep,name=schedules,proto3" json:"schedules,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSchedulesResponse) Reset() {
+	*x = ListSchedulesResponse{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSchedulesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSchedulesResponse) ProtoMessage() {}
+
+func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
+func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
+	if x != nil {
+		return x.Schedules
+	}
+	return nil
+}
+
+func (x *ListSchedulesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// PauseScheduleRequest names a schedule.
+type PauseScheduleRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The organization it belongs to.
+	OrganizationId int64 `protobuf:"varint,1,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	// Its name.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Why, at most 1024 characters.
+	Note          string `protobuf:"bytes,3,opt,name=note,proto3" json:"note,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseScheduleRequest) Reset() {
+	*x = PauseScheduleRequest{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseScheduleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseScheduleRequest) ProtoMessage() {}
+
+func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseScheduleRequest.ProtoReflect.Descriptor instead.
+func (*PauseScheduleRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *PauseScheduleRequest) GetOrganizationId() int64 {
+	if x != nil {
+		return x.OrganizationId
+	}
+	return 0
+}
+
+func (x *PauseScheduleRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PauseScheduleRequest) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
+}
+
+// PauseScheduleResponse has the schedule as it is now.
+type PauseScheduleResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The schedule.
+	Schedule      *Schedule `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseScheduleResponse) Reset() {
+	*x = PauseScheduleResponse{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseScheduleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseScheduleResponse) ProtoMessage() {}
+
+func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseScheduleResponse.ProtoReflect.Descriptor instead.
+func (*PauseScheduleResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *PauseScheduleResponse) GetSchedule() *Schedule {
+	if x != nil {
+		return x.Schedule
+	}
+	return nil
+}
+
+// ResumeScheduleRequest names a schedule.
+type ResumeScheduleRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The organization it belongs to.
+	OrganizationId int64 `protobuf:"varint,1,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	// Its name.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Why, at most 1024 characters.
+	Note          string `protobuf:"bytes,3,opt,name=note,proto3" json:"note,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeScheduleRequest) Reset() {
+	*x = ResumeScheduleRequest{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeScheduleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeScheduleRequest) ProtoMessage() {}
+
+func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeScheduleRequest.ProtoReflect.Descriptor instead.
+func (*ResumeScheduleRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *ResumeScheduleRequest) GetOrganizationId() int64 {
+	if x != nil {
+		return x.OrganizationId
+	}
+	return 0
+}
+
+func (x *ResumeScheduleRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ResumeScheduleRequest) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
+}
+
+// ResumeScheduleResponse has the schedule as it is now.
+type ResumeScheduleResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The schedule.
+	Schedule      *Schedule `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeScheduleResponse) Reset() {
+	*x = ResumeScheduleResponse{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeScheduleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeScheduleResponse) ProtoMessage() {}
+
+func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeScheduleResponse.ProtoReflect.Descriptor instead.
+func (*ResumeScheduleResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *ResumeScheduleResponse) GetSchedule() *Schedule {
+	if x != nil {
+		return x.Schedule
+	}
+	return nil
+}
+
+// BackfillScheduleRequest names a schedule and a range in the past.
+type BackfillScheduleRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The organization it belongs to.
+	OrganizationId int64 `protobuf:"varint,1,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	// Its name.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// The due times from this time on.
+	From *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
+	// The due times before this time.
+	To *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=to,proto3" json:"to,omitempty"`
+	// The policy for these due times; by default BUFFER_ALL: one after the other. All of them may wait.
+	Overlap       ScheduleOverlap `protobuf:"varint,5,opt,name=overlap,proto3,enum=lockstep.autoflow.v1.ScheduleOverlap" json:"overlap,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackfillScheduleRequest) Reset() {
+	*x = BackfillScheduleRequest{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackfillScheduleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackfillScheduleRequest) ProtoMessage() {}
+
+func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
+func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{60}
+}
+
+func (x *BackfillScheduleRequest) GetOrganizationId() int64 {
+	if x != nil {
+		return x.OrganizationId
+	}
+	return 0
+}
+
+func (x *BackfillScheduleRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *BackfillScheduleRequest) GetFrom() *timestamppb.Timestamp {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *BackfillScheduleRequest) GetTo() *timestamppb.Timestamp {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
+func (x *BackfillScheduleRequest) GetOverlap() ScheduleOverlap {
+	if x != nil {
+		return x.Overlap
+	}
+	return ScheduleOverlap_SCHEDULE_OVERLAP_UNSPECIFIED
+}
+
+// BackfillScheduleResponse is the receipt.
+type BackfillScheduleResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many due times the range has.
+	Due int32 `protobuf:"varint,1,opt,name=due,proto3" json:"due,omitempty"`
+	// How many of them get a run, or wait for one; the others have one.
+	Added         int32 `protobuf:"varint,2,opt,name=added,proto3" json:"added,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackfillScheduleResponse) Reset() {
+	*x = BackfillScheduleResponse{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackfillScheduleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackfillScheduleResponse) ProtoMessage() {}
+
+func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
+func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{61}
+}
+
+func (x *BackfillScheduleResponse) GetDue() int32 {
+	if x != nil {
+		return x.Due
+	}
+	return 0
+}
+
+func (x *BackfillScheduleResponse) GetAdded() int32 {
+	if x != nil {
+		return x.Added
+	}
+	return 0
+}
+
+// TriggerScheduleRequest names a schedule.
+type TriggerScheduleRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The organization it belongs to.
+	OrganizationId int64 `protobuf:"varint,1,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	// Its name.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// The policy for this run; by default the schedule's.
+	Overlap       ScheduleOverlap `protobuf:"varint,3,opt,name=overlap,proto3,enum=lockstep.autoflow.v1.ScheduleOverlap" json:"overlap,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TriggerScheduleRequest) Reset() {
+	*x = TriggerScheduleRequest{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TriggerScheduleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TriggerScheduleRequest) ProtoMessage() {}
+
+func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TriggerScheduleRequest.ProtoReflect.Descriptor instead.
+func (*TriggerScheduleRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *TriggerScheduleRequest) GetOrganizationId() int64 {
+	if x != nil {
+		return x.OrganizationId
+	}
+	return 0
+}
+
+func (x *TriggerScheduleRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TriggerScheduleRequest) GetOverlap() ScheduleOverlap {
+	if x != nil {
+		return x.Overlap
+	}
+	return ScheduleOverlap_SCHEDULE_OVERLAP_UNSPECIFIED
+}
+
+// TriggerScheduleResponse is the receipt.
+type TriggerScheduleResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id of the run, which is started a moment later, or not, as the policy decides: GetSchedule shows it.
+	WorkflowId    string `protobuf:"bytes,1,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TriggerScheduleResponse) Reset() {
+	*x = TriggerScheduleResponse{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TriggerScheduleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TriggerScheduleResponse) ProtoMessage() {}
+
+func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TriggerScheduleResponse.ProtoReflect.Descriptor instead.
+func (*TriggerScheduleResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *TriggerScheduleResponse) GetWorkflowId() string {
+	if x != nil {
+		return x.WorkflowId
+	}
+	return ""
+}
+
+// DeleteScheduleRequest names a schedule.
+type DeleteScheduleRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The organization it belongs to.
+	OrganizationId int64 `protobuf:"varint,1,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	// Its name.
+	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteScheduleRequest) Reset() {
+	*x = DeleteScheduleRequest{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteScheduleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteScheduleRequest) ProtoMessage() {}
+
+func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteScheduleRequest.ProtoReflect.Descriptor instead.
+func (*DeleteScheduleRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *DeleteScheduleRequest) GetOrganizationId() int64 {
+	if x != nil {
+		return x.OrganizationId
+	}
+	return 0
+}
+
+func (x *DeleteScheduleRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// DeleteScheduleResponse is empty: the schedule is gone.
+type DeleteScheduleResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteScheduleResponse) Reset() {
+	*x = DeleteScheduleResponse{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteScheduleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteScheduleResponse) ProtoMessage() {}
+
+func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteScheduleResponse.ProtoReflect.Descriptor instead.
+func (*DeleteScheduleResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{65}
+}
+
 var File_lockstep_autoflow_v1_autoflow_proto protoreflect.FileDescriptor
 
 const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
@@ -3764,7 +5306,122 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\bagent_id\x18\x01 \x01(\x03R\aagentId\x12'\n" +
 	"\x0forganization_id\x18\x02 \x01(\x03R\x0eorganizationId\x12\x18\n" +
 	"\arevoked\x18\x03 \x01(\bR\arevoked\"\x17\n" +
-	"\x15DeclareAgentsResponse*\xfc\x01\n" +
+	"\x15DeclareAgentsResponse\"\xb7\x02\n" +
+	"\fScheduleSpec\x12\x12\n" +
+	"\x04cron\x18\x01 \x03(\tR\x04cron\x12/\n" +
+	"\x05every\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05every\x122\n" +
+	"\x06anchor\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x06anchor\x12\x1b\n" +
+	"\ttime_zone\x18\x04 \x01(\tR\btimeZone\x120\n" +
+	"\x05start\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05start\x12,\n" +
+	"\x03end\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x03end\x121\n" +
+	"\x06jitter\x18\a \x01(\v2\x19.google.protobuf.DurationR\x06jitter\"\x97\x06\n" +
+	"\x17RegisterScheduleRequest\x12'\n" +
+	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x126\n" +
+	"\x04spec\x18\x03 \x01(\v2\".lockstep.autoflow.v1.ScheduleSpecR\x04spec\x12?\n" +
+	"\aoverlap\x18\x04 \x01(\x0e2%.lockstep.autoflow.v1.ScheduleOverlapR\aoverlap\x124\n" +
+	"\bcatch_up\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\acatchUp\x12\x1a\n" +
+	"\bstarlark\x18\x06 \x01(\fR\bstarlark\x12T\n" +
+	"\amodules\x18\a \x03(\v2:.lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntryR\amodules\x12\x16\n" +
+	"\x06inputs\x18\b \x01(\fR\x06inputs\x12T\n" +
+	"\asecrets\x18\t \x03(\v2:.lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntryR\asecrets\x12Q\n" +
+	"\x06labels\x18\n" +
+	" \x03(\v29.lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntryR\x06labels\x12\x16\n" +
+	"\x06paused\x18\v \x01(\bR\x06paused\x12\x12\n" +
+	"\x04note\x18\f \x01(\tR\x04note\x1a:\n" +
+	"\fModulesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\x1a:\n" +
+	"\fSecretsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"p\n" +
+	"\x18RegisterScheduleResponse\x12:\n" +
+	"\bschedule\x18\x01 \x01(\v2\x1e.lockstep.autoflow.v1.ScheduleR\bschedule\x12\x18\n" +
+	"\acreated\x18\x02 \x01(\bR\acreated\"\x9a\x05\n" +
+	"\bSchedule\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12'\n" +
+	"\x0forganization_id\x18\x02 \x01(\x03R\x0eorganizationId\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\x05R\aversion\x126\n" +
+	"\x04spec\x18\x04 \x01(\v2\".lockstep.autoflow.v1.ScheduleSpecR\x04spec\x12?\n" +
+	"\aoverlap\x18\x05 \x01(\x0e2%.lockstep.autoflow.v1.ScheduleOverlapR\aoverlap\x124\n" +
+	"\bcatch_up\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\acatchUp\x12%\n" +
+	"\x0eprogram_digest\x18\a \x01(\tR\rprogramDigest\x12\x16\n" +
+	"\x06paused\x18\b \x01(\bR\x06paused\x12\x12\n" +
+	"\x04note\x18\t \x01(\tR\x04note\x12\x1d\n" +
+	"\n" +
+	"changed_by\x18\n" +
+	" \x01(\tR\tchangedBy\x129\n" +
+	"\n" +
+	"created_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
+	"\n" +
+	"changed_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\tchangedAt\x12:\n" +
+	"\vnext_due_at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\tnextDueAt\x12\x18\n" +
+	"\astarted\x18\x0e \x01(\x03R\astarted\x12\x18\n" +
+	"\askipped\x18\x0f \x01(\x03R\askipped\x12\x16\n" +
+	"\x06missed\x18\x10 \x01(\x03R\x06missed\x12\x18\n" +
+	"\arefused\x18\x11 \x01(\x03R\arefused\"\x9b\x03\n" +
+	"\fScheduleFire\x121\n" +
+	"\x06due_at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05dueAt\x12=\n" +
+	"\x05state\x18\x02 \x01(\x0e2'.lockstep.autoflow.v1.ScheduleFireStateR\x05state\x12\x1a\n" +
+	"\bbackfill\x18\x03 \x01(\bR\bbackfill\x12\x16\n" +
+	"\x06detail\x18\x04 \x01(\tR\x06detail\x12\x14\n" +
+	"\x05count\x18\x05 \x01(\x03R\x05count\x12\x1f\n" +
+	"\vworkflow_id\x18\x06 \x01(\tR\n" +
+	"workflowId\x12J\n" +
+	"\x0eworkflow_state\x18\a \x01(\x0e2#.lockstep.autoflow.v1.WorkflowStateR\rworkflowState\x12%\n" +
+	"\x0eworkflow_error\x18\b \x01(\tR\rworkflowError\x12;\n" +
+	"\vfinished_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"finishedAt\"Q\n" +
+	"\x12GetScheduleRequest\x12'\n" +
+	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"\xc7\x01\n" +
+	"\x13GetScheduleResponse\x12:\n" +
+	"\bschedule\x18\x01 \x01(\v2\x1e.lockstep.autoflow.v1.ScheduleR\bschedule\x12:\n" +
+	"\vnext_due_at\x18\x02 \x03(\v2\x1a.google.protobuf.TimestampR\tnextDueAt\x128\n" +
+	"\x05fires\x18\x03 \x03(\v2\".lockstep.autoflow.v1.ScheduleFireR\x05fires\"{\n" +
+	"\x14ListSchedulesRequest\x12'\n" +
+	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"}\n" +
+	"\x15ListSchedulesResponse\x12<\n" +
+	"\tschedules\x18\x01 \x03(\v2\x1e.lockstep.autoflow.v1.ScheduleR\tschedules\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"g\n" +
+	"\x14PauseScheduleRequest\x12'\n" +
+	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
+	"\x04note\x18\x03 \x01(\tR\x04note\"S\n" +
+	"\x15PauseScheduleResponse\x12:\n" +
+	"\bschedule\x18\x01 \x01(\v2\x1e.lockstep.autoflow.v1.ScheduleR\bschedule\"h\n" +
+	"\x15ResumeScheduleRequest\x12'\n" +
+	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
+	"\x04note\x18\x03 \x01(\tR\x04note\"T\n" +
+	"\x16ResumeScheduleResponse\x12:\n" +
+	"\bschedule\x18\x01 \x01(\v2\x1e.lockstep.autoflow.v1.ScheduleR\bschedule\"\xf3\x01\n" +
+	"\x17BackfillScheduleRequest\x12'\n" +
+	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12.\n" +
+	"\x04from\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12*\n" +
+	"\x02to\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02to\x12?\n" +
+	"\aoverlap\x18\x05 \x01(\x0e2%.lockstep.autoflow.v1.ScheduleOverlapR\aoverlap\"B\n" +
+	"\x18BackfillScheduleResponse\x12\x10\n" +
+	"\x03due\x18\x01 \x01(\x05R\x03due\x12\x14\n" +
+	"\x05added\x18\x02 \x01(\x05R\x05added\"\x96\x01\n" +
+	"\x16TriggerScheduleRequest\x12'\n" +
+	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12?\n" +
+	"\aoverlap\x18\x03 \x01(\x0e2%.lockstep.autoflow.v1.ScheduleOverlapR\aoverlap\":\n" +
+	"\x17TriggerScheduleResponse\x12\x1f\n" +
+	"\vworkflow_id\x18\x01 \x01(\tR\n" +
+	"workflowId\"T\n" +
+	"\x15DeleteScheduleRequest\x12'\n" +
+	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"\x18\n" +
+	"\x16DeleteScheduleResponse*\xfc\x01\n" +
 	"\rWorkflowState\x12\x1e\n" +
 	"\x1aWORKFLOW_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16WORKFLOW_STATE_RUNNING\x10\x01\x12\x19\n" +
@@ -3773,7 +5430,22 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x15WORKFLOW_STATE_FAILED\x10\x04\x12\x1c\n" +
 	"\x18WORKFLOW_STATE_CANCELLED\x10\x05\x12\x1d\n" +
 	"\x19WORKFLOW_STATE_TERMINATED\x10\x06\x12\x1e\n" +
-	"\x1aWORKFLOW_STATE_QUARANTINED\x10\a2\xe3\r\n" +
+	"\x1aWORKFLOW_STATE_QUARANTINED\x10\a*\xcf\x01\n" +
+	"\x0fScheduleOverlap\x12 \n" +
+	"\x1cSCHEDULE_OVERLAP_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15SCHEDULE_OVERLAP_SKIP\x10\x01\x12\x1f\n" +
+	"\x1bSCHEDULE_OVERLAP_BUFFER_ONE\x10\x02\x12\x1f\n" +
+	"\x1bSCHEDULE_OVERLAP_BUFFER_ALL\x10\x03\x12!\n" +
+	"\x1dSCHEDULE_OVERLAP_CANCEL_OTHER\x10\x04\x12\x1a\n" +
+	"\x16SCHEDULE_OVERLAP_ALLOW\x10\x05*\xfe\x01\n" +
+	"\x11ScheduleFireState\x12#\n" +
+	"\x1fSCHEDULE_FIRE_STATE_UNSPECIFIED\x10\x00\x12\x1f\n" +
+	"\x1bSCHEDULE_FIRE_STATE_WAITING\x10\x01\x12 \n" +
+	"\x1cSCHEDULE_FIRE_STATE_STARTING\x10\x02\x12\x1f\n" +
+	"\x1bSCHEDULE_FIRE_STATE_STARTED\x10\x03\x12\x1f\n" +
+	"\x1bSCHEDULE_FIRE_STATE_SKIPPED\x10\x04\x12\x1e\n" +
+	"\x1aSCHEDULE_FIRE_STATE_MISSED\x10\x05\x12\x1f\n" +
+	"\x1bSCHEDULE_FIRE_STATE_REFUSED\x10\x062\xcb\x14\n" +
 	"\bAutoFlow\x12_\n" +
 	"\n" +
 	"CloudEvent\x12'.lockstep.autoflow.v1.CloudEventRequest\x1a(.lockstep.autoflow.v1.CloudEventResponse\x12h\n" +
@@ -3793,7 +5465,15 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\fRegisterFlow\x12).lockstep.autoflow.v1.RegisterFlowRequest\x1a*.lockstep.autoflow.v1.RegisterFlowResponse\x12\\\n" +
 	"\tListFlows\x12&.lockstep.autoflow.v1.ListFlowsRequest\x1a'.lockstep.autoflow.v1.ListFlowsResponse\x12_\n" +
 	"\n" +
-	"DeleteFlow\x12'.lockstep.autoflow.v1.DeleteFlowRequest\x1a(.lockstep.autoflow.v1.DeleteFlowResponse\x12h\n" +
+	"DeleteFlow\x12'.lockstep.autoflow.v1.DeleteFlowRequest\x1a(.lockstep.autoflow.v1.DeleteFlowResponse\x12q\n" +
+	"\x10RegisterSchedule\x12-.lockstep.autoflow.v1.RegisterScheduleRequest\x1a..lockstep.autoflow.v1.RegisterScheduleResponse\x12b\n" +
+	"\vGetSchedule\x12(.lockstep.autoflow.v1.GetScheduleRequest\x1a).lockstep.autoflow.v1.GetScheduleResponse\x12h\n" +
+	"\rListSchedules\x12*.lockstep.autoflow.v1.ListSchedulesRequest\x1a+.lockstep.autoflow.v1.ListSchedulesResponse\x12h\n" +
+	"\rPauseSchedule\x12*.lockstep.autoflow.v1.PauseScheduleRequest\x1a+.lockstep.autoflow.v1.PauseScheduleResponse\x12k\n" +
+	"\x0eResumeSchedule\x12+.lockstep.autoflow.v1.ResumeScheduleRequest\x1a,.lockstep.autoflow.v1.ResumeScheduleResponse\x12q\n" +
+	"\x10BackfillSchedule\x12-.lockstep.autoflow.v1.BackfillScheduleRequest\x1a..lockstep.autoflow.v1.BackfillScheduleResponse\x12n\n" +
+	"\x0fTriggerSchedule\x12,.lockstep.autoflow.v1.TriggerScheduleRequest\x1a-.lockstep.autoflow.v1.TriggerScheduleResponse\x12k\n" +
+	"\x0eDeleteSchedule\x12+.lockstep.autoflow.v1.DeleteScheduleRequest\x1a,.lockstep.autoflow.v1.DeleteScheduleResponse\x12h\n" +
 	"\rDeclareAgents\x12*.lockstep.autoflow.v1.DeclareAgentsRequest\x1a+.lockstep.autoflow.v1.DeclareAgentsResponseB\xe2\x01\n" +
 	"\x18com.lockstep.autoflow.v1B\rAutoflowProtoP\x01ZEgithub.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1;autoflowv1\xa2\x02\x03LAX\xaa\x02\x14Lockstep.Autoflow.V1\xca\x02\x14Lockstep\\Autoflow\\V1\xe2\x02 Lockstep\\Autoflow\\V1\\GPBMetadata\xea\x02\x16Lockstep::Autoflow::V1b\x06proto3"
 
@@ -3809,162 +5489,234 @@ func file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP() []byte {
 	return file_lockstep_autoflow_v1_autoflow_proto_rawDescData
 }
 
-var file_lockstep_autoflow_v1_autoflow_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_lockstep_autoflow_v1_autoflow_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
+var file_lockstep_autoflow_v1_autoflow_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_lockstep_autoflow_v1_autoflow_proto_msgTypes = make([]protoimpl.MessageInfo, 81)
 var file_lockstep_autoflow_v1_autoflow_proto_goTypes = []any{
 	(WorkflowState)(0),                // 0: lockstep.autoflow.v1.WorkflowState
-	(*CloudEventRequest)(nil),         // 1: lockstep.autoflow.v1.CloudEventRequest
-	(*CloudEventResponse)(nil),        // 2: lockstep.autoflow.v1.CloudEventResponse
-	(*StartWorkflowRequest)(nil),      // 3: lockstep.autoflow.v1.StartWorkflowRequest
-	(*StartWorkflowResponse)(nil),     // 4: lockstep.autoflow.v1.StartWorkflowResponse
-	(*StartWorkflowsRequest)(nil),     // 5: lockstep.autoflow.v1.StartWorkflowsRequest
-	(*StartWorkflowsResponse)(nil),    // 6: lockstep.autoflow.v1.StartWorkflowsResponse
-	(*StartResult)(nil),               // 7: lockstep.autoflow.v1.StartResult
-	(*StartRefusal)(nil),              // 8: lockstep.autoflow.v1.StartRefusal
-	(*Workflow)(nil),                  // 9: lockstep.autoflow.v1.Workflow
-	(*StackFrame)(nil),                // 10: lockstep.autoflow.v1.StackFrame
-	(*Wait)(nil),                      // 11: lockstep.autoflow.v1.Wait
-	(*Retry)(nil),                     // 12: lockstep.autoflow.v1.Retry
-	(*GetWorkflowRequest)(nil),        // 13: lockstep.autoflow.v1.GetWorkflowRequest
-	(*GetWorkflowResponse)(nil),       // 14: lockstep.autoflow.v1.GetWorkflowResponse
-	(*ListWorkflowsRequest)(nil),      // 15: lockstep.autoflow.v1.ListWorkflowsRequest
-	(*ListWorkflowsResponse)(nil),     // 16: lockstep.autoflow.v1.ListWorkflowsResponse
-	(*GetHistoryRequest)(nil),         // 17: lockstep.autoflow.v1.GetHistoryRequest
-	(*GetHistoryResponse)(nil),        // 18: lockstep.autoflow.v1.GetHistoryResponse
-	(*HistoryEntry)(nil),              // 19: lockstep.autoflow.v1.HistoryEntry
-	(*GetLogsRequest)(nil),            // 20: lockstep.autoflow.v1.GetLogsRequest
-	(*GetLogsResponse)(nil),           // 21: lockstep.autoflow.v1.GetLogsResponse
-	(*LogLine)(nil),                   // 22: lockstep.autoflow.v1.LogLine
-	(*WatchWorkflowRequest)(nil),      // 23: lockstep.autoflow.v1.WatchWorkflowRequest
-	(*WatchWorkflowResponse)(nil),     // 24: lockstep.autoflow.v1.WatchWorkflowResponse
-	(*CancelWorkflowRequest)(nil),     // 25: lockstep.autoflow.v1.CancelWorkflowRequest
-	(*CancelWorkflowResponse)(nil),    // 26: lockstep.autoflow.v1.CancelWorkflowResponse
-	(*TerminateWorkflowRequest)(nil),  // 27: lockstep.autoflow.v1.TerminateWorkflowRequest
-	(*TerminateWorkflowResponse)(nil), // 28: lockstep.autoflow.v1.TerminateWorkflowResponse
-	(*RetryWorkflowRequest)(nil),      // 29: lockstep.autoflow.v1.RetryWorkflowRequest
-	(*RetryWorkflowResponse)(nil),     // 30: lockstep.autoflow.v1.RetryWorkflowResponse
-	(*SendToChannelRequest)(nil),      // 31: lockstep.autoflow.v1.SendToChannelRequest
-	(*SendToChannelResponse)(nil),     // 32: lockstep.autoflow.v1.SendToChannelResponse
-	(*CheckProgramRequest)(nil),       // 33: lockstep.autoflow.v1.CheckProgramRequest
-	(*CheckProgramResponse)(nil),      // 34: lockstep.autoflow.v1.CheckProgramResponse
-	(*Problem)(nil),                   // 35: lockstep.autoflow.v1.Problem
-	(*Use)(nil),                       // 36: lockstep.autoflow.v1.Use
-	(*Handler)(nil),                   // 37: lockstep.autoflow.v1.Handler
-	(*RegisterFlowRequest)(nil),       // 38: lockstep.autoflow.v1.RegisterFlowRequest
-	(*RegisterFlowResponse)(nil),      // 39: lockstep.autoflow.v1.RegisterFlowResponse
-	(*Flow)(nil),                      // 40: lockstep.autoflow.v1.Flow
-	(*ListFlowsRequest)(nil),          // 41: lockstep.autoflow.v1.ListFlowsRequest
-	(*ListFlowsResponse)(nil),         // 42: lockstep.autoflow.v1.ListFlowsResponse
-	(*DeleteFlowRequest)(nil),         // 43: lockstep.autoflow.v1.DeleteFlowRequest
-	(*DeleteFlowResponse)(nil),        // 44: lockstep.autoflow.v1.DeleteFlowResponse
-	(*DeclareAgentsRequest)(nil),      // 45: lockstep.autoflow.v1.DeclareAgentsRequest
-	(*DeclaredAgent)(nil),             // 46: lockstep.autoflow.v1.DeclaredAgent
-	(*DeclareAgentsResponse)(nil),     // 47: lockstep.autoflow.v1.DeclareAgentsResponse
-	nil,                               // 48: lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
-	nil,                               // 49: lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
-	nil,                               // 50: lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
-	nil,                               // 51: lockstep.autoflow.v1.StartRefusal.FieldsEntry
-	nil,                               // 52: lockstep.autoflow.v1.Workflow.LabelsEntry
-	nil,                               // 53: lockstep.autoflow.v1.Wait.FilterEntry
-	nil,                               // 54: lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
-	nil,                               // 55: lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
-	nil,                               // 56: lockstep.autoflow.v1.Handler.FilterEntry
-	nil,                               // 57: lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
-	nil,                               // 58: lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
-	nil,                               // 59: lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
-	(*durationpb.Duration)(nil),       // 60: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),     // 61: google.protobuf.Timestamp
+	(ScheduleOverlap)(0),              // 1: lockstep.autoflow.v1.ScheduleOverlap
+	(ScheduleFireState)(0),            // 2: lockstep.autoflow.v1.ScheduleFireState
+	(*CloudEventRequest)(nil),         // 3: lockstep.autoflow.v1.CloudEventRequest
+	(*CloudEventResponse)(nil),        // 4: lockstep.autoflow.v1.CloudEventResponse
+	(*StartWorkflowRequest)(nil),      // 5: lockstep.autoflow.v1.StartWorkflowRequest
+	(*StartWorkflowResponse)(nil),     // 6: lockstep.autoflow.v1.StartWorkflowResponse
+	(*StartWorkflowsRequest)(nil),     // 7: lockstep.autoflow.v1.StartWorkflowsRequest
+	(*StartWorkflowsResponse)(nil),    // 8: lockstep.autoflow.v1.StartWorkflowsResponse
+	(*StartResult)(nil),               // 9: lockstep.autoflow.v1.StartResult
+	(*StartRefusal)(nil),              // 10: lockstep.autoflow.v1.StartRefusal
+	(*Workflow)(nil),                  // 11: lockstep.autoflow.v1.Workflow
+	(*StackFrame)(nil),                // 12: lockstep.autoflow.v1.StackFrame
+	(*Wait)(nil),                      // 13: lockstep.autoflow.v1.Wait
+	(*Retry)(nil),                     // 14: lockstep.autoflow.v1.Retry
+	(*GetWorkflowRequest)(nil),        // 15: lockstep.autoflow.v1.GetWorkflowRequest
+	(*GetWorkflowResponse)(nil),       // 16: lockstep.autoflow.v1.GetWorkflowResponse
+	(*ListWorkflowsRequest)(nil),      // 17: lockstep.autoflow.v1.ListWorkflowsRequest
+	(*ListWorkflowsResponse)(nil),     // 18: lockstep.autoflow.v1.ListWorkflowsResponse
+	(*GetHistoryRequest)(nil),         // 19: lockstep.autoflow.v1.GetHistoryRequest
+	(*GetHistoryResponse)(nil),        // 20: lockstep.autoflow.v1.GetHistoryResponse
+	(*HistoryEntry)(nil),              // 21: lockstep.autoflow.v1.HistoryEntry
+	(*GetLogsRequest)(nil),            // 22: lockstep.autoflow.v1.GetLogsRequest
+	(*GetLogsResponse)(nil),           // 23: lockstep.autoflow.v1.GetLogsResponse
+	(*LogLine)(nil),                   // 24: lockstep.autoflow.v1.LogLine
+	(*WatchWorkflowRequest)(nil),      // 25: lockstep.autoflow.v1.WatchWorkflowRequest
+	(*WatchWorkflowResponse)(nil),     // 26: lockstep.autoflow.v1.WatchWorkflowResponse
+	(*CancelWorkflowRequest)(nil),     // 27: lockstep.autoflow.v1.CancelWorkflowRequest
+	(*CancelWorkflowResponse)(nil),    // 28: lockstep.autoflow.v1.CancelWorkflowResponse
+	(*TerminateWorkflowRequest)(nil),  // 29: lockstep.autoflow.v1.TerminateWorkflowRequest
+	(*TerminateWorkflowResponse)(nil), // 30: lockstep.autoflow.v1.TerminateWorkflowResponse
+	(*RetryWorkflowRequest)(nil),      // 31: lockstep.autoflow.v1.RetryWorkflowRequest
+	(*RetryWorkflowResponse)(nil),     // 32: lockstep.autoflow.v1.RetryWorkflowResponse
+	(*SendToChannelRequest)(nil),      // 33: lockstep.autoflow.v1.SendToChannelRequest
+	(*SendToChannelResponse)(nil),     // 34: lockstep.autoflow.v1.SendToChannelResponse
+	(*CheckProgramRequest)(nil),       // 35: lockstep.autoflow.v1.CheckProgramRequest
+	(*CheckProgramResponse)(nil),      // 36: lockstep.autoflow.v1.CheckProgramResponse
+	(*Problem)(nil),                   // 37: lockstep.autoflow.v1.Problem
+	(*Use)(nil),                       // 38: lockstep.autoflow.v1.Use
+	(*Handler)(nil),                   // 39: lockstep.autoflow.v1.Handler
+	(*RegisterFlowRequest)(nil),       // 40: lockstep.autoflow.v1.RegisterFlowRequest
+	(*RegisterFlowResponse)(nil),      // 41: lockstep.autoflow.v1.RegisterFlowResponse
+	(*Flow)(nil),                      // 42: lockstep.autoflow.v1.Flow
+	(*ListFlowsRequest)(nil),          // 43: lockstep.autoflow.v1.ListFlowsRequest
+	(*ListFlowsResponse)(nil),         // 44: lockstep.autoflow.v1.ListFlowsResponse
+	(*DeleteFlowRequest)(nil),         // 45: lockstep.autoflow.v1.DeleteFlowRequest
+	(*DeleteFlowResponse)(nil),        // 46: lockstep.autoflow.v1.DeleteFlowResponse
+	(*DeclareAgentsRequest)(nil),      // 47: lockstep.autoflow.v1.DeclareAgentsRequest
+	(*DeclaredAgent)(nil),             // 48: lockstep.autoflow.v1.DeclaredAgent
+	(*DeclareAgentsResponse)(nil),     // 49: lockstep.autoflow.v1.DeclareAgentsResponse
+	(*ScheduleSpec)(nil),              // 50: lockstep.autoflow.v1.ScheduleSpec
+	(*RegisterScheduleRequest)(nil),   // 51: lockstep.autoflow.v1.RegisterScheduleRequest
+	(*RegisterScheduleResponse)(nil),  // 52: lockstep.autoflow.v1.RegisterScheduleResponse
+	(*Schedule)(nil),                  // 53: lockstep.autoflow.v1.Schedule
+	(*ScheduleFire)(nil),              // 54: lockstep.autoflow.v1.ScheduleFire
+	(*GetScheduleRequest)(nil),        // 55: lockstep.autoflow.v1.GetScheduleRequest
+	(*GetScheduleResponse)(nil),       // 56: lockstep.autoflow.v1.GetScheduleResponse
+	(*ListSchedulesRequest)(nil),      // 57: lockstep.autoflow.v1.ListSchedulesRequest
+	(*ListSchedulesResponse)(nil),     // 58: lockstep.autoflow.v1.ListSchedulesResponse
+	(*PauseScheduleRequest)(nil),      // 59: lockstep.autoflow.v1.PauseScheduleRequest
+	(*PauseScheduleResponse)(nil),     // 60: lockstep.autoflow.v1.PauseScheduleResponse
+	(*ResumeScheduleRequest)(nil),     // 61: lockstep.autoflow.v1.ResumeScheduleRequest
+	(*ResumeScheduleResponse)(nil),    // 62: lockstep.autoflow.v1.ResumeScheduleResponse
+	(*BackfillScheduleRequest)(nil),   // 63: lockstep.autoflow.v1.BackfillScheduleRequest
+	(*BackfillScheduleResponse)(nil),  // 64: lockstep.autoflow.v1.BackfillScheduleResponse
+	(*TriggerScheduleRequest)(nil),    // 65: lockstep.autoflow.v1.TriggerScheduleRequest
+	(*TriggerScheduleResponse)(nil),   // 66: lockstep.autoflow.v1.TriggerScheduleResponse
+	(*DeleteScheduleRequest)(nil),     // 67: lockstep.autoflow.v1.DeleteScheduleRequest
+	(*DeleteScheduleResponse)(nil),    // 68: lockstep.autoflow.v1.DeleteScheduleResponse
+	nil,                               // 69: lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
+	nil,                               // 70: lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
+	nil,                               // 71: lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
+	nil,                               // 72: lockstep.autoflow.v1.StartRefusal.FieldsEntry
+	nil,                               // 73: lockstep.autoflow.v1.Workflow.LabelsEntry
+	nil,                               // 74: lockstep.autoflow.v1.Wait.FilterEntry
+	nil,                               // 75: lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
+	nil,                               // 76: lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
+	nil,                               // 77: lockstep.autoflow.v1.Handler.FilterEntry
+	nil,                               // 78: lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
+	nil,                               // 79: lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
+	nil,                               // 80: lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
+	nil,                               // 81: lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
+	nil,                               // 82: lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
+	nil,                               // 83: lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
+	(*durationpb.Duration)(nil),       // 84: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),     // 85: google.protobuf.Timestamp
 }
 var file_lockstep_autoflow_v1_autoflow_proto_depIdxs = []int32{
-	48, // 0: lockstep.autoflow.v1.StartWorkflowRequest.secrets:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
-	49, // 1: lockstep.autoflow.v1.StartWorkflowRequest.modules:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
-	50, // 2: lockstep.autoflow.v1.StartWorkflowRequest.labels:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
-	60, // 3: lockstep.autoflow.v1.StartWorkflowRequest.wait:type_name -> google.protobuf.Duration
-	9,  // 4: lockstep.autoflow.v1.StartWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	3,  // 5: lockstep.autoflow.v1.StartWorkflowsRequest.workflows:type_name -> lockstep.autoflow.v1.StartWorkflowRequest
-	7,  // 6: lockstep.autoflow.v1.StartWorkflowsResponse.results:type_name -> lockstep.autoflow.v1.StartResult
-	4,  // 7: lockstep.autoflow.v1.StartResult.started:type_name -> lockstep.autoflow.v1.StartWorkflowResponse
-	8,  // 8: lockstep.autoflow.v1.StartResult.refused:type_name -> lockstep.autoflow.v1.StartRefusal
-	51, // 9: lockstep.autoflow.v1.StartRefusal.fields:type_name -> lockstep.autoflow.v1.StartRefusal.FieldsEntry
-	0,  // 10: lockstep.autoflow.v1.Workflow.state:type_name -> lockstep.autoflow.v1.WorkflowState
-	52, // 11: lockstep.autoflow.v1.Workflow.labels:type_name -> lockstep.autoflow.v1.Workflow.LabelsEntry
-	61, // 12: lockstep.autoflow.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
-	61, // 13: lockstep.autoflow.v1.Workflow.finished_at:type_name -> google.protobuf.Timestamp
-	11, // 14: lockstep.autoflow.v1.Workflow.waits:type_name -> lockstep.autoflow.v1.Wait
-	61, // 15: lockstep.autoflow.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
-	12, // 16: lockstep.autoflow.v1.Workflow.retries:type_name -> lockstep.autoflow.v1.Retry
-	10, // 17: lockstep.autoflow.v1.Workflow.stack:type_name -> lockstep.autoflow.v1.StackFrame
-	53, // 18: lockstep.autoflow.v1.Wait.filter:type_name -> lockstep.autoflow.v1.Wait.FilterEntry
-	61, // 19: lockstep.autoflow.v1.Wait.since:type_name -> google.protobuf.Timestamp
-	61, // 20: lockstep.autoflow.v1.Wait.until:type_name -> google.protobuf.Timestamp
-	61, // 21: lockstep.autoflow.v1.Retry.at:type_name -> google.protobuf.Timestamp
-	60, // 22: lockstep.autoflow.v1.GetWorkflowRequest.wait:type_name -> google.protobuf.Duration
-	9,  // 23: lockstep.autoflow.v1.GetWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	0,  // 24: lockstep.autoflow.v1.ListWorkflowsRequest.states:type_name -> lockstep.autoflow.v1.WorkflowState
-	54, // 25: lockstep.autoflow.v1.ListWorkflowsRequest.labels:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
-	9,  // 26: lockstep.autoflow.v1.ListWorkflowsResponse.workflows:type_name -> lockstep.autoflow.v1.Workflow
-	19, // 27: lockstep.autoflow.v1.GetHistoryResponse.entries:type_name -> lockstep.autoflow.v1.HistoryEntry
-	61, // 28: lockstep.autoflow.v1.HistoryEntry.recorded_at:type_name -> google.protobuf.Timestamp
-	22, // 29: lockstep.autoflow.v1.GetLogsResponse.lines:type_name -> lockstep.autoflow.v1.LogLine
-	61, // 30: lockstep.autoflow.v1.LogLine.recorded_at:type_name -> google.protobuf.Timestamp
-	19, // 31: lockstep.autoflow.v1.WatchWorkflowResponse.entry:type_name -> lockstep.autoflow.v1.HistoryEntry
-	9,  // 32: lockstep.autoflow.v1.WatchWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	9,  // 33: lockstep.autoflow.v1.TerminateWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	9,  // 34: lockstep.autoflow.v1.RetryWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	55, // 35: lockstep.autoflow.v1.CheckProgramRequest.modules:type_name -> lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
-	35, // 36: lockstep.autoflow.v1.CheckProgramResponse.problems:type_name -> lockstep.autoflow.v1.Problem
-	36, // 37: lockstep.autoflow.v1.CheckProgramResponse.functions:type_name -> lockstep.autoflow.v1.Use
-	36, // 38: lockstep.autoflow.v1.CheckProgramResponse.waits:type_name -> lockstep.autoflow.v1.Use
-	36, // 39: lockstep.autoflow.v1.CheckProgramResponse.emits:type_name -> lockstep.autoflow.v1.Use
-	37, // 40: lockstep.autoflow.v1.CheckProgramResponse.handlers:type_name -> lockstep.autoflow.v1.Handler
-	56, // 41: lockstep.autoflow.v1.Handler.filter:type_name -> lockstep.autoflow.v1.Handler.FilterEntry
-	57, // 42: lockstep.autoflow.v1.RegisterFlowRequest.modules:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
-	58, // 43: lockstep.autoflow.v1.RegisterFlowRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
-	59, // 44: lockstep.autoflow.v1.RegisterFlowRequest.labels:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
-	40, // 45: lockstep.autoflow.v1.RegisterFlowResponse.flow:type_name -> lockstep.autoflow.v1.Flow
-	37, // 46: lockstep.autoflow.v1.Flow.handlers:type_name -> lockstep.autoflow.v1.Handler
-	61, // 47: lockstep.autoflow.v1.Flow.registered_at:type_name -> google.protobuf.Timestamp
-	40, // 48: lockstep.autoflow.v1.ListFlowsResponse.flows:type_name -> lockstep.autoflow.v1.Flow
-	46, // 49: lockstep.autoflow.v1.DeclareAgentsRequest.agents:type_name -> lockstep.autoflow.v1.DeclaredAgent
-	1,  // 50: lockstep.autoflow.v1.AutoFlow.CloudEvent:input_type -> lockstep.autoflow.v1.CloudEventRequest
-	3,  // 51: lockstep.autoflow.v1.AutoFlow.StartWorkflow:input_type -> lockstep.autoflow.v1.StartWorkflowRequest
-	5,  // 52: lockstep.autoflow.v1.AutoFlow.StartWorkflows:input_type -> lockstep.autoflow.v1.StartWorkflowsRequest
-	13, // 53: lockstep.autoflow.v1.AutoFlow.GetWorkflow:input_type -> lockstep.autoflow.v1.GetWorkflowRequest
-	15, // 54: lockstep.autoflow.v1.AutoFlow.ListWorkflows:input_type -> lockstep.autoflow.v1.ListWorkflowsRequest
-	17, // 55: lockstep.autoflow.v1.AutoFlow.GetHistory:input_type -> lockstep.autoflow.v1.GetHistoryRequest
-	20, // 56: lockstep.autoflow.v1.AutoFlow.GetLogs:input_type -> lockstep.autoflow.v1.GetLogsRequest
-	23, // 57: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:input_type -> lockstep.autoflow.v1.WatchWorkflowRequest
-	25, // 58: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:input_type -> lockstep.autoflow.v1.CancelWorkflowRequest
-	27, // 59: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:input_type -> lockstep.autoflow.v1.TerminateWorkflowRequest
-	29, // 60: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:input_type -> lockstep.autoflow.v1.RetryWorkflowRequest
-	31, // 61: lockstep.autoflow.v1.AutoFlow.SendToChannel:input_type -> lockstep.autoflow.v1.SendToChannelRequest
-	33, // 62: lockstep.autoflow.v1.AutoFlow.CheckProgram:input_type -> lockstep.autoflow.v1.CheckProgramRequest
-	38, // 63: lockstep.autoflow.v1.AutoFlow.RegisterFlow:input_type -> lockstep.autoflow.v1.RegisterFlowRequest
-	41, // 64: lockstep.autoflow.v1.AutoFlow.ListFlows:input_type -> lockstep.autoflow.v1.ListFlowsRequest
-	43, // 65: lockstep.autoflow.v1.AutoFlow.DeleteFlow:input_type -> lockstep.autoflow.v1.DeleteFlowRequest
-	45, // 66: lockstep.autoflow.v1.AutoFlow.DeclareAgents:input_type -> lockstep.autoflow.v1.DeclareAgentsRequest
-	2,  // 67: lockstep.autoflow.v1.AutoFlow.CloudEvent:output_type -> lockstep.autoflow.v1.CloudEventResponse
-	4,  // 68: lockstep.autoflow.v1.AutoFlow.StartWorkflow:output_type -> lockstep.autoflow.v1.StartWorkflowResponse
-	6,  // 69: lockstep.autoflow.v1.AutoFlow.StartWorkflows:output_type -> lockstep.autoflow.v1.StartWorkflowsResponse
-	14, // 70: lockstep.autoflow.v1.AutoFlow.GetWorkflow:output_type -> lockstep.autoflow.v1.GetWorkflowResponse
-	16, // 71: lockstep.autoflow.v1.AutoFlow.ListWorkflows:output_type -> lockstep.autoflow.v1.ListWorkflowsResponse
-	18, // 72: lockstep.autoflow.v1.AutoFlow.GetHistory:output_type -> lockstep.autoflow.v1.GetHistoryResponse
-	21, // 73: lockstep.autoflow.v1.AutoFlow.GetLogs:output_type -> lockstep.autoflow.v1.GetLogsResponse
-	24, // 74: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:output_type -> lockstep.autoflow.v1.WatchWorkflowResponse
-	26, // 75: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:output_type -> lockstep.autoflow.v1.CancelWorkflowResponse
-	28, // 76: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:output_type -> lockstep.autoflow.v1.TerminateWorkflowResponse
-	30, // 77: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:output_type -> lockstep.autoflow.v1.RetryWorkflowResponse
-	32, // 78: lockstep.autoflow.v1.AutoFlow.SendToChannel:output_type -> lockstep.autoflow.v1.SendToChannelResponse
-	34, // 79: lockstep.autoflow.v1.AutoFlow.CheckProgram:output_type -> lockstep.autoflow.v1.CheckProgramResponse
-	39, // 80: lockstep.autoflow.v1.AutoFlow.RegisterFlow:output_type -> lockstep.autoflow.v1.RegisterFlowResponse
-	42, // 81: lockstep.autoflow.v1.AutoFlow.ListFlows:output_type -> lockstep.autoflow.v1.ListFlowsResponse
-	44, // 82: lockstep.autoflow.v1.AutoFlow.DeleteFlow:output_type -> lockstep.autoflow.v1.DeleteFlowResponse
-	47, // 83: lockstep.autoflow.v1.AutoFlow.DeclareAgents:output_type -> lockstep.autoflow.v1.DeclareAgentsResponse
-	67, // [67:84] is the sub-list for method output_type
-	50, // [50:67] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	69,  // 0: lockstep.autoflow.v1.StartWorkflowRequest.secrets:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
+	70,  // 1: lockstep.autoflow.v1.StartWorkflowRequest.modules:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
+	71,  // 2: lockstep.autoflow.v1.StartWorkflowRequest.labels:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
+	84,  // 3: lockstep.autoflow.v1.StartWorkflowRequest.wait:type_name -> google.protobuf.Duration
+	11,  // 4: lockstep.autoflow.v1.StartWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	5,   // 5: lockstep.autoflow.v1.StartWorkflowsRequest.workflows:type_name -> lockstep.autoflow.v1.StartWorkflowRequest
+	9,   // 6: lockstep.autoflow.v1.StartWorkflowsResponse.results:type_name -> lockstep.autoflow.v1.StartResult
+	6,   // 7: lockstep.autoflow.v1.StartResult.started:type_name -> lockstep.autoflow.v1.StartWorkflowResponse
+	10,  // 8: lockstep.autoflow.v1.StartResult.refused:type_name -> lockstep.autoflow.v1.StartRefusal
+	72,  // 9: lockstep.autoflow.v1.StartRefusal.fields:type_name -> lockstep.autoflow.v1.StartRefusal.FieldsEntry
+	0,   // 10: lockstep.autoflow.v1.Workflow.state:type_name -> lockstep.autoflow.v1.WorkflowState
+	73,  // 11: lockstep.autoflow.v1.Workflow.labels:type_name -> lockstep.autoflow.v1.Workflow.LabelsEntry
+	85,  // 12: lockstep.autoflow.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
+	85,  // 13: lockstep.autoflow.v1.Workflow.finished_at:type_name -> google.protobuf.Timestamp
+	13,  // 14: lockstep.autoflow.v1.Workflow.waits:type_name -> lockstep.autoflow.v1.Wait
+	85,  // 15: lockstep.autoflow.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
+	14,  // 16: lockstep.autoflow.v1.Workflow.retries:type_name -> lockstep.autoflow.v1.Retry
+	12,  // 17: lockstep.autoflow.v1.Workflow.stack:type_name -> lockstep.autoflow.v1.StackFrame
+	74,  // 18: lockstep.autoflow.v1.Wait.filter:type_name -> lockstep.autoflow.v1.Wait.FilterEntry
+	85,  // 19: lockstep.autoflow.v1.Wait.since:type_name -> google.protobuf.Timestamp
+	85,  // 20: lockstep.autoflow.v1.Wait.until:type_name -> google.protobuf.Timestamp
+	85,  // 21: lockstep.autoflow.v1.Retry.at:type_name -> google.protobuf.Timestamp
+	84,  // 22: lockstep.autoflow.v1.GetWorkflowRequest.wait:type_name -> google.protobuf.Duration
+	11,  // 23: lockstep.autoflow.v1.GetWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	0,   // 24: lockstep.autoflow.v1.ListWorkflowsRequest.states:type_name -> lockstep.autoflow.v1.WorkflowState
+	75,  // 25: lockstep.autoflow.v1.ListWorkflowsRequest.labels:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
+	11,  // 26: lockstep.autoflow.v1.ListWorkflowsResponse.workflows:type_name -> lockstep.autoflow.v1.Workflow
+	21,  // 27: lockstep.autoflow.v1.GetHistoryResponse.entries:type_name -> lockstep.autoflow.v1.HistoryEntry
+	85,  // 28: lockstep.autoflow.v1.HistoryEntry.recorded_at:type_name -> google.protobuf.Timestamp
+	24,  // 29: lockstep.autoflow.v1.GetLogsResponse.lines:type_name -> lockstep.autoflow.v1.LogLine
+	85,  // 30: lockstep.autoflow.v1.LogLine.recorded_at:type_name -> google.protobuf.Timestamp
+	21,  // 31: lockstep.autoflow.v1.WatchWorkflowResponse.entry:type_name -> lockstep.autoflow.v1.HistoryEntry
+	11,  // 32: lockstep.autoflow.v1.WatchWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	11,  // 33: lockstep.autoflow.v1.TerminateWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	11,  // 34: lockstep.autoflow.v1.RetryWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	76,  // 35: lockstep.autoflow.v1.CheckProgramRequest.modules:type_name -> lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
+	37,  // 36: lockstep.autoflow.v1.CheckProgramResponse.problems:type_name -> lockstep.autoflow.v1.Problem
+	38,  // 37: lockstep.autoflow.v1.CheckProgramResponse.functions:type_name -> lockstep.autoflow.v1.Use
+	38,  // 38: lockstep.autoflow.v1.CheckProgramResponse.waits:type_name -> lockstep.autoflow.v1.Use
+	38,  // 39: lockstep.autoflow.v1.CheckProgramResponse.emits:type_name -> lockstep.autoflow.v1.Use
+	39,  // 40: lockstep.autoflow.v1.CheckProgramResponse.handlers:type_name -> lockstep.autoflow.v1.Handler
+	77,  // 41: lockstep.autoflow.v1.Handler.filter:type_name -> lockstep.autoflow.v1.Handler.FilterEntry
+	78,  // 42: lockstep.autoflow.v1.RegisterFlowRequest.modules:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
+	79,  // 43: lockstep.autoflow.v1.RegisterFlowRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
+	80,  // 44: lockstep.autoflow.v1.RegisterFlowRequest.labels:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
+	42,  // 45: lockstep.autoflow.v1.RegisterFlowResponse.flow:type_name -> lockstep.autoflow.v1.Flow
+	39,  // 46: lockstep.autoflow.v1.Flow.handlers:type_name -> lockstep.autoflow.v1.Handler
+	85,  // 47: lockstep.autoflow.v1.Flow.registered_at:type_name -> google.protobuf.Timestamp
+	42,  // 48: lockstep.autoflow.v1.ListFlowsResponse.flows:type_name -> lockstep.autoflow.v1.Flow
+	48,  // 49: lockstep.autoflow.v1.DeclareAgentsRequest.agents:type_name -> lockstep.autoflow.v1.DeclaredAgent
+	84,  // 50: lockstep.autoflow.v1.ScheduleSpec.every:type_name -> google.protobuf.Duration
+	85,  // 51: lockstep.autoflow.v1.ScheduleSpec.anchor:type_name -> google.protobuf.Timestamp
+	85,  // 52: lockstep.autoflow.v1.ScheduleSpec.start:type_name -> google.protobuf.Timestamp
+	85,  // 53: lockstep.autoflow.v1.ScheduleSpec.end:type_name -> google.protobuf.Timestamp
+	84,  // 54: lockstep.autoflow.v1.ScheduleSpec.jitter:type_name -> google.protobuf.Duration
+	50,  // 55: lockstep.autoflow.v1.RegisterScheduleRequest.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
+	1,   // 56: lockstep.autoflow.v1.RegisterScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
+	84,  // 57: lockstep.autoflow.v1.RegisterScheduleRequest.catch_up:type_name -> google.protobuf.Duration
+	81,  // 58: lockstep.autoflow.v1.RegisterScheduleRequest.modules:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
+	82,  // 59: lockstep.autoflow.v1.RegisterScheduleRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
+	83,  // 60: lockstep.autoflow.v1.RegisterScheduleRequest.labels:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
+	53,  // 61: lockstep.autoflow.v1.RegisterScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	50,  // 62: lockstep.autoflow.v1.Schedule.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
+	1,   // 63: lockstep.autoflow.v1.Schedule.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
+	84,  // 64: lockstep.autoflow.v1.Schedule.catch_up:type_name -> google.protobuf.Duration
+	85,  // 65: lockstep.autoflow.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	85,  // 66: lockstep.autoflow.v1.Schedule.changed_at:type_name -> google.protobuf.Timestamp
+	85,  // 67: lockstep.autoflow.v1.Schedule.next_due_at:type_name -> google.protobuf.Timestamp
+	85,  // 68: lockstep.autoflow.v1.ScheduleFire.due_at:type_name -> google.protobuf.Timestamp
+	2,   // 69: lockstep.autoflow.v1.ScheduleFire.state:type_name -> lockstep.autoflow.v1.ScheduleFireState
+	0,   // 70: lockstep.autoflow.v1.ScheduleFire.workflow_state:type_name -> lockstep.autoflow.v1.WorkflowState
+	85,  // 71: lockstep.autoflow.v1.ScheduleFire.finished_at:type_name -> google.protobuf.Timestamp
+	53,  // 72: lockstep.autoflow.v1.GetScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	85,  // 73: lockstep.autoflow.v1.GetScheduleResponse.next_due_at:type_name -> google.protobuf.Timestamp
+	54,  // 74: lockstep.autoflow.v1.GetScheduleResponse.fires:type_name -> lockstep.autoflow.v1.ScheduleFire
+	53,  // 75: lockstep.autoflow.v1.ListSchedulesResponse.schedules:type_name -> lockstep.autoflow.v1.Schedule
+	53,  // 76: lockstep.autoflow.v1.PauseScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	53,  // 77: lockstep.autoflow.v1.ResumeScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	85,  // 78: lockstep.autoflow.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	85,  // 79: lockstep.autoflow.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	1,   // 80: lockstep.autoflow.v1.BackfillScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
+	1,   // 81: lockstep.autoflow.v1.TriggerScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
+	3,   // 82: lockstep.autoflow.v1.AutoFlow.CloudEvent:input_type -> lockstep.autoflow.v1.CloudEventRequest
+	5,   // 83: lockstep.autoflow.v1.AutoFlow.StartWorkflow:input_type -> lockstep.autoflow.v1.StartWorkflowRequest
+	7,   // 84: lockstep.autoflow.v1.AutoFlow.StartWorkflows:input_type -> lockstep.autoflow.v1.StartWorkflowsRequest
+	15,  // 85: lockstep.autoflow.v1.AutoFlow.GetWorkflow:input_type -> lockstep.autoflow.v1.GetWorkflowRequest
+	17,  // 86: lockstep.autoflow.v1.AutoFlow.ListWorkflows:input_type -> lockstep.autoflow.v1.ListWorkflowsRequest
+	19,  // 87: lockstep.autoflow.v1.AutoFlow.GetHistory:input_type -> lockstep.autoflow.v1.GetHistoryRequest
+	22,  // 88: lockstep.autoflow.v1.AutoFlow.GetLogs:input_type -> lockstep.autoflow.v1.GetLogsRequest
+	25,  // 89: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:input_type -> lockstep.autoflow.v1.WatchWorkflowRequest
+	27,  // 90: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:input_type -> lockstep.autoflow.v1.CancelWorkflowRequest
+	29,  // 91: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:input_type -> lockstep.autoflow.v1.TerminateWorkflowRequest
+	31,  // 92: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:input_type -> lockstep.autoflow.v1.RetryWorkflowRequest
+	33,  // 93: lockstep.autoflow.v1.AutoFlow.SendToChannel:input_type -> lockstep.autoflow.v1.SendToChannelRequest
+	35,  // 94: lockstep.autoflow.v1.AutoFlow.CheckProgram:input_type -> lockstep.autoflow.v1.CheckProgramRequest
+	40,  // 95: lockstep.autoflow.v1.AutoFlow.RegisterFlow:input_type -> lockstep.autoflow.v1.RegisterFlowRequest
+	43,  // 96: lockstep.autoflow.v1.AutoFlow.ListFlows:input_type -> lockstep.autoflow.v1.ListFlowsRequest
+	45,  // 97: lockstep.autoflow.v1.AutoFlow.DeleteFlow:input_type -> lockstep.autoflow.v1.DeleteFlowRequest
+	51,  // 98: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:input_type -> lockstep.autoflow.v1.RegisterScheduleRequest
+	55,  // 99: lockstep.autoflow.v1.AutoFlow.GetSchedule:input_type -> lockstep.autoflow.v1.GetScheduleRequest
+	57,  // 100: lockstep.autoflow.v1.AutoFlow.ListSchedules:input_type -> lockstep.autoflow.v1.ListSchedulesRequest
+	59,  // 101: lockstep.autoflow.v1.AutoFlow.PauseSchedule:input_type -> lockstep.autoflow.v1.PauseScheduleRequest
+	61,  // 102: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:input_type -> lockstep.autoflow.v1.ResumeScheduleRequest
+	63,  // 103: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:input_type -> lockstep.autoflow.v1.BackfillScheduleRequest
+	65,  // 104: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:input_type -> lockstep.autoflow.v1.TriggerScheduleRequest
+	67,  // 105: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:input_type -> lockstep.autoflow.v1.DeleteScheduleRequest
+	47,  // 106: lockstep.autoflow.v1.AutoFlow.DeclareAgents:input_type -> lockstep.autoflow.v1.DeclareAgentsRequest
+	4,   // 107: lockstep.autoflow.v1.AutoFlow.CloudEvent:output_type -> lockstep.autoflow.v1.CloudEventResponse
+	6,   // 108: lockstep.autoflow.v1.AutoFlow.StartWorkflow:output_type -> lockstep.autoflow.v1.StartWorkflowResponse
+	8,   // 109: lockstep.autoflow.v1.AutoFlow.StartWorkflows:output_type -> lockstep.autoflow.v1.StartWorkflowsResponse
+	16,  // 110: lockstep.autoflow.v1.AutoFlow.GetWorkflow:output_type -> lockstep.autoflow.v1.GetWorkflowResponse
+	18,  // 111: lockstep.autoflow.v1.AutoFlow.ListWorkflows:output_type -> lockstep.autoflow.v1.ListWorkflowsResponse
+	20,  // 112: lockstep.autoflow.v1.AutoFlow.GetHistory:output_type -> lockstep.autoflow.v1.GetHistoryResponse
+	23,  // 113: lockstep.autoflow.v1.AutoFlow.GetLogs:output_type -> lockstep.autoflow.v1.GetLogsResponse
+	26,  // 114: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:output_type -> lockstep.autoflow.v1.WatchWorkflowResponse
+	28,  // 115: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:output_type -> lockstep.autoflow.v1.CancelWorkflowResponse
+	30,  // 116: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:output_type -> lockstep.autoflow.v1.TerminateWorkflowResponse
+	32,  // 117: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:output_type -> lockstep.autoflow.v1.RetryWorkflowResponse
+	34,  // 118: lockstep.autoflow.v1.AutoFlow.SendToChannel:output_type -> lockstep.autoflow.v1.SendToChannelResponse
+	36,  // 119: lockstep.autoflow.v1.AutoFlow.CheckProgram:output_type -> lockstep.autoflow.v1.CheckProgramResponse
+	41,  // 120: lockstep.autoflow.v1.AutoFlow.RegisterFlow:output_type -> lockstep.autoflow.v1.RegisterFlowResponse
+	44,  // 121: lockstep.autoflow.v1.AutoFlow.ListFlows:output_type -> lockstep.autoflow.v1.ListFlowsResponse
+	46,  // 122: lockstep.autoflow.v1.AutoFlow.DeleteFlow:output_type -> lockstep.autoflow.v1.DeleteFlowResponse
+	52,  // 123: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:output_type -> lockstep.autoflow.v1.RegisterScheduleResponse
+	56,  // 124: lockstep.autoflow.v1.AutoFlow.GetSchedule:output_type -> lockstep.autoflow.v1.GetScheduleResponse
+	58,  // 125: lockstep.autoflow.v1.AutoFlow.ListSchedules:output_type -> lockstep.autoflow.v1.ListSchedulesResponse
+	60,  // 126: lockstep.autoflow.v1.AutoFlow.PauseSchedule:output_type -> lockstep.autoflow.v1.PauseScheduleResponse
+	62,  // 127: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:output_type -> lockstep.autoflow.v1.ResumeScheduleResponse
+	64,  // 128: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:output_type -> lockstep.autoflow.v1.BackfillScheduleResponse
+	66,  // 129: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:output_type -> lockstep.autoflow.v1.TriggerScheduleResponse
+	68,  // 130: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:output_type -> lockstep.autoflow.v1.DeleteScheduleResponse
+	49,  // 131: lockstep.autoflow.v1.AutoFlow.DeclareAgents:output_type -> lockstep.autoflow.v1.DeclareAgentsResponse
+	107, // [107:132] is the sub-list for method output_type
+	82,  // [82:107] is the sub-list for method input_type
+	82,  // [82:82] is the sub-list for extension type_name
+	82,  // [82:82] is the sub-list for extension extendee
+	0,   // [0:82] is the sub-list for field type_name
 }
 
 func init() { file_lockstep_autoflow_v1_autoflow_proto_init() }
@@ -3986,8 +5738,8 @@ func file_lockstep_autoflow_v1_autoflow_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_lockstep_autoflow_v1_autoflow_proto_rawDesc), len(file_lockstep_autoflow_v1_autoflow_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   59,
+			NumEnums:      3,
+			NumMessages:   81,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

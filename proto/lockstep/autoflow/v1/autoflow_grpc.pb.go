@@ -38,6 +38,14 @@ const (
 	AutoFlow_RegisterFlow_FullMethodName      = "/lockstep.autoflow.v1.AutoFlow/RegisterFlow"
 	AutoFlow_ListFlows_FullMethodName         = "/lockstep.autoflow.v1.AutoFlow/ListFlows"
 	AutoFlow_DeleteFlow_FullMethodName        = "/lockstep.autoflow.v1.AutoFlow/DeleteFlow"
+	AutoFlow_RegisterSchedule_FullMethodName  = "/lockstep.autoflow.v1.AutoFlow/RegisterSchedule"
+	AutoFlow_GetSchedule_FullMethodName       = "/lockstep.autoflow.v1.AutoFlow/GetSchedule"
+	AutoFlow_ListSchedules_FullMethodName     = "/lockstep.autoflow.v1.AutoFlow/ListSchedules"
+	AutoFlow_PauseSchedule_FullMethodName     = "/lockstep.autoflow.v1.AutoFlow/PauseSchedule"
+	AutoFlow_ResumeSchedule_FullMethodName    = "/lockstep.autoflow.v1.AutoFlow/ResumeSchedule"
+	AutoFlow_BackfillSchedule_FullMethodName  = "/lockstep.autoflow.v1.AutoFlow/BackfillSchedule"
+	AutoFlow_TriggerSchedule_FullMethodName   = "/lockstep.autoflow.v1.AutoFlow/TriggerSchedule"
+	AutoFlow_DeleteSchedule_FullMethodName    = "/lockstep.autoflow.v1.AutoFlow/DeleteSchedule"
 	AutoFlow_DeclareAgents_FullMethodName     = "/lockstep.autoflow.v1.AutoFlow/DeclareAgents"
 )
 
@@ -126,6 +134,31 @@ type AutoFlowClient interface {
 	ListFlows(ctx context.Context, in *ListFlowsRequest, opts ...grpc.CallOption) (*ListFlowsResponse, error)
 	// DeleteFlow deletes a flow. Runs that it has started continue. Codes: NOT_FOUND, INVALID_ARGUMENT.
 	DeleteFlow(ctx context.Context, in *DeleteFlowRequest, opts ...grpc.CallOption) (*DeleteFlowResponse, error)
+	// RegisterSchedule stores a program that is started at given times. Each due time leads to at most one run, whose id is
+	// schedule/NAME/NUMBER/TIME; nobody else may start a run with such an id. A schedule of the same name is replaced: due times that have
+	// passed are not caught up, and what waits, is paused or was counted stays. Registering the same content again has no effect.
+	//
+	// Codes: INVALID_ARGUMENT; FAILED_PRECONDITION if the organization has 20,000 schedules.
+	RegisterSchedule(ctx context.Context, in *RegisterScheduleRequest, opts ...grpc.CallOption) (*RegisterScheduleResponse, error)
+	// GetSchedule returns a schedule with its next ten due times and what became of the last 100. Codes: NOT_FOUND, INVALID_ARGUMENT.
+	GetSchedule(ctx context.Context, in *GetScheduleRequest, opts ...grpc.CallOption) (*GetScheduleResponse, error)
+	// ListSchedules returns the schedules of an organization, in the order of their creation, in pages. Codes: INVALID_ARGUMENT.
+	ListSchedules(ctx context.Context, in *ListSchedulesRequest, opts ...grpc.CallOption) (*ListSchedulesResponse, error)
+	// PauseSchedule has a schedule start nothing until it is resumed, except what is backfilled or triggered. Codes: NOT_FOUND, INVALID_ARGUMENT.
+	PauseSchedule(ctx context.Context, in *PauseScheduleRequest, opts ...grpc.CallOption) (*PauseScheduleResponse, error)
+	// ResumeSchedule ends a pause. What was due meanwhile is not started; it can be backfilled. Codes: NOT_FOUND, INVALID_ARGUMENT.
+	ResumeSchedule(ctx context.Context, in *ResumeScheduleRequest, opts ...grpc.CallOption) (*ResumeScheduleResponse, error)
+	// BackfillSchedule starts runs for the due times of a range that have none, also while the schedule is paused. Calling it again starts
+	// nothing twice.
+	//
+	// Codes: NOT_FOUND; INVALID_ARGUMENT if the range has more than 1,000 due times, or ends in the future; FAILED_PRECONDITION if 1,000 due
+	// times wait already.
+	BackfillSchedule(ctx context.Context, in *BackfillScheduleRequest, opts ...grpc.CallOption) (*BackfillScheduleResponse, error)
+	// TriggerSchedule starts a run as if it were due now, also while the schedule is paused. Within the same second, it is the same run.
+	// Codes: NOT_FOUND, INVALID_ARGUMENT, FAILED_PRECONDITION.
+	TriggerSchedule(ctx context.Context, in *TriggerScheduleRequest, opts ...grpc.CallOption) (*TriggerScheduleResponse, error)
+	// DeleteSchedule deletes a schedule. Runs that it has started continue. Codes: NOT_FOUND, INVALID_ARGUMENT.
+	DeleteSchedule(ctx context.Context, in *DeleteScheduleRequest, opts ...grpc.CallOption) (*DeleteScheduleResponse, error)
 	// DeclareAgents declares which organization each agent belongs to, and which agents were revoked. A program may only call agents
 	// of its own organization. Declarations accumulate: an agent never changes its organization, and a revoked one stays revoked,
 	// whatever the order and number of calls.
@@ -312,6 +345,86 @@ func (c *autoFlowClient) DeleteFlow(ctx context.Context, in *DeleteFlowRequest, 
 	return out, nil
 }
 
+func (c *autoFlowClient) RegisterSchedule(ctx context.Context, in *RegisterScheduleRequest, opts ...grpc.CallOption) (*RegisterScheduleResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RegisterScheduleResponse)
+	err := c.cc.Invoke(ctx, AutoFlow_RegisterSchedule_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *autoFlowClient) GetSchedule(ctx context.Context, in *GetScheduleRequest, opts ...grpc.CallOption) (*GetScheduleResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetScheduleResponse)
+	err := c.cc.Invoke(ctx, AutoFlow_GetSchedule_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *autoFlowClient) ListSchedules(ctx context.Context, in *ListSchedulesRequest, opts ...grpc.CallOption) (*ListSchedulesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListSchedulesResponse)
+	err := c.cc.Invoke(ctx, AutoFlow_ListSchedules_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *autoFlowClient) PauseSchedule(ctx context.Context, in *PauseScheduleRequest, opts ...grpc.CallOption) (*PauseScheduleResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PauseScheduleResponse)
+	err := c.cc.Invoke(ctx, AutoFlow_PauseSchedule_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *autoFlowClient) ResumeSchedule(ctx context.Context, in *ResumeScheduleRequest, opts ...grpc.CallOption) (*ResumeScheduleResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResumeScheduleResponse)
+	err := c.cc.Invoke(ctx, AutoFlow_ResumeSchedule_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *autoFlowClient) BackfillSchedule(ctx context.Context, in *BackfillScheduleRequest, opts ...grpc.CallOption) (*BackfillScheduleResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BackfillScheduleResponse)
+	err := c.cc.Invoke(ctx, AutoFlow_BackfillSchedule_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *autoFlowClient) TriggerSchedule(ctx context.Context, in *TriggerScheduleRequest, opts ...grpc.CallOption) (*TriggerScheduleResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TriggerScheduleResponse)
+	err := c.cc.Invoke(ctx, AutoFlow_TriggerSchedule_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *autoFlowClient) DeleteSchedule(ctx context.Context, in *DeleteScheduleRequest, opts ...grpc.CallOption) (*DeleteScheduleResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteScheduleResponse)
+	err := c.cc.Invoke(ctx, AutoFlow_DeleteSchedule_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *autoFlowClient) DeclareAgents(ctx context.Context, in *DeclareAgentsRequest, opts ...grpc.CallOption) (*DeclareAgentsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(DeclareAgentsResponse)
@@ -407,6 +520,31 @@ type AutoFlowServer interface {
 	ListFlows(context.Context, *ListFlowsRequest) (*ListFlowsResponse, error)
 	// DeleteFlow deletes a flow. Runs that it has started continue. Codes: NOT_FOUND, INVALID_ARGUMENT.
 	DeleteFlow(context.Context, *DeleteFlowRequest) (*DeleteFlowResponse, error)
+	// RegisterSchedule stores a program that is started at given times. Each due time leads to at most one run, whose id is
+	// schedule/NAME/NUMBER/TIME; nobody else may start a run with such an id. A schedule of the same name is replaced: due times that have
+	// passed are not caught up, and what waits, is paused or was counted stays. Registering the same content again has no effect.
+	//
+	// Codes: INVALID_ARGUMENT; FAILED_PRECONDITION if the organization has 20,000 schedules.
+	RegisterSchedule(context.Context, *RegisterScheduleRequest) (*RegisterScheduleResponse, error)
+	// GetSchedule returns a schedule with its next ten due times and what became of the last 100. Codes: NOT_FOUND, INVALID_ARGUMENT.
+	GetSchedule(context.Context, *GetScheduleRequest) (*GetScheduleResponse, error)
+	// ListSchedules returns the schedules of an organization, in the order of their creation, in pages. Codes: INVALID_ARGUMENT.
+	ListSchedules(context.Context, *ListSchedulesRequest) (*ListSchedulesResponse, error)
+	// PauseSchedule has a schedule start nothing until it is resumed, except what is backfilled or triggered. Codes: NOT_FOUND, INVALID_ARGUMENT.
+	PauseSchedule(context.Context, *PauseScheduleRequest) (*PauseScheduleResponse, error)
+	// ResumeSchedule ends a pause. What was due meanwhile is not started; it can be backfilled. Codes: NOT_FOUND, INVALID_ARGUMENT.
+	ResumeSchedule(context.Context, *ResumeScheduleRequest) (*ResumeScheduleResponse, error)
+	// BackfillSchedule starts runs for the due times of a range that have none, also while the schedule is paused. Calling it again starts
+	// nothing twice.
+	//
+	// Codes: NOT_FOUND; INVALID_ARGUMENT if the range has more than 1,000 due times, or ends in the future; FAILED_PRECONDITION if 1,000 due
+	// times wait already.
+	BackfillSchedule(context.Context, *BackfillScheduleRequest) (*BackfillScheduleResponse, error)
+	// TriggerSchedule starts a run as if it were due now, also while the schedule is paused. Within the same second, it is the same run.
+	// Codes: NOT_FOUND, INVALID_ARGUMENT, FAILED_PRECONDITION.
+	TriggerSchedule(context.Context, *TriggerScheduleRequest) (*TriggerScheduleResponse, error)
+	// DeleteSchedule deletes a schedule. Runs that it has started continue. Codes: NOT_FOUND, INVALID_ARGUMENT.
+	DeleteSchedule(context.Context, *DeleteScheduleRequest) (*DeleteScheduleResponse, error)
 	// DeclareAgents declares which organization each agent belongs to, and which agents were revoked. A program may only call agents
 	// of its own organization. Declarations accumulate: an agent never changes its organization, and a revoked one stays revoked,
 	// whatever the order and number of calls.
@@ -471,6 +609,30 @@ func (UnimplementedAutoFlowServer) ListFlows(context.Context, *ListFlowsRequest)
 }
 func (UnimplementedAutoFlowServer) DeleteFlow(context.Context, *DeleteFlowRequest) (*DeleteFlowResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteFlow not implemented")
+}
+func (UnimplementedAutoFlowServer) RegisterSchedule(context.Context, *RegisterScheduleRequest) (*RegisterScheduleResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RegisterSchedule not implemented")
+}
+func (UnimplementedAutoFlowServer) GetSchedule(context.Context, *GetScheduleRequest) (*GetScheduleResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetSchedule not implemented")
+}
+func (UnimplementedAutoFlowServer) ListSchedules(context.Context, *ListSchedulesRequest) (*ListSchedulesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListSchedules not implemented")
+}
+func (UnimplementedAutoFlowServer) PauseSchedule(context.Context, *PauseScheduleRequest) (*PauseScheduleResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PauseSchedule not implemented")
+}
+func (UnimplementedAutoFlowServer) ResumeSchedule(context.Context, *ResumeScheduleRequest) (*ResumeScheduleResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ResumeSchedule not implemented")
+}
+func (UnimplementedAutoFlowServer) BackfillSchedule(context.Context, *BackfillScheduleRequest) (*BackfillScheduleResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method BackfillSchedule not implemented")
+}
+func (UnimplementedAutoFlowServer) TriggerSchedule(context.Context, *TriggerScheduleRequest) (*TriggerScheduleResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method TriggerSchedule not implemented")
+}
+func (UnimplementedAutoFlowServer) DeleteSchedule(context.Context, *DeleteScheduleRequest) (*DeleteScheduleResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteSchedule not implemented")
 }
 func (UnimplementedAutoFlowServer) DeclareAgents(context.Context, *DeclareAgentsRequest) (*DeclareAgentsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeclareAgents not implemented")
@@ -777,6 +939,150 @@ func _AutoFlow_DeleteFlow_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AutoFlow_RegisterSchedule_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RegisterScheduleRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AutoFlowServer).RegisterSchedule(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AutoFlow_RegisterSchedule_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AutoFlowServer).RegisterSchedule(ctx, req.(*RegisterScheduleRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AutoFlow_GetSchedule_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetScheduleRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AutoFlowServer).GetSchedule(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AutoFlow_GetSchedule_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AutoFlowServer).GetSchedule(ctx, req.(*GetScheduleRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AutoFlow_ListSchedules_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListSchedulesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AutoFlowServer).ListSchedules(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AutoFlow_ListSchedules_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AutoFlowServer).ListSchedules(ctx, req.(*ListSchedulesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AutoFlow_PauseSchedule_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PauseScheduleRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AutoFlowServer).PauseSchedule(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AutoFlow_PauseSchedule_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AutoFlowServer).PauseSchedule(ctx, req.(*PauseScheduleRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AutoFlow_ResumeSchedule_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResumeScheduleRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AutoFlowServer).ResumeSchedule(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AutoFlow_ResumeSchedule_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AutoFlowServer).ResumeSchedule(ctx, req.(*ResumeScheduleRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AutoFlow_BackfillSchedule_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BackfillScheduleRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AutoFlowServer).BackfillSchedule(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AutoFlow_BackfillSchedule_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AutoFlowServer).BackfillSchedule(ctx, req.(*BackfillScheduleRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AutoFlow_TriggerSchedule_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TriggerScheduleRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AutoFlowServer).TriggerSchedule(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AutoFlow_TriggerSchedule_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AutoFlowServer).TriggerSchedule(ctx, req.(*TriggerScheduleRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AutoFlow_DeleteSchedule_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteScheduleRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AutoFlowServer).DeleteSchedule(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AutoFlow_DeleteSchedule_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AutoFlowServer).DeleteSchedule(ctx, req.(*DeleteScheduleRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AutoFlow_DeclareAgents_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(DeclareAgentsRequest)
 	if err := dec(in); err != nil {
@@ -861,6 +1167,38 @@ var AutoFlow_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DeleteFlow",
 			Handler:    _AutoFlow_DeleteFlow_Handler,
+		},
+		{
+			MethodName: "RegisterSchedule",
+			Handler:    _AutoFlow_RegisterSchedule_Handler,
+		},
+		{
+			MethodName: "GetSchedule",
+			Handler:    _AutoFlow_GetSchedule_Handler,
+		},
+		{
+			MethodName: "ListSchedules",
+			Handler:    _AutoFlow_ListSchedules_Handler,
+		},
+		{
+			MethodName: "PauseSchedule",
+			Handler:    _AutoFlow_PauseSchedule_Handler,
+		},
+		{
+			MethodName: "ResumeSchedule",
+			Handler:    _AutoFlow_ResumeSchedule_Handler,
+		},
+		{
+			MethodName: "BackfillSchedule",
+			Handler:    _AutoFlow_BackfillSchedule_Handler,
+		},
+		{
+			MethodName: "TriggerSchedule",
+			Handler:    _AutoFlow_TriggerSchedule_Handler,
+		},
+		{
+			MethodName: "DeleteSchedule",
+			Handler:    _AutoFlow_DeleteSchedule_Handler,
 		},
 		{
 			MethodName: "DeclareAgents",

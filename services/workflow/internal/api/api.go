@@ -15,14 +15,16 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/control"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/flow"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/schedule"
 )
 
 // Deps are what a Server works with.
 type Deps struct {
-	Operator *control.Operator
-	Flows    *flow.Flows
-	Agents   *agent.Registry
-	Checker  control.ProgramChecker
+	Operator  *control.Operator
+	Flows     *flow.Flows
+	Schedules *schedule.Schedules
+	Agents    *agent.Registry
+	Checker   control.ProgramChecker
 	// FromWire turns a checked CloudEvent into one of core's.
 	FromWire func(event.Event) (history.Event, error)
 	// Stopping is closed when the server stops: streams, which have no end of their own, end then, and so does waiting for the end
@@ -62,6 +64,14 @@ func Scopes() map[string]rpc.Scope {
 		autoflowv1.AutoFlow_RegisterFlow_FullMethodName:      rpc.ScopeAdmin,
 		autoflowv1.AutoFlow_DeleteFlow_FullMethodName:        rpc.ScopeAdmin,
 		autoflowv1.AutoFlow_DeclareAgents_FullMethodName:     rpc.ScopeAdmin,
+		autoflowv1.AutoFlow_GetSchedule_FullMethodName:       rpc.ScopeRead,
+		autoflowv1.AutoFlow_ListSchedules_FullMethodName:     rpc.ScopeRead,
+		autoflowv1.AutoFlow_PauseSchedule_FullMethodName:     rpc.ScopeOperate,
+		autoflowv1.AutoFlow_ResumeSchedule_FullMethodName:    rpc.ScopeOperate,
+		autoflowv1.AutoFlow_BackfillSchedule_FullMethodName:  rpc.ScopeOperate,
+		autoflowv1.AutoFlow_TriggerSchedule_FullMethodName:   rpc.ScopeOperate,
+		autoflowv1.AutoFlow_RegisterSchedule_FullMethodName:  rpc.ScopeAdmin,
+		autoflowv1.AutoFlow_DeleteSchedule_FullMethodName:    rpc.ScopeAdmin,
 	}
 }
 

@@ -63,6 +63,9 @@ func (s *Server) StartWorkflow(ctx context.Context, req *autoflowv1.StartWorkflo
 // what it emits would be believed about that rollout (D47).
 func mayStart(ctx context.Context, workflow string) error {
 	caller, _ := rpc.CallerFrom(ctx)
+	if id.ScheduledRun(workflow) {
+		return fault.New(fault.Denied, "workflow_id: found %q, expected another id: only schedules start runs with such ids", workflow)
+	}
 	if !id.ReservedRun(workflow) || speaksForAll(caller) {
 		return nil
 	}

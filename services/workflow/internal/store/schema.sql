@@ -313,6 +313,63 @@ CREATE TABLE runnable (
     CONSTRAINT runnable_pkey PRIMARY KEY (execution)
 );
 
+CREATE TABLE schedule (
+    organization bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    name text NOT NULL,
+    version integer NOT NULL,
+    spec json NOT NULL,
+    overlap text NOT NULL,
+    catch_up bigint NOT NULL,
+    program bytea NOT NULL,
+    modules json NOT NULL,
+    inputs json NOT NULL,
+    secrets json NOT NULL,
+    labels json NOT NULL,
+    digest bytea NOT NULL,
+    paused boolean NOT NULL DEFAULT false,
+    note text NOT NULL DEFAULT ''::text,
+    next_due timestamp with time zone,
+    last_due timestamp with time zone,
+    attend_at timestamp with time zone,
+    turn bigint NOT NULL DEFAULT 0,
+    changed_by text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    changed_at timestamp with time zone NOT NULL,
+    started bigint NOT NULL DEFAULT 0,
+    skipped bigint NOT NULL DEFAULT 0,
+    missed bigint NOT NULL DEFAULT 0,
+    refused bigint NOT NULL DEFAULT 0,
+    CONSTRAINT schedule_pkey PRIMARY KEY (organization, id),
+    CONSTRAINT schedule_name_once UNIQUE (organization, name),
+    CONSTRAINT schedule_program_fkey FOREIGN KEY (program) REFERENCES program(digest),
+    CONSTRAINT schedule_catch_up_check CHECK ((catch_up > 0)),
+    CONSTRAINT schedule_digest_check CHECK ((octet_length(digest) = 32)),
+    CONSTRAINT schedule_name_check CHECK ((name <> ''::text)),
+    CONSTRAINT schedule_organization_check CHECK ((organization > 0)),
+    CONSTRAINT schedule_overlap_check CHECK ((overlap = ANY (ARRAY['skip'::text, 'buffer_one'::text, 'buffer_all'::text, 'cancel_other'::text, 'allow'::text]))),
+    CONSTRAINT schedule_version_check CHECK ((version > 0))
+);
+CREATE INDEX schedule_attend ON schedule USING btree (attend_at) WHERE (attend_at IS NOT NULL);
+
+CREATE TABLE schedule_fire (
+    organization bigint NOT NULL,
+    schedule bigint NOT NULL,
+    due timestamp with time zone NOT NULL,
+    state text NOT NULL,
+    backfill boolean NOT NULL,
+    overlap text NOT NULL,
+    count bigint NOT NULL,
+    detail text NOT NULL,
+    workflow text NOT NULL,
+    CONSTRAINT schedule_fire_pkey PRIMARY KEY (organization, schedule, due),
+    CONSTRAINT schedule_fire_organization_schedule_fkey FOREIGN KEY (organization, schedule) REFERENCES schedule(organization, id) ON DELETE CASCADE,
+    CONSTRAINT schedule_fire_count_check CHECK ((count > 0)),
+    CONSTRAINT schedule_fire_overlap_check CHECK ((overlap = ANY (ARRAY[''::text, 'skip'::text, 'buffer_one'::text, 'buffer_all'::text, 'cancel_other'::text, 'allow'::text]))),
+    CONSTRAINT schedule_fire_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'starting'::text, 'started'::text, 'done'::text, 'skipped'::text, 'missed'::text, 'refused'::text])))
+);
+CREATE INDEX schedule_fire_open ON schedule_fire USING btree (organization, schedule, due) WHERE (state = ANY (ARRAY['waiting'::text, 'starting'::text, 'started'::text]));
+
 CREATE TABLE shape (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
     organization bigint NOT NULL,

@@ -20,7 +20,7 @@ import (
 // Commands are the commands of this package, for the root command.
 func Commands(c *command.Command) []*cobra.Command {
 	own := commands{c}
-	return []*cobra.Command{own.workflow()}
+	return []*cobra.Command{own.workflow(), own.schedule()}
 }
 
 // commands are the constructors of commands, by what they share.

@@ -237,6 +237,47 @@ type Runnable struct {
 	Since     time.Time
 }
 
+type Schedule struct {
+	Organization int64
+	ID           int64
+	Name         string
+	Version      int32
+	Spec         []byte
+	Overlap      string
+	CatchUp      int64
+	Program      []byte
+	Modules      []byte
+	Inputs       []byte
+	Secrets      []byte
+	Labels       []byte
+	Digest       []byte
+	Paused       bool
+	Note         string
+	NextDue      *time.Time
+	LastDue      *time.Time
+	AttendAt     *time.Time
+	Turn         int64
+	ChangedBy    string
+	CreatedAt    time.Time
+	ChangedAt    time.Time
+	Started      int64
+	Skipped      int64
+	Missed       int64
+	Refused      int64
+}
+
+type ScheduleFire struct {
+	Organization int64
+	Schedule     int64
+	Due          time.Time
+	State        string
+	Backfill     bool
+	Overlap      string
+	Count        int64
+	Detail       string
+	Workflow     string
+}
+
 type Shape struct {
 	ID           int64
 	Organization int64
