@@ -110,7 +110,7 @@ func (c commands) driverShow() *cobra.Command {
 func (c commands) driverCheck() *cobra.Command {
 	e := programs{&workflow.Engine{Command: c.Command}}
 	cmd := c.publishing("check FOLDER|oci://REFERENCE", "Check a driver, as an installation does when it loads one",
-		"  lockstep driver check ./shop-deploy --grpc grpcs://lockstep-workflow.example.com:9090\n  lockstep driver check oci://registry.example.com/drivers/shop-deploy:1.4 -o json", 1,
+		"  lockstep driver check ./shop-deploy --grpc grpcs://lockstep-workflow.example.com:8083\n  lockstep driver check oci://registry.example.com/drivers/shop-deploy:1.4 -o json", 1,
 		func(ctx context.Context, registry artifact.Client, args []string) error {
 			if strings.HasPrefix(args[0], artifact.Scheme) {
 				a, err := pulled(ctx, registry, args[0])
