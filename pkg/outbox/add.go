@@ -57,8 +57,8 @@ func AddNumbered(ctx context.Context, tx pgx.Tx, events ...event.Sealed) error {
 	return pg.Classify(query.New(tx).AddNumbered(ctx, query.AddNumberedParams(p)), "add %d events to the outbox", len(events))
 }
 
-// AddNew is AddNumbered for events that no transaction has added before, which spares the database to look for them: one that is there is
-// an error, of the constraint outbox_event_once.
+// AddNew is AddNumbered for events that no transaction has added before, which spares the database to look for them: an event that is
+// stored already is an error, of the constraint outbox_event_once.
 func AddNew(ctx context.Context, tx pgx.Tx, events ...event.Sealed) error {
 	p, err := rows(events)
 	if err != nil || len(p.EventIds) == 0 {

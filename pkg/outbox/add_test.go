@@ -79,7 +79,7 @@ func TestEventsAreNumberedAsTheyAreAdded(t *testing.T) {
 	same(t, "once the sender has seen them", s.placed(), map[int]string{7: "g", 8: "h", 9: "i"})
 }
 
-// An event that was said to be new and is not is an error, by which the caller tells it, and leaves no gap.
+// Adding a stored event as new is an error that the caller can recognize, and leaves no gap.
 func TestWhatIsNotNewIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -108,11 +108,11 @@ func TestWhatIsNotConfirmedGetsNoPosition(t *testing.T) {
 	same(t, "positions", s.placed(), map[int]string{1: "a", 2: "b"})
 	s.round()
 	same(t, "message ids", ids(s.stream.take()), []string{"call", "a", "b"})
-	same(t, "held", s.held(), []string{"a", "b"}) // the stream's word is enough for the call
+	same(t, "held", s.held(), []string{"a", "b"}) // the stream's acknowledgement is enough for the call
 }
 
-// Whoever gives positions, there is no gap: a receiver would wait for what is missing for ever.
-func TestPositionsHaveNoGapWhoeverGivesThem(t *testing.T) {
+// There is no gap, whichever process gives the positions: a receiver would wait for what is missing for ever.
+func TestPositionsHaveNoGapWithSeveralWriters(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	const each, writers = 20, 6

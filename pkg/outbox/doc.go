@@ -2,7 +2,7 @@
 // each of them once. The sender's half is the outbox, the receiver's half is the inbox; both live in the schema of their
 // service, and an event stream that may lose, repeat and reorder everything lies in between (D44).
 //
-// It is not a queue and not a bus: it knows neither subjects nor streams, and whoever waits for an event within the same
+// It is not a queue and not a bus: it knows neither subjects nor streams, and a program that waits for an event within the same
 // service matches it in the transaction that made it.
 //
 // # The way of an event
@@ -37,7 +37,7 @@
 // that of the positions.
 //
 // An event is checked and encoded once, by event.Seal, before it is added: what is stored is what is sent, with the sender's four
-// extension attributes put into its text. Only what another version has stored, or somebody has written by hand, is decoded and checked
+// extension attributes put into its text. Only what another version has stored, or a person has written by hand, is decoded and checked
 // again. The receiver checks everything.
 //
 // So a published event carries, beside everything the caller put on it:
@@ -52,7 +52,7 @@
 // then lost. Whatever arrives twice is sorted out by the inbox.
 //
 // Events on the cluster path are calls to a relay, which answers them but keeps no inbox: they get no position and are
-// done with once the stream has them. Whoever waits for the answer calls again.
+// done with once the stream has them. The caller that waits for the answer repeats the call.
 //
 // # The receiver
 //
@@ -63,7 +63,7 @@
 //
 // # What goes wrong, and what then happens
 //
-//	crash between commit and publish     the row is there: the next active sender publishes it
+//	crash between commit and publish     the row is stored: the next active sender publishes it
 //	crash between publish and note       published again under the same message id; the stream or the inbox drops it
 //	the database loses the last notes    the same: they are not waited for until they are on its disk
 //	two senders at once                  positions are given under the cursor's lock; the rest is repetition
@@ -74,18 +74,18 @@
 //	the connection is lost               what is not confirmed is sent again at once, in its order, before what is new
 //	the stream is wiped                  the same; without a lost connection no receipt comes: sent again in a while.
 //	                                     Same positions, new message ids
-//	an event is refused by the bus       postponed with the reason in last_error and logged; the others go on
+//	an event is refused by the bus       postponed with the reason in last_error and logged; the others continue
 //	delivery repeated or out of order    Claim says so; the mark waits for the gap to close
 //	crash between claim and receipt      sent again: Claim finds it, and the receipt goes out again
 //	a receipt is lost                    the same
 //	a receiver is away for days          rows stay; only the oldest ResendWindow positions are sent again
-//	a receiver is new, or was wiped      base tells it where the sequence begins that it can still get
+//	a receiver is new, or was wiped      base is where the sequence begins that it can still get
 //	the sender's database was set back   a receipt beyond the last position gives it away: a new epoch begins, everything that
 //	                                     is still held is numbered and sent anew, and the inbox knows the ids
 //	the database connection dies         the lock is gone with it; the sender begins again, or another replica does
 //
 // Order is kept per sender as long as nothing has to be sent again for want of a receipt, and for the ResendWindow lowest positions
 // when a server is lost and comes back. A receiver to whom it matters beyond that calls Ready before it claims: what comes before
-// something that was told earlier is left to come again, so that events are applied in the order in which they were committed, in
-// any number of replicas. An event that the bus refuses for good holds the others up for GapAtMost.
+// something that was emitted earlier is left to come again, so that events are applied in the order in which they were committed, in
+// any number of replicas. An event that the bus refuses permanently holds the others up for GapAtMost.
 package outbox

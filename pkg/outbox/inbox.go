@@ -154,7 +154,7 @@ func (i *Inbox) record(ctx context.Context, q *query.Queries, e event.Event, p p
 	return claims == 1, nil
 }
 
-// mine is the place of an event as far as somebody waits for its receipt. Nobody waits for our own, come back to us.
+// mine is the place of an event whose sender waits for a receipt; none for our own events, for which no receipt is expected.
 func (i *Inbox) mine(p place) place {
 	if p.sender == i.Name {
 		return place{}

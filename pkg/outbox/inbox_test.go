@@ -61,7 +61,7 @@ func TestAClaimThatIsUndoneDoesNotCount(t *testing.T) {
 	same(t, "applied", s.applied, []string{"a"})
 }
 
-func TestClaimsOfSeveralCountAsIfTheyCameOneByOne(t *testing.T) {
+func TestClaimsOfSeveralCountAsSingleOnes(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.add("a", "b", "c")
@@ -136,7 +136,7 @@ func TestAnAppliedEventCannotBeRejectedAnyMore(t *testing.T) {
 	same(t, "rejected", rejected, false)
 }
 
-func TestAnEventThatCameFromNoOutboxIsClaimedOnce(t *testing.T) {
+func TestAnEventOfNoOutboxIsClaimedOnce(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	m := message{"a", started("a")}

@@ -55,7 +55,7 @@ func TestOneOfTwoReplicasPublishesAndTheOtherTakesOver(t *testing.T) {
 	wait.For(t, "the first replica publishes", func() bool { return s.stream.stored() == 1 })
 	s.running(1)
 	s.add("b")
-	wait.For(t, "it goes on", func() bool { return s.stream.stored() == 2 })
+	wait.For(t, "it continues", func() bool { return s.stream.stored() == 2 })
 	same(t, "active senders", len(s.leaders()), 1)
 	first()
 	s.add("c")

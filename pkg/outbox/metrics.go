@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// scrapeWithin bounds the question that a scrape asks: a database that does not answer is told of by other metrics.
+	// scrapeWithin bounds the query of a scrape: other metrics report a database that does not answer.
 	scrapeWithin = 2 * time.Second
 	// countAtMost is as far as a scrape counts.
 	countAtMost = 100_000

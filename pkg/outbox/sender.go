@@ -23,7 +23,7 @@ import (
 type Publisher interface {
 	// PublishAll stores events in the order given, each under its message id, and answers one error, or nil, for each that it
 	// has tried; a second time within the stream's window a message id is dropped. Only Invalid, Denied and Terminal errors mean
-	// that it is useless to try the event again soon; the others go on then. Any other error is the last one: nothing after that
+	// that it is useless to try the event again soon; the others continue then. Any other error is the last one: nothing after that
 	// event is stored, and the event itself may be or not. It may also end early without an error, if the connection was lost
 	// and is back.
 	PublishAll(ctx context.Context, events []event.Sealed, msgIDs []string) []error
@@ -92,7 +92,7 @@ const (
 	longestPause = 5 * time.Second
 )
 
-// Wake tells the active sender, here or in another replica, that something was committed. It never blocks.
+// Wake notifies the active sender, here or in another replica, that something was committed. It never blocks.
 func (s *Sender) Wake() {
 	select {
 	case s.wake <- struct{}{}:

@@ -51,7 +51,7 @@ func TestARowOfAnEarlierVersionIsPublished(t *testing.T) {
 	same(t, "held", s.held(), []string{})
 }
 
-// A row that is no event is postponed, with the reason, and the others go on.
+// A row that is not an event is postponed, with the reason, and the others continue.
 func TestARowThatIsNoEventIsPostponed(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ text, reason string }{
@@ -84,7 +84,7 @@ func TestARowThatIsNoEventIsPostponed(t *testing.T) {
 	}
 }
 
-// An event that comes with a place, because somebody handed on what was received, is published with the one that it has here.
+// An event that already has a place, because a received event is forwarded, is published with the place that it has here.
 func TestAnEventsOwnPlaceGivesWay(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

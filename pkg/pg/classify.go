@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// The SQLSTATE codes and classes (their first two characters) that somebody acts on.
+// The SQLSTATE codes and classes (their first two characters) that callers act on.
 const (
 	codeUnknownCharacter     = "22021" // in text: a NUL, or not UTF-8
 	codeUntranslatable       = "22P05" // in JSON: \u0000
@@ -39,7 +39,7 @@ const (
 )
 
 // Classify wraps err as "op: …", op being formatted with args, and gives it the class that a caller acts on: a
-// connection that is away and a lock that was not to be had are Unavailable, a violated unique or exclusion constraint is
+// connection that is away and a lock that is not available are Unavailable, a violated unique or exclusion constraint is
 // a Conflict, a violated check, foreign key or not-null constraint is Invalid. Any other error, pgx.ErrNoRows among them,
 // stays unclassed. The public message names the constraint and never shows values or SQL; the cause stays in the chain.
 // An error that has a class already keeps it. Classify of nil is nil.
@@ -91,7 +91,7 @@ func classedByCode(err error, pe *pgconn.PgError) error {
 	return err
 }
 
-// unavailable reports whether the code tells of something that passes.
+// unavailable reports whether the code is for a temporary condition.
 func unavailable(code string) bool {
 	switch code {
 	case codeReadOnlyTransaction, codeSerializationFailure, codeDeadlockDetected, codeLockNotAvailable, codeQueryCanceled,

@@ -30,7 +30,7 @@ func Migrate(ctx context.Context, c Config, name string, migrations fs.FS) error
 }
 
 // Rollback undoes the migrations of the set down to, and without, version; 0 undoes them all. It exists for the test that
-// every migration has a way back, and for operators who know what they throw away.
+// every migration can be undone, and for operators who know what they lose by it.
 func Rollback(ctx context.Context, c Config, name string, migrations fs.FS, version int64) error {
 	return withProvider(ctx, c, name, migrations, func(p *goose.Provider) error {
 		_, err := p.DownTo(ctx, version)

@@ -71,7 +71,7 @@ const (
 	longestPause   = 2 * time.Second
 )
 
-// await calls ping until it succeeds, fails for good, or ctx ends, with growing pauses.
+// await calls ping until it succeeds, fails permanently, or ctx ends, with growing pauses.
 func await(ctx context.Context, log *slog.Logger, ping func(context.Context) error) error {
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		err := ping(ctx)

@@ -44,7 +44,7 @@ func piped(ctx context.Context, pool *pgxpool.Pool, fn func(pgx.Tx) error) error
 type pipeline struct {
 	conn  *pgx.Conn
 	batch pgx.Batch
-	// begun says that a journey was made, behind which the transaction goes on.
+	// begun is set after the first round trip of a transaction that continues.
 	begun bool
 }
 
@@ -83,7 +83,7 @@ func (p *pipeline) commit(ctx context.Context) error {
 		err = closeErr
 	}
 	if err == nil && p.begun && done.String() == "ROLLBACK" {
-		return pgx.ErrTxCommitRollback // a statement had failed, and fn went on
+		return pgx.ErrTxCommitRollback // a statement had failed, and fn continued
 	}
 	return err
 }

@@ -13,10 +13,10 @@ import (
 )
 
 // EnsureRole makes the role that a service works as, if it is missing, and makes the accounts of the URLs its members, so
-// that they may take it on (Config.Role). The role can do nothing by itself: it cannot sign in, and whoever owns the
+// that they may take it on (Config.Role). The role can do nothing by itself: it cannot sign in, and the owner of the
 // tables grants it what it needs.
 //
-// owner is the connection that may do this: one that may create roles. Where the role and its memberships are there
+// owner is the connection that may do this: one that may create roles. Where the role and its memberships exist
 // already, any account will do, so an operator may make them beforehand. A role that is missing and may not be created is
 // Refused, with the statements that would make it.
 func EnsureRole(ctx context.Context, owner Config, role string, members ...string) error {
@@ -49,7 +49,7 @@ func EnsureRole(ctx context.Context, owner Config, role string, members ...strin
 }
 
 // takesOn is whether an account may work as a role. A superuser may work as any. From PostgreSQL 16 on a membership says whether it allows
-// that: whoever creates a role without being a superuser is made a member that may give it to others and not work as it.
+// that: an account that creates a role without being a superuser becomes a member that may grant it to others, but not work as it.
 const takesOn = `SELECT pg_has_role($1, $2, CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)`
 
 // grantRole has its SQL in Go for the reason that createSchema has: identifiers cannot be parameters.
@@ -79,8 +79,8 @@ func grantRole(ctx context.Context, tx pgx.Tx, role string, accounts []string) e
 	return nil
 }
 
-// changeRole carries a statement out that makes a role or a membership. The lock is of one database: where another one of the same server
-// makes the same at the same moment, it is there when PostgreSQL refuses to make it again.
+// changeRole runs a statement that creates a role or a membership. The lock is of one database: if a process in another database of the
+// same server creates the same at the same moment, it exists when PostgreSQL refuses to create it again.
 func changeRole(ctx context.Context, tx pgx.Tx, sql string) error {
 	err := pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error {
 		_, err := savepoint.Exec(ctx, sql)

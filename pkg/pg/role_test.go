@@ -85,9 +85,9 @@ func TestDatabasesOfOneServerMakeARoleAtTheSameMoment(t *testing.T) {
 	}
 }
 
-// TestWhoeverMakesARoleMayWorkAsIt: an account that is no superuser and may make roles. From PostgreSQL 16 on such an account is a member
+// TestTheCreatorOfARoleMayWorkAsIt: an account that is no superuser and may make roles. From PostgreSQL 16 on such an account is a member
 // of what it makes at once, but not one that may work as it.
-func TestWhoeverMakesARoleMayWorkAsIt(t *testing.T) {
+func TestTheCreatorOfARoleMayWorkAsIt(t *testing.T) {
 	t.Parallel()
 	owner, c := pgtest.New(t)
 	without(t, owner, "test_made_by_it", "test_makes_roles")
@@ -134,7 +134,7 @@ func as(url, account string) string {
 	return url + "&user=" + account
 }
 
-func TestARoleThatMayNotBeMadeSaysWhoCan(t *testing.T) {
+func TestTheErrorOfAMissingRoleHasTheStatements(t *testing.T) {
 	t.Parallel()
 	owner, c := pgtest.New(t)
 	without(t, owner, "test_plain_account")
@@ -148,6 +148,6 @@ func TestARoleThatMayNotBeMadeSaysWhoCan(t *testing.T) {
 		t.Errorf("found %v; want the statements that would make it", err)
 	}
 	if err := pg.EnsureRole(t.Context(), c, "Robert'; DROP"); !fault.Is(err, fault.Invalid) {
-		t.Errorf("a name that is none: found %v", err)
+		t.Errorf("an invalid name: found %v", err)
 	}
 }

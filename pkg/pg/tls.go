@@ -15,7 +15,7 @@ import (
 )
 
 // secured gives a connection's configuration the certificates of c.TLS, and answers what gives a later connection those that
-// the files hold by then: connections that are there stay as they are.
+// the files hold by then: existing connections stay as they are.
 func (c Config) secured(cc *pgx.ConnConfig) (func(context.Context, *pgx.ConnConfig) error, error) {
 	log := cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	client, err := c.TLS.Client(log)

@@ -25,7 +25,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 )
 
-// Admission is whose key somebody has shown.
+// Admission is the agent that a key belongs to, and the key.
 type Admission struct {
 	Agent, Key int64
 }
@@ -145,7 +145,7 @@ func (d Deps) answer(ctx context.Context, m *nats.Msg) {
 	}
 }
 
-// decide is the user that somebody may be, signed. The signature over the server's nonce shows that it has the key; the
+// decide returns the signed user that a client may be. The signature over the server's nonce shows that it has the key; the
 // server asks because it has not checked that itself.
 func (d Deps) decide(ctx context.Context, asked *jwt.AuthorizationRequestClaims) (string, Admission, error) {
 	public := asked.ConnectOptions.Nkey

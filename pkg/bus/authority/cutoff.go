@@ -21,7 +21,7 @@ func Permissions() (publish, subscribe []string) {
 
 const (
 	inbox = "_INBOX_authority"
-	// listed is how many connections a server tells of at a time.
+	// listed is how many connections a server lists at a time.
 	listed = 1024
 	// silence ends the answers of a cluster of servers, of which nobody knows how many there are.
 	silence = 500 * time.Millisecond
@@ -32,7 +32,7 @@ func connectionOf(a Admission) string { return fmt.Sprintf("relay-%d.key-%d", a.
 
 var connectionName = regexp.MustCompile(`^relay-(\d+)\.key-(\d+)$`)
 
-// connections are a server's, as CONNZ tells.
+// connections are a server's, as CONNZ reports them.
 type connections struct {
 	Server struct {
 		ID string `json:"id"`

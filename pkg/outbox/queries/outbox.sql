@@ -1,5 +1,5 @@
 -- name: Add :exec
--- Add stores events in the order of the arrays; an event that is there already stays as it is.
+-- Add stores events in the order of the arrays; an event that is stored already stays as it is.
 INSERT INTO outbox (source, event_id, event, receipted)
 SELECT unnest(sqlc.arg(sources)::text[]), unnest(sqlc.arg(event_ids)::text[]), unnest(sqlc.arg(events)::text[])::json, unnest(sqlc.arg(receipted)::boolean[])
 ON CONFLICT ON CONSTRAINT outbox_event_once DO NOTHING;
@@ -26,7 +26,7 @@ FROM added CROSS JOIN moved
 ORDER BY added.place;
 
 -- name: AddNew :exec
--- AddNumbered for events that are new, which costs half as much: one that is there is an error. ranks say which of the receipted ones each is,
+-- AddNumbered for events that are new, which costs half as much: one that is stored already is an error. ranks say which of the receipted ones each is,
 -- from 1; 0 for one that gets no position.
 WITH moved AS (
     UPDATE outbox_cursor SET position = outbox_cursor.position + CASE WHEN a.numbered THEN sqlc.arg(positions)::bigint ELSE 0 END
@@ -100,7 +100,7 @@ ORDER BY (o.receipted AND o.position IS NULL) DESC, o.position NULLS FIRST, o.id
 
 -- name: Overdue :many
 -- Overdue are the events that were sent and are to be sent again, and those that should have been sent, as Fresh answers them.
--- They are looked for in a window of the lowest positions, so that a receiver that is away for days is not sent everything again and again.
+-- They are searched in a window of the lowest positions, so that a receiver that is away for days is not sent everything again and again.
 SELECT o.id, o.event, coalesce(o.position, 0)::bigint AS position, o.attempts, o.receipted, c.epoch, b.base
 FROM outbox_cursor c, (SELECT coalesce(min(held.position), 0)::bigint AS base FROM outbox held) AS b, outbox o
 WHERE o.position >= b.base AND o.position < b.base + sqlc.arg(resend_window)::bigint

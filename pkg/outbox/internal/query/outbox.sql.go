@@ -23,7 +23,7 @@ type AddParams struct {
 	Receipted []bool
 }
 
-// Add stores events in the order of the arrays; an event that is there already stays as it is.
+// Add stores events in the order of the arrays; an event that is stored already stays as it is.
 func (q *Queries) Add(ctx context.Context, arg AddParams) error {
 	_, err := q.db.Exec(ctx, add,
 		arg.Sources,
@@ -56,7 +56,7 @@ type AddNewParams struct {
 	Positions int64
 }
 
-// AddNumbered for events that are new, which costs half as much: one that is there is an error. ranks say which of the receipted ones each is,
+// AddNumbered for events that are new, which costs half as much: one that is stored already is an error. ranks say which of the receipted ones each is,
 // from 1; 0 for one that gets no position.
 func (q *Queries) AddNew(ctx context.Context, arg AddNewParams) error {
 	_, err := q.db.Exec(ctx, addNew,
@@ -391,7 +391,7 @@ type OverdueRow struct {
 }
 
 // Overdue are the events that were sent and are to be sent again, and those that should have been sent, as Fresh answers them.
-// They are looked for in a window of the lowest positions, so that a receiver that is away for days is not sent everything again and again.
+// They are searched in a window of the lowest positions, so that a receiver that is away for days is not sent everything again and again.
 func (q *Queries) Overdue(ctx context.Context, arg OverdueParams) ([]OverdueRow, error) {
 	rows, err := q.db.Query(ctx, overdue,
 		arg.ResendWindow,

@@ -44,9 +44,9 @@ type keyring struct {
 }
 
 type entry struct {
-	// digest is the token's. Digests have one length, so comparing them tells nothing of the token's.
+	// digest is the token's. Digests have one length, so comparing them reveals nothing of the token's.
 	digest [sha256.Size]byte
-	// sessionKey signs the sessions of this token alone; it cannot be had from the digest.
+	// sessionKey signs the sessions of this token alone; it cannot be derived from the digest.
 	sessionKey []byte
 	actor      core.Actor
 }
@@ -70,7 +70,7 @@ func (k keyring) find(token string) (entry, bool) {
 	digest := sha256.Sum256([]byte(token))
 	var match entry
 	found := false
-	for _, e := range k.entries { // all of them, so that time tells nothing
+	for _, e := range k.entries { // all of them, so that the time reveals nothing
 		if subtle.ConstantTimeCompare(e.digest[:], digest[:]) == 1 {
 			match, found = e, true
 		}
@@ -89,7 +89,7 @@ func (k keyring) authenticate(next http.Handler) http.Handler {
 }
 
 // meant is whether a request is for the organization whose token or session it shows, where it says which it is for. A token belongs to
-// one organization: the header is there so that a script with the wrong one is refused instead of changing the wrong place.
+// one organization: the header exists so that a script with the wrong one is refused instead of changing the wrong place.
 func meant(w http.ResponseWriter, r *http.Request, a core.Actor) bool {
 	organization, err := organizationOf(r.Header.Get(organizationHeader))
 	if err == nil && organization != 0 && organization != a.Organization {
@@ -153,7 +153,7 @@ func (k keyring) tried(r *http.Request, credential string, err error) {
 	}
 }
 
-// known is whether somebody was found; where nobody was, it has been answered.
+// known reports whether a caller was found; if not, the request has been answered.
 func known(w http.ResponseWriter, where string, err error) bool {
 	switch {
 	case err == nil:

@@ -16,7 +16,7 @@ import (
 )
 
 // A session is a browser's sign-in: a cookie that no script can read, given for a token, which it never holds. It is a secret of its own,
-// kept as tokens are, so every replica knows it, a restart does not end it, and signing out does, whoever has copied the cookie. A token
+// kept as tokens are, so every replica knows it, a restart does not end it, and signing out does, for copies of the cookie as well. A token
 // that is taken away takes its sessions with it. A configured token is in no table: there the cookie also has a MAC, whose key is made of
 // the token, so that it ends when another one is configured.
 
@@ -45,7 +45,7 @@ func (k keyring) sealed(session string) (entry, bool) {
 	given, err := hex.DecodeString(signature)
 	var match entry
 	found := false
-	for _, e := range k.entries { // all of them, so that time tells nothing
+	for _, e := range k.entries { // all of them, so that the time reveals nothing
 		if hmac.Equal(e.mac(secret), given) {
 			match, found = e, true
 		}
@@ -69,7 +69,7 @@ func (k keyring) session(ctx context.Context, value string) (core.Actor, error) 
 	return e.actor, nil // who the configuration says, whatever became of the member
 }
 
-// cookieName is the session cookie's name on a connection; empty where there is none to be had. Over HTTPS the prefix binds
+// cookieName is the session cookie's name on a connection; empty where none can be set. Over HTTPS the prefix binds
 // it to exactly this host. Over plain HTTP browsers refuse that prefix, and nothing is safe but the own machine: there the
 // port is in the name, because cookies do not know ports and two installations may run beside each other.
 func cookieName(r *http.Request) string {
@@ -146,7 +146,7 @@ func (k keyring) signOut(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if name := cookieName(r); name != "" {
-		// Ended here, not only forgotten by this browser: somebody may have copied it.
+		// Ended here, not only forgotten by this browser: it may have been copied.
 		if cookie, err := r.Cookie(name); err == nil && !known(w, "session", k.access.EndSession(r.Context(), cookie.Value)) {
 			return
 		}

@@ -77,7 +77,7 @@ func TestAMembersTokenIsGoodForASession(t *testing.T) {
 	b.expect(401, "POST", "http://127.0.0.1/graphql", "{}", csrfHeader, "1") // it has ended on the server too
 }
 
-// A session that has just been given is good, whatever somebody else at the address does before its first request.
+// A session that has just been given is good, whatever other clients at the address do before its first request.
 func TestANewSessionIsNotSlowedDownByItsNeighbours(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, owner())
@@ -227,7 +227,7 @@ func TestSignOut(t *testing.T) {
 	b.expect(204, "DELETE", "http://127.0.0.1/session", "", csrfHeader, "1")
 	b.expect(401, "POST", "http://127.0.0.1/graphql", "{}", csrfHeader, "1")
 	b.cookie, b.value = cookie, copied
-	b.expect(401, "POST", "http://127.0.0.1/graphql", "{}", csrfHeader, "1") // it has ended, also for whoever has a copy
+	b.expect(401, "POST", "http://127.0.0.1/graphql", "{}", csrfHeader, "1") // it has ended, also for a copy of the cookie
 }
 
 func TestTokensAndPages(t *testing.T) {
@@ -245,7 +245,7 @@ func TestTokensAndPages(t *testing.T) {
 	}
 }
 
-func TestARequestSaysForWhichOrganizationItIs(t *testing.T) {
+func TestARequestNamesItsOrganization(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, owner())
 	for header, status := range map[string]int{

@@ -70,11 +70,11 @@ type attempt struct {
 	Verifier string `json:"v"`
 	// Return is the page that was wanted.
 	Return string `json:"r"`
-	// Organization is the one that was chosen; 0 for the first where somebody has access.
+	// Organization is the one that was chosen; 0 for the first one that the person has access to.
 	Organization int64 `json:"o,omitempty"`
 }
 
-// options tells the console how people can sign in; anybody may know.
+// options lists how people can sign in, for the console; it is public.
 func (s *SignOn) options(w http.ResponseWriter, _ *http.Request) {
 	type option struct {
 		Label string `json:"label"`
@@ -217,7 +217,7 @@ func organizationOf(written string) (int64, error) {
 }
 
 // back sends the browser to the console, which has words for each outcome: nothing that a caller sends is shown there. Why it
-// failed is in the log, for whoever runs the installation.
+// failed is in the log, for the operator of the installation.
 func (s *SignOn) back(w http.ResponseWriter, r *http.Request, outcome string, err error) {
 	attrs := []any{slog.String(telemetry.KeyClass, outcome)}
 	if err != nil {

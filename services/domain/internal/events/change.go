@@ -168,7 +168,7 @@ func ofEnvironments() map[string]reader {
 	}
 }
 
-// ofWorkflows is the engine's own words, which come for every run, whatever its program said before (D36).
+// ofWorkflows are the engine's own events, which it emits for every run, whatever its program emitted before (D36).
 func ofWorkflows() map[string]reader {
 	return map[string]reader{
 		event.TypeWorkflowCompleted: as(func(d event.WorkflowCompleted) rollout.Change {
@@ -185,11 +185,11 @@ func ofWorkflows() map[string]reader {
 
 // changes are those of files.
 func changes(all []event.FileChange) []core.FileChange {
-	told := make([]core.FileChange, len(all))
+	changed := make([]core.FileChange, len(all))
 	for i, c := range all {
-		told[i] = core.FileChange(c)
+		changed[i] = core.FileChange(c)
 	}
-	return told
+	return changed
 }
 
 // observed is as for what was seen at a time.

@@ -47,15 +47,15 @@ func Topology() bus.Topology {
 	}
 }
 
-// RegistryConsumer reads what registries tell: what is there is taken together, up to a batch. The order does not matter,
-// since the selection of the source decides, and then when something was published, so every replica takes what it gets.
+// RegistryConsumer reads what registries report: the events that are available are taken together, up to a batch. The order does not
+// matter, since the selection of the source decides, and then the time of publication, so every replica takes what it gets.
 func RegistryConsumer() bus.Consumer {
 	return bus.Consumer{Stream: bus.StreamRegistry, Durable: "domain", MaxAckPending: batch, MaxDeliver: maxDeliver, Backoff: backoff()}
 }
 
-// DomainConsumer reads what workflows say, in order: what is there is taken together, up to a batch, and the next only when that is
-// done with. What the bus has lost or repeated, and what another replica has taken, the inbox puts in order. The state machine
-// would absorb what comes late; in the right order nothing has to be absorbed, and the journal tells what happened as it happened.
+// DomainConsumer reads what workflows report, in order: the events that are available are taken together, up to a batch, and the next only
+// when these are processed. What the bus has lost or repeated, and what another replica has taken, the inbox puts in order. The state
+// machine would absorb late events; in the right order nothing has to be absorbed, and the journal has everything as it happened.
 func DomainConsumer() bus.Consumer {
 	return bus.Consumer{
 		Stream: bus.StreamDomain, Durable: "domain", MaxAckPending: batch, MaxDeliver: maxDeliver, Backoff: backoff(),
@@ -171,16 +171,16 @@ func instantOf(e event.Event, field, value string) (time.Time, error) {
 	return at, nil
 }
 
-// Domain handles events of the domain path, those of each organization together and in their order. Its own are no news, and those that
-// came before one that was told earlier are left to come again.
+// Domain handles events of the domain path, those of each organization together and in their order. It ignores its own events, and leaves
+// those whose predecessors are missing to come again.
 // An error decides what becomes of its event by its class: it is tried again, or Rejected is called.
 func (h *Handlers) Domain(ctx context.Context, all []bus.Delivery) []error {
 	errs := make([]error, len(all))
-	told := make([]event.Event, len(all))
+	received := make([]event.Event, len(all))
 	for i, d := range all {
-		told[i] = d.Event
+		received[i] = d.Event
 	}
-	ready, err := h.inbox.Ready(ctx, told)
+	ready, err := h.inbox.Ready(ctx, received)
 	if err != nil {
 		for i := range errs {
 			errs[i] = err

@@ -127,7 +127,7 @@ func instant(at *timestamppb.Timestamp) *time.Time {
 	return &t
 }
 
-// maxPull is how many sources are told at once.
+// maxPull is how many sources are sent at once.
 const maxPull = 1000
 
 // Pulled answers the registry service that pulls the sources of all organizations.

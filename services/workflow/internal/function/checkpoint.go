@@ -6,8 +6,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 )
 
-// checkpoint answers what it is given. It does nothing in the world: its worth is that its answer is recorded before the
-// program goes on, so that a program can say where it stands, and computes what is dear once.
+// checkpoint returns its arguments. It has no effect in the world: its value is recorded before the program continues, so that a program
+// can report how far it is, and computes what is expensive once.
 func checkpoint() *Function {
 	return &Function{
 		spec: Spec{

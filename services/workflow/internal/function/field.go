@@ -25,7 +25,7 @@ const (
 	Texts Type = "an object of strings"
 	// Numbers is an object of whole numbers above zero with any keys.
 	Numbers Type = "an object of whole numbers"
-	// Free is an object of anything, which somebody else understands: a relay passes it on.
+	// Free is an object of anything, which another part interprets: a relay passes it on.
 	Free Type = "an object of any fields"
 	// Any is any value.
 	Any Type = "any value"

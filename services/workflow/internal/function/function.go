@@ -78,7 +78,7 @@ func (f *Function) Name() string { return f.spec.Name }
 // Location is where it is carried out.
 func (f *Function) Location() activity.Location { return f.spec.Location }
 
-// Pure reports whether nobody can tell whether it was called.
+// Pure reports whether a call has no effect that could be observed.
 func (f *Function) Pure() bool { return f.spec.Pure }
 
 // Effect is what it does to anything outside of this service.

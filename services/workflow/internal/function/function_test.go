@@ -13,7 +13,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
-// forge answers as it was told, and keeps what it was asked.
+// forge returns the configured answers, and keeps what it was asked.
 type forge struct {
 	content []byte
 	err     error

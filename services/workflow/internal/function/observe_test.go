@@ -41,7 +41,7 @@ func TestObserve(t *testing.T) {
 		Subject: map[string]int64{"environment_id": 3, "service_id": 4},
 	}
 	if diff := cmp.Diff(want, store.saved[1]); diff != "" || changed != 1 {
-		t.Errorf("%d agents were told (-want +got):\n%s", changed, diff)
+		t.Errorf("%d agents were notified (-want +got):\n%s", changed, diff)
 	}
 	if key := want.Key(); key != "argo.health/environment_id=3,service_id=4" {
 		t.Errorf("key %s", key)

@@ -15,17 +15,17 @@ type WatchDeps struct {
 	Observers agent.ReportStore
 	// Agents says which agents an organization may have looked through.
 	Agents agent.Owners
-	// Changed is told that an agent's watches are other ones now.
+	// Changed is called when an agent's watches have changed.
 	Changed func(agent int64)
 }
 
-// Watching are k8s.watch, k8s.unwatch and k8s.observe. They are carried out here: the relay is told the whole set, again and again, and
+// Watching are k8s.watch, k8s.unwatch and k8s.observe. They are carried out here: the relay is sent the whole set, again and again, and
 // not one by one (D20).
 func Watching(d WatchDeps) []activity.Function {
 	return []activity.Function{d.watch(), d.unwatch(), d.observe()}
 }
 
-// watch is k8s.watch: watch, which is the member to filter by, and types, the types of the events that tell what is seen,
+// watch is k8s.watch: watch, which is the member to filter by, and types, the types of the events that report observations,
 // beginning with the present state. An observation has object with the fields asked for, or found false, or error.
 func (d WatchDeps) watch() *Function {
 	return &Function{
@@ -117,7 +117,7 @@ func (d WatchDeps) read(ctx context.Context, call activity.Call) (agent.Watch, e
 	return w, nil
 }
 
-// subject are the numbers by which a watch or a report is told to be about something; nil for none.
+// subject are the numbers that say what a watch or a report is about; nil for none.
 func subject(call activity.Call) map[string]int64 {
 	members, _ := call.Args["subject"].(map[string]any)
 	if len(members) == 0 {

@@ -69,7 +69,7 @@ func TestWatch(t *testing.T) {
 		t.Errorf("%v %v (-want +got):\n%s", store.closed, err, diff)
 	}
 	if diff := cmp.Diff([]int64{42, 7}, changed); diff != "" {
-		t.Errorf("agents that are told (-want +got):\n%s", diff)
+		t.Errorf("agents that are notified (-want +got):\n%s", diff)
 	}
 	for name, tc := range map[string]struct {
 		with m

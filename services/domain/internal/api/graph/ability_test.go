@@ -33,7 +33,7 @@ func TestEveryMutationIsSomebodysToDo(t *testing.T) {
 			t.Errorf("%s: %v", m.Name, err)
 		}
 		if err := (core.Actor{Organization: ours}).May(action); !fault.Is(err, fault.Denied) {
-			t.Errorf("%s: whoever has no permission gets %v; want it denied", m.Name, err)
+			t.Errorf("%s: a caller without permission gets %v; want it denied", m.Name, err)
 		}
 	}
 	if err := everybody.May("burnItDown"); !fault.Is(err, fault.Denied) {
@@ -70,9 +70,9 @@ type ability struct {
 	Reason  *string
 }
 
-// TestViewerCanSaysWhatTheMutationsSay tries every action on rollouts in different states as every role, and compares what
+// TestViewerCanAgreesWithTheMutations tries every action on rollouts in different states as every role, and compares what
 // was announced with what came of it: one source for both.
-func TestViewerCanSaysWhatTheMutationsSay(t *testing.T) {
+func TestViewerCanAgreesWithTheMutations(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.story() // rollout_1 has failed, rollout_2 waits at the gate "production"
@@ -126,8 +126,8 @@ func TestViewerCanSaysWhatTheMutationsSay(t *testing.T) {
 	}
 }
 
-// TestViewerCanSaysWhatArchivingSays compares what is announced of archiving and restoring with what comes of it.
-func TestViewerCanSaysWhatArchivingSays(t *testing.T) {
+// TestViewerCanAgreesWithArchiving compares what is announced of archiving and restoring with the outcome.
+func TestViewerCanAgreesWithArchiving(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.story() // "shop" has a rollout that waits
@@ -143,7 +143,7 @@ func TestViewerCanSaysWhatArchivingSays(t *testing.T) {
 	can := func(one thing, action string) ability {
 		i := slices.IndexFunc(one.ViewerCan, func(a ability) bool { return a.Action == action })
 		if i < 0 {
-			t.Fatalf("%s: nothing is said of %s", one.Name, action)
+			t.Fatalf("%s: nothing is announced about %s", one.Name, action)
 		}
 		return one.ViewerCan[i]
 	}
@@ -155,22 +155,22 @@ func TestViewerCanSaysWhatArchivingSays(t *testing.T) {
 		var data map[string]struct{ Nodes []thing }
 		f.ask(ours, fmt.Sprintf(`{ %s { nodes { id name viewerCan { action allowed reason } } } }`, kind.list), nil).into(t, &data)
 		for _, one := range data[kind.list].Nodes {
-			said := can(one, kind.archive)
+			ability := can(one, kind.archive)
 			p := f.change(ours, kind.archive, kind.field, "id", map[string]any{kind.input: one.ID})
-			if said.Allowed != (len(p.Errors) == 0) || !said.Allowed && p.Errors[0].Message != *said.Reason {
-				t.Errorf("%s of %s: announced %t, answered %+v", kind.archive, one.Name, said.Allowed, p.Errors)
+			if ability.Allowed != (len(p.Errors) == 0) || !ability.Allowed && p.Errors[0].Message != *ability.Reason {
+				t.Errorf("%s of %s: announced %t, answered %+v", kind.archive, one.Name, ability.Allowed, p.Errors)
 			}
-			if !said.Allowed {
+			if !ability.Allowed {
 				refused++
 				continue
 			}
 			allowed++
 			var after struct{ Node thing }
 			f.ask(ours, fmt.Sprintf(`{ node(id: %q) { ... on Application { id name viewerCan { action allowed reason } } ... on Environment { id name viewerCan { action allowed reason } } } }`, one.ID), nil).into(t, &after)
-			said = can(after.Node, kind.restore)
+			ability = can(after.Node, kind.restore)
 			p = f.change(ours, kind.restore, kind.field, "id", map[string]any{kind.input: one.ID})
-			if !said.Allowed || len(p.Errors) != 0 {
-				t.Errorf("%s of %s: announced %+v, answered %+v", kind.restore, one.Name, said, p.Errors)
+			if !ability.Allowed || len(p.Errors) != 0 {
+				t.Errorf("%s of %s: announced %+v, answered %+v", kind.restore, one.Name, ability, p.Errors)
 			}
 		}
 	}

@@ -44,7 +44,7 @@ func (q query) Groups(
 	})), err
 }
 
-// Member is the viewer as a member; null for a principal that is none.
+// Member is the viewer as a member; null for a principal that is not a member.
 func (viewer) Member(ctx context.Context, _ *model.Viewer) (*model.Member, error) {
 	l := loadersOf(ctx)
 	return principal(ctx, l.actor.Type, l.actor.ID)
@@ -109,7 +109,7 @@ func (member) Groups(ctx context.Context, m *model.Member) ([]model.Group, error
 	return list(ctx, loadersOf(ctx).groupsOf, m.ID, model.WrapGroup)
 }
 
-// Tokens are the member's; null for whoever may not see them.
+// Tokens are the member's; null for viewers who may not see them.
 func (member) Tokens(ctx context.Context, m *model.Member) ([]model.AccessToken, error) {
 	l := loadersOf(ctx)
 	if m.ID != l.actor.ID && !l.actor.Permissions.Has(core.MayAdminister) {

@@ -166,11 +166,11 @@ func TestNobodyGivesMoreThanTheyHave(t *testing.T) {
 		access.NewToken{Name: "up", Scopes: core.PermissionsOf(core.MayAdminister)})
 	denied("a scope beyond one's own", err)
 	_, _, err = f.access.CreateToken(t.Context(), as(bob, core.RoleMaintainer), access.NewToken{Name: "other", MemberID: numberOf(alice)})
-	denied("a token for somebody else", err)
+	denied("a token for another member", err)
 	_, err = f.access.SetMemberRole(t.Context(), as(bob, core.RoleMaintainer), numberOf(bob), core.RoleOwner)
 	denied("promoting oneself", err)
 	if _, err := f.access.RevokeToken(t.Context(), as("member_999", core.RoleViewer), numberOf(bobs)); !fault.Is(err, fault.NotFound) {
-		t.Errorf("somebody else's token: found %v; want that it is not there", err)
+		t.Errorf("another member's token: found %v; want NotFound", err)
 	}
 	if p := f.change(ours, "removeMember", "member", "id", map[string]any{"memberId": alice}); len(p.Errors) != 1 ||
 		p.Errors[0].Code != "REFUSED" {

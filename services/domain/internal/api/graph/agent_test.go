@@ -125,13 +125,13 @@ func TestOnlyOwnersRegisterAgentsAndReadTheLog(t *testing.T) {
 	}
 }
 
-func TestTheLogSaysWhoGaveOrTookWhoseAccess(t *testing.T) {
+func TestTheLogNamesWhoGaveOrTookWhoseAccess(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	member, token, _ := f.grant("alice@example.com", "DEPLOYER", map[string]any{"name": "laptop", "scopes": []string{"DEPLOY"}})
 	f.change(ours, "setMemberRole", "member", "role", map[string]any{"memberId": member, "role": "VIEWER"})
 	f.change(ours, "createGroup", "group", "id", map[string]any{"name": "release", "members": []string{member}})
-	for range 2 { // again is nothing, and no news
+	for range 2 { // the second time is a no-op, and is not logged
 		f.change(ours, "revokeToken", "accessToken", "id", map[string]any{"tokenId": token})
 	}
 	made := f.register(ours, "production")

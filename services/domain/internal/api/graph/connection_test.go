@@ -41,7 +41,7 @@ func (r relay) items() []string {
 	return all
 }
 
-// place is where a list hangs, by its field of the schema: what is around the field, and what tells its items apart.
+// place is where a list is in the schema: what is around its field, and what distinguishes its items.
 type place struct{ around, node string }
 
 // listed are all connections of the schema. One that is not here fails the test, so that a new one cannot be forgotten.
@@ -289,7 +289,7 @@ func TestPagesStandStillWhenAListGrows(t *testing.T) {
 	}
 	next := p.page(f, "applications", fmt.Sprintf("first: 10, orderBy: NAME, after: %q", *page.PageInfo.EndCursor), "")
 	got := append(page.items(), next.items()...)
-	// What was added behind the cursor is there, what was added before it is not, and nothing comes twice.
+	// What was added after the cursor is listed, what was added before it is not, and nothing is listed twice.
 	want := []string{`{"name":"b"}`, `{"name":"d"}`, `{"name":"e"}`, `{"name":"f"}`, `{"name":"h"}`, `{"name":"i"}`}
 	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Errorf("pages (-want +got):\n%s", diff)
@@ -365,7 +365,7 @@ func TestWhatIsNoPageIsRefused(t *testing.T) {
 	}
 }
 
-// TestACursorIsOfItsListAndOrder: every list refuses the cursors of every other one and of its other orders, and goes on from those of the
+// TestACursorIsOfItsListAndOrder: every list refuses the cursors of other lists and of its other orders, and continues from those of the
 // release before, which did not say what they were of. The journals of rollouts are parts of one journal, and the rollouts of an
 // application of one list; the rows of the matrix are applications.
 func TestACursorIsOfItsListAndOrder(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 )
 
-// TestDeliveryMetricsSayNullOfNothing asks before anything was delivered, and after: what there is nothing to tell of is null, never 0.
-func TestDeliveryMetricsSayNullOfNothing(t *testing.T) {
+// TestDeliveryMetricsWithoutDataAreNull asks before anything was delivered, and after: a metric without data is null, never 0.
+func TestDeliveryMetricsWithoutDataAreNull(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.story() // ends with staging on its way, and a rollout that failed before it reached anything

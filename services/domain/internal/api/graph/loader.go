@@ -26,7 +26,7 @@ type loader[K comparable, V any] struct {
 type batch[K comparable, V any] struct {
 	keys  []K
 	asked map[K]bool
-	// done is closed when values and err are there; before that only run may touch them.
+	// done is closed when values and err are set; before that only run may touch them.
 	done   chan struct{}
 	values map[K]V
 	err    error
@@ -70,7 +70,7 @@ func (l *loader[K, V]) loadAll(ctx context.Context, keys []K) ([]V, error) {
 	return all, nil
 }
 
-// join puts a key into the batch that is open, or opens one. The batch reads with the context of whoever opened it: all
+// join puts a key into the batch that is open, or opens one. The batch reads with the context of the caller that opened it: all
 // its members belong to one request and end with it.
 func (l *loader[K, V]) join(ctx context.Context, key K) *batch[K, V] {
 	l.mu.Lock()
@@ -98,7 +98,7 @@ func (l *loader[K, V]) run(ctx context.Context, b *batch[K, V]) {
 	}()
 	_ = clock.Sleep(ctx, l.clock, l.window) // ended early, the read below says why
 	l.mu.Lock()
-	// Closed to others before the read: whoever comes now opens the next batch, and no key is added while fetch has
+	// Closed to others before the read: a later caller opens the next batch, and no key is added while fetch has
 	// the list.
 	l.open = nil
 	l.mu.Unlock()

@@ -33,7 +33,7 @@ func (f *fixture) matrix(organization int64, filter string) string {
 	return strings.Join(rows, " ")
 }
 
-// lived is an organization with an application in each situation that the matrix tells apart.
+// lived is an organization with an application in each situation that the matrix distinguishes.
 func (f *fixture) lived() (qa, production core.Environment) {
 	f.t.Helper()
 	qa, production = f.environment(ours, "qa", core.TierQA), f.environment(ours, "production", core.TierProduction)
@@ -137,8 +137,8 @@ func TestTheMatrixIsPagedInAnyFilter(t *testing.T) {
 	}
 }
 
-// TestACellSaysHowThingsStandThere looks at every field of the cells that people act on.
-func TestACellSaysHowThingsStandThere(t *testing.T) {
+// TestACellShowsTheSituationOfItsEnvironment looks at every field of the cells that people act on.
+func TestACellShowsTheSituationOfItsEnvironment(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.lived()

@@ -10,7 +10,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 )
 
-// The verbs of a rollout that is there.
+// The verbs of an existing rollout.
 
 // ApproveGate lets a rollout pass a gate.
 func (m mutation) ApproveGate(ctx context.Context, in model.ResolveGateInput) (model.ResolveGatePayload, error) {

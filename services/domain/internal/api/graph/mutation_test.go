@@ -124,7 +124,7 @@ func TestARolloutFromNothing(t *testing.T) {
 	want(f.change(ours, "pauseRollout", "rollout", "id state pauseRequested", map[string]any{"rolloutId": "rollout_1", "reason": "wait"}),
 		map[string]any{"id": "rollout_1", "state": "IN_PROGRESS", "pauseRequested": true})
 	f.apply(ours, rollout.PassageRequested{RolloutID: 1, GateID: "staging"})
-	want(f.change(ours, "resumeRollout", "rollout", "id state pauseRequested", map[string]any{"rolloutId": "rollout_1", "reason": "go on"}),
+	want(f.change(ours, "resumeRollout", "rollout", "id state pauseRequested", map[string]any{"rolloutId": "rollout_1", "reason": "go"}),
 		map[string]any{"id": "rollout_1", "state": "IN_PROGRESS", "pauseRequested": false})
 	f.apply(ours, rollout.GatePassage{DeploymentID: 1, Verb: core.VerbReachGate, Weight: 25})
 	f.apply(ours, rollout.GateReached{RolloutID: 1, EnvironmentID: 1, Weight: 25})
@@ -247,7 +247,7 @@ func TestUserErrors(t *testing.T) {
 		{"not paused", "resumeRollout", "rollout", map[string]any{"rolloutId": "rollout_2"}, "REFUSED", "", "nobody has paused it"},
 		{"pause of what is over", "pauseRollout", "rollout", map[string]any{"rolloutId": "rollout_1"}, "REFUSED", "", "has ended: failed"},
 		{
-			"no way back", "rollbackRollout", "rollout",
+			"no rollback", "rollbackRollout", "rollout",
 			map[string]any{"rolloutId": "rollout_1"},
 			"REFUSED", "",
 			"nothing was live before rollout_1",

@@ -11,7 +11,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 )
 
-// What standing observers see is shown to whoever sees the environment, and to nobody else (R46, E58).
+// What standing observers see is shown to viewers of the environment, and to nobody else (R46, E58).
 func TestWhatIsObservedIsShown(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

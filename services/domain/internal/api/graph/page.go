@@ -7,7 +7,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
-// How many items a page has when nothing is said.
+// How many items a page has by default.
 const (
 	defaultPage = 50
 	matrixPage  = 25
@@ -21,7 +21,7 @@ const (
 	maxCursor = 512
 )
 
-// page reads the arguments of a connection, usual being how many items it has when nothing is said. An error names the
+// page reads the arguments of a connection, usual being how many items it has by default. An error names the
 // argument.
 func page(usual int, first *int, after *string, last *int, before *string, order *core.Order) (core.Page, error) {
 	p := core.Page{First: usual, After: orEmpty(after), Before: orEmpty(before)}

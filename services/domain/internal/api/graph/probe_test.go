@@ -137,7 +137,7 @@ func TestEveryMutationProbedFromAnotherOrganization(t *testing.T) {
 			}
 			target := refersTo[field]
 			if there, nowhere := ask(target), ask(target[:strings.LastIndexByte(target, '_')]+"_99999"); there != nowhere {
-				t.Errorf("%s with %s: what is there answers %s, what is not %s", m.Name, field, there, nowhere)
+				t.Errorf("%s with %s: what exists answers %s, what does not %s", m.Name, field, there, nowhere)
 			}
 		}
 	}

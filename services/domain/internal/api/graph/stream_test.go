@@ -183,14 +183,14 @@ func TestAStreamShowsOneOrganizationAndWantsPermission(t *testing.T) {
 	}
 	broken := f.follow(ours, "not-a-cursor!", "")
 	if e := broken.next(); !strings.Contains(e.data, `"INVALID"`) {
-		t.Errorf("a cursor that is none: %+v", e)
+		t.Errorf("a malformed cursor: %+v", e)
 	}
 	if e := broken.next(); e.name != "complete" {
 		t.Errorf("after the error: %+v", e)
 	}
 	f.as = 0
 	if e := f.follow(ours, core.CursorOf(0), "").next(); e.name != "complete" {
-		t.Errorf("whoever may not read is told %+v", e)
+		t.Errorf("a caller who may not read gets %+v", e)
 	}
 }
 
@@ -216,7 +216,7 @@ func TestNoRowIsSkippedThatCommitsLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if words, _ := c.words(3); !slices.Equal(words, []string{"pause", "pause", "resume"}) {
-		t.Errorf("told %q, want the late one first: nothing is skipped", words)
+		t.Errorf("received %q, want the late one first: nothing is skipped", words)
 	}
 }
 
@@ -237,19 +237,19 @@ func TestOneRolloutIsFollowedByItself(t *testing.T) {
 	if words, _ := f.followRollout(ours, core.CursorOf(0), "", "rollout_2").words(len(all)); !slices.Equal(words, all) {
 		t.Errorf("followed %q, want its own journal: %q", words, all)
 	}
-	// It goes on where it was, by cursor, and what happens to others is not even read: that would be a query of its own.
+	// It continues where it was, by cursor, and what happens to others is not even read: that would be a query of its own.
 	_, half := f.followRollout(ours, core.CursorOf(0), "", "rollout_2").words(len(all) / 2)
 	must(f.rollouts.PauseRollout(t.Context(), actor(ours), 2, "more"))(t)
 	c, before := f.followRollout(ours, core.CursorOf(0), half, "rollout_2"), f.queries.of("JournalBetween")
 	if words, _ := c.words(len(all) - len(all)/2 + 1); !slices.Equal(words, append(slices.Clone(all[len(all)/2:]), "pause")) {
-		t.Errorf("went on with %q, want the rest of %q and a pause", words, all)
+		t.Errorf("continued with %q, want the rest of %q and a pause", words, all)
 	}
 	if read := f.queries.of("JournalBetween") - before; read > 0 {
 		t.Errorf("the journal of the organization was read %d times", read)
 	}
 	for organization, rollout := range map[int64]string{ours: "rollout_99999", theirs: "rollout_2"} {
 		if e := f.followRollout(organization, core.CursorOf(0), "", rollout).next(); !strings.Contains(e.data, `"NOT_FOUND"`) {
-			t.Errorf("%s for organization %d: told %+v, want that there is none", rollout, organization, e)
+			t.Errorf("%s for organization %d: received %+v, want NOT_FOUND", rollout, organization, e)
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 )
 
-// TestARolloutSaysEverythingItWaitsFor looks at one as it goes on, as people do who ask why nothing moves (R4-03).
-func TestARolloutSaysEverythingItWaitsFor(t *testing.T) {
+// TestARolloutListsEverythingItWaitsFor looks at one as it progresses, as people do who ask why nothing moves (R4-03).
+func TestARolloutListsEverythingItWaitsFor(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	qa := f.environment(ours, "qa", core.TierQA)
@@ -56,7 +56,7 @@ func TestARolloutSaysEverythingItWaitsFor(t *testing.T) {
 	waits("at a gate without a soak", "")
 	f.apply(ours, rollout.ApprovalRequested{RolloutID: r.ID, GateID: "qa"})
 	must(f.rollouts.PauseRollout(t.Context(), actor(ours), r.ID, "incident"))(t)
-	waits("asked about and held", "APPROVAL PAUSE")
+	waits("requested and held", "APPROVAL PAUSE")
 	f.apply(ours, rollout.EnvironmentReadiness{EnvironmentID: qa.ID, Reason: "the controller is gone"})
 	waits("in an environment that is lost", "APPROVAL ENVIRONMENT PAUSE")
 	must(f.rollouts.CancelRollout(t.Context(), actor(ours), r.ID, "enough"))(t)

@@ -62,7 +62,7 @@ func (r workflow) Logs(ctx context.Context, w *model.Workflow, first *int, after
 	return model.WorkflowLogConnection(model.Connect[model.WorkflowLogEdge](s, asItIs[handoff.WorkflowLine], nil)), err
 }
 
-// asItIs wraps nothing: the schema shows what the engine tells.
+// asItIs wraps nothing: the schema shows what the engine reports.
 func asItIs[V any](v V) V { return v }
 
 // ViewerCan is about a run as it stands.
@@ -71,7 +71,7 @@ func (workflow) ViewerCan(ctx context.Context, w *model.Workflow) ([]model.Abili
 	return abilities(func(action core.Action) error { return w.MayOperate(a, action) }, core.ActionRetryWorkflow, core.ActionCancelWorkflow)
 }
 
-// RetryWorkflow has a failed run go on.
+// RetryWorkflow continues a failed run.
 func (m mutation) RetryWorkflow(ctx context.Context, in model.RetryWorkflowInput) (model.WorkflowPayload, error) {
 	from := int64(0)
 	if in.FromSequence != nil {

@@ -1,4 +1,4 @@
-// Package manifest changes the images and the canary steps of an Argo Rollout inside somebody's YAML file, and nothing
+// Package manifest changes the images and the canary steps of an Argo Rollout inside a user's YAML file, and nothing
 // else: it replaces exactly the bytes that mean them, so that comments, order, quotes and line ends elsewhere survive (D42).
 //
 // Two parsers keep each other honest: one says where in the text a value stands, the other reads the text before and
@@ -20,8 +20,8 @@ import (
 type Request struct {
 	// Images are set by container name, in the containers and init containers of the Rollout's pods.
 	Images []Image
-	// Gates are the weights of the canary steps: a setWeight and an indefinite pause each, so that the controller never goes
-	// on by itself (E70). nil leaves the strategy as it is; none at all is a canary without weights and pauses. Steps of other kinds
+	// Gates are the weights of the canary steps: a setWeight and an indefinite pause each, so that the controller never continues
+	// by itself (E70). nil leaves the strategy as it is; none at all is a canary without weights and pauses. Steps of other kinds
 	// stay where they are.
 	Gates []int
 	// Strategy is Canary, which "" means as well, or BlueGreen, which has no gates: it pauses once, before the new version

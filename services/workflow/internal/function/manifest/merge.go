@@ -17,7 +17,7 @@ func (t *text) setStrategy(parsed *ast.File, rollout doc, strategy []pair) error
 }
 
 // merge brings the mapping that a pair has as its value to what is wanted, key by key. found is the same mapping as it was
-// read: what it says already is left as it is written, because to rewrite it would change nothing but somebody's layout.
+// read: what it says already is left as it is written, because to rewrite it would change nothing but the user's layout.
 func (t *text) merge(path string, owner *ast.MappingValueNode, found any, want []pair) error {
 	values, _ := found.(map[string]any)
 	var missing []pair

@@ -14,7 +14,7 @@ import (
 )
 
 // KustomizeImages sets images of a kustomization (images[].newName, newTag, digest) by the name that the manifests have:
-// Container is that name. An entry has to be there already: where Kustomize takes an image from is the user's to say.
+// Container is that name. The entry has to exist already: the user decides where Kustomize takes an image from.
 func KustomizeImages(content []byte, images []Image) (Result, error) {
 	if err := (Request{Images: images}).check(); err != nil {
 		return Result{}, err
@@ -60,8 +60,8 @@ func entry(list []any, name string) (at int, names []string) {
 	return at, names
 }
 
-// kustomized is what an entry has to say for Kustomize to render the reference. A tag that is there already may stay
-// beside a digest: the digest decides.
+// kustomized is what an entry has to say for Kustomize to render the reference. An existing tag may stay
+// next to a digest: the digest decides.
 func kustomized(image Image, item map[string]any) []pair {
 	repository, tag, digest := parts(image.Reference)
 	var want []pair

@@ -76,7 +76,7 @@ func TestHelmValues(t *testing.T) {
 			[]Value{{Path: "image", Reference: reference, Tag: "v2"}},
 		},
 		{
-			"a tag that is none", "image: {tag: v1}\n", "image: {tag: pinned@" + digest + "}\n",
+			"an invalid tag", "image: {tag: v1}\n", "image: {tag: pinned@" + digest + "}\n",
 			[]Value{{Path: "image", Reference: reference, Tag: "not a tag"}},
 		},
 		{
@@ -85,7 +85,7 @@ func TestHelmValues(t *testing.T) {
 			[]Value{{Path: "image", Reference: reference}, {Path: "rollout.steps", Gates: []int{50}}},
 		},
 		{
-			"steps that are there", "rollout:\n  steps: [{setWeight: 50}, {pause: {}}]\n", "rollout:\n  steps: [{setWeight: 50}, {pause: {}}]\n",
+			"steps that exist", "rollout:\n  steps: [{setWeight: 50}, {pause: {}}]\n", "rollout:\n  steps: [{setWeight: 50}, {pause: {}}]\n",
 			[]Value{{Path: "rollout.steps", Gates: []int{50}}},
 		},
 	} {

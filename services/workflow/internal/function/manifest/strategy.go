@@ -34,7 +34,7 @@ type Services struct {
 	Active, Preview string
 }
 
-// kinds of load balancers, and what each is told apart from the Services.
+// own is the routing of a kind of load balancer, apart from the Services.
 func (r Routing) own() []pair {
 	switch r.Kind {
 	case "istio":

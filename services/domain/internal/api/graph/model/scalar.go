@@ -86,7 +86,7 @@ func checkTexts(v any) error {
 	return nil
 }
 
-// Enumerations are the domain's words in capitals.
+// Enumerations are the domain's values in capitals.
 
 // MarshalTier writes a tier.
 func MarshalTier(t core.Tier) graphql.Marshaler { return word(string(t)) }
