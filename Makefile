@@ -239,6 +239,10 @@ chaos: ## Run rollouts while everything is killed and stalled at random (ROUNDS=
 	@LOCKSTEP_CHAOS=$(or $(ROUNDS),$(FOR),2) LOCKSTEP_CHAOS_TOGETHER=$(or $(TOGETHER),3) go test -count=1 -timeout 0 -v -run TestChaos ./tools/lockstep/crash
 	@LOCKSTEP_OUTAGE=30s go test -count=1 -timeout 10m -v -run TestDatabaseAndBusGoAwayAndComeBack ./services/workflow
 
+.PHONY: faults
+faults: ## Kill, empty and split clusters of real servers under traffic (docs/how-to/survive-the-loss-of-a-server.md), and print what each fault cost
+	@LOCKSTEP_NIGHTLY=1 go test -count=1 -timeout 30m -v -run 'Cluster' ./pkg/outbox | grep -E 'RESULT|^(---|FAIL|ok)'
+
 .PHONY: soak
 soak: ## Run steady rollouts through all services and judge by slope whether anything grows (FOR=30m; SOAK_FLAGS="-pace 2s -json file")
 	@out=$$(mktemp -d); trap 'rm -rf "$$out"' EXIT; \
@@ -300,10 +304,15 @@ ci: ## What CI runs: drift, format-check, lint, arch, charts, test, model, simul
 	if command -v npm >/dev/null; then $(MAKE) console-drift; $(MAKE) console-test; else echo "npm: found none; the console's own tests are left out" >&2; fi
 
 .PHONY: nightly
+<<<<<<< HEAD
 nightly: ## What takes hours: an hour of chaos, half an hour of soak, long simulation, deep models, the race detector, every fuzz target for minutes (FUZZ=2m)
+=======
+nightly: ## What takes hours: an hour of chaos, half an hour of soak, the faults of clusters, long simulation, the race detector, every fuzz target for minutes (FUZZ=2m)
+>>>>>>> 93458254 (pkg/bus, services: streams of a NATS cluster have three replicas, and a start takes nothing away (D66))
 	@$(MAKE) race
 	@$(MAKE) chaos FOR=60m
 	@$(MAKE) soak FOR=30m
+	@$(MAKE) faults
 	@$(MAKE) simulate FOR=30m
 	@$(MAKE) model DEEP=1
 	@$(MAKE) fuzz FUZZ=$(or $(FUZZ),2m)

@@ -36,6 +36,8 @@ type Config struct {
 	TLS certs.Files
 	// Name shows up in the server's list of connections.
 	Name string
+	// Layout is how the streams are laid out that this connection makes.
+	Layout Layout
 	// Background has Connect answer at once; the connection is made as soon as the server is there. Until then, and with
 	// credentials that the server refuses, Ready says that there is none, and the log says why.
 	Background bool
@@ -60,6 +62,7 @@ func CheckURL(member, addresses string) []fault.Field {
 // Conn is a connection. It is safe for concurrent use.
 type Conn struct {
 	user   string
+	layout Layout
 	log    *slog.Logger
 	clock  clock.Clock
 	nc     *nats.Conn
@@ -73,6 +76,8 @@ type Conn struct {
 	close func()
 	// refusal is why the last attempt to connect failed.
 	refusal atomic.Value
+	// lost is when an established connection was lost, zero while there is one, and before the first.
+	lost atomic.Int64
 }
 
 const (
@@ -80,12 +85,15 @@ const (
 	reconnectWait = 200 * time.Millisecond
 	pingInterval  = 10 * time.Second
 	apiWithin     = 5 * time.Second
+	lookWithin    = 2 * time.Second
+	// awayAfter is how long a connection that is lost may take to be restored, at another server of the cluster, until Ready reports it.
+	awayAfter = 3 * time.Second
 )
 
 // Connect waits until the server can be reached, or ctx ends, unless that is to be done in the background. Wrong credentials are
 // Unauthenticated at once. From then on the connection restores itself, for as long as it takes, until Close.
 func Connect(ctx context.Context, c Config, log *slog.Logger) (*Conn, error) {
-	conn := &Conn{user: c.User, log: log, clock: clock.System(), keeper: newKeeper()}
+	conn := &Conn{user: c.User, layout: c.Layout, log: log, clock: clock.System(), keeper: newKeeper()}
 	options, err := conn.options(c)
 	if err != nil {
 		return nil, err
@@ -203,6 +211,7 @@ func (c *Conn) onReconnectError(_ *nats.Conn, err error) {
 }
 
 func (c *Conn) onDisconnect(_ *nats.Conn, err error) {
+	c.lost.CompareAndSwap(0, c.clock.Now().UnixNano())
 	if err != nil {
 		c.log.WarnContext(context.Background(), "nats disconnected", telemetry.KeyError, err)
 	}
@@ -212,6 +221,7 @@ func (c *Conn) onDisconnect(_ *nats.Conn, err error) {
 func (c *Conn) onReconnect(*nats.Conn) {
 	c.log.InfoContext(context.Background(), "nats connected")
 	c.refusal.Store("")
+	c.lost.Store(0)
 	c.denied.forget()
 	c.keeper.nudge()
 	connection := c.nc.Stats().Reconnects
@@ -232,15 +242,19 @@ func (c *Conn) onError(_ *nats.Conn, sub *nats.Subscription, err error) {
 }
 
 // Ready says why the bus cannot be used now: not connected, something denied since the connection was made, or streams
-// and consumers that could not be made again.
+// and consumers that do not answer or could not be made again. It needs a quorum, not each server: a connection that moves to another
+// server, and a stream that gets another leader, are not reported for as long as that takes a cluster.
 func (c *Conn) Ready() error {
 	if c.nc.Status() != nats.CONNECTED {
+		if lost := c.lost.Load(); lost != 0 && c.clock.Now().Sub(time.Unix(0, lost)) < awayAfter {
+			return nil
+		}
 		return fault.New(fault.Unavailable, "nats is not connected")
 	}
 	if err := c.denied.last(); err != nil {
 		return err
 	}
-	return c.keeper.trouble()
+	return c.keeper.trouble(c.clock.Now())
 }
 
 // Close ends the connection. Consume calls should have ended before.

@@ -15,9 +15,13 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/natscluster"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m, bustest.Leftovers()...) }
+func TestMain(m *testing.M) {
+	natscluster.Main()
+	goleak.VerifyTestMain(m, bustest.Leftovers()...)
+}
 
 // patience bounds every wait of these tests; it is reached only when a test fails.
 const patience = time.Minute

@@ -11,8 +11,17 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 )
 
-// keepEvery is how often the topology is looked at when nothing gives a reason to.
-const keepEvery = 15 * time.Second
+const (
+	// keepEvery is how often the topology is looked at when nothing gives a reason to.
+	keepEvery = 15 * time.Second
+	// troubleAfter is how long streams may be without an answer until Ready reports it. The election of a leader takes a cluster of NATS up
+	// to nine seconds, and a lost one may have led several groups.
+	troubleAfter = 30 * time.Second
+	// moveAfter is how long a connected server may give no answer until another one is tried, and that one after it; the pause doubles up to
+	// movesMost times, since a stream may have lost its quorum wherever one looks from.
+	moveAfter = 12 * time.Second
+	movesMost = 5
+)
 
 // keeper remembers the topology of a connection and keeps it in being.
 type keeper struct {
@@ -22,13 +31,18 @@ type keeper struct {
 	streams   map[string]Stream
 	consumers map[string]Consumer
 	renewed   chan struct{} // closed and replaced when something had to be made again
-	err       error
+	raised    map[string]time.Time
+	// err is what was wrong at the last look, since when and, in a cluster, when another server was tried.
+	err          error
+	since, moved time.Time
+	moves        int
 }
 
 func newKeeper() keeper {
 	return keeper{
 		wake: make(chan struct{}, 1), mu: &sync.Mutex{},
 		streams: map[string]Stream{}, consumers: map[string]Consumer{}, renewed: make(chan struct{}),
+		raised: map[string]time.Time{},
 	}
 }
 
@@ -72,9 +86,12 @@ func (k *keeper) renewal() <-chan struct{} {
 	return k.renewed
 }
 
-func (k *keeper) settle(renewed bool, err error) {
+func (k *keeper) settle(now time.Time, renewed bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.err == nil {
+		k.since, k.moves = now, 0
+	}
 	k.err = err
 	if renewed {
 		close(k.renewed)
@@ -82,10 +99,38 @@ func (k *keeper) settle(renewed bool, err error) {
 	}
 }
 
-func (k *keeper) trouble() error {
+// trouble is what is wrong, once it is more than the change of a leader: while a server of a cluster dies, the others need some seconds to
+// agree on who answers instead. What waiting does not mend is wrong at once.
+func (k *keeper) trouble(now time.Time) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if fault.Is(k.err, fault.Unavailable) && now.Sub(k.since) < troubleAfter {
+		return nil
+	}
 	return k.err
+}
+
+// shouldMove reports whether it is time to try another server of the cluster: this one is connected, and has not answered for a while.
+// It may be cut off from the others.
+func (k *keeper) shouldMove(now time.Time) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !fault.Is(k.err, fault.Unavailable) || now.Sub(k.since) < moveAfter || now.Sub(k.moved) < moveAfter<<min(k.moves, movesMost) {
+		return false
+	}
+	k.moved, k.moves = now, k.moves+1
+	return true
+}
+
+// mayRaise reports whether a stream may be tried to be given more replicas now.
+func (k *keeper) mayRaise(stream string, now time.Time) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if now.Sub(k.raised[stream]) < raiseEvery {
+		return false
+	}
+	k.raised[stream] = now
+	return true
 }
 
 // keep looks after the topology until ctx ends.
@@ -127,25 +172,27 @@ func (c *Conn) restore(ctx context.Context) error {
 	if err != nil {
 		c.log.WarnContext(ctx, "topology not checked", telemetry.KeyError, err)
 	}
-	c.keeper.settle(missing != "" && err == nil, err)
+	c.keeper.settle(c.clock.Now(), missing != "" && err == nil, err)
+	if c.nc.ConnectedClusterName() != "" && c.keeper.shouldMove(c.clock.Now()) {
+		c.log.WarnContext(ctx, "the connected server does not answer; trying another one", telemetry.KeyAddress, c.nc.ConnectedUrlRedacted())
+		_ = c.nc.ForceReconnect() // fails only on a connection that is closed
+	}
 	return err
 }
 
 // missing is the first stream or consumer of t that does not exist; "" when all do.
 func (c *Conn) missing(ctx context.Context, t Topology) (string, error) {
 	for _, s := range t.Streams {
-		err := c.api(ctx, s.Name, func(ctx context.Context) error {
-			found, err := c.js.Stream(ctx, s.Name)
-			if err == nil {
-				c.takes.learn(found)
-			}
-			return err
-		})
+		found, err := c.findStream(ctx, s.Name)
 		if fault.Is(err, fault.NotFound) {
 			return s.Name, nil
 		}
 		if err != nil {
 			return "", err
+		}
+		if mayMakeStream(c.user, s.Name) {
+			c.raise(ctx, s, found)
+			c.mirror(ctx, s)
 		}
 	}
 	for _, consumer := range t.Consumers {

@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -84,9 +85,13 @@ func relayPermissions(agent int64) []string {
 	)
 }
 
-// maker is what it takes to make and change a stream.
+// maker is what it takes to make and change a stream, and to make its mirror, which a work queue has none of.
 func maker(stream string) []string {
-	return []string{"$JS.API.STREAM.CREATE." + stream, "$JS.API.STREAM.UPDATE." + stream, "$JS.API.STREAM.INFO." + stream}
+	subjects := []string{"$JS.API.STREAM.CREATE." + stream, "$JS.API.STREAM.UPDATE." + stream, "$JS.API.STREAM.INFO." + stream}
+	if stream != StreamClusterCalls {
+		subjects = append(subjects, "$JS.API.STREAM.CREATE."+stream+mirrorSuffix, "$JS.API.STREAM.INFO."+stream+mirrorSuffix)
+	}
+	return subjects
 }
 
 // consumerMaker is what it takes to make and look up consumers of a stream, without reading from them.
@@ -107,6 +112,12 @@ func puller(stream, consumer string) []string {
 	}
 }
 
+// mayMakeStream reports whether user makes the stream itself, as mayMakeConsumer does.
+func mayMakeStream(user, stream string) bool {
+	publish, _ := Permissions(user)
+	return publish == nil || slices.Contains(publish, maker(stream)[0])
+}
+
 // mayMakeConsumer reports whether user makes consumers of the stream itself. A user whom the table does not know has been
 // given its permissions by somebody else.
 func mayMakeConsumer(user, stream string) bool {
@@ -114,11 +125,5 @@ func mayMakeConsumer(user, stream string) bool {
 	if publish == nil {
 		return true
 	}
-	want := consumerMaker(stream)[0]
-	for _, p := range publish {
-		if p == want {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(publish, consumerMaker(stream)[0])
 }

@@ -26,7 +26,7 @@ type Stream struct {
 	// MaxAge and MaxBytes are its limits; 0 is none.
 	MaxAge   time.Duration
 	MaxBytes int64
-	// Replicas is the number of servers that store it; 0 is 1.
+	// Replicas is the number of servers that store it; 0 is what the Layout says.
 	Replicas int
 }
 
@@ -73,15 +73,20 @@ func (c Consumer) withDefaults() Consumer {
 	return c
 }
 
-func (s Stream) config() jetstream.StreamConfig {
+// config is the stream on so many servers, which have the tags.
+func (s Stream) config(replicas int, tags []string) jetstream.StreamConfig {
 	retention := jetstream.LimitsPolicy
 	if s.WorkQueue {
 		retention = jetstream.WorkQueuePolicy
 	}
+	var placement *jetstream.Placement
+	if len(tags) > 0 {
+		placement = &jetstream.Placement{Tags: tags}
+	}
 	return jetstream.StreamConfig{
 		Name: s.Name, Subjects: s.Subjects, Retention: retention, Storage: jetstream.FileStorage, Discard: jetstream.DiscardOld,
 		MaxAge: s.MaxAge, MaxBytes: cmp.Or(s.MaxBytes, -1), MaxMsgs: -1, MaxMsgSize: -1, MaxConsumers: -1,
-		Replicas: cmp.Or(s.Replicas, 1), Duplicates: duplicateWindow,
+		Replicas: replicas, Placement: placement, Duplicates: duplicateWindow,
 		AllowAtomicPublish: true, // servers before 2.12 do not know it, and do not say that they do
 	}
 }
@@ -96,7 +101,8 @@ func (c Consumer) config() jetstream.ConsumerConfig {
 	}
 }
 
-// Apply makes the streams and consumers of t, or changes them to what t says; what is as t says is left alone. It waits
+// Apply makes the streams and consumers of t, or changes them to what t says; what is as t says, or more than that (Layout), is left alone.
+// It waits
 // for a server that is away until ctx ends. The connection remembers t and makes it again whenever something of it has
 // vanished.
 func (c *Conn) Apply(ctx context.Context, t Topology) error {
@@ -123,16 +129,10 @@ func (c *Conn) Apply(ctx context.Context, t Topology) error {
 
 func (c *Conn) applyOnce(ctx context.Context, t Topology) error {
 	for _, s := range t.Streams {
-		err := c.api(ctx, s.Name, func(ctx context.Context) error {
-			made, err := c.js.CreateOrUpdateStream(ctx, s.config())
-			if err == nil {
-				c.takes.learn(made)
-			}
-			return err
-		})
-		if err != nil {
+		if err := c.makeStream(ctx, s); err != nil {
 			return fmt.Errorf("make stream %s: %w", s.Name, err)
 		}
+		c.mirror(ctx, s)
 		c.log.DebugContext(ctx, "stream made", telemetry.KeyStream, s.Name)
 	}
 	for _, consumer := range t.Consumers {
@@ -157,7 +157,7 @@ func (c *Conn) makeConsumer(ctx context.Context, consumer Consumer) (made jetstr
 
 // findConsumer is a consumer that somebody else makes.
 func (c *Conn) findConsumer(ctx context.Context, stream, durable string) (found jetstream.Consumer, err error) {
-	err = c.api(ctx, stream, func(ctx context.Context) error {
+	err = c.look(ctx, stream, func(ctx context.Context) error {
 		found, err = c.js.Consumer(ctx, stream, durable)
 		return err
 	})
@@ -170,10 +170,19 @@ func (c *Conn) findConsumer(ctx context.Context, stream, durable string) (found 
 // api makes one request about a stream and gives its error a class: Denied, NotFound, or Unavailable where the server
 // did not answer or could not do it. An answer that refuses the request has none.
 func (c *Conn) api(ctx context.Context, stream string, request func(context.Context) error) error {
+	return c.within(ctx, apiWithin, stream, request)
+}
+
+// look is api for a request that changes nothing: nobody answers it while its stream has no leader, and it is made again sooner.
+func (c *Conn) look(ctx context.Context, stream string, request func(context.Context) error) error {
+	return c.within(ctx, lookWithin, stream, request)
+}
+
+func (c *Conn) within(ctx context.Context, limit time.Duration, stream string, request func(context.Context) error) error {
 	concerns := func(subject string) bool {
 		return strings.HasPrefix(subject, "$JS.API.") && slices.Contains(strings.Split(subject, "."), stream)
 	}
-	err := c.denied.watch(ctx, apiWithin, concerns, request)
+	err := c.denied.watch(ctx, limit, concerns, request)
 	var refusal *jetstream.APIError
 	switch {
 	case err == nil, fault.Is(err, fault.Denied):

@@ -21,10 +21,12 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/natscluster"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
 )
 
 func TestMain(m *testing.M) {
+	natscluster.Main()
 	if os.Getenv(childVariable) != "" {
 		childSender() // until it is killed
 	}

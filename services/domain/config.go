@@ -33,6 +33,7 @@ type Config struct {
 	// MaxConnections is the maximum number of connections to the database, per process.
 	MaxConnections int32 `koanf:"max_connections" default:"16"`
 	bus.NATS
+	bus.Layout
 	// NATSUser is the service's account at the event bus.
 	NATSUser string `koanf:"nats_user" default:"domain"`
 	// HTTPAddress is the address that serves the API, at /graphql, the documentation, at /docs, and the web console.
@@ -216,6 +217,7 @@ func (c Config) Validate() error {
 	problems = append(problems, c.FailedAuthentication.Check("failed_authentication")...)
 	problems = append(problems, c.oidcProblems()...)
 	problems = append(problems, c.NATS.Check()...)
+	problems = append(problems, c.Layout.Check()...)
 	problems = append(problems, c.Database.Certificates().Check("database_")...)
 	problems = append(problems, c.httpTLS().Check("http_")...)
 	problems = append(problems, c.Drivers.problems()...)

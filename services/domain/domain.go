@@ -88,7 +88,14 @@ func Run(ctx context.Context, c Config) error {
 	}
 	defer func() { _ = engine.Close() }()
 
-	s, err := assemble(pool, drivers, autoflow.New(engine), clock.System(), c, log)
+	nats := c.Config(name, c.NATSUser)
+	nats.Background, nats.Layout = true, c.Layout
+	conn, err := bus.Connect(ctx, nats, log)
+	if err != nil {
+		return fmt.Errorf("connect to the bus: %w", err)
+	}
+	defer conn.Close()
+	s, err := assemble(pool, conn, drivers, autoflow.New(engine), clock.System(), c, log)
 	if err != nil {
 		return err
 	}
@@ -110,7 +117,7 @@ func Run(ctx context.Context, c Config) error {
 	// Any number of replicas may run all of these: hand-overs and rollbacks are claimed row by row, the outbox has one
 	// active sender, and the bus gives an event to one of them.
 	parts := []run.Part{
-		{Name: "listener", Run: func(ctx context.Context, ready func()) error { return s.listen(ctx, c, ready) }},
+		{Name: "listener", Run: func(ctx context.Context, ready func()) error { return s.listen(ctx, conn, ready) }},
 		{Name: "policies", Run: s.attend},
 		{Name: "authority", Run: func(ctx context.Context, ready func()) error { return s.admit(ctx, c, ready) }},
 		run.Loop("agents", func(ctx context.Context) error { return s.declareAgents(ctx, autoflow.New(engine)) }),
@@ -137,7 +144,7 @@ func Run(ctx context.Context, c Config) error {
 		checks := map[string]func(context.Context) error{"database": pool.Ping}
 		delivery := &telemetry.Delivery{}
 		parts = append(parts, rpc.PlainHTTPPart("health", c.HealthAddress, log, telemetry.Health(checks, exposition{
-			conn: s.bus.conn.Load, pool: pool, breakGlass: s.store.BrokenGlass, breaches: s.store.Breaches, journal: s.store.JournalHealth,
+			conn: func() *bus.Conn { return conn }, pool: pool, breakGlass: s.store.BrokenGlass, breaches: s.store.Breaches, journal: s.store.JournalHealth,
 			delivery: delivery, streams: s.streams,
 		}.collectors()...)))
 		if len(c.DeliveryMetrics.Environments) > 0 {
@@ -216,8 +223,6 @@ type service struct {
 	store  *store.Store
 	inbox  *outbox.Inbox
 	sender *outbox.Sender
-	// bus is there before its connection is; until then publishing is Unavailable, and the outbox keeps what is due.
-	bus *lateBus
 	// The use cases, by the package of core that has them.
 	access   *access.UseCases
 	setup    *setup.UseCases
@@ -236,18 +241,26 @@ type service struct {
 	barred, undeclared chan struct{}
 }
 
+// eventBus is what the service needs of the bus before it listens to it.
+type eventBus interface {
+	outbox.Publisher
+	outbox.Hinter
+	events.Asker
+}
+
 // assemble puts the service together over its database. By now goes what happens in the domain; its parts keep the machine's time.
-// drivers lack only where artifacts are kept, which is here.
+// drivers lack only where artifacts are kept, which is here. While nothing is connected to the bus publishing is Unavailable, and the outbox
+// keeps what is due.
 func assemble(
-	pool *pgxpool.Pool, drivers bundle.Deps, workflows handoff.Workflows, now clock.Clock, c Config, log *slog.Logger,
+	pool *pgxpool.Pool, conn eventBus, drivers bundle.Deps, workflows handoff.Workflows, now clock.Clock, c Config, log *slog.Logger,
 ) (*service, error) {
 	s := &service{
-		log: log, pool: pool, bus: &lateBus{}, due: make(chan struct{}, 1), barred: make(chan struct{}, 1),
+		log: log, pool: pool, due: make(chan struct{}, 1), barred: make(chan struct{}, 1),
 		undeclared: make(chan struct{}, 1),
 	}
-	s.inbox = outbox.NewInbox(outbox.InboxDeps{Pool: pool, Bus: s.bus, Clock: clock.System(), Log: log, Name: name})
+	s.inbox = outbox.NewInbox(outbox.InboxDeps{Pool: pool, Bus: conn, Clock: clock.System(), Log: log, Name: name})
 	s.sender = outbox.NewSender(outbox.SenderDeps{
-		Pool: pool, Bus: s.bus, Clock: clock.System(), Log: log, Name: name,
+		Pool: pool, Bus: conn, Clock: clock.System(), Log: log, Name: name,
 		Receivers: []string{receiver},
 	})
 	s.store = store.New(store.Deps{
@@ -265,7 +278,7 @@ func assemble(
 		AgentsChanged: s.agentsChanged,
 	})
 	s.setup = setup.New(setup.Deps{
-		Store: s.store.ForSetup(), Drivers: s.drivers, Flows: flows, Sources: sources, Status: events.NewRegistry(s.bus),
+		Store: s.store.ForSetup(), Drivers: s.drivers, Flows: flows, Sources: sources, Status: events.NewRegistry(conn),
 		Clock: now, Wake: s.wake,
 	})
 	s.intake = intake.New(intake.Deps{Store: s.store.ForIntake(), Matcher: sources, Clock: now})
@@ -298,18 +311,12 @@ func (s *service) wake() {
 }
 
 // listen reads both event paths and publishes the outbox. It is ready before the bus is: the API needs only the database.
-func (s *service) listen(ctx context.Context, c Config, ready func()) error {
+func (s *service) listen(ctx context.Context, conn *bus.Conn, ready func()) error {
 	ready()
-	conn, err := bus.Connect(ctx, c.Config(name, c.NATSUser), s.log)
-	if err != nil {
-		return fmt.Errorf("connect to the bus: %w", err)
-	}
-	defer conn.Close()
+	// Before the outbox is sent: an event that is published without its stream would find none.
 	if err := conn.Apply(ctx, events.Topology()); err != nil {
 		return fmt.Errorf("make streams and consumers: %w", err)
 	}
-	// After the streams are there: an event that is published before would find none.
-	s.bus.set(conn)
 	h := events.New(s.intake, s.rollouts, s.inbox)
 	return run.Parts(ctx, s.log, stopWithin,
 		run.Loop("outbox", s.sender.Run),

@@ -183,7 +183,7 @@ func fill(t *testing.T, sizes map[string]int) *filled {
 	drivers, err := givenDrivers(t.Context(), Config{}, slog.New(slog.DiscardHandler))
 	f.ok(err)
 	f.ok(f.store.EnsureOwner(t.Context(), ownerOrganization, owner, ownerName))
-	s, err := assemble(f.reading, drivers, nil, clock.System(), Config{}, slog.New(slog.DiscardHandler))
+	s, err := assemble(f.reading, noBus{}, drivers, nil, clock.System(), Config{}, slog.New(slog.DiscardHandler))
 	f.ok(err)
 	f.handler, err = s.handler(Config{BootstrapToken: "token"})
 	f.ok(err)

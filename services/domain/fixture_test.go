@@ -85,7 +85,7 @@ func setupWith(t *testing.T, now clock.Clock, c Config) *fixture {
 	if err := store.Protect(t.Context(), db, role); err != nil {
 		t.Fatal(err)
 	}
-	assembled, err := assemble(service, drivers, nil, now, c, slog.New(slog.DiscardHandler))
+	assembled, err := assemble(service, noBus{}, drivers, nil, now, c, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -488,3 +488,18 @@ func (s *shop) succeed(r core.Rollout) {
 	}
 	s.say(event.RolloutHealthy{RolloutID: r.ID})
 }
+
+// noBus is a bus that cannot be reached.
+type noBus struct{}
+
+func (noBus) PublishAll(context.Context, []event.Sealed, []string) []error {
+	return []error{errNoBus}
+}
+
+func (noBus) OnHint(context.Context, string, func([]byte)) error { return errNoBus }
+
+func (noBus) Hint(string, []byte) {}
+
+func (noBus) Ask(context.Context, string, []byte) ([]byte, error) { return nil, errNoBus }
+
+var errNoBus = fault.New(fault.Unavailable, "the event bus is away")

@@ -6,12 +6,10 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
-	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api"
@@ -240,52 +238,4 @@ func (s *service) wakeOne() {
 	case s.due <- struct{}{}:
 	default:
 	}
-}
-
-// lateBus is the bus for those that exist before it is connected.
-type lateBus struct {
-	conn atomic.Pointer[bus.Conn]
-}
-
-func (b *lateBus) set(c *bus.Conn) { b.conn.Store(c) }
-
-func (b *lateBus) get() (*bus.Conn, error) {
-	if c := b.conn.Load(); c != nil {
-		return c, nil
-	}
-	return nil, fault.New(fault.Unavailable, "the event bus is not connected yet")
-}
-
-// PublishAll implements outbox.Publisher.
-func (b *lateBus) PublishAll(ctx context.Context, events []event.Sealed, msgIDs []string) []error {
-	c, err := b.get()
-	if err != nil {
-		return []error{err}
-	}
-	return c.PublishAll(ctx, events, msgIDs)
-}
-
-// OnHint implements outbox.Publisher.
-func (b *lateBus) OnHint(ctx context.Context, subject string, fn func([]byte)) error {
-	c, err := b.get()
-	if err != nil {
-		return err
-	}
-	return c.OnHint(ctx, subject, fn)
-}
-
-// Hint implements outbox.Hinter.
-func (b *lateBus) Hint(subject string, payload []byte) {
-	if c := b.conn.Load(); c != nil {
-		c.Hint(subject, payload)
-	}
-}
-
-// Ask implements events.Asker.
-func (b *lateBus) Ask(ctx context.Context, subject string, request []byte) ([]byte, error) {
-	c, err := b.get()
-	if err != nil {
-		return nil, err
-	}
-	return c.Ask(ctx, subject, request)
 }

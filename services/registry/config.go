@@ -23,6 +23,7 @@ type Config struct {
 	// MaxConnections is the maximum number of connections to the database, per process.
 	MaxConnections int32 `koanf:"max_connections" default:"8"`
 	bus.NATS
+	bus.Layout
 	// NATSUser is the service's account at the event bus.
 	NATSUser string `koanf:"nats_user" default:"registry"`
 	// HTTPAddress is the address that receives deliveries.
@@ -84,6 +85,7 @@ func (c Config) Validate() error {
 	problems = append(problems, c.tokenProblems()...)
 	problems = append(problems, c.hookProblems()...)
 	problems = append(problems, c.NATS.Check()...)
+	problems = append(problems, c.Layout.Check()...)
 	problems = append(problems, c.Database.Certificates().Check("database_")...)
 	problems = append(problems, c.httpTLS().Check("http_")...)
 	problems = append(problems, c.Settings.Check()...)

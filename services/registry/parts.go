@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"sync"
-	"sync/atomic"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -28,59 +26,16 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/store"
 )
 
-// publisher moves events from the outbox to the bus. It is ready before the bus is: deliveries need only the database.
-type publisher struct {
-	config Config
-	pool   *pgxpool.Pool
-	log    *slog.Logger
-	// wake holds one nudge: while it has not been read, a second one would say nothing new.
-	wake chan struct{}
-	// conn is nil until the bus is connected.
-	conn atomic.Pointer[bus.Conn]
-	// follow keeps up with the domain's sources while the bus is connected.
-	follow func(ctx context.Context, conn *bus.Conn) error
-}
-
-// nudge says that something has been committed. It never blocks, being called before a delivery is answered: one that
-// waits already says it all, and without any the sender looks by itself every second.
-func (p *publisher) nudge() {
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
-}
-
-func (p *publisher) run(ctx context.Context, ready func()) error {
-	ready()
-	conn, err := bus.Connect(ctx, p.config.Config(name, p.config.NATSUser), p.log)
-	if err != nil {
-		return fmt.Errorf("connect to the bus: %w", err)
-	}
-	defer conn.Close()
-	p.conn.Store(conn)
+// publish moves events from the outbox to the bus, and keeps up with the domain's sources, until ctx ends. It is ready before the bus is:
+// deliveries need only the database.
+func publish(ctx context.Context, conn *bus.Conn, sender *outbox.Sender, sources *sourceSet, log *slog.Logger) error {
 	// At every start, so that a bus that lost its disk has the stream again; the outbox then fills it (D44).
 	if err := conn.Apply(ctx, events.Topology()); err != nil {
 		return fmt.Errorf("make the stream: %w", err)
 	}
-	sender := outbox.NewSender(outbox.SenderDeps{
-		Pool: p.pool, Bus: conn, Clock: clock.System(), Log: p.log, Name: name, Receivers: []string{receiver},
-	})
-	var forward sync.WaitGroup
-	// Runs before the connection is closed. Everything here ends with ctx, so this waits for no other event.
-	defer forward.Wait()
-	forward.Go(func() {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-p.wake:
-				sender.Wake()
-			}
-		}
-	})
-	return run.Parts(ctx, p.log, stopWithin,
+	return run.Parts(ctx, log, stopWithin,
 		run.Loop("outbox", sender.Run),
-		run.Loop("sources", func(ctx context.Context) error { return p.follow(ctx, conn) }),
+		run.Loop("sources", func(ctx context.Context) error { return sources.follow(ctx, conn) }),
 	)
 }
 

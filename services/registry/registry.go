@@ -15,7 +15,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/bus"
+	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/config"
+	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	"github.com/lockstep-cd/lockstep/pkg/run"
@@ -60,12 +63,20 @@ func Run(ctx context.Context, c Config) error {
 	if err := c.checkOrganizations(ctx, withSources, log); err != nil {
 		return err
 	}
-	sender := &publisher{config: c, pool: pool, log: log, wake: make(chan struct{}, 1)}
-	in, err := newIntake(c, pool, log, sender.nudge) //nolint:contextcheck // secrets are read in the background as well
+	nats := c.Config(name, c.NATSUser)
+	nats.Background, nats.Layout = true, c.Layout
+	conn, err := bus.Connect(ctx, nats, log)
+	if err != nil {
+		return fmt.Errorf("connect to the bus: %w", err)
+	}
+	defer conn.Close()
+	sender := outbox.NewSender(outbox.SenderDeps{
+		Pool: pool, Bus: conn, Clock: clock.System(), Log: log, Name: name, Receivers: []string{receiver},
+	})
+	in, err := newIntake(c, pool, log, sender.Wake) //nolint:contextcheck // secrets are read in the background as well
 	if err != nil {
 		return err
 	}
-	sender.follow = in.sources.follow
 	deliveries, err := rpc.HTTPPart("http", c.HTTPAddress, c.httpTLS(), log, in.handler)
 	if err != nil {
 		return fmt.Errorf("accept deliveries: %w", err)
@@ -73,7 +84,7 @@ func Run(ctx context.Context, c Config) error {
 	// Parts stop in reverse: deliveries are refused before the parts that query and publish stop. What these leave behind is in the
 	// database, and continues after a restart.
 	parts := []run.Part{
-		{Name: "publisher", Run: sender.run},
+		run.Loop("publisher", func(ctx context.Context) error { return publish(ctx, conn, sender, in.sources, log) }),
 		{Name: "resolver", Run: in.resolve},
 		{Name: "poller", Run: in.poll},
 		deliveries,
@@ -82,7 +93,7 @@ func Run(ctx context.Context, c Config) error {
 		// Only the database: without the bus or a registry deliveries are still accepted, and an unready service would get none.
 		checks := map[string]func(context.Context) error{"database": pool.Ping}
 		parts = append(parts, rpc.PlainHTTPPart("health", c.HealthAddress, log, telemetry.Health(checks,
-			exposition{budget: in.budget, conn: sender.conn.Load, pool: pool}.collectors()...)))
+			exposition{budget: in.budget, conn: func() *bus.Conn { return conn }, pool: pool}.collectors()...)))
 	}
 	return run.Parts(ctx, log, stopWithin, parts...)
 }

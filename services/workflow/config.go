@@ -26,6 +26,7 @@ type Config struct {
 	// MaxConnections is the maximum number of connections to the database, per process.
 	MaxConnections int32 `koanf:"max_connections" default:"16"`
 	bus.NATS
+	bus.Layout
 	// NATSUser is the service's account at the event bus.
 	NATSUser string `koanf:"nats_user" default:"workflow"`
 	// GRPCAddress is the address that serves the AutoFlow API.
@@ -214,6 +215,7 @@ func (c Config) Validate() error {
 	}
 	problems = append(problems, c.Settings.Check()...)
 	problems = append(problems, c.NATS.Check()...)
+	problems = append(problems, c.Layout.Check()...)
 	problems = append(problems, c.Database.Certificates().Check("database_")...)
 	problems = append(problems, c.Vault.Check()...)
 	problems = append(problems, c.GitLimits.Check("git_limits")...)

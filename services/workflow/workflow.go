@@ -73,7 +73,7 @@ func Run(ctx context.Context, c Config) error {
 	defer pool.Close()
 	// Programs start, and go on for as long as they need nobody, also while the bus is away (D44).
 	nats := c.Config(name, c.NATSUser)
-	nats.Background = true
+	nats.Background, nats.Layout = true, c.Layout
 	conn, err := bus.Connect(ctx, nats, log)
 	if err != nil {
 		return fmt.Errorf("connect to the bus: %w", err)

@@ -9,9 +9,13 @@
 {{- end -}}
 {{- end }}
 
-{{/* The certificates for NATS and PostgreSQL, which every service has, as keys of its configuration. Takes root and config. */}}
+{{/* The certificates for NATS and PostgreSQL, which every service has, and the layout of the streams, as keys of its configuration. Takes root and config. */}}
 {{- define "lockstep.commonTLS" -}}
 {{- include "lockstep.clientTLS" (dict "config" .config "tls" .root.Values.nats.tls "prefix" "nats_" "dir" "/etc/lockstep-tls/nats") -}}
+{{- $config := .config -}}
+{{- with .root.Values.nats.replicas }}{{ $_ := set $config "nats_replicas" (int .) }}{{ end -}}
+{{- with .root.Values.nats.placementTags }}{{ $_ := set $config "nats_placement_tags" . }}{{ end -}}
+{{- with .root.Values.nats.mirrorTags }}{{ $_ := set $config "nats_mirror_tags" . }}{{ end -}}
 {{- include "lockstep.clientTLS" (dict "config" .config "tls" .root.Values.postgresql.tls "prefix" "database_" "dir" "/etc/lockstep-tls/postgresql") -}}
 {{- end }}
 

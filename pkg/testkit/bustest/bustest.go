@@ -73,7 +73,7 @@ func ServerWith(tb testing.TB, more ...natsserver.User) *TestServer {
 	if err != nil {
 		tb.Fatalf("address of nats: %v", err)
 	}
-	s := &TestServer{log: Log(tb), store: filepath.Join(tb.TempDir(), "nats"), users: append(users(), more...)}
+	s := &TestServer{log: Log(tb), store: filepath.Join(tb.TempDir(), "nats"), users: append(Users(), more...)}
 	if s.port, err = strconv.Atoi(number); err != nil {
 		tb.Fatalf("port of nats: %v", err)
 	}
@@ -188,16 +188,17 @@ func (s *TestServer) Start(tb testing.TB) {
 	s.running, s.url = running, running.URL()
 }
 
-func users() []natsserver.User {
+// Users are those of an installation with relay-1 to relay-64, whose passwords are their names.
+func Users() []natsserver.User {
 	names := []string{bus.UserRegistry, bus.UserDomain, bus.UserWorkflow}
 	for agent := range agents {
 		names = append(names, bus.RelayUser(int64(agent)+1))
 	}
-	users := make([]natsserver.User, len(names))
+	all := make([]natsserver.User, len(names))
 	for i, name := range names {
-		users[i] = natsserver.User{Name: name, Password: name}
+		all[i] = natsserver.User{Name: name, Password: name}
 	}
-	return users
+	return all
 }
 
 // Log writes to the output of a test, as long as that lasts.

@@ -107,6 +107,12 @@ func streams(agents ...int64) []Door {
 		for _, verb := range []string{"CREATE", "UPDATE", "INFO"} {
 			add(who, api+"STREAM."+verb+"."+stream)
 		}
+		mirrors := who // none of a work queue
+		if stream == bus.StreamClusterCalls {
+			mirrors = nil
+		}
+		add(mirrors, api+"STREAM.CREATE."+stream+"_MIRROR", api+"STREAM.INFO."+stream+"_MIRROR")
+		add(nil, api+"STREAM.UPDATE."+stream+"_MIRROR", api+"STREAM.DELETE."+stream+"_MIRROR", api+"CONSUMER.MSG.NEXT."+stream+"_MIRROR.c")
 		for _, verb := range []string{
 			"DELETE", "PURGE", "SNAPSHOT", "RESTORE", "MSG.DELETE", "MSG.GET", "PEER.REMOVE", "PEER.EVACUATE", "CANCEL_MOVE", "LEADER.STEPDOWN",
 		} {

@@ -1,13 +1,14 @@
 // Package natsserver runs a NATS server with JetStream inside this process, for development, demonstrations and tests: the real
 // server as a library, with the users and permissions of an installation.
 //
-// It is a single server, never a cluster.
+// It is a single server, or a member of a cluster (Cluster).
 package natsserver
 
 import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -36,8 +37,23 @@ type Config struct {
 	// TLS are the certificates of a server that takes only encrypted connections, and with an authority only from those whom it
 	// vouches for; without any it speaks plain text.
 	TLS certs.Files
+	// Cluster makes the server a member of a cluster; nil for a server by itself.
+	Cluster *Cluster
 	// Log receives the server's warnings and errors; nil discards them.
-	Log *slog.Logger
+	Log *slog.Logger `json:"-"`
+}
+
+// Cluster is what a member of a cluster needs beside what a single server does.
+type Cluster struct {
+	// Name is the server's own, unique in the cluster; the store folder belongs to it.
+	Name string
+	// Port is where the others connect to, on the same host as clients; Routes are where this one connects to them, host:port.
+	Port   int
+	Routes []string
+	// TLS are the certificates of both ends of the routes; none for plain text.
+	TLS certs.Files
+	// Tags are what streams may be placed by.
+	Tags []string
 }
 
 // Authority authenticates every client that is not among the users (auth callout): the public halves of
@@ -66,6 +82,8 @@ const (
 	readyPoll   = 50 * time.Millisecond
 	// tlsWithin is how long a handshake may take: the server's own two seconds are short on a busy machine.
 	tlsWithin = 10 * time.Second
+	// clusterStore is what a member of a cluster says that it can store: more than the streams of Lockstep reserve.
+	clusterStore = 8 << 30
 	// maxPayload leaves room for a manifest in an answer; the server advises against more than 8 MiB.
 	maxPayload = 8 << 20
 )
@@ -165,10 +183,48 @@ func (c Config) options() (*server.Options, error) {
 		}
 		o.TLS, o.TLSConfig, o.TLSTimeout = true, secured, tlsWithin.Seconds()
 	}
+	if c.Cluster != nil {
+		if err := c.cluster(o); err != nil {
+			return nil, err
+		}
+	}
 	if o.Users == nil && o.Nkeys == nil { // without any user the server would let everybody in
 		o.Authorization = "nobody knows this " + c.StoreDir
 	}
 	return o, nil
+}
+
+// cluster makes the server a member.
+func (c Config) cluster(o *server.Options) error {
+	o.ServerName, o.Tags, o.NoSystemAccount = c.Cluster.Name, c.Cluster.Tags, false
+	o.JetStreamMaxStore = clusterStore
+	o.Cluster = server.ClusterOpts{
+		Name: "lockstep", Host: o.Host, Port: c.Cluster.Port, NoAdvertise: true,
+		// Servers tell each other of those that they are connected to: here each knows its ways to the others.
+		Advertise: "127.0.0.1:1",
+	}
+	for _, route := range c.Cluster.Routes {
+		o.Routes = append(o.Routes, &url.URL{Scheme: "nats-route", Host: route})
+	}
+	if !c.Cluster.TLS.Given() {
+		return nil
+	}
+	log := c.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	secured, err := c.Cluster.TLS.Server(log)
+	if err != nil {
+		return fmt.Errorf("certificates of the routes of nats: %w", err)
+	}
+	client, err := c.Cluster.TLS.Client(log)
+	if err != nil {
+		return fmt.Errorf("certificates of the routes of nats: %w", err)
+	}
+	current := client.Config("")
+	secured.RootCAs, secured.Certificates = current.RootCAs, current.Certificates
+	o.Cluster.TLSConfig, o.Cluster.TLSTimeout = secured, tlsWithin.Seconds()
+	return nil
 }
 
 // configure makes the server ask the authority, which lives in the system account, about everybody whom it does not know.
