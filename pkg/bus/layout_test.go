@@ -67,8 +67,8 @@ func TestReplicasThatASingleServerCannotHave(t *testing.T) {
 	server := bustest.Server(t)
 	c := server.Config(bus.UserDomain)
 	c.Layout.NATSReplicas = 3
-	said := warnings{texts: make(chan string, 16)}
-	conn, err := bus.Connect(t.Context(), c, slog.New(said))
+	logged := warnings{texts: make(chan string, 16)}
+	conn, err := bus.Connect(t.Context(), c, slog.New(logged))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestReplicasThatASingleServerCannotHave(t *testing.T) {
 	applied := make(chan error, 1)
 	go func() { applied <- conn.Apply(ctx, domainTopology()) }()
 	for text := ""; !contains(text, "make stream DOMAIN: found no room for 3 replicas"); {
-		text = next(t, said.texts)
+		text = next(t, logged.texts)
 	}
 	cancel()
 	if err := next(t, applied); err == nil {
@@ -153,7 +153,7 @@ func TestPlacementInACluster(t *testing.T) {
 	if leader := cluster.Leader(t, bus.StreamDomain); leader != 1 {
 		t.Errorf("the stream is on server %d, want 1, whose tag it has", leader)
 	}
-	// Three replicas on one server are not to be had: the stream stays as it is, and the start succeeds.
+	// Three replicas on one server are impossible: the stream stays as it is, and the start succeeds.
 	again := cluster.Connect(t, cluster.Config(bus.UserDomain, bus.Layout{NATSReplicas: 3, NATSPlacementTags: []string{"server:1"}}))
 	if err := again.Apply(t.Context(), domainTopology()); err != nil {
 		t.Fatal(err)

@@ -49,10 +49,10 @@ type lane struct {
 
 	mu sync.Mutex
 	// acked are the ids that the stream has confirmed, or the outbox has stored; handled counts deliveries by id.
-	acked   []string
-	handled map[string]int
-	at      []time.Time // when something was confirmed, or handled for the outbox, and
-	came    []time.Time // when something was handled
+	acked    []string
+	handled  map[string]int
+	at       []time.Time // when something was confirmed, or handled for the outbox, and
+	arrivals []time.Time // when something was handled
 }
 
 func (l *lane) ack(id string) {
@@ -65,24 +65,24 @@ func (l *lane) handle(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.handled[id]++
-	l.came = append(l.came, clock.System().Now())
+	l.arrivals = append(l.arrivals, clock.System().Now())
 }
 
 // lastAck is when something was last confirmed and something was last handled, the earlier of the two.
 func (l *lane) lastAck() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.at) == 0 || len(l.came) == 0 {
+	if len(l.at) == 0 || len(l.arrivals) == 0 {
 		return time.Time{}
 	}
-	return slices.MinFunc([]time.Time{l.at[len(l.at)-1], l.came[len(l.came)-1]}, time.Time.Compare)
+	return slices.MinFunc([]time.Time{l.at[len(l.at)-1], l.arrivals[len(l.arrivals)-1]}, time.Time.Compare)
 }
 
 // gap is the longest time after begun in which nothing was confirmed, or nothing was handled.
 func (l *lane) gap(begun time.Time) (longest time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, times := range [][]time.Time{l.at, l.came} {
+	for _, times := range [][]time.Time{l.at, l.arrivals} {
 		before := begun
 		for _, at := range times {
 			if at.After(begun) {
@@ -208,7 +208,7 @@ func (f *traffic) throughOutbox(ctx context.Context, producers *sync.WaitGroup, 
 			errs := f.handle(ctx, inbox, all)
 			l.mu.Lock()
 			now := clock.System().Now()
-			l.at, l.came = append(l.at, now), append(l.came, now)
+			l.at, l.arrivals = append(l.at, now), append(l.arrivals, now)
 			l.mu.Unlock()
 			return errs
 		}, nil)
@@ -311,7 +311,7 @@ func (f *traffic) settle(fault string, recovered time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.unready) > 0 {
-		f.t.Errorf("a service was not ready although a quorum was there: %v", f.unready)
+		f.t.Errorf("a service was not ready although there was a quorum: %v", f.unready)
 	}
 	events := 0
 	for _, l := range f.lanes {

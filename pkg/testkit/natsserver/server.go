@@ -200,7 +200,7 @@ func (c Config) cluster(o *server.Options) error {
 	o.JetStreamMaxStore = clusterStore
 	o.Cluster = server.ClusterOpts{
 		Name: "lockstep", Host: o.Host, Port: c.Cluster.Port, NoAdvertise: true,
-		// Servers tell each other of those that they are connected to: here each knows its ways to the others.
+		// Servers gossip about those that they are connected to: here each knows its ways to the others.
 		Advertise: "127.0.0.1:1",
 	}
 	for _, route := range c.Cluster.Routes {
