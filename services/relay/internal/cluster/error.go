@@ -57,7 +57,7 @@ func isAway(err error) bool {
 	return errors.As(err, &netErr) || errors.As(err, &urlErr) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||
 		// Between two attempts the client waits for its rate limiter, which gives up before the deadline and hides the first attempt's
-		// error.
+		// error. Neither client-go nor x/time/rate has a type for that.
 		strings.Contains(err.Error(), "client rate limiter")
 }
 

@@ -12,6 +12,9 @@ const syncPause = 5 * time.Second
 // not a verdict on what was synced (D11): the same sync may succeed later. Everything else, such as an invalid manifest or one that the
 // cluster refuses, is final.
 //
+// They are texts because Argo CD reports the end of a sync as text, in the status of the Application: there, the errors that it met have no
+// types. Errors that the relay meets itself are classified by their types (internal/cluster/error.go).
+//
 // After a restart of the API server Argo CD ends the running syncs as Error, because it could not compare ("Failed to load live state: …");
 // failures of the repository server are gRPC codes inside "Failed to load target state".
 func passing() []string {

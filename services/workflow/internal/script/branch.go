@@ -78,7 +78,7 @@ func (m *machine) start(body func(*starlark.Thread) (starlark.Value, error)) *br
 	b.thread.Print = b.print
 	b.next, b.stop = iter.Pull(func(yield func(struct{}) bool) {
 		b.yield = yield
-		// iter.Pull would hand the panic to whoever calls next. It fails this run, and no other in the process.
+		// iter.Pull would pass the panic on to the next caller. It fails this run, and no other in the process.
 		defer func() {
 			if r := recover(); r != nil {
 				b.err = &PanicError{Value: r, Stack: debug.Stack()}
@@ -197,7 +197,7 @@ func (b *branch) print(_ *starlark.Thread, line string) {
 	}
 	op := b.op(history.KindPrint, "", marked)
 	if _, err := m.immediate(op, func() history.Completion { return history.Completion{Op: op.Ref, Value: text} }); err != nil {
-		b.thread.Cancel(err.Error()) // print cannot fail, but the program is not to go on
+		b.thread.Cancel(err.Error()) // print cannot fail, but the program must not continue
 		if _, mismatch := errors.AsType[*program.Mismatch](err); mismatch || !m.cleaning {
 			m.failure = err
 		}

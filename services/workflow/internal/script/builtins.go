@@ -53,7 +53,7 @@ func added(name string) bool {
 	return false
 }
 
-// maxWait is the longest sleep or timeout: a mistyped unit should not park a run for good.
+// maxWait is the longest sleep or timeout: a mistyped unit should not park a run forever.
 const maxWait = 10 * 365 * 24 * time.Hour
 
 // branchOf finds the branch that a builtin is called on. A module has none: its top level may run in any branch that
@@ -189,7 +189,7 @@ func sleep(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, k
 	if err := starlark.UnpackArgs(fn.Name(), args, kwargs, "seconds", &seconds); err != nil {
 		return nil, err
 	}
-	// A soak time that somebody forgot is not one of no length. Histories may hold one of the days when it was.
+	// A soak time that was forgotten is not zero. Histories of earlier releases, in which it was, may contain one.
 	if seconds == starlark.None && !b.machine.replaying() {
 		return nil, errors.New("sleep: seconds is None, expected a number of seconds")
 	}
@@ -226,7 +226,7 @@ func waitForEvent(thread *starlark.Thread, fn *starlark.Builtin, args starlark.T
 		return nil, err
 	}
 	if slices.Contains(types, history.TypeMessage) {
-		return nil, fmt.Errorf("wait_for_event: %s is only had by receive(channel)", history.TypeMessage)
+		return nil, fmt.Errorf("wait_for_event: %s is received with receive(channel) only", history.TypeMessage)
 	}
 	limit, err := duration("timeout", timeout)
 	if err != nil {

@@ -56,8 +56,8 @@ func makeChannel(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tu
 // maxChannels bounds what one receive listens to. Each is a row and a look-up of its own.
 const maxChannels = 32
 
-// receive(channel, …, timeout=None, on_error="fail") waits for the first message to one of the channels, and answers it as {id,
-// time, token, data}, or None after timeout seconds. A message that came before is there at once. Without a timeout the
+// receive(channel, …, timeout=None, on_error="fail") waits for the first message to one of the channels, and returns it as {id,
+// time, token, data}, or None after timeout seconds. A message that arrived before is returned at once. Without a timeout the
 // configured default applies, whose end fails the run (D12), as a message does that cannot be read; with on_error="return" the answer is
 // {ok, value, error, code}. In place of a channel its token will do.
 func receive(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {

@@ -13,7 +13,7 @@ import (
 )
 
 // errContinued unwinds the branch that has called continue_with. Programs cannot catch it.
-var errContinued = errors.New("the run goes on in its next generation")
+var errContinued = errors.New("the run continues in its next generation")
 
 // continuation is a call that a generation of a run hands to the next one, as it is recorded.
 type continuation struct {
@@ -24,7 +24,7 @@ type continuation struct {
 	Deferred []carried `json:"deferred,omitempty"`
 }
 
-// continueWith(function, *args, **kwargs) ends this generation of the run, and has the run go on with an empty history: the
+// continueWith(function, *args, **kwargs) ends this generation of the run, and continues the run with an empty history: the
 // top level once more, and then the call in place of main's. What the function takes and is not given comes from the
 // inputs, as for main.
 //
@@ -131,7 +131,7 @@ func parameterNames(f *starlark.Function) []string {
 	return names
 }
 
-// resumed is the entry of a generation that goes on with a call.
+// resumed is the entry of a generation that continues with a call.
 func (s *Scripts) resumed(recorded json.RawMessage) (entry, error) {
 	var call continuation
 	if err := json.Unmarshal(recorded, &call); err != nil {

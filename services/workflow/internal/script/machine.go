@@ -99,7 +99,7 @@ func (m *machine) Replay(entries []history.Entry) error {
 		b.replayed = true
 		m.resume(b, history.Completion{Op: e.Op, Value: e.Value, Error: e.Error, Event: e.Event})
 	}
-	// The program has ended or failed where the recorded one went on.
+	// The program has ended or failed where the recorded one continued.
 	if _, isMismatch := errors.AsType[*program.Mismatch](m.failure); !isMismatch && m.replayed < len(m.history) {
 		m.failure = m.unasked(m.history[m.replayed], nil)
 	}
@@ -258,7 +258,7 @@ func (m *machine) deadlock() error {
 		}
 		waits = append(waits, fmt.Sprintf("branch %d at %s for branch %d", b.number, position(b.thread), b.joined.number))
 	}
-	return fmt.Errorf("every branch waits for another branch; none can go on: %s", strings.Join(waits, ", "))
+	return fmt.Errorf("every branch waits for another branch; none can continue: %s", strings.Join(waits, ", "))
 }
 
 func (m *machine) branch(number int) *branch {
@@ -305,7 +305,7 @@ func (m *machine) immediate(op history.Op, answer func() history.Completion) (hi
 }
 
 // fits compares what was recorded with what the program asks for at the same place. A difference is never guessed
-// around: to go on would give one program the results of another (D34).
+// around: to continue would give one program the results of another (D34).
 func (m *machine) fits(e history.Entry, op history.Op) error {
 	if e.Kind == op.Kind && e.Name == op.Name && e.Hash == op.Hash {
 		return nil

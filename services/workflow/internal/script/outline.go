@@ -213,7 +213,8 @@ func (o *outliner) file(field string, file *syntax.File, isMain bool) error {
 	return failure
 }
 
-// continuable says what can be known before any run to be wrong with the function that a generation goes on with: a value that is
+// continuable reports what can be known before any run to be wrong with the function that a generation continues with: a literal is not
+// a function, and neither an input nor a builtin will do. What a variable holds is known only to the run.
 // written out is none, nor is an input or a builtin. What a variable holds only the run knows.
 func continuable(call *syntax.CallExpr) error {
 	first := argument(call, 0, "")

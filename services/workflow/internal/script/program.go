@@ -51,8 +51,8 @@ type compiled struct {
 	// functions are those that the main file defines at its top level, uses the names of this package and of inputs that it refers to.
 	functions map[string]definition
 	uses      []string
-	// circular is what is wrong with its loads. No start is taken of such a program; a run that was begun before that was looked at
-	// goes on to where it fails.
+	// circular is what is wrong with its loads. Such a program cannot be started; a run that was started before this was checked
+	// continues to where it fails.
 	circular error
 }
 

@@ -49,7 +49,7 @@ func spawn(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, k
 	child := b.machine.start(func(t *starlark.Thread) (starlark.Value, error) {
 		return starlark.Call(t, called, args[1:], kwargs)
 	})
-	// Of the stack of whoever spawns, this one call is kept: there may be a thousand branches, and few fail.
+	// Of the stack of the branch that spawns, this one call is kept: there may be a thousand branches, and few fail.
 	child.parent, child.spawned = b, caller(thread)
 	if child.home, child.scope = b.scope, b.scope; b.scope != nil {
 		b.scope.branches = append(b.scope.branches, child)
