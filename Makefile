@@ -304,17 +304,14 @@ ci: ## What CI runs: drift, format-check, lint, arch, charts, test, model, simul
 	if command -v npm >/dev/null; then $(MAKE) console-drift; $(MAKE) console-test; else echo "npm: found none; the console's own tests are left out" >&2; fi
 
 .PHONY: nightly
-<<<<<<< HEAD
-nightly: ## What takes hours: an hour of chaos, half an hour of soak, long simulation, deep models, the race detector, every fuzz target for minutes (FUZZ=2m)
-=======
-nightly: ## What takes hours: an hour of chaos, half an hour of soak, the faults of clusters, long simulation, the race detector, every fuzz target for minutes (FUZZ=2m)
->>>>>>> 93458254 (pkg/bus, services: streams of a NATS cluster have three replicas, and a start takes nothing away (D66))
+nightly: ## What takes hours: an hour of chaos, half an hour of soak, the faults of clusters, long simulation, deep models, random passages, the race detector, every fuzz target for minutes (FUZZ=2m)
 	@$(MAKE) race
 	@$(MAKE) chaos FOR=60m
 	@$(MAKE) soak FOR=30m
 	@$(MAKE) faults
 	@$(MAKE) simulate FOR=30m
 	@$(MAKE) model DEEP=1
+	@LOCKSTEP_PASSAGES=10m go test -count=1 -timeout 20m -v -run '^TestPassagesKeepToTheReference$$' ./services/domain
 	@$(MAKE) fuzz FUZZ=$(or $(FUZZ),2m)
 
 .PHONY: fuzz

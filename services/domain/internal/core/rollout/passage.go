@@ -190,8 +190,9 @@ func (m PassageRequested) apply(ctx context.Context, u *UseCases, tx Tx, c cause
 	if err != nil || p.hold.Aborted { // after a retry the program requests it again
 		return err
 	}
-	if p.hold.Passed[m.GateID] && !p.hold.Wanted {
-		return t.grant(ctx, m.GateID, p.skipped(m.GateID)) // requested twice: granted once, and announced again as it was
+	if p.hold.Passed[m.GateID] {
+		// Requested twice: granted once, and announced again as it was, also during a hold, which is about passages that are still closed.
+		return t.grant(ctx, m.GateID, p.skipped(m.GateID))
 	}
 	if slices.Contains(p.hold.Asking, m.GateID) {
 		return nil
