@@ -13,6 +13,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
@@ -73,6 +74,39 @@ func methods(organization int64, id string) map[string]func(context.Context, aut
 		},
 		"GetWorkflow": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
 			return first(c.GetWorkflow(ctx, &autoflowv1.GetWorkflowRequest{OrganizationId: organization, WorkflowId: id}))
+		},
+		"CountWorkflows": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
+			return first(c.CountWorkflows(ctx, &autoflowv1.CountWorkflowsRequest{
+				Filter: &autoflowv1.ListWorkflowsRequest{OrganizationId: organization},
+			}))
+		},
+		"RegisterSchedule": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
+			return first(c.RegisterSchedule(ctx, &autoflowv1.RegisterScheduleRequest{
+				OrganizationId: organization, Name: id, Starlark: []byte("x = 1"), Spec: &autoflowv1.ScheduleSpec{Cron: []string{"@yearly"}},
+			}))
+		},
+		"GetSchedule": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
+			return first(c.GetSchedule(ctx, &autoflowv1.GetScheduleRequest{OrganizationId: organization, Name: id}))
+		},
+		"ListSchedules": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
+			return first(c.ListSchedules(ctx, &autoflowv1.ListSchedulesRequest{OrganizationId: organization}))
+		},
+		"PauseSchedule": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
+			return first(c.PauseSchedule(ctx, &autoflowv1.PauseScheduleRequest{OrganizationId: organization, Name: id}))
+		},
+		"ResumeSchedule": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
+			return first(c.ResumeSchedule(ctx, &autoflowv1.ResumeScheduleRequest{OrganizationId: organization, Name: id}))
+		},
+		"BackfillSchedule": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
+			return first(c.BackfillSchedule(ctx, &autoflowv1.BackfillScheduleRequest{
+				OrganizationId: organization, Name: id, From: &timestamppb.Timestamp{Seconds: 1}, To: &timestamppb.Timestamp{Seconds: 2},
+			}))
+		},
+		"TriggerSchedule": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
+			return first(c.TriggerSchedule(ctx, &autoflowv1.TriggerScheduleRequest{OrganizationId: organization, Name: id}))
+		},
+		"DeleteSchedule": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
+			return first(c.DeleteSchedule(ctx, &autoflowv1.DeleteScheduleRequest{OrganizationId: organization, Name: id}))
 		},
 		"ListWorkflows": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
 			return first(c.ListWorkflows(ctx, &autoflowv1.ListWorkflowsRequest{OrganizationId: organization}))
@@ -177,6 +211,8 @@ func TestWhoMayCallWhat(t *testing.T) {
 		needs := map[string]string{
 			"CloudEvent": "start", "StartWorkflow": "start", "StartWorkflows": "start", "CancelWorkflow": "operate",
 			"TerminateWorkflow": "operate", "RetryWorkflow": "operate", "SendToChannel": "start", "RegisterFlow": "admin", "DeleteFlow": "admin",
+			"PauseSchedule": "operate", "ResumeSchedule": "operate", "BackfillSchedule": "operate", "TriggerSchedule": "operate",
+			"RegisterSchedule": "admin", "DeleteSchedule": "admin",
 		}
 		order := []string{"read", "start", "operate", "admin"}
 		at := func(scope string) (n int) {

@@ -147,7 +147,7 @@ func (tt *timetable) rounds(processes ...*schedule.Schedules) {
 // started are the due times of the runs of an organization, and whether they are under way, oldest first.
 func (tt *timetable) started(organization int64) (found []string) {
 	tt.t.Helper()
-	list, err := tt.runs.List(tt.t.Context(), control.ListQuery{Organization: organization, Limit: 1000})
+	list, _, err := tt.runs.List(tt.t.Context(), control.ListQuery{Organization: organization, Limit: 1000})
 	if err != nil {
 		tt.t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func (tt *timetable) started(organization int64) (found []string) {
 // end ends all runs of an organization that are under way.
 func (tt *timetable) end(organization int64) {
 	tt.t.Helper()
-	list, err := tt.runs.List(tt.t.Context(), control.ListQuery{Organization: organization, Limit: 1000})
+	list, _, err := tt.runs.List(tt.t.Context(), control.ListQuery{Organization: organization, Limit: 1000})
 	if err != nil {
 		tt.t.Fatal(err)
 	}

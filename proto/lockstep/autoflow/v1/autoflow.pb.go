@@ -1358,7 +1358,19 @@ type ListWorkflowsRequest struct {
 	// At most this many; 0 means 50, more than 500 means 500.
 	PageSize int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// From the previous page, whose conditions must be the same; empty for the first.
-	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Only those started at this time or later.
+	StartedAfter *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=started_after,json=startedAfter,proto3" json:"started_after,omitempty"`
+	// Only those started before this time.
+	StartedBefore *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=started_before,json=startedBefore,proto3" json:"started_before,omitempty"`
+	// Only those that ended at this time or later.
+	EndedAfter *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=ended_after,json=endedAfter,proto3" json:"ended_after,omitempty"`
+	// Only those that ended before this time.
+	EndedBefore *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=ended_before,json=endedBefore,proto3" json:"ended_before,omitempty"`
+	// Only those whose workflow_id begins with this text, at most 255 bytes.
+	IdPrefix string `protobuf:"bytes,11,opt,name=id_prefix,json=idPrefix,proto3" json:"id_prefix,omitempty"`
+	// Only those whose workflow_id contains this text, at most 255 bytes.
+	IdContains    string `protobuf:"bytes,12,opt,name=id_contains,json=idContains,proto3" json:"id_contains,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1435,7 +1447,50 @@ func (x *ListWorkflowsRequest) GetPageToken() string {
 	return ""
 }
 
-// ListWorkflowsResponse is one page.
+func (x *ListWorkflowsRequest) GetStartedAfter() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartedAfter
+	}
+	return nil
+}
+
+func (x *ListWorkflowsRequest) GetStartedBefore() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartedBefore
+	}
+	return nil
+}
+
+func (x *ListWorkflowsRequest) GetEndedAfter() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndedAfter
+	}
+	return nil
+}
+
+func (x *ListWorkflowsRequest) GetEndedBefore() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndedBefore
+	}
+	return nil
+}
+
+func (x *ListWorkflowsRequest) GetIdPrefix() string {
+	if x != nil {
+		return x.IdPrefix
+	}
+	return ""
+}
+
+func (x *ListWorkflowsRequest) GetIdContains() string {
+	if x != nil {
+		return x.IdContains
+	}
+	return ""
+}
+
+// ListWorkflowsResponse is one page. Where few workflows meet the conditions, a page ends after 20,000 workflows were read: it may have
+// fewer than page_size, or none, although others follow.
 type ListWorkflowsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Newest first, without what they wait for.
@@ -5008,6 +5063,107 @@ func (*DeleteScheduleResponse) Descriptor() ([]byte, []int) {
 	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{65}
 }
 
+// CountWorkflowsRequest has the conditions of a list.
+type CountWorkflowsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The organization and the conditions, without a page.
+	Filter        *ListWorkflowsRequest `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CountWorkflowsRequest) Reset() {
+	*x = CountWorkflowsRequest{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[66]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CountWorkflowsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CountWorkflowsRequest) ProtoMessage() {}
+
+func (x *CountWorkflowsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[66]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CountWorkflowsRequest.ProtoReflect.Descriptor instead.
+func (*CountWorkflowsRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{66}
+}
+
+func (x *CountWorkflowsRequest) GetFilter() *ListWorkflowsRequest {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+// CountWorkflowsResponse is a number.
+type CountWorkflowsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many there are, at most 10,000.
+	Count int64 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
+	// True if there may be more: counting has ended at 10,000, or after 200,000 workflows were read.
+	AtLeast       bool `protobuf:"varint,2,opt,name=at_least,json=atLeast,proto3" json:"at_least,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CountWorkflowsResponse) Reset() {
+	*x = CountWorkflowsResponse{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[67]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CountWorkflowsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CountWorkflowsResponse) ProtoMessage() {}
+
+func (x *CountWorkflowsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[67]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CountWorkflowsResponse.ProtoReflect.Descriptor instead.
+func (*CountWorkflowsResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{67}
+}
+
+func (x *CountWorkflowsResponse) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *CountWorkflowsResponse) GetAtLeast() bool {
+	if x != nil {
+		return x.AtLeast
+	}
+	return false
+}
+
 var File_lockstep_autoflow_v1_autoflow_proto protoreflect.FileDescriptor
 
 const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
@@ -5120,7 +5276,7 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"workflowId\x12-\n" +
 	"\x04wait\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"Q\n" +
 	"\x13GetWorkflowResponse\x12:\n" +
-	"\bworkflow\x18\x01 \x01(\v2\x1e.lockstep.autoflow.v1.WorkflowR\bworkflow\"\xea\x02\n" +
+	"\bworkflow\x18\x01 \x01(\v2\x1e.lockstep.autoflow.v1.WorkflowR\bworkflow\"\xa8\x05\n" +
 	"\x14ListWorkflowsRequest\x12'\n" +
 	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12;\n" +
 	"\x06states\x18\x02 \x03(\x0e2#.lockstep.autoflow.v1.WorkflowStateR\x06states\x12N\n" +
@@ -5128,7 +5284,16 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x0eprogram_digest\x18\x04 \x01(\tR\rprogramDigest\x12\x1b\n" +
 	"\tpage_size\x18\x05 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x06 \x01(\tR\tpageToken\x1a9\n" +
+	"page_token\x18\x06 \x01(\tR\tpageToken\x12?\n" +
+	"\rstarted_after\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\fstartedAfter\x12A\n" +
+	"\x0estarted_before\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\rstartedBefore\x12;\n" +
+	"\vended_after\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"endedAfter\x12=\n" +
+	"\fended_before\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\vendedBefore\x12\x1b\n" +
+	"\tid_prefix\x18\v \x01(\tR\bidPrefix\x12\x1f\n" +
+	"\vid_contains\x18\f \x01(\tR\n" +
+	"idContains\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9e\x01\n" +
@@ -5421,7 +5586,12 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x15DeleteScheduleRequest\x12'\n" +
 	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"\x18\n" +
-	"\x16DeleteScheduleResponse*\xfc\x01\n" +
+	"\x16DeleteScheduleResponse\"[\n" +
+	"\x15CountWorkflowsRequest\x12B\n" +
+	"\x06filter\x18\x01 \x01(\v2*.lockstep.autoflow.v1.ListWorkflowsRequestR\x06filter\"I\n" +
+	"\x16CountWorkflowsResponse\x12\x14\n" +
+	"\x05count\x18\x01 \x01(\x03R\x05count\x12\x19\n" +
+	"\bat_least\x18\x02 \x01(\bR\aatLeast*\xfc\x01\n" +
 	"\rWorkflowState\x12\x1e\n" +
 	"\x1aWORKFLOW_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16WORKFLOW_STATE_RUNNING\x10\x01\x12\x19\n" +
@@ -5445,14 +5615,15 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x1bSCHEDULE_FIRE_STATE_STARTED\x10\x03\x12\x1f\n" +
 	"\x1bSCHEDULE_FIRE_STATE_SKIPPED\x10\x04\x12\x1e\n" +
 	"\x1aSCHEDULE_FIRE_STATE_MISSED\x10\x05\x12\x1f\n" +
-	"\x1bSCHEDULE_FIRE_STATE_REFUSED\x10\x062\xcb\x14\n" +
+	"\x1bSCHEDULE_FIRE_STATE_REFUSED\x10\x062\xb8\x15\n" +
 	"\bAutoFlow\x12_\n" +
 	"\n" +
 	"CloudEvent\x12'.lockstep.autoflow.v1.CloudEventRequest\x1a(.lockstep.autoflow.v1.CloudEventResponse\x12h\n" +
 	"\rStartWorkflow\x12*.lockstep.autoflow.v1.StartWorkflowRequest\x1a+.lockstep.autoflow.v1.StartWorkflowResponse\x12k\n" +
 	"\x0eStartWorkflows\x12+.lockstep.autoflow.v1.StartWorkflowsRequest\x1a,.lockstep.autoflow.v1.StartWorkflowsResponse\x12b\n" +
 	"\vGetWorkflow\x12(.lockstep.autoflow.v1.GetWorkflowRequest\x1a).lockstep.autoflow.v1.GetWorkflowResponse\x12h\n" +
-	"\rListWorkflows\x12*.lockstep.autoflow.v1.ListWorkflowsRequest\x1a+.lockstep.autoflow.v1.ListWorkflowsResponse\x12_\n" +
+	"\rListWorkflows\x12*.lockstep.autoflow.v1.ListWorkflowsRequest\x1a+.lockstep.autoflow.v1.ListWorkflowsResponse\x12k\n" +
+	"\x0eCountWorkflows\x12+.lockstep.autoflow.v1.CountWorkflowsRequest\x1a,.lockstep.autoflow.v1.CountWorkflowsResponse\x12_\n" +
 	"\n" +
 	"GetHistory\x12'.lockstep.autoflow.v1.GetHistoryRequest\x1a(.lockstep.autoflow.v1.GetHistoryResponse\x12V\n" +
 	"\aGetLogs\x12$.lockstep.autoflow.v1.GetLogsRequest\x1a%.lockstep.autoflow.v1.GetLogsResponse\x12j\n" +
@@ -5490,7 +5661,7 @@ func file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP() []byte {
 }
 
 var file_lockstep_autoflow_v1_autoflow_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_lockstep_autoflow_v1_autoflow_proto_msgTypes = make([]protoimpl.MessageInfo, 81)
+var file_lockstep_autoflow_v1_autoflow_proto_msgTypes = make([]protoimpl.MessageInfo, 83)
 var file_lockstep_autoflow_v1_autoflow_proto_goTypes = []any{
 	(WorkflowState)(0),                // 0: lockstep.autoflow.v1.WorkflowState
 	(ScheduleOverlap)(0),              // 1: lockstep.autoflow.v1.ScheduleOverlap
@@ -5561,162 +5732,171 @@ var file_lockstep_autoflow_v1_autoflow_proto_goTypes = []any{
 	(*TriggerScheduleResponse)(nil),   // 66: lockstep.autoflow.v1.TriggerScheduleResponse
 	(*DeleteScheduleRequest)(nil),     // 67: lockstep.autoflow.v1.DeleteScheduleRequest
 	(*DeleteScheduleResponse)(nil),    // 68: lockstep.autoflow.v1.DeleteScheduleResponse
-	nil,                               // 69: lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
-	nil,                               // 70: lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
-	nil,                               // 71: lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
-	nil,                               // 72: lockstep.autoflow.v1.StartRefusal.FieldsEntry
-	nil,                               // 73: lockstep.autoflow.v1.Workflow.LabelsEntry
-	nil,                               // 74: lockstep.autoflow.v1.Wait.FilterEntry
-	nil,                               // 75: lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
-	nil,                               // 76: lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
-	nil,                               // 77: lockstep.autoflow.v1.Handler.FilterEntry
-	nil,                               // 78: lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
-	nil,                               // 79: lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
-	nil,                               // 80: lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
-	nil,                               // 81: lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
-	nil,                               // 82: lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
-	nil,                               // 83: lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
-	(*durationpb.Duration)(nil),       // 84: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),     // 85: google.protobuf.Timestamp
+	(*CountWorkflowsRequest)(nil),     // 69: lockstep.autoflow.v1.CountWorkflowsRequest
+	(*CountWorkflowsResponse)(nil),    // 70: lockstep.autoflow.v1.CountWorkflowsResponse
+	nil,                               // 71: lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
+	nil,                               // 72: lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
+	nil,                               // 73: lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
+	nil,                               // 74: lockstep.autoflow.v1.StartRefusal.FieldsEntry
+	nil,                               // 75: lockstep.autoflow.v1.Workflow.LabelsEntry
+	nil,                               // 76: lockstep.autoflow.v1.Wait.FilterEntry
+	nil,                               // 77: lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
+	nil,                               // 78: lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
+	nil,                               // 79: lockstep.autoflow.v1.Handler.FilterEntry
+	nil,                               // 80: lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
+	nil,                               // 81: lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
+	nil,                               // 82: lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
+	nil,                               // 83: lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
+	nil,                               // 84: lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
+	nil,                               // 85: lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
+	(*durationpb.Duration)(nil),       // 86: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),     // 87: google.protobuf.Timestamp
 }
 var file_lockstep_autoflow_v1_autoflow_proto_depIdxs = []int32{
-	69,  // 0: lockstep.autoflow.v1.StartWorkflowRequest.secrets:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
-	70,  // 1: lockstep.autoflow.v1.StartWorkflowRequest.modules:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
-	71,  // 2: lockstep.autoflow.v1.StartWorkflowRequest.labels:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
-	84,  // 3: lockstep.autoflow.v1.StartWorkflowRequest.wait:type_name -> google.protobuf.Duration
+	71,  // 0: lockstep.autoflow.v1.StartWorkflowRequest.secrets:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
+	72,  // 1: lockstep.autoflow.v1.StartWorkflowRequest.modules:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
+	73,  // 2: lockstep.autoflow.v1.StartWorkflowRequest.labels:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
+	86,  // 3: lockstep.autoflow.v1.StartWorkflowRequest.wait:type_name -> google.protobuf.Duration
 	11,  // 4: lockstep.autoflow.v1.StartWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
 	5,   // 5: lockstep.autoflow.v1.StartWorkflowsRequest.workflows:type_name -> lockstep.autoflow.v1.StartWorkflowRequest
 	9,   // 6: lockstep.autoflow.v1.StartWorkflowsResponse.results:type_name -> lockstep.autoflow.v1.StartResult
 	6,   // 7: lockstep.autoflow.v1.StartResult.started:type_name -> lockstep.autoflow.v1.StartWorkflowResponse
 	10,  // 8: lockstep.autoflow.v1.StartResult.refused:type_name -> lockstep.autoflow.v1.StartRefusal
-	72,  // 9: lockstep.autoflow.v1.StartRefusal.fields:type_name -> lockstep.autoflow.v1.StartRefusal.FieldsEntry
+	74,  // 9: lockstep.autoflow.v1.StartRefusal.fields:type_name -> lockstep.autoflow.v1.StartRefusal.FieldsEntry
 	0,   // 10: lockstep.autoflow.v1.Workflow.state:type_name -> lockstep.autoflow.v1.WorkflowState
-	73,  // 11: lockstep.autoflow.v1.Workflow.labels:type_name -> lockstep.autoflow.v1.Workflow.LabelsEntry
-	85,  // 12: lockstep.autoflow.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
-	85,  // 13: lockstep.autoflow.v1.Workflow.finished_at:type_name -> google.protobuf.Timestamp
+	75,  // 11: lockstep.autoflow.v1.Workflow.labels:type_name -> lockstep.autoflow.v1.Workflow.LabelsEntry
+	87,  // 12: lockstep.autoflow.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
+	87,  // 13: lockstep.autoflow.v1.Workflow.finished_at:type_name -> google.protobuf.Timestamp
 	13,  // 14: lockstep.autoflow.v1.Workflow.waits:type_name -> lockstep.autoflow.v1.Wait
-	85,  // 15: lockstep.autoflow.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
+	87,  // 15: lockstep.autoflow.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
 	14,  // 16: lockstep.autoflow.v1.Workflow.retries:type_name -> lockstep.autoflow.v1.Retry
 	12,  // 17: lockstep.autoflow.v1.Workflow.stack:type_name -> lockstep.autoflow.v1.StackFrame
-	74,  // 18: lockstep.autoflow.v1.Wait.filter:type_name -> lockstep.autoflow.v1.Wait.FilterEntry
-	85,  // 19: lockstep.autoflow.v1.Wait.since:type_name -> google.protobuf.Timestamp
-	85,  // 20: lockstep.autoflow.v1.Wait.until:type_name -> google.protobuf.Timestamp
-	85,  // 21: lockstep.autoflow.v1.Retry.at:type_name -> google.protobuf.Timestamp
-	84,  // 22: lockstep.autoflow.v1.GetWorkflowRequest.wait:type_name -> google.protobuf.Duration
+	76,  // 18: lockstep.autoflow.v1.Wait.filter:type_name -> lockstep.autoflow.v1.Wait.FilterEntry
+	87,  // 19: lockstep.autoflow.v1.Wait.since:type_name -> google.protobuf.Timestamp
+	87,  // 20: lockstep.autoflow.v1.Wait.until:type_name -> google.protobuf.Timestamp
+	87,  // 21: lockstep.autoflow.v1.Retry.at:type_name -> google.protobuf.Timestamp
+	86,  // 22: lockstep.autoflow.v1.GetWorkflowRequest.wait:type_name -> google.protobuf.Duration
 	11,  // 23: lockstep.autoflow.v1.GetWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
 	0,   // 24: lockstep.autoflow.v1.ListWorkflowsRequest.states:type_name -> lockstep.autoflow.v1.WorkflowState
-	75,  // 25: lockstep.autoflow.v1.ListWorkflowsRequest.labels:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
-	11,  // 26: lockstep.autoflow.v1.ListWorkflowsResponse.workflows:type_name -> lockstep.autoflow.v1.Workflow
-	21,  // 27: lockstep.autoflow.v1.GetHistoryResponse.entries:type_name -> lockstep.autoflow.v1.HistoryEntry
-	85,  // 28: lockstep.autoflow.v1.HistoryEntry.recorded_at:type_name -> google.protobuf.Timestamp
-	24,  // 29: lockstep.autoflow.v1.GetLogsResponse.lines:type_name -> lockstep.autoflow.v1.LogLine
-	85,  // 30: lockstep.autoflow.v1.LogLine.recorded_at:type_name -> google.protobuf.Timestamp
-	21,  // 31: lockstep.autoflow.v1.WatchWorkflowResponse.entry:type_name -> lockstep.autoflow.v1.HistoryEntry
-	11,  // 32: lockstep.autoflow.v1.WatchWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	11,  // 33: lockstep.autoflow.v1.TerminateWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	11,  // 34: lockstep.autoflow.v1.RetryWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	76,  // 35: lockstep.autoflow.v1.CheckProgramRequest.modules:type_name -> lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
-	37,  // 36: lockstep.autoflow.v1.CheckProgramResponse.problems:type_name -> lockstep.autoflow.v1.Problem
-	38,  // 37: lockstep.autoflow.v1.CheckProgramResponse.functions:type_name -> lockstep.autoflow.v1.Use
-	38,  // 38: lockstep.autoflow.v1.CheckProgramResponse.waits:type_name -> lockstep.autoflow.v1.Use
-	38,  // 39: lockstep.autoflow.v1.CheckProgramResponse.emits:type_name -> lockstep.autoflow.v1.Use
-	39,  // 40: lockstep.autoflow.v1.CheckProgramResponse.handlers:type_name -> lockstep.autoflow.v1.Handler
-	77,  // 41: lockstep.autoflow.v1.Handler.filter:type_name -> lockstep.autoflow.v1.Handler.FilterEntry
-	78,  // 42: lockstep.autoflow.v1.RegisterFlowRequest.modules:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
-	79,  // 43: lockstep.autoflow.v1.RegisterFlowRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
-	80,  // 44: lockstep.autoflow.v1.RegisterFlowRequest.labels:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
-	42,  // 45: lockstep.autoflow.v1.RegisterFlowResponse.flow:type_name -> lockstep.autoflow.v1.Flow
-	39,  // 46: lockstep.autoflow.v1.Flow.handlers:type_name -> lockstep.autoflow.v1.Handler
-	85,  // 47: lockstep.autoflow.v1.Flow.registered_at:type_name -> google.protobuf.Timestamp
-	42,  // 48: lockstep.autoflow.v1.ListFlowsResponse.flows:type_name -> lockstep.autoflow.v1.Flow
-	48,  // 49: lockstep.autoflow.v1.DeclareAgentsRequest.agents:type_name -> lockstep.autoflow.v1.DeclaredAgent
-	84,  // 50: lockstep.autoflow.v1.ScheduleSpec.every:type_name -> google.protobuf.Duration
-	85,  // 51: lockstep.autoflow.v1.ScheduleSpec.anchor:type_name -> google.protobuf.Timestamp
-	85,  // 52: lockstep.autoflow.v1.ScheduleSpec.start:type_name -> google.protobuf.Timestamp
-	85,  // 53: lockstep.autoflow.v1.ScheduleSpec.end:type_name -> google.protobuf.Timestamp
-	84,  // 54: lockstep.autoflow.v1.ScheduleSpec.jitter:type_name -> google.protobuf.Duration
-	50,  // 55: lockstep.autoflow.v1.RegisterScheduleRequest.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
-	1,   // 56: lockstep.autoflow.v1.RegisterScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
-	84,  // 57: lockstep.autoflow.v1.RegisterScheduleRequest.catch_up:type_name -> google.protobuf.Duration
-	81,  // 58: lockstep.autoflow.v1.RegisterScheduleRequest.modules:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
-	82,  // 59: lockstep.autoflow.v1.RegisterScheduleRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
-	83,  // 60: lockstep.autoflow.v1.RegisterScheduleRequest.labels:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
-	53,  // 61: lockstep.autoflow.v1.RegisterScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
-	50,  // 62: lockstep.autoflow.v1.Schedule.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
-	1,   // 63: lockstep.autoflow.v1.Schedule.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
-	84,  // 64: lockstep.autoflow.v1.Schedule.catch_up:type_name -> google.protobuf.Duration
-	85,  // 65: lockstep.autoflow.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	85,  // 66: lockstep.autoflow.v1.Schedule.changed_at:type_name -> google.protobuf.Timestamp
-	85,  // 67: lockstep.autoflow.v1.Schedule.next_due_at:type_name -> google.protobuf.Timestamp
-	85,  // 68: lockstep.autoflow.v1.ScheduleFire.due_at:type_name -> google.protobuf.Timestamp
-	2,   // 69: lockstep.autoflow.v1.ScheduleFire.state:type_name -> lockstep.autoflow.v1.ScheduleFireState
-	0,   // 70: lockstep.autoflow.v1.ScheduleFire.workflow_state:type_name -> lockstep.autoflow.v1.WorkflowState
-	85,  // 71: lockstep.autoflow.v1.ScheduleFire.finished_at:type_name -> google.protobuf.Timestamp
-	53,  // 72: lockstep.autoflow.v1.GetScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
-	85,  // 73: lockstep.autoflow.v1.GetScheduleResponse.next_due_at:type_name -> google.protobuf.Timestamp
-	54,  // 74: lockstep.autoflow.v1.GetScheduleResponse.fires:type_name -> lockstep.autoflow.v1.ScheduleFire
-	53,  // 75: lockstep.autoflow.v1.ListSchedulesResponse.schedules:type_name -> lockstep.autoflow.v1.Schedule
-	53,  // 76: lockstep.autoflow.v1.PauseScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
-	53,  // 77: lockstep.autoflow.v1.ResumeScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
-	85,  // 78: lockstep.autoflow.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	85,  // 79: lockstep.autoflow.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	1,   // 80: lockstep.autoflow.v1.BackfillScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
-	1,   // 81: lockstep.autoflow.v1.TriggerScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
-	3,   // 82: lockstep.autoflow.v1.AutoFlow.CloudEvent:input_type -> lockstep.autoflow.v1.CloudEventRequest
-	5,   // 83: lockstep.autoflow.v1.AutoFlow.StartWorkflow:input_type -> lockstep.autoflow.v1.StartWorkflowRequest
-	7,   // 84: lockstep.autoflow.v1.AutoFlow.StartWorkflows:input_type -> lockstep.autoflow.v1.StartWorkflowsRequest
-	15,  // 85: lockstep.autoflow.v1.AutoFlow.GetWorkflow:input_type -> lockstep.autoflow.v1.GetWorkflowRequest
-	17,  // 86: lockstep.autoflow.v1.AutoFlow.ListWorkflows:input_type -> lockstep.autoflow.v1.ListWorkflowsRequest
-	19,  // 87: lockstep.autoflow.v1.AutoFlow.GetHistory:input_type -> lockstep.autoflow.v1.GetHistoryRequest
-	22,  // 88: lockstep.autoflow.v1.AutoFlow.GetLogs:input_type -> lockstep.autoflow.v1.GetLogsRequest
-	25,  // 89: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:input_type -> lockstep.autoflow.v1.WatchWorkflowRequest
-	27,  // 90: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:input_type -> lockstep.autoflow.v1.CancelWorkflowRequest
-	29,  // 91: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:input_type -> lockstep.autoflow.v1.TerminateWorkflowRequest
-	31,  // 92: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:input_type -> lockstep.autoflow.v1.RetryWorkflowRequest
-	33,  // 93: lockstep.autoflow.v1.AutoFlow.SendToChannel:input_type -> lockstep.autoflow.v1.SendToChannelRequest
-	35,  // 94: lockstep.autoflow.v1.AutoFlow.CheckProgram:input_type -> lockstep.autoflow.v1.CheckProgramRequest
-	40,  // 95: lockstep.autoflow.v1.AutoFlow.RegisterFlow:input_type -> lockstep.autoflow.v1.RegisterFlowRequest
-	43,  // 96: lockstep.autoflow.v1.AutoFlow.ListFlows:input_type -> lockstep.autoflow.v1.ListFlowsRequest
-	45,  // 97: lockstep.autoflow.v1.AutoFlow.DeleteFlow:input_type -> lockstep.autoflow.v1.DeleteFlowRequest
-	51,  // 98: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:input_type -> lockstep.autoflow.v1.RegisterScheduleRequest
-	55,  // 99: lockstep.autoflow.v1.AutoFlow.GetSchedule:input_type -> lockstep.autoflow.v1.GetScheduleRequest
-	57,  // 100: lockstep.autoflow.v1.AutoFlow.ListSchedules:input_type -> lockstep.autoflow.v1.ListSchedulesRequest
-	59,  // 101: lockstep.autoflow.v1.AutoFlow.PauseSchedule:input_type -> lockstep.autoflow.v1.PauseScheduleRequest
-	61,  // 102: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:input_type -> lockstep.autoflow.v1.ResumeScheduleRequest
-	63,  // 103: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:input_type -> lockstep.autoflow.v1.BackfillScheduleRequest
-	65,  // 104: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:input_type -> lockstep.autoflow.v1.TriggerScheduleRequest
-	67,  // 105: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:input_type -> lockstep.autoflow.v1.DeleteScheduleRequest
-	47,  // 106: lockstep.autoflow.v1.AutoFlow.DeclareAgents:input_type -> lockstep.autoflow.v1.DeclareAgentsRequest
-	4,   // 107: lockstep.autoflow.v1.AutoFlow.CloudEvent:output_type -> lockstep.autoflow.v1.CloudEventResponse
-	6,   // 108: lockstep.autoflow.v1.AutoFlow.StartWorkflow:output_type -> lockstep.autoflow.v1.StartWorkflowResponse
-	8,   // 109: lockstep.autoflow.v1.AutoFlow.StartWorkflows:output_type -> lockstep.autoflow.v1.StartWorkflowsResponse
-	16,  // 110: lockstep.autoflow.v1.AutoFlow.GetWorkflow:output_type -> lockstep.autoflow.v1.GetWorkflowResponse
-	18,  // 111: lockstep.autoflow.v1.AutoFlow.ListWorkflows:output_type -> lockstep.autoflow.v1.ListWorkflowsResponse
-	20,  // 112: lockstep.autoflow.v1.AutoFlow.GetHistory:output_type -> lockstep.autoflow.v1.GetHistoryResponse
-	23,  // 113: lockstep.autoflow.v1.AutoFlow.GetLogs:output_type -> lockstep.autoflow.v1.GetLogsResponse
-	26,  // 114: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:output_type -> lockstep.autoflow.v1.WatchWorkflowResponse
-	28,  // 115: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:output_type -> lockstep.autoflow.v1.CancelWorkflowResponse
-	30,  // 116: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:output_type -> lockstep.autoflow.v1.TerminateWorkflowResponse
-	32,  // 117: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:output_type -> lockstep.autoflow.v1.RetryWorkflowResponse
-	34,  // 118: lockstep.autoflow.v1.AutoFlow.SendToChannel:output_type -> lockstep.autoflow.v1.SendToChannelResponse
-	36,  // 119: lockstep.autoflow.v1.AutoFlow.CheckProgram:output_type -> lockstep.autoflow.v1.CheckProgramResponse
-	41,  // 120: lockstep.autoflow.v1.AutoFlow.RegisterFlow:output_type -> lockstep.autoflow.v1.RegisterFlowResponse
-	44,  // 121: lockstep.autoflow.v1.AutoFlow.ListFlows:output_type -> lockstep.autoflow.v1.ListFlowsResponse
-	46,  // 122: lockstep.autoflow.v1.AutoFlow.DeleteFlow:output_type -> lockstep.autoflow.v1.DeleteFlowResponse
-	52,  // 123: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:output_type -> lockstep.autoflow.v1.RegisterScheduleResponse
-	56,  // 124: lockstep.autoflow.v1.AutoFlow.GetSchedule:output_type -> lockstep.autoflow.v1.GetScheduleResponse
-	58,  // 125: lockstep.autoflow.v1.AutoFlow.ListSchedules:output_type -> lockstep.autoflow.v1.ListSchedulesResponse
-	60,  // 126: lockstep.autoflow.v1.AutoFlow.PauseSchedule:output_type -> lockstep.autoflow.v1.PauseScheduleResponse
-	62,  // 127: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:output_type -> lockstep.autoflow.v1.ResumeScheduleResponse
-	64,  // 128: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:output_type -> lockstep.autoflow.v1.BackfillScheduleResponse
-	66,  // 129: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:output_type -> lockstep.autoflow.v1.TriggerScheduleResponse
-	68,  // 130: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:output_type -> lockstep.autoflow.v1.DeleteScheduleResponse
-	49,  // 131: lockstep.autoflow.v1.AutoFlow.DeclareAgents:output_type -> lockstep.autoflow.v1.DeclareAgentsResponse
-	107, // [107:132] is the sub-list for method output_type
-	82,  // [82:107] is the sub-list for method input_type
-	82,  // [82:82] is the sub-list for extension type_name
-	82,  // [82:82] is the sub-list for extension extendee
-	0,   // [0:82] is the sub-list for field type_name
+	77,  // 25: lockstep.autoflow.v1.ListWorkflowsRequest.labels:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
+	87,  // 26: lockstep.autoflow.v1.ListWorkflowsRequest.started_after:type_name -> google.protobuf.Timestamp
+	87,  // 27: lockstep.autoflow.v1.ListWorkflowsRequest.started_before:type_name -> google.protobuf.Timestamp
+	87,  // 28: lockstep.autoflow.v1.ListWorkflowsRequest.ended_after:type_name -> google.protobuf.Timestamp
+	87,  // 29: lockstep.autoflow.v1.ListWorkflowsRequest.ended_before:type_name -> google.protobuf.Timestamp
+	11,  // 30: lockstep.autoflow.v1.ListWorkflowsResponse.workflows:type_name -> lockstep.autoflow.v1.Workflow
+	21,  // 31: lockstep.autoflow.v1.GetHistoryResponse.entries:type_name -> lockstep.autoflow.v1.HistoryEntry
+	87,  // 32: lockstep.autoflow.v1.HistoryEntry.recorded_at:type_name -> google.protobuf.Timestamp
+	24,  // 33: lockstep.autoflow.v1.GetLogsResponse.lines:type_name -> lockstep.autoflow.v1.LogLine
+	87,  // 34: lockstep.autoflow.v1.LogLine.recorded_at:type_name -> google.protobuf.Timestamp
+	21,  // 35: lockstep.autoflow.v1.WatchWorkflowResponse.entry:type_name -> lockstep.autoflow.v1.HistoryEntry
+	11,  // 36: lockstep.autoflow.v1.WatchWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	11,  // 37: lockstep.autoflow.v1.TerminateWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	11,  // 38: lockstep.autoflow.v1.RetryWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	78,  // 39: lockstep.autoflow.v1.CheckProgramRequest.modules:type_name -> lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
+	37,  // 40: lockstep.autoflow.v1.CheckProgramResponse.problems:type_name -> lockstep.autoflow.v1.Problem
+	38,  // 41: lockstep.autoflow.v1.CheckProgramResponse.functions:type_name -> lockstep.autoflow.v1.Use
+	38,  // 42: lockstep.autoflow.v1.CheckProgramResponse.waits:type_name -> lockstep.autoflow.v1.Use
+	38,  // 43: lockstep.autoflow.v1.CheckProgramResponse.emits:type_name -> lockstep.autoflow.v1.Use
+	39,  // 44: lockstep.autoflow.v1.CheckProgramResponse.handlers:type_name -> lockstep.autoflow.v1.Handler
+	79,  // 45: lockstep.autoflow.v1.Handler.filter:type_name -> lockstep.autoflow.v1.Handler.FilterEntry
+	80,  // 46: lockstep.autoflow.v1.RegisterFlowRequest.modules:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
+	81,  // 47: lockstep.autoflow.v1.RegisterFlowRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
+	82,  // 48: lockstep.autoflow.v1.RegisterFlowRequest.labels:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
+	42,  // 49: lockstep.autoflow.v1.RegisterFlowResponse.flow:type_name -> lockstep.autoflow.v1.Flow
+	39,  // 50: lockstep.autoflow.v1.Flow.handlers:type_name -> lockstep.autoflow.v1.Handler
+	87,  // 51: lockstep.autoflow.v1.Flow.registered_at:type_name -> google.protobuf.Timestamp
+	42,  // 52: lockstep.autoflow.v1.ListFlowsResponse.flows:type_name -> lockstep.autoflow.v1.Flow
+	48,  // 53: lockstep.autoflow.v1.DeclareAgentsRequest.agents:type_name -> lockstep.autoflow.v1.DeclaredAgent
+	86,  // 54: lockstep.autoflow.v1.ScheduleSpec.every:type_name -> google.protobuf.Duration
+	87,  // 55: lockstep.autoflow.v1.ScheduleSpec.anchor:type_name -> google.protobuf.Timestamp
+	87,  // 56: lockstep.autoflow.v1.ScheduleSpec.start:type_name -> google.protobuf.Timestamp
+	87,  // 57: lockstep.autoflow.v1.ScheduleSpec.end:type_name -> google.protobuf.Timestamp
+	86,  // 58: lockstep.autoflow.v1.ScheduleSpec.jitter:type_name -> google.protobuf.Duration
+	50,  // 59: lockstep.autoflow.v1.RegisterScheduleRequest.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
+	1,   // 60: lockstep.autoflow.v1.RegisterScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
+	86,  // 61: lockstep.autoflow.v1.RegisterScheduleRequest.catch_up:type_name -> google.protobuf.Duration
+	83,  // 62: lockstep.autoflow.v1.RegisterScheduleRequest.modules:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
+	84,  // 63: lockstep.autoflow.v1.RegisterScheduleRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
+	85,  // 64: lockstep.autoflow.v1.RegisterScheduleRequest.labels:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
+	53,  // 65: lockstep.autoflow.v1.RegisterScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	50,  // 66: lockstep.autoflow.v1.Schedule.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
+	1,   // 67: lockstep.autoflow.v1.Schedule.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
+	86,  // 68: lockstep.autoflow.v1.Schedule.catch_up:type_name -> google.protobuf.Duration
+	87,  // 69: lockstep.autoflow.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	87,  // 70: lockstep.autoflow.v1.Schedule.changed_at:type_name -> google.protobuf.Timestamp
+	87,  // 71: lockstep.autoflow.v1.Schedule.next_due_at:type_name -> google.protobuf.Timestamp
+	87,  // 72: lockstep.autoflow.v1.ScheduleFire.due_at:type_name -> google.protobuf.Timestamp
+	2,   // 73: lockstep.autoflow.v1.ScheduleFire.state:type_name -> lockstep.autoflow.v1.ScheduleFireState
+	0,   // 74: lockstep.autoflow.v1.ScheduleFire.workflow_state:type_name -> lockstep.autoflow.v1.WorkflowState
+	87,  // 75: lockstep.autoflow.v1.ScheduleFire.finished_at:type_name -> google.protobuf.Timestamp
+	53,  // 76: lockstep.autoflow.v1.GetScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	87,  // 77: lockstep.autoflow.v1.GetScheduleResponse.next_due_at:type_name -> google.protobuf.Timestamp
+	54,  // 78: lockstep.autoflow.v1.GetScheduleResponse.fires:type_name -> lockstep.autoflow.v1.ScheduleFire
+	53,  // 79: lockstep.autoflow.v1.ListSchedulesResponse.schedules:type_name -> lockstep.autoflow.v1.Schedule
+	53,  // 80: lockstep.autoflow.v1.PauseScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	53,  // 81: lockstep.autoflow.v1.ResumeScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	87,  // 82: lockstep.autoflow.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	87,  // 83: lockstep.autoflow.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	1,   // 84: lockstep.autoflow.v1.BackfillScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
+	1,   // 85: lockstep.autoflow.v1.TriggerScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
+	17,  // 86: lockstep.autoflow.v1.CountWorkflowsRequest.filter:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest
+	3,   // 87: lockstep.autoflow.v1.AutoFlow.CloudEvent:input_type -> lockstep.autoflow.v1.CloudEventRequest
+	5,   // 88: lockstep.autoflow.v1.AutoFlow.StartWorkflow:input_type -> lockstep.autoflow.v1.StartWorkflowRequest
+	7,   // 89: lockstep.autoflow.v1.AutoFlow.StartWorkflows:input_type -> lockstep.autoflow.v1.StartWorkflowsRequest
+	15,  // 90: lockstep.autoflow.v1.AutoFlow.GetWorkflow:input_type -> lockstep.autoflow.v1.GetWorkflowRequest
+	17,  // 91: lockstep.autoflow.v1.AutoFlow.ListWorkflows:input_type -> lockstep.autoflow.v1.ListWorkflowsRequest
+	69,  // 92: lockstep.autoflow.v1.AutoFlow.CountWorkflows:input_type -> lockstep.autoflow.v1.CountWorkflowsRequest
+	19,  // 93: lockstep.autoflow.v1.AutoFlow.GetHistory:input_type -> lockstep.autoflow.v1.GetHistoryRequest
+	22,  // 94: lockstep.autoflow.v1.AutoFlow.GetLogs:input_type -> lockstep.autoflow.v1.GetLogsRequest
+	25,  // 95: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:input_type -> lockstep.autoflow.v1.WatchWorkflowRequest
+	27,  // 96: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:input_type -> lockstep.autoflow.v1.CancelWorkflowRequest
+	29,  // 97: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:input_type -> lockstep.autoflow.v1.TerminateWorkflowRequest
+	31,  // 98: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:input_type -> lockstep.autoflow.v1.RetryWorkflowRequest
+	33,  // 99: lockstep.autoflow.v1.AutoFlow.SendToChannel:input_type -> lockstep.autoflow.v1.SendToChannelRequest
+	35,  // 100: lockstep.autoflow.v1.AutoFlow.CheckProgram:input_type -> lockstep.autoflow.v1.CheckProgramRequest
+	40,  // 101: lockstep.autoflow.v1.AutoFlow.RegisterFlow:input_type -> lockstep.autoflow.v1.RegisterFlowRequest
+	43,  // 102: lockstep.autoflow.v1.AutoFlow.ListFlows:input_type -> lockstep.autoflow.v1.ListFlowsRequest
+	45,  // 103: lockstep.autoflow.v1.AutoFlow.DeleteFlow:input_type -> lockstep.autoflow.v1.DeleteFlowRequest
+	51,  // 104: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:input_type -> lockstep.autoflow.v1.RegisterScheduleRequest
+	55,  // 105: lockstep.autoflow.v1.AutoFlow.GetSchedule:input_type -> lockstep.autoflow.v1.GetScheduleRequest
+	57,  // 106: lockstep.autoflow.v1.AutoFlow.ListSchedules:input_type -> lockstep.autoflow.v1.ListSchedulesRequest
+	59,  // 107: lockstep.autoflow.v1.AutoFlow.PauseSchedule:input_type -> lockstep.autoflow.v1.PauseScheduleRequest
+	61,  // 108: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:input_type -> lockstep.autoflow.v1.ResumeScheduleRequest
+	63,  // 109: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:input_type -> lockstep.autoflow.v1.BackfillScheduleRequest
+	65,  // 110: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:input_type -> lockstep.autoflow.v1.TriggerScheduleRequest
+	67,  // 111: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:input_type -> lockstep.autoflow.v1.DeleteScheduleRequest
+	47,  // 112: lockstep.autoflow.v1.AutoFlow.DeclareAgents:input_type -> lockstep.autoflow.v1.DeclareAgentsRequest
+	4,   // 113: lockstep.autoflow.v1.AutoFlow.CloudEvent:output_type -> lockstep.autoflow.v1.CloudEventResponse
+	6,   // 114: lockstep.autoflow.v1.AutoFlow.StartWorkflow:output_type -> lockstep.autoflow.v1.StartWorkflowResponse
+	8,   // 115: lockstep.autoflow.v1.AutoFlow.StartWorkflows:output_type -> lockstep.autoflow.v1.StartWorkflowsResponse
+	16,  // 116: lockstep.autoflow.v1.AutoFlow.GetWorkflow:output_type -> lockstep.autoflow.v1.GetWorkflowResponse
+	18,  // 117: lockstep.autoflow.v1.AutoFlow.ListWorkflows:output_type -> lockstep.autoflow.v1.ListWorkflowsResponse
+	70,  // 118: lockstep.autoflow.v1.AutoFlow.CountWorkflows:output_type -> lockstep.autoflow.v1.CountWorkflowsResponse
+	20,  // 119: lockstep.autoflow.v1.AutoFlow.GetHistory:output_type -> lockstep.autoflow.v1.GetHistoryResponse
+	23,  // 120: lockstep.autoflow.v1.AutoFlow.GetLogs:output_type -> lockstep.autoflow.v1.GetLogsResponse
+	26,  // 121: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:output_type -> lockstep.autoflow.v1.WatchWorkflowResponse
+	28,  // 122: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:output_type -> lockstep.autoflow.v1.CancelWorkflowResponse
+	30,  // 123: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:output_type -> lockstep.autoflow.v1.TerminateWorkflowResponse
+	32,  // 124: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:output_type -> lockstep.autoflow.v1.RetryWorkflowResponse
+	34,  // 125: lockstep.autoflow.v1.AutoFlow.SendToChannel:output_type -> lockstep.autoflow.v1.SendToChannelResponse
+	36,  // 126: lockstep.autoflow.v1.AutoFlow.CheckProgram:output_type -> lockstep.autoflow.v1.CheckProgramResponse
+	41,  // 127: lockstep.autoflow.v1.AutoFlow.RegisterFlow:output_type -> lockstep.autoflow.v1.RegisterFlowResponse
+	44,  // 128: lockstep.autoflow.v1.AutoFlow.ListFlows:output_type -> lockstep.autoflow.v1.ListFlowsResponse
+	46,  // 129: lockstep.autoflow.v1.AutoFlow.DeleteFlow:output_type -> lockstep.autoflow.v1.DeleteFlowResponse
+	52,  // 130: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:output_type -> lockstep.autoflow.v1.RegisterScheduleResponse
+	56,  // 131: lockstep.autoflow.v1.AutoFlow.GetSchedule:output_type -> lockstep.autoflow.v1.GetScheduleResponse
+	58,  // 132: lockstep.autoflow.v1.AutoFlow.ListSchedules:output_type -> lockstep.autoflow.v1.ListSchedulesResponse
+	60,  // 133: lockstep.autoflow.v1.AutoFlow.PauseSchedule:output_type -> lockstep.autoflow.v1.PauseScheduleResponse
+	62,  // 134: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:output_type -> lockstep.autoflow.v1.ResumeScheduleResponse
+	64,  // 135: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:output_type -> lockstep.autoflow.v1.BackfillScheduleResponse
+	66,  // 136: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:output_type -> lockstep.autoflow.v1.TriggerScheduleResponse
+	68,  // 137: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:output_type -> lockstep.autoflow.v1.DeleteScheduleResponse
+	49,  // 138: lockstep.autoflow.v1.AutoFlow.DeclareAgents:output_type -> lockstep.autoflow.v1.DeclareAgentsResponse
+	113, // [113:139] is the sub-list for method output_type
+	87,  // [87:113] is the sub-list for method input_type
+	87,  // [87:87] is the sub-list for extension type_name
+	87,  // [87:87] is the sub-list for extension extendee
+	0,   // [0:87] is the sub-list for field type_name
 }
 
 func init() { file_lockstep_autoflow_v1_autoflow_proto_init() }
@@ -5739,7 +5919,7 @@ func file_lockstep_autoflow_v1_autoflow_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_lockstep_autoflow_v1_autoflow_proto_rawDesc), len(file_lockstep_autoflow_v1_autoflow_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   81,
+			NumMessages:   83,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -27,6 +27,7 @@ const (
 	AutoFlow_StartWorkflows_FullMethodName    = "/lockstep.autoflow.v1.AutoFlow/StartWorkflows"
 	AutoFlow_GetWorkflow_FullMethodName       = "/lockstep.autoflow.v1.AutoFlow/GetWorkflow"
 	AutoFlow_ListWorkflows_FullMethodName     = "/lockstep.autoflow.v1.AutoFlow/ListWorkflows"
+	AutoFlow_CountWorkflows_FullMethodName    = "/lockstep.autoflow.v1.AutoFlow/CountWorkflows"
 	AutoFlow_GetHistory_FullMethodName        = "/lockstep.autoflow.v1.AutoFlow/GetHistory"
 	AutoFlow_GetLogs_FullMethodName           = "/lockstep.autoflow.v1.AutoFlow/GetLogs"
 	AutoFlow_WatchWorkflow_FullMethodName     = "/lockstep.autoflow.v1.AutoFlow/WatchWorkflow"
@@ -90,6 +91,8 @@ type AutoFlowClient interface {
 	// ListWorkflows returns the workflows of an organization, newest first, in pages. It reads committed state: a workflow is
 	// listed as soon as its start has returned. Codes: INVALID_ARGUMENT.
 	ListWorkflows(ctx context.Context, in *ListWorkflowsRequest, opts ...grpc.CallOption) (*ListWorkflowsResponse, error)
+	// CountWorkflows counts the workflows that ListWorkflows would list, up to 10,000. Codes: INVALID_ARGUMENT.
+	CountWorkflows(ctx context.Context, in *CountWorkflowsRequest, opts ...grpc.CallOption) (*CountWorkflowsResponse, error)
 	// GetHistory returns what a workflow has recorded, oldest first, in pages. Codes: NOT_FOUND, INVALID_ARGUMENT.
 	GetHistory(ctx context.Context, in *GetHistoryRequest, opts ...grpc.CallOption) (*GetHistoryResponse, error)
 	// GetLogs returns what a workflow has printed and which Functions it has called, oldest first, in pages. Codes: NOT_FOUND,
@@ -220,6 +223,16 @@ func (c *autoFlowClient) ListWorkflows(ctx context.Context, in *ListWorkflowsReq
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListWorkflowsResponse)
 	err := c.cc.Invoke(ctx, AutoFlow_ListWorkflows_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *autoFlowClient) CountWorkflows(ctx context.Context, in *CountWorkflowsRequest, opts ...grpc.CallOption) (*CountWorkflowsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CountWorkflowsResponse)
+	err := c.cc.Invoke(ctx, AutoFlow_CountWorkflows_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -476,6 +489,8 @@ type AutoFlowServer interface {
 	// ListWorkflows returns the workflows of an organization, newest first, in pages. It reads committed state: a workflow is
 	// listed as soon as its start has returned. Codes: INVALID_ARGUMENT.
 	ListWorkflows(context.Context, *ListWorkflowsRequest) (*ListWorkflowsResponse, error)
+	// CountWorkflows counts the workflows that ListWorkflows would list, up to 10,000. Codes: INVALID_ARGUMENT.
+	CountWorkflows(context.Context, *CountWorkflowsRequest) (*CountWorkflowsResponse, error)
 	// GetHistory returns what a workflow has recorded, oldest first, in pages. Codes: NOT_FOUND, INVALID_ARGUMENT.
 	GetHistory(context.Context, *GetHistoryRequest) (*GetHistoryResponse, error)
 	// GetLogs returns what a workflow has printed and which Functions it has called, oldest first, in pages. Codes: NOT_FOUND,
@@ -576,6 +591,9 @@ func (UnimplementedAutoFlowServer) GetWorkflow(context.Context, *GetWorkflowRequ
 }
 func (UnimplementedAutoFlowServer) ListWorkflows(context.Context, *ListWorkflowsRequest) (*ListWorkflowsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListWorkflows not implemented")
+}
+func (UnimplementedAutoFlowServer) CountWorkflows(context.Context, *CountWorkflowsRequest) (*CountWorkflowsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CountWorkflows not implemented")
 }
 func (UnimplementedAutoFlowServer) GetHistory(context.Context, *GetHistoryRequest) (*GetHistoryResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetHistory not implemented")
@@ -744,6 +762,24 @@ func _AutoFlow_ListWorkflows_Handler(srv interface{}, ctx context.Context, dec f
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(AutoFlowServer).ListWorkflows(ctx, req.(*ListWorkflowsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AutoFlow_CountWorkflows_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CountWorkflowsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AutoFlowServer).CountWorkflows(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AutoFlow_CountWorkflows_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AutoFlowServer).CountWorkflows(ctx, req.(*CountWorkflowsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1127,6 +1163,10 @@ var AutoFlow_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListWorkflows",
 			Handler:    _AutoFlow_ListWorkflows_Handler,
+		},
+		{
+			MethodName: "CountWorkflows",
+			Handler:    _AutoFlow_CountWorkflows_Handler,
 		},
 		{
 			MethodName: "GetHistory",

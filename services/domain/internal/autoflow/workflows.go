@@ -37,19 +37,30 @@ func (e Engine) ListWorkflows(
 			}
 		}
 	}
-	answer, err := e.client.ListWorkflows(ctx, &autoflowv1.ListWorkflowsRequest{
-		OrganizationId: organization, States: states, Labels: labels, PageSize: int32(p.First), PageToken: p.After,
-	})
-	if err != nil {
-		return s, fmt.Errorf("list workflows: %w", err)
+	next := p.After
+	for range mostPages {
+		answer, err := e.client.ListWorkflows(ctx, &autoflowv1.ListWorkflowsRequest{
+			OrganizationId: organization, States: states, Labels: labels, PageSize: int32(p.First - len(s.Nodes)), PageToken: next,
+		})
+		if err != nil {
+			return s, fmt.Errorf("list workflows: %w", err)
+		}
+		for _, w := range answer.GetWorkflows() {
+			s.Nodes = append(s.Nodes, run(w))
+		}
+		s.Cursors = append(s.Cursors, cursors(len(answer.GetWorkflows()), answer)...)
+		next = answer.GetNextPageToken()
+		if next == "" || len(answer.GetWorkflows()) > 0 {
+			break
+		}
 	}
-	for _, w := range answer.GetWorkflows() {
-		s.Nodes = append(s.Nodes, run(w))
-	}
-	s.Cursors, s.HasNext = cursors(len(s.Nodes), answer), answer.GetNextPageToken() != ""
+	s.HasNext = next != "" && len(s.Nodes) > 0 // without a node, there is no cursor to continue from
 	s.HasPrevious = p.After != ""
 	return s, nil
 }
+
+// mostPages bounds the engine's pages that make one of ours. Where few runs match, some of them are empty.
+const mostPages = 16
 
 // answered is a page of the engine's.
 type answered interface {

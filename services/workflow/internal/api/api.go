@@ -64,6 +64,7 @@ func Scopes() map[string]rpc.Scope {
 		autoflowv1.AutoFlow_RegisterFlow_FullMethodName:      rpc.ScopeAdmin,
 		autoflowv1.AutoFlow_DeleteFlow_FullMethodName:        rpc.ScopeAdmin,
 		autoflowv1.AutoFlow_DeclareAgents_FullMethodName:     rpc.ScopeAdmin,
+		autoflowv1.AutoFlow_CountWorkflows_FullMethodName:    rpc.ScopeRead,
 		autoflowv1.AutoFlow_GetSchedule_FullMethodName:       rpc.ScopeRead,
 		autoflowv1.AutoFlow_ListSchedules_FullMethodName:     rpc.ScopeRead,
 		autoflowv1.AutoFlow_PauseSchedule_FullMethodName:     rpc.ScopeOperate,

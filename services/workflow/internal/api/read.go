@@ -3,7 +3,11 @@ package api
 import (
 	"context"
 	"encoding/hex"
+	"fmt"
 	"strconv"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/control"
@@ -42,36 +46,89 @@ func (s *Server) ListWorkflows(ctx context.Context, req *autoflowv1.ListWorkflow
 	if err != nil {
 		return nil, err
 	}
-	q := control.ListQuery{Organization: org, Labels: req.GetLabels(), Limit: size + 1} // one more tells whether there is a next page
+	q, err := listQuery(org, req)
+	if err != nil {
+		return nil, err
+	}
+	q.Limit = size + 1 // one more shows whether there is a next page
+	conditions := []any{"list", org, q.States, q.Labels, q.Program}
+	if found := fmt.Sprint(q.StartedFrom, q.StartedTo, q.EndedFrom, q.EndedTo, strconv.Quote(q.Prefix), strconv.Quote(q.Part)); found !=
+		fmt.Sprint(time.Time{}, time.Time{}, time.Time{}, time.Time{}, `""`, `""`) {
+		conditions = append(conditions, found)
+	}
+	if q.Before, err = position(req.GetPageToken(), conditions...); err != nil {
+		return nil, err
+	}
+	list, rest, err := s.Operator.List(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	resp := &autoflowv1.ListWorkflowsResponse{}
+	switch {
+	case len(list) > size:
+		list = list[:size]
+		resp.NextPageToken = pageToken(list[size-1].ID, conditions...)
+	case rest != 0:
+		resp.NextPageToken = pageToken(rest, conditions...)
+	}
+	for _, e := range list {
+		resp.PageTokens = append(resp.PageTokens, pageToken(e.ID, conditions...))
+		resp.Workflows = append(resp.Workflows, view(control.View{Execution: e}))
+	}
+	return resp, nil
+}
+
+// CountWorkflows counts an organization's runs.
+func (s *Server) CountWorkflows(ctx context.Context, req *autoflowv1.CountWorkflowsRequest) (*autoflowv1.CountWorkflowsResponse, error) {
+	filter := req.GetFilter()
+	if filter.GetPageSize() != 0 || filter.GetPageToken() != "" {
+		return nil, invalid("filter", "found a page, expected conditions only")
+	}
+	org, err := organization(ctx, filter.GetOrganizationId())
+	if err != nil {
+		return nil, err
+	}
+	q, err := listQuery(org, filter)
+	if err != nil {
+		return nil, err
+	}
+	n, atLeast, err := s.Operator.Count(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	return &autoflowv1.CountWorkflowsResponse{Count: n, AtLeast: atLeast}, nil
+}
+
+// listQuery are the conditions of a list.
+func listQuery(org int64, req *autoflowv1.ListWorkflowsRequest) (q control.ListQuery, err error) {
+	q = control.ListQuery{Organization: org, Labels: req.GetLabels(), Prefix: req.GetIdPrefix(), Part: req.GetIdContains()}
 	for _, wanted := range req.GetStates() {
 		known, ok := fromState(wanted)
 		if !ok {
-			return nil, invalid("states", "found %s, expected states that a workflow can be in", wanted)
+			return q, invalid("states", "found %s, expected states that a workflow can be in", wanted)
 		}
 		q.States = append(q.States, known)
 	}
 	if digest := req.GetProgramDigest(); digest != "" {
 		if q.Program, err = hex.DecodeString(digest); err != nil || len(q.Program) != 32 {
-			return nil, invalid("program_digest", "found %.80q, expected 64 hexadecimal digits", digest)
+			return q, invalid("program_digest", "found %.80q, expected 64 hexadecimal digits", digest)
 		}
 	}
-	if q.Before, err = position(req.GetPageToken(), "list", org, q.States, q.Labels, q.Program); err != nil {
-		return nil, err
+	for _, t := range []struct {
+		field string
+		given *timestamppb.Timestamp
+		into  *time.Time
+	}{
+		{"started_after", req.GetStartedAfter(), &q.StartedFrom},
+		{"started_before", req.GetStartedBefore(), &q.StartedTo},
+		{"ended_after", req.GetEndedAfter(), &q.EndedFrom},
+		{"ended_before", req.GetEndedBefore(), &q.EndedTo},
+	} {
+		if *t.into, err = timeOf(t.field, t.given); err != nil {
+			return q, err
+		}
 	}
-	list, err := s.Operator.List(ctx, q)
-	if err != nil {
-		return nil, err
-	}
-	resp := &autoflowv1.ListWorkflowsResponse{}
-	if len(list) > size {
-		list = list[:size]
-		resp.NextPageToken = pageToken(list[size-1].ID, "list", org, q.States, q.Labels, q.Program)
-	}
-	for _, e := range list {
-		resp.PageTokens = append(resp.PageTokens, pageToken(e.ID, "list", org, q.States, q.Labels, q.Program))
-		resp.Workflows = append(resp.Workflows, view(control.View{Execution: e}))
-	}
-	return resp, nil
+	return q, nil
 }
 
 // GetHistory answers a page of what a run recorded.

@@ -2,10 +2,7 @@ package store
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"math"
-	"slices"
 
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/control"
@@ -15,66 +12,6 @@ import (
 )
 
 var _ control.OperatorStore = (*Store)(nil)
-
-// List reads a page of executions. Which statement does it depends on the condition that leaves the fewest rows: each has
-// an index of its own, and a page costs about as much as it has rows.
-func (s *Store) List(ctx context.Context, q control.ListQuery) ([]execution.Execution, error) {
-	before := q.Before
-	if before == 0 {
-		before = math.MaxInt64
-	}
-	states := make([]int16, len(q.States))
-	for i, state := range q.States {
-		states[i] = int16(state)
-	}
-	var rows []query.FindExecutionRow
-	var err error
-	switch {
-	case len(q.Labels) > 0:
-		labels, encodeErr := json.Marshal(q.Labels)
-		if encodeErr != nil {
-			return nil, fmt.Errorf("encode labels: %w", encodeErr)
-		}
-		var found []query.ListLabelledRow
-		found, err = s.queries.ListLabelled(ctx, query.ListLabelledParams{
-			Organization: q.Organization, Before: before, Labels: labels, States: states, Program: q.Program, Most: int32(q.Limit),
-		})
-		for _, row := range found {
-			rows = append(rows, query.FindExecutionRow(row))
-		}
-	case len(states) > 0 && !slices.ContainsFunc(q.States, untroubled):
-		var found []query.ListTroubledRow
-		found, err = s.queries.ListTroubled(ctx, query.ListTroubledParams{
-			Organization: q.Organization, Before: before, States: states, Program: q.Program, Most: int32(q.Limit),
-		})
-		for _, row := range found {
-			rows = append(rows, query.FindExecutionRow(row))
-		}
-	default:
-		var found []query.ListExecutionsRow
-		found, err = s.queries.ListExecutions(ctx, query.ListExecutionsParams{
-			Organization: q.Organization, Before: before, States: states, Program: q.Program, Most: int32(q.Limit),
-		})
-		for _, row := range found {
-			rows = append(rows, query.FindExecutionRow(row))
-		}
-	}
-	if err != nil {
-		return nil, pg.Classify(err, "list workflows of organization %d", q.Organization)
-	}
-	list := make([]execution.Execution, len(rows))
-	for i, row := range rows {
-		if list[i], err = executionOf(row); err != nil {
-			return nil, err
-		}
-	}
-	return list, nil
-}
-
-// untroubled are the states that the index execution_troubled leaves out.
-func untroubled(s execution.State) bool {
-	return s != execution.Failed && s != execution.Cancelled && s != execution.Quarantined && s != execution.Terminated
-}
 
 // logKinds are the entries that a log shows.
 func logKinds() []string {

@@ -9,8 +9,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
@@ -94,12 +96,20 @@ func (e *Engine) list() *cobra.Command {
 	var labels map[string]string
 	var digest string
 	var limit int
+	var count bool
+	var texts listFlags
 	cmd := e.asking("list", "List workflows, newest first",
-		"  lockstep workflow list --state failed,terminated\n  lockstep workflow list --label team=shop -o json", command.Exactly(0),
-		func(ctx context.Context, client autoflowv1.AutoFlowClient, _ []string) error {
+		"  lockstep workflow list --state failed,terminated --ended-after 2h\n  lockstep workflow list --label team=shop -o json\n  lockstep workflow list --prefix schedule/nightly/ --started-after 2026-11-20T00:00:00Z --count",
+		command.Exactly(0), func(ctx context.Context, client autoflowv1.AutoFlowClient, _ []string) error {
 			request := &autoflowv1.ListWorkflowsRequest{OrganizationId: e.organization, Labels: labels, ProgramDigest: digest}
+			if err := texts.set(request, e.Clock.Now()); err != nil {
+				return err
+			}
 			for _, name := range states {
 				request.States = append(request.States, parseState(name))
+			}
+			if count {
+				return e.count(ctx, client, request)
 			}
 			all, err := pages(limit, func(size int32, token string) ([]*autoflowv1.Workflow, string, error) {
 				request.PageSize, request.PageToken = size, token
@@ -114,8 +124,70 @@ func (e *Engine) list() *cobra.Command {
 	command.WordsFlag(cmd, &states, "state", "only those in these states", stateNames())
 	cmd.Flags().StringToStringVar(&labels, "label", nil, "only workflows with this label, as `name=value`")
 	cmd.Flags().StringVar(&digest, "program-digest", "", "only workflows of the program with this `SHA-256`")
+	texts.add(cmd)
+	cmd.Flags().BoolVar(&count, "count", false, "print how many there are, up to 10,000, instead of the list")
 	command.LimitFlag(cmd, &limit, 20)
 	return cmd
+}
+
+// count prints how many workflows meet conditions.
+func (e *Engine) count(ctx context.Context, client autoflowv1.AutoFlowClient, filter *autoflowv1.ListWorkflowsRequest) error {
+	found, err := client.CountWorkflows(ctx, &autoflowv1.CountWorkflowsRequest{Filter: filter})
+	if err != nil {
+		return err
+	}
+	return e.Print(message{found}, func(w io.Writer) {
+		text := strconv.FormatInt(found.GetCount(), 10)
+		if found.GetAtLeast() {
+			text = "at least " + text
+		}
+		command.Row(w, text)
+	})
+}
+
+// listFlags are conditions of a list.
+type listFlags struct {
+	startedAfter, startedBefore, endedAfter, endedBefore string
+	prefix, contains                                     string
+}
+
+func (f *listFlags) add(cmd *cobra.Command) {
+	const moment = "a `time` such as 2026-11-23T06:00:00Z, or a duration ago such as 2h"
+	flags := cmd.Flags()
+	flags.StringVar(&f.startedAfter, "started-after", "", "only those started at this time or later: "+moment)
+	flags.StringVar(&f.startedBefore, "started-before", "", "only those started before this `time`")
+	flags.StringVar(&f.endedAfter, "ended-after", "", "only those that ended at this `time` or later")
+	flags.StringVar(&f.endedBefore, "ended-before", "", "only those that ended before this `time`")
+	flags.StringVar(&f.prefix, "prefix", "", "only those whose id begins with this `text`")
+	flags.StringVar(&f.contains, "contains", "", "only those whose id contains this `text`")
+}
+
+// set adds the conditions to a request.
+func (f *listFlags) set(request *autoflowv1.ListWorkflowsRequest, now time.Time) error {
+	request.IdPrefix, request.IdContains = f.prefix, f.contains
+	for _, t := range []struct {
+		name, given string
+		into        **timestamppb.Timestamp
+	}{
+		{"--started-after", f.startedAfter, &request.StartedAfter},
+		{"--started-before", f.startedBefore, &request.StartedBefore},
+		{"--ended-after", f.endedAfter, &request.EndedAfter},
+		{"--ended-before", f.endedBefore, &request.EndedBefore},
+	} {
+		if t.given == "" {
+			continue
+		}
+		if ago, err := command.ParseDuration(t.given); err == nil {
+			*t.into = timestamppb.New(now.Add(-ago))
+			continue
+		}
+		parsed, err := moment(t.name, t.given)
+		if err != nil {
+			return err
+		}
+		*t.into = parsed
+	}
+	return nil
 }
 
 func (e *Engine) get() *cobra.Command {

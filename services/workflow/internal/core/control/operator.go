@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
@@ -47,9 +50,28 @@ func (o *Operator) Cancel(ctx context.Context, organization int64, workflow, rea
 	return err
 }
 
-// List answers a page of executions.
-func (o *Operator) List(ctx context.Context, q ListQuery) ([]execution.Execution, error) {
-	const most = 8
+// List answers a page of executions, and where the next one begins if this one is not full but may not be the last.
+func (o *Operator) List(ctx context.Context, q ListQuery) (list []execution.Execution, rest int64, err error) {
+	if err := q.check(); err != nil {
+		return nil, 0, err
+	}
+	return o.control.List(ctx, q)
+}
+
+// maxCount is how far executions are counted.
+const maxCount = 10_000
+
+// Count counts executions up to 10,000. atLeast reports that there may be more.
+func (o *Operator) Count(ctx context.Context, q ListQuery) (n int64, atLeast bool, err error) {
+	if err := q.check(); err != nil {
+		return 0, false, err
+	}
+	return o.control.Count(ctx, q, maxCount)
+}
+
+// check refuses conditions that nothing can meet.
+func (q ListQuery) check() error {
+	const most, maxText = 8, 255
 	var fields []fault.Field
 	if err := execution.CheckOrganization(q.Organization); err != nil {
 		fields = append(fields, fault.FieldsOf(err)...)
@@ -62,10 +84,24 @@ func (o *Operator) List(ctx context.Context, q ListQuery) ([]execution.Execution
 			fields = append(fields, fault.Field{Name: "labels." + name, Problem: problem})
 		}
 	}
-	if len(fields) > 0 {
-		return nil, fault.InvalidFields(fields...)
+	for _, text := range []struct{ name, given string }{{"id_prefix", q.Prefix}, {"id_contains", q.Part}} {
+		if len(text.given) > maxText || strings.ContainsRune(text.given, 0) || !utf8.ValidString(text.given) {
+			fields = append(fields, fault.Field{Name: text.name, Problem: fmt.Sprintf("expected at most %d bytes of text, without NUL", maxText)})
+		}
 	}
-	return o.control.List(ctx, q)
+	for _, between := range []struct {
+		name     string
+		from, to time.Time
+	}{{"started_before", q.StartedFrom, q.StartedTo}, {"ended_before", q.EndedFrom, q.EndedTo}} {
+		if !between.from.IsZero() && !between.to.IsZero() && !between.from.Before(between.to) {
+			fields = append(fields, fault.Field{Name: between.name, Problem: fmt.Sprintf("found %s, expected a time after %s",
+				between.to.UTC().Format(time.RFC3339), between.from.UTC().Format(time.RFC3339))})
+		}
+	}
+	if len(fields) > 0 {
+		return fault.InvalidFields(fields...)
+	}
+	return nil
 }
 
 // View answers an execution with everything about it.

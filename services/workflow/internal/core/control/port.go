@@ -13,8 +13,11 @@ import (
 // OperatorStore is what people and machines ask of the store beside what the engine needs: to find executions, to read along,
 // and to interfere. Each method is one transaction.
 type OperatorStore interface {
-	// List reads executions, newest first, without what they wait for.
-	List(ctx context.Context, q ListQuery) ([]execution.Execution, error)
+	// List reads executions, newest first, without what they wait for. Where few match, it may end before the page is full: rest is where
+	// it continues (ListQuery.Before), 0 where there is nothing more to read.
+	List(ctx context.Context, q ListQuery) (list []execution.Execution, rest int64, err error)
+	// Count counts executions, up to most. atLeast reports that there may be more.
+	Count(ctx context.Context, q ListQuery, most int) (n int64, atLeast bool, err error)
 	// Logs reads the entries of a history that a log shows, in order.
 	Logs(ctx context.Context, q LogQuery) ([]history.Entry, error)
 	// Retries reads the retries of an execution, oldest first.
@@ -36,6 +39,10 @@ type ListQuery struct {
 	Labels map[string]string
 	// Program is the SHA-256 of the main source.
 	Program []byte
+	// StartedFrom and EndedFrom are inclusive, StartedTo and EndedTo are not.
+	StartedFrom, StartedTo, EndedFrom, EndedTo time.Time
+	// Prefix is what the id of the workflow begins with, Part what it contains.
+	Prefix, Part string
 	// Before is the ID that all must be below: the last one of the page before.
 	Before int64
 	Limit  int

@@ -1,14 +1,22 @@
 -- name: ListExecutions :many
--- The newest executions of an organization, by execution_by_age, from its end.
+-- The newest executions of an organization, by execution_by_age, from its end. At most so many are read as the budget allows.
 SELECT id, ref, organization, workflow, state, error, program, labels, attempt, created_at, ended_at,
     greatest(last_seq, last.seq)::bigint AS last_seq, coalesce(last.recorded_at, created_at)::timestamptz AS updated_at,
     coalesce((SELECT g.number FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 1)::int AS generation,
     coalesce((SELECT g.base_seq FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 0)::bigint AS base_seq
-FROM execution
+FROM (
+    SELECT e.* FROM execution e
+    WHERE e.organization = sqlc.arg(organization) AND e.id < sqlc.arg(before) AND e.id >= sqlc.arg(least)
+    ORDER BY e.id DESC LIMIT sqlc.arg(budget)
+) AS execution
 LEFT JOIN LATERAL (SELECT entry.seq, entry.recorded_at FROM entry WHERE entry.execution = execution.id ORDER BY entry.seq DESC LIMIT 1) AS last ON true
-WHERE organization = sqlc.arg(organization) AND id < sqlc.arg(before)
-  AND (cardinality(sqlc.arg(states)::smallint[]) = 0 OR state = ANY (sqlc.arg(states)::smallint[]))
+WHERE (cardinality(sqlc.arg(states)::smallint[]) = 0 OR state = ANY (sqlc.arg(states)::smallint[]))
   AND (sqlc.narg(program)::bytea IS NULL OR program = sqlc.narg(program))
+  AND (sqlc.narg(started_from)::timestamptz IS NULL OR created_at >= sqlc.narg(started_from))
+  AND (sqlc.narg(started_to)::timestamptz IS NULL OR created_at < sqlc.narg(started_to))
+  AND (sqlc.narg(ended_from)::timestamptz IS NULL OR ended_at >= sqlc.narg(ended_from))
+  AND (sqlc.narg(ended_to)::timestamptz IS NULL OR ended_at < sqlc.narg(ended_to))
+  AND starts_with(workflow, sqlc.arg(prefix)::text) AND position(sqlc.arg(part)::text IN workflow) > 0
 ORDER BY id DESC
 LIMIT sqlc.arg(most);
 
@@ -18,11 +26,19 @@ SELECT id, ref, organization, workflow, state, error, program, labels, attempt, 
     greatest(last_seq, last.seq)::bigint AS last_seq, coalesce(last.recorded_at, created_at)::timestamptz AS updated_at,
     coalesce((SELECT g.number FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 1)::int AS generation,
     coalesce((SELECT g.base_seq FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 0)::bigint AS base_seq
-FROM execution
+FROM (
+    SELECT e.* FROM execution e
+    WHERE e.organization = sqlc.arg(organization) AND e.id < sqlc.arg(before) AND e.id >= sqlc.arg(least) AND e.troubled
+    ORDER BY e.id DESC LIMIT sqlc.arg(budget)
+) AS execution
 LEFT JOIN LATERAL (SELECT entry.seq, entry.recorded_at FROM entry WHERE entry.execution = execution.id ORDER BY entry.seq DESC LIMIT 1) AS last ON true
-WHERE organization = sqlc.arg(organization) AND id < sqlc.arg(before)
-  AND troubled AND state = ANY (sqlc.arg(states)::smallint[])
+WHERE state = ANY (sqlc.arg(states)::smallint[])
   AND (sqlc.narg(program)::bytea IS NULL OR program = sqlc.narg(program))
+  AND (sqlc.narg(started_from)::timestamptz IS NULL OR created_at >= sqlc.narg(started_from))
+  AND (sqlc.narg(started_to)::timestamptz IS NULL OR created_at < sqlc.narg(started_to))
+  AND (sqlc.narg(ended_from)::timestamptz IS NULL OR ended_at >= sqlc.narg(ended_from))
+  AND (sqlc.narg(ended_to)::timestamptz IS NULL OR ended_at < sqlc.narg(ended_to))
+  AND starts_with(workflow, sqlc.arg(prefix)::text) AND position(sqlc.arg(part)::text IN workflow) > 0
 ORDER BY id DESC
 LIMIT sqlc.arg(most);
 
@@ -34,12 +50,90 @@ SELECT id, ref, organization, workflow, state, error, program, labels, attempt, 
     coalesce((SELECT g.base_seq FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 0)::bigint AS base_seq
 FROM execution
 LEFT JOIN LATERAL (SELECT entry.seq, entry.recorded_at FROM entry WHERE entry.execution = execution.id ORDER BY entry.seq DESC LIMIT 1) AS last ON true
-WHERE organization = sqlc.arg(organization) AND id < sqlc.arg(before)
+WHERE organization = sqlc.arg(organization) AND id < sqlc.arg(before) AND id >= sqlc.arg(least)
   AND labels <> '{}' AND labels <> 'null' AND labels @> sqlc.arg(labels)::jsonb
   AND (cardinality(sqlc.arg(states)::smallint[]) = 0 OR state = ANY (sqlc.arg(states)::smallint[]))
   AND (sqlc.narg(program)::bytea IS NULL OR program = sqlc.narg(program))
+  AND (sqlc.narg(started_from)::timestamptz IS NULL OR created_at >= sqlc.narg(started_from))
+  AND (sqlc.narg(started_to)::timestamptz IS NULL OR created_at < sqlc.narg(started_to))
+  AND (sqlc.narg(ended_from)::timestamptz IS NULL OR ended_at >= sqlc.narg(ended_from))
+  AND (sqlc.narg(ended_to)::timestamptz IS NULL OR ended_at < sqlc.narg(ended_to))
+  AND starts_with(workflow, sqlc.arg(prefix)::text) AND position(sqlc.arg(part)::text IN workflow) > 0
 ORDER BY id DESC
 LIMIT sqlc.arg(most);
+
+-- name: ScannedExecutions :one
+-- How many executions a list has read, and the last of them.
+SELECT count(*) AS n, coalesce(min(scanned.id), 0)::bigint AS last FROM (
+    SELECT e.id FROM execution e
+    WHERE e.organization = sqlc.arg(organization) AND e.id < sqlc.arg(before) AND e.id >= sqlc.arg(least)
+    ORDER BY e.id DESC LIMIT sqlc.arg(budget)
+) AS scanned;
+
+-- name: ScannedTroubled :one
+-- How many executions a list has read, and the last of them.
+SELECT count(*) AS n, coalesce(min(scanned.id), 0)::bigint AS last FROM (
+    SELECT e.id FROM execution e
+    WHERE e.organization = sqlc.arg(organization) AND e.id < sqlc.arg(before) AND e.id >= sqlc.arg(least) AND e.troubled
+    ORDER BY e.id DESC LIMIT sqlc.arg(budget)
+) AS scanned;
+
+-- name: CountExecutions :one
+-- How many executions ListExecutions would list, up to a number.
+SELECT count(*) FROM (
+    SELECT FROM (
+        SELECT e.* FROM execution e
+        WHERE e.organization = sqlc.arg(organization) AND e.id < sqlc.arg(before) AND e.id >= sqlc.arg(least)
+        ORDER BY e.id DESC LIMIT sqlc.arg(budget)
+    ) AS execution
+    WHERE (cardinality(sqlc.arg(states)::smallint[]) = 0 OR state = ANY (sqlc.arg(states)::smallint[]))
+      AND (sqlc.narg(program)::bytea IS NULL OR program = sqlc.narg(program))
+      AND (sqlc.narg(started_from)::timestamptz IS NULL OR created_at >= sqlc.narg(started_from))
+      AND (sqlc.narg(started_to)::timestamptz IS NULL OR created_at < sqlc.narg(started_to))
+      AND (sqlc.narg(ended_from)::timestamptz IS NULL OR ended_at >= sqlc.narg(ended_from))
+      AND (sqlc.narg(ended_to)::timestamptz IS NULL OR ended_at < sqlc.narg(ended_to))
+      AND starts_with(workflow, sqlc.arg(prefix)::text) AND position(sqlc.arg(part)::text IN workflow) > 0
+    LIMIT sqlc.arg(most)
+) AS found;
+
+-- name: CountTroubled :one
+SELECT count(*) FROM (
+    SELECT FROM (
+        SELECT e.* FROM execution e
+        WHERE e.organization = sqlc.arg(organization) AND e.id < sqlc.arg(before) AND e.id >= sqlc.arg(least) AND e.troubled
+        ORDER BY e.id DESC LIMIT sqlc.arg(budget)
+    ) AS execution
+    WHERE state = ANY (sqlc.arg(states)::smallint[])
+      AND (sqlc.narg(program)::bytea IS NULL OR program = sqlc.narg(program))
+      AND (sqlc.narg(started_from)::timestamptz IS NULL OR created_at >= sqlc.narg(started_from))
+      AND (sqlc.narg(started_to)::timestamptz IS NULL OR created_at < sqlc.narg(started_to))
+      AND (sqlc.narg(ended_from)::timestamptz IS NULL OR ended_at >= sqlc.narg(ended_from))
+      AND (sqlc.narg(ended_to)::timestamptz IS NULL OR ended_at < sqlc.narg(ended_to))
+      AND starts_with(workflow, sqlc.arg(prefix)::text) AND position(sqlc.arg(part)::text IN workflow) > 0
+    LIMIT sqlc.arg(most)
+) AS found;
+
+-- name: CountLabelled :one
+SELECT count(*) FROM (
+    SELECT FROM execution
+    WHERE organization = sqlc.arg(organization) AND id < sqlc.arg(before) AND id >= sqlc.arg(least)
+      AND labels <> '{}' AND labels <> 'null' AND labels @> sqlc.arg(labels)::jsonb
+      AND (cardinality(sqlc.arg(states)::smallint[]) = 0 OR state = ANY (sqlc.arg(states)::smallint[]))
+      AND (sqlc.narg(program)::bytea IS NULL OR program = sqlc.narg(program))
+      AND (sqlc.narg(started_from)::timestamptz IS NULL OR created_at >= sqlc.narg(started_from))
+      AND (sqlc.narg(started_to)::timestamptz IS NULL OR created_at < sqlc.narg(started_to))
+      AND (sqlc.narg(ended_from)::timestamptz IS NULL OR ended_at >= sqlc.narg(ended_from))
+      AND (sqlc.narg(ended_to)::timestamptz IS NULL OR ended_at < sqlc.narg(ended_to))
+      AND starts_with(workflow, sqlc.arg(prefix)::text) AND position(sqlc.arg(part)::text IN workflow) > 0
+    LIMIT sqlc.arg(most)
+) AS found;
+
+-- name: ExecutionFrom :one
+-- The first execution of an organization with at least this number.
+SELECT id, created_at FROM execution WHERE organization = sqlc.arg(organization) AND id >= sqlc.arg(id) ORDER BY id LIMIT 1;
+
+-- name: LastExecution :one
+SELECT coalesce((SELECT id FROM execution WHERE organization = sqlc.arg(organization) ORDER BY id DESC LIMIT 1), 0)::bigint AS id;
 
 -- name: LogEntries :many
 -- The entries of a history that a log shows.

@@ -11,6 +11,170 @@ import (
 	"time"
 )
 
+const countExecutions = `-- name: CountExecutions :one
+SELECT count(*) FROM (
+    SELECT FROM (
+        SELECT e.id, e.ref, e.organization, e.workflow, e.state, e.error, e.program, e.modules, e.inputs, e.secrets, e.labels, e.last_seq, e.turn, e.wakes, e.owner, e.owner_epoch, e.start_event, e.created_at, e.ended_at, e.attempt, e.crashes, e.troubled FROM execution e
+        WHERE e.organization = $1 AND e.id < $2 AND e.id >= $3
+        ORDER BY e.id DESC LIMIT $4
+    ) AS execution
+    WHERE (cardinality($5::smallint[]) = 0 OR state = ANY ($5::smallint[]))
+      AND ($6::bytea IS NULL OR program = $6)
+      AND ($7::timestamptz IS NULL OR created_at >= $7)
+      AND ($8::timestamptz IS NULL OR created_at < $8)
+      AND ($9::timestamptz IS NULL OR ended_at >= $9)
+      AND ($10::timestamptz IS NULL OR ended_at < $10)
+      AND starts_with(workflow, $11::text) AND position($12::text IN workflow) > 0
+    LIMIT $13
+) AS found
+`
+
+type CountExecutionsParams struct {
+	Organization int64
+	Before       int64
+	Least        int64
+	Budget       int32
+	States       []int16
+	Program      []byte
+	StartedFrom  *time.Time
+	StartedTo    *time.Time
+	EndedFrom    *time.Time
+	EndedTo      *time.Time
+	Prefix       string
+	Part         string
+	Most         int32
+}
+
+// How many executions ListExecutions would list, up to a number.
+func (q *Queries) CountExecutions(ctx context.Context, arg CountExecutionsParams) (int64, error) {
+	row := q.db.QueryRow(ctx, countExecutions,
+		arg.Organization,
+		arg.Before,
+		arg.Least,
+		arg.Budget,
+		arg.States,
+		arg.Program,
+		arg.StartedFrom,
+		arg.StartedTo,
+		arg.EndedFrom,
+		arg.EndedTo,
+		arg.Prefix,
+		arg.Part,
+		arg.Most,
+	)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
+const countLabelled = `-- name: CountLabelled :one
+SELECT count(*) FROM (
+    SELECT FROM execution
+    WHERE organization = $1 AND id < $2 AND id >= $3
+      AND labels <> '{}' AND labels <> 'null' AND labels @> $4::jsonb
+      AND (cardinality($5::smallint[]) = 0 OR state = ANY ($5::smallint[]))
+      AND ($6::bytea IS NULL OR program = $6)
+      AND ($7::timestamptz IS NULL OR created_at >= $7)
+      AND ($8::timestamptz IS NULL OR created_at < $8)
+      AND ($9::timestamptz IS NULL OR ended_at >= $9)
+      AND ($10::timestamptz IS NULL OR ended_at < $10)
+      AND starts_with(workflow, $11::text) AND position($12::text IN workflow) > 0
+    LIMIT $13
+) AS found
+`
+
+type CountLabelledParams struct {
+	Organization int64
+	Before       int64
+	Least        int64
+	Labels       json.RawMessage
+	States       []int16
+	Program      []byte
+	StartedFrom  *time.Time
+	StartedTo    *time.Time
+	EndedFrom    *time.Time
+	EndedTo      *time.Time
+	Prefix       string
+	Part         string
+	Most         int32
+}
+
+func (q *Queries) CountLabelled(ctx context.Context, arg CountLabelledParams) (int64, error) {
+	row := q.db.QueryRow(ctx, countLabelled,
+		arg.Organization,
+		arg.Before,
+		arg.Least,
+		arg.Labels,
+		arg.States,
+		arg.Program,
+		arg.StartedFrom,
+		arg.StartedTo,
+		arg.EndedFrom,
+		arg.EndedTo,
+		arg.Prefix,
+		arg.Part,
+		arg.Most,
+	)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
+const countTroubled = `-- name: CountTroubled :one
+SELECT count(*) FROM (
+    SELECT FROM (
+        SELECT e.id, e.ref, e.organization, e.workflow, e.state, e.error, e.program, e.modules, e.inputs, e.secrets, e.labels, e.last_seq, e.turn, e.wakes, e.owner, e.owner_epoch, e.start_event, e.created_at, e.ended_at, e.attempt, e.crashes, e.troubled FROM execution e
+        WHERE e.organization = $1 AND e.id < $2 AND e.id >= $3 AND e.troubled
+        ORDER BY e.id DESC LIMIT $4
+    ) AS execution
+    WHERE state = ANY ($5::smallint[])
+      AND ($6::bytea IS NULL OR program = $6)
+      AND ($7::timestamptz IS NULL OR created_at >= $7)
+      AND ($8::timestamptz IS NULL OR created_at < $8)
+      AND ($9::timestamptz IS NULL OR ended_at >= $9)
+      AND ($10::timestamptz IS NULL OR ended_at < $10)
+      AND starts_with(workflow, $11::text) AND position($12::text IN workflow) > 0
+    LIMIT $13
+) AS found
+`
+
+type CountTroubledParams struct {
+	Organization int64
+	Before       int64
+	Least        int64
+	Budget       int32
+	States       []int16
+	Program      []byte
+	StartedFrom  *time.Time
+	StartedTo    *time.Time
+	EndedFrom    *time.Time
+	EndedTo      *time.Time
+	Prefix       string
+	Part         string
+	Most         int32
+}
+
+func (q *Queries) CountTroubled(ctx context.Context, arg CountTroubledParams) (int64, error) {
+	row := q.db.QueryRow(ctx, countTroubled,
+		arg.Organization,
+		arg.Before,
+		arg.Least,
+		arg.Budget,
+		arg.States,
+		arg.Program,
+		arg.StartedFrom,
+		arg.StartedTo,
+		arg.EndedFrom,
+		arg.EndedTo,
+		arg.Prefix,
+		arg.Part,
+		arg.Most,
+	)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const deliverCancellation = `-- name: DeliverCancellation :exec
 INSERT INTO delivery (execution, branch, op, kind, value) VALUES ($1, $2, $3, 1, $4)
 ON CONFLICT DO NOTHING
@@ -60,6 +224,28 @@ func (q *Queries) EndExecution(ctx context.Context, arg EndExecutionParams) erro
 		arg.ID,
 	)
 	return err
+}
+
+const executionFrom = `-- name: ExecutionFrom :one
+SELECT id, created_at FROM execution WHERE organization = $1 AND id >= $2 ORDER BY id LIMIT 1
+`
+
+type ExecutionFromParams struct {
+	Organization int64
+	ID           int64
+}
+
+type ExecutionFromRow struct {
+	ID        int64
+	CreatedAt time.Time
+}
+
+// The first execution of an organization with at least this number.
+func (q *Queries) ExecutionFrom(ctx context.Context, arg ExecutionFromParams) (ExecutionFromRow, error) {
+	row := q.db.QueryRow(ctx, executionFrom, arg.Organization, arg.ID)
+	var i ExecutionFromRow
+	err := row.Scan(&i.ID, &i.CreatedAt)
+	return i, err
 }
 
 const failedStep = `-- name: FailedStep :one
@@ -134,25 +320,52 @@ func (q *Queries) HasDeferred(ctx context.Context, arg HasDeferredParams) (bool,
 	return defers, err
 }
 
+const lastExecution = `-- name: LastExecution :one
+SELECT coalesce((SELECT id FROM execution WHERE organization = $1 ORDER BY id DESC LIMIT 1), 0)::bigint AS id
+`
+
+func (q *Queries) LastExecution(ctx context.Context, organization int64) (int64, error) {
+	row := q.db.QueryRow(ctx, lastExecution, organization)
+	var id int64
+	err := row.Scan(&id)
+	return id, err
+}
+
 const listExecutions = `-- name: ListExecutions :many
 SELECT id, ref, organization, workflow, state, error, program, labels, attempt, created_at, ended_at,
     greatest(last_seq, last.seq)::bigint AS last_seq, coalesce(last.recorded_at, created_at)::timestamptz AS updated_at,
     coalesce((SELECT g.number FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 1)::int AS generation,
     coalesce((SELECT g.base_seq FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 0)::bigint AS base_seq
-FROM execution
+FROM (
+    SELECT e.id, e.ref, e.organization, e.workflow, e.state, e.error, e.program, e.modules, e.inputs, e.secrets, e.labels, e.last_seq, e.turn, e.wakes, e.owner, e.owner_epoch, e.start_event, e.created_at, e.ended_at, e.attempt, e.crashes, e.troubled FROM execution e
+    WHERE e.organization = $1 AND e.id < $2 AND e.id >= $3
+    ORDER BY e.id DESC LIMIT $4
+) AS execution
 LEFT JOIN LATERAL (SELECT entry.seq, entry.recorded_at FROM entry WHERE entry.execution = execution.id ORDER BY entry.seq DESC LIMIT 1) AS last ON true
-WHERE organization = $1 AND id < $2
-  AND (cardinality($3::smallint[]) = 0 OR state = ANY ($3::smallint[]))
-  AND ($4::bytea IS NULL OR program = $4)
+WHERE (cardinality($5::smallint[]) = 0 OR state = ANY ($5::smallint[]))
+  AND ($6::bytea IS NULL OR program = $6)
+  AND ($7::timestamptz IS NULL OR created_at >= $7)
+  AND ($8::timestamptz IS NULL OR created_at < $8)
+  AND ($9::timestamptz IS NULL OR ended_at >= $9)
+  AND ($10::timestamptz IS NULL OR ended_at < $10)
+  AND starts_with(workflow, $11::text) AND position($12::text IN workflow) > 0
 ORDER BY id DESC
-LIMIT $5
+LIMIT $13
 `
 
 type ListExecutionsParams struct {
 	Organization int64
 	Before       int64
+	Least        int64
+	Budget       int32
 	States       []int16
 	Program      []byte
+	StartedFrom  *time.Time
+	StartedTo    *time.Time
+	EndedFrom    *time.Time
+	EndedTo      *time.Time
+	Prefix       string
+	Part         string
 	Most         int32
 }
 
@@ -174,13 +387,21 @@ type ListExecutionsRow struct {
 	BaseSeq      int64
 }
 
-// The newest executions of an organization, by execution_by_age, from its end.
+// The newest executions of an organization, by execution_by_age, from its end. At most so many are read as the budget allows.
 func (q *Queries) ListExecutions(ctx context.Context, arg ListExecutionsParams) ([]ListExecutionsRow, error) {
 	rows, err := q.db.Query(ctx, listExecutions,
 		arg.Organization,
 		arg.Before,
+		arg.Least,
+		arg.Budget,
 		arg.States,
 		arg.Program,
+		arg.StartedFrom,
+		arg.StartedTo,
+		arg.EndedFrom,
+		arg.EndedTo,
+		arg.Prefix,
+		arg.Part,
 		arg.Most,
 	)
 	if err != nil {
@@ -224,20 +445,32 @@ SELECT id, ref, organization, workflow, state, error, program, labels, attempt, 
     coalesce((SELECT g.base_seq FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 0)::bigint AS base_seq
 FROM execution
 LEFT JOIN LATERAL (SELECT entry.seq, entry.recorded_at FROM entry WHERE entry.execution = execution.id ORDER BY entry.seq DESC LIMIT 1) AS last ON true
-WHERE organization = $1 AND id < $2
-  AND labels <> '{}' AND labels <> 'null' AND labels @> $3::jsonb
-  AND (cardinality($4::smallint[]) = 0 OR state = ANY ($4::smallint[]))
-  AND ($5::bytea IS NULL OR program = $5)
+WHERE organization = $1 AND id < $2 AND id >= $3
+  AND labels <> '{}' AND labels <> 'null' AND labels @> $4::jsonb
+  AND (cardinality($5::smallint[]) = 0 OR state = ANY ($5::smallint[]))
+  AND ($6::bytea IS NULL OR program = $6)
+  AND ($7::timestamptz IS NULL OR created_at >= $7)
+  AND ($8::timestamptz IS NULL OR created_at < $8)
+  AND ($9::timestamptz IS NULL OR ended_at >= $9)
+  AND ($10::timestamptz IS NULL OR ended_at < $10)
+  AND starts_with(workflow, $11::text) AND position($12::text IN workflow) > 0
 ORDER BY id DESC
-LIMIT $6
+LIMIT $13
 `
 
 type ListLabelledParams struct {
 	Organization int64
 	Before       int64
+	Least        int64
 	Labels       json.RawMessage
 	States       []int16
 	Program      []byte
+	StartedFrom  *time.Time
+	StartedTo    *time.Time
+	EndedFrom    *time.Time
+	EndedTo      *time.Time
+	Prefix       string
+	Part         string
 	Most         int32
 }
 
@@ -264,9 +497,16 @@ func (q *Queries) ListLabelled(ctx context.Context, arg ListLabelledParams) ([]L
 	rows, err := q.db.Query(ctx, listLabelled,
 		arg.Organization,
 		arg.Before,
+		arg.Least,
 		arg.Labels,
 		arg.States,
 		arg.Program,
+		arg.StartedFrom,
+		arg.StartedTo,
+		arg.EndedFrom,
+		arg.EndedTo,
+		arg.Prefix,
+		arg.Part,
 		arg.Most,
 	)
 	if err != nil {
@@ -308,20 +548,36 @@ SELECT id, ref, organization, workflow, state, error, program, labels, attempt, 
     greatest(last_seq, last.seq)::bigint AS last_seq, coalesce(last.recorded_at, created_at)::timestamptz AS updated_at,
     coalesce((SELECT g.number FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 1)::int AS generation,
     coalesce((SELECT g.base_seq FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 0)::bigint AS base_seq
-FROM execution
+FROM (
+    SELECT e.id, e.ref, e.organization, e.workflow, e.state, e.error, e.program, e.modules, e.inputs, e.secrets, e.labels, e.last_seq, e.turn, e.wakes, e.owner, e.owner_epoch, e.start_event, e.created_at, e.ended_at, e.attempt, e.crashes, e.troubled FROM execution e
+    WHERE e.organization = $1 AND e.id < $2 AND e.id >= $3 AND e.troubled
+    ORDER BY e.id DESC LIMIT $4
+) AS execution
 LEFT JOIN LATERAL (SELECT entry.seq, entry.recorded_at FROM entry WHERE entry.execution = execution.id ORDER BY entry.seq DESC LIMIT 1) AS last ON true
-WHERE organization = $1 AND id < $2
-  AND troubled AND state = ANY ($3::smallint[])
-  AND ($4::bytea IS NULL OR program = $4)
+WHERE state = ANY ($5::smallint[])
+  AND ($6::bytea IS NULL OR program = $6)
+  AND ($7::timestamptz IS NULL OR created_at >= $7)
+  AND ($8::timestamptz IS NULL OR created_at < $8)
+  AND ($9::timestamptz IS NULL OR ended_at >= $9)
+  AND ($10::timestamptz IS NULL OR ended_at < $10)
+  AND starts_with(workflow, $11::text) AND position($12::text IN workflow) > 0
 ORDER BY id DESC
-LIMIT $5
+LIMIT $13
 `
 
 type ListTroubledParams struct {
 	Organization int64
 	Before       int64
+	Least        int64
+	Budget       int32
 	States       []int16
 	Program      []byte
+	StartedFrom  *time.Time
+	StartedTo    *time.Time
+	EndedFrom    *time.Time
+	EndedTo      *time.Time
+	Prefix       string
+	Part         string
 	Most         int32
 }
 
@@ -348,8 +604,16 @@ func (q *Queries) ListTroubled(ctx context.Context, arg ListTroubledParams) ([]L
 	rows, err := q.db.Query(ctx, listTroubled,
 		arg.Organization,
 		arg.Before,
+		arg.Least,
+		arg.Budget,
 		arg.States,
 		arg.Program,
+		arg.StartedFrom,
+		arg.StartedTo,
+		arg.EndedFrom,
+		arg.EndedTo,
+		arg.Prefix,
+		arg.Part,
 		arg.Most,
 	)
 	if err != nil {
@@ -600,4 +864,70 @@ func (q *Queries) SaveRetry(ctx context.Context, arg SaveRetryParams) error {
 		arg.RetriedAt,
 	)
 	return err
+}
+
+const scannedExecutions = `-- name: ScannedExecutions :one
+SELECT count(*) AS n, coalesce(min(scanned.id), 0)::bigint AS last FROM (
+    SELECT e.id FROM execution e
+    WHERE e.organization = $1 AND e.id < $2 AND e.id >= $3
+    ORDER BY e.id DESC LIMIT $4
+) AS scanned
+`
+
+type ScannedExecutionsParams struct {
+	Organization int64
+	Before       int64
+	Least        int64
+	Budget       int32
+}
+
+type ScannedExecutionsRow struct {
+	N    int64
+	Last int64
+}
+
+// How many executions a list has read, and the last of them.
+func (q *Queries) ScannedExecutions(ctx context.Context, arg ScannedExecutionsParams) (ScannedExecutionsRow, error) {
+	row := q.db.QueryRow(ctx, scannedExecutions,
+		arg.Organization,
+		arg.Before,
+		arg.Least,
+		arg.Budget,
+	)
+	var i ScannedExecutionsRow
+	err := row.Scan(&i.N, &i.Last)
+	return i, err
+}
+
+const scannedTroubled = `-- name: ScannedTroubled :one
+SELECT count(*) AS n, coalesce(min(scanned.id), 0)::bigint AS last FROM (
+    SELECT e.id FROM execution e
+    WHERE e.organization = $1 AND e.id < $2 AND e.id >= $3 AND e.troubled
+    ORDER BY e.id DESC LIMIT $4
+) AS scanned
+`
+
+type ScannedTroubledParams struct {
+	Organization int64
+	Before       int64
+	Least        int64
+	Budget       int32
+}
+
+type ScannedTroubledRow struct {
+	N    int64
+	Last int64
+}
+
+// How many executions a list has read, and the last of them.
+func (q *Queries) ScannedTroubled(ctx context.Context, arg ScannedTroubledParams) (ScannedTroubledRow, error) {
+	row := q.db.QueryRow(ctx, scannedTroubled,
+		arg.Organization,
+		arg.Before,
+		arg.Least,
+		arg.Budget,
+	)
+	var i ScannedTroubledRow
+	err := row.Scan(&i.N, &i.Last)
+	return i, err
 }
