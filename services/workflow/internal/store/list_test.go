@@ -121,7 +121,7 @@ func without(ids []string) (kept []string) {
 	return kept
 }
 
-// TestAPageReadsNoMoreThanItsBudget: of 45,000 runs the first one is looked for, and each page ends after 20,000. Bounds of time are found by
+// TestAPageReadsNoMoreThanItsBudget searches 45,000 runs for the first one; each page ends after 20,000. Bounds of time are found by
 // bisection, so that they need one page.
 func TestAPageReadsNoMoreThanItsBudget(t *testing.T) {
 	t.Parallel()
