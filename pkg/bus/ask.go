@@ -29,8 +29,8 @@ type refusal struct {
 	Fields  []fault.Field `json:"fields,omitempty"`
 }
 
-// Ask sends a request to whoever answers a subject and waits for one answer, as long as ctx has but no longer than two minutes: it is a
-// question that may get lost, for what can be asked again. The error has the class that the other side gave it; Unavailable when nobody
+// Ask sends a request to the service that answers a subject and waits for one answer, as long as ctx has but no longer than two minutes: it
+// is a question that may get lost, for what can be asked again. The error has the class that the other side gave it; Unavailable when nobody
 // answers.
 func (c *Conn) Ask(ctx context.Context, subject string, request []byte) ([]byte, error) {
 	var answer *nats.Msg

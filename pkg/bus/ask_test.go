@@ -71,7 +71,7 @@ func TestWhoMayAskWhom(t *testing.T) {
 	server := bustest.Server(t)
 	nothing := func(context.Context, []byte) ([]byte, error) { return nil, nil }
 	for _, user := range []string{bus.UserRegistry, bus.UserDomain, bus.UserWorkflow, bus.RelayUser(1)} {
-		// A denial is told to whoever waits for one about the subject, so that asking has a connection of its own.
+		// A denial reaches every call that waits for one about the subject, so asking has a connection of its own.
 		answering, asking := server.Connect(t, user), server.Connect(t, user)
 		for _, subject := range []string{bus.SourcesPull, bus.SourcesLook, bus.SourcesStates} {
 			byDomain := subject == bus.SourcesPull

@@ -25,8 +25,8 @@ const (
 	// batchAtMost and batchBytes bound a batch. The server takes 1000 messages.
 	batchAtMost = 256
 	batchBytes  = 4 << 20
-	// toldWithin is a pause for the listeners of OnHint to be told of a new connection.
-	toldWithin = 10 * time.Millisecond
+	// listenersWithin is a pause in which the listeners of OnHint are notified of a new connection.
+	listenersWithin = 10 * time.Millisecond
 )
 
 // The headers of an atomic batch (NATS ADR-50), and the number of the refusal of one that holds a duplicate.
@@ -41,9 +41,9 @@ const (
 // PublishAll stores events in the order given, each under its message id, as PublishAttempt does, and answers one error, or
 // nil, for each that it has tried. It ends at the first error that is Unavailable, for that event and for all after it; an
 // event that is Invalid, because it is too large, or Denied is passed over. It also ends, then without an error, when the connection is
-// lost and back meanwhile, before OnHint tells of that: whoever has to send something before what is left gets to do so.
+// lost and back meanwhile, before OnHint reports that: a listener that has to send something first can do so.
 //
-// So nothing in a stream is ever before what was given before it, unless that was refused for good. Many are sent as an
+// So nothing in a stream is ever before what was given before it, unless that was refused permanently. Many are sent as an
 // atomic batch, which the server stores whole or not at all; one whose answer is lost, or that is refused for whatever
 // reason, a duplicate in it or an event that is denied, is sent again one by one, where the stream drops what it has. A
 // server that knows no batches (before 2.12) gets one event after the other.
@@ -51,7 +51,7 @@ func (c *Conn) PublishAll(ctx context.Context, events []event.Sealed, msgIDs []s
 	here := c.told.Load()
 	same := func() bool { return c.nc.Stats().Reconnects == here }
 	if !same() {
-		_ = clock.Sleep(ctx, c.clock, toldWithin) // whoever asks again would come too early
+		_ = clock.Sleep(ctx, c.clock, listenersWithin) // a caller that tries again at once would be too early
 		return nil
 	}
 	// No answer comes over another connection than the question went.

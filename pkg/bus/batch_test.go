@@ -214,7 +214,7 @@ func TestAnEventThatIsRefusedLeavesItsBatch(t *testing.T) {
 	}
 }
 
-// A server before 2.12 knows nothing of batches; neither does a stream that somebody else has made.
+// A server before 2.12 knows nothing of batches; neither does a stream that was created by others.
 func TestWithoutBatchesEachIsConfirmed(t *testing.T) {
 	t.Parallel()
 	t.Run("a stream that takes none any more", func(t *testing.T) {
@@ -268,28 +268,28 @@ func TestAServerThatIsAwayEndsPublishAll(t *testing.T) {
 	}
 }
 
-// Whoever listens is told that the connection was lost before anything else is published on the new one.
-func TestNothingIsPublishedBehindTheBackOfWhoIsToldOfALostConnection(t *testing.T) {
+// Listeners are notified that the connection was lost before anything else is published on the new one.
+func TestNothingIsPublishedBeforeListenersKnowOfALostConnection(t *testing.T) {
 	t.Parallel()
 	conn, admin, wire := wired(t)
-	told, goOn := make(chan struct{}), make(chan struct{})
-	tell := sync.OnceFunc(func() { close(told) }) // a busy machine may lose the next connection as well
+	notified, proceed := make(chan struct{}), make(chan struct{})
+	notify := sync.OnceFunc(func() { close(notified) }) // a busy machine may lose the next connection as well
 	err := conn.OnHint(t.Context(), "cd.receipt.domain", func(payload []byte) {
 		if payload == nil {
-			tell()
-			<-goOn
+			notify()
+			<-proceed
 		}
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	wire.CutAll()
-	next(t, told)
+	next(t, notified)
 	events, ids := many(t, 1)
 	if errs := conn.PublishAll(t.Context(), sealed(t, events), ids); len(errs) != 0 {
-		t.Errorf("answered %v while somebody is being told", errs)
+		t.Errorf("answered %v while a listener is being notified", errs)
 	}
-	close(goOn)
+	close(proceed)
 	publishAll(t, conn, events, ids)
 	if got, _ := stored(t, admin); !cmp.Equal(ids, got) {
 		t.Errorf("stream (-want +got):\n%s", cmp.Diff(ids, got))

@@ -126,7 +126,7 @@ func repeat(err error, n int) []error {
 	return append(errs, nil)
 }
 
-// awaitDone waits until nothing of a consumer is pending or in hand.
+// awaitDone waits until nothing of a consumer is pending or in progress.
 func awaitDone(t *testing.T, conn *bus.Conn, consumer bus.Consumer) {
 	t.Helper()
 	js := bus.JetStream(conn)
@@ -373,7 +373,7 @@ func TestHints(t *testing.T) {
 	}
 	server.Restart(t)
 	if p := next(t, got); p != "back" {
-		t.Errorf("after a restart %q, want to be told that the connection is back", p)
+		t.Errorf("after a restart %q, want a hint that the connection is back", p)
 	}
 	wait.For(t, "hints after a restart", func() bool {
 		domain.Hint("cd.receipt.workflow", []byte("13"))

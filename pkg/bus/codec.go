@@ -68,9 +68,9 @@ func decode(ctx context.Context, subject string, header nats.Header, data []byte
 	return *e, nil
 }
 
-// subjectOf is where an event belongs that came on a subject.
-func subjectOf(e event.Event, came string) (string, error) {
-	if _, known := event.Lookup(e.Type()); known || !event.IsExternal(came) {
+// subjectOf is the subject of an event that arrived on another or the same one.
+func subjectOf(e event.Event, arrival string) (string, error) {
+	if _, known := event.Lookup(e.Type()); known || !event.IsExternal(arrival) {
 		return event.Subject(e)
 	}
 	organization, err := event.Organization(e)

@@ -26,27 +26,27 @@ type Delivery struct {
 // Handler handles one event. It is idempotent, since every event may come again.
 type Handler func(context.Context, Delivery) error
 
-// Rejected is told of an event that will not be delivered again, and why. The event is incomplete where it could not be
+// Rejected is called with an event that will not be delivered again, and the reason. The event is incomplete where it could not be
 // decoded.
 type Rejected func(context.Context, Delivery, error)
 
 const (
 	// pullExpiry is how long a request for a message stands on the server.
 	pullExpiry = 30 * time.Second
-	// pullHeartbeat is how often the server says that the request still stands; twice that without a word, and the
-	// consumer is looked for again.
+	// pullHeartbeat is how often the server confirms that the request is still pending; after twice that time without a heartbeat, the
+	// consumer is looked up again.
 	pullHeartbeat = 2 * time.Second
-	// restartFirst and restartLimit bound how fast a consumer that is away is looked for again.
+	// restartFirst and restartLimit bound how fast a consumer that is away is looked up again.
 	restartFirst = 100 * time.Millisecond
 	restartLimit = 2 * time.Second
 )
 
 // Consume has h handle the messages of a consumer until ctx ends, and then waits for the handlers that run. It makes the
-// consumer, unless making consumers of that stream is not for this user; then it waits until somebody has. It goes on
+// consumer, unless this user may not make consumers of that stream; then it waits until another user has. It continues
 // through restarts of the server, and through the loss of consumer, stream or the whole store.
 //
 // A nil error is acknowledged, and the acknowledgement confirmed. Otherwise the class of the error decides (package
-// fault): another delivery after a delay of the backoff list, or the end of the message, which rejected is told of, if it
+// fault): another delivery after a delay of the backoff list, or the end of the message, with which rejected is called, if it
 // is not nil. The end also comes to messages that hold no event of the catalogue, which h never sees, and to those whose
 // last delivery (MaxDeliver) failed. Handlers interrupted by the end of ctx give their message back at once.
 func (c *Conn) Consume(

@@ -169,7 +169,7 @@ func problem(what outcome, err error) string {
 	return string(what) + ": " + fault.Public(err)
 }
 
-// run calls the handler, and tells the server meanwhile that the message is in hand. A panic is an error like any other:
+// run calls the handler, and meanwhile reports to the server that the message is in progress. A panic is an error like any other:
 // one event must not take the process, and with it all others, down.
 func (l *loop) run(ctx context.Context, msg jetstream.Msg, d Delivery) (err error) {
 	stop := l.heartbeat(ctx, msg)
@@ -208,7 +208,7 @@ func (l *loop) judge(ctx context.Context, d Delivery, err error) (outcome, time.
 	}
 }
 
-// settle tells the server. It does so after the end of ctx as well: the work is done, and should not be done again.
+// settle reports the outcome to the server. It does so after the end of ctx as well: the work is done, and should not be done again.
 func (l *loop) settle(ctx context.Context, msg jetstream.Msg, d Delivery, what outcome, delay time.Duration, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleWithin)
 	defer cancel()
@@ -221,7 +221,7 @@ func (l *loop) settle(ctx context.Context, msg jetstream.Msg, d Delivery, what o
 		<-l.ended // else it would come back to us
 		return msg.Nak()
 	case terminated:
-		// In this order, since a rejection that is told twice does less harm than one that is never told.
+		// In this order, since a rejection that is reported twice does less harm than one that is never reported.
 		if err := l.reject(ctx, d, cause); err != nil {
 			return errors.Join(err, msg.NakWithDelay(l.consumer.Backoff[0]))
 		}

@@ -21,13 +21,13 @@ type denials struct {
 
 type denialWatch struct {
 	concerns func(subject string) bool
-	tell     context.CancelCauseFunc
+	cancel   context.CancelCauseFunc
 }
 
 // violation is how the server words a denial.
 var violation = regexp.MustCompile(`for (Publish|Subscription) to "([^"]+)"`)
 
-// report turns err into a Denied error if it is a permission error, tells whoever waits for such a one, and returns it.
+// report turns err into a Denied error if it is a permission error, ends the calls that it concerns, and returns it.
 func (d *denials) report(user string, err error) error {
 	if !errors.Is(err, nats.ErrPermissionViolation) {
 		return nil
@@ -47,7 +47,7 @@ func (d *denials) report(user string, err error) error {
 	d.latest = denial
 	for w := range d.waiting {
 		if w.concerns(subject) {
-			w.tell(denial)
+			w.cancel(denial)
 		}
 	}
 	return denial
@@ -70,9 +70,9 @@ func (d *denials) forget() {
 func (d *denials) watch(
 	ctx context.Context, within time.Duration, concerns func(subject string) bool, fn func(context.Context) error,
 ) error {
-	ctx, tell := context.WithCancelCause(ctx)
-	defer tell(nil)
-	w := &denialWatch{concerns: concerns, tell: tell}
+	ctx, deny := context.WithCancelCause(ctx)
+	defer deny(nil)
+	w := &denialWatch{concerns: concerns, cancel: deny}
 	d.mu.Lock()
 	if d.waiting == nil {
 		d.waiting = map[*denialWatch]struct{}{}

@@ -6,9 +6,9 @@
 // A hint is a message that may get lost.
 //
 // The bus is transport, never the record (decision D44). A connection therefore outlives everything: it reconnects for
-// ever, remembers the streams and consumers it was told of, and makes them again when the server comes back without
+// ever, remembers the streams and consumers that it was given, and makes them again when the server comes back without
 // them. What was in a lost stream is sent again by package outbox, which this package knows nothing about.
 //
 // Each kind of service logs in as its own user, whose permissions (Permissions) keep the three event paths apart. The
-// server tells a client about a denial by an asynchronous error only; here it is the error of the call that caused it.
+// server reports a denial to a client by an asynchronous error only; here it is the error of the call that caused it.
 package bus

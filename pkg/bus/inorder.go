@@ -24,10 +24,10 @@ type BatchHandler func(context.Context, []Delivery) []error
 // ErrBehind is the answer for an event that was not tried yet. It comes again, and nothing is counted against it.
 var ErrBehind = errors.New("an event before this one has to be handled first")
 
-// ConsumeInOrder is Consume for events whose order matters: it takes what is there, up to MaxAckPending at once, and the
-// next only when all of that is done with. What is to be tried again is tried again here, after the delay of the backoff
-// list, and is not given back to the server, which would let others pass. What a process had in hand that was killed is waited for, as
-// long as AckWait. Workers has no meaning. As every process takes
+// ConsumeInOrder is Consume for events whose order matters: it takes what is available, up to MaxAckPending at once, and the
+// next only when all of that is processed. What has to be retried is retried here, after the delay of the backoff list, and
+// not given back to the server, which would let others pass. It waits up to AckWait for the events of a process that was
+// killed. Workers has no meaning. As every process takes
 // events of its own, the order holds over replicas only as far as one consumes at a time.
 func (c *Conn) ConsumeInOrder(
 	ctx context.Context, consumer Consumer, h func(context.Context, []Delivery) []error, rejected func(context.Context, Delivery, error),
@@ -80,8 +80,8 @@ func (l *loop) pullInOrder(ctx context.Context, h BatchHandler) (received bool, 
 // backMargin is how long after AckWait the server has put what was not answered for in front of what is new.
 const backMargin = 500 * time.Millisecond
 
-// letBack waits until the server gives back what somebody has taken and not answered for, such as a process that was killed. Before
-// that it would hand out what came later, which would overtake.
+// letBack waits until the server redelivers what another process has taken and not acknowledged, such as one that was killed. Until
+// then the server would deliver later events, which would overtake.
 func (l *loop) letBack(ctx context.Context, consumer jetstream.Consumer) error {
 	info := consumer.CachedInfo()
 	for waited := time.Duration(0); info.NumAckPending > 0 && waited < l.consumer.AckWait+backMargin; waited += backMargin {
@@ -90,13 +90,13 @@ func (l *loop) letBack(ctx context.Context, consumer jetstream.Consumer) error {
 		}
 		var err error
 		if info, err = consumer.Info(ctx); err != nil {
-			return fmt.Errorf("look how many messages are in hand: %w", err)
+			return fmt.Errorf("read how many messages are in progress: %w", err)
 		}
 	}
 	return nil
 }
 
-// fetch waits for a message, and takes what else is there. What came before an error is answered beside it.
+// fetch waits for a message, and takes the others that are available. What was received before an error is returned with it.
 func (l *loop) fetch(ctx context.Context, consumer jetstream.Consumer, renewal <-chan struct{}) ([]jetstream.Msg, error) {
 	waiting, cancel := context.WithTimeout(ctx, pullExpiry)
 	defer cancel()
@@ -192,7 +192,7 @@ func (l *loop) inOrder(ctx context.Context, messages []jetstream.Msg, h BatchHan
 	}
 }
 
-// acknowledge tells the server of what is done. It takes them in order, so the confirmation of the last is that of all.
+// acknowledge confirms to the server what is done. It takes them in order, so the confirmation of the last is that of all.
 func (l *loop) acknowledge(ctx context.Context, done []*held) {
 	for i, one := range done {
 		var unsettled error

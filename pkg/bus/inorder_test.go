@@ -66,7 +66,7 @@ func inOrderAs(
 	return done
 }
 
-// TestNothingOvertakesWhatHasToBeTriedAgain has an event fail for a while, another for good, and those behind them wait.
+// TestNothingOvertakesWhatHasToBeTriedAgain has an event fail for a while, another permanently, and those behind them wait.
 func TestNothingOvertakesWhatHasToBeTriedAgain(t *testing.T) {
 	t.Parallel()
 	server, conn := setup(t)
@@ -99,7 +99,7 @@ func TestNothingOvertakesWhatHasToBeTriedAgain(t *testing.T) {
 		}
 		return errs
 	}, func(_ string, err error) { why = err }, func(done []string) bool { return len(done) == len(want) })
-	// What was refused is told when its call has ended, after those of the same call that were not.
+	// What was refused is reported when its call has ended, after those of the same call that were not.
 	at := slices.Index(got, want[4])
 	if at < 0 || !fault.Is(why, fault.Invalid) || failures != 5 {
 		t.Fatalf("handled %q, rejected for %v after %d failures", got, why, failures)
@@ -109,8 +109,8 @@ func TestNothingOvertakesWhatHasToBeTriedAgain(t *testing.T) {
 	}
 }
 
-// TestNothingOvertakesWhatAProcessHadInHandThatWasKilled: what came later waits until the server has it back.
-func TestNothingOvertakesWhatAProcessHadInHandThatWasKilled(t *testing.T) {
+// TestNothingOvertakesTheEventsOfAKilledProcess: later events wait until the server redelivers them.
+func TestNothingOvertakesTheEventsOfAKilledProcess(t *testing.T) {
 	t.Parallel()
 	server, conn := setup(t)
 	consumer := watcher()
@@ -142,7 +142,7 @@ func TestNothingOvertakesWhatAProcessHadInHandThatWasKilled(t *testing.T) {
 	}
 	js.Conn().Close()
 	if taken != 2 {
-		t.Fatalf("the process had %d events in hand, want 2", taken)
+		t.Fatalf("the process has taken %d events, want 2", taken)
 	}
 	publish(3)
 	got := inOrderAs(t, conn, consumer, func(_ int, ids []string) []error { return make([]error, len(ids)) },

@@ -183,7 +183,7 @@ func TestARelayReachesOnlyItsOwnAgent(t *testing.T) {
 	}
 }
 
-// A reply subject is not checked against the permissions of whoever names it: the server's own answer can be led anywhere.
+// A reply subject is not checked against the permissions of the user that names it: the server's own answer can be led anywhere.
 // What gets onto a path that way is refused by its consumers.
 func TestAReplyLedOntoAnotherPathIsRefused(t *testing.T) {
 	t.Parallel()

@@ -36,11 +36,11 @@ func (w warnings) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// What a stream reserves is more than the server has: that is said, and not that nobody answers.
+// A stream reserves more than the server has: the log says so, and not that nobody answers.
 func TestAStreamThatHasNoRoomIsNamed(t *testing.T) {
 	t.Parallel()
-	said := warnings{texts: make(chan string, 16)}
-	conn, err := bus.Connect(t.Context(), bustest.Server(t).Config("domain"), slog.New(said))
+	log := warnings{texts: make(chan string, 16)}
+	conn, err := bus.Connect(t.Context(), bustest.Server(t).Config("domain"), slog.New(log))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,10 +53,10 @@ func TestAStreamThatHasNoRoomIsNamed(t *testing.T) {
 	go func() { ended <- conn.Apply(ctx, bus.Topology{Streams: []bus.Stream{stream}}) }()
 	for found := false; !found; {
 		select {
-		case text := <-said.texts:
+		case text := <-log.texts:
 			found = strings.Contains(text, "make stream DOMAIN: the event bus cannot do it: insufficient storage")
 		case <-ctx.Done():
-			t.Fatal("nobody has said that there is no room")
+			t.Fatal("no warning that there is no room")
 		}
 	}
 	cancel()

@@ -24,7 +24,7 @@ const (
 	duplicateWindow = 2 * time.Minute
 )
 
-// RegistryStream is what registries told. Its publisher and its consumer both make it, whichever starts first.
+// RegistryStream has what registries reported. Its publisher and its consumer both make it, whichever starts first.
 func RegistryStream() Stream {
 	return Stream{Name: StreamRegistry, Subjects: []string{"cd.registry.>"}, MaxAge: week, MaxBytes: streamBytes}
 }

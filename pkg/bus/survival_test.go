@@ -154,7 +154,7 @@ func TestApply(t *testing.T) {
 	server, conn := setup(t)
 	topology := domainTopology()
 	topology.Consumers = []bus.Consumer{watcher()}
-	for range 2 { // twice is once
+	for range 2 { // it is idempotent
 		if err := conn.Apply(t.Context(), topology); err != nil {
 			t.Fatal(err)
 		}

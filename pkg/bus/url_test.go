@@ -14,7 +14,7 @@ func TestCheckURL(t *testing.T) {
 		"nats://user:s3cret@a:1, nats://b:2", "wss://nats.example/path",
 	} {
 		if problems := bus.CheckURL("nats_url", address); len(problems) > 0 {
-			t.Errorf("of %q it is said: %v", address, problems)
+			t.Errorf("%q has problems: %v", address, problems)
 		}
 	}
 	for address, want := range map[string]string{
@@ -23,7 +23,7 @@ func TestCheckURL(t *testing.T) {
 		problems := bus.CheckURL("nats_url", address)
 		if len(problems) != 1 || problems[0].Name != "nats_url" || !strings.Contains(problems[0].Problem, want) ||
 			strings.Contains(problems[0].Problem, "s3cret") {
-			t.Errorf("of %q it is said: %v, want one that names %s", address, problems, want)
+			t.Errorf("%q has problems %v, want one that names %s", address, problems, want)
 		}
 	}
 }
