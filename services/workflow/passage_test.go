@@ -79,7 +79,8 @@ def attempt():
             fail("%s was not refused: %s" % (c["function"], a))
 `
 
-// No program changes an environment whose passage was not granted to its run, whichever Function it calls and however it gets there (D46).
+// Hole P5: no program changes an environment whose passage was not granted to its run, whichever Function it calls and however it gets
+// there (D46).
 // The Functions are those of the registry, so a new one is tried without a change here.
 func TestAHostileProgramChangesNothing(t *testing.T) {
 	t.Parallel()
