@@ -76,6 +76,8 @@ type Conn struct {
 	close func()
 	// refusal is why the last attempt to connect failed.
 	refusal atomic.Value
+	// silent is how long the server has left everything of a kind unanswered.
+	silent struct{ api, publish silence }
 	// lost is when an established connection was lost, zero while there is one, and before the first.
 	lost atomic.Int64
 }

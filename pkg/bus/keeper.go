@@ -17,10 +17,6 @@ const (
 	// troubleAfter is how long streams may be without an answer until Ready reports it. The election of a leader takes a cluster of NATS up
 	// to nine seconds, and a lost one may have led several groups.
 	troubleAfter = 30 * time.Second
-	// moveAfter is how long a connected server may give no answer until another one is tried, and that one after it; the pause doubles up to
-	// movesMost times, since a stream may have lost its quorum wherever one looks from.
-	moveAfter = 12 * time.Second
-	movesMost = 5
 )
 
 // keeper remembers the topology of a connection and keeps it in being.
@@ -32,10 +28,9 @@ type keeper struct {
 	consumers map[string]Consumer
 	renewed   chan struct{} // closed and replaced when something had to be made again
 	raised    map[string]time.Time
-	// err is what was wrong at the last look, since when and, in a cluster, when another server was tried.
-	err          error
-	since, moved time.Time
-	moves        int
+	// err is what was wrong at the last look, and since when.
+	err   error
+	since time.Time
 }
 
 func newKeeper() keeper {
@@ -90,7 +85,7 @@ func (k *keeper) settle(now time.Time, renewed bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.err == nil {
-		k.since, k.moves = now, 0
+		k.since = now
 	}
 	k.err = err
 	if renewed {
@@ -108,18 +103,6 @@ func (k *keeper) trouble(now time.Time) error {
 		return nil
 	}
 	return k.err
-}
-
-// shouldMove reports whether it is time to try another server of the cluster: this one is connected, and has not answered for a while.
-// It may be cut off from the others.
-func (k *keeper) shouldMove(now time.Time) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if !fault.Is(k.err, fault.Unavailable) || now.Sub(k.since) < moveAfter || now.Sub(k.moved) < moveAfter<<min(k.moves, movesMost) {
-		return false
-	}
-	k.moved, k.moves = now, k.moves+1
-	return true
 }
 
 // mayRaise reports whether a stream may be tried to be given more replicas now.
@@ -173,10 +156,6 @@ func (c *Conn) restore(ctx context.Context) error {
 		c.log.WarnContext(ctx, "topology not checked", telemetry.KeyError, err)
 	}
 	c.keeper.settle(c.clock.Now(), missing != "" && err == nil, err)
-	if c.nc.ConnectedClusterName() != "" && c.keeper.shouldMove(c.clock.Now()) {
-		c.log.WarnContext(ctx, "the connected server does not answer; trying another one", telemetry.KeyAddress, c.nc.ConnectedUrlRedacted())
-		_ = c.nc.ForceReconnect() // fails only on a connection that is closed
-	}
 	return err
 }
 

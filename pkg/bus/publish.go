@@ -94,10 +94,11 @@ func sendProblem(err error) string {
 }
 
 // publishOnce makes one attempt. Its error has a class.
-func (c *Conn) publishOnce(ctx context.Context, o outgoing) error {
+func (c *Conn) publishOnce(ctx context.Context, o outgoing) (err error) {
+	defer func() { c.heard(ctx, &c.silent.publish, err) }()
 	subject := o.Subject()
 	concerns := func(denied string) bool { return denied == subject }
-	err := c.denied.watch(ctx, confirmWithin, concerns, func(ctx context.Context) error {
+	err = c.denied.watch(ctx, confirmWithin, concerns, func(ctx context.Context) error {
 		_, err := c.js.PublishMsg(ctx, o.message(), jetstream.WithRetryAttempts(1), jetstream.WithRetryWait(10*time.Millisecond))
 		return err
 	})

@@ -178,11 +178,12 @@ func (c *Conn) look(ctx context.Context, stream string, request func(context.Con
 	return c.within(ctx, lookWithin, stream, request)
 }
 
-func (c *Conn) within(ctx context.Context, limit time.Duration, stream string, request func(context.Context) error) error {
+func (c *Conn) within(ctx context.Context, limit time.Duration, stream string, request func(context.Context) error) (err error) {
+	defer func() { c.heard(ctx, &c.silent.api, err) }()
 	concerns := func(subject string) bool {
 		return strings.HasPrefix(subject, "$JS.API.") && slices.Contains(strings.Split(subject, "."), stream)
 	}
-	err := c.denied.watch(ctx, limit, concerns, request)
+	err = c.denied.watch(ctx, limit, concerns, request)
 	var refusal *jetstream.APIError
 	switch {
 	case err == nil, fault.Is(err, fault.Denied):

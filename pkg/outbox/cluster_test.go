@@ -127,7 +127,10 @@ func newTraffic(t *testing.T) *traffic {
 	}))
 	f.must(f.conns[bus.UserRegistry].Apply(t.Context(), bus.Topology{Streams: []bus.Stream{bus.RegistryStream()}}))
 	for _, stream := range []string{bus.StreamDomain, bus.StreamRegistry, bus.StreamCluster, bus.StreamClusterCalls} {
-		wait.Within(t, settled, stream+" has three replicas", func() bool { return f.cluster.Current(t, stream) })
+		wait.Within(t, settled, stream+" has three replicas", func() bool {
+			info := f.cluster.Info(t, stream)
+			return info != nil && info.Config.Replicas == 3 && f.cluster.Current(t, stream)
+		})
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var producers sync.WaitGroup
@@ -382,8 +385,8 @@ func TestANATSClusterIsSplitTwoToOne(t *testing.T) {
 	f.cluster.Heal()
 	begun = clock.System().Now()
 	healed := f.recovery(begun)
-	f.whole()
 	f.settle("split 2:1 and healed", healed)
+	f.whole()
 }
 
 // All are cut off from all: there is no quorum, and nothing is confirmed until there is one.
@@ -405,8 +408,8 @@ func TestANATSClusterIsSplitInThree(t *testing.T) {
 	begun = clock.System().Now()
 	recovered := f.recovery(begun)
 	f.quorumIsGone(false)
-	f.whole()
 	f.settle("split 1:1:1 for 20 s and healed", recovered)
+	f.whole()
 }
 
 func skipUnlessNightly(t *testing.T) {

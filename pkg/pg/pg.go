@@ -25,7 +25,8 @@ import (
 
 // Config says which database, and where in it.
 type Config struct {
-	// URL is a libpq connection string: postgres://user:password@host:5432/database?sslmode=verify-full.
+	// URL is a libpq connection string: postgres://user:password@host:5432/database?sslmode=verify-full. It may name several hosts, of which
+	// the one that takes writes is used.
 	URL string
 	// Schema is the only schema that unqualified names are looked up in. Migrate creates it. Empty leaves the server's
 	// default search path.
@@ -113,6 +114,7 @@ func poolConfig(c Config) (*pgxpool.Config, error) {
 		pc.MaxConns = c.MaxConns
 	}
 	adjust(pc.ConnConfig, c.Schema)
+	toPrimary(pc.ConnConfig)
 	pc.ConnConfig.Tracer = tracer{schema: c.Schema}
 	if c.Role != "" {
 		pc.ConnConfig.RuntimeParams["role"] = c.Role

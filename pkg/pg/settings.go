@@ -5,7 +5,8 @@ import "github.com/lockstep-cd/lockstep/pkg/certs"
 // Database is what every service with tables configures about PostgreSQL; a service's Config embeds it. Schema and the number of
 // connections are the service's own keys, since their defaults differ.
 type Database struct {
-	// DatabaseURL is the URL of the PostgreSQL server, with the account that the service logs in as.
+	// DatabaseURL is the URL of the PostgreSQL server, with the account that the service logs in as. With several hosts, separated by commas
+	// (postgres://lockstep@a:5432,b:5432/lockstep), the one that takes writes is used, also after a failover.
 	DatabaseURL string `koanf:"database_url" secret:"true"`
 	// DatabaseCAFile holds the certificate authorities that PostgreSQL's certificate is verified against. DatabaseCertFile and
 	// DatabaseKeyFile are the client certificate, for a server that requires one. If any of them is set, every connection is encrypted

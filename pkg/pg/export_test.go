@@ -1,0 +1,4 @@
+package pg
+
+// PoolConfig is what Open connects with.
+var PoolConfig = poolConfig
