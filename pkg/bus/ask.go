@@ -30,8 +30,8 @@ type refusal struct {
 }
 
 // Ask sends a request to the service that answers a subject and waits for one answer, as long as ctx has but no longer than two minutes: it
-// is a question that may get lost, for what can be asked again. The error has the class that the other side gave it; Unavailable when nobody
-// answers.
+// is a question that may get lost, for what can be asked again. The error has the class that the other side gave it; Unavailable when no
+// service answers.
 func (c *Conn) Ask(ctx context.Context, subject string, request []byte) ([]byte, error) {
 	var answer *nats.Msg
 	concerns := func(s string) bool { return s == subject }

@@ -27,8 +27,8 @@ var ErrBehind = errors.New("an event before this one has to be handled first")
 // ConsumeInOrder is Consume for events whose order matters: it takes what is available, up to MaxAckPending at once, and the
 // next only when all of that is processed. What has to be retried is retried here, after the delay of the backoff list, and
 // not given back to the server, which would let others pass. It waits up to AckWait for the events of a process that was
-// killed. Workers has no meaning. As every process takes
-// events of its own, the order holds over replicas only as far as one consumes at a time.
+// killed. Workers has no meaning. As every process takes events of its own, the order holds over replicas only as far as one consumes
+// at a time.
 func (c *Conn) ConsumeInOrder(
 	ctx context.Context, consumer Consumer, h func(context.Context, []Delivery) []error, rejected func(context.Context, Delivery, error),
 ) error {
