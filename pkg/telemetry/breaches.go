@@ -14,6 +14,11 @@ func Breaches(read func(ctx context.Context) (times int64, err error)) prometheu
 	)}
 }
 
+// FreezeBypasses exports how often a rollout was let past a freeze; otherwise it is like Breaches.
+func FreezeBypasses(read func(ctx context.Context) (times int64, err error)) prometheus.Collector {
+	return breaches{read, prometheus.NewDesc("lockstep_freeze_bypasses_total", "Rollouts that a person has let past a freeze.", nil, nil)}
+}
+
 type breaches struct {
 	read  func(ctx context.Context) (int64, error)
 	times *prometheus.Desc

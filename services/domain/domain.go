@@ -28,6 +28,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/bundle"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/evidence"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/freeze"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/intake"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
@@ -144,7 +145,8 @@ func Run(ctx context.Context, c Config) error {
 		checks := map[string]func(context.Context) error{"database": pool.Ping}
 		delivery := &telemetry.Delivery{}
 		parts = append(parts, rpc.PlainHTTPPart("health", c.HealthAddress, log, telemetry.Health(checks, exposition{
-			conn: func() *bus.Conn { return conn }, pool: pool, breakGlass: s.store.BrokenGlass, breaches: s.store.Breaches, journal: s.store.JournalHealth,
+			conn: func() *bus.Conn { return conn }, pool: pool, breakGlass: s.store.BrokenGlass, breaches: s.store.Breaches, bypasses: s.store.FreezeBypasses,
+			journal:  s.store.JournalHealth,
 			delivery: delivery, streams: s.streams,
 		}.collectors()...)))
 		if len(c.DeliveryMetrics.Environments) > 0 {
@@ -228,6 +230,7 @@ type service struct {
 	setup    *setup.UseCases
 	intake   *intake.UseCases
 	rollouts *rollout.UseCases
+	freezes  *freeze.UseCases
 	handoffs *handoff.UseCases
 	view     *view.UseCases
 	evidence *evidence.UseCases
@@ -290,7 +293,14 @@ func assemble(
 				slog.Int64(telemetry.KeyRollout, b.RolloutID), slog.String("gate", b.GateID), slog.String("reason", b.Reason),
 			)
 		},
+		Bypassed: func(ctx context.Context, b rollout.Bypass) {
+			log.WarnContext(
+				ctx, "freeze bypassed", slog.Int64(telemetry.KeyOrganization, b.Organization), slog.Int64(telemetry.KeyRollout, b.RolloutID),
+				slog.Any("freezes", b.Freezes), slog.String("principal", b.By), slog.String("reason", b.Reason),
+			)
+		},
 	})
+	s.freezes = freeze.New(s.store.ForFreeze(), now, s.wake)
 	s.handoffs = handoff.New(handoff.Deps{
 		Store: s.store.ForHandoff(), Programs: s.drivers, Workflows: workflows, Rollouts: s.rollouts, Clock: now,
 	})

@@ -22,6 +22,7 @@ type exposition struct {
 	breakGlass func(ctx context.Context) (times int64, last time.Time, err error)
 	journal    func(ctx context.Context) (problems int64, oldest time.Time, err error)
 	breaches   func(ctx context.Context) (times int64, err error)
+	bypasses   func(ctx context.Context) (times int64, err error)
 	delivery   *telemetry.Delivery
 	streams    *transport.Streams
 }
@@ -29,7 +30,7 @@ type exposition struct {
 // collectors are everything that /metrics exposes beside telemetry.Metrics.
 func (e exposition) collectors() []prometheus.Collector {
 	return append(bus.Metrics(e.conn), pg.Metrics(e.pool), outbox.Metrics(e.pool),
-		telemetry.BreakGlass(e.breakGlass), telemetry.Breaches(e.breaches), journalMetrics{e.journal}, store.Metrics(e.pool),
+		telemetry.BreakGlass(e.breakGlass), telemetry.Breaches(e.breaches), telemetry.FreezeBypasses(e.bypasses), journalMetrics{e.journal}, store.Metrics(e.pool),
 		e.delivery, e.streams)
 }
 
@@ -42,7 +43,7 @@ func Exposed() []prometheus.Collector {
 // Metrics are those of Exposed that no other service has.
 func Metrics() []prometheus.Collector {
 	return []prometheus.Collector{
-		store.Metrics(nil), telemetry.BreakGlass(nil), telemetry.Breaches(nil),
+		store.Metrics(nil), telemetry.BreakGlass(nil), telemetry.Breaches(nil), telemetry.FreezeBypasses(nil),
 		journalMetrics{},
 		transport.NewStreams(1),
 	}

@@ -46,7 +46,7 @@ func (s *service) handler(c Config) (http.Handler, error) {
 		Guard:  guard,
 		SignOn: signOn,
 		GraphQL: graph.NewHandler(graph.Deps{
-			Domain: graph.Domain{Access: s.access, Setup: s.setup, Rollouts: s.rollouts, Workflows: s.handoffs, View: s.view, Evidence: s.evidence},
+			Domain: graph.Domain{Access: s.access, Setup: s.setup, Rollouts: s.rollouts, Freezes: s.freezes, Workflows: s.handoffs, View: s.view, Evidence: s.evidence},
 			Clock:  clock.System(), Log: s.log, Streams: s.streams,
 		}),
 		Console: pages,
@@ -117,6 +117,10 @@ func (s *service) chores() []chore {
 			return "gate expired", []slog.Attr{
 				slog.Int64(telemetry.KeyRollout, e.RolloutID), slog.String("gate", e.GateID), slog.String("outcome", e.Outcome),
 			}, worked, err
+		},
+		func(ctx context.Context) (string, []slog.Attr, bool, error) {
+			rollout, worked, err := s.rollouts.ReviewDue(ctx)
+			return "passages evaluated again", []slog.Attr{slog.Int64(telemetry.KeyRollout, rollout)}, worked, err
 		},
 		func(ctx context.Context) (string, []slog.Attr, bool, error) {
 			application, worked, err := s.intake.RankDue(ctx)

@@ -140,6 +140,7 @@ func rooms() map[string][]room {
 			{nouns, nil},
 			{"access", []string{nouns}},
 			{"intake", []string{nouns}},
+			{"freeze", []string{nouns}},
 			{"setup", []string{nouns, "access"}},
 			{"rollout", []string{nouns, "setup"}},
 			{"handoff", []string{nouns, "rollout"}},

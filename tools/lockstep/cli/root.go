@@ -16,6 +16,7 @@ import (
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/application"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/command"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/driver"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/freeze"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/journal"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/local"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/rollout"
@@ -102,7 +103,7 @@ func root(c *command.Command) *cobra.Command {
 		&cobra.Group{ID: "local", Title: "On this machine:"},
 	)
 	for _, commands := range [][]*cobra.Command{
-		application.Commands(c), source.Commands(c), driver.Commands(c), rollout.Commands(c), workflow.Commands(c),
+		application.Commands(c), source.Commands(c), driver.Commands(c), rollout.Commands(c), freeze.Commands(c), workflow.Commands(c),
 		journal.Commands(c), access.Commands(c), local.Commands(c),
 		{versionCommand(c)},
 	} {
@@ -114,9 +115,9 @@ func root(c *command.Command) *cobra.Command {
 }
 
 func versionCommand(c *command.Command) *cobra.Command {
-	return &cobra.Command{
+	version := &cobra.Command{
 		Use:   "version",
-		Short: "Print the version",
+		Short: "Print the version of this program, or veto a version of an application",
 		Args:  command.Exactly(0),
 		RunE: func(*cobra.Command, []string) error {
 			if c.Output == "table" {
@@ -126,6 +127,8 @@ func versionCommand(c *command.Command) *cobra.Command {
 			return c.Print(versionAnswer{Version: c.Version}, nil)
 		},
 	}
+	version.AddCommand(freeze.Vetoes(c)...)
+	return version
 }
 
 // versionAnswer is what `version` prints for programs.

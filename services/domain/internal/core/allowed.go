@@ -118,6 +118,18 @@ func (s Standing) MayResolve(a Actor, action Action, gate string) error {
 	return err
 }
 
+// Frozen is whether the journal names a freeze that keeps a requested passage closed.
+func (s Standing) Frozen() bool {
+	for _, stops := range s.Hold.Stopped {
+		for _, c := range stops {
+			if c.Kind == ConditionFreeze && !s.Hold.Bypassed[c.ControlID] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // RefusesRollback is why there is nothing to go back to from a rollout, or nothing to take back.
 func (s Standing) RefusesRollback() error {
 	before, err := LiveBefore(s.Rollout, s.Environments)
@@ -153,6 +165,10 @@ func (s Standing) Refuses(action Action) error {
 	case ActionBreakGlass:
 		if s.Hold.Broken != nil {
 			return fault.New(fault.Refused, "the approvals of rollout_%d are passed by break-glass already", id)
+		}
+	case ActionBypassFreeze:
+		if !s.Frozen() {
+			return fault.New(fault.Refused, "no freeze stops rollout_%d", id)
 		}
 	case ActionAbortRollout:
 		if s.Hold.Aborted {

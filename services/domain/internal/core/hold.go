@@ -30,6 +30,10 @@ type Hold struct {
 	Skips map[string][]Condition
 	// since is when it came to a gate, or asked to go past it, by the gate's name.
 	Since map[string]time.Time
+	// Stopped are the controls that the journal names for requested passages, by gate.
+	Stopped map[string][]Condition
+	// Bypassed are the freezes that do not stop the rollout.
+	Bypassed map[int64]bool
 }
 
 // Stands is whether nothing moves before somebody or something lets it.
@@ -50,6 +54,7 @@ func HoldOf(rows []Transition, open []Gate) Hold {
 	h := Hold{
 		asked: len(open) > 0, At: map[string]bool{}, Reached: map[string]bool{}, Passed: map[string]bool{}, Since: map[string]time.Time{},
 		Granted: map[string]bool{}, Answers: map[string]*Answers{}, Skips: map[string][]Condition{},
+		Stopped: map[string][]Condition{}, Bypassed: map[int64]bool{},
 	}
 	for _, r := range rows {
 		h.Read(r)
@@ -76,7 +81,14 @@ func (h *Hold) Read(r Transition) {
 	case VerbRequestPassage:
 		h.Asking = append(without(h.Asking, r.GateID), r.GateID)
 		h.Since[r.GateID], h.Skips[r.GateID] = r.CreatedAt, r.Conditions
+	case VerbStopPassage:
+		h.Stopped[r.GateID] = r.Conditions
+	case VerbBypassFreeze:
+		for _, c := range r.Conditions {
+			h.Bypassed[c.ControlID] = true
+		}
 	case VerbPassGate:
+		delete(h.Stopped, r.GateID)
 		delete(h.At, r.GateID)
 		h.Passed[r.GateID], h.Granted[r.GateID] = true, true
 		h.Asking = without(h.Asking, r.GateID)
@@ -93,6 +105,7 @@ func (h *Hold) Read(r Transition) {
 		clear(h.Passed)
 		clear(h.Answers)
 		clear(h.Skips)
+		clear(h.Stopped)
 	case VerbRetry:
 		h.Aborted = false
 	case VerbBreakGlass:

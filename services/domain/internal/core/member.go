@@ -63,6 +63,8 @@ const (
 	ChangedFlowDefinition         AccessKind = "flowdefinition"
 	ChangedArtifactSource         AccessKind = "artifactsource"
 	ChangedRollout                AccessKind = "rollout"
+	ChangedFreeze                 AccessKind = "freeze"
+	ChangedVeto                   AccessKind = "veto"
 	// ChangedWorkflow is a run of the engine; it has a name and no number.
 	ChangedWorkflow AccessKind = "workflow"
 )

@@ -21,6 +21,10 @@ const (
 	ConditionSkippedWeight ConditionKind = "skipped_weight"
 	// ConditionNone is that the passage needed nothing.
 	ConditionNone ConditionKind = "nothing_asked"
+	// ConditionFreeze, ConditionVeto and ConditionPin are controls that stop a passage; of a bypass, the freezes that are bypassed.
+	ConditionFreeze = ConditionKind(StopFreeze)
+	ConditionVeto   = ConditionKind(StopVeto)
+	ConditionPin    = ConditionKind(StopPin)
 )
 
 // The outcomes of an approval.
@@ -43,6 +47,10 @@ type Condition struct {
 	SoakSeconds int `json:"soak_seconds,omitempty"`
 	// Cause is why a weight is skipped.
 	Cause WeightSkip `json:"cause,omitempty"`
+	// ControlID is the freeze, the veto, or the environment that is pinned.
+	ControlID int64 `json:"control_id,omitempty"`
+	// Until is when a freeze ends by itself, as it was when the row was written.
+	Until *time.Time `json:"until,omitempty"`
 }
 
 // ConditionBy is a principal who satisfied a condition.
@@ -164,6 +172,7 @@ func DescribeConditions(all []Condition) string {
 			skipped, cause, soak = append(skipped, weight+" %"), c.Cause, soak+c.SoakSeconds
 		case ConditionNone:
 			parts = append(parts, "no approval required")
+		case ConditionFreeze, ConditionVeto, ConditionPin: // of rows that stop a passage, which have a text of their own
 		}
 	}
 	if len(skipped) > 0 {

@@ -28,6 +28,12 @@ const (
 	MayAdminister
 	// MayBreakGlass is to pass the approvals of a rollout alone, for everybody to see.
 	MayBreakGlass
+	// MayFreeze is to set and to end what stops passages: freezes, vetoes of versions, and pins of environments.
+	MayFreeze
+	// MayBypass is to let one rollout past freezes, for everybody to see.
+	MayBypass
+	// MayReport is to report the statuses of checks.
+	MayReport
 )
 
 // Permissions is a set of them.
@@ -35,7 +41,7 @@ type Permissions uint16
 
 // AllPermissions is every permission, in the order in which they are shown.
 func AllPermissions() []Permission {
-	return []Permission{MayRead, MayDeploy, MayApprove, MayConfigure, MayAdminister, MayBreakGlass}
+	return []Permission{MayRead, MayDeploy, MayApprove, MayConfigure, MayAdminister, MayBreakGlass, MayFreeze, MayBypass, MayReport}
 }
 
 // String is the permission as tokens and the API spell it.
@@ -53,6 +59,12 @@ func (p Permission) String() string {
 		return "administer"
 	case MayBreakGlass:
 		return "break_glass"
+	case MayFreeze:
+		return "freeze"
+	case MayBypass:
+		return "bypass"
+	case MayReport:
+		return "report"
 	default:
 		return "unknown"
 	}
@@ -100,9 +112,9 @@ func (r Role) Permissions() Permissions {
 	case RoleApprover:
 		return PermissionsOf(MayRead, MayApprove)
 	case RoleDeployer:
-		return PermissionsOf(MayRead, MayDeploy)
+		return PermissionsOf(MayRead, MayDeploy, MayReport)
 	case RoleMaintainer:
-		return PermissionsOf(MayRead, MayDeploy, MayApprove, MayConfigure, MayBreakGlass)
+		return PermissionsOf(MayRead, MayDeploy, MayApprove, MayConfigure, MayBreakGlass, MayFreeze, MayBypass, MayReport)
 	case RoleOwner:
 		return PermissionsOf(AllPermissions()...)
 	default:
@@ -140,6 +152,14 @@ const (
 	ActionAbortRollout            Action = "abortRollout"
 	ActionRetryRollout            Action = "retryRollout"
 	ActionBreakGlass              Action = "breakGlass"
+	ActionStartFreeze             Action = "startFreeze"
+	ActionExtendFreeze            Action = "extendFreeze"
+	ActionEndFreeze               Action = "endFreeze"
+	ActionBypassFreeze            Action = "bypassFreeze"
+	ActionVetoVersion             Action = "vetoVersion"
+	ActionLiftVeto                Action = "liftVeto"
+	ActionPinEnvironment          Action = "pinEnvironment"
+	ActionUnpinEnvironment        Action = "unpinEnvironment"
 	ActionStopRollback            Action = "stopAutomaticRollback"
 	ActionSetRolloutPolicy        Action = "setRolloutPolicy"
 	ActionApproveGate             Action = "approveGate"
@@ -176,6 +196,10 @@ func permissionFor(action Action) (Permission, bool) {
 		return MayApprove, true
 	case ActionBreakGlass:
 		return MayBreakGlass, true
+	case ActionStartFreeze, ActionExtendFreeze, ActionEndFreeze, ActionVetoVersion, ActionLiftVeto, ActionPinEnvironment, ActionUnpinEnvironment:
+		return MayFreeze, true
+	case ActionBypassFreeze:
+		return MayBypass, true
 	case ActionCreateArtifactSource, ActionSetArtifactSourceConfig, ActionTryArtifactSource, ActionRetryWorkflow, ActionCancelWorkflow:
 		return MayConfigure, true
 	case ActionArchiveApplication, ActionArchiveEnvironment, ActionRestoreApplication, ActionRestoreEnvironment, ActionCreateApplication,
@@ -209,7 +233,7 @@ func (a Actor) May(action Action) error {
 	if action.operates() && a.Organization != OperatorOrganization {
 		return fault.New(fault.Denied, "%s is for those who operate the installation: owners of organization %d", action, OperatorOrganization)
 	}
-	if action == ActionBreakGlass && a.Type != PrincipalUser {
+	if (action == ActionBreakGlass || action == ActionBypassFreeze) && a.Type != PrincipalUser {
 		return fault.New(fault.Denied, "%s is for people; %s is none (%s)", action, a.DisplayName(), a.Type)
 	}
 	if a.Permissions.Has(needed) {

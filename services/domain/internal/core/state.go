@@ -123,4 +123,8 @@ const (
 	VerbStopRollback Verb = "stop_rollback"
 	// VerbRequestPassage is a rollout that waits at a gate because somebody holds it.
 	VerbRequestPassage Verb = "request_passage"
+	// VerbStopPassage is a requested passage that a freeze, a veto or a pin keeps closed.
+	VerbStopPassage Verb = "stop_passage"
+	// VerbBypassFreeze lets the rollout past freezes that are in force.
+	VerbBypassFreeze Verb = "bypass_freeze"
 )

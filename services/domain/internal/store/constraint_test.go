@@ -57,6 +57,13 @@ INSERT INTO cd_handoffs (organization_id, kind, workflow_id, subject_kind, subje
     VALUES (1, 'start', 'rollout-1', 'rollout', 1, 'deploy', 'sha256:driver', '{}', now());
 INSERT INTO cd_rollout_places (organization_id, rollout_id, environment_id, places, weights) VALUES (1, 1, 1, '[]', '{}');
 INSERT INTO cd_environment_protections (organization_id, environment_id, direct_changes) VALUES (1, 1, true);
+INSERT INTO cd_freezes (organization_id, tiers, environment_ids, application_ids, rollbacks, reason, starts_at, ends_at, bounded_from, principal_type, principal_id, principal_name)
+    VALUES (1, '{production}', '{}', '{}', false, 'x', now(), now() + interval '1 day', now(), 'user', 1, 'ann');
+INSERT INTO cd_vetoes (organization_id, version_id, reason, principal_type, principal_id, principal_name) VALUES (1, 1, 'x', 'user', 1, 'ann');
+INSERT INTO cd_environment_pins (organization_id, environment_id, pinned, reason, since, principal_type, principal_id, principal_name)
+    VALUES (1, 1, true, 'x', now(), 'user', 1, 'ann');
+INSERT INTO cd_passage_stops (organization_id, rollout_id, gate_id, kind, control_id) VALUES (1, 1, 'staging', 'freeze', 1);
+INSERT INTO cd_passage_reviews (organization_id, rollout_id, due_at) VALUES (1, 1, now());
 `
 
 func seeded(t *testing.T) *pgxpool.Pool {
@@ -83,6 +90,7 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		transition = `INSERT INTO cd_rollout_transitions (organization_id, rollout_id, from_state, to_state, event, gate_id, principal_type) VALUES `
 		entry      = `INSERT INTO cd_version_set_entries (organization_id, version_set_id, version_id, artifact_source_id, service_id) VALUES `
 		rolloutOf  = `INSERT INTO cd_rollouts (organization_id, application_id, version_set_id, flow_definition_id, state, finished_at) VALUES `
+		freezeOf   = `INSERT INTO cd_freezes (organization_id, environment_ids, application_ids, rollbacks, starts_at, principal_type, principal_id, principal_name, tiers, reason, ends_at, bounded_from) VALUES (1, '{}', '{}', false, now(), 'user', 1, 'a', `
 		stop       = `INSERT INTO cd_rollout_environments (organization_id, rollout_id, environment_id, position, driver_binding_id, driver_digest, previous_version_set_id) VALUES `
 	)
 	tests := []struct{ name, sql, constraint string }{
@@ -113,6 +121,15 @@ func TestTheDatabaseRefuses(t *testing.T) {
 			"cd_rollout_gates_rollout",
 		},
 		{"an expiry with another outcome", `INSERT INTO cd_environment_approvals (organization_id, environment_id, quorum, requester_may_approve, on_expiry) VALUES (1, 1, 1, false, 'wait')`, "cd_environment_approvals_outcome_is_known"},
+		// D49: what stops passages
+		{"a freeze without a reason", freezeOf + `'{}', '', now() + interval '1 day', now())`, "cd_freezes_reason_is_given"},
+		{"a freeze of 31 days", freezeOf + `'{}', 'x', now() + interval '31 days', now())`, "cd_freezes_time_is_bounded"},
+		{"a freeze that ends before it starts", freezeOf + `'{}', 'x', now() - interval '1 day', now())`, "cd_freezes_end_comes_last"},
+		{"a freeze of a tier that does not exist", freezeOf + `'{prod}', 'x', now() + interval '1 day', now())`, "cd_freezes_tiers_are_known"},
+		{"a veto of nothing", `INSERT INTO cd_vetoes (organization_id, reason, principal_type, principal_id, principal_name) VALUES (1, 'x', 'user', 1, 'a')`, "cd_vetoes_subject_is_one"},
+		{"a second veto of a version", `INSERT INTO cd_vetoes (organization_id, version_id, reason, principal_type, principal_id, principal_name) VALUES (1, 1, 'y', 'user', 1, 'a')`, "cd_vetoes_of_version"},
+		{"a machine that bypasses a freeze", `INSERT INTO cd_rollout_transitions (organization_id, rollout_id, from_state, to_state, event, principal_type, principal_id, reason) VALUES (1, 1, 0, 0, 'bypass_freeze', 'agent', 1, 'x')`, "cd_rollout_transitions_person_bypasses"},
+		{"a bypass without a reason", `INSERT INTO cd_rollout_transitions (organization_id, rollout_id, from_state, to_state, event, principal_type, principal_id, reason) VALUES (1, 1, 0, 0, 'bypass_freeze', 'user', 1, '')`, "cd_rollout_transitions_person_bypasses"},
 		// R5: organizations
 		{"an application of nobody", `INSERT INTO cd_applications (organization_id, name) VALUES (9, 'x')`, "cd_applications_organization"},
 		{

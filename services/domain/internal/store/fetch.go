@@ -6,12 +6,19 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/control"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
 // reader is view.Reads. How a read runs differs: a store makes a transaction of its own, a use case has one.
 type reader struct {
+	control.Reads
 	run func(ctx context.Context, organization int64, fn func(*query.Queries) error) error
+}
+
+// reading is a reader over what runs its reads.
+func reading(run func(ctx context.Context, organization int64, fn func(*query.Queries) error) error) reader {
+	return reader{Reads: control.Reads{Run: run}, run: run}
 }
 
 // together runs reads in one transaction: they show one state, and travel with one begin and one end.
@@ -22,12 +29,12 @@ func (r reader) together(ctx context.Context, organization int64, fn func(reader
 // within are the reads of a transaction. Only its own organization may be asked for: the transaction has entered that one,
 // and a slip in the core must not become a look into another's rows (R5).
 func within(q *query.Queries, organization int64) reader {
-	return reader{run: func(_ context.Context, asked int64, fn func(*query.Queries) error) error {
+	return reading(func(_ context.Context, asked int64, fn func(*query.Queries) error) error {
 		if asked != organization {
 			return fault.New(fault.Denied, "organization %d is not the one of this transaction", asked)
 		}
 		return fn(q)
-	}}
+	})
 }
 
 // batch is a generated query that reads rows by a list of identifiers.

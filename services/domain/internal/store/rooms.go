@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/freeze"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/intake"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
@@ -48,6 +49,11 @@ func (s *Store) ForIntake() intake.Store {
 // ForRollout is the store as package rollout sees it.
 func (s *Store) ForRollout() rollout.Store {
 	return room[rollout.Tx]{s, func(t *tx) rollout.Tx { return t }}
+}
+
+// ForFreeze is the store as package freeze sees it.
+func (s *Store) ForFreeze() freeze.Store {
+	return room[freeze.Tx]{s, func(t *tx) freeze.Tx { return t }}
 }
 
 // ForHandoff is the store as package handoff sees it.

@@ -48,7 +48,7 @@ CREATE TABLE cd_access_tokens (
     CONSTRAINT cd_access_tokens_parent FOREIGN KEY (organization_id, parent_id) REFERENCES cd_access_tokens(organization_id, id),
     CONSTRAINT cd_access_tokens_digest_is_sha256 CHECK ((octet_length(digest) = 32)),
     CONSTRAINT cd_access_tokens_provider_session_is_of_a_sign_in CHECK (((provider_session IS NULL) OR ((provider_session <> ''::text) AND sign_in))),
-    CONSTRAINT cd_access_tokens_scopes_are_known CHECK (((scopes >= 1) AND (scopes <= 63)))
+    CONSTRAINT cd_access_tokens_scopes_are_known CHECK (((scopes >= 1) AND (scopes <= 511)))
 );
 CREATE INDEX cd_access_tokens_by_digest ON cd_access_tokens USING btree (digest);
 CREATE INDEX cd_access_tokens_by_provider_session ON cd_access_tokens USING btree (provider_session) WHERE (provider_session IS NOT NULL);
@@ -62,7 +62,7 @@ COMMENT ON COLUMN cd_access_tokens.parent_id IS
 COMMENT ON COLUMN cd_access_tokens.provider_session IS
     'The identity provider''s name of its own session (claim sid), by which it may end this one.';
 COMMENT ON COLUMN cd_access_tokens.scopes IS
-    'Bits: 1 read 2 deploy 4 approve 8 configure 16 administer 32 break glass. What it is good for, as far as the member''s role allows it too.';
+    'Bits: 1 read 2 deploy 4 approve 8 configure 16 administer 32 break glass 64 freeze 128 bypass 256 report. What it is good for, as far as the member''s role allows it too.';
 COMMENT ON COLUMN cd_access_tokens.sign_in IS
     'Made by a sign-in (at an identity provider, or with the bootstrap token): it cannot be shown, and ends with the session that began with it.';
 
@@ -660,6 +660,28 @@ COMMENT ON COLUMN cd_environment_driver_bindings.driver_config IS
 COMMENT ON COLUMN cd_environment_driver_bindings.driver_ref IS
     'name@major; opaque to the tables.';
 
+CREATE TABLE cd_environment_pins (
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    organization_id bigint NOT NULL,
+    environment_id bigint NOT NULL,
+    pinned boolean NOT NULL,
+    reason text NOT NULL,
+    since timestamp with time zone NOT NULL,
+    principal_type text NOT NULL,
+    principal_id bigint NOT NULL,
+    principal_name text NOT NULL,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_environment_pins_pkey PRIMARY KEY (organization_id, environment_id),
+    CONSTRAINT cd_environment_pins_environment FOREIGN KEY (organization_id, environment_id) REFERENCES cd_environments(organization_id, id),
+    CONSTRAINT cd_environment_pins_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_environment_pins_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text]))),
+    CONSTRAINT cd_environment_pins_reason_is_given CHECK (((reason <> ''::text) OR (NOT pinned)))
+);
+CREATE TRIGGER cd_environment_pins_touch BEFORE UPDATE ON cd_environment_pins FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_environment_pins IS
+    'Environments in which only people change what runs. No row, or one that is not pinned: automation may, too.';
+
 CREATE TABLE cd_environment_protections (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
     organization_id bigint NOT NULL,
@@ -709,6 +731,44 @@ COMMENT ON COLUMN cd_environments.readiness IS
     'Whether it may be deployed to (E59, D15).';
 COMMENT ON COLUMN cd_environments.workflow_ref IS
     'The handle of the latest onboarding (E20); opaque.';
+
+CREATE TABLE cd_freezes (
+    organization_id bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    tiers text[] NOT NULL,
+    environment_ids bigint[] NOT NULL,
+    application_ids bigint[] NOT NULL,
+    rollbacks boolean NOT NULL,
+    reason text NOT NULL,
+    starts_at timestamp with time zone NOT NULL,
+    ends_at timestamp with time zone NOT NULL,
+    bounded_from timestamp with time zone NOT NULL,
+    ended_at timestamp with time zone,
+    principal_type text NOT NULL,
+    principal_id bigint NOT NULL,
+    principal_name text NOT NULL,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_freezes_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT cd_freezes_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_freezes_applications_are_few CHECK ((cardinality(application_ids) <= 100)),
+    CONSTRAINT cd_freezes_end_comes_last CHECK ((ends_at > starts_at)),
+    CONSTRAINT cd_freezes_environments_are_few CHECK ((cardinality(environment_ids) <= 100)),
+    CONSTRAINT cd_freezes_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text]))),
+    CONSTRAINT cd_freezes_reason_is_given CHECK ((reason <> ''::text)),
+    CONSTRAINT cd_freezes_tiers_are_known CHECK ((tiers <@ ARRAY['development'::text, 'qa'::text, 'staging'::text, 'production'::text])),
+    CONSTRAINT cd_freezes_time_is_bounded CHECK ((ends_at <= (bounded_from + '30 days'::interval)))
+);
+CREATE INDEX cd_freezes_in_force ON cd_freezes USING btree (organization_id, ends_at) WHERE (ended_at IS NULL);
+CREATE TRIGGER cd_freezes_touch BEFORE UPDATE ON cd_freezes FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_freezes IS
+    'Passages within the scope wait while one is in force: from starts_at until ends_at, or until it was ended. An empty list of the scope limits nothing. Rows are kept: they are few, and journals refer to them.';
+COMMENT ON COLUMN cd_freezes.bounded_from IS
+    'When it starts, or when its end was chosen last: the end is at most 30 days behind it.';
+COMMENT ON COLUMN cd_freezes.ended_at IS
+    'When somebody ended it before its time; null for nobody.';
+COMMENT ON COLUMN cd_freezes.rollbacks IS
+    'It stops rollbacks, too.';
 
 CREATE TABLE cd_gate_expiries (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -952,6 +1012,40 @@ CREATE TABLE cd_organizations (
 CREATE TRIGGER cd_organizations_touch BEFORE UPDATE ON cd_organizations FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_organizations IS
     'The owner and shard key of every other table; id is its organization_id.';
+
+CREATE TABLE cd_passage_reviews (
+    organization_id bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    rollout_id bigint NOT NULL,
+    due_at timestamp with time zone NOT NULL,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_passage_reviews_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT cd_passage_reviews_once UNIQUE (organization_id, rollout_id, due_at)
+);
+CREATE INDEX cd_passage_reviews_due ON cd_passage_reviews USING btree (due_at, organization_id, id);
+COMMENT ON TABLE cd_passage_reviews IS
+    'Rollouts whose requested passages are evaluated again at a time. A row ends when that was done. No foreign key: whoever adds a row must not wait for the rollout''s lock.';
+
+CREATE TABLE cd_passage_stops (
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    organization_id bigint NOT NULL,
+    rollout_id bigint NOT NULL,
+    gate_id text NOT NULL,
+    kind text NOT NULL,
+    control_id bigint NOT NULL,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_passage_stops_pkey PRIMARY KEY (organization_id, rollout_id, gate_id, kind, control_id),
+    CONSTRAINT cd_passage_stops_rollout FOREIGN KEY (organization_id, rollout_id) REFERENCES cd_rollouts(organization_id, id),
+    CONSTRAINT cd_passage_stops_gate_is_named CHECK ((gate_id <> ''::text)),
+    CONSTRAINT cd_passage_stops_kind_is_known CHECK ((kind = ANY (ARRAY['freeze'::text, 'veto'::text, 'pin'::text])))
+);
+CREATE INDEX cd_passage_stops_by_control ON cd_passage_stops USING btree (organization_id, kind, control_id);
+COMMENT ON TABLE cd_passage_stops IS
+    'Which requested passages wait for the end of which freeze, veto or pin. Rows end with that, or with the rollout.';
+COMMENT ON COLUMN cd_passage_stops.control_id IS
+    'The freeze, the veto, or the environment that is pinned.';
 
 CREATE TABLE cd_publications (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -1281,24 +1375,25 @@ CREATE TABLE cd_rollout_transitions (
     CONSTRAINT cd_rollout_transitions_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_rollout_transitions_subject FOREIGN KEY (organization_id, rollout_id) REFERENCES cd_rollouts(organization_id, id),
     CONSTRAINT cd_rollout_transitions_breach_is_a_failure CHECK (((NOT breach) OR (event = 'fail'::text))),
-    CONSTRAINT cd_rollout_transitions_conditions_are_of_passages CHECK (((conditions IS NULL) OR (event = ANY (ARRAY['request_passage'::text, 'pass_gate'::text])))),
+    CONSTRAINT cd_rollout_transitions_conditions_are_of_passages CHECK (((conditions IS NULL) OR (event = ANY (ARRAY['request_passage'::text, 'pass_gate'::text, 'stop_passage'::text, 'bypass_freeze'::text])))),
     CONSTRAINT cd_rollout_transitions_creation_is_first CHECK (((event = 'create'::text) = (from_state IS NULL))),
-    CONSTRAINT cd_rollout_transitions_gate_is_named CHECK (((event = 'break_glass'::text) OR ((event = ANY (ARRAY['request_approval'::text, 'approve'::text, 'reject'::text, 'expire'::text, 'reach_gate'::text, 'request_passage'::text, 'pass_gate'::text])) = (gate_id IS NOT NULL)))),
+    CONSTRAINT cd_rollout_transitions_gate_is_named CHECK (((event = 'break_glass'::text) OR ((event = ANY (ARRAY['request_approval'::text, 'approve'::text, 'reject'::text, 'expire'::text, 'reach_gate'::text, 'request_passage'::text, 'pass_gate'::text, 'stop_passage'::text])) = (gate_id IS NOT NULL)))),
     CONSTRAINT cd_rollout_transitions_path_is_legal CHECK (
 CASE
     WHEN (from_state IS NULL) THEN (to_state = 0)
     ELSE ((from_state = to_state) OR (((((((((((from_state = 0) AND (to_state = 1)) OR ((from_state = 0) AND (to_state = 4))) OR ((from_state = 0) AND (to_state = 5))) OR ((from_state = 1) AND (to_state = 2))) OR ((from_state = 1) AND (to_state = 3))) OR ((from_state = 1) AND (to_state = 4))) OR ((from_state = 1) AND (to_state = 5))) OR ((from_state = 2) AND (to_state = 1))) OR ((from_state = 2) AND (to_state = 4))) OR ((from_state = 2) AND (to_state = 5))))
 END),
     CONSTRAINT cd_rollout_transitions_person_breaks_the_glass CHECK (((event <> 'break_glass'::text) OR ((principal_type = 'user'::text) AND (principal_id IS NOT NULL) AND (reason <> ''::text)))),
+    CONSTRAINT cd_rollout_transitions_person_bypasses CHECK (((event <> 'bypass_freeze'::text) OR ((principal_type = 'user'::text) AND (principal_id IS NOT NULL) AND (reason <> ''::text)))),
     CONSTRAINT cd_rollout_transitions_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text]))),
     CONSTRAINT cd_rollout_transitions_request_changes_nothing CHECK (
 CASE
-    WHEN (event = ANY (ARRAY['request_approval'::text, 'approve'::text, 'reject'::text, 'expire'::text, 'reach_gate'::text, 'request_passage'::text, 'pass_gate'::text, 'abort'::text, 'retry'::text, 'skip'::text, 'break_glass'::text, 'stop_rollback'::text])) THEN ((from_state IS NOT NULL) AND (from_state = to_state))
+    WHEN (event = ANY (ARRAY['request_approval'::text, 'approve'::text, 'reject'::text, 'expire'::text, 'reach_gate'::text, 'request_passage'::text, 'pass_gate'::text, 'abort'::text, 'retry'::text, 'skip'::text, 'break_glass'::text, 'stop_rollback'::text, 'stop_passage'::text, 'bypass_freeze'::text])) THEN ((from_state IS NOT NULL) AND (from_state = to_state))
     WHEN (event = ANY (ARRAY['pause'::text, 'resume'::text])) THEN true
     ELSE ((from_state IS NULL) OR (from_state <> to_state))
 END),
     CONSTRAINT cd_rollout_transitions_terminal_asks_nothing CHECK (((from_state IS NULL) OR (from_state < 3) OR (event = ANY (ARRAY['reach_gate'::text, 'stop_rollback'::text])))),
-    CONSTRAINT cd_rollout_transitions_verb_is_known CHECK ((event = ANY (ARRAY['create'::text, 'start'::text, 'pause'::text, 'resume'::text, 'request_approval'::text, 'approve'::text, 'reject'::text, 'expire'::text, 'reach_gate'::text, 'request_passage'::text, 'pass_gate'::text, 'complete'::text, 'fail'::text, 'cancel'::text, 'abort'::text, 'retry'::text, 'skip'::text, 'break_glass'::text, 'stop_rollback'::text])))
+    CONSTRAINT cd_rollout_transitions_verb_is_known CHECK ((event = ANY (ARRAY['create'::text, 'start'::text, 'pause'::text, 'resume'::text, 'request_approval'::text, 'approve'::text, 'reject'::text, 'expire'::text, 'reach_gate'::text, 'request_passage'::text, 'pass_gate'::text, 'complete'::text, 'fail'::text, 'cancel'::text, 'abort'::text, 'retry'::text, 'skip'::text, 'break_glass'::text, 'stop_rollback'::text, 'stop_passage'::text, 'bypass_freeze'::text])))
 );
 CREATE INDEX cd_rollout_transitions_asking ON cd_rollout_transitions USING btree (organization_id, rollout_id) WHERE (event = 'request_approval'::text);
 CREATE INDEX cd_rollout_transitions_breaches ON cd_rollout_transitions USING btree (created_at) WHERE breach;
@@ -1308,13 +1403,14 @@ CREATE INDEX cd_rollout_transitions_by_instant ON cd_rollout_transitions USING b
 CREATE INDEX cd_rollout_transitions_by_position ON cd_rollout_transitions USING btree (organization_id, id);
 CREATE INDEX cd_rollout_transitions_by_principal ON cd_rollout_transitions USING btree (organization_id, principal_type, principal_id, id) WHERE (principal_type <> 'system'::text);
 CREATE INDEX cd_rollout_transitions_by_subject ON cd_rollout_transitions USING btree (organization_id, rollout_id, id);
+CREATE INDEX cd_rollout_transitions_bypasses ON cd_rollout_transitions USING btree (created_at) WHERE (event = 'bypass_freeze'::text);
 CREATE TRIGGER cd_rollout_transitions_are_append_only BEFORE DELETE OR UPDATE ON cd_rollout_transitions FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_rollout_transitions_are_kept BEFORE TRUNCATE ON cd_rollout_transitions FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_rollout_transitions_keep_asked AFTER INSERT ON cd_rollout_transitions FOR EACH ROW WHEN ((new.event = 'request_approval'::text)) EXECUTE FUNCTION cd_keep_asked();
 COMMENT ON COLUMN cd_rollout_transitions.breach IS
     'The rollout failed because it advanced beyond a passage that was not granted.';
 COMMENT ON COLUMN cd_rollout_transitions.conditions IS
-    'What satisfied each condition of a granted passage, or which weights the program of a requested one will skip.';
+    'What satisfied each condition of a granted passage, which weights the program of a requested one will skip, what stops one, or which freezes are bypassed.';
 COMMENT ON COLUMN cd_rollout_transitions.gate_id IS
     'The gate that is asked about, or answered (D24); several may be open at once.';
 
@@ -1489,6 +1585,32 @@ CREATE TRIGGER cd_versions_are_kept BEFORE TRUNCATE ON cd_versions FOR EACH STAT
 CREATE TRIGGER cd_versions_record_publication AFTER INSERT ON cd_versions FOR EACH ROW EXECUTE FUNCTION cd_record_publication();
 COMMENT ON COLUMN cd_versions.published_at IS
     'When the artifact was published, never later than its arrival: what "latest" is decided by, whatever order events come in.';
+
+CREATE TABLE cd_vetoes (
+    organization_id bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    version_id bigint,
+    version_set_id bigint,
+    reason text NOT NULL,
+    principal_type text NOT NULL,
+    principal_id bigint NOT NULL,
+    principal_name text NOT NULL,
+    lifted_at timestamp with time zone,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_vetoes_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT cd_vetoes_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_vetoes_version FOREIGN KEY (organization_id, version_id) REFERENCES cd_versions(organization_id, id),
+    CONSTRAINT cd_vetoes_version_set FOREIGN KEY (organization_id, version_set_id) REFERENCES cd_version_sets(organization_id, id),
+    CONSTRAINT cd_vetoes_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text]))),
+    CONSTRAINT cd_vetoes_reason_is_given CHECK ((reason <> ''::text)),
+    CONSTRAINT cd_vetoes_subject_is_one CHECK (((version_id IS NULL) <> (version_set_id IS NULL)))
+);
+CREATE UNIQUE INDEX cd_vetoes_of_version ON cd_vetoes USING btree (organization_id, version_id) WHERE ((lifted_at IS NULL) AND (version_id IS NOT NULL));
+CREATE UNIQUE INDEX cd_vetoes_of_version_set ON cd_vetoes USING btree (organization_id, version_set_id) WHERE ((lifted_at IS NULL) AND (version_set_id IS NOT NULL));
+CREATE TRIGGER cd_vetoes_touch BEFORE UPDATE ON cd_vetoes FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_vetoes IS
+    'Versions and version sets that are never deployed, until the veto is lifted. Rows are kept.';
 
 CREATE TABLE driver_artifact_names (
     reference text NOT NULL,
@@ -1672,6 +1794,33 @@ $function$;
 COMMENT ON FUNCTION cd_forget_previews IS
     'Previews are no record: nothing is decided by them, and nothing refers to them.';
 
+CREATE OR REPLACE FUNCTION cd_forget_stops(rollout bigint, keep text[])
+ RETURNS bigint
+ LANGUAGE sql
+ SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+    WITH gone AS (DELETE FROM cd_passage_stops WHERE organization_id = NULLIF(current_setting('lockstep.organization', true), '')::bigint AND rollout_id = rollout AND NOT (gate_id = ANY(keep)) RETURNING 1) SELECT count(*) FROM gone
+$function$;
+COMMENT ON FUNCTION cd_forget_stops IS
+    'Stops are no record: the journal of the rollout has them.';
+
+CREATE OR REPLACE FUNCTION cd_freeze_bypasses()
+ RETURNS bigint
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+DECLARE times bigint;
+BEGIN
+    PERFORM set_config('lockstep.across', 'on', true);
+    SELECT count(*) INTO times FROM cd_rollout_transitions WHERE event = 'bypass_freeze';
+    PERFORM set_config('lockstep.across', '', true);
+    RETURN times;
+END $function$;
+COMMENT ON FUNCTION cd_freeze_bypasses IS
+    'For the metrics of the whole installation: how often a freeze was bypassed for a rollout.';
+
 CREATE OR REPLACE FUNCTION cd_good_agent_keys(keys bigint[], at timestamp with time zone)
  RETURNS TABLE(organization_id bigint, key_id bigint)
  LANGUAGE plpgsql
@@ -1848,6 +1997,20 @@ BEGIN
 END $function$;
 COMMENT ON FUNCTION cd_organizations_with_due_handoffs IS
     'There is one dispatcher for all organizations.';
+
+CREATE OR REPLACE FUNCTION cd_organizations_with_due_reviews(at timestamp with time zone)
+ RETURNS SETOF bigint
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+BEGIN
+    PERFORM set_config('lockstep.across', 'on', true);
+    RETURN QUERY SELECT organization_id FROM cd_passage_reviews WHERE due_at <= at GROUP BY organization_id ORDER BY min(due_at);
+    PERFORM set_config('lockstep.across', '', true);
+END $function$;
+COMMENT ON FUNCTION cd_organizations_with_due_reviews IS
+    'There is one worker for all organizations.';
 
 CREATE OR REPLACE FUNCTION cd_organizations_with_due_rollbacks(at timestamp with time zone)
  RETURNS SETOF bigint
@@ -2068,6 +2231,34 @@ BEGIN
 END $function$;
 COMMENT ON FUNCTION cd_refuse_changed_pins IS
     'Guards the columns named in its arguments against any change (R3).';
+
+CREATE OR REPLACE FUNCTION cd_review_stopped(stopping text, control bigint, at timestamp with time zone)
+ RETURNS bigint
+ LANGUAGE sql
+ SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+    WITH stopped AS (
+        DELETE FROM cd_passage_stops WHERE organization_id = NULLIF(current_setting('lockstep.organization', true), '')::bigint AND kind = stopping AND control_id = control RETURNING organization_id, rollout_id
+    ), due AS (
+        INSERT INTO cd_passage_reviews (organization_id, rollout_id, due_at) SELECT DISTINCT organization_id, rollout_id, at FROM stopped
+        ON CONFLICT DO NOTHING RETURNING 1
+    )
+    SELECT count(*) FROM due
+$function$;
+COMMENT ON FUNCTION cd_review_stopped IS
+    'What a control has stopped is evaluated again, and waits for it no longer.';
+
+CREATE OR REPLACE FUNCTION cd_settle_reviews(done bigint[])
+ RETURNS bigint
+ LANGUAGE sql
+ SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+    WITH gone AS (DELETE FROM cd_passage_reviews WHERE organization_id = NULLIF(current_setting('lockstep.organization', true), '')::bigint AND id = ANY(done) RETURNING 1) SELECT count(*) FROM gone
+$function$;
+COMMENT ON FUNCTION cd_settle_reviews IS
+    'Reviews are no record: what came of them is in the journals.';
 
 CREATE OR REPLACE FUNCTION cd_show_cells()
  RETURNS trigger

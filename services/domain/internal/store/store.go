@@ -20,6 +20,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/control"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
@@ -79,7 +80,7 @@ type Store struct {
 // New is a store over a pool whose search path is the domain's schema.
 func New(d Deps) *Store {
 	s := &Store{deps: d}
-	s.run = s.view
+	s.reader = reading(s.view)
 	return s
 }
 
@@ -92,7 +93,9 @@ func (s *Store) in(ctx context.Context, organization int64, fn func(context.Cont
 func (s *Store) inside(ctx context.Context, t pgx.Tx, organization int64, fn func(context.Context, *tx) error) error {
 	line := &pipeline{tx: t}
 	q := query.New(line)
-	inside := &tx{reader: within(q, organization), pgx: t, line: line, q: q, organization: organization, deps: s.deps}
+	inside := &tx{
+		reader: within(q, organization), Writes: control.Writes{Q: q, Entered: organization}, pgx: t, line: line, q: q, organization: organization, deps: s.deps,
+	}
 	if err := fn(ctx, inside); err != nil {
 		return err
 	}
@@ -161,6 +164,7 @@ func (s *Store) OrganizationsWithDueHandoffs(ctx context.Context, at time.Time) 
 // tx is a transaction with the methods of every Tx that the packages of core declare.
 type tx struct {
 	reader
+	control.Writes
 	pgx  pgx.Tx
 	line *pipeline
 	q    *query.Queries

@@ -24,7 +24,7 @@ func Commands(c *command.Command) []*cobra.Command {
 type commands struct{ *command.Command }
 
 func permissions() []string {
-	return []string{"read", "deploy", "approve", "configure", "administer", "break_glass"}
+	return []string{"read", "deploy", "approve", "configure", "administer", "break_glass", "freeze", "bypass", "report"}
 }
 
 func roles() []string { return []string{"viewer", "approver", "deployer", "maintainer", "owner"} }
@@ -58,7 +58,7 @@ func (c commands) accessToken() *cobra.Command {
 				command.Row(w, made.Token, made.ID, command.Moment(made.ExpiresAt))
 			})
 		})
-	command.WordsFlag(create, &in.Scopes, "scope", "the permissions to restrict it to; by default all that you have except break_glass",
+	command.WordsFlag(create, &in.Scopes, "scope", "the permissions to restrict it to; by default all that you have except break_glass and bypass",
 		permissions())
 	command.DurationFlag(create, &in.Lifetime, "expires-after", 90*command.Day, "how long it is valid, at most a year")
 	create.Flags().StringVar(&member, "member", "", "create it for the member with this `name`; by default for you")

@@ -1,6 +1,7 @@
 package application
 
 import (
+	"context"
 	"io"
 	"time"
 
@@ -75,6 +76,28 @@ func (c commands) directChanges() *cobra.Command {
 	flags.BoolVar(&allow, "allow", false, "allow them")
 	flags.BoolVar(&forbid, "forbid", false, "protect the environment again")
 	flags.StringVar(&reason, "reason", "", "why; required to allow them, and kept in the journal of changes")
+	return cmd
+}
+
+// environmentPin pins an environment, or ends its pin.
+func (c commands) environmentPin(
+	verb, short, example string, change func(*client.Client, context.Context, string, string) (client.Environment, error),
+) *cobra.Command {
+	var reason string
+	cmd := c.Asking(verb+" NAME", short, example, command.Exactly(1), func(cmd *cobra.Command, api *client.Client, args []string) error {
+		one, err := api.Environment(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		if one, err = change(api, cmd.Context(), one.ID, reason); err != nil {
+			return err
+		}
+		return c.Print(one, func(w io.Writer) {
+			command.Row(w, "ENVIRONMENT", "STATE")
+			command.Row(w, one.Name, verb+"ned")
+		})
+	})
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the journal")
 	return cmd
 }
 

@@ -38,6 +38,7 @@ func (c commands) rollout() *cobra.Command {
 		c.resolve("approve", "Approve a gate of a rollout", (*client.Client).ApproveGate),
 		c.resolve("reject", "Reject a gate of a rollout, which cancels the rollout", (*client.Client).RejectGate),
 		c.rolloutPause(), c.rolloutResume(), c.rolloutAbort(), c.rolloutRetry(), c.rolloutCancel(), c.rolloutRollback(), c.rolloutBreakGlass(),
+		c.rolloutBypassFreeze(),
 		c.rolloutKeep(), c.rolloutWatch())
 }
 

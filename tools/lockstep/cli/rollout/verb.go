@@ -85,12 +85,22 @@ func (c commands) rolloutRollback() *cobra.Command {
 func (c commands) rolloutBreakGlass() *cobra.Command {
 	cmd := c.verb("break-glass", "Pass the approvals of a rollout without the consent of others; the journal, a metric and an alert report it",
 		"  lockstep rollout break-glass rollout_12 --reason 'incident 99: alone on call'", (*client.Client).BreakGlass)
-	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
-		if reason, err := cmd.Flags().GetString("reason"); err != nil || strings.TrimSpace(reason) == "" {
-			return fault.New(fault.Invalid, "missing reason; expected --reason, which is kept in the journal")
-		}
-		return nil
+	cmd.PreRunE = requireReason
+	return cmd
+}
+
+// requireReason refuses a command without --reason.
+func requireReason(cmd *cobra.Command, _ []string) error {
+	if reason, err := cmd.Flags().GetString("reason"); err != nil || strings.TrimSpace(reason) == "" {
+		return fault.New(fault.Invalid, "missing reason; expected --reason, which is kept in the journal")
 	}
+	return nil
+}
+
+func (c commands) rolloutBypassFreeze() *cobra.Command {
+	cmd := c.verb("bypass-freeze", "Let a rollout past the freezes that stop it now; the journal and a metric report it",
+		"  lockstep rollout bypass-freeze rollout_12 --reason 'incident 99: the fix'", (*client.Client).BypassFreeze)
+	cmd.PreRunE = requireReason
 	return cmd
 }
 

@@ -91,7 +91,7 @@ func (rolloutResolver) ViewerCan(ctx context.Context, r *model.Rollout) ([]model
 	return abilities(func(action core.Action) error { return s.May(l.actor, action) },
 		core.ActionPauseRollout, core.ActionResumeRollout, core.ActionAbortRollout, core.ActionRetryRollout, core.ActionCancelRollout,
 		core.ActionRollbackRollout,
-		core.ActionApproveGate, core.ActionRejectGate, core.ActionBreakGlass, core.ActionStopRollback)
+		core.ActionApproveGate, core.ActionRejectGate, core.ActionBreakGlass, core.ActionBypassFreeze, core.ActionStopRollback)
 }
 
 // WaitingOn is every condition that it needs and does not have.

@@ -47,9 +47,9 @@ func TestRoles(t *testing.T) {
 	may := map[core.Role]string{
 		core.RoleViewer:     "read",
 		core.RoleApprover:   "read approve",
-		core.RoleDeployer:   "read deploy",
-		core.RoleMaintainer: "read deploy approve configure break_glass",
-		core.RoleOwner:      "read deploy approve configure administer break_glass",
+		core.RoleDeployer:   "read deploy report",
+		core.RoleMaintainer: "read deploy approve configure break_glass freeze bypass report",
+		core.RoleOwner:      "read deploy approve configure administer break_glass freeze bypass report",
 		"stranger":          "",
 	}
 	for role, want := range may {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
@@ -89,7 +90,19 @@ func (f *fixture) controls() {
 	do("setArtifactSourceConfig", "artifactSource", map[string]any{
 		"artifactSourceId": source, "sourceConfig": map[string]any{"image": "r.example.com/another", "allow_tags": "^v"},
 	})
+	end := func(hours time.Duration) string {
+		return time.Now().Add(hours * time.Hour).UTC().Format(time.RFC3339) //nolint:forbidigo // the fixture goes by the machine's clock
+	}
+	do("pinEnvironment", "environment", map[string]any{"environmentId": environment, "reason": "by hand"})
+	do("unpinEnvironment", "environment", map[string]any{"environmentId": environment})
+	veto := do("vetoVersion", "veto", map[string]any{"versionId": "version_1", "reason": "bad"})
+	do("liftVeto", "veto", map[string]any{"vetoId": veto, "reason": "fine"})
 	do("breakGlass", "rollout", map[string]any{"rolloutId": "rollout_2", "reason": "fire"})
+	freeze := do("startFreeze", "freeze", map[string]any{"reason": "audit", "endsAt": end(1)})
+	f.apply(ours, rollout.PassageRequested{RolloutID: 2, GateID: "free"})
+	do("bypassFreeze", "rollout", map[string]any{"rolloutId": "rollout_2", "reason": "fire"})
+	do("extendFreeze", "freeze", map[string]any{"freezeId": freeze, "endsAt": end(2)})
+	do("endFreeze", "freeze", map[string]any{"freezeId": freeze})
 	for mutation, id := range map[string]string{"retryWorkflow": "environment-3-1", "cancelWorkflow": "rollout-2"} {
 		if p := f.change(ours, mutation, "workflow", "workflowId", map[string]any{"workflowId": id, "reason": "stuck"}); len(p.Errors) > 0 {
 			f.t.Fatalf("%s: %+v", mutation, p.Errors)

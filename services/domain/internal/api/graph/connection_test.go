@@ -59,6 +59,7 @@ var listed = map[string]place{
 	"Query.audit":           {`%s`, `{ action subject subjectName createdAt }`},
 	"Query.accessChanges":   {`%s`, `{ action subject subjectName }`},
 	"Query.artifactSources": {`%s`, `{ id }`},
+	"Query.freezes":         {`%s`, `{ id reason }`},
 
 	"Application.versionSets": {`at: application(name: "a0") { %s }`, `{ name }`},
 	"Application.rollouts":    {`at: application(name: "a0") { %s }`, `{ id }`},
@@ -146,6 +147,7 @@ func TestEveryListIsAConnection(t *testing.T) { //nolint:tparallel // lists are 
 	t.Parallel()
 	f := newFixture(t)
 	f.many()
+	f.freezing(5)
 	schema := schemaOf(t)
 	for _, def := range schema.Types { //nolint:paralleltest // as above
 		for _, field := range def.Fields {

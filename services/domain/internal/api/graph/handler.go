@@ -26,6 +26,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/evidence"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/freeze"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
@@ -39,6 +40,7 @@ type Domain struct {
 	Access    Access
 	Setup     Setup
 	Rollouts  Rollouts
+	Freezes   Freezes
 	Workflows Workflows
 	View      View
 	Evidence  Evidence
@@ -121,7 +123,19 @@ type Rollouts interface {
 	ResumeRollout(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error)
 	RollbackRollout(ctx context.Context, a core.Actor, n rollout.Rollback) (core.Rollout, error)
 	BreakGlass(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error)
+	BypassFreeze(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error)
 	StopAutomaticRollback(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error)
+}
+
+// Freezes is what the API needs of package freeze.
+type Freezes interface {
+	StartFreeze(ctx context.Context, a core.Actor, n freeze.NewFreeze) (core.Freeze, error)
+	ExtendFreeze(ctx context.Context, a core.Actor, id int64, end time.Time, reason string) (core.Freeze, error)
+	EndFreeze(ctx context.Context, a core.Actor, id int64, reason string) (core.Freeze, error)
+	VetoVersion(ctx context.Context, a core.Actor, n freeze.NewVeto) (core.Veto, error)
+	LiftVeto(ctx context.Context, a core.Actor, id int64, reason string) (core.Veto, error)
+	PinEnvironment(ctx context.Context, a core.Actor, environment int64, reason string) (core.Environment, error)
+	UnpinEnvironment(ctx context.Context, a core.Actor, environment int64, reason string) (core.Environment, error)
 }
 
 // Workflows is what the API needs of package handoff.
@@ -137,6 +151,8 @@ type Workflows interface {
 // View is what the API needs of package view.
 type View interface {
 	view.Reads
+	// Now is the time that reads go by.
+	Now() time.Time
 	DeliveryMetrics(ctx context.Context, organization int64, w view.DeliveryWindow) ([]view.DeliveryMetrics, error)
 	Matrix(ctx context.Context, organization int64, f core.MatrixFilter, p core.Page) (rows core.Slice[core.Application],
 		environments []int64, err error)
@@ -158,6 +174,7 @@ var (
 	_ Access    = (*access.UseCases)(nil)
 	_ Setup     = (*setup.UseCases)(nil)
 	_ Rollouts  = (*rollout.UseCases)(nil)
+	_ Freezes   = (*freeze.UseCases)(nil)
 	_ Workflows = (*handoff.UseCases)(nil)
 	_ View      = (*view.UseCases)(nil)
 )

@@ -83,6 +83,12 @@ type loaders struct {
 	agentKeys               *loader[int64, core.AgentKey]
 	agentKeysOf             *loader[int64, []core.AgentKey]
 	environmentsOfAgent     *loader[int64, []core.Environment]
+	freezes                 *loader[int64, core.Freeze]
+	stoppedBy               *loader[int64, int]
+	vetoes                  *loader[int64, core.Veto]
+	vetoOfVersion           *loader[int64, core.Veto]
+	vetoesOf                *loader[int64, []core.Veto]
+	pinOf                   *loader[int64, core.Pin]
 }
 
 // paged is one page of what belongs to an object.
@@ -162,6 +168,12 @@ func newLoaders(r Domain, actor core.Actor, c clock.Clock, window time.Duration)
 		agentKeys:               plain(b, r.View.AgentKeysByID),
 		agentKeysOf:             plain(b, r.View.AgentKeysByAgent),
 		environmentsOfAgent:     plain(b, r.View.EnvironmentsByAgent),
+		freezes:                 plain(b, r.View.FreezesByID),
+		stoppedBy:               plain(b, r.View.StoppedByFreeze),
+		vetoes:                  plain(b, r.View.VetoesByID),
+		vetoOfVersion:           plain(b, r.View.VetoesByVersion),
+		vetoesOf:                plain(b, r.View.VetoesByVersionSet),
+		pinOf:                   plain(b, r.View.PinsByEnvironment),
 		tokensOf: plain(b, func(ctx context.Context, _ int64, members []int64) (map[int64][]core.AccessToken, error) {
 			return r.Access.VisibleTokens(ctx, actor, members)
 		}),

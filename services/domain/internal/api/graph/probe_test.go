@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vektah/gqlparser/v2/ast"
 
@@ -23,7 +24,7 @@ var refersTo = map[string]string{
 	"application":              "application_1", "memberId": "member_1", "groupId": "group_1", "tokenId": "accesstoken_1",
 	"grantId": "grant_1", "applications": "application_1", "environments": "environment_1",
 	"agentId": "agent_1", "keyId": "agentkey_1", "members": "member_1",
-	"organizationId": "organization_1", "serviceId": "service_1", "artifactSourceId": "artifactsource_1",
+	"organizationId": "organization_1", "freezeId": "freeze_1", "vetoId": "veto_1", "versionId": "version_1", "serviceId": "service_1", "artifactSourceId": "artifactsource_1",
 }
 
 // example is a value of an input field that names nothing.
@@ -43,6 +44,8 @@ func example(t *testing.T, schema *ast.Schema, typ *ast.Type, name string) any {
 			return 2
 		}
 		return 60
+	case "Time":
+		return time.Now().Add(time.Hour).UTC().Format(time.RFC3339) //nolint:forbidigo // the fixture goes by the machine's clock
 	case "Boolean":
 		return true
 	case "JSON":
@@ -60,6 +63,16 @@ func example(t *testing.T, schema *ast.Schema, typ *ast.Type, name string) any {
 	default:
 		t.Fatalf("%s: there is no example of a %s", name, typ)
 		return nil
+	}
+}
+
+// freezing sets freezes.
+func (f *fixture) freezing(freezes int) {
+	f.t.Helper()
+	for n := range freezes {
+		f.change(ours, "startFreeze", "freeze", "id", map[string]any{
+			"reason": fmt.Sprintf("freeze %d", n), "endsAt": time.Now().Add(time.Hour).UTC().Format(time.RFC3339), //nolint:forbidigo // as above
+		})
 	}
 }
 
@@ -104,6 +117,8 @@ func TestEveryMutationProbedFromAnotherOrganization(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.populate()
+	f.freezing(1)
+	f.change(ours, "vetoVersion", "veto", "id", map[string]any{"versionId": "version_1", "reason": "bad"})
 	schema, probes := schemaOf(t), 0
 	for _, m := range schema.Mutation.Fields {
 		input := schema.Types[m.Arguments.ForName("input").Type.Name()]
@@ -163,6 +178,8 @@ func TestEveryNodeProbedFromAnotherOrganization(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.populate()
+	f.freezing(1)
+	f.change(ours, "vetoVersion", "veto", "id", map[string]any{"versionId": "version_1", "reason": "bad"})
 	schema := schemaOf(t)
 	kinds := schema.GetPossibleTypes(schema.Types["Node"])
 	if len(kinds) < 14 {

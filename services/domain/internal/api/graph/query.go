@@ -211,6 +211,10 @@ func (q query) Node(ctx context.Context, global string) (model.Node, error) {
 		return node(ctx, l.rollouts, number, model.WrapRollout)
 	case model.KindRolloutEnvironment:
 		return node(ctx, l.rolloutEnvironments, number, model.WrapRolloutEnvironment)
+	case model.KindFreeze:
+		return node(ctx, l.freezes, number, model.WrapFreeze)
+	case model.KindVeto:
+		return node(ctx, l.vetoes, number, model.WrapVeto)
 	case model.KindDeployment:
 		return node(ctx, l.deployments, number, model.WrapDeployment)
 	default:

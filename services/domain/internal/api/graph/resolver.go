@@ -108,6 +108,9 @@ func (resolvers) Archiving() exec.ArchivingResolver { return archiving{} }
 // Deployment resolves its fields.
 func (resolvers) Deployment() exec.DeploymentResolver { return deployment{} }
 
+// Freeze resolves its fields.
+func (r resolvers) Freeze() exec.FreezeResolver { return freezeResolver{r.domain} }
+
 // Environment resolves its fields.
 func (resolvers) Environment() exec.EnvironmentResolver { return environment{} }
 

@@ -44,7 +44,7 @@ func (u *UseCases) CreateToken(ctx context.Context, a core.Actor, n NewToken) (c
 		n.MemberID = a.ID
 	}
 	if n.Scopes == 0 {
-		n.Scopes = a.Somewhere() &^ core.PermissionsOf(core.MayBreakGlass)
+		n.Scopes = a.Somewhere() &^ core.PermissionsOf(core.MayBreakGlass, core.MayBypass)
 	}
 	n.Scopes |= core.PermissionsOf(core.MayRead)
 	if n.Lifetime == 0 {

@@ -85,6 +85,9 @@ func (u *UseCases) beginAgain(ctx context.Context, t *tree, reason string) (core
 	if err != nil {
 		return core.Rollout{}, err
 	}
+	if err := p.refusePinned(ctx, t.tx, t.cause); err != nil {
+		return core.Rollout{}, err
+	}
 	// The pipeline may go elsewhere than when the rollout was made.
 	if err := t.cause.MayIn(core.ActionRetryRollout, p.targets()...); err != nil {
 		return core.Rollout{}, err

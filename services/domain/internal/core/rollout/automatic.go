@@ -121,6 +121,9 @@ func (u *UseCases) rollBack(ctx context.Context, t *tree, due *core.AutomaticRol
 	if err == nil {
 		p, err = u.planRollout(ctx, t.tx, organization, target.ID, &wayBack{of: t.rollout.ID})
 	}
+	if err == nil {
+		err = p.refusePinned(ctx, t.tx, t.cause)
+	}
 	// Nothing has been written yet, so the transaction can still keep the outcome; trying again would be refused again.
 	if forPeople(err) {
 		due.Outcome = fault.Public(err)

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -40,7 +41,7 @@ func (u *UseCases) BreakGlass(ctx context.Context, a core.Actor, rollout int64, 
 func checkGlassReason(reason string) error {
 	if strings.TrimSpace(reason) == "" {
 		return fault.InvalidFields(
-			fault.Field{Name: "/reason", Problem: "found none; expected why the approvals are passed by break-glass: it is kept in the journal"},
+			fault.Field{Name: "/reason", Problem: "found none; expected why the rollout is let past its approvals or freezes: it is kept in the journal"},
 		)
 	}
 	return core.CheckReason(reason)
@@ -61,4 +62,55 @@ func (u *UseCases) askBroken(ctx context.Context, t *tree, gate string, by core.
 	t.cause.Actor = core.Actor{Organization: asked.Organization, Type: by.PrincipalType, ID: by.PrincipalID}
 	defer func() { t.cause.Actor = asked }()
 	return u.passByBreakGlass(ctx, t, gate, by.Reason)
+}
+
+// BypassFreeze lets a rollout past the freezes that keep its requested passages closed, and past no other (D49).
+func (u *UseCases) BypassFreeze(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error) {
+	return u.change(ctx, a, core.ActionBypassFreeze, rollout, func(ctx context.Context, t *tree, _ core.Standing) error {
+		if err := checkGlassReason(reason); err != nil {
+			return err
+		}
+		p, err := t.passages(ctx)
+		if err != nil {
+			return err
+		}
+		var freezes []core.Condition
+		var names []string
+		for _, gate := range p.hold.Asking {
+			stops, err := p.stops(ctx, gate)
+			if err != nil {
+				return err
+			}
+			for _, s := range stops {
+				if s.Kind == core.StopFreeze && !slices.ContainsFunc(freezes, func(c core.Condition) bool { return c.ControlID == s.ID }) {
+					freezes, names = append(freezes, s.Condition()), append(names, core.Freeze{ID: s.ID}.Name())
+				}
+			}
+		}
+		if len(freezes) == 0 {
+			return fault.New(fault.Refused, "no freeze stops %s now", t.name())
+		}
+		row := t.requestRow(core.VerbBypassFreeze, "", reason)
+		row.Conditions = freezes
+		if err := t.tx.Record(ctx, row); err != nil {
+			return err
+		}
+		err = core.Record(ctx, t.tx, a, core.Change{
+			Action: core.ActionBypassFreeze, Subject: core.AccessSubject{Kind: core.ChangedRollout, ID: rollout, Name: t.name()},
+			ApplicationID: t.rollout.ApplicationID, Reason: reason, Detail: "past " + strings.Join(names, ", "),
+		}, map[string]any{"stopped_by": names}, map[string]any{"bypassed": names})
+		if err != nil {
+			return err
+		}
+		u.bypassed(ctx, Bypass{Organization: a.Organization, RolloutID: rollout, Freezes: names, By: a.DisplayName(), Reason: reason})
+		return u.decide(ctx, t)
+	})
+}
+
+// Bypass is a rollout that was let past freezes.
+type Bypass struct {
+	Organization, RolloutID int64
+	// Freezes are their names.
+	Freezes    []string
+	By, Reason string
 }

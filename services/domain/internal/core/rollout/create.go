@@ -37,6 +37,9 @@ func (u *UseCases) CreateRollout(ctx context.Context, a core.Actor, n NewRollout
 				p.application.Name,
 			)
 		}
+		if err := p.refusePinned(ctx, tx, c); err != nil {
+			return err
+		}
 		r, err := u.createPlanned(ctx, tx, c, p, n.Reason)
 		made.Rollout = &r
 		return err

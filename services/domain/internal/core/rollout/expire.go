@@ -67,3 +67,44 @@ func (u *UseCases) expire(ctx context.Context, tx Tx, organization int64, due *c
 	}
 	return u.decide(ctx, t)
 }
+
+// ReviewDue evaluates the requested passages of the next rollout for which that is due (D46): a freeze has ended, a check has changed, or a
+// time has come. It answers 0 when there was none.
+func (u *UseCases) ReviewDue(ctx context.Context) (rollout int64, worked bool, err error) {
+	organizations, err := u.store.OrganizationsWithDueReviews(ctx, u.clock.Now())
+	if err != nil {
+		return 0, false, err
+	}
+	for _, organization := range organizations {
+		err := u.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
+			rollout = 0
+			// Locked until they are settled: other replicas skip them, and a crash leaves them due. Rows that are added from here on stay.
+			due, reviews, err := tx.DueReview(ctx, u.clock.Now())
+			if err != nil || len(reviews) == 0 {
+				return err
+			}
+			rollout = due
+			c := cause{
+				Actor: core.Actor{Organization: organization, Type: core.PrincipalSchedule}, at: u.clock.Now(), triggeredBy: "review of passages",
+			}
+			t, err := lockTree(ctx, tx, c, rollout)
+			if err != nil {
+				return err
+			}
+			if t.rollout.State.Terminal() {
+				err = tx.ForgetPassageStops(ctx, rollout, nil)
+			} else {
+				err = u.decide(ctx, t)
+			}
+			if err != nil {
+				return err
+			}
+			return tx.SettleReviews(ctx, reviews)
+		})
+		if err != nil || rollout != 0 {
+			u.wake()
+			return rollout, rollout != 0, err
+		}
+	}
+	return 0, false, nil
+}

@@ -204,7 +204,13 @@ func (m PassageRequested) apply(ctx context.Context, u *UseCases, tx Tx, c cause
 		})
 	}
 	if conditions, ok := p.complete(m.GateID, requested); ok && !p.hold.Wanted {
-		return t.pass(ctx, m.GateID, conditions)
+		stops, err := p.stops(ctx, m.GateID)
+		if err != nil {
+			return err
+		}
+		if len(stops) == 0 {
+			return t.pass(ctx, m.GateID, conditions)
+		}
 	}
 	row := t.requestRow(core.VerbRequestPassage, m.GateID, "")
 	row.Conditions = requested
@@ -236,14 +242,29 @@ func (u *UseCases) decide(ctx context.Context, t *tree) error {
 	if p.hold.Wanted {
 		return t.stand(ctx, p.hold)
 	}
+	var stopped []string
 	for _, gate := range p.hold.Asking {
-		if conditions, ok := p.complete(gate, p.hold.Skips[gate]); ok {
-			if err := t.pass(ctx, gate, conditions); err != nil {
-				return err
-			}
+		conditions, ok := p.complete(gate, p.hold.Skips[gate])
+		if !ok {
+			continue
+		}
+		stops, err := p.stops(ctx, gate)
+		switch {
+		case err != nil:
+		case len(stops) > 0:
+			stopped = append(stopped, gate)
+			err = p.stop(ctx, gate, stops)
+		default:
+			err = t.pass(ctx, gate, conditions)
+		}
+		if err != nil {
+			return err
 		}
 	}
-	return nil
+	if len(p.hold.Stopped) == 0 {
+		return nil
+	}
+	return t.tx.ForgetPassageStops(ctx, t.rollout.ID, stopped)
 }
 
 // openMissing requests the approvals that requested passages need and that are neither requested nor given.

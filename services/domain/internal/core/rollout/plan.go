@@ -100,6 +100,13 @@ func (u *UseCases) planAny(ctx context.Context, tx Tx, organization, versionSet 
 	if err := p.readVersions(ctx, tx, organization); err != nil {
 		return p, err
 	}
+	vetoes, err := tx.VetoesByVersionSet(ctx, organization, []int64{versionSet})
+	if err != nil {
+		return p, err
+	}
+	if err := core.RefuseVetoed(p.versionSet, vetoes[versionSet]); err != nil {
+		return p, err
+	}
 	if p.live, err = tx.LiveVersionSets(ctx, p.application.ID); err != nil {
 		return p, err
 	}

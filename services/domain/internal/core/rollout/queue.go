@@ -100,17 +100,20 @@ func (u *UseCases) BeginQueued(ctx context.Context) (core.QueuedRollout, bool, e
 			if refused := mayStillDeploy(ctx, tx, organization, q.Requester, p.targets()); refused != nil {
 				err = refused
 			}
+			// Whoever has asked for it is its requester still, also for its gates (D28).
+			c := cause{
+				Actor: core.Actor{Organization: organization, Type: q.Requester.Type, ID: q.Requester.ID}, at: u.clock.Now(),
+				triggeredBy: "queue: asked for at " + q.RequestedAt.UTC().Format(time.RFC3339),
+			}
+			if err == nil {
+				err = p.refusePinned(ctx, tx, c)
+			}
 			if forPeople(err) {
 				q.Outcome = fault.Public(err)
 				return tx.SettleQueuedRollout(ctx, q)
 			}
 			if err != nil {
 				return err
-			}
-			// Whoever has asked for it is its requester still, also for its gates (D28).
-			c := cause{
-				Actor: core.Actor{Organization: organization, Type: q.Requester.Type, ID: q.Requester.ID}, at: u.clock.Now(),
-				triggeredBy: "queue: asked for at " + q.RequestedAt.UTC().Format(time.RFC3339),
 			}
 			made, err := u.createPlanned(ctx, tx, c, p, q.Reason)
 			if err != nil {

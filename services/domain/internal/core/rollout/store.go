@@ -30,12 +30,39 @@ type Store interface {
 	OrganizationsWithFreeQueue(ctx context.Context) ([]int64, error)
 	// OrganizationsWithDueGateExpiries are those with gates whose time is over at an instant.
 	OrganizationsWithDueGateExpiries(ctx context.Context, at time.Time) ([]int64, error)
+	// OrganizationsWithDueReviews are those with rollouts whose passages are to be evaluated at an instant.
+	OrganizationsWithDueReviews(ctx context.Context, at time.Time) ([]int64, error)
+}
+
+// ControlTx is the part of a transaction about what stops passages from outside of a pipeline, and about evaluating them again.
+type ControlTx interface {
+	// VetoesByVersionSet are those of sets and of their versions; no key for one without.
+	VetoesByVersionSet(ctx context.Context, organization int64, sets []int64) (map[int64][]core.Veto, error)
+	// PinsByEnvironment has no key for an environment that is not pinned.
+	PinsByEnvironment(ctx context.Context, organization int64, environments []int64) (map[int64]core.Pin, error)
+	// RolloutRequesters is what kind of principal created each rollout.
+	RolloutRequesters(ctx context.Context, organization int64, rollouts []int64) (map[int64]core.PrincipalType, error)
+	// Controls are the freezes of the organization that are not over at an instant, the vetoes of a version set, and pins.
+	Controls(ctx context.Context, versionSet int64, environments []int64, at time.Time) (core.Controls, error)
+	// HoldStops keeps controls from ending before the transaction does, and answers those that have not ended yet.
+	HoldStops(ctx context.Context, all []core.Stop) ([]core.Stop, error)
+	// AddPassageStop notes that a control keeps a passage closed. It is idempotent.
+	AddPassageStop(ctx context.Context, rollout int64, gate string, s core.Stop) error
+	// ForgetPassageStops drops what was noted of a rollout, but for some gates.
+	ForgetPassageStops(ctx context.Context, rollout int64, keep []string) error
+	// ScheduleReview has a rollout's passages evaluated at an instant. It is idempotent.
+	ScheduleReview(ctx context.Context, rollout int64, due time.Time) error
+	// DueReview locks the reviews of the next rollout that is due, and skips what others have locked; 0 without any.
+	DueReview(ctx context.Context, at time.Time) (rollout int64, reviews []int64, err error)
+	// SettleReviews ends reviews that were done.
+	SettleReviews(ctx context.Context, reviews []int64) error
 }
 
 // Tx is what a use case may do in its transaction. Get and lock methods answer NotFound for what the organization does not have.
 type Tx interface {
 	core.ChangeTx
 	setup.ReadinessTx
+	ControlTx
 	// SaveHealth answers whether it counts for a clock: it is news, or says that the service is degraded.
 	SaveHealth(ctx context.Context, h core.ServiceHealth) (counts bool, err error)
 	// RolloutServing is the last rollout that has begun to deploy a service in an environment; false when none has.

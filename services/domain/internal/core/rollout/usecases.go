@@ -24,6 +24,7 @@ type UseCases struct {
 	clock     clock.Clock
 	wake      func()
 	breached  func(context.Context, Breach)
+	bypassed  func(context.Context, Bypass)
 }
 
 // Readiness records what workflows report about environments.
@@ -52,6 +53,8 @@ type Deps struct {
 	Wake func()
 	// Breached is called for a rollout that failed as a breach, in the transaction that records it; may be nil.
 	Breached func(context.Context, Breach)
+	// Bypassed is called for a rollout that was let past freezes, in the transaction that records it; may be nil.
+	Bypassed func(context.Context, Bypass)
 }
 
 // New makes the use cases over their dependencies.
@@ -62,8 +65,11 @@ func New(d Deps) *UseCases {
 	if d.Breached == nil {
 		d.Breached = func(context.Context, Breach) {}
 	}
+	if d.Bypassed == nil {
+		d.Bypassed = func(context.Context, Bypass) {}
+	}
 	return &UseCases{
 		store: d.Store, drivers: d.Drivers, flows: d.Flows, readiness: d.Readiness, clock: d.Clock, wake: d.Wake,
-		breached: d.Breached,
+		breached: d.Breached, bypassed: d.Bypassed,
 	}
 }

@@ -20,6 +20,7 @@ type ObservedReads interface {
 // identifier that does not exist in the organization; a child list that is empty may have no key either.
 type Reads interface {
 	ObservedReads
+	ControlReads
 	Counts
 	Organization(ctx context.Context, organization int64) (core.Organization, error)
 	// IdentityOf is who a member is at an identity provider; empty for one that has not signed in at any.
@@ -170,6 +171,27 @@ type Reads interface {
 	Journal(ctx context.Context, organization, rollout int64, p core.Page) (core.Slice[core.Transition], error)
 	// JournalsByRollout is the same page of the journal of every rollout, oldest first.
 	JournalsByRollout(ctx context.Context, organization int64, rollouts []int64, p core.Page) (map[int64]core.Slice[core.Transition], error)
+}
+
+// ControlReads is what stops passages from outside of pipelines.
+type ControlReads interface {
+	// Freezes are newest first, where no other order is asked for.
+	Freezes(ctx context.Context, organization int64, f core.FreezeFilter, p core.Page) (core.Slice[core.Freeze], error)
+	CountFreezes(ctx context.Context, organization int64, f core.FreezeFilter) (int, error)
+	FreezesByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Freeze, error)
+	// FreezesInForce are those that are not over at an instant, also those to come.
+	FreezesInForce(ctx context.Context, organization int64, at time.Time) ([]core.Freeze, error)
+	// StoppedByFreeze is how many rollouts wait for the end of each freeze; no key for one that stops none.
+	StoppedByFreeze(ctx context.Context, organization int64, freezes []int64) (map[int64]int, error)
+	VetoesByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Veto, error)
+	// VetoesByVersion are those in force; no key for a version without.
+	VetoesByVersion(ctx context.Context, organization int64, versions []int64) (map[int64]core.Veto, error)
+	// VetoesByVersionSet are those in force, of sets and of their versions; no key for a set without.
+	VetoesByVersionSet(ctx context.Context, organization int64, sets []int64) (map[int64][]core.Veto, error)
+	// PinsByEnvironment has no key for an environment that is not pinned.
+	PinsByEnvironment(ctx context.Context, organization int64, environments []int64) (map[int64]core.Pin, error)
+	// RolloutRequesters is what kind of principal created each rollout.
+	RolloutRequesters(ctx context.Context, organization int64, rollouts []int64) (map[int64]core.PrincipalType, error)
 }
 
 // Counts is how many items lists have in all, whatever page of them is shown. Each is a query of its own that grows with the

@@ -3,6 +3,8 @@
 package view
 
 import (
+	"time"
+
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
@@ -29,3 +31,6 @@ type Deps struct {
 func New(d Deps) *UseCases {
 	return &UseCases{Reads: d.Reads, drivers: d.Drivers, flows: d.Flows, clock: d.Clock}
 }
+
+// Now is the time that reads go by.
+func (u *UseCases) Now() time.Time { return u.clock.Now() }

@@ -31,11 +31,20 @@ const (
 	WaitEnvironment WaitKind = "environment"
 	// WaitAgent is an environment in which nobody can be reached who acts there.
 	WaitAgent WaitKind = "agent"
+	// WaitFreeze is a freeze that keeps a requested passage closed.
+	WaitFreeze WaitKind = "freeze"
+	// WaitVeto is a veto on the version set, or on one of its versions.
+	WaitVeto WaitKind = "veto"
+	// WaitPin is that automation requested the rollout, and the environment is pinned.
+	WaitPin WaitKind = "pin"
 )
 
 // AllWaitKinds is every kind.
 func AllWaitKinds() []WaitKind {
-	return []WaitKind{WaitHandOver, WaitApproval, WaitPause, WaitSoak, WaitHealth, WaitEnvironment, WaitAgent}
+	return []WaitKind{
+		WaitHandOver, WaitApproval, WaitPause, WaitSoak, WaitHealth, WaitEnvironment, WaitAgent,
+		WaitFreeze, WaitVeto, WaitPin,
+	}
 }
 
 // Wait is one condition that a rollout needs and does not have.
@@ -71,6 +80,14 @@ type waitView struct {
 	members map[int64]core.Member
 	// approvers are those of approversOf for the gates that are open.
 	approvers access.Approvers
+	// controls are what may stop requested passages, by rollout; no key for a rollout that has requested none.
+	controls map[int64]stopView
+}
+
+// stopView is what decides about the controls that stop the passages of a rollout.
+type stopView struct {
+	core.Controls
+	automatic bool
 }
 
 // Waits are what rollouts wait for, in the order of promotion. One that is over waits for nothing, and has no key.
@@ -124,6 +141,9 @@ func (u *UseCases) readWaits(ctx context.Context, organization int64, rollouts [
 		return v, err
 	}
 	if err := u.readPeople(ctx, organization, &v); err != nil {
+		return v, err
+	}
+	if err := u.readControls(ctx, organization, &v); err != nil {
 		return v, err
 	}
 	var deployments, services []int64
@@ -224,6 +244,7 @@ func (v waitView) waits(s core.Standing) []Wait {
 			EnvironmentID: v.environmentOf(s, g.GateID),
 		})
 	}
+	all = append(all, v.stops(s)...)
 	for _, e := range s.Environments {
 		all = append(all, v.waitsIn(s, e)...)
 	}

@@ -13,7 +13,7 @@ VALUES (@organization_id, @deployment_id, @from_state, @to_state, @event, @gate_
 -- name: GateWords :many
 -- What the rollouts' own journals say of gates, holds and broken glass.
 SELECT id, rollout_id, from_state, to_state, event, gate_id, principal_type, principal_id, reason, conditions, created_at FROM cd_rollout_transitions
-WHERE organization_id = @organization_id AND rollout_id = ANY(@ids::bigint[]) AND (gate_id IS NOT NULL OR event IN ('pause', 'resume', 'abort', 'retry', 'break_glass'))
+WHERE organization_id = @organization_id AND rollout_id = ANY(@ids::bigint[]) AND (gate_id IS NOT NULL OR event IN ('pause', 'resume', 'abort', 'retry', 'break_glass', 'bypass_freeze'))
 ORDER BY rollout_id, id;
 
 -- name: GatesByDeployment :many

@@ -50,7 +50,7 @@ func (q *Queries) CountJournalsByRollout(ctx context.Context, organizationID int
 
 const gateWords = `-- name: GateWords :many
 SELECT id, rollout_id, from_state, to_state, event, gate_id, principal_type, principal_id, reason, conditions, created_at FROM cd_rollout_transitions
-WHERE organization_id = $1 AND rollout_id = ANY($2::bigint[]) AND (gate_id IS NOT NULL OR event IN ('pause', 'resume', 'abort', 'retry', 'break_glass'))
+WHERE organization_id = $1 AND rollout_id = ANY($2::bigint[]) AND (gate_id IS NOT NULL OR event IN ('pause', 'resume', 'abort', 'retry', 'break_glass', 'bypass_freeze'))
 ORDER BY rollout_id, id
 `
 

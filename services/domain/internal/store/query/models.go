@@ -35,7 +35,7 @@ type AccessToken struct {
 	Name     string
 	// SHA-256 of the token, which is 256 random bits: it is shown once and kept nowhere.
 	Digest []byte
-	// Bits: 1 read 2 deploy 4 approve 8 configure 16 administer 32 break glass. What it is good for, as far as the member's role allows it too.
+	// Bits: 1 read 2 deploy 4 approve 8 configure 16 administer 32 break glass 64 freeze 128 bypass 256 report. What it is good for, as far as the member's role allows it too.
 	Scopes     int16
 	ExpiresAt  time.Time
 	RevokedAt  *time.Time
@@ -414,6 +414,21 @@ type EnvironmentApproval struct {
 	UpdatedAt           time.Time
 }
 
+// Environments in which only people change what runs. No row, or one that is not pinned: automation may, too.
+type EnvironmentPin struct {
+	ID             *int64
+	OrganizationID int64
+	EnvironmentID  int64
+	Pinned         bool
+	Reason         string
+	Since          time.Time
+	PrincipalType  string
+	PrincipalID    int64
+	PrincipalName  string
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+}
+
 type FlowDefinition struct {
 	ID             int64
 	OrganizationID int64
@@ -423,6 +438,29 @@ type FlowDefinition struct {
 	Definition string
 	CreatedAt  time.Time
 	UpdatedAt  time.Time
+}
+
+// Passages within the scope wait while one is in force: from starts_at until ends_at, or until it was ended. An empty list of the scope limits nothing. Rows are kept: they are few, and journals refer to them.
+type Freeze struct {
+	OrganizationID int64
+	ID             int64
+	Tiers          []string
+	EnvironmentIds []int64
+	ApplicationIds []int64
+	// It stops rollbacks, too.
+	Rollbacks bool
+	Reason    string
+	StartsAt  time.Time
+	EndsAt    time.Time
+	// When it starts, or when its end was chosen last: the end is at most 30 days behind it.
+	BoundedFrom time.Time
+	// When somebody ended it before its time; null for nobody.
+	EndedAt       *time.Time
+	PrincipalType string
+	PrincipalID   int64
+	PrincipalName string
+	CreatedAt     time.Time
+	UpdatedAt     time.Time
 }
 
 type GateExpiry struct {
@@ -561,6 +599,29 @@ type NewestVersionSet struct {
 type Organization struct {
 	ID        int64
 	Name      string
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+// Rollouts whose requested passages are evaluated again at a time. A row ends when that was done. No foreign key: whoever adds a row must not wait for the rollout's lock.
+type PassageReview struct {
+	OrganizationID int64
+	ID             int64
+	RolloutID      int64
+	DueAt          time.Time
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+}
+
+// Which requested passages wait for the end of which freeze, veto or pin. Rows end with that, or with the rollout.
+type PassageStop struct {
+	ID             *int64
+	OrganizationID int64
+	RolloutID      int64
+	GateID         string
+	Kind           string
+	// The freeze, the veto, or the environment that is pinned.
+	ControlID int64
 	CreatedAt time.Time
 	UpdatedAt time.Time
 }
@@ -767,7 +828,7 @@ type RolloutTransition struct {
 	TriggeredBy   *string
 	CreatedAt     time.Time
 	UpdatedAt     time.Time
-	// What satisfied each condition of a granted passage, or which weights the program of a requested one will skip.
+	// What satisfied each condition of a granted passage, which weights the program of a requested one will skip, what stops one, or which freezes are bypassed.
 	Conditions json.RawMessage
 	// The rollout failed because it advanced beyond a passage that was not granted.
 	Breach bool
@@ -848,4 +909,19 @@ type VersionSetEntry struct {
 	ServiceID        int64
 	CreatedAt        time.Time
 	UpdatedAt        time.Time
+}
+
+// Versions and version sets that are never deployed, until the veto is lifted. Rows are kept.
+type Veto struct {
+	OrganizationID int64
+	ID             int64
+	VersionID      *int64
+	VersionSetID   *int64
+	Reason         string
+	PrincipalType  string
+	PrincipalID    int64
+	PrincipalName  string
+	LiftedAt       *time.Time
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
 }

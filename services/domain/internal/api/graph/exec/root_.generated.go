@@ -39,6 +39,7 @@ type ResolverRoot interface {
 	DeliveryMetrics() DeliveryMetricsResolver
 	Deployment() DeploymentResolver
 	Environment() EnvironmentResolver
+	Freeze() FreezeResolver
 	Gate() GateResolver
 	Grant() GrantResolver
 	Group() GroupResolver
@@ -333,6 +334,11 @@ type ComplexityRoot struct {
 		Rollout func(childComplexity int) int
 	}
 
+	BypassFreezePayload struct {
+		Errors  func(childComplexity int) int
+		Rollout func(childComplexity int) int
+	}
+
 	CancelRolloutPayload struct {
 		Errors  func(childComplexity int) int
 		Rollout func(childComplexity int) int
@@ -469,6 +475,11 @@ type ComplexityRoot struct {
 		P90     func(childComplexity int) int
 	}
 
+	EndFreezePayload struct {
+		Errors func(childComplexity int) int
+		Freeze func(childComplexity int) int
+	}
+
 	Environment struct {
 		Approval        func(childComplexity int) int
 		ArchivedAt      func(childComplexity int) int
@@ -480,6 +491,7 @@ type ComplexityRoot struct {
 		GlobalID        func(childComplexity int) int
 		Healths         func(childComplexity int) int
 		Name            func(childComplexity int) int
+		Pin             func(childComplexity int) int
 		Readiness       func(childComplexity int) int
 		ReadinessReason func(childComplexity int) int
 		Tier            func(childComplexity int) int
@@ -507,6 +519,17 @@ type ComplexityRoot struct {
 		Node   func(childComplexity int) int
 	}
 
+	EnvironmentPin struct {
+		AuthorName func(childComplexity int) int
+		Reason     func(childComplexity int) int
+		Since      func(childComplexity int) int
+	}
+
+	ExtendFreezePayload struct {
+		Errors func(childComplexity int) int
+		Freeze func(childComplexity int) int
+	}
+
 	FileChange struct {
 		Diff      func(childComplexity int) int
 		Path      func(childComplexity int) int
@@ -518,6 +541,34 @@ type ComplexityRoot struct {
 		Definition func(childComplexity int) int
 		GlobalID   func(childComplexity int) int
 		Version    func(childComplexity int) int
+	}
+
+	Freeze struct {
+		Applications    func(childComplexity int) int
+		AuthorName      func(childComplexity int) int
+		CreatedAt       func(childComplexity int) int
+		EndedAt         func(childComplexity int) int
+		EndsAt          func(childComplexity int) int
+		Environments    func(childComplexity int) int
+		GlobalID        func(childComplexity int) int
+		InForce         func(childComplexity int) int
+		Reason          func(childComplexity int) int
+		Rollbacks       func(childComplexity int) int
+		StartsAt        func(childComplexity int) int
+		StoppedRollouts func(childComplexity int) int
+		Tiers           func(childComplexity int) int
+	}
+
+	FreezeConnection struct {
+		Edges      func(childComplexity int) int
+		Nodes      func(childComplexity int) int
+		PageInfo   func(childComplexity int) int
+		TotalCount func(childComplexity int) int
+	}
+
+	FreezeEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
 	}
 
 	Gate struct {
@@ -654,6 +705,11 @@ type ComplexityRoot struct {
 		Node   func(childComplexity int) int
 	}
 
+	LiftVetoPayload struct {
+		Errors func(childComplexity int) int
+		Veto   func(childComplexity int) int
+	}
+
 	LookAtArtifactSourcePayload struct {
 		Artifact       func(childComplexity int) int
 		ArtifactSource func(childComplexity int) int
@@ -714,6 +770,7 @@ type ComplexityRoot struct {
 		ArchiveApplication               func(childComplexity int, input model.ArchiveApplicationInput) int
 		ArchiveEnvironment               func(childComplexity int, input model.ArchiveEnvironmentInput) int
 		BreakGlass                       func(childComplexity int, input model.BreakGlassInput) int
+		BypassFreeze                     func(childComplexity int, input model.BypassFreezeInput) int
 		CancelRollout                    func(childComplexity int, input model.CancelRolloutInput) int
 		CancelWorkflow                   func(childComplexity int, input model.CancelWorkflowInput) int
 		CreateApplication                func(childComplexity int, input model.CreateApplicationInput) int
@@ -725,9 +782,13 @@ type ComplexityRoot struct {
 		CreateOrganization               func(childComplexity int, input model.CreateOrganizationInput) int
 		CreateRollout                    func(childComplexity int, input model.CreateRolloutInput) int
 		CreateToken                      func(childComplexity int, input model.CreateTokenInput) int
+		EndFreeze                        func(childComplexity int, input model.EndFreezeInput) int
+		ExtendFreeze                     func(childComplexity int, input model.ExtendFreezeInput) int
 		GrantPermissions                 func(childComplexity int, input model.GrantPermissionsInput) int
+		LiftVeto                         func(childComplexity int, input model.LiftVetoInput) int
 		LookAtArtifactSource             func(childComplexity int, input model.LookAtArtifactSourceInput) int
 		PauseRollout                     func(childComplexity int, input model.PauseRolloutInput) int
+		PinEnvironment                   func(childComplexity int, input model.PinEnvironmentInput) int
 		PreviewRollout                   func(childComplexity int, input model.PreviewRolloutInput) int
 		RegisterAgent                    func(childComplexity int, input model.RegisterAgentInput) int
 		RejectGate                       func(childComplexity int, input model.ResolveGateInput) int
@@ -753,8 +814,11 @@ type ComplexityRoot struct {
 		SetMemberRole                    func(childComplexity int, input model.SetMemberRoleInput) int
 		SetRollbackPolicy                func(childComplexity int, input model.SetRollbackPolicyInput) int
 		SetRolloutPolicy                 func(childComplexity int, input model.SetRolloutPolicyInput) int
+		StartFreeze                      func(childComplexity int, input model.StartFreezeInput) int
 		StopAutomaticRollback            func(childComplexity int, input model.StopAutomaticRollbackInput) int
 		TryArtifactSource                func(childComplexity int, input model.TryArtifactSourceInput) int
+		UnpinEnvironment                 func(childComplexity int, input model.UnpinEnvironmentInput) int
+		VetoVersion                      func(childComplexity int, input model.VetoVersionInput) int
 	}
 
 	Organization struct {
@@ -792,6 +856,11 @@ type ComplexityRoot struct {
 		Rollout func(childComplexity int) int
 	}
 
+	PinEnvironmentPayload struct {
+		Environment func(childComplexity int) int
+		Errors      func(childComplexity int) int
+	}
+
 	PreviewRolloutPayload struct {
 		Errors  func(childComplexity int) int
 		Preview func(childComplexity int) int
@@ -818,6 +887,7 @@ type ComplexityRoot struct {
 		Drivers                func(childComplexity int) int
 		Environment            func(childComplexity int, name string) int
 		Environments           func(childComplexity int, first *int, after *string, last *int, before *string, name *string, tiers []core.Tier, readiness []core.Readiness, orderBy *core.Order) int
+		Freezes                func(childComplexity int, first *int, after *string, last *int, before *string, includeOver *bool, orderBy *core.Order) int
 		GatesForMe             func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
 		Groups                 func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
 		Journal                func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
@@ -1020,6 +1090,11 @@ type ComplexityRoot struct {
 		Environment func(childComplexity int) int
 	}
 
+	StartFreezePayload struct {
+		Errors func(childComplexity int) int
+		Freeze func(childComplexity int) int
+	}
+
 	StopAutomaticRollbackPayload struct {
 		Errors  func(childComplexity int) int
 		Rollout func(childComplexity int) int
@@ -1051,6 +1126,11 @@ type ComplexityRoot struct {
 		Problem  func(childComplexity int) int
 	}
 
+	UnpinEnvironmentPayload struct {
+		Environment func(childComplexity int) int
+		Errors      func(childComplexity int) int
+	}
+
 	UserError struct {
 		Code    func(childComplexity int) int
 		Field   func(childComplexity int) int
@@ -1065,6 +1145,7 @@ type ComplexityRoot struct {
 		GlobalID   func(childComplexity int) int
 		Name       func(childComplexity int) int
 		Reference  func(childComplexity int) int
+		Veto       func(childComplexity int) int
 	}
 
 	VersionConnection struct {
@@ -1084,6 +1165,7 @@ type ComplexityRoot struct {
 		Entries   func(childComplexity int) int
 		GlobalID  func(childComplexity int) int
 		Name      func(childComplexity int) int
+		Vetoes    func(childComplexity int) int
 		Warnings  func(childComplexity int) int
 	}
 
@@ -1103,6 +1185,19 @@ type ComplexityRoot struct {
 		ArtifactSource func(childComplexity int) int
 		Service        func(childComplexity int) int
 		Version        func(childComplexity int) int
+	}
+
+	Veto struct {
+		AuthorName func(childComplexity int) int
+		CreatedAt  func(childComplexity int) int
+		GlobalID   func(childComplexity int) int
+		LiftedAt   func(childComplexity int) int
+		Reason     func(childComplexity int) int
+	}
+
+	VetoVersionPayload struct {
+		Errors func(childComplexity int) int
+		Veto   func(childComplexity int) int
 	}
 
 	Viewer struct {
@@ -2281,6 +2376,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.BreakGlassPayload.Rollout(childComplexity), true
 
+	case "BypassFreezePayload.errors":
+		if e.ComplexityRoot.BypassFreezePayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BypassFreezePayload.Errors(childComplexity), true
+	case "BypassFreezePayload.rollout":
+		if e.ComplexityRoot.BypassFreezePayload.Rollout == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BypassFreezePayload.Rollout(childComplexity), true
+
 	case "CancelRolloutPayload.errors":
 		if e.ComplexityRoot.CancelRolloutPayload.Errors == nil {
 			break
@@ -2791,6 +2899,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.DurationSummary.P90(childComplexity), true
 
+	case "EndFreezePayload.errors":
+		if e.ComplexityRoot.EndFreezePayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.EndFreezePayload.Errors(childComplexity), true
+	case "EndFreezePayload.freeze":
+		if e.ComplexityRoot.EndFreezePayload.Freeze == nil {
+			break
+		}
+
+		return e.ComplexityRoot.EndFreezePayload.Freeze(childComplexity), true
+
 	case "Environment.approval":
 		if e.ComplexityRoot.Environment.Approval == nil {
 			break
@@ -2851,6 +2972,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Environment.Name(childComplexity), true
+	case "Environment.pin":
+		if e.ComplexityRoot.Environment.Pin == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Environment.Pin(childComplexity), true
 	case "Environment.readiness":
 		if e.ComplexityRoot.Environment.Readiness == nil {
 			break
@@ -2951,6 +3078,38 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.EnvironmentEdge.Node(childComplexity), true
 
+	case "EnvironmentPin.author":
+		if e.ComplexityRoot.EnvironmentPin.AuthorName == nil {
+			break
+		}
+
+		return e.ComplexityRoot.EnvironmentPin.AuthorName(childComplexity), true
+	case "EnvironmentPin.reason":
+		if e.ComplexityRoot.EnvironmentPin.Reason == nil {
+			break
+		}
+
+		return e.ComplexityRoot.EnvironmentPin.Reason(childComplexity), true
+	case "EnvironmentPin.since":
+		if e.ComplexityRoot.EnvironmentPin.Since == nil {
+			break
+		}
+
+		return e.ComplexityRoot.EnvironmentPin.Since(childComplexity), true
+
+	case "ExtendFreezePayload.errors":
+		if e.ComplexityRoot.ExtendFreezePayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ExtendFreezePayload.Errors(childComplexity), true
+	case "ExtendFreezePayload.freeze":
+		if e.ComplexityRoot.ExtendFreezePayload.Freeze == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ExtendFreezePayload.Freeze(childComplexity), true
+
 	case "FileChange.diff":
 		if e.ComplexityRoot.FileChange.Diff == nil {
 			break
@@ -2994,6 +3153,123 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.FlowDefinition.Version(childComplexity), true
+
+	case "Freeze.applications":
+		if e.ComplexityRoot.Freeze.Applications == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Freeze.Applications(childComplexity), true
+	case "Freeze.author":
+		if e.ComplexityRoot.Freeze.AuthorName == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Freeze.AuthorName(childComplexity), true
+	case "Freeze.createdAt":
+		if e.ComplexityRoot.Freeze.CreatedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Freeze.CreatedAt(childComplexity), true
+	case "Freeze.endedAt":
+		if e.ComplexityRoot.Freeze.EndedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Freeze.EndedAt(childComplexity), true
+	case "Freeze.endsAt":
+		if e.ComplexityRoot.Freeze.EndsAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Freeze.EndsAt(childComplexity), true
+	case "Freeze.environments":
+		if e.ComplexityRoot.Freeze.Environments == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Freeze.Environments(childComplexity), true
+	case "Freeze.id":
+		if e.ComplexityRoot.Freeze.GlobalID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Freeze.GlobalID(childComplexity), true
+	case "Freeze.inForce":
+		if e.ComplexityRoot.Freeze.InForce == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Freeze.InForce(childComplexity), true
+	case "Freeze.reason":
+		if e.ComplexityRoot.Freeze.Reason == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Freeze.Reason(childComplexity), true
+	case "Freeze.rollbacks":
+		if e.ComplexityRoot.Freeze.Rollbacks == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Freeze.Rollbacks(childComplexity), true
+	case "Freeze.startsAt":
+		if e.ComplexityRoot.Freeze.StartsAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Freeze.StartsAt(childComplexity), true
+	case "Freeze.stoppedRollouts":
+		if e.ComplexityRoot.Freeze.StoppedRollouts == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Freeze.StoppedRollouts(childComplexity), true
+	case "Freeze.tiers":
+		if e.ComplexityRoot.Freeze.Tiers == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Freeze.Tiers(childComplexity), true
+
+	case "FreezeConnection.edges":
+		if e.ComplexityRoot.FreezeConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.FreezeConnection.Edges(childComplexity), true
+	case "FreezeConnection.nodes":
+		if e.ComplexityRoot.FreezeConnection.Nodes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.FreezeConnection.Nodes(childComplexity), true
+	case "FreezeConnection.pageInfo":
+		if e.ComplexityRoot.FreezeConnection.PageInfo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.FreezeConnection.PageInfo(childComplexity), true
+	case "FreezeConnection.totalCount":
+		if e.ComplexityRoot.FreezeConnection.TotalCount == nil {
+			break
+		}
+
+		return e.ComplexityRoot.FreezeConnection.TotalCount(childComplexity), true
+
+	case "FreezeEdge.cursor":
+		if e.ComplexityRoot.FreezeEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.FreezeEdge.Cursor(childComplexity), true
+	case "FreezeEdge.node":
+		if e.ComplexityRoot.FreezeEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.FreezeEdge.Node(childComplexity), true
 
 	case "Gate.approvals":
 		if e.ComplexityRoot.Gate.Approvals == nil {
@@ -3476,6 +3752,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.JournalEntryEdge.Node(childComplexity), true
 
+	case "LiftVetoPayload.errors":
+		if e.ComplexityRoot.LiftVetoPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LiftVetoPayload.Errors(childComplexity), true
+	case "LiftVetoPayload.veto":
+		if e.ComplexityRoot.LiftVetoPayload.Veto == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LiftVetoPayload.Veto(childComplexity), true
+
 	case "LookAtArtifactSourcePayload.artifact":
 		if e.ComplexityRoot.LookAtArtifactSourcePayload.Artifact == nil {
 			break
@@ -3719,6 +4008,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.BreakGlass(childComplexity, args["input"].(model.BreakGlassInput)), true
+	case "Mutation.bypassFreeze":
+		if e.ComplexityRoot.Mutation.BypassFreeze == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_bypassFreeze_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.BypassFreeze(childComplexity, args["input"].(model.BypassFreezeInput)), true
 	case "Mutation.cancelRollout":
 		if e.ComplexityRoot.Mutation.CancelRollout == nil {
 			break
@@ -3840,6 +4140,28 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.CreateToken(childComplexity, args["input"].(model.CreateTokenInput)), true
+	case "Mutation.endFreeze":
+		if e.ComplexityRoot.Mutation.EndFreeze == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_endFreeze_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.EndFreeze(childComplexity, args["input"].(model.EndFreezeInput)), true
+	case "Mutation.extendFreeze":
+		if e.ComplexityRoot.Mutation.ExtendFreeze == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_extendFreeze_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.ExtendFreeze(childComplexity, args["input"].(model.ExtendFreezeInput)), true
 	case "Mutation.grantPermissions":
 		if e.ComplexityRoot.Mutation.GrantPermissions == nil {
 			break
@@ -3851,6 +4173,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.GrantPermissions(childComplexity, args["input"].(model.GrantPermissionsInput)), true
+	case "Mutation.liftVeto":
+		if e.ComplexityRoot.Mutation.LiftVeto == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_liftVeto_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.LiftVeto(childComplexity, args["input"].(model.LiftVetoInput)), true
 	case "Mutation.lookAtArtifactSource":
 		if e.ComplexityRoot.Mutation.LookAtArtifactSource == nil {
 			break
@@ -3873,6 +4206,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.PauseRollout(childComplexity, args["input"].(model.PauseRolloutInput)), true
+	case "Mutation.pinEnvironment":
+		if e.ComplexityRoot.Mutation.PinEnvironment == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_pinEnvironment_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.PinEnvironment(childComplexity, args["input"].(model.PinEnvironmentInput)), true
 	case "Mutation.previewRollout":
 		if e.ComplexityRoot.Mutation.PreviewRollout == nil {
 			break
@@ -4148,6 +4492,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.SetRolloutPolicy(childComplexity, args["input"].(model.SetRolloutPolicyInput)), true
+	case "Mutation.startFreeze":
+		if e.ComplexityRoot.Mutation.StartFreeze == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_startFreeze_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.StartFreeze(childComplexity, args["input"].(model.StartFreezeInput)), true
 	case "Mutation.stopAutomaticRollback":
 		if e.ComplexityRoot.Mutation.StopAutomaticRollback == nil {
 			break
@@ -4170,6 +4525,28 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.TryArtifactSource(childComplexity, args["input"].(model.TryArtifactSourceInput)), true
+	case "Mutation.unpinEnvironment":
+		if e.ComplexityRoot.Mutation.UnpinEnvironment == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_unpinEnvironment_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.UnpinEnvironment(childComplexity, args["input"].(model.UnpinEnvironmentInput)), true
+	case "Mutation.vetoVersion":
+		if e.ComplexityRoot.Mutation.VetoVersion == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_vetoVersion_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.VetoVersion(childComplexity, args["input"].(model.VetoVersionInput)), true
 
 	case "Organization.createdAt":
 		if e.ComplexityRoot.Organization.CreatedAt == nil {
@@ -4278,6 +4655,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.PauseRolloutPayload.Rollout(childComplexity), true
+
+	case "PinEnvironmentPayload.environment":
+		if e.ComplexityRoot.PinEnvironmentPayload.Environment == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PinEnvironmentPayload.Environment(childComplexity), true
+	case "PinEnvironmentPayload.errors":
+		if e.ComplexityRoot.PinEnvironmentPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PinEnvironmentPayload.Errors(childComplexity), true
 
 	case "PreviewRolloutPayload.errors":
 		if e.ComplexityRoot.PreviewRolloutPayload.Errors == nil {
@@ -4445,6 +4835,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Environments(childComplexity, args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["name"].(*string), args["tiers"].([]core.Tier), args["readiness"].([]core.Readiness), args["orderBy"].(*core.Order)), true
+	case "Query.freezes":
+		if e.ComplexityRoot.Query.Freezes == nil {
+			break
+		}
+
+		args, err := ec.field_Query_freezes_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.Freezes(childComplexity, args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["includeOver"].(*bool), args["orderBy"].(*core.Order)), true
 	case "Query.gatesForMe":
 		if e.ComplexityRoot.Query.GatesForMe == nil {
 			break
@@ -5290,6 +5691,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.SkippedEnvironment.Environment(childComplexity), true
 
+	case "StartFreezePayload.errors":
+		if e.ComplexityRoot.StartFreezePayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.StartFreezePayload.Errors(childComplexity), true
+	case "StartFreezePayload.freeze":
+		if e.ComplexityRoot.StartFreezePayload.Freeze == nil {
+			break
+		}
+
+		return e.ComplexityRoot.StartFreezePayload.Freeze(childComplexity), true
+
 	case "StopAutomaticRollbackPayload.errors":
 		if e.ComplexityRoot.StopAutomaticRollbackPayload.Errors == nil {
 			break
@@ -5413,6 +5827,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.TryArtifactSourcePayload.Problem(childComplexity), true
 
+	case "UnpinEnvironmentPayload.environment":
+		if e.ComplexityRoot.UnpinEnvironmentPayload.Environment == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UnpinEnvironmentPayload.Environment(childComplexity), true
+	case "UnpinEnvironmentPayload.errors":
+		if e.ComplexityRoot.UnpinEnvironmentPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UnpinEnvironmentPayload.Errors(childComplexity), true
+
 	case "UserError.code":
 		if e.ComplexityRoot.UserError.Code == nil {
 			break
@@ -5474,6 +5901,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Version.Reference(childComplexity), true
+	case "Version.veto":
+		if e.ComplexityRoot.Version.Veto == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Version.Veto(childComplexity), true
 
 	case "VersionConnection.edges":
 		if e.ComplexityRoot.VersionConnection.Edges == nil {
@@ -5537,6 +5970,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.VersionSet.Name(childComplexity), true
+	case "VersionSet.vetoes":
+		if e.ComplexityRoot.VersionSet.Vetoes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.VersionSet.Vetoes(childComplexity), true
 	case "VersionSet.warnings":
 		if e.ComplexityRoot.VersionSet.Warnings == nil {
 			break
@@ -5600,6 +6039,50 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.VersionSetEntry.Version(childComplexity), true
+
+	case "Veto.author":
+		if e.ComplexityRoot.Veto.AuthorName == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Veto.AuthorName(childComplexity), true
+	case "Veto.createdAt":
+		if e.ComplexityRoot.Veto.CreatedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Veto.CreatedAt(childComplexity), true
+	case "Veto.id":
+		if e.ComplexityRoot.Veto.GlobalID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Veto.GlobalID(childComplexity), true
+	case "Veto.liftedAt":
+		if e.ComplexityRoot.Veto.LiftedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Veto.LiftedAt(childComplexity), true
+	case "Veto.reason":
+		if e.ComplexityRoot.Veto.Reason == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Veto.Reason(childComplexity), true
+
+	case "VetoVersionPayload.errors":
+		if e.ComplexityRoot.VetoVersionPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.VetoVersionPayload.Errors(childComplexity), true
+	case "VetoVersionPayload.veto":
+		if e.ComplexityRoot.VetoVersionPayload.Veto == nil {
+			break
+		}
+
+		return e.ComplexityRoot.VetoVersionPayload.Veto(childComplexity), true
 
 	case "Viewer.grants":
 		if e.ComplexityRoot.Viewer.Grants == nil {
@@ -6075,6 +6558,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputArchiveEnvironmentInput,
 		ec.unmarshalInputAuditFilter,
 		ec.unmarshalInputBreakGlassInput,
+		ec.unmarshalInputBypassFreezeInput,
 		ec.unmarshalInputCancelRolloutInput,
 		ec.unmarshalInputCancelWorkflowInput,
 		ec.unmarshalInputCreateApplicationInput,
@@ -6087,12 +6571,16 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputCreateRolloutInput,
 		ec.unmarshalInputCreateServiceInput,
 		ec.unmarshalInputCreateTokenInput,
+		ec.unmarshalInputEndFreezeInput,
 		ec.unmarshalInputEnvironmentApprovalInput,
+		ec.unmarshalInputExtendFreezeInput,
 		ec.unmarshalInputGrantPermissionsInput,
+		ec.unmarshalInputLiftVetoInput,
 		ec.unmarshalInputLookAtArtifactSourceInput,
 		ec.unmarshalInputMatrixFilter,
 		ec.unmarshalInputNewArtifactSourceInput,
 		ec.unmarshalInputPauseRolloutInput,
+		ec.unmarshalInputPinEnvironmentInput,
 		ec.unmarshalInputPreviewRolloutInput,
 		ec.unmarshalInputRegisterAgentInput,
 		ec.unmarshalInputRemoveMemberInput,
@@ -6118,8 +6606,11 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputSetMemberRoleInput,
 		ec.unmarshalInputSetRollbackPolicyInput,
 		ec.unmarshalInputSetRolloutPolicyInput,
+		ec.unmarshalInputStartFreezeInput,
 		ec.unmarshalInputStopAutomaticRollbackInput,
 		ec.unmarshalInputTryArtifactSourceInput,
+		ec.unmarshalInputUnpinEnvironmentInput,
+		ec.unmarshalInputVetoVersionInput,
 	)
 	first := true
 
@@ -6257,6 +6748,12 @@ enum Permission {
   ADMINISTER
   "Pass the approvals of a rollout alone, in an emergency. Only people can use it, and a token has it only if it was requested by name."
   BREAK_GLASS
+  "Set and end freezes, vetoes of versions and pins of environments."
+  FREEZE
+  "Let one rollout past freezes. Only people can use it, and a token has it only if it was requested by name."
+  BYPASS
+  "Report the statuses of checks."
+  REPORT
 }
 
 "Whether the viewer may perform an action now. The mutation applies the same rule and gives the same reason."
@@ -7385,6 +7882,240 @@ type SetDirectChangesPayload {
   errors: [UserError!]!
 }
 `, BuiltIn: false},
+	{Name: "../schema/freeze.graphqls", Input: `# Freezes, vetoes and pins: what stops rollouts from outside of their pipelines.
+
+extend type Query {
+  "Freezes that are in force or to come, newest first; with includeOver also those that are over."
+  freezes(first: Int, after: String, last: Int, before: String, includeOver: Boolean = false, orderBy: CreationOrder = CREATED_DESC): FreezeConnection!
+}
+
+extend type Mutation {
+  "Starts a freeze: rollouts stop at their next passage within its scope, also those under way. Without a scope it concerns the organization."
+  startFreeze(input: StartFreezeInput!): StartFreezePayload!
+  "Chooses a later end for a freeze that is not over."
+  extendFreeze(input: ExtendFreezeInput!): ExtendFreezePayload!
+  "Ends a freeze before its time. Rollouts that it has stopped continue."
+  endFreeze(input: EndFreezeInput!): EndFreezePayload!
+  "Lets one rollout past the freezes that stop it now. For people with the permission BYPASS only; the reason is required and kept in the journal."
+  bypassFreeze(input: BypassFreezeInput!): BypassFreezePayload!
+  "Vetoes a version or a version set: it is never deployed, also by rollouts under way, until the veto is lifted."
+  vetoVersion(input: VetoVersionInput!): VetoVersionPayload!
+  "Lifts a veto. Rollouts that it has stopped continue."
+  liftVeto(input: LiftVetoInput!): LiftVetoPayload!
+  "Pins an environment: policies, schedules and machines do not change what runs there; people may."
+  pinEnvironment(input: PinEnvironmentInput!): PinEnvironmentPayload!
+  "Ends a pin."
+  unpinEnvironment(input: UnpinEnvironmentInput!): UnpinEnvironmentPayload!
+}
+
+extend type Environment {
+  "The pin that keeps automation from changing what runs here; null without one."
+  pin: EnvironmentPin
+}
+
+extend type Version {
+  "The veto on this version; null without one."
+  veto: Veto
+}
+
+extend type VersionSet {
+  "The vetoes on this set and on its versions."
+  vetoes: [Veto!]!
+}
+
+"A time in which rollouts stop at their next passage within a scope."
+type Freeze implements Node {
+  id: ID!
+  "The tiers that it concerns; empty for all."
+  tiers: [Tier!]!
+  "The environments that it concerns; empty for all."
+  environments: [Environment!]!
+  "The applications that it concerns; empty for all."
+  applications: [Application!]!
+  "Whether it stops rollbacks, too."
+  rollbacks: Boolean!
+  "Why, as its author has given it."
+  reason: String!
+  "When it begins."
+  startsAt: Time!
+  "When it ends by itself."
+  endsAt: Time!
+  "When it was ended early; null if it was not."
+  endedAt: Time
+  "Whether it stops rollouts now."
+  inForce: Boolean!
+  "What the author was called then."
+  author: String!
+  createdAt: Time!
+  "How many rollouts wait for its end now."
+  stoppedRollouts: Int!
+}
+
+"A veto on a version or a version set."
+type Veto implements Node {
+  id: ID!
+  "Why, as its author has given it."
+  reason: String!
+  "What the author was called then."
+  author: String!
+  createdAt: Time!
+  "When it was lifted; null while it holds."
+  liftedAt: Time
+}
+
+"A pin on an environment."
+type EnvironmentPin {
+  "Why, as its author has given it."
+  reason: String!
+  "What the author was called then."
+  author: String!
+  "Since when."
+  since: Time!
+}
+
+"A page of freezes."
+type FreezeConnection {
+  edges: [FreezeEdge!]!
+  "The nodes of the edges."
+  nodes: [Freeze!]!
+  pageInfo: PageInfo!
+  "The number of items on all pages; counted only if selected."
+  totalCount: Int!
+}
+
+"A freeze with its cursor."
+type FreezeEdge {
+  "Pass as after, or before, to continue from this item."
+  cursor: String!
+  node: Freeze!
+}
+
+"Input of startFreeze."
+input StartFreezeInput {
+  "Empty for all tiers."
+  tiers: [Tier!] = []
+  "By name or identifier; empty for all."
+  environments: [String!] = []
+  "By name or identifier; empty for all."
+  applications: [String!] = []
+  "Whether it stops rollbacks, too."
+  rollbacks: Boolean = false
+  "Why; shown to everybody who is stopped."
+  reason: String!
+  "When it begins; now without it."
+  startsAt: Time
+  "When it ends: at most 30 days after it begins. A freeze can be extended."
+  endsAt: Time!
+}
+
+"Result of startFreeze."
+type StartFreezePayload {
+  freeze: Freeze
+  errors: [UserError!]!
+}
+
+"Input of extendFreeze."
+input ExtendFreezeInput {
+  "The freeze."
+  freezeId: ID!
+  "The later end: at most 30 days from now."
+  endsAt: Time!
+  "Why, for the record."
+  reason: String = ""
+}
+
+"Result of extendFreeze."
+type ExtendFreezePayload {
+  freeze: Freeze
+  errors: [UserError!]!
+}
+
+"Input of endFreeze."
+input EndFreezeInput {
+  "The freeze."
+  freezeId: ID!
+  "Why, for the record."
+  reason: String = ""
+}
+
+"Result of endFreeze."
+type EndFreezePayload {
+  freeze: Freeze
+  errors: [UserError!]!
+}
+
+"Input of bypassFreeze."
+input BypassFreezeInput {
+  "The rollout."
+  rolloutId: ID!
+  "Why; required, and kept in the journal."
+  reason: String!
+}
+
+"Result of bypassFreeze."
+type BypassFreezePayload {
+  rollout: Rollout
+  errors: [UserError!]!
+}
+
+"Input of vetoVersion: a version or a version set."
+input VetoVersionInput {
+  "The version; null for a version set."
+  versionId: ID
+  "The version set; null for a version."
+  versionSetId: ID
+  "Why; shown to everybody who is stopped."
+  reason: String!
+}
+
+"Result of vetoVersion."
+type VetoVersionPayload {
+  veto: Veto
+  errors: [UserError!]!
+}
+
+"Input of liftVeto."
+input LiftVetoInput {
+  "The veto."
+  vetoId: ID!
+  "Why; required."
+  reason: String!
+}
+
+"Result of liftVeto."
+type LiftVetoPayload {
+  veto: Veto
+  errors: [UserError!]!
+}
+
+"Input of pinEnvironment."
+input PinEnvironmentInput {
+  "The environment."
+  environmentId: ID!
+  "Why; required."
+  reason: String!
+}
+
+"Result of pinEnvironment."
+type PinEnvironmentPayload {
+  environment: Environment
+  errors: [UserError!]!
+}
+
+"Input of unpinEnvironment."
+input UnpinEnvironmentInput {
+  "The environment."
+  environmentId: ID!
+  "Why, for the record."
+  reason: String = ""
+}
+
+"Result of unpinEnvironment."
+type UnpinEnvironmentPayload {
+  environment: Environment
+  errors: [UserError!]!
+}
+`, BuiltIn: false},
 	{Name: "../schema/gate.graphqls", Input: `# Gates: approvals, and everything else that a rollout waits for.
 
 extend type Query {
@@ -7480,6 +8211,12 @@ enum WaitKind {
   ENVIRONMENT
   "The agent of an environment cannot be reached."
   AGENT
+  "A freeze stops it."
+  FREEZE
+  "Its version set, or one of its versions, is vetoed."
+  VETO
+  "Automation started it, and the environment is pinned."
+  PIN
 }
 
 "A page of gates."
@@ -9476,6 +10213,16 @@ func (ec *executionContext) childFields_BreakGlassPayload(ctx context.Context, f
 	return nil, fmt.Errorf("no field named %q was found under type BreakGlassPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_BypassFreezePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "rollout":
+		return ec.fieldContext_BypassFreezePayload_rollout(ctx, field)
+	case "errors":
+		return ec.fieldContext_BypassFreezePayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type BypassFreezePayload", field.Name)
+}
+
 func (ec *executionContext) childFields_CancelRolloutPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "rollout":
@@ -9748,6 +10495,16 @@ func (ec *executionContext) childFields_DurationSummary(ctx context.Context, fie
 	return nil, fmt.Errorf("no field named %q was found under type DurationSummary", field.Name)
 }
 
+func (ec *executionContext) childFields_EndFreezePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "freeze":
+		return ec.fieldContext_EndFreezePayload_freeze(ctx, field)
+	case "errors":
+		return ec.fieldContext_EndFreezePayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type EndFreezePayload", field.Name)
+}
+
 func (ec *executionContext) childFields_Environment(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "id":
@@ -9778,6 +10535,8 @@ func (ec *executionContext) childFields_Environment(ctx context.Context, field g
 		return ec.fieldContext_Environment_healths(ctx, field)
 	case "viewerCan":
 		return ec.fieldContext_Environment_viewerCan(ctx, field)
+	case "pin":
+		return ec.fieldContext_Environment_pin(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Environment", field.Name)
 }
@@ -9824,6 +10583,28 @@ func (ec *executionContext) childFields_EnvironmentEdge(ctx context.Context, fie
 	return nil, fmt.Errorf("no field named %q was found under type EnvironmentEdge", field.Name)
 }
 
+func (ec *executionContext) childFields_EnvironmentPin(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "reason":
+		return ec.fieldContext_EnvironmentPin_reason(ctx, field)
+	case "author":
+		return ec.fieldContext_EnvironmentPin_author(ctx, field)
+	case "since":
+		return ec.fieldContext_EnvironmentPin_since(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type EnvironmentPin", field.Name)
+}
+
+func (ec *executionContext) childFields_ExtendFreezePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "freeze":
+		return ec.fieldContext_ExtendFreezePayload_freeze(ctx, field)
+	case "errors":
+		return ec.fieldContext_ExtendFreezePayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ExtendFreezePayload", field.Name)
+}
+
 func (ec *executionContext) childFields_FileChange(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "path":
@@ -9848,6 +10629,62 @@ func (ec *executionContext) childFields_FlowDefinition(ctx context.Context, fiel
 		return ec.fieldContext_FlowDefinition_createdAt(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type FlowDefinition", field.Name)
+}
+
+func (ec *executionContext) childFields_Freeze(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_Freeze_id(ctx, field)
+	case "tiers":
+		return ec.fieldContext_Freeze_tiers(ctx, field)
+	case "environments":
+		return ec.fieldContext_Freeze_environments(ctx, field)
+	case "applications":
+		return ec.fieldContext_Freeze_applications(ctx, field)
+	case "rollbacks":
+		return ec.fieldContext_Freeze_rollbacks(ctx, field)
+	case "reason":
+		return ec.fieldContext_Freeze_reason(ctx, field)
+	case "startsAt":
+		return ec.fieldContext_Freeze_startsAt(ctx, field)
+	case "endsAt":
+		return ec.fieldContext_Freeze_endsAt(ctx, field)
+	case "endedAt":
+		return ec.fieldContext_Freeze_endedAt(ctx, field)
+	case "inForce":
+		return ec.fieldContext_Freeze_inForce(ctx, field)
+	case "author":
+		return ec.fieldContext_Freeze_author(ctx, field)
+	case "createdAt":
+		return ec.fieldContext_Freeze_createdAt(ctx, field)
+	case "stoppedRollouts":
+		return ec.fieldContext_Freeze_stoppedRollouts(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Freeze", field.Name)
+}
+
+func (ec *executionContext) childFields_FreezeConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "edges":
+		return ec.fieldContext_FreezeConnection_edges(ctx, field)
+	case "nodes":
+		return ec.fieldContext_FreezeConnection_nodes(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_FreezeConnection_pageInfo(ctx, field)
+	case "totalCount":
+		return ec.fieldContext_FreezeConnection_totalCount(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type FreezeConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_FreezeEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_FreezeEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_FreezeEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type FreezeEdge", field.Name)
 }
 
 func (ec *executionContext) childFields_Gate(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -10118,6 +10955,16 @@ func (ec *executionContext) childFields_JournalEntryEdge(ctx context.Context, fi
 	return nil, fmt.Errorf("no field named %q was found under type JournalEntryEdge", field.Name)
 }
 
+func (ec *executionContext) childFields_LiftVetoPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "veto":
+		return ec.fieldContext_LiftVetoPayload_veto(ctx, field)
+	case "errors":
+		return ec.fieldContext_LiftVetoPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type LiftVetoPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_LookAtArtifactSourcePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "artifactSource":
@@ -10294,6 +11141,16 @@ func (ec *executionContext) childFields_PauseRolloutPayload(ctx context.Context,
 		return ec.fieldContext_PauseRolloutPayload_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type PauseRolloutPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_PinEnvironmentPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "environment":
+		return ec.fieldContext_PinEnvironmentPayload_environment(ctx, field)
+	case "errors":
+		return ec.fieldContext_PinEnvironmentPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PinEnvironmentPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_PreviewRolloutPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -10682,6 +11539,16 @@ func (ec *executionContext) childFields_SkippedEnvironment(ctx context.Context, 
 	return nil, fmt.Errorf("no field named %q was found under type SkippedEnvironment", field.Name)
 }
 
+func (ec *executionContext) childFields_StartFreezePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "freeze":
+		return ec.fieldContext_StartFreezePayload_freeze(ctx, field)
+	case "errors":
+		return ec.fieldContext_StartFreezePayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type StartFreezePayload", field.Name)
+}
+
 func (ec *executionContext) childFields_StopAutomaticRollbackPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "rollout":
@@ -10736,6 +11603,16 @@ func (ec *executionContext) childFields_TryArtifactSourcePayload(ctx context.Con
 	return nil, fmt.Errorf("no field named %q was found under type TryArtifactSourcePayload", field.Name)
 }
 
+func (ec *executionContext) childFields_UnpinEnvironmentPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "environment":
+		return ec.fieldContext_UnpinEnvironmentPayload_environment(ctx, field)
+	case "errors":
+		return ec.fieldContext_UnpinEnvironmentPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type UnpinEnvironmentPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_UserError(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "field":
@@ -10764,6 +11641,8 @@ func (ec *executionContext) childFields_Version(ctx context.Context, field graph
 		return ec.fieldContext_Version_reference(ctx, field)
 	case "createdAt":
 		return ec.fieldContext_Version_createdAt(ctx, field)
+	case "veto":
+		return ec.fieldContext_Version_veto(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Version", field.Name)
 }
@@ -10804,6 +11683,8 @@ func (ec *executionContext) childFields_VersionSet(ctx context.Context, field gr
 		return ec.fieldContext_VersionSet_entries(ctx, field)
 	case "warnings":
 		return ec.fieldContext_VersionSet_warnings(ctx, field)
+	case "vetoes":
+		return ec.fieldContext_VersionSet_vetoes(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type VersionSet", field.Name)
 }
@@ -10842,6 +11723,32 @@ func (ec *executionContext) childFields_VersionSetEntry(ctx context.Context, fie
 		return ec.fieldContext_VersionSetEntry_version(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type VersionSetEntry", field.Name)
+}
+
+func (ec *executionContext) childFields_Veto(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_Veto_id(ctx, field)
+	case "reason":
+		return ec.fieldContext_Veto_reason(ctx, field)
+	case "author":
+		return ec.fieldContext_Veto_author(ctx, field)
+	case "createdAt":
+		return ec.fieldContext_Veto_createdAt(ctx, field)
+	case "liftedAt":
+		return ec.fieldContext_Veto_liftedAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Veto", field.Name)
+}
+
+func (ec *executionContext) childFields_VetoVersionPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "veto":
+		return ec.fieldContext_VetoVersionPayload_veto(ctx, field)
+	case "errors":
+		return ec.fieldContext_VetoVersionPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type VetoVersionPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_Viewer(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -20,10 +20,13 @@ import (
 type VersionResolver interface {
 	DigestSeen(ctx context.Context, obj *model.Version) (*bool, error)
 	DeletedAt(ctx context.Context, obj *model.Version) (*time.Time, error)
+
+	Veto(ctx context.Context, obj *model.Version) (*model.Veto, error)
 }
 type VersionSetResolver interface {
 	Entries(ctx context.Context, obj *model.VersionSet) ([]model.VersionSetEntry, error)
 	Warnings(ctx context.Context, obj *model.VersionSet) ([]string, error)
+	Vetoes(ctx context.Context, obj *model.VersionSet) ([]model.Veto, error)
 }
 type VersionSetEntryResolver interface {
 	Service(ctx context.Context, obj *model.VersionSetEntry) (model.Service, error)
@@ -198,6 +201,38 @@ func (ec *executionContext) _Version_createdAt(ctx context.Context, field graphq
 }
 func (ec *executionContext) fieldContext_Version_createdAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Version", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _Version_veto(ctx context.Context, field graphql.CollectedField, obj *model.Version) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Version_veto(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Version().Veto(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.Veto) graphql.Marshaler {
+			return ec.marshalOVeto2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐVeto(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Version_veto(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Version",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Veto(ctx, field)
+		},
+	}
+	return fc, nil
 }
 
 func (ec *executionContext) _VersionConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.VersionConnection) (ret graphql.Marshaler) {
@@ -496,6 +531,38 @@ func (ec *executionContext) _VersionSet_warnings(ctx context.Context, field grap
 }
 func (ec *executionContext) fieldContext_VersionSet_warnings(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("VersionSet", field, true, true, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _VersionSet_vetoes(ctx context.Context, field graphql.CollectedField, obj *model.VersionSet) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_VersionSet_vetoes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.VersionSet().Vetoes(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.Veto) graphql.Marshaler {
+			return ec.marshalNVeto2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐVetoᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_VersionSet_vetoes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "VersionSet",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Veto(ctx, field)
+		},
+	}
+	return fc, nil
 }
 
 func (ec *executionContext) _VersionSetConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.VersionSetConnection) (ret graphql.Marshaler) {
@@ -893,6 +960,44 @@ func (ec *executionContext) _Version(ctx context.Context, sel ast.SelectionSet, 
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "veto":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Version_veto(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -1118,6 +1223,44 @@ func (ec *executionContext) _VersionSet(ctx context.Context, sel ast.SelectionSe
 					}
 				}()
 				res = ec._VersionSet_warnings(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "vetoes":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._VersionSet_vetoes(ctx, field, obj)
 				if res == graphql.Null {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}

@@ -113,6 +113,11 @@ type (
 	// VersionSetEdge is one of them.
 	VersionSetEdge Edge[VersionSet]
 
+	// FreezeConnection is a page of them.
+	FreezeConnection Connection[Freeze, FreezeEdge]
+	// FreezeEdge is one of them.
+	FreezeEdge Edge[Freeze]
+
 	// EnvironmentConnection is a page of them.
 	EnvironmentConnection Connection[Environment, EnvironmentEdge]
 	// EnvironmentEdge is one of them.

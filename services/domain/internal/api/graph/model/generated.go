@@ -109,6 +109,20 @@ type BreakGlassPayload struct {
 	Errors  []UserError `json:"errors"`
 }
 
+// Input of bypassFreeze.
+type BypassFreezeInput struct {
+	// The rollout.
+	RolloutID string `json:"rolloutId"`
+	// Why; required, and kept in the journal.
+	Reason string `json:"reason"`
+}
+
+// Result of bypassFreeze.
+type BypassFreezePayload struct {
+	Rollout *Rollout    `json:"rollout,omitempty"`
+	Errors  []UserError `json:"errors"`
+}
+
 // Input of cancelRollout.
 type CancelRolloutInput struct {
 	// The rollout.
@@ -276,6 +290,20 @@ type CreateTokenPayload struct {
 	Errors []UserError `json:"errors"`
 }
 
+// Input of endFreeze.
+type EndFreezeInput struct {
+	// The freeze.
+	FreezeID string `json:"freezeId"`
+	// Why, for the record.
+	Reason *string `json:"reason,omitempty"`
+}
+
+// Result of endFreeze.
+type EndFreezePayload struct {
+	Freeze *Freeze     `json:"freeze,omitempty"`
+	Errors []UserError `json:"errors"`
+}
+
 // The approval that an environment requires.
 type EnvironmentApprovalInput struct {
 	// Shown to the people who decide.
@@ -289,6 +317,22 @@ type EnvironmentApprovalInput struct {
 	// At most 30 days; 0 for never.
 	ExpiresAfterSeconds *int              `json:"expiresAfterSeconds,omitempty"`
 	OnExpiry            *core.GateOutcome `json:"onExpiry,omitempty"`
+}
+
+// Input of extendFreeze.
+type ExtendFreezeInput struct {
+	// The freeze.
+	FreezeID string `json:"freezeId"`
+	// The later end: at most 30 days from now.
+	EndsAt time.Time `json:"endsAt"`
+	// Why, for the record.
+	Reason *string `json:"reason,omitempty"`
+}
+
+// Result of extendFreeze.
+type ExtendFreezePayload struct {
+	Freeze *Freeze     `json:"freeze,omitempty"`
+	Errors []UserError `json:"errors"`
 }
 
 // Result of grantPermissions and revokeGrant.
@@ -318,6 +362,20 @@ type GrantPermissionsInput struct {
 // Result of the mutations of groups.
 type GroupPayload struct {
 	Group  *Group      `json:"group,omitempty"`
+	Errors []UserError `json:"errors"`
+}
+
+// Input of liftVeto.
+type LiftVetoInput struct {
+	// The veto.
+	VetoID string `json:"vetoId"`
+	// Why; required.
+	Reason string `json:"reason"`
+}
+
+// Result of liftVeto.
+type LiftVetoPayload struct {
+	Veto   *Veto       `json:"veto,omitempty"`
 	Errors []UserError `json:"errors"`
 }
 
@@ -398,6 +456,20 @@ type PauseRolloutInput struct {
 type PauseRolloutPayload struct {
 	Rollout *Rollout    `json:"rollout,omitempty"`
 	Errors  []UserError `json:"errors"`
+}
+
+// Input of pinEnvironment.
+type PinEnvironmentInput struct {
+	// The environment.
+	EnvironmentID string `json:"environmentId"`
+	// Why; required.
+	Reason string `json:"reason"`
+}
+
+// Result of pinEnvironment.
+type PinEnvironmentPayload struct {
+	Environment *Environment `json:"environment,omitempty"`
+	Errors      []UserError  `json:"errors"`
 }
 
 // Input of previewRollout.
@@ -695,6 +767,30 @@ type SetRolloutPolicyPayload struct {
 	Errors      []UserError  `json:"errors"`
 }
 
+// Input of startFreeze.
+type StartFreezeInput struct {
+	// Empty for all tiers.
+	Tiers []core.Tier `json:"tiers,omitempty"`
+	// By name or identifier; empty for all.
+	Environments []string `json:"environments,omitempty"`
+	// By name or identifier; empty for all.
+	Applications []string `json:"applications,omitempty"`
+	// Whether it stops rollbacks, too.
+	Rollbacks *bool `json:"rollbacks,omitempty"`
+	// Why; shown to everybody who is stopped.
+	Reason string `json:"reason"`
+	// When it begins; now without it.
+	StartsAt *time.Time `json:"startsAt,omitempty"`
+	// When it ends: at most 30 days after it begins. A freeze can be extended.
+	EndsAt time.Time `json:"endsAt"`
+}
+
+// Result of startFreeze.
+type StartFreezePayload struct {
+	Freeze *Freeze     `json:"freeze,omitempty"`
+	Errors []UserError `json:"errors"`
+}
+
 // Input of stopAutomaticRollback.
 type StopAutomaticRollbackInput struct {
 	// The rollout that would be rolled back.
@@ -727,6 +823,20 @@ type TryArtifactSourcePayload struct {
 	Errors  []UserError `json:"errors"`
 }
 
+// Input of unpinEnvironment.
+type UnpinEnvironmentInput struct {
+	// The environment.
+	EnvironmentID string `json:"environmentId"`
+	// Why, for the record.
+	Reason *string `json:"reason,omitempty"`
+}
+
+// Result of unpinEnvironment.
+type UnpinEnvironmentPayload struct {
+	Environment *Environment `json:"environment,omitempty"`
+	Errors      []UserError  `json:"errors"`
+}
+
 // A problem with the caller's input. Nothing was changed.
 type UserError struct {
 	// Path of the offending input field; empty for the request as a whole.
@@ -735,6 +845,22 @@ type UserError struct {
 	Message string `json:"message"`
 	// INVALID, NOT_FOUND, CONFLICT, REFUSED …
 	Code string `json:"code"`
+}
+
+// Input of vetoVersion: a version or a version set.
+type VetoVersionInput struct {
+	// The version; null for a version set.
+	VersionID *string `json:"versionId,omitempty"`
+	// The version set; null for a version.
+	VersionSetID *string `json:"versionSetId,omitempty"`
+	// Why; shown to everybody who is stopped.
+	Reason string `json:"reason"`
+}
+
+// Result of vetoVersion.
+type VetoVersionPayload struct {
+	Veto   *Veto       `json:"veto,omitempty"`
+	Errors []UserError `json:"errors"`
 }
 
 // The authenticated caller.

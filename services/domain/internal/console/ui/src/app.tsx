@@ -7,6 +7,7 @@ import { always, newQueryClient, useAsk, useLive } from './api/hooks'
 import type { Live } from './api/live'
 import { absolute, clockTime } from './logic/time'
 import { useAnnouncement } from './parts/announce'
+import { FreezeBanner } from './parts/freeze'
 import { Icon } from './parts/icon'
 import { Empty, Loading, NotThere } from './parts/page'
 import { Applications } from './pages/applications'
@@ -132,6 +133,7 @@ function Frame({ viewer, cursor, onLeave }: { viewer: ViewerData['viewer']; curs
           </div>
         </header>
         <main id="main">
+          <FreezeBanner permissions={viewer.permissions} />
           <Suspense fallback={<Loading what="page" />}>
             <Routes>
               <Route path="/" element={<Where />} />

@@ -39,6 +39,11 @@ export interface BreakGlassInput {
   reason: string
 }
 
+export interface BypassFreezeInput {
+  rolloutId: string
+  reason: string
+}
+
 export interface CancelRolloutInput {
   rolloutId: string
   reason?: string | null
@@ -108,6 +113,11 @@ export type DeploymentState = 'PENDING' | 'DEPLOYING' | 'HEALTHY' | 'DEGRADED' |
 
 export type DeploymentStatus = 'PENDING' | 'DEPLOYING' | 'HEALTHY' | 'DEGRADED' | 'ABORTING' | 'ABORTED' | 'FAILED' | 'CANCELLED'
 
+export interface EndFreezeInput {
+  freezeId: string
+  reason?: string | null
+}
+
 export interface EnvironmentApprovalInput {
   reason?: string | null
   quorum?: number | null
@@ -150,7 +160,12 @@ export interface PauseRolloutInput {
   reason?: string | null
 }
 
-export type Permission = 'READ' | 'DEPLOY' | 'APPROVE' | 'CONFIGURE' | 'ADMINISTER' | 'BREAK_GLASS'
+export type Permission = 'READ' | 'DEPLOY' | 'APPROVE' | 'CONFIGURE' | 'ADMINISTER' | 'BREAK_GLASS' | 'FREEZE' | 'BYPASS' | 'REPORT'
+
+export interface PinEnvironmentInput {
+  environmentId: string
+  reason: string
+}
 
 export interface PreviewRolloutInput {
   versionSetId: string
@@ -277,6 +292,16 @@ export interface SetRolloutPolicyInput {
 
 export type SkipCause = 'UNCHANGED' | 'EXCLUDED'
 
+export interface StartFreezeInput {
+  tiers?: Array<Tier> | null
+  environments?: Array<string> | null
+  applications?: Array<string> | null
+  rollbacks?: boolean | null
+  reason: string
+  startsAt?: string | null
+  endsAt: string
+}
+
 export interface StopAutomaticRollbackInput {
   rolloutId: string
   reason?: string | null
@@ -289,7 +314,12 @@ export interface TryArtifactSourceInput {
   sourceConfig: unknown
 }
 
-export type WaitKind = 'HAND_OVER' | 'APPROVAL' | 'PAUSE' | 'SOAK' | 'HEALTH' | 'ENVIRONMENT' | 'AGENT'
+export interface UnpinEnvironmentInput {
+  environmentId: string
+  reason?: string | null
+}
+
+export type WaitKind = 'HAND_OVER' | 'APPROVAL' | 'PAUSE' | 'SOAK' | 'HEALTH' | 'ENVIRONMENT' | 'AGENT' | 'FREEZE' | 'VETO' | 'PIN'
 
 export type WorkflowState = 'RUNNING' | 'PARKED' | 'COMPLETED' | 'FAILED' | 'CANCELLED' | 'TERMINATED' | 'QUARANTINED'
 
@@ -2581,6 +2611,11 @@ export interface EnvironmentPageData {
       expiresAfterSeconds: number
       onExpiry: GateOutcome
     } | null
+    pin: {
+      reason: string
+      author: string
+      since: string
+    } | null
     healths: Array<{
       service: {
         id: string
@@ -2639,7 +2674,7 @@ export interface EnvironmentPageData {
 export interface EnvironmentPageVariables {
   name: string
 }
-export const EnvironmentPage: Operation<EnvironmentPageData, EnvironmentPageVariables> = { name: 'EnvironmentPage', text: 'query EnvironmentPage($name: String!) { environment(name: $name) { ...EnvironmentFields archivedAt archivings { ...ArchivingFields } approval { reason quorum group requesterMayApprove expiresAfterSeconds onExpiry } healths { service { id name application { id name } } health reason since observedAt } viewerCan { ...AbilityFields } } rollouts(first: 10, environment: $name) { nodes { ...RolloutLine } } } fragment EnvironmentFields on Environment { id name description tier readiness readinessReason createdAt contact { reachable reason since observedAt } driverBindings { id version driverRef driverConfig createdAt } } fragment ArchivingFields on Archiving { archived reason createdAt principal { name } } fragment AbilityFields on Ability { action allowed reason } fragment RolloutLine on Rollout { id state status isRollback createdAt startedAt finishedAt application { id name } versionSet { id name } openGates { gateId reason requestedAt } environments { id state status environment { id name tier } } }' }
+export const EnvironmentPage: Operation<EnvironmentPageData, EnvironmentPageVariables> = { name: 'EnvironmentPage', text: 'query EnvironmentPage($name: String!) { environment(name: $name) { ...EnvironmentFields archivedAt archivings { ...ArchivingFields } approval { reason quorum group requesterMayApprove expiresAfterSeconds onExpiry } pin { reason author since } healths { service { id name application { id name } } health reason since observedAt } viewerCan { ...AbilityFields } } rollouts(first: 10, environment: $name) { nodes { ...RolloutLine } } } fragment EnvironmentFields on Environment { id name description tier readiness readinessReason createdAt contact { reachable reason since observedAt } driverBindings { id version driverRef driverConfig createdAt } } fragment ArchivingFields on Archiving { archived reason createdAt principal { name } } fragment AbilityFields on Ability { action allowed reason } fragment RolloutLine on Rollout { id state status isRollback createdAt startedAt finishedAt application { id name } versionSet { id name } openGates { gateId reason requestedAt } environments { id state status environment { id name tier } } }' }
 
 export interface DriversData {
   drivers: Array<{
@@ -2976,3 +3011,114 @@ export interface RunLinesVariables {
   after?: string | null
 }
 export const RunLines: Operation<RunLinesData, RunLinesVariables> = { name: 'RunLines', text: 'query RunLines($workflowId: String!, $after: String) { workflow(workflowId: $workflowId) { workflowId waitingFor logs(first: 200, after: $after) { nodes { sequence branch kind name text code truncated redacted recordedAt } pageInfo { hasNextPage endCursor } } } }' }
+
+export interface FreezesData {
+  freezes: {
+    nodes: Array<{
+      id: string
+      reason: string
+      author: string
+      startsAt: string
+      endsAt: string
+      inForce: boolean
+      rollbacks: boolean
+      stoppedRollouts: number
+      tiers: Array<Tier>
+      environments: Array<{
+        id: string
+        name: string
+      }>
+      applications: Array<{
+        id: string
+        name: string
+      }>
+    }>
+  }
+}
+export type FreezesVariables = Record<string, never>
+export const Freezes: Operation<FreezesData, FreezesVariables> = { name: 'Freezes', text: 'query Freezes { freezes(first: 20) { nodes { id reason author startsAt endsAt inForce rollbacks stoppedRollouts tiers environments { id name } applications { id name } } } }' }
+
+export interface StartFreezeData {
+  startFreeze: {
+    freeze: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface StartFreezeVariables {
+  input: StartFreezeInput
+}
+export const StartFreeze: Operation<StartFreezeData, StartFreezeVariables> = { name: 'StartFreeze', text: 'mutation StartFreeze($input: StartFreezeInput!) { startFreeze(input: $input) { freeze { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface EndFreezeData {
+  endFreeze: {
+    freeze: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface EndFreezeVariables {
+  input: EndFreezeInput
+}
+export const EndFreeze: Operation<EndFreezeData, EndFreezeVariables> = { name: 'EndFreeze', text: 'mutation EndFreeze($input: EndFreezeInput!) { endFreeze(input: $input) { freeze { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface BypassFreezeData {
+  bypassFreeze: {
+    rollout: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface BypassFreezeVariables {
+  input: BypassFreezeInput
+}
+export const BypassFreeze: Operation<BypassFreezeData, BypassFreezeVariables> = { name: 'BypassFreeze', text: 'mutation BypassFreeze($input: BypassFreezeInput!) { bypassFreeze(input: $input) { rollout { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface PinEnvironmentData {
+  pinEnvironment: {
+    environment: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface PinEnvironmentVariables {
+  input: PinEnvironmentInput
+}
+export const PinEnvironment: Operation<PinEnvironmentData, PinEnvironmentVariables> = { name: 'PinEnvironment', text: 'mutation PinEnvironment($input: PinEnvironmentInput!) { pinEnvironment(input: $input) { environment { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface UnpinEnvironmentData {
+  unpinEnvironment: {
+    environment: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface UnpinEnvironmentVariables {
+  input: UnpinEnvironmentInput
+}
+export const UnpinEnvironment: Operation<UnpinEnvironmentData, UnpinEnvironmentVariables> = { name: 'UnpinEnvironment', text: 'mutation UnpinEnvironment($input: UnpinEnvironmentInput!) { unpinEnvironment(input: $input) { environment { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }

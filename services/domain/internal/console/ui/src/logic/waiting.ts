@@ -78,6 +78,12 @@ function title(rollout: Rollout, w: Wait): string {
       return `${where} is not ready`
     case 'AGENT':
       return `No agent can be reached in ${where}`
+    case 'FREEZE':
+      return `A freeze stops “${w.gateId ?? ''}”`
+    case 'VETO':
+      return 'What it carries is vetoed'
+    case 'PIN':
+      return `${where} is pinned`
     case 'HEALTH':
       return `A service is being deployed in ${where}`
   }

@@ -9,6 +9,7 @@ import { announce } from '../parts/announce'
 import { RequiredApproval } from '../parts/approval'
 import { Archive, Archived } from '../parts/archive'
 import { useFirst } from '../parts/fold'
+import { Pin } from '../parts/freeze'
 import { FormError } from '../parts/form'
 import { NotThere, Page, Waiting } from '../parts/page'
 import { Chip, State } from '../parts/state'
@@ -82,6 +83,7 @@ export function EnvironmentPage() {
         <Agent contact={environment.contact} />
         <Services healths={environment.healths} />
         <RequiredApproval environment={environment} />
+        {!environment.archivedAt && <Pin environment={environment} changed={query.refetch} />}
         <section className="card" aria-labelledby="newest">
           <h2 id="newest">Newest rollouts that go here</h2>
           {query.data.rollouts.nodes.length > 0 ? <RolloutTable rows={query.data.rollouts.nodes} application /> : <p className="faint">None yet.</p>}

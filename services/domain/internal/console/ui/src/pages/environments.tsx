@@ -2,6 +2,7 @@ import { Link, useSearchParams } from 'react-router'
 import { Environments as Operation } from '../api/generated'
 import { useAsk } from '../api/hooks'
 import { byTier } from '../logic/where'
+import { FreezeButton } from '../parts/freeze'
 import { Empty, More, Page, Waiting } from '../parts/page'
 import { Chip, State } from '../parts/state'
 import { Ago } from '../parts/time'
@@ -12,7 +13,11 @@ export function Environments() {
   const query = useAsk(Operation, { first: 100, after }, { live: (d) => d.environments.nodes.some((e) => e.readiness === 'PENDING') })
   const nodes = query.data && [...query.data.environments.nodes].sort(byTier)
   return (
-    <Page title="Environments" beside={<Link className="button primary" to="/environments/new">New environment</Link>}>
+    <Page title="Environments" beside={
+        <>
+          <FreezeButton scope={{}} name="all environments" /> <Link className="button primary" to="/environments/new">New environment</Link>
+        </>
+      }>
       {!nodes ? (
         <Waiting query={query} what="environments" />
       ) : nodes.length === 0 ? (

@@ -17,6 +17,7 @@ import { Diffs } from '../parts/diff'
 import { GateButtons, GateRule, RolloutActs } from '../parts/decide'
 import { useFirst } from '../parts/fold'
 import { sentence } from '../parts/form'
+import { BypassDialog } from '../parts/freeze'
 import { GlassBanner } from '../parts/glass'
 import { Icon } from '../parts/icon'
 import { Record } from '../parts/journal'
@@ -147,6 +148,7 @@ function Actions({ rollout, what }: { rollout: Rollout; what: string }) {
 
 function Why({ live, what }: { live: LiveRollout; what: string }) {
   const { rollout, journal } = live
+  const [bypassing, setBypassing] = useState(false)
   if (isOver(rollout.state)) {
     // The row that ended it: others may follow, such as that its automatic rollback was stopped.
     const end = journal.findLast((r) => r.subject === rollout.id && r.fromState !== r.toState && r.toState.toUpperCase() === rollout.state)
@@ -195,9 +197,15 @@ function Why({ live, what }: { live: LiveRollout; what: string }) {
               {!c.gate && c.kind !== 'SOAK' && <p className="faint">Resolved by {c.resolver}.</p>}
             </div>
             {c.gate && <GateButtons rolloutId={rollout.id} gate={c.gate} what={what} glass={ability(rollout.viewerCan, 'breakGlass')} />}
+            {c.kind === 'FREEZE' && (
+              <ActButton ability={ability(rollout.viewerCan, 'bypassFreeze')} onClick={() => setBypassing(true)}>
+                Bypass
+              </ActButton>
+            )}
           </li>
         ))}
       </ul>
+      {bypassing && <BypassDialog rolloutId={rollout.id} what={what} onClose={() => setBypassing(false)} />}
     </section>
   )
 }
@@ -265,7 +273,7 @@ function Automatic({ rollout, what }: { rollout: Rollout; what: string }) {
   )
 }
 
-const kindIcons: Record<WaitKind, string> = { HAND_OVER: 'pending', APPROVAL: 'gate', PAUSE: 'paused', SOAK: 'clock', HEALTH: 'moving', ENVIRONMENT: 'environment', AGENT: 'offline' }
+const kindIcons: Record<WaitKind, string> = { HAND_OVER: 'pending', APPROVAL: 'gate', PAUSE: 'paused', SOAK: 'clock', HEALTH: 'moving', ENVIRONMENT: 'environment', AGENT: 'offline', FREEZE: 'paused', VETO: 'failed', PIN: 'gate' }
 
 /** The versions that this rollout changes, environment by environment. */
 function WhatChanges({ rollout }: { rollout: Rollout }) {

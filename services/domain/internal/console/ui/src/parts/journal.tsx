@@ -27,6 +27,8 @@ const verbs: Record<string, string> = {
   skip: 'skipped an environment',
   break_glass: 'approvals overridden by break-glass',
   stop_rollback: 'automatic rollback stopped',
+  stop_passage: 'was stopped at',
+  bypass_freeze: 'freeze bypassed',
   reach_gate: 'reached',
   pass_gate: 'passed',
 }

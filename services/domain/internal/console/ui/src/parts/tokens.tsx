@@ -21,6 +21,9 @@ const scopeWords: Record<Permission, string> = {
   CONFIGURE: 'change applications, environments and pipelines',
   ADMINISTER: 'say who may do what',
   BREAK_GLASS: 'pass approvals alone, in an emergency',
+  FREEZE: 'freeze, veto and pin',
+  BYPASS: 'pass freezes, for one rollout',
+  REPORT: 'report checks',
 }
 
 const lives: Array<[seconds: number, word: string]> = [

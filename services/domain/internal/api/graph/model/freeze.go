@@ -1,0 +1,54 @@
+package model
+
+import (
+	"github.com/lockstep-cd/lockstep/pkg/id"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// The kinds of what stops passages from outside of pipelines.
+const (
+	KindFreeze = "freeze"
+	KindVeto   = "veto"
+)
+
+// Freeze wraps the domain's.
+type Freeze struct{ core.Freeze }
+
+// GlobalID is freeze_<number>.
+func (f Freeze) GlobalID() string { return id.Format(KindFreeze, f.ID) }
+
+// IsNode marks a node.
+func (Freeze) IsNode() {}
+
+// AuthorName is what the author was called then.
+func (f Freeze) AuthorName() string { return f.Author.Name }
+
+// Tiers are those that it concerns.
+func (f Freeze) Tiers() []core.Tier { return append([]core.Tier{}, f.Freeze.Tiers...) }
+
+// WrapFreeze wraps the domain's.
+func WrapFreeze(f core.Freeze) Freeze { return Freeze{f} }
+
+// Veto wraps the domain's.
+type Veto struct{ core.Veto }
+
+// GlobalID is veto_<number>.
+func (v Veto) GlobalID() string { return id.Format(KindVeto, v.ID) }
+
+// IsNode marks a node.
+func (Veto) IsNode() {}
+
+// AuthorName is what the author was called then.
+func (v Veto) AuthorName() string { return v.Author.Name }
+
+// WrapVeto wraps the domain's.
+func WrapVeto(v core.Veto) Veto { return Veto{v} }
+
+// EnvironmentPin wraps the domain's.
+type EnvironmentPin struct{ core.Pin }
+
+// AuthorName is what the author was called then.
+func (p EnvironmentPin) AuthorName() string { return p.Author.Name }
+
+// WrapPin wraps the domain's.
+func WrapPin(p core.Pin) EnvironmentPin { return EnvironmentPin{p} }

@@ -1,0 +1,219 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// A passage also waits for controls that people set from outside of a pipeline: freezes, vetoes of versions, and pins of environments (D49).
+// None of them is pinned with a rollout: they stop rollouts under way at their next passage.
+
+// The bounds of a freeze.
+const (
+	// MaxFreeze is how long a freeze may last, counted from when it starts, or from when its end was chosen last.
+	MaxFreeze = 30 * 24 * time.Hour
+	// MaxFreezeAhead is how far ahead the start of a freeze may be.
+	MaxFreezeAhead = 366 * 24 * time.Hour
+	// MaxFreezes is how many freezes an organization may have that are in force or to come.
+	MaxFreezes = 200
+	// MaxFreezeScope is how many environments, and how many applications, one freeze may name.
+	MaxFreezeScope = 100
+)
+
+// Author is who set a control, and what they were called then.
+type Author struct {
+	Principal
+	Name string
+}
+
+// AuthorOf is an actor as the author of a control.
+func AuthorOf(a Actor) Author { return Author{a.Principal(), a.DisplayName()} }
+
+// Freeze stops the passages within its scope while it is in force.
+type Freeze struct {
+	ID int64
+	// Tiers, EnvironmentIDs and ApplicationIDs are the scope: a passage is within it if every list that is not empty has its own. Without
+	// any, the scope is the organization.
+	Tiers                          []Tier
+	EnvironmentIDs, ApplicationIDs []int64
+	// Rollbacks is that it stops rollbacks, too.
+	Rollbacks bool
+	Reason    string
+	// StartsAt and EndsAt are when it is in force, and BoundedFrom is where MaxFreeze is counted from.
+	StartsAt, EndsAt, BoundedFrom time.Time
+	// EndedAt is when it was ended early; nil if it was not.
+	EndedAt   *time.Time
+	Author    Author
+	CreatedAt time.Time
+}
+
+// InForce is whether it stops passages at an instant.
+func (f Freeze) InForce(at time.Time) bool {
+	return f.EndedAt == nil && !at.Before(f.StartsAt) && at.Before(f.EndsAt)
+}
+
+// Over is whether it will stop no passage any more.
+func (f Freeze) Over(at time.Time) bool { return f.EndedAt != nil || !at.Before(f.EndsAt) }
+
+// Name is what people call it.
+func (f Freeze) Name() string { return fmt.Sprintf("freeze_%d", f.ID) }
+
+// Veto says that a version, or a version set, is never deployed.
+type Veto struct {
+	ID int64
+	// VersionID or VersionSetID is what it is about; the other one is 0.
+	VersionID, VersionSetID int64
+	Reason                  string
+	Author                  Author
+	// LiftedAt is since when it does not hold any more; nil while it does.
+	LiftedAt  *time.Time
+	CreatedAt time.Time
+}
+
+// Name is what people call it.
+func (v Veto) Name() string { return fmt.Sprintf("veto_%d", v.ID) }
+
+// RefuseVetoed is why a version set is not deployed; nil without a veto.
+func RefuseVetoed(set VersionSet, vetoes []Veto) error {
+	if len(vetoes) == 0 {
+		return nil
+	}
+	v := vetoes[0]
+	what := set.Name + " is"
+	if v.VersionID != 0 {
+		what = fmt.Sprintf("%s has version_%d, which is", set.Name, v.VersionID)
+	}
+	return fault.New(fault.Refused, "%s vetoed by %s (%s): %s; lift the veto first", what, v.Author.Name, v.Name(), v.Reason)
+}
+
+// Pin says that only people change what runs in an environment.
+type Pin struct {
+	EnvironmentID int64
+	Reason        string
+	Since         time.Time
+	Author        Author
+}
+
+// Automatic is whether a principal is no person: a pinned environment is not for it to change.
+func (t PrincipalType) Automatic() bool { return t != PrincipalUser }
+
+// RefusePinned is why automation does not change an environment.
+func RefusePinned(environment string, p Pin) error {
+	return fault.New(
+		fault.Refused, "environment %q is pinned by %s: %s; only people change what runs there", environment, p.Author.Name, p.Reason,
+	)
+}
+
+// StopKind is what kind of control stops a passage.
+type StopKind string
+
+// The kinds.
+const (
+	StopFreeze StopKind = "freeze"
+	StopVeto   StopKind = "veto"
+	StopPin    StopKind = "pin"
+)
+
+// Stop is a control that stops a passage.
+type Stop struct {
+	Kind StopKind
+	// ID is the freeze, the veto, or the environment that is pinned.
+	ID     int64
+	Reason string
+	Author Author
+	Since  time.Time
+	// Until is when it ends by itself; nil where it does not.
+	Until *time.Time
+}
+
+// Sentence says for people what stops the passage.
+func (s Stop) Sentence() string {
+	switch s.Kind {
+	case StopFreeze:
+		return fmt.Sprintf("freeze_%d by %s stops it until %s: %s", s.ID, s.Author.Name, s.Until.UTC().Format(time.RFC3339), s.Reason)
+	case StopVeto:
+		return fmt.Sprintf("veto_%d by %s stops it: %s", s.ID, s.Author.Name, s.Reason)
+	default:
+		return fmt.Sprintf("environment_%d is pinned by %s, so automation does not change it: %s", s.ID, s.Author.Name, s.Reason)
+	}
+}
+
+// Condition is the stop as a row of the journal has it.
+func (s Stop) Condition() Condition {
+	return Condition{Kind: ConditionKind(s.Kind), ControlID: s.ID, Until: s.Until}
+}
+
+// PassagePoint is what decides which controls concern a passage.
+type PassagePoint struct {
+	ApplicationID int64
+	// EnvironmentID and Tier are what it enters or is in; 0 and empty for a step after the last environment.
+	EnvironmentID int64
+	Tier          Tier
+	// Rollback is that the rollout takes an earlier one back, to what has run in the environment before.
+	Rollback bool
+	// Automatic is that no person has requested the rollout.
+	Automatic bool
+	// Entrance is that it enters the environment: a pin stops nothing that has entered already.
+	Entrance bool
+	// Bypassed are the freezes that do not stop the rollout.
+	Bypassed map[int64]bool
+}
+
+// Controls are those that may stop a passage.
+type Controls struct {
+	Freezes []Freeze
+	// Vetoes are those of the rollout's version set and of its versions.
+	Vetoes []Veto
+	// Pins are by environment.
+	Pins map[int64]Pin
+}
+
+// covers is whether a freeze concerns a passage.
+func (f Freeze) covers(p PassagePoint) bool {
+	switch {
+	case p.Bypassed[f.ID], p.Rollback && !f.Rollbacks:
+		return false
+	case len(f.Tiers) > 0 && !slices.Contains(f.Tiers, p.Tier):
+		return false
+	case len(f.EnvironmentIDs) > 0 && !slices.Contains(f.EnvironmentIDs, p.EnvironmentID):
+		return false
+	default:
+		return len(f.ApplicationIDs) == 0 || slices.Contains(f.ApplicationIDs, p.ApplicationID)
+	}
+}
+
+// Stopping are the controls that stop a passage at an instant.
+func (c Controls) Stopping(p PassagePoint, at time.Time) []Stop {
+	var all []Stop
+	for _, f := range c.Freezes {
+		if f.InForce(at) && f.covers(p) {
+			all = append(all, Stop{StopFreeze, f.ID, f.Reason, f.Author, f.StartsAt, &f.EndsAt})
+		}
+	}
+	for _, v := range c.Vetoes {
+		all = append(all, Stop{StopVeto, v.ID, v.Reason, v.Author, v.CreatedAt, nil})
+	}
+	if pin, pinned := c.Pins[p.EnvironmentID]; pinned && p.Automatic && p.Entrance {
+		all = append(all, Stop{StopPin, pin.EnvironmentID, pin.Reason, pin.Author, pin.Since, nil})
+	}
+	return all
+}
+
+// DescribeStops says for people what stops a passage.
+func DescribeStops(all []Stop) string {
+	parts := make([]string, len(all))
+	for i, s := range all {
+		parts[i] = s.Sentence()
+	}
+	return strings.Join(parts, "; ")
+}
+
+// FreezeFilter narrows a list of freezes.
+type FreezeFilter struct {
+	// InForceAt is an instant at which those that are over are left out; the zero value leaves none out.
+	InForceAt time.Time
+}

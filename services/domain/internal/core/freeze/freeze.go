@@ -1,0 +1,336 @@
+// Package freeze holds the use cases of what stops passages from outside of a pipeline: freezes, vetoes of versions and version sets, and
+// pins of environments (D49).
+//
+// It does not decide about passages: package rollout does, and reads what is set here. What a control has stopped is evaluated again as
+// soon as the control ends.
+package freeze
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// Store keeps what this package needs. Its errors have the classes of pkg/fault.
+type Store interface {
+	core.Transactions[Tx]
+}
+
+// Tx is what a use case may do in its transaction.
+type Tx interface {
+	core.ChangeTx
+	EnvironmentsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Environment, error)
+	ApplicationsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Application, error)
+	VersionsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Version, error)
+	VersionSetsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.VersionSet, error)
+
+	AddFreeze(ctx context.Context, f core.Freeze) (core.Freeze, error)
+	// FreezesToCome is how many are in force at an instant, or to come.
+	FreezesToCome(ctx context.Context, at time.Time) (int, error)
+	LockFreeze(ctx context.Context, id int64) (core.Freeze, error)
+	ExtendFreeze(ctx context.Context, f core.Freeze) error
+	EndFreeze(ctx context.Context, id int64, at time.Time) error
+	// AddVeto refuses a second one of the same subject.
+	AddVeto(ctx context.Context, v core.Veto) (core.Veto, error)
+	LockVeto(ctx context.Context, id int64) (core.Veto, error)
+	LiftVeto(ctx context.Context, id int64, at time.Time) error
+	// LockPin is the pin of an environment; false where it is not pinned.
+	LockPin(ctx context.Context, environment int64) (core.Pin, bool, error)
+	SavePin(ctx context.Context, p core.Pin, pinned bool) error
+	// ReviewStopped has the rollouts evaluated again that wait for the end of a control.
+	ReviewStopped(ctx context.Context, kind core.StopKind, id int64, at time.Time) error
+}
+
+// UseCases sets and ends what stops passages. It is safe for concurrent use.
+//
+// Errors have the classes of pkg/fault: Invalid with the fields at fault, NotFound, Refused (not in the present state), Denied.
+type UseCases struct {
+	store Store
+	clock clock.Clock
+	wake  func()
+}
+
+// New makes the use cases. Wake is called after a change that left something to evaluate.
+func New(store Store, c clock.Clock, wake func()) *UseCases { return &UseCases{store, c, wake} }
+
+// NewFreeze asks for a freeze.
+type NewFreeze struct {
+	Tiers                          []core.Tier
+	EnvironmentIDs, ApplicationIDs []int64
+	Rollbacks                      bool
+	Reason                         string
+	// StartsAt is when it begins; the zero value for now.
+	StartsAt time.Time
+	// EndsAt is when it ends. It is required.
+	EndsAt time.Time
+}
+
+// StartFreeze sets a freeze. Rollouts under way stop at their next passage within its scope.
+func (u *UseCases) StartFreeze(ctx context.Context, a core.Actor, n NewFreeze) (core.Freeze, error) {
+	now := u.clock.Now()
+	if n.StartsAt.IsZero() {
+		n.StartsAt = now
+	}
+	if err := n.check(now); err != nil {
+		return core.Freeze{}, err
+	}
+	var made core.Freeze
+	err := core.Within(ctx, u.store, a, core.ActionStartFreeze, func(ctx context.Context, tx Tx) error {
+		names, err := named(ctx, tx, a.Organization, n)
+		if err != nil {
+			return err
+		}
+		if err := mayFreeze(ctx, tx, a, core.ActionStartFreeze, core.Freeze{
+			Tiers: n.Tiers, EnvironmentIDs: n.EnvironmentIDs, ApplicationIDs: n.ApplicationIDs,
+		}); err != nil {
+			return err
+		}
+		if many, err := tx.FreezesToCome(ctx, now); err != nil || many >= core.MaxFreezes {
+			return tooMany(err, many)
+		}
+		made, err = tx.AddFreeze(ctx, core.Freeze{
+			Tiers: n.Tiers, EnvironmentIDs: core.Distinct(n.EnvironmentIDs), ApplicationIDs: core.Distinct(n.ApplicationIDs), Rollbacks: n.Rollbacks,
+			Reason: n.Reason, StartsAt: n.StartsAt, EndsAt: n.EndsAt, BoundedFrom: n.StartsAt, Author: core.AuthorOf(a), CreatedAt: now,
+		})
+		if err != nil {
+			return err
+		}
+		return core.Record(ctx, tx, a, change(core.ActionStartFreeze, made, n.Reason, names), nil, state(made))
+	})
+	return made, err
+}
+
+func tooMany(err error, many int) error {
+	if err != nil {
+		return err
+	}
+	return fault.New(
+		fault.Refused, "found %d freezes that are in force or to come; expected fewer than %d: end some of them first", many, core.MaxFreezes,
+	)
+}
+
+// check finds what is wrong with a request.
+func (n NewFreeze) check(now time.Time) error {
+	found := checkReason(n.Reason)
+	if n.StartsAt.Before(now.Add(-time.Minute)) || n.StartsAt.After(now.Add(core.MaxFreezeAhead)) {
+		found = append(found, fault.Field{Name: "/startsAt", Problem: fmt.Sprintf(
+			"found %s; expected a time from now, %s, to a year ahead", instant(n.StartsAt), instant(now),
+		)})
+	}
+	found = append(found, checkEnd(n.EndsAt, n.StartsAt)...)
+	if !n.EndsAt.IsZero() && !n.EndsAt.After(now) {
+		found = append(found, fault.Field{Name: "/endsAt", Problem: fmt.Sprintf("found %s, which is over; it is %s", instant(n.EndsAt), instant(now))})
+	}
+	for i, tier := range n.Tiers {
+		switch tier {
+		case core.TierDevelopment, core.TierQA, core.TierStaging, core.TierProduction:
+		default:
+			found = append(found, fault.Field{Name: fmt.Sprintf("/tiers/%d", i), Problem: fmt.Sprintf("found %.100q; expected a tier", tier)})
+		}
+	}
+	for field, ids := range map[string][]int64{"/environments": n.EnvironmentIDs, "/applications": n.ApplicationIDs} {
+		if len(ids) > core.MaxFreezeScope {
+			found = append(found, fault.Field{Name: field, Problem: fmt.Sprintf("found %d; expected at most %d", len(ids), core.MaxFreezeScope)})
+		}
+	}
+	if len(found) > 0 {
+		return fault.InvalidFields(found...)
+	}
+	return nil
+}
+
+// checkEnd finds what is wrong with the end of a freeze that is counted from an instant.
+func checkEnd(end, from time.Time) []fault.Field {
+	switch {
+	case end.IsZero():
+		return []fault.Field{{Name: "/endsAt", Problem: "found none; expected when the freeze ends: none lasts forever"}}
+	case !end.After(from):
+		return []fault.Field{{Name: "/endsAt", Problem: fmt.Sprintf("found %s; expected a time after %s", instant(end), instant(from))}}
+	case end.Sub(from) > core.MaxFreeze:
+		return []fault.Field{{Name: "/endsAt", Problem: fmt.Sprintf(
+			"found %s; expected at most 30 days after %s: a freeze can be extended before it ends", instant(end), instant(from),
+		)}}
+	}
+	return nil
+}
+
+func checkReason(reason string) []fault.Field {
+	if strings.TrimSpace(reason) == "" {
+		return []fault.Field{{Name: "/reason", Problem: "found none; expected why: it is shown to everybody who is stopped, and kept in the journal"}}
+	}
+	if len(reason) > core.MaxReason {
+		return []fault.Field{{Name: "/reason", Problem: fmt.Sprintf("found %d bytes; expected at most %d", len(reason), core.MaxReason)}}
+	}
+	return nil
+}
+
+func instant(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+
+// named finds what the scope names, and describes it.
+func named(ctx context.Context, tx Tx, organization int64, n NewFreeze) (string, error) {
+	environments, err := tx.EnvironmentsByID(ctx, organization, n.EnvironmentIDs)
+	if err != nil {
+		return "", err
+	}
+	applications, err := tx.ApplicationsByID(ctx, organization, n.ApplicationIDs)
+	if err != nil {
+		return "", err
+	}
+	var parts []string
+	var found []fault.Field
+	for _, tier := range n.Tiers {
+		parts = append(parts, "tier "+string(tier))
+	}
+	for i, id := range n.EnvironmentIDs {
+		e, ok := environments[id]
+		if !ok {
+			found = append(found, fault.Field{Name: fmt.Sprintf("/environments/%d", i), Problem: "found no such environment"})
+		}
+		parts = append(parts, "environment "+e.Name)
+	}
+	for i, id := range n.ApplicationIDs {
+		app, ok := applications[id]
+		if !ok {
+			found = append(found, fault.Field{Name: fmt.Sprintf("/applications/%d", i), Problem: "found no such application"})
+		}
+		parts = append(parts, "application "+app.Name)
+	}
+	if len(found) > 0 {
+		return "", fault.InvalidFields(found...)
+	}
+	if len(parts) == 0 {
+		return "the organization", nil
+	}
+	return strings.Join(parts, ", "), nil
+}
+
+// ExtendFreeze chooses a later end for a freeze that is not over: at most 30 days from now.
+func (u *UseCases) ExtendFreeze(ctx context.Context, a core.Actor, id int64, end time.Time, reason string) (core.Freeze, error) {
+	if err := core.CheckReason(reason); err != nil {
+		return core.Freeze{}, err
+	}
+	now := u.clock.Now()
+	var after core.Freeze
+	err := core.Within(ctx, u.store, a, core.ActionExtendFreeze, func(ctx context.Context, tx Tx) error {
+		before, err := lockFreeze(ctx, tx, a, core.ActionExtendFreeze, id, now)
+		if err != nil {
+			return err
+		}
+		after = before
+		after.BoundedFrom = now
+		if before.StartsAt.After(now) {
+			after.BoundedFrom = before.StartsAt
+		}
+		found := checkEnd(end, after.BoundedFrom)
+		if len(found) == 0 && !end.After(before.EndsAt) {
+			found = []fault.Field{{Name: "/endsAt", Problem: fmt.Sprintf(
+				"found %s; expected a time after the present end, %s", instant(end), instant(before.EndsAt),
+			)}}
+		}
+		if len(found) > 0 {
+			return fault.InvalidFields(found...)
+		}
+		after.EndsAt = end
+		if err := tx.ExtendFreeze(ctx, after); err != nil {
+			return err
+		}
+		return core.Record(ctx, tx, a, change(core.ActionExtendFreeze, after, reason, "until "+instant(end)), state(before), state(after))
+	})
+	return after, err
+}
+
+// EndFreeze ends a freeze before its time. What it has stopped is evaluated again at once.
+func (u *UseCases) EndFreeze(ctx context.Context, a core.Actor, id int64, reason string) (core.Freeze, error) {
+	if err := core.CheckReason(reason); err != nil {
+		return core.Freeze{}, err
+	}
+	now := u.clock.Now()
+	var after core.Freeze
+	err := core.Within(ctx, u.store, a, core.ActionEndFreeze, func(ctx context.Context, tx Tx) error {
+		before, err := lockFreeze(ctx, tx, a, core.ActionEndFreeze, id, now)
+		if err != nil {
+			return err
+		}
+		after = before
+		after.EndedAt = &now
+		if err := tx.EndFreeze(ctx, id, now); err != nil {
+			return err
+		}
+		if err := tx.ReviewStopped(ctx, core.StopFreeze, id, now); err != nil {
+			return err
+		}
+		return core.Record(ctx, tx, a, change(core.ActionEndFreeze, after, reason, ""), state(before), state(after))
+	})
+	u.wake()
+	return after, err
+}
+
+// mayFreeze is nil when an actor may do something with a freeze wherever it stops rollouts.
+func mayFreeze(ctx context.Context, tx Tx, a core.Actor, action core.Action, f core.Freeze) error {
+	environments, err := tx.EnvironmentsByID(ctx, a.Organization, f.EnvironmentIDs)
+	if err != nil {
+		return err
+	}
+	applications := f.ApplicationIDs
+	if len(applications) == 0 {
+		applications = []int64{0}
+	}
+	var targets []core.Target
+	for _, application := range applications {
+		switch {
+		case len(f.EnvironmentIDs) > 0:
+			for _, id := range f.EnvironmentIDs {
+				targets = append(targets, environments[id].Target(application))
+			}
+		case len(f.Tiers) > 0:
+			for _, tier := range f.Tiers {
+				targets = append(targets, core.Target{ApplicationID: application, Tier: tier})
+			}
+		default:
+			targets = append(targets, core.Target{ApplicationID: application})
+		}
+	}
+	return a.MayIn(action, targets...)
+}
+
+// lockFreeze locks one that is not over, for an actor who may do something with it.
+func lockFreeze(ctx context.Context, tx Tx, a core.Actor, action core.Action, id int64, now time.Time) (core.Freeze, error) {
+	f, err := tx.LockFreeze(ctx, id)
+	if err == nil {
+		err = mayFreeze(ctx, tx, a, action, f)
+	}
+	if err == nil && f.Over(now) {
+		at := f.EndsAt
+		if f.EndedAt != nil {
+			at = *f.EndedAt
+		}
+		err = fault.New(fault.Refused, "%s is over since %s", f.Name(), instant(at))
+	}
+	return f, err
+}
+
+func change(action core.Action, f core.Freeze, reason, detail string) core.Change {
+	c := core.Change{
+		Action: action, Subject: core.AccessSubject{Kind: core.ChangedFreeze, ID: f.ID, Name: f.Name()}, Reason: reason, Detail: detail,
+	}
+	if len(f.EnvironmentIDs) == 1 {
+		c.EnvironmentID = f.EnvironmentIDs[0]
+	}
+	if len(f.ApplicationIDs) == 1 {
+		c.ApplicationID = f.ApplicationIDs[0]
+	}
+	return c
+}
+
+// state is what the journal of changes keeps of a freeze.
+func state(f core.Freeze) map[string]any {
+	return map[string]any{
+		"tiers": f.Tiers, "environments": f.EnvironmentIDs, "applications": f.ApplicationIDs, "rollbacks": f.Rollbacks, "reason": f.Reason,
+		"starts_at": f.StartsAt, "ends_at": f.EndsAt, "ended_at": f.EndedAt,
+	}
+}

@@ -1,0 +1,108 @@
+package view
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// readControls reads what may stop the requested passages of rollouts.
+func (u *UseCases) readControls(ctx context.Context, organization int64, v *waitView) error {
+	var rollouts, sets, environments []int64
+	for id, s := range v.standings {
+		if s.Rollout.State.Terminal() || len(s.Hold.Asking) == 0 {
+			continue
+		}
+		rollouts, sets = append(rollouts, id), append(sets, s.Rollout.VersionSetID)
+		for _, e := range s.Environments {
+			environments = append(environments, e.EnvironmentID)
+		}
+	}
+	v.controls = map[int64]stopView{}
+	if len(rollouts) == 0 {
+		return nil
+	}
+	freezes, err := u.FreezesInForce(ctx, organization, v.now)
+	if err != nil {
+		return err
+	}
+	vetoes, err := u.VetoesByVersionSet(ctx, organization, core.Distinct(sets))
+	if err != nil {
+		return err
+	}
+	pins, err := u.PinsByEnvironment(ctx, organization, core.Distinct(environments))
+	if err != nil {
+		return err
+	}
+	requesters, err := u.RolloutRequesters(ctx, organization, rollouts)
+	if err != nil {
+		return err
+	}
+	for _, id := range rollouts {
+		v.controls[id] = stopView{
+			core.Controls{Freezes: freezes, Vetoes: vetoes[v.standings[id].Rollout.VersionSetID], Pins: pins}, requesters[id].Automatic(),
+		}
+	}
+	return nil
+}
+
+// stops are the freezes, vetoes and pins that keep requested passages of a rollout closed.
+func (v waitView) stops(s core.Standing) []Wait {
+	controls := v.controls[s.Rollout.ID]
+	var all []Wait
+	for _, gate := range s.Hold.Asking {
+		name, _, atWeight := strings.Cut(gate, "/")
+		environment := v.guardedBy(s, name)
+		point := core.PassagePoint{
+			ApplicationID: s.Rollout.ApplicationID, EnvironmentID: environment, Tier: v.environments[environment].Tier,
+			Rollback:  s.Rollout.RollbackOf != 0 && !controls.stoppedAnyway(s.Hold.Stopped[gate]),
+			Automatic: controls.automatic, Entrance: !atWeight, Bypassed: s.Hold.Bypassed,
+		}
+		for _, stop := range controls.Stopping(point, v.now) {
+			all = append(all, v.stop(gate, environment, stop))
+		}
+	}
+	return all
+}
+
+// stoppedAnyway is whether the journal says that a freeze has stopped a rollback that lets rollbacks pass: what the rollout goes back to has
+// never run there.
+func (v stopView) stoppedAnyway(stops []core.Condition) bool {
+	return slices.ContainsFunc(stops, func(c core.Condition) bool {
+		return c.Kind == core.ConditionFreeze &&
+			slices.ContainsFunc(v.Freezes, func(f core.Freeze) bool { return f.ID == c.ControlID && !f.Rollbacks })
+	})
+}
+
+func (v waitView) stop(gate string, environment int64, s core.Stop) Wait {
+	w := Wait{GateID: gate, EnvironmentID: environment, Since: &s.Since, Until: s.Until, Needs: core.MayFreeze}
+	switch s.Kind {
+	case core.StopFreeze:
+		w.Kind, w.Resolver = WaitFreeze, fmt.Sprintf("time; %s may end the freeze, and %s may bypass it for this rollout", holders(core.MayFreeze),
+			holders(core.MayBypass))
+	case core.StopVeto:
+		w.Kind, w.Resolver = WaitVeto, holders(core.MayFreeze)+", who may lift the veto"
+	case core.StopPin:
+		w.Kind, w.Resolver = WaitPin, holders(core.MayFreeze)+", who may unpin the environment"
+	}
+	w.Detail = fmt.Sprintf("passage %q: %s", gate, s.Sentence())
+	return w
+}
+
+// guardedBy is the environment that a gate enters or is in, and for a step between environments the one behind it; 0 for none.
+func (v waitView) guardedBy(s core.Standing, gate string) int64 {
+	for _, e := range s.Environments {
+		if v.environments[e.EnvironmentID].Name == gate {
+			return e.EnvironmentID
+		}
+	}
+	for _, step := range v.flows[s.Rollout.FlowDefinitionID].Approvals {
+		if step.GateID == gate {
+			return v.environmentOf(s, step.Before)
+		}
+	}
+	return 0
+}

@@ -1,0 +1,212 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
+)
+
+// Writes are what use cases change, in the transaction that Q is of.
+type Writes struct {
+	Q *query.Queries
+	// Entered is the organization of the transaction; every statement names it.
+	Entered int64
+}
+
+// AddFreeze implements freeze.Tx.
+func (w Writes) AddFreeze(ctx context.Context, f core.Freeze) (core.Freeze, error) {
+	tiers := make([]string, len(f.Tiers))
+	for i, tier := range f.Tiers {
+		tiers[i] = string(tier)
+	}
+	row, err := w.Q.InsertFreeze(ctx, query.InsertFreezeParams{
+		OrganizationID: w.Entered, Tiers: tiers, EnvironmentIds: append([]int64{}, f.EnvironmentIDs...),
+		ApplicationIds: append([]int64{}, f.ApplicationIDs...), Rollbacks: f.Rollbacks, Reason: f.Reason, StartsAt: f.StartsAt, EndsAt: f.EndsAt,
+		BoundedFrom: f.BoundedFrom, PrincipalType: string(f.Author.Type), PrincipalID: f.Author.ID, PrincipalName: f.Author.Name,
+		CreatedAt: f.CreatedAt,
+	})
+	return Freeze(row), pg.Classify(err, "add freeze")
+}
+
+// LockFreeze implements freeze.Tx.
+func (w Writes) LockFreeze(ctx context.Context, id int64) (core.Freeze, error) {
+	row, err := w.Q.LockFreeze(ctx, w.Entered, id)
+	return Freeze(row), missing(err, "freeze", id)
+}
+
+// FreezesToCome implements freeze.Tx.
+func (w Writes) FreezesToCome(ctx context.Context, at time.Time) (int, error) {
+	n, err := w.Q.CountFreezes(ctx, w.Entered, at)
+	return int(n), pg.Classify(err, "count freezes")
+}
+
+// ExtendFreeze implements freeze.Tx.
+func (w Writes) ExtendFreeze(ctx context.Context, f core.Freeze) error {
+	err := w.Q.ExtendFreeze(ctx, query.ExtendFreezeParams{OrganizationID: w.Entered, ID: f.ID, EndsAt: f.EndsAt, BoundedFrom: f.BoundedFrom})
+	return pg.Classify(err, "extend freeze %d", f.ID)
+}
+
+// EndFreeze implements freeze.Tx.
+func (w Writes) EndFreeze(ctx context.Context, id int64, at time.Time) error {
+	return pg.Classify(w.Q.EndFreeze(ctx, &at, w.Entered, id), "end freeze %d", id)
+}
+
+// AddVeto implements freeze.Tx.
+func (w Writes) AddVeto(ctx context.Context, v core.Veto) (core.Veto, error) {
+	p := query.InsertVetoParams{
+		OrganizationID: w.Entered, Reason: v.Reason, PrincipalType: string(v.Author.Type), PrincipalID: v.Author.ID, PrincipalName: v.Author.Name,
+		CreatedAt: v.CreatedAt,
+	}
+	if v.VersionID != 0 {
+		p.VersionID = &v.VersionID
+	} else {
+		p.VersionSetID = &v.VersionSetID
+	}
+	row, err := w.Q.InsertVeto(ctx, p)
+	if err = pg.Classify(err, "add veto"); fault.Is(err, fault.Conflict) {
+		return core.Veto{}, fault.Because(err, fault.Refused, "it is vetoed already")
+	}
+	return veto(row), err
+}
+
+// LockVeto implements freeze.Tx.
+func (w Writes) LockVeto(ctx context.Context, id int64) (core.Veto, error) {
+	row, err := w.Q.LockVeto(ctx, w.Entered, id)
+	return veto(row), missing(err, "veto", id)
+}
+
+// LiftVeto implements freeze.Tx.
+func (w Writes) LiftVeto(ctx context.Context, id int64, at time.Time) error {
+	return pg.Classify(w.Q.LiftVeto(ctx, &at, w.Entered, id), "lift veto %d", id)
+}
+
+// LockPin implements freeze.Tx.
+func (w Writes) LockPin(ctx context.Context, environment int64) (core.Pin, bool, error) {
+	row, err := w.Q.LockPin(ctx, w.Entered, environment)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return core.Pin{}, false, nil
+	}
+	return pin(row), row.Pinned, pg.Classify(err, "read pin of environment %d", environment)
+}
+
+// SavePin implements freeze.Tx.
+func (w Writes) SavePin(ctx context.Context, p core.Pin, pinned bool) error {
+	err := w.Q.SavePin(ctx, query.SavePinParams{
+		OrganizationID: w.Entered, EnvironmentID: p.EnvironmentID, Pinned: pinned, Reason: p.Reason, Since: p.Since,
+		PrincipalType: string(p.Author.Type), PrincipalID: p.Author.ID, PrincipalName: p.Author.Name,
+	})
+	return pg.Classify(err, "save pin of environment %d", p.EnvironmentID)
+}
+
+// ReviewStopped implements freeze.Tx.
+func (w Writes) ReviewStopped(ctx context.Context, kind core.StopKind, id int64, at time.Time) error {
+	_, err := w.Q.ReviewStopped(ctx, string(kind), id, at)
+	return pg.Classify(err, "review what %s %d has stopped", kind, id)
+}
+
+// Controls implements rollout.Tx.
+func (w Writes) Controls(ctx context.Context, versionSet int64, environments []int64, at time.Time) (core.Controls, error) {
+	var c core.Controls
+	// Mostly there is nothing: one statement says so.
+	exist, err := w.Q.ControlsExist(ctx, query.ControlsExistParams{
+		OrganizationID: w.Entered, At: at, VersionSetID: &versionSet, Environments: environments,
+	})
+	if err != nil {
+		return c, pg.Classify(err, "look for what stops version set %d", versionSet)
+	}
+	reads := Reads{Run: func(_ context.Context, _ int64, fn func(*query.Queries) error) error { return fn(w.Q) }}
+	if exist.Freezes {
+		if c.Freezes, err = reads.FreezesInForce(ctx, w.Entered, at); err != nil {
+			return c, err
+		}
+	}
+	if exist.Vetoes {
+		vetoes, err := reads.VetoesByVersionSet(ctx, w.Entered, []int64{versionSet})
+		if err != nil {
+			return c, err
+		}
+		c.Vetoes = vetoes[versionSet]
+	}
+	if exist.Pins {
+		if c.Pins, err = reads.PinsByEnvironment(ctx, w.Entered, environments); err != nil {
+			return c, err
+		}
+	}
+	return c, nil
+}
+
+// HoldStops implements rollout.Tx.
+func (w Writes) HoldStops(ctx context.Context, all []core.Stop) ([]core.Stop, error) {
+	held := map[core.StopKind]map[int64]bool{}
+	// In one order of kinds, and within each by number.
+	for _, one := range []struct {
+		kind core.StopKind
+		hold func(context.Context, int64, []int64) ([]int64, error)
+	}{{core.StopFreeze, w.Q.HoldFreezes}, {core.StopVeto, w.Q.HoldVetoes}, {core.StopPin, w.Q.HoldPins}} {
+		var ids []int64
+		for _, s := range all {
+			if s.Kind == one.kind {
+				ids = append(ids, s.ID)
+			}
+		}
+		if len(ids) == 0 {
+			continue
+		}
+		still, err := one.hold(ctx, w.Entered, ids)
+		if err != nil {
+			return nil, pg.Classify(err, "hold what stops a passage")
+		}
+		held[one.kind] = map[int64]bool{}
+		for _, id := range still {
+			held[one.kind][id] = true
+		}
+	}
+	var kept []core.Stop
+	for _, s := range all {
+		if held[s.Kind][s.ID] {
+			kept = append(kept, s)
+		}
+	}
+	return kept, nil
+}
+
+// AddPassageStop implements rollout.Tx.
+func (w Writes) AddPassageStop(ctx context.Context, rollout int64, gate string, s core.Stop) error {
+	err := w.Q.InsertPassageStop(ctx, query.InsertPassageStopParams{
+		OrganizationID: w.Entered, RolloutID: rollout, GateID: gate, Kind: string(s.Kind), ControlID: s.ID,
+	})
+	return pg.Classify(err, "note that rollout %d is stopped at %s", rollout, gate)
+}
+
+// ForgetPassageStops implements rollout.Tx.
+func (w Writes) ForgetPassageStops(ctx context.Context, rollout int64, keep []string) error {
+	_, err := w.Q.ForgetPassageStops(ctx, rollout, append([]string{}, keep...))
+	return pg.Classify(err, "forget what stops rollout %d", rollout)
+}
+
+// ScheduleReview implements rollout.Tx.
+func (w Writes) ScheduleReview(ctx context.Context, rollout int64, due time.Time) error {
+	return pg.Classify(w.Q.ScheduleReview(ctx, w.Entered, rollout, due), "schedule a review of rollout %d", rollout)
+}
+
+// DueReview implements rollout.Tx.
+func (w Writes) DueReview(ctx context.Context, at time.Time) (rollout int64, reviews []int64, err error) {
+	rows, err := w.Q.DueReview(ctx, w.Entered, at)
+	for _, r := range rows {
+		rollout, reviews = r.RolloutID, append(reviews, r.ID)
+	}
+	return rollout, reviews, pg.Classify(err, "find due review")
+}
+
+// SettleReviews implements rollout.Tx.
+func (w Writes) SettleReviews(ctx context.Context, reviews []int64) error {
+	_, err := w.Q.SettleReviews(ctx, reviews)
+	return pg.Classify(err, "settle reviews")
+}

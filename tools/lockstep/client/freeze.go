@@ -1,0 +1,122 @@
+package client
+
+import (
+	"context"
+	"strings"
+	"time"
+)
+
+// Freeze is a time in which rollouts stop at their next passage within a scope.
+type Freeze struct {
+	ID string `json:"id"`
+	// Tiers, Environments and Applications are the scope; an empty list limits nothing.
+	Tiers        []string    `json:"tiers"`
+	Environments []Reference `json:"environments"`
+	Applications []Reference `json:"applications"`
+	// Rollbacks is that it stops rollbacks, too.
+	Rollbacks bool   `json:"rollbacks"`
+	Reason    string `json:"reason"`
+	// Author is what the author was called then.
+	Author   string    `json:"author"`
+	StartsAt time.Time `json:"startsAt"`
+	EndsAt   time.Time `json:"endsAt"`
+	// EndedAt is when it was ended early; nil if it was not.
+	EndedAt *time.Time `json:"endedAt,omitempty"`
+	// InForce is that it stops rollouts now, and StoppedRollouts how many wait for its end.
+	InForce         bool `json:"inForce"`
+	StoppedRollouts int  `json:"stoppedRollouts"`
+}
+
+const freezeFields = `id tiers environments { id name } applications { id name } rollbacks reason author startsAt endsAt endedAt inForce ` +
+	`stoppedRollouts`
+
+// FreezeInput describes a freeze to start.
+type FreezeInput struct {
+	// Tiers are DEVELOPMENT, QA, STAGING and PRODUCTION; Environments and Applications are names or identifiers.
+	Tiers, Environments, Applications []string
+	Rollbacks                         bool
+	Reason                            string
+	// StartsAt is when it begins; the zero value is now.
+	StartsAt, EndsAt time.Time
+}
+
+// Freezes lists freezes, newest first: those that are in force or to come, or with over all of them.
+func (c *Client) Freezes(ctx context.Context, over bool) ([]Freeze, error) {
+	return all(0, func(first int, after *string) (connection[Freeze], error) {
+		var data struct{ Freezes connection[Freeze] }
+		err := c.do(ctx, `query($first: Int!, $after: String, $over: Boolean!) { freezes(first: $first, after: $after, includeOver: $over) { nodes { `+
+			freezeFields+` } `+pageInfo+` } }`, map[string]any{"first": first, "after": after, "over": over}, &data)
+		return data.Freezes, err
+	})
+}
+
+// StartFreeze starts a freeze.
+func (c *Client) StartFreeze(ctx context.Context, in FreezeInput) (Freeze, error) {
+	input := map[string]any{"reason": in.Reason, "endsAt": in.EndsAt, "rollbacks": in.Rollbacks}
+	for field, names := range map[string][]string{"tiers": in.Tiers, "environments": in.Environments, "applications": in.Applications} {
+		if len(names) > 0 {
+			input[field] = names
+		}
+	}
+	if !in.StartsAt.IsZero() {
+		input["startsAt"] = in.StartsAt
+	}
+	return change[Freeze](ctx, c, "startFreeze", "StartFreezeInput", "freeze", freezeFields, input)
+}
+
+// ExtendFreeze chooses a later end for a freeze.
+func (c *Client) ExtendFreeze(ctx context.Context, freeze string, end time.Time, reason string) (Freeze, error) {
+	return change[Freeze](ctx, c, "extendFreeze", "ExtendFreezeInput", "freeze", freezeFields,
+		map[string]any{"freezeId": freeze, "endsAt": end, "reason": reason})
+}
+
+// EndFreeze ends a freeze before its time.
+func (c *Client) EndFreeze(ctx context.Context, freeze, reason string) (Freeze, error) {
+	return change[Freeze](ctx, c, "endFreeze", "EndFreezeInput", "freeze", freezeFields,
+		map[string]any{"freezeId": freeze, "reason": reason})
+}
+
+// BypassFreeze lets a rollout past the freezes that stop it now.
+func (c *Client) BypassFreeze(ctx context.Context, rollout, reason string) (Rollout, error) {
+	return change[Rollout](ctx, c, "bypassFreeze", "BypassFreezeInput", "rollout", rolloutFields,
+		map[string]any{"rolloutId": rollout, "reason": reason})
+}
+
+// Veto keeps a version or a version set from being deployed.
+type Veto struct {
+	ID     string `json:"id"`
+	Reason string `json:"reason"`
+	// Author is what the author was called then.
+	Author    string    `json:"author"`
+	CreatedAt time.Time `json:"createdAt"`
+	// LiftedAt is when it was lifted; nil while it holds.
+	LiftedAt *time.Time `json:"liftedAt,omitempty"`
+}
+
+const vetoFields = `id reason author createdAt liftedAt`
+
+// VetoVersion vetoes a version, version_7, or a version set, versionset_3.
+func (c *Client) VetoVersion(ctx context.Context, subject, reason string) (Veto, error) {
+	field := "versionId"
+	if strings.HasPrefix(subject, "versionset_") {
+		field = "versionSetId"
+	}
+	return change[Veto](ctx, c, "vetoVersion", "VetoVersionInput", "veto", vetoFields, map[string]any{field: subject, "reason": reason})
+}
+
+// LiftVeto lifts a veto.
+func (c *Client) LiftVeto(ctx context.Context, veto, reason string) (Veto, error) {
+	return change[Veto](ctx, c, "liftVeto", "LiftVetoInput", "veto", vetoFields, map[string]any{"vetoId": veto, "reason": reason})
+}
+
+// PinEnvironment keeps automation from changing what runs in an environment.
+func (c *Client) PinEnvironment(ctx context.Context, environment, reason string) (Environment, error) {
+	return change[Environment](ctx, c, "pinEnvironment", "PinEnvironmentInput", "environment", environmentFields,
+		map[string]any{"environmentId": environment, "reason": reason})
+}
+
+// UnpinEnvironment ends that.
+func (c *Client) UnpinEnvironment(ctx context.Context, environment, reason string) (Environment, error) {
+	return change[Environment](ctx, c, "unpinEnvironment", "UnpinEnvironmentInput", "environment", environmentFields,
+		map[string]any{"environmentId": environment, "reason": reason})
+}
