@@ -48,7 +48,7 @@ const (
 // reason, a duplicate in it or an event that is denied, is sent again one by one, where the stream drops what it has. A
 // server that knows no batches (before 2.12) gets one event after the other.
 func (c *Conn) PublishAll(ctx context.Context, events []event.Sealed, msgIDs []string) []error {
-	here := c.told.Load()
+	here := c.notified.Load()
 	same := func() bool { return c.nc.Stats().Reconnects == here }
 	if !same() {
 		_ = clock.Sleep(ctx, c.clock, listenersWithin) // a caller that tries again at once would be too early

@@ -38,7 +38,7 @@ type Config struct {
 	Name string
 	// Layout is how the streams are laid out that this connection makes.
 	Layout Layout
-	// Background has Connect answer at once; the connection is made as soon as the server is there. Until then, and with
+	// Background has Connect answer at once; the connection is made as soon as the server is available. Until then, and with
 	// credentials that the server refuses, Ready says that there is none, and the log says why.
 	Background bool
 }
@@ -69,11 +69,11 @@ type Conn struct {
 	js     jetstream.JetStream
 	denied denials
 	keeper keeper
-	back   listeners // who is told that the connection is back
-	// told is which connection that was, counted as the library does.
-	told  atomic.Uint64
-	takes batchTakers
-	close func()
+	back   listeners // called when the connection is back
+	// notified is the connection of which they were notified, counted as the library does.
+	notified atomic.Uint64
+	takes    batchTakers
+	close    func()
 	// refusal is why the last attempt to connect failed.
 	refusal atomic.Value
 	// silent is how long the server has left everything of a kind unanswered.
@@ -228,7 +228,7 @@ func (c *Conn) onReconnect(*nats.Conn) {
 	c.keeper.nudge()
 	connection := c.nc.Stats().Reconnects
 	c.back.call()
-	c.told.Store(connection)
+	c.notified.Store(connection)
 }
 
 func (c *Conn) onError(_ *nats.Conn, sub *nats.Subscription, err error) {

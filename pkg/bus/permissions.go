@@ -119,7 +119,7 @@ func mayMakeStream(user, stream string) bool {
 }
 
 // mayMakeConsumer reports whether user makes consumers of the stream itself. A user whom the table does not know has been
-// given its permissions by somebody else.
+// given its permissions by an operator.
 func mayMakeConsumer(user, stream string) bool {
 	publish, _ := Permissions(user)
 	if publish == nil {

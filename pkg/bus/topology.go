@@ -36,14 +36,14 @@ type Consumer struct {
 	// Filters are the subjects of interest; none is all of the stream.
 	Filters []string
 	// AckWait is how long the server waits for an outcome before it delivers again, 6 s by default. It is how long the
-	// events that a killed process had in hand have to wait. Long handlers are no concern: a heartbeat renews it.
+	// events that a killed process was handling have to wait. Long handlers are no concern: a heartbeat renews it.
 	AckWait time.Duration
 	// MaxDeliver is the delivery whose failure is final, 20 by default. Failures that are Unavailable do not count: nothing
 	// is wrong with the event, so it is tried for as long as its stream keeps it.
 	MaxDeliver int
 	// Backoff is the delay before the second, third, … delivery; the last one repeats. The default goes from 200 ms to 30 s.
 	Backoff []time.Duration
-	// MaxAckPending is how many messages may be in hand over all replicas, 256 by default.
+	// MaxAckPending is how many messages may be in progress over all replicas, 256 by default.
 	MaxAckPending int
 	// Skip is the source of events that are acknowledged unread: a service's own come back to it with those of others. Empty
 	// skips none. It saves work and decides nothing: a message that does not say its source is handled.
@@ -102,12 +102,11 @@ func (c Consumer) config() jetstream.ConsumerConfig {
 }
 
 // Apply makes the streams and consumers of t, or changes them to what t says; what is as t says, or more than that (Layout), is left alone.
-// It waits
-// for a server that is away until ctx ends. The connection remembers t and makes it again whenever something of it has
+// It waits for a server that is away until ctx ends. The connection remembers t and makes it again whenever something of it has vanished.
 // vanished.
 func (c *Conn) Apply(ctx context.Context, t Topology) error {
 	retry := newBackoff(100*time.Millisecond, 2*time.Second)
-	told := ""
+	logged := ""
 	for {
 		err := c.applyOnce(ctx, t)
 		if err == nil {
@@ -117,8 +116,8 @@ func (c *Conn) Apply(ctx context.Context, t Topology) error {
 		if !fault.Is(err, fault.Unavailable) {
 			return err
 		}
-		if text := err.Error(); text != told && ctx.Err() == nil { // whoever waits for a start that does not come looks here
-			told = text
+		if text := err.Error(); text != logged && ctx.Err() == nil { // for an operator who waits for the start
+			logged = text
 			c.log.WarnContext(ctx, "streams and consumers are not made yet", telemetry.KeyError, err)
 		}
 		if retry.wait(ctx, c.clock) != nil {
@@ -155,7 +154,7 @@ func (c *Conn) makeConsumer(ctx context.Context, consumer Consumer) (made jetstr
 	return made, nil
 }
 
-// findConsumer is a consumer that somebody else makes.
+// findConsumer is a consumer that another user makes.
 func (c *Conn) findConsumer(ctx context.Context, stream, durable string) (found jetstream.Consumer, err error) {
 	err = c.look(ctx, stream, func(ctx context.Context) error {
 		found, err = c.js.Consumer(ctx, stream, durable)

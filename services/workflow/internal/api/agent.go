@@ -33,8 +33,8 @@ func (s *Server) bring(ctx context.Context, organization int64, numbers []int64)
 	return s.declare(ctx, agents)
 }
 
-// declare keeps whose agents are, if the caller may say so: whoever is of one organization could give itself the agents of
-// all others. It takes as much to bring agents with a start as to declare them, because what is said is for ever.
+// declare stores whose agents are, if the caller may declare that: a caller of one organization could give itself the agents of
+// all others. Bringing agents with a start takes the same rights as declaring them, because a declaration is permanent.
 func (s *Server) declare(ctx context.Context, agents []agent.Agent) error {
 	caller, known := rpc.CallerFrom(ctx)
 	if !known {

@@ -34,7 +34,7 @@ func (s *Server) TerminateWorkflow(
 	return &autoflowv1.TerminateWorkflowResponse{Workflow: view(v)}, nil
 }
 
-// RetryWorkflow has a failed run go on.
+// RetryWorkflow continues a failed run.
 func (s *Server) RetryWorkflow(ctx context.Context, req *autoflowv1.RetryWorkflowRequest) (*autoflowv1.RetryWorkflowResponse, error) {
 	org, err := organization(ctx, req.GetOrganizationId())
 	if err != nil {

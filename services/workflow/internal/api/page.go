@@ -20,7 +20,7 @@ func pageSize(asked int32, usual, most int) (int, error) {
 }
 
 // A page token is the position of the last thing shown and a fingerprint of the request it belongs to, so that one page's
-// token cannot be used to go on with another list. It holds nothing that its reader may not know, and grants nothing: what
+// token cannot be used to continue another list. It holds nothing that its reader may not know, and grants nothing: what
 // is asked with it is checked like any other request.
 const tokenBytes = 16
 

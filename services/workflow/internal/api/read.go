@@ -203,7 +203,7 @@ func (s *Server) GetLogs(ctx context.Context, req *autoflowv1.GetLogsRequest) (*
 	return resp, nil
 }
 
-// WatchWorkflow tells what happens to a run until it has ended.
+// WatchWorkflow reports what happens to a run until it has ended.
 func (s *Server) WatchWorkflow(req *autoflowv1.WatchWorkflowRequest, stream autoflowv1.AutoFlow_WatchWorkflowServer) error {
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	defer cancel(nil)
