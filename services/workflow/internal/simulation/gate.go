@@ -184,6 +184,11 @@ func (p *port) Begin(ctx context.Context, n engine.NewExecution, first engine.Co
 	return b.id, b.yes, err
 }
 
+// FindStart implements control.Store. No start of a simulation is refused, so it is not called.
+func (*port) FindStart(_ context.Context, _ int64, workflow string) (engine.Created, error) {
+	return engine.Created{}, fault.New(fault.NotFound, "there is no workflow %q", workflow)
+}
+
 // Get implements control.Store.
 func (p *port) Get(ctx context.Context, organization int64, workflow string) (execution.Execution, error) {
 	return read(ctx, p, "get "+workflow, func() (execution.Execution, error) {

@@ -144,34 +144,58 @@ func existing(ctx context.Context, q *query.Queries, items []*start) error {
 		p.Organizations = append(p.Organizations, item.Organization)
 		p.Workflows = append(p.Workflows, item.Workflow)
 	}
-	rows, err := q.FindStarts(ctx, p)
+	found, err := findStarts(ctx, q, p)
 	if err != nil {
-		return pg.Classify(err, "find %d workflows", len(items))
-	}
-	type name struct {
-		organization int64
-		workflow     string
-	}
-	found := make(map[name]engine.Created, len(rows))
-	for _, row := range rows {
-		var modules, secrets map[string]string
-		if err := errors.Join(json.Unmarshal(row.Modules, &modules), json.Unmarshal(row.Secrets, &secrets)); err != nil {
-			return fmt.Errorf("what workflow %q was started with: %w", row.Workflow, err)
-		}
-		digests, err := execution.Fingerprint(digest(row.Program), modules, row.Inputs, secrets)
-		if err != nil {
-			return fmt.Errorf("what workflow %q was started with: %w", row.Workflow, err)
-		}
-		found[name{row.Organization, row.Workflow}] = engine.Created{ID: row.ID, Ref: row.Ref, Existing: digests}
+		return err
 	}
 	for _, item := range items {
-		created, ok := found[name{item.Organization, item.Workflow}]
+		created, ok := found[startName{item.Organization, item.Workflow}]
 		if !ok {
 			return fault.New(fault.Unavailable, "workflow %q existed and is gone", item.Workflow)
 		}
 		item.created = created
 	}
 	return nil
+}
+
+// startName identifies a start.
+type startName struct {
+	organization int64
+	workflow     string
+}
+
+// findStarts reads what workflows were started with. Those that do not exist are left out.
+func findStarts(ctx context.Context, q *query.Queries, p query.FindStartsParams) (map[startName]engine.Created, error) {
+	rows, err := q.FindStarts(ctx, p)
+	if err != nil {
+		return nil, pg.Classify(err, "find %d workflows", len(p.Workflows))
+	}
+	found := make(map[startName]engine.Created, len(rows))
+	for _, row := range rows {
+		var modules, secrets map[string]string
+		if err := errors.Join(json.Unmarshal(row.Modules, &modules), json.Unmarshal(row.Secrets, &secrets)); err != nil {
+			return nil, fmt.Errorf("what workflow %q was started with: %w", row.Workflow, err)
+		}
+		digests, err := execution.Fingerprint(digest(row.Program), modules, row.Inputs, secrets)
+		if err != nil {
+			return nil, fmt.Errorf("what workflow %q was started with: %w", row.Workflow, err)
+		}
+		found[startName{row.Organization, row.Workflow}] = engine.Created{ID: row.ID, Ref: row.Ref, Existing: digests}
+	}
+	return found, nil
+}
+
+// FindStart reads what a workflow was started with.
+func (s *Store) FindStart(ctx context.Context, organization int64, workflow string) (engine.Created, error) {
+	found, err := findStarts(ctx, s.queries, query.FindStartsParams{Organizations: []int64{organization}, Workflows: []string{workflow}})
+	if err != nil {
+		return engine.Created{}, err
+	}
+	c, exists := found[startName{organization, workflow}]
+	if !exists {
+		return engine.Created{}, fault.New(fault.NotFound, "there is no workflow %q in organization %d", workflow, organization)
+	}
+	return c, nil
 }
 
 // unsaved returns the sources that this process does not know to be stored. Most starts have none.

@@ -93,6 +93,8 @@ type Store interface {
 	// Create stores a new execution with its program, for its Owner if it has one. If (organization, workflow) exists,
 	// nothing is stored, and the digests and handle of the existing one come back.
 	Create(ctx context.Context, n engine.NewExecution) (engine.Created, error)
+	// FindStart answers what Create would answer for a workflow that exists; fault.NotFound.
+	FindStart(ctx context.Context, organization int64, workflow string) (engine.Created, error)
 	// Get finds an execution; fault.NotFound.
 	Get(ctx context.Context, organization int64, workflow string) (execution.Execution, error)
 	// Waiting reads what the execution has open: timers, waits, calls.

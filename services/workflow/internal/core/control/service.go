@@ -2,9 +2,11 @@ package control
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
@@ -55,10 +57,39 @@ func NewService(store Store, scripts program.Scripts, c clock.Clock, runner Runn
 // checked before, so that what can never run is refused to the caller instead of failing later. Where there is a place for the run,
 // it begins here at once.
 func (s *Service) Start(ctx context.Context, start execution.Start) (execution.Started, error) {
-	if err := start.Admit(); err != nil {
+	err := start.Admit()
+	if err == nil {
+		var started execution.Started
+		if started, err = s.start(ctx, start); err == nil {
+			return started, nil
+		}
+	}
+	if fault.Is(err, fault.Invalid) {
+		// It may have been accepted earlier, when less was refused: a repeat gets the handle of the first run.
+		if earlier, notFound := s.existing(ctx, start); notFound == nil {
+			return earlier, nil
+		}
+	}
+	return execution.Started{}, err
+}
+
+// existing is the receipt of a start whose run exists with the same content.
+func (s *Service) existing(ctx context.Context, start execution.Start) (execution.Started, error) {
+	if err := errors.Join(execution.CheckOrganization(start.Organization), execution.CheckNamed(start.Workflow)); err != nil {
 		return execution.Started{}, err
 	}
-	return s.start(ctx, start)
+	digests, err := start.Digests()
+	if err != nil {
+		return execution.Started{}, err
+	}
+	c, err := s.store.FindStart(ctx, start.Organization, start.Workflow)
+	if err != nil {
+		return execution.Started{}, err
+	}
+	if differing := digests.Differences(c.Existing); len(differing) > 0 {
+		return execution.Started{}, execution.Conflict(start.Workflow, differing)
+	}
+	return execution.Started{Workflow: start.Workflow, Ref: c.Ref}, nil
 }
 
 // StartOfFlow is Start for a run of a flow, whose names were accepted when it was registered.
