@@ -75,6 +75,21 @@ func methods(organization int64, id string) map[string]func(context.Context, aut
 		"GetWorkflow": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
 			return first(c.GetWorkflow(ctx, &autoflowv1.GetWorkflowRequest{OrganizationId: organization, WorkflowId: id}))
 		},
+		"StartBatch": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
+			return first(c.StartBatch(ctx, &autoflowv1.StartBatchRequest{
+				Filter: &autoflowv1.ListWorkflowsRequest{OrganizationId: organization}, WorkflowIds: []string{"none"}, DryRun: true,
+				Action: autoflowv1.BatchAction_BATCH_ACTION_CANCEL,
+			}))
+		},
+		"GetBatch": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
+			return first(c.GetBatch(ctx, &autoflowv1.GetBatchRequest{OrganizationId: organization, Id: 1}))
+		},
+		"ListBatches": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
+			return first(c.ListBatches(ctx, &autoflowv1.ListBatchesRequest{OrganizationId: organization}))
+		},
+		"StopBatch": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
+			return first(c.StopBatch(ctx, &autoflowv1.StopBatchRequest{OrganizationId: organization, Id: 1}))
+		},
 		"CountWorkflows": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
 			return first(c.CountWorkflows(ctx, &autoflowv1.CountWorkflowsRequest{
 				Filter: &autoflowv1.ListWorkflowsRequest{OrganizationId: organization},
@@ -211,7 +226,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 		needs := map[string]string{
 			"CloudEvent": "start", "StartWorkflow": "start", "StartWorkflows": "start", "CancelWorkflow": "operate",
 			"TerminateWorkflow": "operate", "RetryWorkflow": "operate", "SendToChannel": "start", "RegisterFlow": "admin", "DeleteFlow": "admin",
-			"PauseSchedule": "operate", "ResumeSchedule": "operate", "BackfillSchedule": "operate", "TriggerSchedule": "operate",
+			"StartBatch": "operate", "StopBatch": "operate", "PauseSchedule": "operate", "ResumeSchedule": "operate", "BackfillSchedule": "operate", "TriggerSchedule": "operate",
 			"RegisterSchedule": "admin", "DeleteSchedule": "admin",
 		}
 		order := []string{"read", "start", "operate", "admin"}

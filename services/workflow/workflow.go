@@ -25,6 +25,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/api"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/batch"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/control"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/flow"
@@ -33,6 +34,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/events"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/function"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store"
+	batchstore "github.com/lockstep-cd/lockstep/services/workflow/internal/store/batches"
 	schedulestore "github.com/lockstep-cd/lockstep/services/workflow/internal/store/schedules"
 )
 
@@ -126,8 +128,10 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	schedules := schedule.New(schedule.Deps{
 		Store: schedulestore.New(pool), Scripts: scripts, Start: service.StartOfFlow, Cancel: service.Cancel, Clock: wall, Log: log,
 	})
+	operator := control.NewOperator(service, executions, watchers)
+	batches := batch.New(batch.Deps{Store: batchstore.New(pool), Runs: operator, Clock: wall, Log: log})
 	grpc, err := grpcPart(c, log, api.Deps{
-		Operator: control.NewOperator(service, executions, watchers), Flows: flows, Schedules: schedules, Agents: owners, FromWire: events.FromWire,
+		Operator: operator, Batches: batches, Flows: flows, Schedules: schedules, Agents: owners, FromWire: events.FromWire,
 		Checker: control.ProgramChecker{Scripts: scripts, Functions: registry, CheckType: events.CheckType},
 	})
 	if err != nil {
@@ -160,6 +164,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		run.Loop("watchers", watchers.Run),
 		run.Loop("flows", flows.Run),
 		run.Loop("schedules", schedules.Run),
+		run.Loop("batches", batches.Run),
 		grpc,
 	}
 	if c.HealthAddress != "" {

@@ -159,6 +159,7 @@ func rooms() map[string][]room {
 			{"guard", []string{"history", "activity", "agent"}},
 			{"engine", []string{"wake", "history", "program", "activity", "agent", "execution"}},
 			{"control", []string{"history", "program", "activity", "agent", "execution", "engine"}},
+			{"batch", []string{"wake", "history", "execution", "control"}},
 		},
 	}
 }

@@ -70,6 +70,8 @@ func askedOfTheHostile() []string {
 		"workflow retry a", "workflow cancel a",
 		"workflow terminate a --reason b", "workflow send ch_ABCDEFGHIJKLMNOPQRSTUVWXYZ 1", "workflow check FILE", "workflow flow list",
 		"workflow flow register a FILE", "workflow flow delete a",
+		"workflow batch cancel --id a", "workflow batch terminate --id a --reason b", "workflow batch retry --id a --dry-run",
+		"workflow batch get 1", "workflow batch list", "workflow batch stop 1",
 		"schedule register a FILE", "schedule apply HOSTILE", "schedule list", "schedule get a", "schedule pause a", "schedule resume a",
 		"schedule backfill a --from 2026-11-20T00:00:00Z --to 2026-11-23T00:00:00Z", "schedule trigger a", "schedule delete a",
 	}

@@ -233,6 +233,120 @@ func (ScheduleFireState) EnumDescriptor() ([]byte, []int) {
 	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{2}
 }
 
+// BatchAction is what is done to each workflow.
+type BatchAction int32
+
+const (
+	// Not used.
+	BatchAction_BATCH_ACTION_UNSPECIFIED BatchAction = 0
+	// As CancelWorkflow.
+	BatchAction_BATCH_ACTION_CANCEL BatchAction = 1
+	// As TerminateWorkflow.
+	BatchAction_BATCH_ACTION_TERMINATE BatchAction = 2
+	// As RetryWorkflow, from the step that failed.
+	BatchAction_BATCH_ACTION_RETRY BatchAction = 3
+)
+
+// Enum value maps for BatchAction.
+var (
+	BatchAction_name = map[int32]string{
+		0: "BATCH_ACTION_UNSPECIFIED",
+		1: "BATCH_ACTION_CANCEL",
+		2: "BATCH_ACTION_TERMINATE",
+		3: "BATCH_ACTION_RETRY",
+	}
+	BatchAction_value = map[string]int32{
+		"BATCH_ACTION_UNSPECIFIED": 0,
+		"BATCH_ACTION_CANCEL":      1,
+		"BATCH_ACTION_TERMINATE":   2,
+		"BATCH_ACTION_RETRY":       3,
+	}
+)
+
+func (x BatchAction) Enum() *BatchAction {
+	p := new(BatchAction)
+	*p = x
+	return p
+}
+
+func (x BatchAction) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (BatchAction) Descriptor() protoreflect.EnumDescriptor {
+	return file_lockstep_autoflow_v1_autoflow_proto_enumTypes[3].Descriptor()
+}
+
+func (BatchAction) Type() protoreflect.EnumType {
+	return &file_lockstep_autoflow_v1_autoflow_proto_enumTypes[3]
+}
+
+func (x BatchAction) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use BatchAction.Descriptor instead.
+func (BatchAction) EnumDescriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{3}
+}
+
+// BatchState is where a batch is.
+type BatchState int32
+
+const (
+	// Not used.
+	BatchState_BATCH_STATE_UNSPECIFIED BatchState = 0
+	// It is being carried out.
+	BatchState_BATCH_STATE_RUNNING BatchState = 1
+	// All of it was carried out.
+	BatchState_BATCH_STATE_DONE BatchState = 2
+	// It was stopped before its end.
+	BatchState_BATCH_STATE_STOPPED BatchState = 3
+)
+
+// Enum value maps for BatchState.
+var (
+	BatchState_name = map[int32]string{
+		0: "BATCH_STATE_UNSPECIFIED",
+		1: "BATCH_STATE_RUNNING",
+		2: "BATCH_STATE_DONE",
+		3: "BATCH_STATE_STOPPED",
+	}
+	BatchState_value = map[string]int32{
+		"BATCH_STATE_UNSPECIFIED": 0,
+		"BATCH_STATE_RUNNING":     1,
+		"BATCH_STATE_DONE":        2,
+		"BATCH_STATE_STOPPED":     3,
+	}
+)
+
+func (x BatchState) Enum() *BatchState {
+	p := new(BatchState)
+	*p = x
+	return p
+}
+
+func (x BatchState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (BatchState) Descriptor() protoreflect.EnumDescriptor {
+	return file_lockstep_autoflow_v1_autoflow_proto_enumTypes[4].Descriptor()
+}
+
+func (BatchState) Type() protoreflect.EnumType {
+	return &file_lockstep_autoflow_v1_autoflow_proto_enumTypes[4]
+}
+
+func (x BatchState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use BatchState.Descriptor instead.
+func (BatchState) EnumDescriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{4}
+}
+
 // CloudEventRequest carries one event.
 type CloudEventRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -5164,6 +5278,636 @@ func (x *CountWorkflowsResponse) GetAtLeast() bool {
 	return false
 }
 
+// StartBatchRequest submits a batch.
+type StartBatchRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is done.
+	Action BatchAction `protobuf:"varint,1,opt,name=action,proto3,enum=lockstep.autoflow.v1.BatchAction" json:"action,omitempty"`
+	// The organization and the conditions, without a page. At least one condition is needed, unless workflow_ids are given.
+	Filter *ListWorkflowsRequest `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
+	// The workflows, at most 1000, instead of conditions.
+	WorkflowIds []string `protobuf:"bytes,3,rep,name=workflow_ids,json=workflowIds,proto3" json:"workflow_ids,omitempty"`
+	// Why, as for CancelWorkflow, TerminateWorkflow or RetryWorkflow.
+	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	// How many workflows a second, at most 1000; 0 means 50.
+	Rate int32 `protobuf:"varint,5,opt,name=rate,proto3" json:"rate,omitempty"`
+	// Whether only to say what it would be about.
+	DryRun        bool `protobuf:"varint,6,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StartBatchRequest) Reset() {
+	*x = StartBatchRequest{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[68]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartBatchRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartBatchRequest) ProtoMessage() {}
+
+func (x *StartBatchRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[68]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartBatchRequest.ProtoReflect.Descriptor instead.
+func (*StartBatchRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{68}
+}
+
+func (x *StartBatchRequest) GetAction() BatchAction {
+	if x != nil {
+		return x.Action
+	}
+	return BatchAction_BATCH_ACTION_UNSPECIFIED
+}
+
+func (x *StartBatchRequest) GetFilter() *ListWorkflowsRequest {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+func (x *StartBatchRequest) GetWorkflowIds() []string {
+	if x != nil {
+		return x.WorkflowIds
+	}
+	return nil
+}
+
+func (x *StartBatchRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *StartBatchRequest) GetRate() int32 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
+}
+
+func (x *StartBatchRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+// StartBatchResponse is the receipt, or the preview.
+type StartBatchResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The batch; absent for a dry run.
+	Batch *Batch `protobuf:"bytes,1,opt,name=batch,proto3" json:"batch,omitempty"`
+	// How many workflows it would be about, at most 10,000; for a dry run.
+	Count int64 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	// Whether there may be more.
+	AtLeast bool `protobuf:"varint,3,opt,name=at_least,json=atLeast,proto3" json:"at_least,omitempty"`
+	// Up to ten of them, newest first, for a dry run with conditions.
+	Sample        []*Workflow `protobuf:"bytes,4,rep,name=sample,proto3" json:"sample,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StartBatchResponse) Reset() {
+	*x = StartBatchResponse{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[69]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartBatchResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartBatchResponse) ProtoMessage() {}
+
+func (x *StartBatchResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[69]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartBatchResponse.ProtoReflect.Descriptor instead.
+func (*StartBatchResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{69}
+}
+
+func (x *StartBatchResponse) GetBatch() *Batch {
+	if x != nil {
+		return x.Batch
+	}
+	return nil
+}
+
+func (x *StartBatchResponse) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *StartBatchResponse) GetAtLeast() bool {
+	if x != nil {
+		return x.AtLeast
+	}
+	return false
+}
+
+func (x *StartBatchResponse) GetSample() []*Workflow {
+	if x != nil {
+		return x.Sample
+	}
+	return nil
+}
+
+// Batch is an operation on many workflows.
+type Batch struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its number in the organization's list.
+	Id int64 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The organization.
+	OrganizationId int64 `protobuf:"varint,2,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	// What is done.
+	Action BatchAction `protobuf:"varint,3,opt,name=action,proto3,enum=lockstep.autoflow.v1.BatchAction" json:"action,omitempty"`
+	// Where it is.
+	State BatchState `protobuf:"varint,4,opt,name=state,proto3,enum=lockstep.autoflow.v1.BatchState" json:"state,omitempty"`
+	// Why.
+	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The name of the token that has started it.
+	StartedBy string `protobuf:"bytes,6,opt,name=started_by,json=startedBy,proto3" json:"started_by,omitempty"`
+	// How many workflows a second.
+	Rate int32 `protobuf:"varint,7,opt,name=rate,proto3" json:"rate,omitempty"`
+	// On how many workflows the action was carried out.
+	Done int64 `protobuf:"varint,8,opt,name=done,proto3" json:"done,omitempty"`
+	// How many did not allow it.
+	Refused int64 `protobuf:"varint,9,opt,name=refused,proto3" json:"refused,omitempty"`
+	// Why the last of them did not.
+	LastRefusal string `protobuf:"bytes,10,opt,name=last_refusal,json=lastRefusal,proto3" json:"last_refusal,omitempty"`
+	// When it was started.
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// When it ended; absent while it is running.
+	FinishedAt    *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Batch) Reset() {
+	*x = Batch{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[70]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Batch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Batch) ProtoMessage() {}
+
+func (x *Batch) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[70]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Batch.ProtoReflect.Descriptor instead.
+func (*Batch) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{70}
+}
+
+func (x *Batch) GetId() int64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *Batch) GetOrganizationId() int64 {
+	if x != nil {
+		return x.OrganizationId
+	}
+	return 0
+}
+
+func (x *Batch) GetAction() BatchAction {
+	if x != nil {
+		return x.Action
+	}
+	return BatchAction_BATCH_ACTION_UNSPECIFIED
+}
+
+func (x *Batch) GetState() BatchState {
+	if x != nil {
+		return x.State
+	}
+	return BatchState_BATCH_STATE_UNSPECIFIED
+}
+
+func (x *Batch) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Batch) GetStartedBy() string {
+	if x != nil {
+		return x.StartedBy
+	}
+	return ""
+}
+
+func (x *Batch) GetRate() int32 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
+}
+
+func (x *Batch) GetDone() int64 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
+func (x *Batch) GetRefused() int64 {
+	if x != nil {
+		return x.Refused
+	}
+	return 0
+}
+
+func (x *Batch) GetLastRefusal() string {
+	if x != nil {
+		return x.LastRefusal
+	}
+	return ""
+}
+
+func (x *Batch) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *Batch) GetFinishedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FinishedAt
+	}
+	return nil
+}
+
+// GetBatchRequest names a batch.
+type GetBatchRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The organization it belongs to.
+	OrganizationId int64 `protobuf:"varint,1,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	// Its number.
+	Id            int64 `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetBatchRequest) Reset() {
+	*x = GetBatchRequest{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[71]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetBatchRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetBatchRequest) ProtoMessage() {}
+
+func (x *GetBatchRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[71]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetBatchRequest.ProtoReflect.Descriptor instead.
+func (*GetBatchRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{71}
+}
+
+func (x *GetBatchRequest) GetOrganizationId() int64 {
+	if x != nil {
+		return x.OrganizationId
+	}
+	return 0
+}
+
+func (x *GetBatchRequest) GetId() int64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+// GetBatchResponse has a batch.
+type GetBatchResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The batch.
+	Batch         *Batch `protobuf:"bytes,1,opt,name=batch,proto3" json:"batch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetBatchResponse) Reset() {
+	*x = GetBatchResponse{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[72]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetBatchResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetBatchResponse) ProtoMessage() {}
+
+func (x *GetBatchResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[72]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetBatchResponse.ProtoReflect.Descriptor instead.
+func (*GetBatchResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{72}
+}
+
+func (x *GetBatchResponse) GetBatch() *Batch {
+	if x != nil {
+		return x.Batch
+	}
+	return nil
+}
+
+// ListBatchesRequest asks for one page of an organization's batches.
+type ListBatchesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The organization.
+	OrganizationId int64 `protobuf:"varint,1,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	// At most this many; 0 means 50, more than 500 means 500.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// From the previous page; empty for the first.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListBatchesRequest) Reset() {
+	*x = ListBatchesRequest{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[73]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListBatchesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListBatchesRequest) ProtoMessage() {}
+
+func (x *ListBatchesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[73]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListBatchesRequest.ProtoReflect.Descriptor instead.
+func (*ListBatchesRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{73}
+}
+
+func (x *ListBatchesRequest) GetOrganizationId() int64 {
+	if x != nil {
+		return x.OrganizationId
+	}
+	return 0
+}
+
+func (x *ListBatchesRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListBatchesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListBatchesResponse is one page.
+type ListBatchesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Newest first.
+	Batches []*Batch `protobuf:"bytes,1,rep,name=batches,proto3" json:"batches,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListBatchesResponse) Reset() {
+	*x = ListBatchesResponse{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[74]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListBatchesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListBatchesResponse) ProtoMessage() {}
+
+func (x *ListBatchesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[74]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListBatchesResponse.ProtoReflect.Descriptor instead.
+func (*ListBatchesResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{74}
+}
+
+func (x *ListBatchesResponse) GetBatches() []*Batch {
+	if x != nil {
+		return x.Batches
+	}
+	return nil
+}
+
+func (x *ListBatchesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// StopBatchRequest names a batch.
+type StopBatchRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The organization it belongs to.
+	OrganizationId int64 `protobuf:"varint,1,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	// Its number.
+	Id            int64 `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StopBatchRequest) Reset() {
+	*x = StopBatchRequest{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[75]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StopBatchRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StopBatchRequest) ProtoMessage() {}
+
+func (x *StopBatchRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[75]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StopBatchRequest.ProtoReflect.Descriptor instead.
+func (*StopBatchRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{75}
+}
+
+func (x *StopBatchRequest) GetOrganizationId() int64 {
+	if x != nil {
+		return x.OrganizationId
+	}
+	return 0
+}
+
+func (x *StopBatchRequest) GetId() int64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+// StopBatchResponse has the batch as it is now.
+type StopBatchResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The batch.
+	Batch         *Batch `protobuf:"bytes,1,opt,name=batch,proto3" json:"batch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StopBatchResponse) Reset() {
+	*x = StopBatchResponse{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[76]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StopBatchResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StopBatchResponse) ProtoMessage() {}
+
+func (x *StopBatchResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[76]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StopBatchResponse.ProtoReflect.Descriptor instead.
+func (*StopBatchResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{76}
+}
+
+func (x *StopBatchResponse) GetBatch() *Batch {
+	if x != nil {
+		return x.Batch
+	}
+	return nil
+}
+
 var File_lockstep_autoflow_v1_autoflow_proto protoreflect.FileDescriptor
 
 const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
@@ -5591,7 +6335,54 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x06filter\x18\x01 \x01(\v2*.lockstep.autoflow.v1.ListWorkflowsRequestR\x06filter\"I\n" +
 	"\x16CountWorkflowsResponse\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x03R\x05count\x12\x19\n" +
-	"\bat_least\x18\x02 \x01(\bR\aatLeast*\xfc\x01\n" +
+	"\bat_least\x18\x02 \x01(\bR\aatLeast\"\xfa\x01\n" +
+	"\x11StartBatchRequest\x129\n" +
+	"\x06action\x18\x01 \x01(\x0e2!.lockstep.autoflow.v1.BatchActionR\x06action\x12B\n" +
+	"\x06filter\x18\x02 \x01(\v2*.lockstep.autoflow.v1.ListWorkflowsRequestR\x06filter\x12!\n" +
+	"\fworkflow_ids\x18\x03 \x03(\tR\vworkflowIds\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x12\n" +
+	"\x04rate\x18\x05 \x01(\x05R\x04rate\x12\x17\n" +
+	"\adry_run\x18\x06 \x01(\bR\x06dryRun\"\xb0\x01\n" +
+	"\x12StartBatchResponse\x121\n" +
+	"\x05batch\x18\x01 \x01(\v2\x1b.lockstep.autoflow.v1.BatchR\x05batch\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x03R\x05count\x12\x19\n" +
+	"\bat_least\x18\x03 \x01(\bR\aatLeast\x126\n" +
+	"\x06sample\x18\x04 \x03(\v2\x1e.lockstep.autoflow.v1.WorkflowR\x06sample\"\xc7\x03\n" +
+	"\x05Batch\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x03R\x02id\x12'\n" +
+	"\x0forganization_id\x18\x02 \x01(\x03R\x0eorganizationId\x129\n" +
+	"\x06action\x18\x03 \x01(\x0e2!.lockstep.autoflow.v1.BatchActionR\x06action\x126\n" +
+	"\x05state\x18\x04 \x01(\x0e2 .lockstep.autoflow.v1.BatchStateR\x05state\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x1d\n" +
+	"\n" +
+	"started_by\x18\x06 \x01(\tR\tstartedBy\x12\x12\n" +
+	"\x04rate\x18\a \x01(\x05R\x04rate\x12\x12\n" +
+	"\x04done\x18\b \x01(\x03R\x04done\x12\x18\n" +
+	"\arefused\x18\t \x01(\x03R\arefused\x12!\n" +
+	"\flast_refusal\x18\n" +
+	" \x01(\tR\vlastRefusal\x129\n" +
+	"\n" +
+	"created_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12;\n" +
+	"\vfinished_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"finishedAt\"J\n" +
+	"\x0fGetBatchRequest\x12'\n" +
+	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\x03R\x02id\"E\n" +
+	"\x10GetBatchResponse\x121\n" +
+	"\x05batch\x18\x01 \x01(\v2\x1b.lockstep.autoflow.v1.BatchR\x05batch\"y\n" +
+	"\x12ListBatchesRequest\x12'\n" +
+	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"t\n" +
+	"\x13ListBatchesResponse\x125\n" +
+	"\abatches\x18\x01 \x03(\v2\x1b.lockstep.autoflow.v1.BatchR\abatches\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"K\n" +
+	"\x10StopBatchRequest\x12'\n" +
+	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\x03R\x02id\"F\n" +
+	"\x11StopBatchResponse\x121\n" +
+	"\x05batch\x18\x01 \x01(\v2\x1b.lockstep.autoflow.v1.BatchR\x05batch*\xfc\x01\n" +
 	"\rWorkflowState\x12\x1e\n" +
 	"\x1aWORKFLOW_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16WORKFLOW_STATE_RUNNING\x10\x01\x12\x19\n" +
@@ -5615,7 +6406,18 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x1bSCHEDULE_FIRE_STATE_STARTED\x10\x03\x12\x1f\n" +
 	"\x1bSCHEDULE_FIRE_STATE_SKIPPED\x10\x04\x12\x1e\n" +
 	"\x1aSCHEDULE_FIRE_STATE_MISSED\x10\x05\x12\x1f\n" +
-	"\x1bSCHEDULE_FIRE_STATE_REFUSED\x10\x062\xb8\x15\n" +
+	"\x1bSCHEDULE_FIRE_STATE_REFUSED\x10\x06*x\n" +
+	"\vBatchAction\x12\x1c\n" +
+	"\x18BATCH_ACTION_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13BATCH_ACTION_CANCEL\x10\x01\x12\x1a\n" +
+	"\x16BATCH_ACTION_TERMINATE\x10\x02\x12\x16\n" +
+	"\x12BATCH_ACTION_RETRY\x10\x03*q\n" +
+	"\n" +
+	"BatchState\x12\x1b\n" +
+	"\x17BATCH_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13BATCH_STATE_RUNNING\x10\x01\x12\x14\n" +
+	"\x10BATCH_STATE_DONE\x10\x02\x12\x17\n" +
+	"\x13BATCH_STATE_STOPPED\x10\x032\xb6\x18\n" +
 	"\bAutoFlow\x12_\n" +
 	"\n" +
 	"CloudEvent\x12'.lockstep.autoflow.v1.CloudEventRequest\x1a(.lockstep.autoflow.v1.CloudEventResponse\x12h\n" +
@@ -5624,6 +6426,11 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\vGetWorkflow\x12(.lockstep.autoflow.v1.GetWorkflowRequest\x1a).lockstep.autoflow.v1.GetWorkflowResponse\x12h\n" +
 	"\rListWorkflows\x12*.lockstep.autoflow.v1.ListWorkflowsRequest\x1a+.lockstep.autoflow.v1.ListWorkflowsResponse\x12k\n" +
 	"\x0eCountWorkflows\x12+.lockstep.autoflow.v1.CountWorkflowsRequest\x1a,.lockstep.autoflow.v1.CountWorkflowsResponse\x12_\n" +
+	"\n" +
+	"StartBatch\x12'.lockstep.autoflow.v1.StartBatchRequest\x1a(.lockstep.autoflow.v1.StartBatchResponse\x12Y\n" +
+	"\bGetBatch\x12%.lockstep.autoflow.v1.GetBatchRequest\x1a&.lockstep.autoflow.v1.GetBatchResponse\x12b\n" +
+	"\vListBatches\x12(.lockstep.autoflow.v1.ListBatchesRequest\x1a).lockstep.autoflow.v1.ListBatchesResponse\x12\\\n" +
+	"\tStopBatch\x12&.lockstep.autoflow.v1.StopBatchRequest\x1a'.lockstep.autoflow.v1.StopBatchResponse\x12_\n" +
 	"\n" +
 	"GetHistory\x12'.lockstep.autoflow.v1.GetHistoryRequest\x1a(.lockstep.autoflow.v1.GetHistoryResponse\x12V\n" +
 	"\aGetLogs\x12$.lockstep.autoflow.v1.GetLogsRequest\x1a%.lockstep.autoflow.v1.GetLogsResponse\x12j\n" +
@@ -5660,243 +6467,273 @@ func file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP() []byte {
 	return file_lockstep_autoflow_v1_autoflow_proto_rawDescData
 }
 
-var file_lockstep_autoflow_v1_autoflow_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_lockstep_autoflow_v1_autoflow_proto_msgTypes = make([]protoimpl.MessageInfo, 83)
+var file_lockstep_autoflow_v1_autoflow_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_lockstep_autoflow_v1_autoflow_proto_msgTypes = make([]protoimpl.MessageInfo, 92)
 var file_lockstep_autoflow_v1_autoflow_proto_goTypes = []any{
 	(WorkflowState)(0),                // 0: lockstep.autoflow.v1.WorkflowState
 	(ScheduleOverlap)(0),              // 1: lockstep.autoflow.v1.ScheduleOverlap
 	(ScheduleFireState)(0),            // 2: lockstep.autoflow.v1.ScheduleFireState
-	(*CloudEventRequest)(nil),         // 3: lockstep.autoflow.v1.CloudEventRequest
-	(*CloudEventResponse)(nil),        // 4: lockstep.autoflow.v1.CloudEventResponse
-	(*StartWorkflowRequest)(nil),      // 5: lockstep.autoflow.v1.StartWorkflowRequest
-	(*StartWorkflowResponse)(nil),     // 6: lockstep.autoflow.v1.StartWorkflowResponse
-	(*StartWorkflowsRequest)(nil),     // 7: lockstep.autoflow.v1.StartWorkflowsRequest
-	(*StartWorkflowsResponse)(nil),    // 8: lockstep.autoflow.v1.StartWorkflowsResponse
-	(*StartResult)(nil),               // 9: lockstep.autoflow.v1.StartResult
-	(*StartRefusal)(nil),              // 10: lockstep.autoflow.v1.StartRefusal
-	(*Workflow)(nil),                  // 11: lockstep.autoflow.v1.Workflow
-	(*StackFrame)(nil),                // 12: lockstep.autoflow.v1.StackFrame
-	(*Wait)(nil),                      // 13: lockstep.autoflow.v1.Wait
-	(*Retry)(nil),                     // 14: lockstep.autoflow.v1.Retry
-	(*GetWorkflowRequest)(nil),        // 15: lockstep.autoflow.v1.GetWorkflowRequest
-	(*GetWorkflowResponse)(nil),       // 16: lockstep.autoflow.v1.GetWorkflowResponse
-	(*ListWorkflowsRequest)(nil),      // 17: lockstep.autoflow.v1.ListWorkflowsRequest
-	(*ListWorkflowsResponse)(nil),     // 18: lockstep.autoflow.v1.ListWorkflowsResponse
-	(*GetHistoryRequest)(nil),         // 19: lockstep.autoflow.v1.GetHistoryRequest
-	(*GetHistoryResponse)(nil),        // 20: lockstep.autoflow.v1.GetHistoryResponse
-	(*HistoryEntry)(nil),              // 21: lockstep.autoflow.v1.HistoryEntry
-	(*GetLogsRequest)(nil),            // 22: lockstep.autoflow.v1.GetLogsRequest
-	(*GetLogsResponse)(nil),           // 23: lockstep.autoflow.v1.GetLogsResponse
-	(*LogLine)(nil),                   // 24: lockstep.autoflow.v1.LogLine
-	(*WatchWorkflowRequest)(nil),      // 25: lockstep.autoflow.v1.WatchWorkflowRequest
-	(*WatchWorkflowResponse)(nil),     // 26: lockstep.autoflow.v1.WatchWorkflowResponse
-	(*CancelWorkflowRequest)(nil),     // 27: lockstep.autoflow.v1.CancelWorkflowRequest
-	(*CancelWorkflowResponse)(nil),    // 28: lockstep.autoflow.v1.CancelWorkflowResponse
-	(*TerminateWorkflowRequest)(nil),  // 29: lockstep.autoflow.v1.TerminateWorkflowRequest
-	(*TerminateWorkflowResponse)(nil), // 30: lockstep.autoflow.v1.TerminateWorkflowResponse
-	(*RetryWorkflowRequest)(nil),      // 31: lockstep.autoflow.v1.RetryWorkflowRequest
-	(*RetryWorkflowResponse)(nil),     // 32: lockstep.autoflow.v1.RetryWorkflowResponse
-	(*SendToChannelRequest)(nil),      // 33: lockstep.autoflow.v1.SendToChannelRequest
-	(*SendToChannelResponse)(nil),     // 34: lockstep.autoflow.v1.SendToChannelResponse
-	(*CheckProgramRequest)(nil),       // 35: lockstep.autoflow.v1.CheckProgramRequest
-	(*CheckProgramResponse)(nil),      // 36: lockstep.autoflow.v1.CheckProgramResponse
-	(*Problem)(nil),                   // 37: lockstep.autoflow.v1.Problem
-	(*Use)(nil),                       // 38: lockstep.autoflow.v1.Use
-	(*Handler)(nil),                   // 39: lockstep.autoflow.v1.Handler
-	(*RegisterFlowRequest)(nil),       // 40: lockstep.autoflow.v1.RegisterFlowRequest
-	(*RegisterFlowResponse)(nil),      // 41: lockstep.autoflow.v1.RegisterFlowResponse
-	(*Flow)(nil),                      // 42: lockstep.autoflow.v1.Flow
-	(*ListFlowsRequest)(nil),          // 43: lockstep.autoflow.v1.ListFlowsRequest
-	(*ListFlowsResponse)(nil),         // 44: lockstep.autoflow.v1.ListFlowsResponse
-	(*DeleteFlowRequest)(nil),         // 45: lockstep.autoflow.v1.DeleteFlowRequest
-	(*DeleteFlowResponse)(nil),        // 46: lockstep.autoflow.v1.DeleteFlowResponse
-	(*DeclareAgentsRequest)(nil),      // 47: lockstep.autoflow.v1.DeclareAgentsRequest
-	(*DeclaredAgent)(nil),             // 48: lockstep.autoflow.v1.DeclaredAgent
-	(*DeclareAgentsResponse)(nil),     // 49: lockstep.autoflow.v1.DeclareAgentsResponse
-	(*ScheduleSpec)(nil),              // 50: lockstep.autoflow.v1.ScheduleSpec
-	(*RegisterScheduleRequest)(nil),   // 51: lockstep.autoflow.v1.RegisterScheduleRequest
-	(*RegisterScheduleResponse)(nil),  // 52: lockstep.autoflow.v1.RegisterScheduleResponse
-	(*Schedule)(nil),                  // 53: lockstep.autoflow.v1.Schedule
-	(*ScheduleFire)(nil),              // 54: lockstep.autoflow.v1.ScheduleFire
-	(*GetScheduleRequest)(nil),        // 55: lockstep.autoflow.v1.GetScheduleRequest
-	(*GetScheduleResponse)(nil),       // 56: lockstep.autoflow.v1.GetScheduleResponse
-	(*ListSchedulesRequest)(nil),      // 57: lockstep.autoflow.v1.ListSchedulesRequest
-	(*ListSchedulesResponse)(nil),     // 58: lockstep.autoflow.v1.ListSchedulesResponse
-	(*PauseScheduleRequest)(nil),      // 59: lockstep.autoflow.v1.PauseScheduleRequest
-	(*PauseScheduleResponse)(nil),     // 60: lockstep.autoflow.v1.PauseScheduleResponse
-	(*ResumeScheduleRequest)(nil),     // 61: lockstep.autoflow.v1.ResumeScheduleRequest
-	(*ResumeScheduleResponse)(nil),    // 62: lockstep.autoflow.v1.ResumeScheduleResponse
-	(*BackfillScheduleRequest)(nil),   // 63: lockstep.autoflow.v1.BackfillScheduleRequest
-	(*BackfillScheduleResponse)(nil),  // 64: lockstep.autoflow.v1.BackfillScheduleResponse
-	(*TriggerScheduleRequest)(nil),    // 65: lockstep.autoflow.v1.TriggerScheduleRequest
-	(*TriggerScheduleResponse)(nil),   // 66: lockstep.autoflow.v1.TriggerScheduleResponse
-	(*DeleteScheduleRequest)(nil),     // 67: lockstep.autoflow.v1.DeleteScheduleRequest
-	(*DeleteScheduleResponse)(nil),    // 68: lockstep.autoflow.v1.DeleteScheduleResponse
-	(*CountWorkflowsRequest)(nil),     // 69: lockstep.autoflow.v1.CountWorkflowsRequest
-	(*CountWorkflowsResponse)(nil),    // 70: lockstep.autoflow.v1.CountWorkflowsResponse
-	nil,                               // 71: lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
-	nil,                               // 72: lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
-	nil,                               // 73: lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
-	nil,                               // 74: lockstep.autoflow.v1.StartRefusal.FieldsEntry
-	nil,                               // 75: lockstep.autoflow.v1.Workflow.LabelsEntry
-	nil,                               // 76: lockstep.autoflow.v1.Wait.FilterEntry
-	nil,                               // 77: lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
-	nil,                               // 78: lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
-	nil,                               // 79: lockstep.autoflow.v1.Handler.FilterEntry
-	nil,                               // 80: lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
-	nil,                               // 81: lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
-	nil,                               // 82: lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
-	nil,                               // 83: lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
-	nil,                               // 84: lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
-	nil,                               // 85: lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
-	(*durationpb.Duration)(nil),       // 86: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),     // 87: google.protobuf.Timestamp
+	(BatchAction)(0),                  // 3: lockstep.autoflow.v1.BatchAction
+	(BatchState)(0),                   // 4: lockstep.autoflow.v1.BatchState
+	(*CloudEventRequest)(nil),         // 5: lockstep.autoflow.v1.CloudEventRequest
+	(*CloudEventResponse)(nil),        // 6: lockstep.autoflow.v1.CloudEventResponse
+	(*StartWorkflowRequest)(nil),      // 7: lockstep.autoflow.v1.StartWorkflowRequest
+	(*StartWorkflowResponse)(nil),     // 8: lockstep.autoflow.v1.StartWorkflowResponse
+	(*StartWorkflowsRequest)(nil),     // 9: lockstep.autoflow.v1.StartWorkflowsRequest
+	(*StartWorkflowsResponse)(nil),    // 10: lockstep.autoflow.v1.StartWorkflowsResponse
+	(*StartResult)(nil),               // 11: lockstep.autoflow.v1.StartResult
+	(*StartRefusal)(nil),              // 12: lockstep.autoflow.v1.StartRefusal
+	(*Workflow)(nil),                  // 13: lockstep.autoflow.v1.Workflow
+	(*StackFrame)(nil),                // 14: lockstep.autoflow.v1.StackFrame
+	(*Wait)(nil),                      // 15: lockstep.autoflow.v1.Wait
+	(*Retry)(nil),                     // 16: lockstep.autoflow.v1.Retry
+	(*GetWorkflowRequest)(nil),        // 17: lockstep.autoflow.v1.GetWorkflowRequest
+	(*GetWorkflowResponse)(nil),       // 18: lockstep.autoflow.v1.GetWorkflowResponse
+	(*ListWorkflowsRequest)(nil),      // 19: lockstep.autoflow.v1.ListWorkflowsRequest
+	(*ListWorkflowsResponse)(nil),     // 20: lockstep.autoflow.v1.ListWorkflowsResponse
+	(*GetHistoryRequest)(nil),         // 21: lockstep.autoflow.v1.GetHistoryRequest
+	(*GetHistoryResponse)(nil),        // 22: lockstep.autoflow.v1.GetHistoryResponse
+	(*HistoryEntry)(nil),              // 23: lockstep.autoflow.v1.HistoryEntry
+	(*GetLogsRequest)(nil),            // 24: lockstep.autoflow.v1.GetLogsRequest
+	(*GetLogsResponse)(nil),           // 25: lockstep.autoflow.v1.GetLogsResponse
+	(*LogLine)(nil),                   // 26: lockstep.autoflow.v1.LogLine
+	(*WatchWorkflowRequest)(nil),      // 27: lockstep.autoflow.v1.WatchWorkflowRequest
+	(*WatchWorkflowResponse)(nil),     // 28: lockstep.autoflow.v1.WatchWorkflowResponse
+	(*CancelWorkflowRequest)(nil),     // 29: lockstep.autoflow.v1.CancelWorkflowRequest
+	(*CancelWorkflowResponse)(nil),    // 30: lockstep.autoflow.v1.CancelWorkflowResponse
+	(*TerminateWorkflowRequest)(nil),  // 31: lockstep.autoflow.v1.TerminateWorkflowRequest
+	(*TerminateWorkflowResponse)(nil), // 32: lockstep.autoflow.v1.TerminateWorkflowResponse
+	(*RetryWorkflowRequest)(nil),      // 33: lockstep.autoflow.v1.RetryWorkflowRequest
+	(*RetryWorkflowResponse)(nil),     // 34: lockstep.autoflow.v1.RetryWorkflowResponse
+	(*SendToChannelRequest)(nil),      // 35: lockstep.autoflow.v1.SendToChannelRequest
+	(*SendToChannelResponse)(nil),     // 36: lockstep.autoflow.v1.SendToChannelResponse
+	(*CheckProgramRequest)(nil),       // 37: lockstep.autoflow.v1.CheckProgramRequest
+	(*CheckProgramResponse)(nil),      // 38: lockstep.autoflow.v1.CheckProgramResponse
+	(*Problem)(nil),                   // 39: lockstep.autoflow.v1.Problem
+	(*Use)(nil),                       // 40: lockstep.autoflow.v1.Use
+	(*Handler)(nil),                   // 41: lockstep.autoflow.v1.Handler
+	(*RegisterFlowRequest)(nil),       // 42: lockstep.autoflow.v1.RegisterFlowRequest
+	(*RegisterFlowResponse)(nil),      // 43: lockstep.autoflow.v1.RegisterFlowResponse
+	(*Flow)(nil),                      // 44: lockstep.autoflow.v1.Flow
+	(*ListFlowsRequest)(nil),          // 45: lockstep.autoflow.v1.ListFlowsRequest
+	(*ListFlowsResponse)(nil),         // 46: lockstep.autoflow.v1.ListFlowsResponse
+	(*DeleteFlowRequest)(nil),         // 47: lockstep.autoflow.v1.DeleteFlowRequest
+	(*DeleteFlowResponse)(nil),        // 48: lockstep.autoflow.v1.DeleteFlowResponse
+	(*DeclareAgentsRequest)(nil),      // 49: lockstep.autoflow.v1.DeclareAgentsRequest
+	(*DeclaredAgent)(nil),             // 50: lockstep.autoflow.v1.DeclaredAgent
+	(*DeclareAgentsResponse)(nil),     // 51: lockstep.autoflow.v1.DeclareAgentsResponse
+	(*ScheduleSpec)(nil),              // 52: lockstep.autoflow.v1.ScheduleSpec
+	(*RegisterScheduleRequest)(nil),   // 53: lockstep.autoflow.v1.RegisterScheduleRequest
+	(*RegisterScheduleResponse)(nil),  // 54: lockstep.autoflow.v1.RegisterScheduleResponse
+	(*Schedule)(nil),                  // 55: lockstep.autoflow.v1.Schedule
+	(*ScheduleFire)(nil),              // 56: lockstep.autoflow.v1.ScheduleFire
+	(*GetScheduleRequest)(nil),        // 57: lockstep.autoflow.v1.GetScheduleRequest
+	(*GetScheduleResponse)(nil),       // 58: lockstep.autoflow.v1.GetScheduleResponse
+	(*ListSchedulesRequest)(nil),      // 59: lockstep.autoflow.v1.ListSchedulesRequest
+	(*ListSchedulesResponse)(nil),     // 60: lockstep.autoflow.v1.ListSchedulesResponse
+	(*PauseScheduleRequest)(nil),      // 61: lockstep.autoflow.v1.PauseScheduleRequest
+	(*PauseScheduleResponse)(nil),     // 62: lockstep.autoflow.v1.PauseScheduleResponse
+	(*ResumeScheduleRequest)(nil),     // 63: lockstep.autoflow.v1.ResumeScheduleRequest
+	(*ResumeScheduleResponse)(nil),    // 64: lockstep.autoflow.v1.ResumeScheduleResponse
+	(*BackfillScheduleRequest)(nil),   // 65: lockstep.autoflow.v1.BackfillScheduleRequest
+	(*BackfillScheduleResponse)(nil),  // 66: lockstep.autoflow.v1.BackfillScheduleResponse
+	(*TriggerScheduleRequest)(nil),    // 67: lockstep.autoflow.v1.TriggerScheduleRequest
+	(*TriggerScheduleResponse)(nil),   // 68: lockstep.autoflow.v1.TriggerScheduleResponse
+	(*DeleteScheduleRequest)(nil),     // 69: lockstep.autoflow.v1.DeleteScheduleRequest
+	(*DeleteScheduleResponse)(nil),    // 70: lockstep.autoflow.v1.DeleteScheduleResponse
+	(*CountWorkflowsRequest)(nil),     // 71: lockstep.autoflow.v1.CountWorkflowsRequest
+	(*CountWorkflowsResponse)(nil),    // 72: lockstep.autoflow.v1.CountWorkflowsResponse
+	(*StartBatchRequest)(nil),         // 73: lockstep.autoflow.v1.StartBatchRequest
+	(*StartBatchResponse)(nil),        // 74: lockstep.autoflow.v1.StartBatchResponse
+	(*Batch)(nil),                     // 75: lockstep.autoflow.v1.Batch
+	(*GetBatchRequest)(nil),           // 76: lockstep.autoflow.v1.GetBatchRequest
+	(*GetBatchResponse)(nil),          // 77: lockstep.autoflow.v1.GetBatchResponse
+	(*ListBatchesRequest)(nil),        // 78: lockstep.autoflow.v1.ListBatchesRequest
+	(*ListBatchesResponse)(nil),       // 79: lockstep.autoflow.v1.ListBatchesResponse
+	(*StopBatchRequest)(nil),          // 80: lockstep.autoflow.v1.StopBatchRequest
+	(*StopBatchResponse)(nil),         // 81: lockstep.autoflow.v1.StopBatchResponse
+	nil,                               // 82: lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
+	nil,                               // 83: lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
+	nil,                               // 84: lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
+	nil,                               // 85: lockstep.autoflow.v1.StartRefusal.FieldsEntry
+	nil,                               // 86: lockstep.autoflow.v1.Workflow.LabelsEntry
+	nil,                               // 87: lockstep.autoflow.v1.Wait.FilterEntry
+	nil,                               // 88: lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
+	nil,                               // 89: lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
+	nil,                               // 90: lockstep.autoflow.v1.Handler.FilterEntry
+	nil,                               // 91: lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
+	nil,                               // 92: lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
+	nil,                               // 93: lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
+	nil,                               // 94: lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
+	nil,                               // 95: lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
+	nil,                               // 96: lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
+	(*durationpb.Duration)(nil),       // 97: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),     // 98: google.protobuf.Timestamp
 }
 var file_lockstep_autoflow_v1_autoflow_proto_depIdxs = []int32{
-	71,  // 0: lockstep.autoflow.v1.StartWorkflowRequest.secrets:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
-	72,  // 1: lockstep.autoflow.v1.StartWorkflowRequest.modules:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
-	73,  // 2: lockstep.autoflow.v1.StartWorkflowRequest.labels:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
-	86,  // 3: lockstep.autoflow.v1.StartWorkflowRequest.wait:type_name -> google.protobuf.Duration
-	11,  // 4: lockstep.autoflow.v1.StartWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	5,   // 5: lockstep.autoflow.v1.StartWorkflowsRequest.workflows:type_name -> lockstep.autoflow.v1.StartWorkflowRequest
-	9,   // 6: lockstep.autoflow.v1.StartWorkflowsResponse.results:type_name -> lockstep.autoflow.v1.StartResult
-	6,   // 7: lockstep.autoflow.v1.StartResult.started:type_name -> lockstep.autoflow.v1.StartWorkflowResponse
-	10,  // 8: lockstep.autoflow.v1.StartResult.refused:type_name -> lockstep.autoflow.v1.StartRefusal
-	74,  // 9: lockstep.autoflow.v1.StartRefusal.fields:type_name -> lockstep.autoflow.v1.StartRefusal.FieldsEntry
+	82,  // 0: lockstep.autoflow.v1.StartWorkflowRequest.secrets:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
+	83,  // 1: lockstep.autoflow.v1.StartWorkflowRequest.modules:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
+	84,  // 2: lockstep.autoflow.v1.StartWorkflowRequest.labels:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
+	97,  // 3: lockstep.autoflow.v1.StartWorkflowRequest.wait:type_name -> google.protobuf.Duration
+	13,  // 4: lockstep.autoflow.v1.StartWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	7,   // 5: lockstep.autoflow.v1.StartWorkflowsRequest.workflows:type_name -> lockstep.autoflow.v1.StartWorkflowRequest
+	11,  // 6: lockstep.autoflow.v1.StartWorkflowsResponse.results:type_name -> lockstep.autoflow.v1.StartResult
+	8,   // 7: lockstep.autoflow.v1.StartResult.started:type_name -> lockstep.autoflow.v1.StartWorkflowResponse
+	12,  // 8: lockstep.autoflow.v1.StartResult.refused:type_name -> lockstep.autoflow.v1.StartRefusal
+	85,  // 9: lockstep.autoflow.v1.StartRefusal.fields:type_name -> lockstep.autoflow.v1.StartRefusal.FieldsEntry
 	0,   // 10: lockstep.autoflow.v1.Workflow.state:type_name -> lockstep.autoflow.v1.WorkflowState
-	75,  // 11: lockstep.autoflow.v1.Workflow.labels:type_name -> lockstep.autoflow.v1.Workflow.LabelsEntry
-	87,  // 12: lockstep.autoflow.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
-	87,  // 13: lockstep.autoflow.v1.Workflow.finished_at:type_name -> google.protobuf.Timestamp
-	13,  // 14: lockstep.autoflow.v1.Workflow.waits:type_name -> lockstep.autoflow.v1.Wait
-	87,  // 15: lockstep.autoflow.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
-	14,  // 16: lockstep.autoflow.v1.Workflow.retries:type_name -> lockstep.autoflow.v1.Retry
-	12,  // 17: lockstep.autoflow.v1.Workflow.stack:type_name -> lockstep.autoflow.v1.StackFrame
-	76,  // 18: lockstep.autoflow.v1.Wait.filter:type_name -> lockstep.autoflow.v1.Wait.FilterEntry
-	87,  // 19: lockstep.autoflow.v1.Wait.since:type_name -> google.protobuf.Timestamp
-	87,  // 20: lockstep.autoflow.v1.Wait.until:type_name -> google.protobuf.Timestamp
-	87,  // 21: lockstep.autoflow.v1.Retry.at:type_name -> google.protobuf.Timestamp
-	86,  // 22: lockstep.autoflow.v1.GetWorkflowRequest.wait:type_name -> google.protobuf.Duration
-	11,  // 23: lockstep.autoflow.v1.GetWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	86,  // 11: lockstep.autoflow.v1.Workflow.labels:type_name -> lockstep.autoflow.v1.Workflow.LabelsEntry
+	98,  // 12: lockstep.autoflow.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
+	98,  // 13: lockstep.autoflow.v1.Workflow.finished_at:type_name -> google.protobuf.Timestamp
+	15,  // 14: lockstep.autoflow.v1.Workflow.waits:type_name -> lockstep.autoflow.v1.Wait
+	98,  // 15: lockstep.autoflow.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
+	16,  // 16: lockstep.autoflow.v1.Workflow.retries:type_name -> lockstep.autoflow.v1.Retry
+	14,  // 17: lockstep.autoflow.v1.Workflow.stack:type_name -> lockstep.autoflow.v1.StackFrame
+	87,  // 18: lockstep.autoflow.v1.Wait.filter:type_name -> lockstep.autoflow.v1.Wait.FilterEntry
+	98,  // 19: lockstep.autoflow.v1.Wait.since:type_name -> google.protobuf.Timestamp
+	98,  // 20: lockstep.autoflow.v1.Wait.until:type_name -> google.protobuf.Timestamp
+	98,  // 21: lockstep.autoflow.v1.Retry.at:type_name -> google.protobuf.Timestamp
+	97,  // 22: lockstep.autoflow.v1.GetWorkflowRequest.wait:type_name -> google.protobuf.Duration
+	13,  // 23: lockstep.autoflow.v1.GetWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
 	0,   // 24: lockstep.autoflow.v1.ListWorkflowsRequest.states:type_name -> lockstep.autoflow.v1.WorkflowState
-	77,  // 25: lockstep.autoflow.v1.ListWorkflowsRequest.labels:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
-	87,  // 26: lockstep.autoflow.v1.ListWorkflowsRequest.started_after:type_name -> google.protobuf.Timestamp
-	87,  // 27: lockstep.autoflow.v1.ListWorkflowsRequest.started_before:type_name -> google.protobuf.Timestamp
-	87,  // 28: lockstep.autoflow.v1.ListWorkflowsRequest.ended_after:type_name -> google.protobuf.Timestamp
-	87,  // 29: lockstep.autoflow.v1.ListWorkflowsRequest.ended_before:type_name -> google.protobuf.Timestamp
-	11,  // 30: lockstep.autoflow.v1.ListWorkflowsResponse.workflows:type_name -> lockstep.autoflow.v1.Workflow
-	21,  // 31: lockstep.autoflow.v1.GetHistoryResponse.entries:type_name -> lockstep.autoflow.v1.HistoryEntry
-	87,  // 32: lockstep.autoflow.v1.HistoryEntry.recorded_at:type_name -> google.protobuf.Timestamp
-	24,  // 33: lockstep.autoflow.v1.GetLogsResponse.lines:type_name -> lockstep.autoflow.v1.LogLine
-	87,  // 34: lockstep.autoflow.v1.LogLine.recorded_at:type_name -> google.protobuf.Timestamp
-	21,  // 35: lockstep.autoflow.v1.WatchWorkflowResponse.entry:type_name -> lockstep.autoflow.v1.HistoryEntry
-	11,  // 36: lockstep.autoflow.v1.WatchWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	11,  // 37: lockstep.autoflow.v1.TerminateWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	11,  // 38: lockstep.autoflow.v1.RetryWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	78,  // 39: lockstep.autoflow.v1.CheckProgramRequest.modules:type_name -> lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
-	37,  // 40: lockstep.autoflow.v1.CheckProgramResponse.problems:type_name -> lockstep.autoflow.v1.Problem
-	38,  // 41: lockstep.autoflow.v1.CheckProgramResponse.functions:type_name -> lockstep.autoflow.v1.Use
-	38,  // 42: lockstep.autoflow.v1.CheckProgramResponse.waits:type_name -> lockstep.autoflow.v1.Use
-	38,  // 43: lockstep.autoflow.v1.CheckProgramResponse.emits:type_name -> lockstep.autoflow.v1.Use
-	39,  // 44: lockstep.autoflow.v1.CheckProgramResponse.handlers:type_name -> lockstep.autoflow.v1.Handler
-	79,  // 45: lockstep.autoflow.v1.Handler.filter:type_name -> lockstep.autoflow.v1.Handler.FilterEntry
-	80,  // 46: lockstep.autoflow.v1.RegisterFlowRequest.modules:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
-	81,  // 47: lockstep.autoflow.v1.RegisterFlowRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
-	82,  // 48: lockstep.autoflow.v1.RegisterFlowRequest.labels:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
-	42,  // 49: lockstep.autoflow.v1.RegisterFlowResponse.flow:type_name -> lockstep.autoflow.v1.Flow
-	39,  // 50: lockstep.autoflow.v1.Flow.handlers:type_name -> lockstep.autoflow.v1.Handler
-	87,  // 51: lockstep.autoflow.v1.Flow.registered_at:type_name -> google.protobuf.Timestamp
-	42,  // 52: lockstep.autoflow.v1.ListFlowsResponse.flows:type_name -> lockstep.autoflow.v1.Flow
-	48,  // 53: lockstep.autoflow.v1.DeclareAgentsRequest.agents:type_name -> lockstep.autoflow.v1.DeclaredAgent
-	86,  // 54: lockstep.autoflow.v1.ScheduleSpec.every:type_name -> google.protobuf.Duration
-	87,  // 55: lockstep.autoflow.v1.ScheduleSpec.anchor:type_name -> google.protobuf.Timestamp
-	87,  // 56: lockstep.autoflow.v1.ScheduleSpec.start:type_name -> google.protobuf.Timestamp
-	87,  // 57: lockstep.autoflow.v1.ScheduleSpec.end:type_name -> google.protobuf.Timestamp
-	86,  // 58: lockstep.autoflow.v1.ScheduleSpec.jitter:type_name -> google.protobuf.Duration
-	50,  // 59: lockstep.autoflow.v1.RegisterScheduleRequest.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
+	88,  // 25: lockstep.autoflow.v1.ListWorkflowsRequest.labels:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
+	98,  // 26: lockstep.autoflow.v1.ListWorkflowsRequest.started_after:type_name -> google.protobuf.Timestamp
+	98,  // 27: lockstep.autoflow.v1.ListWorkflowsRequest.started_before:type_name -> google.protobuf.Timestamp
+	98,  // 28: lockstep.autoflow.v1.ListWorkflowsRequest.ended_after:type_name -> google.protobuf.Timestamp
+	98,  // 29: lockstep.autoflow.v1.ListWorkflowsRequest.ended_before:type_name -> google.protobuf.Timestamp
+	13,  // 30: lockstep.autoflow.v1.ListWorkflowsResponse.workflows:type_name -> lockstep.autoflow.v1.Workflow
+	23,  // 31: lockstep.autoflow.v1.GetHistoryResponse.entries:type_name -> lockstep.autoflow.v1.HistoryEntry
+	98,  // 32: lockstep.autoflow.v1.HistoryEntry.recorded_at:type_name -> google.protobuf.Timestamp
+	26,  // 33: lockstep.autoflow.v1.GetLogsResponse.lines:type_name -> lockstep.autoflow.v1.LogLine
+	98,  // 34: lockstep.autoflow.v1.LogLine.recorded_at:type_name -> google.protobuf.Timestamp
+	23,  // 35: lockstep.autoflow.v1.WatchWorkflowResponse.entry:type_name -> lockstep.autoflow.v1.HistoryEntry
+	13,  // 36: lockstep.autoflow.v1.WatchWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	13,  // 37: lockstep.autoflow.v1.TerminateWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	13,  // 38: lockstep.autoflow.v1.RetryWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	89,  // 39: lockstep.autoflow.v1.CheckProgramRequest.modules:type_name -> lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
+	39,  // 40: lockstep.autoflow.v1.CheckProgramResponse.problems:type_name -> lockstep.autoflow.v1.Problem
+	40,  // 41: lockstep.autoflow.v1.CheckProgramResponse.functions:type_name -> lockstep.autoflow.v1.Use
+	40,  // 42: lockstep.autoflow.v1.CheckProgramResponse.waits:type_name -> lockstep.autoflow.v1.Use
+	40,  // 43: lockstep.autoflow.v1.CheckProgramResponse.emits:type_name -> lockstep.autoflow.v1.Use
+	41,  // 44: lockstep.autoflow.v1.CheckProgramResponse.handlers:type_name -> lockstep.autoflow.v1.Handler
+	90,  // 45: lockstep.autoflow.v1.Handler.filter:type_name -> lockstep.autoflow.v1.Handler.FilterEntry
+	91,  // 46: lockstep.autoflow.v1.RegisterFlowRequest.modules:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
+	92,  // 47: lockstep.autoflow.v1.RegisterFlowRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
+	93,  // 48: lockstep.autoflow.v1.RegisterFlowRequest.labels:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
+	44,  // 49: lockstep.autoflow.v1.RegisterFlowResponse.flow:type_name -> lockstep.autoflow.v1.Flow
+	41,  // 50: lockstep.autoflow.v1.Flow.handlers:type_name -> lockstep.autoflow.v1.Handler
+	98,  // 51: lockstep.autoflow.v1.Flow.registered_at:type_name -> google.protobuf.Timestamp
+	44,  // 52: lockstep.autoflow.v1.ListFlowsResponse.flows:type_name -> lockstep.autoflow.v1.Flow
+	50,  // 53: lockstep.autoflow.v1.DeclareAgentsRequest.agents:type_name -> lockstep.autoflow.v1.DeclaredAgent
+	97,  // 54: lockstep.autoflow.v1.ScheduleSpec.every:type_name -> google.protobuf.Duration
+	98,  // 55: lockstep.autoflow.v1.ScheduleSpec.anchor:type_name -> google.protobuf.Timestamp
+	98,  // 56: lockstep.autoflow.v1.ScheduleSpec.start:type_name -> google.protobuf.Timestamp
+	98,  // 57: lockstep.autoflow.v1.ScheduleSpec.end:type_name -> google.protobuf.Timestamp
+	97,  // 58: lockstep.autoflow.v1.ScheduleSpec.jitter:type_name -> google.protobuf.Duration
+	52,  // 59: lockstep.autoflow.v1.RegisterScheduleRequest.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
 	1,   // 60: lockstep.autoflow.v1.RegisterScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
-	86,  // 61: lockstep.autoflow.v1.RegisterScheduleRequest.catch_up:type_name -> google.protobuf.Duration
-	83,  // 62: lockstep.autoflow.v1.RegisterScheduleRequest.modules:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
-	84,  // 63: lockstep.autoflow.v1.RegisterScheduleRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
-	85,  // 64: lockstep.autoflow.v1.RegisterScheduleRequest.labels:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
-	53,  // 65: lockstep.autoflow.v1.RegisterScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
-	50,  // 66: lockstep.autoflow.v1.Schedule.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
+	97,  // 61: lockstep.autoflow.v1.RegisterScheduleRequest.catch_up:type_name -> google.protobuf.Duration
+	94,  // 62: lockstep.autoflow.v1.RegisterScheduleRequest.modules:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
+	95,  // 63: lockstep.autoflow.v1.RegisterScheduleRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
+	96,  // 64: lockstep.autoflow.v1.RegisterScheduleRequest.labels:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
+	55,  // 65: lockstep.autoflow.v1.RegisterScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	52,  // 66: lockstep.autoflow.v1.Schedule.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
 	1,   // 67: lockstep.autoflow.v1.Schedule.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
-	86,  // 68: lockstep.autoflow.v1.Schedule.catch_up:type_name -> google.protobuf.Duration
-	87,  // 69: lockstep.autoflow.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	87,  // 70: lockstep.autoflow.v1.Schedule.changed_at:type_name -> google.protobuf.Timestamp
-	87,  // 71: lockstep.autoflow.v1.Schedule.next_due_at:type_name -> google.protobuf.Timestamp
-	87,  // 72: lockstep.autoflow.v1.ScheduleFire.due_at:type_name -> google.protobuf.Timestamp
+	97,  // 68: lockstep.autoflow.v1.Schedule.catch_up:type_name -> google.protobuf.Duration
+	98,  // 69: lockstep.autoflow.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	98,  // 70: lockstep.autoflow.v1.Schedule.changed_at:type_name -> google.protobuf.Timestamp
+	98,  // 71: lockstep.autoflow.v1.Schedule.next_due_at:type_name -> google.protobuf.Timestamp
+	98,  // 72: lockstep.autoflow.v1.ScheduleFire.due_at:type_name -> google.protobuf.Timestamp
 	2,   // 73: lockstep.autoflow.v1.ScheduleFire.state:type_name -> lockstep.autoflow.v1.ScheduleFireState
 	0,   // 74: lockstep.autoflow.v1.ScheduleFire.workflow_state:type_name -> lockstep.autoflow.v1.WorkflowState
-	87,  // 75: lockstep.autoflow.v1.ScheduleFire.finished_at:type_name -> google.protobuf.Timestamp
-	53,  // 76: lockstep.autoflow.v1.GetScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
-	87,  // 77: lockstep.autoflow.v1.GetScheduleResponse.next_due_at:type_name -> google.protobuf.Timestamp
-	54,  // 78: lockstep.autoflow.v1.GetScheduleResponse.fires:type_name -> lockstep.autoflow.v1.ScheduleFire
-	53,  // 79: lockstep.autoflow.v1.ListSchedulesResponse.schedules:type_name -> lockstep.autoflow.v1.Schedule
-	53,  // 80: lockstep.autoflow.v1.PauseScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
-	53,  // 81: lockstep.autoflow.v1.ResumeScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
-	87,  // 82: lockstep.autoflow.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	87,  // 83: lockstep.autoflow.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	98,  // 75: lockstep.autoflow.v1.ScheduleFire.finished_at:type_name -> google.protobuf.Timestamp
+	55,  // 76: lockstep.autoflow.v1.GetScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	98,  // 77: lockstep.autoflow.v1.GetScheduleResponse.next_due_at:type_name -> google.protobuf.Timestamp
+	56,  // 78: lockstep.autoflow.v1.GetScheduleResponse.fires:type_name -> lockstep.autoflow.v1.ScheduleFire
+	55,  // 79: lockstep.autoflow.v1.ListSchedulesResponse.schedules:type_name -> lockstep.autoflow.v1.Schedule
+	55,  // 80: lockstep.autoflow.v1.PauseScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	55,  // 81: lockstep.autoflow.v1.ResumeScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	98,  // 82: lockstep.autoflow.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	98,  // 83: lockstep.autoflow.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
 	1,   // 84: lockstep.autoflow.v1.BackfillScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
 	1,   // 85: lockstep.autoflow.v1.TriggerScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
-	17,  // 86: lockstep.autoflow.v1.CountWorkflowsRequest.filter:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest
-	3,   // 87: lockstep.autoflow.v1.AutoFlow.CloudEvent:input_type -> lockstep.autoflow.v1.CloudEventRequest
-	5,   // 88: lockstep.autoflow.v1.AutoFlow.StartWorkflow:input_type -> lockstep.autoflow.v1.StartWorkflowRequest
-	7,   // 89: lockstep.autoflow.v1.AutoFlow.StartWorkflows:input_type -> lockstep.autoflow.v1.StartWorkflowsRequest
-	15,  // 90: lockstep.autoflow.v1.AutoFlow.GetWorkflow:input_type -> lockstep.autoflow.v1.GetWorkflowRequest
-	17,  // 91: lockstep.autoflow.v1.AutoFlow.ListWorkflows:input_type -> lockstep.autoflow.v1.ListWorkflowsRequest
-	69,  // 92: lockstep.autoflow.v1.AutoFlow.CountWorkflows:input_type -> lockstep.autoflow.v1.CountWorkflowsRequest
-	19,  // 93: lockstep.autoflow.v1.AutoFlow.GetHistory:input_type -> lockstep.autoflow.v1.GetHistoryRequest
-	22,  // 94: lockstep.autoflow.v1.AutoFlow.GetLogs:input_type -> lockstep.autoflow.v1.GetLogsRequest
-	25,  // 95: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:input_type -> lockstep.autoflow.v1.WatchWorkflowRequest
-	27,  // 96: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:input_type -> lockstep.autoflow.v1.CancelWorkflowRequest
-	29,  // 97: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:input_type -> lockstep.autoflow.v1.TerminateWorkflowRequest
-	31,  // 98: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:input_type -> lockstep.autoflow.v1.RetryWorkflowRequest
-	33,  // 99: lockstep.autoflow.v1.AutoFlow.SendToChannel:input_type -> lockstep.autoflow.v1.SendToChannelRequest
-	35,  // 100: lockstep.autoflow.v1.AutoFlow.CheckProgram:input_type -> lockstep.autoflow.v1.CheckProgramRequest
-	40,  // 101: lockstep.autoflow.v1.AutoFlow.RegisterFlow:input_type -> lockstep.autoflow.v1.RegisterFlowRequest
-	43,  // 102: lockstep.autoflow.v1.AutoFlow.ListFlows:input_type -> lockstep.autoflow.v1.ListFlowsRequest
-	45,  // 103: lockstep.autoflow.v1.AutoFlow.DeleteFlow:input_type -> lockstep.autoflow.v1.DeleteFlowRequest
-	51,  // 104: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:input_type -> lockstep.autoflow.v1.RegisterScheduleRequest
-	55,  // 105: lockstep.autoflow.v1.AutoFlow.GetSchedule:input_type -> lockstep.autoflow.v1.GetScheduleRequest
-	57,  // 106: lockstep.autoflow.v1.AutoFlow.ListSchedules:input_type -> lockstep.autoflow.v1.ListSchedulesRequest
-	59,  // 107: lockstep.autoflow.v1.AutoFlow.PauseSchedule:input_type -> lockstep.autoflow.v1.PauseScheduleRequest
-	61,  // 108: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:input_type -> lockstep.autoflow.v1.ResumeScheduleRequest
-	63,  // 109: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:input_type -> lockstep.autoflow.v1.BackfillScheduleRequest
-	65,  // 110: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:input_type -> lockstep.autoflow.v1.TriggerScheduleRequest
-	67,  // 111: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:input_type -> lockstep.autoflow.v1.DeleteScheduleRequest
-	47,  // 112: lockstep.autoflow.v1.AutoFlow.DeclareAgents:input_type -> lockstep.autoflow.v1.DeclareAgentsRequest
-	4,   // 113: lockstep.autoflow.v1.AutoFlow.CloudEvent:output_type -> lockstep.autoflow.v1.CloudEventResponse
-	6,   // 114: lockstep.autoflow.v1.AutoFlow.StartWorkflow:output_type -> lockstep.autoflow.v1.StartWorkflowResponse
-	8,   // 115: lockstep.autoflow.v1.AutoFlow.StartWorkflows:output_type -> lockstep.autoflow.v1.StartWorkflowsResponse
-	16,  // 116: lockstep.autoflow.v1.AutoFlow.GetWorkflow:output_type -> lockstep.autoflow.v1.GetWorkflowResponse
-	18,  // 117: lockstep.autoflow.v1.AutoFlow.ListWorkflows:output_type -> lockstep.autoflow.v1.ListWorkflowsResponse
-	70,  // 118: lockstep.autoflow.v1.AutoFlow.CountWorkflows:output_type -> lockstep.autoflow.v1.CountWorkflowsResponse
-	20,  // 119: lockstep.autoflow.v1.AutoFlow.GetHistory:output_type -> lockstep.autoflow.v1.GetHistoryResponse
-	23,  // 120: lockstep.autoflow.v1.AutoFlow.GetLogs:output_type -> lockstep.autoflow.v1.GetLogsResponse
-	26,  // 121: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:output_type -> lockstep.autoflow.v1.WatchWorkflowResponse
-	28,  // 122: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:output_type -> lockstep.autoflow.v1.CancelWorkflowResponse
-	30,  // 123: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:output_type -> lockstep.autoflow.v1.TerminateWorkflowResponse
-	32,  // 124: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:output_type -> lockstep.autoflow.v1.RetryWorkflowResponse
-	34,  // 125: lockstep.autoflow.v1.AutoFlow.SendToChannel:output_type -> lockstep.autoflow.v1.SendToChannelResponse
-	36,  // 126: lockstep.autoflow.v1.AutoFlow.CheckProgram:output_type -> lockstep.autoflow.v1.CheckProgramResponse
-	41,  // 127: lockstep.autoflow.v1.AutoFlow.RegisterFlow:output_type -> lockstep.autoflow.v1.RegisterFlowResponse
-	44,  // 128: lockstep.autoflow.v1.AutoFlow.ListFlows:output_type -> lockstep.autoflow.v1.ListFlowsResponse
-	46,  // 129: lockstep.autoflow.v1.AutoFlow.DeleteFlow:output_type -> lockstep.autoflow.v1.DeleteFlowResponse
-	52,  // 130: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:output_type -> lockstep.autoflow.v1.RegisterScheduleResponse
-	56,  // 131: lockstep.autoflow.v1.AutoFlow.GetSchedule:output_type -> lockstep.autoflow.v1.GetScheduleResponse
-	58,  // 132: lockstep.autoflow.v1.AutoFlow.ListSchedules:output_type -> lockstep.autoflow.v1.ListSchedulesResponse
-	60,  // 133: lockstep.autoflow.v1.AutoFlow.PauseSchedule:output_type -> lockstep.autoflow.v1.PauseScheduleResponse
-	62,  // 134: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:output_type -> lockstep.autoflow.v1.ResumeScheduleResponse
-	64,  // 135: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:output_type -> lockstep.autoflow.v1.BackfillScheduleResponse
-	66,  // 136: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:output_type -> lockstep.autoflow.v1.TriggerScheduleResponse
-	68,  // 137: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:output_type -> lockstep.autoflow.v1.DeleteScheduleResponse
-	49,  // 138: lockstep.autoflow.v1.AutoFlow.DeclareAgents:output_type -> lockstep.autoflow.v1.DeclareAgentsResponse
-	113, // [113:139] is the sub-list for method output_type
-	87,  // [87:113] is the sub-list for method input_type
-	87,  // [87:87] is the sub-list for extension type_name
-	87,  // [87:87] is the sub-list for extension extendee
-	0,   // [0:87] is the sub-list for field type_name
+	19,  // 86: lockstep.autoflow.v1.CountWorkflowsRequest.filter:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest
+	3,   // 87: lockstep.autoflow.v1.StartBatchRequest.action:type_name -> lockstep.autoflow.v1.BatchAction
+	19,  // 88: lockstep.autoflow.v1.StartBatchRequest.filter:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest
+	75,  // 89: lockstep.autoflow.v1.StartBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
+	13,  // 90: lockstep.autoflow.v1.StartBatchResponse.sample:type_name -> lockstep.autoflow.v1.Workflow
+	3,   // 91: lockstep.autoflow.v1.Batch.action:type_name -> lockstep.autoflow.v1.BatchAction
+	4,   // 92: lockstep.autoflow.v1.Batch.state:type_name -> lockstep.autoflow.v1.BatchState
+	98,  // 93: lockstep.autoflow.v1.Batch.created_at:type_name -> google.protobuf.Timestamp
+	98,  // 94: lockstep.autoflow.v1.Batch.finished_at:type_name -> google.protobuf.Timestamp
+	75,  // 95: lockstep.autoflow.v1.GetBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
+	75,  // 96: lockstep.autoflow.v1.ListBatchesResponse.batches:type_name -> lockstep.autoflow.v1.Batch
+	75,  // 97: lockstep.autoflow.v1.StopBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
+	5,   // 98: lockstep.autoflow.v1.AutoFlow.CloudEvent:input_type -> lockstep.autoflow.v1.CloudEventRequest
+	7,   // 99: lockstep.autoflow.v1.AutoFlow.StartWorkflow:input_type -> lockstep.autoflow.v1.StartWorkflowRequest
+	9,   // 100: lockstep.autoflow.v1.AutoFlow.StartWorkflows:input_type -> lockstep.autoflow.v1.StartWorkflowsRequest
+	17,  // 101: lockstep.autoflow.v1.AutoFlow.GetWorkflow:input_type -> lockstep.autoflow.v1.GetWorkflowRequest
+	19,  // 102: lockstep.autoflow.v1.AutoFlow.ListWorkflows:input_type -> lockstep.autoflow.v1.ListWorkflowsRequest
+	71,  // 103: lockstep.autoflow.v1.AutoFlow.CountWorkflows:input_type -> lockstep.autoflow.v1.CountWorkflowsRequest
+	73,  // 104: lockstep.autoflow.v1.AutoFlow.StartBatch:input_type -> lockstep.autoflow.v1.StartBatchRequest
+	76,  // 105: lockstep.autoflow.v1.AutoFlow.GetBatch:input_type -> lockstep.autoflow.v1.GetBatchRequest
+	78,  // 106: lockstep.autoflow.v1.AutoFlow.ListBatches:input_type -> lockstep.autoflow.v1.ListBatchesRequest
+	80,  // 107: lockstep.autoflow.v1.AutoFlow.StopBatch:input_type -> lockstep.autoflow.v1.StopBatchRequest
+	21,  // 108: lockstep.autoflow.v1.AutoFlow.GetHistory:input_type -> lockstep.autoflow.v1.GetHistoryRequest
+	24,  // 109: lockstep.autoflow.v1.AutoFlow.GetLogs:input_type -> lockstep.autoflow.v1.GetLogsRequest
+	27,  // 110: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:input_type -> lockstep.autoflow.v1.WatchWorkflowRequest
+	29,  // 111: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:input_type -> lockstep.autoflow.v1.CancelWorkflowRequest
+	31,  // 112: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:input_type -> lockstep.autoflow.v1.TerminateWorkflowRequest
+	33,  // 113: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:input_type -> lockstep.autoflow.v1.RetryWorkflowRequest
+	35,  // 114: lockstep.autoflow.v1.AutoFlow.SendToChannel:input_type -> lockstep.autoflow.v1.SendToChannelRequest
+	37,  // 115: lockstep.autoflow.v1.AutoFlow.CheckProgram:input_type -> lockstep.autoflow.v1.CheckProgramRequest
+	42,  // 116: lockstep.autoflow.v1.AutoFlow.RegisterFlow:input_type -> lockstep.autoflow.v1.RegisterFlowRequest
+	45,  // 117: lockstep.autoflow.v1.AutoFlow.ListFlows:input_type -> lockstep.autoflow.v1.ListFlowsRequest
+	47,  // 118: lockstep.autoflow.v1.AutoFlow.DeleteFlow:input_type -> lockstep.autoflow.v1.DeleteFlowRequest
+	53,  // 119: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:input_type -> lockstep.autoflow.v1.RegisterScheduleRequest
+	57,  // 120: lockstep.autoflow.v1.AutoFlow.GetSchedule:input_type -> lockstep.autoflow.v1.GetScheduleRequest
+	59,  // 121: lockstep.autoflow.v1.AutoFlow.ListSchedules:input_type -> lockstep.autoflow.v1.ListSchedulesRequest
+	61,  // 122: lockstep.autoflow.v1.AutoFlow.PauseSchedule:input_type -> lockstep.autoflow.v1.PauseScheduleRequest
+	63,  // 123: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:input_type -> lockstep.autoflow.v1.ResumeScheduleRequest
+	65,  // 124: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:input_type -> lockstep.autoflow.v1.BackfillScheduleRequest
+	67,  // 125: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:input_type -> lockstep.autoflow.v1.TriggerScheduleRequest
+	69,  // 126: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:input_type -> lockstep.autoflow.v1.DeleteScheduleRequest
+	49,  // 127: lockstep.autoflow.v1.AutoFlow.DeclareAgents:input_type -> lockstep.autoflow.v1.DeclareAgentsRequest
+	6,   // 128: lockstep.autoflow.v1.AutoFlow.CloudEvent:output_type -> lockstep.autoflow.v1.CloudEventResponse
+	8,   // 129: lockstep.autoflow.v1.AutoFlow.StartWorkflow:output_type -> lockstep.autoflow.v1.StartWorkflowResponse
+	10,  // 130: lockstep.autoflow.v1.AutoFlow.StartWorkflows:output_type -> lockstep.autoflow.v1.StartWorkflowsResponse
+	18,  // 131: lockstep.autoflow.v1.AutoFlow.GetWorkflow:output_type -> lockstep.autoflow.v1.GetWorkflowResponse
+	20,  // 132: lockstep.autoflow.v1.AutoFlow.ListWorkflows:output_type -> lockstep.autoflow.v1.ListWorkflowsResponse
+	72,  // 133: lockstep.autoflow.v1.AutoFlow.CountWorkflows:output_type -> lockstep.autoflow.v1.CountWorkflowsResponse
+	74,  // 134: lockstep.autoflow.v1.AutoFlow.StartBatch:output_type -> lockstep.autoflow.v1.StartBatchResponse
+	77,  // 135: lockstep.autoflow.v1.AutoFlow.GetBatch:output_type -> lockstep.autoflow.v1.GetBatchResponse
+	79,  // 136: lockstep.autoflow.v1.AutoFlow.ListBatches:output_type -> lockstep.autoflow.v1.ListBatchesResponse
+	81,  // 137: lockstep.autoflow.v1.AutoFlow.StopBatch:output_type -> lockstep.autoflow.v1.StopBatchResponse
+	22,  // 138: lockstep.autoflow.v1.AutoFlow.GetHistory:output_type -> lockstep.autoflow.v1.GetHistoryResponse
+	25,  // 139: lockstep.autoflow.v1.AutoFlow.GetLogs:output_type -> lockstep.autoflow.v1.GetLogsResponse
+	28,  // 140: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:output_type -> lockstep.autoflow.v1.WatchWorkflowResponse
+	30,  // 141: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:output_type -> lockstep.autoflow.v1.CancelWorkflowResponse
+	32,  // 142: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:output_type -> lockstep.autoflow.v1.TerminateWorkflowResponse
+	34,  // 143: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:output_type -> lockstep.autoflow.v1.RetryWorkflowResponse
+	36,  // 144: lockstep.autoflow.v1.AutoFlow.SendToChannel:output_type -> lockstep.autoflow.v1.SendToChannelResponse
+	38,  // 145: lockstep.autoflow.v1.AutoFlow.CheckProgram:output_type -> lockstep.autoflow.v1.CheckProgramResponse
+	43,  // 146: lockstep.autoflow.v1.AutoFlow.RegisterFlow:output_type -> lockstep.autoflow.v1.RegisterFlowResponse
+	46,  // 147: lockstep.autoflow.v1.AutoFlow.ListFlows:output_type -> lockstep.autoflow.v1.ListFlowsResponse
+	48,  // 148: lockstep.autoflow.v1.AutoFlow.DeleteFlow:output_type -> lockstep.autoflow.v1.DeleteFlowResponse
+	54,  // 149: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:output_type -> lockstep.autoflow.v1.RegisterScheduleResponse
+	58,  // 150: lockstep.autoflow.v1.AutoFlow.GetSchedule:output_type -> lockstep.autoflow.v1.GetScheduleResponse
+	60,  // 151: lockstep.autoflow.v1.AutoFlow.ListSchedules:output_type -> lockstep.autoflow.v1.ListSchedulesResponse
+	62,  // 152: lockstep.autoflow.v1.AutoFlow.PauseSchedule:output_type -> lockstep.autoflow.v1.PauseScheduleResponse
+	64,  // 153: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:output_type -> lockstep.autoflow.v1.ResumeScheduleResponse
+	66,  // 154: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:output_type -> lockstep.autoflow.v1.BackfillScheduleResponse
+	68,  // 155: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:output_type -> lockstep.autoflow.v1.TriggerScheduleResponse
+	70,  // 156: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:output_type -> lockstep.autoflow.v1.DeleteScheduleResponse
+	51,  // 157: lockstep.autoflow.v1.AutoFlow.DeclareAgents:output_type -> lockstep.autoflow.v1.DeclareAgentsResponse
+	128, // [128:158] is the sub-list for method output_type
+	98,  // [98:128] is the sub-list for method input_type
+	98,  // [98:98] is the sub-list for extension type_name
+	98,  // [98:98] is the sub-list for extension extendee
+	0,   // [0:98] is the sub-list for field type_name
 }
 
 func init() { file_lockstep_autoflow_v1_autoflow_proto_init() }
@@ -5918,8 +6755,8 @@ func file_lockstep_autoflow_v1_autoflow_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_lockstep_autoflow_v1_autoflow_proto_rawDesc), len(file_lockstep_autoflow_v1_autoflow_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   83,
+			NumEnums:      5,
+			NumMessages:   92,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -28,6 +28,10 @@ const (
 	AutoFlow_GetWorkflow_FullMethodName       = "/lockstep.autoflow.v1.AutoFlow/GetWorkflow"
 	AutoFlow_ListWorkflows_FullMethodName     = "/lockstep.autoflow.v1.AutoFlow/ListWorkflows"
 	AutoFlow_CountWorkflows_FullMethodName    = "/lockstep.autoflow.v1.AutoFlow/CountWorkflows"
+	AutoFlow_StartBatch_FullMethodName        = "/lockstep.autoflow.v1.AutoFlow/StartBatch"
+	AutoFlow_GetBatch_FullMethodName          = "/lockstep.autoflow.v1.AutoFlow/GetBatch"
+	AutoFlow_ListBatches_FullMethodName       = "/lockstep.autoflow.v1.AutoFlow/ListBatches"
+	AutoFlow_StopBatch_FullMethodName         = "/lockstep.autoflow.v1.AutoFlow/StopBatch"
 	AutoFlow_GetHistory_FullMethodName        = "/lockstep.autoflow.v1.AutoFlow/GetHistory"
 	AutoFlow_GetLogs_FullMethodName           = "/lockstep.autoflow.v1.AutoFlow/GetLogs"
 	AutoFlow_WatchWorkflow_FullMethodName     = "/lockstep.autoflow.v1.AutoFlow/WatchWorkflow"
@@ -93,6 +97,19 @@ type AutoFlowClient interface {
 	ListWorkflows(ctx context.Context, in *ListWorkflowsRequest, opts ...grpc.CallOption) (*ListWorkflowsResponse, error)
 	// CountWorkflows counts the workflows that ListWorkflows would list, up to 10,000. Codes: INVALID_ARGUMENT.
 	CountWorkflows(ctx context.Context, in *CountWorkflowsRequest, opts ...grpc.CallOption) (*CountWorkflowsResponse, error)
+	// StartBatch cancels, terminates or retries many workflows: those of an organization that meet conditions and exist when it is called, or
+	// those that are named. It is carried out part by part, also after a crash of the service. With `dry_run` nothing is done, and the response
+	// says what it would be about. To cancel or terminate a workflow that has ended is a no-op; one that cannot be retried is refused, and
+	// counted as such.
+	//
+	// Codes: INVALID_ARGUMENT, also if there is neither a condition nor a workflow; FAILED_PRECONDITION if ten batches of the organization run.
+	StartBatch(ctx context.Context, in *StartBatchRequest, opts ...grpc.CallOption) (*StartBatchResponse, error)
+	// GetBatch returns a batch with its progress. Batches are kept for 30 days after their end. Codes: NOT_FOUND, INVALID_ARGUMENT.
+	GetBatch(ctx context.Context, in *GetBatchRequest, opts ...grpc.CallOption) (*GetBatchResponse, error)
+	// ListBatches returns the batches of an organization, newest first, in pages. Codes: INVALID_ARGUMENT.
+	ListBatches(ctx context.Context, in *ListBatchesRequest, opts ...grpc.CallOption) (*ListBatchesResponse, error)
+	// StopBatch ends a batch; what it has done stays done. It has no effect on one that has ended. Codes: NOT_FOUND, INVALID_ARGUMENT.
+	StopBatch(ctx context.Context, in *StopBatchRequest, opts ...grpc.CallOption) (*StopBatchResponse, error)
 	// GetHistory returns what a workflow has recorded, oldest first, in pages. Codes: NOT_FOUND, INVALID_ARGUMENT.
 	GetHistory(ctx context.Context, in *GetHistoryRequest, opts ...grpc.CallOption) (*GetHistoryResponse, error)
 	// GetLogs returns what a workflow has printed and which Functions it has called, oldest first, in pages. Codes: NOT_FOUND,
@@ -233,6 +250,46 @@ func (c *autoFlowClient) CountWorkflows(ctx context.Context, in *CountWorkflowsR
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CountWorkflowsResponse)
 	err := c.cc.Invoke(ctx, AutoFlow_CountWorkflows_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *autoFlowClient) StartBatch(ctx context.Context, in *StartBatchRequest, opts ...grpc.CallOption) (*StartBatchResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(StartBatchResponse)
+	err := c.cc.Invoke(ctx, AutoFlow_StartBatch_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *autoFlowClient) GetBatch(ctx context.Context, in *GetBatchRequest, opts ...grpc.CallOption) (*GetBatchResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetBatchResponse)
+	err := c.cc.Invoke(ctx, AutoFlow_GetBatch_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *autoFlowClient) ListBatches(ctx context.Context, in *ListBatchesRequest, opts ...grpc.CallOption) (*ListBatchesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListBatchesResponse)
+	err := c.cc.Invoke(ctx, AutoFlow_ListBatches_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *autoFlowClient) StopBatch(ctx context.Context, in *StopBatchRequest, opts ...grpc.CallOption) (*StopBatchResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(StopBatchResponse)
+	err := c.cc.Invoke(ctx, AutoFlow_StopBatch_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -491,6 +548,19 @@ type AutoFlowServer interface {
 	ListWorkflows(context.Context, *ListWorkflowsRequest) (*ListWorkflowsResponse, error)
 	// CountWorkflows counts the workflows that ListWorkflows would list, up to 10,000. Codes: INVALID_ARGUMENT.
 	CountWorkflows(context.Context, *CountWorkflowsRequest) (*CountWorkflowsResponse, error)
+	// StartBatch cancels, terminates or retries many workflows: those of an organization that meet conditions and exist when it is called, or
+	// those that are named. It is carried out part by part, also after a crash of the service. With `dry_run` nothing is done, and the response
+	// says what it would be about. To cancel or terminate a workflow that has ended is a no-op; one that cannot be retried is refused, and
+	// counted as such.
+	//
+	// Codes: INVALID_ARGUMENT, also if there is neither a condition nor a workflow; FAILED_PRECONDITION if ten batches of the organization run.
+	StartBatch(context.Context, *StartBatchRequest) (*StartBatchResponse, error)
+	// GetBatch returns a batch with its progress. Batches are kept for 30 days after their end. Codes: NOT_FOUND, INVALID_ARGUMENT.
+	GetBatch(context.Context, *GetBatchRequest) (*GetBatchResponse, error)
+	// ListBatches returns the batches of an organization, newest first, in pages. Codes: INVALID_ARGUMENT.
+	ListBatches(context.Context, *ListBatchesRequest) (*ListBatchesResponse, error)
+	// StopBatch ends a batch; what it has done stays done. It has no effect on one that has ended. Codes: NOT_FOUND, INVALID_ARGUMENT.
+	StopBatch(context.Context, *StopBatchRequest) (*StopBatchResponse, error)
 	// GetHistory returns what a workflow has recorded, oldest first, in pages. Codes: NOT_FOUND, INVALID_ARGUMENT.
 	GetHistory(context.Context, *GetHistoryRequest) (*GetHistoryResponse, error)
 	// GetLogs returns what a workflow has printed and which Functions it has called, oldest first, in pages. Codes: NOT_FOUND,
@@ -594,6 +664,18 @@ func (UnimplementedAutoFlowServer) ListWorkflows(context.Context, *ListWorkflows
 }
 func (UnimplementedAutoFlowServer) CountWorkflows(context.Context, *CountWorkflowsRequest) (*CountWorkflowsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CountWorkflows not implemented")
+}
+func (UnimplementedAutoFlowServer) StartBatch(context.Context, *StartBatchRequest) (*StartBatchResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method StartBatch not implemented")
+}
+func (UnimplementedAutoFlowServer) GetBatch(context.Context, *GetBatchRequest) (*GetBatchResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetBatch not implemented")
+}
+func (UnimplementedAutoFlowServer) ListBatches(context.Context, *ListBatchesRequest) (*ListBatchesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListBatches not implemented")
+}
+func (UnimplementedAutoFlowServer) StopBatch(context.Context, *StopBatchRequest) (*StopBatchResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method StopBatch not implemented")
 }
 func (UnimplementedAutoFlowServer) GetHistory(context.Context, *GetHistoryRequest) (*GetHistoryResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetHistory not implemented")
@@ -780,6 +862,78 @@ func _AutoFlow_CountWorkflows_Handler(srv interface{}, ctx context.Context, dec 
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(AutoFlowServer).CountWorkflows(ctx, req.(*CountWorkflowsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AutoFlow_StartBatch_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StartBatchRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AutoFlowServer).StartBatch(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AutoFlow_StartBatch_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AutoFlowServer).StartBatch(ctx, req.(*StartBatchRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AutoFlow_GetBatch_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetBatchRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AutoFlowServer).GetBatch(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AutoFlow_GetBatch_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AutoFlowServer).GetBatch(ctx, req.(*GetBatchRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AutoFlow_ListBatches_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListBatchesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AutoFlowServer).ListBatches(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AutoFlow_ListBatches_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AutoFlowServer).ListBatches(ctx, req.(*ListBatchesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AutoFlow_StopBatch_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StopBatchRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AutoFlowServer).StopBatch(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AutoFlow_StopBatch_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AutoFlowServer).StopBatch(ctx, req.(*StopBatchRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1167,6 +1321,22 @@ var AutoFlow_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CountWorkflows",
 			Handler:    _AutoFlow_CountWorkflows_Handler,
+		},
+		{
+			MethodName: "StartBatch",
+			Handler:    _AutoFlow_StartBatch_Handler,
+		},
+		{
+			MethodName: "GetBatch",
+			Handler:    _AutoFlow_GetBatch_Handler,
+		},
+		{
+			MethodName: "ListBatches",
+			Handler:    _AutoFlow_ListBatches_Handler,
+		},
+		{
+			MethodName: "StopBatch",
+			Handler:    _AutoFlow_StopBatch_Handler,
 		},
 		{
 			MethodName: "GetHistory",

@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/batch"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/control"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/flow"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
@@ -23,6 +24,7 @@ type Deps struct {
 	Operator  *control.Operator
 	Flows     *flow.Flows
 	Schedules *schedule.Schedules
+	Batches   *batch.Batches
 	Agents    *agent.Registry
 	Checker   control.ProgramChecker
 	// FromWire turns a checked CloudEvent into one of core's.
@@ -65,6 +67,10 @@ func Scopes() map[string]rpc.Scope {
 		autoflowv1.AutoFlow_DeleteFlow_FullMethodName:        rpc.ScopeAdmin,
 		autoflowv1.AutoFlow_DeclareAgents_FullMethodName:     rpc.ScopeAdmin,
 		autoflowv1.AutoFlow_CountWorkflows_FullMethodName:    rpc.ScopeRead,
+		autoflowv1.AutoFlow_StartBatch_FullMethodName:        rpc.ScopeOperate,
+		autoflowv1.AutoFlow_GetBatch_FullMethodName:          rpc.ScopeRead,
+		autoflowv1.AutoFlow_ListBatches_FullMethodName:       rpc.ScopeRead,
+		autoflowv1.AutoFlow_StopBatch_FullMethodName:         rpc.ScopeOperate,
 		autoflowv1.AutoFlow_GetSchedule_FullMethodName:       rpc.ScopeRead,
 		autoflowv1.AutoFlow_ListSchedules_FullMethodName:     rpc.ScopeRead,
 		autoflowv1.AutoFlow_PauseSchedule_FullMethodName:     rpc.ScopeOperate,

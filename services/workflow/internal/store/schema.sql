@@ -17,6 +17,31 @@ CREATE TABLE agent_owner (
     CONSTRAINT agent_owner_organization_check CHECK ((organization > 0))
 );
 
+CREATE TABLE batch (
+    organization bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    action text NOT NULL,
+    state text NOT NULL,
+    filter json NOT NULL,
+    reason text NOT NULL,
+    started_by text NOT NULL,
+    rate integer NOT NULL,
+    "position" bigint NOT NULL,
+    done bigint NOT NULL DEFAULT 0,
+    refused bigint NOT NULL DEFAULT 0,
+    last_refusal text NOT NULL DEFAULT ''::text,
+    created_at timestamp with time zone NOT NULL,
+    ended_at timestamp with time zone,
+    next_at timestamp with time zone,
+    CONSTRAINT batch_pkey PRIMARY KEY (organization, id),
+    CONSTRAINT batch_action_check CHECK ((action = ANY (ARRAY['cancel'::text, 'terminate'::text, 'retry'::text]))),
+    CONSTRAINT batch_ended CHECK ((((state = 'running'::text) = (ended_at IS NULL)) AND ((state = 'running'::text) = (next_at IS NOT NULL)))),
+    CONSTRAINT batch_organization_check CHECK ((organization > 0)),
+    CONSTRAINT batch_rate_check CHECK ((rate > 0)),
+    CONSTRAINT batch_state_check CHECK ((state = ANY (ARRAY['running'::text, 'done'::text, 'stopped'::text])))
+);
+CREATE INDEX batch_next ON batch USING btree (next_at) WHERE (next_at IS NOT NULL);
+
 CREATE TABLE call (
     id text NOT NULL,
     execution bigint NOT NULL,

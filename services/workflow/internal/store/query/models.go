@@ -22,6 +22,24 @@ type AgentOwner struct {
 	Revoked      bool
 }
 
+type Batch struct {
+	Organization int64
+	ID           int64
+	Action       string
+	State        string
+	Filter       []byte
+	Reason       string
+	StartedBy    string
+	Rate         int32
+	Position     int64
+	Done         int64
+	Refused      int64
+	LastRefusal  string
+	CreatedAt    time.Time
+	EndedAt      *time.Time
+	NextAt       *time.Time
+}
+
 type Call struct {
 	ID        string
 	Execution int64

@@ -1,0 +1,148 @@
+package workflow_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
+	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/batch"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/control"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
+	batchstore "github.com/lockstep-cd/lockstep/services/workflow/internal/store/batches"
+)
+
+// doomedRuns are the operations of a process that may die.
+type doomedRuns struct {
+	batch.Runs
+	life *doomed
+}
+
+func (r doomedRuns) Cancel(ctx context.Context, organization int64, workflow, reason string) error {
+	return r.life.do(func() error { return r.Runs.Cancel(ctx, organization, workflow, reason) })
+}
+
+// batches are one of several processes with batches.
+func (tt *timetable) batches(life *doomed) *batch.Batches {
+	operator := control.NewOperator(tt.service, tt.runs, control.NewSubscriptions(tt.runs, tt.clock, bustest.Log(tt.t)))
+	return batch.New(batch.Deps{Store: batchstore.New(tt.pool), Runs: doomedRuns{operator, life}, Clock: tt.clock, Log: bustest.Log(tt.t)})
+}
+
+func (tt *timetable) run(organization int64, workflow, label string) {
+	tt.t.Helper()
+	if _, err := tt.service.Start(tt.t.Context(), execution.Start{
+		Organization: organization, Workflow: workflow, Program: program.Program{Source: []byte("sleep(seconds = 60)")},
+		Labels: map[string]string{"kind": label},
+	}); err != nil {
+		tt.t.Fatal(err)
+	}
+}
+
+// TestABatchContinuesAfterACrash kills the process at the seventh run of a batch: another one ends it at its rate. Runs that were started
+// later, do not meet the condition, or belong to another organization are left alone.
+func TestABatchContinuesAfterACrash(t *testing.T) {
+	t.Parallel()
+	tt := newTimetable(t)
+	const n = 25
+	for i := range n {
+		tt.run(organization, fmt.Sprintf("old-%d", i), "old")
+		tt.run(organization, fmt.Sprintf("kept-%d", i), "kept")
+	}
+	tt.run(2, "old-1", "old")
+	first, second := tt.batches(&doomed{at: 7}), tt.batches(&doomed{})
+	b := batch.Batch{
+		Organization: organization, Action: batch.Cancel, Rate: 10, Reason: "cleaned up", StartedBy: "alice",
+		Filter: control.ListQuery{Organization: organization, Labels: map[string]string{"kind": "old"}},
+	}
+	p, err := first.Preview(t.Context(), b)
+	if err != nil || p.Count != n || len(p.Sample) != 10 || p.AtLeast {
+		t.Errorf("found %+v, error %v, expected %d runs", p, err, n)
+	}
+	if b, err = first.Start(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	tt.run(organization, "old-later", "old")
+	if err := first.Round(t.Context()); err == nil {
+		t.Error("the process has not died")
+	}
+	if err := second.Round(t.Context()); err != nil { // nothing is due
+		t.Fatal(err)
+	}
+	tt.clock.Advance(31 * time.Second)
+	rounds := 0
+	for ; rounds < 20; rounds++ {
+		if err := second.Round(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if b, err = second.Get(t.Context(), organization, b.ID); err != nil {
+			t.Fatal(err)
+		}
+		if b.State == batch.Done {
+			break
+		}
+		tt.clock.Advance(time.Second)
+	}
+	if b.Finished != n || b.Refused != 0 || rounds != 2 || b.StartedBy != "alice" {
+		t.Errorf("found %+v after %d rounds, expected %d cancelled in 3 rounds of 10", b, rounds+1, n)
+	}
+	cancelled := control.ListQuery{Organization: organization, States: []execution.State{execution.Cancelled}, Limit: 100}
+	if list, _, err := tt.runs.List(t.Context(), cancelled); err != nil || len(list) != n {
+		t.Errorf("%d runs are cancelled, error %v, expected %d", len(list), err, n)
+	}
+	cancelled.Organization = 2
+	if list, _, err := tt.runs.List(t.Context(), cancelled); err != nil || len(list) != 0 {
+		t.Errorf("%d runs of another organization are cancelled, error %v", len(list), err)
+	}
+}
+
+// TestBatchesOverTheAPI covers refusals, ids, runs that do not allow the action, a stop, and what another organization sees.
+func TestBatchesOverTheAPI(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	s.submit("parked", "sleep(seconds = 3600)", "")
+	s.submit("failed", `fail("no")`, "")
+	s.await("failed", autoflowv1.WorkflowState_WORKFLOW_STATE_FAILED)
+	filter := &autoflowv1.ListWorkflowsRequest{OrganizationId: organization}
+	started, err := s.StartBatch(t.Context(), &autoflowv1.StartBatchRequest{
+		Action: autoflowv1.BatchAction_BATCH_ACTION_RETRY, Filter: filter, WorkflowIds: []string{"parked", "failed", "none"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found *autoflowv1.Batch
+	s.eventually("the batch has ended", func(ctx context.Context) bool {
+		got, err := s.GetBatch(ctx, &autoflowv1.GetBatchRequest{OrganizationId: organization, Id: started.GetBatch().GetId()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = got.GetBatch()
+		return found.GetState() == autoflowv1.BatchState_BATCH_STATE_DONE
+	})
+	if found.GetDone() != 1 || found.GetRefused() != 2 || found.GetLastRefusal() == "" || found.GetFinishedAt() == nil {
+		t.Errorf("found %v, expected one retry and two refusals", found)
+	}
+	if _, err := s.GetBatch(t.Context(), &autoflowv1.GetBatchRequest{OrganizationId: 2, Id: found.GetId()}); !fault.Is(err, fault.NotFound) {
+		t.Errorf("another organization gets %v, expected nothing", err)
+	}
+	for field, bad := range map[string]*autoflowv1.StartBatchRequest{
+		"filter":       {Action: autoflowv1.BatchAction_BATCH_ACTION_CANCEL},
+		"action":       {WorkflowIds: []string{"a"}},
+		"reason":       {Action: autoflowv1.BatchAction_BATCH_ACTION_TERMINATE, WorkflowIds: []string{"a"}},
+		"rate":         {Action: autoflowv1.BatchAction_BATCH_ACTION_CANCEL, WorkflowIds: []string{"a"}, Rate: 1001},
+		"workflow_ids": {Action: autoflowv1.BatchAction_BATCH_ACTION_CANCEL, WorkflowIds: []string{"a b"}},
+	} {
+		bad.Filter = filter
+		_, err := s.StartBatch(t.Context(), bad)
+		if fields := fault.FieldsOf(err); !fault.Is(err, fault.Invalid) || len(fields) != 1 || fields[0].Name != field {
+			t.Errorf("%s: found %v, expected a refusal of it", field, err)
+		}
+	}
+	list, err := s.ListBatches(t.Context(), &autoflowv1.ListBatchesRequest{OrganizationId: organization})
+	if err != nil || len(list.GetBatches()) != 1 {
+		t.Errorf("found %v, error %v, expected one batch", list, err)
+	}
+}
