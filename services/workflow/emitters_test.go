@@ -141,4 +141,10 @@ func TestNobodyTakesTheIDsOfOurRuns(t *testing.T) {
 			t.Errorf("the domain service starts %s: %v", id, err)
 		}
 	}
+	// A child's nobody starts but its parent, not even the domain service.
+	for _, method := range []string{"StartWorkflow", "StartWorkflows"} {
+		if err := methods(organization, "child:1:rollout-78/0123456789abcdef01234567")[method](t.Context(), s); !fault.Is(err, fault.Denied) {
+			t.Errorf("%s of a child: %v, expected that it is denied", method, err)
+		}
+	}
 }

@@ -79,6 +79,16 @@ def attempt():
             fail("%s was not refused: %s" % (c["function"], a))
 `
 
+// startsHostile is a program that has a child trespass, and startsProgram a statement of main that has one run a program.
+func startsHostile(more, how string) string {
+	return "def main(calls):\n    " + startsProgram("def main(calls):\n    for c in calls:\n        a = run(c[\"function\"], c[\"args\"], on_error = \"return\", timeout = 60)\n"+
+		"        if a.ok or a.code != \"forbidden\":\n            fail(\"%s was not refused: %s\" % (c[\"function\"], a))\n", more, how)
+}
+
+func startsProgram(source, more, how string) string {
+	return fmt.Sprintf(how, fmt.Sprintf("start_workflow(program = %q, inputs = {\"calls\": calls}%s)", source, more)) + "\n"
+}
+
 // Hole P5: no program changes an environment whose passage was not granted to its run, whichever Function it calls and however it gets
 // there (D46).
 // The Functions are those of the registry, so a new one is tried without a change here.
@@ -199,6 +209,12 @@ attempt()
 		"rollout-6": trespass + "attempt()\n",
 		"nightly":   trespass + "attempt()\n",
 		"flow-1-1":  trespass + "gather(spawn(attempt))\n",
+		// A child may change what the run that its line descends from may (issue 18, item 3), however deep, named or left alone it is.
+		"rollout-9":  startsHostile("", "await_workflow(%s)"),
+		"rollout-10": startsHostile(", id = \"rollout-100\"", "await_workflow(%s)"),
+		"rollout-11": startsHostile(", detached = True", "await_workflow(%s)"),
+		"rollout-12": "def main(calls):\n    " + startsProgram(startsHostile("", "await_workflow(%s)"), "", "await_workflow(%s)"),
+		"nightly-2":  startsHostile("", "await_workflow(%s)"),
 	} {
 		if e := run(workflow, source, calls); e.State != execution.Completed {
 			t.Errorf("%s: %s: %s", workflow, e.State, e.Error)
@@ -225,6 +241,19 @@ attempt()
 	if e := run("rollout-8", "def go():\n    "+"for c in calls:\n        run(c[\"function\"], c[\"args\"])\ngo()\n",
 		calls); e.State != execution.Completed || len(world.seen()) != len(calls) {
 		t.Errorf("with its passage: %s: %s: %v", e.State, e.Error, world.seen())
+	}
+	before := len(world.seen())
+	grant("rollout-13")
+	child := "def main(calls):\n    for c in calls:\n        run(c[\"function\"], c[\"args\"])\n"
+	if e := run("rollout-13", "def main(calls):\n    "+startsProgram(child, "", "await_workflow(%s)"), calls); e.State != execution.Completed ||
+		len(world.seen()) != before+len(calls) {
+		t.Errorf("a child with the passage of its parent: %s: %s: %v", e.State, e.Error, world.seen())
+	}
+	// What has the form of a child's id, and no parent in the record, is a run like any other: it has nobody's passages.
+	before = len(world.seen())
+	if e := run("child:1:rollout-13/0123456789abcdef01234567", trespass+"attempt()\n", calls); e.State != execution.Completed ||
+		len(world.seen()) != before {
+		t.Errorf("a forged child: %s: %s: %v", e.State, e.Error, world.seen())
 	}
 	if len(back) == 0 || len(forward) == 0 || guardian.Forbidden() < int64(7*len(calls)) {
 		t.Errorf("%d and %d calls, %d refused", len(forward), len(back), guardian.Forbidden())

@@ -453,8 +453,9 @@ func (w *world) quiet(e execution.Execution) (quiet bool) {
 	err := w.pool.QueryRow(w.t.Context(), `
 SELECT EXISTS (SELECT 1 FROM execution WHERE id = $1 AND state = 1)
    AND NOT EXISTS (SELECT 1 FROM timer WHERE execution = $1 AND due <= $2)
-   AND NOT EXISTS (SELECT 1 FROM call WHERE execution = $1 AND function = ANY ($3))`,
-		e.ID, w.clock.Now(), w.answered).Scan(&quiet)
+   AND NOT EXISTS (SELECT 1 FROM call WHERE execution = $1 AND function = ANY ($3))
+   AND NOT EXISTS (SELECT 1 FROM execution WHERE organization = $4 AND state = 0)`, // a child
+		e.ID, w.clock.Now(), w.answered, w.organization).Scan(&quiet)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -575,6 +576,12 @@ func (w *world) recorded(service *control.Service, e execution.Execution) string
 	for i, token := range w.tokens(service) {
 		names = append(names, token, fmt.Sprintf("CHANNEL-%d", i))
 	}
+	for _, entry := range entries {
+		var child history.Child
+		if entry.Kind == history.KindStart && json.Unmarshal(entry.Value, &child) == nil {
+			names = append(names, child.Workflow, fmt.Sprintf("CHILD-%s", entry.Op))
+		}
+	}
 	known := strings.NewReplacer(names...)
 	slices.SortStableFunc(entries, func(a, b history.Entry) int {
 		if a.Generation != b.Generation {
@@ -594,6 +601,9 @@ func (w *world) recorded(service *control.Service, e execution.Execution) string
 		if entry.Kind == history.KindUUID {
 			value = "(unique)"
 		}
+		if entry.Kind == history.KindWait && strings.Contains(entry.Name, history.TypeCompleted) {
+			value = endOfChild(entry.Value)
+		}
 		op := entry.Op.String()
 		if entry.Generation > 1 {
 			op = fmt.Sprintf("%d:%s", entry.Generation, op)
@@ -604,9 +614,24 @@ func (w *world) recorded(service *control.Service, e execution.Execution) string
 		fmt.Fprintf(&out, "effect %s\n", effect)
 	}
 	for _, line := range w.sent() {
-		fmt.Fprintln(&out, known.Replace(line))
+		if !strings.Contains(line, `"child:`) { // which race
+			fmt.Fprintln(&out, known.Replace(line))
+		}
 	}
 	return out.String()
+}
+
+// endOfChild is what a parent makes of the end of a child, whether it was an event or was looked up.
+func endOfChild(value json.RawMessage) string {
+	var end struct {
+		Type string
+		Data struct {
+			Error, Reason string
+			Result        json.RawMessage
+		}
+	}
+	_ = json.Unmarshal(value, &end) // null for one that did not end in time
+	return fmt.Sprintf("(%s %s %s%s)", end.Type, end.Data.Result, end.Data.Error, end.Data.Reason)
 }
 
 // sent are the events that left, in the order of branches, since branches race; the engine's own come last.

@@ -52,8 +52,8 @@ func historyEntry(e history.Entry) (*autoflowv1.HistoryEntry, error) {
 		}
 		value = string(b)
 	}
-	// Whoever has the token of a channel may send to it, and readers may not. A generation hands its channels to the next one.
-	if e.Kind == history.KindChannel || e.Kind == history.KindContinue {
+	// Whoever has the token of a channel may send to it, and readers may not. A generation hands its channels to the next one, and a run some to its children.
+	if e.Kind == history.KindChannel || e.Kind == history.KindContinue || e.Kind == history.KindStart {
 		value = history.ConcealTokens(value)
 	}
 	if len(value) > maxValue {

@@ -62,6 +62,9 @@ func (s *Server) StartWorkflow(ctx context.Context, req *autoflowv1.StartWorkflo
 // mayStart refuses the ids of the domain service's runs to everybody else: a run with such an id would take the place of a rollout's, and
 // what it emits would be believed about that rollout (D47).
 func mayStart(ctx context.Context, workflow string) error {
+	if id.IsChildRun(workflow) {
+		return fault.New(fault.Denied, "workflow_id: found %q, expected another id: only programs start children", workflow)
+	}
 	caller, _ := rpc.CallerFrom(ctx)
 	if id.ScheduledRun(workflow) {
 		return fault.New(fault.Denied, "workflow_id: found %q, expected another id: only schedules start runs with such ids", workflow)

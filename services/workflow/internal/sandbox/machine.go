@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"cmp"
+	"encoding/json"
 	"slices"
 
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
@@ -22,6 +23,7 @@ type machine struct {
 	ended   bool
 	ending  bool
 	failure error
+	result  json.RawMessage
 	closed  bool
 }
 
@@ -62,6 +64,9 @@ func (m *machine) Stop(cause program.Stopped) bool {
 
 // Ending reports whether deferred calls are being made.
 func (m *machine) Ending() bool { return m.ending }
+
+// Result is what the main of a child returned.
+func (m *machine) Result() json.RawMessage { return m.result }
 
 // Take hands out what was recorded since the last Take.
 func (m *machine) Take() ([]history.Entry, []history.Emit) {
@@ -110,5 +115,6 @@ func (m *machine) do(req request) (stopped bool) {
 	m.entries = append(m.entries, r.Turn.Entries...)
 	m.emits = append(m.emits, r.Turn.Emits...)
 	m.ended, m.ending, m.failure = r.Turn.Ended, r.Turn.Ending, r.Turn.Failure.error()
+	m.result = r.Turn.Result
 	return r.Turn.Stopped
 }

@@ -61,6 +61,8 @@ func (m *fakeMachine) Stop(program.Stopped) bool { m.ended = true; return true }
 
 func (*fakeMachine) Ending() bool { return false }
 
+func (*fakeMachine) Result() json.RawMessage { return nil }
+
 func (m *fakeMachine) Take() ([]history.Entry, []history.Emit) {
 	if m.taken {
 		return nil, nil

@@ -154,14 +154,14 @@ func (s *session) turn() turn {
 	}
 	t.Entries, t.Emits = s.machine.Take()
 	ended, err := s.machine.Outcome()
-	t.Ended, t.Failure = ended, wrap(err)
+	t.Ended, t.Failure, t.Result = ended, wrap(err), s.machine.Result()
 	return t
 }
 
 // environment asks the service for what a program can reach.
 func (c *child) environment(req request) program.Environment {
 	return program.Environment{
-		Ref: req.Ref, Continuation: req.Continuation, Begun: req.Begun,
+		Ref: req.Ref, Workflow: req.Workflow, Continuation: req.Continuation, Begun: req.Begun,
 		Now:    func() time.Time { return c.ask(question{Kind: history.KindNow}).Time },
 		UUID:   func() string { return c.ask(question{Kind: history.KindUUID}).Text },
 		Random: func() float64 { return c.ask(question{Kind: history.KindRandom}).Number },

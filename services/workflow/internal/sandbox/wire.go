@@ -27,6 +27,8 @@ type request struct {
 	Program program.Program `json:",omitzero"`
 	Inputs  []byte          `json:",omitempty"`
 	Ref     string          `json:",omitempty"`
+	// Workflow is the run's id, for open.
+	Workflow string `json:",omitempty"`
 	// Continuation is what a generation begins with that is not the first.
 	Continuation json.RawMessage     `json:",omitempty"`
 	History      []history.Entry     `json:",omitempty"`
@@ -77,6 +79,8 @@ type turn struct {
 	Ending  bool `json:",omitempty"`
 	Stopped bool `json:",omitempty"`
 	Failure *failure
+	// Result is what the main of a child returned.
+	Result json.RawMessage `json:",omitempty"`
 }
 
 // question is what only the service can say: the time, an identifier, chance, a token, whether an event may be sent.

@@ -31,6 +31,8 @@ func builtins() map[string]builtin {
 		"defer":          deferCall,
 		"on_cancel":      onCancel,
 		"patched":        patched,
+		"start_workflow": startWorkflow,
+		"await_workflow": awaitWorkflow,
 		"channel":        makeChannel,
 		"receive":        receive,
 		"on_event":       onEvent,
@@ -47,7 +49,7 @@ func builtins() map[string]builtin {
 // added reports whether a builtin came after programs with inputs of that name may have been started. Such an input hides it.
 func added(name string) bool {
 	switch name {
-	case "attempt", "defer", "on_cancel", "patched":
+	case "attempt", "defer", "on_cancel", "patched", "start_workflow", "await_workflow":
 		return true
 	}
 	return false

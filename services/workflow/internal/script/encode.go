@@ -81,6 +81,8 @@ func (e *encoder) value(v starlark.Value, at *place, depth int) error {
 		return e.float(float64(v), at)
 	case starlark.String:
 		return e.string(string(v), at)
+	case workflow:
+		return e.value(starlark.String(v.id), at, depth)
 	case channel:
 		return e.plain(v.token) // a program sends its address to the one that is to answer
 	case starlark.IterableMapping:

@@ -40,6 +40,8 @@ type entry struct {
 	kwargs  starlark.StringDict
 	// deferred are the calls that the generation before had deferred.
 	deferred []carried
+	// parent says that it had started children that end with the run.
+	parent bool
 }
 
 // handlerCall reads program.HandlerInput.

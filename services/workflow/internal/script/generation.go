@@ -22,6 +22,8 @@ type continuation struct {
 	Kwargs   map[string]json.RawMessage `json:"kwargs"`
 	// Deferred are calls for the end of the run.
 	Deferred []carried `json:"deferred,omitempty"`
+	// Children says that the run has started children that end with it.
+	Children bool `json:"children,omitempty"`
 }
 
 // continueWith(function, *args, **kwargs) ends this generation of the run, and continues the run with an empty history: the
@@ -72,6 +74,9 @@ func continueWith(thread *starlark.Thread, fn *starlark.Builtin, args starlark.T
 	calls, err := m.carry()
 	if err != nil {
 		return nil, err
+	}
+	if m.parent {
+		_ = call.SetKey(starlark.String("children"), starlark.True)
 	}
 	if calls != nil {
 		_ = call.SetKey(starlark.String("deferred"), calls)
@@ -137,7 +142,7 @@ func (s *Scripts) resumed(recorded json.RawMessage) (entry, error) {
 	if err := json.Unmarshal(recorded, &call); err != nil {
 		return entry{}, fmt.Errorf("the recorded call of continue_with: %w", err)
 	}
-	e := entry{function: call.Function, resumes: true, kwargs: starlark.StringDict{}, deferred: call.Deferred}
+	e := entry{function: call.Function, resumes: true, kwargs: starlark.StringDict{}, deferred: call.Deferred, parent: call.Children}
 	for _, arg := range call.Args {
 		v, err := decode(arg)
 		if err != nil {

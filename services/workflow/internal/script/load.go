@@ -161,5 +161,9 @@ func (m *machine) runProgram(thread *starlark.Thread) (starlark.Value, error) {
 	if err := m.inherit(thread, globals); err != nil {
 		return nil, err
 	}
-	return m.entry.call(thread, globals, m.inputs)
+	value, err := m.entry.call(thread, globals, m.inputs)
+	if err != nil {
+		return nil, err
+	}
+	return value, m.returned(value)
 }

@@ -57,6 +57,13 @@ type machine struct {
 	outcome   error
 	continued bool
 
+	// children are the ids that the program has given to children of this generation, started counts those since the last completion,
+	// and parent says that there are some that end with the run. result is what the main of a child returned.
+	children map[string]bool
+	started  int
+	parent   bool
+	result   json.RawMessage
+
 	// failure is the first one. What other branches do after it is not part of the run.
 	ended   bool
 	failure error
@@ -71,7 +78,9 @@ func (s *Scripts) Open(p program.Program, inputs []byte, env program.Environment
 	if err != nil {
 		return nil, err
 	}
-	return &machine{limits: s.limits, program: compiled, env: env, inputs: globals, entry: entry, modules: map[string]*module{}}, nil
+	return &machine{
+		limits: s.limits, program: compiled, env: env, inputs: globals, entry: entry, modules: map[string]*module{}, parent: entry.parent,
+	}, nil
 }
 
 // Replay starts the program over a history.
@@ -188,7 +197,7 @@ func (m *machine) Close() {
 // resume hands a completion to its branch and lets everything run that can.
 func (m *machine) resume(b *branch, c history.Completion) {
 	b.pending, b.completion = nil, c
-	m.recorded = 0
+	m.recorded, m.started = 0, 0
 	m.ready = append(m.ready, b)
 	m.settle()
 }

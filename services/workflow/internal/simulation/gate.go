@@ -3,6 +3,7 @@ package simulation
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
@@ -211,11 +212,11 @@ func (p *port) Cancel(ctx context.Context, organization int64, workflow, reason 
 		if sent, woken := p.memory.sendCancellation(organization, workflow, reason, p.lease); sent {
 			return false, woken, nil
 		}
-		ended, id, err := p.memory.end(organization, workflow, execution.Cancelled, history.KindCancelled, reason, at)
+		ended, id, woken, err := p.memory.cancel(organization, workflow, reason, at, p.lease)
 		if !ended {
 			return false, nil, err
 		}
-		return true, []engine.Woken{{ID: id}}, nil
+		return true, append(woken, engine.Woken{ID: id}), nil
 	})
 }
 
@@ -232,7 +233,7 @@ func (p *port) end(
 		if !ended {
 			return false, nil, err
 		}
-		return true, []engine.Woken{{ID: id}}, nil
+		return true, append(p.memory.match(p.memory.ended, nil, p.lease), engine.Woken{ID: id}), nil
 	})
 }
 
@@ -348,6 +349,14 @@ func (p *port) Commit(ctx context.Context, c engine.Commit) (engine.Committed, e
 	return through(ctx, p, fmt.Sprintf("commit %d turn %d", c.Execution.ID, c.Turn), func() (engine.Committed, []engine.Woken, error) {
 		return p.memory.commit(c, p.lease)
 	})
+}
+
+func (p *port) EndOf(ctx context.Context, organization int64, workflow string) (json.RawMessage, error) {
+	return read(ctx, p, "end of "+p.memory.plain(workflow), func() (json.RawMessage, error) { return p.memory.endOf(organization, workflow), nil })
+}
+
+func (p *port) CancelOrphans(ctx context.Context, now time.Time, _ int) (int, error) {
+	return through(ctx, p, "cancel orphans", func() (int, []engine.Woken, error) { return p.memory.cancelOrphans(now, p.lease) })
 }
 
 // firing is the result of FireTimers.

@@ -43,6 +43,8 @@ const (
 	RepeatsHandles
 	// TrustsEverySource delivers events whose source cannot have emitted them (D47).
 	TrustsEverySource
+	// ForgetsChildren leaves the children of a run that has ended alone.
+	ForgetsChildren
 	// StealsExecutions must do no harm: a claim takes executions of owners with a live lease. The lease only saves work.
 	StealsExecutions
 )
@@ -61,6 +63,8 @@ type Memory struct {
 	outbox   []history.Emit
 	// arrived numbers deliveries in the order in which they came, begun counts runs that were stored with their first turn.
 	arrived, begun int
+	// ended is the event about the run that was ended from outside last.
+	ended []history.Event
 	// trouble is what no store should ever be asked for.
 	trouble []string
 }
@@ -77,6 +81,10 @@ type lease struct {
 // execution is a row with everything that belongs to it.
 type stored struct {
 	execution.Execution
+
+	// parent has started it, attached says that it ends with that, and orphaned that it is to.
+	parent             *stored
+	attached, orphaned bool
 
 	start       execution.Start
 	digests     execution.Digests
@@ -179,6 +187,7 @@ func (m *Memory) due(r engine.Round) (due engine.Due, err error) {
 		m.leases[r.Lease.Instance] = l
 	}
 	for _, e := range m.executions {
+		due.Orphans = due.Orphans || e.orphaned
 		due.Executions = due.Executions || m.claimable(e, r.Lease, r.Now, r.Here)
 		for _, t := range e.timers {
 			due.Timers = due.Timers || !t.fired && t.due.Before(r.Soon)
@@ -361,10 +370,11 @@ func (m *Memory) end(
 		Generation: e.Generation,
 	})
 	m.closeAll(e)
-	m.outbox = append(m.outbox, history.Emit{
+	m.orphan(e)
+	m.ended = m.emit([]history.Emit{{
 		ID: history.Handle(e.Ref, 1, e.Generation) + "/" + string(kind), Organization: organization, Workflow: workflow,
 		Type: history.TypeCancelled, Data: data, Time: at,
-	})
+	}})
 	return true, e.ID, nil
 }
 

@@ -71,6 +71,7 @@ func write(random *rand.Rand, workflow string, peers []string) plan {
 		}
 		a.line(1, "return %d", i)
 	}
+	a.line(0, "child = %q", "def main(label, fails):\n    run('act', {'label': label, 'fail': fails})\n    return label\n")
 	// What is deferred in a generation is called at the end of the last one, under the label of the first: a label is one effect of many.
 	a.line(0, "def release(label, fail = False, wait = False):")
 	a.line(1, "run('act', {'label': label, 'fail': fail})")
@@ -133,7 +134,9 @@ func (a *author) label() string {
 
 // step writes one operation, or a few that belong together.
 func (a *author) step(depth int) {
-	switch a.random.IntN(13) {
+	switch a.random.IntN(14) {
+	case 13:
+		a.children(depth)
 	case 0, 1, 2:
 		a.line(depth, "run('act', {'label': %s, 'fail': %s}, on_error = 'return')", a.label(),
 			[]string{"False", "False", "True"}[a.random.IntN(3)])
@@ -182,6 +185,17 @@ func (a *author) attempts(depth int) {
 	fails := []string{"False", "True"}[a.random.IntN(2)]
 	a.line(depth, "print(attempt(lambda: gather(spawn(run, 'act', {'label': %s, 'fail': %s}), spawn(sleep, %d), spawn(release, %s))).ok)", a.label(), fails,
 		a.random.IntN(5), a.label())
+}
+
+// children writes children: one that is waited for, which may fail, and perhaps one that ends only with its parent.
+func (a *author) children(depth int) {
+	name := fmt.Sprintf("h%d", a.labels)
+	a.line(depth, "%s = start_workflow(program = child, inputs = {'label': %s, 'fails': %s})", name, a.label(),
+		[]string{"False", "False", "True"}[a.random.IntN(3)])
+	if a.random.IntN(2) == 0 {
+		a.line(depth, "start_workflow(program = 'receive(channel(), timeout = 10000000)')")
+	}
+	a.line(depth, "print(await_workflow(%s, timeout = %d, on_error = 'return').value)", name, 30+a.random.IntN(60))
 }
 
 // waits writes a wait for an event that comes, for one that does not, or for one that another branch waits for too.

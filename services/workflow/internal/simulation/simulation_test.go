@@ -98,6 +98,7 @@ func TestASimulationFindsWhatIsBroken(t *testing.T) {
 		"closes too much":              {simulation.ClosesTooMuch, "waits for nothing"},
 		"leaves timers":                {simulation.LeavesTimers, "things of it are left"},
 		"emits twice":                  {simulation.EmitsTwice, "2 times"},
+		"forgets children":             {simulation.ForgetsChildren, "not all runs have ended"},
 		"repeats handles":              {simulation.RepeatsHandles, "was asked for"},
 		"a replay leaves out an entry": {simulation.ReplaysShort, "is recorded twice"},
 	} {

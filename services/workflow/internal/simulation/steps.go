@@ -88,6 +88,11 @@ func (s *simulation) over() bool {
 			return false
 		}
 	}
+	for _, e := range s.memory.executions { // children end with their parents, if not before
+		if !e.State.Ended() {
+			return false
+		}
+	}
 	s.world.mu.Lock()
 	defer s.world.mu.Unlock()
 	return s.world.running == 0

@@ -82,7 +82,11 @@ func (m *Memory) commit(c engine.Commit, l *engine.Lease) (engine.Committed, []e
 			break
 		}
 	}
-	woken := m.match(m.emit(c.Emits), opened, l)
+	born := m.startChildren(e, c.Starts)
+	if done.State.Ended() {
+		m.orphan(e)
+	}
+	woken := append(m.match(m.emit(c.Emits), opened, l), born...)
 	var others []engine.Woken
 	for _, w := range woken {
 		if w.ID == e.ID && w.Ours && done.State == execution.Parked {

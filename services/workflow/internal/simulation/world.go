@@ -103,7 +103,9 @@ func (w *world) violation(format string, args ...any) {
 // plain is an activity id with the workflow's id for the handle, which differs from run to run of one seed.
 func (w *world) plain(key string) string {
 	handle, op, _ := strings.Cut(key, "/")
-	if e := w.byRef(handle); e != nil {
+	if e := w.byRef(handle); e != nil && e.parent != nil {
+		return fmt.Sprintf("child %d", e.ID) + strings.TrimPrefix(handle, e.Ref) + "/" + op
+	} else if e != nil {
 		return e.Workflow + strings.TrimPrefix(handle, e.Ref) + "/" + op
 	}
 	return "?/" + op

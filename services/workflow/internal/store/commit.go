@@ -44,6 +44,8 @@ type commit struct {
 	wire   []event.Sealed
 	events []*newEvent
 	waits  []openWait
+	// children are what it starts.
+	children []*start
 	// fenced and done are the outcome.
 	fenced bool
 	done   engine.Committed
@@ -87,6 +89,13 @@ func (s *Store) Commit(ctx context.Context, with engine.Commit) (engine.Committe
 		return engine.Committed{}, err
 	}
 	var err error
+	for _, child := range with.Starts {
+		encoded, err := newStart(child.NewExecution)
+		if err != nil {
+			return engine.Committed{}, err
+		}
+		c.children = append(c.children, encoded)
+	}
 	if c.waits, err = s.prepareWaits(ctx, with); err != nil {
 		return engine.Committed{}, err
 	}
@@ -156,7 +165,7 @@ func (s *Store) commit(ctx context.Context, items []*item, strict bool) error {
 	if startsFlow(b.events) {
 		s.Met()
 	}
-	s.wake(keepRunning(b.commits, b.woken))
+	s.wake(append(keepRunning(b.commits, b.woken), b.born...))
 	return nil
 }
 
@@ -170,6 +179,8 @@ type batch struct {
 	wire     []event.Sealed
 	matching
 	woken []engine.Woken
+	// born are children that were started.
+	born []engine.Woken
 }
 
 // gather takes the locks and puts together what is to be written.
@@ -232,7 +243,13 @@ func (s *Store) write(ctx context.Context, tx pgx.Tx, q *query.Queries, b *batch
 	if err := endTurns(ctx, q, b.commits, b.strict); err != nil {
 		return err
 	}
+	var saved [][32]byte
+	if b.born, saved, err = s.startChildren(ctx, q, b.commits); err != nil {
+		return err
+	}
+	b.programs = append(b.programs, saved...)
 	err = errors.Join(
+		orphanChildren(ctx, q, b.commits),
 		appendEntries(ctx, q, b.commits), openChannels(ctx, q, b.commits), closeOps(ctx, q, b.commits), beginGenerations(ctx, q, b.commits),
 	)
 	if err != nil {

@@ -97,7 +97,7 @@ func (s *Store) end(ctx context.Context, organization int64, workflow string, wi
 			return pg.Classify(err, "end workflow %q", workflow)
 		}
 		last := &commit{Commit: engine.Commit{
-			Execution: execution.Execution{ID: row.ID}, Next: with.state,
+			Execution: execution.Execution{ID: row.ID, Organization: organization}, Next: with.state, Family: with.state != execution.Quarantined,
 			Entries: []history.Entry{{Seq: end + 1, Op: history.OpRef{Branch: -1}, Kind: with.kind, Value: data, At: with.at}},
 			Emits: []history.Emit{{
 				ID:           history.Handle(row.Ref, int(row.Attempt), current.number) + "/" + string(with.kind),
@@ -108,7 +108,7 @@ func (s *Store) end(ctx context.Context, organization int64, workflow string, wi
 			return err
 		}
 		ends := []*commit{last}
-		if err := errors.Join(appendEntries(ctx, q, ends), closeOps(ctx, q, ends), s.Add(ctx, tx, last.wire...)); err != nil {
+		if err := errors.Join(orphanChildren(ctx, q, ends), appendEntries(ctx, q, ends), closeOps(ctx, q, ends), s.Add(ctx, tx, last.wire...)); err != nil {
 			return err
 		}
 		ended = row.ID
@@ -230,6 +230,6 @@ func immediateKinds() []string {
 	return []string{
 		string(history.KindNow), string(history.KindUUID), string(history.KindRandom),
 		string(history.KindChannel), string(history.KindPrint), string(history.KindEmit),
-		string(history.KindAttempt), string(history.KindPatched), string(history.KindDefer),
+		string(history.KindAttempt), string(history.KindPatched), string(history.KindDefer), string(history.KindStart),
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/guard"
@@ -116,11 +117,19 @@ func nonNil(places []activity.Place) []activity.Place {
 
 // Guarded implements guard.Store, in one statement.
 func (s *Store) Guarded(ctx context.Context, organization int64, workflow string) (guard.Run, error) {
+	root := ""
+	if id.IsChildRun(workflow) {
+		var err error
+		if root, err = s.rootOf(ctx, organization, workflow); err != nil {
+			return guard.Run{}, err
+		}
+		workflow = root
+	}
 	row, err := s.queries.GuardedRun(ctx, query.GuardedRunParams{Organization: organization, Workflow: workflow})
 	if err != nil {
 		return guard.Run{}, pg.Classify(err, "read the passages of %q", workflow)
 	}
-	run := guard.Run{Version: row.Version, Exempt: row.Exempt, Revoked: row.Revoked}
+	run := guard.Run{Root: root, Version: row.Version, Exempt: row.Exempt, Revoked: row.Revoked}
 	if row.AbortedAt != nil {
 		run.AbortedAt = *row.AbortedAt
 	}

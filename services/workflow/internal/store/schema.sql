@@ -71,6 +71,21 @@ CREATE TABLE channel (
 );
 CREATE INDEX channel_of_execution ON channel USING btree (execution);
 
+CREATE TABLE child (
+    organization bigint NOT NULL,
+    workflow text NOT NULL,
+    parent bigint NOT NULL,
+    root text NOT NULL,
+    detached boolean NOT NULL,
+    orphaned boolean NOT NULL DEFAULT false,
+    started_at timestamp with time zone NOT NULL,
+    CONSTRAINT child_pkey PRIMARY KEY (organization, workflow),
+    CONSTRAINT child_organization_check CHECK ((organization > 0)),
+    CONSTRAINT child_orphaned CHECK ((NOT (detached AND orphaned)))
+);
+CREATE INDEX child_of_parent ON child USING btree (organization, parent) WHERE ((NOT detached) AND (NOT orphaned));
+CREATE INDEX child_to_cancel ON child USING btree (organization, workflow) WHERE orphaned;
+
 CREATE TABLE delivery (
     execution bigint NOT NULL,
     branch integer NOT NULL,

@@ -267,7 +267,7 @@ func (s *Store) Due(ctx context.Context, r engine.Round) (engine.Due, error) {
 	if !row.Ours {
 		return engine.Due{}, fmt.Errorf("lease of %q: %w", r.Lease.Instance, engine.ErrFenced)
 	}
-	return engine.Due{Executions: row.Executions, Timers: row.Timers, Calls: row.Calls, Flows: row.Flows}, nil
+	return engine.Due{Executions: row.Executions, Timers: row.Timers, Calls: row.Calls, Flows: row.Flows, Orphans: row.Orphans}, nil
 }
 
 // notNull is a list as a parameter: nil would be NULL, and a comparison with that is true for no row.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
@@ -35,6 +36,9 @@ func (d *run) ending(ctx context.Context, failure error) (Commit, error) {
 		text = history.Storable(history.Truncate(failure.Error(), history.MaxError))
 		data.Error = text
 		d.logFailure(ctx, failure)
+	}
+	if failure == nil && id.IsChildRun(d.loaded.Workflow) {
+		data.Result = d.machine.Result()
 	}
 	encoded, err := json.Marshal(data)
 	if cause, is := errors.AsType[*program.Stopped](failure); is && cause.Cancelled {
@@ -95,7 +99,7 @@ func (d *run) drop(ctx context.Context, refusal error) error {
 		d.loaded.Organization, "error", refusal)
 	// Back to where the store stands: the last entry has to follow without a gap.
 	d.seq -= int64(len(d.entries))
-	d.entries, d.emits, d.closed = nil, nil, nil
+	d.entries, d.emits, d.closed, d.starts = nil, nil, nil, nil
 	return d.fail(ctx, errors.New("what the program did last cannot be stored; the service's log says why"))
 }
 

@@ -88,6 +88,9 @@ type Engine struct {
 	endings endings
 	// openings says of which programs the first turn is run before the start is stored.
 	openings openings
+	// orphans wakes the loop that cancels children whose parents have ended; children are the rates of organizations.
+	orphans  wake.Signal
+	children allowances
 	// suspect is the execution on probation; the claim loop's alone. began is when Run began.
 	suspect suspect
 	began   time.Time
@@ -114,6 +117,7 @@ func New(d Deps) *Engine {
 		claims:     wake.NewSignal(),
 		timers:     wake.NewAlarm(),
 		calls:      wake.NewSignal(),
+		orphans:    wake.NewSignal(),
 		activities: fair.NewSlots(d.Settings.Activities),
 		places:     newScheduler(d.Settings.Live, d.Settings.Cache),
 	}
@@ -142,6 +146,7 @@ func (e *Engine) Run(ctx context.Context, ready func()) error {
 	loops.Go(func() { e.claimLoop(ctx) })
 	loops.Go(func() { e.timerLoop(ctx) })
 	loops.Go(func() { e.forgetLoop(ctx) })
+	loops.Go(func() { e.orphanLoop(ctx) })
 	ready()
 	<-ctx.Done()
 	// In this order: no driver starts once the places are shut, and drivers start Functions. A group must not grow from

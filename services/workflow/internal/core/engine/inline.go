@@ -92,6 +92,7 @@ func (d *run) first(ctx context.Context) (c Commit, ran bool) {
 		return Commit{}, false
 	}
 	_ = d.machine.Replay(nil) // a failure of the program is for Outcome, and nothing else can differ from no history
+	d.keepSource()
 	d.loaded.Program, d.loaded.Inputs = program.Program{}, nil
 	todo, err := d.survey(ctx)
 	if err != nil {

@@ -55,6 +55,9 @@ func (e *Engine) tell(due Due) {
 	if due.Calls {
 		e.calls.Raise()
 	}
+	if due.Orphans {
+		e.orphans.Raise()
+	}
 	if due.Flows && e.Flows != nil {
 		e.Flows()
 	}

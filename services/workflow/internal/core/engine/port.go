@@ -55,6 +55,11 @@ type Store interface {
 	// nothing was written). Turns that are committed at the same time share a transaction; each is fenced by itself.
 	Commit(ctx context.Context, c Commit) (Committed, error)
 
+	// EndOf answers the event about the end of a workflow, with its result, as programs see it; nil if it has not ended.
+	EndOf(ctx context.Context, organization int64, workflow string) (json.RawMessage, error)
+	// CancelOrphans cancels at most limit children whose parents have ended, and reports how many.
+	CancelOrphans(ctx context.Context, now time.Time, limit int) (int, error)
+
 	// FireTimers marks at most limit timers that are due and wakes their executions. next is the earliest timer that is
 	// not due yet; zero if there is none.
 	FireTimers(ctx context.Context, now time.Time, limit int) (fired int, next time.Time, err error)
@@ -120,6 +125,8 @@ type Due struct {
 	Executions, Timers bool
 	// Calls says that NextCalls would take one, Flows that NextFlowWork would.
 	Calls, Flows bool
+	// Orphans says that CancelOrphans would cancel some.
+	Orphans bool
 }
 
 // Claim says what a process would take on.
@@ -246,8 +253,18 @@ type Commit struct {
 	Continue json.RawMessage
 	// HeldUntil is from when on the next generation may run; zero: at once.
 	HeldUntil time.Time
+	// Starts are children that are stored with the turn, unless they exist, and Family says that the run has some that end with it.
+	Starts []ChildStart
+	Family bool
 	// Had are kinds of events of which the generation has had some, for the store to remember with Continue how far that goes.
 	Had []history.Want
+}
+
+// ChildStart is a child that a run starts.
+type ChildStart struct {
+	NewExecution
+	// Detached children do not end with their parent.
+	Detached bool
 }
 
 // Committed is what a Commit led to.

@@ -131,6 +131,12 @@ type run struct {
 	// over says that the generation has ended and another one begun; warned that the log knows how long the history is; ahead that
 	// the first turn was run and stored with the start, and that its Functions are still to be called.
 	over, warned, ahead bool
+	// source is the program of a run that may start children, starts what the present turn starts, and family says that there are some
+	// that end with the run. broken is why the turn cannot be stored.
+	source program.Program
+	starts []ChildStart
+	family bool
+	broken error
 	// had are kinds of events that this generation has had some of, by their names.
 	had map[string]history.Want
 }
@@ -270,6 +276,7 @@ func (d *run) openProgram() (program.Machine, error) {
 	e := d.engine
 	return e.Scripts.Open(d.loaded.Program, d.loaded.Inputs, program.Environment{
 		Ref:          d.loaded.Ref,
+		Workflow:     d.loaded.Workflow,
 		Organization: d.loaded.Organization,
 		Continuation: d.loaded.Continuation,
 		Begun:        len(d.loaded.Open) > 0,
@@ -301,10 +308,20 @@ func (d *run) replay(ctx context.Context) (failed bool, err error) {
 	}
 	for _, entry := range d.loaded.History {
 		d.weight += int64(len(entry.Value))
+		d.family = d.family || entry.Kind == history.KindStart // also where all of them are detached, which changes nothing
 	}
+	d.keepSource()
 	// The machine has them, in its own form.
 	d.loaded.History, d.loaded.Program, d.loaded.Inputs, d.loaded.Continuation = nil, program.Program{}, nil, nil
 	return false, nil
+}
+
+// keepSource keeps what children are started with, where there may be some.
+func (d *run) keepSource() {
+	d.family = d.family || isParent(d.loaded.Continuation)
+	if startsChildren(d.loaded.Program) {
+		d.source = d.loaded.Program
+	}
 }
 
 // The sizes from which the memory of a parked run is guessed, in bytes: what every run has, what every blocked branch
@@ -487,6 +504,9 @@ func (d *run) take() {
 		entry.Seq, entry.At = d.seq, now
 		d.entries = append(d.entries, entry)
 		d.weight += int64(len(entry.Value))
+		if entry.Kind == history.KindStart {
+			d.takeChild(entry)
+		}
 		// A channel is closed with the run, and a run with deferred calls may have been sent a cancellation.
 		d.touched = d.touched || entry.Kind == history.KindChannel || entry.Kind == history.KindDefer
 	}
@@ -508,9 +528,20 @@ func (d *run) store(ctx context.Context, c Commit) (execution.State, error) {
 	if c.Turn == 0 {
 		d.engine.openings.learn(d.loaded.Execution.Program, c.beginsWell())
 	}
+	if len(c.Starts) > 0 {
+		if d.broken != nil {
+			return c.Next, d.broken
+		}
+		if err := d.engine.allow(ctx, d.loaded.Organization, len(c.Starts)); err != nil {
+			return c.Next, err
+		}
+	}
 	done, err := d.engine.Store.Commit(ctx, c)
 	if err != nil {
 		return c.Next, err
+	}
+	if c.Family && done.State.Ended() {
+		d.engine.orphans.Raise()
 	}
 	d.committed(c, done)
 	return done.State, nil
@@ -521,6 +552,7 @@ func (d *run) whole(c Commit) Commit {
 	c.Lease, c.Execution = d.engine.lease, d.loaded.Execution
 	c.Turn, c.Wakes = d.loaded.Turn, d.loaded.Wakes
 	c.Entries, c.Emits, c.Closed = d.entries, d.emits, d.closed
+	c.Starts, c.Family = d.starts, d.family
 	c.LastSeq, c.At, c.Bare = d.seq, d.engine.Clock.Now(), !d.touched
 	return c
 }
@@ -528,7 +560,7 @@ func (d *run) whole(c Commit) Commit {
 // committed is behind a turn that is stored: an empty one begins, and who waits for the end of the run is told.
 func (d *run) committed(c Commit, done Committed) {
 	d.loaded.Turn = done.Turn
-	d.entries, d.emits, d.closed = nil, nil, nil
+	d.entries, d.emits, d.closed, d.starts = nil, nil, nil, nil
 	if done.State.Ended() {
 		e := d.loaded.Execution
 		e.State, e.Error, e.Stack, e.LastSeq, e.EndedAt, e.UpdatedAt = done.State, c.Error, c.Stack, c.LastSeq, c.At, c.At

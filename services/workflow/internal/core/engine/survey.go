@@ -63,6 +63,12 @@ func (d *run) sort(ctx context.Context) (w work, refused *history.Completion, er
 		if seen && known.stored && op.Kind != history.KindRun && op.Kind != history.KindPoll {
 			continue // it keeps the deadline that it was given first
 		}
+		if op.EndOf != "" && !seen {
+			ended, err := d.ended(ctx, op)
+			if err != nil || ended != nil {
+				return work{}, ended, err
+			}
+		}
 		o, refusal, err := d.opening(ctx, op, seen)
 		if err != nil {
 			return work{}, nil, err

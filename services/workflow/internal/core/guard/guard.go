@@ -76,9 +76,12 @@ func (g *Guard) check(ctx context.Context, f activity.Function, call activity.Ca
 	if err != nil {
 		return nil, fmt.Errorf("read the passages of %q: %w", call.Workflow, err)
 	}
+	if run.Root == "" {
+		run.Root = call.Workflow
+	}
 	// A domain service of an earlier release has created the rollout: it grants nothing that could be checked. Other rollouts bring what
 	// they may change with their grants, so they are checked even if no places of environments were ever reported.
-	if run.Exempt || run.Version == 0 && !rolloutRun.MatchString(call.Workflow) {
+	if run.Exempt || run.Version == 0 && !rolloutRun.MatchString(run.Root) {
 		return nil, nil
 	}
 	all, err := g.territories(ctx, call.Organization, run.Version)
@@ -90,7 +93,7 @@ func (g *Guard) check(ctx context.Context, f activity.Function, call activity.Ca
 		return nil, g.refuse(ctx, call, "the function does not state what it changes")
 	}
 	touched := toucher.Touches(call.Args)
-	if !rolloutRun.MatchString(call.Workflow) {
+	if !rolloutRun.MatchString(run.Root) {
 		for _, place := range touched {
 			if problem := direct(all, place); problem != "" {
 				return nil, g.refuse(ctx, call, problem)

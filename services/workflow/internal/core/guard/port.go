@@ -73,6 +73,8 @@ func Together(reports []Territory) []Territory {
 
 // Run is what is known of a run, and of its organization.
 type Run struct {
+	// Root is the run that decides: the run itself, or the one that a child descends from.
+	Root string
 	// Version is that of the organization's territories; 0 if none was ever reported, as by a domain service of an earlier release.
 	Version int64
 	// Exempt is the run of a rollout that a domain service of an earlier release has created; it ends under the former protocol.

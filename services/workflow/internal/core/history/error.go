@@ -34,6 +34,9 @@ const (
 	CodeForbidden = "forbidden"
 	// CodeUnreachable is a call that was not executed because something that it needs is not available now.
 	CodeUnreachable = "unreachable"
+	// CodeChildFailed and CodeChildCancelled are the ends of a child that is waited for.
+	CodeChildFailed    = "child_failed"
+	CodeChildCancelled = "child_cancelled"
 	// CodeUnknownFunction is a Function that is not registered.
 	CodeUnknownFunction = "unknown_function"
 )

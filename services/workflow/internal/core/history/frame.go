@@ -9,6 +9,8 @@ import (
 type End struct {
 	Error    string `json:"error,omitempty"`
 	Workflow string `json:"workflow_id"`
+	// Result is what a child has returned to its parent.
+	Result json.RawMessage `json:"result,omitempty"`
 }
 
 // CancelledEnd is End for a run that was cancelled, and the Value of an arrival for Cancellation.

@@ -60,6 +60,8 @@ type Op struct {
 	// Interval is the pause between two rounds of a poll. Round is the one that is meant; a program leaves it 0.
 	Interval time.Duration
 	Round    int
+	// EndOf is the child of whose end a wait is, which may have ended before the events that are kept.
+	EndOf string
 }
 
 // Completion is what unblocks an operation.

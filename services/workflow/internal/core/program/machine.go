@@ -11,6 +11,8 @@ import (
 type Environment struct {
 	// Ref is the execution's handle, as its activities' ids begin with it.
 	Ref string
+	// Workflow is the run's id.
+	Workflow string
 	// Organization is whose run it is: programs that share something take turns by it.
 	Organization int64
 	// Continuation is the call that the program begins with in place of main: the Value of the entry of KindContinue that ended
@@ -49,6 +51,8 @@ type Machine interface {
 	// Ending reports whether the program has ended and what it has deferred is being called. Operations may then cease to be pending
 	// without a completion.
 	Ending() bool
+	// Result is what the main of a child returned, when it has ended well; nil for nothing.
+	Result() json.RawMessage
 	// Take are the entries and events since the last Take, in order; entries carry no Seq and no time yet. An entry of
 	// KindContinue is the last: the program has ended well, and goes on in another Machine.
 	Take() ([]history.Entry, []history.Emit)

@@ -60,6 +60,7 @@ func Kinds() []Kind {
 		{"message", `answered(channel())`},
 		{"channel", `channel()`},
 		{"branch", `spawn(touch, 1)`},
+		{"workflow", `start_workflow("kinds.star")`},
 		{"now", `now()`},
 		{"uuid", `uuid()`},
 		{"random", `random()`},

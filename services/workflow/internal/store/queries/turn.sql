@@ -42,6 +42,7 @@ SELECT
     ) AS executions,
     EXISTS (SELECT FROM timer t WHERE NOT t.fired AND t.due < sqlc.arg(soon)::timestamptz) AS timers,
     EXISTS (SELECT FROM call c WHERE c.next_at <= sqlc.arg(now)::timestamptz AND c.deadline > sqlc.arg(now)::timestamptz) AS calls,
+    EXISTS (SELECT FROM child WHERE child.orphaned) AS orphans,
     EXISTS (SELECT FROM flow_work w WHERE w.next_at <= sqlc.arg(now)::timestamptz) AS flows;
 
 -- name: Claim :many

@@ -63,6 +63,16 @@ type Channel struct {
 	Organization int64
 }
 
+type Child struct {
+	Organization int64
+	Workflow     string
+	Parent       int64
+	Root         string
+	Detached     bool
+	Orphaned     bool
+	StartedAt    time.Time
+}
+
 type Delivery struct {
 	Execution int64
 	Branch    int32

@@ -145,6 +145,7 @@ SELECT
     ) AS executions,
     EXISTS (SELECT FROM timer t WHERE NOT t.fired AND t.due < $5::timestamptz) AS timers,
     EXISTS (SELECT FROM call c WHERE c.next_at <= $3::timestamptz AND c.deadline > $3::timestamptz) AS calls,
+    EXISTS (SELECT FROM child WHERE child.orphaned) AS orphans,
     EXISTS (SELECT FROM flow_work w WHERE w.next_at <= $3::timestamptz) AS flows
 `
 
@@ -162,6 +163,7 @@ type DueRow struct {
 	Executions bool
 	Timers     bool
 	Calls      bool
+	Orphans    bool
 	Flows      bool
 }
 
@@ -183,6 +185,7 @@ func (q *Queries) Due(ctx context.Context, arg DueParams) (DueRow, error) {
 		&i.Executions,
 		&i.Timers,
 		&i.Calls,
+		&i.Orphans,
 		&i.Flows,
 	)
 	return i, err

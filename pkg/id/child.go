@@ -1,0 +1,56 @@
+package id
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// The runs that programs start as children of their own run (start_workflow). Only the engine starts a run with such an id.
+
+// ChildDepthMost is how deep children may be nested: a run that a caller has started has depth 0.
+const ChildDepthMost = 8
+
+// The bounds of the parts of a child's id, in characters: with them it is at most 255 long.
+const (
+	parentMost    = 150
+	childNameMost = 60
+)
+
+var (
+	childRun  = regexp.MustCompile(`^child:[1-9]:`)
+	childName = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
+)
+
+// ChildRun returns the id of a child of a run: its depth, the beginning of the parent's id for readers, a digest of the key, which names
+// the child within all that were ever started, and the name that its program has given it, if any. An error says what is wrong with the
+// name, or that children are nested too deeply.
+func ChildRun(parent, key, name string) (string, error) {
+	depth := 1
+	if IsChildRun(parent) {
+		depth += int(parent[len("child:")] - '0')
+		_, parent, _ = strings.Cut(parent[len("child:"):], ":")
+	}
+	if depth > ChildDepthMost {
+		return "", fmt.Errorf("children are nested more than %d deep", ChildDepthMost)
+	}
+	if name != "" && (len(name) > childNameMost || !childName.MatchString(name)) {
+		return "", fmt.Errorf("found the id %.80q, expected 1 to %d letters, digits, dots, dashes and underscores", name, childNameMost)
+	}
+	if utf8.RuneCountInString(parent) > parentMost {
+		parent = string([]rune(parent)[:parentMost])
+	}
+	sum := sha256.Sum256([]byte(key))
+	run := "child:" + strconv.Itoa(depth) + ":" + parent + "/" + hex.EncodeToString(sum[:12])
+	if name != "" {
+		run += "." + name
+	}
+	return run, nil
+}
+
+// IsChildRun reports whether an id has the form of a child's.
+func IsChildRun(run string) bool { return childRun.MatchString(run) }
