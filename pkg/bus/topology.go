@@ -103,7 +103,6 @@ func (c Consumer) config() jetstream.ConsumerConfig {
 
 // Apply makes the streams and consumers of t, or changes them to what t says; what is as t says, or more than that (Layout), is left alone.
 // It waits for a server that is away until ctx ends. The connection remembers t and makes it again whenever something of it has vanished.
-// vanished.
 func (c *Conn) Apply(ctx context.Context, t Topology) error {
 	retry := newBackoff(100*time.Millisecond, 2*time.Second)
 	logged := ""
