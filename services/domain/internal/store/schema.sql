@@ -401,7 +401,7 @@ CREATE TABLE cd_cells (
     CONSTRAINT cd_cells_live_is_whole CHECK ((((live_rollout_environment_id IS NULL) = (live_version_set_id IS NULL)) AND ((live_version_set_id IS NULL) = (live_since IS NULL)))),
     CONSTRAINT cd_cells_state_is_known CHECK (((latest_state >= 0) AND (latest_state <= 5))),
     CONSTRAINT cd_cells_worst_is_known CHECK (((worst >= '-1'::integer) AND (worst <= 3)))
-);
+) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_threshold=5000, autovacuum_analyze_scale_factor=0.02);
 CREATE INDEX cd_cells_by_environment ON cd_cells USING btree (organization_id, environment_id, standing, worst, application_name) WHERE shown;
 CREATE INDEX cd_cells_by_latest ON cd_cells USING btree (organization_id, latest_rollout_environment_id);
 CREATE INDEX cd_cells_by_standing ON cd_cells USING btree (organization_id, standing, worst, application_name) WHERE shown;
@@ -445,7 +445,7 @@ CREATE TABLE cd_changes (
     CONSTRAINT cd_changes_action_is_given CHECK ((action <> ''::text)),
     CONSTRAINT cd_changes_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text]))),
     CONSTRAINT cd_changes_subject_is_given CHECK ((subject_kind <> ''::text))
-);
+) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_insert_scale_factor=0.02, autovacuum_analyze_scale_factor=0.02);
 CREATE INDEX cd_changes_by_action ON cd_changes USING btree (organization_id, action, id);
 CREATE INDEX cd_changes_by_application ON cd_changes USING btree (organization_id, application_id, id) WHERE (application_id IS NOT NULL);
 CREATE INDEX cd_changes_by_environment ON cd_changes USING btree (organization_id, environment_id, id) WHERE (environment_id IS NOT NULL);
@@ -486,7 +486,7 @@ CREATE TABLE cd_deployment_snapshots (
     CONSTRAINT cd_deployment_snapshots_deployment FOREIGN KEY (organization_id, deployment_id) REFERENCES cd_deployments(organization_id, id),
     CONSTRAINT cd_deployment_snapshots_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_deployment_snapshots_commit_is_given CHECK ((commit_sha <> ''::text))
-);
+) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_insert_scale_factor=0.02, autovacuum_analyze_scale_factor=0.02);
 CREATE TRIGGER cd_deployment_snapshots_are_immutable BEFORE DELETE OR UPDATE ON cd_deployment_snapshots FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_deployment_snapshots_are_kept BEFORE TRUNCATE ON cd_deployment_snapshots FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
 COMMENT ON TABLE cd_deployment_snapshots IS
@@ -521,7 +521,7 @@ CASE
 END),
     CONSTRAINT cd_deployment_transitions_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text]))),
     CONSTRAINT cd_deployment_transitions_verb_is_known CHECK ((event = ANY (ARRAY['create'::text, 'start'::text, 'reach_gate'::text, 'pass_gate'::text, 'complete'::text, 'degrade'::text, 'fail'::text, 'cancel'::text])))
-);
+) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_insert_scale_factor=0.02, autovacuum_analyze_scale_factor=0.02);
 CREATE INDEX cd_deployment_transitions_by_position ON cd_deployment_transitions USING btree (organization_id, id);
 CREATE INDEX cd_deployment_transitions_by_subject ON cd_deployment_transitions USING btree (organization_id, deployment_id, id);
 CREATE TRIGGER cd_deployment_transitions_are_append_only BEFORE DELETE OR UPDATE ON cd_deployment_transitions FOR EACH ROW EXECUTE FUNCTION cd_refuse();
@@ -1192,7 +1192,7 @@ CASE
 END),
     CONSTRAINT cd_rollout_environment_transitions_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text]))),
     CONSTRAINT cd_rollout_environment_transitions_verb_is_known CHECK ((event = ANY (ARRAY['create'::text, 'start'::text, 'pause'::text, 'resume'::text, 'complete'::text, 'fail'::text, 'cancel'::text])))
-);
+) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_insert_scale_factor=0.02, autovacuum_analyze_scale_factor=0.02);
 CREATE INDEX cd_rollout_environment_transitions_by_position ON cd_rollout_environment_transitions USING btree (organization_id, id);
 CREATE INDEX cd_rollout_environment_transitions_by_subject ON cd_rollout_environment_transitions USING btree (organization_id, rollout_environment_id, id);
 CREATE TRIGGER cd_rollout_environment_transitions_are_append_only BEFORE DELETE OR UPDATE ON cd_rollout_environment_transitions FOR EACH ROW EXECUTE FUNCTION cd_refuse();
@@ -1394,7 +1394,7 @@ CASE
 END),
     CONSTRAINT cd_rollout_transitions_terminal_asks_nothing CHECK (((from_state IS NULL) OR (from_state < 3) OR (event = ANY (ARRAY['reach_gate'::text, 'stop_rollback'::text])))),
     CONSTRAINT cd_rollout_transitions_verb_is_known CHECK ((event = ANY (ARRAY['create'::text, 'start'::text, 'pause'::text, 'resume'::text, 'request_approval'::text, 'approve'::text, 'reject'::text, 'expire'::text, 'reach_gate'::text, 'request_passage'::text, 'pass_gate'::text, 'complete'::text, 'fail'::text, 'cancel'::text, 'abort'::text, 'retry'::text, 'skip'::text, 'break_glass'::text, 'stop_rollback'::text, 'stop_passage'::text, 'bypass_freeze'::text])))
-);
+) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_insert_scale_factor=0.02, autovacuum_analyze_scale_factor=0.02);
 CREATE INDEX cd_rollout_transitions_asking ON cd_rollout_transitions USING btree (organization_id, rollout_id) WHERE (event = 'request_approval'::text);
 CREATE INDEX cd_rollout_transitions_breaches ON cd_rollout_transitions USING btree (created_at) WHERE breach;
 CREATE INDEX cd_rollout_transitions_broken_glass ON cd_rollout_transitions USING btree (created_at) WHERE ((event = 'break_glass'::text) AND (gate_id IS NULL));
@@ -1483,7 +1483,7 @@ CREATE TABLE cd_service_environment_healths (
     CONSTRAINT cd_service_environment_healths_service FOREIGN KEY (organization_id, service_id) REFERENCES cd_services(organization_id, id),
     CONSTRAINT cd_service_environment_healths_health_is_known CHECK (((health >= 0) AND (health <= 3))),
     CONSTRAINT cd_service_environment_healths_since_is_before CHECK ((since <= observed_at))
-);
+) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_threshold=5000, autovacuum_analyze_scale_factor=0.02);
 CREATE TRIGGER cd_service_environment_healths_begin_worst AFTER INSERT ON cd_service_environment_healths FOR EACH ROW EXECUTE FUNCTION cd_keep_worst_health();
 CREATE TRIGGER cd_service_environment_healths_keep_worst AFTER UPDATE OF health ON cd_service_environment_healths FOR EACH ROW WHEN ((old.health <> new.health)) EXECUTE FUNCTION cd_keep_worst_health();
 CREATE TRIGGER cd_service_environment_healths_touch BEFORE UPDATE ON cd_service_environment_healths FOR EACH ROW EXECUTE FUNCTION cd_touch();

@@ -60,7 +60,7 @@ CREATE TABLE call (
     CONSTRAINT call_pkey PRIMARY KEY (execution, branch, op),
     CONSTRAINT call_id_key UNIQUE (id),
     CONSTRAINT call_location_check CHECK ((location = ANY (ARRAY[0, 1])))
-);
+) WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000, autovacuum_vacuum_cost_delay=0);
 CREATE INDEX call_next ON call USING btree (next_at) WHERE (next_at IS NOT NULL);
 
 CREATE TABLE channel (
@@ -99,7 +99,7 @@ CREATE TABLE delivery (
     CONSTRAINT delivery_event_once UNIQUE (execution, event),
     CONSTRAINT delivery_event CHECK (((kind = 0) = (event IS NOT NULL))),
     CONSTRAINT delivery_kind_check CHECK ((kind = ANY (ARRAY[0, 1])))
-);
+) WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000, autovacuum_vacuum_cost_delay=0);
 
 CREATE TABLE entry (
     execution bigint NOT NULL,
@@ -115,7 +115,7 @@ CREATE TABLE entry (
     recorded_at timestamp with time zone NOT NULL,
     CONSTRAINT entry_pkey PRIMARY KEY (execution, seq),
     CONSTRAINT entry_seq_check CHECK ((seq > 0))
-);
+) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_insert_scale_factor=0.02, autovacuum_analyze_scale_factor=0.02);
 CREATE UNIQUE INDEX entry_event_once ON entry USING btree (execution, event) WHERE (event IS NOT NULL);
 
 CREATE TABLE event (
@@ -130,7 +130,7 @@ CREATE TABLE event (
     CONSTRAINT event_pkey PRIMARY KEY (id),
     CONSTRAINT event_once UNIQUE (organization, source, event_id),
     CONSTRAINT event_organization_check CHECK ((organization > 0))
-);
+) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_insert_scale_factor=0.02, autovacuum_analyze_scale_factor=0.02);
 CREATE INDEX event_of_type ON event USING btree (organization, type, id);
 CREATE INDEX event_received ON event USING brin (received_at);
 CREATE TRIGGER event_meets_flows AFTER INSERT ON event REFERENCING NEW TABLE AS stored FOR EACH STATEMENT EXECUTE FUNCTION flow_meets_events();
@@ -140,7 +140,7 @@ CREATE TABLE event_key (
     event bigint NOT NULL,
     CONSTRAINT event_key_pkey PRIMARY KEY (key, event),
     CONSTRAINT event_key_key_check CHECK ((octet_length(key) = 16))
-);
+) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_insert_scale_factor=0.02, autovacuum_analyze_scale_factor=0.02);
 CREATE INDEX event_key_of_event ON event_key USING btree (event);
 
 CREATE TABLE execution (
@@ -176,7 +176,7 @@ CREATE TABLE execution (
     CONSTRAINT execution_owner_has_epoch CHECK (((owner IS NULL) = (owner_epoch IS NULL))),
     CONSTRAINT execution_state_check CHECK (((state >= 0) AND (state <= 6))),
     CONSTRAINT execution_workflow_check CHECK ((workflow <> ''::text))
-) WITH (fillfactor=80);
+) WITH (fillfactor=80, autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_threshold=5000, autovacuum_analyze_scale_factor=0.02);
 CREATE INDEX execution_by_age ON execution USING btree (organization, id);
 CREATE INDEX execution_labelled ON execution USING gin (labels jsonb_path_ops) WHERE ((labels <> '{}'::jsonb) AND (labels <> 'null'::jsonb));
 CREATE INDEX execution_troubled ON execution USING btree (organization, id DESC) WHERE troubled;
@@ -351,7 +351,7 @@ CREATE TABLE runnable (
     execution bigint NOT NULL,
     since timestamp with time zone NOT NULL DEFAULT now(),
     CONSTRAINT runnable_pkey PRIMARY KEY (execution)
-);
+) WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000, autovacuum_vacuum_cost_delay=0);
 
 CREATE TABLE schedule (
     organization bigint NOT NULL,
@@ -460,7 +460,7 @@ CREATE TABLE timer (
     fired boolean NOT NULL DEFAULT false,
     opened_at timestamp with time zone NOT NULL DEFAULT now(),
     CONSTRAINT timer_pkey PRIMARY KEY (execution, branch, op)
-);
+) WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000, autovacuum_vacuum_cost_delay=0);
 CREATE INDEX timer_due ON timer USING btree (due) WHERE (NOT fired);
 
 CREATE TABLE trace (
@@ -469,7 +469,7 @@ CREATE TABLE trace (
     CONSTRAINT trace_pkey PRIMARY KEY (execution),
     CONSTRAINT trace_execution_fkey FOREIGN KEY (execution) REFERENCES execution(id),
     CONSTRAINT trace_parent_check CHECK ((parent <> ''::text))
-);
+) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_insert_scale_factor=0.02, autovacuum_analyze_scale_factor=0.02);
 
 CREATE TABLE wait (
     execution bigint NOT NULL,
@@ -482,7 +482,7 @@ CREATE TABLE wait (
     created_at timestamp with time zone NOT NULL,
     CONSTRAINT wait_pkey PRIMARY KEY (execution, branch, op, key),
     CONSTRAINT wait_key_check CHECK ((octet_length(key) = 16))
-);
+) WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000, autovacuum_vacuum_cost_delay=0);
 CREATE INDEX wait_key ON wait USING btree (key);
 
 CREATE TABLE watch (
