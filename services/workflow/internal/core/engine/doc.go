@@ -23,6 +23,10 @@
 //	                       └─────────────────┘
 //	                         Operator.Retry: failed and quarantined executions only
 //
+// A run that has deferred calls makes them before it ends (program.Machine.Ending). Service.Cancel then does not end it: the cancellation is
+// an arrival (run.cancelled), which stops the rest of the program, and the run ends itself as cancelled (run.end). Operator.Terminate and a
+// quarantine end it without the calls.
+//
 // A running execution has an owner, the lease of a process, or is free: then claimLoop of any process takes it. A parked one has none; the
 // process whose transaction wakes it becomes its owner, if it runs executions.
 //
@@ -44,8 +48,8 @@
 //	         ▼
 //	 ┌─▶ apply    run.apply    completes operations with what has arrived; the program runs on until every branch blocks
 //	 │       │
-//	 │   commit   run.commit   run.survey sorts the blocked operations: for the store, for this process, refused. Entries, emits, opened
-//	 │       │                 and closed operations are one transaction (Store.Commit). Then, and only then, the Functions of this
+//	 │   commit   run.commit   run.survey sorts the blocked operations: for the store, for this process, refused. Entries, emits, children,
+//	 │       │                 opened and closed operations are one transaction (Store.Commit). Then, and only then, the Functions of this
 //	 │       │                 process are started (run.start)
 //	 │       ├── ended ────────────────▶ run.end        the last entry and the event about the end are in the same transaction
 //	 │       ├── a generation ended ───▶ run.next       Engine.drive continues with the driver of the following generation
