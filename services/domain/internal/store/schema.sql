@@ -1398,6 +1398,7 @@ END),
 CREATE INDEX cd_rollout_transitions_asking ON cd_rollout_transitions USING btree (organization_id, rollout_id) WHERE (event = 'request_approval'::text);
 CREATE INDEX cd_rollout_transitions_breaches ON cd_rollout_transitions USING btree (created_at) WHERE breach;
 CREATE INDEX cd_rollout_transitions_broken_glass ON cd_rollout_transitions USING btree (created_at) WHERE ((event = 'break_glass'::text) AND (gate_id IS NULL));
+CREATE INDEX cd_rollout_transitions_by_action ON cd_rollout_transitions USING btree (organization_id, event, id) WHERE (principal_type <> 'system'::text);
 CREATE INDEX cd_rollout_transitions_by_gate ON cd_rollout_transitions USING btree (organization_id, rollout_id, gate_id, id) WHERE (gate_id IS NOT NULL);
 CREATE INDEX cd_rollout_transitions_by_instant ON cd_rollout_transitions USING btree (organization_id, created_at, id) WHERE (principal_type <> 'system'::text);
 CREATE INDEX cd_rollout_transitions_by_position ON cd_rollout_transitions USING btree (organization_id, id);
