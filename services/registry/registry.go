@@ -99,12 +99,14 @@ func Run(ctx context.Context, c Config) error {
 }
 
 // Command returns what the arguments of the service's program request: to run it, or one of the subcommands migrate, which updates the
-// tables, and hooks, which writes the paths of the hooks to out. The other arguments are those of pkg/config.
+// tables, restored, which leaves a gap in all numbers after a restore, and hooks, which writes the paths of the hooks to out. The other arguments are those of pkg/config.
 func Command(args []string, out io.Writer) (rest []string, do func(context.Context, Config) error) {
 	if len(args) > 0 {
 		switch args[0] {
 		case "migrate":
 			return args[1:], Migrate
+		case "restored":
+			return args[1:], Restored
 		case "hooks":
 			return args[1:], func(ctx context.Context, c Config) error { return ListHooks(ctx, out, c) }
 		}
@@ -116,6 +118,19 @@ func Command(args []string, out io.Writer) (rest []string, do func(context.Conte
 // account may not change tables.
 func Migrate(ctx context.Context, c Config) error {
 	return migrate(ctx, config.WithDefaults(c), telemetry.Logger(os.Stderr, c.LogLevel).With(telemetry.KeyService, name))
+}
+
+// Restored leaves a gap in all numbers that the service gives, and returns: the subcommand restored, for a database that was restored to an
+// earlier time, before the service runs on it.
+func Restored(ctx context.Context, c Config) error {
+	c = config.WithDefaults(c)
+	log := telemetry.Logger(os.Stderr, c.LogLevel).With(telemetry.KeyService, name)
+	sequences, err := pg.Restored(ctx, database(c, log))
+	if err != nil {
+		return err
+	}
+	log.InfoContext(ctx, "numbers that were given after the restored time are left out", "sequences", sequences, "gap", int64(pg.RestoredGap))
+	return nil
 }
 
 // Tables returns the sets of migrations of the service's schema, by the names that their versions are stored under.

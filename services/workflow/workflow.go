@@ -186,6 +186,19 @@ func Migrate(ctx context.Context, c Config) error {
 	return migrate(ctx, c, telemetry.Logger(os.Stderr, c.LogLevel).With(telemetry.KeyService, name))
 }
 
+// Restored leaves a gap in all numbers that the service gives, and returns: the subcommand restored, for a database that was restored to an
+// earlier time, before the service runs on it.
+func Restored(ctx context.Context, c Config) error {
+	c = c.withDefaults()
+	log := telemetry.Logger(os.Stderr, c.LogLevel).With(telemetry.KeyService, name)
+	sequences, err := pg.Restored(ctx, database(c, log))
+	if err != nil {
+		return err
+	}
+	log.InfoContext(ctx, "numbers that were given after the restored time are left out", "sequences", sequences, "gap", int64(pg.RestoredGap))
+	return nil
+}
+
 // Tables are the sets of migrations of the service's schema, by the names that their versions are kept under.
 func Tables() map[string]fs.FS {
 	return map[string]fs.FS{"outbox": outbox.Migrations(), name: store.Migrations()}

@@ -1,4 +1,5 @@
-// Command domain runs the domain service, or brings its tables up to date with the subcommand migrate.
+// Command domain runs the domain service, brings its tables up to date with the subcommand migrate, or, with restored, leaves a gap in the
+// numbers that it gives, after a restore.
 package main
 
 import (
@@ -18,6 +19,9 @@ func start(ctx context.Context) error {
 	args, do := os.Args[1:], domain.Run
 	if len(args) > 0 && args[0] == "migrate" {
 		args, do = args[1:], domain.Migrate
+	}
+	if len(args) > 0 && args[0] == "restored" {
+		args, do = args[1:], domain.Restored
 	}
 	c, err := config.Load[domain.Config]("domain", args)
 	if err != nil {

@@ -1,4 +1,5 @@
-// Command workflow runs the workflow service, or brings its tables up to date with the subcommand migrate. The service
+// Command workflow runs the workflow service, brings its tables up to date with the subcommand migrate, or, with
+// restored, leaves a gap in the numbers that it gives, after a restore. The service
 // starts it with the subcommand sandbox as a child that runs programs.
 package main
 
@@ -22,6 +23,9 @@ func start(ctx context.Context) error {
 	}
 	if len(args) > 0 && args[0] == "migrate" {
 		args, do = args[1:], workflow.Migrate
+	}
+	if len(args) > 0 && args[0] == "restored" {
+		args, do = args[1:], workflow.Restored
 	}
 	c, err := config.Load[workflow.Config]("workflow", args)
 	if err != nil {
