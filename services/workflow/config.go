@@ -151,6 +151,8 @@ type AgentOwner struct {
 
 // GitCredential is a user name and a reference to a password.
 type GitCredential struct {
+	// Name is what programs call it that choose among several (argument credential of git.read_file and git.commit); it may be empty.
+	Name string `koanf:"name" yaml:"name,omitempty" json:"name,omitempty"`
 	// URLPrefix is scheme, host and the beginning of a path.
 	URLPrefix string `koanf:"url_prefix" yaml:"url_prefix" json:"url_prefix"`
 	// Username is the user name; many servers accept any if the password is a token.

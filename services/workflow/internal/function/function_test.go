@@ -82,7 +82,7 @@ func TestArgumentsAreRefusedByName(t *testing.T) {
 		{"git.read_file", read, ""},
 		{"git.read_file", m{}, "git.read_file: repo_url: missing, expected a non-empty string; ref: missing, expected a non-empty string; path: missing, expected a non-empty string"},
 		{"git.read_file", with(read, "ref", int64(7)), "git.read_file: ref: found 7, expected a non-empty string"},
-		{"git.read_file", with(read, "reff", "x"), "reff: unknown, expected only repo_url, ref, path"},
+		{"git.read_file", with(read, "reff", "x"), "reff: unknown, expected only repo_url, ref, path, credential"},
 		{"git.commit", with(commit, "files", []any{m{"path": "a"}}), "files[0].content: missing, expected a string"},
 		{"git.commit", with(commit, "files", []any{"a"}), `files[0]: found "a", expected an object`},
 		{"git.commit", with(commit, "trailers", m{"A": 1.5}), "trailers.A: found 1.5, expected a string"},

@@ -21,10 +21,11 @@ func readFile(forge activity.Forge) *Function {
 				{Name: "repo_url", Doc: "The repository's URL, `https://…`.", Type: Text, Required: true},
 				{Name: "ref", Doc: "A branch, tag or commit.", Type: Text, Required: true},
 				{Name: "path", Doc: "The file's path in the repository.", Type: Text, Required: true},
+				gitCredentialField(),
 			},
 		},
 		do: func(ctx context.Context, call activity.Call) (any, error) {
-			path := text(call.Args, "path")
+			ctx, path := withLogin(ctx, call), text(call.Args, "path")
 			content, sha, err := forge.ReadFile(ctx, call.Organization, text(call.Args, "repo_url"), text(call.Args, "ref"), path)
 			if err != nil {
 				return nil, err
@@ -60,6 +61,7 @@ func commit(forge activity.Forge) *Function {
 				}}},
 				{Name: "message", Doc: "The commit's message.", Type: Text, Required: true},
 				{Name: "trailers", Doc: "Trailers of the message: letters, digits and hyphens as keys.", Type: Texts},
+				gitCredentialField(),
 			},
 		},
 		do: func(ctx context.Context, call activity.Call) (any, error) {
@@ -67,7 +69,7 @@ func commit(forge activity.Forge) *Function {
 			if err != nil {
 				return nil, err
 			}
-			sha, err := forge.Commit(ctx, activity.CommitRequest{
+			sha, err := forge.Commit(withLogin(ctx, call), activity.CommitRequest{
 				Organization: call.Organization,
 				RepoURL:      text(call.Args, "repo_url"), Branch: text(call.Args, "branch"), Base: text(call.Args, "base"),
 				Files: files, Message: text(call.Args, "message"), Trailers: texts(call.Args, "trailers"), Activity: call.ID,
@@ -78,6 +80,20 @@ func commit(forge activity.Forge) *Function {
 			return sha, nil
 		},
 	}
+}
+
+// gitCredentialField names a credential.
+func gitCredentialField() Field {
+	return Field{
+		Name: "credential", Type: Text,
+		Doc: "The name of a credential that an operator has configured for the organization and this repository (`git_credentials`), or of one of the run's " +
+			"`secrets` with the same reference; by default the credential with the longest matching URL.",
+	}
+}
+
+// withLogin has the Forge use the credential that a call names.
+func withLogin(ctx context.Context, call activity.Call) context.Context {
+	return activity.WithLogin(ctx, activity.Login{Name: text(call.Args, "credential"), Secrets: call.Secrets})
 }
 
 // touchesFiles are the files that a commit changes; none where the arguments are refused.

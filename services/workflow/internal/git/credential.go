@@ -17,6 +17,8 @@ import (
 
 // Credential is a user name and a reference to a password, for the repositories below a URL.
 type Credential struct {
+	// Name is what programs call it, for those that choose among several; "" for none.
+	Name string
 	// URLPrefix is scheme, host and the beginning of a path; it ends at a path boundary.
 	URLPrefix string
 	// Username is what the forge wants there; for tokens often anything.
@@ -111,9 +113,30 @@ func Unscoped(all []Credential) []fault.Field {
 	return wrong
 }
 
-// of is the credential of a repository for an organization, nil where none matches.
+// named are the credentials that a program has chosen from: by the operator's name, or by the reference of one of the run's secrets. A
+// program chooses the repository, so a reference that no credential of the organization has is never resolved.
+func (c credentials) named(l activity.Login) []Credential {
+	ref, isSecret := l.Secrets[l.Name]
+	var all []Credential
+	for _, each := range c.all {
+		if isSecret && each.PasswordRef == ref || !isSecret && each.Name == l.Name {
+			all = append(all, each)
+		}
+	}
+	return all
+}
+
+// of is the credential of a repository for an organization, nil where none matches. One that the program has named has to match.
 func (c credentials) of(ctx context.Context, organization int64, u *url.URL) (*Credential, error) {
-	found := best(c.all, organization, u)
+	all := c.all
+	login, chosen := activity.LoginOf(ctx)
+	if chosen {
+		all = c.named(login)
+	}
+	found := best(all, organization, u)
+	if chosen && found == nil {
+		return nil, fault.New(fault.Denied, "this organization has no credential %q for this repository (git_credentials)", login.Name)
+	}
 	if found == nil || len(found.Organizations) > 0 || c.several == nil {
 		return found, nil
 	}

@@ -15,6 +15,29 @@ type Forge interface {
 	Commit(ctx context.Context, c CommitRequest) (sha string, err error)
 }
 
+// Login is the credential that a program has named for an operation: the operator's name for it, or one of the run's secrets, whose
+// references are by name.
+type Login struct {
+	Name    string
+	Secrets map[string]string
+}
+
+type loginKey struct{}
+
+// WithLogin is a context in which a Forge uses that credential and no other. A name that is empty leaves the choice to the Forge.
+func WithLogin(ctx context.Context, l Login) context.Context {
+	if l.Name == "" {
+		return ctx
+	}
+	return context.WithValue(ctx, loginKey{}, l)
+}
+
+// LoginOf is the credential of WithLogin.
+func LoginOf(ctx context.Context) (l Login, named bool) {
+	l, named = ctx.Value(loginKey{}).(Login)
+	return l, named
+}
+
 // CommitRequest is one commit that a workflow wants made.
 type CommitRequest struct {
 	// Organization is whose workflow it is: it says which credentials may be used.
