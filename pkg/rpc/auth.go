@@ -66,7 +66,7 @@ func (i *interceptors) admit(caller Caller, method string) error {
 	if !named {
 		needed = ScopeAdmin
 	}
-	if caller.Scope < needed {
+	if !caller.Scope.Allows(needed) {
 		return fault.New(fault.Denied, "%s needs a token of scope %s; this one has %s", method, needed, caller.Scope)
 	}
 	return nil

@@ -61,6 +61,8 @@ type Caller struct {
 	Scope Scope
 	// Name is for logs.
 	Name string
+	// Prefix is what the names that a caller of ScopeWork registers begin with.
+	Prefix string
 }
 
 // streamWorkers is the number of goroutines kept for calls, so that their stacks need not grow anew for each. A call that finds none free

@@ -163,6 +163,21 @@ func methods(organization int64, id string) map[string]func(context.Context, aut
 		"DeleteFlow": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
 			return first(c.DeleteFlow(ctx, &autoflowv1.DeleteFlowRequest{OrganizationId: organization, Name: "no-such-flow"}))
 		},
+		"ListFunctions": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
+			return first(c.ListFunctions(ctx, &autoflowv1.ListFunctionsRequest{OrganizationId: organization}))
+		},
+		"Work": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			stream, err := c.Work(ctx)
+			if err != nil {
+				return err
+			}
+			_ = stream.Send(&autoflowv1.WorkRequest{Message: &autoflowv1.WorkRequest_Register{Register: &autoflowv1.RegisterWorker{
+				OrganizationId: organization, Worker: "a", MaxInFlight: 1, Functions: reads("shop.a"),
+			}}}) // Recv has the reason
+			return first(stream.Recv())
+		},
 		"DeclareAgents": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
 			return first(c.DeclareAgents(ctx, &autoflowv1.DeclareAgentsRequest{Agents: []*autoflowv1.DeclaredAgent{{
 				AgentId:        agentID,
@@ -207,7 +222,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 			err := call(t.Context(), stranger)
 			switch method {
 			case "CheckProgram": // a program that is looked at belongs to nobody yet
-			case "DeclareAgents":
+			case "DeclareAgents", "Work": // a worker has a token of its own scope
 				if !fault.Is(err, fault.Denied) {
 					t.Errorf("%s: %v, expected a denial", method, err)
 				}
@@ -242,7 +257,8 @@ func TestWhoMayCallWhat(t *testing.T) {
 			caller := s.as(tokenOf(1, scope))
 			forEachMethod(t, "mine", func(method string, call func(context.Context, autoflowv1.AutoFlowClient) error) {
 				// Read where the table has none. Whose agents are is for no token of one organization to say.
-				let := at(scope) >= at(needs[method]) && method != "DeclareAgents"
+				// Nobody works but with a token for that.
+				let := at(scope) >= at(needs[method]) && method != "DeclareAgents" && method != "Work"
 				if err := call(t.Context(), caller); let == fault.Is(err, fault.Denied) {
 					t.Errorf("%s with scope %s: %v", method, scope, err)
 				}

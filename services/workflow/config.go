@@ -16,6 +16,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/secret"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/pkg/throttle"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/worker"
 )
 
 // Config is the configuration of the service. The zero value works except for a database; without a token all callers are rejected.
@@ -69,6 +70,9 @@ type Config struct {
 	// CacheBytes is the approximate memory for parked workflows that are kept in memory, so that they resume without replaying their
 	// history. The least recently used are evicted first. A negative number disables the cache.
 	CacheBytes int64 `koanf:"cache_bytes" default:"268435456"`
+	// WorkerHeartbeat is how long a worker may be silent before its calls are given to others; it is asked for heartbeats three times as
+	// often.
+	WorkerHeartbeat time.Duration `koanf:"worker_heartbeat" default:"15s"`
 	// MaxActivities is the maximum number of Functions running in this process at a time.
 	MaxActivities int `koanf:"max_activities" default:"32"`
 	// MaxHistory is the maximum number of history entries in one generation of a workflow, which is stopped beyond that. A program starts a
@@ -133,8 +137,12 @@ type AccessToken struct {
 	Name string `koanf:"name" yaml:"name" json:"name"`
 	// Organization is the only organization that the caller can access; 0 for all.
 	Organization int64 `koanf:"organization" yaml:"organization" json:"organization"`
-	// Scope is read, start (also start workflows and send events), operate (also cancel, terminate and retry) or admin.
+	// Scope is read, start (also start workflows and send events), operate (also cancel, terminate and retry) or admin; or work, which allows
+	// nothing but to connect as a worker of one organization.
 	Scope string `koanf:"scope" yaml:"scope" json:"scope"`
+	// Prefix is what the names of the Functions begin with that a worker registers, without the last dot: shop for shop.reserve. It is
+	// required with the scope work.
+	Prefix string `koanf:"prefix" yaml:"prefix,omitempty" json:"prefix,omitempty"`
 	// SHA256 is the token's digest, hexadecimal: printf %s "$TOKEN" | sha256sum. Either this or Ref.
 	SHA256 string `koanf:"sha256" yaml:"sha256" json:"sha256"`
 	// Ref is a reference to the token: env:NAME, or file:/path, which is read again when it changes.
@@ -225,6 +233,7 @@ func (c Config) Validate() error {
 		if _, err := rpc.ParseScope(t.Scope); err != nil {
 			problems = append(problems, fault.Field{Name: fmt.Sprintf("tokens[%d].scope", i), Problem: err.Error()})
 		}
+		problems = append(problems, t.checkWork(fmt.Sprintf("tokens[%d].", i))...)
 		if t.Name == "" || t.Organization < 0 {
 			problems = append(problems, fault.Field{
 				Name:    fmt.Sprintf("tokens[%d]", i),
@@ -241,6 +250,7 @@ func (c Config) Validate() error {
 		{"wait_timeout", c.WaitTimeout},
 		{"event_retention", c.EventRetention},
 		{"sandbox_cpu", c.SandboxCPU},
+		{"worker_heartbeat", c.WorkerHeartbeat},
 	} {
 		if d.value < 0 {
 			problems = append(problems, fault.Field{Name: d.name, Problem: fmt.Sprintf("found %s, expected a duration above zero", d.value)})
@@ -286,6 +296,23 @@ func (c Config) Validate() error {
 		return fault.InvalidFields(problems...)
 	}
 	return nil
+}
+
+// checkWork finds what is wrong with the token of a worker.
+func (t AccessToken) checkWork(at string) (problems []fault.Field) {
+	if t.Scope != rpc.ScopeWork.String() {
+		if t.Prefix != "" {
+			problems = append(problems, fault.Field{Name: at + "prefix", Problem: "found with the scope " + t.Scope + ", expected only with work"})
+		}
+		return problems
+	}
+	if t.Organization <= 0 {
+		problems = append(problems, fault.Field{Name: at + "organization", Problem: "found 0, expected the organization of the worker"})
+	}
+	if problem := worker.CheckPrefix(t.Prefix); problem != "" {
+		problems = append(problems, fault.Field{Name: at + "prefix", Problem: problem})
+	}
+	return problems
 }
 
 // withDefaults also serves callers that build a Config without package config. It adds the one default that depends on the process.

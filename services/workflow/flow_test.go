@@ -370,7 +370,7 @@ func FuzzCheckProgram(f *testing.F) {
 	f.Add("\xff", "\x00", "[")
 	f.Fuzz(func(t *testing.T, source, module, inputs string) {
 		p := program.Program{Source: []byte(source), Modules: map[string][]byte{"m.star": []byte(module)}}
-		found, err := checker.Check(organization, p, []byte(inputs))
+		found, err := checker.Check(t.Context(), organization, p, []byte(inputs))
 		if err != nil && (source != "" || !fault.Is(err, fault.Invalid)) {
 			t.Errorf("an error instead of problems: %v", err)
 		}

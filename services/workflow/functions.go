@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/api"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/function"
 )
@@ -15,6 +16,17 @@ func Functions() []function.Spec {
 		if declared, ok := f.(*function.Function); ok {
 			all = append(all, declared.Spec())
 		}
+	}
+	return all
+}
+
+// builtins are the Functions that all organizations have, as ListFunctions answers them.
+func builtins() []api.Builtin {
+	all := []api.Builtin{{
+		Name: EmitFunction, Doc: "Emits an event of the organization: a type that programs may emit, with its data.", Effect: activity.Reads,
+	}}
+	for _, s := range Functions() {
+		all = append(all, api.Builtin{Name: s.Name, Doc: s.Doc, Effect: s.Effect})
 	}
 	return all
 }

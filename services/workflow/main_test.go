@@ -27,5 +27,8 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == serviceCommand {
 		os.Exit(serviceProcess())
 	}
+	if len(os.Args) == 2 && os.Args[1] == workerCommand {
+		os.Exit(workerProcess())
+	}
 	goleak.VerifyTestMain(m, bustest.Leftovers()...)
 }

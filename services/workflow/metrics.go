@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/guard"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/worker"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store"
 )
 
@@ -22,14 +23,15 @@ type exposition struct {
 	clock   clock.Clock
 	engine  *engine.Engine
 	guard   *guard.Guard
+	workers *worker.Hub
 	scripts isolation
 }
 
 // collectors are everything that /metrics exposes beside telemetry.Metrics.
 func (e exposition) collectors() []prometheus.Collector {
 	all := append([]prometheus.Collector{pg.Metrics(e.pool), outbox.Metrics(e.pool)}, bus.Metrics(e.conn)...)
-	return append(append(all, e.budget.Metrics()...), store.Metrics(e.pool, e.clock), engineMetrics(e.engine),
-		guardMetrics(e.guard), e.scripts)
+	return append(append(append(all, e.budget.Metrics()...), store.Metrics(e.pool, e.clock), engineMetrics(e.engine),
+		guardMetrics(e.guard), e.scripts), workerMetrics(e.workers)...)
 }
 
 // Exposed are the collectors of everything that /metrics of this service exposes beside telemetry.Metrics. They read from nothing: they
@@ -40,7 +42,7 @@ func Exposed() []prometheus.Collector {
 
 // Metrics are those of Exposed that no other service has.
 func Metrics() []prometheus.Collector {
-	return []prometheus.Collector{store.Metrics(nil, nil), engineMetrics(nil), guardMetrics(nil), isolation{}}
+	return append([]prometheus.Collector{store.Metrics(nil, nil), engineMetrics(nil), guardMetrics(nil), isolation{}}, workerMetrics(nil)...)
 }
 
 // guardMetrics counts what a process has refused: each replica reports its own, so take the sum.
@@ -49,6 +51,28 @@ func guardMetrics(g *guard.Guard) prometheus.Collector {
 		Name: "lockstep_calls_forbidden_total",
 		Help: "Attempts of calls that were refused because no passage opens what they change, or because an environment is protected.",
 	}, func() float64 { return float64(g.Forbidden()) })
+}
+
+// workerMetrics are the workers of one replica, so take the sum.
+func workerMetrics(hub *worker.Hub) []prometheus.Collector {
+	return []prometheus.Collector{
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "lockstep_workers_connected", Help: "Workers that are connected."}, func() float64 {
+			connected, _, _ := hub.Load()
+			return float64(connected)
+		}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "lockstep_worker_calls_in_progress", Help: "Calls that connected workers have and have not answered.",
+		}, func() float64 {
+			_, held, _ := hub.Load()
+			return float64(held)
+		}),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "lockstep_worker_calls_total", Help: "Attempts of calls that were given to workers.",
+		}, func() float64 {
+			_, _, given := hub.Load()
+			return float64(given)
+		}),
+	}
 }
 
 // engineMetrics are what an engine has in its process: each replica reports its own, so take the sum.

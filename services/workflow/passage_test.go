@@ -23,6 +23,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/guard"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/worker"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/events"
 	declarations "github.com/lockstep-cd/lockstep/services/workflow/internal/function"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/script"
@@ -108,10 +109,15 @@ func TestAHostileProgramChangesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	guardian := guard.New(kept, registry, log)
+	catalogue := worker.NewCatalogue(kept, declarations.OfWorker, wall, log)
+	registry.Add(catalogue)
+	hub := worker.NewHub(worker.Deps{
+		Store: kept, Catalogue: catalogue, Guard: guardian, Heartbeat: time.Minute, Poll: 20 * time.Millisecond, Clock: wall, Log: log,
+	})
 	scripts := script.New(script.Limits{})
 	runner = engine.New(engine.Deps{
 		Store: kept, Scripts: scripts, Functions: registry, Agents: agent.NewRegistry(declared{organization: 1}, wall, log), Guard: guardian,
-		CheckEmit: events.CheckEmit, Clock: wall, Log: log, Settings: engine.Settings{
+		Offered: hub.Offered, CheckEmit: events.CheckEmit, Clock: wall, Log: log, Settings: engine.Settings{
 			Instance: "hostile", Lease: time.Hour, Poll: 20 * time.Millisecond, CallTimeout: time.Minute, WaitTimeout: time.Hour,
 			Live: 10, Cache: 1 << 20, Activities: 10, History: 1000, Crashes: 3, Retention: time.Hour,
 		},
@@ -127,6 +133,26 @@ func TestAHostileProgramChangesNothing(t *testing.T) {
 	defer stop()
 	parts.Go(func() { _ = dispatcher.Run(ctx) })
 	parts.Go(func() { _ = runner.Run(ctx, func() {}) })
+	// The Functions of a worker are guarded as those of Lockstep are.
+	form := []worker.PlaceForm{{Agent: "/cluster/agent", Namespace: "/namespace"}}
+	session, err := hub.Open(ctx, worker.Opening{Organization: 1, Prefix: "shop", Name: "worker", InFlight: 10, Functions: []worker.Declaration{
+		{Name: "shop.deploy", Effect: "changes", Places: form}, {Name: "shop.undo", Effect: "takes_back", Places: form},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts.Go(func() { _ = session.Run(ctx) })
+	parts.Go(func() {
+		for {
+			select {
+			case m := <-session.Messages():
+				world.note(m.Call.Function)
+				_ = session.Answer(ctx, m.Call.ID, json.RawMessage(`{}`), nil)
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
 
 	reports := 0
 	report := func(c guard.Change) {
@@ -174,6 +200,8 @@ func TestAHostileProgramChangesNothing(t *testing.T) {
 		}
 		calls = append(calls, map[string]any{"function": name, "args": with})
 	}
+	ofWorker := map[string]any{"cluster": map[string]any{"agent": 7}, "namespace": "shop"}
+	calls = append(calls, map[string]any{"function": "shop.deploy", "args": ofWorker}, map[string]any{"function": "shop.undo", "args": ofWorker})
 	run := func(workflow, source string, calls []map[string]any) execution.Execution {
 		t.Helper()
 		inputs, err := json.Marshal(map[string]any{"calls": calls, "rollout": map[string]any{"passages": true}})
@@ -220,6 +248,20 @@ attempt()
 			t.Errorf("%s: %s: %s", workflow, e.State, e.Error)
 		}
 	}
+	// Arguments that do not name a place, or name it in another form, are no way around it.
+	for i, args := range []map[string]any{
+		{},
+		{"namespace": "shop"},
+		{"cluster": 7, "namespace": "shop"},
+		{"cluster": map[string]any{"agent": "7"}, "namespace": "shop"},
+		{"cluster": map[string]any{"agent": 7}, "namespace": []string{"shop"}},
+		{"cluster": map[string]any{"agent": 7}, "namespace": ""},
+	} {
+		nameless := []map[string]any{{"function": "shop.deploy", "args": args}}
+		if e := run(fmt.Sprintf("nameless-%d", i), trespass+"attempt()\n", nameless); e.State != execution.Completed {
+			t.Errorf("%v: %s: %s", args, e.State, e.Error)
+		}
+	}
 	if seen := world.seen(); len(seen) > 0 {
 		t.Errorf("changed: %v", seen)
 	}
@@ -228,7 +270,7 @@ attempt()
 	report(guard.Change{Workflow: "rollout-7", At: wall.Now(), Aborted: true})
 	var forward, back []map[string]any
 	for _, c := range calls {
-		if f, _ := registry.Lookup(c["function"].(string)); f.Effect() == activity.TakesBack {
+		if f, _, _ := registry.Of(t.Context(), 1, c["function"].(string)); f.Effect() == activity.TakesBack {
 			back = append(back, c)
 		} else {
 			forward = append(forward, c)

@@ -31,6 +31,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/flow"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/guard"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/schedule"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/worker"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/events"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/function"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store"
@@ -117,10 +118,15 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		return err
 	}
 	guardian := guard.New(executions, registry, log)
+	catalogue := worker.NewCatalogue(executions, function.OfWorker, wall, log)
+	registry.Add(catalogue)
+	workers := worker.NewHub(worker.Deps{
+		Store: executions, Catalogue: catalogue, Guard: guardian, Heartbeat: c.WorkerHeartbeat, Poll: poll, Clock: wall, Log: log,
+	})
 	watchers := control.NewSubscriptions(executions, wall, log)
 	runner = engine.New(engine.Deps{
 		Store: watchers.Store(executions), Scripts: scripts, Functions: registry, Agents: owners, Guard: guardian, CheckEmit: events.CheckEmit,
-		Observe: observe(wall), Clock: wall, Log: log,
+		Offered: workers.Offered, Observe: observe(wall), Clock: wall, Log: log,
 		Flows: func() { flows.Wake() }, Settings: settings(c),
 	})
 	service := control.NewService(executions, scripts, wall, runner)
@@ -133,6 +139,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	grpc, err := grpcPart(c, log, api.Deps{
 		Operator: operator, Batches: batches, Flows: flows, Schedules: schedules, Agents: owners, FromWire: events.FromWire,
 		Checker: control.ProgramChecker{Scripts: scripts, Functions: registry, CheckType: events.CheckType},
+		Workers: workers, Functions: builtins(),
 	})
 	if err != nil {
 		return err
@@ -152,6 +159,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		run.Loop("inbox", inbox.Run),
 		{Name: "engine", Run: runner.Run},
 		run.Loop("calls", dispatcher.Run),
+		run.Loop("workers", workers.Run),
 		run.Loop("watches", watches.Run),
 		run.Loop("agents", agents.Run),
 		run.Loop("owners", func(ctx context.Context) error { return own(ctx, owners, c.AgentOwners, wall, log) }),
@@ -173,7 +181,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 			"bus":      topology.Ready,
 		}, exposition{
 			budget: budget, conn: func() *bus.Conn { return conn }, pool: pool, clock: wall, engine: runner, guard: guardian,
-			scripts: isolation{scripts},
+			workers: workers, scripts: isolation{scripts},
 		}.collectors()...)))
 	}
 	return run.Parts(ctx, log, stopWithin, parts...)

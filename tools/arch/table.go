@@ -93,7 +93,7 @@ func table() []rule {
 		adapter("domain", "autoflow", join(sql, nats, kube, star), "proto/**", "pkg/rpc", "pkg/telemetry"),
 		adapter("workflow", "script", join(sql, nats, kube), "pkg/yamltext"),
 		adapter("workflow", "sandbox", join(sql, nats, kube, star), "pkg/fair"),
-		adapter("workflow", "function", join(sql, nats, kube, star), "pkg/yamltext"),
+		adapter("workflow", "function", join(sql, nats, kube, star), "pkg/yamltext", "pkg/schema"),
 		// The simulation runs the core with real programs: the only adapter that it imports is the interpreter.
 		adapter("workflow", "simulation", join(sql, nats, kube, grpcs), "services/workflow/internal/script", "pkg/event"),
 		adapter("workflow", "model", join(sql, nats, kube, star, grpcs)),
@@ -157,6 +157,7 @@ func rooms() map[string][]room {
 			{"flow", []string{"wake", "history", "program", "execution"}},
 			{"schedule", []string{"wake", "history", "program", "execution"}},
 			{"guard", []string{"history", "activity", "agent"}},
+			{"worker", []string{"wake", "history", "activity"}},
 			{"engine", []string{"wake", "history", "program", "activity", "agent", "execution"}},
 			{"control", []string{"history", "program", "activity", "agent", "execution", "engine"}},
 			{"batch", []string{"wake", "history", "execution", "control"}},

@@ -347,6 +347,63 @@ func (BatchState) EnumDescriptor() ([]byte, []int) {
 	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{4}
 }
 
+// FunctionEffect is what a Function does to anything outside of the service. It decides whether a call needs a passage.
+type FunctionEffect int32
+
+const (
+	// Not stated, which is refused.
+	FunctionEffect_FUNCTION_EFFECT_UNSPECIFIED FunctionEffect = 0
+	// It changes nothing.
+	FunctionEffect_FUNCTION_EFFECT_READS FunctionEffect = 1
+	// It changes something.
+	FunctionEffect_FUNCTION_EFFECT_CHANGES FunctionEffect = 2
+	// It only takes back what a rollout has begun, and is executed after an abort, too.
+	FunctionEffect_FUNCTION_EFFECT_TAKES_BACK FunctionEffect = 3
+)
+
+// Enum value maps for FunctionEffect.
+var (
+	FunctionEffect_name = map[int32]string{
+		0: "FUNCTION_EFFECT_UNSPECIFIED",
+		1: "FUNCTION_EFFECT_READS",
+		2: "FUNCTION_EFFECT_CHANGES",
+		3: "FUNCTION_EFFECT_TAKES_BACK",
+	}
+	FunctionEffect_value = map[string]int32{
+		"FUNCTION_EFFECT_UNSPECIFIED": 0,
+		"FUNCTION_EFFECT_READS":       1,
+		"FUNCTION_EFFECT_CHANGES":     2,
+		"FUNCTION_EFFECT_TAKES_BACK":  3,
+	}
+)
+
+func (x FunctionEffect) Enum() *FunctionEffect {
+	p := new(FunctionEffect)
+	*p = x
+	return p
+}
+
+func (x FunctionEffect) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (FunctionEffect) Descriptor() protoreflect.EnumDescriptor {
+	return file_lockstep_autoflow_v1_autoflow_proto_enumTypes[5].Descriptor()
+}
+
+func (FunctionEffect) Type() protoreflect.EnumType {
+	return &file_lockstep_autoflow_v1_autoflow_proto_enumTypes[5]
+}
+
+func (x FunctionEffect) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use FunctionEffect.Descriptor instead.
+func (FunctionEffect) EnumDescriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{5}
+}
+
 // CloudEventRequest carries one event.
 type CloudEventRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -458,9 +515,10 @@ type StartWorkflowRequest struct {
 	// The Starlark program, UTF-8, at most 1 MiB.
 	Starlark []byte `protobuf:"bytes,2,opt,name=starlark,proto3" json:"starlark,omitempty"`
 	// Secret *references* by name (env:NAME, file:/path, k8s:namespace/name#key, vault:mount/data/path#key), which Functions resolve at
-	// call time; secrets are never stored. Every Function of the run receives them. Lockstep's own Functions do not use them: they
-	// authenticate with credentials from the service's configuration, which restricts those to organizations. A program chooses the address
-	// such a Function connects to; if it also chose the reference, it could have any secret of this service sent there.
+	// call time; secrets are never stored. A program passes one of these names as the argument credential of http.request, git.read_file or
+	// git.commit. The reference behind it has to be that of a credential in the service's configuration, which restricts it to organizations
+	// and URLs. A program chooses the address such a Function connects to; if it also chose the reference, it could have any secret of this
+	// service sent there.
 	Secrets map[string]string `protobuf:"bytes,3,rep,name=secrets,proto3" json:"secrets,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// A JSON object; each member becomes a global of the program.
 	Inputs []byte `protobuf:"bytes,4,opt,name=inputs,proto3" json:"inputs,omitempty"`
@@ -2798,9 +2856,12 @@ type CheckProgramRequest struct {
 	// Modules that the program may load(), by file name.
 	Modules map[string][]byte `protobuf:"bytes,2,rep,name=modules,proto3" json:"modules,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// A JSON object to check the program's inputs against; empty leaves them unchecked.
-	Inputs        []byte `protobuf:"bytes,3,opt,name=inputs,proto3" json:"inputs,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Inputs []byte `protobuf:"bytes,3,opt,name=inputs,proto3" json:"inputs,omitempty"`
+	// The organization whose program it is: the Functions of its workers are known. May be 0, for that of the token; with a token of all
+	// organizations, only the Functions that come with the service are known then.
+	OrganizationId int64 `protobuf:"varint,4,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *CheckProgramRequest) Reset() {
@@ -2852,6 +2913,13 @@ func (x *CheckProgramRequest) GetInputs() []byte {
 		return x.Inputs
 	}
 	return nil
+}
+
+func (x *CheckProgramRequest) GetOrganizationId() int64 {
+	if x != nil {
+		return x.OrganizationId
+	}
+	return 0
 }
 
 // CheckProgramResponse has the findings. If the program does not parse, it has problems only.
@@ -5908,6 +5976,1312 @@ func (x *StopBatchResponse) GetBatch() *Batch {
 	return nil
 }
 
+// WorkRequest is what a worker sends.
+type WorkRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it is.
+	//
+	// Types that are valid to be assigned to Message:
+	//
+	//	*WorkRequest_Register
+	//	*WorkRequest_Result
+	//	*WorkRequest_Heartbeat
+	//	*WorkRequest_Drain
+	Message       isWorkRequest_Message `protobuf_oneof:"message"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkRequest) Reset() {
+	*x = WorkRequest{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[77]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkRequest) ProtoMessage() {}
+
+func (x *WorkRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[77]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkRequest.ProtoReflect.Descriptor instead.
+func (*WorkRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{77}
+}
+
+func (x *WorkRequest) GetMessage() isWorkRequest_Message {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *WorkRequest) GetRegister() *RegisterWorker {
+	if x != nil {
+		if x, ok := x.Message.(*WorkRequest_Register); ok {
+			return x.Register
+		}
+	}
+	return nil
+}
+
+func (x *WorkRequest) GetResult() *WorkResult {
+	if x != nil {
+		if x, ok := x.Message.(*WorkRequest_Result); ok {
+			return x.Result
+		}
+	}
+	return nil
+}
+
+func (x *WorkRequest) GetHeartbeat() *WorkHeartbeat {
+	if x != nil {
+		if x, ok := x.Message.(*WorkRequest_Heartbeat); ok {
+			return x.Heartbeat
+		}
+	}
+	return nil
+}
+
+func (x *WorkRequest) GetDrain() *WorkDrain {
+	if x != nil {
+		if x, ok := x.Message.(*WorkRequest_Drain); ok {
+			return x.Drain
+		}
+	}
+	return nil
+}
+
+type isWorkRequest_Message interface {
+	isWorkRequest_Message()
+}
+
+type WorkRequest_Register struct {
+	// The first message, once.
+	Register *RegisterWorker `protobuf:"bytes,1,opt,name=register,proto3,oneof"`
+}
+
+type WorkRequest_Result struct {
+	// The answer to a call.
+	Result *WorkResult `protobuf:"bytes,2,opt,name=result,proto3,oneof"`
+}
+
+type WorkRequest_Heartbeat struct {
+	// The worker lives, and works on the calls that it has.
+	Heartbeat *WorkHeartbeat `protobuf:"bytes,3,opt,name=heartbeat,proto3,oneof"`
+}
+
+type WorkRequest_Drain struct {
+	// The worker takes no more calls; it is sent drained once it has answered those that it has.
+	Drain *WorkDrain `protobuf:"bytes,4,opt,name=drain,proto3,oneof"`
+}
+
+func (*WorkRequest_Register) isWorkRequest_Message() {}
+
+func (*WorkRequest_Result) isWorkRequest_Message() {}
+
+func (*WorkRequest_Heartbeat) isWorkRequest_Message() {}
+
+func (*WorkRequest_Drain) isWorkRequest_Message() {}
+
+// RegisterWorker registers a worker with its Functions.
+type RegisterWorker struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The organization; may be 0, for that of the token.
+	OrganizationId int64 `protobuf:"varint,1,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	// The name of the worker, for logs: 1 to 200 bytes.
+	Worker string `protobuf:"bytes,2,opt,name=worker,proto3" json:"worker,omitempty"`
+	// Its Functions, 1 to 200. Of two declarations of one name the later counts, for all workers with that Function.
+	Functions []*WorkerFunction `protobuf:"bytes,3,rep,name=functions,proto3" json:"functions,omitempty"`
+	// How many calls it works on at a time, 1 to 1000.
+	MaxInFlight   int32 `protobuf:"varint,4,opt,name=max_in_flight,json=maxInFlight,proto3" json:"max_in_flight,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RegisterWorker) Reset() {
+	*x = RegisterWorker{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[78]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RegisterWorker) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RegisterWorker) ProtoMessage() {}
+
+func (x *RegisterWorker) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[78]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RegisterWorker.ProtoReflect.Descriptor instead.
+func (*RegisterWorker) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{78}
+}
+
+func (x *RegisterWorker) GetOrganizationId() int64 {
+	if x != nil {
+		return x.OrganizationId
+	}
+	return 0
+}
+
+func (x *RegisterWorker) GetWorker() string {
+	if x != nil {
+		return x.Worker
+	}
+	return ""
+}
+
+func (x *RegisterWorker) GetFunctions() []*WorkerFunction {
+	if x != nil {
+		return x.Functions
+	}
+	return nil
+}
+
+func (x *RegisterWorker) GetMaxInFlight() int32 {
+	if x != nil {
+		return x.MaxInFlight
+	}
+	return 0
+}
+
+// WorkerFunction declares a Function. It has at most 64 KiB of JSON.
+type WorkerFunction struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What programs call it: lower-case words with dots between them, beginning with the prefix of the token, such as shop.reserve.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// What it does and answers, as Markdown.
+	Doc string `protobuf:"bytes,2,opt,name=doc,proto3" json:"doc,omitempty"`
+	// A JSON schema of the arguments, which are an object; empty for any. A call that does not fit is never sent.
+	ArgumentsSchema []byte `protobuf:"bytes,3,opt,name=arguments_schema,json=argumentsSchema,proto3" json:"arguments_schema,omitempty"`
+	// A JSON schema of the answer; empty for any.
+	ResultSchema []byte `protobuf:"bytes,4,opt,name=result_schema,json=resultSchema,proto3" json:"result_schema,omitempty"`
+	// Failures that the worker calls retryable are tried again until the timeout of the call, as its program wants it.
+	Retry bool `protobuf:"varint,5,opt,name=retry,proto3" json:"retry,omitempty"`
+	// What it does to anything outside.
+	Effect FunctionEffect `protobuf:"varint,6,opt,name=effect,proto3,enum=lockstep.autoflow.v1.FunctionEffect" json:"effect,omitempty"`
+	// What a call changes; required unless the effect is reads.
+	Places        []*FunctionPlace `protobuf:"bytes,7,rep,name=places,proto3" json:"places,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkerFunction) Reset() {
+	*x = WorkerFunction{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[79]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkerFunction) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkerFunction) ProtoMessage() {}
+
+func (x *WorkerFunction) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[79]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkerFunction.ProtoReflect.Descriptor instead.
+func (*WorkerFunction) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{79}
+}
+
+func (x *WorkerFunction) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *WorkerFunction) GetDoc() string {
+	if x != nil {
+		return x.Doc
+	}
+	return ""
+}
+
+func (x *WorkerFunction) GetArgumentsSchema() []byte {
+	if x != nil {
+		return x.ArgumentsSchema
+	}
+	return nil
+}
+
+func (x *WorkerFunction) GetResultSchema() []byte {
+	if x != nil {
+		return x.ResultSchema
+	}
+	return nil
+}
+
+func (x *WorkerFunction) GetRetry() bool {
+	if x != nil {
+		return x.Retry
+	}
+	return false
+}
+
+func (x *WorkerFunction) GetEffect() FunctionEffect {
+	if x != nil {
+		return x.Effect
+	}
+	return FunctionEffect_FUNCTION_EFFECT_UNSPECIFIED
+}
+
+func (x *WorkerFunction) GetPlaces() []*FunctionPlace {
+	if x != nil {
+		return x.Places
+	}
+	return nil
+}
+
+// FunctionPlace is something that a call changes. Each member is a JSON pointer into the arguments, such as /namespace. It has agent with
+// namespace (and name), agent with application and application_namespace, repository with branch and path, or url.
+type FunctionPlace struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The number of the agent of a cluster.
+	Agent string `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
+	// The name of an Argo CD Application.
+	Application string `protobuf:"bytes,2,opt,name=application,proto3" json:"application,omitempty"`
+	// The namespace of the Argo CD Application.
+	ApplicationNamespace string `protobuf:"bytes,3,opt,name=application_namespace,json=applicationNamespace,proto3" json:"application_namespace,omitempty"`
+	// A namespace.
+	Namespace string `protobuf:"bytes,4,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// The name of an object in the namespace.
+	Name string `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
+	// The URL of a Git repository.
+	Repository string `protobuf:"bytes,6,opt,name=repository,proto3" json:"repository,omitempty"`
+	// The branch.
+	Branch string `protobuf:"bytes,7,opt,name=branch,proto3" json:"branch,omitempty"`
+	// A file or folder.
+	Path string `protobuf:"bytes,8,opt,name=path,proto3" json:"path,omitempty"`
+	// The URL of a server, with everything below its path.
+	Url           string `protobuf:"bytes,9,opt,name=url,proto3" json:"url,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FunctionPlace) Reset() {
+	*x = FunctionPlace{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[80]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FunctionPlace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FunctionPlace) ProtoMessage() {}
+
+func (x *FunctionPlace) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[80]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FunctionPlace.ProtoReflect.Descriptor instead.
+func (*FunctionPlace) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{80}
+}
+
+func (x *FunctionPlace) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *FunctionPlace) GetApplication() string {
+	if x != nil {
+		return x.Application
+	}
+	return ""
+}
+
+func (x *FunctionPlace) GetApplicationNamespace() string {
+	if x != nil {
+		return x.ApplicationNamespace
+	}
+	return ""
+}
+
+func (x *FunctionPlace) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *FunctionPlace) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *FunctionPlace) GetRepository() string {
+	if x != nil {
+		return x.Repository
+	}
+	return ""
+}
+
+func (x *FunctionPlace) GetBranch() string {
+	if x != nil {
+		return x.Branch
+	}
+	return ""
+}
+
+func (x *FunctionPlace) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *FunctionPlace) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+// WorkResult is the answer to a call.
+type WorkResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The call.
+	CallId string `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	// What came of it.
+	//
+	// Types that are valid to be assigned to Outcome:
+	//
+	//	*WorkResult_Value
+	//	*WorkResult_Failure
+	Outcome       isWorkResult_Outcome `protobuf_oneof:"outcome"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkResult) Reset() {
+	*x = WorkResult{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[81]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkResult) ProtoMessage() {}
+
+func (x *WorkResult) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[81]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkResult.ProtoReflect.Descriptor instead.
+func (*WorkResult) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{81}
+}
+
+func (x *WorkResult) GetCallId() string {
+	if x != nil {
+		return x.CallId
+	}
+	return ""
+}
+
+func (x *WorkResult) GetOutcome() isWorkResult_Outcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return nil
+}
+
+func (x *WorkResult) GetValue() []byte {
+	if x != nil {
+		if x, ok := x.Outcome.(*WorkResult_Value); ok {
+			return x.Value
+		}
+	}
+	return nil
+}
+
+func (x *WorkResult) GetFailure() *WorkFailure {
+	if x != nil {
+		if x, ok := x.Outcome.(*WorkResult_Failure); ok {
+			return x.Failure
+		}
+	}
+	return nil
+}
+
+type isWorkResult_Outcome interface {
+	isWorkResult_Outcome()
+}
+
+type WorkResult_Value struct {
+	// The value, JSON of at most 4 MiB.
+	Value []byte `protobuf:"bytes,2,opt,name=value,proto3,oneof"`
+}
+
+type WorkResult_Failure struct {
+	// Why there is none.
+	Failure *WorkFailure `protobuf:"bytes,3,opt,name=failure,proto3,oneof"`
+}
+
+func (*WorkResult_Value) isWorkResult_Outcome() {}
+
+func (*WorkResult_Failure) isWorkResult_Outcome() {}
+
+// WorkFailure is why a Function has no value. It is recorded in the history of the run, so it contains no secret.
+type WorkFailure struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A stable word for programs to compare with: lower-case letters, digits and underscores. Anything else becomes failed.
+	Code string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
+	// One sentence.
+	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	// The same call may succeed later.
+	Retryable bool `protobuf:"varint,3,opt,name=retryable,proto3" json:"retryable,omitempty"`
+	// How long to wait at least before it is tried again; at most an hour.
+	RetryAfter    *durationpb.Duration `protobuf:"bytes,4,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkFailure) Reset() {
+	*x = WorkFailure{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[82]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkFailure) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkFailure) ProtoMessage() {}
+
+func (x *WorkFailure) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[82]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkFailure.ProtoReflect.Descriptor instead.
+func (*WorkFailure) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{82}
+}
+
+func (x *WorkFailure) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *WorkFailure) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *WorkFailure) GetRetryable() bool {
+	if x != nil {
+		return x.Retryable
+	}
+	return false
+}
+
+func (x *WorkFailure) GetRetryAfter() *durationpb.Duration {
+	if x != nil {
+		return x.RetryAfter
+	}
+	return nil
+}
+
+// WorkHeartbeat says that a worker lives.
+type WorkHeartbeat struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkHeartbeat) Reset() {
+	*x = WorkHeartbeat{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[83]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkHeartbeat) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkHeartbeat) ProtoMessage() {}
+
+func (x *WorkHeartbeat) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[83]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkHeartbeat.ProtoReflect.Descriptor instead.
+func (*WorkHeartbeat) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{83}
+}
+
+// WorkDrain says that a worker takes no more calls.
+type WorkDrain struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkDrain) Reset() {
+	*x = WorkDrain{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[84]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkDrain) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkDrain) ProtoMessage() {}
+
+func (x *WorkDrain) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[84]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkDrain.ProtoReflect.Descriptor instead.
+func (*WorkDrain) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{84}
+}
+
+// WorkResponse is what a worker is sent.
+type WorkResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it is.
+	//
+	// Types that are valid to be assigned to Message:
+	//
+	//	*WorkResponse_Registered
+	//	*WorkResponse_Call
+	//	*WorkResponse_Cancelled
+	//	*WorkResponse_Rejected
+	//	*WorkResponse_Drained
+	Message       isWorkResponse_Message `protobuf_oneof:"message"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkResponse) Reset() {
+	*x = WorkResponse{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[85]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkResponse) ProtoMessage() {}
+
+func (x *WorkResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[85]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkResponse.ProtoReflect.Descriptor instead.
+func (*WorkResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{85}
+}
+
+func (x *WorkResponse) GetMessage() isWorkResponse_Message {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *WorkResponse) GetRegistered() *WorkerRegistered {
+	if x != nil {
+		if x, ok := x.Message.(*WorkResponse_Registered); ok {
+			return x.Registered
+		}
+	}
+	return nil
+}
+
+func (x *WorkResponse) GetCall() *WorkCall {
+	if x != nil {
+		if x, ok := x.Message.(*WorkResponse_Call); ok {
+			return x.Call
+		}
+	}
+	return nil
+}
+
+func (x *WorkResponse) GetCancelled() *WorkCancelled {
+	if x != nil {
+		if x, ok := x.Message.(*WorkResponse_Cancelled); ok {
+			return x.Cancelled
+		}
+	}
+	return nil
+}
+
+func (x *WorkResponse) GetRejected() *WorkRejected {
+	if x != nil {
+		if x, ok := x.Message.(*WorkResponse_Rejected); ok {
+			return x.Rejected
+		}
+	}
+	return nil
+}
+
+func (x *WorkResponse) GetDrained() *WorkDrained {
+	if x != nil {
+		if x, ok := x.Message.(*WorkResponse_Drained); ok {
+			return x.Drained
+		}
+	}
+	return nil
+}
+
+type isWorkResponse_Message interface {
+	isWorkResponse_Message()
+}
+
+type WorkResponse_Registered struct {
+	// The answer to register.
+	Registered *WorkerRegistered `protobuf:"bytes,1,opt,name=registered,proto3,oneof"`
+}
+
+type WorkResponse_Call struct {
+	// A call to carry out.
+	Call *WorkCall `protobuf:"bytes,2,opt,name=call,proto3,oneof"`
+}
+
+type WorkResponse_Cancelled struct {
+	// A call to stop: its run has ended or does not wait for it any more, or another worker has it. It needs no result.
+	Cancelled *WorkCancelled `protobuf:"bytes,3,opt,name=cancelled,proto3,oneof"`
+}
+
+type WorkResponse_Rejected struct {
+	// A result that was not accepted.
+	Rejected *WorkRejected `protobuf:"bytes,4,opt,name=rejected,proto3,oneof"`
+}
+
+type WorkResponse_Drained struct {
+	// The answer to drain, once the worker has no call.
+	Drained *WorkDrained `protobuf:"bytes,5,opt,name=drained,proto3,oneof"`
+}
+
+func (*WorkResponse_Registered) isWorkResponse_Message() {}
+
+func (*WorkResponse_Call) isWorkResponse_Message() {}
+
+func (*WorkResponse_Cancelled) isWorkResponse_Message() {}
+
+func (*WorkResponse_Rejected) isWorkResponse_Message() {}
+
+func (*WorkResponse_Drained) isWorkResponse_Message() {}
+
+// WorkerRegistered is the answer to a registration.
+type WorkerRegistered struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session, for logs. A new stream has another one.
+	Session string `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	// How often to send a heartbeat.
+	HeartbeatInterval *durationpb.Duration `protobuf:"bytes,2,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"`
+	// After how long without one the calls are given to others.
+	HeartbeatTimeout *durationpb.Duration `protobuf:"bytes,3,opt,name=heartbeat_timeout,json=heartbeatTimeout,proto3" json:"heartbeat_timeout,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *WorkerRegistered) Reset() {
+	*x = WorkerRegistered{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[86]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkerRegistered) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkerRegistered) ProtoMessage() {}
+
+func (x *WorkerRegistered) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[86]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkerRegistered.ProtoReflect.Descriptor instead.
+func (*WorkerRegistered) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{86}
+}
+
+func (x *WorkerRegistered) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *WorkerRegistered) GetHeartbeatInterval() *durationpb.Duration {
+	if x != nil {
+		return x.HeartbeatInterval
+	}
+	return nil
+}
+
+func (x *WorkerRegistered) GetHeartbeatTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.HeartbeatTimeout
+	}
+	return nil
+}
+
+// WorkCall is a call to carry out.
+type WorkCall struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id, the same for every attempt: the key by which an effect happens once.
+	CallId string `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	// Counts the attempts, from 1.
+	Attempt int32 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// The Function.
+	Function string `protobuf:"bytes,3,opt,name=function,proto3" json:"function,omitempty"`
+	// The arguments, a JSON object.
+	Arguments []byte `protobuf:"bytes,4,opt,name=arguments,proto3" json:"arguments,omitempty"`
+	// When the run stops waiting.
+	Deadline *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	// The run.
+	WorkflowId string `protobuf:"bytes,6,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
+	// The organization of the run.
+	OrganizationId int64 `protobuf:"varint,7,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	// The trace of the run, as W3C traceparent; may be empty.
+	TraceParent   string `protobuf:"bytes,8,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkCall) Reset() {
+	*x = WorkCall{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[87]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkCall) ProtoMessage() {}
+
+func (x *WorkCall) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[87]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkCall.ProtoReflect.Descriptor instead.
+func (*WorkCall) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{87}
+}
+
+func (x *WorkCall) GetCallId() string {
+	if x != nil {
+		return x.CallId
+	}
+	return ""
+}
+
+func (x *WorkCall) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *WorkCall) GetFunction() string {
+	if x != nil {
+		return x.Function
+	}
+	return ""
+}
+
+func (x *WorkCall) GetArguments() []byte {
+	if x != nil {
+		return x.Arguments
+	}
+	return nil
+}
+
+func (x *WorkCall) GetDeadline() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Deadline
+	}
+	return nil
+}
+
+func (x *WorkCall) GetWorkflowId() string {
+	if x != nil {
+		return x.WorkflowId
+	}
+	return ""
+}
+
+func (x *WorkCall) GetOrganizationId() int64 {
+	if x != nil {
+		return x.OrganizationId
+	}
+	return 0
+}
+
+func (x *WorkCall) GetTraceParent() string {
+	if x != nil {
+		return x.TraceParent
+	}
+	return ""
+}
+
+// WorkCancelled names a call to stop.
+type WorkCancelled struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The call.
+	CallId        string `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkCancelled) Reset() {
+	*x = WorkCancelled{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[88]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkCancelled) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkCancelled) ProtoMessage() {}
+
+func (x *WorkCancelled) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[88]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkCancelled.ProtoReflect.Descriptor instead.
+func (*WorkCancelled) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{88}
+}
+
+func (x *WorkCancelled) GetCallId() string {
+	if x != nil {
+		return x.CallId
+	}
+	return ""
+}
+
+// WorkRejected names a call whose result was not accepted.
+type WorkRejected struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The call.
+	CallId string `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	// Why.
+	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkRejected) Reset() {
+	*x = WorkRejected{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[89]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkRejected) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkRejected) ProtoMessage() {}
+
+func (x *WorkRejected) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[89]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkRejected.ProtoReflect.Descriptor instead.
+func (*WorkRejected) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{89}
+}
+
+func (x *WorkRejected) GetCallId() string {
+	if x != nil {
+		return x.CallId
+	}
+	return ""
+}
+
+func (x *WorkRejected) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// WorkDrained says that a worker has no call and gets none.
+type WorkDrained struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkDrained) Reset() {
+	*x = WorkDrained{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[90]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkDrained) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkDrained) ProtoMessage() {}
+
+func (x *WorkDrained) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[90]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkDrained.ProtoReflect.Descriptor instead.
+func (*WorkDrained) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{90}
+}
+
+// ListFunctionsRequest names an organization.
+type ListFunctionsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The organization; 0 with a token of all organizations for the Functions that come with the service.
+	OrganizationId int64 `protobuf:"varint,1,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *ListFunctionsRequest) Reset() {
+	*x = ListFunctionsRequest{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[91]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListFunctionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListFunctionsRequest) ProtoMessage() {}
+
+func (x *ListFunctionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[91]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListFunctionsRequest.ProtoReflect.Descriptor instead.
+func (*ListFunctionsRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{91}
+}
+
+func (x *ListFunctionsRequest) GetOrganizationId() int64 {
+	if x != nil {
+		return x.OrganizationId
+	}
+	return 0
+}
+
+// ListFunctionsResponse are the Functions.
+type ListFunctionsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By name.
+	Functions     []*FunctionInfo `protobuf:"bytes,1,rep,name=functions,proto3" json:"functions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListFunctionsResponse) Reset() {
+	*x = ListFunctionsResponse{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[92]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListFunctionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListFunctionsResponse) ProtoMessage() {}
+
+func (x *ListFunctionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[92]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListFunctionsResponse.ProtoReflect.Descriptor instead.
+func (*ListFunctionsResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{92}
+}
+
+func (x *ListFunctionsResponse) GetFunctions() []*FunctionInfo {
+	if x != nil {
+		return x.Functions
+	}
+	return nil
+}
+
+// FunctionInfo is a Function that programs may call.
+type FunctionInfo struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What programs call it.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// What it does and answers, as Markdown.
+	Doc string `protobuf:"bytes,2,opt,name=doc,proto3" json:"doc,omitempty"`
+	// A JSON schema of the arguments of a worker's Function; empty for any, and for Functions that come with the service.
+	ArgumentsSchema []byte `protobuf:"bytes,3,opt,name=arguments_schema,json=argumentsSchema,proto3" json:"arguments_schema,omitempty"`
+	// A JSON schema of the answer of a worker's Function.
+	ResultSchema []byte `protobuf:"bytes,4,opt,name=result_schema,json=resultSchema,proto3" json:"result_schema,omitempty"`
+	// What it does to anything outside.
+	Effect FunctionEffect `protobuf:"varint,5,opt,name=effect,proto3,enum=lockstep.autoflow.v1.FunctionEffect" json:"effect,omitempty"`
+	// True for a Function of workers.
+	Worker bool `protobuf:"varint,6,opt,name=worker,proto3" json:"worker,omitempty"`
+	// How many workers with it are connected to the replica that answers.
+	Workers int32 `protobuf:"varint,7,opt,name=workers,proto3" json:"workers,omitempty"`
+	// When the present declaration was registered.
+	RegisteredAt  *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=registered_at,json=registeredAt,proto3" json:"registered_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FunctionInfo) Reset() {
+	*x = FunctionInfo{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[93]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FunctionInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FunctionInfo) ProtoMessage() {}
+
+func (x *FunctionInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[93]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FunctionInfo.ProtoReflect.Descriptor instead.
+func (*FunctionInfo) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{93}
+}
+
+func (x *FunctionInfo) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *FunctionInfo) GetDoc() string {
+	if x != nil {
+		return x.Doc
+	}
+	return ""
+}
+
+func (x *FunctionInfo) GetArgumentsSchema() []byte {
+	if x != nil {
+		return x.ArgumentsSchema
+	}
+	return nil
+}
+
+func (x *FunctionInfo) GetResultSchema() []byte {
+	if x != nil {
+		return x.ResultSchema
+	}
+	return nil
+}
+
+func (x *FunctionInfo) GetEffect() FunctionEffect {
+	if x != nil {
+		return x.Effect
+	}
+	return FunctionEffect_FUNCTION_EFFECT_UNSPECIFIED
+}
+
+func (x *FunctionInfo) GetWorker() bool {
+	if x != nil {
+		return x.Worker
+	}
+	return false
+}
+
+func (x *FunctionInfo) GetWorkers() int32 {
+	if x != nil {
+		return x.Workers
+	}
+	return 0
+}
+
+func (x *FunctionInfo) GetRegisteredAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.RegisteredAt
+	}
+	return nil
+}
+
 var File_lockstep_autoflow_v1_autoflow_proto protoreflect.FileDescriptor
 
 const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
@@ -6136,11 +7510,12 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"message_id\x18\x03 \x01(\tR\tmessageId\x12\x12\n" +
 	"\x04data\x18\x04 \x01(\fR\x04data\"5\n" +
 	"\x15SendToChannelResponse\x12\x1c\n" +
-	"\tduplicate\x18\x01 \x01(\bR\tduplicate\"\xd7\x01\n" +
+	"\tduplicate\x18\x01 \x01(\bR\tduplicate\"\x80\x02\n" +
 	"\x13CheckProgramRequest\x12\x1a\n" +
 	"\bstarlark\x18\x01 \x01(\fR\bstarlark\x12P\n" +
 	"\amodules\x18\x02 \x03(\v26.lockstep.autoflow.v1.CheckProgramRequest.ModulesEntryR\amodules\x12\x16\n" +
-	"\x06inputs\x18\x03 \x01(\fR\x06inputs\x1a:\n" +
+	"\x06inputs\x18\x03 \x01(\fR\x06inputs\x12'\n" +
+	"\x0forganization_id\x18\x04 \x01(\x03R\x0eorganizationId\x1a:\n" +
 	"\fModulesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"\xd9\x02\n" +
@@ -6382,7 +7757,94 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x03R\x02id\"F\n" +
 	"\x11StopBatchResponse\x121\n" +
-	"\x05batch\x18\x01 \x01(\v2\x1b.lockstep.autoflow.v1.BatchR\x05batch*\xfc\x01\n" +
+	"\x05batch\x18\x01 \x01(\v2\x1b.lockstep.autoflow.v1.BatchR\x05batch\"\x96\x02\n" +
+	"\vWorkRequest\x12B\n" +
+	"\bregister\x18\x01 \x01(\v2$.lockstep.autoflow.v1.RegisterWorkerH\x00R\bregister\x12:\n" +
+	"\x06result\x18\x02 \x01(\v2 .lockstep.autoflow.v1.WorkResultH\x00R\x06result\x12C\n" +
+	"\theartbeat\x18\x03 \x01(\v2#.lockstep.autoflow.v1.WorkHeartbeatH\x00R\theartbeat\x127\n" +
+	"\x05drain\x18\x04 \x01(\v2\x1f.lockstep.autoflow.v1.WorkDrainH\x00R\x05drainB\t\n" +
+	"\amessage\"\xb9\x01\n" +
+	"\x0eRegisterWorker\x12'\n" +
+	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x16\n" +
+	"\x06worker\x18\x02 \x01(\tR\x06worker\x12B\n" +
+	"\tfunctions\x18\x03 \x03(\v2$.lockstep.autoflow.v1.WorkerFunctionR\tfunctions\x12\"\n" +
+	"\rmax_in_flight\x18\x04 \x01(\x05R\vmaxInFlight\"\x97\x02\n" +
+	"\x0eWorkerFunction\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
+	"\x03doc\x18\x02 \x01(\tR\x03doc\x12)\n" +
+	"\x10arguments_schema\x18\x03 \x01(\fR\x0fargumentsSchema\x12#\n" +
+	"\rresult_schema\x18\x04 \x01(\fR\fresultSchema\x12\x14\n" +
+	"\x05retry\x18\x05 \x01(\bR\x05retry\x12<\n" +
+	"\x06effect\x18\x06 \x01(\x0e2$.lockstep.autoflow.v1.FunctionEffectR\x06effect\x12;\n" +
+	"\x06places\x18\a \x03(\v2#.lockstep.autoflow.v1.FunctionPlaceR\x06places\"\x8c\x02\n" +
+	"\rFunctionPlace\x12\x14\n" +
+	"\x05agent\x18\x01 \x01(\tR\x05agent\x12 \n" +
+	"\vapplication\x18\x02 \x01(\tR\vapplication\x123\n" +
+	"\x15application_namespace\x18\x03 \x01(\tR\x14applicationNamespace\x12\x1c\n" +
+	"\tnamespace\x18\x04 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x05 \x01(\tR\x04name\x12\x1e\n" +
+	"\n" +
+	"repository\x18\x06 \x01(\tR\n" +
+	"repository\x12\x16\n" +
+	"\x06branch\x18\a \x01(\tR\x06branch\x12\x12\n" +
+	"\x04path\x18\b \x01(\tR\x04path\x12\x10\n" +
+	"\x03url\x18\t \x01(\tR\x03url\"\x87\x01\n" +
+	"\n" +
+	"WorkResult\x12\x17\n" +
+	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x16\n" +
+	"\x05value\x18\x02 \x01(\fH\x00R\x05value\x12=\n" +
+	"\afailure\x18\x03 \x01(\v2!.lockstep.autoflow.v1.WorkFailureH\x00R\afailureB\t\n" +
+	"\aoutcome\"\x95\x01\n" +
+	"\vWorkFailure\x12\x12\n" +
+	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x12\x1c\n" +
+	"\tretryable\x18\x03 \x01(\bR\tretryable\x12:\n" +
+	"\vretry_after\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"retryAfter\"\x0f\n" +
+	"\rWorkHeartbeat\"\v\n" +
+	"\tWorkDrain\"\xdf\x02\n" +
+	"\fWorkResponse\x12H\n" +
+	"\n" +
+	"registered\x18\x01 \x01(\v2&.lockstep.autoflow.v1.WorkerRegisteredH\x00R\n" +
+	"registered\x124\n" +
+	"\x04call\x18\x02 \x01(\v2\x1e.lockstep.autoflow.v1.WorkCallH\x00R\x04call\x12C\n" +
+	"\tcancelled\x18\x03 \x01(\v2#.lockstep.autoflow.v1.WorkCancelledH\x00R\tcancelled\x12@\n" +
+	"\brejected\x18\x04 \x01(\v2\".lockstep.autoflow.v1.WorkRejectedH\x00R\brejected\x12=\n" +
+	"\adrained\x18\x05 \x01(\v2!.lockstep.autoflow.v1.WorkDrainedH\x00R\adrainedB\t\n" +
+	"\amessage\"\xbe\x01\n" +
+	"\x10WorkerRegistered\x12\x18\n" +
+	"\asession\x18\x01 \x01(\tR\asession\x12H\n" +
+	"\x12heartbeat_interval\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x11heartbeatInterval\x12F\n" +
+	"\x11heartbeat_timeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x10heartbeatTimeout\"\x9c\x02\n" +
+	"\bWorkCall\x12\x17\n" +
+	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x18\n" +
+	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x1a\n" +
+	"\bfunction\x18\x03 \x01(\tR\bfunction\x12\x1c\n" +
+	"\targuments\x18\x04 \x01(\fR\targuments\x126\n" +
+	"\bdeadline\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12\x1f\n" +
+	"\vworkflow_id\x18\x06 \x01(\tR\n" +
+	"workflowId\x12'\n" +
+	"\x0forganization_id\x18\a \x01(\x03R\x0eorganizationId\x12!\n" +
+	"\ftrace_parent\x18\b \x01(\tR\vtraceParent\"(\n" +
+	"\rWorkCancelled\x12\x17\n" +
+	"\acall_id\x18\x01 \x01(\tR\x06callId\"?\n" +
+	"\fWorkRejected\x12\x17\n" +
+	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\r\n" +
+	"\vWorkDrained\"?\n" +
+	"\x14ListFunctionsRequest\x12'\n" +
+	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\"Y\n" +
+	"\x15ListFunctionsResponse\x12@\n" +
+	"\tfunctions\x18\x01 \x03(\v2\".lockstep.autoflow.v1.FunctionInfoR\tfunctions\"\xb5\x02\n" +
+	"\fFunctionInfo\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
+	"\x03doc\x18\x02 \x01(\tR\x03doc\x12)\n" +
+	"\x10arguments_schema\x18\x03 \x01(\fR\x0fargumentsSchema\x12#\n" +
+	"\rresult_schema\x18\x04 \x01(\fR\fresultSchema\x12<\n" +
+	"\x06effect\x18\x05 \x01(\x0e2$.lockstep.autoflow.v1.FunctionEffectR\x06effect\x12\x16\n" +
+	"\x06worker\x18\x06 \x01(\bR\x06worker\x12\x18\n" +
+	"\aworkers\x18\a \x01(\x05R\aworkers\x12?\n" +
+	"\rregistered_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\fregisteredAt*\xfc\x01\n" +
 	"\rWorkflowState\x12\x1e\n" +
 	"\x1aWORKFLOW_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16WORKFLOW_STATE_RUNNING\x10\x01\x12\x19\n" +
@@ -6417,7 +7879,12 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x17BATCH_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13BATCH_STATE_RUNNING\x10\x01\x12\x14\n" +
 	"\x10BATCH_STATE_DONE\x10\x02\x12\x17\n" +
-	"\x13BATCH_STATE_STOPPED\x10\x032\xb6\x18\n" +
+	"\x13BATCH_STATE_STOPPED\x10\x03*\x89\x01\n" +
+	"\x0eFunctionEffect\x12\x1f\n" +
+	"\x1bFUNCTION_EFFECT_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15FUNCTION_EFFECT_READS\x10\x01\x12\x1b\n" +
+	"\x17FUNCTION_EFFECT_CHANGES\x10\x02\x12\x1e\n" +
+	"\x1aFUNCTION_EFFECT_TAKES_BACK\x10\x032\xf3\x19\n" +
 	"\bAutoFlow\x12_\n" +
 	"\n" +
 	"CloudEvent\x12'.lockstep.autoflow.v1.CloudEventRequest\x1a(.lockstep.autoflow.v1.CloudEventResponse\x12h\n" +
@@ -6452,7 +7919,9 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x10BackfillSchedule\x12-.lockstep.autoflow.v1.BackfillScheduleRequest\x1a..lockstep.autoflow.v1.BackfillScheduleResponse\x12n\n" +
 	"\x0fTriggerSchedule\x12,.lockstep.autoflow.v1.TriggerScheduleRequest\x1a-.lockstep.autoflow.v1.TriggerScheduleResponse\x12k\n" +
 	"\x0eDeleteSchedule\x12+.lockstep.autoflow.v1.DeleteScheduleRequest\x1a,.lockstep.autoflow.v1.DeleteScheduleResponse\x12h\n" +
-	"\rDeclareAgents\x12*.lockstep.autoflow.v1.DeclareAgentsRequest\x1a+.lockstep.autoflow.v1.DeclareAgentsResponseB\xe2\x01\n" +
+	"\rDeclareAgents\x12*.lockstep.autoflow.v1.DeclareAgentsRequest\x1a+.lockstep.autoflow.v1.DeclareAgentsResponse\x12Q\n" +
+	"\x04Work\x12!.lockstep.autoflow.v1.WorkRequest\x1a\".lockstep.autoflow.v1.WorkResponse(\x010\x01\x12h\n" +
+	"\rListFunctions\x12*.lockstep.autoflow.v1.ListFunctionsRequest\x1a+.lockstep.autoflow.v1.ListFunctionsResponseB\xe2\x01\n" +
 	"\x18com.lockstep.autoflow.v1B\rAutoflowProtoP\x01ZEgithub.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1;autoflowv1\xa2\x02\x03LAX\xaa\x02\x14Lockstep.Autoflow.V1\xca\x02\x14Lockstep\\Autoflow\\V1\xe2\x02 Lockstep\\Autoflow\\V1\\GPBMetadata\xea\x02\x16Lockstep::Autoflow::V1b\x06proto3"
 
 var (
@@ -6467,273 +7936,315 @@ func file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP() []byte {
 	return file_lockstep_autoflow_v1_autoflow_proto_rawDescData
 }
 
-var file_lockstep_autoflow_v1_autoflow_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_lockstep_autoflow_v1_autoflow_proto_msgTypes = make([]protoimpl.MessageInfo, 92)
+var file_lockstep_autoflow_v1_autoflow_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_lockstep_autoflow_v1_autoflow_proto_msgTypes = make([]protoimpl.MessageInfo, 109)
 var file_lockstep_autoflow_v1_autoflow_proto_goTypes = []any{
 	(WorkflowState)(0),                // 0: lockstep.autoflow.v1.WorkflowState
 	(ScheduleOverlap)(0),              // 1: lockstep.autoflow.v1.ScheduleOverlap
 	(ScheduleFireState)(0),            // 2: lockstep.autoflow.v1.ScheduleFireState
 	(BatchAction)(0),                  // 3: lockstep.autoflow.v1.BatchAction
 	(BatchState)(0),                   // 4: lockstep.autoflow.v1.BatchState
-	(*CloudEventRequest)(nil),         // 5: lockstep.autoflow.v1.CloudEventRequest
-	(*CloudEventResponse)(nil),        // 6: lockstep.autoflow.v1.CloudEventResponse
-	(*StartWorkflowRequest)(nil),      // 7: lockstep.autoflow.v1.StartWorkflowRequest
-	(*StartWorkflowResponse)(nil),     // 8: lockstep.autoflow.v1.StartWorkflowResponse
-	(*StartWorkflowsRequest)(nil),     // 9: lockstep.autoflow.v1.StartWorkflowsRequest
-	(*StartWorkflowsResponse)(nil),    // 10: lockstep.autoflow.v1.StartWorkflowsResponse
-	(*StartResult)(nil),               // 11: lockstep.autoflow.v1.StartResult
-	(*StartRefusal)(nil),              // 12: lockstep.autoflow.v1.StartRefusal
-	(*Workflow)(nil),                  // 13: lockstep.autoflow.v1.Workflow
-	(*StackFrame)(nil),                // 14: lockstep.autoflow.v1.StackFrame
-	(*Wait)(nil),                      // 15: lockstep.autoflow.v1.Wait
-	(*Retry)(nil),                     // 16: lockstep.autoflow.v1.Retry
-	(*GetWorkflowRequest)(nil),        // 17: lockstep.autoflow.v1.GetWorkflowRequest
-	(*GetWorkflowResponse)(nil),       // 18: lockstep.autoflow.v1.GetWorkflowResponse
-	(*ListWorkflowsRequest)(nil),      // 19: lockstep.autoflow.v1.ListWorkflowsRequest
-	(*ListWorkflowsResponse)(nil),     // 20: lockstep.autoflow.v1.ListWorkflowsResponse
-	(*GetHistoryRequest)(nil),         // 21: lockstep.autoflow.v1.GetHistoryRequest
-	(*GetHistoryResponse)(nil),        // 22: lockstep.autoflow.v1.GetHistoryResponse
-	(*HistoryEntry)(nil),              // 23: lockstep.autoflow.v1.HistoryEntry
-	(*GetLogsRequest)(nil),            // 24: lockstep.autoflow.v1.GetLogsRequest
-	(*GetLogsResponse)(nil),           // 25: lockstep.autoflow.v1.GetLogsResponse
-	(*LogLine)(nil),                   // 26: lockstep.autoflow.v1.LogLine
-	(*WatchWorkflowRequest)(nil),      // 27: lockstep.autoflow.v1.WatchWorkflowRequest
-	(*WatchWorkflowResponse)(nil),     // 28: lockstep.autoflow.v1.WatchWorkflowResponse
-	(*CancelWorkflowRequest)(nil),     // 29: lockstep.autoflow.v1.CancelWorkflowRequest
-	(*CancelWorkflowResponse)(nil),    // 30: lockstep.autoflow.v1.CancelWorkflowResponse
-	(*TerminateWorkflowRequest)(nil),  // 31: lockstep.autoflow.v1.TerminateWorkflowRequest
-	(*TerminateWorkflowResponse)(nil), // 32: lockstep.autoflow.v1.TerminateWorkflowResponse
-	(*RetryWorkflowRequest)(nil),      // 33: lockstep.autoflow.v1.RetryWorkflowRequest
-	(*RetryWorkflowResponse)(nil),     // 34: lockstep.autoflow.v1.RetryWorkflowResponse
-	(*SendToChannelRequest)(nil),      // 35: lockstep.autoflow.v1.SendToChannelRequest
-	(*SendToChannelResponse)(nil),     // 36: lockstep.autoflow.v1.SendToChannelResponse
-	(*CheckProgramRequest)(nil),       // 37: lockstep.autoflow.v1.CheckProgramRequest
-	(*CheckProgramResponse)(nil),      // 38: lockstep.autoflow.v1.CheckProgramResponse
-	(*Problem)(nil),                   // 39: lockstep.autoflow.v1.Problem
-	(*Use)(nil),                       // 40: lockstep.autoflow.v1.Use
-	(*Handler)(nil),                   // 41: lockstep.autoflow.v1.Handler
-	(*RegisterFlowRequest)(nil),       // 42: lockstep.autoflow.v1.RegisterFlowRequest
-	(*RegisterFlowResponse)(nil),      // 43: lockstep.autoflow.v1.RegisterFlowResponse
-	(*Flow)(nil),                      // 44: lockstep.autoflow.v1.Flow
-	(*ListFlowsRequest)(nil),          // 45: lockstep.autoflow.v1.ListFlowsRequest
-	(*ListFlowsResponse)(nil),         // 46: lockstep.autoflow.v1.ListFlowsResponse
-	(*DeleteFlowRequest)(nil),         // 47: lockstep.autoflow.v1.DeleteFlowRequest
-	(*DeleteFlowResponse)(nil),        // 48: lockstep.autoflow.v1.DeleteFlowResponse
-	(*DeclareAgentsRequest)(nil),      // 49: lockstep.autoflow.v1.DeclareAgentsRequest
-	(*DeclaredAgent)(nil),             // 50: lockstep.autoflow.v1.DeclaredAgent
-	(*DeclareAgentsResponse)(nil),     // 51: lockstep.autoflow.v1.DeclareAgentsResponse
-	(*ScheduleSpec)(nil),              // 52: lockstep.autoflow.v1.ScheduleSpec
-	(*RegisterScheduleRequest)(nil),   // 53: lockstep.autoflow.v1.RegisterScheduleRequest
-	(*RegisterScheduleResponse)(nil),  // 54: lockstep.autoflow.v1.RegisterScheduleResponse
-	(*Schedule)(nil),                  // 55: lockstep.autoflow.v1.Schedule
-	(*ScheduleFire)(nil),              // 56: lockstep.autoflow.v1.ScheduleFire
-	(*GetScheduleRequest)(nil),        // 57: lockstep.autoflow.v1.GetScheduleRequest
-	(*GetScheduleResponse)(nil),       // 58: lockstep.autoflow.v1.GetScheduleResponse
-	(*ListSchedulesRequest)(nil),      // 59: lockstep.autoflow.v1.ListSchedulesRequest
-	(*ListSchedulesResponse)(nil),     // 60: lockstep.autoflow.v1.ListSchedulesResponse
-	(*PauseScheduleRequest)(nil),      // 61: lockstep.autoflow.v1.PauseScheduleRequest
-	(*PauseScheduleResponse)(nil),     // 62: lockstep.autoflow.v1.PauseScheduleResponse
-	(*ResumeScheduleRequest)(nil),     // 63: lockstep.autoflow.v1.ResumeScheduleRequest
-	(*ResumeScheduleResponse)(nil),    // 64: lockstep.autoflow.v1.ResumeScheduleResponse
-	(*BackfillScheduleRequest)(nil),   // 65: lockstep.autoflow.v1.BackfillScheduleRequest
-	(*BackfillScheduleResponse)(nil),  // 66: lockstep.autoflow.v1.BackfillScheduleResponse
-	(*TriggerScheduleRequest)(nil),    // 67: lockstep.autoflow.v1.TriggerScheduleRequest
-	(*TriggerScheduleResponse)(nil),   // 68: lockstep.autoflow.v1.TriggerScheduleResponse
-	(*DeleteScheduleRequest)(nil),     // 69: lockstep.autoflow.v1.DeleteScheduleRequest
-	(*DeleteScheduleResponse)(nil),    // 70: lockstep.autoflow.v1.DeleteScheduleResponse
-	(*CountWorkflowsRequest)(nil),     // 71: lockstep.autoflow.v1.CountWorkflowsRequest
-	(*CountWorkflowsResponse)(nil),    // 72: lockstep.autoflow.v1.CountWorkflowsResponse
-	(*StartBatchRequest)(nil),         // 73: lockstep.autoflow.v1.StartBatchRequest
-	(*StartBatchResponse)(nil),        // 74: lockstep.autoflow.v1.StartBatchResponse
-	(*Batch)(nil),                     // 75: lockstep.autoflow.v1.Batch
-	(*GetBatchRequest)(nil),           // 76: lockstep.autoflow.v1.GetBatchRequest
-	(*GetBatchResponse)(nil),          // 77: lockstep.autoflow.v1.GetBatchResponse
-	(*ListBatchesRequest)(nil),        // 78: lockstep.autoflow.v1.ListBatchesRequest
-	(*ListBatchesResponse)(nil),       // 79: lockstep.autoflow.v1.ListBatchesResponse
-	(*StopBatchRequest)(nil),          // 80: lockstep.autoflow.v1.StopBatchRequest
-	(*StopBatchResponse)(nil),         // 81: lockstep.autoflow.v1.StopBatchResponse
-	nil,                               // 82: lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
-	nil,                               // 83: lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
-	nil,                               // 84: lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
-	nil,                               // 85: lockstep.autoflow.v1.StartRefusal.FieldsEntry
-	nil,                               // 86: lockstep.autoflow.v1.Workflow.LabelsEntry
-	nil,                               // 87: lockstep.autoflow.v1.Wait.FilterEntry
-	nil,                               // 88: lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
-	nil,                               // 89: lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
-	nil,                               // 90: lockstep.autoflow.v1.Handler.FilterEntry
-	nil,                               // 91: lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
-	nil,                               // 92: lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
-	nil,                               // 93: lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
-	nil,                               // 94: lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
-	nil,                               // 95: lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
-	nil,                               // 96: lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
-	(*durationpb.Duration)(nil),       // 97: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),     // 98: google.protobuf.Timestamp
+	(FunctionEffect)(0),               // 5: lockstep.autoflow.v1.FunctionEffect
+	(*CloudEventRequest)(nil),         // 6: lockstep.autoflow.v1.CloudEventRequest
+	(*CloudEventResponse)(nil),        // 7: lockstep.autoflow.v1.CloudEventResponse
+	(*StartWorkflowRequest)(nil),      // 8: lockstep.autoflow.v1.StartWorkflowRequest
+	(*StartWorkflowResponse)(nil),     // 9: lockstep.autoflow.v1.StartWorkflowResponse
+	(*StartWorkflowsRequest)(nil),     // 10: lockstep.autoflow.v1.StartWorkflowsRequest
+	(*StartWorkflowsResponse)(nil),    // 11: lockstep.autoflow.v1.StartWorkflowsResponse
+	(*StartResult)(nil),               // 12: lockstep.autoflow.v1.StartResult
+	(*StartRefusal)(nil),              // 13: lockstep.autoflow.v1.StartRefusal
+	(*Workflow)(nil),                  // 14: lockstep.autoflow.v1.Workflow
+	(*StackFrame)(nil),                // 15: lockstep.autoflow.v1.StackFrame
+	(*Wait)(nil),                      // 16: lockstep.autoflow.v1.Wait
+	(*Retry)(nil),                     // 17: lockstep.autoflow.v1.Retry
+	(*GetWorkflowRequest)(nil),        // 18: lockstep.autoflow.v1.GetWorkflowRequest
+	(*GetWorkflowResponse)(nil),       // 19: lockstep.autoflow.v1.GetWorkflowResponse
+	(*ListWorkflowsRequest)(nil),      // 20: lockstep.autoflow.v1.ListWorkflowsRequest
+	(*ListWorkflowsResponse)(nil),     // 21: lockstep.autoflow.v1.ListWorkflowsResponse
+	(*GetHistoryRequest)(nil),         // 22: lockstep.autoflow.v1.GetHistoryRequest
+	(*GetHistoryResponse)(nil),        // 23: lockstep.autoflow.v1.GetHistoryResponse
+	(*HistoryEntry)(nil),              // 24: lockstep.autoflow.v1.HistoryEntry
+	(*GetLogsRequest)(nil),            // 25: lockstep.autoflow.v1.GetLogsRequest
+	(*GetLogsResponse)(nil),           // 26: lockstep.autoflow.v1.GetLogsResponse
+	(*LogLine)(nil),                   // 27: lockstep.autoflow.v1.LogLine
+	(*WatchWorkflowRequest)(nil),      // 28: lockstep.autoflow.v1.WatchWorkflowRequest
+	(*WatchWorkflowResponse)(nil),     // 29: lockstep.autoflow.v1.WatchWorkflowResponse
+	(*CancelWorkflowRequest)(nil),     // 30: lockstep.autoflow.v1.CancelWorkflowRequest
+	(*CancelWorkflowResponse)(nil),    // 31: lockstep.autoflow.v1.CancelWorkflowResponse
+	(*TerminateWorkflowRequest)(nil),  // 32: lockstep.autoflow.v1.TerminateWorkflowRequest
+	(*TerminateWorkflowResponse)(nil), // 33: lockstep.autoflow.v1.TerminateWorkflowResponse
+	(*RetryWorkflowRequest)(nil),      // 34: lockstep.autoflow.v1.RetryWorkflowRequest
+	(*RetryWorkflowResponse)(nil),     // 35: lockstep.autoflow.v1.RetryWorkflowResponse
+	(*SendToChannelRequest)(nil),      // 36: lockstep.autoflow.v1.SendToChannelRequest
+	(*SendToChannelResponse)(nil),     // 37: lockstep.autoflow.v1.SendToChannelResponse
+	(*CheckProgramRequest)(nil),       // 38: lockstep.autoflow.v1.CheckProgramRequest
+	(*CheckProgramResponse)(nil),      // 39: lockstep.autoflow.v1.CheckProgramResponse
+	(*Problem)(nil),                   // 40: lockstep.autoflow.v1.Problem
+	(*Use)(nil),                       // 41: lockstep.autoflow.v1.Use
+	(*Handler)(nil),                   // 42: lockstep.autoflow.v1.Handler
+	(*RegisterFlowRequest)(nil),       // 43: lockstep.autoflow.v1.RegisterFlowRequest
+	(*RegisterFlowResponse)(nil),      // 44: lockstep.autoflow.v1.RegisterFlowResponse
+	(*Flow)(nil),                      // 45: lockstep.autoflow.v1.Flow
+	(*ListFlowsRequest)(nil),          // 46: lockstep.autoflow.v1.ListFlowsRequest
+	(*ListFlowsResponse)(nil),         // 47: lockstep.autoflow.v1.ListFlowsResponse
+	(*DeleteFlowRequest)(nil),         // 48: lockstep.autoflow.v1.DeleteFlowRequest
+	(*DeleteFlowResponse)(nil),        // 49: lockstep.autoflow.v1.DeleteFlowResponse
+	(*DeclareAgentsRequest)(nil),      // 50: lockstep.autoflow.v1.DeclareAgentsRequest
+	(*DeclaredAgent)(nil),             // 51: lockstep.autoflow.v1.DeclaredAgent
+	(*DeclareAgentsResponse)(nil),     // 52: lockstep.autoflow.v1.DeclareAgentsResponse
+	(*ScheduleSpec)(nil),              // 53: lockstep.autoflow.v1.ScheduleSpec
+	(*RegisterScheduleRequest)(nil),   // 54: lockstep.autoflow.v1.RegisterScheduleRequest
+	(*RegisterScheduleResponse)(nil),  // 55: lockstep.autoflow.v1.RegisterScheduleResponse
+	(*Schedule)(nil),                  // 56: lockstep.autoflow.v1.Schedule
+	(*ScheduleFire)(nil),              // 57: lockstep.autoflow.v1.ScheduleFire
+	(*GetScheduleRequest)(nil),        // 58: lockstep.autoflow.v1.GetScheduleRequest
+	(*GetScheduleResponse)(nil),       // 59: lockstep.autoflow.v1.GetScheduleResponse
+	(*ListSchedulesRequest)(nil),      // 60: lockstep.autoflow.v1.ListSchedulesRequest
+	(*ListSchedulesResponse)(nil),     // 61: lockstep.autoflow.v1.ListSchedulesResponse
+	(*PauseScheduleRequest)(nil),      // 62: lockstep.autoflow.v1.PauseScheduleRequest
+	(*PauseScheduleResponse)(nil),     // 63: lockstep.autoflow.v1.PauseScheduleResponse
+	(*ResumeScheduleRequest)(nil),     // 64: lockstep.autoflow.v1.ResumeScheduleRequest
+	(*ResumeScheduleResponse)(nil),    // 65: lockstep.autoflow.v1.ResumeScheduleResponse
+	(*BackfillScheduleRequest)(nil),   // 66: lockstep.autoflow.v1.BackfillScheduleRequest
+	(*BackfillScheduleResponse)(nil),  // 67: lockstep.autoflow.v1.BackfillScheduleResponse
+	(*TriggerScheduleRequest)(nil),    // 68: lockstep.autoflow.v1.TriggerScheduleRequest
+	(*TriggerScheduleResponse)(nil),   // 69: lockstep.autoflow.v1.TriggerScheduleResponse
+	(*DeleteScheduleRequest)(nil),     // 70: lockstep.autoflow.v1.DeleteScheduleRequest
+	(*DeleteScheduleResponse)(nil),    // 71: lockstep.autoflow.v1.DeleteScheduleResponse
+	(*CountWorkflowsRequest)(nil),     // 72: lockstep.autoflow.v1.CountWorkflowsRequest
+	(*CountWorkflowsResponse)(nil),    // 73: lockstep.autoflow.v1.CountWorkflowsResponse
+	(*StartBatchRequest)(nil),         // 74: lockstep.autoflow.v1.StartBatchRequest
+	(*StartBatchResponse)(nil),        // 75: lockstep.autoflow.v1.StartBatchResponse
+	(*Batch)(nil),                     // 76: lockstep.autoflow.v1.Batch
+	(*GetBatchRequest)(nil),           // 77: lockstep.autoflow.v1.GetBatchRequest
+	(*GetBatchResponse)(nil),          // 78: lockstep.autoflow.v1.GetBatchResponse
+	(*ListBatchesRequest)(nil),        // 79: lockstep.autoflow.v1.ListBatchesRequest
+	(*ListBatchesResponse)(nil),       // 80: lockstep.autoflow.v1.ListBatchesResponse
+	(*StopBatchRequest)(nil),          // 81: lockstep.autoflow.v1.StopBatchRequest
+	(*StopBatchResponse)(nil),         // 82: lockstep.autoflow.v1.StopBatchResponse
+	(*WorkRequest)(nil),               // 83: lockstep.autoflow.v1.WorkRequest
+	(*RegisterWorker)(nil),            // 84: lockstep.autoflow.v1.RegisterWorker
+	(*WorkerFunction)(nil),            // 85: lockstep.autoflow.v1.WorkerFunction
+	(*FunctionPlace)(nil),             // 86: lockstep.autoflow.v1.FunctionPlace
+	(*WorkResult)(nil),                // 87: lockstep.autoflow.v1.WorkResult
+	(*WorkFailure)(nil),               // 88: lockstep.autoflow.v1.WorkFailure
+	(*WorkHeartbeat)(nil),             // 89: lockstep.autoflow.v1.WorkHeartbeat
+	(*WorkDrain)(nil),                 // 90: lockstep.autoflow.v1.WorkDrain
+	(*WorkResponse)(nil),              // 91: lockstep.autoflow.v1.WorkResponse
+	(*WorkerRegistered)(nil),          // 92: lockstep.autoflow.v1.WorkerRegistered
+	(*WorkCall)(nil),                  // 93: lockstep.autoflow.v1.WorkCall
+	(*WorkCancelled)(nil),             // 94: lockstep.autoflow.v1.WorkCancelled
+	(*WorkRejected)(nil),              // 95: lockstep.autoflow.v1.WorkRejected
+	(*WorkDrained)(nil),               // 96: lockstep.autoflow.v1.WorkDrained
+	(*ListFunctionsRequest)(nil),      // 97: lockstep.autoflow.v1.ListFunctionsRequest
+	(*ListFunctionsResponse)(nil),     // 98: lockstep.autoflow.v1.ListFunctionsResponse
+	(*FunctionInfo)(nil),              // 99: lockstep.autoflow.v1.FunctionInfo
+	nil,                               // 100: lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
+	nil,                               // 101: lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
+	nil,                               // 102: lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
+	nil,                               // 103: lockstep.autoflow.v1.StartRefusal.FieldsEntry
+	nil,                               // 104: lockstep.autoflow.v1.Workflow.LabelsEntry
+	nil,                               // 105: lockstep.autoflow.v1.Wait.FilterEntry
+	nil,                               // 106: lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
+	nil,                               // 107: lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
+	nil,                               // 108: lockstep.autoflow.v1.Handler.FilterEntry
+	nil,                               // 109: lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
+	nil,                               // 110: lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
+	nil,                               // 111: lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
+	nil,                               // 112: lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
+	nil,                               // 113: lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
+	nil,                               // 114: lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
+	(*durationpb.Duration)(nil),       // 115: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),     // 116: google.protobuf.Timestamp
 }
 var file_lockstep_autoflow_v1_autoflow_proto_depIdxs = []int32{
-	82,  // 0: lockstep.autoflow.v1.StartWorkflowRequest.secrets:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
-	83,  // 1: lockstep.autoflow.v1.StartWorkflowRequest.modules:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
-	84,  // 2: lockstep.autoflow.v1.StartWorkflowRequest.labels:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
-	97,  // 3: lockstep.autoflow.v1.StartWorkflowRequest.wait:type_name -> google.protobuf.Duration
-	13,  // 4: lockstep.autoflow.v1.StartWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	7,   // 5: lockstep.autoflow.v1.StartWorkflowsRequest.workflows:type_name -> lockstep.autoflow.v1.StartWorkflowRequest
-	11,  // 6: lockstep.autoflow.v1.StartWorkflowsResponse.results:type_name -> lockstep.autoflow.v1.StartResult
-	8,   // 7: lockstep.autoflow.v1.StartResult.started:type_name -> lockstep.autoflow.v1.StartWorkflowResponse
-	12,  // 8: lockstep.autoflow.v1.StartResult.refused:type_name -> lockstep.autoflow.v1.StartRefusal
-	85,  // 9: lockstep.autoflow.v1.StartRefusal.fields:type_name -> lockstep.autoflow.v1.StartRefusal.FieldsEntry
+	100, // 0: lockstep.autoflow.v1.StartWorkflowRequest.secrets:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
+	101, // 1: lockstep.autoflow.v1.StartWorkflowRequest.modules:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
+	102, // 2: lockstep.autoflow.v1.StartWorkflowRequest.labels:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
+	115, // 3: lockstep.autoflow.v1.StartWorkflowRequest.wait:type_name -> google.protobuf.Duration
+	14,  // 4: lockstep.autoflow.v1.StartWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	8,   // 5: lockstep.autoflow.v1.StartWorkflowsRequest.workflows:type_name -> lockstep.autoflow.v1.StartWorkflowRequest
+	12,  // 6: lockstep.autoflow.v1.StartWorkflowsResponse.results:type_name -> lockstep.autoflow.v1.StartResult
+	9,   // 7: lockstep.autoflow.v1.StartResult.started:type_name -> lockstep.autoflow.v1.StartWorkflowResponse
+	13,  // 8: lockstep.autoflow.v1.StartResult.refused:type_name -> lockstep.autoflow.v1.StartRefusal
+	103, // 9: lockstep.autoflow.v1.StartRefusal.fields:type_name -> lockstep.autoflow.v1.StartRefusal.FieldsEntry
 	0,   // 10: lockstep.autoflow.v1.Workflow.state:type_name -> lockstep.autoflow.v1.WorkflowState
-	86,  // 11: lockstep.autoflow.v1.Workflow.labels:type_name -> lockstep.autoflow.v1.Workflow.LabelsEntry
-	98,  // 12: lockstep.autoflow.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
-	98,  // 13: lockstep.autoflow.v1.Workflow.finished_at:type_name -> google.protobuf.Timestamp
-	15,  // 14: lockstep.autoflow.v1.Workflow.waits:type_name -> lockstep.autoflow.v1.Wait
-	98,  // 15: lockstep.autoflow.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
-	16,  // 16: lockstep.autoflow.v1.Workflow.retries:type_name -> lockstep.autoflow.v1.Retry
-	14,  // 17: lockstep.autoflow.v1.Workflow.stack:type_name -> lockstep.autoflow.v1.StackFrame
-	87,  // 18: lockstep.autoflow.v1.Wait.filter:type_name -> lockstep.autoflow.v1.Wait.FilterEntry
-	98,  // 19: lockstep.autoflow.v1.Wait.since:type_name -> google.protobuf.Timestamp
-	98,  // 20: lockstep.autoflow.v1.Wait.until:type_name -> google.protobuf.Timestamp
-	98,  // 21: lockstep.autoflow.v1.Retry.at:type_name -> google.protobuf.Timestamp
-	97,  // 22: lockstep.autoflow.v1.GetWorkflowRequest.wait:type_name -> google.protobuf.Duration
-	13,  // 23: lockstep.autoflow.v1.GetWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	104, // 11: lockstep.autoflow.v1.Workflow.labels:type_name -> lockstep.autoflow.v1.Workflow.LabelsEntry
+	116, // 12: lockstep.autoflow.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
+	116, // 13: lockstep.autoflow.v1.Workflow.finished_at:type_name -> google.protobuf.Timestamp
+	16,  // 14: lockstep.autoflow.v1.Workflow.waits:type_name -> lockstep.autoflow.v1.Wait
+	116, // 15: lockstep.autoflow.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
+	17,  // 16: lockstep.autoflow.v1.Workflow.retries:type_name -> lockstep.autoflow.v1.Retry
+	15,  // 17: lockstep.autoflow.v1.Workflow.stack:type_name -> lockstep.autoflow.v1.StackFrame
+	105, // 18: lockstep.autoflow.v1.Wait.filter:type_name -> lockstep.autoflow.v1.Wait.FilterEntry
+	116, // 19: lockstep.autoflow.v1.Wait.since:type_name -> google.protobuf.Timestamp
+	116, // 20: lockstep.autoflow.v1.Wait.until:type_name -> google.protobuf.Timestamp
+	116, // 21: lockstep.autoflow.v1.Retry.at:type_name -> google.protobuf.Timestamp
+	115, // 22: lockstep.autoflow.v1.GetWorkflowRequest.wait:type_name -> google.protobuf.Duration
+	14,  // 23: lockstep.autoflow.v1.GetWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
 	0,   // 24: lockstep.autoflow.v1.ListWorkflowsRequest.states:type_name -> lockstep.autoflow.v1.WorkflowState
-	88,  // 25: lockstep.autoflow.v1.ListWorkflowsRequest.labels:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
-	98,  // 26: lockstep.autoflow.v1.ListWorkflowsRequest.started_after:type_name -> google.protobuf.Timestamp
-	98,  // 27: lockstep.autoflow.v1.ListWorkflowsRequest.started_before:type_name -> google.protobuf.Timestamp
-	98,  // 28: lockstep.autoflow.v1.ListWorkflowsRequest.ended_after:type_name -> google.protobuf.Timestamp
-	98,  // 29: lockstep.autoflow.v1.ListWorkflowsRequest.ended_before:type_name -> google.protobuf.Timestamp
-	13,  // 30: lockstep.autoflow.v1.ListWorkflowsResponse.workflows:type_name -> lockstep.autoflow.v1.Workflow
-	23,  // 31: lockstep.autoflow.v1.GetHistoryResponse.entries:type_name -> lockstep.autoflow.v1.HistoryEntry
-	98,  // 32: lockstep.autoflow.v1.HistoryEntry.recorded_at:type_name -> google.protobuf.Timestamp
-	26,  // 33: lockstep.autoflow.v1.GetLogsResponse.lines:type_name -> lockstep.autoflow.v1.LogLine
-	98,  // 34: lockstep.autoflow.v1.LogLine.recorded_at:type_name -> google.protobuf.Timestamp
-	23,  // 35: lockstep.autoflow.v1.WatchWorkflowResponse.entry:type_name -> lockstep.autoflow.v1.HistoryEntry
-	13,  // 36: lockstep.autoflow.v1.WatchWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	13,  // 37: lockstep.autoflow.v1.TerminateWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	13,  // 38: lockstep.autoflow.v1.RetryWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	89,  // 39: lockstep.autoflow.v1.CheckProgramRequest.modules:type_name -> lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
-	39,  // 40: lockstep.autoflow.v1.CheckProgramResponse.problems:type_name -> lockstep.autoflow.v1.Problem
-	40,  // 41: lockstep.autoflow.v1.CheckProgramResponse.functions:type_name -> lockstep.autoflow.v1.Use
-	40,  // 42: lockstep.autoflow.v1.CheckProgramResponse.waits:type_name -> lockstep.autoflow.v1.Use
-	40,  // 43: lockstep.autoflow.v1.CheckProgramResponse.emits:type_name -> lockstep.autoflow.v1.Use
-	41,  // 44: lockstep.autoflow.v1.CheckProgramResponse.handlers:type_name -> lockstep.autoflow.v1.Handler
-	90,  // 45: lockstep.autoflow.v1.Handler.filter:type_name -> lockstep.autoflow.v1.Handler.FilterEntry
-	91,  // 46: lockstep.autoflow.v1.RegisterFlowRequest.modules:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
-	92,  // 47: lockstep.autoflow.v1.RegisterFlowRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
-	93,  // 48: lockstep.autoflow.v1.RegisterFlowRequest.labels:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
-	44,  // 49: lockstep.autoflow.v1.RegisterFlowResponse.flow:type_name -> lockstep.autoflow.v1.Flow
-	41,  // 50: lockstep.autoflow.v1.Flow.handlers:type_name -> lockstep.autoflow.v1.Handler
-	98,  // 51: lockstep.autoflow.v1.Flow.registered_at:type_name -> google.protobuf.Timestamp
-	44,  // 52: lockstep.autoflow.v1.ListFlowsResponse.flows:type_name -> lockstep.autoflow.v1.Flow
-	50,  // 53: lockstep.autoflow.v1.DeclareAgentsRequest.agents:type_name -> lockstep.autoflow.v1.DeclaredAgent
-	97,  // 54: lockstep.autoflow.v1.ScheduleSpec.every:type_name -> google.protobuf.Duration
-	98,  // 55: lockstep.autoflow.v1.ScheduleSpec.anchor:type_name -> google.protobuf.Timestamp
-	98,  // 56: lockstep.autoflow.v1.ScheduleSpec.start:type_name -> google.protobuf.Timestamp
-	98,  // 57: lockstep.autoflow.v1.ScheduleSpec.end:type_name -> google.protobuf.Timestamp
-	97,  // 58: lockstep.autoflow.v1.ScheduleSpec.jitter:type_name -> google.protobuf.Duration
-	52,  // 59: lockstep.autoflow.v1.RegisterScheduleRequest.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
+	106, // 25: lockstep.autoflow.v1.ListWorkflowsRequest.labels:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
+	116, // 26: lockstep.autoflow.v1.ListWorkflowsRequest.started_after:type_name -> google.protobuf.Timestamp
+	116, // 27: lockstep.autoflow.v1.ListWorkflowsRequest.started_before:type_name -> google.protobuf.Timestamp
+	116, // 28: lockstep.autoflow.v1.ListWorkflowsRequest.ended_after:type_name -> google.protobuf.Timestamp
+	116, // 29: lockstep.autoflow.v1.ListWorkflowsRequest.ended_before:type_name -> google.protobuf.Timestamp
+	14,  // 30: lockstep.autoflow.v1.ListWorkflowsResponse.workflows:type_name -> lockstep.autoflow.v1.Workflow
+	24,  // 31: lockstep.autoflow.v1.GetHistoryResponse.entries:type_name -> lockstep.autoflow.v1.HistoryEntry
+	116, // 32: lockstep.autoflow.v1.HistoryEntry.recorded_at:type_name -> google.protobuf.Timestamp
+	27,  // 33: lockstep.autoflow.v1.GetLogsResponse.lines:type_name -> lockstep.autoflow.v1.LogLine
+	116, // 34: lockstep.autoflow.v1.LogLine.recorded_at:type_name -> google.protobuf.Timestamp
+	24,  // 35: lockstep.autoflow.v1.WatchWorkflowResponse.entry:type_name -> lockstep.autoflow.v1.HistoryEntry
+	14,  // 36: lockstep.autoflow.v1.WatchWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	14,  // 37: lockstep.autoflow.v1.TerminateWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	14,  // 38: lockstep.autoflow.v1.RetryWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	107, // 39: lockstep.autoflow.v1.CheckProgramRequest.modules:type_name -> lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
+	40,  // 40: lockstep.autoflow.v1.CheckProgramResponse.problems:type_name -> lockstep.autoflow.v1.Problem
+	41,  // 41: lockstep.autoflow.v1.CheckProgramResponse.functions:type_name -> lockstep.autoflow.v1.Use
+	41,  // 42: lockstep.autoflow.v1.CheckProgramResponse.waits:type_name -> lockstep.autoflow.v1.Use
+	41,  // 43: lockstep.autoflow.v1.CheckProgramResponse.emits:type_name -> lockstep.autoflow.v1.Use
+	42,  // 44: lockstep.autoflow.v1.CheckProgramResponse.handlers:type_name -> lockstep.autoflow.v1.Handler
+	108, // 45: lockstep.autoflow.v1.Handler.filter:type_name -> lockstep.autoflow.v1.Handler.FilterEntry
+	109, // 46: lockstep.autoflow.v1.RegisterFlowRequest.modules:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
+	110, // 47: lockstep.autoflow.v1.RegisterFlowRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
+	111, // 48: lockstep.autoflow.v1.RegisterFlowRequest.labels:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
+	45,  // 49: lockstep.autoflow.v1.RegisterFlowResponse.flow:type_name -> lockstep.autoflow.v1.Flow
+	42,  // 50: lockstep.autoflow.v1.Flow.handlers:type_name -> lockstep.autoflow.v1.Handler
+	116, // 51: lockstep.autoflow.v1.Flow.registered_at:type_name -> google.protobuf.Timestamp
+	45,  // 52: lockstep.autoflow.v1.ListFlowsResponse.flows:type_name -> lockstep.autoflow.v1.Flow
+	51,  // 53: lockstep.autoflow.v1.DeclareAgentsRequest.agents:type_name -> lockstep.autoflow.v1.DeclaredAgent
+	115, // 54: lockstep.autoflow.v1.ScheduleSpec.every:type_name -> google.protobuf.Duration
+	116, // 55: lockstep.autoflow.v1.ScheduleSpec.anchor:type_name -> google.protobuf.Timestamp
+	116, // 56: lockstep.autoflow.v1.ScheduleSpec.start:type_name -> google.protobuf.Timestamp
+	116, // 57: lockstep.autoflow.v1.ScheduleSpec.end:type_name -> google.protobuf.Timestamp
+	115, // 58: lockstep.autoflow.v1.ScheduleSpec.jitter:type_name -> google.protobuf.Duration
+	53,  // 59: lockstep.autoflow.v1.RegisterScheduleRequest.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
 	1,   // 60: lockstep.autoflow.v1.RegisterScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
-	97,  // 61: lockstep.autoflow.v1.RegisterScheduleRequest.catch_up:type_name -> google.protobuf.Duration
-	94,  // 62: lockstep.autoflow.v1.RegisterScheduleRequest.modules:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
-	95,  // 63: lockstep.autoflow.v1.RegisterScheduleRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
-	96,  // 64: lockstep.autoflow.v1.RegisterScheduleRequest.labels:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
-	55,  // 65: lockstep.autoflow.v1.RegisterScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
-	52,  // 66: lockstep.autoflow.v1.Schedule.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
+	115, // 61: lockstep.autoflow.v1.RegisterScheduleRequest.catch_up:type_name -> google.protobuf.Duration
+	112, // 62: lockstep.autoflow.v1.RegisterScheduleRequest.modules:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
+	113, // 63: lockstep.autoflow.v1.RegisterScheduleRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
+	114, // 64: lockstep.autoflow.v1.RegisterScheduleRequest.labels:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
+	56,  // 65: lockstep.autoflow.v1.RegisterScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	53,  // 66: lockstep.autoflow.v1.Schedule.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
 	1,   // 67: lockstep.autoflow.v1.Schedule.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
-	97,  // 68: lockstep.autoflow.v1.Schedule.catch_up:type_name -> google.protobuf.Duration
-	98,  // 69: lockstep.autoflow.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	98,  // 70: lockstep.autoflow.v1.Schedule.changed_at:type_name -> google.protobuf.Timestamp
-	98,  // 71: lockstep.autoflow.v1.Schedule.next_due_at:type_name -> google.protobuf.Timestamp
-	98,  // 72: lockstep.autoflow.v1.ScheduleFire.due_at:type_name -> google.protobuf.Timestamp
+	115, // 68: lockstep.autoflow.v1.Schedule.catch_up:type_name -> google.protobuf.Duration
+	116, // 69: lockstep.autoflow.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	116, // 70: lockstep.autoflow.v1.Schedule.changed_at:type_name -> google.protobuf.Timestamp
+	116, // 71: lockstep.autoflow.v1.Schedule.next_due_at:type_name -> google.protobuf.Timestamp
+	116, // 72: lockstep.autoflow.v1.ScheduleFire.due_at:type_name -> google.protobuf.Timestamp
 	2,   // 73: lockstep.autoflow.v1.ScheduleFire.state:type_name -> lockstep.autoflow.v1.ScheduleFireState
 	0,   // 74: lockstep.autoflow.v1.ScheduleFire.workflow_state:type_name -> lockstep.autoflow.v1.WorkflowState
-	98,  // 75: lockstep.autoflow.v1.ScheduleFire.finished_at:type_name -> google.protobuf.Timestamp
-	55,  // 76: lockstep.autoflow.v1.GetScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
-	98,  // 77: lockstep.autoflow.v1.GetScheduleResponse.next_due_at:type_name -> google.protobuf.Timestamp
-	56,  // 78: lockstep.autoflow.v1.GetScheduleResponse.fires:type_name -> lockstep.autoflow.v1.ScheduleFire
-	55,  // 79: lockstep.autoflow.v1.ListSchedulesResponse.schedules:type_name -> lockstep.autoflow.v1.Schedule
-	55,  // 80: lockstep.autoflow.v1.PauseScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
-	55,  // 81: lockstep.autoflow.v1.ResumeScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
-	98,  // 82: lockstep.autoflow.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	98,  // 83: lockstep.autoflow.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	116, // 75: lockstep.autoflow.v1.ScheduleFire.finished_at:type_name -> google.protobuf.Timestamp
+	56,  // 76: lockstep.autoflow.v1.GetScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	116, // 77: lockstep.autoflow.v1.GetScheduleResponse.next_due_at:type_name -> google.protobuf.Timestamp
+	57,  // 78: lockstep.autoflow.v1.GetScheduleResponse.fires:type_name -> lockstep.autoflow.v1.ScheduleFire
+	56,  // 79: lockstep.autoflow.v1.ListSchedulesResponse.schedules:type_name -> lockstep.autoflow.v1.Schedule
+	56,  // 80: lockstep.autoflow.v1.PauseScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	56,  // 81: lockstep.autoflow.v1.ResumeScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	116, // 82: lockstep.autoflow.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	116, // 83: lockstep.autoflow.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
 	1,   // 84: lockstep.autoflow.v1.BackfillScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
 	1,   // 85: lockstep.autoflow.v1.TriggerScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
-	19,  // 86: lockstep.autoflow.v1.CountWorkflowsRequest.filter:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest
+	20,  // 86: lockstep.autoflow.v1.CountWorkflowsRequest.filter:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest
 	3,   // 87: lockstep.autoflow.v1.StartBatchRequest.action:type_name -> lockstep.autoflow.v1.BatchAction
-	19,  // 88: lockstep.autoflow.v1.StartBatchRequest.filter:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest
-	75,  // 89: lockstep.autoflow.v1.StartBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
-	13,  // 90: lockstep.autoflow.v1.StartBatchResponse.sample:type_name -> lockstep.autoflow.v1.Workflow
+	20,  // 88: lockstep.autoflow.v1.StartBatchRequest.filter:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest
+	76,  // 89: lockstep.autoflow.v1.StartBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
+	14,  // 90: lockstep.autoflow.v1.StartBatchResponse.sample:type_name -> lockstep.autoflow.v1.Workflow
 	3,   // 91: lockstep.autoflow.v1.Batch.action:type_name -> lockstep.autoflow.v1.BatchAction
 	4,   // 92: lockstep.autoflow.v1.Batch.state:type_name -> lockstep.autoflow.v1.BatchState
-	98,  // 93: lockstep.autoflow.v1.Batch.created_at:type_name -> google.protobuf.Timestamp
-	98,  // 94: lockstep.autoflow.v1.Batch.finished_at:type_name -> google.protobuf.Timestamp
-	75,  // 95: lockstep.autoflow.v1.GetBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
-	75,  // 96: lockstep.autoflow.v1.ListBatchesResponse.batches:type_name -> lockstep.autoflow.v1.Batch
-	75,  // 97: lockstep.autoflow.v1.StopBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
-	5,   // 98: lockstep.autoflow.v1.AutoFlow.CloudEvent:input_type -> lockstep.autoflow.v1.CloudEventRequest
-	7,   // 99: lockstep.autoflow.v1.AutoFlow.StartWorkflow:input_type -> lockstep.autoflow.v1.StartWorkflowRequest
-	9,   // 100: lockstep.autoflow.v1.AutoFlow.StartWorkflows:input_type -> lockstep.autoflow.v1.StartWorkflowsRequest
-	17,  // 101: lockstep.autoflow.v1.AutoFlow.GetWorkflow:input_type -> lockstep.autoflow.v1.GetWorkflowRequest
-	19,  // 102: lockstep.autoflow.v1.AutoFlow.ListWorkflows:input_type -> lockstep.autoflow.v1.ListWorkflowsRequest
-	71,  // 103: lockstep.autoflow.v1.AutoFlow.CountWorkflows:input_type -> lockstep.autoflow.v1.CountWorkflowsRequest
-	73,  // 104: lockstep.autoflow.v1.AutoFlow.StartBatch:input_type -> lockstep.autoflow.v1.StartBatchRequest
-	76,  // 105: lockstep.autoflow.v1.AutoFlow.GetBatch:input_type -> lockstep.autoflow.v1.GetBatchRequest
-	78,  // 106: lockstep.autoflow.v1.AutoFlow.ListBatches:input_type -> lockstep.autoflow.v1.ListBatchesRequest
-	80,  // 107: lockstep.autoflow.v1.AutoFlow.StopBatch:input_type -> lockstep.autoflow.v1.StopBatchRequest
-	21,  // 108: lockstep.autoflow.v1.AutoFlow.GetHistory:input_type -> lockstep.autoflow.v1.GetHistoryRequest
-	24,  // 109: lockstep.autoflow.v1.AutoFlow.GetLogs:input_type -> lockstep.autoflow.v1.GetLogsRequest
-	27,  // 110: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:input_type -> lockstep.autoflow.v1.WatchWorkflowRequest
-	29,  // 111: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:input_type -> lockstep.autoflow.v1.CancelWorkflowRequest
-	31,  // 112: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:input_type -> lockstep.autoflow.v1.TerminateWorkflowRequest
-	33,  // 113: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:input_type -> lockstep.autoflow.v1.RetryWorkflowRequest
-	35,  // 114: lockstep.autoflow.v1.AutoFlow.SendToChannel:input_type -> lockstep.autoflow.v1.SendToChannelRequest
-	37,  // 115: lockstep.autoflow.v1.AutoFlow.CheckProgram:input_type -> lockstep.autoflow.v1.CheckProgramRequest
-	42,  // 116: lockstep.autoflow.v1.AutoFlow.RegisterFlow:input_type -> lockstep.autoflow.v1.RegisterFlowRequest
-	45,  // 117: lockstep.autoflow.v1.AutoFlow.ListFlows:input_type -> lockstep.autoflow.v1.ListFlowsRequest
-	47,  // 118: lockstep.autoflow.v1.AutoFlow.DeleteFlow:input_type -> lockstep.autoflow.v1.DeleteFlowRequest
-	53,  // 119: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:input_type -> lockstep.autoflow.v1.RegisterScheduleRequest
-	57,  // 120: lockstep.autoflow.v1.AutoFlow.GetSchedule:input_type -> lockstep.autoflow.v1.GetScheduleRequest
-	59,  // 121: lockstep.autoflow.v1.AutoFlow.ListSchedules:input_type -> lockstep.autoflow.v1.ListSchedulesRequest
-	61,  // 122: lockstep.autoflow.v1.AutoFlow.PauseSchedule:input_type -> lockstep.autoflow.v1.PauseScheduleRequest
-	63,  // 123: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:input_type -> lockstep.autoflow.v1.ResumeScheduleRequest
-	65,  // 124: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:input_type -> lockstep.autoflow.v1.BackfillScheduleRequest
-	67,  // 125: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:input_type -> lockstep.autoflow.v1.TriggerScheduleRequest
-	69,  // 126: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:input_type -> lockstep.autoflow.v1.DeleteScheduleRequest
-	49,  // 127: lockstep.autoflow.v1.AutoFlow.DeclareAgents:input_type -> lockstep.autoflow.v1.DeclareAgentsRequest
-	6,   // 128: lockstep.autoflow.v1.AutoFlow.CloudEvent:output_type -> lockstep.autoflow.v1.CloudEventResponse
-	8,   // 129: lockstep.autoflow.v1.AutoFlow.StartWorkflow:output_type -> lockstep.autoflow.v1.StartWorkflowResponse
-	10,  // 130: lockstep.autoflow.v1.AutoFlow.StartWorkflows:output_type -> lockstep.autoflow.v1.StartWorkflowsResponse
-	18,  // 131: lockstep.autoflow.v1.AutoFlow.GetWorkflow:output_type -> lockstep.autoflow.v1.GetWorkflowResponse
-	20,  // 132: lockstep.autoflow.v1.AutoFlow.ListWorkflows:output_type -> lockstep.autoflow.v1.ListWorkflowsResponse
-	72,  // 133: lockstep.autoflow.v1.AutoFlow.CountWorkflows:output_type -> lockstep.autoflow.v1.CountWorkflowsResponse
-	74,  // 134: lockstep.autoflow.v1.AutoFlow.StartBatch:output_type -> lockstep.autoflow.v1.StartBatchResponse
-	77,  // 135: lockstep.autoflow.v1.AutoFlow.GetBatch:output_type -> lockstep.autoflow.v1.GetBatchResponse
-	79,  // 136: lockstep.autoflow.v1.AutoFlow.ListBatches:output_type -> lockstep.autoflow.v1.ListBatchesResponse
-	81,  // 137: lockstep.autoflow.v1.AutoFlow.StopBatch:output_type -> lockstep.autoflow.v1.StopBatchResponse
-	22,  // 138: lockstep.autoflow.v1.AutoFlow.GetHistory:output_type -> lockstep.autoflow.v1.GetHistoryResponse
-	25,  // 139: lockstep.autoflow.v1.AutoFlow.GetLogs:output_type -> lockstep.autoflow.v1.GetLogsResponse
-	28,  // 140: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:output_type -> lockstep.autoflow.v1.WatchWorkflowResponse
-	30,  // 141: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:output_type -> lockstep.autoflow.v1.CancelWorkflowResponse
-	32,  // 142: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:output_type -> lockstep.autoflow.v1.TerminateWorkflowResponse
-	34,  // 143: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:output_type -> lockstep.autoflow.v1.RetryWorkflowResponse
-	36,  // 144: lockstep.autoflow.v1.AutoFlow.SendToChannel:output_type -> lockstep.autoflow.v1.SendToChannelResponse
-	38,  // 145: lockstep.autoflow.v1.AutoFlow.CheckProgram:output_type -> lockstep.autoflow.v1.CheckProgramResponse
-	43,  // 146: lockstep.autoflow.v1.AutoFlow.RegisterFlow:output_type -> lockstep.autoflow.v1.RegisterFlowResponse
-	46,  // 147: lockstep.autoflow.v1.AutoFlow.ListFlows:output_type -> lockstep.autoflow.v1.ListFlowsResponse
-	48,  // 148: lockstep.autoflow.v1.AutoFlow.DeleteFlow:output_type -> lockstep.autoflow.v1.DeleteFlowResponse
-	54,  // 149: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:output_type -> lockstep.autoflow.v1.RegisterScheduleResponse
-	58,  // 150: lockstep.autoflow.v1.AutoFlow.GetSchedule:output_type -> lockstep.autoflow.v1.GetScheduleResponse
-	60,  // 151: lockstep.autoflow.v1.AutoFlow.ListSchedules:output_type -> lockstep.autoflow.v1.ListSchedulesResponse
-	62,  // 152: lockstep.autoflow.v1.AutoFlow.PauseSchedule:output_type -> lockstep.autoflow.v1.PauseScheduleResponse
-	64,  // 153: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:output_type -> lockstep.autoflow.v1.ResumeScheduleResponse
-	66,  // 154: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:output_type -> lockstep.autoflow.v1.BackfillScheduleResponse
-	68,  // 155: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:output_type -> lockstep.autoflow.v1.TriggerScheduleResponse
-	70,  // 156: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:output_type -> lockstep.autoflow.v1.DeleteScheduleResponse
-	51,  // 157: lockstep.autoflow.v1.AutoFlow.DeclareAgents:output_type -> lockstep.autoflow.v1.DeclareAgentsResponse
-	128, // [128:158] is the sub-list for method output_type
-	98,  // [98:128] is the sub-list for method input_type
-	98,  // [98:98] is the sub-list for extension type_name
-	98,  // [98:98] is the sub-list for extension extendee
-	0,   // [0:98] is the sub-list for field type_name
+	116, // 93: lockstep.autoflow.v1.Batch.created_at:type_name -> google.protobuf.Timestamp
+	116, // 94: lockstep.autoflow.v1.Batch.finished_at:type_name -> google.protobuf.Timestamp
+	76,  // 95: lockstep.autoflow.v1.GetBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
+	76,  // 96: lockstep.autoflow.v1.ListBatchesResponse.batches:type_name -> lockstep.autoflow.v1.Batch
+	76,  // 97: lockstep.autoflow.v1.StopBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
+	84,  // 98: lockstep.autoflow.v1.WorkRequest.register:type_name -> lockstep.autoflow.v1.RegisterWorker
+	87,  // 99: lockstep.autoflow.v1.WorkRequest.result:type_name -> lockstep.autoflow.v1.WorkResult
+	89,  // 100: lockstep.autoflow.v1.WorkRequest.heartbeat:type_name -> lockstep.autoflow.v1.WorkHeartbeat
+	90,  // 101: lockstep.autoflow.v1.WorkRequest.drain:type_name -> lockstep.autoflow.v1.WorkDrain
+	85,  // 102: lockstep.autoflow.v1.RegisterWorker.functions:type_name -> lockstep.autoflow.v1.WorkerFunction
+	5,   // 103: lockstep.autoflow.v1.WorkerFunction.effect:type_name -> lockstep.autoflow.v1.FunctionEffect
+	86,  // 104: lockstep.autoflow.v1.WorkerFunction.places:type_name -> lockstep.autoflow.v1.FunctionPlace
+	88,  // 105: lockstep.autoflow.v1.WorkResult.failure:type_name -> lockstep.autoflow.v1.WorkFailure
+	115, // 106: lockstep.autoflow.v1.WorkFailure.retry_after:type_name -> google.protobuf.Duration
+	92,  // 107: lockstep.autoflow.v1.WorkResponse.registered:type_name -> lockstep.autoflow.v1.WorkerRegistered
+	93,  // 108: lockstep.autoflow.v1.WorkResponse.call:type_name -> lockstep.autoflow.v1.WorkCall
+	94,  // 109: lockstep.autoflow.v1.WorkResponse.cancelled:type_name -> lockstep.autoflow.v1.WorkCancelled
+	95,  // 110: lockstep.autoflow.v1.WorkResponse.rejected:type_name -> lockstep.autoflow.v1.WorkRejected
+	96,  // 111: lockstep.autoflow.v1.WorkResponse.drained:type_name -> lockstep.autoflow.v1.WorkDrained
+	115, // 112: lockstep.autoflow.v1.WorkerRegistered.heartbeat_interval:type_name -> google.protobuf.Duration
+	115, // 113: lockstep.autoflow.v1.WorkerRegistered.heartbeat_timeout:type_name -> google.protobuf.Duration
+	116, // 114: lockstep.autoflow.v1.WorkCall.deadline:type_name -> google.protobuf.Timestamp
+	99,  // 115: lockstep.autoflow.v1.ListFunctionsResponse.functions:type_name -> lockstep.autoflow.v1.FunctionInfo
+	5,   // 116: lockstep.autoflow.v1.FunctionInfo.effect:type_name -> lockstep.autoflow.v1.FunctionEffect
+	116, // 117: lockstep.autoflow.v1.FunctionInfo.registered_at:type_name -> google.protobuf.Timestamp
+	6,   // 118: lockstep.autoflow.v1.AutoFlow.CloudEvent:input_type -> lockstep.autoflow.v1.CloudEventRequest
+	8,   // 119: lockstep.autoflow.v1.AutoFlow.StartWorkflow:input_type -> lockstep.autoflow.v1.StartWorkflowRequest
+	10,  // 120: lockstep.autoflow.v1.AutoFlow.StartWorkflows:input_type -> lockstep.autoflow.v1.StartWorkflowsRequest
+	18,  // 121: lockstep.autoflow.v1.AutoFlow.GetWorkflow:input_type -> lockstep.autoflow.v1.GetWorkflowRequest
+	20,  // 122: lockstep.autoflow.v1.AutoFlow.ListWorkflows:input_type -> lockstep.autoflow.v1.ListWorkflowsRequest
+	72,  // 123: lockstep.autoflow.v1.AutoFlow.CountWorkflows:input_type -> lockstep.autoflow.v1.CountWorkflowsRequest
+	74,  // 124: lockstep.autoflow.v1.AutoFlow.StartBatch:input_type -> lockstep.autoflow.v1.StartBatchRequest
+	77,  // 125: lockstep.autoflow.v1.AutoFlow.GetBatch:input_type -> lockstep.autoflow.v1.GetBatchRequest
+	79,  // 126: lockstep.autoflow.v1.AutoFlow.ListBatches:input_type -> lockstep.autoflow.v1.ListBatchesRequest
+	81,  // 127: lockstep.autoflow.v1.AutoFlow.StopBatch:input_type -> lockstep.autoflow.v1.StopBatchRequest
+	22,  // 128: lockstep.autoflow.v1.AutoFlow.GetHistory:input_type -> lockstep.autoflow.v1.GetHistoryRequest
+	25,  // 129: lockstep.autoflow.v1.AutoFlow.GetLogs:input_type -> lockstep.autoflow.v1.GetLogsRequest
+	28,  // 130: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:input_type -> lockstep.autoflow.v1.WatchWorkflowRequest
+	30,  // 131: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:input_type -> lockstep.autoflow.v1.CancelWorkflowRequest
+	32,  // 132: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:input_type -> lockstep.autoflow.v1.TerminateWorkflowRequest
+	34,  // 133: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:input_type -> lockstep.autoflow.v1.RetryWorkflowRequest
+	36,  // 134: lockstep.autoflow.v1.AutoFlow.SendToChannel:input_type -> lockstep.autoflow.v1.SendToChannelRequest
+	38,  // 135: lockstep.autoflow.v1.AutoFlow.CheckProgram:input_type -> lockstep.autoflow.v1.CheckProgramRequest
+	43,  // 136: lockstep.autoflow.v1.AutoFlow.RegisterFlow:input_type -> lockstep.autoflow.v1.RegisterFlowRequest
+	46,  // 137: lockstep.autoflow.v1.AutoFlow.ListFlows:input_type -> lockstep.autoflow.v1.ListFlowsRequest
+	48,  // 138: lockstep.autoflow.v1.AutoFlow.DeleteFlow:input_type -> lockstep.autoflow.v1.DeleteFlowRequest
+	54,  // 139: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:input_type -> lockstep.autoflow.v1.RegisterScheduleRequest
+	58,  // 140: lockstep.autoflow.v1.AutoFlow.GetSchedule:input_type -> lockstep.autoflow.v1.GetScheduleRequest
+	60,  // 141: lockstep.autoflow.v1.AutoFlow.ListSchedules:input_type -> lockstep.autoflow.v1.ListSchedulesRequest
+	62,  // 142: lockstep.autoflow.v1.AutoFlow.PauseSchedule:input_type -> lockstep.autoflow.v1.PauseScheduleRequest
+	64,  // 143: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:input_type -> lockstep.autoflow.v1.ResumeScheduleRequest
+	66,  // 144: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:input_type -> lockstep.autoflow.v1.BackfillScheduleRequest
+	68,  // 145: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:input_type -> lockstep.autoflow.v1.TriggerScheduleRequest
+	70,  // 146: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:input_type -> lockstep.autoflow.v1.DeleteScheduleRequest
+	50,  // 147: lockstep.autoflow.v1.AutoFlow.DeclareAgents:input_type -> lockstep.autoflow.v1.DeclareAgentsRequest
+	83,  // 148: lockstep.autoflow.v1.AutoFlow.Work:input_type -> lockstep.autoflow.v1.WorkRequest
+	97,  // 149: lockstep.autoflow.v1.AutoFlow.ListFunctions:input_type -> lockstep.autoflow.v1.ListFunctionsRequest
+	7,   // 150: lockstep.autoflow.v1.AutoFlow.CloudEvent:output_type -> lockstep.autoflow.v1.CloudEventResponse
+	9,   // 151: lockstep.autoflow.v1.AutoFlow.StartWorkflow:output_type -> lockstep.autoflow.v1.StartWorkflowResponse
+	11,  // 152: lockstep.autoflow.v1.AutoFlow.StartWorkflows:output_type -> lockstep.autoflow.v1.StartWorkflowsResponse
+	19,  // 153: lockstep.autoflow.v1.AutoFlow.GetWorkflow:output_type -> lockstep.autoflow.v1.GetWorkflowResponse
+	21,  // 154: lockstep.autoflow.v1.AutoFlow.ListWorkflows:output_type -> lockstep.autoflow.v1.ListWorkflowsResponse
+	73,  // 155: lockstep.autoflow.v1.AutoFlow.CountWorkflows:output_type -> lockstep.autoflow.v1.CountWorkflowsResponse
+	75,  // 156: lockstep.autoflow.v1.AutoFlow.StartBatch:output_type -> lockstep.autoflow.v1.StartBatchResponse
+	78,  // 157: lockstep.autoflow.v1.AutoFlow.GetBatch:output_type -> lockstep.autoflow.v1.GetBatchResponse
+	80,  // 158: lockstep.autoflow.v1.AutoFlow.ListBatches:output_type -> lockstep.autoflow.v1.ListBatchesResponse
+	82,  // 159: lockstep.autoflow.v1.AutoFlow.StopBatch:output_type -> lockstep.autoflow.v1.StopBatchResponse
+	23,  // 160: lockstep.autoflow.v1.AutoFlow.GetHistory:output_type -> lockstep.autoflow.v1.GetHistoryResponse
+	26,  // 161: lockstep.autoflow.v1.AutoFlow.GetLogs:output_type -> lockstep.autoflow.v1.GetLogsResponse
+	29,  // 162: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:output_type -> lockstep.autoflow.v1.WatchWorkflowResponse
+	31,  // 163: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:output_type -> lockstep.autoflow.v1.CancelWorkflowResponse
+	33,  // 164: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:output_type -> lockstep.autoflow.v1.TerminateWorkflowResponse
+	35,  // 165: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:output_type -> lockstep.autoflow.v1.RetryWorkflowResponse
+	37,  // 166: lockstep.autoflow.v1.AutoFlow.SendToChannel:output_type -> lockstep.autoflow.v1.SendToChannelResponse
+	39,  // 167: lockstep.autoflow.v1.AutoFlow.CheckProgram:output_type -> lockstep.autoflow.v1.CheckProgramResponse
+	44,  // 168: lockstep.autoflow.v1.AutoFlow.RegisterFlow:output_type -> lockstep.autoflow.v1.RegisterFlowResponse
+	47,  // 169: lockstep.autoflow.v1.AutoFlow.ListFlows:output_type -> lockstep.autoflow.v1.ListFlowsResponse
+	49,  // 170: lockstep.autoflow.v1.AutoFlow.DeleteFlow:output_type -> lockstep.autoflow.v1.DeleteFlowResponse
+	55,  // 171: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:output_type -> lockstep.autoflow.v1.RegisterScheduleResponse
+	59,  // 172: lockstep.autoflow.v1.AutoFlow.GetSchedule:output_type -> lockstep.autoflow.v1.GetScheduleResponse
+	61,  // 173: lockstep.autoflow.v1.AutoFlow.ListSchedules:output_type -> lockstep.autoflow.v1.ListSchedulesResponse
+	63,  // 174: lockstep.autoflow.v1.AutoFlow.PauseSchedule:output_type -> lockstep.autoflow.v1.PauseScheduleResponse
+	65,  // 175: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:output_type -> lockstep.autoflow.v1.ResumeScheduleResponse
+	67,  // 176: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:output_type -> lockstep.autoflow.v1.BackfillScheduleResponse
+	69,  // 177: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:output_type -> lockstep.autoflow.v1.TriggerScheduleResponse
+	71,  // 178: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:output_type -> lockstep.autoflow.v1.DeleteScheduleResponse
+	52,  // 179: lockstep.autoflow.v1.AutoFlow.DeclareAgents:output_type -> lockstep.autoflow.v1.DeclareAgentsResponse
+	91,  // 180: lockstep.autoflow.v1.AutoFlow.Work:output_type -> lockstep.autoflow.v1.WorkResponse
+	98,  // 181: lockstep.autoflow.v1.AutoFlow.ListFunctions:output_type -> lockstep.autoflow.v1.ListFunctionsResponse
+	150, // [150:182] is the sub-list for method output_type
+	118, // [118:150] is the sub-list for method input_type
+	118, // [118:118] is the sub-list for extension type_name
+	118, // [118:118] is the sub-list for extension extendee
+	0,   // [0:118] is the sub-list for field type_name
 }
 
 func init() { file_lockstep_autoflow_v1_autoflow_proto_init() }
@@ -6750,13 +8261,30 @@ func file_lockstep_autoflow_v1_autoflow_proto_init() {
 		(*WatchWorkflowResponse_Entry)(nil),
 		(*WatchWorkflowResponse_Workflow)(nil),
 	}
+	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[77].OneofWrappers = []any{
+		(*WorkRequest_Register)(nil),
+		(*WorkRequest_Result)(nil),
+		(*WorkRequest_Heartbeat)(nil),
+		(*WorkRequest_Drain)(nil),
+	}
+	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[81].OneofWrappers = []any{
+		(*WorkResult_Value)(nil),
+		(*WorkResult_Failure)(nil),
+	}
+	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[85].OneofWrappers = []any{
+		(*WorkResponse_Registered)(nil),
+		(*WorkResponse_Call)(nil),
+		(*WorkResponse_Cancelled)(nil),
+		(*WorkResponse_Rejected)(nil),
+		(*WorkResponse_Drained)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_lockstep_autoflow_v1_autoflow_proto_rawDesc), len(file_lockstep_autoflow_v1_autoflow_proto_rawDesc)),
-			NumEnums:      5,
-			NumMessages:   92,
+			NumEnums:      6,
+			NumMessages:   109,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -52,6 +52,8 @@ const (
 	AutoFlow_TriggerSchedule_FullMethodName   = "/lockstep.autoflow.v1.AutoFlow/TriggerSchedule"
 	AutoFlow_DeleteSchedule_FullMethodName    = "/lockstep.autoflow.v1.AutoFlow/DeleteSchedule"
 	AutoFlow_DeclareAgents_FullMethodName     = "/lockstep.autoflow.v1.AutoFlow/DeclareAgents"
+	AutoFlow_Work_FullMethodName              = "/lockstep.autoflow.v1.AutoFlow/Work"
+	AutoFlow_ListFunctions_FullMethodName     = "/lockstep.autoflow.v1.AutoFlow/ListFunctions"
 )
 
 // AutoFlowClient is the client API for AutoFlow service.
@@ -186,6 +188,21 @@ type AutoFlowClient interface {
 	// Codes: PERMISSION_DENIED for the token of a single organization; ALREADY_EXISTS if an agent belongs to another organization, in
 	// which case nothing is stored; INVALID_ARGUMENT.
 	DeclareAgents(ctx context.Context, in *DeclareAgentsRequest, opts ...grpc.CallOption) (*DeclareAgentsResponse, error)
+	// Work connects a worker: a process of an organization's own that carries out Functions which programs call with run() and poll(). The
+	// worker first sends register, and is answered registered. From then on it is sent calls, answers each with a result, in any order, and
+	// sends a heartbeat at the interval that registered names.
+	//
+	// A call is given at least once under its id, which is the same for every attempt: also after a crash of the worker or of the service. It
+	// is given to another worker when the stream ends or no heartbeat arrives in time. The first answer counts; an answer to a call that the
+	// worker does not have (any more) is answered with rejected and has no effect. If a stream breaks, connect again and register anew.
+	//
+	// It needs a token of scope work, which names one organization and the prefix of the Functions' names. Codes: INVALID_ARGUMENT names what is
+	// wrong with a registration; RESOURCE_EXHAUSTED if the organization has too many workers or Functions; UNAVAILABLE if no heartbeat arrived,
+	// or the service stops.
+	Work(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[WorkRequest, WorkResponse], error)
+	// ListFunctions returns the Functions that programs of an organization may call: those that come with the service, and those that its
+	// workers have registered in the past 30 days. Codes: INVALID_ARGUMENT.
+	ListFunctions(ctx context.Context, in *ListFunctionsRequest, opts ...grpc.CallOption) (*ListFunctionsResponse, error)
 }
 
 type autoFlowClient struct {
@@ -505,6 +522,29 @@ func (c *autoFlowClient) DeclareAgents(ctx context.Context, in *DeclareAgentsReq
 	return out, nil
 }
 
+func (c *autoFlowClient) Work(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[WorkRequest, WorkResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &AutoFlow_ServiceDesc.Streams[1], AutoFlow_Work_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WorkRequest, WorkResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AutoFlow_WorkClient = grpc.BidiStreamingClient[WorkRequest, WorkResponse]
+
+func (c *autoFlowClient) ListFunctions(ctx context.Context, in *ListFunctionsRequest, opts ...grpc.CallOption) (*ListFunctionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListFunctionsResponse)
+	err := c.cc.Invoke(ctx, AutoFlow_ListFunctions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AutoFlowServer is the server API for AutoFlow service.
 // All implementations must embed UnimplementedAutoFlowServer
 // for forward compatibility.
@@ -637,6 +677,21 @@ type AutoFlowServer interface {
 	// Codes: PERMISSION_DENIED for the token of a single organization; ALREADY_EXISTS if an agent belongs to another organization, in
 	// which case nothing is stored; INVALID_ARGUMENT.
 	DeclareAgents(context.Context, *DeclareAgentsRequest) (*DeclareAgentsResponse, error)
+	// Work connects a worker: a process of an organization's own that carries out Functions which programs call with run() and poll(). The
+	// worker first sends register, and is answered registered. From then on it is sent calls, answers each with a result, in any order, and
+	// sends a heartbeat at the interval that registered names.
+	//
+	// A call is given at least once under its id, which is the same for every attempt: also after a crash of the worker or of the service. It
+	// is given to another worker when the stream ends or no heartbeat arrives in time. The first answer counts; an answer to a call that the
+	// worker does not have (any more) is answered with rejected and has no effect. If a stream breaks, connect again and register anew.
+	//
+	// It needs a token of scope work, which names one organization and the prefix of the Functions' names. Codes: INVALID_ARGUMENT names what is
+	// wrong with a registration; RESOURCE_EXHAUSTED if the organization has too many workers or Functions; UNAVAILABLE if no heartbeat arrived,
+	// or the service stops.
+	Work(grpc.BidiStreamingServer[WorkRequest, WorkResponse]) error
+	// ListFunctions returns the Functions that programs of an organization may call: those that come with the service, and those that its
+	// workers have registered in the past 30 days. Codes: INVALID_ARGUMENT.
+	ListFunctions(context.Context, *ListFunctionsRequest) (*ListFunctionsResponse, error)
 	mustEmbedUnimplementedAutoFlowServer()
 }
 
@@ -736,6 +791,12 @@ func (UnimplementedAutoFlowServer) DeleteSchedule(context.Context, *DeleteSchedu
 }
 func (UnimplementedAutoFlowServer) DeclareAgents(context.Context, *DeclareAgentsRequest) (*DeclareAgentsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeclareAgents not implemented")
+}
+func (UnimplementedAutoFlowServer) Work(grpc.BidiStreamingServer[WorkRequest, WorkResponse]) error {
+	return status.Error(codes.Unimplemented, "method Work not implemented")
+}
+func (UnimplementedAutoFlowServer) ListFunctions(context.Context, *ListFunctionsRequest) (*ListFunctionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListFunctions not implemented")
 }
 func (UnimplementedAutoFlowServer) mustEmbedUnimplementedAutoFlowServer() {}
 func (UnimplementedAutoFlowServer) testEmbeddedByValue()                  {}
@@ -1291,6 +1352,31 @@ func _AutoFlow_DeclareAgents_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AutoFlow_Work_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(AutoFlowServer).Work(&grpc.GenericServerStream[WorkRequest, WorkResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AutoFlow_WorkServer = grpc.BidiStreamingServer[WorkRequest, WorkResponse]
+
+func _AutoFlow_ListFunctions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListFunctionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AutoFlowServer).ListFunctions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AutoFlow_ListFunctions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AutoFlowServer).ListFunctions(ctx, req.(*ListFunctionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AutoFlow_ServiceDesc is the grpc.ServiceDesc for AutoFlow service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1414,12 +1500,22 @@ var AutoFlow_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "DeclareAgents",
 			Handler:    _AutoFlow_DeclareAgents_Handler,
 		},
+		{
+			MethodName: "ListFunctions",
+			Handler:    _AutoFlow_ListFunctions_Handler,
+		},
 	},
 	Streams: []grpc.StreamDesc{
 		{
 			StreamName:    "WatchWorkflow",
 			Handler:       _AutoFlow_WatchWorkflow_Handler,
 			ServerStreams: true,
+		},
+		{
+			StreamName:    "Work",
+			Handler:       _AutoFlow_Work_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
 		},
 	},
 	Metadata: "lockstep/autoflow/v1/autoflow.proto",

@@ -17,6 +17,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/flow"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/schedule"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/worker"
 )
 
 // Deps are what a Server works with.
@@ -27,6 +28,9 @@ type Deps struct {
 	Batches   *batch.Batches
 	Agents    *agent.Registry
 	Checker   control.ProgramChecker
+	Workers   *worker.Hub
+	// Functions are those that come with the service.
+	Functions []Builtin
 	// FromWire turns a checked CloudEvent into one of core's.
 	FromWire func(event.Event) (history.Event, error)
 	// Stopping is closed when the server stops: streams, which have no end of their own, end then, and so does waiting for the end
@@ -79,6 +83,8 @@ func Scopes() map[string]rpc.Scope {
 		autoflowv1.AutoFlow_TriggerSchedule_FullMethodName:   rpc.ScopeOperate,
 		autoflowv1.AutoFlow_RegisterSchedule_FullMethodName:  rpc.ScopeAdmin,
 		autoflowv1.AutoFlow_DeleteSchedule_FullMethodName:    rpc.ScopeAdmin,
+		autoflowv1.AutoFlow_Work_FullMethodName:              rpc.ScopeWork,
+		autoflowv1.AutoFlow_ListFunctions_FullMethodName:     rpc.ScopeRead,
 	}
 }
 

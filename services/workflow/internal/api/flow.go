@@ -5,7 +5,6 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/flow"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
@@ -86,8 +85,11 @@ func (s *Server) SendToChannel(ctx context.Context, req *autoflowv1.SendToChanne
 
 // CheckProgram says what is wrong with a program and what it uses.
 func (s *Server) CheckProgram(ctx context.Context, req *autoflowv1.CheckProgramRequest) (*autoflowv1.CheckProgramResponse, error) {
-	caller, _ := rpc.CallerFrom(ctx) // the organization is 0 where the caller speaks for all
-	found, err := s.Checker.Check(caller.Organization, program.Program{Source: req.GetStarlark(), Modules: req.GetModules()}, req.GetInputs())
+	org, err := organization(ctx, req.GetOrganizationId()) // it is 0 where the caller speaks for all and names none
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.Checker.Check(ctx, org, program.Program{Source: req.GetStarlark(), Modules: req.GetModules()}, req.GetInputs())
 	if err != nil {
 		return nil, err
 	}

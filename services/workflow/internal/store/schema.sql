@@ -57,11 +57,15 @@ CREATE TABLE call (
     deadline timestamp with time zone NOT NULL,
     retry json,
     refused integer NOT NULL DEFAULT 0,
+    organization bigint NOT NULL DEFAULT 0,
+    offer_at timestamp with time zone,
+    holder text NOT NULL DEFAULT ''::text,
     CONSTRAINT call_pkey PRIMARY KEY (execution, branch, op),
     CONSTRAINT call_id_key UNIQUE (id),
-    CONSTRAINT call_location_check CHECK ((location = ANY (ARRAY[0, 1])))
+    CONSTRAINT call_location_check CHECK ((location = ANY (ARRAY[0, 1, 2])))
 ) WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000, autovacuum_vacuum_cost_delay=0);
 CREATE INDEX call_next ON call USING btree (next_at) WHERE (next_at IS NOT NULL);
+CREATE INDEX call_offer ON call USING btree (organization, function, offer_at) WHERE (offer_at IS NOT NULL);
 
 CREATE TABLE channel (
     token text NOT NULL,
@@ -497,6 +501,18 @@ CREATE TABLE watch (
 );
 CREATE INDEX watch_of_agent ON watch USING btree (agent);
 CREATE INDEX watch_of_execution ON watch USING btree (execution);
+
+CREATE TABLE worker_function (
+    organization bigint NOT NULL,
+    name text NOT NULL,
+    declaration jsonb NOT NULL,
+    registered_at timestamp with time zone NOT NULL,
+    seen_at timestamp with time zone NOT NULL,
+    CONSTRAINT worker_function_pkey PRIMARY KEY (organization, name),
+    CONSTRAINT worker_function_declaration_check CHECK ((jsonb_typeof(declaration) = 'object'::text)),
+    CONSTRAINT worker_function_name_check CHECK (((length(name) >= 3) AND (length(name) <= 200))),
+    CONSTRAINT worker_function_organization_check CHECK ((organization > 0))
+);
 
 CREATE OR REPLACE FUNCTION flow_meets_events()
  RETURNS trigger

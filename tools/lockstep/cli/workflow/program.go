@@ -64,7 +64,9 @@ func (e *Engine) check() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			found, err := client.CheckProgram(ctx, &autoflowv1.CheckProgramRequest{Starlark: program, Modules: modules, Inputs: inputs})
+			found, err := client.CheckProgram(ctx, &autoflowv1.CheckProgramRequest{
+				Starlark: program, Modules: modules, Inputs: inputs, OrganizationId: e.organization,
+			})
 			if err != nil {
 				return err
 			}

@@ -22,7 +22,7 @@ import (
 // Commands are the commands of this package, for the root command.
 func Commands(c *command.Command) []*cobra.Command {
 	own := commands{c}
-	return []*cobra.Command{own.workflow(), own.schedule()}
+	return []*cobra.Command{own.workflow(), own.schedule(), own.function()}
 }
 
 // commands are the constructors of commands, by what they share.

@@ -57,8 +57,8 @@ func EffectOf(f Function, args map[string]any) Effect {
 	return f.Effect()
 }
 
-// Place is where something can be changed: a part of a cluster, of a repository, or of a server. Members that are empty mean all of them. It
-// is stored and sent, so the JSON names never change.
+// Place is where something can be changed: a part of a cluster, of a repository, or of a server. Members that are empty mean all of them.
+// It is stored and sent, so the JSON names never change.
 type Place struct {
 	// Agent is the number of the agent of a cluster; 0 for a repository and a server.
 	Agent int64 `json:"agent_id,omitempty"`

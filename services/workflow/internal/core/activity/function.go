@@ -14,6 +14,8 @@ const (
 	InProcess Location = iota
 	// Cluster Functions are carried out by the relay of the agent named by the argument agent_id (k8s.get, argo.sync).
 	Cluster
+	// Worker Functions are carried out by processes of an organization's own, which have registered them.
+	Worker
 )
 
 // Function is one thing that a program can have done in the world with run(name, args). "emit" is not one of them: the
@@ -32,7 +34,7 @@ type Function interface {
 	//
 	// The value is what encoding/json can encode; it becomes part of the history, so it carries no secret, address,
 	// time stamp of its own or stack trace. A *FunctionError tells the program what went wrong; any other error is a
-	// *FunctionError with code "internal" to the program. Call is never used for a Cluster Function.
+	// *FunctionError with code "internal" to the program. Call is never used for a Function of a cluster or a worker.
 	Call(ctx context.Context, call Call) (any, error)
 }
 

@@ -13,6 +13,24 @@ import (
 // Functions are all Functions that programs may run, by name.
 type Functions struct {
 	byName map[string]Function
+	more   Registered
+}
+
+// Registered are the Functions of organizations: those that their workers have registered.
+type Registered interface {
+	// Registered returns the Function of that name, if the organization has one. The error says that this is not known now.
+	Registered(ctx context.Context, organization int64, name string) (f Function, found bool, err error)
+}
+
+// Add adds the Functions of organizations. It is called before the Functions are used.
+func (r *Functions) Add(more Registered) { r.more = more }
+
+// Of finds a Function that the runs of an organization may call. The error says that this is not known now.
+func (r *Functions) Of(ctx context.Context, organization int64, name string) (Function, bool, error) {
+	if f, found := r.byName[name]; found || r.more == nil || organization == 0 || name == EmitFunction {
+		return f, found, nil
+	}
+	return r.more.Registered(ctx, organization, name)
 }
 
 // NewFunctions registers Functions. Two of the same name are an error. "emit" is taken: run("emit") goes to the
@@ -34,7 +52,7 @@ func NewFunctions(functions ...Function) (*Functions, error) {
 	return r, nil
 }
 
-// Lookup finds a Function.
+// Lookup finds a Function that all organizations have.
 func (r *Functions) Lookup(name string) (Function, bool) {
 	f, ok := r.byName[name]
 	return f, ok

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -28,7 +29,7 @@ type ProgramChecker struct {
 
 // Check looks at a program of an organization, 0 for nobody's yet, and at inputs, unless there are none. The error is about the request;
 // what is wrong with the program is in the answer.
-func (c ProgramChecker) Check(organization int64, p program.Program, inputs []byte) (Checkup, error) {
+func (c ProgramChecker) Check(ctx context.Context, organization int64, p program.Program, inputs []byte) (Checkup, error) {
 	if len(p.Source) == 0 {
 		return Checkup{}, fault.InvalidFields(fault.Field{Name: "starlark", Problem: "missing, expected a program"})
 	}
@@ -51,7 +52,11 @@ func (c ProgramChecker) Check(organization int64, p program.Program, inputs []by
 		checkup.Problems = append(checkup.Problems, fault.Field{Name: "starlark", Problem: fmt.Sprintf(format, args...)})
 	}
 	for _, use := range outline.Functions {
-		if _, known := c.Functions.Lookup(use.Name); !known {
+		_, known, err := c.Functions.Of(ctx, organization, use.Name)
+		if err != nil {
+			return Checkup{}, err
+		}
+		if !known {
 			report("%s: %s", use.Position, c.Functions.Unknown(use.Name).Message)
 		}
 	}

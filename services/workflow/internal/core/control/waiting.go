@@ -27,6 +27,12 @@ func (w Waiting) Sentence() string {
 		if w.Location == activity.Cluster {
 			where = fmt.Sprintf(" on agent %d (sent %d times)", w.Agent, w.Attempt)
 		}
+		if w.Location == activity.Worker {
+			where = " of a worker"
+			if w.Attempt > 0 {
+				where = fmt.Sprintf(" of a worker (given %d times)", w.Attempt)
+			}
+		}
 		return fmt.Sprintf("waits for function %s%s, at the longest until %s", w.Name, where, until)
 	}
 }

@@ -59,6 +59,8 @@ type Deps struct {
 	CheckEmit func(history.Emit) *history.FunctionError
 	// Flows is called when there is work for Flows that they may not have been told of; nil: there are none.
 	Flows func()
+	// Offered is called when a turn has opened a call that a worker is to carry out; nil: there are no workers.
+	Offered func(organization int64, function string)
 	// Observe is told of each attempt at an in-process Function, and of its end, with what went wrong, if anything
 	// did, without secrets; nil for nobody. Replay attempts nothing.
 	Observe func(ctx context.Context, call activity.Call) (inside context.Context, end func(problem string))

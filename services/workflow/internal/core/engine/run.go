@@ -489,8 +489,14 @@ func (d *run) stored(opened []Opening) {
 		known.deadline, known.stored = o.Due, true
 		d.open[o.Op.Ref] = known
 		d.engine.timers.Due(o.Due)
-		if o.Location == activity.Cluster {
+		switch o.Location {
+		case activity.Cluster:
 			d.engine.calls.Raise()
+		case activity.Worker:
+			if d.engine.Offered != nil {
+				d.engine.Offered(d.loaded.Organization, o.Op.Name)
+			}
+		case activity.InProcess:
 		}
 	}
 }

@@ -110,7 +110,10 @@ func (d *run) opening(ctx context.Context, op history.Op, opened bool) (Opening,
 	if op.Kind != history.KindRun && op.Kind != history.KindPoll {
 		return o, nil, nil
 	}
-	f, ok := d.engine.Functions.Lookup(op.Name)
+	f, ok, err := d.engine.Functions.Of(ctx, d.loaded.Organization, op.Name)
+	if err != nil {
+		return o, nil, fmt.Errorf("function %s: %w", op.Name, err)
+	}
 	if !ok {
 		return o, d.engine.Functions.Unknown(op.Name), nil
 	}
@@ -122,6 +125,9 @@ func (d *run) opening(ctx context.Context, op history.Op, opened bool) (Opening,
 	}
 	if err := checkArguments(f, op.Args); err != nil {
 		return o, history.AsFunctionError(err), nil
+	}
+	if o.Location == activity.Worker {
+		return o, nil, nil
 	}
 	var args struct {
 		Agent json.Number `json:"agent_id"`

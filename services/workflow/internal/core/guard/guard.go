@@ -45,7 +45,7 @@ var rolloutRun = regexp.MustCompile(`^rollout-[1-9][0-9]*$`)
 // Admit checks an attempt at a call that a relay executes, and adds the weights that it may not leave. The error is a
 // *history.FunctionError if the call is refused, with the code forbidden; any other error says that nothing could be found out now.
 func (g *Guard) Admit(ctx context.Context, call *agent.OutgoingCall) error {
-	f, known := g.functions.Lookup(call.Function)
+	f, known := g.functions.Lookup(call.Function) // relays have no others
 	if known && !f.Effect().Mutates() {
 		return nil
 	}
@@ -94,6 +94,10 @@ func (g *Guard) check(ctx context.Context, f activity.Function, call activity.Ca
 	}
 	touched := toucher.Touches(call.Args)
 	if !rolloutRun.MatchString(run.Root) {
+		// The places of a worker's Function are its own declaration, so a call without any could be about a protected environment.
+		if len(touched) == 0 && f.Location() == activity.Worker && slices.ContainsFunc(all, func(t Territory) bool { return t.Protected }) {
+			return nil, g.refuse(ctx, call, "its arguments do not name what it changes, and the organization has protected environments")
+		}
 		for _, place := range touched {
 			if problem := direct(all, place); problem != "" {
 				return nil, g.refuse(ctx, call, problem)

@@ -209,10 +209,12 @@ SELECT unnest(sqlc.arg(executions)::bigint[]), unnest(sqlc.arg(branches)::int[])
     unnest(sqlc.arg(dues)::timestamptz[]), unnest(sqlc.arg(opened)::timestamptz[]);
 
 -- name: OpenCalls :exec
--- A call of a relay is due immediately, one of this process is never sent.
-INSERT INTO call (id, execution, branch, op, function, args, location, agent, no_retry, retry, next_at, deadline)
+-- A call of a relay is due immediately, one of a worker is offered, and one of this process is never sent.
+INSERT INTO call (id, execution, branch, op, function, args, location, agent, no_retry, retry, next_at, deadline, organization, offer_at)
 SELECT u.id, u.execution, u.branch, u.op, u.function, u.args::json, u.location, u.agent, u.no_retry, nullif(u.retry, '')::json,
-    CASE WHEN u.location = 1 THEN u.at END, u.deadline
+    CASE WHEN u.location = 1 THEN u.at END, u.deadline,
+    CASE WHEN u.location = 2 THEN (SELECT e.organization FROM execution e WHERE e.id = u.execution) ELSE 0 END,
+    CASE WHEN u.location = 2 THEN u.at END
 FROM (
     SELECT unnest(sqlc.arg(ids)::text[]) AS id, unnest(sqlc.arg(executions)::bigint[]) AS execution,
         unnest(sqlc.arg(branches)::int[]) AS branch, unnest(sqlc.arg(ops)::int[]) AS op,

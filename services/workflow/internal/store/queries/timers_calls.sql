@@ -25,13 +25,13 @@ RETURNING call.id, call.function, call.args, call.agent, call.attempt, call.dead
     coalesce((SELECT parent FROM trace WHERE trace.execution = call.execution), '')::text AS trace;
 
 -- name: FindCall :one
-SELECT execution, branch, op, agent, location, no_retry, retry, refused, deadline FROM call WHERE id = $1;
+SELECT execution, branch, op, agent, location, no_retry, retry, refused, deadline, holder FROM call WHERE id = $1;
 
 -- name: PostponeCall :exec
 UPDATE call SET next_at = $2, refused = refused + 1 WHERE id = $1;
 
 -- name: StopSending :exec
-UPDATE call SET next_at = NULL WHERE id = $1;
+UPDATE call SET next_at = NULL, offer_at = NULL WHERE id = $1;
 
 -- name: DeliverAnswer :execrows
 INSERT INTO delivery (execution, branch, op, kind, value, error) VALUES ($1, $2, $3, 1, $4, $5)

@@ -637,9 +637,11 @@ func (q *Queries) LockTurns(ctx context.Context, arg LockTurnsParams) ([]LockTur
 }
 
 const openCalls = `-- name: OpenCalls :exec
-INSERT INTO call (id, execution, branch, op, function, args, location, agent, no_retry, retry, next_at, deadline)
+INSERT INTO call (id, execution, branch, op, function, args, location, agent, no_retry, retry, next_at, deadline, organization, offer_at)
 SELECT u.id, u.execution, u.branch, u.op, u.function, u.args::json, u.location, u.agent, u.no_retry, nullif(u.retry, '')::json,
-    CASE WHEN u.location = 1 THEN u.at END, u.deadline
+    CASE WHEN u.location = 1 THEN u.at END, u.deadline,
+    CASE WHEN u.location = 2 THEN (SELECT e.organization FROM execution e WHERE e.id = u.execution) ELSE 0 END,
+    CASE WHEN u.location = 2 THEN u.at END
 FROM (
     SELECT unnest($1::text[]) AS id, unnest($2::bigint[]) AS execution,
         unnest($3::int[]) AS branch, unnest($4::int[]) AS op,
@@ -666,7 +668,7 @@ type OpenCallsParams struct {
 	Deadlines  []time.Time
 }
 
-// A call of a relay is due immediately, one of this process is never sent.
+// A call of a relay is due immediately, one of a worker is offered, and one of this process is never sent.
 func (q *Queries) OpenCalls(ctx context.Context, arg OpenCallsParams) error {
 	_, err := q.db.Exec(ctx, openCalls,
 		arg.Ids,

@@ -41,20 +41,23 @@ type Batch struct {
 }
 
 type Call struct {
-	ID        string
-	Execution int64
-	Branch    int32
-	Op        int32
-	Function  string
-	Args      []byte
-	Location  int16
-	Agent     int64
-	NoRetry   bool
-	Attempt   int32
-	NextAt    *time.Time
-	Deadline  time.Time
-	Retry     []byte
-	Refused   int32
+	ID           string
+	Execution    int64
+	Branch       int32
+	Op           int32
+	Function     string
+	Args         []byte
+	Location     int16
+	Agent        int64
+	NoRetry      bool
+	Attempt      int32
+	NextAt       *time.Time
+	Deadline     time.Time
+	Retry        []byte
+	Refused      int32
+	Organization int64
+	OfferAt      *time.Time
+	Holder       string
 }
 
 type Channel struct {
@@ -366,4 +369,12 @@ type Watch struct {
 	Agent     int64
 	Spec      []byte
 	CreatedAt time.Time
+}
+
+type WorkerFunction struct {
+	Organization int64
+	Name         string
+	Declaration  json.RawMessage
+	RegisteredAt time.Time
+	SeenAt       time.Time
 }

@@ -69,7 +69,7 @@ func (q *Queries) DueExecutions(ctx context.Context, arg DueExecutionsParams) ([
 }
 
 const findCall = `-- name: FindCall :one
-SELECT execution, branch, op, agent, location, no_retry, retry, refused, deadline FROM call WHERE id = $1
+SELECT execution, branch, op, agent, location, no_retry, retry, refused, deadline, holder FROM call WHERE id = $1
 `
 
 type FindCallRow struct {
@@ -82,6 +82,7 @@ type FindCallRow struct {
 	Retry     []byte
 	Refused   int32
 	Deadline  time.Time
+	Holder    string
 }
 
 func (q *Queries) FindCall(ctx context.Context, id string) (FindCallRow, error) {
@@ -97,6 +98,7 @@ func (q *Queries) FindCall(ctx context.Context, id string) (FindCallRow, error) 
 		&i.Retry,
 		&i.Refused,
 		&i.Deadline,
+		&i.Holder,
 	)
 	return i, err
 }
@@ -234,7 +236,7 @@ func (q *Queries) PostponeCall(ctx context.Context, arg PostponeCallParams) erro
 }
 
 const stopSending = `-- name: StopSending :exec
-UPDATE call SET next_at = NULL WHERE id = $1
+UPDATE call SET next_at = NULL, offer_at = NULL WHERE id = $1
 `
 
 func (q *Queries) StopSending(ctx context.Context, id string) error {

@@ -1,0 +1,205 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/worker"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
+)
+
+var _ worker.Store = (*Store)(nil)
+
+// TakeOffers implements worker.Store.
+func (s *Store) TakeOffers(ctx context.Context, t worker.Taking) ([]worker.Call, error) {
+	rows, err := s.queries.TakeOffers(ctx, query.TakeOffersParams{
+		Session: t.Session, Until: &t.Until, Organization: t.Organization, Functions: t.Functions, Now: &t.Now, Most: int32(t.Most),
+	})
+	if err != nil {
+		return nil, pg.Classify(err, "take calls for a worker")
+	}
+	slices.SortFunc(rows, func(a, b query.TakeOffersRow) int { return strings.Compare(a.ID, b.ID) })
+	calls := make([]worker.Call, len(rows))
+	for i, row := range rows {
+		calls[i] = worker.Call{
+			ID: row.ID, Organization: t.Organization, Workflow: row.Workflow, Function: row.Function, Args: row.Args, Attempt: int(row.Attempt),
+			Deadline: row.Deadline, Trace: row.Trace,
+		}
+	}
+	return calls, nil
+}
+
+// ExtendOffers implements worker.Store.
+func (s *Store) ExtendOffers(ctx context.Context, session string, ids []string, until time.Time) ([]string, error) {
+	kept, err := s.queries.ExtendOffers(ctx, query.ExtendOffersParams{Until: &until, Ids: ids, Session: session})
+	if err != nil {
+		return nil, pg.Classify(err, "extend calls of a worker")
+	}
+	missing := except(ids, kept)
+	if len(missing) == 0 {
+		return nil, nil
+	}
+	held, err := s.queries.HeldOffers(ctx, query.HeldOffersParams{Ids: missing, Session: session})
+	return except(missing, held), pg.Classify(err, "read calls of a worker")
+}
+
+func except(all, some []string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return slices.Contains(some, s) })
+}
+
+// ReleaseOffers implements worker.Store.
+func (s *Store) ReleaseOffers(ctx context.Context, session string, ids []string, now time.Time) error {
+	_, err := s.queries.ReleaseOffers(ctx, query.ReleaseOffersParams{Now: &now, Ids: ids, Session: session})
+	return pg.Classify(err, "release calls of a worker")
+}
+
+// AnswerOffer implements worker.Store.
+func (s *Store) AnswerOffer(ctx context.Context, a worker.Answer) (accepted bool, err error) {
+	var woken []engine.Woken
+	err = s.tx(ctx, func(_ pgx.Tx, q *query.Queries) (err error) {
+		woken, accepted = nil, false
+		// Read without a lock, to learn whose call it is: an execution is locked before the rows that belong to it.
+		call, err := q.FindCall(ctx, a.Call)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return pg.Classify(err, "find call %q", a.Call)
+		}
+		if activity.Location(call.Location) != activity.Worker || call.Holder != a.Session {
+			return nil
+		}
+		if _, err := q.LockExecution(ctx, call.Execution); err != nil {
+			return pg.Classify(err, "lock execution %d", call.Execution)
+		}
+		// It may have been given to another worker before the lock was acquired. From here on nothing but TakeOffers could do so, which takes
+		// only what is due, and a call that is answered is not offered any more.
+		if call, err = q.FindCall(ctx, a.Call); errors.Is(err, pgx.ErrNoRows) || err == nil && call.Holder != a.Session {
+			return nil
+		}
+		if err != nil {
+			return pg.Classify(err, "find call %q", a.Call)
+		}
+		accepted = true
+		if a.Error != nil && a.Error.Retryable && !call.NoRetry {
+			policy := new(history.RetryPolicy)
+			if call.Retry != nil {
+				if policy, err = decodeRetry(call.Retry); err != nil {
+					return fmt.Errorf("call %q: %w", a.Call, err)
+				}
+			}
+			pause, again := policy.Pause(int(call.Refused)+1, a.Error.Code)
+			at := s.Clock.Now().Add(max(pause, a.Error.After))
+			// If no time is left for another attempt, the program gets this error and not a timeout.
+			if again && at.Before(call.Deadline) {
+				return pg.Classify(q.PostponeOffer(ctx, query.PostponeOfferParams{ID: a.Call, OfferAt: &at}), "postpone call %q", a.Call)
+			}
+		}
+		woken, err = s.deliver(ctx, q, call, agent.Answer{Call: a.Call, Value: a.Value, Error: a.Error})
+		return err
+	})
+	if err == nil {
+		s.wake(woken)
+	}
+	return accepted, err
+}
+
+// SaveDeclarations implements worker.Store.
+func (s *Store) SaveDeclarations(
+	ctx context.Context, organization int64, all []worker.Declaration, most int, now, before time.Time,
+) error {
+	p := query.SaveWorkerFunctionsParams{Organization: organization, Now: now}
+	for _, d := range all {
+		encoded, err := json.Marshal(d)
+		if err != nil {
+			return fmt.Errorf("encode the declaration of %s: %w", d.Name, err)
+		}
+		p.Names, p.Declarations = append(p.Names, d.Name), append(p.Declarations, string(encoded))
+	}
+	return s.tx(ctx, func(_ pgx.Tx, q *query.Queries) error {
+		if err := q.LockWorkerFunctions(ctx, organization); err != nil {
+			return pg.Classify(err, "lock the functions of workers")
+		}
+		if err := q.EndWorkerFunctions(ctx, query.EndWorkerFunctionsParams{Organization: organization, Before: before}); err != nil {
+			return pg.Classify(err, "end functions of workers")
+		}
+		if err := q.SaveWorkerFunctions(ctx, p); err != nil {
+			return pg.Classify(err, "save functions of workers")
+		}
+		count, err := q.CountWorkerFunctions(ctx, organization)
+		if err != nil {
+			return pg.Classify(err, "count functions of workers")
+		}
+		if count > int64(most) {
+			return fault.New(fault.Limited, "the organization would have %d functions of workers; expected at most %d", count, most)
+		}
+		return nil
+	})
+}
+
+// SeeDeclarations implements worker.Store.
+func (s *Store) SeeDeclarations(ctx context.Context, organization int64, names []string, now time.Time) error {
+	err := s.queries.SeeWorkerFunctions(ctx, query.SeeWorkerFunctionsParams{Now: now, Organization: organization, Names: names})
+	return pg.Classify(err, "note functions of workers")
+}
+
+// Declarations implements worker.Store.
+func (s *Store) Declarations(ctx context.Context, organization int64) ([]worker.Kept, error) {
+	rows, err := s.queries.WorkerFunctions(ctx, organization)
+	if err != nil {
+		return nil, pg.Classify(err, "read the functions of workers")
+	}
+	all := make([]worker.Kept, len(rows))
+	for i, row := range rows {
+		all[i].RegisteredAt, all[i].SeenAt = row.RegisteredAt, row.SeenAt
+		if err := json.Unmarshal(row.Declaration, &all[i].Declaration); err != nil {
+			return nil, fmt.Errorf("decode the declaration of %s: %w", row.Name, err)
+		}
+	}
+	return all, nil
+}
+
+// NotifyOffers implements worker.Store.
+func (s *Store) NotifyOffers(ctx context.Context) error {
+	return pg.Classify(s.queries.NotifyOffers(ctx), "notify other replicas")
+}
+
+// ListenOffers implements worker.Store. It holds a connection of its own.
+func (s *Store) ListenOffers(ctx context.Context, notified func()) error {
+	conn, err := s.Pool.Acquire(ctx)
+	if err != nil {
+		return pg.Classify(err, "take a connection")
+	}
+	own := conn.Hijack() // a connection that listens does not go back to the others
+	defer func() { _ = own.Close(context.WithoutCancel(ctx)) }()
+	if err := query.New(own).ListenOffers(ctx); err != nil {
+		return pg.Classify(err, "listen for calls of workers")
+	}
+	schema, err := query.New(own).CurrentSchema(ctx)
+	if err != nil {
+		return pg.Classify(err, "read the schema")
+	}
+	notified() // of what came before
+	for {
+		n, err := own.WaitForNotification(ctx)
+		if err != nil {
+			return pg.Classify(err, "listen for calls of workers")
+		}
+		if n.Payload == schema {
+			notified()
+		}
+	}
+}
