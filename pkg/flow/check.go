@@ -27,10 +27,12 @@ func structure(def Definition) []fault.Field {
 		}
 		gates[id] = at
 	}
+	found = append(found, oneKind(def.Checks, def.Checks, "/checks")...)
 	for i, s := range def.Steps {
 		at := schema.Pointer("steps", strconv.Itoa(i))
 		switch s.Type {
 		case Deploy:
+			found = append(found, oneKind(def.Checks, s.Checks, at+"/checks")...)
 			if first, taken := environments[s.Environment]; taken {
 				found = append(found, fault.Field{
 					Name:    at + "/environment",
@@ -217,4 +219,28 @@ func names(all []string) string {
 		return strings.Join(all[:most], ", ") + " …"
 	}
 	return strings.Join(all, ", ")
+}
+
+// oneKind finds checks whose key another check of the same target has with another kind: reports would mean either.
+func oneKind(all, own Checks, at string) []fault.Field {
+	var found []fault.Field
+	for target, lists := range map[string][2][]Condition{"active": {all.Active, own.Active}, "proposed": {all.Proposed, own.Proposed}} {
+		for i, c := range lists[1] {
+			if slices.ContainsFunc(append(slices.Clone(lists[0]), lists[1]...), func(o Condition) bool { return o.Key == c.Key && o.kind() != c.kind() }) {
+				found = append(found, fault.Field{
+					Name:    fmt.Sprintf("%s/%s/%d/key", at, target, i),
+					Problem: fmt.Sprintf("found %q, which another check has with a different kind; expected one kind for each key", c.Key),
+				})
+			}
+		}
+	}
+	return found
+}
+
+// kind is the kind with its default.
+func (c Condition) kind() string {
+	if c.Kind == "" {
+		return "status"
+	}
+	return c.Kind
 }

@@ -33,8 +33,28 @@ type StepType string
 
 // A Definition is a whole pipeline.
 type Definition struct {
+	// Checks are those of every environment.
+	Checks Checks `json:"checks,omitzero"`
 	// Steps are carried out in order.
 	Steps []Step `json:"steps"`
+}
+
+// Checks are conditions whose status people and systems report (D48).
+type Checks struct {
+	// Active are about what is in the environment, and guard the entrance to the next one.
+	Active []Condition `json:"active,omitempty"`
+	// Proposed are about what would enter the environment.
+	Proposed []Condition `json:"proposed,omitempty"`
+}
+
+// A Condition is one check.
+type Condition struct {
+	// Key is what reports call it.
+	Key string `json:"key"`
+	// Kind is "status", which is the default, or "timer".
+	Kind string `json:"kind,omitempty"`
+	// Duration is how long a timer runs, in seconds.
+	Duration int `json:"duration,omitempty"`
 }
 
 // A Step is one step of a pipeline. Which fields it has depends on its type; the others are zero.
@@ -45,6 +65,8 @@ type Step struct {
 	Environment string `json:"environment,omitempty"`
 	// Approval, if set, is required before a deploy step's first change.
 	Approval *Approval `json:"approval,omitempty"`
+	// Checks are those of a deploy step's environment, beside those of the definition.
+	Checks Checks `json:"checks,omitzero"`
 	// Gates are where all services of a deploy step stop and wait for each other; weights rise from gate to gate.
 	Gates []Gate `json:"gates,omitempty"`
 	// Config belongs to the driver: in a deploy step it is the Application-Environment config, as the author wrote it.

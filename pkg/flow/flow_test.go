@@ -50,7 +50,7 @@ func TestBadDefinitionsAreRefused(t *testing.T) {
 		{"not JSON", `{"steps":`, `line 1, column 9: found text that is not JSON (unexpected EOF); expected one JSON value`},
 		{"no steps", `{}`, `/steps: found nothing; expected a value`},
 		{"empty", `{"steps":[]}`, `/steps: found 0 items; expected at least 1`},
-		{"unknown field", `{"steps":[` + staging + `],"stages":[]}`, `/stages: found a field that does not exist; expected steps`},
+		{"unknown field", `{"steps":[` + staging + `],"stages":[]}`, `/stages: found a field that does not exist; expected one of steps, checks`},
 		{
 			"unknown type", steps(`{"type":"teleport","to":"mars"}`),
 			`/steps/0/type: found "teleport"; expected one of "deploy", "pause", "approval", "analysis"`,

@@ -27,6 +27,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/autoflow"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/bundle"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/check"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/evidence"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/freeze"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
@@ -246,6 +247,7 @@ type service struct {
 	intake   *intake.UseCases
 	rollouts *rollout.UseCases
 	freezes  *freeze.UseCases
+	checks   *check.UseCases
 	handoffs *handoff.UseCases
 	view     *view.UseCases
 	evidence *evidence.UseCases
@@ -253,8 +255,8 @@ type service struct {
 	drivers *bundle.Drivers
 	// streams counts the open subscriptions of the API; nil before its handler is made.
 	streams *transport.Streams
-	// due holds one wake-up for the dispatchers.
-	due chan struct{}
+	// due holds one wake-up for the dispatchers, and chore one for what is done by time.
+	due, chore chan struct{}
 	// barred holds one word that a key of an agent may have ended, undeclared one that the engine may not know of an agent.
 	barred, undeclared chan struct{}
 }
@@ -273,7 +275,7 @@ func assemble(
 	pool *pgxpool.Pool, conn eventBus, drivers bundle.Deps, workflows handoff.Workflows, now clock.Clock, c Config, log *slog.Logger,
 ) (*service, error) {
 	s := &service{
-		log: log, pool: pool, due: make(chan struct{}, 1), barred: make(chan struct{}, 1),
+		log: log, pool: pool, due: make(chan struct{}, 1), chore: make(chan struct{}, 1), barred: make(chan struct{}, 1),
 		undeclared: make(chan struct{}, 1),
 	}
 	s.inbox = outbox.NewInbox(outbox.InboxDeps{Pool: pool, Bus: conn, Clock: clock.System(), Log: log, Name: name})
@@ -315,7 +317,8 @@ func assemble(
 			)
 		},
 	})
-	s.freezes = freeze.New(s.store.ForFreeze(), now, s.wake)
+	s.freezes = freeze.New(s.store.ForFreeze(), now, s.wakeChores)
+	s.checks = check.New(s.store.ForCheck(), now, s.wakeChores)
 	s.handoffs = handoff.New(handoff.Deps{
 		Store: s.store.ForHandoff(), Programs: s.drivers, Workflows: workflows, Rollouts: s.rollouts, Clock: now,
 	})
@@ -333,6 +336,14 @@ func assemble(
 func (s *service) wake() {
 	s.sender.Wake()
 	s.wakeOne()
+}
+
+// wakeChores says that something is due now that is otherwise found within chorePoll: passages to be evaluated again.
+func (s *service) wakeChores() {
+	select {
+	case s.chore <- struct{}{}:
+	default: // one is waiting already
+	}
 }
 
 // listen reads both event paths and publishes the outbox. It is ready before the bus is: the API needs only the database.

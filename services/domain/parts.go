@@ -46,7 +46,7 @@ func (s *service) handler(c Config) (http.Handler, error) {
 		Guard:  guard,
 		SignOn: signOn,
 		GraphQL: graph.NewHandler(graph.Deps{
-			Domain: graph.Domain{Access: s.access, Setup: s.setup, Rollouts: s.rollouts, Freezes: s.freezes, Workflows: s.handoffs, View: s.view, Evidence: s.evidence},
+			Domain: graph.Domain{Access: s.access, Setup: s.setup, Rollouts: s.rollouts, Freezes: s.freezes, Checks: s.checks, Workflows: s.handoffs, View: s.view, Evidence: s.evidence},
 			Clock:  clock.System(), Log: s.log, Streams: s.streams,
 		}),
 		Console: pages,
@@ -148,7 +148,7 @@ func (s *service) attend(ctx context.Context, ready func()) error {
 			again = again || err == nil
 		}
 		if !again {
-			s.pause(ctx, chorePoll)
+			s.pauseUntil(ctx, chorePoll, s.chore)
 		}
 	}
 	return nil
@@ -194,6 +194,17 @@ const placesInterval = 6 * time.Hour
 
 // placesRetry is how soon that is attempted again after a failure.
 const placesRetry = 5 * time.Second
+
+// pauseUntil is pause that a wake-up ends.
+func (s *service) pauseUntil(ctx context.Context, d time.Duration, wake <-chan struct{}) {
+	timer := clock.System().NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C():
+	case <-wake:
+	}
+}
 
 func (s *service) pause(ctx context.Context, d time.Duration) {
 	timer := clock.System().NewTimer(d)

@@ -141,6 +141,7 @@ func rooms() map[string][]room {
 			{"access", []string{nouns}},
 			{"intake", []string{nouns}},
 			{"freeze", []string{nouns}},
+			{"check", []string{nouns}},
 			{"setup", []string{nouns, "access"}},
 			{"rollout", []string{nouns, "setup"}},
 			{"handoff", []string{nouns, "rollout"}},

@@ -56,7 +56,7 @@ func askedOfTheHostile() []string {
 		"rollout list", "rollout get rollout_1", "rollout why rollout_1", "rollout create --application a", "rollout approve rollout_1 HOSTILE",
 		"rollout reject rollout_1 HOSTILE",
 		"rollout pause r", "rollout resume r", "rollout abort r", "rollout retry r", "rollout cancel r", "rollout rollback r",
-		"rollout break-glass r --reason a", "rollout bypass-freeze r --reason a", "freeze list", "freeze start --for 1h --reason a",
+		"rollout break-glass r --reason a", "rollout bypass-freeze r --reason a", "freeze list", "check report HOSTILE --application a --environment b --version-set versionset_1", "freeze start --for 1h --reason a",
 		"freeze extend HOSTILE --for 1h", "freeze end HOSTILE", "version veto HOSTILE --reason a", "version lift-veto HOSTILE --reason a",
 		"environment pin a --reason b", "environment unpin a", "rollout keep r", "rollout watch r",
 		"journal list", "member list", "member add a", "member role HOSTILE owner", "member remove HOSTILE", "member grant HOSTILE deploy --reason a",

@@ -25,7 +25,7 @@ func Outputs() map[string]any {
 		"environment list": []client.Environment{}, "environment get": client.Environment{}, "environment create": client.Environment{},
 		"environment archive": client.Environment{}, "environment restore": client.Environment{},
 		"environment pin": client.Environment{}, "environment unpin": client.Environment{},
-		"freeze start": client.Freeze{}, "freeze list": []client.Freeze{}, "freeze extend": client.Freeze{}, "freeze end": client.Freeze{},
+		"check report": client.CheckReport{}, "freeze start": client.Freeze{}, "freeze list": []client.Freeze{}, "freeze extend": client.Freeze{}, "freeze end": client.Freeze{},
 		"version veto": client.Veto{}, "version lift-veto": client.Veto{}, "rollout bypass-freeze": client.Rollout{},
 		"environment approval": client.EnvironmentApproval{}, "environment direct-changes": client.Environment{},
 		"environment retry": client.Environment{},

@@ -120,3 +120,44 @@ func (c *Client) UnpinEnvironment(ctx context.Context, environment, reason strin
 	return change[Environment](ctx, c, "unpinEnvironment", "UnpinEnvironmentInput", "environment", environmentFields,
 		map[string]any{"environmentId": environment, "reason": reason})
 }
+
+// CheckReport is a status that was reported about a check.
+type CheckReport struct {
+	Key string `json:"key"`
+	// Phase is PENDING, SUCCESS or FAILURE.
+	Phase       string    `json:"phase"`
+	Description string    `json:"description,omitempty"`
+	Link        string    `json:"link,omitempty"`
+	Application Reference `json:"application"`
+	Environment Reference `json:"environment"`
+	VersionSet  Reference `json:"versionSet"`
+	// Reporter is what the reporter was called then.
+	Reporter   string    `json:"reporter"`
+	ReportedAt time.Time `json:"reportedAt"`
+}
+
+// CheckInput describes a status to report.
+type CheckInput struct {
+	// Application and Environment are names or identifiers.
+	Application, Environment string
+	// VersionSet or Commit is what it is about.
+	VersionSet, Commit string
+	Key                string
+	// Phase is PENDING, SUCCESS or FAILURE.
+	Phase             string
+	Description, Link string
+}
+
+// ReportCheck reports the status of a check.
+func (c *Client) ReportCheck(ctx context.Context, in CheckInput) (CheckReport, error) {
+	input := map[string]any{
+		"application": in.Application, "environment": in.Environment, "key": in.Key, "phase": in.Phase, "description": in.Description, "link": in.Link,
+	}
+	for field, value := range map[string]string{"versionSetId": in.VersionSet, "commit": in.Commit} {
+		if value != "" {
+			input[field] = value
+		}
+	}
+	return change[CheckReport](ctx, c, "reportCheck", "ReportCheckInput", "report", `key phase description link application { id name } `+
+		`environment { id name } versionSet { id name } reporter reportedAt`, input)
+}

@@ -180,7 +180,7 @@ func (r Rollout) Over() bool {
 
 // Wait is one thing that a rollout waits for.
 type Wait struct {
-	// Kind is HAND_OVER, APPROVAL, PAUSE, SOAK, HEALTH, ENVIRONMENT, AGENT, FREEZE, VETO or PIN.
+	// Kind is HAND_OVER, APPROVAL, PAUSE, SOAK, HEALTH, ENVIRONMENT, AGENT, FREEZE, VETO, PIN or CHECK.
 	Kind string `json:"kind"`
 	// Detail describes it for people, and Resolver who or what can end it.
 	Detail   string     `json:"detail"`

@@ -3,6 +3,8 @@ package bundle
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/flow"
@@ -60,12 +62,32 @@ func understand(def flow.Definition) core.Flow {
 			f.Approvals[len(f.Approvals)-asking].Before = s.Environment
 		}
 		step := core.DeployStep{At: fmt.Sprintf("/steps/%d", i), Environment: s.Environment, Approval: approval(s.Approval), Config: s.Config}
+		step.Active, step.Proposed = checks(def.Checks.Active, s.Checks.Active), checks(def.Checks.Proposed, s.Checks.Proposed)
 		for _, g := range s.Gates {
 			step.Gates = append(step.Gates, core.FlowGate{Weight: g.Weight, SoakDuration: g.SoakDuration, Approval: approval(g.Approval)})
 		}
 		f.Deploys = append(f.Deploys, step)
 	}
 	return f
+}
+
+// checks merges those of the whole pipeline and of a step (R3-05). Of two with one key the stricter counts: a timer beside a status asks
+// for both under keys of their own, so only timers meet, and the longer one counts.
+func checks(all, own []flow.Condition) []core.Check {
+	var merged []core.Check
+	for _, c := range append(append([]flow.Condition{}, all...), own...) {
+		one := core.Check{Key: c.Key, Kind: core.CheckStatus, Duration: time.Duration(c.Duration) * time.Second}
+		if c.Kind != "" {
+			one.Kind = core.CheckKind(c.Kind)
+		}
+		at := slices.IndexFunc(merged, func(m core.Check) bool { return m.Key == one.Key && m.Kind == one.Kind })
+		if at < 0 {
+			merged = append(merged, one)
+		} else {
+			merged[at].Duration = max(merged[at].Duration, one.Duration)
+		}
+	}
+	return merged
 }
 
 func approval(a *flow.Approval) *core.Approval {

@@ -25,6 +25,8 @@ const (
 	ConditionFreeze = ConditionKind(StopFreeze)
 	ConditionVeto   = ConditionKind(StopVeto)
 	ConditionPin    = ConditionKind(StopPin)
+	// ConditionCheck is a check that was green; GateID is its key, and ControlID the environment that it is about.
+	ConditionCheck ConditionKind = "check"
 )
 
 // The outcomes of an approval.
@@ -172,6 +174,8 @@ func DescribeConditions(all []Condition) string {
 			skipped, cause, soak = append(skipped, weight+" %"), c.Cause, soak+c.SoakSeconds
 		case ConditionNone:
 			parts = append(parts, "no approval required")
+		case ConditionCheck:
+			parts = append(parts, "check "+c.GateID+": "+c.Outcome)
 		case ConditionFreeze, ConditionVeto, ConditionPin: // of rows that stop a passage, which have a text of their own
 		}
 	}

@@ -160,6 +160,7 @@ const (
 	ActionLiftVeto                Action = "liftVeto"
 	ActionPinEnvironment          Action = "pinEnvironment"
 	ActionUnpinEnvironment        Action = "unpinEnvironment"
+	ActionReportCheck             Action = "reportCheck"
 	ActionStopRollback            Action = "stopAutomaticRollback"
 	ActionSetRolloutPolicy        Action = "setRolloutPolicy"
 	ActionApproveGate             Action = "approveGate"
@@ -200,6 +201,8 @@ func permissionFor(action Action) (Permission, bool) {
 		return MayFreeze, true
 	case ActionBypassFreeze:
 		return MayBypass, true
+	case ActionReportCheck:
+		return MayReport, true
 	case ActionCreateArtifactSource, ActionSetArtifactSourceConfig, ActionTryArtifactSource, ActionRetryWorkflow, ActionCancelWorkflow:
 		return MayConfigure, true
 	case ActionArchiveApplication, ActionArchiveEnvironment, ActionRestoreApplication, ActionRestoreEnvironment, ActionCreateApplication,

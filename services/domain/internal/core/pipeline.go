@@ -39,6 +39,8 @@ type DeployStep struct {
 	Environment string
 	Approval    *Approval
 	Gates       []FlowGate
+	// Active and Proposed are the checks of the environment, merged with those of the whole pipeline.
+	Active, Proposed []Check
 	// Config is the driver's; opaque.
 	Config json.RawMessage
 }

@@ -64,6 +64,9 @@ INSERT INTO cd_environment_pins (organization_id, environment_id, pinned, reason
     VALUES (1, 1, true, 'x', now(), 'user', 1, 'ann');
 INSERT INTO cd_passage_stops (organization_id, rollout_id, gate_id, kind, control_id) VALUES (1, 1, 'staging', 'freeze', 1);
 INSERT INTO cd_passage_reviews (organization_id, rollout_id, due_at) VALUES (1, 1, now());
+INSERT INTO cd_rollout_checks (organization_id, rollout_id, environment_id, target, key, kind, duration_seconds) VALUES (1, 1, 1, 'active', 'healthy', 'status', 0);
+INSERT INTO cd_check_statuses (organization_id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name)
+    VALUES (1, 1, 1, 1, 'healthy', 'success', '', '', 'user', 1, 'ann');
 `
 
 func seeded(t *testing.T) *pgxpool.Pool {

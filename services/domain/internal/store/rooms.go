@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/check"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/freeze"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/intake"
@@ -54,6 +55,11 @@ func (s *Store) ForRollout() rollout.Store {
 // ForFreeze is the store as package freeze sees it.
 func (s *Store) ForFreeze() freeze.Store {
 	return room[freeze.Tx]{s, func(t *tx) freeze.Tx { return t }}
+}
+
+// ForCheck is the store as package check sees it.
+func (s *Store) ForCheck() check.Store {
+	return room[check.Tx]{s, func(t *tx) check.Tx { return t }}
 }
 
 // ForHandoff is the store as package handoff sees it.

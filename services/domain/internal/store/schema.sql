@@ -471,6 +471,38 @@ COMMENT ON COLUMN cd_changes.subject_number IS
 COMMENT ON COLUMN cd_changes.trace_id IS
     'The trace of the request; empty where it was not traced.';
 
+CREATE TABLE cd_check_statuses (
+    organization_id bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    application_id bigint NOT NULL,
+    environment_id bigint NOT NULL,
+    version_set_id bigint NOT NULL,
+    key text NOT NULL,
+    phase text NOT NULL,
+    description text NOT NULL,
+    link text NOT NULL,
+    principal_type text NOT NULL,
+    principal_id bigint NOT NULL,
+    principal_name text NOT NULL,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_check_statuses_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT cd_check_statuses_application FOREIGN KEY (organization_id, application_id) REFERENCES cd_applications(organization_id, id),
+    CONSTRAINT cd_check_statuses_environment FOREIGN KEY (organization_id, environment_id) REFERENCES cd_environments(organization_id, id),
+    CONSTRAINT cd_check_statuses_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_check_statuses_version_set FOREIGN KEY (organization_id, version_set_id) REFERENCES cd_version_sets(organization_id, id),
+    CONSTRAINT cd_check_statuses_description_is_bounded CHECK ((length(description) <= 1000)),
+    CONSTRAINT cd_check_statuses_key_is_plain CHECK ((key ~ '^[a-z0-9-]{1,63}$'::text)),
+    CONSTRAINT cd_check_statuses_link_is_bounded CHECK ((length(link) <= 2000)),
+    CONSTRAINT cd_check_statuses_phase_is_known CHECK ((phase = ANY (ARRAY['pending'::text, 'success'::text, 'failure'::text]))),
+    CONSTRAINT cd_check_statuses_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text])))
+);
+CREATE INDEX cd_check_statuses_by_subject ON cd_check_statuses USING btree (organization_id, version_set_id, environment_id, key, id);
+CREATE TRIGGER cd_check_statuses_are_append_only BEFORE DELETE OR UPDATE ON cd_check_statuses FOR EACH ROW EXECUTE FUNCTION cd_refuse();
+CREATE TRIGGER cd_check_statuses_are_kept BEFORE TRUNCATE ON cd_check_statuses FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
+COMMENT ON TABLE cd_check_statuses IS
+    'What was reported about checks; append-only. The latest for each key, subject and reporter counts; a row that repeats that is not added. A status of another version set than the one in question decides nothing. Rows are kept as the evidence of passages.';
+
 CREATE TABLE cd_deployment_snapshots (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
     organization_id bigint NOT NULL,
@@ -1146,6 +1178,33 @@ COMMENT ON COLUMN cd_requests.answer IS
     'What was answered, to be answered again; null while it is being carried out, and for ever if that was cut short. Empty where it is not kept: it has a token in it, or is too long.';
 COMMENT ON COLUMN cd_requests.fingerprint IS
     'SHA-256 of what was asked: the key stands for that, and for nothing else.';
+
+CREATE TABLE cd_rollout_checks (
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    organization_id bigint NOT NULL,
+    rollout_id bigint NOT NULL,
+    environment_id bigint NOT NULL,
+    target text NOT NULL,
+    key text NOT NULL,
+    kind text NOT NULL,
+    duration_seconds integer NOT NULL,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_rollout_checks_pkey PRIMARY KEY (organization_id, rollout_id, environment_id, target, key),
+    CONSTRAINT cd_rollout_checks_environment FOREIGN KEY (organization_id, environment_id) REFERENCES cd_environments(organization_id, id),
+    CONSTRAINT cd_rollout_checks_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_rollout_checks_rollout FOREIGN KEY (organization_id, rollout_id) REFERENCES cd_rollouts(organization_id, id),
+    CONSTRAINT cd_rollout_checks_key_is_plain CHECK ((key ~ '^[a-z0-9-]{1,63}$'::text)),
+    CONSTRAINT cd_rollout_checks_kind_is_known CHECK ((kind = ANY (ARRAY['status'::text, 'timer'::text]))),
+    CONSTRAINT cd_rollout_checks_target_is_known CHECK ((target = ANY (ARRAY['active'::text, 'proposed'::text]))),
+    CONSTRAINT cd_rollout_checks_time_is_bounded CHECK (((duration_seconds >= 0) AND (duration_seconds <= 2592000)))
+);
+CREATE TRIGGER cd_rollout_checks_are_immutable BEFORE DELETE OR UPDATE ON cd_rollout_checks FOR EACH ROW EXECUTE FUNCTION cd_refuse();
+CREATE TRIGGER cd_rollout_checks_are_kept BEFORE TRUNCATE ON cd_rollout_checks FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
+COMMENT ON TABLE cd_rollout_checks IS
+    'The checks of a rollout in each of its environments, as they were pinned. Rows end with the rollout.';
+COMMENT ON COLUMN cd_rollout_checks.target IS
+    'proposed: before the environment is entered. active: of what is in it then, before the next one is entered.';
 
 CREATE TABLE cd_rollout_closings (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,

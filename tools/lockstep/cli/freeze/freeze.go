@@ -1,4 +1,4 @@
-// Package freeze has the commands about what stops rollouts from outside of their pipelines: freezes, and vetoes of versions.
+// Package freeze has the commands about what stops rollouts from outside of their pipelines, freezes and vetoes of versions, and about checks.
 package freeze
 
 import (
@@ -20,6 +20,7 @@ func Commands(c *command.Command) []*cobra.Command {
 	own := commands{c}
 	return []*cobra.Command{
 		command.Noun("freeze", "fz", "Freezes: times in which rollouts stop at their next passage", own.start(), own.list(), own.extend(), own.end()),
+		command.Noun("check", "ck", "Checks: conditions of entering environments whose status people and systems report", own.report()),
 	}
 }
 

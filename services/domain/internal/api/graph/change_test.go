@@ -21,6 +21,7 @@ func recordedElsewhere() map[string]string {
 		"previewRollout":       "nothing: it deploys nothing and is forgotten after a week",
 		"lookAtArtifactSource": "nothing: it polls what is polled anyway",
 		"tryArtifactSource":    "nothing: it keeps nothing",
+		"reportCheck":          "the statuses of checks, which are append-only",
 	}
 }
 

@@ -29,6 +29,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/bundle"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/check"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/evidence"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/freeze"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
@@ -56,6 +57,7 @@ type fixture struct {
 	intake   *intake.UseCases
 	rollouts *rollout.UseCases
 	freezes  *freeze.UseCases
+	checks   *check.UseCases
 	view     *view.UseCases
 	evidence *evidence.UseCases
 	handler  http.Handler
@@ -110,7 +112,7 @@ func (*counter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)
 
 // domain is the use cases as the handler takes them.
 func (f *fixture) domain() graph.Domain {
-	return graph.Domain{Access: f.access, Setup: f.setup, Rollouts: f.rollouts, Freezes: f.freezes, Workflows: f.handoffs, View: f.view, Evidence: f.evidence}
+	return graph.Domain{Access: f.access, Setup: f.setup, Rollouts: f.rollouts, Freezes: f.freezes, Checks: f.checks, Workflows: f.handoffs, View: f.view, Evidence: f.evidence}
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -170,6 +172,7 @@ func newFixture(t *testing.T) *fixture {
 	f.rollouts = rollout.New(rollout.Deps{Store: s.ForRollout(), Drivers: drivers, Flows: bundle.Flows{}, Readiness: f.setup, Clock: now})
 	f.evidence = evidence.New(evidence.Deps{Store: s.ForEvidence(), States: f.rollouts, Clock: now})
 	f.view = view.New(view.Deps{Reads: s, Drivers: drivers, Flows: bundle.Flows{}, Clock: now})
+	f.checks = check.New(s.ForCheck(), now, func() {})
 	f.freezes = freeze.New(s.ForFreeze(), now, func() {})
 	f.handoffs = handoff.New(handoff.Deps{Store: s.ForHandoff(), Programs: drivers, Workflows: f.runs, Rollouts: f.rollouts, Clock: now})
 	// A wide window, so that reads that can be joined are, however busy the machine is.

@@ -25,6 +25,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/transport"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/check"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/evidence"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/freeze"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
@@ -41,6 +42,7 @@ type Domain struct {
 	Setup     Setup
 	Rollouts  Rollouts
 	Freezes   Freezes
+	Checks    Checks
 	Workflows Workflows
 	View      View
 	Evidence  Evidence
@@ -127,6 +129,11 @@ type Rollouts interface {
 	StopAutomaticRollback(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error)
 }
 
+// Checks is what the API needs of package check.
+type Checks interface {
+	ReportCheck(ctx context.Context, a core.Actor, r check.Report) (core.CheckReport, error)
+}
+
 // Freezes is what the API needs of package freeze.
 type Freezes interface {
 	StartFreeze(ctx context.Context, a core.Actor, n freeze.NewFreeze) (core.Freeze, error)
@@ -175,6 +182,7 @@ var (
 	_ Setup     = (*setup.UseCases)(nil)
 	_ Rollouts  = (*rollout.UseCases)(nil)
 	_ Freezes   = (*freeze.UseCases)(nil)
+	_ Checks    = (*check.UseCases)(nil)
 	_ Workflows = (*handoff.UseCases)(nil)
 	_ View      = (*view.UseCases)(nil)
 )

@@ -108,6 +108,9 @@ func (resolvers) Archiving() exec.ArchivingResolver { return archiving{} }
 // Deployment resolves its fields.
 func (resolvers) Deployment() exec.DeploymentResolver { return deployment{} }
 
+// CheckReport resolves its fields.
+func (resolvers) CheckReport() exec.CheckReportResolver { return checkReport{} }
+
 // Freeze resolves its fields.
 func (r resolvers) Freeze() exec.FreezeResolver { return freezeResolver{r.domain} }
 

@@ -15,6 +15,15 @@ func (s stop) entry() (*core.Approval, core.GateRule) {
 // pinGates writes the rules of every gate that the pipeline and its environments ask for. Rules that meet under one id are merged, and
 // merging only makes them stricter: whatever else has the name of an environment never replaces what the environment asks (D46).
 func (p plan) pinGates(ctx context.Context, tx Tx, rollout int64) error {
+	for _, s := range p.stops {
+		for target, checks := range map[core.CheckTarget][]core.Check{core.CheckActive: s.step.Active, core.CheckProposed: s.step.Proposed} {
+			for _, c := range checks {
+				if err := tx.PinCheck(ctx, rollout, core.PinnedCheck{Check: c, EnvironmentID: s.environment.ID, Target: target}); err != nil {
+					return err
+				}
+			}
+		}
+	}
 	for gate, rule := range p.gateRules() {
 		if err := tx.AddGateRule(ctx, rollout, gate, rule); err != nil {
 			return err

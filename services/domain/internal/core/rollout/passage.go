@@ -22,6 +22,8 @@ type passages struct {
 	open map[string]bool
 	// names are those of the rollout's environments.
 	names map[int64]string
+	// checks are those that are pinned, with what was reported about the version set.
+	checks core.Checks
 }
 
 // passages reads what the passages depend on. The journal of a rollout has few rows about gates.
@@ -42,8 +44,28 @@ func (t *tree) passages(ctx context.Context) (passages, error) {
 	if p.rules, err = t.tx.GateRules(ctx, t.rollout.ID); err != nil {
 		return p, err
 	}
+	if p.checks, err = t.tx.Checks(ctx, t.rollout.ID, t.rollout.VersionSetID); err != nil {
+		return p, err
+	}
 	p.names, err = t.names(ctx)
 	return p, err
+}
+
+// entering are the checks that guard a passage: those of an environment's entrance.
+func (p passages) entering(gate string) []core.CheckState {
+	places := make([]core.CheckPlace, len(p.environments))
+	for i, b := range p.environments {
+		places[i] = core.CheckPlace{EnvironmentID: b.EnvironmentID}
+		if b.State == core.RolloutCompleted {
+			places[i].Completed = b.FinishedAt
+		}
+	}
+	for i, b := range p.environments {
+		if p.names[b.EnvironmentID] == gate {
+			return p.checks.Entering(places, i, p.cause.at)
+		}
+	}
+	return nil
 }
 
 // names are those of the rollout's environments, by number.
@@ -164,6 +186,12 @@ func (p passages) complete(gate string, requested []core.Condition) ([]core.Cond
 		}
 		all = append(all, c)
 	}
+	for _, s := range p.entering(gate) {
+		if s.Phase != core.CheckSuccess {
+			return nil, false
+		}
+		all = append(all, s.Condition())
+	}
 	if all = append(all, skipped...); len(approvals) == 0 {
 		all = append([]core.Condition{{Kind: core.ConditionNone}}, all...)
 	}
@@ -246,6 +274,9 @@ func (u *UseCases) decide(ctx context.Context, t *tree) error {
 	for _, gate := range p.hold.Asking {
 		conditions, ok := p.complete(gate, p.hold.Skips[gate])
 		if !ok {
+			if err := p.scheduleChecks(ctx, gate); err != nil {
+				return err
+			}
 			continue
 		}
 		stops, err := p.stops(ctx, gate)
@@ -265,6 +296,19 @@ func (u *UseCases) decide(ctx context.Context, t *tree) error {
 		return nil
 	}
 	return t.tx.ForgetPassageStops(ctx, t.rollout.ID, stopped)
+}
+
+// scheduleChecks has a passage evaluated again when one of its checks may change by itself.
+func (p passages) scheduleChecks(ctx context.Context, gate string) error {
+	for _, s := range p.entering(gate) {
+		if s.Next == nil {
+			continue
+		}
+		if err := p.tx.ScheduleReview(ctx, p.rollout.ID, *s.Next); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // openMissing requests the approvals that requested passages need and that are neither requested nor given.

@@ -44,6 +44,12 @@ type ControlTx interface {
 	RolloutRequesters(ctx context.Context, organization int64, rollouts []int64) (map[int64]core.PrincipalType, error)
 	// Controls are the freezes of the organization that are not over at an instant, the vetoes of a version set, and pins.
 	Controls(ctx context.Context, versionSet int64, environments []int64, at time.Time) (core.Controls, error)
+	// PinCheck keeps a check of a rollout.
+	PinCheck(ctx context.Context, rollout int64, c core.PinnedCheck) error
+	// ReviewChecked is ScheduleReview for a rollout that has checks, and a no-op for any other.
+	ReviewChecked(ctx context.Context, rollout int64, due time.Time) error
+	// Checks are those that are pinned with a rollout, and the latest reports about its version set.
+	Checks(ctx context.Context, rollout, versionSet int64) (core.Checks, error)
 	// HoldStops keeps controls from ending before the transaction does, and answers those that have not ended yet.
 	HoldStops(ctx context.Context, all []core.Stop) ([]core.Stop, error)
 	// AddPassageStop notes that a control keeps a passage closed. It is idempotent.

@@ -203,6 +203,12 @@ func (t *tree) moveEnvironment(ctx context.Context, b *branch, verb core.Verb, r
 	}
 	state, err := t.write(ctx, core.Subject{Kind: core.SubjectRolloutEnvironment, ID: b.ID}, int16(b.State), verb, reason)
 	b.State = core.RolloutState(state)
+	if err == nil && b.State == core.RolloutCompleted {
+		// A timer begins here; passages that were requested before are evaluated again (R3-15).
+		if err := t.tx.ReviewChecked(ctx, t.rollout.ID, t.cause.at); err != nil {
+			return err
+		}
+	}
 	// Of one that failed more may be told, such as which deployment it was; the rest is ended with the rollout.
 	if err != nil || b.State != core.RolloutCancelled {
 		return err

@@ -190,6 +190,10 @@ type ControlReads interface {
 	VetoesByVersionSet(ctx context.Context, organization int64, sets []int64) (map[int64][]core.Veto, error)
 	// PinsByEnvironment has no key for an environment that is not pinned.
 	PinsByEnvironment(ctx context.Context, organization int64, environments []int64) (map[int64]core.Pin, error)
+	// ChecksByRollout are those that are pinned with rollouts.
+	ChecksByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.PinnedCheck, error)
+	// CheckReports are the latest about version sets, of each environment, key and reporter.
+	CheckReports(ctx context.Context, organization int64, sets []int64) (map[int64][]core.CheckReport, error)
 	// RolloutRequesters is what kind of principal created each rollout.
 	RolloutRequesters(ctx context.Context, organization int64, rollouts []int64) (map[int64]core.PrincipalType, error)
 }

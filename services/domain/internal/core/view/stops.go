@@ -41,9 +41,22 @@ func (u *UseCases) readControls(ctx context.Context, organization int64, v *wait
 	if err != nil {
 		return err
 	}
+	checks, err := u.ChecksByRollout(ctx, organization, rollouts)
+	if err != nil {
+		return err
+	}
+	var reports map[int64][]core.CheckReport
+	if len(checks) > 0 {
+		if reports, err = u.CheckReports(ctx, organization, core.Distinct(sets)); err != nil {
+			return err
+		}
+	}
 	for _, id := range rollouts {
+		set := v.standings[id].Rollout.VersionSetID
 		v.controls[id] = stopView{
-			core.Controls{Freezes: freezes, Vetoes: vetoes[v.standings[id].Rollout.VersionSetID], Pins: pins}, requesters[id].Automatic(),
+			core.Controls{Freezes: freezes, Vetoes: vetoes[set], Pins: pins},
+			requesters[id].Automatic(),
+			core.Checks{Pinned: checks[id], Reports: reports[set]},
 		}
 	}
 	return nil
@@ -63,6 +76,9 @@ func (v waitView) stops(s core.Standing) []Wait {
 		}
 		for _, stop := range controls.Stopping(point, v.now) {
 			all = append(all, v.stop(gate, environment, stop))
+		}
+		if point.Entrance {
+			all = append(all, v.checksOf(s, gate, controls.checks)...)
 		}
 	}
 	return all
@@ -105,4 +121,39 @@ func (v waitView) guardedBy(s core.Standing, gate string) int64 {
 		}
 	}
 	return 0
+}
+
+// checksOf are the checks that keep an entrance closed.
+func (v waitView) checksOf(s core.Standing, gate string, checks core.Checks) []Wait {
+	places, index := make([]core.CheckPlace, len(s.Environments)), -1
+	for i, e := range s.Environments {
+		places[i] = core.CheckPlace{EnvironmentID: e.EnvironmentID}
+		if e.State == core.RolloutCompleted {
+			places[i].Completed = e.FinishedAt
+		}
+		if v.environments[e.EnvironmentID].Name == gate {
+			index = i
+		}
+	}
+	if index < 0 {
+		return nil
+	}
+	var all []Wait
+	for _, state := range checks.Entering(places, index, v.now) {
+		if state.Phase == core.CheckSuccess {
+			continue
+		}
+		w := Wait{
+			Kind: WaitCheck, Detail: fmt.Sprintf(
+				"passage %q needs check %q of %q, which is %s: %s", gate, state.Key, v.environments[state.EnvironmentID].Name, state.Phase, state.Detail,
+			),
+			Resolver: "a report of success by every reporter; " + holders(core.MayReport), Needs: core.MayReport, Since: state.Since,
+			Until: state.Next, GateID: gate, EnvironmentID: state.EnvironmentID,
+		}
+		if state.Kind == core.CheckTimer {
+			w.Resolver, w.Needs = "time", 0
+		}
+		all = append(all, w)
+	}
+	return all
 }

@@ -37,13 +37,15 @@ const (
 	WaitVeto WaitKind = "veto"
 	// WaitPin is that automation requested the rollout, and the environment is pinned.
 	WaitPin WaitKind = "pin"
+	// WaitCheck is a check that is not green.
+	WaitCheck WaitKind = "check"
 )
 
 // AllWaitKinds is every kind.
 func AllWaitKinds() []WaitKind {
 	return []WaitKind{
 		WaitHandOver, WaitApproval, WaitPause, WaitSoak, WaitHealth, WaitEnvironment, WaitAgent,
-		WaitFreeze, WaitVeto, WaitPin,
+		WaitFreeze, WaitVeto, WaitPin, WaitCheck,
 	}
 }
 
@@ -88,6 +90,7 @@ type waitView struct {
 type stopView struct {
 	core.Controls
 	automatic bool
+	checks    core.Checks
 }
 
 // Waits are what rollouts wait for, in the order of promotion. One that is over waits for nothing, and has no key.

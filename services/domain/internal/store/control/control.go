@@ -176,3 +176,41 @@ func convert[R, T any](rows []R, one func(R) T) []T {
 	}
 	return all
 }
+
+func checkReport(r query.CheckStatus) core.CheckReport {
+	return core.CheckReport{
+		ID: r.ID, ApplicationID: r.ApplicationID, EnvironmentID: r.EnvironmentID, VersionSetID: r.VersionSetID, Key: r.Key,
+		Phase: core.CheckPhase(r.Phase), Description: r.Description, Link: r.Link,
+		Reporter: author(r.PrincipalType, r.PrincipalID, r.PrincipalName), CreatedAt: r.CreatedAt,
+	}
+}
+
+// ChecksByRollout implements view.Reads.
+func (r Reads) ChecksByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.PinnedCheck, error) {
+	found := map[int64][]core.PinnedCheck{}
+	err := r.Run(ctx, organization, func(q *query.Queries) error {
+		rows, err := q.RolloutChecks(ctx, organization, rollouts)
+		for _, row := range rows {
+			found[row.RolloutID] = append(found[row.RolloutID], core.PinnedCheck{
+				Check: core.Check{
+					Key: row.Key, Kind: core.CheckKind(row.Kind), Duration: time.Duration(row.DurationSeconds) * time.Second,
+				}, EnvironmentID: row.EnvironmentID, Target: core.CheckTarget(row.Target),
+			})
+		}
+		return pg.Classify(err, "read checks of rollouts")
+	})
+	return found, err
+}
+
+// CheckReports implements check.Tx and view.Reads.
+func (r Reads) CheckReports(ctx context.Context, organization int64, sets []int64) (map[int64][]core.CheckReport, error) {
+	found := map[int64][]core.CheckReport{}
+	err := r.Run(ctx, organization, func(q *query.Queries) error {
+		rows, err := q.LatestCheckStatuses(ctx, organization, sets)
+		for _, row := range rows {
+			found[row.VersionSetID] = append(found[row.VersionSetID], checkReport(row))
+		}
+		return pg.Classify(err, "read statuses of checks")
+	})
+	return found, err
+}

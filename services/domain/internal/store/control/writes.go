@@ -210,3 +210,48 @@ func (w Writes) SettleReviews(ctx context.Context, reviews []int64) error {
 	_, err := w.Q.SettleReviews(ctx, reviews)
 	return pg.Classify(err, "settle reviews")
 }
+
+// PinCheck implements rollout.Tx.
+func (w Writes) PinCheck(ctx context.Context, rollout int64, c core.PinnedCheck) error {
+	err := w.Q.InsertRolloutCheck(ctx, query.InsertRolloutCheckParams{
+		OrganizationID: w.Entered, RolloutID: rollout, EnvironmentID: c.EnvironmentID, Target: string(c.Target), Key: c.Key, Kind: string(c.Kind),
+		DurationSeconds: int32(c.Duration / time.Second),
+	})
+	return pg.Classify(err, "pin check %s of rollout %d", c.Key, rollout)
+}
+
+// Checks implements rollout.Tx.
+func (w Writes) Checks(ctx context.Context, rollout, versionSet int64) (core.Checks, error) {
+	reads := Reads{Run: func(_ context.Context, _ int64, fn func(*query.Queries) error) error { return fn(w.Q) }}
+	pinned, err := reads.ChecksByRollout(ctx, w.Entered, []int64{rollout})
+	c := core.Checks{Pinned: pinned[rollout]}
+	if err != nil || len(c.Pinned) == 0 {
+		return c, err
+	}
+	reports, err := reads.CheckReports(ctx, w.Entered, []int64{versionSet})
+	c.Reports = reports[versionSet]
+	return c, err
+}
+
+// AddCheckReport implements check.Tx.
+func (w Writes) AddCheckReport(ctx context.Context, r core.CheckReport) (core.CheckReport, error) {
+	row, err := w.Q.InsertCheckStatus(ctx, query.InsertCheckStatusParams{
+		OrganizationID: w.Entered, ApplicationID: r.ApplicationID, EnvironmentID: r.EnvironmentID, VersionSetID: r.VersionSetID, Key: r.Key,
+		Phase: string(r.Phase), Description: r.Description, Link: r.Link, PrincipalType: string(r.Reporter.Type), PrincipalID: r.Reporter.ID,
+		PrincipalName: r.Reporter.Name, CreatedAt: r.CreatedAt,
+	})
+	return checkReport(row), pg.Classify(err, "add status of check %s", r.Key)
+}
+
+// VersionSetsOfCommit implements check.Tx.
+func (w Writes) VersionSetsOfCommit(ctx context.Context, application, environment int64, commit string) ([]int64, error) {
+	ids, err := w.Q.VersionSetOfCommit(ctx, query.VersionSetOfCommitParams{
+		OrganizationID: w.Entered, CommitSha: commit, EnvironmentID: environment, ApplicationID: application,
+	})
+	return ids, pg.Classify(err, "find the version set of commit %s", commit)
+}
+
+// ReviewChecked implements rollout.Tx.
+func (w Writes) ReviewChecked(ctx context.Context, rollout int64, due time.Time) error {
+	return pg.Classify(w.Q.ReviewChecked(ctx, w.Entered, rollout, due), "schedule a review of rollout %d", rollout)
+}

@@ -283,6 +283,24 @@ type Change struct {
 	UpdatedAt time.Time
 }
 
+// What was reported about checks; append-only. The latest for each key, subject and reporter counts; a row that repeats that is not added. A status of another version set than the one in question decides nothing. Rows are kept as the evidence of passages.
+type CheckStatus struct {
+	OrganizationID int64
+	ID             int64
+	ApplicationID  int64
+	EnvironmentID  int64
+	VersionSetID   int64
+	Key            string
+	Phase          string
+	Description    string
+	Link           string
+	PrincipalType  string
+	PrincipalID    int64
+	PrincipalName  string
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+}
+
 // Whether anybody can be reached who acts in the environment, and since when.
 type Contact struct {
 	ID             int64
@@ -711,6 +729,21 @@ type Rollout struct {
 	RollbackOf *int64
 	// Nothing of it advances beyond a passage that was not granted. False for rollouts that were created by releases whose programs requested approvals themselves.
 	Passages bool
+}
+
+// The checks of a rollout in each of its environments, as they were pinned. Rows end with the rollout.
+type RolloutCheck struct {
+	ID             *int64
+	OrganizationID int64
+	RolloutID      int64
+	EnvironmentID  int64
+	// proposed: before the environment is entered. active: of what is in it then, before the next one is entered.
+	Target          string
+	Key             string
+	Kind            string
+	DurationSeconds int32
+	CreatedAt       time.Time
+	UpdatedAt       time.Time
 }
 
 // Events come in any order: a rollout whose end was heard of before everything under it waits here for the rest, for a while.

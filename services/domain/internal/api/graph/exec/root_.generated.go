@@ -36,6 +36,7 @@ type ResolverRoot interface {
 	AuditEntry() AuditEntryResolver
 	AutomaticRollback() AutomaticRollbackResolver
 	BreakGlass() BreakGlassResolver
+	CheckReport() CheckReportResolver
 	DeliveryMetrics() DeliveryMetricsResolver
 	Deployment() DeploymentResolver
 	Environment() EnvironmentResolver
@@ -342,6 +343,18 @@ type ComplexityRoot struct {
 	CancelRolloutPayload struct {
 		Errors  func(childComplexity int) int
 		Rollout func(childComplexity int) int
+	}
+
+	CheckReport struct {
+		Application  func(childComplexity int) int
+		CreatedAt    func(childComplexity int) int
+		Description  func(childComplexity int) int
+		Environment  func(childComplexity int) int
+		Key          func(childComplexity int) int
+		Link         func(childComplexity int) int
+		Phase        func(childComplexity int) int
+		ReporterName func(childComplexity int) int
+		VersionSet   func(childComplexity int) int
 	}
 
 	ConfigProblem struct {
@@ -794,6 +807,7 @@ type ComplexityRoot struct {
 		RejectGate                       func(childComplexity int, input model.ResolveGateInput) int
 		RemoveMember                     func(childComplexity int, input model.RemoveMemberInput) int
 		RenameOrganization               func(childComplexity int, input model.RenameOrganizationInput) int
+		ReportCheck                      func(childComplexity int, input model.ReportCheckInput) int
 		RestoreApplication               func(childComplexity int, input model.RestoreApplicationInput) int
 		RestoreEnvironment               func(childComplexity int, input model.RestoreEnvironmentInput) int
 		ResumeRollout                    func(childComplexity int, input model.ResumeRolloutInput) int
@@ -923,6 +937,11 @@ type ComplexityRoot struct {
 		ObservedAt       func(childComplexity int) int
 		Revision         func(childComplexity int) int
 		Since            func(childComplexity int) int
+	}
+
+	ReportCheckPayload struct {
+		Errors func(childComplexity int) int
+		Report func(childComplexity int) int
 	}
 
 	ResolveGatePayload struct {
@@ -2401,6 +2420,61 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.CancelRolloutPayload.Rollout(childComplexity), true
+
+	case "CheckReport.application":
+		if e.ComplexityRoot.CheckReport.Application == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CheckReport.Application(childComplexity), true
+	case "CheckReport.reportedAt":
+		if e.ComplexityRoot.CheckReport.CreatedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CheckReport.CreatedAt(childComplexity), true
+	case "CheckReport.description":
+		if e.ComplexityRoot.CheckReport.Description == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CheckReport.Description(childComplexity), true
+	case "CheckReport.environment":
+		if e.ComplexityRoot.CheckReport.Environment == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CheckReport.Environment(childComplexity), true
+	case "CheckReport.key":
+		if e.ComplexityRoot.CheckReport.Key == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CheckReport.Key(childComplexity), true
+	case "CheckReport.link":
+		if e.ComplexityRoot.CheckReport.Link == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CheckReport.Link(childComplexity), true
+	case "CheckReport.phase":
+		if e.ComplexityRoot.CheckReport.Phase == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CheckReport.Phase(childComplexity), true
+	case "CheckReport.reporter":
+		if e.ComplexityRoot.CheckReport.ReporterName == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CheckReport.ReporterName(childComplexity), true
+	case "CheckReport.versionSet":
+		if e.ComplexityRoot.CheckReport.VersionSet == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CheckReport.VersionSet(childComplexity), true
 
 	case "ConfigProblem.message":
 		if e.ComplexityRoot.ConfigProblem.Message == nil {
@@ -4272,6 +4346,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RenameOrganization(childComplexity, args["input"].(model.RenameOrganizationInput)), true
+	case "Mutation.reportCheck":
+		if e.ComplexityRoot.Mutation.ReportCheck == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_reportCheck_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.ReportCheck(childComplexity, args["input"].(model.ReportCheckInput)), true
 	case "Mutation.restoreApplication":
 		if e.ComplexityRoot.Mutation.RestoreApplication == nil {
 			break
@@ -5103,6 +5188,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Reconciliation.Since(childComplexity), true
+
+	case "ReportCheckPayload.errors":
+		if e.ComplexityRoot.ReportCheckPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ReportCheckPayload.Errors(childComplexity), true
+	case "ReportCheckPayload.report":
+		if e.ComplexityRoot.ReportCheckPayload.Report == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ReportCheckPayload.Report(childComplexity), true
 
 	case "ResolveGatePayload.errors":
 		if e.ComplexityRoot.ResolveGatePayload.Errors == nil {
@@ -6585,6 +6683,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputRegisterAgentInput,
 		ec.unmarshalInputRemoveMemberInput,
 		ec.unmarshalInputRenameOrganizationInput,
+		ec.unmarshalInputReportCheckInput,
 		ec.unmarshalInputResolveGateInput,
 		ec.unmarshalInputRestoreApplicationInput,
 		ec.unmarshalInputRestoreEnvironmentInput,
@@ -7322,6 +7421,65 @@ type JournalChainCheck {
   problem: String
   "When it was checked."
   checkedAt: Time!
+}
+`, BuiltIn: false},
+	{Name: "../schema/check.graphqls", Input: `# Checks: conditions of entering environments whose status people and systems report.
+
+extend type Mutation {
+  "Reports the status of a check about a version set in an environment. The latest of each reporter counts; all of them have to agree."
+  reportCheck(input: ReportCheckInput!): ReportCheckPayload!
+}
+
+"What a report says of a check."
+enum CheckPhase {
+  "It is not decided yet."
+  PENDING
+  "It is green."
+  SUCCESS
+  "It is red."
+  FAILURE
+}
+
+"A status that was reported about a check."
+type CheckReport {
+  key: String!
+  phase: CheckPhase!
+  "As the reporter has given it."
+  description: String!
+  "An http or https address; empty without one."
+  link: String!
+  application: Application!
+  environment: Environment!
+  "What it is about."
+  versionSet: VersionSet!
+  "What the reporter was called then."
+  reporter: String!
+  reportedAt: Time!
+}
+
+"Input of reportCheck: about a version set, or a commit that a deployment to the environment has recorded."
+input ReportCheckInput {
+  "By name or identifier."
+  application: String!
+  "By name or identifier."
+  environment: String!
+  "Null for a commit."
+  versionSetId: ID
+  "All of its hexadecimal digits; null for a version set."
+  commit: String
+  "The key of the check, as pipelines declare it."
+  key: String!
+  phase: CheckPhase!
+  "For people; at most 1000 bytes."
+  description: String = ""
+  "An http or https address."
+  link: String = ""
+}
+
+"Result of reportCheck."
+type ReportCheckPayload {
+  report: CheckReport
+  errors: [UserError!]!
 }
 `, BuiltIn: false},
 	{Name: "../schema/delivery.graphqls", Input: `# Delivery metrics: how fast and how safely applications are delivered.
@@ -8217,6 +8375,8 @@ enum WaitKind {
   VETO
   "Automation started it, and the environment is pinned."
   PIN
+  "A check is not green."
+  CHECK
 }
 
 "A page of gates."
@@ -10233,6 +10393,30 @@ func (ec *executionContext) childFields_CancelRolloutPayload(ctx context.Context
 	return nil, fmt.Errorf("no field named %q was found under type CancelRolloutPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_CheckReport(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "key":
+		return ec.fieldContext_CheckReport_key(ctx, field)
+	case "phase":
+		return ec.fieldContext_CheckReport_phase(ctx, field)
+	case "description":
+		return ec.fieldContext_CheckReport_description(ctx, field)
+	case "link":
+		return ec.fieldContext_CheckReport_link(ctx, field)
+	case "application":
+		return ec.fieldContext_CheckReport_application(ctx, field)
+	case "environment":
+		return ec.fieldContext_CheckReport_environment(ctx, field)
+	case "versionSet":
+		return ec.fieldContext_CheckReport_versionSet(ctx, field)
+	case "reporter":
+		return ec.fieldContext_CheckReport_reporter(ctx, field)
+	case "reportedAt":
+		return ec.fieldContext_CheckReport_reportedAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type CheckReport", field.Name)
+}
+
 func (ec *executionContext) childFields_ConfigProblem(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "pointer":
@@ -11207,6 +11391,16 @@ func (ec *executionContext) childFields_Reconciliation(ctx context.Context, fiel
 		return ec.fieldContext_Reconciliation_observedAt(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Reconciliation", field.Name)
+}
+
+func (ec *executionContext) childFields_ReportCheckPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "report":
+		return ec.fieldContext_ReportCheckPayload_report(ctx, field)
+	case "errors":
+		return ec.fieldContext_ReportCheckPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ReportCheckPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_ResolveGatePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -1,6 +1,8 @@
 package model
 
 import (
+	"github.com/99designs/gqlgen/graphql"
+
 	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
@@ -52,3 +54,20 @@ func (p EnvironmentPin) AuthorName() string { return p.Author.Name }
 
 // WrapPin wraps the domain's.
 func WrapPin(p core.Pin) EnvironmentPin { return EnvironmentPin{p} }
+
+// CheckReport wraps the domain's.
+type CheckReport struct{ core.CheckReport }
+
+// ReporterName is what the reporter was called then.
+func (r CheckReport) ReporterName() string { return r.Reporter.Name }
+
+// WrapCheckReport wraps the domain's.
+func WrapCheckReport(r core.CheckReport) CheckReport { return CheckReport{r} }
+
+// MarshalCheckPhase writes a phase.
+func MarshalCheckPhase(p core.CheckPhase) graphql.Marshaler { return word(string(p)) }
+
+// UnmarshalCheckPhase reads a phase.
+func UnmarshalCheckPhase(v any) (core.CheckPhase, error) {
+	return enum(v, core.CheckPending, core.CheckSuccess, core.CheckFailure)
+}

@@ -505,6 +505,31 @@ type RenameOrganizationInput struct {
 	Name           string `json:"name"`
 }
 
+// Input of reportCheck: about a version set, or a commit that a deployment to the environment has recorded.
+type ReportCheckInput struct {
+	// By name or identifier.
+	Application string `json:"application"`
+	// By name or identifier.
+	Environment string `json:"environment"`
+	// Null for a commit.
+	VersionSetID *string `json:"versionSetId,omitempty"`
+	// All of its hexadecimal digits; null for a version set.
+	Commit *string `json:"commit,omitempty"`
+	// The key of the check, as pipelines declare it.
+	Key   string          `json:"key"`
+	Phase core.CheckPhase `json:"phase"`
+	// For people; at most 1000 bytes.
+	Description *string `json:"description,omitempty"`
+	// An http or https address.
+	Link *string `json:"link,omitempty"`
+}
+
+// Result of reportCheck.
+type ReportCheckPayload struct {
+	Report *CheckReport `json:"report,omitempty"`
+	Errors []UserError  `json:"errors"`
+}
+
 // Input of approveGate and rejectGate.
 type ResolveGateInput struct {
 	// The rollout.

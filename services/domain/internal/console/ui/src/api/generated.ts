@@ -319,7 +319,7 @@ export interface UnpinEnvironmentInput {
   reason?: string | null
 }
 
-export type WaitKind = 'HAND_OVER' | 'APPROVAL' | 'PAUSE' | 'SOAK' | 'HEALTH' | 'ENVIRONMENT' | 'AGENT' | 'FREEZE' | 'VETO' | 'PIN'
+export type WaitKind = 'HAND_OVER' | 'APPROVAL' | 'PAUSE' | 'SOAK' | 'HEALTH' | 'ENVIRONMENT' | 'AGENT' | 'FREEZE' | 'VETO' | 'PIN' | 'CHECK'
 
 export type WorkflowState = 'RUNNING' | 'PARKED' | 'COMPLETED' | 'FAILED' | 'CANCELLED' | 'TERMINATED' | 'QUARANTINED'
 

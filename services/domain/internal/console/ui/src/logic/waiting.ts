@@ -80,6 +80,8 @@ function title(rollout: Rollout, w: Wait): string {
       return `No agent can be reached in ${where}`
     case 'FREEZE':
       return `A freeze stops “${w.gateId ?? ''}”`
+    case 'CHECK':
+      return `“${w.gateId ?? ''}” waits for a check of ${where}`
     case 'VETO':
       return 'What it carries is vetoed'
     case 'PIN':

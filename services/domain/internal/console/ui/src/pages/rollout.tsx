@@ -273,7 +273,7 @@ function Automatic({ rollout, what }: { rollout: Rollout; what: string }) {
   )
 }
 
-const kindIcons: Record<WaitKind, string> = { HAND_OVER: 'pending', APPROVAL: 'gate', PAUSE: 'paused', SOAK: 'clock', HEALTH: 'moving', ENVIRONMENT: 'environment', AGENT: 'offline', FREEZE: 'paused', VETO: 'failed', PIN: 'gate' }
+const kindIcons: Record<WaitKind, string> = { HAND_OVER: 'pending', APPROVAL: 'gate', PAUSE: 'paused', SOAK: 'clock', HEALTH: 'moving', ENVIRONMENT: 'environment', AGENT: 'offline', FREEZE: 'paused', VETO: 'failed', PIN: 'gate', CHECK: 'clock' }
 
 /** The versions that this rollout changes, environment by environment. */
 function WhatChanges({ rollout }: { rollout: Rollout }) {

@@ -1,0 +1,256 @@
+package domain
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/check"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
+)
+
+// checked is a guarded shop of dev, test and prod, by a clock of the test's: every environment has the active check healthy, and prod has the
+// proposed check deployment-freeze, as in the worked example of GitOps Promoter's documentation (R3-01, R3-05).
+type checked struct {
+	winter
+	places map[string]core.Environment
+}
+
+func promoter(t *testing.T, extra string) checked {
+	t.Helper()
+	w := frozen(t)
+	c := checked{w, map[string]core.Environment{}}
+	var steps []string
+	for _, name := range []string{"dev", "test", "prod"} {
+		e := w.environment(name, core.TierStaging)
+		w.report(event.EnvironmentReady{EnvironmentID: e.ID})
+		own := ""
+		if name == "prod" {
+			own = `"checks":{"proposed":[{"key":"deployment-freeze"}]},`
+		}
+		steps = append(steps, fmt.Sprintf(`{"type":"deploy","environment":%q,%s"config":%s}`, name, own, appEnvConfig(name)))
+		c.places[name] = e
+	}
+	_, err := w.setup.CreateFlowDefinition(t.Context(), user(), setup.NewFlowDefinition{
+		ApplicationID: w.application.ID,
+		Definition:    json.RawMessage(`{"checks":{"active":[{"key":"healthy"}` + extra + `]},"steps":[` + join(steps) + `]}`),
+	})
+	w.ok(err)
+	w.makeReady()
+	return c
+}
+
+// reports a status by a machine of a number.
+func (c checked) reports(reporter int64, environment string, set core.VersionSet, key string, phase core.CheckPhase) {
+	c.t.Helper()
+	a := core.Actor{Organization: org, Type: core.PrincipalAgent, ID: reporter, Name: fmt.Sprintf("ci-%d", reporter), Permissions: core.RoleDeployer.Permissions()}
+	_, err := c.checks.ReportCheck(c.t.Context(), a, check.Report{
+		ApplicationID: c.application.ID, EnvironmentID: c.places[environment].ID, VersionSetID: set.ID, Key: key, Phase: phase,
+	})
+	c.ok(err)
+	c.review()
+}
+
+// complete is what the program reports of an environment.
+func (c checked) complete(r core.Rollout, environment string) {
+	c.t.Helper()
+	for _, e := range c.stops(r) {
+		if e.EnvironmentID != c.places[environment].ID {
+			continue
+		}
+		for _, d := range c.deployments(e) {
+			c.report(event.DeploymentStarted{DeploymentID: d.ID}, event.DeploymentHealthy{DeploymentID: d.ID})
+		}
+		c.report(event.RolloutEnvironmentHealthy{RolloutID: r.ID, EnvironmentID: e.EnvironmentID})
+	}
+}
+
+// status is one of the worked example's, and where the change stops without it.
+type status struct{ environment, key, stops string }
+
+// R3-02, R3-03, R3-04, R3-07, R3-11, R3-12: with exactly the set that the worked example names green, a change crosses all environments; with
+// any one of them red, stale or missing it stops exactly where the example says. The status of the last environment is for information
+// (R3-13): nothing comes after it.
+func TestTheWorkedExampleOfGitOpsPromoter(t *testing.T) {
+	t.Parallel()
+	example := []status{
+		{"dev", "healthy", "test"}, {"test", "healthy", "prod"}, {"prod", "deployment-freeze", "prod"}, {"prod", "healthy", ""},
+	}
+	for _, fault := range []string{"", "red", "pending", "stale", "missing", "elsewhere"} {
+		for i, wrong := range example {
+			if fault == "" && i > 0 {
+				break // all are green: once is enough
+			}
+			t.Run(fmt.Sprintf("%s %s of %s", fault, wrong.key, wrong.environment), func(t *testing.T) {
+				t.Parallel()
+				c := promoter(t, "")
+				stale := c.set
+				set := c.release(2)
+				for _, s := range example {
+					switch {
+					case fault == "" || s != wrong:
+						c.reports(1, s.environment, set, s.key, core.CheckSuccess)
+					case fault == "red":
+						c.reports(1, s.environment, set, s.key, core.CheckFailure)
+					case fault == "pending":
+						c.reports(1, s.environment, set, s.key, core.CheckPending)
+					case fault == "stale":
+						c.reports(1, s.environment, stale, s.key, core.CheckSuccess)
+					case fault == "elsewhere": // right key and version set, another environment's subject
+						if s.key == "deployment-freeze" {
+							c.reports(1, "dev", set, s.key, core.CheckSuccess)
+						}
+					}
+				}
+				want := []string{"dev", "test", "prod"}
+				if at := slices.Index(want, wrong.stops); fault != "" && at >= 0 {
+					want = want[:at]
+				}
+				r := c.rollout(set)
+				for _, environment := range []string{"dev", "test", "prod"} {
+					c.enter(r, environment)
+					if !slices.Contains(c.granted(), environment) {
+						break
+					}
+					c.complete(r, environment)
+				}
+				c.want(c.granted(), want)
+				if len(want) == 3 {
+					return
+				}
+				waits := c.waits(r, "check")
+				if len(waits) != 1 || !strings.Contains(waits[0], fmt.Sprintf("passage %q needs check %q of %q", wrong.stops, wrong.key, wrong.environment)) {
+					t.Errorf("waits: %q", waits)
+				}
+				c.reports(1, wrong.environment, set, wrong.key, core.CheckSuccess) // a report is all that it needs (R3-15)
+				c.want(c.granted(), append(want, wrong.stops))
+				c.verifyJournal(r)
+			})
+		}
+	}
+}
+
+// R3-06, and the known bug of two statuses for one key: reporters that contradict each other are a failure that names both, never a coin toss;
+// the latest report of each counts.
+func TestReportersThatContradictEachOther(t *testing.T) {
+	t.Parallel()
+	c := promoter(t, "")
+	r := c.rollout(c.set)
+	c.enter(r, "dev")
+	c.complete(r, "dev")
+	c.enter(r, "test")
+	c.reports(1, "dev", c.set, "healthy", core.CheckFailure)
+	c.reports(2, "dev", c.set, "healthy", core.CheckSuccess)
+	c.want(c.granted(), []string{"dev"})
+	waits := c.waits(r, "check")
+	if len(waits) != 1 || !strings.Contains(waits[0], "the reporters contradict each other: failure by ci-1, success by ci-2") {
+		t.Errorf("%q", waits)
+	}
+	c.reports(1, "dev", c.set, "healthy", core.CheckSuccess)
+	c.want(c.granted(), []string{"dev", "test"})
+	c.reports(1, "dev", c.set, "healthy", core.CheckSuccess) // a repetition is no further row
+	c.want(c.countOf(`SELECT count(*) FROM cd_check_statuses`), 3)
+	c.want(c.passed(r)[1], "test (no approval required; check healthy: success)")
+}
+
+// R3-20 to R3-25: a timer counts from when the rollout has completed in the environment, shows what remains, and opens the passage at its
+// time without anybody asking; on the last environment it is for information.
+func TestATimerOpensThePassageAtItsTime(t *testing.T) {
+	t.Parallel()
+	c := promoter(t, `,{"key":"timer","kind":"timer","duration":3600}`)
+	r := c.rollout(c.set)
+	c.reports(1, "dev", c.set, "healthy", core.CheckSuccess)
+	c.enter(r, "dev", "test") // requested before the environment has completed (R3-22)
+	c.want(c.waits(r, "check"), []string{
+		`check: passage "test" needs check "timer" of "dev", which is pending: requires 1 h; the rollout has not completed there yet`,
+	})
+	c.complete(r, "dev")
+	c.review()
+	c.now.Advance(20 * time.Minute)
+	c.want(c.waits(r, "check"), []string{
+		`check: passage "test" needs check "timer" of "dev", which is pending: requires 1 h, of which at most 40m0s remain`,
+	})
+	c.want(c.review(), 0)
+	c.now.Advance(40 * time.Minute)
+	c.want(c.review(), 1)
+	c.want(c.granted(), []string{"dev", "test"})
+}
+
+// R3-08, R3-10: each mistake in a report has its own error, and changes nothing.
+func TestAReportIsRefused(t *testing.T) {
+	t.Parallel()
+	c := promoter(t, "")
+	good := check.Report{
+		ApplicationID: c.application.ID, EnvironmentID: c.places["dev"].ID, VersionSetID: c.set.ID, Key: "healthy", Phase: core.CheckSuccess,
+	}
+	other := c.application.ID + 500
+	for _, one := range []struct {
+		name   string
+		change func(*check.Report, *core.Actor)
+		class  fault.Class
+		text   string
+	}{
+		{"no right", func(_ *check.Report, a *core.Actor) { a.Permissions = core.RoleApprover.Permissions() }, fault.Denied, `"report"`},
+		{"another organization", func(_ *check.Report, a *core.Actor) { a.Organization = 2 }, fault.NotFound, "does not exist"},
+		{"a key with capitals", func(r *check.Report, _ *core.Actor) { r.Key = "Healthy" }, fault.Invalid, `found "Healthy"`},
+		{"a key of 64", func(r *check.Report, _ *core.Actor) { r.Key = strings.Repeat("k", 64) }, fault.Invalid, "expected 1 to 63"},
+		{"no key", func(r *check.Report, _ *core.Actor) { r.Key = "" }, fault.Invalid, "/key"},
+		{"a phase that does not exist", func(r *check.Report, _ *core.Actor) { r.Phase = "green" }, fault.Invalid, "expected pending, success or failure"},
+		{"a megabyte", func(r *check.Report, _ *core.Actor) { r.Description = strings.Repeat("d", 1<<20) }, fault.Invalid, "found 1048576 bytes"},
+		{"javascript", func(r *check.Report, _ *core.Actor) { r.Link = "javascript:alert(1)" }, fault.Invalid, "expected an http or https address"},
+		{"a password in the link", func(r *check.Report, _ *core.Actor) { r.Link = "https://a:b@c.test" }, fault.Invalid, "without credentials"},
+		{"a long link", func(r *check.Report, _ *core.Actor) { r.Link = "https://a.test/" + strings.Repeat("l", 2000) }, fault.Invalid, "found 2015 bytes"},
+		{"no subject", func(r *check.Report, _ *core.Actor) { r.VersionSetID = 0 }, fault.Invalid, "expected a version set or a commit"},
+		{"two subjects", func(r *check.Report, _ *core.Actor) { r.Commit = strings.Repeat("a", 40) }, fault.Invalid, "and not both"},
+		{"a short commit", func(r *check.Report, _ *core.Actor) { r.VersionSetID, r.Commit = 0, "abc123" }, fault.Invalid, "hexadecimal digits"},
+		{"a commit that nobody knows", func(r *check.Report, _ *core.Actor) { r.VersionSetID, r.Commit = 0, strings.Repeat("a", 40) }, fault.Invalid, "has recorded"},
+		{"an application that does not exist", func(r *check.Report, _ *core.Actor) { r.ApplicationID = other }, fault.NotFound, "application"},
+		{"a version set that does not exist", func(r *check.Report, _ *core.Actor) { r.VersionSetID = 999 }, fault.NotFound, "version set"},
+	} {
+		r, a := good, user()
+		one.change(&r, &a)
+		_, err := c.checks.ReportCheck(t.Context(), a, r)
+		if !fault.Is(err, one.class) || !strings.Contains(err.Error(), one.text) {
+			t.Errorf("%s: got %v (%v), expected %v with %q", one.name, err, fault.ClassOf(err), one.class, one.text)
+		}
+	}
+	c.want(c.countOf(`SELECT count(*) FROM cd_check_statuses`), 0)
+	c.want(c.countOf(`SELECT count(*) FROM cd_passage_reviews`), 0)
+}
+
+// R3-02, R3-06: a status may name the commit that a deployment has recorded; one of an older commit decides nothing.
+func TestAStatusMayNameACommit(t *testing.T) {
+	t.Parallel()
+	c := promoter(t, "")
+	commit := func(r core.Rollout, sha string) {
+		c.report(event.DeploymentCommitted{DeploymentID: c.deployments(c.stops(r)[0])[0].ID, CommitSHA: sha, ManifestDigest: digestOf(1)})
+	}
+	older, newer := strings.Repeat("a", 40), strings.Repeat("b", 40)
+	first := c.rollout(c.set)
+	c.enter(first, "dev")
+	commit(first, older)
+	_, err := c.rollouts.CancelRollout(t.Context(), user(), first.ID, "")
+	c.ok(err)
+	r := c.rollout(c.release(2))
+	c.enter(r, "dev")
+	commit(r, newer)
+	c.complete(r, "dev")
+	c.enter(r, "test")
+	by := func(sha string) {
+		_, err := c.checks.ReportCheck(t.Context(), user(), check.Report{
+			ApplicationID: c.application.ID, EnvironmentID: c.places["dev"].ID, Commit: sha, Key: "healthy", Phase: core.CheckSuccess,
+		})
+		c.ok(err)
+		c.review()
+	}
+	by(older)
+	c.want(c.granted(), []string{"dev", "dev"})
+	by(strings.ToUpper(newer))
+	c.want(c.granted(), []string{"dev", "dev", "test"})
+}

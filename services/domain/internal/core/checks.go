@@ -1,0 +1,168 @@
+package core
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A check is a condition of entering an environment, whose status people and systems report (D48). One of target proposed is about what
+// would enter the environment; one of target active is about what is in it, and guards the entrance to the next one.
+
+// CheckTarget is what a check is about.
+type CheckTarget string
+
+// The targets.
+const (
+	CheckProposed CheckTarget = "proposed"
+	CheckActive   CheckTarget = "active"
+)
+
+// CheckKind is how a check gets its status.
+type CheckKind string
+
+// The kinds.
+const (
+	// CheckStatus is reported by people and systems.
+	CheckStatus CheckKind = "status"
+	// CheckTimer is green once what is active has been there for a time.
+	CheckTimer CheckKind = "timer"
+)
+
+// CheckPhase is what a report says of a check.
+type CheckPhase string
+
+// The phases.
+const (
+	CheckPending CheckPhase = "pending"
+	CheckSuccess CheckPhase = "success"
+	CheckFailure CheckPhase = "failure"
+)
+
+// CheckKey is the form of the key of a check (R3-10).
+var CheckKey = regexp.MustCompile(`^[a-z0-9-]{1,63}$`) //nolint:gochecknoglobals // compiled once, never written
+
+// Check is a check as a pipeline declares it.
+type Check struct {
+	Key  string
+	Kind CheckKind
+	// Duration is how long a timer runs.
+	Duration time.Duration
+}
+
+// PinnedCheck is a check of a rollout in one of its environments.
+type PinnedCheck struct {
+	Check
+	EnvironmentID int64
+	Target        CheckTarget
+}
+
+// CheckReport is one status that was reported about a version set in an environment.
+type CheckReport struct {
+	ID                                         int64
+	ApplicationID, EnvironmentID, VersionSetID int64
+	Key                                        string
+	Phase                                      CheckPhase
+	Description, Link                          string
+	Reporter                                   Author
+	CreatedAt                                  time.Time
+}
+
+// CheckState is what a check of a rollout has come to.
+type CheckState struct {
+	PinnedCheck
+	Phase CheckPhase
+	// Detail says it for people, with the reporter.
+	Detail string
+	Link   string
+	// Since is the latest report, or when the timer began; nil for none.
+	Since *time.Time
+	// Next is when the phase may change by itself; nil where it does not.
+	Next *time.Time
+	// By are those whose reports it follows from.
+	By []ConditionBy
+}
+
+// CheckPlace is an environment of a rollout, as far as checks depend on it.
+type CheckPlace struct {
+	EnvironmentID int64
+	// Completed is when the rollout completed there; nil before.
+	Completed *time.Time
+}
+
+// Checks are those of a rollout, with what was reported about its version set.
+type Checks struct {
+	Pinned []PinnedCheck
+	// Reports are the latest of each environment, key and reporter (R3-06: about any other version set there are none here).
+	Reports []CheckReport
+}
+
+// Entering are the states of the checks that guard the entrance of an environment, which is at an index of the rollout's: the proposed ones
+// of its own, and the active ones of the environment before it (R3-11, R3-12).
+func (c Checks) Entering(places []CheckPlace, index int, at time.Time) []CheckState {
+	var all []CheckState
+	for _, pinned := range c.Pinned {
+		switch {
+		case pinned.EnvironmentID == places[index].EnvironmentID && pinned.Target == CheckProposed:
+			all = append(all, c.state(pinned, places[index], at))
+		case index > 0 && pinned.EnvironmentID == places[index-1].EnvironmentID && pinned.Target == CheckActive:
+			all = append(all, c.state(pinned, places[index-1], at))
+		}
+	}
+	return all
+}
+
+func (c Checks) state(pinned PinnedCheck, place CheckPlace, at time.Time) CheckState {
+	if pinned.Kind == CheckTimer {
+		return timer(pinned, place, at)
+	}
+	return c.reported(pinned)
+}
+
+// timer is pending until what is active has been there for the time (R3-20, R3-21).
+func timer(pinned PinnedCheck, place CheckPlace, at time.Time) CheckState {
+	s := CheckState{PinnedCheck: pinned, Phase: CheckPending, Since: place.Completed}
+	if place.Completed == nil { // also while a promotion is under way there (R3-22)
+		s.Detail = fmt.Sprintf("requires %s; the rollout has not completed there yet", forPeopleToRead(pinned.Duration))
+		return s
+	}
+	end := place.Completed.Add(pinned.Duration)
+	if at.Before(end) {
+		s.Next = &end
+		s.Detail = fmt.Sprintf("requires %s, of which at most %s remain", forPeopleToRead(pinned.Duration), end.Sub(at).Round(time.Second))
+		return s
+	}
+	s.Phase, s.Detail = CheckSuccess, forPeopleToRead(pinned.Duration)+" have passed"
+	return s
+}
+
+// reported follows from the latest report of each reporter: all have to agree (R3-06).
+func (c Checks) reported(pinned PinnedCheck) CheckState {
+	s := CheckState{PinnedCheck: pinned, Phase: CheckPending, Detail: "no report about this version set yet"}
+	var votes []string
+	differ := false
+	for _, r := range c.Reports {
+		if r.EnvironmentID != pinned.EnvironmentID || r.Key != pinned.Key {
+			continue
+		}
+		differ = differ || len(votes) > 0 && s.Phase != r.Phase
+		votes = append(votes, fmt.Sprintf("%s by %s", r.Phase, r.Reporter.Name))
+		s.By = append(s.By, ConditionBy{Type: r.Reporter.Type, ID: r.Reporter.ID, At: r.CreatedAt})
+		if s.Since == nil || r.CreatedAt.After(*s.Since) {
+			s.Phase, s.Since, s.Link = r.Phase, &r.CreatedAt, r.Link
+			s.Detail = Because(fmt.Sprintf("%s by %s", r.Phase, r.Reporter.Name), r.Description)
+		}
+	}
+	if differ {
+		slices.Sort(votes)
+		s.Phase, s.Detail = CheckFailure, "the reporters contradict each other: "+strings.Join(votes, ", ")
+	}
+	return s
+}
+
+// Condition is the state as the journal row of a granted passage has it.
+func (s CheckState) Condition() Condition {
+	return Condition{Kind: ConditionCheck, GateID: s.Key, ControlID: s.EnvironmentID, Outcome: string(s.Phase), By: s.By}
+}

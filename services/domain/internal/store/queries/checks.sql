@@ -1,0 +1,34 @@
+-- name: InsertRolloutCheck :exec
+INSERT INTO cd_rollout_checks (organization_id, rollout_id, environment_id, target, key, kind, duration_seconds)
+VALUES (@organization_id, @rollout_id, @environment_id, @target, @key, @kind, @duration_seconds);
+
+-- name: RolloutChecks :many
+SELECT * FROM cd_rollout_checks WHERE organization_id = @organization_id AND rollout_id = ANY(@ids::bigint[])
+ORDER BY rollout_id, environment_id, target DESC, key;
+
+-- name: ReviewChecked :exec
+-- Only of a rollout that has checks.
+INSERT INTO cd_passage_reviews (organization_id, rollout_id, due_at)
+SELECT @organization_id::bigint, @rollout_id::bigint, @due_at::timestamptz
+WHERE EXISTS (SELECT 1 FROM cd_rollout_checks c WHERE c.organization_id = @organization_id AND c.rollout_id = @rollout_id)
+ON CONFLICT DO NOTHING;
+
+-- name: InsertCheckStatus :one
+INSERT INTO cd_check_statuses (organization_id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, created_at)
+VALUES (@organization_id, @application_id, @environment_id, @version_set_id, @key, @phase, @description, @link, @principal_type, @principal_id, @principal_name, @created_at)
+RETURNING *;
+
+-- name: LatestCheckStatuses :many
+-- Of version sets, the latest for each environment, key and reporter.
+SELECT DISTINCT ON (version_set_id, environment_id, key, principal_type, principal_id) * FROM cd_check_statuses
+WHERE organization_id = @organization_id AND version_set_id = ANY(@ids::bigint[])
+ORDER BY version_set_id, environment_id, key, principal_type, principal_id, id DESC;
+
+-- name: VersionSetOfCommit :many
+-- Which version sets a commit has brought to an environment, the latest first.
+SELECT DISTINCT r.version_set_id FROM cd_deployment_snapshots s
+JOIN cd_deployments d ON d.organization_id = s.organization_id AND d.id = s.deployment_id
+JOIN cd_rollout_environments e ON e.organization_id = d.organization_id AND e.id = d.rollout_environment_id
+JOIN cd_rollouts r ON r.organization_id = e.organization_id AND r.id = e.rollout_id
+WHERE s.organization_id = @organization_id AND s.commit_sha = @commit_sha AND e.environment_id = @environment_id AND r.application_id = @application_id
+ORDER BY r.version_set_id DESC LIMIT 2;

@@ -1,0 +1,40 @@
+package freeze
+
+import (
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/command"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/journal"
+)
+
+func (c commands) report() *cobra.Command {
+	in := client.CheckInput{}
+	cmd := c.Asking("report KEY", "Report the status of a check about a version set, or about a commit that was deployed",
+		"  lockstep check report healthy --application shop --environment staging --version-set versionset_7 --phase success\n"+
+			"  lockstep check report load-test --application shop --environment staging --commit $SHA --phase failure --link https://ci.example.com/7",
+		command.Exactly(1), func(cmd *cobra.Command, api *client.Client, args []string) error {
+			in.Key = args[0]
+			one, err := api.ReportCheck(cmd.Context(), in)
+			if err != nil {
+				return err
+			}
+			return c.Print(one, func(w io.Writer) {
+				command.Row(w, "CHECK", "PHASE", "APPLICATION", "ENVIRONMENT", "VERSION SET", "REPORTER", "DESCRIPTION")
+				command.Row(w, one.Key, journal.Human(one.Phase), one.Application.Name, one.Environment.Name, one.VersionSet.Name, one.Reporter, one.Description)
+			})
+		})
+	flags := cmd.Flags()
+	flags.StringVar(&in.Application, "application", "", "the `application`, by name or identifier")
+	flags.StringVar(&in.Environment, "environment", "", "the `environment`, by name or identifier")
+	flags.StringVar(&in.VersionSet, "version-set", "", "the `version set` that the status is about: versionset_7")
+	flags.StringVar(&in.Commit, "commit", "", "the `commit` that the status is about, in place of --version-set: all of its digits")
+	flags.StringVar(&in.Description, "description", "", "text for people; at most 1000 bytes")
+	flags.StringVar(&in.Link, "link", "", "an http or https `address` with more")
+	command.WordFlag(cmd, &in.Phase, "phase", "success", "what the check came to", []string{"pending", "success", "failure"})
+	_ = cmd.MarkFlagRequired("application")
+	_ = cmd.MarkFlagRequired("environment")
+	return cmd
+}
