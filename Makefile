@@ -235,7 +235,7 @@ charts-write: ## Write what in the charts is derived from elsewhere, and their g
 	@cd tools/charts && GOWORK=off go mod tidy && GOWORK=off go run . && GOWORK=off go test -count=1 . -update >/dev/null
 
 .PHONY: chaos
-chaos: ## Run rollouts while everything is killed and stalled at random (ROUNDS=2 or FOR=60m; TOGETHER=3; LOCKSTEP_CHAOS_SEED repeats a run), and the engine without PostgreSQL and NATS for 30 s each
+chaos: ## Run rollouts, and a hostile driver beside them, while everything is killed and stalled at random (ROUNDS=2 or FOR=60m; TOGETHER=3; LOCKSTEP_CHAOS_SEED repeats a run), and the engine without PostgreSQL and NATS for 30 s each
 	@LOCKSTEP_CHAOS=$(or $(ROUNDS),$(FOR),2) LOCKSTEP_CHAOS_TOGETHER=$(or $(TOGETHER),3) go test -count=1 -timeout 0 -v -run TestChaos ./tools/lockstep/crash
 	@LOCKSTEP_OUTAGE=30s go test -count=1 -timeout 10m -v -run TestDatabaseAndBusGoAwayAndComeBack ./services/workflow
 

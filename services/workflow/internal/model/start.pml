@@ -132,7 +132,7 @@ transaction:
             if
             :: atomic { commitStart(p, keeps * (p + 1)) };
                 /* @calls internal/core/engine Engine.Begin: begin
-                 * @calls internal/store existing: FindStarts
+                 * @calls internal/store existing: findStarts
                  */
                 atomic {
                     if
