@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -14,18 +15,23 @@ import (
 )
 
 // TestTheWorkerInPython: the worker in docs/examples, with a client that is generated here, carries out calls and drains. It needs a Python
-// with grpcio and grpcio-tools, LOCKSTEP_TEST_PYTHON or python3.
+// with grpcio (LOCKSTEP_TEST_PYTHON or python3), and grpcio-tools or protoc with grpc_python_plugin.
 func TestTheWorkerInPython(t *testing.T) {
 	t.Parallel()
 	python := cmp.Or(os.Getenv("LOCKSTEP_TEST_PYTHON"), "python3")
-	if err := exec.CommandContext(t.Context(), python, "-c", "import grpc_tools, grpc").Run(); err != nil { //nolint:gosec // the tester's
-		t.Skip("no Python with grpcio and grpcio-tools; LOCKSTEP_TEST_PYTHON names one")
+	generator := []string{python, "-m", "grpc_tools.protoc", "--grpc_python_out="}
+	if exec.CommandContext(t.Context(), python, "-c", "import grpc_tools, grpc").Run() != nil { //nolint:gosec // the tester's
+		plugin, err := exec.LookPath("grpc_python_plugin")
+		if err != nil || exec.CommandContext(t.Context(), python, "-c", "import grpc").Run() != nil { //nolint:gosec // the tester's
+			t.Skip("no Python with grpcio and grpcio-tools, or protoc and grpc_python_plugin; LOCKSTEP_TEST_PYTHON names one")
+		}
+		generator = []string{"protoc", "--plugin=protoc-gen-grpc=" + plugin, "--grpc_out="}
 	}
 	s := startWith(t, withWorkers(3*time.Second))
 	folder := t.TempDir()
-	generate := exec.CommandContext(t.Context(), python, "-m", "grpc_tools.protoc", "--experimental_allow_proto3_optional", "-I", "../../proto",
-		"--python_out="+folder, //nolint:gosec // the tester's
-		"--grpc_python_out="+folder, "../../proto/lockstep/autoflow/v1/autoflow.proto")
+	generator[len(generator)-1] += folder
+	arguments := append(slices.Clone(generator[1:]), "-I", "../../proto", "--python_out="+folder, "../../proto/lockstep/autoflow/v1/autoflow.proto")
+	generate := exec.CommandContext(t.Context(), generator[0], arguments...) //nolint:gosec // the tester's
 	if out, err := generate.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -38,6 +38,7 @@ func scenarios() []scenario {
 		{name: "B12-hogs", run: hogs, config: func(c *workflow.Config) { c.TrustPrograms = false }},
 		{name: "B13-canary", run: canary},
 		{name: "B15-records", run: records},
+		{name: "B16-workers", run: workers, config: withWorker},
 	}
 }
 
