@@ -54,6 +54,41 @@ def sum(numbers):
 	}
 }
 
+// What a run reports of itself is shown to those who look at it or list it, over a replacement of the service and after its end.
+func TestTheStatusOfARunIsReadWithoutIt(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	s.submit("reports", `
+def again(n):
+    set_status("step", n)
+    set_status("gone", None)
+    wait_for_event("com.example.go", timeout = 600)
+    set_status("healthy", True)
+
+def main():
+    set_status("step", 1)
+    set_status("step", "two")
+    set_status("gone", 1.5)
+    continue_with(again, 3)
+`, "")
+	s.eventually("a status", func(context.Context) bool {
+		w, err := s.GetWorkflow(t.Context(), &autoflowv1.GetWorkflowRequest{OrganizationId: organization, WorkflowId: "reports"})
+		return err == nil && len(w.GetWorkflow().GetStatus()) == 1 && w.GetWorkflow().GetStatus()["step"] == "3"
+	})
+	s.down()
+	s.up()
+	if _, err := s.CloudEvent(t.Context(), &autoflowv1.CloudEventRequest{CloudEvent: []byte(
+		`{"specversion": "1.0", "id": "1", "source": "/test", "type": "com.example.go", "organizationid": 1, "data": {}}`)}); err != nil {
+		t.Fatal(err)
+	}
+	s.await("reports", autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED)
+	list, err := s.ListWorkflows(t.Context(), &autoflowv1.ListWorkflowsRequest{OrganizationId: organization})
+	if err != nil || len(list.GetWorkflows()) != 1 || list.GetWorkflows()[0].GetStatus()["healthy"] != "true" ||
+		list.GetWorkflows()[0].GetStatus()["step"] != "3" {
+		t.Errorf("listed %v, %v", list, err)
+	}
+}
+
 // What a run has started ends with it, however it ends; what is detached does not.
 func TestChildrenEndWithTheirParent(t *testing.T) {
 	t.Parallel()

@@ -20,7 +20,7 @@ const maxValue = 64 << 10
 func view(v control.View) *autoflowv1.Workflow {
 	w := &autoflowv1.Workflow{
 		WorkflowId: v.Workflow, WorkflowRef: v.Ref, OrganizationId: v.Organization, State: state(v.State), Error: v.Error,
-		Labels: v.Labels, ProgramDigest: v.Program, CreatedAt: timestamppb.New(v.CreatedAt), UpdatedAt: timestamppb.New(v.UpdatedAt),
+		Labels: v.Labels, Status: v.Status, ProgramDigest: v.Program, CreatedAt: timestamppb.New(v.CreatedAt), UpdatedAt: timestamppb.New(v.UpdatedAt),
 		LastSequence: v.LastSeq, Generation: int32(v.Generation), GenerationSequence: v.Base + 1,
 	}
 	if !v.EndedAt.IsZero() {

@@ -237,7 +237,7 @@ func printHash(t *testing.T, line string) uint64 {
 // An input of a name that has become a builtin since stays what it was.
 func TestInputsHideBuiltinsThatWereAdded(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"attempt", "defer", "on_cancel", "patched", "start_workflow", "await_workflow"} {
+	for _, name := range []string{"attempt", "defer", "on_cancel", "patched", "start_workflow", "await_workflow", "set_status"} {
 		source := program.Program{Source: []byte("print(" + name + ")")}
 		m, err := New(Limits{}).Open(source, []byte(`{"`+name+`": 7}`), testEnvironment(nil))
 		if err != nil {

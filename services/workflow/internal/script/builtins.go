@@ -31,6 +31,7 @@ func builtins() map[string]builtin {
 		"defer":          deferCall,
 		"on_cancel":      onCancel,
 		"patched":        patched,
+		"set_status":     setStatus,
 		"start_workflow": startWorkflow,
 		"await_workflow": awaitWorkflow,
 		"channel":        makeChannel,
@@ -49,7 +50,7 @@ func builtins() map[string]builtin {
 // added reports whether a builtin came after programs with inputs of that name may have been started. Such an input hides it.
 func added(name string) bool {
 	switch name {
-	case "attempt", "defer", "on_cancel", "patched", "start_workflow", "await_workflow":
+	case "attempt", "defer", "on_cancel", "patched", "start_workflow", "await_workflow", "set_status":
 		return true
 	}
 	return false

@@ -42,6 +42,17 @@ type entry struct {
 	deferred []carried
 	// parent says that it had started children that end with the run.
 	parent bool
+	// status are the keys that it had given values.
+	status []string
+}
+
+// statuses are the keys that have values when the generation begins.
+func (e entry) statuses() map[string]bool {
+	keys := make(map[string]bool, len(e.status))
+	for _, key := range e.status {
+		keys[key] = true
+	}
+	return keys
 }
 
 // handlerCall reads program.HandlerInput.

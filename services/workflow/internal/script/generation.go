@@ -24,6 +24,8 @@ type continuation struct {
 	Deferred []carried `json:"deferred,omitempty"`
 	// Children says that the run has started children that end with it.
 	Children bool `json:"children,omitempty"`
+	// Status are the keys that have values.
+	Status []string `json:"status,omitempty"`
 }
 
 // continueWith(function, *args, **kwargs) ends this generation of the run, and continues the run with an empty history: the
@@ -74,6 +76,9 @@ func continueWith(thread *starlark.Thread, fn *starlark.Builtin, args starlark.T
 	calls, err := m.carry()
 	if err != nil {
 		return nil, err
+	}
+	if len(m.statuses) > 0 {
+		_ = call.SetKey(starlark.String("status"), m.statusKeys())
 	}
 	if m.parent {
 		_ = call.SetKey(starlark.String("children"), starlark.True)
@@ -142,7 +147,7 @@ func (s *Scripts) resumed(recorded json.RawMessage) (entry, error) {
 	if err := json.Unmarshal(recorded, &call); err != nil {
 		return entry{}, fmt.Errorf("the recorded call of continue_with: %w", err)
 	}
-	e := entry{function: call.Function, resumes: true, kwargs: starlark.StringDict{}, deferred: call.Deferred, parent: call.Children}
+	e := entry{function: call.Function, resumes: true, kwargs: starlark.StringDict{}, deferred: call.Deferred, parent: call.Children, status: call.Status}
 	for _, arg := range call.Args {
 		v, err := decode(arg)
 		if err != nil {

@@ -63,6 +63,8 @@ type machine struct {
 	started  int
 	parent   bool
 	result   json.RawMessage
+	// statuses are the keys that set_status has given values.
+	statuses map[string]bool
 
 	// failure is the first one. What other branches do after it is not part of the run.
 	ended   bool
@@ -80,6 +82,7 @@ func (s *Scripts) Open(p program.Program, inputs []byte, env program.Environment
 	}
 	return &machine{
 		limits: s.limits, program: compiled, env: env, inputs: globals, entry: entry, modules: map[string]*module{}, parent: entry.parent,
+		statuses: entry.statuses(),
 	}, nil
 }
 

@@ -52,6 +52,49 @@ func (s *Store) startChildren(ctx context.Context, q *query.Queries, commits []*
 	return new, programs, errors.Join(saveTraces(ctx, q, starts, rows), pg.Classify(q.SaveChildren(ctx, p), "save %d children", len(starts)))
 }
 
+// saveStatuses stores what the runs of turns report of themselves.
+func saveStatuses(ctx context.Context, q *query.Queries, commits []*commit) error {
+	var p query.SaveStatusesParams
+	for _, c := range commits {
+		var last map[string]int
+		for _, e := range c.Entries {
+			if e.Kind != history.KindStatus {
+				continue
+			}
+			if at, known := last[e.Name]; known {
+				p.Vals[at], p.Ats[at] = string(e.Value), e.At
+				continue
+			}
+			if last == nil {
+				last = map[string]int{}
+			}
+			last[e.Name] = len(p.Keys)
+			p.Organizations, p.Executions = append(p.Organizations, c.Execution.Organization), append(p.Executions, c.Execution.ID)
+			p.Keys, p.Vals, p.Ats = append(p.Keys, e.Name), append(p.Vals, string(e.Value)), append(p.Ats, e.At)
+		}
+	}
+	if len(p.Keys) == 0 {
+		return nil
+	}
+	return pg.Classify(q.SaveStatuses(ctx, p), "save %d statuses", len(p.Keys))
+}
+
+// Statuses reads what runs report of themselves.
+func (s *Store) Statuses(ctx context.Context, organization int64, executions []int64) (map[int64]map[string]string, error) {
+	rows, err := s.queries.Statuses(ctx, query.StatusesParams{Organization: organization, Executions: executions})
+	if err != nil {
+		return nil, pg.Classify(err, "read the statuses of %d executions", len(executions))
+	}
+	found := map[int64]map[string]string{}
+	for _, row := range rows {
+		if found[row.Execution] == nil {
+			found[row.Execution] = map[string]string{}
+		}
+		found[row.Execution][row.Key] = string(row.Value)
+	}
+	return found, nil
+}
+
 // orphanChildren marks the children of runs that end, in the transaction that ends them.
 func orphanChildren(ctx context.Context, q *query.Queries, commits []*commit) error {
 	var p query.OrphanChildrenParams

@@ -249,7 +249,7 @@ func (s *Store) write(ctx context.Context, tx pgx.Tx, q *query.Queries, b *batch
 	}
 	b.programs = append(b.programs, saved...)
 	err = errors.Join(
-		orphanChildren(ctx, q, b.commits),
+		orphanChildren(ctx, q, b.commits), saveStatuses(ctx, q, b.commits),
 		appendEntries(ctx, q, b.commits), openChannels(ctx, q, b.commits), closeOps(ctx, q, b.commits), beginGenerations(ctx, q, b.commits),
 	)
 	if err != nil {

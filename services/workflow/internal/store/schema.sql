@@ -431,6 +431,17 @@ CREATE TABLE spent (
     CONSTRAINT spent_execution_fkey FOREIGN KEY (execution) REFERENCES execution(id)
 );
 
+CREATE TABLE status (
+    organization bigint NOT NULL,
+    execution bigint NOT NULL,
+    key text NOT NULL,
+    value jsonb NOT NULL,
+    set_at timestamp with time zone NOT NULL,
+    CONSTRAINT status_pkey PRIMARY KEY (organization, execution, key),
+    CONSTRAINT status_key_check CHECK ((key <> ''::text)),
+    CONSTRAINT status_organization_check CHECK ((organization > 0))
+);
+
 CREATE TABLE territory (
     organization bigint NOT NULL,
     environment bigint NOT NULL,

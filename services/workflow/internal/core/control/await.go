@@ -45,7 +45,11 @@ func (o *Operator) Await(ctx context.Context, organization int64, workflow strin
 	// Before the look: it may end right after it.
 	ended, forget := o.runner.Watch(organization, workflow)
 	defer forget()
-	return o.await(ctx, organization, workflow, w, ended)
+	v, err := o.await(ctx, organization, workflow, w, ended)
+	if err != nil {
+		return View{}, err
+	}
+	return o.reported(ctx, v)
 }
 
 // StartAndAwait is Start and Await in one. A run that ends between its commit and the wait is not missed, and where it runs in this

@@ -55,7 +55,18 @@ func (o *Operator) List(ctx context.Context, q ListQuery) (list []execution.Exec
 	if err := q.check(); err != nil {
 		return nil, 0, err
 	}
-	return o.control.List(ctx, q)
+	if list, rest, err = o.control.List(ctx, q); err != nil || len(list) == 0 {
+		return list, rest, err
+	}
+	ids := make([]int64, len(list))
+	for i, e := range list {
+		ids[i] = e.ID
+	}
+	statuses, err := o.control.Statuses(ctx, q.Organization, ids)
+	for i := range list {
+		list[i].Status = statuses[list[i].ID]
+	}
+	return list, rest, err
 }
 
 // maxCount is how far executions are counted.
@@ -110,7 +121,25 @@ func (o *Operator) View(ctx context.Context, organization int64, workflow string
 	if err != nil {
 		return View{}, err
 	}
-	return o.view(ctx, e)
+	v, err := o.view(ctx, e)
+	if err != nil {
+		return View{}, err
+	}
+	return o.reported(ctx, v)
+}
+
+// reported is a view with what the program reports of itself.
+func (o *Operator) reported(ctx context.Context, v View) (View, error) {
+	if v.ID == 0 {
+		e, err := o.store.Get(ctx, v.Organization, v.Workflow) // it has ended in this process, which knows it by its name
+		if err != nil {
+			return View{}, err
+		}
+		v.ID = e.ID
+	}
+	statuses, err := o.control.Statuses(ctx, v.Organization, []int64{v.ID})
+	v.Status = statuses[v.ID]
+	return v, err
 }
 
 func (o *Operator) view(ctx context.Context, e execution.Execution) (v View, err error) {

@@ -25,6 +25,8 @@ type Execution struct {
 	Stack []history.Frame
 	// Labels are the caller's.
 	Labels map[string]string
+	// Status is what the program reports of itself, key → value as JSON, where an execution is looked at.
+	Status map[string]string
 	// Program is the SHA-256 of the main source, hexadecimal.
 	Program string
 	// CreatedAt and EndedAt bound its life; EndedAt is zero while it lives.

@@ -34,6 +34,8 @@ const (
 	KindPrint Kind = "print"
 	// KindAttempt is the outcome of a call of attempt: everything from the operation that its Value names on is part of it.
 	KindAttempt Kind = "attempt"
+	// KindStatus is a value that the run reports of itself, by its key; null takes it away.
+	KindStatus Kind = "status"
 	// KindStart is a child that was started in the transaction that wrote the entry; its Value is a Child.
 	KindStart Kind = "start"
 	// KindPatched says that the run takes a change of its program.

@@ -322,6 +322,14 @@ type Spent struct {
 	Event     int64
 }
 
+type Status struct {
+	Organization int64
+	Execution    int64
+	Key          string
+	Value        json.RawMessage
+	SetAt        time.Time
+}
+
 type Territory struct {
 	Organization int64
 	Environment  int64
