@@ -34,7 +34,8 @@ func Parse(text string) (Expression, error) {
 	}
 	e := Expression{fields: *fields, hourly: fields.Hour&starBit != 0}
 	e.fields.Location = time.UTC
-	if e.fields.Next(someday).IsZero() {
+	// From a leap year on, every expression that has a date has one within the five years that the library looks ahead.
+	if e.fields.Next(time.Date(2028, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
 		return Expression{}, errors.New("no date matches it")
 	}
 	return e, nil
@@ -43,11 +44,8 @@ func Parse(text string) (Expression, error) {
 // starBit is how the parser marks a field that is *.
 const starBit = 1 << 63
 
-// someday is a time from which every expression that has a date has one within the five years that the library looks ahead; it begins with a
-// leap year.
-var someday = time.Date(2028, 1, 1, 0, 0, 0, 0, time.UTC)
-
-// Expression is a cron expression. It is evaluated on a calendar without changes of the clock, whose times are then placed into a time zone.
+// Expression is a cron expression. It is evaluated on a calendar without changes of the clock, whose times are then placed into a time
+// zone.
 type Expression struct {
 	fields cron.SpecSchedule
 	// hourly is whether it holds in every hour. Then it follows the time that passes: in an hour that is repeated it is due again, and in one

@@ -9,8 +9,8 @@ import (
 // scheduleTime is the form of a due time in an id.
 const scheduleTime = "20060102T150405Z"
 
-// ScheduleRun returns the id of the run of a schedule for a due time, in whole seconds. The number of the schedule distinguishes it from one
-// of the same name that was deleted before.
+// ScheduleRun returns the id of the run of a schedule for a due time, in whole seconds. The number of the schedule distinguishes it from
+// one of the same name that was deleted before.
 func ScheduleRun(name string, schedule int64, due time.Time) string {
 	return "schedule/" + name + "/" + strconv.FormatInt(schedule, 10) + "/" + due.UTC().Format(scheduleTime)
 }

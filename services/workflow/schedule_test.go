@@ -95,7 +95,8 @@ func newTimetable(t *testing.T) *timetable {
 	pool, _ := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()}, pgtest.Migration{Name: "workflow", FS: store.Migrations()})
 	tt := &timetable{t: t, pool: pool, clock: clocktest.New(time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC))}
 	tt.runs = store.New(store.Deps{
-		Pool: pool, Encode: events.Encode, Add: outbox.AddNumbered, AddNew: outbox.AddNew, Committed: func() {}, Clock: tt.clock, Log: bustest.Log(t),
+		Pool: pool, Encode: events.Encode, Add: outbox.AddNumbered, AddNew: outbox.AddNew, Committed: func() {}, Clock: tt.clock,
+		Log: bustest.Log(t),
 	})
 	tt.service = control.NewService(tt.runs, script.New(script.Limits{}), tt.clock, &engines{t: t})
 	return tt
@@ -254,8 +255,8 @@ func TestManyProcessesStartEachRunOnce(t *testing.T) {
 	}
 }
 
-// TestClockJumpsAndPausesOfASchedule: set back, the clock starts nothing again; set ahead beyond the catch-up, due times are missed; what was
-// due during a pause or was missed can be backfilled, once; also with a registration of other content in between.
+// TestClockJumpsAndPausesOfASchedule: set back, the clock starts nothing again; set ahead beyond the catch-up, due times are missed; what
+// was due during a pause or was missed can be backfilled, once; also with a registration of other content in between.
 func TestClockJumpsAndPausesOfASchedule(t *testing.T) {
 	t.Parallel()
 	tt := newTimetable(t)
@@ -394,7 +395,8 @@ func TestSchedulesOverTheAPI(t *testing.T) {
 	if n := len(found.GetNextDueAt()); n != 10 {
 		t.Errorf("found %d due times to come, expected 10", n)
 	}
-	if _, err := s.PauseSchedule(t.Context(), &autoflowv1.PauseScheduleRequest{OrganizationId: organization, Name: "tick", Note: "enough"}); err != nil {
+	pause := &autoflowv1.PauseScheduleRequest{OrganizationId: organization, Name: "tick", Note: "enough"}
+	if _, err := s.PauseSchedule(t.Context(), pause); err != nil {
 		t.Fatal(err)
 	}
 	fire := found.GetFires()[len(found.GetFires())-1]

@@ -39,6 +39,7 @@ func scenarios() []scenario {
 		{name: "B13-canary", run: canary},
 		{name: "B15-records", run: records},
 		{name: "B16-workers", run: workers, config: withWorker},
+		{name: "B17-schedules", run: schedules},
 	}
 }
 

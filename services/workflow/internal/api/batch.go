@@ -23,7 +23,8 @@ func (s *Server) StartBatch(ctx context.Context, req *autoflowv1.StartBatchReque
 		return nil, err
 	}
 	b := batch.Batch{
-		Organization: org, Filter: q, Workflows: req.GetWorkflowIds(), Reason: req.GetReason(), Rate: int(req.GetRate()), StartedBy: callerName(ctx),
+		Organization: org, Filter: q, Workflows: req.GetWorkflowIds(), Reason: req.GetReason(), Rate: int(req.GetRate()),
+		StartedBy: callerName(ctx),
 		Action: map[autoflowv1.BatchAction]batch.Action{
 			autoflowv1.BatchAction_BATCH_ACTION_CANCEL:    batch.Cancel,
 			autoflowv1.BatchAction_BATCH_ACTION_TERMINATE: batch.Terminate,

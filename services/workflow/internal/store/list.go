@@ -161,8 +161,8 @@ func orNull(t time.Time) *time.Time {
 	return &t
 }
 
-// firstFrom is the number of the first execution that was created at a time or later, up to the skew of clocks; all are below it where there
-// is none. It is found by bisection: numbers ascend with time, so no index of times is needed, which every start would pay for.
+// firstFrom is the number of the first execution that was created at a time or later, up to the skew of clocks; all are below it where
+// there is none. It is found by bisection: numbers ascend with time, so no index of times is needed, which every start would pay for.
 func (s *Store) firstFrom(ctx context.Context, organization int64, from time.Time) (int64, error) {
 	last, err := s.queries.LastExecution(ctx, organization)
 	if err != nil {
@@ -195,7 +195,7 @@ func (s *Store) rest(ctx context.Context, p listParams) (int64, error) {
 			Organization: p.Organization, Before: p.Before, Least: p.Least, Budget: p.Budget,
 		})
 		if err != nil {
-			return 0, err //nolint:wrapcheck // by the callers
+			return 0, err
 		}
 		n, last = row.N, row.Last
 	default:
@@ -203,7 +203,7 @@ func (s *Store) rest(ctx context.Context, p listParams) (int64, error) {
 			Organization: p.Organization, Before: p.Before, Least: p.Least, Budget: p.Budget,
 		})
 		if err != nil {
-			return 0, err //nolint:wrapcheck // by the callers
+			return 0, err
 		}
 		n, last = row.N, row.Last
 	}

@@ -243,7 +243,8 @@ func (e *Engine) scheduleList() *cobra.Command {
 	return e.asking("list", "List schedules in the order of their creation", "  lockstep schedule list", command.Exactly(0),
 		func(ctx context.Context, client autoflowv1.AutoFlowClient, _ []string) error {
 			all, err := pages(0, func(size int32, token string) ([]*autoflowv1.Schedule, string, error) {
-				page, err := client.ListSchedules(ctx, &autoflowv1.ListSchedulesRequest{OrganizationId: e.organization, PageSize: size, PageToken: token})
+				request := &autoflowv1.ListSchedulesRequest{OrganizationId: e.organization, PageSize: size, PageToken: token}
+				page, err := client.ListSchedules(ctx, request)
 				return page.GetSchedules(), page.GetNextPageToken(), err
 			})
 			if err != nil {

@@ -1,4 +1,5 @@
-// Package batch carries out an operation on many runs: cancel, terminate or retry. Progress is stored, so that a batch continues after a crash.
+// Package batch carries out an operation on many runs: cancel, terminate or retry. Progress is stored, so that a batch continues after a
+// crash.
 package batch
 
 import (
@@ -279,8 +280,8 @@ func (s *Batches) Round(ctx context.Context) error {
 	return nil
 }
 
-// advance does a part of a batch. If the process dies in the middle, the whole part is done again: to cancel and to terminate a run that has
-// ended is a no-op, and one that was retried is refused, unless it has failed again.
+// advance does a part of a batch. If the process dies in the middle, the whole part is done again: to cancel and to terminate a run that
+// has ended is a no-op, and one that was retried is refused, unless it has failed again.
 func (s *Batches) advance(ctx context.Context, b Batch) error {
 	ctx, cancel := context.WithTimeout(ctx, again*2/3)
 	defer cancel()

@@ -27,8 +27,8 @@ type Deps struct {
 	Log    *slog.Logger
 }
 
-// Schedules keeps schedules and starts their runs. A start is decided in one transaction and carried out after it, and its id is made of the
-// schedule and the due time: a crash in between, or a second process, finds the run that exists (E19).
+// Schedules keeps schedules and starts their runs. A start is decided in one transaction and carried out after it, and its id is made of
+// the schedule and the due time: a crash in between, or a second process, finds the run that exists (E19).
 type Schedules struct {
 	Deps
 	alarm *wake.Alarm
@@ -261,7 +261,7 @@ func (s *Schedules) Delete(ctx context.Context, organization int64, name string)
 
 const (
 	// batch is how many schedules are looked at in one transaction.
-	batch = 64
+	batch = 256
 	// maxIdle is after how long a process looks for schedules that others have registered or changed.
 	maxIdle = 5 * time.Second
 	// afterFailure is how long to wait after the database has failed.
@@ -293,7 +293,7 @@ func (s *Schedules) Run(ctx context.Context) error {
 	return nil
 }
 
-// Round looks at schedules whose time has come, at most 64, and carries out what that leads to. Run calls it.
+// Round looks at schedules whose time has come, at most 256, and carries out what that leads to. Run calls it.
 func (s *Schedules) Round(ctx context.Context) (taken int, err error) {
 	now := s.Clock.Now()
 	turns, err := s.Store.TakeTurns(ctx, now, batch, func(found Schedule, open []Fire) (Turn, error) {

@@ -106,8 +106,8 @@ func TestDueTimes(t *testing.T) {
 	}
 }
 
-// TestDueTimesAscend walks over every change of the clock of a year, in zones with unusual ones: times ascend, and a daily schedule has each
-// day once.
+// TestDueTimesAscend walks over every change of the clock of a year, in zones with unusual ones: times ascend, and a daily schedule has
+// each day once.
 func TestDueTimesAscend(t *testing.T) {
 	t.Parallel()
 	for _, zone := range []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Cairo", "Antarctica/Troll"} {

@@ -71,7 +71,8 @@ func TestTheBufferIsBounded(t *testing.T) {
 	s, plan := minutely(t, BufferAll)
 	open := []Fire{{Due: noon.Add(-time.Hour), State: Started, Exists: true, Run: execution.Running, Workflow: "earlier"}}
 	for i := range 200 {
-		open = append(open, Fire{Due: noon.Add(-time.Duration(i+100) * time.Hour), State: Waiting, Backfill: true, Overlap: BufferAll, Detail: "waits"})
+		due := noon.Add(-time.Duration(i+100) * time.Hour)
+		open = append(open, Fire{Due: due, State: Waiting, Backfill: true, Overlap: BufferAll, Detail: "waits"})
 	}
 	for i := range MaxBuffered - 1 {
 		open = append(open, Fire{Due: noon.Add(time.Duration(i) * time.Second), State: Waiting, Detail: "waits"})
