@@ -76,7 +76,7 @@ func with(name string) func(*activity.WebRequest) {
 	return func(r *activity.WebRequest) { r.Credential = name }
 }
 
-// A credential goes to its URLs and nowhere else, also after a redirect, and is no other organization's (D27, D41, D56).
+// A credential goes to its URLs and nowhere else, also after a redirect, and is no other organization's (D27, D41).
 func TestACredentialGoesWhereItIsBound(t *testing.T) {
 	t.Setenv("WEB_TEST_PASSWORD", password)
 	own := func(server, _ string) []Credential {
