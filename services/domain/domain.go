@@ -28,6 +28,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/bundle"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/check"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/control"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/evidence"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/freeze"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
@@ -251,6 +252,7 @@ type service struct {
 	handoffs *handoff.UseCases
 	view     *view.UseCases
 	evidence *evidence.UseCases
+	control  *control.UseCases
 	// drivers are the domain's, which follow their registries.
 	drivers *bundle.Drivers
 	// streams counts the open subscriptions of the API; nil before its handler is made.
@@ -326,6 +328,7 @@ func assemble(
 	if err != nil {
 		return nil, err
 	}
+	s.control = control.New(control.Deps{Store: s.store.ForControl(), Replays: control.Replays(s.access, s.setup, s.rollouts), Clock: now})
 	s.evidence = evidence.New(evidence.Deps{Store: s.store.ForEvidence(), States: s.rollouts, Clock: now, Key: key})
 	s.view = view.New(view.Deps{Reads: s.store, Drivers: s.drivers, Flows: flows, Clock: now})
 	return s, nil

@@ -146,6 +146,7 @@ func rooms() map[string][]room {
 			{"rollout", []string{nouns, "setup"}},
 			{"handoff", []string{nouns, "rollout"}},
 			{"view", []string{nouns, "access", "setup"}},
+			{"control", []string{nouns, "access", "setup"}},
 			{"evidence", []string{nouns, "rollout"}},
 		},
 		"workflow": {

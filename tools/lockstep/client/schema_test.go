@@ -103,6 +103,13 @@ func TestEveryDocumentIsOneOfTheSchema(t *testing.T) {
 			_, err := c.GrantPermissions(ctx, client.GrantInput{Member: "member_1", Permissions: []string{"DEPLOY"}})
 			return err
 		},
+		func() error { _, err := c.ProposedChanges(ctx, true, 1); return err },
+		func() error { _, err := c.ProposedChange(ctx, "proposedchange_1"); return err },
+		func() error { _, err := c.ConfirmChange(ctx, "proposedchange_1", ""); return err },
+		func() error { _, err := c.RejectChange(ctx, "proposedchange_1", ""); return err },
+		func() error { _, err := c.WithdrawChange(ctx, "proposedchange_1", ""); return err },
+		func() error { _, err := c.ForceChange(ctx, "proposedchange_1", "fire"); return err },
+		func() error { _, err := c.SetChangeControl(ctx, "environment_1", true, ""); return err },
 		func() error { _, err := c.RevokeGrant(ctx, "grant_1", "on leave"); return err },
 		func() error { _, err := c.CreateMember(ctx, "alice", "USER", "VIEWER"); return err },
 		func() error { _, err := c.SetMemberRole(ctx, "member_1", "VIEWER"); return err },

@@ -33,6 +33,10 @@ type Actor struct {
 	Grants []Grant
 	// Groups are those the principal belongs to, by name: a gate may be for one of them to answer (D24).
 	Groups []string
+
+	// input is what the use case was called with, where its change can be proposed; confirmed is the proposal that it makes true.
+	input     any
+	confirmed *Confirmation
 }
 
 // Principal is who the journal names.

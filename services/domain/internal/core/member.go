@@ -65,6 +65,7 @@ const (
 	ChangedRollout                AccessKind = "rollout"
 	ChangedFreeze                 AccessKind = "freeze"
 	ChangedVeto                   AccessKind = "veto"
+	ChangedProposal               AccessKind = "proposedchange"
 	// ChangedWorkflow is a run of the engine; it has a name and no number.
 	ChangedWorkflow AccessKind = "workflow"
 )

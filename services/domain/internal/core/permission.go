@@ -168,6 +168,12 @@ const (
 	ActionCreateMember            Action = "createMember"
 	ActionSetMemberRole           Action = "setMemberRole"
 	ActionRemoveMember            Action = "removeMember"
+	ActionSetChangeControl        Action = "setChangeControl"
+	ActionProposeChange           Action = "proposeChange" // by any other action; nobody asks for it by this name
+	ActionConfirmChange           Action = "confirmChange"
+	ActionRejectChange            Action = "rejectChange"
+	ActionWithdrawChange          Action = "withdrawChange"
+	ActionForceChange             Action = "forceChange"
 	ActionGrantPermissions        Action = "grantPermissions"
 	ActionRevokeGrant             Action = "revokeGrant"
 	ActionCreateGroup             Action = "createGroup"
@@ -195,7 +201,7 @@ func permissionFor(action Action) (Permission, bool) {
 		return MayDeploy, true
 	case ActionApproveGate, ActionRejectGate:
 		return MayApprove, true
-	case ActionBreakGlass:
+	case ActionBreakGlass, ActionForceChange:
 		return MayBreakGlass, true
 	case ActionStartFreeze, ActionExtendFreeze, ActionEndFreeze, ActionVetoVersion, ActionLiftVeto, ActionPinEnvironment, ActionUnpinEnvironment:
 		return MayFreeze, true
@@ -207,14 +213,14 @@ func permissionFor(action Action) (Permission, bool) {
 		return MayConfigure, true
 	case ActionArchiveApplication, ActionArchiveEnvironment, ActionRestoreApplication, ActionRestoreEnvironment, ActionCreateApplication,
 		ActionCreateEnvironment, ActionCreateFlowDefinition, ActionRetryOnboarding, ActionRetrySetup, ActionSetRollbackPolicy,
-		ActionSetRolloutPolicy, ActionSetEnvironmentApproval:
+		ActionSetRolloutPolicy, ActionSetEnvironmentApproval, ActionSetChangeControl, ActionConfirmChange, ActionRejectChange:
 		return MayConfigure, true
 	case ActionCreateMember, ActionSetMemberRole, ActionRemoveMember, ActionGrantPermissions, ActionRevokeGrant, ActionCreateGroup,
 		ActionSetGroupMembers, ActionCheckJournal,
 		ActionAccessChanges, ActionRegisterAgent, ActionRotateAgent, ActionRevokeAgent, ActionRevokeAgentKey,
 		ActionOrganizations, ActionCreateOrganization, ActionRenameOrganization, ActionSetDirectChanges:
 		return MayAdminister, true
-	case ActionCreateToken, ActionRevokeToken:
+	case ActionCreateToken, ActionRevokeToken, ActionWithdrawChange:
 		return MayRead, true // one's own; those of others are for whoever administers
 	default:
 		return 0, false
@@ -236,7 +242,7 @@ func (a Actor) May(action Action) error {
 	if action.operates() && a.Organization != OperatorOrganization {
 		return fault.New(fault.Denied, "%s is for those who operate the installation: owners of organization %d", action, OperatorOrganization)
 	}
-	if (action == ActionBreakGlass || action == ActionBypassFreeze) && a.Type != PrincipalUser {
+	if slices.Contains([]Action{ActionBreakGlass, ActionBypassFreeze, ActionConfirmChange, ActionForceChange}, action) && a.Type != PrincipalUser {
 		return fault.New(fault.Denied, "%s is for people; %s is none (%s)", action, a.DisplayName(), a.Type)
 	}
 	if a.Permissions.Has(needed) {

@@ -27,6 +27,11 @@ type Change struct {
 	Detail string
 	// Before and After are the control as JSON, without secrets; nil where there was, or is, none.
 	Before, After json.RawMessage
+	// Environments are others that the change concerns, and Wider the permissions that it gives; for change control only.
+	Environments []int64
+	Wider        *Wider
+	// Stricter is that the change can only make a control stricter, and so needs no second person.
+	Stricter bool
 	// TraceID is the trace of the request; empty where it was not traced.
 	TraceID   string
 	CreatedAt time.Time
@@ -36,10 +41,12 @@ type Change struct {
 type ChangeTx interface {
 	// AddChange adds a row to the journal of changes, with the time and the trace of the transaction.
 	AddChange(ctx context.Context, c Change) error
+	ControlTx
 }
 
 // Record writes that an actor has changed a control, in the transaction that changes it. Before and after are what the control was and is;
-// nil for none. Values that look like secrets are replaced.
+// nil for none. Values that look like secrets are replaced. Where a second person has to confirm the change, the error says so, and the
+// transaction has to be rolled back: By and Within keep the change as a proposal then.
 func Record(ctx context.Context, tx ChangeTx, a Actor, c Change, before, after any) error {
 	c.Principal, c.PrincipalName = a.Principal(), a.DisplayName()
 	var err error
@@ -48,6 +55,9 @@ func Record(ctx context.Context, tx ChangeTx, a Actor, c Change, before, after a
 	}
 	if err != nil {
 		return fmt.Errorf("record %s of %s %d: %w", c.Action, c.Subject.Kind, c.Subject.ID, err)
+	}
+	if err := guard(ctx, tx, a, &c); err != nil {
+		return err
 	}
 	return tx.AddChange(ctx, c)
 }

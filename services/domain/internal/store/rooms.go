@@ -5,6 +5,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/check"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/control"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/freeze"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/intake"
@@ -60,6 +61,11 @@ func (s *Store) ForFreeze() freeze.Store {
 // ForCheck is the store as package check sees it.
 func (s *Store) ForCheck() check.Store {
 	return room[check.Tx]{s, func(t *tx) check.Tx { return t }}
+}
+
+// ForControl is the store as package control sees it.
+func (s *Store) ForControl() control.Store {
+	return room[control.Tx]{s, func(t *tx) control.Tx { return t }}
 }
 
 // ForHandoff is the store as package handoff sees it.

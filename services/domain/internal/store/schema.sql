@@ -721,6 +721,7 @@ CREATE TABLE cd_environment_protections (
     direct_changes boolean NOT NULL,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    change_control boolean NOT NULL DEFAULT false,
     CONSTRAINT cd_environment_protections_pkey PRIMARY KEY (id),
     CONSTRAINT cd_environment_protections_one_per_environment UNIQUE (organization_id, environment_id),
     CONSTRAINT cd_environment_protections_environment FOREIGN KEY (organization_id, environment_id) REFERENCES cd_environments(organization_id, id),
@@ -729,6 +730,8 @@ CREATE TABLE cd_environment_protections (
 CREATE TRIGGER cd_environment_protections_touch BEFORE UPDATE ON cd_environment_protections FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_environment_protections IS
     'No row: the environment is protected by its tier, or by its approval. cd_changes has who decided otherwise.';
+COMMENT ON COLUMN cd_environment_protections.change_control IS
+    'A change of the environment''s controls takes a second person.';
 COMMENT ON COLUMN cd_environment_protections.direct_changes IS
     'Workflows that belong to no rollout may change the environment.';
 
@@ -1078,6 +1081,52 @@ COMMENT ON TABLE cd_passage_stops IS
     'Which requested passages wait for the end of which freeze, veto or pin. Rows end with that, or with the rollout.';
 COMMENT ON COLUMN cd_passage_stops.control_id IS
     'The freeze, the veto, or the environment that is pinned.';
+
+CREATE TABLE cd_proposed_changes (
+    organization_id bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    proposer_id bigint NOT NULL,
+    proposer_name text NOT NULL,
+    action text NOT NULL,
+    subject_kind text NOT NULL,
+    subject_number bigint NOT NULL,
+    subject_name text NOT NULL,
+    application_id bigint,
+    environment_id bigint,
+    environments bigint[] NOT NULL,
+    reason text NOT NULL DEFAULT ''::text,
+    detail text NOT NULL DEFAULT ''::text,
+    input jsonb NOT NULL,
+    before jsonb,
+    after jsonb,
+    state text NOT NULL DEFAULT 'open'::text,
+    expires_at timestamp with time zone NOT NULL,
+    decided_at timestamp with time zone,
+    decider_id bigint,
+    decider_name text NOT NULL DEFAULT ''::text,
+    decision text NOT NULL DEFAULT ''::text,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_proposed_changes_key PRIMARY KEY (organization_id, id),
+    CONSTRAINT cd_proposed_changes_decider FOREIGN KEY (organization_id, decider_id) REFERENCES cd_members(organization_id, id),
+    CONSTRAINT cd_proposed_changes_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_proposed_changes_proposer FOREIGN KEY (organization_id, proposer_id) REFERENCES cd_members(organization_id, id),
+    CONSTRAINT cd_proposed_changes_action_is_given CHECK ((action <> ''::text)),
+    CONSTRAINT cd_proposed_changes_are_decided CHECK (((state = ANY (ARRAY['open'::text, 'expired'::text])) = (decided_at IS NULL))),
+    CONSTRAINT cd_proposed_changes_concern_one CHECK ((cardinality(environments) > 0)),
+    CONSTRAINT cd_proposed_changes_state_is_known CHECK ((state = ANY (ARRAY['open'::text, 'confirmed'::text, 'forced'::text, 'rejected'::text, 'withdrawn'::text, 'expired'::text]))),
+    CONSTRAINT cd_proposed_changes_take_two CHECK (((state <> ALL (ARRAY['confirmed'::text, 'rejected'::text])) OR (decider_id <> proposer_id)))
+);
+CREATE INDEX cd_proposed_changes_open ON cd_proposed_changes USING btree (organization_id, id) WHERE (state = 'open'::text);
+CREATE TRIGGER cd_proposed_changes_are_immutable BEFORE UPDATE ON cd_proposed_changes FOR EACH ROW EXECUTE FUNCTION cd_refuse_changed_pins('organization_id', 'id', 'proposer_id', 'action', 'environments', 'input', 'before', 'after', 'expires_at', 'created_at');
+CREATE TRIGGER cd_proposed_changes_are_kept BEFORE DELETE ON cd_proposed_changes FOR EACH ROW EXECUTE FUNCTION cd_refuse();
+CREATE TRIGGER cd_proposed_changes_touch BEFORE UPDATE ON cd_proposed_changes FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_proposed_changes IS
+    'A row for each change that a person has proposed. Ends when it is decided, or after a week; kept as long as cd_changes, which has what was decided.';
+COMMENT ON COLUMN cd_proposed_changes.before IS
+    'The control as it was when the change was proposed, without secrets: confirmed is only what was shown.';
+COMMENT ON COLUMN cd_proposed_changes.input IS
+    'What the use case of the action is called with again once the change is confirmed.';
 
 CREATE TABLE cd_publications (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,

@@ -11,7 +11,9 @@ import (
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 )
 
-func grantable() []string { return []string{"deploy", "approve", "configure", "break_glass"} }
+func grantable() []string {
+	return []string{"deploy", "approve", "configure", "break_glass", "freeze", "bypass", "report"}
+}
 
 // holder finds who gets a grant, by name.
 type holder func(cmd *cobra.Command, api *client.Client, name string, in *client.GrantInput) error

@@ -101,6 +101,36 @@ func (c commands) environmentPin(
 	return cmd
 }
 
+// changeControl decides whether changes of an environment's controls take a second person.
+func (c commands) changeControl() *cobra.Command {
+	var on, off bool
+	var reason string
+	cmd := c.Asking("change-control NAME", "Let changes of an environment's controls take a second person, or end that",
+		"  lockstep environment change-control production --on --reason \"audited\"\n"+
+			"  lockstep environment change-control production --off", command.Exactly(1),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			if on == off {
+				return fault.New(fault.Invalid, "expected either --on or --off")
+			}
+			one, err := api.Environment(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if one, err = api.SetChangeControl(cmd.Context(), one.ID, on, reason); err != nil {
+				return err
+			}
+			return c.Print(one, func(w io.Writer) {
+				command.Row(w, "ENVIRONMENT", "CHANGE CONTROL")
+				command.Row(w, one.Name, map[bool]string{true: "on", false: "off"}[on])
+			})
+		})
+	flags := cmd.Flags()
+	flags.BoolVar(&on, "on", false, "let them take a second person")
+	flags.BoolVar(&off, "off", false, "let them take one person; a second person has to confirm this, too")
+	flags.StringVar(&reason, "reason", "", "why, for the record")
+	return cmd
+}
+
 // changedApproval is what there is, with the flags that were given; false when none was.
 func changedApproval(
 	cmd *cobra.Command, was *client.EnvironmentApproval, asked client.EnvironmentApproval, none bool, expires time.Duration,

@@ -15,6 +15,7 @@ import (
 // recordedElsewhere are the mutations that change no control, with what records them instead.
 func recordedElsewhere() map[string]string {
 	const rollouts = "the rollouts' journals"
+	const twoPeople = "TestAChangeTakesTwoPeople, as they take two people"
 	return map[string]string{
 		"createRollout": rollouts, "rollbackRollout": rollouts, "pauseRollout": rollouts, "resumeRollout": rollouts, "cancelRollout": rollouts,
 		"abortRollout": rollouts, "retryRollout": rollouts, "approveGate": rollouts, "rejectGate": rollouts, "stopAutomaticRollback": rollouts,
@@ -22,6 +23,7 @@ func recordedElsewhere() map[string]string {
 		"lookAtArtifactSource": "nothing: it polls what is polled anyway",
 		"tryArtifactSource":    "nothing: it keeps nothing",
 		"reportCheck":          "the statuses of checks, which are append-only",
+		"confirmChange":        twoPeople, "rejectChange": twoPeople, "withdrawChange": twoPeople, "forceChange": twoPeople,
 	}
 }
 
@@ -109,6 +111,13 @@ func (f *fixture) controls() {
 			f.t.Fatalf("%s: %+v", mutation, p.Errors)
 		}
 	}
+	for _, name := range []string{"first", "second"} {
+		do("createMember", "member", map[string]any{"name": name, "role": "OWNER"})
+	}
+	controlled := do("createEnvironment", "environment", map[string]any{
+		"name": "controlled", "tier": "QA", "driverRef": "argo-rollouts@1", "driverConfig": map[string]any{"cluster_agent_id": f.clusterOf(ours)},
+	})
+	do("setChangeControl", "environment", map[string]any{"environmentId": controlled, "on": true, "reason": "audited"})
 }
 
 // TestEveryMutationIsOnRecord goes through the schema: a mutation leaves a row in the journal of changes, or is listed with what records it

@@ -30,6 +30,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/check"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/control"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/evidence"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/freeze"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
@@ -60,6 +61,7 @@ type fixture struct {
 	checks   *check.UseCases
 	view     *view.UseCases
 	evidence *evidence.UseCases
+	control  *control.UseCases
 	handler  http.Handler
 	log      *bytes.Buffer
 	queries  *counter
@@ -112,7 +114,7 @@ func (*counter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)
 
 // domain is the use cases as the handler takes them.
 func (f *fixture) domain() graph.Domain {
-	return graph.Domain{Access: f.access, Setup: f.setup, Rollouts: f.rollouts, Freezes: f.freezes, Checks: f.checks, Workflows: f.handoffs, View: f.view, Evidence: f.evidence}
+	return graph.Domain{Access: f.access, Setup: f.setup, Rollouts: f.rollouts, Freezes: f.freezes, Checks: f.checks, Workflows: f.handoffs, View: f.view, Evidence: f.evidence, Control: f.control}
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -171,6 +173,7 @@ func newFixture(t *testing.T) *fixture {
 	f.intake = intake.New(intake.Deps{Store: s.ForIntake(), Matcher: bundle.Sources{}, Clock: now})
 	f.rollouts = rollout.New(rollout.Deps{Store: s.ForRollout(), Drivers: drivers, Flows: bundle.Flows{}, Readiness: f.setup, Clock: now})
 	f.evidence = evidence.New(evidence.Deps{Store: s.ForEvidence(), States: f.rollouts, Clock: now})
+	f.control = control.New(control.Deps{Store: s.ForControl(), Replays: control.Replays(f.access, f.setup, f.rollouts), Clock: now})
 	f.view = view.New(view.Deps{Reads: s, Drivers: drivers, Flows: bundle.Flows{}, Clock: now})
 	f.checks = check.New(s.ForCheck(), now, func() {})
 	f.freezes = freeze.New(s.ForFreeze(), now, func() {})

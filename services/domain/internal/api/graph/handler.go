@@ -46,6 +46,7 @@ type Domain struct {
 	Workflows Workflows
 	View      View
 	Evidence  Evidence
+	Control   Control
 }
 
 // Access is what the API needs of package access.
@@ -92,6 +93,7 @@ type Setup interface {
 	RetryOnboarding(ctx context.Context, a core.Actor, environment int64) (core.Environment, error)
 	CreateFlowDefinition(ctx context.Context, a core.Actor, n setup.NewFlowDefinition) (core.FlowDefinition, error)
 	RetrySetup(ctx context.Context, a core.Actor, applicationEnvironment int64) (core.ApplicationEnvironment, error)
+	SetChangeControl(ctx context.Context, a core.Actor, environment int64, on bool, reason string) (core.Environment, error)
 	SetDirectChanges(ctx context.Context, a core.Actor, environment int64, allowed bool, reason string) (core.Environment, error)
 	SetEnvironmentApproval(ctx context.Context, a core.Actor, environment int64, n *core.EnvironmentApproval) (core.Environment, error)
 	ArchiveApplication(ctx context.Context, a core.Actor, application int64, reason string) (core.Application, error)

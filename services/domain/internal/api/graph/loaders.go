@@ -73,6 +73,9 @@ type loaders struct {
 	cellsOf                 *loader[int64, []core.Cell]
 	groups                  *loader[int64, core.Group]
 	membersOf               *loader[int64, []core.Member]
+	proposedChanges         *loader[int64, core.ProposedChange]
+	directChangesOf         *loader[int64, bool]
+	changeControlOf         *loader[int64, bool]
 	grants                  *loader[int64, core.Grant]
 	grantsOfMember          *loader[int64, []core.Grant]
 	grantsOfGroup           *loader[int64, []core.Grant]
@@ -159,6 +162,9 @@ func newLoaders(r Domain, actor core.Actor, c clock.Clock, window time.Duration)
 		cellsOf:                 plain(b, r.View.CellsByApplication),
 		groups:                  plain(b, r.View.GroupsByID),
 		membersOf:               plain(b, r.View.MembersByGroup),
+		proposedChanges:         plain(b, r.Control.ProposedChangesByID),
+		directChangesOf:         plain(b, r.View.DirectChanges),
+		changeControlOf:         plain(b, r.View.ChangeControlled),
 		grants:                  plain(b, r.View.GrantsByID),
 		grantsOfMember:          plain(b, r.View.GrantsByMember),
 		grantsOfGroup:           plain(b, r.View.GrantsByGroup),

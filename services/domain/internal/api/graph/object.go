@@ -200,5 +200,17 @@ func (environment) Approval(ctx context.Context, e *model.Environment) (*model.E
 	return optional(ctx, loadersOf(ctx).approvalOf, e.ID, model.WrapEnvironmentApproval)
 }
 
+// DirectChanges is whether changes that belong to no rollout are accepted.
+func (environment) DirectChanges(ctx context.Context, e *model.Environment) (bool, error) {
+	allowed, _, err := loadersOf(ctx).directChangesOf.load(ctx, e.ID)
+	return allowed, err
+}
+
+// ChangeControl is whether changes of its controls take a second person.
+func (environment) ChangeControl(ctx context.Context, e *model.Environment) (bool, error) {
+	on, _, err := loadersOf(ctx).changeControlOf.load(ctx, e.ID)
+	return on, err
+}
+
 // applicationEnvironment resolves those of ApplicationEnvironment.
 type applicationEnvironment struct{}

@@ -22,7 +22,7 @@ var refersTo = map[string]string{
 	"rolloutId": "rollout_2", "versionSetId": "versionset_1", "environmentId": "environment_3",
 	"applicationEnvironmentId": "applicationenvironment_1",
 	"application":              "application_1", "memberId": "member_1", "groupId": "group_1", "tokenId": "accesstoken_1",
-	"grantId": "grant_1", "applications": "application_1", "environments": "environment_1",
+	"changeId": "proposedchange_1", "grantId": "grant_1", "applications": "application_1", "environments": "environment_1",
 	"agentId": "agent_1", "keyId": "agentkey_1", "members": "member_1",
 	"organizationId": "organization_1", "freezeId": "freeze_1", "vetoId": "veto_1", "versionId": "version_1", "serviceId": "service_1", "artifactSourceId": "artifactsource_1",
 }

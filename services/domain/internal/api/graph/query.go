@@ -197,6 +197,8 @@ func (q query) Node(ctx context.Context, global string) (model.Node, error) {
 		return node(ctx, l.members, number, model.WrapMember)
 	case model.KindGroup:
 		return node(ctx, l.groups, number, model.WrapGroup)
+	case model.KindProposedChange:
+		return node(ctx, l.proposedChanges, number, model.WrapProposedChange)
 	case model.KindGrant:
 		return node(ctx, l.grants, number, model.WrapGrant)
 	case model.KindAgent:

@@ -20,6 +20,9 @@ func (r resolvers) Viewer() exec.ViewerResolver { return viewer{r.domain} }
 // Member resolves its fields.
 func (resolvers) Member() exec.MemberResolver { return member{} }
 
+// ProposedChange resolves its fields.
+func (r resolvers) ProposedChange() exec.ProposedChangeResolver { return proposedChange{r.domain} }
+
 // Grant resolves its fields.
 func (resolvers) Grant() exec.GrantResolver { return grant{} }
 

@@ -66,7 +66,7 @@ func ApproversOf(ctx context.Context, r ApproverReads, organization int64, names
 	groups, members := map[string]int64{}, map[string][]core.Member{}
 	for _, name := range names {
 		if name == Anybody {
-			all, err := anybody(ctx, r, organization)
+			all, err := anybody(ctx, r, organization, core.MayApprove)
 			if err != nil {
 				return nil, err
 			}
@@ -110,13 +110,13 @@ func ApproversOf(ctx context.Context, r ApproverReads, organization int64, names
 	return found, err
 }
 
-// anybody are people who may approve, by their role or by a grant.
-func anybody(ctx context.Context, r ApproverReads, organization int64) ([]core.Member, error) {
-	ids, err := r.PeopleWithRoles(ctx, organization, core.RolesWith(core.MayApprove), enoughApprovers)
+// anybody are people who have a permission somewhere, by their role or by a grant.
+func anybody(ctx context.Context, r ApproverReads, organization int64, p core.Permission) ([]core.Member, error) {
+	ids, err := r.PeopleWithRoles(ctx, organization, core.RolesWith(p), enoughApprovers)
 	if err != nil {
 		return nil, err
 	}
-	granted, err := r.PeopleWithGrants(ctx, organization, core.MayApprove, enoughApprovers)
+	granted, err := r.PeopleWithGrants(ctx, organization, p, enoughApprovers)
 	if err != nil {
 		return nil, err
 	}
@@ -127,6 +127,53 @@ func anybody(ctx context.Context, r ApproverReads, organization int64) ([]core.M
 		all = append(all, known[id])
 	}
 	return all, err
+}
+
+// Confirmable refuses to leave an environment under change control, or to put it there, with fewer than two people who may configure it:
+// nobody could confirm what the other one proposes, not even that change control ends.
+func Confirmable(ctx context.Context, r ApproverReads, organization int64, environments ...core.Environment) error {
+	people, err := anybody(ctx, r, organization, core.MayConfigure)
+	if err != nil {
+		return err
+	}
+	ids := make([]int64, len(people))
+	for i, m := range people {
+		ids[i] = m.ID
+	}
+	grants, err := r.GrantsByMember(ctx, organization, ids)
+	if err != nil {
+		return err
+	}
+	for _, e := range environments {
+		count := 0
+		for _, m := range people {
+			if core.ActorOf(organization, m, grants[m.ID], nil).HasIn(core.MayConfigure, e.Target(0)) {
+				count++
+			}
+		}
+		if count < 2 {
+			return fault.New(
+				fault.Refused, "change control of environment %q takes two people who may configure it, so that one confirms what the other proposes; "+
+					"this would leave %d", e.Name, count,
+			)
+		}
+	}
+	return nil
+}
+
+// stillConfirmable is Confirmable for every environment under change control, after something was taken away.
+func stillConfirmable(ctx context.Context, tx Tx, organization int64) error {
+	controlled, err := tx.ControlledEnvironments(ctx)
+	if err != nil || len(controlled) == 0 {
+		return err
+	}
+	environments := make([]core.Environment, 0, len(controlled))
+	for _, id := range slices.Sorted(maps.Keys(controlled)) {
+		if e := controlled[id]; e.ArchivedAt == nil {
+			environments = append(environments, e)
+		}
+	}
+	return Confirmable(ctx, tx, organization, environments...)
 }
 
 // Unanswerable finds why a question could never be answered, as JSON pointers into the rules of the question: there is no such group, or

@@ -75,6 +75,7 @@ func (u *UseCases) GrantPermissions(ctx context.Context, a core.Actor, n NewGran
 	if err := n.check(); err != nil {
 		return core.Grant{}, err
 	}
+	a = a.Proposing(n)
 	var made core.Grant
 	err := core.By(ctx, u.store, a, core.ActionGrantPermissions, func(ctx context.Context, tx Tx) error {
 		holder, err := u.lockHolder(ctx, tx, a.Organization, n)
@@ -131,7 +132,10 @@ func (u *UseCases) RevokeGrant(ctx context.Context, a core.Actor, grant int64, r
 		if err := tx.RevokeGrant(ctx, grant, now); err != nil {
 			return err
 		}
-		return recordGrant(ctx, tx, a, core.ActionRevokeGrant, g, holder, reason, names.state(g), nil)
+		if err := recordGrant(ctx, tx, a, core.ActionRevokeGrant, g, holder, reason, names.state(g), nil); err != nil {
+			return err
+		}
+		return stillConfirmable(ctx, tx, a.Organization)
 	})
 	return revoked, err
 }
@@ -251,8 +255,12 @@ func recordGrant(
 		is = after
 	}
 	words, _ := shown["permissions"].([]string)
-	return core.Record(ctx, tx, a, core.Change{
+	c := core.Change{
 		Action: action, Subject: core.AccessSubject{Kind: core.AccessGrant, ID: g.ID, Name: holder}, Reason: reason,
 		Detail: strings.Join(words, " "),
-	}, was, is)
+	}
+	if after != nil {
+		c.Wider = &core.Wider{Grants: []core.Grant{g}}
+	}
+	return core.Record(ctx, tx, a, c, was, is)
 }

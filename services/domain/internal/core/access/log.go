@@ -13,6 +13,11 @@ type state = map[string]any
 func note(
 	ctx context.Context, tx Tx, a core.Actor, action core.Action, subject core.AccessSubject, detail string, before, after state,
 ) error {
+	return noteWider(ctx, tx, a, core.Change{Action: action, Subject: subject, Detail: detail}, before, after)
+}
+
+// noteWider is note for what gives permissions.
+func noteWider(ctx context.Context, tx Tx, a core.Actor, c core.Change, before, after state) error {
 	var was, is any
 	if before != nil {
 		was = before
@@ -20,7 +25,7 @@ func note(
 	if after != nil {
 		is = after
 	}
-	return core.Record(ctx, tx, a, core.Change{Action: action, Subject: subject, Detail: detail}, was, is)
+	return core.Record(ctx, tx, a, c, was, is)
 }
 
 // AccessChangesFor is a page of the log, newest first, for those who administer.

@@ -31,6 +31,7 @@ func (u *UseCases) CreateMember(ctx context.Context, a core.Actor, n NewMember) 
 	if found = append(found, checkRole(n.Role)...); len(found) > 0 {
 		return core.Member{}, fault.InvalidFields(found...)
 	}
+	a = a.Proposing(n)
 	var made core.Member
 	err := core.By(ctx, u.store, a, core.ActionCreateMember, func(ctx context.Context, tx Tx) error {
 		var err error
@@ -41,12 +42,18 @@ func (u *UseCases) CreateMember(ctx context.Context, a core.Actor, n NewMember) 
 		if err != nil {
 			return err
 		}
-		return note(
-			ctx, tx, a, core.ActionCreateMember, core.AccessSubject{Kind: core.AccessMember, ID: made.ID, Name: made.Name}, string(made.Role),
-			nil, state{"name": made.Name, "kind": made.Kind, "role": made.Role},
-		)
+		return noteWider(ctx, tx, a, core.Change{
+			Action: core.ActionCreateMember, Subject: core.AccessSubject{Kind: core.AccessMember, ID: made.ID, Name: made.Name},
+			Detail: string(made.Role), Wider: &core.Wider{Grants: []core.Grant{{Permissions: made.Role.Permissions()}}},
+		}, nil, state{"name": made.Name, "kind": made.Kind, "role": made.Role})
 	})
 	return made, err
+}
+
+// RoleInput is what SetMemberRole is called with.
+type RoleInput struct {
+	Member int64
+	Role   core.Role
 }
 
 // SetMemberRole gives a member another role. Its tokens follow at once.
@@ -54,7 +61,7 @@ func (u *UseCases) SetMemberRole(ctx context.Context, a core.Actor, member int64
 	if found := checkRole(role); len(found) > 0 {
 		return core.Member{}, fault.InvalidFields(found...)
 	}
-	return u.changeMember(ctx, a, core.ActionSetMemberRole, member, func(m *core.Member) string {
+	return u.changeMember(ctx, a.Proposing(RoleInput{Member: member, Role: role}), core.ActionSetMemberRole, member, func(m *core.Member) string {
 		before := m.Role
 		m.Role = role
 		return fmt.Sprintf("%s, before %s", role, before)
@@ -78,16 +85,23 @@ func (u *UseCases) changeMember(
 	err := core.By(ctx, u.store, a, action, func(ctx context.Context, tx Tx) error {
 		var detail string
 		var before state
+		var may core.Permissions
 		var err error
 		changed, err = changeOne(ctx, tx, member, func(m *core.Member) {
-			before = memberState(*m)
+			before, may = memberState(*m), m.Role.Permissions()
 			detail = change(m)
 		})
 		if err != nil {
 			return err
 		}
-		subject := core.AccessSubject{Kind: core.AccessMember, ID: changed.ID, Name: changed.Name}
-		return note(ctx, tx, a, action, subject, detail, before, memberState(changed))
+		c := core.Change{Action: action, Subject: core.AccessSubject{Kind: core.AccessMember, ID: changed.ID, Name: changed.Name}, Detail: detail}
+		if action == core.ActionSetMemberRole {
+			c.Wider = &core.Wider{Grants: []core.Grant{{Permissions: changed.Role.Permissions() &^ may}}}
+		}
+		if err := noteWider(ctx, tx, a, c, before, memberState(changed)); err != nil {
+			return err
+		}
+		return stillConfirmable(ctx, tx, a.Organization)
 	})
 	return changed, err
 }
@@ -120,6 +134,13 @@ func changeOne(ctx context.Context, tx Tx, member int64, change func(*core.Membe
 	return locked[i], tx.SaveMember(ctx, locked[i])
 }
 
+// GroupInput is what CreateGroup is called with, or SetGroupMembers.
+type GroupInput struct {
+	Group   int64
+	Name    string
+	Members []int64
+}
+
 // CreateGroup makes a group with its first members.
 func (u *UseCases) CreateGroup(ctx context.Context, a core.Actor, name string, members []int64) (core.Group, error) {
 	if found := append(core.CheckName("/name", name), checkGroupSize(members)...); len(found) > 0 {
@@ -135,7 +156,7 @@ func (u *UseCases) CreateGroup(ctx context.Context, a core.Actor, name string, m
 		if err != nil {
 			return err
 		}
-		return u.setMembers(ctx, tx, a, core.ActionCreateGroup, made, members)
+		return u.setMembers(ctx, tx, a.Proposing(GroupInput{Name: name, Members: members}), core.ActionCreateGroup, made, members)
 	})
 	return made, err
 }
@@ -151,7 +172,7 @@ func (u *UseCases) SetGroupMembers(ctx context.Context, a core.Actor, group int6
 		if changed, err = tx.LockGroup(ctx, group); err != nil {
 			return err
 		}
-		return u.setMembers(ctx, tx, a, core.ActionSetGroupMembers, changed, members)
+		return u.setMembers(ctx, tx, a.Proposing(GroupInput{Group: group, Members: members}), core.ActionSetGroupMembers, changed, members)
 	})
 	return changed, err
 }
@@ -183,10 +204,23 @@ func (u *UseCases) setMembers(ctx context.Context, tx Tx, a core.Actor, action c
 	if err := tx.SetGroupMembers(ctx, group.ID, members, u.clock.Now()); err != nil {
 		return err
 	}
-	return note(
-		ctx, tx, a, action, core.AccessSubject{Kind: core.AccessGroup, ID: group.ID, Name: group.Name}, "members: "+strings.Join(names, " "),
-		before, state{"members": names},
-	)
+	c := core.Change{
+		Action: action, Subject: core.AccessSubject{Kind: core.AccessGroup, ID: group.ID, Name: group.Name},
+		Detail: "members: " + strings.Join(names, " "),
+	}
+	if slices.ContainsFunc(members, func(id int64) bool {
+		return !slices.ContainsFunc(all[group.ID], func(m core.Member) bool { return m.ID == id })
+	}) {
+		grants, err := tx.GrantsByGroup(ctx, a.Organization, []int64{group.ID})
+		if err != nil {
+			return err
+		}
+		c.Wider = &core.Wider{Grants: grants[group.ID], Group: group.Name}
+	}
+	if err := noteWider(ctx, tx, a, c, before, state{"members": names}); err != nil {
+		return err
+	}
+	return stillConfirmable(ctx, tx, a.Organization)
 }
 
 func checkRole(r core.Role) []fault.Field {

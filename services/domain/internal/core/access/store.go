@@ -47,12 +47,11 @@ type Store interface {
 // Tx is what a use case may do in its transaction. Get and lock methods answer NotFound for what the organization does not have.
 type Tx interface {
 	// MembersByID finds removed ones as well: journals speak of them.
-	MembersByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Member, error)
 	MemberByName(ctx context.Context, organization int64, name string) (core.Member, error)
 	// HasSignedIn is whether a member has had a token or a session, or is known to an identity provider.
 	HasSignedIn(ctx context.Context, member int64) (bool, error)
 	GroupsByMember(ctx context.Context, organization int64, members []int64) (map[int64][]core.Group, error)
-	core.GrantReads
+	ApproverReads
 	// GrantsByGroup are those of groups, GrantsByID also those that were revoked.
 	GrantsByGroup(ctx context.Context, organization int64, groups []int64) (map[int64][]core.Grant, error)
 	GrantsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Grant, error)
@@ -110,7 +109,6 @@ type Tx interface {
 	AnswerRequest(ctx context.Context, p core.Principal, key string, answer []byte) error
 
 	core.ChangeTx
-	MembersByGroup(ctx context.Context, organization int64, groups []int64) (map[int64][]core.Member, error)
 
 	// AddAgent is a Conflict when an agent that is not revoked has the name.
 	AddAgent(ctx context.Context, name string) (core.Agent, error)

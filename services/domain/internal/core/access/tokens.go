@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -109,8 +110,38 @@ func forAnother(ctx context.Context, tx Tx, a core.Actor, m core.Member, n NewTo
 				"owners make the tokens)", m.Name,
 		)
 	}
+	if err := refuseDecisive(ctx, tx, a.Organization, m); err != nil {
+		return n, err
+	}
 	n.Lifetime = min(n.Lifetime, firstTokenLife)
 	return n, nil
+}
+
+// refuseDecisive refuses the first token of a person who decides about an environment under change control: its maker could be both
+// of the two people that change control takes.
+func refuseDecisive(ctx context.Context, tx Tx, organization int64, m core.Member) error {
+	controlled, err := tx.ControlledEnvironments(ctx)
+	if err != nil || len(controlled) == 0 {
+		return err
+	}
+	grants, err := tx.GrantsByMember(ctx, organization, []int64{m.ID})
+	if err != nil {
+		return err
+	}
+	a := core.ActorOf(organization, m, grants[m.ID], nil)
+	for _, id := range slices.Sorted(maps.Keys(controlled)) {
+		for _, p := range []core.Permission{core.MayConfigure, core.MayBreakGlass, core.MayAdminister} {
+			if !a.HasIn(p, controlled[id].Target(0)) {
+				continue
+			}
+			return fault.New(
+				fault.Refused, "%s has the permission %q in environment %q, which is under change control, and the maker of that first token could be "+
+					"both of the two people it takes; let %s sign in at the identity provider, or make the token while the role is viewer", m.Name, p,
+				controlled[id].Name, m.Name,
+			)
+		}
+	}
+	return nil
 }
 
 func (n NewToken) check() error {

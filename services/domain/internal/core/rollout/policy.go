@@ -22,6 +22,7 @@ func (u *UseCases) SetRollbackPolicy(ctx context.Context, a core.Actor, p core.R
 			),
 		})
 	}
+	a = a.Proposing(p)
 	var application core.Application
 	err := core.Within(ctx, u.store, a, core.ActionSetRollbackPolicy, func(ctx context.Context, tx Tx) error {
 		var err error
@@ -49,6 +50,7 @@ func (u *UseCases) SetRollbackPolicy(ctx context.Context, a core.Actor, p core.R
 
 // SetRolloutPolicy gives an application its policy. It counts for rollouts that are made from now on.
 func (u *UseCases) SetRolloutPolicy(ctx context.Context, a core.Actor, p core.RolloutPolicy) (core.Application, error) {
+	a = a.Proposing(p)
 	var application core.Application
 	err := core.Within(ctx, u.store, a, core.ActionSetRolloutPolicy, func(ctx context.Context, tx Tx) error {
 		var err error

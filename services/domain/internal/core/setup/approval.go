@@ -10,10 +10,17 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
 )
 
+// ApprovalInput is what SetEnvironmentApproval is called with.
+type ApprovalInput struct {
+	Environment int64
+	Approval    *core.EnvironmentApproval
+}
+
 // SetEnvironmentApproval says what an environment asks of the rollouts that are made from now on; nil for nothing.
 func (u *UseCases) SetEnvironmentApproval(
 	ctx context.Context, a core.Actor, environment int64, n *core.EnvironmentApproval,
 ) (core.Environment, error) {
+	a = a.Proposing(ApprovalInput{Environment: environment, Approval: n})
 	if n != nil {
 		if err := checkEnvironmentApproval(*n); err != nil {
 			return core.Environment{}, err

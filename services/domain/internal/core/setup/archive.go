@@ -6,6 +6,12 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
+// ArchivingInput is what ArchiveEnvironment and RestoreEnvironment are called with.
+type ArchivingInput struct {
+	ID     int64
+	Reason string
+}
+
 // ArchiveApplication takes an application out of use. It is refused while a rollout is active or queued; again is nothing.
 func (u *UseCases) ArchiveApplication(ctx context.Context, a core.Actor, application int64, reason string) (core.Application, error) {
 	var archived core.Application
@@ -56,6 +62,7 @@ func (u *UseCases) ArchiveApplication(ctx context.Context, a core.Actor, applica
 
 // ArchiveEnvironment takes an environment out of use. It is refused while an active rollout goes there; again is nothing.
 func (u *UseCases) ArchiveEnvironment(ctx context.Context, a core.Actor, environment int64, reason string) (core.Environment, error) {
+	a = a.Proposing(ArchivingInput{ID: environment, Reason: reason})
 	var archived core.Environment
 	err := core.Within(ctx, u.store, a, core.ActionArchiveEnvironment, func(ctx context.Context, tx Tx) error {
 		// The lock waits for whoever plans a rollout, so none that goes there is made beside this.
@@ -128,6 +135,7 @@ func (u *UseCases) RestoreApplication(ctx context.Context, a core.Actor, applica
 // it is old, so it is onboarded anew and nothing is deployed there until it is ready. It is refused when an agent that it names has
 // been revoked meanwhile.
 func (u *UseCases) RestoreEnvironment(ctx context.Context, a core.Actor, environment int64, reason string) (core.Environment, error) {
+	a = a.Proposing(ArchivingInput{ID: environment, Reason: reason})
 	var restored core.Environment
 	err := core.Within(ctx, u.store, a, core.ActionRestoreEnvironment, func(ctx context.Context, tx Tx) error {
 		e, err := tx.LockEnvironment(ctx, environment)

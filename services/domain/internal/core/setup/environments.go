@@ -27,6 +27,7 @@ func (u *UseCases) CreateEnvironment(ctx context.Context, a core.Actor, n NewEnv
 	if err := u.checkEnvironment(n); err != nil {
 		return core.Environment{}, err
 	}
+	a = a.Proposing(n)
 	var made core.Environment
 	err := core.Within(ctx, u.store, a, core.ActionCreateEnvironment, func(ctx context.Context, tx Tx) error {
 		if err := a.MayIn(core.ActionCreateEnvironment, core.Target{Tier: n.Tier}); err != nil {

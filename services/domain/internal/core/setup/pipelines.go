@@ -25,6 +25,7 @@ type NewFlowDefinition struct {
 // CreateFlowDefinition records a new version of a pipeline and submits the setups it needs (E33, E54). Setups of environments that are not
 // ready wait until they are. What is in force already is answered as it is: no version is made, and nothing set up.
 func (u *UseCases) CreateFlowDefinition(ctx context.Context, a core.Actor, n NewFlowDefinition) (core.FlowDefinition, error) {
+	a = a.Proposing(n)
 	var made core.FlowDefinition
 	err := core.Within(ctx, u.store, a, core.ActionCreateFlowDefinition, func(ctx context.Context, tx Tx) error {
 		// The lock numbers the versions one after the other (R13), and keeps a rollout from starting between the new
@@ -90,8 +91,12 @@ func (u *UseCases) CreateFlowDefinition(ctx context.Context, a core.Actor, n New
 		if err := u.announcePipeline(ctx, tx, a.Organization, app.ID, flow, environments, leaves(before[app.ID], kept)); err != nil {
 			return err
 		}
+		concerned := slices.Clone(kept)
+		for _, ae := range before[app.ID] {
+			concerned = append(concerned, ae.EnvironmentID)
+		}
 		return core.Record(ctx, tx, a, core.Change{
-			Action: core.ActionCreateFlowDefinition, ApplicationID: app.ID,
+			Action: core.ActionCreateFlowDefinition, ApplicationID: app.ID, Environments: concerned,
 			Subject: core.AccessSubject{Kind: core.ChangedFlowDefinition, ID: made.ID, Name: fmt.Sprintf("%s version %d", app.Name, made.Version)},
 		}, pipelineState(latest[app.ID]), pipelineState(made))
 	})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
 )
 
 // What belongs to an environment is announced to the workflow service, which refuses calls that would go around the environment's gates
@@ -165,11 +166,59 @@ func (u *UseCases) announceSetup(ctx context.Context, tx ReadinessTx, organizati
 	return u.announceApplication(ctx, tx, e, ae.ApplicationID, config, ae.Discovered)
 }
 
+// SwitchInput is what SetDirectChanges and SetChangeControl are called with.
+type SwitchInput struct {
+	Environment int64
+	On          bool
+	Reason      string
+}
+
+// SetChangeControl decides whether the controls of an environment take a second person to change (D50). To begin with it takes one person;
+// to end it is itself a change that a second person confirms.
+func (u *UseCases) SetChangeControl(ctx context.Context, a core.Actor, environment int64, on bool, reason string) (core.Environment, error) {
+	if err := core.CheckReason(reason); err != nil {
+		return core.Environment{}, err
+	}
+	a = a.Proposing(SwitchInput{Environment: environment, On: on, Reason: reason})
+	var changed core.Environment
+	err := core.Within(ctx, u.store, a, core.ActionSetChangeControl, func(ctx context.Context, tx Tx) error {
+		e, err := tx.LockEnvironment(ctx, environment)
+		if err != nil {
+			return err
+		}
+		changed = e.Environment
+		if err := a.MayIn(core.ActionSetChangeControl, e.Target(0)); err != nil {
+			return err
+		}
+		controlled, err := tx.ControlledEnvironments(ctx)
+		if err != nil {
+			return err
+		}
+		if _, is := controlled[environment]; is == on {
+			return nil
+		}
+		if on {
+			if err := access.Confirmable(ctx, tx, a.Organization, e.Environment); err != nil {
+				return err
+			}
+		}
+		change := environmentChange(core.ActionSetChangeControl, e.Environment)
+		change.Reason, change.Stricter = reason, on
+		// Recorded while it still holds: that it ends is guarded by it.
+		if err := core.Record(ctx, tx, a, change, map[string]any{"change_control": !on}, map[string]any{"change_control": on}); err != nil {
+			return err
+		}
+		return tx.SetChangeControl(ctx, environment, on)
+	})
+	return changed, err
+}
+
 // SetDirectChanges decides whether workflows that belong to no rollout may change an environment that is protected otherwise. It is a
 // control: it takes a reason, and the journal of changes has it.
 func (u *UseCases) SetDirectChanges(
 	ctx context.Context, a core.Actor, environment int64, allowed bool, reason string,
 ) (core.Environment, error) {
+	a = a.Proposing(SwitchInput{Environment: environment, On: allowed, Reason: reason})
 	if err := core.CheckReason(reason); err != nil {
 		return core.Environment{}, err
 	}

@@ -71,6 +71,8 @@ type Tx interface {
 	DropEnvironmentApproval(ctx context.Context, environment int64) error
 	// SetDirectChanges decides whether changes that belong to no rollout are accepted.
 	SetDirectChanges(ctx context.Context, environment int64, allowed bool) error
+	// SetChangeControl decides whether changes of the environment's controls take a second person.
+	SetChangeControl(ctx context.Context, environment int64, on bool) error
 
 	// SettleQueuedRollout writes what came of it.
 	SettleQueuedRollout(ctx context.Context, q core.QueuedRollout) error

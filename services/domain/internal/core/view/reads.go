@@ -75,6 +75,10 @@ type Reads interface {
 	ArchivingsByEnvironment(ctx context.Context, organization int64, environments []int64) (map[int64][]core.Archiving, error)
 	// EnvironmentApprovals has no key for an environment that asks nobody by itself.
 	EnvironmentApprovals(ctx context.Context, organization int64, environments []int64) (map[int64]core.EnvironmentApproval, error)
+	// DirectChanges and ChangeControlled have true for environments where changes that belong to no rollout are accepted, and for those whose
+	// controls take a second person to change.
+	DirectChanges(ctx context.Context, organization int64, environments []int64) (map[int64]bool, error)
+	ChangeControlled(ctx context.Context, organization int64, environments []int64) (map[int64]bool, error)
 	// Members are those who have not been removed, in the order in which they came.
 	Members(ctx context.Context, organization int64, p core.Page) (core.Slice[core.Member], error)
 	// MembersByID finds removed ones as well: journals speak of them.

@@ -88,13 +88,13 @@ VALUES (@organization_id, @principal_type, @principal_id, @principal_name, @acti
 -- The part of the journal of changes that is about access.
 SELECT id, principal_type, principal_id, action, subject_kind, subject_number, subject_name, detail, created_at FROM cd_changes
 WHERE organization_id = @organization_id AND id > @above AND id < @below
-  AND subject_kind IN ('member', 'group', 'accesstoken', 'agent', 'agentkey', 'organization')
+  AND subject_kind IN ('member', 'group', 'grant', 'accesstoken', 'agent', 'agentkey', 'organization')
 ORDER BY CASE WHEN NOT @falling::boolean THEN id END, CASE WHEN @falling::boolean THEN id END DESC
 LIMIT @at_most;
 
 -- name: CountAccessChanges :one
 SELECT count(*) FROM cd_changes
-WHERE organization_id = @organization_id AND subject_kind IN ('member', 'group', 'accesstoken', 'agent', 'agentkey', 'organization');
+WHERE organization_id = @organization_id AND subject_kind IN ('member', 'group', 'grant', 'accesstoken', 'agent', 'agentkey', 'organization');
 
 -- name: EnsureAgent :exec
 -- One that the configuration names; the number is given by hand.

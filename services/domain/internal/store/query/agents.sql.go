@@ -235,7 +235,7 @@ func (q *Queries) AgentsByID(ctx context.Context, organizationID int64, ids []in
 
 const countAccessChanges = `-- name: CountAccessChanges :one
 SELECT count(*) FROM cd_changes
-WHERE organization_id = $1 AND subject_kind IN ('member', 'group', 'accesstoken', 'agent', 'agentkey', 'organization')
+WHERE organization_id = $1 AND subject_kind IN ('member', 'group', 'grant', 'accesstoken', 'agent', 'agentkey', 'organization')
 `
 
 func (q *Queries) CountAccessChanges(ctx context.Context, organizationID int64) (int64, error) {
@@ -451,7 +451,7 @@ func (q *Queries) InsertChange(ctx context.Context, arg InsertChangeParams) erro
 const listAccessChanges = `-- name: ListAccessChanges :many
 SELECT id, principal_type, principal_id, action, subject_kind, subject_number, subject_name, detail, created_at FROM cd_changes
 WHERE organization_id = $1 AND id > $2 AND id < $3
-  AND subject_kind IN ('member', 'group', 'accesstoken', 'agent', 'agentkey', 'organization')
+  AND subject_kind IN ('member', 'group', 'grant', 'accesstoken', 'agent', 'agentkey', 'organization')
 ORDER BY CASE WHEN NOT $4::boolean THEN id END, CASE WHEN $4::boolean THEN id END DESC
 LIMIT $5
 `

@@ -200,6 +200,8 @@ type CdEnvironmentProtection struct {
 	DirectChanges bool
 	CreatedAt     time.Time
 	UpdatedAt     time.Time
+	// A change of the environment's controls takes a second person.
+	ChangeControl bool
 }
 
 type CdRequest struct {
@@ -642,6 +644,36 @@ type PassageStop struct {
 	ControlID int64
 	CreatedAt time.Time
 	UpdatedAt time.Time
+}
+
+// A row for each change that a person has proposed. Ends when it is decided, or after a week; kept as long as cd_changes, which has what was decided.
+type ProposedChange struct {
+	OrganizationID int64
+	ID             int64
+	ProposerID     int64
+	ProposerName   string
+	Action         string
+	SubjectKind    string
+	SubjectNumber  int64
+	SubjectName    string
+	ApplicationID  *int64
+	EnvironmentID  *int64
+	Environments   []int64
+	Reason         string
+	Detail         string
+	// What the use case of the action is called with again once the change is confirmed.
+	Input json.RawMessage
+	// The control as it was when the change was proposed, without secrets: confirmed is only what was shown.
+	Before      json.RawMessage
+	After       json.RawMessage
+	State       string
+	ExpiresAt   time.Time
+	DecidedAt   *time.Time
+	DeciderID   *int64
+	DeciderName string
+	Decision    string
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
 }
 
 // Under which tags the versions of a source were published, and when: what the newest version is chosen from.

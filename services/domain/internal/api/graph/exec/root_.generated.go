@@ -50,6 +50,7 @@ type ResolverRoot interface {
 	Member() MemberResolver
 	Mutation() MutationResolver
 	PreviewedEnvironment() PreviewedEnvironmentResolver
+	ProposedChange() ProposedChangeResolver
 	Query() QueryResolver
 	QueuedRollout() QueuedRolloutResolver
 	Rollout() RolloutResolver
@@ -497,9 +498,11 @@ type ComplexityRoot struct {
 		Approval        func(childComplexity int) int
 		ArchivedAt      func(childComplexity int) int
 		Archivings      func(childComplexity int) int
+		ChangeControl   func(childComplexity int) int
 		Contact         func(childComplexity int) int
 		CreatedAt       func(childComplexity int) int
 		Description     func(childComplexity int) int
+		DirectChanges   func(childComplexity int) int
 		DriverBindings  func(childComplexity int) int
 		GlobalID        func(childComplexity int) int
 		Healths         func(childComplexity int) int
@@ -786,6 +789,7 @@ type ComplexityRoot struct {
 		BypassFreeze                     func(childComplexity int, input model.BypassFreezeInput) int
 		CancelRollout                    func(childComplexity int, input model.CancelRolloutInput) int
 		CancelWorkflow                   func(childComplexity int, input model.CancelWorkflowInput) int
+		ConfirmChange                    func(childComplexity int, input model.DecideChangeInput) int
 		CreateApplication                func(childComplexity int, input model.CreateApplicationInput) int
 		CreateArtifactSource             func(childComplexity int, input model.CreateArtifactSourceInput) int
 		CreateEnvironment                func(childComplexity int, input model.CreateEnvironmentInput) int
@@ -797,6 +801,7 @@ type ComplexityRoot struct {
 		CreateToken                      func(childComplexity int, input model.CreateTokenInput) int
 		EndFreeze                        func(childComplexity int, input model.EndFreezeInput) int
 		ExtendFreeze                     func(childComplexity int, input model.ExtendFreezeInput) int
+		ForceChange                      func(childComplexity int, input model.DecideChangeInput) int
 		GrantPermissions                 func(childComplexity int, input model.GrantPermissionsInput) int
 		LiftVeto                         func(childComplexity int, input model.LiftVetoInput) int
 		LookAtArtifactSource             func(childComplexity int, input model.LookAtArtifactSourceInput) int
@@ -804,6 +809,7 @@ type ComplexityRoot struct {
 		PinEnvironment                   func(childComplexity int, input model.PinEnvironmentInput) int
 		PreviewRollout                   func(childComplexity int, input model.PreviewRolloutInput) int
 		RegisterAgent                    func(childComplexity int, input model.RegisterAgentInput) int
+		RejectChange                     func(childComplexity int, input model.DecideChangeInput) int
 		RejectGate                       func(childComplexity int, input model.ResolveGateInput) int
 		RemoveMember                     func(childComplexity int, input model.RemoveMemberInput) int
 		RenameOrganization               func(childComplexity int, input model.RenameOrganizationInput) int
@@ -822,6 +828,7 @@ type ComplexityRoot struct {
 		RollbackRollout                  func(childComplexity int, input model.RollbackRolloutInput) int
 		RotateAgent                      func(childComplexity int, input model.RotateAgentInput) int
 		SetArtifactSourceConfig          func(childComplexity int, input model.SetArtifactSourceConfigInput) int
+		SetChangeControl                 func(childComplexity int, input model.SetChangeControlInput) int
 		SetDirectChanges                 func(childComplexity int, input model.SetDirectChangesInput) int
 		SetEnvironmentApproval           func(childComplexity int, input model.SetEnvironmentApprovalInput) int
 		SetGroupMembers                  func(childComplexity int, input model.SetGroupMembersInput) int
@@ -833,6 +840,7 @@ type ComplexityRoot struct {
 		TryArtifactSource                func(childComplexity int, input model.TryArtifactSourceInput) int
 		UnpinEnvironment                 func(childComplexity int, input model.UnpinEnvironmentInput) int
 		VetoVersion                      func(childComplexity int, input model.VetoVersionInput) int
+		WithdrawChange                   func(childComplexity int, input model.DecideChangeInput) int
 	}
 
 	Organization struct {
@@ -886,6 +894,45 @@ type ComplexityRoot struct {
 		Reason      func(childComplexity int) int
 	}
 
+	ProposedChange struct {
+		Action       func(childComplexity int) int
+		After        func(childComplexity int) int
+		Application  func(childComplexity int) int
+		Before       func(childComplexity int) int
+		CreatedAt    func(childComplexity int) int
+		DecidedAt    func(childComplexity int) int
+		Decider      func(childComplexity int) int
+		Decision     func(childComplexity int) int
+		Detail       func(childComplexity int) int
+		Environments func(childComplexity int) int
+		ExpiresAt    func(childComplexity int) int
+		GlobalID     func(childComplexity int) int
+		Proposer     func(childComplexity int) int
+		ProposerName func(childComplexity int) int
+		Reason       func(childComplexity int) int
+		State        func(childComplexity int) int
+		SubjectID    func(childComplexity int) int
+		SubjectName  func(childComplexity int) int
+		ViewerCan    func(childComplexity int) int
+	}
+
+	ProposedChangeConnection struct {
+		Edges      func(childComplexity int) int
+		Nodes      func(childComplexity int) int
+		PageInfo   func(childComplexity int) int
+		TotalCount func(childComplexity int) int
+	}
+
+	ProposedChangeEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
+	}
+
+	ProposedChangePayload struct {
+		Change func(childComplexity int) int
+		Errors func(childComplexity int) int
+	}
+
 	Query struct {
 		AccessChanges          func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
 		Agent                  func(childComplexity int, name string) int
@@ -912,6 +959,7 @@ type ComplexityRoot struct {
 		Members                func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
 		Node                   func(childComplexity int, id string) int
 		Organizations          func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
+		ProposedChanges        func(childComplexity int, open *bool, first *int, after *string, last *int, before *string, orderBy *core.Order) int
 		Rollout                func(childComplexity int, id string) int
 		RolloutPreview         func(childComplexity int, id string) int
 		Rollouts               func(childComplexity int, first *int, after *string, last *int, before *string, application *string, states []core.RolloutState, environment *string, orderBy *core.Order) int
@@ -1082,6 +1130,11 @@ type ComplexityRoot struct {
 	SetArtifactSourceConfigPayload struct {
 		ArtifactSource func(childComplexity int) int
 		Errors         func(childComplexity int) int
+	}
+
+	SetChangeControlPayload struct {
+		Environment func(childComplexity int) int
+		Errors      func(childComplexity int) int
 	}
 
 	SetDirectChangesPayload struct {
@@ -3004,6 +3057,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Environment.Archivings(childComplexity), true
+	case "Environment.changeControl":
+		if e.ComplexityRoot.Environment.ChangeControl == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Environment.ChangeControl(childComplexity), true
 	case "Environment.contact":
 		if e.ComplexityRoot.Environment.Contact == nil {
 			break
@@ -3022,6 +3081,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Environment.Description(childComplexity), true
+	case "Environment.directChanges":
+		if e.ComplexityRoot.Environment.DirectChanges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Environment.DirectChanges(childComplexity), true
 	case "Environment.driverBindings":
 		if e.ComplexityRoot.Environment.DriverBindings == nil {
 			break
@@ -4115,6 +4180,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.CancelWorkflow(childComplexity, args["input"].(model.CancelWorkflowInput)), true
+	case "Mutation.confirmChange":
+		if e.ComplexityRoot.Mutation.ConfirmChange == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_confirmChange_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.ConfirmChange(childComplexity, args["input"].(model.DecideChangeInput)), true
 	case "Mutation.createApplication":
 		if e.ComplexityRoot.Mutation.CreateApplication == nil {
 			break
@@ -4236,6 +4312,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.ExtendFreeze(childComplexity, args["input"].(model.ExtendFreezeInput)), true
+	case "Mutation.forceChange":
+		if e.ComplexityRoot.Mutation.ForceChange == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_forceChange_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.ForceChange(childComplexity, args["input"].(model.DecideChangeInput)), true
 	case "Mutation.grantPermissions":
 		if e.ComplexityRoot.Mutation.GrantPermissions == nil {
 			break
@@ -4313,6 +4400,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RegisterAgent(childComplexity, args["input"].(model.RegisterAgentInput)), true
+	case "Mutation.rejectChange":
+		if e.ComplexityRoot.Mutation.RejectChange == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_rejectChange_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RejectChange(childComplexity, args["input"].(model.DecideChangeInput)), true
 	case "Mutation.rejectGate":
 		if e.ComplexityRoot.Mutation.RejectGate == nil {
 			break
@@ -4511,6 +4609,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.SetArtifactSourceConfig(childComplexity, args["input"].(model.SetArtifactSourceConfigInput)), true
+	case "Mutation.setChangeControl":
+		if e.ComplexityRoot.Mutation.SetChangeControl == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_setChangeControl_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.SetChangeControl(childComplexity, args["input"].(model.SetChangeControlInput)), true
 	case "Mutation.setDirectChanges":
 		if e.ComplexityRoot.Mutation.SetDirectChanges == nil {
 			break
@@ -4632,6 +4741,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.VetoVersion(childComplexity, args["input"].(model.VetoVersionInput)), true
+	case "Mutation.withdrawChange":
+		if e.ComplexityRoot.Mutation.WithdrawChange == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_withdrawChange_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.WithdrawChange(childComplexity, args["input"].(model.DecideChangeInput)), true
 
 	case "Organization.createdAt":
 		if e.ComplexityRoot.Organization.CreatedAt == nil {
@@ -4785,6 +4905,172 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.PreviewedEnvironment.Reason(childComplexity), true
+
+	case "ProposedChange.action":
+		if e.ComplexityRoot.ProposedChange.Action == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ProposedChange.Action(childComplexity), true
+	case "ProposedChange.after":
+		if e.ComplexityRoot.ProposedChange.After == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ProposedChange.After(childComplexity), true
+	case "ProposedChange.application":
+		if e.ComplexityRoot.ProposedChange.Application == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ProposedChange.Application(childComplexity), true
+	case "ProposedChange.before":
+		if e.ComplexityRoot.ProposedChange.Before == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ProposedChange.Before(childComplexity), true
+	case "ProposedChange.createdAt":
+		if e.ComplexityRoot.ProposedChange.CreatedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ProposedChange.CreatedAt(childComplexity), true
+	case "ProposedChange.decidedAt":
+		if e.ComplexityRoot.ProposedChange.DecidedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ProposedChange.DecidedAt(childComplexity), true
+	case "ProposedChange.decider":
+		if e.ComplexityRoot.ProposedChange.Decider == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ProposedChange.Decider(childComplexity), true
+	case "ProposedChange.decision":
+		if e.ComplexityRoot.ProposedChange.Decision == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ProposedChange.Decision(childComplexity), true
+	case "ProposedChange.detail":
+		if e.ComplexityRoot.ProposedChange.Detail == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ProposedChange.Detail(childComplexity), true
+	case "ProposedChange.environments":
+		if e.ComplexityRoot.ProposedChange.Environments == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ProposedChange.Environments(childComplexity), true
+	case "ProposedChange.expiresAt":
+		if e.ComplexityRoot.ProposedChange.ExpiresAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ProposedChange.ExpiresAt(childComplexity), true
+	case "ProposedChange.id":
+		if e.ComplexityRoot.ProposedChange.GlobalID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ProposedChange.GlobalID(childComplexity), true
+	case "ProposedChange.proposer":
+		if e.ComplexityRoot.ProposedChange.Proposer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ProposedChange.Proposer(childComplexity), true
+	case "ProposedChange.proposerName":
+		if e.ComplexityRoot.ProposedChange.ProposerName == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ProposedChange.ProposerName(childComplexity), true
+	case "ProposedChange.reason":
+		if e.ComplexityRoot.ProposedChange.Reason == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ProposedChange.Reason(childComplexity), true
+	case "ProposedChange.state":
+		if e.ComplexityRoot.ProposedChange.State == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ProposedChange.State(childComplexity), true
+	case "ProposedChange.subject":
+		if e.ComplexityRoot.ProposedChange.SubjectID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ProposedChange.SubjectID(childComplexity), true
+	case "ProposedChange.subjectName":
+		if e.ComplexityRoot.ProposedChange.SubjectName == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ProposedChange.SubjectName(childComplexity), true
+	case "ProposedChange.viewerCan":
+		if e.ComplexityRoot.ProposedChange.ViewerCan == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ProposedChange.ViewerCan(childComplexity), true
+
+	case "ProposedChangeConnection.edges":
+		if e.ComplexityRoot.ProposedChangeConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ProposedChangeConnection.Edges(childComplexity), true
+	case "ProposedChangeConnection.nodes":
+		if e.ComplexityRoot.ProposedChangeConnection.Nodes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ProposedChangeConnection.Nodes(childComplexity), true
+	case "ProposedChangeConnection.pageInfo":
+		if e.ComplexityRoot.ProposedChangeConnection.PageInfo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ProposedChangeConnection.PageInfo(childComplexity), true
+	case "ProposedChangeConnection.totalCount":
+		if e.ComplexityRoot.ProposedChangeConnection.TotalCount == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ProposedChangeConnection.TotalCount(childComplexity), true
+
+	case "ProposedChangeEdge.cursor":
+		if e.ComplexityRoot.ProposedChangeEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ProposedChangeEdge.Cursor(childComplexity), true
+	case "ProposedChangeEdge.node":
+		if e.ComplexityRoot.ProposedChangeEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ProposedChangeEdge.Node(childComplexity), true
+
+	case "ProposedChangePayload.change":
+		if e.ComplexityRoot.ProposedChangePayload.Change == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ProposedChangePayload.Change(childComplexity), true
+	case "ProposedChangePayload.errors":
+		if e.ComplexityRoot.ProposedChangePayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ProposedChangePayload.Errors(childComplexity), true
 
 	case "Query.accessChanges":
 		if e.ComplexityRoot.Query.AccessChanges == nil {
@@ -5037,6 +5323,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Organizations(childComplexity, args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["orderBy"].(*core.Order)), true
+	case "Query.proposedChanges":
+		if e.ComplexityRoot.Query.ProposedChanges == nil {
+			break
+		}
+
+		args, err := ec.field_Query_proposedChanges_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.ProposedChanges(childComplexity, args["open"].(*bool), args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["orderBy"].(*core.Order)), true
 	case "Query.rollout":
 		if e.ComplexityRoot.Query.Rollout == nil {
 			break
@@ -5723,6 +6020,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.SetArtifactSourceConfigPayload.Errors(childComplexity), true
+
+	case "SetChangeControlPayload.environment":
+		if e.ComplexityRoot.SetChangeControlPayload.Environment == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SetChangeControlPayload.Environment(childComplexity), true
+	case "SetChangeControlPayload.errors":
+		if e.ComplexityRoot.SetChangeControlPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SetChangeControlPayload.Errors(childComplexity), true
 
 	case "SetDirectChangesPayload.environment":
 		if e.ComplexityRoot.SetDirectChangesPayload.Environment == nil {
@@ -6669,6 +6979,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputCreateRolloutInput,
 		ec.unmarshalInputCreateServiceInput,
 		ec.unmarshalInputCreateTokenInput,
+		ec.unmarshalInputDecideChangeInput,
 		ec.unmarshalInputEndFreezeInput,
 		ec.unmarshalInputEnvironmentApprovalInput,
 		ec.unmarshalInputExtendFreezeInput,
@@ -6699,6 +7010,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputRollbackRolloutInput,
 		ec.unmarshalInputRotateAgentInput,
 		ec.unmarshalInputSetArtifactSourceConfigInput,
+		ec.unmarshalInputSetChangeControlInput,
 		ec.unmarshalInputSetDirectChangesInput,
 		ec.unmarshalInputSetEnvironmentApprovalInput,
 		ec.unmarshalInputSetGroupMembersInput,
@@ -7482,6 +7794,141 @@ type ReportCheckPayload {
   errors: [UserError!]!
 }
 `, BuiltIn: false},
+	{Name: "../schema/control.graphqls", Input: `# Change control: changes that a second person has to confirm.
+
+extend type Query {
+  "Changes of controls that a second person has to confirm, newest first. Open: only those that can be decided now."
+  proposedChanges(
+    open: Boolean = false
+    first: Int
+    after: String
+    last: Int
+    before: String
+    orderBy: CreationOrder = CREATED_DESC
+  ): ProposedChangeConnection!
+}
+
+extend type Mutation {
+  """
+  Decides whether a change of a control of an environment takes a second person: its approval, pipelines and policies of applications that go
+  there, direct changes, archiving, permissions that decide about it, and change control itself. Putting it under change control takes one
+  person; ending that is a change like the others. A mutation whose change has to be confirmed answers REFUSED and changes nothing; the message
+  names the proposed change.
+  """
+  setChangeControl(input: SetChangeControlInput!): SetChangeControlPayload!
+  "Makes a proposed change, as the second person: not the proposer, and not a machine. All of its checks are repeated."
+  confirmChange(input: DecideChangeInput!): ProposedChangePayload!
+  "Ends a proposed change without making it, as another person who may configure there."
+  rejectChange(input: DecideChangeInput!): ProposedChangePayload!
+  "Ends a proposed change without making it, as its proposer."
+  withdrawChange(input: DecideChangeInput!): ProposedChangePayload!
+  """
+  Makes a proposed change without a second person, in an emergency. It takes BREAK_GLASS in every environment concerned, a person, and a reason;
+  it cannot give permissions, nor end change control. The change is marked as FORCED and recorded under a name of its own.
+  """
+  forceChange(input: DecideChangeInput!): ProposedChangePayload!
+}
+
+"What became of a proposed change."
+enum ProposedChangeState {
+  "It can be decided."
+  OPEN
+  "A second person confirmed it, and it was made."
+  CONFIRMED
+  "It was made by break-glass, without a second person."
+  FORCED
+  "A second person rejected it."
+  REJECTED
+  "Its proposer withdrew it."
+  WITHDRAWN
+  "Nobody decided in time."
+  EXPIRED
+}
+
+"A change of a control that a second person has to confirm, or had to."
+type ProposedChange implements Node {
+  id: ID!
+  state: ProposedChangeState!
+  "The name of the mutation."
+  action: String!
+  "What it changes, such as environment_3; it may not exist yet."
+  subject: ID!
+  "The name of what it changes."
+  subjectName: String!
+  "The application that it concerns; null for none, or several."
+  application: Application
+  "The environments under change control that it concerns."
+  environments: [Environment!]!
+  "Who proposed it."
+  proposer: Member
+  "The name of the proposer at that time."
+  proposerName: String!
+  "Why, as given with the change; empty for none."
+  reason: String!
+  "What it changes, as text."
+  detail: String!
+  "The control as it was when the change was proposed; null for none. If it is another one by now, the change cannot be confirmed."
+  before: JSON
+  "The control as it would be; null for none."
+  after: JSON
+  createdAt: Time!
+  "Until when it can be decided."
+  expiresAt: Time!
+  "Null until it is decided, and for one that expired."
+  decidedAt: Time
+  "Who decided; null until it is decided."
+  decider: Member
+  "Why it was decided so; empty for no reason given."
+  decision: String!
+  "The actions on it, and whether the viewer may perform them."
+  viewerCan: [Ability!]!
+}
+
+"A page of proposed changes."
+type ProposedChangeConnection {
+  edges: [ProposedChangeEdge!]!
+  "The nodes of the edges."
+  nodes: [ProposedChange!]!
+  pageInfo: PageInfo!
+  "The number of items on all pages; counted only if selected."
+  totalCount: Int!
+}
+
+"A proposed change with its cursor."
+type ProposedChangeEdge {
+  "Pass as after, or before, to continue from this item."
+  cursor: String!
+  node: ProposedChange!
+}
+
+"Input of setChangeControl."
+input SetChangeControlInput {
+  environmentId: ID!
+  "Whether changes of its controls take a second person."
+  on: Boolean!
+  "Why, for the record."
+  reason: String = ""
+}
+
+"Result of setChangeControl."
+type SetChangeControlPayload {
+  environment: Environment
+  errors: [UserError!]!
+}
+
+"Input of confirmChange, rejectChange, withdrawChange and forceChange."
+input DecideChangeInput {
+  changeId: ID!
+  "Why, for the record; required by forceChange."
+  reason: String = ""
+}
+
+"Result of confirmChange, rejectChange, withdrawChange and forceChange."
+type ProposedChangePayload {
+  change: ProposedChange
+  errors: [UserError!]!
+}
+`, BuiltIn: false},
 	{Name: "../schema/delivery.graphqls", Input: `# Delivery metrics: how fast and how safely applications are delivered.
 
 extend type Query {
@@ -7786,6 +8233,10 @@ type Environment implements Node {
   driverBindings: [DriverBinding!]!
   "The approval required of every rollout before it enters; null for none beyond what pipelines require."
   approval: EnvironmentApproval
+  "Whether workflows that belong to no rollout may change it although it is protected."
+  directChanges: Boolean!
+  "Whether a change of its controls takes a second person."
+  changeControl: Boolean!
   "Whether the agent that deploys here can be reached, and since when; null before the first report."
   contact: Contact
   "The health of the services observed here, whether or not a rollout is active."
@@ -8703,7 +9154,7 @@ within every limit. What concerns all applications or all environments needs a g
 """
 type Grant implements Node {
   id: ID!
-  "One or more of DEPLOY, APPROVE, CONFIGURE and BREAK_GLASS."
+  "Any of them but READ and ADMINISTER."
   permissions: [Permission!]!
   "Who has it; null for a grant of a group."
   member: Member
@@ -8784,7 +9235,7 @@ input GrantPermissionsInput {
   memberId: ID
   "The group; or name a member."
   groupId: ID
-  "One or more of DEPLOY, APPROVE, CONFIGURE and BREAK_GLASS, which only people can use."
+  "One or more, but READ and ADMINISTER. Only people can use BREAK_GLASS."
   permissions: [Permission!]!
   "Names or identifiers, at most 100; empty for all applications."
   applications: [ID!] = []
@@ -10713,6 +11164,10 @@ func (ec *executionContext) childFields_Environment(ctx context.Context, field g
 		return ec.fieldContext_Environment_driverBindings(ctx, field)
 	case "approval":
 		return ec.fieldContext_Environment_approval(ctx, field)
+	case "directChanges":
+		return ec.fieldContext_Environment_directChanges(ctx, field)
+	case "changeControl":
+		return ec.fieldContext_Environment_changeControl(ctx, field)
 	case "contact":
 		return ec.fieldContext_Environment_contact(ctx, field)
 	case "healths":
@@ -11359,6 +11814,84 @@ func (ec *executionContext) childFields_PreviewedEnvironment(ctx context.Context
 	return nil, fmt.Errorf("no field named %q was found under type PreviewedEnvironment", field.Name)
 }
 
+func (ec *executionContext) childFields_ProposedChange(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_ProposedChange_id(ctx, field)
+	case "state":
+		return ec.fieldContext_ProposedChange_state(ctx, field)
+	case "action":
+		return ec.fieldContext_ProposedChange_action(ctx, field)
+	case "subject":
+		return ec.fieldContext_ProposedChange_subject(ctx, field)
+	case "subjectName":
+		return ec.fieldContext_ProposedChange_subjectName(ctx, field)
+	case "application":
+		return ec.fieldContext_ProposedChange_application(ctx, field)
+	case "environments":
+		return ec.fieldContext_ProposedChange_environments(ctx, field)
+	case "proposer":
+		return ec.fieldContext_ProposedChange_proposer(ctx, field)
+	case "proposerName":
+		return ec.fieldContext_ProposedChange_proposerName(ctx, field)
+	case "reason":
+		return ec.fieldContext_ProposedChange_reason(ctx, field)
+	case "detail":
+		return ec.fieldContext_ProposedChange_detail(ctx, field)
+	case "before":
+		return ec.fieldContext_ProposedChange_before(ctx, field)
+	case "after":
+		return ec.fieldContext_ProposedChange_after(ctx, field)
+	case "createdAt":
+		return ec.fieldContext_ProposedChange_createdAt(ctx, field)
+	case "expiresAt":
+		return ec.fieldContext_ProposedChange_expiresAt(ctx, field)
+	case "decidedAt":
+		return ec.fieldContext_ProposedChange_decidedAt(ctx, field)
+	case "decider":
+		return ec.fieldContext_ProposedChange_decider(ctx, field)
+	case "decision":
+		return ec.fieldContext_ProposedChange_decision(ctx, field)
+	case "viewerCan":
+		return ec.fieldContext_ProposedChange_viewerCan(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ProposedChange", field.Name)
+}
+
+func (ec *executionContext) childFields_ProposedChangeConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "edges":
+		return ec.fieldContext_ProposedChangeConnection_edges(ctx, field)
+	case "nodes":
+		return ec.fieldContext_ProposedChangeConnection_nodes(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_ProposedChangeConnection_pageInfo(ctx, field)
+	case "totalCount":
+		return ec.fieldContext_ProposedChangeConnection_totalCount(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ProposedChangeConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_ProposedChangeEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_ProposedChangeEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_ProposedChangeEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ProposedChangeEdge", field.Name)
+}
+
+func (ec *executionContext) childFields_ProposedChangePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "change":
+		return ec.fieldContext_ProposedChangePayload_change(ctx, field)
+	case "errors":
+		return ec.fieldContext_ProposedChangePayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ProposedChangePayload", field.Name)
+}
+
 func (ec *executionContext) childFields_QueuedRollout(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "versionSet":
@@ -11681,6 +12214,16 @@ func (ec *executionContext) childFields_SetArtifactSourceConfigPayload(ctx conte
 		return ec.fieldContext_SetArtifactSourceConfigPayload_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type SetArtifactSourceConfigPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_SetChangeControlPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "environment":
+		return ec.fieldContext_SetChangeControlPayload_environment(ctx, field)
+	case "errors":
+		return ec.fieldContext_SetChangeControlPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type SetChangeControlPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_SetDirectChangesPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

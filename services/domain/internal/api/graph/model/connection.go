@@ -88,6 +88,11 @@ type (
 	// AuditEntryEdge is one of them.
 	AuditEntryEdge Edge[AuditEntry]
 
+	// ProposedChangeConnection is a page of them.
+	ProposedChangeConnection Connection[ProposedChange, ProposedChangeEdge]
+	// ProposedChangeEdge is one of them.
+	ProposedChangeEdge Edge[ProposedChange]
+
 	// AccessChangeConnection is a page of them.
 	AccessChangeConnection Connection[AccessChange, AccessChangeEdge]
 	// AccessChangeEdge is one of them.

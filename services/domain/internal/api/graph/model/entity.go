@@ -223,6 +223,21 @@ type Member struct{ core.Member }
 // Group wraps the domain's.
 type Group struct{ core.Group }
 
+// ProposedChange wraps the domain's.
+type ProposedChange struct{ core.ProposedChange }
+
+// Action is the mutation.
+func (p ProposedChange) Action() string { return string(p.Change.Action) }
+
+// SubjectID is what it changes.
+func (p ProposedChange) SubjectID() string { return id.Format(string(p.Subject.Kind), p.Subject.ID) }
+
+// SubjectName is what that is called.
+func (p ProposedChange) SubjectName() string { return p.Subject.Name }
+
+// ProposerName is what the proposer was called then.
+func (p ProposedChange) ProposerName() string { return p.Change.PrincipalName }
+
 // Grant wraps the domain's.
 type Grant struct{ core.Grant }
 

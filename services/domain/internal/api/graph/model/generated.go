@@ -290,6 +290,13 @@ type CreateTokenPayload struct {
 	Errors []UserError `json:"errors"`
 }
 
+// Input of confirmChange, rejectChange, withdrawChange and forceChange.
+type DecideChangeInput struct {
+	ChangeID string `json:"changeId"`
+	// Why, for the record; required by forceChange.
+	Reason *string `json:"reason,omitempty"`
+}
+
 // Input of endFreeze.
 type EndFreezeInput struct {
 	// The freeze.
@@ -347,7 +354,7 @@ type GrantPermissionsInput struct {
 	MemberID *string `json:"memberId,omitempty"`
 	// The group; or name a member.
 	GroupID *string `json:"groupId,omitempty"`
-	// One or more of DEPLOY, APPROVE, CONFIGURE and BREAK_GLASS, which only people can use.
+	// One or more, but READ and ADMINISTER. Only people can use BREAK_GLASS.
 	Permissions []core.Permission `json:"permissions"`
 	// Names or identifiers, at most 100; empty for all applications.
 	Applications []string `json:"applications,omitempty"`
@@ -484,6 +491,12 @@ type PreviewRolloutInput struct {
 type PreviewRolloutPayload struct {
 	Preview *RolloutPreview `json:"preview,omitempty"`
 	Errors  []UserError     `json:"errors"`
+}
+
+// Result of confirmChange, rejectChange, withdrawChange and forceChange.
+type ProposedChangePayload struct {
+	Change *ProposedChange `json:"change,omitempty"`
+	Errors []UserError     `json:"errors"`
 }
 
 // Input of registerAgent.
@@ -711,6 +724,21 @@ type SetArtifactSourceConfigInput struct {
 type SetArtifactSourceConfigPayload struct {
 	ArtifactSource *ArtifactSource `json:"artifactSource,omitempty"`
 	Errors         []UserError     `json:"errors"`
+}
+
+// Input of setChangeControl.
+type SetChangeControlInput struct {
+	EnvironmentID string `json:"environmentId"`
+	// Whether changes of its controls take a second person.
+	On bool `json:"on"`
+	// Why, for the record.
+	Reason *string `json:"reason,omitempty"`
+}
+
+// Result of setChangeControl.
+type SetChangeControlPayload struct {
+	Environment *Environment `json:"environment,omitempty"`
+	Errors      []UserError  `json:"errors"`
 }
 
 // Input of setDirectChanges.
@@ -979,6 +1007,76 @@ func (e *DriverProblemCode) UnmarshalJSON(b []byte) error {
 }
 
 func (e DriverProblemCode) MarshalJSON() ([]byte, error) {
+	var buf bytes.Buffer
+	e.MarshalGQL(&buf)
+	return buf.Bytes(), nil
+}
+
+// What became of a proposed change.
+type ProposedChangeState string
+
+const (
+	// It can be decided.
+	ProposedChangeStateOpen ProposedChangeState = "OPEN"
+	// A second person confirmed it, and it was made.
+	ProposedChangeStateConfirmed ProposedChangeState = "CONFIRMED"
+	// It was made by break-glass, without a second person.
+	ProposedChangeStateForced ProposedChangeState = "FORCED"
+	// A second person rejected it.
+	ProposedChangeStateRejected ProposedChangeState = "REJECTED"
+	// Its proposer withdrew it.
+	ProposedChangeStateWithdrawn ProposedChangeState = "WITHDRAWN"
+	// Nobody decided in time.
+	ProposedChangeStateExpired ProposedChangeState = "EXPIRED"
+)
+
+var AllProposedChangeState = []ProposedChangeState{
+	ProposedChangeStateOpen,
+	ProposedChangeStateConfirmed,
+	ProposedChangeStateForced,
+	ProposedChangeStateRejected,
+	ProposedChangeStateWithdrawn,
+	ProposedChangeStateExpired,
+}
+
+func (e ProposedChangeState) IsValid() bool {
+	switch e {
+	case ProposedChangeStateOpen, ProposedChangeStateConfirmed, ProposedChangeStateForced, ProposedChangeStateRejected, ProposedChangeStateWithdrawn, ProposedChangeStateExpired:
+		return true
+	}
+	return false
+}
+
+func (e ProposedChangeState) String() string {
+	return string(e)
+}
+
+func (e *ProposedChangeState) UnmarshalGQL(v any) error {
+	str, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("enums must be strings")
+	}
+
+	*e = ProposedChangeState(str)
+	if !e.IsValid() {
+		return fmt.Errorf("%s is not a valid ProposedChangeState", str)
+	}
+	return nil
+}
+
+func (e ProposedChangeState) MarshalGQL(w io.Writer) {
+	_, _ = fmt.Fprint(w, strconv.Quote(e.String()))
+}
+
+func (e *ProposedChangeState) UnmarshalJSON(b []byte) error {
+	s, err := strconv.Unquote(string(b))
+	if err != nil {
+		return err
+	}
+	return e.UnmarshalGQL(s)
+}
+
+func (e ProposedChangeState) MarshalJSON() ([]byte, error) {
 	var buf bytes.Buffer
 	e.MarshalGQL(&buf)
 	return buf.Bytes(), nil

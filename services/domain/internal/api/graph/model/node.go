@@ -19,6 +19,7 @@ const (
 	KindApplicationEnvironment = "applicationenvironment"
 	KindMember                 = "member"
 	KindGroup                  = "group"
+	KindProposedChange         = "proposedchange"
 	KindGrant                  = "grant"
 	KindAccessToken            = "accesstoken"
 	KindAgent                  = "agent"
@@ -43,6 +44,9 @@ func (m Member) GlobalID() string { return id.Format(KindMember, m.ID) }
 func (g Group) GlobalID() string { return id.Format(KindGroup, g.ID) }
 
 // GlobalID is accesstoken_<number>.
+func (p ProposedChange) GlobalID() string { return id.Format(KindProposedChange, p.ID) }
+
+// GlobalID names the object among all objects of the API.
 func (g Grant) GlobalID() string { return id.Format(KindGrant, g.ID) }
 
 // GlobalID names the object among all objects of the API.
@@ -142,6 +146,9 @@ func (RolloutEnvironment) IsNode() {}
 func (Deployment) IsNode() {}
 
 // IsNode marks a node.
+func (ProposedChange) IsNode() {}
+
+// IsNode marks what can be looked up by identifier.
 func (Grant) IsNode() {}
 
 // IsNode marks what can be looked up by identifier.

@@ -91,6 +91,9 @@ func WrapMember(m core.Member) Member { return Member{m} }
 // WrapGroup wraps the domain's.
 func WrapGroup(g core.Group) Group { return Group{g} }
 
+// WrapProposedChange wraps the domain's.
+func WrapProposedChange(p core.ProposedChange) ProposedChange { return ProposedChange{p} }
+
 // WrapGrant wraps the domain's.
 func WrapGrant(g core.Grant) Grant { return Grant{g} }
 
