@@ -1552,7 +1552,9 @@ type ListWorkflowsRequest struct {
 	// Only those whose workflow_id begins with this text, at most 255 bytes.
 	IdPrefix string `protobuf:"bytes,11,opt,name=id_prefix,json=idPrefix,proto3" json:"id_prefix,omitempty"`
 	// Only those whose workflow_id contains this text, at most 255 bytes.
-	IdContains    string `protobuf:"bytes,12,opt,name=id_contains,json=idContains,proto3" json:"id_contains,omitempty"`
+	IdContains string `protobuf:"bytes,12,opt,name=id_contains,json=idContains,proto3" json:"id_contains,omitempty"`
+	// Only those that have reported all of these values with set_status, at most 8: key → JSON, as in Workflow.status.
+	Status        map[string]string `protobuf:"bytes,13,rep,name=status,proto3" json:"status,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1669,6 +1671,13 @@ func (x *ListWorkflowsRequest) GetIdContains() string {
 		return x.IdContains
 	}
 	return ""
+}
+
+func (x *ListWorkflowsRequest) GetStatus() map[string]string {
+	if x != nil {
+		return x.Status
+	}
+	return nil
 }
 
 // ListWorkflowsResponse is one page. Where few workflows meet the conditions, a page ends after 20,000 workflows were read: it may have
@@ -7408,7 +7417,7 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"workflowId\x12-\n" +
 	"\x04wait\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"Q\n" +
 	"\x13GetWorkflowResponse\x12:\n" +
-	"\bworkflow\x18\x01 \x01(\v2\x1e.lockstep.autoflow.v1.WorkflowR\bworkflow\"\xa8\x05\n" +
+	"\bworkflow\x18\x01 \x01(\v2\x1e.lockstep.autoflow.v1.WorkflowR\bworkflow\"\xb3\x06\n" +
 	"\x14ListWorkflowsRequest\x12'\n" +
 	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12;\n" +
 	"\x06states\x18\x02 \x03(\x0e2#.lockstep.autoflow.v1.WorkflowStateR\x06states\x12N\n" +
@@ -7425,8 +7434,12 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\vendedBefore\x12\x1b\n" +
 	"\tid_prefix\x18\v \x01(\tR\bidPrefix\x12\x1f\n" +
 	"\vid_contains\x18\f \x01(\tR\n" +
-	"idContains\x1a9\n" +
+	"idContains\x12N\n" +
+	"\x06status\x18\r \x03(\v26.lockstep.autoflow.v1.ListWorkflowsRequest.StatusEntryR\x06status\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
+	"\vStatusEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9e\x01\n" +
 	"\x15ListWorkflowsResponse\x12<\n" +
@@ -7951,7 +7964,7 @@ func file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP() []byte {
 }
 
 var file_lockstep_autoflow_v1_autoflow_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_lockstep_autoflow_v1_autoflow_proto_msgTypes = make([]protoimpl.MessageInfo, 110)
+var file_lockstep_autoflow_v1_autoflow_proto_msgTypes = make([]protoimpl.MessageInfo, 111)
 var file_lockstep_autoflow_v1_autoflow_proto_goTypes = []any{
 	(WorkflowState)(0),                // 0: lockstep.autoflow.v1.WorkflowState
 	(ScheduleOverlap)(0),              // 1: lockstep.autoflow.v1.ScheduleOverlap
@@ -8061,22 +8074,23 @@ var file_lockstep_autoflow_v1_autoflow_proto_goTypes = []any{
 	nil,                               // 105: lockstep.autoflow.v1.Workflow.StatusEntry
 	nil,                               // 106: lockstep.autoflow.v1.Wait.FilterEntry
 	nil,                               // 107: lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
-	nil,                               // 108: lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
-	nil,                               // 109: lockstep.autoflow.v1.Handler.FilterEntry
-	nil,                               // 110: lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
-	nil,                               // 111: lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
-	nil,                               // 112: lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
-	nil,                               // 113: lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
-	nil,                               // 114: lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
-	nil,                               // 115: lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
-	(*durationpb.Duration)(nil),       // 116: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),     // 117: google.protobuf.Timestamp
+	nil,                               // 108: lockstep.autoflow.v1.ListWorkflowsRequest.StatusEntry
+	nil,                               // 109: lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
+	nil,                               // 110: lockstep.autoflow.v1.Handler.FilterEntry
+	nil,                               // 111: lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
+	nil,                               // 112: lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
+	nil,                               // 113: lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
+	nil,                               // 114: lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
+	nil,                               // 115: lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
+	nil,                               // 116: lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
+	(*durationpb.Duration)(nil),       // 117: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),     // 118: google.protobuf.Timestamp
 }
 var file_lockstep_autoflow_v1_autoflow_proto_depIdxs = []int32{
 	100, // 0: lockstep.autoflow.v1.StartWorkflowRequest.secrets:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
 	101, // 1: lockstep.autoflow.v1.StartWorkflowRequest.modules:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
 	102, // 2: lockstep.autoflow.v1.StartWorkflowRequest.labels:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
-	116, // 3: lockstep.autoflow.v1.StartWorkflowRequest.wait:type_name -> google.protobuf.Duration
+	117, // 3: lockstep.autoflow.v1.StartWorkflowRequest.wait:type_name -> google.protobuf.Duration
 	14,  // 4: lockstep.autoflow.v1.StartWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
 	8,   // 5: lockstep.autoflow.v1.StartWorkflowsRequest.workflows:type_name -> lockstep.autoflow.v1.StartWorkflowRequest
 	12,  // 6: lockstep.autoflow.v1.StartWorkflowsResponse.results:type_name -> lockstep.autoflow.v1.StartResult
@@ -8085,182 +8099,183 @@ var file_lockstep_autoflow_v1_autoflow_proto_depIdxs = []int32{
 	103, // 9: lockstep.autoflow.v1.StartRefusal.fields:type_name -> lockstep.autoflow.v1.StartRefusal.FieldsEntry
 	0,   // 10: lockstep.autoflow.v1.Workflow.state:type_name -> lockstep.autoflow.v1.WorkflowState
 	104, // 11: lockstep.autoflow.v1.Workflow.labels:type_name -> lockstep.autoflow.v1.Workflow.LabelsEntry
-	117, // 12: lockstep.autoflow.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
-	117, // 13: lockstep.autoflow.v1.Workflow.finished_at:type_name -> google.protobuf.Timestamp
+	118, // 12: lockstep.autoflow.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
+	118, // 13: lockstep.autoflow.v1.Workflow.finished_at:type_name -> google.protobuf.Timestamp
 	16,  // 14: lockstep.autoflow.v1.Workflow.waits:type_name -> lockstep.autoflow.v1.Wait
-	117, // 15: lockstep.autoflow.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
+	118, // 15: lockstep.autoflow.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
 	17,  // 16: lockstep.autoflow.v1.Workflow.retries:type_name -> lockstep.autoflow.v1.Retry
 	15,  // 17: lockstep.autoflow.v1.Workflow.stack:type_name -> lockstep.autoflow.v1.StackFrame
 	105, // 18: lockstep.autoflow.v1.Workflow.status:type_name -> lockstep.autoflow.v1.Workflow.StatusEntry
 	106, // 19: lockstep.autoflow.v1.Wait.filter:type_name -> lockstep.autoflow.v1.Wait.FilterEntry
-	117, // 20: lockstep.autoflow.v1.Wait.since:type_name -> google.protobuf.Timestamp
-	117, // 21: lockstep.autoflow.v1.Wait.until:type_name -> google.protobuf.Timestamp
-	117, // 22: lockstep.autoflow.v1.Retry.at:type_name -> google.protobuf.Timestamp
-	116, // 23: lockstep.autoflow.v1.GetWorkflowRequest.wait:type_name -> google.protobuf.Duration
+	118, // 20: lockstep.autoflow.v1.Wait.since:type_name -> google.protobuf.Timestamp
+	118, // 21: lockstep.autoflow.v1.Wait.until:type_name -> google.protobuf.Timestamp
+	118, // 22: lockstep.autoflow.v1.Retry.at:type_name -> google.protobuf.Timestamp
+	117, // 23: lockstep.autoflow.v1.GetWorkflowRequest.wait:type_name -> google.protobuf.Duration
 	14,  // 24: lockstep.autoflow.v1.GetWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
 	0,   // 25: lockstep.autoflow.v1.ListWorkflowsRequest.states:type_name -> lockstep.autoflow.v1.WorkflowState
 	107, // 26: lockstep.autoflow.v1.ListWorkflowsRequest.labels:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
-	117, // 27: lockstep.autoflow.v1.ListWorkflowsRequest.started_after:type_name -> google.protobuf.Timestamp
-	117, // 28: lockstep.autoflow.v1.ListWorkflowsRequest.started_before:type_name -> google.protobuf.Timestamp
-	117, // 29: lockstep.autoflow.v1.ListWorkflowsRequest.ended_after:type_name -> google.protobuf.Timestamp
-	117, // 30: lockstep.autoflow.v1.ListWorkflowsRequest.ended_before:type_name -> google.protobuf.Timestamp
-	14,  // 31: lockstep.autoflow.v1.ListWorkflowsResponse.workflows:type_name -> lockstep.autoflow.v1.Workflow
-	24,  // 32: lockstep.autoflow.v1.GetHistoryResponse.entries:type_name -> lockstep.autoflow.v1.HistoryEntry
-	117, // 33: lockstep.autoflow.v1.HistoryEntry.recorded_at:type_name -> google.protobuf.Timestamp
-	27,  // 34: lockstep.autoflow.v1.GetLogsResponse.lines:type_name -> lockstep.autoflow.v1.LogLine
-	117, // 35: lockstep.autoflow.v1.LogLine.recorded_at:type_name -> google.protobuf.Timestamp
-	24,  // 36: lockstep.autoflow.v1.WatchWorkflowResponse.entry:type_name -> lockstep.autoflow.v1.HistoryEntry
-	14,  // 37: lockstep.autoflow.v1.WatchWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	14,  // 38: lockstep.autoflow.v1.TerminateWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	14,  // 39: lockstep.autoflow.v1.RetryWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	108, // 40: lockstep.autoflow.v1.CheckProgramRequest.modules:type_name -> lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
-	40,  // 41: lockstep.autoflow.v1.CheckProgramResponse.problems:type_name -> lockstep.autoflow.v1.Problem
-	41,  // 42: lockstep.autoflow.v1.CheckProgramResponse.functions:type_name -> lockstep.autoflow.v1.Use
-	41,  // 43: lockstep.autoflow.v1.CheckProgramResponse.waits:type_name -> lockstep.autoflow.v1.Use
-	41,  // 44: lockstep.autoflow.v1.CheckProgramResponse.emits:type_name -> lockstep.autoflow.v1.Use
-	42,  // 45: lockstep.autoflow.v1.CheckProgramResponse.handlers:type_name -> lockstep.autoflow.v1.Handler
-	109, // 46: lockstep.autoflow.v1.Handler.filter:type_name -> lockstep.autoflow.v1.Handler.FilterEntry
-	110, // 47: lockstep.autoflow.v1.RegisterFlowRequest.modules:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
-	111, // 48: lockstep.autoflow.v1.RegisterFlowRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
-	112, // 49: lockstep.autoflow.v1.RegisterFlowRequest.labels:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
-	45,  // 50: lockstep.autoflow.v1.RegisterFlowResponse.flow:type_name -> lockstep.autoflow.v1.Flow
-	42,  // 51: lockstep.autoflow.v1.Flow.handlers:type_name -> lockstep.autoflow.v1.Handler
-	117, // 52: lockstep.autoflow.v1.Flow.registered_at:type_name -> google.protobuf.Timestamp
-	45,  // 53: lockstep.autoflow.v1.ListFlowsResponse.flows:type_name -> lockstep.autoflow.v1.Flow
-	51,  // 54: lockstep.autoflow.v1.DeclareAgentsRequest.agents:type_name -> lockstep.autoflow.v1.DeclaredAgent
-	116, // 55: lockstep.autoflow.v1.ScheduleSpec.every:type_name -> google.protobuf.Duration
-	117, // 56: lockstep.autoflow.v1.ScheduleSpec.anchor:type_name -> google.protobuf.Timestamp
-	117, // 57: lockstep.autoflow.v1.ScheduleSpec.start:type_name -> google.protobuf.Timestamp
-	117, // 58: lockstep.autoflow.v1.ScheduleSpec.end:type_name -> google.protobuf.Timestamp
-	116, // 59: lockstep.autoflow.v1.ScheduleSpec.jitter:type_name -> google.protobuf.Duration
-	53,  // 60: lockstep.autoflow.v1.RegisterScheduleRequest.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
-	1,   // 61: lockstep.autoflow.v1.RegisterScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
-	116, // 62: lockstep.autoflow.v1.RegisterScheduleRequest.catch_up:type_name -> google.protobuf.Duration
-	113, // 63: lockstep.autoflow.v1.RegisterScheduleRequest.modules:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
-	114, // 64: lockstep.autoflow.v1.RegisterScheduleRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
-	115, // 65: lockstep.autoflow.v1.RegisterScheduleRequest.labels:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
-	56,  // 66: lockstep.autoflow.v1.RegisterScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
-	53,  // 67: lockstep.autoflow.v1.Schedule.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
-	1,   // 68: lockstep.autoflow.v1.Schedule.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
-	116, // 69: lockstep.autoflow.v1.Schedule.catch_up:type_name -> google.protobuf.Duration
-	117, // 70: lockstep.autoflow.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	117, // 71: lockstep.autoflow.v1.Schedule.changed_at:type_name -> google.protobuf.Timestamp
-	117, // 72: lockstep.autoflow.v1.Schedule.next_due_at:type_name -> google.protobuf.Timestamp
-	117, // 73: lockstep.autoflow.v1.ScheduleFire.due_at:type_name -> google.protobuf.Timestamp
-	2,   // 74: lockstep.autoflow.v1.ScheduleFire.state:type_name -> lockstep.autoflow.v1.ScheduleFireState
-	0,   // 75: lockstep.autoflow.v1.ScheduleFire.workflow_state:type_name -> lockstep.autoflow.v1.WorkflowState
-	117, // 76: lockstep.autoflow.v1.ScheduleFire.finished_at:type_name -> google.protobuf.Timestamp
-	56,  // 77: lockstep.autoflow.v1.GetScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
-	117, // 78: lockstep.autoflow.v1.GetScheduleResponse.next_due_at:type_name -> google.protobuf.Timestamp
-	57,  // 79: lockstep.autoflow.v1.GetScheduleResponse.fires:type_name -> lockstep.autoflow.v1.ScheduleFire
-	56,  // 80: lockstep.autoflow.v1.ListSchedulesResponse.schedules:type_name -> lockstep.autoflow.v1.Schedule
-	56,  // 81: lockstep.autoflow.v1.PauseScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
-	56,  // 82: lockstep.autoflow.v1.ResumeScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
-	117, // 83: lockstep.autoflow.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	117, // 84: lockstep.autoflow.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	1,   // 85: lockstep.autoflow.v1.BackfillScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
-	1,   // 86: lockstep.autoflow.v1.TriggerScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
-	20,  // 87: lockstep.autoflow.v1.CountWorkflowsRequest.filter:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest
-	3,   // 88: lockstep.autoflow.v1.StartBatchRequest.action:type_name -> lockstep.autoflow.v1.BatchAction
-	20,  // 89: lockstep.autoflow.v1.StartBatchRequest.filter:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest
-	76,  // 90: lockstep.autoflow.v1.StartBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
-	14,  // 91: lockstep.autoflow.v1.StartBatchResponse.sample:type_name -> lockstep.autoflow.v1.Workflow
-	3,   // 92: lockstep.autoflow.v1.Batch.action:type_name -> lockstep.autoflow.v1.BatchAction
-	4,   // 93: lockstep.autoflow.v1.Batch.state:type_name -> lockstep.autoflow.v1.BatchState
-	117, // 94: lockstep.autoflow.v1.Batch.created_at:type_name -> google.protobuf.Timestamp
-	117, // 95: lockstep.autoflow.v1.Batch.finished_at:type_name -> google.protobuf.Timestamp
-	76,  // 96: lockstep.autoflow.v1.GetBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
-	76,  // 97: lockstep.autoflow.v1.ListBatchesResponse.batches:type_name -> lockstep.autoflow.v1.Batch
-	76,  // 98: lockstep.autoflow.v1.StopBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
-	84,  // 99: lockstep.autoflow.v1.WorkRequest.register:type_name -> lockstep.autoflow.v1.RegisterWorker
-	87,  // 100: lockstep.autoflow.v1.WorkRequest.result:type_name -> lockstep.autoflow.v1.WorkResult
-	89,  // 101: lockstep.autoflow.v1.WorkRequest.heartbeat:type_name -> lockstep.autoflow.v1.WorkHeartbeat
-	90,  // 102: lockstep.autoflow.v1.WorkRequest.drain:type_name -> lockstep.autoflow.v1.WorkDrain
-	85,  // 103: lockstep.autoflow.v1.RegisterWorker.functions:type_name -> lockstep.autoflow.v1.WorkerFunction
-	5,   // 104: lockstep.autoflow.v1.WorkerFunction.effect:type_name -> lockstep.autoflow.v1.FunctionEffect
-	86,  // 105: lockstep.autoflow.v1.WorkerFunction.places:type_name -> lockstep.autoflow.v1.FunctionPlace
-	88,  // 106: lockstep.autoflow.v1.WorkResult.failure:type_name -> lockstep.autoflow.v1.WorkFailure
-	116, // 107: lockstep.autoflow.v1.WorkFailure.retry_after:type_name -> google.protobuf.Duration
-	92,  // 108: lockstep.autoflow.v1.WorkResponse.registered:type_name -> lockstep.autoflow.v1.WorkerRegistered
-	93,  // 109: lockstep.autoflow.v1.WorkResponse.call:type_name -> lockstep.autoflow.v1.WorkCall
-	94,  // 110: lockstep.autoflow.v1.WorkResponse.cancelled:type_name -> lockstep.autoflow.v1.WorkCancelled
-	95,  // 111: lockstep.autoflow.v1.WorkResponse.rejected:type_name -> lockstep.autoflow.v1.WorkRejected
-	96,  // 112: lockstep.autoflow.v1.WorkResponse.drained:type_name -> lockstep.autoflow.v1.WorkDrained
-	116, // 113: lockstep.autoflow.v1.WorkerRegistered.heartbeat_interval:type_name -> google.protobuf.Duration
-	116, // 114: lockstep.autoflow.v1.WorkerRegistered.heartbeat_timeout:type_name -> google.protobuf.Duration
-	117, // 115: lockstep.autoflow.v1.WorkCall.deadline:type_name -> google.protobuf.Timestamp
-	99,  // 116: lockstep.autoflow.v1.ListFunctionsResponse.functions:type_name -> lockstep.autoflow.v1.FunctionInfo
-	5,   // 117: lockstep.autoflow.v1.FunctionInfo.effect:type_name -> lockstep.autoflow.v1.FunctionEffect
-	117, // 118: lockstep.autoflow.v1.FunctionInfo.registered_at:type_name -> google.protobuf.Timestamp
-	6,   // 119: lockstep.autoflow.v1.AutoFlow.CloudEvent:input_type -> lockstep.autoflow.v1.CloudEventRequest
-	8,   // 120: lockstep.autoflow.v1.AutoFlow.StartWorkflow:input_type -> lockstep.autoflow.v1.StartWorkflowRequest
-	10,  // 121: lockstep.autoflow.v1.AutoFlow.StartWorkflows:input_type -> lockstep.autoflow.v1.StartWorkflowsRequest
-	18,  // 122: lockstep.autoflow.v1.AutoFlow.GetWorkflow:input_type -> lockstep.autoflow.v1.GetWorkflowRequest
-	20,  // 123: lockstep.autoflow.v1.AutoFlow.ListWorkflows:input_type -> lockstep.autoflow.v1.ListWorkflowsRequest
-	72,  // 124: lockstep.autoflow.v1.AutoFlow.CountWorkflows:input_type -> lockstep.autoflow.v1.CountWorkflowsRequest
-	74,  // 125: lockstep.autoflow.v1.AutoFlow.StartBatch:input_type -> lockstep.autoflow.v1.StartBatchRequest
-	77,  // 126: lockstep.autoflow.v1.AutoFlow.GetBatch:input_type -> lockstep.autoflow.v1.GetBatchRequest
-	79,  // 127: lockstep.autoflow.v1.AutoFlow.ListBatches:input_type -> lockstep.autoflow.v1.ListBatchesRequest
-	81,  // 128: lockstep.autoflow.v1.AutoFlow.StopBatch:input_type -> lockstep.autoflow.v1.StopBatchRequest
-	22,  // 129: lockstep.autoflow.v1.AutoFlow.GetHistory:input_type -> lockstep.autoflow.v1.GetHistoryRequest
-	25,  // 130: lockstep.autoflow.v1.AutoFlow.GetLogs:input_type -> lockstep.autoflow.v1.GetLogsRequest
-	28,  // 131: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:input_type -> lockstep.autoflow.v1.WatchWorkflowRequest
-	30,  // 132: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:input_type -> lockstep.autoflow.v1.CancelWorkflowRequest
-	32,  // 133: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:input_type -> lockstep.autoflow.v1.TerminateWorkflowRequest
-	34,  // 134: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:input_type -> lockstep.autoflow.v1.RetryWorkflowRequest
-	36,  // 135: lockstep.autoflow.v1.AutoFlow.SendToChannel:input_type -> lockstep.autoflow.v1.SendToChannelRequest
-	38,  // 136: lockstep.autoflow.v1.AutoFlow.CheckProgram:input_type -> lockstep.autoflow.v1.CheckProgramRequest
-	43,  // 137: lockstep.autoflow.v1.AutoFlow.RegisterFlow:input_type -> lockstep.autoflow.v1.RegisterFlowRequest
-	46,  // 138: lockstep.autoflow.v1.AutoFlow.ListFlows:input_type -> lockstep.autoflow.v1.ListFlowsRequest
-	48,  // 139: lockstep.autoflow.v1.AutoFlow.DeleteFlow:input_type -> lockstep.autoflow.v1.DeleteFlowRequest
-	54,  // 140: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:input_type -> lockstep.autoflow.v1.RegisterScheduleRequest
-	58,  // 141: lockstep.autoflow.v1.AutoFlow.GetSchedule:input_type -> lockstep.autoflow.v1.GetScheduleRequest
-	60,  // 142: lockstep.autoflow.v1.AutoFlow.ListSchedules:input_type -> lockstep.autoflow.v1.ListSchedulesRequest
-	62,  // 143: lockstep.autoflow.v1.AutoFlow.PauseSchedule:input_type -> lockstep.autoflow.v1.PauseScheduleRequest
-	64,  // 144: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:input_type -> lockstep.autoflow.v1.ResumeScheduleRequest
-	66,  // 145: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:input_type -> lockstep.autoflow.v1.BackfillScheduleRequest
-	68,  // 146: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:input_type -> lockstep.autoflow.v1.TriggerScheduleRequest
-	70,  // 147: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:input_type -> lockstep.autoflow.v1.DeleteScheduleRequest
-	50,  // 148: lockstep.autoflow.v1.AutoFlow.DeclareAgents:input_type -> lockstep.autoflow.v1.DeclareAgentsRequest
-	83,  // 149: lockstep.autoflow.v1.AutoFlow.Work:input_type -> lockstep.autoflow.v1.WorkRequest
-	97,  // 150: lockstep.autoflow.v1.AutoFlow.ListFunctions:input_type -> lockstep.autoflow.v1.ListFunctionsRequest
-	7,   // 151: lockstep.autoflow.v1.AutoFlow.CloudEvent:output_type -> lockstep.autoflow.v1.CloudEventResponse
-	9,   // 152: lockstep.autoflow.v1.AutoFlow.StartWorkflow:output_type -> lockstep.autoflow.v1.StartWorkflowResponse
-	11,  // 153: lockstep.autoflow.v1.AutoFlow.StartWorkflows:output_type -> lockstep.autoflow.v1.StartWorkflowsResponse
-	19,  // 154: lockstep.autoflow.v1.AutoFlow.GetWorkflow:output_type -> lockstep.autoflow.v1.GetWorkflowResponse
-	21,  // 155: lockstep.autoflow.v1.AutoFlow.ListWorkflows:output_type -> lockstep.autoflow.v1.ListWorkflowsResponse
-	73,  // 156: lockstep.autoflow.v1.AutoFlow.CountWorkflows:output_type -> lockstep.autoflow.v1.CountWorkflowsResponse
-	75,  // 157: lockstep.autoflow.v1.AutoFlow.StartBatch:output_type -> lockstep.autoflow.v1.StartBatchResponse
-	78,  // 158: lockstep.autoflow.v1.AutoFlow.GetBatch:output_type -> lockstep.autoflow.v1.GetBatchResponse
-	80,  // 159: lockstep.autoflow.v1.AutoFlow.ListBatches:output_type -> lockstep.autoflow.v1.ListBatchesResponse
-	82,  // 160: lockstep.autoflow.v1.AutoFlow.StopBatch:output_type -> lockstep.autoflow.v1.StopBatchResponse
-	23,  // 161: lockstep.autoflow.v1.AutoFlow.GetHistory:output_type -> lockstep.autoflow.v1.GetHistoryResponse
-	26,  // 162: lockstep.autoflow.v1.AutoFlow.GetLogs:output_type -> lockstep.autoflow.v1.GetLogsResponse
-	29,  // 163: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:output_type -> lockstep.autoflow.v1.WatchWorkflowResponse
-	31,  // 164: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:output_type -> lockstep.autoflow.v1.CancelWorkflowResponse
-	33,  // 165: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:output_type -> lockstep.autoflow.v1.TerminateWorkflowResponse
-	35,  // 166: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:output_type -> lockstep.autoflow.v1.RetryWorkflowResponse
-	37,  // 167: lockstep.autoflow.v1.AutoFlow.SendToChannel:output_type -> lockstep.autoflow.v1.SendToChannelResponse
-	39,  // 168: lockstep.autoflow.v1.AutoFlow.CheckProgram:output_type -> lockstep.autoflow.v1.CheckProgramResponse
-	44,  // 169: lockstep.autoflow.v1.AutoFlow.RegisterFlow:output_type -> lockstep.autoflow.v1.RegisterFlowResponse
-	47,  // 170: lockstep.autoflow.v1.AutoFlow.ListFlows:output_type -> lockstep.autoflow.v1.ListFlowsResponse
-	49,  // 171: lockstep.autoflow.v1.AutoFlow.DeleteFlow:output_type -> lockstep.autoflow.v1.DeleteFlowResponse
-	55,  // 172: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:output_type -> lockstep.autoflow.v1.RegisterScheduleResponse
-	59,  // 173: lockstep.autoflow.v1.AutoFlow.GetSchedule:output_type -> lockstep.autoflow.v1.GetScheduleResponse
-	61,  // 174: lockstep.autoflow.v1.AutoFlow.ListSchedules:output_type -> lockstep.autoflow.v1.ListSchedulesResponse
-	63,  // 175: lockstep.autoflow.v1.AutoFlow.PauseSchedule:output_type -> lockstep.autoflow.v1.PauseScheduleResponse
-	65,  // 176: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:output_type -> lockstep.autoflow.v1.ResumeScheduleResponse
-	67,  // 177: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:output_type -> lockstep.autoflow.v1.BackfillScheduleResponse
-	69,  // 178: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:output_type -> lockstep.autoflow.v1.TriggerScheduleResponse
-	71,  // 179: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:output_type -> lockstep.autoflow.v1.DeleteScheduleResponse
-	52,  // 180: lockstep.autoflow.v1.AutoFlow.DeclareAgents:output_type -> lockstep.autoflow.v1.DeclareAgentsResponse
-	91,  // 181: lockstep.autoflow.v1.AutoFlow.Work:output_type -> lockstep.autoflow.v1.WorkResponse
-	98,  // 182: lockstep.autoflow.v1.AutoFlow.ListFunctions:output_type -> lockstep.autoflow.v1.ListFunctionsResponse
-	151, // [151:183] is the sub-list for method output_type
-	119, // [119:151] is the sub-list for method input_type
-	119, // [119:119] is the sub-list for extension type_name
-	119, // [119:119] is the sub-list for extension extendee
-	0,   // [0:119] is the sub-list for field type_name
+	118, // 27: lockstep.autoflow.v1.ListWorkflowsRequest.started_after:type_name -> google.protobuf.Timestamp
+	118, // 28: lockstep.autoflow.v1.ListWorkflowsRequest.started_before:type_name -> google.protobuf.Timestamp
+	118, // 29: lockstep.autoflow.v1.ListWorkflowsRequest.ended_after:type_name -> google.protobuf.Timestamp
+	118, // 30: lockstep.autoflow.v1.ListWorkflowsRequest.ended_before:type_name -> google.protobuf.Timestamp
+	108, // 31: lockstep.autoflow.v1.ListWorkflowsRequest.status:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.StatusEntry
+	14,  // 32: lockstep.autoflow.v1.ListWorkflowsResponse.workflows:type_name -> lockstep.autoflow.v1.Workflow
+	24,  // 33: lockstep.autoflow.v1.GetHistoryResponse.entries:type_name -> lockstep.autoflow.v1.HistoryEntry
+	118, // 34: lockstep.autoflow.v1.HistoryEntry.recorded_at:type_name -> google.protobuf.Timestamp
+	27,  // 35: lockstep.autoflow.v1.GetLogsResponse.lines:type_name -> lockstep.autoflow.v1.LogLine
+	118, // 36: lockstep.autoflow.v1.LogLine.recorded_at:type_name -> google.protobuf.Timestamp
+	24,  // 37: lockstep.autoflow.v1.WatchWorkflowResponse.entry:type_name -> lockstep.autoflow.v1.HistoryEntry
+	14,  // 38: lockstep.autoflow.v1.WatchWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	14,  // 39: lockstep.autoflow.v1.TerminateWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	14,  // 40: lockstep.autoflow.v1.RetryWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	109, // 41: lockstep.autoflow.v1.CheckProgramRequest.modules:type_name -> lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
+	40,  // 42: lockstep.autoflow.v1.CheckProgramResponse.problems:type_name -> lockstep.autoflow.v1.Problem
+	41,  // 43: lockstep.autoflow.v1.CheckProgramResponse.functions:type_name -> lockstep.autoflow.v1.Use
+	41,  // 44: lockstep.autoflow.v1.CheckProgramResponse.waits:type_name -> lockstep.autoflow.v1.Use
+	41,  // 45: lockstep.autoflow.v1.CheckProgramResponse.emits:type_name -> lockstep.autoflow.v1.Use
+	42,  // 46: lockstep.autoflow.v1.CheckProgramResponse.handlers:type_name -> lockstep.autoflow.v1.Handler
+	110, // 47: lockstep.autoflow.v1.Handler.filter:type_name -> lockstep.autoflow.v1.Handler.FilterEntry
+	111, // 48: lockstep.autoflow.v1.RegisterFlowRequest.modules:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
+	112, // 49: lockstep.autoflow.v1.RegisterFlowRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
+	113, // 50: lockstep.autoflow.v1.RegisterFlowRequest.labels:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
+	45,  // 51: lockstep.autoflow.v1.RegisterFlowResponse.flow:type_name -> lockstep.autoflow.v1.Flow
+	42,  // 52: lockstep.autoflow.v1.Flow.handlers:type_name -> lockstep.autoflow.v1.Handler
+	118, // 53: lockstep.autoflow.v1.Flow.registered_at:type_name -> google.protobuf.Timestamp
+	45,  // 54: lockstep.autoflow.v1.ListFlowsResponse.flows:type_name -> lockstep.autoflow.v1.Flow
+	51,  // 55: lockstep.autoflow.v1.DeclareAgentsRequest.agents:type_name -> lockstep.autoflow.v1.DeclaredAgent
+	117, // 56: lockstep.autoflow.v1.ScheduleSpec.every:type_name -> google.protobuf.Duration
+	118, // 57: lockstep.autoflow.v1.ScheduleSpec.anchor:type_name -> google.protobuf.Timestamp
+	118, // 58: lockstep.autoflow.v1.ScheduleSpec.start:type_name -> google.protobuf.Timestamp
+	118, // 59: lockstep.autoflow.v1.ScheduleSpec.end:type_name -> google.protobuf.Timestamp
+	117, // 60: lockstep.autoflow.v1.ScheduleSpec.jitter:type_name -> google.protobuf.Duration
+	53,  // 61: lockstep.autoflow.v1.RegisterScheduleRequest.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
+	1,   // 62: lockstep.autoflow.v1.RegisterScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
+	117, // 63: lockstep.autoflow.v1.RegisterScheduleRequest.catch_up:type_name -> google.protobuf.Duration
+	114, // 64: lockstep.autoflow.v1.RegisterScheduleRequest.modules:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
+	115, // 65: lockstep.autoflow.v1.RegisterScheduleRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
+	116, // 66: lockstep.autoflow.v1.RegisterScheduleRequest.labels:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
+	56,  // 67: lockstep.autoflow.v1.RegisterScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	53,  // 68: lockstep.autoflow.v1.Schedule.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
+	1,   // 69: lockstep.autoflow.v1.Schedule.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
+	117, // 70: lockstep.autoflow.v1.Schedule.catch_up:type_name -> google.protobuf.Duration
+	118, // 71: lockstep.autoflow.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	118, // 72: lockstep.autoflow.v1.Schedule.changed_at:type_name -> google.protobuf.Timestamp
+	118, // 73: lockstep.autoflow.v1.Schedule.next_due_at:type_name -> google.protobuf.Timestamp
+	118, // 74: lockstep.autoflow.v1.ScheduleFire.due_at:type_name -> google.protobuf.Timestamp
+	2,   // 75: lockstep.autoflow.v1.ScheduleFire.state:type_name -> lockstep.autoflow.v1.ScheduleFireState
+	0,   // 76: lockstep.autoflow.v1.ScheduleFire.workflow_state:type_name -> lockstep.autoflow.v1.WorkflowState
+	118, // 77: lockstep.autoflow.v1.ScheduleFire.finished_at:type_name -> google.protobuf.Timestamp
+	56,  // 78: lockstep.autoflow.v1.GetScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	118, // 79: lockstep.autoflow.v1.GetScheduleResponse.next_due_at:type_name -> google.protobuf.Timestamp
+	57,  // 80: lockstep.autoflow.v1.GetScheduleResponse.fires:type_name -> lockstep.autoflow.v1.ScheduleFire
+	56,  // 81: lockstep.autoflow.v1.ListSchedulesResponse.schedules:type_name -> lockstep.autoflow.v1.Schedule
+	56,  // 82: lockstep.autoflow.v1.PauseScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	56,  // 83: lockstep.autoflow.v1.ResumeScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	118, // 84: lockstep.autoflow.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	118, // 85: lockstep.autoflow.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	1,   // 86: lockstep.autoflow.v1.BackfillScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
+	1,   // 87: lockstep.autoflow.v1.TriggerScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
+	20,  // 88: lockstep.autoflow.v1.CountWorkflowsRequest.filter:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest
+	3,   // 89: lockstep.autoflow.v1.StartBatchRequest.action:type_name -> lockstep.autoflow.v1.BatchAction
+	20,  // 90: lockstep.autoflow.v1.StartBatchRequest.filter:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest
+	76,  // 91: lockstep.autoflow.v1.StartBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
+	14,  // 92: lockstep.autoflow.v1.StartBatchResponse.sample:type_name -> lockstep.autoflow.v1.Workflow
+	3,   // 93: lockstep.autoflow.v1.Batch.action:type_name -> lockstep.autoflow.v1.BatchAction
+	4,   // 94: lockstep.autoflow.v1.Batch.state:type_name -> lockstep.autoflow.v1.BatchState
+	118, // 95: lockstep.autoflow.v1.Batch.created_at:type_name -> google.protobuf.Timestamp
+	118, // 96: lockstep.autoflow.v1.Batch.finished_at:type_name -> google.protobuf.Timestamp
+	76,  // 97: lockstep.autoflow.v1.GetBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
+	76,  // 98: lockstep.autoflow.v1.ListBatchesResponse.batches:type_name -> lockstep.autoflow.v1.Batch
+	76,  // 99: lockstep.autoflow.v1.StopBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
+	84,  // 100: lockstep.autoflow.v1.WorkRequest.register:type_name -> lockstep.autoflow.v1.RegisterWorker
+	87,  // 101: lockstep.autoflow.v1.WorkRequest.result:type_name -> lockstep.autoflow.v1.WorkResult
+	89,  // 102: lockstep.autoflow.v1.WorkRequest.heartbeat:type_name -> lockstep.autoflow.v1.WorkHeartbeat
+	90,  // 103: lockstep.autoflow.v1.WorkRequest.drain:type_name -> lockstep.autoflow.v1.WorkDrain
+	85,  // 104: lockstep.autoflow.v1.RegisterWorker.functions:type_name -> lockstep.autoflow.v1.WorkerFunction
+	5,   // 105: lockstep.autoflow.v1.WorkerFunction.effect:type_name -> lockstep.autoflow.v1.FunctionEffect
+	86,  // 106: lockstep.autoflow.v1.WorkerFunction.places:type_name -> lockstep.autoflow.v1.FunctionPlace
+	88,  // 107: lockstep.autoflow.v1.WorkResult.failure:type_name -> lockstep.autoflow.v1.WorkFailure
+	117, // 108: lockstep.autoflow.v1.WorkFailure.retry_after:type_name -> google.protobuf.Duration
+	92,  // 109: lockstep.autoflow.v1.WorkResponse.registered:type_name -> lockstep.autoflow.v1.WorkerRegistered
+	93,  // 110: lockstep.autoflow.v1.WorkResponse.call:type_name -> lockstep.autoflow.v1.WorkCall
+	94,  // 111: lockstep.autoflow.v1.WorkResponse.cancelled:type_name -> lockstep.autoflow.v1.WorkCancelled
+	95,  // 112: lockstep.autoflow.v1.WorkResponse.rejected:type_name -> lockstep.autoflow.v1.WorkRejected
+	96,  // 113: lockstep.autoflow.v1.WorkResponse.drained:type_name -> lockstep.autoflow.v1.WorkDrained
+	117, // 114: lockstep.autoflow.v1.WorkerRegistered.heartbeat_interval:type_name -> google.protobuf.Duration
+	117, // 115: lockstep.autoflow.v1.WorkerRegistered.heartbeat_timeout:type_name -> google.protobuf.Duration
+	118, // 116: lockstep.autoflow.v1.WorkCall.deadline:type_name -> google.protobuf.Timestamp
+	99,  // 117: lockstep.autoflow.v1.ListFunctionsResponse.functions:type_name -> lockstep.autoflow.v1.FunctionInfo
+	5,   // 118: lockstep.autoflow.v1.FunctionInfo.effect:type_name -> lockstep.autoflow.v1.FunctionEffect
+	118, // 119: lockstep.autoflow.v1.FunctionInfo.registered_at:type_name -> google.protobuf.Timestamp
+	6,   // 120: lockstep.autoflow.v1.AutoFlow.CloudEvent:input_type -> lockstep.autoflow.v1.CloudEventRequest
+	8,   // 121: lockstep.autoflow.v1.AutoFlow.StartWorkflow:input_type -> lockstep.autoflow.v1.StartWorkflowRequest
+	10,  // 122: lockstep.autoflow.v1.AutoFlow.StartWorkflows:input_type -> lockstep.autoflow.v1.StartWorkflowsRequest
+	18,  // 123: lockstep.autoflow.v1.AutoFlow.GetWorkflow:input_type -> lockstep.autoflow.v1.GetWorkflowRequest
+	20,  // 124: lockstep.autoflow.v1.AutoFlow.ListWorkflows:input_type -> lockstep.autoflow.v1.ListWorkflowsRequest
+	72,  // 125: lockstep.autoflow.v1.AutoFlow.CountWorkflows:input_type -> lockstep.autoflow.v1.CountWorkflowsRequest
+	74,  // 126: lockstep.autoflow.v1.AutoFlow.StartBatch:input_type -> lockstep.autoflow.v1.StartBatchRequest
+	77,  // 127: lockstep.autoflow.v1.AutoFlow.GetBatch:input_type -> lockstep.autoflow.v1.GetBatchRequest
+	79,  // 128: lockstep.autoflow.v1.AutoFlow.ListBatches:input_type -> lockstep.autoflow.v1.ListBatchesRequest
+	81,  // 129: lockstep.autoflow.v1.AutoFlow.StopBatch:input_type -> lockstep.autoflow.v1.StopBatchRequest
+	22,  // 130: lockstep.autoflow.v1.AutoFlow.GetHistory:input_type -> lockstep.autoflow.v1.GetHistoryRequest
+	25,  // 131: lockstep.autoflow.v1.AutoFlow.GetLogs:input_type -> lockstep.autoflow.v1.GetLogsRequest
+	28,  // 132: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:input_type -> lockstep.autoflow.v1.WatchWorkflowRequest
+	30,  // 133: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:input_type -> lockstep.autoflow.v1.CancelWorkflowRequest
+	32,  // 134: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:input_type -> lockstep.autoflow.v1.TerminateWorkflowRequest
+	34,  // 135: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:input_type -> lockstep.autoflow.v1.RetryWorkflowRequest
+	36,  // 136: lockstep.autoflow.v1.AutoFlow.SendToChannel:input_type -> lockstep.autoflow.v1.SendToChannelRequest
+	38,  // 137: lockstep.autoflow.v1.AutoFlow.CheckProgram:input_type -> lockstep.autoflow.v1.CheckProgramRequest
+	43,  // 138: lockstep.autoflow.v1.AutoFlow.RegisterFlow:input_type -> lockstep.autoflow.v1.RegisterFlowRequest
+	46,  // 139: lockstep.autoflow.v1.AutoFlow.ListFlows:input_type -> lockstep.autoflow.v1.ListFlowsRequest
+	48,  // 140: lockstep.autoflow.v1.AutoFlow.DeleteFlow:input_type -> lockstep.autoflow.v1.DeleteFlowRequest
+	54,  // 141: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:input_type -> lockstep.autoflow.v1.RegisterScheduleRequest
+	58,  // 142: lockstep.autoflow.v1.AutoFlow.GetSchedule:input_type -> lockstep.autoflow.v1.GetScheduleRequest
+	60,  // 143: lockstep.autoflow.v1.AutoFlow.ListSchedules:input_type -> lockstep.autoflow.v1.ListSchedulesRequest
+	62,  // 144: lockstep.autoflow.v1.AutoFlow.PauseSchedule:input_type -> lockstep.autoflow.v1.PauseScheduleRequest
+	64,  // 145: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:input_type -> lockstep.autoflow.v1.ResumeScheduleRequest
+	66,  // 146: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:input_type -> lockstep.autoflow.v1.BackfillScheduleRequest
+	68,  // 147: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:input_type -> lockstep.autoflow.v1.TriggerScheduleRequest
+	70,  // 148: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:input_type -> lockstep.autoflow.v1.DeleteScheduleRequest
+	50,  // 149: lockstep.autoflow.v1.AutoFlow.DeclareAgents:input_type -> lockstep.autoflow.v1.DeclareAgentsRequest
+	83,  // 150: lockstep.autoflow.v1.AutoFlow.Work:input_type -> lockstep.autoflow.v1.WorkRequest
+	97,  // 151: lockstep.autoflow.v1.AutoFlow.ListFunctions:input_type -> lockstep.autoflow.v1.ListFunctionsRequest
+	7,   // 152: lockstep.autoflow.v1.AutoFlow.CloudEvent:output_type -> lockstep.autoflow.v1.CloudEventResponse
+	9,   // 153: lockstep.autoflow.v1.AutoFlow.StartWorkflow:output_type -> lockstep.autoflow.v1.StartWorkflowResponse
+	11,  // 154: lockstep.autoflow.v1.AutoFlow.StartWorkflows:output_type -> lockstep.autoflow.v1.StartWorkflowsResponse
+	19,  // 155: lockstep.autoflow.v1.AutoFlow.GetWorkflow:output_type -> lockstep.autoflow.v1.GetWorkflowResponse
+	21,  // 156: lockstep.autoflow.v1.AutoFlow.ListWorkflows:output_type -> lockstep.autoflow.v1.ListWorkflowsResponse
+	73,  // 157: lockstep.autoflow.v1.AutoFlow.CountWorkflows:output_type -> lockstep.autoflow.v1.CountWorkflowsResponse
+	75,  // 158: lockstep.autoflow.v1.AutoFlow.StartBatch:output_type -> lockstep.autoflow.v1.StartBatchResponse
+	78,  // 159: lockstep.autoflow.v1.AutoFlow.GetBatch:output_type -> lockstep.autoflow.v1.GetBatchResponse
+	80,  // 160: lockstep.autoflow.v1.AutoFlow.ListBatches:output_type -> lockstep.autoflow.v1.ListBatchesResponse
+	82,  // 161: lockstep.autoflow.v1.AutoFlow.StopBatch:output_type -> lockstep.autoflow.v1.StopBatchResponse
+	23,  // 162: lockstep.autoflow.v1.AutoFlow.GetHistory:output_type -> lockstep.autoflow.v1.GetHistoryResponse
+	26,  // 163: lockstep.autoflow.v1.AutoFlow.GetLogs:output_type -> lockstep.autoflow.v1.GetLogsResponse
+	29,  // 164: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:output_type -> lockstep.autoflow.v1.WatchWorkflowResponse
+	31,  // 165: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:output_type -> lockstep.autoflow.v1.CancelWorkflowResponse
+	33,  // 166: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:output_type -> lockstep.autoflow.v1.TerminateWorkflowResponse
+	35,  // 167: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:output_type -> lockstep.autoflow.v1.RetryWorkflowResponse
+	37,  // 168: lockstep.autoflow.v1.AutoFlow.SendToChannel:output_type -> lockstep.autoflow.v1.SendToChannelResponse
+	39,  // 169: lockstep.autoflow.v1.AutoFlow.CheckProgram:output_type -> lockstep.autoflow.v1.CheckProgramResponse
+	44,  // 170: lockstep.autoflow.v1.AutoFlow.RegisterFlow:output_type -> lockstep.autoflow.v1.RegisterFlowResponse
+	47,  // 171: lockstep.autoflow.v1.AutoFlow.ListFlows:output_type -> lockstep.autoflow.v1.ListFlowsResponse
+	49,  // 172: lockstep.autoflow.v1.AutoFlow.DeleteFlow:output_type -> lockstep.autoflow.v1.DeleteFlowResponse
+	55,  // 173: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:output_type -> lockstep.autoflow.v1.RegisterScheduleResponse
+	59,  // 174: lockstep.autoflow.v1.AutoFlow.GetSchedule:output_type -> lockstep.autoflow.v1.GetScheduleResponse
+	61,  // 175: lockstep.autoflow.v1.AutoFlow.ListSchedules:output_type -> lockstep.autoflow.v1.ListSchedulesResponse
+	63,  // 176: lockstep.autoflow.v1.AutoFlow.PauseSchedule:output_type -> lockstep.autoflow.v1.PauseScheduleResponse
+	65,  // 177: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:output_type -> lockstep.autoflow.v1.ResumeScheduleResponse
+	67,  // 178: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:output_type -> lockstep.autoflow.v1.BackfillScheduleResponse
+	69,  // 179: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:output_type -> lockstep.autoflow.v1.TriggerScheduleResponse
+	71,  // 180: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:output_type -> lockstep.autoflow.v1.DeleteScheduleResponse
+	52,  // 181: lockstep.autoflow.v1.AutoFlow.DeclareAgents:output_type -> lockstep.autoflow.v1.DeclareAgentsResponse
+	91,  // 182: lockstep.autoflow.v1.AutoFlow.Work:output_type -> lockstep.autoflow.v1.WorkResponse
+	98,  // 183: lockstep.autoflow.v1.AutoFlow.ListFunctions:output_type -> lockstep.autoflow.v1.ListFunctionsResponse
+	152, // [152:184] is the sub-list for method output_type
+	120, // [120:152] is the sub-list for method input_type
+	120, // [120:120] is the sub-list for extension type_name
+	120, // [120:120] is the sub-list for extension extendee
+	0,   // [0:120] is the sub-list for field type_name
 }
 
 func init() { file_lockstep_autoflow_v1_autoflow_proto_init() }
@@ -8300,7 +8315,7 @@ func file_lockstep_autoflow_v1_autoflow_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_lockstep_autoflow_v1_autoflow_proto_rawDesc), len(file_lockstep_autoflow_v1_autoflow_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   110,
+			NumMessages:   111,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -56,6 +56,9 @@ func (s *Server) ListWorkflows(ctx context.Context, req *autoflowv1.ListWorkflow
 		fmt.Sprint(time.Time{}, time.Time{}, time.Time{}, time.Time{}, `""`, `""`) {
 		conditions = append(conditions, found)
 	}
+	if len(q.Status) > 0 {
+		conditions = append(conditions, q.Status)
+	}
 	if q.Before, err = position(req.GetPageToken(), conditions...); err != nil {
 		return nil, err
 	}
@@ -101,7 +104,7 @@ func (s *Server) CountWorkflows(ctx context.Context, req *autoflowv1.CountWorkfl
 
 // listQuery are the conditions of a list.
 func listQuery(org int64, req *autoflowv1.ListWorkflowsRequest) (q control.ListQuery, err error) {
-	q = control.ListQuery{Organization: org, Labels: req.GetLabels(), Prefix: req.GetIdPrefix(), Part: req.GetIdContains()}
+	q = control.ListQuery{Organization: org, Labels: req.GetLabels(), Prefix: req.GetIdPrefix(), Part: req.GetIdContains(), Status: req.GetStatus()}
 	for _, wanted := range req.GetStates() {
 		known, ok := fromState(wanted)
 		if !ok {

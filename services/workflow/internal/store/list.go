@@ -108,7 +108,7 @@ func (p listParams) labelled() query.CountLabelledParams {
 	return query.CountLabelledParams{
 		Organization: p.Organization, Before: p.Before, Least: p.Least, Labels: p.Labels, States: p.States, Program: p.Program,
 		StartedFrom: p.StartedFrom, StartedTo: p.StartedTo, EndedFrom: p.EndedFrom, EndedTo: p.EndedTo, Prefix: p.Prefix, Part: p.Part,
-		Most: p.Most,
+		StatusKeys: p.StatusKeys, StatusValues: p.StatusValues, Most: p.Most,
 	}
 }
 
@@ -116,7 +116,10 @@ func (s *Store) listParams(ctx context.Context, q control.ListQuery, budget, mos
 	p.ListExecutionsParams = query.ListExecutionsParams{
 		Organization: q.Organization, Before: q.Before, Budget: int32(budget), Most: int32(most), States: make([]int16, len(q.States)),
 		Program: q.Program, StartedFrom: orNull(q.StartedFrom), StartedTo: orNull(q.StartedTo), EndedFrom: orNull(q.EndedFrom),
-		EndedTo: orNull(q.EndedTo), Prefix: q.Prefix, Part: q.Part,
+		EndedTo: orNull(q.EndedTo), Prefix: q.Prefix, Part: q.Part, StatusKeys: []string{}, StatusValues: []string{},
+	}
+	for key, value := range q.Status {
+		p.StatusKeys, p.StatusValues = append(p.StatusKeys, key), append(p.StatusValues, value)
 	}
 	for i, state := range q.States {
 		p.States[i] = int16(state)

@@ -60,6 +60,14 @@ func TestListsMeetTheirConditions(t *testing.T) {
 	const n = 200
 	begin := fleet(b, 7, n)
 	fleet(b, 8, 50)
+	if _, err := b.Pool.Exec(t.Context(), `INSERT INTO status (organization, execution, key, value, set_at)
+SELECT organization, id, 'step', to_jsonb(id % 4), created_at FROM execution WHERE workflow LIKE 'a-%' OR workflow LIKE 'b-%'`); err != nil {
+		t.Fatal(err)
+	}
+	var first int64 // the number of run 1
+	if err := b.Pool.QueryRow(t.Context(), `SELECT id FROM execution WHERE organization = 7 AND workflow = 'b-1'`).Scan(&first); err != nil {
+		t.Fatal(err)
+	}
 	at := func(minutes float64) time.Time { return begin.Add(time.Duration(minutes * float64(time.Minute))) }
 	failed := func(i int) bool { return i%3 == 0 }
 	for name, c := range map[string]struct {
@@ -77,12 +85,17 @@ func TestListsMeetTheirConditions(t *testing.T) {
 			control.ListQuery{EndedFrom: at(30.5), EndedTo: at(60.5)},
 			func(i int) bool { return failed(i) && i >= 30 && i < 60 },
 		},
-		"prefix":      {control.ListQuery{Prefix: "a-1"}, func(i int) bool { return i%2 == 0 && strings.HasPrefix(fmt.Sprint(i), "1") }},
-		"like":        {control.ListQuery{Prefix: "%"}, func(int) bool { return false }},
-		"part":        {control.ListQuery{Part: "-19"}, func(i int) bool { return strings.HasPrefix(fmt.Sprint(i), "19") }},
-		"state":       {control.ListQuery{States: []execution.State{execution.Parked}}, func(i int) bool { return !failed(i) }},
-		"failed":      {control.ListQuery{States: []execution.State{execution.Failed}, StartedFrom: at(100)}, func(i int) bool { return failed(i) && i >= 100 }},
-		"label, part": {control.ListQuery{Labels: map[string]string{"team": "shop"}, Part: "b-"}, func(i int) bool { return i%5 == 0 && i%2 == 1 }},
+		"prefix": {control.ListQuery{Prefix: "a-1"}, func(i int) bool { return i%2 == 0 && strings.HasPrefix(fmt.Sprint(i), "1") }},
+		"like":   {control.ListQuery{Prefix: "%"}, func(int) bool { return false }},
+		"part":   {control.ListQuery{Part: "-19"}, func(i int) bool { return strings.HasPrefix(fmt.Sprint(i), "19") }},
+		"state":  {control.ListQuery{States: []execution.State{execution.Parked}}, func(i int) bool { return !failed(i) }},
+		"failed": {control.ListQuery{States: []execution.State{execution.Failed}, StartedFrom: at(100)}, func(i int) bool { return failed(i) && i >= 100 }},
+		"status": {
+			control.ListQuery{Status: map[string]string{"step": "2"}},
+			func(i int) bool { return (first+int64(i)-1)%4 == 2 },
+		},
+		"status of another type": {control.ListQuery{Status: map[string]string{"step": `"2"`}}, func(int) bool { return false }},
+		"label, part":            {control.ListQuery{Labels: map[string]string{"team": "shop"}, Part: "b-"}, func(i int) bool { return i%5 == 0 && i%2 == 1 }},
 		"label, ended": {
 			control.ListQuery{Labels: map[string]string{"team": "shop"}, EndedTo: at(100)},
 			func(i int) bool { return i%5 == 0 && failed(i) && i < 100 },

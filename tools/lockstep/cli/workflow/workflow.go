@@ -149,6 +149,7 @@ func (e *Engine) count(ctx context.Context, client autoflowv1.AutoFlowClient, fi
 type listFlags struct {
 	startedAfter, startedBefore, endedAfter, endedBefore string
 	prefix, contains                                     string
+	status                                               map[string]string
 }
 
 func (f *listFlags) add(cmd *cobra.Command) {
@@ -159,12 +160,13 @@ func (f *listFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.endedAfter, "ended-after", "", "only those that ended at this `time` or later")
 	flags.StringVar(&f.endedBefore, "ended-before", "", "only those that ended before this `time`")
 	flags.StringVar(&f.prefix, "prefix", "", "only those whose id begins with this `text`")
+	flags.StringToStringVar(&f.status, "status", nil, "only those that have reported this with set_status, as `key=JSON`")
 	flags.StringVar(&f.contains, "contains", "", "only those whose id contains this `text`")
 }
 
 // set adds the conditions to a request.
 func (f *listFlags) set(request *autoflowv1.ListWorkflowsRequest, now time.Time) error {
-	request.IdPrefix, request.IdContains = f.prefix, f.contains
+	request.IdPrefix, request.IdContains, request.Status = f.prefix, f.contains, f.status
 	for _, t := range []struct {
 		name, given string
 		into        **timestamppb.Timestamp

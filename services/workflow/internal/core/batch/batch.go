@@ -192,7 +192,7 @@ func (b Batch) check() error {
 		fields = append(fields, fault.Field{Name: "rate", Problem: fmt.Sprintf("found %d, expected 0 to %d", b.Rate, maxRate)})
 	}
 	f := b.Filter
-	conditions := len(f.States) > 0 || len(f.Labels) > 0 || len(f.Program) > 0 || f.Prefix != "" || f.Part != "" ||
+	conditions := len(f.States) > 0 || len(f.Labels) > 0 || len(f.Program) > 0 || f.Prefix != "" || f.Part != "" || len(f.Status) > 0 ||
 		!f.StartedFrom.IsZero() || !f.StartedTo.IsZero() || !f.EndedFrom.IsZero() || !f.EndedTo.IsZero()
 	if conditions == (len(b.Workflows) > 0) {
 		fields = append(fields, fault.Field{Name: "filter", Problem: "expected at least one condition, or workflow_ids, and not both"})

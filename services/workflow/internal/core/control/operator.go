@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -93,6 +94,19 @@ func (q ListQuery) check() error {
 	for _, name := range slices.Sorted(maps.Keys(q.Labels)) {
 		if problem := execution.CheckLabel(name, q.Labels[name]); problem != "" {
 			fields = append(fields, fault.Field{Name: "labels." + name, Problem: problem})
+		}
+	}
+	if len(q.Status) > most {
+		fields = append(fields, fault.Field{Name: "status", Problem: fmt.Sprintf("found %d, expected at most %d", len(q.Status), most)})
+	}
+	for _, key := range slices.Sorted(maps.Keys(q.Status)) {
+		// JSON may have NUL as an escape, which the database refuses.
+		if value := q.Status[key]; execution.CheckLabel(key, "") != "" || len(value) > maxText || !json.Valid([]byte(value)) ||
+			!utf8.ValidString(value) || strings.Contains(value, `\u`) {
+			fields = append(fields, fault.Field{
+				Name:    "status." + history.Storable(key),
+				Problem: fmt.Sprintf("found %.80q, expected JSON of at most %d bytes, without escapes by number", value, maxText),
+			})
 		}
 	}
 	for _, text := range []struct{ name, given string }{{"id_prefix", q.Prefix}, {"id_contains", q.Part}} {

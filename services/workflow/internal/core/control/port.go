@@ -45,6 +45,8 @@ type ListQuery struct {
 	StartedFrom, StartedTo, EndedFrom, EndedTo time.Time
 	// Prefix is what the id of the workflow begins with, Part what it contains.
 	Prefix, Part string
+	// Status has values that the run must have reported, as JSON by key.
+	Status map[string]string
 	// Before is the ID that all must be below: the last one of the page before.
 	Before int64
 	Limit  int

@@ -17,6 +17,13 @@ WHERE (cardinality(sqlc.arg(states)::smallint[]) = 0 OR state = ANY (sqlc.arg(st
   AND (sqlc.narg(ended_from)::timestamptz IS NULL OR ended_at >= sqlc.narg(ended_from))
   AND (sqlc.narg(ended_to)::timestamptz IS NULL OR ended_at < sqlc.narg(ended_to))
   AND starts_with(workflow, sqlc.arg(prefix)::text) AND position(sqlc.arg(part)::text IN workflow) > 0
+  AND NOT EXISTS (
+      SELECT FROM (SELECT unnest(sqlc.arg(status_keys)::text[]) AS key, unnest(sqlc.arg(status_values)::text[]) AS value) AS wanted
+      WHERE NOT EXISTS (
+          SELECT FROM status s
+          WHERE s.organization = execution.organization AND s.execution = execution.id AND s.key = wanted.key AND s.value = wanted.value::jsonb
+      )
+  )
 ORDER BY id DESC
 LIMIT sqlc.arg(most);
 
@@ -39,6 +46,13 @@ WHERE state = ANY (sqlc.arg(states)::smallint[])
   AND (sqlc.narg(ended_from)::timestamptz IS NULL OR ended_at >= sqlc.narg(ended_from))
   AND (sqlc.narg(ended_to)::timestamptz IS NULL OR ended_at < sqlc.narg(ended_to))
   AND starts_with(workflow, sqlc.arg(prefix)::text) AND position(sqlc.arg(part)::text IN workflow) > 0
+  AND NOT EXISTS (
+      SELECT FROM (SELECT unnest(sqlc.arg(status_keys)::text[]) AS key, unnest(sqlc.arg(status_values)::text[]) AS value) AS wanted
+      WHERE NOT EXISTS (
+          SELECT FROM status s
+          WHERE s.organization = execution.organization AND s.execution = execution.id AND s.key = wanted.key AND s.value = wanted.value::jsonb
+      )
+  )
 ORDER BY id DESC
 LIMIT sqlc.arg(most);
 
@@ -50,7 +64,7 @@ SELECT id, ref, organization, workflow, state, error, program, labels, attempt, 
     coalesce((SELECT g.base_seq FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 0)::bigint AS base_seq
 FROM execution
 LEFT JOIN LATERAL (SELECT entry.seq, entry.recorded_at FROM entry WHERE entry.execution = execution.id ORDER BY entry.seq DESC LIMIT 1) AS last ON true
-WHERE organization = sqlc.arg(organization) AND id < sqlc.arg(before) AND id >= sqlc.arg(least)
+WHERE execution.organization = sqlc.arg(organization) AND id < sqlc.arg(before) AND id >= sqlc.arg(least)
   AND labels <> '{}' AND labels <> 'null' AND labels @> sqlc.arg(labels)::jsonb
   AND (cardinality(sqlc.arg(states)::smallint[]) = 0 OR state = ANY (sqlc.arg(states)::smallint[]))
   AND (sqlc.narg(program)::bytea IS NULL OR program = sqlc.narg(program))
@@ -59,6 +73,13 @@ WHERE organization = sqlc.arg(organization) AND id < sqlc.arg(before) AND id >= 
   AND (sqlc.narg(ended_from)::timestamptz IS NULL OR ended_at >= sqlc.narg(ended_from))
   AND (sqlc.narg(ended_to)::timestamptz IS NULL OR ended_at < sqlc.narg(ended_to))
   AND starts_with(workflow, sqlc.arg(prefix)::text) AND position(sqlc.arg(part)::text IN workflow) > 0
+  AND NOT EXISTS (
+      SELECT FROM (SELECT unnest(sqlc.arg(status_keys)::text[]) AS key, unnest(sqlc.arg(status_values)::text[]) AS value) AS wanted
+      WHERE NOT EXISTS (
+          SELECT FROM status s
+          WHERE s.organization = execution.organization AND s.execution = execution.id AND s.key = wanted.key AND s.value = wanted.value::jsonb
+      )
+  )
 ORDER BY id DESC
 LIMIT sqlc.arg(most);
 
@@ -93,6 +114,13 @@ SELECT count(*) FROM (
       AND (sqlc.narg(ended_from)::timestamptz IS NULL OR ended_at >= sqlc.narg(ended_from))
       AND (sqlc.narg(ended_to)::timestamptz IS NULL OR ended_at < sqlc.narg(ended_to))
       AND starts_with(workflow, sqlc.arg(prefix)::text) AND position(sqlc.arg(part)::text IN workflow) > 0
+  AND NOT EXISTS (
+      SELECT FROM (SELECT unnest(sqlc.arg(status_keys)::text[]) AS key, unnest(sqlc.arg(status_values)::text[]) AS value) AS wanted
+      WHERE NOT EXISTS (
+          SELECT FROM status s
+          WHERE s.organization = execution.organization AND s.execution = execution.id AND s.key = wanted.key AND s.value = wanted.value::jsonb
+      )
+  )
     LIMIT sqlc.arg(most)
 ) AS found;
 
@@ -110,13 +138,20 @@ SELECT count(*) FROM (
       AND (sqlc.narg(ended_from)::timestamptz IS NULL OR ended_at >= sqlc.narg(ended_from))
       AND (sqlc.narg(ended_to)::timestamptz IS NULL OR ended_at < sqlc.narg(ended_to))
       AND starts_with(workflow, sqlc.arg(prefix)::text) AND position(sqlc.arg(part)::text IN workflow) > 0
+  AND NOT EXISTS (
+      SELECT FROM (SELECT unnest(sqlc.arg(status_keys)::text[]) AS key, unnest(sqlc.arg(status_values)::text[]) AS value) AS wanted
+      WHERE NOT EXISTS (
+          SELECT FROM status s
+          WHERE s.organization = execution.organization AND s.execution = execution.id AND s.key = wanted.key AND s.value = wanted.value::jsonb
+      )
+  )
     LIMIT sqlc.arg(most)
 ) AS found;
 
 -- name: CountLabelled :one
 SELECT count(*) FROM (
     SELECT FROM execution
-    WHERE organization = sqlc.arg(organization) AND id < sqlc.arg(before) AND id >= sqlc.arg(least)
+    WHERE execution.organization = sqlc.arg(organization) AND id < sqlc.arg(before) AND id >= sqlc.arg(least)
       AND labels <> '{}' AND labels <> 'null' AND labels @> sqlc.arg(labels)::jsonb
       AND (cardinality(sqlc.arg(states)::smallint[]) = 0 OR state = ANY (sqlc.arg(states)::smallint[]))
       AND (sqlc.narg(program)::bytea IS NULL OR program = sqlc.narg(program))
@@ -125,6 +160,13 @@ SELECT count(*) FROM (
       AND (sqlc.narg(ended_from)::timestamptz IS NULL OR ended_at >= sqlc.narg(ended_from))
       AND (sqlc.narg(ended_to)::timestamptz IS NULL OR ended_at < sqlc.narg(ended_to))
       AND starts_with(workflow, sqlc.arg(prefix)::text) AND position(sqlc.arg(part)::text IN workflow) > 0
+  AND NOT EXISTS (
+      SELECT FROM (SELECT unnest(sqlc.arg(status_keys)::text[]) AS key, unnest(sqlc.arg(status_values)::text[]) AS value) AS wanted
+      WHERE NOT EXISTS (
+          SELECT FROM status s
+          WHERE s.organization = execution.organization AND s.execution = execution.id AND s.key = wanted.key AND s.value = wanted.value::jsonb
+      )
+  )
     LIMIT sqlc.arg(most)
 ) AS found;
 

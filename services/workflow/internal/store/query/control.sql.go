@@ -25,7 +25,14 @@ SELECT count(*) FROM (
       AND ($9::timestamptz IS NULL OR ended_at >= $9)
       AND ($10::timestamptz IS NULL OR ended_at < $10)
       AND starts_with(workflow, $11::text) AND position($12::text IN workflow) > 0
-    LIMIT $13
+  AND NOT EXISTS (
+      SELECT FROM (SELECT unnest($13::text[]) AS key, unnest($14::text[]) AS value) AS wanted
+      WHERE NOT EXISTS (
+          SELECT FROM status s
+          WHERE s.organization = execution.organization AND s.execution = execution.id AND s.key = wanted.key AND s.value = wanted.value::jsonb
+      )
+  )
+    LIMIT $15
 ) AS found
 `
 
@@ -42,6 +49,8 @@ type CountExecutionsParams struct {
 	EndedTo      *time.Time
 	Prefix       string
 	Part         string
+	StatusKeys   []string
+	StatusValues []string
 	Most         int32
 }
 
@@ -60,6 +69,8 @@ func (q *Queries) CountExecutions(ctx context.Context, arg CountExecutionsParams
 		arg.EndedTo,
 		arg.Prefix,
 		arg.Part,
+		arg.StatusKeys,
+		arg.StatusValues,
 		arg.Most,
 	)
 	var count int64
@@ -70,7 +81,7 @@ func (q *Queries) CountExecutions(ctx context.Context, arg CountExecutionsParams
 const countLabelled = `-- name: CountLabelled :one
 SELECT count(*) FROM (
     SELECT FROM execution
-    WHERE organization = $1 AND id < $2 AND id >= $3
+    WHERE execution.organization = $1 AND id < $2 AND id >= $3
       AND labels <> '{}' AND labels <> 'null' AND labels @> $4::jsonb
       AND (cardinality($5::smallint[]) = 0 OR state = ANY ($5::smallint[]))
       AND ($6::bytea IS NULL OR program = $6)
@@ -79,7 +90,14 @@ SELECT count(*) FROM (
       AND ($9::timestamptz IS NULL OR ended_at >= $9)
       AND ($10::timestamptz IS NULL OR ended_at < $10)
       AND starts_with(workflow, $11::text) AND position($12::text IN workflow) > 0
-    LIMIT $13
+  AND NOT EXISTS (
+      SELECT FROM (SELECT unnest($13::text[]) AS key, unnest($14::text[]) AS value) AS wanted
+      WHERE NOT EXISTS (
+          SELECT FROM status s
+          WHERE s.organization = execution.organization AND s.execution = execution.id AND s.key = wanted.key AND s.value = wanted.value::jsonb
+      )
+  )
+    LIMIT $15
 ) AS found
 `
 
@@ -96,6 +114,8 @@ type CountLabelledParams struct {
 	EndedTo      *time.Time
 	Prefix       string
 	Part         string
+	StatusKeys   []string
+	StatusValues []string
 	Most         int32
 }
 
@@ -113,6 +133,8 @@ func (q *Queries) CountLabelled(ctx context.Context, arg CountLabelledParams) (i
 		arg.EndedTo,
 		arg.Prefix,
 		arg.Part,
+		arg.StatusKeys,
+		arg.StatusValues,
 		arg.Most,
 	)
 	var count int64
@@ -134,7 +156,14 @@ SELECT count(*) FROM (
       AND ($9::timestamptz IS NULL OR ended_at >= $9)
       AND ($10::timestamptz IS NULL OR ended_at < $10)
       AND starts_with(workflow, $11::text) AND position($12::text IN workflow) > 0
-    LIMIT $13
+  AND NOT EXISTS (
+      SELECT FROM (SELECT unnest($13::text[]) AS key, unnest($14::text[]) AS value) AS wanted
+      WHERE NOT EXISTS (
+          SELECT FROM status s
+          WHERE s.organization = execution.organization AND s.execution = execution.id AND s.key = wanted.key AND s.value = wanted.value::jsonb
+      )
+  )
+    LIMIT $15
 ) AS found
 `
 
@@ -151,6 +180,8 @@ type CountTroubledParams struct {
 	EndedTo      *time.Time
 	Prefix       string
 	Part         string
+	StatusKeys   []string
+	StatusValues []string
 	Most         int32
 }
 
@@ -168,6 +199,8 @@ func (q *Queries) CountTroubled(ctx context.Context, arg CountTroubledParams) (i
 		arg.EndedTo,
 		arg.Prefix,
 		arg.Part,
+		arg.StatusKeys,
+		arg.StatusValues,
 		arg.Most,
 	)
 	var count int64
@@ -349,8 +382,15 @@ WHERE (cardinality($5::smallint[]) = 0 OR state = ANY ($5::smallint[]))
   AND ($9::timestamptz IS NULL OR ended_at >= $9)
   AND ($10::timestamptz IS NULL OR ended_at < $10)
   AND starts_with(workflow, $11::text) AND position($12::text IN workflow) > 0
+  AND NOT EXISTS (
+      SELECT FROM (SELECT unnest($13::text[]) AS key, unnest($14::text[]) AS value) AS wanted
+      WHERE NOT EXISTS (
+          SELECT FROM status s
+          WHERE s.organization = execution.organization AND s.execution = execution.id AND s.key = wanted.key AND s.value = wanted.value::jsonb
+      )
+  )
 ORDER BY id DESC
-LIMIT $13
+LIMIT $15
 `
 
 type ListExecutionsParams struct {
@@ -366,6 +406,8 @@ type ListExecutionsParams struct {
 	EndedTo      *time.Time
 	Prefix       string
 	Part         string
+	StatusKeys   []string
+	StatusValues []string
 	Most         int32
 }
 
@@ -402,6 +444,8 @@ func (q *Queries) ListExecutions(ctx context.Context, arg ListExecutionsParams) 
 		arg.EndedTo,
 		arg.Prefix,
 		arg.Part,
+		arg.StatusKeys,
+		arg.StatusValues,
 		arg.Most,
 	)
 	if err != nil {
@@ -445,7 +489,7 @@ SELECT id, ref, organization, workflow, state, error, program, labels, attempt, 
     coalesce((SELECT g.base_seq FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 0)::bigint AS base_seq
 FROM execution
 LEFT JOIN LATERAL (SELECT entry.seq, entry.recorded_at FROM entry WHERE entry.execution = execution.id ORDER BY entry.seq DESC LIMIT 1) AS last ON true
-WHERE organization = $1 AND id < $2 AND id >= $3
+WHERE execution.organization = $1 AND id < $2 AND id >= $3
   AND labels <> '{}' AND labels <> 'null' AND labels @> $4::jsonb
   AND (cardinality($5::smallint[]) = 0 OR state = ANY ($5::smallint[]))
   AND ($6::bytea IS NULL OR program = $6)
@@ -454,8 +498,15 @@ WHERE organization = $1 AND id < $2 AND id >= $3
   AND ($9::timestamptz IS NULL OR ended_at >= $9)
   AND ($10::timestamptz IS NULL OR ended_at < $10)
   AND starts_with(workflow, $11::text) AND position($12::text IN workflow) > 0
+  AND NOT EXISTS (
+      SELECT FROM (SELECT unnest($13::text[]) AS key, unnest($14::text[]) AS value) AS wanted
+      WHERE NOT EXISTS (
+          SELECT FROM status s
+          WHERE s.organization = execution.organization AND s.execution = execution.id AND s.key = wanted.key AND s.value = wanted.value::jsonb
+      )
+  )
 ORDER BY id DESC
-LIMIT $13
+LIMIT $15
 `
 
 type ListLabelledParams struct {
@@ -471,6 +522,8 @@ type ListLabelledParams struct {
 	EndedTo      *time.Time
 	Prefix       string
 	Part         string
+	StatusKeys   []string
+	StatusValues []string
 	Most         int32
 }
 
@@ -507,6 +560,8 @@ func (q *Queries) ListLabelled(ctx context.Context, arg ListLabelledParams) ([]L
 		arg.EndedTo,
 		arg.Prefix,
 		arg.Part,
+		arg.StatusKeys,
+		arg.StatusValues,
 		arg.Most,
 	)
 	if err != nil {
@@ -561,8 +616,15 @@ WHERE state = ANY ($5::smallint[])
   AND ($9::timestamptz IS NULL OR ended_at >= $9)
   AND ($10::timestamptz IS NULL OR ended_at < $10)
   AND starts_with(workflow, $11::text) AND position($12::text IN workflow) > 0
+  AND NOT EXISTS (
+      SELECT FROM (SELECT unnest($13::text[]) AS key, unnest($14::text[]) AS value) AS wanted
+      WHERE NOT EXISTS (
+          SELECT FROM status s
+          WHERE s.organization = execution.organization AND s.execution = execution.id AND s.key = wanted.key AND s.value = wanted.value::jsonb
+      )
+  )
 ORDER BY id DESC
-LIMIT $13
+LIMIT $15
 `
 
 type ListTroubledParams struct {
@@ -578,6 +640,8 @@ type ListTroubledParams struct {
 	EndedTo      *time.Time
 	Prefix       string
 	Part         string
+	StatusKeys   []string
+	StatusValues []string
 	Most         int32
 }
 
@@ -614,6 +678,8 @@ func (q *Queries) ListTroubled(ctx context.Context, arg ListTroubledParams) ([]L
 		arg.EndedTo,
 		arg.Prefix,
 		arg.Part,
+		arg.StatusKeys,
+		arg.StatusValues,
 		arg.Most,
 	)
 	if err != nil {
