@@ -224,11 +224,15 @@ func names(all []string) string {
 // oneKind finds checks whose key another check of the same target has with another kind: reports would mean either.
 func oneKind(all, own Checks, at string) []fault.Field {
 	var found []fault.Field
-	for target, lists := range map[string][2][]Condition{"active": {all.Active, own.Active}, "proposed": {all.Proposed, own.Proposed}} {
-		for i, c := range lists[1] {
-			if slices.ContainsFunc(append(slices.Clone(lists[0]), lists[1]...), func(o Condition) bool { return o.Key == c.Key && o.kind() != c.kind() }) {
+	for _, target := range []struct {
+		name     string
+		all, own []Condition
+	}{{"active", all.Active, own.Active}, {"proposed", all.Proposed, own.Proposed}} {
+		for i, c := range target.own {
+			differs := func(o Condition) bool { return o.Key == c.Key && o.kind() != c.kind() }
+			if slices.ContainsFunc(target.all, differs) || slices.ContainsFunc(target.own, differs) {
 				found = append(found, fault.Field{
-					Name:    fmt.Sprintf("%s/%s/%d/key", at, target, i),
+					Name:    fmt.Sprintf("%s/%s/%d/key", at, target.name, i),
 					Problem: fmt.Sprintf("found %q, which another check has with a different kind; expected one kind for each key", c.Key),
 				})
 			}

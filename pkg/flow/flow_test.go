@@ -50,6 +50,10 @@ func TestBadDefinitionsAreRefused(t *testing.T) {
 		{"not JSON", `{"steps":`, `line 1, column 9: found text that is not JSON (unexpected EOF); expected one JSON value`},
 		{"no steps", `{}`, `/steps: found nothing; expected a value`},
 		{"empty", `{"steps":[]}`, `/steps: found 0 items; expected at least 1`},
+		{
+			"a key with two kinds", `{"checks":{"active":[{"key":"soak","kind":"timer","duration":60}]},"steps":[{"type":"deploy","environment":"staging","config":{},"checks":{"active":[{"key":"soak"}]}}]}`,
+			`/steps/0/checks/active/0/key: found "soak", which another check has with a different kind; expected one kind for each key`,
+		},
 		{"unknown field", `{"steps":[` + staging + `],"stages":[]}`, `/stages: found a field that does not exist; expected one of steps, checks`},
 		{
 			"unknown type", steps(`{"type":"teleport","to":"mars"}`),

@@ -30,7 +30,8 @@ type exposition struct {
 // collectors are everything that /metrics exposes beside telemetry.Metrics.
 func (e exposition) collectors() []prometheus.Collector {
 	return append(bus.Metrics(e.conn), pg.Metrics(e.pool), outbox.Metrics(e.pool),
-		telemetry.BreakGlass(e.breakGlass), telemetry.Breaches(e.breaches), telemetry.FreezeBypasses(e.bypasses), journalMetrics{e.journal}, store.Metrics(e.pool),
+		telemetry.BreakGlass(e.breakGlass), telemetry.Breaches(e.breaches), telemetry.FreezeBypasses(e.bypasses),
+		journalMetrics{e.journal}, store.Metrics(e.pool),
 		e.delivery, e.streams)
 }
 

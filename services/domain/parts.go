@@ -46,8 +46,11 @@ func (s *service) handler(c Config) (http.Handler, error) {
 		Guard:  guard,
 		SignOn: signOn,
 		GraphQL: graph.NewHandler(graph.Deps{
-			Domain: graph.Domain{Access: s.access, Setup: s.setup, Rollouts: s.rollouts, Freezes: s.freezes, Checks: s.checks, Workflows: s.handoffs, View: s.view, Evidence: s.evidence, Control: s.control},
-			Clock:  clock.System(), Log: s.log, Streams: s.streams,
+			Domain: graph.Domain{
+				Access: s.access, Setup: s.setup, Rollouts: s.rollouts, Freezes: s.freezes, Checks: s.checks, Workflows: s.handoffs, View: s.view,
+				Evidence: s.evidence, Control: s.control,
+			},
+			Clock: clock.System(), Log: s.log, Streams: s.streams,
 		}),
 		Console: pages,
 		Docs:    docs,

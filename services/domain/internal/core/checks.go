@@ -42,7 +42,7 @@ const (
 )
 
 // CheckKey is the form of the key of a check (R3-10).
-var CheckKey = regexp.MustCompile(`^[a-z0-9-]{1,63}$`) //nolint:gochecknoglobals // compiled once, never written
+var CheckKey = regexp.MustCompile(`^[a-z0-9-]{1,63}$`)
 
 // Check is a check as a pipeline declares it.
 type Check struct {

@@ -9,8 +9,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// A passage also waits for controls that people set from outside of a pipeline: freezes, vetoes of versions, and pins of environments (D49).
-// None of them is pinned with a rollout: they stop rollouts under way at their next passage.
+// A passage also waits for controls that people set from outside of a pipeline: freezes, vetoes of versions, and pins of environments
+// (D49). None of them is pinned with a rollout: they stop rollouts under way at their next passage.
 
 // The bounds of a freeze.
 const (

@@ -203,7 +203,8 @@ func permissionFor(action Action) (Permission, bool) {
 		return MayApprove, true
 	case ActionBreakGlass, ActionForceChange:
 		return MayBreakGlass, true
-	case ActionStartFreeze, ActionExtendFreeze, ActionEndFreeze, ActionVetoVersion, ActionLiftVeto, ActionPinEnvironment, ActionUnpinEnvironment:
+	case ActionStartFreeze, ActionExtendFreeze, ActionEndFreeze, ActionVetoVersion, ActionLiftVeto, ActionPinEnvironment,
+		ActionUnpinEnvironment:
 		return MayFreeze, true
 	case ActionBypassFreeze:
 		return MayBypass, true

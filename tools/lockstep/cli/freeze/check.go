@@ -14,7 +14,8 @@ func (c commands) report() *cobra.Command {
 	in := client.CheckInput{}
 	cmd := c.Asking("report KEY", "Report the status of a check about a version set, or about a commit that was deployed",
 		"  lockstep check report healthy --application shop --environment staging --version-set versionset_7 --phase success\n"+
-			"  lockstep check report load-test --application shop --environment staging --commit $SHA --phase failure --link https://ci.example.com/7",
+			"  lockstep check report load-test --application shop --environment staging --commit $SHA --phase failure "+
+			"--link https://ci.example.com/7",
 		command.Exactly(1), func(cmd *cobra.Command, api *client.Client, args []string) error {
 			in.Key = args[0]
 			one, err := api.ReportCheck(cmd.Context(), in)
@@ -23,7 +24,8 @@ func (c commands) report() *cobra.Command {
 			}
 			return c.Print(one, func(w io.Writer) {
 				command.Row(w, "CHECK", "PHASE", "APPLICATION", "ENVIRONMENT", "VERSION SET", "REPORTER", "DESCRIPTION")
-				command.Row(w, one.Key, journal.Human(one.Phase), one.Application.Name, one.Environment.Name, one.VersionSet.Name, one.Reporter, one.Description)
+				command.Row(w, one.Key, journal.Human(one.Phase), one.Application.Name, one.Environment.Name, one.VersionSet.Name, one.Reporter,
+					one.Description)
 			})
 		})
 	flags := cmd.Flags()

@@ -1,8 +1,8 @@
-// Package freeze has the commands about what stops rollouts from outside of their pipelines, freezes and vetoes of versions, and about checks.
+// Package freeze has the commands about what stops rollouts from outside of their pipelines, freezes and vetoes of versions, and about
+// checks.
 package freeze
 
 import (
-	"fmt"
 	"io"
 	"strings"
 	"time"
@@ -19,7 +19,8 @@ import (
 func Commands(c *command.Command) []*cobra.Command {
 	own := commands{c}
 	return []*cobra.Command{
-		command.Noun("freeze", "fz", "Freezes: times in which rollouts stop at their next passage", own.start(), own.list(), own.extend(), own.end()),
+		command.Noun("freeze", "fz", "Freezes: times in which rollouts stop at their next passage",
+			own.start(), own.list(), own.extend(), own.end()),
 		command.Noun("check", "ck", "Checks: conditions of entering environments whose status people and systems report", own.report()),
 	}
 }
@@ -156,7 +157,8 @@ func table(w io.Writer, all []client.Freeze) {
 		case f.StoppedRollouts == 0 && f.EndsAt.Before(time.Now()): //nolint:forbidigo // the time of the person who looks
 			state = "over"
 		}
-		command.Row(w, f.ID, scope(f), command.Moment(f.StartsAt), command.Moment(end), state, command.Number(f.StoppedRollouts), f.Author, f.Reason)
+		command.Row(w, f.ID, scope(f), command.Moment(f.StartsAt), command.Moment(end), state, command.Number(f.StoppedRollouts), f.Author,
+			f.Reason)
 	}
 }
 
@@ -184,7 +186,8 @@ func scope(f client.Freeze) string {
 func (c commands) veto() *cobra.Command {
 	var reason string
 	cmd := c.Asking("veto ID", "Veto a version or a version set: it is never deployed, also by rollouts under way",
-		"  lockstep version veto versionset_7 --reason 'CVE-2026-1234'\n  lockstep version veto version_12 --reason 'wrong build'", command.Exactly(1),
+		"  lockstep version veto versionset_7 --reason 'CVE-2026-1234'\n  lockstep version veto version_12 --reason 'wrong build'",
+		command.Exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			one, err := api.VetoVersion(cmd.Context(), args[0], reason)
 			if err != nil {
@@ -215,7 +218,7 @@ func vetoTable(w io.Writer, v client.Veto) {
 	command.Row(w, "ID", "STATE", "SINCE", "BY", "REASON")
 	state := "in force"
 	if v.LiftedAt != nil {
-		state = fmt.Sprintf("lifted at %s", command.Moment(*v.LiftedAt))
+		state = "lifted at " + command.Moment(*v.LiftedAt)
 	}
 	command.Row(w, v.ID, state, command.Moment(v.CreatedAt), v.Author, v.Reason)
 }

@@ -94,7 +94,7 @@ func (f *fixture) controls() {
 		"artifactSourceId": source, "sourceConfig": map[string]any{"image": "r.example.com/another", "allow_tags": "^v"},
 	})
 	end := func(hours time.Duration) string {
-		return time.Now().Add(hours * time.Hour).UTC().Format(time.RFC3339) //nolint:forbidigo // the fixture goes by the machine's clock
+		return time.Now().Add(hours * time.Hour).UTC().Format(time.RFC3339)
 	}
 	do("pinEnvironment", "environment", map[string]any{"environmentId": environment, "reason": "by hand"})
 	do("unpinEnvironment", "environment", map[string]any{"environmentId": environment})

@@ -374,6 +374,7 @@ func TestACursorIsOfItsListAndOrder(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.many()
+	f.freezing(1)
 	same := map[string]string{
 		"Rollout.journal": "Query.journal", "Application.rollouts": "Query.rollouts",
 		"Query.matrix": "Query.applications",

@@ -42,7 +42,7 @@ func (freezeResolver) Applications(ctx context.Context, f *model.Freeze) ([]mode
 
 // InForce is whether it stops rollouts now.
 func (r freezeResolver) InForce(_ context.Context, f *model.Freeze) (bool, error) {
-	return f.Freeze.InForce(r.domain.View.Now()), nil
+	return f.InForce(r.domain.View.Now()), nil
 }
 
 // StoppedRollouts is how many wait for its end.

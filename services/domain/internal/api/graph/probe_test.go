@@ -45,7 +45,7 @@ func example(t *testing.T, schema *ast.Schema, typ *ast.Type, name string) any {
 		}
 		return 60
 	case "Time":
-		return time.Now().Add(time.Hour).UTC().Format(time.RFC3339) //nolint:forbidigo // the fixture goes by the machine's clock
+		return time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 	case "Boolean":
 		return true
 	case "JSON":
@@ -71,7 +71,7 @@ func (f *fixture) freezing(freezes int) {
 	f.t.Helper()
 	for n := range freezes {
 		f.change(ours, "startFreeze", "freeze", "id", map[string]any{
-			"reason": fmt.Sprintf("freeze %d", n), "endsAt": time.Now().Add(time.Hour).UTC().Format(time.RFC3339), //nolint:forbidigo // as above
+			"reason": fmt.Sprintf("freeze %d", n), "endsAt": time.Now().Add(time.Hour).UTC().Format(time.RFC3339),
 		})
 	}
 }

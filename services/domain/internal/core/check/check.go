@@ -70,6 +70,12 @@ const (
 // commitForm is a full commit ID, of SHA-1 or SHA-256.
 var commitForm = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
 
+// plainLink is whether a link is an http or https address without credentials.
+func plainLink(link string) bool {
+	u, err := url.Parse(link)
+	return err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https") && u.User == nil
+}
+
 func (r Report) check() error {
 	var found []fault.Field
 	wrong := func(field, format string, args ...any) {
@@ -86,7 +92,7 @@ func (r Report) check() error {
 	if len(r.Description) > maxDescription {
 		wrong("/description", "found %d bytes; expected at most %d", len(r.Description), maxDescription)
 	}
-	if u, err := url.Parse(r.Link); r.Link != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil) {
+	if r.Link != "" && !plainLink(r.Link) {
 		wrong("/link", "found %.100q; expected an http or https address without credentials", r.Link)
 	}
 	if len(r.Link) > maxLink {

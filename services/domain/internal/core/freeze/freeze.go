@@ -124,7 +124,9 @@ func (n NewFreeze) check(now time.Time) error {
 	}
 	found = append(found, checkEnd(n.EndsAt, n.StartsAt)...)
 	if !n.EndsAt.IsZero() && !n.EndsAt.After(now) {
-		found = append(found, fault.Field{Name: "/endsAt", Problem: fmt.Sprintf("found %s, which is over; it is %s", instant(n.EndsAt), instant(now))})
+		found = append(found, fault.Field{
+			Name: "/endsAt", Problem: fmt.Sprintf("found %s, which is over; it is %s", instant(n.EndsAt), instant(now)),
+		})
 	}
 	for i, tier := range n.Tiers {
 		switch tier {
@@ -161,7 +163,9 @@ func checkEnd(end, from time.Time) []fault.Field {
 
 func checkReason(reason string) []fault.Field {
 	if strings.TrimSpace(reason) == "" {
-		return []fault.Field{{Name: "/reason", Problem: "found none; expected why: it is shown to everybody who is stopped, and kept in the journal"}}
+		return []fault.Field{{
+			Name: "/reason", Problem: "found none; expected why: it is shown to everybody who is stopped, and kept in the journal",
+		}}
 	}
 	if len(reason) > core.MaxReason {
 		return []fault.Field{{Name: "/reason", Problem: fmt.Sprintf("found %d bytes; expected at most %d", len(reason), core.MaxReason)}}

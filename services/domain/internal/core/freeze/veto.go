@@ -148,7 +148,8 @@ func (u *UseCases) pin(
 		if pinned {
 			to = map[string]any{"reason": reason}
 		}
-		if err := tx.SavePin(ctx, core.Pin{EnvironmentID: environment, Reason: reason, Since: now, Author: core.AuthorOf(a)}, pinned); err != nil {
+		next := core.Pin{EnvironmentID: environment, Reason: reason, Since: now, Author: core.AuthorOf(a)}
+		if err := tx.SavePin(ctx, next, pinned); err != nil {
 			return err
 		}
 		if err := tx.ReviewStopped(ctx, core.StopPin, environment, now); err != nil {

@@ -41,7 +41,9 @@ func (u *UseCases) BreakGlass(ctx context.Context, a core.Actor, rollout int64, 
 func checkGlassReason(reason string) error {
 	if strings.TrimSpace(reason) == "" {
 		return fault.InvalidFields(
-			fault.Field{Name: "/reason", Problem: "found none; expected why the rollout is let past its approvals or freezes: it is kept in the journal"},
+			fault.Field{
+				Name: "/reason", Problem: "found none; expected why the rollout is let past its approvals or freezes: it is kept in the journal",
+			},
 		)
 	}
 	return core.CheckReason(reason)

@@ -84,8 +84,8 @@ func (v waitView) stops(s core.Standing) []Wait {
 	return all
 }
 
-// stoppedAnyway is whether the journal says that a freeze has stopped a rollback that lets rollbacks pass: what the rollout goes back to has
-// never run there.
+// stoppedAnyway is whether the journal says that a freeze has stopped a rollback although it lets rollbacks pass: what the rollout goes back
+// to has never run there.
 func (v stopView) stoppedAnyway(stops []core.Condition) bool {
 	return slices.ContainsFunc(stops, func(c core.Condition) bool {
 		return c.Kind == core.ConditionFreeze &&
@@ -97,8 +97,9 @@ func (v waitView) stop(gate string, environment int64, s core.Stop) Wait {
 	w := Wait{GateID: gate, EnvironmentID: environment, Since: &s.Since, Until: s.Until, Needs: core.MayFreeze}
 	switch s.Kind {
 	case core.StopFreeze:
-		w.Kind, w.Resolver = WaitFreeze, fmt.Sprintf("time; %s may end the freeze, and %s may bypass it for this rollout", holders(core.MayFreeze),
-			holders(core.MayBypass))
+		w.Kind, w.Resolver = WaitFreeze, fmt.Sprintf(
+			"time; %s may end the freeze, and %s may bypass it for this rollout", holders(core.MayFreeze), holders(core.MayBypass),
+		)
 	case core.StopVeto:
 		w.Kind, w.Resolver = WaitVeto, holders(core.MayFreeze)+", who may lift the veto"
 	case core.StopPin:
@@ -145,7 +146,8 @@ func (v waitView) checksOf(s core.Standing, gate string, checks core.Checks) []W
 		}
 		w := Wait{
 			Kind: WaitCheck, Detail: fmt.Sprintf(
-				"passage %q needs check %q of %q, which is %s: %s", gate, state.Key, v.environments[state.EnvironmentID].Name, state.Phase, state.Detail,
+				"passage %q needs check %q of %q, which is %s: %s", gate, state.Key, v.environments[state.EnvironmentID].Name, state.Phase,
+				state.Detail,
 			),
 			Resolver: "a report of success by every reporter; " + holders(core.MayReport), Needs: core.MayReport, Since: state.Since,
 			Until: state.Next, GateID: gate, EnvironmentID: state.EnvironmentID,
