@@ -29,7 +29,8 @@ func withWorker(c *workflow.Config) {
 }
 
 // workers is B16: runs that call a Function of a worker again and again, each answer durable before the next call. A round trip is the time
-// between two calls of one run at the worker: the answer is stored, the run goes through its next turn, and the next call is stored and given.
+// between two calls of one run at the worker: the answer is stored, the run goes through its next turn, and the next call is stored and
+// given.
 func workers(ctx context.Context, w *world, r *report) error {
 	conn, err := rpc.Dial(rpc.ClientConfig{Address: w.config.GRPCAddress, Token: workToken, Insecure: true})
 	if err != nil {
@@ -53,7 +54,10 @@ func workers(ctx context.Context, w *world, r *report) error {
 	go func() {
 		ended <- worker.Run(work, worker.Config{Conn: conn, Name: "bench", InFlight: 64, Functions: []worker.Function{echo}})
 	}()
-	defer func() { stop(); <-ended }()
+	defer func() {
+		stop()
+		_ = <-ended // it was stopped
+	}()
 	inputs := fmt.Sprintf(`{"calls": %d}`, workerCalls)
 	client, err := w.client()
 	if err != nil {
