@@ -51,7 +51,8 @@ func (e *limitError) Error() string { return e.text }
 // stepped is what the interpreter says of a thread that was stopped, because its program took too many steps.
 const stepped = "Starlark computation cancelled"
 
-// catchable reports whether a scope may handle an error. The end of the run, a mismatch, a limit and a defect of the interpreter it may not.
+// catchable reports whether a scope may handle an error. The end of the run, a mismatch, a limit and a defect of the interpreter it may
+// not.
 func catchable(err error) bool {
 	if errors.Is(err, errClosed) || errors.Is(err, errContinued) {
 		return false

@@ -159,7 +159,8 @@ def main():
 	}
 }
 
-// A run that was recorded by a program before its change continues without it, one that is new takes it, and either is the same at its replay.
+// A run that was recorded by a program before its change continues without it, one that is new takes it, and either is the same at its
+// replay.
 func TestPatchedProgramsContinueOldHistories(t *testing.T) {
 	t.Parallel()
 	before := "run(\"echo\", {\"n\": 1})\nrun(\"echo\", {\"n\": 2})\nrun(\"echo\", {\"n\": 3})\n"

@@ -245,7 +245,7 @@ func (b *branch) call(d *deferred) (attempted, error) {
 	b.pending = nil // it is not waited for any more
 	for _, ended := range within.branches {
 		if ended.err != nil {
-			return attempted{Error: describeRaised(ended.err)}, nil
+			return attempted{Error: describeRaised(ended.err)}, nil //nolint:nilerr // it is the call's, and recorded as that
 		}
 	}
 	return attempted{OK: true}, nil

@@ -147,7 +147,10 @@ func (s *Scripts) resumed(recorded json.RawMessage) (entry, error) {
 	if err := json.Unmarshal(recorded, &call); err != nil {
 		return entry{}, fmt.Errorf("the recorded call of continue_with: %w", err)
 	}
-	e := entry{function: call.Function, resumes: true, kwargs: starlark.StringDict{}, deferred: call.Deferred, parent: call.Children, status: call.Status}
+	e := entry{
+		function: call.Function, resumes: true, kwargs: starlark.StringDict{},
+		deferred: call.Deferred, parent: call.Children, status: call.Status,
+	}
 	for _, arg := range call.Args {
 		v, err := decode(arg)
 		if err != nil {

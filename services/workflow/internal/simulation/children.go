@@ -89,6 +89,7 @@ func (m *Memory) endOf(organization int64, workflow string) json.RawMessage {
 		kind = history.TypeCompleted
 	case execution.Cancelled:
 		kind = history.TypeCancelled
+	default: // it has failed
 	}
 	var last struct {
 		Result json.RawMessage `json:"result,omitempty"`

@@ -262,7 +262,8 @@ func replayed(e *stored, generation int) error {
 		entries = entries[:len(entries)-1]
 	}
 	machine, err := script.New(script.Limits{}).Open(e.start.Program, e.start.Inputs, program.Environment{
-		Ref: e.Ref, Workflow: e.Workflow, Continuation: begun, Now: clock.System().Now, UUID: func() string { return "" }, Random: func() float64 { return 0 },
+		Ref: e.Ref, Workflow: e.Workflow, Continuation: begun,
+		Now: clock.System().Now, UUID: func() string { return "" }, Random: func() float64 { return 0 },
 		Token: func() string { return "" },
 		Emit:  func(string, string, json.RawMessage) *history.FunctionError { return nil },
 	})

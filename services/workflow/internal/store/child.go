@@ -20,13 +20,13 @@ import (
 
 // startChildren stores the children of turns with them, and returns those that are new and the programs that were stored. A child that
 // exists is left alone: it was started by the same run, under the same id.
-func (s *Store) startChildren(ctx context.Context, q *query.Queries, commits []*commit) (new []engine.Woken, programs [][32]byte, err error) {
+func (s *Store) startChildren(
+	ctx context.Context, q *query.Queries, commits []*commit,
+) (born []engine.Woken, programs [][32]byte, err error) {
 	var starts []*start
 	var p query.SaveChildrenParams
 	for _, c := range commits {
-		for _, child := range c.children {
-			starts = append(starts, child)
-		}
+		starts = append(starts, c.children...)
 		for _, child := range c.Starts {
 			p.Organizations, p.Workflows = append(p.Organizations, child.Organization), append(p.Workflows, child.Workflow)
 			p.Parents, p.ParentWorkflows = append(p.Parents, c.Execution.ID), append(p.ParentWorkflows, c.Execution.Workflow)
@@ -47,9 +47,9 @@ func (s *Store) startChildren(ctx context.Context, q *query.Queries, commits []*
 		return nil, nil, pg.Classify(err, "create %d children", len(starts))
 	}
 	for _, row := range rows {
-		new = append(new, engine.Woken{ID: row.ID})
+		born = append(born, engine.Woken{ID: row.ID})
 	}
-	return new, programs, errors.Join(saveTraces(ctx, q, starts, rows), pg.Classify(q.SaveChildren(ctx, p), "save %d children", len(starts)))
+	return born, programs, errors.Join(saveTraces(ctx, q, starts, rows), pg.Classify(q.SaveChildren(ctx, p), "save %d children", len(starts)))
 }
 
 // saveStatuses stores what the runs of turns report of themselves.
@@ -143,6 +143,7 @@ func (s *Store) EndOf(ctx context.Context, organization int64, workflow string) 
 		kind = history.TypeCompleted
 	case execution.Cancelled:
 		kind = history.TypeCancelled
+	default: // it has failed
 	}
 	var last struct {
 		Result json.RawMessage `json:"result,omitempty"`

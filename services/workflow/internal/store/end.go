@@ -108,7 +108,10 @@ func (s *Store) end(ctx context.Context, organization int64, workflow string, wi
 			return err
 		}
 		ends := []*commit{last}
-		if err := errors.Join(orphanChildren(ctx, q, ends), appendEntries(ctx, q, ends), closeOps(ctx, q, ends), s.Add(ctx, tx, last.wire...)); err != nil {
+		err = errors.Join(
+			orphanChildren(ctx, q, ends), appendEntries(ctx, q, ends), closeOps(ctx, q, ends), s.Add(ctx, tx, last.wire...),
+		)
+		if err != nil {
 			return err
 		}
 		ended = row.ID
@@ -230,6 +233,7 @@ func immediateKinds() []string {
 	return []string{
 		string(history.KindNow), string(history.KindUUID), string(history.KindRandom),
 		string(history.KindChannel), string(history.KindPrint), string(history.KindEmit),
-		string(history.KindAttempt), string(history.KindPatched), string(history.KindDefer), string(history.KindStart), string(history.KindStatus),
+		string(history.KindAttempt), string(history.KindPatched), string(history.KindDefer),
+		string(history.KindStart), string(history.KindStatus),
 	}
 }

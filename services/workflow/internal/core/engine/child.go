@@ -14,8 +14,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
 
-// Children. A program starts one on the spot: the entry that says so and the row of the child are stored by one commit, so whatever dies, the
-// child is started once or not at all. Its end is an event that the parent waits for like any other; a wait for a child that ended before
+// Children. A program starts one on the spot: the entry that says so and the row of the child are stored by one commit, so whatever dies,
+// the child is started once or not at all. Its end is an event that the parent waits for like any other; a wait for a child that ended before
 // the events that are kept finds the end in the store (EndOf). When a run ends, those of its children that are not detached are noted as
 // orphans by the same commit, and cancelled afterwards.
 //

@@ -74,8 +74,8 @@ func (d *run) cancelled(a Arrival) {
 	d.machine.Stop(program.Stopped{Cancelled: true, Reason: why.Reason})
 }
 
-// withdraw drops what is known of operations that nobody waits for any more: the run has ended, and calls what it has deferred, or such a call
-// was given up or has ended.
+// withdraw drops what is known of operations that nobody waits for any more: the run has ended, and calls what it has deferred, or such a
+// call was given up or has ended.
 func (d *run) withdraw() {
 	if !d.machine.Ending() {
 		return
