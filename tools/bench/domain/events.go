@@ -104,8 +104,8 @@ func drained(ctx context.Context, database string, events int) (rows int64, perS
 			return 0, 0, fmt.Errorf("%d of %d events have been applied: %w", claimed, events, err)
 		}
 		var now int64
-		if err := conn.QueryRow(ctx, `SELECT last_value, (SELECT count(*) FROM `+schema+`.inbox WHERE source = '/bench') FROM `+schema+
-			`.cd_journal_positions`).Scan(&now, &claimed); err != nil {
+		if err := conn.QueryRow(ctx, `SELECT last_value, (SELECT count(*) FROM `+schema+`.inbox WHERE source = $1 AND event_id LIKE 'bench-%') FROM `+
+			schema+`.cd_journal_positions`, event.SourceWorkflow).Scan(&now, &claimed); err != nil {
 			return 0, 0, fmt.Errorf("read the position of the journal: %w", err)
 		}
 		if now != max(last, before) {

@@ -54,6 +54,8 @@ type options struct {
 	// profile is where the processor's time during the pages goes to; empty for none.
 	profile string
 	out     string
+	// unsealed leaves out the chain of the journals, to compare.
+	unsealed bool
 }
 
 func main() {
@@ -65,6 +67,7 @@ func main() {
 	flag.IntVar(&o.events, "events", 16_000, "how many `words` of workflows the journal takes; 0 for none, and for no artifacts")
 	flag.StringVar(&o.data, "data", "", "keep the organization in this `folder`, and measure its pages, and nothing else, if it has one")
 	flag.StringVar(&o.profile, "profile", "", "write a CPU profile of service and client during the pages into this `file`")
+	flag.BoolVar(&o.unsealed, "unsealed", false, "do not seal the journals, to compare")
 	flag.StringVar(&o.out, "json", "", "write the figures as JSON into this `file`")
 	flag.Parse()
 	if err := run(ctx, o); err != nil {
@@ -109,6 +112,7 @@ func run(ctx context.Context, o options) (err error) {
 		NATS:     bus.NATS{NATSURL: nats.URL(), NATSPassword: "domain"},
 		// Nothing listens there: reading needs the database alone.
 		WorkflowAddress: "127.0.0.1:1",
+		Journal:         domain.Journal{Unsealed: o.unsealed, SealEvery: 10 * time.Second, CheckEvery: 24 * time.Hour},
 	}
 	filled, err := fill(ctx, c, o, log)
 	if err != nil {
