@@ -57,6 +57,7 @@ var listed = map[string]place{
 	"Query.agents":          {`%s`, `{ name }`},
 	"Query.organizations":   {`%s`, `{ name }`},
 	"Query.audit":           {`%s`, `{ action subject subjectName createdAt }`},
+	"Query.proposedChanges": {`%s`, `{ id reason createdAt }`},
 	"Query.accessChanges":   {`%s`, `{ action subject subjectName }`},
 	"Query.artifactSources": {`%s`, `{ id }`},
 	"Query.freezes":         {`%s`, `{ id reason }`},
@@ -148,6 +149,7 @@ func TestEveryListIsAConnection(t *testing.T) { //nolint:tparallel // lists are 
 	f := newFixture(t)
 	f.many()
 	f.freezing(5)
+	f.proposing(5)
 	schema := schemaOf(t)
 	for _, def := range schema.Types { //nolint:paralleltest // as above
 		for _, field := range def.Fields {
@@ -375,6 +377,7 @@ func TestACursorIsOfItsListAndOrder(t *testing.T) {
 	f := newFixture(t)
 	f.many()
 	f.freezing(1)
+	f.proposing(5)
 	same := map[string]string{
 		"Rollout.journal": "Query.journal", "Application.rollouts": "Query.rollouts",
 		"Query.matrix": "Query.applications",

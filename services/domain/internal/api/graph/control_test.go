@@ -48,6 +48,17 @@ type later struct {
 
 func (l later) Now() time.Time { return l.Clock.Now().Add(l.by) }
 
+// proposing leaves so many changes of environment 1 proposed by member 1, without a row of the journal for each.
+func (f *fixture) proposing(count int) {
+	f.t.Helper()
+	_, err := f.owner.Exec(f.t.Context(), `INSERT INTO cd_proposed_changes (organization_id, proposer_id, proposer_name, action, subject_kind,
+		subject_number, subject_name, environments, input, expires_at)
+		SELECT $1, 1, 'one', 'setDirectChanges', 'environment', 1, 'staging', '{1}', '{}', now() + interval '1 day' FROM generate_series(1, $2)`, ours, count)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
 // controlled is an environment under change control, with two owners, a viewer and a machine that owns as well.
 type controlled struct {
 	*fixture

@@ -299,4 +299,5 @@ func (f *fixture) populate() {
 	if _, _, err := f.access.CreateToken(f.t.Context(), actor(ours), access.NewToken{MemberID: m.ID, Name: "laptop"}); err != nil {
 		f.t.Fatal(err)
 	}
+	f.proposing(1)
 }
