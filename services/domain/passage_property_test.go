@@ -255,7 +255,8 @@ func (s *shop) keepsToTheReference(rng *rand.Rand, n int, died *crash, begin fun
 		waiting = append(waiting, e)
 	}
 	for range 60 {
-		what, do, effect := "", func(context.Context) error { return nil }, func() {}
+		var what string
+		do, effect := func(context.Context) error { return nil }, func() {}
 		command := func(call func(context.Context, core.Actor, int64, string) (core.Rollout, error), then func()) {
 			do = func(ctx context.Context) error {
 				_, err := call(ctx, user(), r.ID, "why")

@@ -144,7 +144,9 @@ func chaos(t *testing.T, random *rand.Rand, together int, done map[string]int) (
 	}
 	check, err := first.API.CheckJournal(ctx, func(client.JournalCheck) {})
 	breaches := len(check.Differences)
-	check.Differences = slices.DeleteFunc(check.Differences, func(d client.JournalDifference) bool { return strings.Contains(d.Problem, "breach: ") })
+	check.Differences = slices.DeleteFunc(check.Differences, func(d client.JournalDifference) bool {
+		return strings.Contains(d.Problem, "breach: ")
+	})
 	breaches -= len(check.Differences)
 	if all := 2*together + 1; err != nil || len(check.Differences) > 0 || check.Rollouts != all || breaches != 1 {
 		t.Errorf("the journal: got %+v, %v, %d breaches; want no differences in %d rollouts, except for the hostile one's", check, err, breaches, all)
