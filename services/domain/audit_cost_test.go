@@ -16,10 +16,12 @@ func TestAnAuditCostsWhatItShows(t *testing.T) {
 	)
 	build := func(n int) *filled {
 		f := fill(t, map[string]int{"applications": 300 * n, "environments": 50, "rollouts": 900 * n, "active": 100 * n, "asking": 60})
-		_, err := f.pool.Exec(t.Context(), `INSERT INTO cd_members (id, organization_id, name, kind, role) OVERRIDING SYSTEM VALUE VALUES (3, 1, 'alice', 'user', 'owner')`)
+		_, err := f.pool.Exec(t.Context(), `INSERT INTO cd_members (id, organization_id, name, kind, role)
+			OVERRIDING SYSTEM VALUE VALUES (3, 1, 'alice', 'user', 'owner')`)
 		f.ok(err)
 		// One in a hundred is by another member, or another action; an application has ten.
-		_, err = f.pool.Exec(t.Context(), `INSERT INTO cd_changes (organization_id, principal_type, principal_id, principal_name, action, subject_kind,
+		_, err = f.pool.Exec(t.Context(), `INSERT INTO cd_changes (organization_id, principal_type, principal_id, principal_name, action,
+			subject_kind,
 			subject_number, subject_name, application_id, environment_id, created_at)
 			SELECT 1, 'user', CASE WHEN k % $2 = 0 THEN 3 ELSE 1 END, 'alice', CASE WHEN k % $2 = 1 THEN 'rare' ELSE 'setRollbackPolicy' END,
 			       'application', k, 'x', 1 + k % $3, 1 + k % 50, '2026-01-01'::timestamptz + k * interval '1 minute'
