@@ -17,8 +17,8 @@ import (
 // An environment under change control has its controls changed by two people: one proposes, another one who may configure there confirms
 // (D50). It is one mechanism for all of them. A use case runs as always, with all of its checks, until it records what it has changed.
 // Record finds that this concerns an environment under change control and refuses; the transaction is rolled back, and the change is kept
-// as a proposal with the input of the use case. A confirmation calls the same use case with the same input again, in the name of the one who
-// proposed it, and Record lets exactly that change pass.
+// as a proposal with the input of the use case. A confirmation calls the same use case with the same input again, in the name of the
+// one who proposed it, and Record lets exactly that change pass.
 
 // ProposalState is what became of a proposed change.
 type ProposalState string
@@ -204,8 +204,9 @@ func (f *Confirmation) settle(ctx context.Context, tx ControlTx, c *Change) erro
 // row is a row of the journal of changes about the proposal itself.
 func (p ProposedChange) row(by Actor, action Action, reason string) Change {
 	row := Change{
-		Principal: by.Principal(), PrincipalName: by.DisplayName(), Action: action, ApplicationID: p.ApplicationID, EnvironmentID: p.EnvironmentID,
-		Subject: AccessSubject{Kind: ChangedProposal, ID: p.ID, Name: fmt.Sprintf("%s %s", p.Action, p.Subject.Name)}, Reason: reason,
+		Principal: by.Principal(), PrincipalName: by.DisplayName(), Action: action, ApplicationID: p.ApplicationID,
+		EnvironmentID: p.EnvironmentID,
+		Subject:       AccessSubject{Kind: ChangedProposal, ID: p.ID, Name: fmt.Sprintf("%s %s", p.Action, p.Subject.Name)}, Reason: reason,
 		Detail: "proposed by " + p.PrincipalName,
 	}
 	if row.EnvironmentID == 0 && len(p.Environments) == 1 {

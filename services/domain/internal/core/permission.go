@@ -243,7 +243,8 @@ func (a Actor) May(action Action) error {
 	if action.operates() && a.Organization != OperatorOrganization {
 		return fault.New(fault.Denied, "%s is for those who operate the installation: owners of organization %d", action, OperatorOrganization)
 	}
-	if slices.Contains([]Action{ActionBreakGlass, ActionBypassFreeze, ActionConfirmChange, ActionForceChange}, action) && a.Type != PrincipalUser {
+	forPeople := []Action{ActionBreakGlass, ActionBypassFreeze, ActionConfirmChange, ActionForceChange}
+	if slices.Contains(forPeople, action) && a.Type != PrincipalUser {
 		return fault.New(fault.Denied, "%s is for people; %s is none (%s)", action, a.DisplayName(), a.Type)
 	}
 	if a.Permissions.Has(needed) {

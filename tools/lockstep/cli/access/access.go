@@ -17,7 +17,9 @@ import (
 // Commands are the commands of this package, for the root command.
 func Commands(c *command.Command) []*cobra.Command {
 	own := commands{c}
-	return []*cobra.Command{own.member(), own.group(), own.accessToken(), own.organization(), own.whoami(), own.agent(), own.access(), own.proposed()}
+	return []*cobra.Command{
+		own.member(), own.group(), own.accessToken(), own.organization(), own.whoami(), own.agent(), own.access(), own.proposed(),
+	}
 }
 
 // commands are the constructors of commands, by what they share.

@@ -151,12 +151,12 @@ func (grant) Group(ctx context.Context, g *model.Grant) (*model.Group, error) {
 
 // Applications are those that it is limited to.
 func (grant) Applications(ctx context.Context, g *model.Grant) ([]model.Application, error) {
-	return each(ctx, loadersOf(ctx).applications, g.Grant.Applications, model.WrapApplication)
+	return each(ctx, loadersOf(ctx).applications, g.Applications, model.WrapApplication)
 }
 
 // Environments are those that it is limited to.
 func (grant) Environments(ctx context.Context, g *model.Grant) ([]model.Environment, error) {
-	return each(ctx, loadersOf(ctx).environments, g.Grant.Environments, model.WrapEnvironment)
+	return each(ctx, loadersOf(ctx).environments, g.Environments, model.WrapEnvironment)
 }
 
 // GrantPermissions gives permissions to a member or a group.

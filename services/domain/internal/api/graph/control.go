@@ -52,17 +52,17 @@ func (proposedChange) Application(ctx context.Context, p *model.ProposedChange) 
 
 // Environments are those under change control that it concerns.
 func (proposedChange) Environments(ctx context.Context, p *model.ProposedChange) ([]model.Environment, error) {
-	return each(ctx, loadersOf(ctx).environments, p.ProposedChange.Environments, model.WrapEnvironment)
+	return each(ctx, loadersOf(ctx).environments, p.Environments, model.WrapEnvironment)
 }
 
 // Proposer is who proposed it.
 func (proposedChange) Proposer(ctx context.Context, p *model.ProposedChange) (*model.Member, error) {
-	return optional(ctx, loadersOf(ctx).members, p.Change.Principal.ID, model.WrapMember)
+	return optional(ctx, loadersOf(ctx).members, p.Principal.ID, model.WrapMember)
 }
 
 // Decider is who decided.
 func (proposedChange) Decider(ctx context.Context, p *model.ProposedChange) (*model.Member, error) {
-	return optional(ctx, loadersOf(ctx).members, p.ProposedChange.Decider.ID, model.WrapMember)
+	return optional(ctx, loadersOf(ctx).members, p.Decider.ID, model.WrapMember)
 }
 
 // ViewerCan is about a proposed change.

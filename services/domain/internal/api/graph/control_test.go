@@ -53,7 +53,8 @@ func (f *fixture) proposing(count int) {
 	f.t.Helper()
 	_, err := f.owner.Exec(f.t.Context(), `INSERT INTO cd_proposed_changes (organization_id, proposer_id, proposer_name, action, subject_kind,
 		subject_number, subject_name, environments, input, expires_at)
-		SELECT $1, 1, 'one', 'setDirectChanges', 'environment', 1, 'staging', '{1}', '{}', now() + interval '1 day' FROM generate_series(1, $2)`, ours, count)
+		SELECT $1, 1, 'one', 'setDirectChanges', 'environment', 1, 'staging', '{1}', '{}', now() + interval '1 day'
+		FROM generate_series(1, $2)`, ours, count)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -126,7 +127,8 @@ func TestAChangeTakesTwoPeople(t *testing.T) {
 		t.Errorf("another person withdraws: %v", err)
 	}
 	late := control.New(control.Deps{
-		Store: c.store.ForControl(), Replays: control.Replays(c.access, c.setup, c.rollouts), Clock: later{clock.System(), core.ProposalLife + time.Minute},
+		Store: c.store.ForControl(), Replays: control.Replays(c.access, c.setup, c.rollouts),
+		Clock: later{clock.System(), core.ProposalLife + time.Minute},
 	})
 	if _, err := late.Confirm(ctx, c.bob, p.ID, ""); !fault.Is(err, fault.Refused) || !strings.Contains(err.Error(), "expired") {
 		t.Errorf("confirmed after its time: %v", err)
@@ -271,7 +273,8 @@ func TestNobodyGoesAroundChangeControl(t *testing.T) {
 	if _, err := c.control.Force(ctx, c.alice, approvalChange.ID, " "); !fault.Is(err, fault.Invalid) {
 		t.Errorf("break-glass without a reason: %v", err)
 	}
-	for _, action := range []core.Action{core.ActionSetChangeControl, core.ActionCreateMember, core.ActionSetMemberRole, core.ActionGrantPermissions} {
+	holds := []core.Action{core.ActionSetChangeControl, core.ActionCreateMember, core.ActionSetMemberRole, core.ActionGrantPermissions}
+	for _, action := range holds {
 		if _, err := c.control.Force(ctx, c.alice, forced[action].ID, "fire"); !fault.Is(err, fault.Denied) {
 			t.Errorf("break-glass passes %s: %v", action, err)
 		}

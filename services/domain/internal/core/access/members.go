@@ -61,7 +61,8 @@ func (u *UseCases) SetMemberRole(ctx context.Context, a core.Actor, member int64
 	if found := checkRole(role); len(found) > 0 {
 		return core.Member{}, fault.InvalidFields(found...)
 	}
-	return u.changeMember(ctx, a.Proposing(RoleInput{Member: member, Role: role}), core.ActionSetMemberRole, member, func(m *core.Member) string {
+	a = a.Proposing(RoleInput{Member: member, Role: role})
+	return u.changeMember(ctx, a, core.ActionSetMemberRole, member, func(m *core.Member) string {
 		before := m.Role
 		m.Role = role
 		return fmt.Sprintf("%s, before %s", role, before)

@@ -44,8 +44,9 @@ type Tx interface {
 // Replay calls a use case again with the input that it had.
 type Replay func(ctx context.Context, a core.Actor, input json.RawMessage) error
 
-// Access, Setup and Rollouts are the use cases whose changes are proposed.
+// The use cases whose changes are proposed.
 type (
+	// Access says who may do what.
 	Access interface {
 		CreateMember(ctx context.Context, a core.Actor, n access.NewMember) (core.Member, error)
 		SetMemberRole(ctx context.Context, a core.Actor, member int64, role core.Role) (core.Member, error)
@@ -252,7 +253,8 @@ func (u *UseCases) pass(ctx context.Context, a core.Actor, change int64, reason 
 		return p, err
 	}
 	// The proposal is decided in the transaction of its change, under a condition on its row: of two who confirm at once, one does.
-	err = replay(ctx, proposer.Confirming(core.Confirmation{Proposal: p, By: a, Reason: reason, Forced: action == core.ActionForceChange}), p.Input)
+	confirmed := core.Confirmation{Proposal: p, By: a, Reason: reason, Forced: action == core.ActionForceChange}
+	err = replay(ctx, proposer.Confirming(confirmed), p.Input)
 	if err != nil {
 		return p, err
 	}

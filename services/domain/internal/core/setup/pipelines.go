@@ -218,8 +218,9 @@ func (u *UseCases) checkAuthored(
 	if err != nil {
 		return core.Flow{}, err
 	}
+	somewhere := approvers.In()
 	err = CheckFlow(
-		u.drivers.Now(), flow, environments, func(a core.Approval) []fault.Field { return access.Unanswerable(a.Group, a.Quorum, approvers.In()) },
+		u.drivers.Now(), flow, environments, func(a core.Approval) []fault.Field { return access.Unanswerable(a.Group, a.Quorum, somewhere) },
 	)
 	if err == nil {
 		err = inDefinition(checkEntries(ctx, r, organization, flow, environments))

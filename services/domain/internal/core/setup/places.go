@@ -175,7 +175,9 @@ type SwitchInput struct {
 
 // SetChangeControl decides whether the controls of an environment take a second person to change (D50). To begin with it takes one person;
 // to end it is itself a change that a second person confirms.
-func (u *UseCases) SetChangeControl(ctx context.Context, a core.Actor, environment int64, on bool, reason string) (core.Environment, error) {
+func (u *UseCases) SetChangeControl(
+	ctx context.Context, a core.Actor, environment int64, on bool, reason string,
+) (core.Environment, error) {
 	if err := core.CheckReason(reason); err != nil {
 		return core.Environment{}, err
 	}

@@ -122,7 +122,9 @@ func (u *UseCases) ApplicationStandings(
 	}
 	all := make(map[int64]core.ApplicationStanding, len(known))
 	for id, app := range known {
-		s := core.ApplicationStanding{Application: app, Active: active[id], OnNewer: policies[id].OnNewer, Targets: core.TargetsIn(id, goes[id], environments)}
+		s := core.ApplicationStanding{
+			Application: app, Active: active[id], OnNewer: policies[id].OnNewer, Targets: core.TargetsIn(id, goes[id], environments),
+		}
 		if definition, ok := latest[id]; ok {
 			s.Unready = u.unready(app, definition, places[id], environments)
 		} else {
