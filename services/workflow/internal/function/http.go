@@ -174,6 +174,8 @@ func wrongHeader(name string) string {
 	case "host", "content-length", "transfer-encoding", "connection", "keep-alive", "upgrade", "te", "trailer", "proxy-connection", "expect",
 		"accept-encoding":
 		return "it is not the program's to set"
+	case "x-http-method-override", "x-http-method", "x-method-override": // a GET, which needs no passage, would be a DELETE to some servers
+		return "servers would take it for the method; expected the argument method instead"
 	}
 	if name == "" || strings.Trim(name, "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
 		return "expected the name of a header"

@@ -54,6 +54,7 @@ func TestArgumentsOfARequest(t *testing.T) {
 		{m{"headers": m{"authorization": "Bearer x"}}, "headers.authorization: its value would be recorded"},
 		{m{"headers": m{"Cookie": "a"}}, "headers.Cookie: its value"},
 		{m{"headers": m{"Host": "other"}}, "headers.Host: it is not"},
+		{m{"headers": m{"x-http-Method-override": "DELETE"}}, "headers.x-http-Method-override: servers would take it for the method"},
 		{m{"headers": m{"X A": "other"}}, "headers.X A: expected the name"},
 		{m{"headers": m{"X-A": "a\r\nB: c"}}, "headers.X-A: found a control character"},
 		{m{"headers": m{"X-A": "ü"}}, ""},

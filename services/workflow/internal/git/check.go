@@ -32,6 +32,9 @@ func parseURL(field, raw string, prefix bool) (*url.URL, error) {
 		return nil, invalid(field, "found a user name or password in it; credentials belong into the configuration")
 	case u.Scheme != "http" && u.Scheme != "https":
 		return nil, invalid(field, "found %q, expected an http or https URL", raw)
+	case strings.ContainsFunc(u.Host, func(r rune) bool { return r <= ' ' || r > '~' }):
+		// The client would translate it into the name of a server that nobody has compared it with (D46).
+		return nil, invalid(field, "found a host name that is not ASCII, expected it as DNS has it, such as xn--…")
 	case u.Host == "" || u.RawQuery != "" || u.Fragment != "":
 		return nil, invalid(field, "found %q, expected a URL of host and path only", raw)
 	case !prefix && strings.Trim(u.Path, "/") == "":

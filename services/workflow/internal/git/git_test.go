@@ -211,6 +211,7 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 		{"no Git", s.forge, page.URL + "/shop.git", "main", "a", fault.NotFound, "does not answer like a Git repository"},
 		{"server trouble", s.forge, broken.URL + "/shop.git", "main", "a", fault.Unavailable, "does not answer"},
 		{"no scheme", s.forge, "git@example.com:shop.git", "main", "a", fault.Invalid, "repo_url: "},
+		{"a host in another script", s.forge, "https://ｇit.example.com/shop", "main", "a", fault.Invalid, "repo_url: found a host name that is not ASCII"},
 		{"a file", s.forge, "file:///etc/passwd", "main", "a", fault.Invalid, "repo_url: "},
 		{
 			"password in the URL", s.forge, "https://u:hunter2@example.com/shop", "main", "a", fault.Invalid,

@@ -1,6 +1,7 @@
 package activity
 
 import (
+	"net/netip"
 	"net/url"
 	"path"
 	"strings"
@@ -153,10 +154,14 @@ func SameURL(raw string) string {
 	return hostOf(u) + strings.ToLower(path.Clean("/"+strings.ReplaceAll(u.Path, `\`, "/")))
 }
 
-// hostOf is the host of a URL, with its port unless that is the default one.
+// hostOf is the host of a URL, with its port unless that is the default one. Ports may be written with zeros before them, and addresses in
+// several ways.
 func hostOf(u *url.URL) string {
 	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".") // a fully qualified name may end in a dot
-	if port := u.Port(); port != "" && port != "443" && port != "80" {
+	if address, err := netip.ParseAddr(host); err == nil {
+		host = address.Unmap().WithZone("").String()
+	}
+	if port := strings.TrimLeft(u.Port(), "0"); port != "" && port != "443" && port != "80" {
 		host += ":" + port
 	}
 	return host
@@ -169,7 +174,7 @@ func SameRepository(raw string) string {
 		return raw
 	}
 	// Forges compare paths without case.
-	return hostOf(u) + "/" + strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(path.Clean("/"+u.Path), "/"), ".git"))
+	return hostOf(u) + strings.TrimSuffix(strings.ToLower(path.Clean("/"+u.Path)), ".git")
 }
 
 // String is the place as messages have it.

@@ -10,6 +10,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/url"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -258,10 +260,21 @@ func (p PlaceForm) place(args map[string]any) (place activity.Place, complete bo
 		complete = complete && place.Agent > 0
 	}
 	// Another spelling of a place would not be found to be the same.
-	if strings.Contains(place.Path, "..") || strings.Contains(place.Path, "//") || strings.HasPrefix(place.Path, "./") {
+	if place.Path != "" && path.Clean(place.Path) != place.Path || strings.Contains(place.Path, "..") || strings.Contains(place.Path, `\`) {
 		complete = false
 	}
+	for _, u := range []string{place.URL, place.Repository} {
+		complete = complete && (u == "" || plain(u))
+	}
 	return place, complete
+}
+
+// plain reports whether a URL has one spelling as far as it names a server: a scheme and a host of ASCII letters. That leaves out what
+// Git alone reads as a URL, such as git@host:path, and names in other scripts, which resolvers translate.
+func plain(raw string) bool {
+	u, err := url.Parse(raw)
+	return err == nil && u.Scheme != "" && u.Opaque == "" && u.Hostname() != "" &&
+		!strings.ContainsFunc(u.Host, func(r rune) bool { return r <= ' ' || r > '~' || r == '%' })
 }
 
 // lookUp follows a JSON pointer through objects.
