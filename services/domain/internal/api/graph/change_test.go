@@ -111,8 +111,10 @@ func (f *fixture) controls() {
 			f.t.Fatalf("%s: %+v", mutation, p.Errors)
 		}
 	}
-	for _, name := range []string{"first", "second"} {
-		do("createMember", "member", map[string]any{"name": name, "role": "OWNER"})
+	// Change control takes two people, who are not what is tested here.
+	if _, err := f.owner.Exec(f.t.Context(), `INSERT INTO cd_members (organization_id, name, kind, role)
+		VALUES ($1, 'first', 'user', 'owner'), ($1, 'second', 'user', 'owner')`, ours); err != nil {
+		f.t.Fatal(err)
 	}
 	controlled := do("createEnvironment", "environment", map[string]any{
 		"name": "controlled", "tier": "QA", "driverRef": "argo-rollouts@1", "driverConfig": map[string]any{"cluster_agent_id": f.clusterOf(ours)},
