@@ -155,7 +155,10 @@ func resolve(root any, form placeForm) (Place, bool) {
 		complete = complete && found && isText && s != ""
 		return s
 	}
-	p := Place{Namespace: text(form.Namespace), Name: text(form.Name), Repository: text(form.Repository), Branch: text(form.Branch), URL: text(form.URL)}
+	p := Place{
+		Namespace: text(form.Namespace), Name: text(form.Name),
+		Repository: text(form.Repository), Branch: text(form.Branch), URL: text(form.URL),
+	}
 	if form.Application != "" {
 		p.Application = text(form.ApplicationNamespace) + "/" + text(form.Application)
 	}

@@ -121,8 +121,8 @@ const (
 )
 
 // Run carries out calls until ctx ends; then it takes no more, and returns nil when those in progress have ended. It connects again
-// whenever the connection is lost. The error is that of a registration that the service refuses permanently: INVALID_ARGUMENT, UNAUTHENTICATED
-// or PERMISSION_DENIED.
+// whenever the connection is lost. The error is that of a registration that the service refuses permanently: INVALID_ARGUMENT,
+// UNAUTHENTICATED or PERMISSION_DENIED.
 func Run(ctx context.Context, c Config) error {
 	if c.InFlight == 0 {
 		c.InFlight = defaultInFlight

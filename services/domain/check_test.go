@@ -15,8 +15,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
-// checked is a guarded shop of dev, test and prod, by a clock of the test's: every environment has the active check healthy, and prod has the
-// proposed check deployment-freeze, as in the worked example of GitOps Promoter's documentation (R3-01, R3-05).
+// checked is a guarded shop of dev, test and prod, by a clock of the test's: every environment has the active check healthy, and prod
+// has the proposed check deployment-freeze, as in the worked example of GitOps Promoter's documentation (R3-01, R3-05).
 type checked struct {
 	winter
 	places map[string]core.Environment
@@ -74,9 +74,9 @@ func (c checked) complete(r core.Rollout, environment string) {
 // status is one of the worked example's, and where the change stops without it.
 type status struct{ environment, key, stops string }
 
-// R3-02, R3-03, R3-04, R3-07, R3-11, R3-12: with exactly the set that the worked example names green, a change crosses all environments; with
-// any one of them red, stale or missing it stops exactly where the example says. The status of the last environment is for information
-// (R3-13): nothing comes after it.
+// R3-02, R3-03, R3-04, R3-07, R3-11, R3-12: with exactly the set that the worked example names green, a change crosses all
+// environments; with any one of them red, stale or missing it stops exactly where the example says. The status of the last environment
+// is for information (R3-13): nothing comes after it.
 func TestTheWorkedExampleOfGitOpsPromoter(t *testing.T) {
 	t.Parallel()
 	example := []status{
@@ -136,8 +136,8 @@ func TestTheWorkedExampleOfGitOpsPromoter(t *testing.T) {
 	}
 }
 
-// R3-06, and the known bug of two statuses for one key: reporters that contradict each other are a failure that names both, never a coin toss;
-// the latest report of each counts.
+// R3-06, and the known bug of two statuses for one key: reporters that contradict each other are a failure that names both, never a
+// coin toss; the latest report of each counts.
 func TestReportersThatContradictEachOther(t *testing.T) {
 	t.Parallel()
 	c := promoter(t, "")

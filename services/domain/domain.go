@@ -147,7 +147,8 @@ func Run(ctx context.Context, c Config) error {
 		checks := map[string]func(context.Context) error{"database": pool.Ping}
 		delivery := &telemetry.Delivery{}
 		parts = append(parts, rpc.PlainHTTPPart("health", c.HealthAddress, log, telemetry.Health(checks, exposition{
-			conn: func() *bus.Conn { return conn }, pool: pool, breakGlass: s.store.BrokenGlass, breaches: s.store.Breaches, bypasses: s.store.FreezeBypasses,
+			conn: func() *bus.Conn { return conn }, pool: pool,
+			breakGlass: s.store.BrokenGlass, breaches: s.store.Breaches, bypasses: s.store.FreezeBypasses,
 			journal:  s.store.JournalHealth,
 			delivery: delivery, streams: s.streams,
 		}.collectors()...)))
@@ -271,8 +272,8 @@ type eventBus interface {
 }
 
 // assemble puts the service together over its database. By now goes what happens in the domain; its parts keep the machine's time.
-// drivers lack only where artifacts are kept, which is here. While nothing is connected to the bus publishing is Unavailable, and the outbox
-// keeps what is due.
+// drivers lack only where artifacts are kept, which is here. While nothing is connected to the bus publishing is Unavailable, and the
+// outbox keeps what is due.
 func assemble(
 	pool *pgxpool.Pool, conn eventBus, drivers bundle.Deps, workflows handoff.Workflows, now clock.Clock, c Config, log *slog.Logger,
 ) (*service, error) {

@@ -79,7 +79,8 @@ func (s *shop) waits(r core.Rollout, kinds ...string) []string {
 	return lines
 }
 
-// D49: a freeze stops a rollout under way at its next passage within its scope, says so in the journal once, and lets it continue when it ends.
+// D49: a freeze stops a rollout under way at its next passage within its scope, says so in the journal once, and lets it continue when
+// it ends.
 func TestAFreezeStopsARolloutAtItsNextPassage(t *testing.T) {
 	t.Parallel()
 	w := frozen(t)
@@ -368,7 +369,8 @@ func TestAPinnedEnvironmentIsForPeople(t *testing.T) {
 	w.want(len(w.granted()), 4)
 }
 
-// D49: what policies want is dropped with the reason where an environment is pinned or the rollback's target is vetoed; nothing is tried forever.
+// D49: what policies want is dropped with the reason where an environment is pinned or the rollback's target is vetoed; nothing is
+// tried forever.
 func TestAnAutomaticRollbackObeysPinsAndVetoes(t *testing.T) {
 	t.Parallel()
 	w := frozen(t)

@@ -99,7 +99,8 @@ func Run(ctx context.Context, c Config) error {
 }
 
 // Command returns what the arguments of the service's program request: to run it, or one of the subcommands migrate, which updates the
-// tables, restored, which leaves a gap in all numbers after a restore, and hooks, which writes the paths of the hooks to out. The other arguments are those of pkg/config.
+// tables, restored, which leaves a gap in all numbers after a restore, and hooks, which writes the paths of the hooks to out. The other
+// arguments are those of pkg/config.
 func Command(args []string, out io.Writer) (rest []string, do func(context.Context, Config) error) {
 	if len(args) > 0 {
 		switch args[0] {

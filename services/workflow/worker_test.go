@@ -201,7 +201,8 @@ func (r raw) beats() raw {
 	go func() {
 		for r.Context().Err() == nil {
 			r.sending.Lock()
-			_ = r.Send(&autoflowv1.WorkRequest{Message: &autoflowv1.WorkRequest_Heartbeat{Heartbeat: &autoflowv1.WorkHeartbeat{}}}) // it ends with the stream
+			beat := &autoflowv1.WorkRequest_Heartbeat{Heartbeat: &autoflowv1.WorkHeartbeat{}}
+			_ = r.Send(&autoflowv1.WorkRequest{Message: beat}) // it ends with the stream
 			r.sending.Unlock()
 			select {
 			case <-time.After(100 * time.Millisecond):

@@ -56,7 +56,7 @@ func workers(ctx context.Context, w *world, r *report) error {
 	}()
 	defer func() {
 		stop()
-		_ = <-ended // it was stopped
+		<-ended // it was stopped
 	}()
 	inputs := fmt.Sprintf(`{"calls": %d}`, workerCalls)
 	client, err := w.client()

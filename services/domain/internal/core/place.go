@@ -1,7 +1,7 @@
 package core
 
-// Place is a part of a cluster, of a repository, or of a server. Members that are empty mean all of them. It is stored and sent, so the JSON names never
-// change.
+// Place is a part of a cluster, of a repository, or of a server. Members that are empty mean all of them. It is stored and sent, so the
+// JSON names never change.
 type Place struct {
 	// AgentID is the number of the agent of a cluster; 0 for a repository and a server.
 	AgentID int64 `json:"agent_id,omitempty"`

@@ -94,7 +94,8 @@ func (s *Store) inside(ctx context.Context, t pgx.Tx, organization int64, fn fun
 	line := &pipeline{tx: t}
 	q := query.New(line)
 	inside := &tx{
-		reader: within(q, organization), Writes: control.Writes{Q: q, Entered: organization}, pgx: t, line: line, q: q, organization: organization, deps: s.deps,
+		reader: within(q, organization), Writes: control.Writes{Q: q, Entered: organization},
+		pgx: t, line: line, q: q, organization: organization, deps: s.deps,
 	}
 	if err := fn(ctx, inside); err != nil {
 		return err

@@ -104,7 +104,10 @@ func (s *Server) CountWorkflows(ctx context.Context, req *autoflowv1.CountWorkfl
 
 // listQuery are the conditions of a list.
 func listQuery(org int64, req *autoflowv1.ListWorkflowsRequest) (q control.ListQuery, err error) {
-	q = control.ListQuery{Organization: org, Labels: req.GetLabels(), Prefix: req.GetIdPrefix(), Part: req.GetIdContains(), Status: req.GetStatus()}
+	q = control.ListQuery{
+		Organization: org, Labels: req.GetLabels(), Status: req.GetStatus(),
+		Prefix: req.GetIdPrefix(), Part: req.GetIdContains(),
+	}
 	for _, wanted := range req.GetStates() {
 		known, ok := fromState(wanted)
 		if !ok {

@@ -20,7 +20,8 @@ const maxValue = 64 << 10
 func view(v control.View) *autoflowv1.Workflow {
 	w := &autoflowv1.Workflow{
 		WorkflowId: v.Workflow, WorkflowRef: v.Ref, OrganizationId: v.Organization, State: state(v.State), Error: v.Error,
-		Labels: v.Labels, Status: v.Status, ProgramDigest: v.Program, CreatedAt: timestamppb.New(v.CreatedAt), UpdatedAt: timestamppb.New(v.UpdatedAt),
+		Labels: v.Labels, Status: v.Status, ProgramDigest: v.Program,
+		CreatedAt: timestamppb.New(v.CreatedAt), UpdatedAt: timestamppb.New(v.UpdatedAt),
 		LastSequence: v.LastSeq, Generation: int32(v.Generation), GenerationSequence: v.Base + 1,
 	}
 	if !v.EndedAt.IsZero() {
@@ -52,7 +53,8 @@ func historyEntry(e history.Entry) (*autoflowv1.HistoryEntry, error) {
 		}
 		value = string(b)
 	}
-	// Whoever has the token of a channel may send to it, and readers may not. A generation hands its channels to the next one, and a run some to its children.
+	// Whoever has the token of a channel may send to it, and readers may not. A generation hands its channels to the next one, and a
+	// run some to its children.
 	if e.Kind == history.KindChannel || e.Kind == history.KindContinue || e.Kind == history.KindStart {
 		value = history.ConcealTokens(value)
 	}

@@ -61,7 +61,8 @@ func TestListsMeetTheirConditions(t *testing.T) {
 	begin := fleet(b, 7, n)
 	fleet(b, 8, 50)
 	if _, err := b.Pool.Exec(t.Context(), `INSERT INTO status (organization, execution, key, value, set_at)
-SELECT organization, id, 'step', to_jsonb(id % 4), created_at FROM execution WHERE workflow LIKE 'a-%' OR workflow LIKE 'b-%'`); err != nil {
+SELECT organization, id, 'step', to_jsonb(id % 4), created_at FROM execution
+WHERE workflow LIKE 'a-%' OR workflow LIKE 'b-%'`); err != nil {
 		t.Fatal(err)
 	}
 	var first int64 // the number of run 1

@@ -114,7 +114,10 @@ func (*counter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)
 
 // domain is the use cases as the handler takes them.
 func (f *fixture) domain() graph.Domain {
-	return graph.Domain{Access: f.access, Setup: f.setup, Rollouts: f.rollouts, Freezes: f.freezes, Checks: f.checks, Workflows: f.handoffs, View: f.view, Evidence: f.evidence, Control: f.control}
+	return graph.Domain{
+		Access: f.access, Setup: f.setup, Rollouts: f.rollouts, Freezes: f.freezes, Checks: f.checks,
+		Workflows: f.handoffs, View: f.view, Evidence: f.evidence, Control: f.control,
+	}
 }
 
 func newFixture(t *testing.T) *fixture {

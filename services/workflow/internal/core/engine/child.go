@@ -15,9 +15,9 @@ import (
 )
 
 // Children. A program starts one on the spot: the entry that says so and the row of the child are stored by one commit, so whatever dies,
-// the child is started once or not at all. Its end is an event that the parent waits for like any other; a wait for a child that ended before
-// the events that are kept finds the end in the store (EndOf). When a run ends, those of its children that are not detached are noted as
-// orphans by the same commit, and cancelled afterwards.
+// the child is started once or not at all. Its end is an event that the parent waits for like any other; a wait for a child that ended
+// before the events that are kept finds the end in the store (EndOf). When a run ends, those of its children that are not detached are
+// noted as orphans by the same commit, and cancelled afterwards.
 //
 // Who started a child is stored beside it, and a child changes only what the run may change that all of it began with (guard).
 

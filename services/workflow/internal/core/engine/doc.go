@@ -23,9 +23,9 @@
 //	                       └─────────────────┘
 //	                         Operator.Retry: failed and quarantined executions only
 //
-// A run that has deferred calls makes them before it ends (program.Machine.Ending). Service.Cancel then does not end it: the cancellation is
-// an arrival (run.cancelled), which stops the rest of the program, and the run ends itself as cancelled (run.end). Operator.Terminate and a
-// quarantine end it without the calls.
+// A run that has deferred calls makes them before it ends (program.Machine.Ending). Service.Cancel then does not end it: the
+// cancellation is an arrival (run.cancelled), which stops the rest of the program, and the run ends itself as cancelled (run.end).
+// Operator.Terminate and a quarantine end it without the calls.
 //
 // A running execution has an owner, the lease of a process, or is free: then claimLoop of any process takes it. A parked one has none; the
 // process whose transaction wakes it becomes its owner, if it runs executions.

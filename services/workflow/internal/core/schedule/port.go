@@ -11,8 +11,8 @@ type Store interface {
 	// returns its next due time; the same digest again stores nothing, and created is false. fault.Refused where the organization has most.
 	SaveSchedule(ctx context.Context, s Schedule, digest [32]byte, most int, settle func(old *Known) time.Time) (Schedule, bool, error)
 	// ChangeSchedule applies change to a schedule that is locked, stores Paused, Note, NextDue, ChangedBy and ChangedAt of the result, and
-	// has it looked at immediately; fault.NotFound. Of the fires that change returns, those are stored whose due time has no run and will get none;
-	// added counts them.
+	// has it looked at immediately; fault.NotFound. Of the fires that change returns, those are stored whose due time has no run and
+	// will get none; added counts them.
 	ChangeSchedule(
 		ctx context.Context, organization int64, name string, change func(Known) (Schedule, []Fire, error),
 	) (changed Schedule, added int, err error)

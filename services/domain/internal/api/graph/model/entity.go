@@ -236,13 +236,13 @@ func (p ProposedChange) SubjectID() string { return id.Format(string(p.Subject.K
 func (p ProposedChange) SubjectName() string { return p.Subject.Name }
 
 // ProposerName is what the proposer was called then.
-func (p ProposedChange) ProposerName() string { return p.Change.PrincipalName }
+func (p ProposedChange) ProposerName() string { return p.PrincipalName }
 
 // Grant wraps the domain's.
 type Grant struct{ core.Grant }
 
 // Permits are what it gives.
-func (g Grant) Permits() []core.Permission { return g.Grant.Permissions.List() }
+func (g Grant) Permits() []core.Permission { return g.Permissions.List() }
 
 // AccessToken wraps the domain's.
 type AccessToken struct{ core.AccessToken }
