@@ -1,5 +1,11 @@
 package core
 
+import (
+	"net/url"
+	"path"
+	"strings"
+)
+
 // Place is a part of a cluster, of a repository, or of a server. Members that are empty mean all of them. It is stored and sent, so the
 // JSON names never change.
 type Place struct {
@@ -34,4 +40,47 @@ type Territory struct {
 	// environment itself.
 	Protected, Archived bool
 	Places              []Place
+}
+
+// wide is a place that a driver without a declaration has: the places of other environments within it stay closed to its rollouts.
+func (p Place) wide() bool {
+	return p.Repository == AnyRepository || p.URL == AnyURL || p.AgentID != 0 && p.Application == "" && p.Namespace == ""
+}
+
+// Overlaps is whether two places that are not wide have anything in common.
+func (p Place) Overlaps(o Place) bool {
+	either := func(a, b string) bool { return a == "" || b == "" || a == b }
+	switch {
+	case p.wide() || o.wide():
+		return false
+	case p.Repository != "" || o.Repository != "":
+		branch := func(p Place) string { return strings.TrimPrefix(p.Branch, "refs/heads/") }
+		repository := func(p Place) string { return strings.TrimSuffix(sameServerPath(p.Repository), ".git") }
+		return p.Repository != "" && o.Repository != "" && repository(p) == repository(o) && either(branch(p), branch(o)) &&
+			nested(path.Clean("/"+p.Path), path.Clean("/"+o.Path))
+	case p.URL != "" || o.URL != "":
+		return p.URL != "" && o.URL != "" && nested(sameServerPath(p.URL), sameServerPath(o.URL))
+	case p.AgentID != o.AgentID:
+		return false
+	case p.Application != "" || o.Application != "":
+		return p.Application == o.Application
+	default:
+		return p.Namespace == o.Namespace && either(p.Name, o.Name)
+	}
+}
+
+// nested is whether one of two paths is the other one, or below it.
+func nested(a, b string) bool {
+	a, b = strings.TrimSuffix(a, "/")+"/", strings.TrimSuffix(b, "/")+"/"
+	return strings.HasPrefix(a, b) || strings.HasPrefix(b, a)
+}
+
+// sameServerPath is a URL without its scheme, port and query, the same for all of its spellings. Two servers on one host are the same then:
+// to find too much in common is safe.
+func sameServerPath(raw string) string {
+	u, err := url.Parse(strings.TrimSpace(raw))
+	if err != nil {
+		return strings.ToLower(raw)
+	}
+	return strings.TrimSuffix(strings.ToLower(u.Hostname()), ".") + strings.ToLower(path.Clean("/"+u.Path))
 }

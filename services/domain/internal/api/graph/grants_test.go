@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -255,5 +256,56 @@ func TestAGrantByTheAPI(t *testing.T) {
 	_, err = f.access.GrantPermissions(t.Context(), alice(), access.NewGrant{MemberID: 1, Permissions: everything()})
 	if !fault.Is(err, fault.Denied) {
 		t.Errorf("a viewer grants: %v", err)
+	}
+}
+
+// TestAPipelineClaimsNothingOfOthers: who may configure staging alone cannot have its passage open what belongs to production, or to an
+// application of others (D46, D50).
+func TestAPipelineClaimsNothingOfOthers(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	staging := f.environment(ours, "staging", core.TierStaging)
+	production := f.environment(ours, "production", core.TierProduction)
+	shop, blog, wiki := f.application(ours, "shop", "api"), f.application(ours, "blog", "site"), f.application(ours, "wiki", "page")
+	f.pipeline(ours, shop, production)
+	f.pipeline(ours, wiki, staging)
+	everywhere := limited(core.Grant{Permissions: everything(), Environments: []int64{staging.ID}})
+	blogs := limited(core.Grant{Permissions: everything(), Environments: []int64{staging.ID}, Applications: []int64{blog.ID}})
+	for _, tt := range []struct {
+		name   string
+		actor  core.Actor
+		change map[string]any
+		denied string
+	}{
+		{"its own", everywhere, nil, ""},
+		{"the Application of production", everywhere, map[string]any{"application": "shop-production"}, "argocd/shop-production"},
+		{"the namespace of production", everywhere, map[string]any{"destination_namespace": "shop"}, "namespace shop"},
+		{"the files of production", everywhere, map[string]any{"path": "production"}, "production on branch"},
+		{"one file of production", everywhere, map[string]any{
+			"repository_url": "https://GIT.example.com:443/Shop", "services": []map[string]any{
+				{"service": "site", "file": "production/other.yaml", "container": "site"},
+			},
+		}, "production on branch"},
+		{"all files", everywhere, map[string]any{"path": "."}, "on branch"},
+		{"another repository", everywhere, map[string]any{"path": "production", "repository_url": "https://git.example.com/blog"}, ""},
+		{"another application in staging, which is not theirs", blogs, map[string]any{"application": "wiki-staging"}, "argocd/wiki-staging"},
+		{"another application in staging", everywhere, map[string]any{"application": "wiki-staging"}, ""},
+		{"anything, as an owner", actor(ours), map[string]any{"application": "shop-production"}, ""},
+		{"what the owner has named already", everywhere, map[string]any{"application": "shop-production", "rollout_strategy": "blue_green"}, ""},
+	} {
+		config := map[string]any{
+			"namespace": "argocd", "application": "blog-staging", "rollout_strategy": "canary", "use_load_balancing": false,
+			"repository_url": "https://git.example.com/shop.git", "path": "blog", "destination_namespace": "blog",
+			"services": []map[string]any{{"service": "site", "file": "blog/site.yaml", "container": "site"}},
+		}
+		maps.Copy(config, tt.change)
+		definition := must(json.Marshal(deployTo("staging", config)))(t)
+		_, err := f.setup.CreateFlowDefinition(t.Context(), tt.actor, setup.NewFlowDefinition{ApplicationID: blog.ID, Definition: definition})
+		switch {
+		case tt.denied == "" && err != nil:
+			t.Errorf("%s: %v", tt.name, err)
+		case tt.denied != "" && (!fault.Is(err, fault.Denied) || !strings.Contains(err.Error(), tt.denied)):
+			t.Errorf("%s: found %v, want it denied because of %q", tt.name, err, tt.denied)
+		}
 	}
 }

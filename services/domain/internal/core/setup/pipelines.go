@@ -57,6 +57,9 @@ func (u *UseCases) CreateFlowDefinition(ctx context.Context, a core.Actor, n New
 			made.Unchanged = true
 			return err
 		}
+		if err := u.mayClaim(ctx, tx, a, app.ID, latest[app.ID], flow, environments); err != nil {
+			return err
+		}
 		made, err = tx.AddFlowDefinition(
 			ctx, core.FlowDefinition{ApplicationID: app.ID, Version: latest[app.ID].Version + 1, Definition: n.Definition},
 		)
