@@ -3,10 +3,13 @@ package autoflow
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
@@ -16,32 +19,22 @@ import (
 const (
 	labelProgram = "program"
 	labelSubject = "subject"
+	// labelParent is the engine's, for what a program has started.
+	labelParent = "lockstep.parent"
 )
 
 // ListWorkflows implements handoff.Workflows. The engine's page tokens are the cursors.
 func (e Engine) ListWorkflows(
 	ctx context.Context, organization int64, f handoff.WorkflowFilter, p core.Page,
 ) (s core.Slice[handoff.WorkflowRun], err error) {
-	labels := map[string]string{}
-	if f.Program != "" {
-		labels[labelProgram] = f.Program
-	}
-	if f.Subject != "" {
-		labels[labelSubject] = f.Subject
-	}
-	var states []autoflowv1.WorkflowState
-	for _, wanted := range f.States {
-		for state, known := range published() {
-			if known == wanted {
-				states = append(states, state)
-			}
-		}
+	request, err := filter(organization, f)
+	if err != nil {
+		return s, err
 	}
 	next := p.After
 	for range mostPages {
-		answer, err := e.client.ListWorkflows(ctx, &autoflowv1.ListWorkflowsRequest{
-			OrganizationId: organization, States: states, Labels: labels, PageSize: int32(p.First - len(s.Nodes)), PageToken: next,
-		})
+		request.PageSize, request.PageToken = int32(p.First-len(s.Nodes)), next
+		answer, err := e.client.ListWorkflows(ctx, request)
 		if err != nil {
 			return s, fmt.Errorf("list workflows: %w", err)
 		}
@@ -57,6 +50,72 @@ func (e Engine) ListWorkflows(
 	s.HasNext = next != "" && len(s.Nodes) > 0 // without a node, there is no cursor to continue from
 	s.HasPrevious = p.After != ""
 	return s, nil
+}
+
+// CountWorkflows implements handoff.Workflows.
+func (e Engine) CountWorkflows(ctx context.Context, organization int64, f handoff.WorkflowFilter) (handoff.WorkflowCount, error) {
+	request, err := filter(organization, f)
+	if err != nil {
+		return handoff.WorkflowCount{}, err
+	}
+	answer, err := e.client.CountWorkflows(ctx, &autoflowv1.CountWorkflowsRequest{Filter: request})
+	if err != nil {
+		return handoff.WorkflowCount{}, fmt.Errorf("count workflows: %w", err)
+	}
+	return handoff.WorkflowCount{Count: int(answer.GetCount()), AtLeast: answer.GetAtLeast()}, nil
+}
+
+// filter is a request for the runs that meet conditions, without a page.
+func filter(organization int64, f handoff.WorkflowFilter) (*autoflowv1.ListWorkflowsRequest, error) {
+	labels, err := pairs("labels", f.Labels)
+	if err != nil {
+		return nil, err
+	}
+	for key, value := range map[string]string{labelProgram: f.Program, labelSubject: f.Subject, labelParent: f.Parent} {
+		if value == "" {
+			continue
+		}
+		if given, is := labels[key]; is && given != value {
+			return nil, fault.New(fault.Invalid, "filter.labels: found %q for %s; expected %q, as is asked for beside it", given, key, value)
+		}
+		labels[key] = value
+	}
+	status, err := pairs("status", f.Status)
+	if err != nil {
+		return nil, err
+	}
+	r := &autoflowv1.ListWorkflowsRequest{
+		OrganizationId: organization, Labels: labels, Status: status, IdPrefix: f.IDPrefix, IdContains: f.IDContains,
+		StartedAfter: moment(f.StartedAfter), StartedBefore: moment(f.StartedBefore),
+		EndedAfter: moment(f.EndedAfter), EndedBefore: moment(f.EndedBefore),
+	}
+	for _, wanted := range f.States {
+		for state, known := range published() {
+			if known == wanted {
+				r.States = append(r.States, state)
+			}
+		}
+	}
+	return r, nil
+}
+
+// pairs are a map. A run has one value of a key, so that two of them are a mistake.
+func pairs(name string, all []handoff.WorkflowPair) (map[string]string, error) {
+	m := make(map[string]string, len(all))
+	for _, p := range all {
+		if _, twice := m[p.Key]; twice {
+			return nil, fault.New(fault.Invalid, "filter.%s: found %q twice; expected each key once", name, p.Key)
+		}
+		m[p.Key] = p.Value
+	}
+	return m, nil
+}
+
+func moment(t *time.Time) *timestamppb.Timestamp {
+	if t == nil {
+		return nil
+	}
+	return timestamppb.New(*t)
 }
 
 // mostPages bounds the engine's pages that make one of ours. Where few runs match, some of them are empty.
@@ -149,10 +208,13 @@ func (e Engine) RetryWorkflow(ctx context.Context, organization int64, id, reaso
 func run(w *autoflowv1.Workflow) handoff.WorkflowRun {
 	r := handoff.WorkflowRun{
 		ID: w.GetWorkflowId(), Ref: w.GetWorkflowRef(), State: published()[w.GetState()], Error: w.GetError(), WaitingFor: w.GetWaitingFor(),
-		Program: w.GetLabels()[labelProgram], Subject: w.GetLabels()[labelSubject], Digest: w.GetProgramDigest(),
+		Program: w.GetLabels()[labelProgram], Subject: w.GetLabels()[labelSubject], Parent: w.GetLabels()[labelParent], Digest: w.GetProgramDigest(),
 		CreatedAt: w.GetCreatedAt().AsTime(), UpdatedAt: w.GetUpdatedAt().AsTime(), FinishedAt: ended(w.GetFinishedAt()),
 		LastSequence: w.GetLastSequence(),
 		Generation:   max(1, int(w.GetGeneration())), GenerationSequence: max(1, w.GetGenerationSequence()), // 0 from an engine that knows none
+	}
+	for _, key := range slices.Sorted(maps.Keys(w.GetStatus())) {
+		r.Status = append(r.Status, handoff.WorkflowPair{Key: key, Value: w.GetStatus()[key]})
 	}
 	for _, again := range w.GetRetries() {
 		r.Retries = append(r.Retries, handoff.WorkflowRetry{

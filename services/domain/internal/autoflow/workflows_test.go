@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -26,6 +27,7 @@ var began = time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 type server struct {
 	autoflowv1.UnimplementedAutoFlowServer
 	listed  *autoflowv1.ListWorkflowsRequest
+	counted *autoflowv1.ListWorkflowsRequest
 	retried *autoflowv1.RetryWorkflowRequest
 }
 
@@ -33,7 +35,8 @@ func (s *server) one() *autoflowv1.Workflow {
 	at := timestamppb.New(began)
 	return &autoflowv1.Workflow{
 		WorkflowId: "rollout-2", WorkflowRef: "run-2", State: autoflowv1.WorkflowState_WORKFLOW_STATE_FAILED, Error: "no",
-		Labels:        map[string]string{"program": "deploy", "subject": "rollout_2"},
+		Labels:        map[string]string{"program": "deploy", "subject": "rollout_2", "lockstep.parent": "release-1"},
+		Status:        map[string]string{"ready": "true", "phase": `"soak"`},
 		ProgramDigest: "ab", CreatedAt: at, UpdatedAt: at, FinishedAt: at, LastSequence: 9, Generation: 3, GenerationSequence: 8,
 		WaitingFor: []string{"x"},
 		Retries:    []*autoflowv1.Retry{{At: at, Reason: "mended", Error: "before", FromSequence: 4}},
@@ -43,6 +46,11 @@ func (s *server) one() *autoflowv1.Workflow {
 func (s *server) ListWorkflows(_ context.Context, r *autoflowv1.ListWorkflowsRequest) (*autoflowv1.ListWorkflowsResponse, error) {
 	s.listed = r
 	return &autoflowv1.ListWorkflowsResponse{Workflows: []*autoflowv1.Workflow{s.one()}, NextPageToken: "more"}, nil
+}
+
+func (s *server) CountWorkflows(_ context.Context, r *autoflowv1.CountWorkflowsRequest) (*autoflowv1.CountWorkflowsResponse, error) {
+	s.counted = r.GetFilter()
+	return &autoflowv1.CountWorkflowsResponse{Count: 10_000, AtLeast: true}, nil
 }
 
 func (s *server) GetWorkflow(_ context.Context, r *autoflowv1.GetWorkflowRequest) (*autoflowv1.GetWorkflowResponse, error) {
@@ -104,7 +112,8 @@ func TestRunsAreReportedAsTheEngineReportsThem(t *testing.T) {
 	over := began
 	want := handoff.WorkflowRun{
 		ID: "rollout-2", Ref: "run-2", State: handoff.WorkflowFailed, Error: "no", WaitingFor: []string{"x"}, Program: "deploy",
-		Subject: "rollout_2", Digest: "ab",
+		Subject: "rollout_2", Digest: "ab", Parent: "release-1",
+		Status:    []handoff.WorkflowPair{{Key: "phase", Value: `"soak"`}, {Key: "ready", Value: "true"}},
 		CreatedAt: began, UpdatedAt: began, FinishedAt: &over, LastSequence: 9, Generation: 3, GenerationSequence: 8,
 		Retries: []handoff.WorkflowRetry{{At: began, Reason: "mended", Error: "before", FromSequence: 4}},
 	}
@@ -153,5 +162,48 @@ func TestRunsAreReportedAsTheEngineReportsThem(t *testing.T) {
 	if err := e.RetryWorkflow(ctx, 7, "rollout-2", "mended", 4); err != nil || s.retried.GetReason() != "mended" ||
 		s.retried.GetFromSequence() != 4 || s.retried.GetOrganizationId() != 7 {
 		t.Errorf("found %v, %v", s.retried, err)
+	}
+}
+
+// Issue 18, items 6 and 7: lists and counts have the conditions of the engine's own.
+func TestConditionsOfAListReachTheEngine(t *testing.T) {
+	t.Parallel()
+	s := &server{}
+	e, ctx := connect(t, s), t.Context()
+	until := began.Add(time.Hour)
+	f := handoff.WorkflowFilter{
+		Program: "deploy", Parent: "release-1", WorkflowConditions: handoff.WorkflowConditions{
+			StartedAfter: &began, StartedBefore: &until, EndedAfter: &began, EndedBefore: &until, IDPrefix: "roll", IDContains: "out",
+			Labels: []handoff.WorkflowPair{{Key: "team", Value: "shop"}}, Status: []handoff.WorkflowPair{{Key: "phase", Value: `"soak"`}},
+		},
+	}
+	if _, err := e.ListWorkflows(ctx, 7, f, core.Page{First: 20}); err != nil {
+		t.Fatal(err)
+	}
+	found, err := e.CountWorkflows(ctx, 7, f)
+	if err != nil || found != (handoff.WorkflowCount{Count: 10_000, AtLeast: true}) {
+		t.Errorf("found %+v, %v", found, err)
+	}
+	from, to := timestamppb.New(began), timestamppb.New(until)
+	want := &autoflowv1.ListWorkflowsRequest{
+		OrganizationId: 7, Labels: map[string]string{"program": "deploy", "lockstep.parent": "release-1", "team": "shop"},
+		Status: map[string]string{"phase": `"soak"`}, IdPrefix: "roll", IdContains: "out",
+		StartedAfter: from, StartedBefore: to, EndedAfter: from, EndedBefore: to,
+	}
+	if !proto.Equal(want, s.counted) {
+		t.Errorf("counted %v; want %v", s.counted, want)
+	}
+	want.PageSize = 20
+	if !proto.Equal(want, s.listed) {
+		t.Errorf("listed %v; want %v", s.listed, want)
+	}
+	for _, wrong := range []handoff.WorkflowFilter{
+		{WorkflowConditions: handoff.WorkflowConditions{Status: []handoff.WorkflowPair{{Key: "phase", Value: "1"}, {Key: "phase", Value: "2"}}}},
+		// A label beside the program or the parent would widen what was asked for if it won.
+		{Parent: "release-1", WorkflowConditions: handoff.WorkflowConditions{Labels: []handoff.WorkflowPair{{Key: "lockstep.parent", Value: "x"}}}},
+	} {
+		if _, err := e.CountWorkflows(ctx, 7, wrong); !fault.Is(err, fault.Invalid) {
+			t.Errorf("%+v: found %v; want that it is refused", wrong, err)
+		}
 	}
 }

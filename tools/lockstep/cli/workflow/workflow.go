@@ -193,24 +193,49 @@ func (f *listFlags) set(request *autoflowv1.ListWorkflowsRequest, now time.Time)
 }
 
 func (e *Engine) get() *cobra.Command {
-	return e.asking("get ID", "Show one workflow and what it waits for", "  lockstep workflow get rollout-12", command.Exactly(1),
+	cmd := e.asking("get ID", "Show one workflow: what it waits for, what it reports, and its children", "  lockstep workflow get rollout-12", command.Exactly(1),
 		func(ctx context.Context, client autoflowv1.AutoFlowClient, args []string) error {
 			answer, err := client.GetWorkflow(ctx, &autoflowv1.GetWorkflowRequest{OrganizationId: e.organization, WorkflowId: args[0]})
 			if err != nil {
 				return err
 			}
-			return e.show(answer.GetWorkflow())
+			children, err := client.ListWorkflows(ctx, &autoflowv1.ListWorkflowsRequest{
+				OrganizationId: e.organization, Labels: map[string]string{labelParent: args[0]}, PageSize: mostChildren,
+			})
+			if err != nil {
+				return err
+			}
+			return e.show(answer.GetWorkflow(), children)
 		})
+	cmd.Aliases = []string{"show"}
+	return cmd
 }
 
-// show prints one workflow.
-func (e *Engine) show(w *autoflowv1.Workflow) error {
+const (
+	// labelParent is the label of what a workflow has started, with its id.
+	labelParent = "lockstep.parent"
+	// mostChildren is how many of them are shown with it.
+	mostChildren = 20
+)
+
+// show prints one workflow, and its children where they are given.
+func (e *Engine) show(w *autoflowv1.Workflow, children ...*autoflowv1.ListWorkflowsResponse) error {
 	return e.Print(message{w}, func(out io.Writer) {
 		workflowTable(out, w)
 		if w.GetGeneration() > 1 {
 			fmt.Fprintln(out)
 			command.Row(out, "GENERATION", "FROM")
 			command.Row(out, command.Number(int(w.GetGeneration())), command.Number(int(w.GetGenerationSequence())))
+		}
+		if len(w.GetStatus()) > 0 {
+			fmt.Fprintln(out)
+			command.Row(out, "STATUS", "VALUE")
+		}
+		for _, key := range slices.Sorted(maps.Keys(w.GetStatus())) {
+			command.Row(out, key, w.GetStatus()[key])
+		}
+		for _, page := range children {
+			childRows(out, w.GetWorkflowId(), page)
 		}
 		if len(w.GetWaits()) > 0 {
 			fmt.Fprintln(out)
@@ -235,6 +260,20 @@ func (e *Engine) show(w *autoflowv1.Workflow) error {
 			command.Row(out, command.Moment(r.GetAt().AsTime()), command.Number(int(r.GetFromSequence())), r.GetReason(), r.GetError())
 		}
 	})
+}
+
+func childRows(w io.Writer, parent string, page *autoflowv1.ListWorkflowsResponse) {
+	if len(page.GetWorkflows()) == 0 {
+		return
+	}
+	fmt.Fprintln(w)
+	command.Row(w, "CHILD", "STATE", "CREATED", "ERROR")
+	for _, c := range page.GetWorkflows() {
+		command.Row(w, c.GetWorkflowId(), stateName(c.GetState()), command.Moment(c.GetCreatedAt().AsTime()), firstLineOf(c.GetError()))
+	}
+	if page.GetNextPageToken() != "" {
+		command.Row(w, "more: lockstep workflow list --label "+labelParent+"="+parent)
+	}
 }
 
 func workflowTable(w io.Writer, all ...*autoflowv1.Workflow) {

@@ -152,6 +152,7 @@ type Workflows interface {
 	Workflows(ctx context.Context, a core.Actor, f handoff.WorkflowFilter, p core.Page) (core.Slice[handoff.WorkflowRun], error)
 	Workflow(ctx context.Context, a core.Actor, id string) (handoff.WorkflowRun, error)
 	WorkflowHistory(ctx context.Context, a core.Actor, id string, p core.Page) (core.Slice[handoff.WorkflowEntry], error)
+	CountWorkflows(ctx context.Context, a core.Actor, f handoff.WorkflowFilter) (handoff.WorkflowCount, error)
 	WorkflowLogs(ctx context.Context, a core.Actor, id string, p core.Page) (core.Slice[handoff.WorkflowLine], error)
 	RetryWorkflow(ctx context.Context, a core.Actor, id, reason string, from int64) (handoff.WorkflowRun, error)
 	CancelWorkflow(ctx context.Context, a core.Actor, id, reason string) (handoff.WorkflowRun, error)

@@ -20,6 +20,8 @@ const (
 	maxObjects = 50_000
 	// deliveryMetricsWeigh is what one question for them counts: as many rollouts as it may read.
 	deliveryMetricsWeigh = 2_200
+	// workflowCountWeigh is what one question for a number of runs counts: the engine reads up to 200,000 for each.
+	workflowCountWeigh = 5_000
 	// maxFields is how many fields an operation may select, its fragments put in.
 	maxFields = 10_000
 	// maxTokens is as many words as a query may have.
@@ -105,6 +107,9 @@ func (w weighed) Complexity(ctx context.Context, typeName, fieldName string, chi
 	field := def.Fields.ForName(fieldName)
 	if field != nil && field.Type.Name() == "DeliveryMetrics" {
 		return deliveryMetricsWeigh + children, true
+	}
+	if field != nil && field.Type.Name() == "WorkflowCount" {
+		return workflowCountWeigh + children, true
 	}
 	if field == nil || !strings.HasSuffix(field.Type.Name(), "Connection") {
 		return w.ExecutableSchema.Complexity(ctx, typeName, fieldName, children, args)

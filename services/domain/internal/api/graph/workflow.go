@@ -12,15 +12,31 @@ import (
 
 // Workflows is a page of runs of the engine.
 func (q query) Workflows(
-	ctx context.Context, first *int, after *string, states []handoff.WorkflowState, program, subject *string,
+	ctx context.Context, first *int, after *string, states []handoff.WorkflowState, program, subject *string, filter *handoff.WorkflowConditions,
 ) (model.WorkflowConnection, error) {
 	p, err := forward(first, after)
 	if err != nil {
 		return model.WorkflowConnection{}, err
 	}
-	s, err := q.domain.Workflows.Workflows(ctx, loadersOf(ctx).actor,
-		handoff.WorkflowFilter{States: states, Program: orEmpty(program), Subject: orEmpty(subject)}, p)
+	s, err := q.domain.Workflows.Workflows(ctx, loadersOf(ctx).actor, workflowFilter(states, program, subject, filter), p)
 	return model.WorkflowConnection(model.Connect[model.WorkflowEdge](s, model.WrapWorkflow, nil)), err
+}
+
+// WorkflowCount is how many there are.
+func (q query) WorkflowCount(
+	ctx context.Context, states []handoff.WorkflowState, program, subject *string, filter *handoff.WorkflowConditions,
+) (handoff.WorkflowCount, error) {
+	return q.domain.Workflows.CountWorkflows(ctx, loadersOf(ctx).actor, workflowFilter(states, program, subject, filter))
+}
+
+func workflowFilter(
+	states []handoff.WorkflowState, program, subject *string, more *handoff.WorkflowConditions,
+) handoff.WorkflowFilter {
+	f := handoff.WorkflowFilter{States: states, Program: orEmpty(program), Subject: orEmpty(subject)}
+	if more != nil {
+		f.WorkflowConditions = *more
+	}
+	return f
 }
 
 // Workflow finds one; null where there is none.
@@ -41,6 +57,16 @@ func wrapProblem(f fault.Field) model.ConfigProblem {
 
 // workflow resolves the fields of Workflow that are asked of the engine by themselves.
 type workflow struct{ domain Domain }
+
+// Children are the runs that it has started.
+func (r workflow) Children(ctx context.Context, w *model.Workflow, first *int, after *string) (model.WorkflowConnection, error) {
+	p, err := forward(first, after)
+	if err != nil {
+		return model.WorkflowConnection{}, err
+	}
+	s, err := r.domain.Workflows.Workflows(ctx, loadersOf(ctx).actor, handoff.WorkflowFilter{Parent: w.ID}, p)
+	return model.WorkflowConnection(model.Connect[model.WorkflowEdge](s, model.WrapWorkflow, nil)), err
+}
 
 // History is what it recorded.
 func (r workflow) History(ctx context.Context, w *model.Workflow, first *int, after *string) (model.WorkflowHistoryConnection, error) {

@@ -28,7 +28,7 @@ func (*runs) all() []handoff.WorkflowRun {
 	return []handoff.WorkflowRun{
 		{
 			ID: "rollout-2", Ref: "run-2", State: handoff.WorkflowParked, Program: "deploy", Subject: "rollout_2", CreatedAt: at, UpdatedAt: at,
-			LastSequence: 7, Generation: 3, GenerationSequence: 5, WaitingFor: []string{"an answer to gate production"},
+			LastSequence: 7, Parent: "release-1", Status: []handoff.WorkflowPair{{Key: "phase", Value: `"soak"`}}, Generation: 3, GenerationSequence: 5, WaitingFor: []string{"an answer to gate production"},
 		},
 		{
 			ID: "environment-3-1", Ref: "run-1", State: handoff.WorkflowFailed, Error: "onboard.star:12: no such namespace", Program: "onboarding",
@@ -45,7 +45,9 @@ func (r *runs) ListWorkflows(
 	}
 	for _, w := range r.all() {
 		if (len(f.States) == 0 || slices.Contains(f.States, w.State)) && (f.Program == "" || f.Program == w.Program) &&
-			(f.Subject == "" || f.Subject == w.Subject) {
+			(f.Subject == "" || f.Subject == w.Subject) && (f.Parent == "" || f.Parent == w.Parent) &&
+			strings.Contains(w.ID, f.IDContains) && (len(f.Status) == 0 || slices.Equal(f.Status, w.Status)) &&
+			(f.StartedAfter == nil || !w.CreatedAt.Before(*f.StartedAfter)) {
 			s.Nodes = append(s.Nodes, w)
 		}
 	}
@@ -56,6 +58,11 @@ func (r *runs) ListWorkflows(
 		s.Cursors = append(s.Cursors, "behind "+w.ID)
 	}
 	return s, nil
+}
+
+func (r *runs) CountWorkflows(ctx context.Context, organization int64, f handoff.WorkflowFilter) (handoff.WorkflowCount, error) {
+	s, err := r.ListWorkflows(ctx, organization, f, core.Page{First: 100})
+	return handoff.WorkflowCount{Count: len(s.Nodes)}, err
 }
 
 func (r *runs) WorkflowByID(_ context.Context, organization int64, id string) (handoff.WorkflowRun, error) {
@@ -163,6 +170,45 @@ func TestWorkflowsAreLookedAtInTheEngine(t *testing.T) {
 	}
 	if can := one.Workflow.ViewerCan; can[0].Allowed || !strings.Contains(can[0].Reason, "rollout-2 is parked") || !can[1].Allowed {
 		t.Errorf("a run that is parked: %+v; want it to be cancelled, not retried", can)
+	}
+}
+
+// Issue 18, items 2, 6 and 7: what programs report, who has started whom, and conditions with a number.
+func TestWorkflowsShowStatusAndFamilyAndMeetConditions(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var data struct {
+		Workflow struct {
+			Parent   string
+			Status   []struct{ Key, Value string }
+			Children struct{ Nodes []struct{ WorkflowID string } }
+		}
+	}
+	f.ask(ours, `{ workflow(workflowId: "rollout-2") { parent status { key value } children { nodes { workflowId } } } }`, nil).into(t, &data)
+	if w := data.Workflow; w.Parent != "release-1" || len(w.Status) != 1 || w.Status[0].Value != `"soak"` || len(w.Children.Nodes) != 0 {
+		t.Errorf("found %+v", w)
+	}
+	for filter, want := range map[string]int{
+		`{}`:                    2,
+		`{idContains: "ment-"}`: 1,
+		`{status: [{key: "phase", value: "\"soak\""}]}`: 1,
+		`{startedAfter: "2026-11-21T00:00:00Z"}`:        0,
+	} {
+		var found struct {
+			Workflows     struct{ Nodes []struct{ WorkflowID string } }
+			WorkflowCount struct {
+				Count   int
+				AtLeast bool
+			}
+		}
+		f.ask(ours, `{ workflows(filter: `+filter+`) { nodes { workflowId } } workflowCount(filter: `+filter+`) { count atLeast } }`, nil).into(t, &found)
+		if len(found.Workflows.Nodes) != want || found.WorkflowCount.Count != want {
+			t.Errorf("%s: found %+v; want %d", filter, found, want)
+		}
+		f.ask(theirs, `{ workflowCount(filter: `+filter+`) { count } }`, nil).into(t, &found)
+		if found.WorkflowCount.Count != 0 {
+			t.Errorf("%s: another organization's are counted: %+v", filter, found)
+		}
 	}
 }
 

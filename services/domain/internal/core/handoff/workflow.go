@@ -14,6 +14,8 @@ import (
 type Workflows interface {
 	// ListWorkflows is a page of runs, newest first, without what they wait for.
 	ListWorkflows(ctx context.Context, organization int64, f WorkflowFilter, p core.Page) (core.Slice[WorkflowRun], error)
+	// CountWorkflows is how many runs ListWorkflows would list.
+	CountWorkflows(ctx context.Context, organization int64, f WorkflowFilter) (WorkflowCount, error)
 	WorkflowByID(ctx context.Context, organization int64, id string) (WorkflowRun, error)
 	// WorkflowHistory and WorkflowLogs are oldest first.
 	WorkflowHistory(ctx context.Context, organization int64, id string, p core.Page) (core.Slice[WorkflowEntry], error)
@@ -51,6 +53,26 @@ type WorkflowFilter struct {
 	States []WorkflowState
 	// Program is what the driver calls it: deploy, onboarding. Subject is what it is run for: rollout_7.
 	Program, Subject string
+	// Parent is the id of the run that has started them.
+	Parent string
+	WorkflowConditions
+}
+
+// WorkflowConditions are further conditions of a list of runs; a zero value is none. The engine bounds them, and says what is wrong with them.
+type WorkflowConditions struct {
+	// StartedAfter and EndedAfter include the time itself, StartedBefore and EndedBefore do not.
+	StartedAfter, StartedBefore, EndedAfter, EndedBefore *time.Time
+	IDPrefix, IDContains                                 string
+	Labels, Status                                       []WorkflowPair
+}
+
+// WorkflowPair is a label, or a value that a program reports: a string, number or bool as JSON.
+type WorkflowPair struct{ Key, Value string }
+
+// WorkflowCount is a number of runs; AtLeast where there may be more, as the engine does not count on forever.
+type WorkflowCount struct {
+	Count   int
+	AtLeast bool
 }
 
 // WorkflowRun is one run of a program.
@@ -63,7 +85,10 @@ type WorkflowRun struct {
 	// WaitingFor has a sentence for each thing that it waits for.
 	WaitingFor []string
 	// Program and Subject are as in WorkflowFilter; empty for one that was not started here.
-	Program, Subject     string
+	Program, Subject string
+	// Status is what its program reports, by key; Parent the id of the run that has started it, empty for any other.
+	Status               []WorkflowPair
+	Parent               string
 	Digest               string
 	CreatedAt, UpdatedAt time.Time
 	FinishedAt           *time.Time
@@ -107,6 +132,11 @@ type WorkflowLine struct {
 // Workflows looks at the engine's runs of the actor's organization.
 func (u *UseCases) Workflows(ctx context.Context, a core.Actor, f WorkflowFilter, p core.Page) (core.Slice[WorkflowRun], error) {
 	return u.workflows.ListWorkflows(ctx, a.Organization, f, p)
+}
+
+// CountWorkflows is how many there are.
+func (u *UseCases) CountWorkflows(ctx context.Context, a core.Actor, f WorkflowFilter) (WorkflowCount, error) {
+	return u.workflows.CountWorkflows(ctx, a.Organization, f)
 }
 
 // Workflow is one of them.

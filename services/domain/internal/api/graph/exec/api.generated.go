@@ -118,7 +118,8 @@ type QueryResolver interface {
 	ArtifactSources(ctx context.Context, first *int, after *string, last *int, before *string, application *string, orderBy *core.Order) (model.ArtifactSourceConnection, error)
 	ArtifactSourceKinds(ctx context.Context) ([]model.ArtifactSourceKind, error)
 	ArtifactSenders(ctx context.Context) ([]model.ArtifactSender, error)
-	Workflows(ctx context.Context, first *int, after *string, states []handoff.WorkflowState, program *string, subject *string) (model.WorkflowConnection, error)
+	Workflows(ctx context.Context, first *int, after *string, states []handoff.WorkflowState, program *string, subject *string, filter *handoff.WorkflowConditions) (model.WorkflowConnection, error)
+	WorkflowCount(ctx context.Context, states []handoff.WorkflowState, program *string, subject *string, filter *handoff.WorkflowConditions) (handoff.WorkflowCount, error)
 	Workflow(ctx context.Context, workflowID string) (*model.Workflow, error)
 }
 type SubscriptionResolver interface {
@@ -1995,6 +1996,44 @@ func (ec *executionContext) field_Query_validateFlowDefinition_args(ctx context.
 	return args, nil
 }
 
+func (ec *executionContext) field_Query_workflowCount_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "states",
+		func(ctx context.Context, v any) ([]handoff.WorkflowState, error) {
+			return ec.unmarshalOWorkflowState2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚋhandoffᚐWorkflowStateᚄ(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["states"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "program",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["program"] = arg1
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "subject",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["subject"] = arg2
+	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "filter",
+		func(ctx context.Context, v any) (*handoff.WorkflowConditions, error) {
+			return ec.unmarshalOWorkflowFilter2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚋhandoffᚐWorkflowConditions(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["filter"] = arg3
+	return args, nil
+}
+
 func (ec *executionContext) field_Query_workflow_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
@@ -2052,6 +2091,14 @@ func (ec *executionContext) field_Query_workflows_args(ctx context.Context, rawA
 		return nil, err
 	}
 	args["subject"] = arg4
+	arg5, err := graphql.ProcessArgField(ctx, rawArgs, "filter",
+		func(ctx context.Context, v any) (*handoff.WorkflowConditions, error) {
+			return ec.unmarshalOWorkflowFilter2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚋhandoffᚐWorkflowConditions(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["filter"] = arg5
 	return args, nil
 }
 
@@ -6150,7 +6197,7 @@ func (ec *executionContext) _Query_workflows(ctx context.Context, field graphql.
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().Workflows(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["states"].([]handoff.WorkflowState), fc.Args["program"].(*string), fc.Args["subject"].(*string))
+			return ec.Resolvers.Query().Workflows(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["states"].([]handoff.WorkflowState), fc.Args["program"].(*string), fc.Args["subject"].(*string), fc.Args["filter"].(*handoff.WorkflowConditions))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v model.WorkflowConnection) graphql.Marshaler {
@@ -6178,6 +6225,50 @@ func (ec *executionContext) fieldContext_Query_workflows(ctx context.Context, fi
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_Query_workflows_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Query_workflowCount(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Query_workflowCount(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Query().WorkflowCount(ctx, fc.Args["states"].([]handoff.WorkflowState), fc.Args["program"].(*string), fc.Args["subject"].(*string), fc.Args["filter"].(*handoff.WorkflowConditions))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v handoff.WorkflowCount) graphql.Marshaler {
+			return ec.marshalNWorkflowCount2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚋhandoffᚐWorkflowCount(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Query_workflowCount(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Query",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_WorkflowCount(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Query_workflowCount_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -7851,6 +7942,28 @@ func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) gr
 					}
 				}()
 				res = ec._Query_workflows(ctx, field)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			rrm := func(ctx context.Context) graphql.Marshaler {
+				return ec.OperationContext.RootResolverMiddleware(ctx,
+					func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
+		case "workflowCount":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Query_workflowCount(ctx, field)
 				if res == graphql.Null {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}

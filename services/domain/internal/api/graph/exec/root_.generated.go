@@ -967,7 +967,8 @@ type ComplexityRoot struct {
 		ValidateFlowDefinition func(childComplexity int, definition json.RawMessage) int
 		Viewer                 func(childComplexity int) int
 		Workflow               func(childComplexity int, workflowID string) int
-		Workflows              func(childComplexity int, first *int, after *string, states []handoff.WorkflowState, program *string, subject *string) int
+		WorkflowCount          func(childComplexity int, states []handoff.WorkflowState, program *string, subject *string, filter *handoff.WorkflowConditions) int
+		Workflows              func(childComplexity int, first *int, after *string, states []handoff.WorkflowState, program *string, subject *string, filter *handoff.WorkflowConditions) int
 	}
 
 	QueuedRollout struct {
@@ -1296,6 +1297,7 @@ type ComplexityRoot struct {
 	}
 
 	Workflow struct {
+		Children           func(childComplexity int, first *int, after *string) int
 		CreatedAt          func(childComplexity int) int
 		Digest             func(childComplexity int) int
 		Error              func(childComplexity int) int
@@ -1306,10 +1308,12 @@ type ComplexityRoot struct {
 		ID                 func(childComplexity int) int
 		LastSequence       func(childComplexity int) int
 		Logs               func(childComplexity int, first *int, after *string) int
+		Parent             func(childComplexity int) int
 		Program            func(childComplexity int) int
 		Ref                func(childComplexity int) int
 		Retries            func(childComplexity int) int
 		State              func(childComplexity int) int
+		Status             func(childComplexity int) int
 		Subject            func(childComplexity int) int
 		UpdatedAt          func(childComplexity int) int
 		ViewerCan          func(childComplexity int) int
@@ -1320,6 +1324,11 @@ type ComplexityRoot struct {
 		Edges    func(childComplexity int) int
 		Nodes    func(childComplexity int) int
 		PageInfo func(childComplexity int) int
+	}
+
+	WorkflowCount struct {
+		AtLeast func(childComplexity int) int
+		Count   func(childComplexity int) int
 	}
 
 	WorkflowEdge struct {
@@ -1382,6 +1391,11 @@ type ComplexityRoot struct {
 		Error        func(childComplexity int) int
 		FromSequence func(childComplexity int) int
 		Reason       func(childComplexity int) int
+	}
+
+	WorkflowStatus struct {
+		Key   func(childComplexity int) int
+		Value func(childComplexity int) int
 	}
 }
 
@@ -5406,6 +5420,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Workflow(childComplexity, args["workflowId"].(string)), true
+	case "Query.workflowCount":
+		if e.ComplexityRoot.Query.WorkflowCount == nil {
+			break
+		}
+
+		args, err := ec.field_Query_workflowCount_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.WorkflowCount(childComplexity, args["states"].([]handoff.WorkflowState), args["program"].(*string), args["subject"].(*string), args["filter"].(*handoff.WorkflowConditions)), true
 	case "Query.workflows":
 		if e.ComplexityRoot.Query.Workflows == nil {
 			break
@@ -5416,7 +5441,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Query.Workflows(childComplexity, args["first"].(*int), args["after"].(*string), args["states"].([]handoff.WorkflowState), args["program"].(*string), args["subject"].(*string)), true
+		return e.ComplexityRoot.Query.Workflows(childComplexity, args["first"].(*int), args["after"].(*string), args["states"].([]handoff.WorkflowState), args["program"].(*string), args["subject"].(*string), args["filter"].(*handoff.WorkflowConditions)), true
 
 	case "QueuedRollout.principalId":
 		if e.ComplexityRoot.QueuedRollout.PrincipalID == nil {
@@ -6596,6 +6621,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Wait.Until(childComplexity), true
 
+	case "Workflow.children":
+		if e.ComplexityRoot.Workflow.Children == nil {
+			break
+		}
+
+		args, err := ec.field_Workflow_children_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Workflow.Children(childComplexity, args["first"].(*int), args["after"].(*string)), true
 	case "Workflow.createdAt":
 		if e.ComplexityRoot.Workflow.CreatedAt == nil {
 			break
@@ -6666,6 +6702,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Workflow.Logs(childComplexity, args["first"].(*int), args["after"].(*string)), true
+	case "Workflow.parent":
+		if e.ComplexityRoot.Workflow.Parent == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Workflow.Parent(childComplexity), true
 	case "Workflow.program":
 		if e.ComplexityRoot.Workflow.Program == nil {
 			break
@@ -6690,6 +6732,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Workflow.State(childComplexity), true
+	case "Workflow.status":
+		if e.ComplexityRoot.Workflow.Status == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Workflow.Status(childComplexity), true
 	case "Workflow.subject":
 		if e.ComplexityRoot.Workflow.Subject == nil {
 			break
@@ -6733,6 +6781,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.WorkflowConnection.PageInfo(childComplexity), true
+
+	case "WorkflowCount.atLeast":
+		if e.ComplexityRoot.WorkflowCount.AtLeast == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowCount.AtLeast(childComplexity), true
+	case "WorkflowCount.count":
+		if e.ComplexityRoot.WorkflowCount.Count == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowCount.Count(childComplexity), true
 
 	case "WorkflowEdge.cursor":
 		if e.ComplexityRoot.WorkflowEdge.Cursor == nil {
@@ -6953,6 +7014,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.WorkflowRetry.Reason(childComplexity), true
 
+	case "WorkflowStatus.key":
+		if e.ComplexityRoot.WorkflowStatus.Key == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowStatus.Key(childComplexity), true
+	case "WorkflowStatus.value":
+		if e.ComplexityRoot.WorkflowStatus.Value == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowStatus.Value(childComplexity), true
+
 	}
 	return 0, false
 }
@@ -7022,6 +7096,9 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputTryArtifactSourceInput,
 		ec.unmarshalInputUnpinEnvironmentInput,
 		ec.unmarshalInputVetoVersionInput,
+		ec.unmarshalInputWorkflowFilter,
+		ec.unmarshalInputWorkflowLabelInput,
+		ec.unmarshalInputWorkflowStatusInput,
 	)
 	first := true
 
@@ -10102,7 +10179,17 @@ type VersionSetEdge {
 
 extend type Query {
   "Runs of the workflow engine, newest first. subject is the object that a run works for: rollout_7, environment_2."
-  workflows(first: Int = 50, after: String, states: [WorkflowState!], program: String, subject: String): WorkflowConnection!
+  workflows(
+    first: Int = 50
+    after: String
+    states: [WorkflowState!]
+    program: String
+    subject: String
+    "Further conditions; a run has to meet all of them."
+    filter: WorkflowFilter
+  ): WorkflowConnection!
+  "How many runs workflows would list."
+  workflowCount(states: [WorkflowState!], program: String, subject: String, filter: WorkflowFilter): WorkflowCount!
   "A run by its workflow id; null if there is none."
   workflow(workflowId: String!): Workflow
 }
@@ -10132,6 +10219,54 @@ enum WorkflowState {
   QUARANTINED
 }
 
+"Conditions of a list of runs; what is absent is no condition."
+input WorkflowFilter {
+  "Only those started at this time or later."
+  startedAfter: Time
+  "Only those started before this time."
+  startedBefore: Time
+  "Only those that ended at this time or later."
+  endedAfter: Time
+  "Only those that ended before this time."
+  endedBefore: Time
+  "Only those whose workflow id begins with this text; at most 255 bytes."
+  idPrefix: String
+  "Only those whose workflow id contains this text; at most 255 bytes."
+  idContains: String
+  "Only those with all of these labels; at most 6."
+  labels: [WorkflowLabelInput!]
+  "Only those that have reported all of these values with set_status; at most 8."
+  status: [WorkflowStatusInput!]
+}
+
+"A label that a run was started with."
+input WorkflowLabelInput {
+  key: String!
+  value: String!
+}
+
+"A value that a program reports with set_status."
+input WorkflowStatusInput {
+  key: String!
+  "A string, number or bool as JSON text: \"soak\" in quotes, 3, true."
+  value: String!
+}
+
+"A number of runs."
+type WorkflowCount {
+  "At most 10,000."
+  count: Int!
+  "Whether there may be more: counting ends at 10,000, or after 200,000 runs were read."
+  atLeast: Boolean!
+}
+
+"A value that a program reports with set_status."
+type WorkflowStatus {
+  key: String!
+  "A string, number or bool as JSON text."
+  value: String!
+}
+
 "One run of a program in the workflow engine. It is read from the engine on every query."
 type Workflow {
   "The id that the domain service, or another caller, has given it."
@@ -10147,6 +10282,12 @@ type Workflow {
   program: String!
   "The object it works for: rollout_7, environment_2; empty for a run that the domain service did not start."
   subject: String!
+  "What its program reports with set_status, by key. It stays when the run has ended."
+  status: [WorkflowStatus!]!
+  "The workflow id of the run that has started it with start_workflow; empty for any other."
+  parent: String!
+  "The runs that it has started with start_workflow, newest first."
+  children(first: Int = 50, after: String): WorkflowConnection!
   "SHA-256 of the program, hexadecimal."
   programDigest: String!
   createdAt: Time!
@@ -12550,6 +12691,12 @@ func (ec *executionContext) childFields_Workflow(ctx context.Context, field grap
 		return ec.fieldContext_Workflow_program(ctx, field)
 	case "subject":
 		return ec.fieldContext_Workflow_subject(ctx, field)
+	case "status":
+		return ec.fieldContext_Workflow_status(ctx, field)
+	case "parent":
+		return ec.fieldContext_Workflow_parent(ctx, field)
+	case "children":
+		return ec.fieldContext_Workflow_children(ctx, field)
 	case "programDigest":
 		return ec.fieldContext_Workflow_programDigest(ctx, field)
 	case "createdAt":
@@ -12586,6 +12733,16 @@ func (ec *executionContext) childFields_WorkflowConnection(ctx context.Context, 
 		return ec.fieldContext_WorkflowConnection_pageInfo(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type WorkflowConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_WorkflowCount(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "count":
+		return ec.fieldContext_WorkflowCount_count(ctx, field)
+	case "atLeast":
+		return ec.fieldContext_WorkflowCount_atLeast(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type WorkflowCount", field.Name)
 }
 
 func (ec *executionContext) childFields_WorkflowEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -12710,6 +12867,16 @@ func (ec *executionContext) childFields_WorkflowRetry(ctx context.Context, field
 		return ec.fieldContext_WorkflowRetry_fromSequence(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type WorkflowRetry", field.Name)
+}
+
+func (ec *executionContext) childFields_WorkflowStatus(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "key":
+		return ec.fieldContext_WorkflowStatus_key(ctx, field)
+	case "value":
+		return ec.fieldContext_WorkflowStatus_value(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type WorkflowStatus", field.Name)
 }
 
 func (ec *executionContext) childFields___Directive(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -321,7 +321,28 @@ export interface UnpinEnvironmentInput {
 
 export type WaitKind = 'HAND_OVER' | 'APPROVAL' | 'PAUSE' | 'SOAK' | 'HEALTH' | 'ENVIRONMENT' | 'AGENT' | 'FREEZE' | 'VETO' | 'PIN' | 'CHECK'
 
+export interface WorkflowFilter {
+  startedAfter?: string | null
+  startedBefore?: string | null
+  endedAfter?: string | null
+  endedBefore?: string | null
+  idPrefix?: string | null
+  idContains?: string | null
+  labels?: Array<WorkflowLabelInput> | null
+  status?: Array<WorkflowStatusInput> | null
+}
+
+export interface WorkflowLabelInput {
+  key: string
+  value: string
+}
+
 export type WorkflowState = 'RUNNING' | 'PARKED' | 'COMPLETED' | 'FAILED' | 'CANCELLED' | 'TERMINATED' | 'QUARANTINED'
+
+export interface WorkflowStatusInput {
+  key: string
+  value: string
+}
 
 export interface SourceFields {
   id: string
@@ -367,6 +388,10 @@ export interface RunFields {
   updatedAt: string
   finishedAt: string | null
   lastSequence: number
+  status: Array<{
+    key: string
+    value: string
+  }>
 }
 
 export interface MemberFields {
@@ -843,6 +868,10 @@ export interface WorkflowsData {
       updatedAt: string
       finishedAt: string | null
       lastSequence: number
+      status: Array<{
+        key: string
+        value: string
+      }>
     }>
     pageInfo: {
       hasNextPage: boolean
@@ -856,8 +885,23 @@ export interface WorkflowsVariables {
   states?: Array<WorkflowState> | null
   program?: string | null
   subject?: string | null
+  filter?: WorkflowFilter | null
 }
-export const Workflows: Operation<WorkflowsData, WorkflowsVariables> = { name: 'Workflows', text: 'query Workflows($first: Int!, $after: String, $states: [WorkflowState!], $program: String, $subject: String) { workflows( first: $first after: $after states: $states program: $program subject: $subject ) { nodes { ...RunFields } pageInfo { hasNextPage endCursor } } } fragment RunFields on Workflow { workflowId state error program subject createdAt updatedAt finishedAt lastSequence }' }
+export const Workflows: Operation<WorkflowsData, WorkflowsVariables> = { name: 'Workflows', text: 'query Workflows($first: Int!, $after: String, $states: [WorkflowState!], $program: String, $subject: String, $filter: WorkflowFilter) { workflows( first: $first after: $after states: $states program: $program subject: $subject filter: $filter ) { nodes { ...RunFields } pageInfo { hasNextPage endCursor } } } fragment RunFields on Workflow { workflowId state error program subject createdAt updatedAt finishedAt lastSequence status { key value } }' }
+
+export interface WorkflowCountData {
+  workflowCount: {
+    count: number
+    atLeast: boolean
+  }
+}
+export interface WorkflowCountVariables {
+  states?: Array<WorkflowState> | null
+  program?: string | null
+  subject?: string | null
+  filter?: WorkflowFilter | null
+}
+export const WorkflowCount: Operation<WorkflowCountData, WorkflowCountVariables> = { name: 'WorkflowCount', text: 'query WorkflowCount($states: [WorkflowState!], $program: String, $subject: String, $filter: WorkflowFilter) { workflowCount( states: $states program: $program subject: $subject filter: $filter ) { count atLeast } }' }
 
 export interface WorkflowPageData {
   workflow: {
@@ -870,11 +914,37 @@ export interface WorkflowPageData {
     updatedAt: string
     finishedAt: string | null
     lastSequence: number
+    status: Array<{
+      key: string
+      value: string
+    }>
     workflowRef: string
     programDigest: string
     generation: number
     generationSequence: number
     waitingFor: Array<string>
+    parent: string
+    children: {
+      nodes: Array<{
+        workflowId: string
+        state: WorkflowState
+        error: string
+        program: string
+        subject: string
+        createdAt: string
+        updatedAt: string
+        finishedAt: string | null
+        lastSequence: number
+        status: Array<{
+          key: string
+          value: string
+        }>
+      }>
+      pageInfo: {
+        hasNextPage: boolean
+        endCursor: string | null
+      }
+    }
     retries: Array<{
       at: string
       reason: string
@@ -891,7 +961,7 @@ export interface WorkflowPageData {
 export interface WorkflowPageVariables {
   id: string
 }
-export const WorkflowPage: Operation<WorkflowPageData, WorkflowPageVariables> = { name: 'WorkflowPage', text: 'query WorkflowPage($id: String!) { workflow(workflowId: $id) { ...RunFields workflowRef programDigest generation generationSequence waitingFor retries { at reason error fromSequence } viewerCan { action allowed reason } } } fragment RunFields on Workflow { workflowId state error program subject createdAt updatedAt finishedAt lastSequence }' }
+export const WorkflowPage: Operation<WorkflowPageData, WorkflowPageVariables> = { name: 'WorkflowPage', text: 'query WorkflowPage($id: String!) { workflow(workflowId: $id) { ...RunFields workflowRef programDigest generation generationSequence waitingFor parent children(first: 20) { nodes { ...RunFields } pageInfo { hasNextPage endCursor } } retries { at reason error fromSequence } viewerCan { action allowed reason } } } fragment RunFields on Workflow { workflowId state error program subject createdAt updatedAt finishedAt lastSequence status { key value } }' }
 
 export interface WorkflowHistoryData {
   workflow: {

@@ -7,6 +7,7 @@ import { CancelRun, RetryRun, WorkflowHistory, WorkflowLogs, WorkflowPage, type 
 import { useAsk } from '../api/hooks'
 import { humanise } from '../form/copy'
 import { ability } from '../logic/ability'
+import { statusText } from '../logic/runs'
 import { clockTime } from '../logic/time'
 import { ActButton } from '../parts/act'
 import { Confirm } from '../parts/confirm'
@@ -14,7 +15,7 @@ import { sentence } from '../parts/form'
 import { Icon } from '../parts/icon'
 import { NotThere, Page, Waiting } from '../parts/page'
 import { Ago } from '../parts/time'
-import { RunState, Subject } from './workflows'
+import { Runs, RunState, Subject } from './workflows'
 
 type Run = NonNullable<WorkflowPageData['workflow']>
 
@@ -34,6 +35,11 @@ export default function WorkflowDetail() {
       lead={
         <p className="line">
           <RunState state={run.state} /> <span className="mono wrap">{run.workflowId}</span> <span>for <Subject subject={run.subject} /></span>
+          {run.parent && (
+            <span>
+              child of <Link to={`/workflows/${encodeURIComponent(run.parent)}`}>{run.parent}</Link>
+            </span>
+          )}
           <span>started <Ago at={run.createdAt} /></span>
           {run.generation > 1 && <span>generation {run.generation}, since step {run.generationSequence}</span>}
           {run.finishedAt && <span>ended <Ago at={run.finishedAt} /></span>}
@@ -58,6 +64,30 @@ export default function WorkflowDetail() {
                 </li>
               ))}
             </ul>
+          </section>
+        )}
+        {run.status.length > 0 && (
+          <section className="card" aria-labelledby="reports">
+            <h2 id="reports">What it reports</h2>
+            <dl className="config">
+              {run.status.map((s) => (
+                <div key={s.key}>
+                  <dt>{s.key}</dt>
+                  <dd className="wrap">{statusText(s.value)}</dd>
+                </div>
+              ))}
+            </dl>
+          </section>
+        )}
+        {run.children.nodes.length > 0 && (
+          <section aria-labelledby="children">
+            <h2 id="children">What it has started</h2>
+            <Runs runs={run.children.nodes} label="Workflows that it has started" />
+            {run.children.pageInfo.hasNextPage && (
+              <p>
+                <Link to={`/workflows?${new URLSearchParams({ label: `lockstep.parent=${run.workflowId}` })}`}>All of them</Link>
+              </p>
+            )}
           </section>
         )}
         {run.retries.length > 0 && (
