@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/schema"
@@ -28,11 +29,13 @@ func structure(def Definition) []fault.Field {
 		gates[id] = at
 	}
 	found = append(found, oneKind(def.Checks, def.Checks, "/checks")...)
+	found = append(found, calendars(def.Checks, "/checks")...)
 	for i, s := range def.Steps {
 		at := schema.Pointer("steps", strconv.Itoa(i))
 		switch s.Type {
 		case Deploy:
 			found = append(found, oneKind(def.Checks, s.Checks, at+"/checks")...)
+			found = append(found, calendars(s.Checks, at+"/checks")...)
 			if first, taken := environments[s.Environment]; taken {
 				found = append(found, fault.Field{
 					Name:    at + "/environment",
@@ -132,6 +135,7 @@ func Check(def Definition, known Known) error {
 	found := structure(def)
 	if !known.Stored {
 		found = append(found, reserved(def)...)
+		found = append(found, opens(def)...)
 	}
 	for i, s := range def.Steps {
 		at := schema.Pointer("steps", strconv.Itoa(i))
@@ -247,4 +251,81 @@ func (c Condition) kind() string {
 		return "status"
 	}
 	return c.Kind
+}
+
+// calendars finds what is wrong with the windows of schedules.
+func calendars(own Checks, at string) []fault.Field {
+	var found []fault.Field
+	for i, c := range own.Proposed {
+		if c.Schedule == nil {
+			continue
+		}
+		_, wrong := c.Schedule.Calendar()
+		for _, f := range wrong {
+			found = append(found, fault.Field{Name: fmt.Sprintf("%s/proposed/%d/schedule%s", at, i, f.Name), Problem: f.Problem})
+		}
+	}
+	return found
+}
+
+// Merge are the checks of a target of a whole definition with those of one step (R3-05), one for each key. Of two timers the longer one
+// counts. The windows of two schedules are all in force, so that exclude beats allow (R3-27).
+func Merge(all, own []Condition) []Condition {
+	var merged []Condition
+	for _, c := range slices.Concat(all, own) {
+		at := slices.IndexFunc(merged, func(m Condition) bool { return m.Key == c.Key && m.kind() == c.kind() })
+		if at < 0 {
+			merged = append(merged, c)
+			continue
+		}
+		merged[at].Duration = max(merged[at].Duration, c.Duration)
+		if c.Schedule != nil && merged[at].Schedule != nil {
+			both := merged[at].Schedule.With(*c.Schedule)
+			merged[at].Schedule = &both
+		}
+	}
+	return merged
+}
+
+// maxSchedules is how many different schedules a definition may have: whether each ever opens is searched for.
+const maxSchedules = 50
+
+// opens finds schedules that never open.
+func opens(def Definition) []fault.Field {
+	var found []fault.Field
+	searched, seen := 0, map[string]bool{}
+	for i, s := range def.Steps {
+		own := func(key string) bool {
+			return slices.ContainsFunc(s.Checks.Proposed, func(o Condition) bool { return o.Key == key })
+		}
+		for _, c := range Merge(def.Checks.Proposed, s.Checks.Proposed) {
+			if s.Type != Deploy || c.Schedule == nil || !own(c.Key) && seen[c.Key] {
+				continue
+			}
+			if !own(c.Key) {
+				seen[c.Key] = true
+			}
+			if searched++; searched > maxSchedules {
+				return append(found, fault.Field{
+					Name: "/steps", Problem: fmt.Sprintf("found more than %d schedules; expected at most %d different ones", maxSchedules, maxSchedules),
+				})
+			}
+			calendar, wrong := c.Schedule.Calendar()
+			// From the year from which expressions are checked, so that the answer does not depend on the day.
+			_, opens := calendar.Opens(time.Date(2028, 1, 1, 0, 0, 0, 0, time.UTC))
+			if len(wrong) == 0 && opens {
+				continue
+			}
+			at := fmt.Sprintf("/steps/%d/checks/proposed", i)
+			if !own(c.Key) {
+				at = "/checks/proposed"
+			}
+			problem := fmt.Sprintf("found windows of %q that never open; expected a time that is allowed and not excluded", c.Key)
+			if len(wrong) > 0 {
+				problem = fmt.Sprintf("the windows of %q of the pipeline and the step together: %s", c.Key, wrong[0].Problem)
+			}
+			found = append(found, fault.Field{Name: at, Problem: problem})
+		}
+	}
+	return found
 }

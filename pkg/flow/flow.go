@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/lockstep-cd/lockstep/pkg/cron"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/schema"
 )
@@ -51,10 +52,12 @@ type Checks struct {
 type Condition struct {
 	// Key is what reports call it.
 	Key string `json:"key"`
-	// Kind is "status", which is the default, or "timer".
+	// Kind is "status", which is the default, "timer" or "schedule".
 	Kind string `json:"kind,omitempty"`
 	// Duration is how long a timer runs, in seconds.
 	Duration int `json:"duration,omitempty"`
+	// Schedule is when a schedule is open; nil for other kinds.
+	Schedule *cron.Schedule `json:"schedule,omitempty"`
 }
 
 // A Step is one step of a pipeline. Which fields it has depends on its type; the others are zero.

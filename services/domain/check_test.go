@@ -254,3 +254,90 @@ func TestAStatusMayNameACommit(t *testing.T) {
 	by(strings.ToUpper(newer))
 	c.want(c.granted(), []string{"dev", "dev", "test"})
 }
+
+// R3-27: outside of its windows a schedule keeps the entrance closed, says when it opens, and opens the passage at that time without anybody
+// asking; a window that closes meanwhile, because something else was missing, is waited for again; the windows of the pipeline and of the step are
+// merged, and exclude beats allow; other environments are open.
+func TestAScheduleOpensThePassageAtItsTime(t *testing.T) {
+	t.Parallel()
+	c := scheduled(t, `{"proposed":[{"key":"hours","kind":"schedule","schedule":{"time_zone":"Europe/Berlin",
+		"allow":[{"cron":"0 9 * * *","duration":28800,"description":"office hours"}]}}]}`,
+		`{"proposed":[{"key":"calendar"},{"key":"hours","kind":"schedule","schedule":{"exclude":[{"cron":"0 11 * * *","duration":3600,"description":"noon, UTC"}]}}]}`)
+	// 2027-01-15 08:00 UTC, which is 09:00 in Berlin: dev is open.
+	r := c.rollout(c.set)
+	c.enter(r, "dev")
+	c.want(c.granted(), []string{"dev"})
+	c.want(c.passed(r)[0], "dev (no approval required; check hours: success)")
+	c.complete(r, "dev")
+	c.review()
+	c.now.Advance(3*time.Hour + 15*time.Minute)
+	c.enter(r, "test") // 11:15 UTC
+	closed := `check: passage "test" needs check "hours" of "test", which is pending: `
+	c.want(c.waits(r, "check")[1:], []string{closed + "closed (noon, UTC), opens at 2027-01-15T12:00:00Z"})
+	c.now.Advance(45*time.Minute - time.Second)
+	c.want(c.review(), 0)
+	c.now.Advance(time.Second)
+	c.want(c.review(), 1)
+	c.want(c.granted(), []string{"dev"}) // the other check has no report yet
+	c.now.Advance(8 * time.Hour)
+	c.reports(1, "test", c.set, "calendar", core.CheckSuccess)
+	c.want(c.waits(r, "check"), []string{closed + "closed, opens at 2027-01-16T08:00:00Z"})
+	c.want(c.granted(), []string{"dev"})
+	c.now.Advance(12 * time.Hour)
+	c.want(c.review(), 1)
+	c.want(c.granted(), []string{"dev", "test"})
+	c.verifyJournal(r)
+}
+
+// scheduled is a guarded shop of dev and test, with checks of the pipeline and of its step test.
+func scheduled(t *testing.T, all, own string) checked {
+	t.Helper()
+	w := frozen(t)
+	c := checked{w, map[string]core.Environment{}}
+	for _, name := range []string{"dev", "test"} {
+		c.places[name] = w.environment(name, core.TierStaging)
+		w.report(event.EnvironmentReady{EnvironmentID: c.places[name].ID})
+	}
+	w.ok(c.author(all, own))
+	w.makeReady()
+	return c
+}
+
+func (c checked) author(all, own string) error {
+	c.t.Helper()
+	_, err := c.setup.CreateFlowDefinition(c.t.Context(), user(), setup.NewFlowDefinition{
+		ApplicationID: c.application.ID,
+		Definition: json.RawMessage(fmt.Sprintf(
+			`{"checks":%s,"steps":[{"type":"deploy","environment":"dev","config":%s},{"type":"deploy","environment":"test","checks":%s,"config":%s}]}`,
+			all, appEnvConfig("dev"), own, appEnvConfig("test"),
+		)),
+	})
+	return err
+}
+
+// R3-27: windows that cannot be read or never open are refused when a pipeline is written, with the place of the mistake.
+func TestWindowsThatNeverOpenAreRefused(t *testing.T) {
+	t.Parallel()
+	c := scheduled(t, `{}`, `{}`)
+	schedule := func(fields string) string {
+		return `{"proposed":[{"key":"hours","kind":"schedule","schedule":` + fields + `}]}`
+	}
+	for _, one := range []struct{ all, own, want string }{
+		{`{}`, schedule(`{"allow":[{"cron":"0 9 * *","duration":60}]}`), `/steps/1/checks/proposed/0/schedule/allow/0/cron: found "0 9 * *"; expected five fields`},
+		{`{}`, schedule(`{"time_zone":"Mars","allow":[{"cron":"0 9 * * *","duration":60}]}`), `/steps/1/checks/proposed/0/schedule/time_zone: found "Mars"`},
+		{schedule(`{"allow":[{"cron":"0 9 30 2 *","duration":60}]}`), `{}`, `/checks/proposed/0/schedule/allow/0/cron`},
+		{`{}`, schedule(`{"exclude":[{"cron":"* * * * *","duration":60}]}`), `/steps/1/checks/proposed: found windows of "hours" that never open`},
+		{
+			schedule(`{"allow":[{"cron":"0 9 * * *","duration":60}]}`), schedule(`{"exclude":[{"cron":"0 9 * * *","duration":60}]}`),
+			`/steps/1/checks/proposed: found windows of "hours" that never open`,
+		},
+		{schedule(`{"exclude":[{"cron":"0 0 * * *","duration":86400}]}`), `{}`, `/checks/proposed: found windows of "hours" that never open`},
+		{`{}`, `{"proposed":[{"key":"hours","kind":"schedule"}]}`, `/steps/1/checks/proposed/0/schedule`},
+		{`{}`, `{"proposed":[{"key":"hours","schedule":{"time_zone":"UTC"}}]}`, `/steps/1/checks/proposed/0/schedule`},
+		{`{"active":[{"key":"hours","kind":"schedule"}]}`, `{}`, `/checks/active/0/kind`},
+	} {
+		if err := c.author(one.all, one.own); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), one.want) {
+			t.Errorf("%s and %s: found %v; want %s", one.all, one.own, err, one.want)
+		}
+	}
+}

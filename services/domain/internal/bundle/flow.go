@@ -3,7 +3,6 @@ package bundle
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -71,21 +70,15 @@ func understand(def flow.Definition) core.Flow {
 	return f
 }
 
-// checks merges those of the whole pipeline and of a step (R3-05). Of two with one key the stricter counts: a timer beside a status asks
-// for both under keys of their own, so only timers meet, and the longer one counts.
+// checks merges those of the whole pipeline and of a step (R3-05).
 func checks(all, own []flow.Condition) []core.Check {
 	var merged []core.Check
-	for _, c := range append(append([]flow.Condition{}, all...), own...) {
-		one := core.Check{Key: c.Key, Kind: core.CheckStatus, Duration: time.Duration(c.Duration) * time.Second}
+	for _, c := range flow.Merge(all, own) {
+		one := core.Check{Key: c.Key, Kind: core.CheckStatus, Duration: time.Duration(c.Duration) * time.Second, Schedule: c.Schedule}
 		if c.Kind != "" {
 			one.Kind = core.CheckKind(c.Kind)
 		}
-		at := slices.IndexFunc(merged, func(m core.Check) bool { return m.Key == one.Key && m.Kind == one.Kind })
-		if at < 0 {
-			merged = append(merged, one)
-		} else {
-			merged[at].Duration = max(merged[at].Duration, one.Duration)
-		}
+		merged = append(merged, one)
 	}
 	return merged
 }

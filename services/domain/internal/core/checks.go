@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/cron"
 )
 
 // A check is a condition of entering an environment, whose status people and systems report (D48). One of target proposed is about what
@@ -29,6 +31,8 @@ const (
 	CheckStatus CheckKind = "status"
 	// CheckTimer is green once what is active has been there for a time.
 	CheckTimer CheckKind = "timer"
+	// CheckSchedule is green during windows of time.
+	CheckSchedule CheckKind = "schedule"
 )
 
 // CheckPhase is what a report says of a check.
@@ -50,6 +54,8 @@ type Check struct {
 	Kind CheckKind
 	// Duration is how long a timer runs.
 	Duration time.Duration
+	// Schedule is when a schedule is open; nil for other kinds.
+	Schedule *cron.Schedule
 }
 
 // PinnedCheck is a check of a rollout in one of its environments.
@@ -115,10 +121,51 @@ func (c Checks) Entering(places []CheckPlace, index int, at time.Time) []CheckSt
 }
 
 func (c Checks) state(pinned PinnedCheck, place CheckPlace, at time.Time) CheckState {
-	if pinned.Kind == CheckTimer {
+	switch pinned.Kind {
+	case CheckTimer:
 		return timer(pinned, place, at)
+	case CheckSchedule:
+		return scheduled(pinned, at)
+	default:
+		return c.reported(pinned)
 	}
-	return c.reported(pinned)
+}
+
+// scheduled is green while its windows are open (R3-27). Windows that cannot be read are not open.
+func scheduled(pinned PinnedCheck, at time.Time) CheckState {
+	s := CheckState{PinnedCheck: pinned, Phase: CheckPending, Detail: "its windows are not known"}
+	if pinned.Schedule == nil {
+		return s
+	}
+	calendar, wrong := pinned.Schedule.Calendar()
+	if len(wrong) > 0 {
+		s.Detail = fmt.Sprintf("its windows cannot be read: %s: %s", wrong[0].Name, wrong[0].Problem)
+		return s
+	}
+	open, window := calendar.At(at)
+	if window != "" {
+		window = fmt.Sprintf(" (%s)", window)
+	}
+	if open {
+		s.Phase, s.Detail = CheckSuccess, "open"+window
+		if end := calendar.Closes(at); !end.IsZero() {
+			s.Detail += " until " + end.UTC().Format(time.RFC3339)
+		}
+		return s
+	}
+	next, opens := calendar.Opens(at)
+	switch {
+	case opens:
+		s.Detail = fmt.Sprintf("closed%s, opens at %s", window, next.UTC().Format(time.RFC3339))
+	case next.IsZero():
+		s.Detail = fmt.Sprintf("closed%s, and does not open", window)
+	default:
+		s.Detail = fmt.Sprintf("closed%s, at least until %s", window, next.UTC().Format(time.RFC3339))
+	}
+	if !next.IsZero() {
+		s.Next = &next
+	}
+	return s
 }
 
 // timer is pending until what is active has been there for the time (R3-20, R3-21).

@@ -1239,14 +1239,17 @@ CREATE TABLE cd_rollout_checks (
     duration_seconds integer NOT NULL,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    windows jsonb,
     CONSTRAINT cd_rollout_checks_pkey PRIMARY KEY (organization_id, rollout_id, environment_id, target, key),
     CONSTRAINT cd_rollout_checks_environment FOREIGN KEY (organization_id, environment_id) REFERENCES cd_environments(organization_id, id),
     CONSTRAINT cd_rollout_checks_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_rollout_checks_rollout FOREIGN KEY (organization_id, rollout_id) REFERENCES cd_rollouts(organization_id, id),
     CONSTRAINT cd_rollout_checks_key_is_plain CHECK ((key ~ '^[a-z0-9-]{1,63}$'::text)),
-    CONSTRAINT cd_rollout_checks_kind_is_known CHECK ((kind = ANY (ARRAY['status'::text, 'timer'::text]))),
+    CONSTRAINT cd_rollout_checks_kind_is_known CHECK ((kind = ANY (ARRAY['status'::text, 'timer'::text, 'schedule'::text]))),
+    CONSTRAINT cd_rollout_checks_schedule_has_windows CHECK (((kind = 'schedule'::text) = (windows IS NOT NULL))),
     CONSTRAINT cd_rollout_checks_target_is_known CHECK ((target = ANY (ARRAY['active'::text, 'proposed'::text]))),
-    CONSTRAINT cd_rollout_checks_time_is_bounded CHECK (((duration_seconds >= 0) AND (duration_seconds <= 2592000)))
+    CONSTRAINT cd_rollout_checks_time_is_bounded CHECK (((duration_seconds >= 0) AND (duration_seconds <= 2592000))),
+    CONSTRAINT cd_rollout_checks_windows_are_bounded CHECK ((length((windows)::text) <= 131072))
 );
 CREATE TRIGGER cd_rollout_checks_are_immutable BEFORE DELETE OR UPDATE ON cd_rollout_checks FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_rollout_checks_are_kept BEFORE TRUNCATE ON cd_rollout_checks FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
@@ -1254,6 +1257,8 @@ COMMENT ON TABLE cd_rollout_checks IS
     'The checks of a rollout in each of its environments, as they were pinned. Rows end with the rollout.';
 COMMENT ON COLUMN cd_rollout_checks.target IS
     'proposed: before the environment is entered. active: of what is in it then, before the next one is entered.';
+COMMENT ON COLUMN cd_rollout_checks.windows IS
+    'When a schedule is open: allow and exclude, each with cron, duration, time_zone and description; and time_zone. Null for other kinds.';
 
 CREATE TABLE cd_rollout_closings (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,

@@ -152,7 +152,7 @@ func (v waitView) checksOf(s core.Standing, gate string, checks core.Checks) []W
 			Resolver: "a report of success by every reporter; " + holders(core.MayReport), Needs: core.MayReport, Since: state.Since,
 			Until: state.Next, GateID: gate, EnvironmentID: state.EnvironmentID,
 		}
-		if state.Kind == core.CheckTimer {
+		if state.Kind == core.CheckTimer || state.Kind == core.CheckSchedule {
 			w.Resolver, w.Needs = "time", 0
 		}
 		all = append(all, w)

@@ -6,7 +6,9 @@ package control
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -191,10 +193,14 @@ func (r Reads) ChecksByRollout(ctx context.Context, organization int64, rollouts
 	err := r.Run(ctx, organization, func(q *query.Queries) error {
 		rows, err := q.RolloutChecks(ctx, organization, rollouts)
 		for _, row := range rows {
+			one := core.Check{Key: row.Key, Kind: core.CheckKind(row.Kind), Duration: time.Duration(row.DurationSeconds) * time.Second}
+			if row.Windows != nil {
+				if err := json.Unmarshal(row.Windows, &one.Schedule); err != nil {
+					return fmt.Errorf("read windows of check %s of rollout %d: %w", row.Key, row.RolloutID, err)
+				}
+			}
 			found[row.RolloutID] = append(found[row.RolloutID], core.PinnedCheck{
-				Check: core.Check{
-					Key: row.Key, Kind: core.CheckKind(row.Kind), Duration: time.Duration(row.DurationSeconds) * time.Second,
-				}, EnvironmentID: row.EnvironmentID, Target: core.CheckTarget(row.Target),
+				Check: one, EnvironmentID: row.EnvironmentID, Target: core.CheckTarget(row.Target),
 			})
 		}
 		return pg.Classify(err, "read checks of rollouts")

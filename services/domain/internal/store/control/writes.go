@@ -2,7 +2,9 @@ package control
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -213,9 +215,16 @@ func (w Writes) SettleReviews(ctx context.Context, reviews []int64) error {
 
 // PinCheck implements rollout.Tx.
 func (w Writes) PinCheck(ctx context.Context, rollout int64, c core.PinnedCheck) error {
+	var windows []byte
+	if c.Schedule != nil {
+		var err error
+		if windows, err = json.Marshal(c.Schedule); err != nil {
+			return fmt.Errorf("write windows of check %s: %w", c.Key, err)
+		}
+	}
 	err := w.Q.InsertRolloutCheck(ctx, query.InsertRolloutCheckParams{
 		OrganizationID: w.Entered, RolloutID: rollout, EnvironmentID: c.EnvironmentID, Target: string(c.Target), Key: c.Key, Kind: string(c.Kind),
-		DurationSeconds: int32(c.Duration / time.Second),
+		DurationSeconds: int32(c.Duration / time.Second), Windows: windows,
 	})
 	return pg.Classify(err, "pin check %s of rollout %d", c.Key, rollout)
 }

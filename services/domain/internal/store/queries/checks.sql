@@ -1,6 +1,6 @@
 -- name: InsertRolloutCheck :exec
-INSERT INTO cd_rollout_checks (organization_id, rollout_id, environment_id, target, key, kind, duration_seconds)
-VALUES (@organization_id, @rollout_id, @environment_id, @target, @key, @kind, @duration_seconds);
+INSERT INTO cd_rollout_checks (organization_id, rollout_id, environment_id, target, key, kind, duration_seconds, windows)
+VALUES (@organization_id, @rollout_id, @environment_id, @target, @key, @kind, @duration_seconds, sqlc.narg(windows));
 
 -- name: RolloutChecks :many
 SELECT * FROM cd_rollout_checks WHERE organization_id = @organization_id AND rollout_id = ANY(@ids::bigint[])

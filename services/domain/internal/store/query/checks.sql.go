@@ -7,6 +7,7 @@ package query
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 )
 
@@ -67,8 +68,8 @@ func (q *Queries) InsertCheckStatus(ctx context.Context, arg InsertCheckStatusPa
 }
 
 const insertRolloutCheck = `-- name: InsertRolloutCheck :exec
-INSERT INTO cd_rollout_checks (organization_id, rollout_id, environment_id, target, key, kind, duration_seconds)
-VALUES ($1, $2, $3, $4, $5, $6, $7)
+INSERT INTO cd_rollout_checks (organization_id, rollout_id, environment_id, target, key, kind, duration_seconds, windows)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 `
 
 type InsertRolloutCheckParams struct {
@@ -79,6 +80,7 @@ type InsertRolloutCheckParams struct {
 	Key             string
 	Kind            string
 	DurationSeconds int32
+	Windows         json.RawMessage
 }
 
 func (q *Queries) InsertRolloutCheck(ctx context.Context, arg InsertRolloutCheckParams) error {
@@ -90,6 +92,7 @@ func (q *Queries) InsertRolloutCheck(ctx context.Context, arg InsertRolloutCheck
 		arg.Key,
 		arg.Kind,
 		arg.DurationSeconds,
+		arg.Windows,
 	)
 	return err
 }
@@ -150,7 +153,7 @@ func (q *Queries) ReviewChecked(ctx context.Context, organizationID int64, rollo
 }
 
 const rolloutChecks = `-- name: RolloutChecks :many
-SELECT id, organization_id, rollout_id, environment_id, target, key, kind, duration_seconds, created_at, updated_at FROM cd_rollout_checks WHERE organization_id = $1 AND rollout_id = ANY($2::bigint[])
+SELECT id, organization_id, rollout_id, environment_id, target, key, kind, duration_seconds, created_at, updated_at, windows FROM cd_rollout_checks WHERE organization_id = $1 AND rollout_id = ANY($2::bigint[])
 ORDER BY rollout_id, environment_id, target DESC, key
 `
 
@@ -174,6 +177,7 @@ func (q *Queries) RolloutChecks(ctx context.Context, organizationID int64, ids [
 			&i.DurationSeconds,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Windows,
 		); err != nil {
 			return nil, err
 		}

@@ -776,6 +776,8 @@ type RolloutCheck struct {
 	DurationSeconds int32
 	CreatedAt       time.Time
 	UpdatedAt       time.Time
+	// When a schedule is open: allow and exclude, each with cron, duration, time_zone and description; and time_zone. Null for other kinds.
+	Windows json.RawMessage
 }
 
 // Events come in any order: a rollout whose end was heard of before everything under it waits here for the rest, for a while.
