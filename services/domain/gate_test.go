@@ -291,7 +291,7 @@ func TestAnEnvironmentAsksWhateverThePipelineSays(t *testing.T) {
 	s.want(s.gates(r)["staging"].GateRule, asked.GateRule)
 	s.want(s.gates(r)["production"].GateRule, core.GateRule{
 		Quorum: 3, Group: "platform", ExpiresAfter: time.Minute,
-		OnExpiry: core.ExpiryRejects,
+		OnExpiry: core.ExpiryRejects, Also: []core.Requirement{{Quorum: 3}},
 	})
 
 	_, err = s.setup.SetEnvironmentApproval(t.Context(), user(), s.staging.ID, nil)
@@ -342,10 +342,10 @@ func TestAQuestionThatNobodyCouldAnswerIsRefused(t *testing.T) {
 	refused(environment("two", 3), fault.Field{Name: "/quorum", Problem: few})
 	s.ok(environment("two", 2))
 
-	// Each can be answered by itself, and both together cannot: more people than the group has that the other one asks.
+	// Each can be answered by itself, and both together cannot: more people than the group has that the other one asks. Two groups can: each
+	// has to agree.
 	s.group("three", 3)
-	refused(pipeline(`,"group":"two"`, `"group":"three","quorum":3`, `"quorum":2`),
-		fault.Field{Name: "/definition/steps/2/approval/quorum", Problem: `with what environment "production" asks: ` + few})
+	s.ok(pipeline(`,"group":"two"`, `"group":"three","quorum":3`, `"quorum":2`))
 	refused(pipeline(`,"group":"two"`, `"quorum":3`, `"quorum":2`),
 		fault.Field{Name: "/definition/steps/2/approval/quorum", Problem: `with what environment "production" asks: ` + few})
 	s.ok(environment("three", 3))

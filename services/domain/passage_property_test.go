@@ -34,8 +34,12 @@ import (
 // journal, no event and no transaction.
 type passageReference struct {
 	rules map[string]core.GateRule
+	// also is what the environment asks beside the pipeline's rule, by approval.
+	also map[string]core.GateRule
 	// own are the approvals that the program has requested and that no pipeline has.
 	own map[string]bool
+	// groups are those of the people and machines.
+	groups map[core.Principal][]string
 	// Since the last abort: the passages that are requested, and open; the approvals that people are asked for, who has approved what,
 	// and what was passed by break-glass.
 	requested   []string
@@ -69,7 +73,26 @@ func (m *passageReference) needs(gate string) []string {
 }
 
 func (m *passageReference) given(approval string) bool {
-	return m.glass[approval] || !m.asked[approval] && len(m.approvals[approval]) >= m.rules[approval].Quorum
+	return m.glass[approval] || !m.asked[approval] && m.enough(approval)
+}
+
+// enough is whether those who have approved satisfy what the pipeline asks, and what the environment does. A rule without a group counts
+// people.
+func (m *passageReference) enough(approval string) bool {
+	own := m.also[approval]
+	for _, rule := range []core.GateRule{m.rules[approval], own} {
+		count := 0
+		for _, by := range m.approvals[approval] {
+			person := by.Type == core.PrincipalUser
+			if rule.Group == "" && person || rule.Group != "" && slices.Contains(m.groups[by], rule.Group) {
+				count++
+			}
+		}
+		if count < rule.Quorum {
+			return false
+		}
+	}
+	return true
 }
 
 // ask has people asked, who answer at once where the glass was broken.
@@ -128,9 +151,9 @@ func (m *passageReference) evidence(approval string) string {
 
 // mayApprove is who may approve what people are asked for.
 func (m *passageReference) mayApprove(a core.Actor, approval string) bool {
-	rule := m.rules[approval]
-	inGroup := slices.Contains(a.Groups, rule.Group)
-	return !m.ended && m.asked[approval] && (rule.Group == "" || inGroup) && (a.Type == core.PrincipalUser || inGroup) &&
+	rule, own := m.rules[approval], m.also[approval]
+	inGroup := slices.Contains(a.Groups, rule.Group) || slices.Contains(a.Groups, own.Group)
+	return !m.ended && m.asked[approval] && (rule.Group == "" && own.Group == "" || inGroup) && (a.Type == core.PrincipalUser || inGroup) &&
 		(rule.RequesterMayApprove || a.Principal() != user().Principal()) && !slices.Contains(m.approvals[approval], a.Principal())
 }
 
@@ -222,7 +245,10 @@ func TestPassagesKeepToTheReference(t *testing.T) {
 func (s *shop) keepsToTheReference(rng *rand.Rand, n int, died *crash, begin func()) {
 	t := s.t
 	one := func(all ...string) string { return all[rng.IntN(len(all))] }
-	m := &passageReference{rules: map[string]core.GateRule{}, own: map[string]bool{}, ever: map[string]bool{}}
+	m := &passageReference{
+		rules: map[string]core.GateRule{}, also: map[string]core.GateRule{}, own: map[string]bool{}, ever: map[string]bool{},
+		groups: map[core.Principal][]string{},
+	}
 	m.leave()
 	s.randomRules(rng, m)
 	r := s.rollout(s.release(n + 1))
@@ -246,6 +272,9 @@ func (s *shop) keepsToTheReference(rng *rand.Rand, n int, died *crash, begin fun
 		people = append(people, machine)
 	}
 	people[0].Groups = []string{"platform", "managers"}
+	for _, a := range people {
+		m.groups[a.Principal()] = a.Groups
+	}
 
 	var waiting, applied []event.Event
 	effects := map[string]func(){} // by the event's id
@@ -334,7 +363,7 @@ func (s *shop) keepsToTheReference(rng *rand.Rand, n int, died *crash, begin fun
 			}
 			effect = func() {
 				m.approvals[approval] = append(m.approvals[approval], who.Principal())
-				if len(m.approvals[approval]) >= m.rules[approval].Quorum {
+				if m.enough(approval) {
 					m.asked[approval] = false
 					m.settle()
 				}
@@ -466,13 +495,9 @@ func (s *shop) randomRules(rng *rand.Rand, m *passageReference) {
 		}
 	}
 	if own != nil {
-		merged := m.rules["production"]
-		merged.Quorum = max(merged.Quorum, own.Quorum)
-		merged.RequesterMayApprove = merged.RequesterMayApprove && own.RequesterMayApprove
-		if own.Group != "" {
-			merged.Group = own.Group
-		}
-		m.rules["production"] = merged
+		pipeline := m.rules["production"]
+		pipeline.RequesterMayApprove = pipeline.RequesterMayApprove && own.RequesterMayApprove
+		m.rules["production"], m.also["production"] = pipeline, own.GateRule
 	}
 }
 

@@ -61,12 +61,61 @@ func TestNothingThatHasTheNameOfAnEnvironmentReplacesWhatItAsks(t *testing.T) {
 	s.report(event.ApprovalRequested{RolloutID: r.ID, GateID: "production", EnvironmentID: s.production.ID})
 	s.want(s.gates(r)["production"].GateRule, core.GateRule{
 		Quorum: 2, Group: "platform", ExpiresAfter: time.Minute,
-		OnExpiry: core.ExpiryRejects,
+		OnExpiry: core.ExpiryRejects, Also: []core.Requirement{{Quorum: 1}},
 	})
 	s.refused(s.approve(user(), r, "production"), `is for the group "platform" to answer`)
 	requester := user()
 	requester.Groups = []string{"platform"}
 	s.refused(s.approve(requester, r, "production"), "someone else must approve")
+}
+
+// D46: where the environment and the pipeline name different groups, both have to agree; neither stands in for the other.
+func TestTwoGroupsBothHaveToAgree(t *testing.T) {
+	t.Parallel()
+	s := guarded(t)
+	s.group("platform", 3)
+	s.group("managers", 3)
+	own := core.EnvironmentApproval{GateRule: core.GateRule{Quorum: 2, Group: "platform", OnExpiry: core.ExpiryRejects}}
+	_, err := s.setup.SetEnvironmentApproval(t.Context(), user(), s.production.ID, &own)
+	s.ok(err)
+	_, err = s.setup.CreateFlowDefinition(t.Context(), user(), setup.NewFlowDefinition{
+		ApplicationID: s.application.ID, Definition: json.RawMessage(fmt.Sprintf(`{"steps":[{"type":"deploy","environment":"staging","config":%s},
+			{"type":"deploy","environment":"production","config":%s,"approval":{"group":"managers"}}]}`,
+			appEnvConfig("staging"), appEnvConfig("production"))),
+	})
+	s.ok(err)
+	s.makeReady()
+	r := s.rollout(s.set)
+	s.enter(r, "staging", "production")
+	waits := func(want string) {
+		t.Helper()
+		all, err := s.view.Waits(t.Context(), org, []int64{r.ID})
+		s.ok(err)
+		var found []string
+		for _, w := range all[r.ID] {
+			if w.GateID == "production" {
+				found = append(found, w.Detail+" | "+w.Resolver)
+			}
+		}
+		if text := strings.Join(found, "\n"); !strings.Contains(text, want) {
+			t.Errorf("found %q, expected %q in it", text, want)
+		}
+	}
+	s.refused(s.approve(person(59), r, "production"), "is in none of them")
+	waits(`has 0 of 1 of the group "managers", 0 of 2 of the group "platform"`)
+	machine := person(58, "managers")
+	machine.Type = core.PrincipalAgent // a rule that names its group counts it
+	s.ok(s.approve(person(50, "platform", "others"), r, "production"))
+	s.ok(s.approve(person(51, "platform"), r, "production"))
+	waits(`| members with the permission approve in the group "managers", but`)
+	s.refused(s.approve(person(51, "platform", "managers"), r, "production"), "already")
+	s.ok(s.approve(person(52, "platform"), r, "production")) // a third of the one group is none of the other
+	s.want(len(s.gates(r)), 1)
+	s.ok(s.approve(machine, r, "production"))
+	s.want(len(s.gates(r)), 0)
+	s.want(s.passed(r)[1],
+		`production (production: approved by user 50 (platform), user 51 (platform), user 52 (platform), agent 58 (managers))`)
+	s.verifyJournal(r)
 }
 
 // enter is the request of a passage.

@@ -1,7 +1,10 @@
 package core
 
 import (
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -19,6 +22,104 @@ type GateRule struct {
 	ExpiresAfter time.Duration
 	// OnExpiry is what no answer in that time means.
 	OnExpiry GateOutcome
+	// Also are what else has to be met, where a pipeline and an environment both have a rule (D46): other groups, and how many have to be
+	// people. One member may count for several of them. Nil for nothing else.
+	Also []Requirement
+}
+
+// Requirement is a number of approvals that a gate needs.
+type Requirement struct {
+	// Group is the group of those who count; empty for people, whatever their group.
+	Group string `json:"group,omitempty"`
+	// Quorum is how many different ones have to agree.
+	Quorum int `json:"quorum"`
+}
+
+// words is the requirement for people.
+func (r Requirement) words() string {
+	switch {
+	case r.Group != "":
+		return fmt.Sprintf("of the group %q", r.Group)
+	case r.Quorum == 1:
+		return "by a person"
+	default:
+		return "by people"
+	}
+}
+
+// Requirements are all that have to be met. The first is the rule's own.
+func (r GateRule) Requirements() []Requirement {
+	return append([]Requirement{{Group: r.Group, Quorum: max(r.Quorum, 1)}}, r.Also...)
+}
+
+// Groups are those that the rule names, in the order of its requirements.
+func (r GateRule) Groups() []string {
+	var all []string
+	for _, one := range r.Requirements() {
+		if one.Group != "" {
+			all = append(all, one.Group)
+		}
+	}
+	return all
+}
+
+// Given is how many approvals count for each of the requirements, in their order.
+func (r GateRule) Given(approvals []GateApproval) []int {
+	if len(r.Also) == 0 {
+		return []int{len(approvals)} // only those who count may approve
+	}
+	all := r.Requirements()
+	given := make([]int, len(all))
+	for i, one := range all {
+		for _, a := range approvals {
+			if one.Group == "" && a.Type == PrincipalUser || one.Group != "" && slices.Contains(a.Groups, one.Group) {
+				given[i]++
+			}
+		}
+	}
+	return given
+}
+
+// Met is whether the approvals satisfy every requirement.
+func (r GateRule) Met(approvals []GateApproval) bool { return len(r.missing(approvals)) == 0 }
+
+// missing is how many approvals each requirement lacks; of one that is met nothing.
+func (r GateRule) missing(approvals []GateApproval) []Requirement {
+	given := r.Given(approvals)
+	var lacks []Requirement
+	for i, one := range r.Requirements() {
+		if one.Quorum > given[i] {
+			lacks = append(lacks, Requirement{Group: one.Group, Quorum: one.Quorum - given[i]})
+		}
+	}
+	return lacks
+}
+
+// Lacking are the groups whose approvals are missing; where only people are missing, all groups that may approve.
+func (g Gate) Lacking() []string {
+	var all []string
+	for _, one := range g.missing(g.Approvals) {
+		if one.Group != "" {
+			all = append(all, one.Group)
+		}
+	}
+	if all == nil {
+		return g.Groups()
+	}
+	return all
+}
+
+// Progress says for people how many have approved: "1 of 2", and of several requirements each with whom it is about.
+func (r GateRule) Progress(approvals []GateApproval) string {
+	given, all := r.Given(approvals), r.Requirements()
+	if len(all) == 1 {
+		return fmt.Sprintf("%d of %d", given[0], all[0].Quorum)
+	}
+	parts := make([]string, len(all))
+	for i, one := range all {
+		parts[i] = fmt.Sprintf("%d of %d %s", given[i], one.Quorum, one.words())
+	}
+	return strings.Join(parts, ", ")
 }
 
 // GateOutcome is what an expired gate comes to.
@@ -35,10 +136,12 @@ type GateApproval struct {
 	Principal
 	Reason string
 	At     time.Time
+	// Groups are those of the rule that the principal was in then; only where the rule has several requirements.
+	Groups []string
 }
 
-// Gate is a question that has not been answered finally: nobody has rejected it, its time is not over, and fewer people
-// than its quorum have approved it (D24).
+// Gate is a question that has not been answered finally: nobody has rejected it, its time is not over, and its rule is not met by those
+// who have approved it (D24).
 type Gate struct {
 	RolloutID   int64
 	GateID      string
@@ -66,9 +169,13 @@ func (g Gate) ExpiresAt() *time.Time {
 
 // MayResolve is nil, or a Refused that says why this actor may not approve or reject the gate.
 func (g Gate) MayResolve(a Actor, approve bool) error {
-	if g.Group != "" && !slices.Contains(a.Groups, g.Group) {
+	if groups := g.Groups(); len(groups) == 1 && !slices.Contains(a.Groups, groups[0]) {
 		return fault.New(
-			fault.Refused, "gate %q of rollout_%d is for the group %q to answer; %s is not in it", g.GateID, g.RolloutID, g.Group, a.DisplayName(),
+			fault.Refused, "gate %q of rollout_%d is for the group %q to answer; %s is not in it", g.GateID, g.RolloutID, groups[0], a.DisplayName(),
+		)
+	} else if len(groups) > 1 && !slices.ContainsFunc(groups, func(one string) bool { return slices.Contains(a.Groups, one) }) {
+		return fault.New(
+			fault.Refused, "gate %q of rollout_%d is for the groups %q to answer; %s is in none of them", g.GateID, g.RolloutID, groups, a.DisplayName(),
 		)
 	}
 	if !approve {
@@ -88,20 +195,54 @@ func (g Gate) MayResolve(a Actor, approve bool) error {
 	for _, one := range g.Approvals {
 		if one.Principal == a.Principal() {
 			return fault.New(
-				fault.Refused, "%s has approved gate %q of rollout_%d already; %d of %d have, and it takes different people", a.DisplayName(), g.GateID,
-				g.RolloutID, len(g.Approvals), g.Quorum,
+				fault.Refused, "%s has approved gate %q of rollout_%d already; %s have, and it takes different people", a.DisplayName(), g.GateID,
+				g.RolloutID, g.Progress(g.Approvals),
 			)
 		}
 	}
 	return nil
 }
 
-// Stricter is the rule that satisfies both: what the pipeline asks for never weakens what the environment does. Where both name a group,
-// other's wins.
+// Approval is what an actor's agreement counts for: with the groups that the rule names, where it has several requirements.
+func (g Gate) Approval(a Actor, at time.Time) GateApproval {
+	one := GateApproval{Principal: a.Principal(), At: at}
+	if len(g.Also) == 0 {
+		return one
+	}
+	for _, group := range g.Groups() {
+		if slices.Contains(a.Groups, group) {
+			one.Groups = append(one.Groups, group)
+		}
+	}
+	return one
+}
+
+// Stricter is the rule whose approval satisfies both: what the pipeline asks for never weakens what the environment does. Two groups both
+// have to agree. A rule without a group is about people, and stays so beside one whose group may have machines.
 func (r GateRule) Stricter(other GateRule) GateRule {
-	r.Quorum = max(r.Quorum, other.Quorum)
-	if other.Group != "" {
-		r.Group = other.Group
+	people, groups := 0, map[string]int{}
+	for _, rule := range []GateRule{r, other} {
+		for _, one := range append([]Requirement{{Group: rule.Group, Quorum: rule.Quorum}}, rule.Also...) {
+			if one.Group == "" {
+				people = max(people, one.Quorum)
+			} else {
+				groups[one.Group] = max(groups[one.Group], one.Quorum)
+			}
+		}
+	}
+	names := slices.Sorted(maps.Keys(groups))
+	r.Group, r.Quorum, r.Also = "", people, nil
+	if len(names) > 0 {
+		r.Group, r.Quorum = names[0], groups[names[0]]
+		for _, name := range names[1:] {
+			r.Also = append(r.Also, Requirement{Group: name, Quorum: groups[name]})
+		}
+		if people > 0 {
+			r.Also = append(r.Also, Requirement{Quorum: people})
+		}
+		if len(names) == 1 {
+			r.Quorum = max(r.Quorum, people) // nobody else may approve
+		}
 	}
 	r.RequesterMayApprove = r.RequesterMayApprove && other.RequesterMayApprove
 	if r.OnExpiry == ExpiryApproves && other.OnExpiry == ExpiryApproves {

@@ -27,7 +27,25 @@ func TestTheStricterRuleSatisfiesBoth(t *testing.T) {
 			"a group",
 			core.GateRule{Quorum: 1, OnExpiry: rejects},
 			core.GateRule{Group: "qa", OnExpiry: rejects},
+			core.GateRule{Quorum: 1, Group: "qa", OnExpiry: rejects, Also: []core.Requirement{{Quorum: 1}}},
+		},
+		{
+			"two groups both have to agree, and one person of each counts",
+			core.GateRule{Quorum: 2, Group: "qa", OnExpiry: rejects},
+			core.GateRule{Quorum: 1, Group: "platform", OnExpiry: rejects},
+			core.GateRule{Quorum: 1, Group: "platform", OnExpiry: rejects, Also: []core.Requirement{{Group: "qa", Quorum: 2}}},
+		},
+		{
+			"the same group takes the larger number",
+			core.GateRule{Quorum: 2, Group: "qa", OnExpiry: rejects},
 			core.GateRule{Quorum: 1, Group: "qa", OnExpiry: rejects},
+			core.GateRule{Quorum: 2, Group: "qa", OnExpiry: rejects},
+		},
+		{
+			"more people than the group's quorum",
+			core.GateRule{Quorum: 3, OnExpiry: rejects},
+			core.GateRule{Quorum: 1, Group: "qa", OnExpiry: rejects},
+			core.GateRule{Quorum: 3, Group: "qa", OnExpiry: rejects, Also: []core.Requirement{{Quorum: 3}}},
 		},
 		{
 			"never approved where one rejects",

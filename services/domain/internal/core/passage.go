@@ -60,6 +60,8 @@ type ConditionBy struct {
 	Type PrincipalType `json:"type"`
 	ID   int64         `json:"id,omitempty"`
 	At   time.Time     `json:"at"`
+	// Groups are those that an approval counts for; only where its rule has several requirements.
+	Groups []string `json:"groups,omitempty"`
 }
 
 // WeightSkip is why a rollout does not stop at the weights of an environment; empty where it does.
@@ -133,7 +135,7 @@ func (a *Answers) Satisfies(gate string, rule GateRule) (Condition, bool) {
 		return c, true
 	case a.Closed != nil && rule.OnExpiry == ExpiryApproves:
 		c.Outcome = OutcomeExpired
-	case a.Closed != nil || len(a.Approved) < max(rule.Quorum, 1):
+	case a.Closed != nil || !rule.Met(a.approvals()):
 		return c, false
 	default:
 		c.Outcome = OutcomeApproved
@@ -145,7 +147,40 @@ func (a *Answers) Satisfies(gate string, rule GateRule) (Condition, bool) {
 }
 
 func conditionBy(t Transition) ConditionBy {
-	return ConditionBy{Type: t.PrincipalType, ID: t.PrincipalID, At: t.CreatedAt}
+	return ConditionBy{Type: t.PrincipalType, ID: t.PrincipalID, At: t.CreatedAt, Groups: groupsOf(t)}
+}
+
+// approvals are those so far, with what they count for.
+func (a *Answers) approvals() []GateApproval {
+	all := make([]GateApproval, len(a.Approved))
+	for i, row := range a.Approved {
+		all[i] = GateApproval{Principal: Principal{Type: row.PrincipalType, ID: row.PrincipalID}, Groups: groupsOf(row)}
+	}
+	return all
+}
+
+// groupsOf are the groups that the row of an approval names.
+func groupsOf(t Transition) []string {
+	var all []string
+	for _, c := range t.Conditions {
+		for _, by := range c.By {
+			all = append(all, by.Groups...)
+		}
+	}
+	return all
+}
+
+// Counts is what the row of an approval keeps of it, where its rule has several requirements: the groups that it counts for, and whether
+// the approval is complete with it.
+func (g Gate) Counts(one GateApproval) []Condition {
+	if len(g.Also) == 0 {
+		return nil
+	}
+	c := Condition{Kind: ConditionApproval, GateID: g.GateID, By: []ConditionBy{{Type: one.Type, ID: one.ID, At: one.At, Groups: one.Groups}}}
+	if g.Met(append(slices.Clone(g.Approvals), one)) {
+		c.Outcome = OutcomeApproved
+	}
+	return []Condition{c}
 }
 
 // read adds a row that answers the gate.
@@ -196,6 +231,9 @@ func (c Condition) approval() string {
 	by := make([]string, len(c.By))
 	for i, one := range c.By {
 		by[i] = Actor{Type: one.Type, ID: one.ID}.DisplayName()
+		if len(one.Groups) > 0 {
+			by[i] += " (" + strings.Join(one.Groups, ", ") + ")"
+		}
 	}
 	how := "approved"
 	if c.Outcome == OutcomeBreakGlass {

@@ -21,6 +21,8 @@ func gate(row query.OpenGatesRow) (core.Gate, error) {
 		ID     *int64    `json:"id"`
 		Reason *string   `json:"reason"`
 		At     time.Time `json:"at"`
+		// Counts is what the approval counts for, where the rule has several requirements.
+		Counts []core.Condition `json:"counts"`
 	}
 	if err := json.Unmarshal(row.Approvals, &approvals); err != nil {
 		return core.Gate{}, fmt.Errorf("read approvals of gate %s of rollout %d: %w", orZero(row.GateID), row.RolloutID, err)
@@ -31,12 +33,31 @@ func gate(row query.OpenGatesRow) (core.Gate, error) {
 		BeforeEnvironmentID: row.BeforeEnvironmentID,
 		Requester:           core.Principal{Type: core.PrincipalType(row.RequesterType), ID: orZero(row.RequesterID)},
 	}
+	var err error
+	if g.Also, err = requirements(row.Also); err != nil {
+		return core.Gate{}, fmt.Errorf("read requirements of gate %s of rollout %d: %w", g.GateID, row.RolloutID, err)
+	}
 	for _, a := range approvals {
-		g.Approvals = append(g.Approvals, core.GateApproval{
+		one := core.GateApproval{
 			Principal: core.Principal{Type: core.PrincipalType(a.Type), ID: orZero(a.ID)}, Reason: orZero(a.Reason), At: a.At,
-		})
+		}
+		for _, c := range a.Counts {
+			for _, by := range c.By {
+				one.Groups = append(one.Groups, by.Groups...)
+			}
+		}
+		g.Approvals = append(g.Approvals, one)
 	}
 	return g, nil
+}
+
+// requirements are those beside a rule's own; nil for none.
+func requirements(text json.RawMessage) (all []core.Requirement, err error) {
+	if len(text) == 0 {
+		return nil, nil
+	}
+	err = json.Unmarshal(text, &all)
+	return all, err
 }
 
 func gateRule(quorum int32, group string, requester bool, expiresAfter int32, onExpiry string) core.GateRule {
@@ -48,10 +69,18 @@ func gateRule(quorum int32, group string, requester bool, expiresAfter int32, on
 
 // AddGateRule implements rollout.Tx.
 func (t *tx) AddGateRule(ctx context.Context, rollout int64, gate string, r core.PinnedGate) error {
+	var also json.RawMessage
+	if len(r.Also) > 0 {
+		var err error
+		if also, err = json.Marshal(r.Also); err != nil {
+			return fmt.Errorf("write requirements of gate %s of rollout %d: %w", gate, rollout, err)
+		}
+	}
 	err := t.q.InsertRolloutGate(ctx, query.InsertRolloutGateParams{
 		OrganizationID: t.organization, RolloutID: rollout, GateID: gate, Quorum: int32(r.Quorum), ApproverGroup: r.Group,
 		RequesterMayApprove: r.RequesterMayApprove, ExpiresAfterSeconds: int32(r.ExpiresAfter / time.Second), OnExpiry: string(r.OnExpiry),
 		Reason: r.Reason, Own: r.Own, BeforeEnvironmentID: orNull(r.BeforeEnvironmentID),
+		Also: also,
 	})
 	return pg.Classify(err, "pin gate %s of rollout %d", gate, rollout)
 }
@@ -61,10 +90,14 @@ func (t *tx) GateRules(ctx context.Context, rollout int64) (map[string]core.Pinn
 	rows, err := t.q.RolloutGates(ctx, t.organization, rollout)
 	rules := make(map[string]core.PinnedGate, len(rows))
 	for _, r := range rows {
-		rules[r.GateID] = core.PinnedGate{
+		rule := core.PinnedGate{
 			GateRule: gateRule(r.Quorum, r.ApproverGroup, r.RequesterMayApprove, r.ExpiresAfterSeconds, r.OnExpiry),
 			Reason:   r.Reason, Own: r.Own, BeforeEnvironmentID: orZero(r.BeforeEnvironmentID),
 		}
+		if rule.Also, err = requirements(r.Also); err != nil {
+			return nil, fmt.Errorf("read requirements of gate %s of rollout %d: %w", r.GateID, rollout, err)
+		}
+		rules[r.GateID] = rule
 	}
 	return rules, pg.Classify(err, "read gates of rollout %d", rollout)
 }

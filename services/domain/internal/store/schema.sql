@@ -1374,6 +1374,7 @@ CREATE TABLE cd_rollout_gates (
     reason text NOT NULL DEFAULT ''::text,
     own boolean NOT NULL DEFAULT false,
     before_environment_id bigint,
+    also jsonb,
     CONSTRAINT cd_rollout_gates_pkey PRIMARY KEY (id),
     CONSTRAINT cd_rollout_gates_gate_is_unique UNIQUE (organization_id, rollout_id, gate_id),
     CONSTRAINT cd_rollout_gates_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
@@ -1381,10 +1382,13 @@ CREATE TABLE cd_rollout_gates (
     CONSTRAINT cd_rollout_gates_gate_is_named CHECK ((gate_id <> ''::text)),
     CONSTRAINT cd_rollout_gates_outcome_is_known CHECK ((on_expiry = ANY (ARRAY['reject'::text, 'approve'::text]))),
     CONSTRAINT cd_rollout_gates_quorum_counts CHECK (((quorum >= 1) AND (quorum <= 20))),
+    CONSTRAINT cd_rollout_gates_requirements_are_a_list CHECK (((also IS NULL) OR ((jsonb_typeof(also) = 'array'::text) AND (jsonb_array_length(also) > 0)))),
     CONSTRAINT cd_rollout_gates_time_is_bounded CHECK (((expires_after_seconds >= 0) AND (expires_after_seconds <= 2592000)))
 );
 CREATE TRIGGER cd_rollout_gates_are_immutable BEFORE DELETE OR UPDATE ON cd_rollout_gates FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_rollout_gates_are_kept BEFORE TRUNCATE ON cd_rollout_gates FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
+COMMENT ON COLUMN cd_rollout_gates.also IS
+    'What else has to be met, as a list of {group, quorum}; without a group it counts people. Null if nothing else.';
 COMMENT ON COLUMN cd_rollout_gates.approver_group IS
     'Those who decide belong to it; empty for anybody.';
 COMMENT ON COLUMN cd_rollout_gates.before_environment_id IS
@@ -1488,7 +1492,7 @@ CREATE TABLE cd_rollout_transitions (
     CONSTRAINT cd_rollout_transitions_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_rollout_transitions_subject FOREIGN KEY (organization_id, rollout_id) REFERENCES cd_rollouts(organization_id, id),
     CONSTRAINT cd_rollout_transitions_breach_is_a_failure CHECK (((NOT breach) OR (event = 'fail'::text))),
-    CONSTRAINT cd_rollout_transitions_conditions_are_of_passages CHECK (((conditions IS NULL) OR (event = ANY (ARRAY['request_passage'::text, 'pass_gate'::text, 'stop_passage'::text, 'bypass_freeze'::text])))),
+    CONSTRAINT cd_rollout_transitions_conditions_are_of_passages CHECK (((conditions IS NULL) OR (event = ANY (ARRAY['request_passage'::text, 'pass_gate'::text, 'stop_passage'::text, 'bypass_freeze'::text, 'approve'::text])))),
     CONSTRAINT cd_rollout_transitions_creation_is_first CHECK (((event = 'create'::text) = (from_state IS NULL))),
     CONSTRAINT cd_rollout_transitions_gate_is_named CHECK (((event = 'break_glass'::text) OR ((event = ANY (ARRAY['request_approval'::text, 'approve'::text, 'reject'::text, 'expire'::text, 'reach_gate'::text, 'request_passage'::text, 'pass_gate'::text, 'stop_passage'::text])) = (gate_id IS NOT NULL)))),
     CONSTRAINT cd_rollout_transitions_path_is_legal CHECK (
@@ -1524,7 +1528,7 @@ CREATE TRIGGER cd_rollout_transitions_keep_asked AFTER INSERT ON cd_rollout_tran
 COMMENT ON COLUMN cd_rollout_transitions.breach IS
     'The rollout failed because it advanced beyond a passage that was not granted.';
 COMMENT ON COLUMN cd_rollout_transitions.conditions IS
-    'What satisfied each condition of a granted passage, which weights the program of a requested one will skip, what stops one, or which freezes are bypassed.';
+    'What satisfied each condition of a granted passage, which weights the program of a requested one will skip, what stops one, which freezes are bypassed, or which groups an approval counts for.';
 COMMENT ON COLUMN cd_rollout_transitions.gate_id IS
     'The gate that is asked about, or answered (D24); several may be open at once.';
 
@@ -2050,8 +2054,9 @@ BEGIN
           WHERE a.organization_id = r.organization_id AND a.rollout_id = r.id AND a.id > asked.id
             AND (a.event IN ('reject', 'expire') AND a.gate_id = asked.gate_id OR a.event = 'abort'))
       AND (SELECT count(*) FROM cd_rollout_transitions a
-           WHERE a.organization_id = r.organization_id AND a.rollout_id = r.id AND a.id > asked.id AND a.gate_id = asked.gate_id AND a.event = 'approve')
-          < COALESCE(g.quorum, 1);
+           WHERE a.organization_id = r.organization_id AND a.rollout_id = r.id AND a.id > asked.id AND a.gate_id = asked.gate_id AND a.event = 'approve'
+             AND (g.also IS NULL OR a.conditions -> 0 ->> 'outcome' = 'approved'))
+          < CASE WHEN g.also IS NULL THEN COALESCE(g.quorum, 1) ELSE 1 END;
     PERFORM set_config('lockstep.across', '', true);
 END $function$;
 

@@ -40,7 +40,12 @@ func (a Approvers) In(targets ...core.Target) map[string][]int64 {
 
 // InAny are the members who may approve in an environment for at least one application, by number.
 func (a Approvers) InAny(e core.Environment) map[string][]int64 {
-	return a.where(func(one core.Actor) bool {
+	return a.Of(e).ids()
+}
+
+// Of are the approvers who may approve in an environment for at least one application.
+func (a Approvers) Of(e core.Environment) Approvers {
+	return a.only(func(one core.Actor) bool {
 		return one.Permissions.Has(core.MayApprove) || slices.ContainsFunc(one.Grants, func(g core.Grant) bool {
 			g.Applications = nil
 			return g.Permissions.Has(core.MayApprove) && g.Covers(e.Target(0))
@@ -49,13 +54,30 @@ func (a Approvers) InAny(e core.Environment) map[string][]int64 {
 }
 
 func (a Approvers) where(counts func(core.Actor) bool) map[string][]int64 {
-	found := make(map[string][]int64, len(a))
+	return a.only(counts).ids()
+}
+
+// only are those of the approvers who count.
+func (a Approvers) only(counts func(core.Actor) bool) Approvers {
+	found := make(Approvers, len(a))
 	for group, all := range a {
-		found[group] = []int64{}
+		found[group] = []core.Actor{}
 		for _, one := range all {
 			if counts(one) {
-				found[group] = append(found[group], one.ID)
+				found[group] = append(found[group], one)
 			}
+		}
+	}
+	return found
+}
+
+// ids are the numbers of the approvers.
+func (a Approvers) ids() map[string][]int64 {
+	found := make(map[string][]int64, len(a))
+	for group, all := range a {
+		found[group] = make([]int64, len(all))
+		for i, one := range all {
+			found[group][i] = one.ID
 		}
 	}
 	return found
@@ -174,6 +196,33 @@ func stillConfirmable(ctx context.Context, tx Tx, organization int64) error {
 		}
 	}
 	return Confirmable(ctx, tx, organization, environments...)
+}
+
+// UnanswerableRule is Unanswerable for every requirement of a rule. Where a rule also needs people, those of its groups count.
+func UnanswerableRule(rule core.GateRule, approvers Approvers) []fault.Field {
+	groups := rule.Groups()
+	for _, one := range rule.Requirements() {
+		if one.Group != Anybody || len(groups) == 0 {
+			if found := Unanswerable(one.Group, one.Quorum, approvers.ids()); len(found) > 0 {
+				return found
+			}
+			continue
+		}
+		people := map[int64]bool{}
+		for _, group := range groups {
+			for _, a := range approvers[group] {
+				if a.Type == core.PrincipalUser {
+					people[a.ID] = true
+				}
+			}
+		}
+		if len(people) < one.Quorum {
+			return []fault.Field{{Name: "/quorum", Problem: fmt.Sprintf(
+				"found %d; expected at most %d, as no more people of the groups %q may approve", one.Quorum, len(people), groups,
+			)}}
+		}
+	}
+	return nil
 }
 
 // Unanswerable finds why a question could never be answered, as JSON pointers into the rules of the question: there is no such group, or

@@ -56,8 +56,7 @@ func (u *UseCases) expire(ctx context.Context, tx Tx, organization int64, due *c
 	}
 	due.Outcome = string(gate.OnExpiry)
 	reason := fmt.Sprintf(
-		"%d of %d had approved it within %.0f seconds; that means %s", len(gate.Approvals), gate.Quorum, gate.ExpiresAfter.Seconds(),
-		gate.OnExpiry,
+		"%s had approved it within %.0f seconds; that means %s", gate.Progress(gate.Approvals), gate.ExpiresAfter.Seconds(), gate.OnExpiry,
 	)
 	if err := t.request(ctx, core.VerbExpire, due.GateID, reason); err != nil {
 		return err

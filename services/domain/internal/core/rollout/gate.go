@@ -56,7 +56,6 @@ func (p plan) gateRules() map[string]core.PinnedGate {
 		}
 		pin(step.GateID, rule, step.Reason, ids[step.Before])
 	}
-	// Environments are last: the group that they name wins.
 	for _, s := range p.stops {
 		if asked, rule := s.entry(); asked != nil {
 			pin(s.environment.Name, rule, asked.Reason, 0)

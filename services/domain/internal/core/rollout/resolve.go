@@ -30,10 +30,14 @@ func (u *UseCases) resolve(ctx context.Context, a core.Actor, r Resolution, appr
 		if err != nil {
 			return err
 		}
-		if err := t.request(ctx, verb, r.GateID, r.Reason); err != nil {
+		row, agreed := t.requestRow(verb, r.GateID, r.Reason), gate.Approval(a, t.cause.at)
+		if approved {
+			row.Conditions = gate.Counts(agreed)
+		}
+		if err := t.tx.Record(ctx, row); err != nil {
 			return err
 		}
-		if approved && len(gate.Approvals)+1 < gate.Quorum {
+		if approved && !gate.Met(append(gate.Approvals, agreed)) {
 			return nil // the row counts, and the gate stays open for the others
 		}
 		if err := u.answer(ctx, t, r.GateID, approved, r.Reason); err != nil {

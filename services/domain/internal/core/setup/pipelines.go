@@ -276,11 +276,11 @@ func unanswerableTogether(
 	ctx context.Context, r Reads, organization int64, step core.DeployStep, e core.Environment, own core.EnvironmentApproval,
 ) ([]fault.Field, error) {
 	_, rule := core.EntryRule(step.Approval, e.Tier, &own)
-	approvers, err := access.ApproversOf(ctx, r, organization, []string{rule.Group, own.Group})
-	if err != nil || len(access.Unanswerable(own.Group, own.Quorum, approvers.InAny(e))) > 0 {
+	approvers, err := access.ApproversOf(ctx, r, organization, append(rule.Groups(), rule.Group, own.Group))
+	if err != nil || len(access.UnanswerableRule(own.GateRule, approvers.Of(e))) > 0 {
 		return nil, err
 	}
-	return access.Unanswerable(rule.Group, rule.Quorum, approvers.InAny(e)), nil
+	return access.UnanswerableRule(rule, approvers.Of(e)), nil
 }
 
 // groupsOf are those that the pipeline wants an approval of; anybody is among them where it takes more than one of all members.

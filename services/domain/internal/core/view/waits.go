@@ -171,8 +171,10 @@ func (u *UseCases) readPeople(ctx context.Context, organization int64, v *waitVi
 			holders = append(holders, s.Hold.Word.PrincipalID)
 		}
 		for _, g := range s.Gates {
-			if !slices.Contains(groups, g.Group) {
-				groups = append(groups, g.Group)
+			for _, one := range g.Requirements() {
+				if !slices.Contains(groups, one.Group) {
+					groups = append(groups, one.Group)
+				}
 			}
 		}
 	}
@@ -189,23 +191,48 @@ func (v waitView) nameOf(by core.PrincipalType, id int64) string {
 	return core.Actor{Type: by, ID: id, Name: v.members[id].Name}.DisplayName()
 }
 
-// stuck says why an open gate cannot get the approvals that it lacks; empty while it can.
-func (v waitView) stuck(s core.Standing, g core.Gate) string {
-	lacks, left := g.Quorum-len(g.Approvals), 0
-	for _, id := range v.approvers.In(s.GateTargets(g)...)[g.Group] {
-		requester := g.Requester.ID == id && !g.RequesterMayApprove
-		answered := slices.ContainsFunc(g.Approvals, func(a core.GateApproval) bool { return a.ID == id })
-		if !requester && !answered {
-			left++
+// eligible are the members who count for a requirement of a gate: where it needs people, those of its groups.
+func (v waitView) eligible(g core.Gate, one core.Requirement, approvers map[string][]int64) []int64 {
+	groups := g.Groups()
+	if one.Group != "" || len(groups) == 0 {
+		return approvers[one.Group]
+	}
+	var all []int64
+	for _, group := range groups {
+		for _, a := range v.approvers[group] {
+			if a.Type == core.PrincipalUser && slices.Contains(approvers[group], a.ID) && !slices.Contains(all, a.ID) {
+				all = append(all, a.ID)
+			}
 		}
 	}
-	if left >= lacks {
-		return ""
+	return all
+}
+
+// stuck says why an open gate cannot get the approvals that it lacks; empty while it can.
+func (v waitView) stuck(s core.Standing, g core.Gate) string {
+	approvers, given := v.approvers.In(s.GateTargets(g)...), g.Given(g.Approvals)
+	for i, one := range g.Requirements() {
+		lacks, left := one.Quorum-given[i], 0
+		for _, id := range v.eligible(g, one, approvers) {
+			requester := g.Requester.ID == id && !g.RequesterMayApprove
+			answered := slices.ContainsFunc(g.Approvals, func(a core.GateApproval) bool { return a.ID == id })
+			if !requester && !answered {
+				left++
+			}
+		}
+		if left >= lacks {
+			continue
+		}
+		of := ""
+		if len(g.Also) > 0 && one.Group != "" {
+			of = fmt.Sprintf(" of the group %q", one.Group)
+		}
+		return fmt.Sprintf(
+			"nobody can answer it: it needs %d more%s, and only %d of those it is for are left who may approve; "+
+				"add members who may, or cancel the rollout", lacks, of, left,
+		)
 	}
-	return fmt.Sprintf(
-		"nobody can answer it: it needs %d more, and only %d of those it is for are left who may approve; "+
-			"add members who may, or cancel the rollout", lacks, left,
-	)
+	return ""
 }
 
 // waits are those of one rollout.
@@ -228,13 +255,16 @@ func (v waitView) waits(s core.Standing) []Wait {
 	}
 	for _, g := range s.Gates {
 		resolver := holders(core.MayApprove)
-		if g.Group != "" {
-			resolver += fmt.Sprintf(" in the group %q", g.Group)
+		if groups := g.Lacking(); len(groups) > 0 {
+			for i, name := range groups {
+				groups[i] = strconv.Quote(name)
+			}
+			resolver += " in the group " + strings.Join(groups, ", and in the group ")
 		}
 		if !g.RequesterMayApprove {
 			resolver += ", but not who has asked for the rollout"
 		}
-		detail := core.Because(fmt.Sprintf("gate %q asks for approval, and has %d of %d", g.GateID, len(g.Approvals), g.Quorum), g.Reason)
+		detail := core.Because(fmt.Sprintf("gate %q asks for approval, and has %s", g.GateID, g.Progress(g.Approvals)), g.Reason)
 		if passage := s.Hold.WaitingFor(g.GateID); passage != "" {
 			detail += fmt.Sprintf("; passage %q needs it", passage)
 		}

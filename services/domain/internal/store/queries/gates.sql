@@ -1,7 +1,7 @@
 -- name: InsertRolloutGate :exec
 -- Again is nothing: what was pinned first counts.
-INSERT INTO cd_rollout_gates (organization_id, rollout_id, gate_id, quorum, approver_group, requester_may_approve, expires_after_seconds, on_expiry, reason, own, before_environment_id)
-VALUES (@organization_id, @rollout_id, @gate_id, @quorum, @approver_group, @requester_may_approve, @expires_after_seconds, @on_expiry, @reason, @own, @before_environment_id)
+INSERT INTO cd_rollout_gates (organization_id, rollout_id, gate_id, quorum, approver_group, requester_may_approve, expires_after_seconds, on_expiry, reason, own, before_environment_id, also)
+VALUES (@organization_id, @rollout_id, @gate_id, @quorum, @approver_group, @requester_may_approve, @expires_after_seconds, @on_expiry, @reason, @own, @before_environment_id, sqlc.narg(also)::jsonb)
 ON CONFLICT (organization_id, rollout_id, gate_id) DO NOTHING;
 
 -- name: RolloutGates :many
@@ -10,11 +10,12 @@ SELECT * FROM cd_rollout_gates WHERE organization_id = @organization_id AND roll
 -- name: OpenGates :many
 -- A gate of a rollout that is not over is open from its latest request until somebody rejects it, its time is over, or
 -- enough different people have approved it (R38, D24), or somebody breaks the glass. An abort leaves every gate. What was asked before there were rules has those of one person.
+-- Where the rule has several requirements, the row of the approval that meets the last of them says so.
 SELECT q.id AS request_id, q.rollout_id, q.gate_id, q.reason, q.created_at,
        COALESCE(g.quorum, 1)::integer AS quorum, COALESCE(g.approver_group, '')::text AS approver_group,
        COALESCE(g.requester_may_approve, true)::boolean AS requester_may_approve,
        COALESCE(g.expires_after_seconds, 0)::integer AS expires_after_seconds, COALESCE(g.on_expiry, 'reject')::text AS on_expiry,
-       COALESCE(g.before_environment_id, 0)::bigint AS before_environment_id,
+       COALESCE(g.before_environment_id, 0)::bigint AS before_environment_id, g.also,
        c.principal_type AS requester_type, c.principal_id AS requester_id, answers.approvals
 FROM (
     SELECT DISTINCT ON (t.rollout_id, t.gate_id) t.id, t.rollout_id, t.gate_id, t.reason, t.created_at
@@ -27,13 +28,14 @@ JOIN cd_rollout_transitions c ON c.organization_id = @organization_id AND c.roll
 LEFT JOIN cd_rollout_gates g ON g.organization_id = @organization_id AND g.rollout_id = q.rollout_id AND g.gate_id = q.gate_id
 CROSS JOIN LATERAL (
     SELECT count(*) FILTER (WHERE a.event = 'approve') AS agreed,
+           count(*) FILTER (WHERE a.event = 'approve' AND a.conditions -> 0 ->> 'outcome' = 'approved') AS completed,
            count(*) FILTER (WHERE a.event IN ('reject', 'expire', 'abort', 'break_glass')) AS ended,
-           COALESCE(jsonb_agg(jsonb_build_object('type', a.principal_type, 'id', a.principal_id, 'reason', a.reason, 'at', a.created_at) ORDER BY a.id)
+           COALESCE(jsonb_agg(jsonb_build_object('type', a.principal_type, 'id', a.principal_id, 'reason', a.reason, 'at', a.created_at, 'counts', a.conditions) ORDER BY a.id)
                FILTER (WHERE a.event = 'approve'), '[]')::jsonb AS approvals
     FROM cd_rollout_transitions a
     WHERE a.organization_id = @organization_id AND a.rollout_id = q.rollout_id AND (a.gate_id = q.gate_id OR a.event = 'abort') AND a.id > q.id
 ) answers
-WHERE r.state IN (0, 1, 2) AND answers.ended = 0 AND answers.agreed < COALESCE(g.quorum, 1)
+WHERE r.state IN (0, 1, 2) AND answers.ended = 0 AND CASE WHEN g.also IS NULL THEN answers.agreed < COALESCE(g.quorum, 1) ELSE answers.completed = 0 END
 ORDER BY q.rollout_id, q.id;
 
 -- name: InsertGateExpiry :exec

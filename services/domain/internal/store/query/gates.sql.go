@@ -137,8 +137,8 @@ func (q *Queries) InsertGateExpiry(ctx context.Context, arg InsertGateExpiryPara
 }
 
 const insertRolloutGate = `-- name: InsertRolloutGate :exec
-INSERT INTO cd_rollout_gates (organization_id, rollout_id, gate_id, quorum, approver_group, requester_may_approve, expires_after_seconds, on_expiry, reason, own, before_environment_id)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+INSERT INTO cd_rollout_gates (organization_id, rollout_id, gate_id, quorum, approver_group, requester_may_approve, expires_after_seconds, on_expiry, reason, own, before_environment_id, also)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12::jsonb)
 ON CONFLICT (organization_id, rollout_id, gate_id) DO NOTHING
 `
 
@@ -154,6 +154,7 @@ type InsertRolloutGateParams struct {
 	Reason              string
 	Own                 bool
 	BeforeEnvironmentID *int64
+	Also                json.RawMessage
 }
 
 // Again is nothing: what was pinned first counts.
@@ -170,6 +171,7 @@ func (q *Queries) InsertRolloutGate(ctx context.Context, arg InsertRolloutGatePa
 		arg.Reason,
 		arg.Own,
 		arg.BeforeEnvironmentID,
+		arg.Also,
 	)
 	return err
 }
@@ -179,7 +181,7 @@ SELECT q.id AS request_id, q.rollout_id, q.gate_id, q.reason, q.created_at,
        COALESCE(g.quorum, 1)::integer AS quorum, COALESCE(g.approver_group, '')::text AS approver_group,
        COALESCE(g.requester_may_approve, true)::boolean AS requester_may_approve,
        COALESCE(g.expires_after_seconds, 0)::integer AS expires_after_seconds, COALESCE(g.on_expiry, 'reject')::text AS on_expiry,
-       COALESCE(g.before_environment_id, 0)::bigint AS before_environment_id,
+       COALESCE(g.before_environment_id, 0)::bigint AS before_environment_id, g.also,
        c.principal_type AS requester_type, c.principal_id AS requester_id, answers.approvals
 FROM (
     SELECT DISTINCT ON (t.rollout_id, t.gate_id) t.id, t.rollout_id, t.gate_id, t.reason, t.created_at
@@ -192,13 +194,14 @@ JOIN cd_rollout_transitions c ON c.organization_id = $1 AND c.rollout_id = q.rol
 LEFT JOIN cd_rollout_gates g ON g.organization_id = $1 AND g.rollout_id = q.rollout_id AND g.gate_id = q.gate_id
 CROSS JOIN LATERAL (
     SELECT count(*) FILTER (WHERE a.event = 'approve') AS agreed,
+           count(*) FILTER (WHERE a.event = 'approve' AND a.conditions -> 0 ->> 'outcome' = 'approved') AS completed,
            count(*) FILTER (WHERE a.event IN ('reject', 'expire', 'abort', 'break_glass')) AS ended,
-           COALESCE(jsonb_agg(jsonb_build_object('type', a.principal_type, 'id', a.principal_id, 'reason', a.reason, 'at', a.created_at) ORDER BY a.id)
+           COALESCE(jsonb_agg(jsonb_build_object('type', a.principal_type, 'id', a.principal_id, 'reason', a.reason, 'at', a.created_at, 'counts', a.conditions) ORDER BY a.id)
                FILTER (WHERE a.event = 'approve'), '[]')::jsonb AS approvals
     FROM cd_rollout_transitions a
     WHERE a.organization_id = $1 AND a.rollout_id = q.rollout_id AND (a.gate_id = q.gate_id OR a.event = 'abort') AND a.id > q.id
 ) answers
-WHERE r.state IN (0, 1, 2) AND answers.ended = 0 AND answers.agreed < COALESCE(g.quorum, 1)
+WHERE r.state IN (0, 1, 2) AND answers.ended = 0 AND CASE WHEN g.also IS NULL THEN answers.agreed < COALESCE(g.quorum, 1) ELSE answers.completed = 0 END
 ORDER BY q.rollout_id, q.id
 `
 
@@ -214,6 +217,7 @@ type OpenGatesRow struct {
 	ExpiresAfterSeconds int32
 	OnExpiry            string
 	BeforeEnvironmentID int64
+	Also                json.RawMessage
 	RequesterType       string
 	RequesterID         *int64
 	Approvals           json.RawMessage
@@ -221,6 +225,7 @@ type OpenGatesRow struct {
 
 // A gate of a rollout that is not over is open from its latest request until somebody rejects it, its time is over, or
 // enough different people have approved it (R38, D24), or somebody breaks the glass. An abort leaves every gate. What was asked before there were rules has those of one person.
+// Where the rule has several requirements, the row of the approval that meets the last of them says so.
 func (q *Queries) OpenGates(ctx context.Context, organizationID int64, ids []int64) ([]OpenGatesRow, error) {
 	rows, err := q.db.Query(ctx, openGates, organizationID, ids)
 	if err != nil {
@@ -242,6 +247,7 @@ func (q *Queries) OpenGates(ctx context.Context, organizationID int64, ids []int
 			&i.ExpiresAfterSeconds,
 			&i.OnExpiry,
 			&i.BeforeEnvironmentID,
+			&i.Also,
 			&i.RequesterType,
 			&i.RequesterID,
 			&i.Approvals,
@@ -282,7 +288,7 @@ func (q *Queries) OrganizationsWithDueGateExpiries(ctx context.Context, at time.
 }
 
 const rolloutGates = `-- name: RolloutGates :many
-SELECT id, organization_id, rollout_id, gate_id, quorum, approver_group, requester_may_approve, expires_after_seconds, on_expiry, created_at, updated_at, reason, own, before_environment_id FROM cd_rollout_gates WHERE organization_id = $1 AND rollout_id = $2 ORDER BY id
+SELECT id, organization_id, rollout_id, gate_id, quorum, approver_group, requester_may_approve, expires_after_seconds, on_expiry, created_at, updated_at, reason, own, before_environment_id, also FROM cd_rollout_gates WHERE organization_id = $1 AND rollout_id = $2 ORDER BY id
 `
 
 func (q *Queries) RolloutGates(ctx context.Context, organizationID int64, rolloutID int64) ([]RolloutGate, error) {
@@ -309,6 +315,7 @@ func (q *Queries) RolloutGates(ctx context.Context, organizationID int64, rollou
 			&i.Reason,
 			&i.Own,
 			&i.BeforeEnvironmentID,
+			&i.Also,
 		); err != nil {
 			return nil, err
 		}

@@ -512,7 +512,8 @@ CROSS JOIN LATERAL (
 ) q
 LEFT JOIN cd_rollout_gates g ON g.organization_id = $1 AND g.rollout_id = r.id AND g.gate_id = q.gate_id
 CROSS JOIN LATERAL (
-    SELECT count(*) FILTER (WHERE a.event = 'approve') AS agreed, count(*) FILTER (WHERE a.event IN ('reject', 'expire', 'abort', 'break_glass')) AS ended
+    SELECT count(*) FILTER (WHERE a.event = 'approve') AS agreed,
+           count(*) FILTER (WHERE a.event = 'approve' AND a.conditions -> 0 ->> 'outcome' = 'approved') AS completed, count(*) FILTER (WHERE a.event IN ('reject', 'expire', 'abort', 'break_glass')) AS ended
     FROM cd_rollout_transitions a
     WHERE a.organization_id = $1 AND a.rollout_id = r.id AND (a.gate_id = q.gate_id OR a.event = 'abort') AND a.id > q.id
 ) answers
@@ -522,7 +523,7 @@ CROSS JOIN LATERAL (
     WHERE e.organization_id = $1 AND e.rollout_id = r.id AND (v.name = split_part(q.gate_id, '/', 1) OR e.state IN (0, 1, 2))
     ORDER BY v.name = split_part(q.gate_id, '/', 1) DESC, e.position LIMIT 1
 ) s
-WHERE r.organization_id = $1 AND r.asked AND r.state IN (0, 1, 2) AND answers.ended = 0 AND answers.agreed < COALESCE(g.quorum, 1)
+WHERE r.organization_id = $1 AND r.asked AND r.state IN (0, 1, 2) AND answers.ended = 0 AND CASE WHEN g.also IS NULL THEN answers.agreed < COALESCE(g.quorum, 1) ELSE answers.completed = 0 END
 `
 
 // Rollout environments at which a gate is open (what makes it so is OpenGates'): the one that the gate is named for,

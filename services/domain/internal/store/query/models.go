@@ -851,6 +851,8 @@ type RolloutGate struct {
 	Own bool
 	// The environment that comes after a step between environments; null for every other gate, and for a step after the last environment.
 	BeforeEnvironmentID *int64
+	// What else has to be met, as a list of {group, quorum}; without a group it counts people. Null if nothing else.
+	Also json.RawMessage
 }
 
 // What a rollout of a version set would have changed, had it been begun when this was asked. Nothing is decided by it.
@@ -895,7 +897,7 @@ type RolloutTransition struct {
 	TriggeredBy   *string
 	CreatedAt     time.Time
 	UpdatedAt     time.Time
-	// What satisfied each condition of a granted passage, which weights the program of a requested one will skip, what stops one, or which freezes are bypassed.
+	// What satisfied each condition of a granted passage, which weights the program of a requested one will skip, what stops one, which freezes are bypassed, or which groups an approval counts for.
 	Conditions json.RawMessage
 	// The rollout failed because it advanced beyond a passage that was not granted.
 	Breach bool
