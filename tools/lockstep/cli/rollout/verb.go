@@ -105,6 +105,8 @@ func (c commands) rolloutBypassFreeze() *cobra.Command {
 }
 
 func (c commands) rolloutKeep() *cobra.Command {
-	return c.verb("keep", "Call off the automatic rollback of a rollout; what it deployed stays",
+	cmd := c.verb("keep", "Call off the automatic rollback of a rollout; what it deployed stays",
 		"  lockstep rollout keep rollout_12 --reason 'we are looking at it'", (*client.Client).StopAutomaticRollback)
+	cmd.PreRunE = requireReason
+	return cmd
 }

@@ -261,7 +261,7 @@ function Automatic({ rollout, what }: { rollout: Rollout; what: string }) {
           title={`Stop the automatic rollback of ${what}`}
           submit="Stop it"
           tone="danger"
-          reasoned
+          reasoned="required"
           done={`${what} is not rolled back automatically.`}
           onClose={() => setOpen(false)}
           send={async (reason) => accepted((await ask(StopAutomaticRollback, { input: { rolloutId: rollout.id, reason } })).stopAutomaticRollback)}
