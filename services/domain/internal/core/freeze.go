@@ -18,7 +18,8 @@ const (
 	MaxFreeze = 30 * 24 * time.Hour
 	// MaxFreezeAhead is how far ahead the start of a freeze may be.
 	MaxFreezeAhead = 366 * 24 * time.Hour
-	// MaxFreezes is how many freezes an organization may have that are in force or to come.
+	// MaxFreezes is how many freezes an organization may have that are in force or to come. Members whose permission is limited by a grant
+	// set none beyond half of them.
 	MaxFreezes = 200
 	// MaxFreezeScope is how many environments, and how many applications, one freeze may name.
 	MaxFreezeScope = 100

@@ -8,10 +8,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/freeze"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
@@ -307,5 +310,39 @@ func TestAPipelineClaimsNothingOfOthers(t *testing.T) {
 		case tt.denied != "" && (!fault.Is(err, fault.Denied) || !strings.Contains(err.Error(), tt.denied)):
 			t.Errorf("%s: found %v, want it denied because of %q", tt.name, err, tt.denied)
 		}
+	}
+}
+
+// TestMoreFreezesThanOneMemberMaySet: who may freeze one application uses up neither the freezes of the organization, nor what is read of
+// them, however many there are (D49, D50).
+func TestMoreFreezesThanOneMemberMaySet(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	shop := f.application(ours, "shop", "api")
+	now := clock.System().Now()
+	ends := now.Add(time.Hour)
+	_, err := f.owner.Exec(t.Context(), `INSERT INTO cd_freezes (organization_id, tiers, environment_ids, application_ids, rollbacks, reason,
+		starts_at, ends_at, bounded_from, principal_type, principal_id, principal_name, created_at)
+		SELECT $1, '{}', '{}', ARRAY[$2::bigint], false, 'full', $3, $4, $3, 'user', 9, 'lea', $3 FROM generate_series(1, $5)`,
+		ours, shop.ID, now, ends, core.MaxFreezes/2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := freeze.NewFreeze{ApplicationIDs: []int64{shop.ID}, Reason: "one more", EndsAt: ends}
+	_, err = f.freezes.StartFreeze(t.Context(), limited(core.Grant{Permissions: everything(), Applications: []int64{shop.ID}}), own)
+	if !fault.Is(err, fault.Refused) {
+		t.Errorf("one more with a limited grant: found %v; want it refused", err)
+	}
+	all := must(f.freezes.StartFreeze(t.Context(), actor(ours), freeze.NewFreeze{Reason: "incident", EndsAt: ends.Add(time.Hour)}))(t)
+	_, err = f.owner.Exec(t.Context(), `INSERT INTO cd_freezes (organization_id, tiers, environment_ids, application_ids, rollbacks, reason,
+		starts_at, ends_at, bounded_from, principal_type, principal_id, principal_name, created_at)
+		SELECT organization_id, tiers, environment_ids, application_ids, rollbacks, reason,
+		starts_at, ends_at, bounded_from, principal_type, principal_id, principal_name, created_at FROM cd_freezes WHERE reason = 'full'`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := must(f.store.FreezesInForce(t.Context(), ours, now))(t)
+	if !slices.ContainsFunc(found, func(one core.Freeze) bool { return one.ID == all.ID }) {
+		t.Errorf("found %d freezes, and not the one of the whole organization", len(found))
 	}
 }

@@ -13,8 +13,8 @@ UPDATE cd_freezes SET ends_at = @ends_at, bounded_from = @bounded_from WHERE org
 UPDATE cd_freezes SET ended_at = @at WHERE organization_id = @organization_id AND id = @id;
 
 -- name: FreezesInForce :many
--- Those that stop something at an instant, or will.
-SELECT * FROM cd_freezes WHERE organization_id = @organization_id AND ended_at IS NULL AND ends_at > @at ORDER BY ends_at, id LIMIT 200;
+-- Those that stop something at an instant, or will: all of them, since one that was left out would stop nothing. StartFreeze bounds them.
+SELECT * FROM cd_freezes WHERE organization_id = @organization_id AND ended_at IS NULL AND ends_at > @at ORDER BY ends_at, id;
 
 -- name: HoldFreezes :many
 -- Kept from ending before the transaction does, so that its end sees what it has stopped.

@@ -225,10 +225,10 @@ func (q *Queries) FreezesByID(ctx context.Context, organizationID int64, ids []i
 }
 
 const freezesInForce = `-- name: FreezesInForce :many
-SELECT organization_id, id, tiers, environment_ids, application_ids, rollbacks, reason, starts_at, ends_at, bounded_from, ended_at, principal_type, principal_id, principal_name, created_at, updated_at FROM cd_freezes WHERE organization_id = $1 AND ended_at IS NULL AND ends_at > $2 ORDER BY ends_at, id LIMIT 200
+SELECT organization_id, id, tiers, environment_ids, application_ids, rollbacks, reason, starts_at, ends_at, bounded_from, ended_at, principal_type, principal_id, principal_name, created_at, updated_at FROM cd_freezes WHERE organization_id = $1 AND ended_at IS NULL AND ends_at > $2 ORDER BY ends_at, id
 `
 
-// Those that stop something at an instant, or will.
+// Those that stop something at an instant, or will: all of them, since one that was left out would stop nothing. StartFreeze bounds them.
 func (q *Queries) FreezesInForce(ctx context.Context, organizationID int64, at time.Time) ([]Freeze, error) {
 	rows, err := q.db.Query(ctx, freezesInForce, organizationID, at)
 	if err != nil {
