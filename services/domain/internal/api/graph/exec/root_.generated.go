@@ -7831,6 +7831,7 @@ enum CheckPhase {
 
 "A status that was reported about a check."
 type CheckReport {
+  "The key of the check, as the pipeline declares it."
   key: String!
   phase: CheckPhase!
   "As the reporter has given it."
@@ -7843,6 +7844,7 @@ type CheckReport {
   versionSet: VersionSet!
   "What the reporter was called then."
   reporter: String!
+  "When Lockstep accepted the report."
   reportedAt: Time!
 }
 
@@ -7980,6 +7982,7 @@ type ProposedChangeEdge {
 
 "Input of setChangeControl."
 input SetChangeControlInput {
+  "The environment whose controls they are."
   environmentId: ID!
   "Whether changes of its controls take a second person."
   on: Boolean!
@@ -7995,6 +7998,7 @@ type SetChangeControlPayload {
 
 "Input of confirmChange, rejectChange, withdrawChange and forceChange."
 input DecideChangeInput {
+  "The proposed change."
   changeId: ID!
   "Why, for the record; required by forceChange."
   reason: String = ""
@@ -9326,6 +9330,7 @@ input GrantPermissionsInput {
 
 "Input of revokeGrant."
 input RevokeGrantInput {
+  "The grant that ends."
   grantId: ID!
   "Why, for the record."
   reason: String = ""

@@ -292,6 +292,7 @@ type CreateTokenPayload struct {
 
 // Input of confirmChange, rejectChange, withdrawChange and forceChange.
 type DecideChangeInput struct {
+	// The proposed change.
 	ChangeID string `json:"changeId"`
 	// Why, for the record; required by forceChange.
 	Reason *string `json:"reason,omitempty"`
@@ -664,6 +665,7 @@ type RevokeAgentKeyInput struct {
 
 // Input of revokeGrant.
 type RevokeGrantInput struct {
+	// The grant that ends.
 	GrantID string `json:"grantId"`
 	// Why, for the record.
 	Reason *string `json:"reason,omitempty"`
@@ -728,6 +730,7 @@ type SetArtifactSourceConfigPayload struct {
 
 // Input of setChangeControl.
 type SetChangeControlInput struct {
+	// The environment whose controls they are.
 	EnvironmentID string `json:"environmentId"`
 	// Whether changes of its controls take a second person.
 	On bool `json:"on"`
