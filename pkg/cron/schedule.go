@@ -165,7 +165,7 @@ func (c Calendar) At(t time.Time) (open bool, window string) {
 	return allowed || len(c.allow) == 0, name
 }
 
-// Opens is the first instant from t on at which it is open. If none is found, it is how far the search came, or zero if there is none at all.
+// Opens is the first instant from t on at which it is open. If none is found, it is how far the search came, or zero if there is none.
 func (c Calendar) Opens(t time.Time) (time.Time, bool) {
 	for range c.changes() {
 		if _, end, excluded := covering(c.exclude, t); excluded {

@@ -18,8 +18,8 @@ func instant(t *testing.T, text string) time.Time {
 	return at
 }
 
-// TestScheduleAt (R3-27): windows of one list are merged with OR, exclude beats allow, without allow it is open but for exclusions, and a time
-// zone is that of the window, then of the schedule, then UTC. 2026-11-23 is a Monday.
+// TestScheduleAt (R3-27): windows of one list are merged with OR, exclude beats allow, without allow it is open but for exclusions, and a
+// time zone is that of the window, then of the schedule, then UTC. 2026-11-23 is a Monday.
 func TestScheduleAt(t *testing.T) {
 	t.Parallel()
 	const hour = 3600
