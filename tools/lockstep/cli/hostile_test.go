@@ -59,7 +59,7 @@ func askedOfTheHostile() []string {
 		"rollout pause r", "rollout resume r", "rollout abort r", "rollout retry r", "rollout cancel r", "rollout rollback r",
 		"rollout break-glass r --reason a", "rollout bypass-freeze r --reason a", "freeze list", "check report HOSTILE --application a --environment b --version-set versionset_1", "freeze start --for 1h --reason a",
 		"freeze extend HOSTILE --for 1h", "freeze end HOSTILE", "version veto HOSTILE --reason a", "version lift-veto HOSTILE --reason a",
-		"environment pin a --reason b", "environment unpin a", "rollout keep r", "rollout watch r",
+		"environment pin a --reason b", "environment unpin a", "rollout keep r --reason b", "rollout watch r",
 		"journal list", "member list", "member add a", "member role HOSTILE owner", "member remove HOSTILE", "member grant HOSTILE deploy --reason a",
 		"member grants HOSTILE", "member revoke g", "group grant HOSTILE approve", "group list",
 		"group set HOSTILE --empty",
