@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -109,6 +110,12 @@ func (i *interceptors) logCall(ctx context.Context, method string, caller Caller
 	switch {
 	case err != nil && ctx.Err() == nil: // otherwise the caller hung up, which is not our failure
 		level = fault.Describe(fault.ClassOf(err)).Level
+		if expected, is := errors.AsType[interface {
+			error
+			Level() slog.Level
+		}](err); is {
+			level = expected.Level()
+		}
 	case err == nil && isPublic(method):
 		level = slog.LevelDebug
 	}

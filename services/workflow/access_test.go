@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -151,6 +153,12 @@ func methods(organization int64, id string) map[string]func(context.Context, aut
 				Token:          "ch_" + strings.Repeat("A", 26), MessageId: "1",
 			}))
 		},
+		"CallChannel": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
+			return first(c.CallChannel(ctx, &autoflowv1.CallChannelRequest{
+				OrganizationId: organization,
+				Token:          "ch_" + strings.Repeat("A", 26), RequestId: "1",
+			}))
+		},
 		"CheckProgram": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
 			return first(c.CheckProgram(ctx, &autoflowv1.CheckProgramRequest{Starlark: []byte("x = 1")}))
 		},
@@ -240,7 +248,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 		t.Parallel()
 		needs := map[string]string{
 			"CloudEvent": "start", "StartWorkflow": "start", "StartWorkflows": "start", "CancelWorkflow": "operate",
-			"TerminateWorkflow": "operate", "RetryWorkflow": "operate", "SendToChannel": "start", "RegisterFlow": "admin", "DeleteFlow": "admin",
+			"TerminateWorkflow": "operate", "RetryWorkflow": "operate", "SendToChannel": "start", "CallChannel": "start", "RegisterFlow": "admin", "DeleteFlow": "admin",
 			"StartBatch": "operate", "StopBatch": "operate", "PauseSchedule": "operate", "ResumeSchedule": "operate", "BackfillSchedule": "operate", "TriggerSchedule": "operate",
 			"RegisterSchedule": "admin", "DeleteSchedule": "admin",
 		}
@@ -350,6 +358,20 @@ func TestBadInput(t *testing.T) {
 		"channel, token": {
 			first(s.SendToChannel(ctx, &autoflowv1.SendToChannelRequest{OrganizationId: 1, Token: "x", Data: []byte("{")})),
 			[]string{"token", "message_id", "data"},
+		},
+		"call, token": {
+			first(s.CallChannel(ctx, &autoflowv1.CallChannelRequest{OrganizationId: 1, Token: "x", Data: []byte("{")})),
+			[]string{"token", "request_id", "data"},
+		},
+		"call, wait": {
+			first(s.CallChannel(ctx, &autoflowv1.CallChannelRequest{OrganizationId: 1, Token: "x", Wait: durationpb.New(time.Hour)})),
+			[]string{"wait"},
+		},
+		"start, message": {
+			first(s.StartWorkflow(ctx, &autoflowv1.StartWorkflowRequest{
+				OrganizationId: 1, WorkflowId: "m", Starlark: []byte("x = 1"), Message: &autoflowv1.StartMessage{Data: []byte("{")},
+			})),
+			[]string{"message.message_id", "message.data"},
 		},
 		"check, nothing": {first(s.CheckProgram(ctx, &autoflowv1.CheckProgramRequest{})), []string{"starlark"}},
 		"flow, name": {first(s.RegisterFlow(ctx,

@@ -88,6 +88,10 @@ func (e *engines) Watch(int64, string) (ended <-chan execution.Execution, forget
 	return nil, func() {}
 }
 
+func (*engines) WatchAnswer(int64, string, string) (answered <-chan struct{}, forget func()) {
+	return nil, func() {}
+}
+
 func (e *engines) Wake(w engine.Woken) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 // TestExampleOfAProgram: the programs in docs/examples are those that TestScenarios runs.
 func TestExampleOfAProgram(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"nightly", "webhook", "trip"} {
+	for _, name := range []string{"nightly", "webhook", "trip", "order"} {
 		shown, err := os.ReadFile("../../docs/examples/program/" + name + ".star")
 		if err != nil {
 			t.Fatal(err)

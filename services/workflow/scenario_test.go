@@ -497,6 +497,18 @@ func (w *world) act(service *control.Service, step string) {
 				w.t.Fatalf("%s: duplicate %t, error %v", step, found, err)
 			}
 		}
+	case "call": // ID DATA: to the inbox of the run
+		id, data, _ := strings.Cut(rest, " ")
+		// The run may have answered already, or may answer later.
+		if _, err := w.call(service, id, data); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			w.t.Fatalf("%s: %v", step, err)
+		}
+	case "answered": // ID ANSWER: the same call again
+		id, want, _ := strings.Cut(rest, " ")
+		answer, err := w.call(service, id, "null")
+		if got, _ := json.Marshal(answer); err != nil || string(got) != want {
+			w.t.Fatalf("%s: found %s, error %v", step, got, err)
+		}
 	case "cancel":
 		if err := service.Cancel(w.t.Context(), w.organization, "scenario", rest); err != nil {
 			w.t.Fatal(err)
@@ -504,6 +516,16 @@ func (w *world) act(service *control.Service, step string) {
 	default:
 		w.t.Fatalf("unknown step %q", step)
 	}
+}
+
+// call calls the run by its id, and looks once for the answer.
+func (w *world) call(service *control.Service, id, data string) (history.Answer, error) {
+	w.t.Helper()
+	m, err := service.Inbox(w.t.Context(), history.Message{Organization: w.organization, ID: id, Data: json.RawMessage(data)}, "scenario")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return service.CallChannel(w.t.Context(), m, control.Wait{})
 }
 
 // tokens are those of the run's channels, in the order of the history.

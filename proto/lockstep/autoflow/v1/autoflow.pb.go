@@ -535,7 +535,10 @@ type StartWorkflowRequest struct {
 	// Return when the run has ended or, after this long, with the run in its current state. If absent, return as soon as the workflow is
 	// stored, without the run. At most a minute, and shorter than the call's deadline, as for GetWorkflow; 0s returns the current state
 	// immediately. It is not part of the workflow's identity. It requires no scope beyond start, which includes read.
-	Wait          *durationpb.Duration `protobuf:"bytes,9,opt,name=wait,proto3" json:"wait,omitempty"`
+	Wait *durationpb.Duration `protobuf:"bytes,9,opt,name=wait,proto3" json:"wait,omitempty"`
+	// Sent to the workflow's inbox: stored together with a new workflow, or delivered to the one that exists, for which the same message_id
+	// again has no effect. FAILED_PRECONDITION if that has ended. It is not part of the workflow's identity.
+	Message       *StartMessage `protobuf:"bytes,10,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -633,6 +636,68 @@ func (x *StartWorkflowRequest) GetWait() *durationpb.Duration {
 	return nil
 }
 
+func (x *StartWorkflowRequest) GetMessage() *StartMessage {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+// StartMessage is a message that comes with a start. The program receives it with receive(inbox()).
+type StartMessage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Chosen by the sender; the idempotency key within the inbox. 1 to 255 characters.
+	MessageId string `protobuf:"bytes,1,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	// Any JSON value, at most 1 MiB; empty is null.
+	Data          []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StartMessage) Reset() {
+	*x = StartMessage{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartMessage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartMessage) ProtoMessage() {}
+
+func (x *StartMessage) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartMessage.ProtoReflect.Descriptor instead.
+func (*StartMessage) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *StartMessage) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+func (x *StartMessage) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
 // StartWorkflowResponse is the receipt for a persisted workflow.
 type StartWorkflowResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -650,7 +715,7 @@ type StartWorkflowResponse struct {
 
 func (x *StartWorkflowResponse) Reset() {
 	*x = StartWorkflowResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[3]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -662,7 +727,7 @@ func (x *StartWorkflowResponse) String() string {
 func (*StartWorkflowResponse) ProtoMessage() {}
 
 func (x *StartWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[3]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -675,7 +740,7 @@ func (x *StartWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*StartWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{3}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *StartWorkflowResponse) GetWorkflowId() string {
@@ -717,7 +782,7 @@ type StartWorkflowsRequest struct {
 
 func (x *StartWorkflowsRequest) Reset() {
 	*x = StartWorkflowsRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[4]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -729,7 +794,7 @@ func (x *StartWorkflowsRequest) String() string {
 func (*StartWorkflowsRequest) ProtoMessage() {}
 
 func (x *StartWorkflowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[4]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -742,7 +807,7 @@ func (x *StartWorkflowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartWorkflowsRequest.ProtoReflect.Descriptor instead.
 func (*StartWorkflowsRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{4}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *StartWorkflowsRequest) GetWorkflows() []*StartWorkflowRequest {
@@ -763,7 +828,7 @@ type StartWorkflowsResponse struct {
 
 func (x *StartWorkflowsResponse) Reset() {
 	*x = StartWorkflowsResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[5]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -775,7 +840,7 @@ func (x *StartWorkflowsResponse) String() string {
 func (*StartWorkflowsResponse) ProtoMessage() {}
 
 func (x *StartWorkflowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[5]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -788,7 +853,7 @@ func (x *StartWorkflowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartWorkflowsResponse.ProtoReflect.Descriptor instead.
 func (*StartWorkflowsResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{5}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *StartWorkflowsResponse) GetResults() []*StartResult {
@@ -814,7 +879,7 @@ type StartResult struct {
 
 func (x *StartResult) Reset() {
 	*x = StartResult{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[6]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -826,7 +891,7 @@ func (x *StartResult) String() string {
 func (*StartResult) ProtoMessage() {}
 
 func (x *StartResult) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[6]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -839,7 +904,7 @@ func (x *StartResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartResult.ProtoReflect.Descriptor instead.
 func (*StartResult) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{6}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *StartResult) GetOutcome() isStartResult_Outcome {
@@ -902,7 +967,7 @@ type StartRefusal struct {
 
 func (x *StartRefusal) Reset() {
 	*x = StartRefusal{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[7]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -914,7 +979,7 @@ func (x *StartRefusal) String() string {
 func (*StartRefusal) ProtoMessage() {}
 
 func (x *StartRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[7]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -927,7 +992,7 @@ func (x *StartRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartRefusal.ProtoReflect.Descriptor instead.
 func (*StartRefusal) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{7}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *StartRefusal) GetCode() int32 {
@@ -1006,7 +1071,7 @@ type Workflow struct {
 
 func (x *Workflow) Reset() {
 	*x = Workflow{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[8]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1018,7 +1083,7 @@ func (x *Workflow) String() string {
 func (*Workflow) ProtoMessage() {}
 
 func (x *Workflow) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[8]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1031,7 +1096,7 @@ func (x *Workflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workflow.ProtoReflect.Descriptor instead.
 func (*Workflow) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{8}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Workflow) GetWorkflowId() string {
@@ -1175,7 +1240,7 @@ type StackFrame struct {
 
 func (x *StackFrame) Reset() {
 	*x = StackFrame{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[9]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1187,7 +1252,7 @@ func (x *StackFrame) String() string {
 func (*StackFrame) ProtoMessage() {}
 
 func (x *StackFrame) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[9]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1200,7 +1265,7 @@ func (x *StackFrame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StackFrame.ProtoReflect.Descriptor instead.
 func (*StackFrame) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{9}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *StackFrame) GetBranch() int32 {
@@ -1251,7 +1316,7 @@ type Wait struct {
 
 func (x *Wait) Reset() {
 	*x = Wait{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[10]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1263,7 +1328,7 @@ func (x *Wait) String() string {
 func (*Wait) ProtoMessage() {}
 
 func (x *Wait) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[10]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1276,7 +1341,7 @@ func (x *Wait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Wait.ProtoReflect.Descriptor instead.
 func (*Wait) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{10}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Wait) GetBranch() int32 {
@@ -1359,7 +1424,7 @@ type Retry struct {
 
 func (x *Retry) Reset() {
 	*x = Retry{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[11]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1371,7 +1436,7 @@ func (x *Retry) String() string {
 func (*Retry) ProtoMessage() {}
 
 func (x *Retry) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[11]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1384,7 +1449,7 @@ func (x *Retry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retry.ProtoReflect.Descriptor instead.
 func (*Retry) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{11}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Retry) GetAt() *timestamppb.Timestamp {
@@ -1431,7 +1496,7 @@ type GetWorkflowRequest struct {
 
 func (x *GetWorkflowRequest) Reset() {
 	*x = GetWorkflowRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[12]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1443,7 +1508,7 @@ func (x *GetWorkflowRequest) String() string {
 func (*GetWorkflowRequest) ProtoMessage() {}
 
 func (x *GetWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[12]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1456,7 +1521,7 @@ func (x *GetWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*GetWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{12}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetWorkflowRequest) GetOrganizationId() int64 {
@@ -1491,7 +1556,7 @@ type GetWorkflowResponse struct {
 
 func (x *GetWorkflowResponse) Reset() {
 	*x = GetWorkflowResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[13]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1503,7 +1568,7 @@ func (x *GetWorkflowResponse) String() string {
 func (*GetWorkflowResponse) ProtoMessage() {}
 
 func (x *GetWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[13]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1516,7 +1581,7 @@ func (x *GetWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*GetWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{13}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetWorkflowResponse) GetWorkflow() *Workflow {
@@ -1561,7 +1626,7 @@ type ListWorkflowsRequest struct {
 
 func (x *ListWorkflowsRequest) Reset() {
 	*x = ListWorkflowsRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[14]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1573,7 +1638,7 @@ func (x *ListWorkflowsRequest) String() string {
 func (*ListWorkflowsRequest) ProtoMessage() {}
 
 func (x *ListWorkflowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[14]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1586,7 +1651,7 @@ func (x *ListWorkflowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkflowsRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkflowsRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{14}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListWorkflowsRequest) GetOrganizationId() int64 {
@@ -1696,7 +1761,7 @@ type ListWorkflowsResponse struct {
 
 func (x *ListWorkflowsResponse) Reset() {
 	*x = ListWorkflowsResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[15]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1708,7 +1773,7 @@ func (x *ListWorkflowsResponse) String() string {
 func (*ListWorkflowsResponse) ProtoMessage() {}
 
 func (x *ListWorkflowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[15]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1721,7 +1786,7 @@ func (x *ListWorkflowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkflowsResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkflowsResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{15}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListWorkflowsResponse) GetWorkflows() []*Workflow {
@@ -1762,7 +1827,7 @@ type GetHistoryRequest struct {
 
 func (x *GetHistoryRequest) Reset() {
 	*x = GetHistoryRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[16]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1774,7 +1839,7 @@ func (x *GetHistoryRequest) String() string {
 func (*GetHistoryRequest) ProtoMessage() {}
 
 func (x *GetHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[16]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1787,7 +1852,7 @@ func (x *GetHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHistoryRequest.ProtoReflect.Descriptor instead.
 func (*GetHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{16}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetHistoryRequest) GetOrganizationId() int64 {
@@ -1833,7 +1898,7 @@ type GetHistoryResponse struct {
 
 func (x *GetHistoryResponse) Reset() {
 	*x = GetHistoryResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[17]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1845,7 +1910,7 @@ func (x *GetHistoryResponse) String() string {
 func (*GetHistoryResponse) ProtoMessage() {}
 
 func (x *GetHistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[17]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1858,7 +1923,7 @@ func (x *GetHistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHistoryResponse.ProtoReflect.Descriptor instead.
 func (*GetHistoryResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{17}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetHistoryResponse) GetEntries() []*HistoryEntry {
@@ -1908,7 +1973,7 @@ type HistoryEntry struct {
 
 func (x *HistoryEntry) Reset() {
 	*x = HistoryEntry{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[18]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1920,7 +1985,7 @@ func (x *HistoryEntry) String() string {
 func (*HistoryEntry) ProtoMessage() {}
 
 func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[18]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1933,7 +1998,7 @@ func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryEntry.ProtoReflect.Descriptor instead.
 func (*HistoryEntry) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{18}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *HistoryEntry) GetSequence() int64 {
@@ -2011,7 +2076,7 @@ type GetLogsRequest struct {
 
 func (x *GetLogsRequest) Reset() {
 	*x = GetLogsRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[19]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2023,7 +2088,7 @@ func (x *GetLogsRequest) String() string {
 func (*GetLogsRequest) ProtoMessage() {}
 
 func (x *GetLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[19]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2036,7 +2101,7 @@ func (x *GetLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLogsRequest.ProtoReflect.Descriptor instead.
 func (*GetLogsRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{19}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetLogsRequest) GetOrganizationId() int64 {
@@ -2089,7 +2154,7 @@ type GetLogsResponse struct {
 
 func (x *GetLogsResponse) Reset() {
 	*x = GetLogsResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[20]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2101,7 +2166,7 @@ func (x *GetLogsResponse) String() string {
 func (*GetLogsResponse) ProtoMessage() {}
 
 func (x *GetLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[20]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2114,7 +2179,7 @@ func (x *GetLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLogsResponse.ProtoReflect.Descriptor instead.
 func (*GetLogsResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{20}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetLogsResponse) GetLines() []*LogLine {
@@ -2167,7 +2232,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[21]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2179,7 +2244,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[21]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2192,7 +2257,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{21}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *LogLine) GetSequence() int64 {
@@ -2280,7 +2345,7 @@ type WatchWorkflowRequest struct {
 
 func (x *WatchWorkflowRequest) Reset() {
 	*x = WatchWorkflowRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[22]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2292,7 +2357,7 @@ func (x *WatchWorkflowRequest) String() string {
 func (*WatchWorkflowRequest) ProtoMessage() {}
 
 func (x *WatchWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[22]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2305,7 +2370,7 @@ func (x *WatchWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*WatchWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{22}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *WatchWorkflowRequest) GetOrganizationId() int64 {
@@ -2345,7 +2410,7 @@ type WatchWorkflowResponse struct {
 
 func (x *WatchWorkflowResponse) Reset() {
 	*x = WatchWorkflowResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[23]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2357,7 +2422,7 @@ func (x *WatchWorkflowResponse) String() string {
 func (*WatchWorkflowResponse) ProtoMessage() {}
 
 func (x *WatchWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[23]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2370,7 +2435,7 @@ func (x *WatchWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*WatchWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{23}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *WatchWorkflowResponse) GetNews() isWatchWorkflowResponse_News {
@@ -2432,7 +2497,7 @@ type CancelWorkflowRequest struct {
 
 func (x *CancelWorkflowRequest) Reset() {
 	*x = CancelWorkflowRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[24]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2444,7 +2509,7 @@ func (x *CancelWorkflowRequest) String() string {
 func (*CancelWorkflowRequest) ProtoMessage() {}
 
 func (x *CancelWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[24]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2457,7 +2522,7 @@ func (x *CancelWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*CancelWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{24}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CancelWorkflowRequest) GetOrganizationId() int64 {
@@ -2490,7 +2555,7 @@ type CancelWorkflowResponse struct {
 
 func (x *CancelWorkflowResponse) Reset() {
 	*x = CancelWorkflowResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[25]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2502,7 +2567,7 @@ func (x *CancelWorkflowResponse) String() string {
 func (*CancelWorkflowResponse) ProtoMessage() {}
 
 func (x *CancelWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[25]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2515,7 +2580,7 @@ func (x *CancelWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*CancelWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{25}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{26}
 }
 
 // TerminateWorkflowRequest names a workflow to end.
@@ -2533,7 +2598,7 @@ type TerminateWorkflowRequest struct {
 
 func (x *TerminateWorkflowRequest) Reset() {
 	*x = TerminateWorkflowRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[26]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2545,7 +2610,7 @@ func (x *TerminateWorkflowRequest) String() string {
 func (*TerminateWorkflowRequest) ProtoMessage() {}
 
 func (x *TerminateWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[26]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2558,7 +2623,7 @@ func (x *TerminateWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminateWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*TerminateWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{26}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *TerminateWorkflowRequest) GetOrganizationId() int64 {
@@ -2593,7 +2658,7 @@ type TerminateWorkflowResponse struct {
 
 func (x *TerminateWorkflowResponse) Reset() {
 	*x = TerminateWorkflowResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[27]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2605,7 +2670,7 @@ func (x *TerminateWorkflowResponse) String() string {
 func (*TerminateWorkflowResponse) ProtoMessage() {}
 
 func (x *TerminateWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[27]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2618,7 +2683,7 @@ func (x *TerminateWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminateWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*TerminateWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{27}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *TerminateWorkflowResponse) GetWorkflow() *Workflow {
@@ -2646,7 +2711,7 @@ type RetryWorkflowRequest struct {
 
 func (x *RetryWorkflowRequest) Reset() {
 	*x = RetryWorkflowRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[28]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2658,7 +2723,7 @@ func (x *RetryWorkflowRequest) String() string {
 func (*RetryWorkflowRequest) ProtoMessage() {}
 
 func (x *RetryWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[28]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2671,7 +2736,7 @@ func (x *RetryWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*RetryWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{28}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RetryWorkflowRequest) GetOrganizationId() int64 {
@@ -2713,7 +2778,7 @@ type RetryWorkflowResponse struct {
 
 func (x *RetryWorkflowResponse) Reset() {
 	*x = RetryWorkflowResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[29]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2725,7 +2790,7 @@ func (x *RetryWorkflowResponse) String() string {
 func (*RetryWorkflowResponse) ProtoMessage() {}
 
 func (x *RetryWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[29]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2738,7 +2803,7 @@ func (x *RetryWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*RetryWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{29}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RetryWorkflowResponse) GetWorkflow() *Workflow {
@@ -2758,14 +2823,16 @@ type SendToChannelRequest struct {
 	// Chosen by the sender; the idempotency key within the channel. 1 to 255 characters.
 	MessageId string `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
 	// Any JSON value, at most 1 MiB; empty is null.
-	Data          []byte `protobuf:"bytes,4,opt,name=data,proto3" json:"data,omitempty"`
+	Data []byte `protobuf:"bytes,4,opt,name=data,proto3" json:"data,omitempty"`
+	// In place of a token: the workflow to whose inbox it is sent. NOT_FOUND if it has ended.
+	WorkflowId    string `protobuf:"bytes,5,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SendToChannelRequest) Reset() {
 	*x = SendToChannelRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[30]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2777,7 +2844,7 @@ func (x *SendToChannelRequest) String() string {
 func (*SendToChannelRequest) ProtoMessage() {}
 
 func (x *SendToChannelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[30]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2790,7 +2857,7 @@ func (x *SendToChannelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendToChannelRequest.ProtoReflect.Descriptor instead.
 func (*SendToChannelRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{30}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SendToChannelRequest) GetOrganizationId() int64 {
@@ -2821,6 +2888,13 @@ func (x *SendToChannelRequest) GetData() []byte {
 	return nil
 }
 
+func (x *SendToChannelRequest) GetWorkflowId() string {
+	if x != nil {
+		return x.WorkflowId
+	}
+	return ""
+}
+
 // SendToChannelResponse is the receipt for a message.
 type SendToChannelResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2832,7 +2906,7 @@ type SendToChannelResponse struct {
 
 func (x *SendToChannelResponse) Reset() {
 	*x = SendToChannelResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[31]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2844,7 +2918,7 @@ func (x *SendToChannelResponse) String() string {
 func (*SendToChannelResponse) ProtoMessage() {}
 
 func (x *SendToChannelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[31]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2857,7 +2931,7 @@ func (x *SendToChannelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendToChannelResponse.ProtoReflect.Descriptor instead.
 func (*SendToChannelResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{31}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SendToChannelResponse) GetDuplicate() bool {
@@ -2865,6 +2939,152 @@ func (x *SendToChannelResponse) GetDuplicate() bool {
 		return x.Duplicate
 	}
 	return false
+}
+
+// CallChannelRequest is a message whose sender waits for an answer.
+type CallChannelRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The organization of the workflow.
+	OrganizationId int64 `protobuf:"varint,1,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	// The channel's token, as its workflow has handed it out.
+	Token string `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
+	// In place of a token: the workflow to whose inbox it is sent.
+	WorkflowId string `protobuf:"bytes,3,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
+	// Chosen by the caller; the idempotency key among the calls of the channel. 1 to 255 characters.
+	RequestId string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Any JSON value, at most 1 MiB; empty is null.
+	Data []byte `protobuf:"bytes,5,opt,name=data,proto3" json:"data,omitempty"`
+	// How long to wait for the answer: at most a minute, and shorter than the call's deadline. If absent, 30 s.
+	Wait          *durationpb.Duration `protobuf:"bytes,6,opt,name=wait,proto3" json:"wait,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallChannelRequest) Reset() {
+	*x = CallChannelRequest{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallChannelRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallChannelRequest) ProtoMessage() {}
+
+func (x *CallChannelRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallChannelRequest.ProtoReflect.Descriptor instead.
+func (*CallChannelRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *CallChannelRequest) GetOrganizationId() int64 {
+	if x != nil {
+		return x.OrganizationId
+	}
+	return 0
+}
+
+func (x *CallChannelRequest) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *CallChannelRequest) GetWorkflowId() string {
+	if x != nil {
+		return x.WorkflowId
+	}
+	return ""
+}
+
+func (x *CallChannelRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *CallChannelRequest) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *CallChannelRequest) GetWait() *durationpb.Duration {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
+
+// CallChannelResponse is what the program has answered.
+type CallChannelResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The value as JSON; empty if it answered with an error.
+	Value []byte `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
+	// The error that it answered with; empty if it answered with a value.
+	Error         string `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallChannelResponse) Reset() {
+	*x = CallChannelResponse{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallChannelResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallChannelResponse) ProtoMessage() {}
+
+func (x *CallChannelResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallChannelResponse.ProtoReflect.Descriptor instead.
+func (*CallChannelResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *CallChannelResponse) GetValue() []byte {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+func (x *CallChannelResponse) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
 }
 
 // CheckProgramRequest submits a program to be checked.
@@ -2885,7 +3105,7 @@ type CheckProgramRequest struct {
 
 func (x *CheckProgramRequest) Reset() {
 	*x = CheckProgramRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[32]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2897,7 +3117,7 @@ func (x *CheckProgramRequest) String() string {
 func (*CheckProgramRequest) ProtoMessage() {}
 
 func (x *CheckProgramRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[32]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2910,7 +3130,7 @@ func (x *CheckProgramRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckProgramRequest.ProtoReflect.Descriptor instead.
 func (*CheckProgramRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{32}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CheckProgramRequest) GetStarlark() []byte {
@@ -2965,7 +3185,7 @@ type CheckProgramResponse struct {
 
 func (x *CheckProgramResponse) Reset() {
 	*x = CheckProgramResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[33]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2977,7 +3197,7 @@ func (x *CheckProgramResponse) String() string {
 func (*CheckProgramResponse) ProtoMessage() {}
 
 func (x *CheckProgramResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[33]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2990,7 +3210,7 @@ func (x *CheckProgramResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckProgramResponse.ProtoReflect.Descriptor instead.
 func (*CheckProgramResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{33}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CheckProgramResponse) GetProblems() []*Problem {
@@ -3055,7 +3275,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[34]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3067,7 +3287,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[34]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3080,7 +3300,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{34}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Problem) GetField() string {
@@ -3110,7 +3330,7 @@ type Use struct {
 
 func (x *Use) Reset() {
 	*x = Use{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[35]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3122,7 +3342,7 @@ func (x *Use) String() string {
 func (*Use) ProtoMessage() {}
 
 func (x *Use) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[35]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3135,7 +3355,7 @@ func (x *Use) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Use.ProtoReflect.Descriptor instead.
 func (*Use) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{35}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Use) GetName() string {
@@ -3169,7 +3389,7 @@ type Handler struct {
 
 func (x *Handler) Reset() {
 	*x = Handler{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[36]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3181,7 +3401,7 @@ func (x *Handler) String() string {
 func (*Handler) ProtoMessage() {}
 
 func (x *Handler) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[36]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3194,7 +3414,7 @@ func (x *Handler) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Handler.ProtoReflect.Descriptor instead.
 func (*Handler) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{36}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Handler) GetEventTypes() []string {
@@ -3248,7 +3468,7 @@ type RegisterFlowRequest struct {
 
 func (x *RegisterFlowRequest) Reset() {
 	*x = RegisterFlowRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[37]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3260,7 +3480,7 @@ func (x *RegisterFlowRequest) String() string {
 func (*RegisterFlowRequest) ProtoMessage() {}
 
 func (x *RegisterFlowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[37]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3273,7 +3493,7 @@ func (x *RegisterFlowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterFlowRequest.ProtoReflect.Descriptor instead.
 func (*RegisterFlowRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{37}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *RegisterFlowRequest) GetOrganizationId() int64 {
@@ -3338,7 +3558,7 @@ type RegisterFlowResponse struct {
 
 func (x *RegisterFlowResponse) Reset() {
 	*x = RegisterFlowResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[38]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3350,7 +3570,7 @@ func (x *RegisterFlowResponse) String() string {
 func (*RegisterFlowResponse) ProtoMessage() {}
 
 func (x *RegisterFlowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[38]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3363,7 +3583,7 @@ func (x *RegisterFlowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterFlowResponse.ProtoReflect.Descriptor instead.
 func (*RegisterFlowResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{38}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *RegisterFlowResponse) GetFlow() *Flow {
@@ -3407,7 +3627,7 @@ type Flow struct {
 
 func (x *Flow) Reset() {
 	*x = Flow{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[39]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3419,7 +3639,7 @@ func (x *Flow) String() string {
 func (*Flow) ProtoMessage() {}
 
 func (x *Flow) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[39]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3432,7 +3652,7 @@ func (x *Flow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Flow.ProtoReflect.Descriptor instead.
 func (*Flow) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{39}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Flow) GetName() string {
@@ -3513,7 +3733,7 @@ type ListFlowsRequest struct {
 
 func (x *ListFlowsRequest) Reset() {
 	*x = ListFlowsRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[40]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3525,7 +3745,7 @@ func (x *ListFlowsRequest) String() string {
 func (*ListFlowsRequest) ProtoMessage() {}
 
 func (x *ListFlowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[40]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3538,7 +3758,7 @@ func (x *ListFlowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFlowsRequest.ProtoReflect.Descriptor instead.
 func (*ListFlowsRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{40}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListFlowsRequest) GetOrganizationId() int64 {
@@ -3575,7 +3795,7 @@ type ListFlowsResponse struct {
 
 func (x *ListFlowsResponse) Reset() {
 	*x = ListFlowsResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[41]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3587,7 +3807,7 @@ func (x *ListFlowsResponse) String() string {
 func (*ListFlowsResponse) ProtoMessage() {}
 
 func (x *ListFlowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[41]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3600,7 +3820,7 @@ func (x *ListFlowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFlowsResponse.ProtoReflect.Descriptor instead.
 func (*ListFlowsResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{41}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ListFlowsResponse) GetFlows() []*Flow {
@@ -3630,7 +3850,7 @@ type DeleteFlowRequest struct {
 
 func (x *DeleteFlowRequest) Reset() {
 	*x = DeleteFlowRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[42]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3642,7 +3862,7 @@ func (x *DeleteFlowRequest) String() string {
 func (*DeleteFlowRequest) ProtoMessage() {}
 
 func (x *DeleteFlowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[42]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3655,7 +3875,7 @@ func (x *DeleteFlowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteFlowRequest.ProtoReflect.Descriptor instead.
 func (*DeleteFlowRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{42}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *DeleteFlowRequest) GetOrganizationId() int64 {
@@ -3681,7 +3901,7 @@ type DeleteFlowResponse struct {
 
 func (x *DeleteFlowResponse) Reset() {
 	*x = DeleteFlowResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[43]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3693,7 +3913,7 @@ func (x *DeleteFlowResponse) String() string {
 func (*DeleteFlowResponse) ProtoMessage() {}
 
 func (x *DeleteFlowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[43]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3706,7 +3926,7 @@ func (x *DeleteFlowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteFlowResponse.ProtoReflect.Descriptor instead.
 func (*DeleteFlowResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{43}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{46}
 }
 
 // DeclareAgentsRequest declares the organizations of agents.
@@ -3720,7 +3940,7 @@ type DeclareAgentsRequest struct {
 
 func (x *DeclareAgentsRequest) Reset() {
 	*x = DeclareAgentsRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[44]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3732,7 +3952,7 @@ func (x *DeclareAgentsRequest) String() string {
 func (*DeclareAgentsRequest) ProtoMessage() {}
 
 func (x *DeclareAgentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[44]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3745,7 +3965,7 @@ func (x *DeclareAgentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclareAgentsRequest.ProtoReflect.Descriptor instead.
 func (*DeclareAgentsRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{44}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *DeclareAgentsRequest) GetAgents() []*DeclaredAgent {
@@ -3770,7 +3990,7 @@ type DeclaredAgent struct {
 
 func (x *DeclaredAgent) Reset() {
 	*x = DeclaredAgent{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[45]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3782,7 +4002,7 @@ func (x *DeclaredAgent) String() string {
 func (*DeclaredAgent) ProtoMessage() {}
 
 func (x *DeclaredAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[45]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3795,7 +4015,7 @@ func (x *DeclaredAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclaredAgent.ProtoReflect.Descriptor instead.
 func (*DeclaredAgent) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{45}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *DeclaredAgent) GetAgentId() int64 {
@@ -3828,7 +4048,7 @@ type DeclareAgentsResponse struct {
 
 func (x *DeclareAgentsResponse) Reset() {
 	*x = DeclareAgentsResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[46]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3840,7 +4060,7 @@ func (x *DeclareAgentsResponse) String() string {
 func (*DeclareAgentsResponse) ProtoMessage() {}
 
 func (x *DeclareAgentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[46]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3853,7 +4073,7 @@ func (x *DeclareAgentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclareAgentsResponse.ProtoReflect.Descriptor instead.
 func (*DeclareAgentsResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{46}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{49}
 }
 
 // ScheduleSpec says when a schedule is due: at the times of any of its expressions, and every interval. At least one is needed.
@@ -3882,7 +4102,7 @@ type ScheduleSpec struct {
 
 func (x *ScheduleSpec) Reset() {
 	*x = ScheduleSpec{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[47]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3894,7 +4114,7 @@ func (x *ScheduleSpec) String() string {
 func (*ScheduleSpec) ProtoMessage() {}
 
 func (x *ScheduleSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[47]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3907,7 +4127,7 @@ func (x *ScheduleSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleSpec.ProtoReflect.Descriptor instead.
 func (*ScheduleSpec) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{47}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ScheduleSpec) GetCron() []string {
@@ -3992,7 +4212,7 @@ type RegisterScheduleRequest struct {
 
 func (x *RegisterScheduleRequest) Reset() {
 	*x = RegisterScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[48]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4004,7 +4224,7 @@ func (x *RegisterScheduleRequest) String() string {
 func (*RegisterScheduleRequest) ProtoMessage() {}
 
 func (x *RegisterScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[48]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4017,7 +4237,7 @@ func (x *RegisterScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterScheduleRequest.ProtoReflect.Descriptor instead.
 func (*RegisterScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{48}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *RegisterScheduleRequest) GetOrganizationId() int64 {
@@ -4117,7 +4337,7 @@ type RegisterScheduleResponse struct {
 
 func (x *RegisterScheduleResponse) Reset() {
 	*x = RegisterScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[49]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4129,7 +4349,7 @@ func (x *RegisterScheduleResponse) String() string {
 func (*RegisterScheduleResponse) ProtoMessage() {}
 
 func (x *RegisterScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[49]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4142,7 +4362,7 @@ func (x *RegisterScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterScheduleResponse.ProtoReflect.Descriptor instead.
 func (*RegisterScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{49}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *RegisterScheduleResponse) GetSchedule() *Schedule {
@@ -4202,7 +4422,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[50]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4214,7 +4434,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[50]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4227,7 +4447,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{50}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Schedule) GetName() string {
@@ -4376,7 +4596,7 @@ type ScheduleFire struct {
 
 func (x *ScheduleFire) Reset() {
 	*x = ScheduleFire{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[51]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4388,7 +4608,7 @@ func (x *ScheduleFire) String() string {
 func (*ScheduleFire) ProtoMessage() {}
 
 func (x *ScheduleFire) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[51]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4401,7 +4621,7 @@ func (x *ScheduleFire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleFire.ProtoReflect.Descriptor instead.
 func (*ScheduleFire) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{51}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ScheduleFire) GetDueAt() *timestamppb.Timestamp {
@@ -4480,7 +4700,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[52]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4492,7 +4712,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[52]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4505,7 +4725,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{52}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *GetScheduleRequest) GetOrganizationId() int64 {
@@ -4537,7 +4757,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[53]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4549,7 +4769,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[53]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4562,7 +4782,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{53}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -4601,7 +4821,7 @@ type ListSchedulesRequest struct {
 
 func (x *ListSchedulesRequest) Reset() {
 	*x = ListSchedulesRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[54]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4613,7 +4833,7 @@ func (x *ListSchedulesRequest) String() string {
 func (*ListSchedulesRequest) ProtoMessage() {}
 
 func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[54]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4626,7 +4846,7 @@ func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{54}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ListSchedulesRequest) GetOrganizationId() int64 {
@@ -4663,7 +4883,7 @@ type ListSchedulesResponse struct {
 
 func (x *ListSchedulesResponse) Reset() {
 	*x = ListSchedulesResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[55]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4675,7 +4895,7 @@ func (x *ListSchedulesResponse) String() string {
 func (*ListSchedulesResponse) ProtoMessage() {}
 
 func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[55]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4688,7 +4908,7 @@ func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{55}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
@@ -4720,7 +4940,7 @@ type PauseScheduleRequest struct {
 
 func (x *PauseScheduleRequest) Reset() {
 	*x = PauseScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[56]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4732,7 +4952,7 @@ func (x *PauseScheduleRequest) String() string {
 func (*PauseScheduleRequest) ProtoMessage() {}
 
 func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[56]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4745,7 +4965,7 @@ func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PauseScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{56}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *PauseScheduleRequest) GetOrganizationId() int64 {
@@ -4780,7 +5000,7 @@ type PauseScheduleResponse struct {
 
 func (x *PauseScheduleResponse) Reset() {
 	*x = PauseScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[57]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4792,7 +5012,7 @@ func (x *PauseScheduleResponse) String() string {
 func (*PauseScheduleResponse) ProtoMessage() {}
 
 func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[57]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4805,7 +5025,7 @@ func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PauseScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{57}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *PauseScheduleResponse) GetSchedule() *Schedule {
@@ -4830,7 +5050,7 @@ type ResumeScheduleRequest struct {
 
 func (x *ResumeScheduleRequest) Reset() {
 	*x = ResumeScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[58]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4842,7 +5062,7 @@ func (x *ResumeScheduleRequest) String() string {
 func (*ResumeScheduleRequest) ProtoMessage() {}
 
 func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[58]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4855,7 +5075,7 @@ func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{58}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ResumeScheduleRequest) GetOrganizationId() int64 {
@@ -4890,7 +5110,7 @@ type ResumeScheduleResponse struct {
 
 func (x *ResumeScheduleResponse) Reset() {
 	*x = ResumeScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[59]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4902,7 +5122,7 @@ func (x *ResumeScheduleResponse) String() string {
 func (*ResumeScheduleResponse) ProtoMessage() {}
 
 func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[59]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4915,7 +5135,7 @@ func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{59}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ResumeScheduleResponse) GetSchedule() *Schedule {
@@ -4944,7 +5164,7 @@ type BackfillScheduleRequest struct {
 
 func (x *BackfillScheduleRequest) Reset() {
 	*x = BackfillScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[60]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4956,7 +5176,7 @@ func (x *BackfillScheduleRequest) String() string {
 func (*BackfillScheduleRequest) ProtoMessage() {}
 
 func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[60]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4969,7 +5189,7 @@ func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{60}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *BackfillScheduleRequest) GetOrganizationId() int64 {
@@ -5020,7 +5240,7 @@ type BackfillScheduleResponse struct {
 
 func (x *BackfillScheduleResponse) Reset() {
 	*x = BackfillScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[61]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5032,7 +5252,7 @@ func (x *BackfillScheduleResponse) String() string {
 func (*BackfillScheduleResponse) ProtoMessage() {}
 
 func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[61]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5045,7 +5265,7 @@ func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{61}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *BackfillScheduleResponse) GetDue() int32 {
@@ -5077,7 +5297,7 @@ type TriggerScheduleRequest struct {
 
 func (x *TriggerScheduleRequest) Reset() {
 	*x = TriggerScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[62]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5089,7 +5309,7 @@ func (x *TriggerScheduleRequest) String() string {
 func (*TriggerScheduleRequest) ProtoMessage() {}
 
 func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[62]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5102,7 +5322,7 @@ func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleRequest.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{62}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *TriggerScheduleRequest) GetOrganizationId() int64 {
@@ -5137,7 +5357,7 @@ type TriggerScheduleResponse struct {
 
 func (x *TriggerScheduleResponse) Reset() {
 	*x = TriggerScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[63]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5149,7 +5369,7 @@ func (x *TriggerScheduleResponse) String() string {
 func (*TriggerScheduleResponse) ProtoMessage() {}
 
 func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[63]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5162,7 +5382,7 @@ func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleResponse.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{63}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *TriggerScheduleResponse) GetWorkflowId() string {
@@ -5185,7 +5405,7 @@ type DeleteScheduleRequest struct {
 
 func (x *DeleteScheduleRequest) Reset() {
 	*x = DeleteScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[64]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5197,7 +5417,7 @@ func (x *DeleteScheduleRequest) String() string {
 func (*DeleteScheduleRequest) ProtoMessage() {}
 
 func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[64]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5210,7 +5430,7 @@ func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleRequest.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{64}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *DeleteScheduleRequest) GetOrganizationId() int64 {
@@ -5236,7 +5456,7 @@ type DeleteScheduleResponse struct {
 
 func (x *DeleteScheduleResponse) Reset() {
 	*x = DeleteScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[65]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5248,7 +5468,7 @@ func (x *DeleteScheduleResponse) String() string {
 func (*DeleteScheduleResponse) ProtoMessage() {}
 
 func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[65]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5261,7 +5481,7 @@ func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleResponse.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{65}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{68}
 }
 
 // CountWorkflowsRequest has the conditions of a list.
@@ -5275,7 +5495,7 @@ type CountWorkflowsRequest struct {
 
 func (x *CountWorkflowsRequest) Reset() {
 	*x = CountWorkflowsRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[66]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5287,7 +5507,7 @@ func (x *CountWorkflowsRequest) String() string {
 func (*CountWorkflowsRequest) ProtoMessage() {}
 
 func (x *CountWorkflowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[66]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5300,7 +5520,7 @@ func (x *CountWorkflowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountWorkflowsRequest.ProtoReflect.Descriptor instead.
 func (*CountWorkflowsRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{66}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *CountWorkflowsRequest) GetFilter() *ListWorkflowsRequest {
@@ -5323,7 +5543,7 @@ type CountWorkflowsResponse struct {
 
 func (x *CountWorkflowsResponse) Reset() {
 	*x = CountWorkflowsResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[67]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5335,7 +5555,7 @@ func (x *CountWorkflowsResponse) String() string {
 func (*CountWorkflowsResponse) ProtoMessage() {}
 
 func (x *CountWorkflowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[67]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5348,7 +5568,7 @@ func (x *CountWorkflowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountWorkflowsResponse.ProtoReflect.Descriptor instead.
 func (*CountWorkflowsResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{67}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *CountWorkflowsResponse) GetCount() int64 {
@@ -5386,7 +5606,7 @@ type StartBatchRequest struct {
 
 func (x *StartBatchRequest) Reset() {
 	*x = StartBatchRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[68]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5398,7 +5618,7 @@ func (x *StartBatchRequest) String() string {
 func (*StartBatchRequest) ProtoMessage() {}
 
 func (x *StartBatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[68]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5411,7 +5631,7 @@ func (x *StartBatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartBatchRequest.ProtoReflect.Descriptor instead.
 func (*StartBatchRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{68}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *StartBatchRequest) GetAction() BatchAction {
@@ -5473,7 +5693,7 @@ type StartBatchResponse struct {
 
 func (x *StartBatchResponse) Reset() {
 	*x = StartBatchResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[69]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5485,7 +5705,7 @@ func (x *StartBatchResponse) String() string {
 func (*StartBatchResponse) ProtoMessage() {}
 
 func (x *StartBatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[69]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5498,7 +5718,7 @@ func (x *StartBatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartBatchResponse.ProtoReflect.Descriptor instead.
 func (*StartBatchResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{69}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *StartBatchResponse) GetBatch() *Batch {
@@ -5562,7 +5782,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[70]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5574,7 +5794,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[70]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5587,7 +5807,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{70}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Batch) GetId() int64 {
@@ -5687,7 +5907,7 @@ type GetBatchRequest struct {
 
 func (x *GetBatchRequest) Reset() {
 	*x = GetBatchRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[71]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5699,7 +5919,7 @@ func (x *GetBatchRequest) String() string {
 func (*GetBatchRequest) ProtoMessage() {}
 
 func (x *GetBatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[71]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5712,7 +5932,7 @@ func (x *GetBatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBatchRequest.ProtoReflect.Descriptor instead.
 func (*GetBatchRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{71}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *GetBatchRequest) GetOrganizationId() int64 {
@@ -5740,7 +5960,7 @@ type GetBatchResponse struct {
 
 func (x *GetBatchResponse) Reset() {
 	*x = GetBatchResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[72]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5752,7 +5972,7 @@ func (x *GetBatchResponse) String() string {
 func (*GetBatchResponse) ProtoMessage() {}
 
 func (x *GetBatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[72]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5765,7 +5985,7 @@ func (x *GetBatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBatchResponse.ProtoReflect.Descriptor instead.
 func (*GetBatchResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{72}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *GetBatchResponse) GetBatch() *Batch {
@@ -5790,7 +6010,7 @@ type ListBatchesRequest struct {
 
 func (x *ListBatchesRequest) Reset() {
 	*x = ListBatchesRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[73]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5802,7 +6022,7 @@ func (x *ListBatchesRequest) String() string {
 func (*ListBatchesRequest) ProtoMessage() {}
 
 func (x *ListBatchesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[73]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5815,7 +6035,7 @@ func (x *ListBatchesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBatchesRequest.ProtoReflect.Descriptor instead.
 func (*ListBatchesRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{73}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ListBatchesRequest) GetOrganizationId() int64 {
@@ -5852,7 +6072,7 @@ type ListBatchesResponse struct {
 
 func (x *ListBatchesResponse) Reset() {
 	*x = ListBatchesResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[74]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5864,7 +6084,7 @@ func (x *ListBatchesResponse) String() string {
 func (*ListBatchesResponse) ProtoMessage() {}
 
 func (x *ListBatchesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[74]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5877,7 +6097,7 @@ func (x *ListBatchesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBatchesResponse.ProtoReflect.Descriptor instead.
 func (*ListBatchesResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{74}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ListBatchesResponse) GetBatches() []*Batch {
@@ -5907,7 +6127,7 @@ type StopBatchRequest struct {
 
 func (x *StopBatchRequest) Reset() {
 	*x = StopBatchRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[75]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5919,7 +6139,7 @@ func (x *StopBatchRequest) String() string {
 func (*StopBatchRequest) ProtoMessage() {}
 
 func (x *StopBatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[75]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5932,7 +6152,7 @@ func (x *StopBatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopBatchRequest.ProtoReflect.Descriptor instead.
 func (*StopBatchRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{75}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *StopBatchRequest) GetOrganizationId() int64 {
@@ -5960,7 +6180,7 @@ type StopBatchResponse struct {
 
 func (x *StopBatchResponse) Reset() {
 	*x = StopBatchResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[76]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5972,7 +6192,7 @@ func (x *StopBatchResponse) String() string {
 func (*StopBatchResponse) ProtoMessage() {}
 
 func (x *StopBatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[76]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5985,7 +6205,7 @@ func (x *StopBatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopBatchResponse.ProtoReflect.Descriptor instead.
 func (*StopBatchResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{76}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *StopBatchResponse) GetBatch() *Batch {
@@ -6013,7 +6233,7 @@ type WorkRequest struct {
 
 func (x *WorkRequest) Reset() {
 	*x = WorkRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[77]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6025,7 +6245,7 @@ func (x *WorkRequest) String() string {
 func (*WorkRequest) ProtoMessage() {}
 
 func (x *WorkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[77]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6038,7 +6258,7 @@ func (x *WorkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkRequest.ProtoReflect.Descriptor instead.
 func (*WorkRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{77}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *WorkRequest) GetMessage() isWorkRequest_Message {
@@ -6133,7 +6353,7 @@ type RegisterWorker struct {
 
 func (x *RegisterWorker) Reset() {
 	*x = RegisterWorker{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[78]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6145,7 +6365,7 @@ func (x *RegisterWorker) String() string {
 func (*RegisterWorker) ProtoMessage() {}
 
 func (x *RegisterWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[78]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6158,7 +6378,7 @@ func (x *RegisterWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterWorker.ProtoReflect.Descriptor instead.
 func (*RegisterWorker) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{78}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *RegisterWorker) GetOrganizationId() int64 {
@@ -6212,7 +6432,7 @@ type WorkerFunction struct {
 
 func (x *WorkerFunction) Reset() {
 	*x = WorkerFunction{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[79]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6224,7 +6444,7 @@ func (x *WorkerFunction) String() string {
 func (*WorkerFunction) ProtoMessage() {}
 
 func (x *WorkerFunction) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[79]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6237,7 +6457,7 @@ func (x *WorkerFunction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerFunction.ProtoReflect.Descriptor instead.
 func (*WorkerFunction) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{79}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *WorkerFunction) GetName() string {
@@ -6317,7 +6537,7 @@ type FunctionPlace struct {
 
 func (x *FunctionPlace) Reset() {
 	*x = FunctionPlace{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[80]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6329,7 +6549,7 @@ func (x *FunctionPlace) String() string {
 func (*FunctionPlace) ProtoMessage() {}
 
 func (x *FunctionPlace) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[80]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6342,7 +6562,7 @@ func (x *FunctionPlace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionPlace.ProtoReflect.Descriptor instead.
 func (*FunctionPlace) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{80}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *FunctionPlace) GetAgent() string {
@@ -6426,7 +6646,7 @@ type WorkResult struct {
 
 func (x *WorkResult) Reset() {
 	*x = WorkResult{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[81]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6438,7 +6658,7 @@ func (x *WorkResult) String() string {
 func (*WorkResult) ProtoMessage() {}
 
 func (x *WorkResult) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[81]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6451,7 +6671,7 @@ func (x *WorkResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkResult.ProtoReflect.Descriptor instead.
 func (*WorkResult) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{81}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *WorkResult) GetCallId() string {
@@ -6521,7 +6741,7 @@ type WorkFailure struct {
 
 func (x *WorkFailure) Reset() {
 	*x = WorkFailure{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[82]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6533,7 +6753,7 @@ func (x *WorkFailure) String() string {
 func (*WorkFailure) ProtoMessage() {}
 
 func (x *WorkFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[82]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6546,7 +6766,7 @@ func (x *WorkFailure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkFailure.ProtoReflect.Descriptor instead.
 func (*WorkFailure) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{82}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *WorkFailure) GetCode() string {
@@ -6586,7 +6806,7 @@ type WorkHeartbeat struct {
 
 func (x *WorkHeartbeat) Reset() {
 	*x = WorkHeartbeat{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[83]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6598,7 +6818,7 @@ func (x *WorkHeartbeat) String() string {
 func (*WorkHeartbeat) ProtoMessage() {}
 
 func (x *WorkHeartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[83]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6611,7 +6831,7 @@ func (x *WorkHeartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkHeartbeat.ProtoReflect.Descriptor instead.
 func (*WorkHeartbeat) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{83}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{86}
 }
 
 // WorkDrain says that a worker takes no more calls.
@@ -6623,7 +6843,7 @@ type WorkDrain struct {
 
 func (x *WorkDrain) Reset() {
 	*x = WorkDrain{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[84]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6635,7 +6855,7 @@ func (x *WorkDrain) String() string {
 func (*WorkDrain) ProtoMessage() {}
 
 func (x *WorkDrain) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[84]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6648,7 +6868,7 @@ func (x *WorkDrain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkDrain.ProtoReflect.Descriptor instead.
 func (*WorkDrain) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{84}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{87}
 }
 
 // WorkResponse is what a worker is sent.
@@ -6670,7 +6890,7 @@ type WorkResponse struct {
 
 func (x *WorkResponse) Reset() {
 	*x = WorkResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[85]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6682,7 +6902,7 @@ func (x *WorkResponse) String() string {
 func (*WorkResponse) ProtoMessage() {}
 
 func (x *WorkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[85]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6695,7 +6915,7 @@ func (x *WorkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkResponse.ProtoReflect.Descriptor instead.
 func (*WorkResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{85}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *WorkResponse) GetMessage() isWorkResponse_Message {
@@ -6804,7 +7024,7 @@ type WorkerRegistered struct {
 
 func (x *WorkerRegistered) Reset() {
 	*x = WorkerRegistered{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[86]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6816,7 +7036,7 @@ func (x *WorkerRegistered) String() string {
 func (*WorkerRegistered) ProtoMessage() {}
 
 func (x *WorkerRegistered) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[86]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6829,7 +7049,7 @@ func (x *WorkerRegistered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerRegistered.ProtoReflect.Descriptor instead.
 func (*WorkerRegistered) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{86}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *WorkerRegistered) GetSession() string {
@@ -6878,7 +7098,7 @@ type WorkCall struct {
 
 func (x *WorkCall) Reset() {
 	*x = WorkCall{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[87]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6890,7 +7110,7 @@ func (x *WorkCall) String() string {
 func (*WorkCall) ProtoMessage() {}
 
 func (x *WorkCall) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[87]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6903,7 +7123,7 @@ func (x *WorkCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkCall.ProtoReflect.Descriptor instead.
 func (*WorkCall) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{87}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *WorkCall) GetCallId() string {
@@ -6973,7 +7193,7 @@ type WorkCancelled struct {
 
 func (x *WorkCancelled) Reset() {
 	*x = WorkCancelled{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[88]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6985,7 +7205,7 @@ func (x *WorkCancelled) String() string {
 func (*WorkCancelled) ProtoMessage() {}
 
 func (x *WorkCancelled) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[88]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6998,7 +7218,7 @@ func (x *WorkCancelled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkCancelled.ProtoReflect.Descriptor instead.
 func (*WorkCancelled) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{88}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *WorkCancelled) GetCallId() string {
@@ -7021,7 +7241,7 @@ type WorkRejected struct {
 
 func (x *WorkRejected) Reset() {
 	*x = WorkRejected{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[89]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7033,7 +7253,7 @@ func (x *WorkRejected) String() string {
 func (*WorkRejected) ProtoMessage() {}
 
 func (x *WorkRejected) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[89]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7046,7 +7266,7 @@ func (x *WorkRejected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkRejected.ProtoReflect.Descriptor instead.
 func (*WorkRejected) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{89}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *WorkRejected) GetCallId() string {
@@ -7072,7 +7292,7 @@ type WorkDrained struct {
 
 func (x *WorkDrained) Reset() {
 	*x = WorkDrained{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[90]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7084,7 +7304,7 @@ func (x *WorkDrained) String() string {
 func (*WorkDrained) ProtoMessage() {}
 
 func (x *WorkDrained) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[90]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7097,7 +7317,7 @@ func (x *WorkDrained) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkDrained.ProtoReflect.Descriptor instead.
 func (*WorkDrained) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{90}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{93}
 }
 
 // ListFunctionsRequest names an organization.
@@ -7111,7 +7331,7 @@ type ListFunctionsRequest struct {
 
 func (x *ListFunctionsRequest) Reset() {
 	*x = ListFunctionsRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[91]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7123,7 +7343,7 @@ func (x *ListFunctionsRequest) String() string {
 func (*ListFunctionsRequest) ProtoMessage() {}
 
 func (x *ListFunctionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[91]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7136,7 +7356,7 @@ func (x *ListFunctionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFunctionsRequest.ProtoReflect.Descriptor instead.
 func (*ListFunctionsRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{91}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ListFunctionsRequest) GetOrganizationId() int64 {
@@ -7157,7 +7377,7 @@ type ListFunctionsResponse struct {
 
 func (x *ListFunctionsResponse) Reset() {
 	*x = ListFunctionsResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[92]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7169,7 +7389,7 @@ func (x *ListFunctionsResponse) String() string {
 func (*ListFunctionsResponse) ProtoMessage() {}
 
 func (x *ListFunctionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[92]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7182,7 +7402,7 @@ func (x *ListFunctionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFunctionsResponse.ProtoReflect.Descriptor instead.
 func (*ListFunctionsResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{92}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ListFunctionsResponse) GetFunctions() []*FunctionInfo {
@@ -7217,7 +7437,7 @@ type FunctionInfo struct {
 
 func (x *FunctionInfo) Reset() {
 	*x = FunctionInfo{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[93]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7229,7 +7449,7 @@ func (x *FunctionInfo) String() string {
 func (*FunctionInfo) ProtoMessage() {}
 
 func (x *FunctionInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[93]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7242,7 +7462,7 @@ func (x *FunctionInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionInfo.ProtoReflect.Descriptor instead.
 func (*FunctionInfo) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{93}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *FunctionInfo) GetName() string {
@@ -7311,7 +7531,7 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"cloudEvent\"L\n" +
 	"\x12CloudEventResponse\x12\x18\n" +
 	"\amatched\x18\x01 \x01(\x05R\amatched\x12\x1c\n" +
-	"\tduplicate\x18\x02 \x01(\bR\tduplicate\"\x89\x05\n" +
+	"\tduplicate\x18\x02 \x01(\bR\tduplicate\"\xc7\x05\n" +
 	"\x14StartWorkflowRequest\x12\x1f\n" +
 	"\vworkflow_id\x18\x01 \x01(\tR\n" +
 	"workflowId\x12\x1a\n" +
@@ -7322,7 +7542,9 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x0forganization_id\x18\x06 \x01(\x03R\x0eorganizationId\x12N\n" +
 	"\x06labels\x18\a \x03(\v26.lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntryR\x06labels\x12\x1b\n" +
 	"\tagent_ids\x18\b \x03(\x03R\bagentIds\x12-\n" +
-	"\x04wait\x18\t \x01(\v2\x19.google.protobuf.DurationR\x04wait\x1a:\n" +
+	"\x04wait\x18\t \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12<\n" +
+	"\amessage\x18\n" +
+	" \x01(\v2\".lockstep.autoflow.v1.StartMessageR\amessage\x1a:\n" +
 	"\fSecretsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a:\n" +
@@ -7331,7 +7553,11 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb1\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"A\n" +
+	"\fStartMessage\x12\x1d\n" +
+	"\n" +
+	"message_id\x18\x01 \x01(\tR\tmessageId\x12\x12\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\"\xb1\x01\n" +
 	"\x15StartWorkflowResponse\x12\x1f\n" +
 	"\vworkflow_id\x18\x01 \x01(\tR\n" +
 	"workflowId\x12!\n" +
@@ -7529,15 +7755,29 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12#\n" +
 	"\rfrom_sequence\x18\x04 \x01(\x03R\ffromSequence\"S\n" +
 	"\x15RetryWorkflowResponse\x12:\n" +
-	"\bworkflow\x18\x01 \x01(\v2\x1e.lockstep.autoflow.v1.WorkflowR\bworkflow\"\x88\x01\n" +
+	"\bworkflow\x18\x01 \x01(\v2\x1e.lockstep.autoflow.v1.WorkflowR\bworkflow\"\xa9\x01\n" +
 	"\x14SendToChannelRequest\x12'\n" +
 	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\tR\x05token\x12\x1d\n" +
 	"\n" +
 	"message_id\x18\x03 \x01(\tR\tmessageId\x12\x12\n" +
-	"\x04data\x18\x04 \x01(\fR\x04data\"5\n" +
+	"\x04data\x18\x04 \x01(\fR\x04data\x12\x1f\n" +
+	"\vworkflow_id\x18\x05 \x01(\tR\n" +
+	"workflowId\"5\n" +
 	"\x15SendToChannelResponse\x12\x1c\n" +
-	"\tduplicate\x18\x01 \x01(\bR\tduplicate\"\x80\x02\n" +
+	"\tduplicate\x18\x01 \x01(\bR\tduplicate\"\xd6\x01\n" +
+	"\x12CallChannelRequest\x12'\n" +
+	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x14\n" +
+	"\x05token\x18\x02 \x01(\tR\x05token\x12\x1f\n" +
+	"\vworkflow_id\x18\x03 \x01(\tR\n" +
+	"workflowId\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x04 \x01(\tR\trequestId\x12\x12\n" +
+	"\x04data\x18\x05 \x01(\fR\x04data\x12-\n" +
+	"\x04wait\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"A\n" +
+	"\x13CallChannelResponse\x12\x14\n" +
+	"\x05value\x18\x01 \x01(\fR\x05value\x12\x14\n" +
+	"\x05error\x18\x02 \x01(\tR\x05error\"\x80\x02\n" +
 	"\x13CheckProgramRequest\x12\x1a\n" +
 	"\bstarlark\x18\x01 \x01(\fR\bstarlark\x12P\n" +
 	"\amodules\x18\x02 \x03(\v26.lockstep.autoflow.v1.CheckProgramRequest.ModulesEntryR\amodules\x12\x16\n" +
@@ -7911,7 +8151,7 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x1bFUNCTION_EFFECT_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15FUNCTION_EFFECT_READS\x10\x01\x12\x1b\n" +
 	"\x17FUNCTION_EFFECT_CHANGES\x10\x02\x12\x1e\n" +
-	"\x1aFUNCTION_EFFECT_TAKES_BACK\x10\x032\xf3\x19\n" +
+	"\x1aFUNCTION_EFFECT_TAKES_BACK\x10\x032\xd7\x1a\n" +
 	"\bAutoFlow\x12_\n" +
 	"\n" +
 	"CloudEvent\x12'.lockstep.autoflow.v1.CloudEventRequest\x1a(.lockstep.autoflow.v1.CloudEventResponse\x12h\n" +
@@ -7932,7 +8172,8 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x0eCancelWorkflow\x12+.lockstep.autoflow.v1.CancelWorkflowRequest\x1a,.lockstep.autoflow.v1.CancelWorkflowResponse\x12t\n" +
 	"\x11TerminateWorkflow\x12..lockstep.autoflow.v1.TerminateWorkflowRequest\x1a/.lockstep.autoflow.v1.TerminateWorkflowResponse\x12h\n" +
 	"\rRetryWorkflow\x12*.lockstep.autoflow.v1.RetryWorkflowRequest\x1a+.lockstep.autoflow.v1.RetryWorkflowResponse\x12h\n" +
-	"\rSendToChannel\x12*.lockstep.autoflow.v1.SendToChannelRequest\x1a+.lockstep.autoflow.v1.SendToChannelResponse\x12e\n" +
+	"\rSendToChannel\x12*.lockstep.autoflow.v1.SendToChannelRequest\x1a+.lockstep.autoflow.v1.SendToChannelResponse\x12b\n" +
+	"\vCallChannel\x12(.lockstep.autoflow.v1.CallChannelRequest\x1a).lockstep.autoflow.v1.CallChannelResponse\x12e\n" +
 	"\fCheckProgram\x12).lockstep.autoflow.v1.CheckProgramRequest\x1a*.lockstep.autoflow.v1.CheckProgramResponse\x12e\n" +
 	"\fRegisterFlow\x12).lockstep.autoflow.v1.RegisterFlowRequest\x1a*.lockstep.autoflow.v1.RegisterFlowResponse\x12\\\n" +
 	"\tListFlows\x12&.lockstep.autoflow.v1.ListFlowsRequest\x1a'.lockstep.autoflow.v1.ListFlowsResponse\x12_\n" +
@@ -7964,7 +8205,7 @@ func file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP() []byte {
 }
 
 var file_lockstep_autoflow_v1_autoflow_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_lockstep_autoflow_v1_autoflow_proto_msgTypes = make([]protoimpl.MessageInfo, 111)
+var file_lockstep_autoflow_v1_autoflow_proto_msgTypes = make([]protoimpl.MessageInfo, 114)
 var file_lockstep_autoflow_v1_autoflow_proto_goTypes = []any{
 	(WorkflowState)(0),                // 0: lockstep.autoflow.v1.WorkflowState
 	(ScheduleOverlap)(0),              // 1: lockstep.autoflow.v1.ScheduleOverlap
@@ -7975,307 +8216,314 @@ var file_lockstep_autoflow_v1_autoflow_proto_goTypes = []any{
 	(*CloudEventRequest)(nil),         // 6: lockstep.autoflow.v1.CloudEventRequest
 	(*CloudEventResponse)(nil),        // 7: lockstep.autoflow.v1.CloudEventResponse
 	(*StartWorkflowRequest)(nil),      // 8: lockstep.autoflow.v1.StartWorkflowRequest
-	(*StartWorkflowResponse)(nil),     // 9: lockstep.autoflow.v1.StartWorkflowResponse
-	(*StartWorkflowsRequest)(nil),     // 10: lockstep.autoflow.v1.StartWorkflowsRequest
-	(*StartWorkflowsResponse)(nil),    // 11: lockstep.autoflow.v1.StartWorkflowsResponse
-	(*StartResult)(nil),               // 12: lockstep.autoflow.v1.StartResult
-	(*StartRefusal)(nil),              // 13: lockstep.autoflow.v1.StartRefusal
-	(*Workflow)(nil),                  // 14: lockstep.autoflow.v1.Workflow
-	(*StackFrame)(nil),                // 15: lockstep.autoflow.v1.StackFrame
-	(*Wait)(nil),                      // 16: lockstep.autoflow.v1.Wait
-	(*Retry)(nil),                     // 17: lockstep.autoflow.v1.Retry
-	(*GetWorkflowRequest)(nil),        // 18: lockstep.autoflow.v1.GetWorkflowRequest
-	(*GetWorkflowResponse)(nil),       // 19: lockstep.autoflow.v1.GetWorkflowResponse
-	(*ListWorkflowsRequest)(nil),      // 20: lockstep.autoflow.v1.ListWorkflowsRequest
-	(*ListWorkflowsResponse)(nil),     // 21: lockstep.autoflow.v1.ListWorkflowsResponse
-	(*GetHistoryRequest)(nil),         // 22: lockstep.autoflow.v1.GetHistoryRequest
-	(*GetHistoryResponse)(nil),        // 23: lockstep.autoflow.v1.GetHistoryResponse
-	(*HistoryEntry)(nil),              // 24: lockstep.autoflow.v1.HistoryEntry
-	(*GetLogsRequest)(nil),            // 25: lockstep.autoflow.v1.GetLogsRequest
-	(*GetLogsResponse)(nil),           // 26: lockstep.autoflow.v1.GetLogsResponse
-	(*LogLine)(nil),                   // 27: lockstep.autoflow.v1.LogLine
-	(*WatchWorkflowRequest)(nil),      // 28: lockstep.autoflow.v1.WatchWorkflowRequest
-	(*WatchWorkflowResponse)(nil),     // 29: lockstep.autoflow.v1.WatchWorkflowResponse
-	(*CancelWorkflowRequest)(nil),     // 30: lockstep.autoflow.v1.CancelWorkflowRequest
-	(*CancelWorkflowResponse)(nil),    // 31: lockstep.autoflow.v1.CancelWorkflowResponse
-	(*TerminateWorkflowRequest)(nil),  // 32: lockstep.autoflow.v1.TerminateWorkflowRequest
-	(*TerminateWorkflowResponse)(nil), // 33: lockstep.autoflow.v1.TerminateWorkflowResponse
-	(*RetryWorkflowRequest)(nil),      // 34: lockstep.autoflow.v1.RetryWorkflowRequest
-	(*RetryWorkflowResponse)(nil),     // 35: lockstep.autoflow.v1.RetryWorkflowResponse
-	(*SendToChannelRequest)(nil),      // 36: lockstep.autoflow.v1.SendToChannelRequest
-	(*SendToChannelResponse)(nil),     // 37: lockstep.autoflow.v1.SendToChannelResponse
-	(*CheckProgramRequest)(nil),       // 38: lockstep.autoflow.v1.CheckProgramRequest
-	(*CheckProgramResponse)(nil),      // 39: lockstep.autoflow.v1.CheckProgramResponse
-	(*Problem)(nil),                   // 40: lockstep.autoflow.v1.Problem
-	(*Use)(nil),                       // 41: lockstep.autoflow.v1.Use
-	(*Handler)(nil),                   // 42: lockstep.autoflow.v1.Handler
-	(*RegisterFlowRequest)(nil),       // 43: lockstep.autoflow.v1.RegisterFlowRequest
-	(*RegisterFlowResponse)(nil),      // 44: lockstep.autoflow.v1.RegisterFlowResponse
-	(*Flow)(nil),                      // 45: lockstep.autoflow.v1.Flow
-	(*ListFlowsRequest)(nil),          // 46: lockstep.autoflow.v1.ListFlowsRequest
-	(*ListFlowsResponse)(nil),         // 47: lockstep.autoflow.v1.ListFlowsResponse
-	(*DeleteFlowRequest)(nil),         // 48: lockstep.autoflow.v1.DeleteFlowRequest
-	(*DeleteFlowResponse)(nil),        // 49: lockstep.autoflow.v1.DeleteFlowResponse
-	(*DeclareAgentsRequest)(nil),      // 50: lockstep.autoflow.v1.DeclareAgentsRequest
-	(*DeclaredAgent)(nil),             // 51: lockstep.autoflow.v1.DeclaredAgent
-	(*DeclareAgentsResponse)(nil),     // 52: lockstep.autoflow.v1.DeclareAgentsResponse
-	(*ScheduleSpec)(nil),              // 53: lockstep.autoflow.v1.ScheduleSpec
-	(*RegisterScheduleRequest)(nil),   // 54: lockstep.autoflow.v1.RegisterScheduleRequest
-	(*RegisterScheduleResponse)(nil),  // 55: lockstep.autoflow.v1.RegisterScheduleResponse
-	(*Schedule)(nil),                  // 56: lockstep.autoflow.v1.Schedule
-	(*ScheduleFire)(nil),              // 57: lockstep.autoflow.v1.ScheduleFire
-	(*GetScheduleRequest)(nil),        // 58: lockstep.autoflow.v1.GetScheduleRequest
-	(*GetScheduleResponse)(nil),       // 59: lockstep.autoflow.v1.GetScheduleResponse
-	(*ListSchedulesRequest)(nil),      // 60: lockstep.autoflow.v1.ListSchedulesRequest
-	(*ListSchedulesResponse)(nil),     // 61: lockstep.autoflow.v1.ListSchedulesResponse
-	(*PauseScheduleRequest)(nil),      // 62: lockstep.autoflow.v1.PauseScheduleRequest
-	(*PauseScheduleResponse)(nil),     // 63: lockstep.autoflow.v1.PauseScheduleResponse
-	(*ResumeScheduleRequest)(nil),     // 64: lockstep.autoflow.v1.ResumeScheduleRequest
-	(*ResumeScheduleResponse)(nil),    // 65: lockstep.autoflow.v1.ResumeScheduleResponse
-	(*BackfillScheduleRequest)(nil),   // 66: lockstep.autoflow.v1.BackfillScheduleRequest
-	(*BackfillScheduleResponse)(nil),  // 67: lockstep.autoflow.v1.BackfillScheduleResponse
-	(*TriggerScheduleRequest)(nil),    // 68: lockstep.autoflow.v1.TriggerScheduleRequest
-	(*TriggerScheduleResponse)(nil),   // 69: lockstep.autoflow.v1.TriggerScheduleResponse
-	(*DeleteScheduleRequest)(nil),     // 70: lockstep.autoflow.v1.DeleteScheduleRequest
-	(*DeleteScheduleResponse)(nil),    // 71: lockstep.autoflow.v1.DeleteScheduleResponse
-	(*CountWorkflowsRequest)(nil),     // 72: lockstep.autoflow.v1.CountWorkflowsRequest
-	(*CountWorkflowsResponse)(nil),    // 73: lockstep.autoflow.v1.CountWorkflowsResponse
-	(*StartBatchRequest)(nil),         // 74: lockstep.autoflow.v1.StartBatchRequest
-	(*StartBatchResponse)(nil),        // 75: lockstep.autoflow.v1.StartBatchResponse
-	(*Batch)(nil),                     // 76: lockstep.autoflow.v1.Batch
-	(*GetBatchRequest)(nil),           // 77: lockstep.autoflow.v1.GetBatchRequest
-	(*GetBatchResponse)(nil),          // 78: lockstep.autoflow.v1.GetBatchResponse
-	(*ListBatchesRequest)(nil),        // 79: lockstep.autoflow.v1.ListBatchesRequest
-	(*ListBatchesResponse)(nil),       // 80: lockstep.autoflow.v1.ListBatchesResponse
-	(*StopBatchRequest)(nil),          // 81: lockstep.autoflow.v1.StopBatchRequest
-	(*StopBatchResponse)(nil),         // 82: lockstep.autoflow.v1.StopBatchResponse
-	(*WorkRequest)(nil),               // 83: lockstep.autoflow.v1.WorkRequest
-	(*RegisterWorker)(nil),            // 84: lockstep.autoflow.v1.RegisterWorker
-	(*WorkerFunction)(nil),            // 85: lockstep.autoflow.v1.WorkerFunction
-	(*FunctionPlace)(nil),             // 86: lockstep.autoflow.v1.FunctionPlace
-	(*WorkResult)(nil),                // 87: lockstep.autoflow.v1.WorkResult
-	(*WorkFailure)(nil),               // 88: lockstep.autoflow.v1.WorkFailure
-	(*WorkHeartbeat)(nil),             // 89: lockstep.autoflow.v1.WorkHeartbeat
-	(*WorkDrain)(nil),                 // 90: lockstep.autoflow.v1.WorkDrain
-	(*WorkResponse)(nil),              // 91: lockstep.autoflow.v1.WorkResponse
-	(*WorkerRegistered)(nil),          // 92: lockstep.autoflow.v1.WorkerRegistered
-	(*WorkCall)(nil),                  // 93: lockstep.autoflow.v1.WorkCall
-	(*WorkCancelled)(nil),             // 94: lockstep.autoflow.v1.WorkCancelled
-	(*WorkRejected)(nil),              // 95: lockstep.autoflow.v1.WorkRejected
-	(*WorkDrained)(nil),               // 96: lockstep.autoflow.v1.WorkDrained
-	(*ListFunctionsRequest)(nil),      // 97: lockstep.autoflow.v1.ListFunctionsRequest
-	(*ListFunctionsResponse)(nil),     // 98: lockstep.autoflow.v1.ListFunctionsResponse
-	(*FunctionInfo)(nil),              // 99: lockstep.autoflow.v1.FunctionInfo
-	nil,                               // 100: lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
-	nil,                               // 101: lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
-	nil,                               // 102: lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
-	nil,                               // 103: lockstep.autoflow.v1.StartRefusal.FieldsEntry
-	nil,                               // 104: lockstep.autoflow.v1.Workflow.LabelsEntry
-	nil,                               // 105: lockstep.autoflow.v1.Workflow.StatusEntry
-	nil,                               // 106: lockstep.autoflow.v1.Wait.FilterEntry
-	nil,                               // 107: lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
-	nil,                               // 108: lockstep.autoflow.v1.ListWorkflowsRequest.StatusEntry
-	nil,                               // 109: lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
-	nil,                               // 110: lockstep.autoflow.v1.Handler.FilterEntry
-	nil,                               // 111: lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
-	nil,                               // 112: lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
-	nil,                               // 113: lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
-	nil,                               // 114: lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
-	nil,                               // 115: lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
-	nil,                               // 116: lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
-	(*durationpb.Duration)(nil),       // 117: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),     // 118: google.protobuf.Timestamp
+	(*StartMessage)(nil),              // 9: lockstep.autoflow.v1.StartMessage
+	(*StartWorkflowResponse)(nil),     // 10: lockstep.autoflow.v1.StartWorkflowResponse
+	(*StartWorkflowsRequest)(nil),     // 11: lockstep.autoflow.v1.StartWorkflowsRequest
+	(*StartWorkflowsResponse)(nil),    // 12: lockstep.autoflow.v1.StartWorkflowsResponse
+	(*StartResult)(nil),               // 13: lockstep.autoflow.v1.StartResult
+	(*StartRefusal)(nil),              // 14: lockstep.autoflow.v1.StartRefusal
+	(*Workflow)(nil),                  // 15: lockstep.autoflow.v1.Workflow
+	(*StackFrame)(nil),                // 16: lockstep.autoflow.v1.StackFrame
+	(*Wait)(nil),                      // 17: lockstep.autoflow.v1.Wait
+	(*Retry)(nil),                     // 18: lockstep.autoflow.v1.Retry
+	(*GetWorkflowRequest)(nil),        // 19: lockstep.autoflow.v1.GetWorkflowRequest
+	(*GetWorkflowResponse)(nil),       // 20: lockstep.autoflow.v1.GetWorkflowResponse
+	(*ListWorkflowsRequest)(nil),      // 21: lockstep.autoflow.v1.ListWorkflowsRequest
+	(*ListWorkflowsResponse)(nil),     // 22: lockstep.autoflow.v1.ListWorkflowsResponse
+	(*GetHistoryRequest)(nil),         // 23: lockstep.autoflow.v1.GetHistoryRequest
+	(*GetHistoryResponse)(nil),        // 24: lockstep.autoflow.v1.GetHistoryResponse
+	(*HistoryEntry)(nil),              // 25: lockstep.autoflow.v1.HistoryEntry
+	(*GetLogsRequest)(nil),            // 26: lockstep.autoflow.v1.GetLogsRequest
+	(*GetLogsResponse)(nil),           // 27: lockstep.autoflow.v1.GetLogsResponse
+	(*LogLine)(nil),                   // 28: lockstep.autoflow.v1.LogLine
+	(*WatchWorkflowRequest)(nil),      // 29: lockstep.autoflow.v1.WatchWorkflowRequest
+	(*WatchWorkflowResponse)(nil),     // 30: lockstep.autoflow.v1.WatchWorkflowResponse
+	(*CancelWorkflowRequest)(nil),     // 31: lockstep.autoflow.v1.CancelWorkflowRequest
+	(*CancelWorkflowResponse)(nil),    // 32: lockstep.autoflow.v1.CancelWorkflowResponse
+	(*TerminateWorkflowRequest)(nil),  // 33: lockstep.autoflow.v1.TerminateWorkflowRequest
+	(*TerminateWorkflowResponse)(nil), // 34: lockstep.autoflow.v1.TerminateWorkflowResponse
+	(*RetryWorkflowRequest)(nil),      // 35: lockstep.autoflow.v1.RetryWorkflowRequest
+	(*RetryWorkflowResponse)(nil),     // 36: lockstep.autoflow.v1.RetryWorkflowResponse
+	(*SendToChannelRequest)(nil),      // 37: lockstep.autoflow.v1.SendToChannelRequest
+	(*SendToChannelResponse)(nil),     // 38: lockstep.autoflow.v1.SendToChannelResponse
+	(*CallChannelRequest)(nil),        // 39: lockstep.autoflow.v1.CallChannelRequest
+	(*CallChannelResponse)(nil),       // 40: lockstep.autoflow.v1.CallChannelResponse
+	(*CheckProgramRequest)(nil),       // 41: lockstep.autoflow.v1.CheckProgramRequest
+	(*CheckProgramResponse)(nil),      // 42: lockstep.autoflow.v1.CheckProgramResponse
+	(*Problem)(nil),                   // 43: lockstep.autoflow.v1.Problem
+	(*Use)(nil),                       // 44: lockstep.autoflow.v1.Use
+	(*Handler)(nil),                   // 45: lockstep.autoflow.v1.Handler
+	(*RegisterFlowRequest)(nil),       // 46: lockstep.autoflow.v1.RegisterFlowRequest
+	(*RegisterFlowResponse)(nil),      // 47: lockstep.autoflow.v1.RegisterFlowResponse
+	(*Flow)(nil),                      // 48: lockstep.autoflow.v1.Flow
+	(*ListFlowsRequest)(nil),          // 49: lockstep.autoflow.v1.ListFlowsRequest
+	(*ListFlowsResponse)(nil),         // 50: lockstep.autoflow.v1.ListFlowsResponse
+	(*DeleteFlowRequest)(nil),         // 51: lockstep.autoflow.v1.DeleteFlowRequest
+	(*DeleteFlowResponse)(nil),        // 52: lockstep.autoflow.v1.DeleteFlowResponse
+	(*DeclareAgentsRequest)(nil),      // 53: lockstep.autoflow.v1.DeclareAgentsRequest
+	(*DeclaredAgent)(nil),             // 54: lockstep.autoflow.v1.DeclaredAgent
+	(*DeclareAgentsResponse)(nil),     // 55: lockstep.autoflow.v1.DeclareAgentsResponse
+	(*ScheduleSpec)(nil),              // 56: lockstep.autoflow.v1.ScheduleSpec
+	(*RegisterScheduleRequest)(nil),   // 57: lockstep.autoflow.v1.RegisterScheduleRequest
+	(*RegisterScheduleResponse)(nil),  // 58: lockstep.autoflow.v1.RegisterScheduleResponse
+	(*Schedule)(nil),                  // 59: lockstep.autoflow.v1.Schedule
+	(*ScheduleFire)(nil),              // 60: lockstep.autoflow.v1.ScheduleFire
+	(*GetScheduleRequest)(nil),        // 61: lockstep.autoflow.v1.GetScheduleRequest
+	(*GetScheduleResponse)(nil),       // 62: lockstep.autoflow.v1.GetScheduleResponse
+	(*ListSchedulesRequest)(nil),      // 63: lockstep.autoflow.v1.ListSchedulesRequest
+	(*ListSchedulesResponse)(nil),     // 64: lockstep.autoflow.v1.ListSchedulesResponse
+	(*PauseScheduleRequest)(nil),      // 65: lockstep.autoflow.v1.PauseScheduleRequest
+	(*PauseScheduleResponse)(nil),     // 66: lockstep.autoflow.v1.PauseScheduleResponse
+	(*ResumeScheduleRequest)(nil),     // 67: lockstep.autoflow.v1.ResumeScheduleRequest
+	(*ResumeScheduleResponse)(nil),    // 68: lockstep.autoflow.v1.ResumeScheduleResponse
+	(*BackfillScheduleRequest)(nil),   // 69: lockstep.autoflow.v1.BackfillScheduleRequest
+	(*BackfillScheduleResponse)(nil),  // 70: lockstep.autoflow.v1.BackfillScheduleResponse
+	(*TriggerScheduleRequest)(nil),    // 71: lockstep.autoflow.v1.TriggerScheduleRequest
+	(*TriggerScheduleResponse)(nil),   // 72: lockstep.autoflow.v1.TriggerScheduleResponse
+	(*DeleteScheduleRequest)(nil),     // 73: lockstep.autoflow.v1.DeleteScheduleRequest
+	(*DeleteScheduleResponse)(nil),    // 74: lockstep.autoflow.v1.DeleteScheduleResponse
+	(*CountWorkflowsRequest)(nil),     // 75: lockstep.autoflow.v1.CountWorkflowsRequest
+	(*CountWorkflowsResponse)(nil),    // 76: lockstep.autoflow.v1.CountWorkflowsResponse
+	(*StartBatchRequest)(nil),         // 77: lockstep.autoflow.v1.StartBatchRequest
+	(*StartBatchResponse)(nil),        // 78: lockstep.autoflow.v1.StartBatchResponse
+	(*Batch)(nil),                     // 79: lockstep.autoflow.v1.Batch
+	(*GetBatchRequest)(nil),           // 80: lockstep.autoflow.v1.GetBatchRequest
+	(*GetBatchResponse)(nil),          // 81: lockstep.autoflow.v1.GetBatchResponse
+	(*ListBatchesRequest)(nil),        // 82: lockstep.autoflow.v1.ListBatchesRequest
+	(*ListBatchesResponse)(nil),       // 83: lockstep.autoflow.v1.ListBatchesResponse
+	(*StopBatchRequest)(nil),          // 84: lockstep.autoflow.v1.StopBatchRequest
+	(*StopBatchResponse)(nil),         // 85: lockstep.autoflow.v1.StopBatchResponse
+	(*WorkRequest)(nil),               // 86: lockstep.autoflow.v1.WorkRequest
+	(*RegisterWorker)(nil),            // 87: lockstep.autoflow.v1.RegisterWorker
+	(*WorkerFunction)(nil),            // 88: lockstep.autoflow.v1.WorkerFunction
+	(*FunctionPlace)(nil),             // 89: lockstep.autoflow.v1.FunctionPlace
+	(*WorkResult)(nil),                // 90: lockstep.autoflow.v1.WorkResult
+	(*WorkFailure)(nil),               // 91: lockstep.autoflow.v1.WorkFailure
+	(*WorkHeartbeat)(nil),             // 92: lockstep.autoflow.v1.WorkHeartbeat
+	(*WorkDrain)(nil),                 // 93: lockstep.autoflow.v1.WorkDrain
+	(*WorkResponse)(nil),              // 94: lockstep.autoflow.v1.WorkResponse
+	(*WorkerRegistered)(nil),          // 95: lockstep.autoflow.v1.WorkerRegistered
+	(*WorkCall)(nil),                  // 96: lockstep.autoflow.v1.WorkCall
+	(*WorkCancelled)(nil),             // 97: lockstep.autoflow.v1.WorkCancelled
+	(*WorkRejected)(nil),              // 98: lockstep.autoflow.v1.WorkRejected
+	(*WorkDrained)(nil),               // 99: lockstep.autoflow.v1.WorkDrained
+	(*ListFunctionsRequest)(nil),      // 100: lockstep.autoflow.v1.ListFunctionsRequest
+	(*ListFunctionsResponse)(nil),     // 101: lockstep.autoflow.v1.ListFunctionsResponse
+	(*FunctionInfo)(nil),              // 102: lockstep.autoflow.v1.FunctionInfo
+	nil,                               // 103: lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
+	nil,                               // 104: lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
+	nil,                               // 105: lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
+	nil,                               // 106: lockstep.autoflow.v1.StartRefusal.FieldsEntry
+	nil,                               // 107: lockstep.autoflow.v1.Workflow.LabelsEntry
+	nil,                               // 108: lockstep.autoflow.v1.Workflow.StatusEntry
+	nil,                               // 109: lockstep.autoflow.v1.Wait.FilterEntry
+	nil,                               // 110: lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
+	nil,                               // 111: lockstep.autoflow.v1.ListWorkflowsRequest.StatusEntry
+	nil,                               // 112: lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
+	nil,                               // 113: lockstep.autoflow.v1.Handler.FilterEntry
+	nil,                               // 114: lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
+	nil,                               // 115: lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
+	nil,                               // 116: lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
+	nil,                               // 117: lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
+	nil,                               // 118: lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
+	nil,                               // 119: lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
+	(*durationpb.Duration)(nil),       // 120: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),     // 121: google.protobuf.Timestamp
 }
 var file_lockstep_autoflow_v1_autoflow_proto_depIdxs = []int32{
-	100, // 0: lockstep.autoflow.v1.StartWorkflowRequest.secrets:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
-	101, // 1: lockstep.autoflow.v1.StartWorkflowRequest.modules:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
-	102, // 2: lockstep.autoflow.v1.StartWorkflowRequest.labels:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
-	117, // 3: lockstep.autoflow.v1.StartWorkflowRequest.wait:type_name -> google.protobuf.Duration
-	14,  // 4: lockstep.autoflow.v1.StartWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	8,   // 5: lockstep.autoflow.v1.StartWorkflowsRequest.workflows:type_name -> lockstep.autoflow.v1.StartWorkflowRequest
-	12,  // 6: lockstep.autoflow.v1.StartWorkflowsResponse.results:type_name -> lockstep.autoflow.v1.StartResult
-	9,   // 7: lockstep.autoflow.v1.StartResult.started:type_name -> lockstep.autoflow.v1.StartWorkflowResponse
-	13,  // 8: lockstep.autoflow.v1.StartResult.refused:type_name -> lockstep.autoflow.v1.StartRefusal
-	103, // 9: lockstep.autoflow.v1.StartRefusal.fields:type_name -> lockstep.autoflow.v1.StartRefusal.FieldsEntry
-	0,   // 10: lockstep.autoflow.v1.Workflow.state:type_name -> lockstep.autoflow.v1.WorkflowState
-	104, // 11: lockstep.autoflow.v1.Workflow.labels:type_name -> lockstep.autoflow.v1.Workflow.LabelsEntry
-	118, // 12: lockstep.autoflow.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
-	118, // 13: lockstep.autoflow.v1.Workflow.finished_at:type_name -> google.protobuf.Timestamp
-	16,  // 14: lockstep.autoflow.v1.Workflow.waits:type_name -> lockstep.autoflow.v1.Wait
-	118, // 15: lockstep.autoflow.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
-	17,  // 16: lockstep.autoflow.v1.Workflow.retries:type_name -> lockstep.autoflow.v1.Retry
-	15,  // 17: lockstep.autoflow.v1.Workflow.stack:type_name -> lockstep.autoflow.v1.StackFrame
-	105, // 18: lockstep.autoflow.v1.Workflow.status:type_name -> lockstep.autoflow.v1.Workflow.StatusEntry
-	106, // 19: lockstep.autoflow.v1.Wait.filter:type_name -> lockstep.autoflow.v1.Wait.FilterEntry
-	118, // 20: lockstep.autoflow.v1.Wait.since:type_name -> google.protobuf.Timestamp
-	118, // 21: lockstep.autoflow.v1.Wait.until:type_name -> google.protobuf.Timestamp
-	118, // 22: lockstep.autoflow.v1.Retry.at:type_name -> google.protobuf.Timestamp
-	117, // 23: lockstep.autoflow.v1.GetWorkflowRequest.wait:type_name -> google.protobuf.Duration
-	14,  // 24: lockstep.autoflow.v1.GetWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	0,   // 25: lockstep.autoflow.v1.ListWorkflowsRequest.states:type_name -> lockstep.autoflow.v1.WorkflowState
-	107, // 26: lockstep.autoflow.v1.ListWorkflowsRequest.labels:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
-	118, // 27: lockstep.autoflow.v1.ListWorkflowsRequest.started_after:type_name -> google.protobuf.Timestamp
-	118, // 28: lockstep.autoflow.v1.ListWorkflowsRequest.started_before:type_name -> google.protobuf.Timestamp
-	118, // 29: lockstep.autoflow.v1.ListWorkflowsRequest.ended_after:type_name -> google.protobuf.Timestamp
-	118, // 30: lockstep.autoflow.v1.ListWorkflowsRequest.ended_before:type_name -> google.protobuf.Timestamp
-	108, // 31: lockstep.autoflow.v1.ListWorkflowsRequest.status:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.StatusEntry
-	14,  // 32: lockstep.autoflow.v1.ListWorkflowsResponse.workflows:type_name -> lockstep.autoflow.v1.Workflow
-	24,  // 33: lockstep.autoflow.v1.GetHistoryResponse.entries:type_name -> lockstep.autoflow.v1.HistoryEntry
-	118, // 34: lockstep.autoflow.v1.HistoryEntry.recorded_at:type_name -> google.protobuf.Timestamp
-	27,  // 35: lockstep.autoflow.v1.GetLogsResponse.lines:type_name -> lockstep.autoflow.v1.LogLine
-	118, // 36: lockstep.autoflow.v1.LogLine.recorded_at:type_name -> google.protobuf.Timestamp
-	24,  // 37: lockstep.autoflow.v1.WatchWorkflowResponse.entry:type_name -> lockstep.autoflow.v1.HistoryEntry
-	14,  // 38: lockstep.autoflow.v1.WatchWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	14,  // 39: lockstep.autoflow.v1.TerminateWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	14,  // 40: lockstep.autoflow.v1.RetryWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	109, // 41: lockstep.autoflow.v1.CheckProgramRequest.modules:type_name -> lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
-	40,  // 42: lockstep.autoflow.v1.CheckProgramResponse.problems:type_name -> lockstep.autoflow.v1.Problem
-	41,  // 43: lockstep.autoflow.v1.CheckProgramResponse.functions:type_name -> lockstep.autoflow.v1.Use
-	41,  // 44: lockstep.autoflow.v1.CheckProgramResponse.waits:type_name -> lockstep.autoflow.v1.Use
-	41,  // 45: lockstep.autoflow.v1.CheckProgramResponse.emits:type_name -> lockstep.autoflow.v1.Use
-	42,  // 46: lockstep.autoflow.v1.CheckProgramResponse.handlers:type_name -> lockstep.autoflow.v1.Handler
-	110, // 47: lockstep.autoflow.v1.Handler.filter:type_name -> lockstep.autoflow.v1.Handler.FilterEntry
-	111, // 48: lockstep.autoflow.v1.RegisterFlowRequest.modules:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
-	112, // 49: lockstep.autoflow.v1.RegisterFlowRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
-	113, // 50: lockstep.autoflow.v1.RegisterFlowRequest.labels:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
-	45,  // 51: lockstep.autoflow.v1.RegisterFlowResponse.flow:type_name -> lockstep.autoflow.v1.Flow
-	42,  // 52: lockstep.autoflow.v1.Flow.handlers:type_name -> lockstep.autoflow.v1.Handler
-	118, // 53: lockstep.autoflow.v1.Flow.registered_at:type_name -> google.protobuf.Timestamp
-	45,  // 54: lockstep.autoflow.v1.ListFlowsResponse.flows:type_name -> lockstep.autoflow.v1.Flow
-	51,  // 55: lockstep.autoflow.v1.DeclareAgentsRequest.agents:type_name -> lockstep.autoflow.v1.DeclaredAgent
-	117, // 56: lockstep.autoflow.v1.ScheduleSpec.every:type_name -> google.protobuf.Duration
-	118, // 57: lockstep.autoflow.v1.ScheduleSpec.anchor:type_name -> google.protobuf.Timestamp
-	118, // 58: lockstep.autoflow.v1.ScheduleSpec.start:type_name -> google.protobuf.Timestamp
-	118, // 59: lockstep.autoflow.v1.ScheduleSpec.end:type_name -> google.protobuf.Timestamp
-	117, // 60: lockstep.autoflow.v1.ScheduleSpec.jitter:type_name -> google.protobuf.Duration
-	53,  // 61: lockstep.autoflow.v1.RegisterScheduleRequest.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
-	1,   // 62: lockstep.autoflow.v1.RegisterScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
-	117, // 63: lockstep.autoflow.v1.RegisterScheduleRequest.catch_up:type_name -> google.protobuf.Duration
-	114, // 64: lockstep.autoflow.v1.RegisterScheduleRequest.modules:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
-	115, // 65: lockstep.autoflow.v1.RegisterScheduleRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
-	116, // 66: lockstep.autoflow.v1.RegisterScheduleRequest.labels:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
-	56,  // 67: lockstep.autoflow.v1.RegisterScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
-	53,  // 68: lockstep.autoflow.v1.Schedule.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
-	1,   // 69: lockstep.autoflow.v1.Schedule.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
-	117, // 70: lockstep.autoflow.v1.Schedule.catch_up:type_name -> google.protobuf.Duration
-	118, // 71: lockstep.autoflow.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	118, // 72: lockstep.autoflow.v1.Schedule.changed_at:type_name -> google.protobuf.Timestamp
-	118, // 73: lockstep.autoflow.v1.Schedule.next_due_at:type_name -> google.protobuf.Timestamp
-	118, // 74: lockstep.autoflow.v1.ScheduleFire.due_at:type_name -> google.protobuf.Timestamp
-	2,   // 75: lockstep.autoflow.v1.ScheduleFire.state:type_name -> lockstep.autoflow.v1.ScheduleFireState
-	0,   // 76: lockstep.autoflow.v1.ScheduleFire.workflow_state:type_name -> lockstep.autoflow.v1.WorkflowState
-	118, // 77: lockstep.autoflow.v1.ScheduleFire.finished_at:type_name -> google.protobuf.Timestamp
-	56,  // 78: lockstep.autoflow.v1.GetScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
-	118, // 79: lockstep.autoflow.v1.GetScheduleResponse.next_due_at:type_name -> google.protobuf.Timestamp
-	57,  // 80: lockstep.autoflow.v1.GetScheduleResponse.fires:type_name -> lockstep.autoflow.v1.ScheduleFire
-	56,  // 81: lockstep.autoflow.v1.ListSchedulesResponse.schedules:type_name -> lockstep.autoflow.v1.Schedule
-	56,  // 82: lockstep.autoflow.v1.PauseScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
-	56,  // 83: lockstep.autoflow.v1.ResumeScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
-	118, // 84: lockstep.autoflow.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	118, // 85: lockstep.autoflow.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	1,   // 86: lockstep.autoflow.v1.BackfillScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
-	1,   // 87: lockstep.autoflow.v1.TriggerScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
-	20,  // 88: lockstep.autoflow.v1.CountWorkflowsRequest.filter:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest
-	3,   // 89: lockstep.autoflow.v1.StartBatchRequest.action:type_name -> lockstep.autoflow.v1.BatchAction
-	20,  // 90: lockstep.autoflow.v1.StartBatchRequest.filter:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest
-	76,  // 91: lockstep.autoflow.v1.StartBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
-	14,  // 92: lockstep.autoflow.v1.StartBatchResponse.sample:type_name -> lockstep.autoflow.v1.Workflow
-	3,   // 93: lockstep.autoflow.v1.Batch.action:type_name -> lockstep.autoflow.v1.BatchAction
-	4,   // 94: lockstep.autoflow.v1.Batch.state:type_name -> lockstep.autoflow.v1.BatchState
-	118, // 95: lockstep.autoflow.v1.Batch.created_at:type_name -> google.protobuf.Timestamp
-	118, // 96: lockstep.autoflow.v1.Batch.finished_at:type_name -> google.protobuf.Timestamp
-	76,  // 97: lockstep.autoflow.v1.GetBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
-	76,  // 98: lockstep.autoflow.v1.ListBatchesResponse.batches:type_name -> lockstep.autoflow.v1.Batch
-	76,  // 99: lockstep.autoflow.v1.StopBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
-	84,  // 100: lockstep.autoflow.v1.WorkRequest.register:type_name -> lockstep.autoflow.v1.RegisterWorker
-	87,  // 101: lockstep.autoflow.v1.WorkRequest.result:type_name -> lockstep.autoflow.v1.WorkResult
-	89,  // 102: lockstep.autoflow.v1.WorkRequest.heartbeat:type_name -> lockstep.autoflow.v1.WorkHeartbeat
-	90,  // 103: lockstep.autoflow.v1.WorkRequest.drain:type_name -> lockstep.autoflow.v1.WorkDrain
-	85,  // 104: lockstep.autoflow.v1.RegisterWorker.functions:type_name -> lockstep.autoflow.v1.WorkerFunction
-	5,   // 105: lockstep.autoflow.v1.WorkerFunction.effect:type_name -> lockstep.autoflow.v1.FunctionEffect
-	86,  // 106: lockstep.autoflow.v1.WorkerFunction.places:type_name -> lockstep.autoflow.v1.FunctionPlace
-	88,  // 107: lockstep.autoflow.v1.WorkResult.failure:type_name -> lockstep.autoflow.v1.WorkFailure
-	117, // 108: lockstep.autoflow.v1.WorkFailure.retry_after:type_name -> google.protobuf.Duration
-	92,  // 109: lockstep.autoflow.v1.WorkResponse.registered:type_name -> lockstep.autoflow.v1.WorkerRegistered
-	93,  // 110: lockstep.autoflow.v1.WorkResponse.call:type_name -> lockstep.autoflow.v1.WorkCall
-	94,  // 111: lockstep.autoflow.v1.WorkResponse.cancelled:type_name -> lockstep.autoflow.v1.WorkCancelled
-	95,  // 112: lockstep.autoflow.v1.WorkResponse.rejected:type_name -> lockstep.autoflow.v1.WorkRejected
-	96,  // 113: lockstep.autoflow.v1.WorkResponse.drained:type_name -> lockstep.autoflow.v1.WorkDrained
-	117, // 114: lockstep.autoflow.v1.WorkerRegistered.heartbeat_interval:type_name -> google.protobuf.Duration
-	117, // 115: lockstep.autoflow.v1.WorkerRegistered.heartbeat_timeout:type_name -> google.protobuf.Duration
-	118, // 116: lockstep.autoflow.v1.WorkCall.deadline:type_name -> google.protobuf.Timestamp
-	99,  // 117: lockstep.autoflow.v1.ListFunctionsResponse.functions:type_name -> lockstep.autoflow.v1.FunctionInfo
-	5,   // 118: lockstep.autoflow.v1.FunctionInfo.effect:type_name -> lockstep.autoflow.v1.FunctionEffect
-	118, // 119: lockstep.autoflow.v1.FunctionInfo.registered_at:type_name -> google.protobuf.Timestamp
-	6,   // 120: lockstep.autoflow.v1.AutoFlow.CloudEvent:input_type -> lockstep.autoflow.v1.CloudEventRequest
-	8,   // 121: lockstep.autoflow.v1.AutoFlow.StartWorkflow:input_type -> lockstep.autoflow.v1.StartWorkflowRequest
-	10,  // 122: lockstep.autoflow.v1.AutoFlow.StartWorkflows:input_type -> lockstep.autoflow.v1.StartWorkflowsRequest
-	18,  // 123: lockstep.autoflow.v1.AutoFlow.GetWorkflow:input_type -> lockstep.autoflow.v1.GetWorkflowRequest
-	20,  // 124: lockstep.autoflow.v1.AutoFlow.ListWorkflows:input_type -> lockstep.autoflow.v1.ListWorkflowsRequest
-	72,  // 125: lockstep.autoflow.v1.AutoFlow.CountWorkflows:input_type -> lockstep.autoflow.v1.CountWorkflowsRequest
-	74,  // 126: lockstep.autoflow.v1.AutoFlow.StartBatch:input_type -> lockstep.autoflow.v1.StartBatchRequest
-	77,  // 127: lockstep.autoflow.v1.AutoFlow.GetBatch:input_type -> lockstep.autoflow.v1.GetBatchRequest
-	79,  // 128: lockstep.autoflow.v1.AutoFlow.ListBatches:input_type -> lockstep.autoflow.v1.ListBatchesRequest
-	81,  // 129: lockstep.autoflow.v1.AutoFlow.StopBatch:input_type -> lockstep.autoflow.v1.StopBatchRequest
-	22,  // 130: lockstep.autoflow.v1.AutoFlow.GetHistory:input_type -> lockstep.autoflow.v1.GetHistoryRequest
-	25,  // 131: lockstep.autoflow.v1.AutoFlow.GetLogs:input_type -> lockstep.autoflow.v1.GetLogsRequest
-	28,  // 132: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:input_type -> lockstep.autoflow.v1.WatchWorkflowRequest
-	30,  // 133: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:input_type -> lockstep.autoflow.v1.CancelWorkflowRequest
-	32,  // 134: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:input_type -> lockstep.autoflow.v1.TerminateWorkflowRequest
-	34,  // 135: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:input_type -> lockstep.autoflow.v1.RetryWorkflowRequest
-	36,  // 136: lockstep.autoflow.v1.AutoFlow.SendToChannel:input_type -> lockstep.autoflow.v1.SendToChannelRequest
-	38,  // 137: lockstep.autoflow.v1.AutoFlow.CheckProgram:input_type -> lockstep.autoflow.v1.CheckProgramRequest
-	43,  // 138: lockstep.autoflow.v1.AutoFlow.RegisterFlow:input_type -> lockstep.autoflow.v1.RegisterFlowRequest
-	46,  // 139: lockstep.autoflow.v1.AutoFlow.ListFlows:input_type -> lockstep.autoflow.v1.ListFlowsRequest
-	48,  // 140: lockstep.autoflow.v1.AutoFlow.DeleteFlow:input_type -> lockstep.autoflow.v1.DeleteFlowRequest
-	54,  // 141: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:input_type -> lockstep.autoflow.v1.RegisterScheduleRequest
-	58,  // 142: lockstep.autoflow.v1.AutoFlow.GetSchedule:input_type -> lockstep.autoflow.v1.GetScheduleRequest
-	60,  // 143: lockstep.autoflow.v1.AutoFlow.ListSchedules:input_type -> lockstep.autoflow.v1.ListSchedulesRequest
-	62,  // 144: lockstep.autoflow.v1.AutoFlow.PauseSchedule:input_type -> lockstep.autoflow.v1.PauseScheduleRequest
-	64,  // 145: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:input_type -> lockstep.autoflow.v1.ResumeScheduleRequest
-	66,  // 146: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:input_type -> lockstep.autoflow.v1.BackfillScheduleRequest
-	68,  // 147: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:input_type -> lockstep.autoflow.v1.TriggerScheduleRequest
-	70,  // 148: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:input_type -> lockstep.autoflow.v1.DeleteScheduleRequest
-	50,  // 149: lockstep.autoflow.v1.AutoFlow.DeclareAgents:input_type -> lockstep.autoflow.v1.DeclareAgentsRequest
-	83,  // 150: lockstep.autoflow.v1.AutoFlow.Work:input_type -> lockstep.autoflow.v1.WorkRequest
-	97,  // 151: lockstep.autoflow.v1.AutoFlow.ListFunctions:input_type -> lockstep.autoflow.v1.ListFunctionsRequest
-	7,   // 152: lockstep.autoflow.v1.AutoFlow.CloudEvent:output_type -> lockstep.autoflow.v1.CloudEventResponse
-	9,   // 153: lockstep.autoflow.v1.AutoFlow.StartWorkflow:output_type -> lockstep.autoflow.v1.StartWorkflowResponse
-	11,  // 154: lockstep.autoflow.v1.AutoFlow.StartWorkflows:output_type -> lockstep.autoflow.v1.StartWorkflowsResponse
-	19,  // 155: lockstep.autoflow.v1.AutoFlow.GetWorkflow:output_type -> lockstep.autoflow.v1.GetWorkflowResponse
-	21,  // 156: lockstep.autoflow.v1.AutoFlow.ListWorkflows:output_type -> lockstep.autoflow.v1.ListWorkflowsResponse
-	73,  // 157: lockstep.autoflow.v1.AutoFlow.CountWorkflows:output_type -> lockstep.autoflow.v1.CountWorkflowsResponse
-	75,  // 158: lockstep.autoflow.v1.AutoFlow.StartBatch:output_type -> lockstep.autoflow.v1.StartBatchResponse
-	78,  // 159: lockstep.autoflow.v1.AutoFlow.GetBatch:output_type -> lockstep.autoflow.v1.GetBatchResponse
-	80,  // 160: lockstep.autoflow.v1.AutoFlow.ListBatches:output_type -> lockstep.autoflow.v1.ListBatchesResponse
-	82,  // 161: lockstep.autoflow.v1.AutoFlow.StopBatch:output_type -> lockstep.autoflow.v1.StopBatchResponse
-	23,  // 162: lockstep.autoflow.v1.AutoFlow.GetHistory:output_type -> lockstep.autoflow.v1.GetHistoryResponse
-	26,  // 163: lockstep.autoflow.v1.AutoFlow.GetLogs:output_type -> lockstep.autoflow.v1.GetLogsResponse
-	29,  // 164: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:output_type -> lockstep.autoflow.v1.WatchWorkflowResponse
-	31,  // 165: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:output_type -> lockstep.autoflow.v1.CancelWorkflowResponse
-	33,  // 166: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:output_type -> lockstep.autoflow.v1.TerminateWorkflowResponse
-	35,  // 167: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:output_type -> lockstep.autoflow.v1.RetryWorkflowResponse
-	37,  // 168: lockstep.autoflow.v1.AutoFlow.SendToChannel:output_type -> lockstep.autoflow.v1.SendToChannelResponse
-	39,  // 169: lockstep.autoflow.v1.AutoFlow.CheckProgram:output_type -> lockstep.autoflow.v1.CheckProgramResponse
-	44,  // 170: lockstep.autoflow.v1.AutoFlow.RegisterFlow:output_type -> lockstep.autoflow.v1.RegisterFlowResponse
-	47,  // 171: lockstep.autoflow.v1.AutoFlow.ListFlows:output_type -> lockstep.autoflow.v1.ListFlowsResponse
-	49,  // 172: lockstep.autoflow.v1.AutoFlow.DeleteFlow:output_type -> lockstep.autoflow.v1.DeleteFlowResponse
-	55,  // 173: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:output_type -> lockstep.autoflow.v1.RegisterScheduleResponse
-	59,  // 174: lockstep.autoflow.v1.AutoFlow.GetSchedule:output_type -> lockstep.autoflow.v1.GetScheduleResponse
-	61,  // 175: lockstep.autoflow.v1.AutoFlow.ListSchedules:output_type -> lockstep.autoflow.v1.ListSchedulesResponse
-	63,  // 176: lockstep.autoflow.v1.AutoFlow.PauseSchedule:output_type -> lockstep.autoflow.v1.PauseScheduleResponse
-	65,  // 177: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:output_type -> lockstep.autoflow.v1.ResumeScheduleResponse
-	67,  // 178: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:output_type -> lockstep.autoflow.v1.BackfillScheduleResponse
-	69,  // 179: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:output_type -> lockstep.autoflow.v1.TriggerScheduleResponse
-	71,  // 180: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:output_type -> lockstep.autoflow.v1.DeleteScheduleResponse
-	52,  // 181: lockstep.autoflow.v1.AutoFlow.DeclareAgents:output_type -> lockstep.autoflow.v1.DeclareAgentsResponse
-	91,  // 182: lockstep.autoflow.v1.AutoFlow.Work:output_type -> lockstep.autoflow.v1.WorkResponse
-	98,  // 183: lockstep.autoflow.v1.AutoFlow.ListFunctions:output_type -> lockstep.autoflow.v1.ListFunctionsResponse
-	152, // [152:184] is the sub-list for method output_type
-	120, // [120:152] is the sub-list for method input_type
-	120, // [120:120] is the sub-list for extension type_name
-	120, // [120:120] is the sub-list for extension extendee
-	0,   // [0:120] is the sub-list for field type_name
+	103, // 0: lockstep.autoflow.v1.StartWorkflowRequest.secrets:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
+	104, // 1: lockstep.autoflow.v1.StartWorkflowRequest.modules:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
+	105, // 2: lockstep.autoflow.v1.StartWorkflowRequest.labels:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
+	120, // 3: lockstep.autoflow.v1.StartWorkflowRequest.wait:type_name -> google.protobuf.Duration
+	9,   // 4: lockstep.autoflow.v1.StartWorkflowRequest.message:type_name -> lockstep.autoflow.v1.StartMessage
+	15,  // 5: lockstep.autoflow.v1.StartWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	8,   // 6: lockstep.autoflow.v1.StartWorkflowsRequest.workflows:type_name -> lockstep.autoflow.v1.StartWorkflowRequest
+	13,  // 7: lockstep.autoflow.v1.StartWorkflowsResponse.results:type_name -> lockstep.autoflow.v1.StartResult
+	10,  // 8: lockstep.autoflow.v1.StartResult.started:type_name -> lockstep.autoflow.v1.StartWorkflowResponse
+	14,  // 9: lockstep.autoflow.v1.StartResult.refused:type_name -> lockstep.autoflow.v1.StartRefusal
+	106, // 10: lockstep.autoflow.v1.StartRefusal.fields:type_name -> lockstep.autoflow.v1.StartRefusal.FieldsEntry
+	0,   // 11: lockstep.autoflow.v1.Workflow.state:type_name -> lockstep.autoflow.v1.WorkflowState
+	107, // 12: lockstep.autoflow.v1.Workflow.labels:type_name -> lockstep.autoflow.v1.Workflow.LabelsEntry
+	121, // 13: lockstep.autoflow.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
+	121, // 14: lockstep.autoflow.v1.Workflow.finished_at:type_name -> google.protobuf.Timestamp
+	17,  // 15: lockstep.autoflow.v1.Workflow.waits:type_name -> lockstep.autoflow.v1.Wait
+	121, // 16: lockstep.autoflow.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
+	18,  // 17: lockstep.autoflow.v1.Workflow.retries:type_name -> lockstep.autoflow.v1.Retry
+	16,  // 18: lockstep.autoflow.v1.Workflow.stack:type_name -> lockstep.autoflow.v1.StackFrame
+	108, // 19: lockstep.autoflow.v1.Workflow.status:type_name -> lockstep.autoflow.v1.Workflow.StatusEntry
+	109, // 20: lockstep.autoflow.v1.Wait.filter:type_name -> lockstep.autoflow.v1.Wait.FilterEntry
+	121, // 21: lockstep.autoflow.v1.Wait.since:type_name -> google.protobuf.Timestamp
+	121, // 22: lockstep.autoflow.v1.Wait.until:type_name -> google.protobuf.Timestamp
+	121, // 23: lockstep.autoflow.v1.Retry.at:type_name -> google.protobuf.Timestamp
+	120, // 24: lockstep.autoflow.v1.GetWorkflowRequest.wait:type_name -> google.protobuf.Duration
+	15,  // 25: lockstep.autoflow.v1.GetWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	0,   // 26: lockstep.autoflow.v1.ListWorkflowsRequest.states:type_name -> lockstep.autoflow.v1.WorkflowState
+	110, // 27: lockstep.autoflow.v1.ListWorkflowsRequest.labels:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
+	121, // 28: lockstep.autoflow.v1.ListWorkflowsRequest.started_after:type_name -> google.protobuf.Timestamp
+	121, // 29: lockstep.autoflow.v1.ListWorkflowsRequest.started_before:type_name -> google.protobuf.Timestamp
+	121, // 30: lockstep.autoflow.v1.ListWorkflowsRequest.ended_after:type_name -> google.protobuf.Timestamp
+	121, // 31: lockstep.autoflow.v1.ListWorkflowsRequest.ended_before:type_name -> google.protobuf.Timestamp
+	111, // 32: lockstep.autoflow.v1.ListWorkflowsRequest.status:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.StatusEntry
+	15,  // 33: lockstep.autoflow.v1.ListWorkflowsResponse.workflows:type_name -> lockstep.autoflow.v1.Workflow
+	25,  // 34: lockstep.autoflow.v1.GetHistoryResponse.entries:type_name -> lockstep.autoflow.v1.HistoryEntry
+	121, // 35: lockstep.autoflow.v1.HistoryEntry.recorded_at:type_name -> google.protobuf.Timestamp
+	28,  // 36: lockstep.autoflow.v1.GetLogsResponse.lines:type_name -> lockstep.autoflow.v1.LogLine
+	121, // 37: lockstep.autoflow.v1.LogLine.recorded_at:type_name -> google.protobuf.Timestamp
+	25,  // 38: lockstep.autoflow.v1.WatchWorkflowResponse.entry:type_name -> lockstep.autoflow.v1.HistoryEntry
+	15,  // 39: lockstep.autoflow.v1.WatchWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	15,  // 40: lockstep.autoflow.v1.TerminateWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	15,  // 41: lockstep.autoflow.v1.RetryWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	120, // 42: lockstep.autoflow.v1.CallChannelRequest.wait:type_name -> google.protobuf.Duration
+	112, // 43: lockstep.autoflow.v1.CheckProgramRequest.modules:type_name -> lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
+	43,  // 44: lockstep.autoflow.v1.CheckProgramResponse.problems:type_name -> lockstep.autoflow.v1.Problem
+	44,  // 45: lockstep.autoflow.v1.CheckProgramResponse.functions:type_name -> lockstep.autoflow.v1.Use
+	44,  // 46: lockstep.autoflow.v1.CheckProgramResponse.waits:type_name -> lockstep.autoflow.v1.Use
+	44,  // 47: lockstep.autoflow.v1.CheckProgramResponse.emits:type_name -> lockstep.autoflow.v1.Use
+	45,  // 48: lockstep.autoflow.v1.CheckProgramResponse.handlers:type_name -> lockstep.autoflow.v1.Handler
+	113, // 49: lockstep.autoflow.v1.Handler.filter:type_name -> lockstep.autoflow.v1.Handler.FilterEntry
+	114, // 50: lockstep.autoflow.v1.RegisterFlowRequest.modules:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
+	115, // 51: lockstep.autoflow.v1.RegisterFlowRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
+	116, // 52: lockstep.autoflow.v1.RegisterFlowRequest.labels:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
+	48,  // 53: lockstep.autoflow.v1.RegisterFlowResponse.flow:type_name -> lockstep.autoflow.v1.Flow
+	45,  // 54: lockstep.autoflow.v1.Flow.handlers:type_name -> lockstep.autoflow.v1.Handler
+	121, // 55: lockstep.autoflow.v1.Flow.registered_at:type_name -> google.protobuf.Timestamp
+	48,  // 56: lockstep.autoflow.v1.ListFlowsResponse.flows:type_name -> lockstep.autoflow.v1.Flow
+	54,  // 57: lockstep.autoflow.v1.DeclareAgentsRequest.agents:type_name -> lockstep.autoflow.v1.DeclaredAgent
+	120, // 58: lockstep.autoflow.v1.ScheduleSpec.every:type_name -> google.protobuf.Duration
+	121, // 59: lockstep.autoflow.v1.ScheduleSpec.anchor:type_name -> google.protobuf.Timestamp
+	121, // 60: lockstep.autoflow.v1.ScheduleSpec.start:type_name -> google.protobuf.Timestamp
+	121, // 61: lockstep.autoflow.v1.ScheduleSpec.end:type_name -> google.protobuf.Timestamp
+	120, // 62: lockstep.autoflow.v1.ScheduleSpec.jitter:type_name -> google.protobuf.Duration
+	56,  // 63: lockstep.autoflow.v1.RegisterScheduleRequest.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
+	1,   // 64: lockstep.autoflow.v1.RegisterScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
+	120, // 65: lockstep.autoflow.v1.RegisterScheduleRequest.catch_up:type_name -> google.protobuf.Duration
+	117, // 66: lockstep.autoflow.v1.RegisterScheduleRequest.modules:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
+	118, // 67: lockstep.autoflow.v1.RegisterScheduleRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
+	119, // 68: lockstep.autoflow.v1.RegisterScheduleRequest.labels:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
+	59,  // 69: lockstep.autoflow.v1.RegisterScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	56,  // 70: lockstep.autoflow.v1.Schedule.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
+	1,   // 71: lockstep.autoflow.v1.Schedule.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
+	120, // 72: lockstep.autoflow.v1.Schedule.catch_up:type_name -> google.protobuf.Duration
+	121, // 73: lockstep.autoflow.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	121, // 74: lockstep.autoflow.v1.Schedule.changed_at:type_name -> google.protobuf.Timestamp
+	121, // 75: lockstep.autoflow.v1.Schedule.next_due_at:type_name -> google.protobuf.Timestamp
+	121, // 76: lockstep.autoflow.v1.ScheduleFire.due_at:type_name -> google.protobuf.Timestamp
+	2,   // 77: lockstep.autoflow.v1.ScheduleFire.state:type_name -> lockstep.autoflow.v1.ScheduleFireState
+	0,   // 78: lockstep.autoflow.v1.ScheduleFire.workflow_state:type_name -> lockstep.autoflow.v1.WorkflowState
+	121, // 79: lockstep.autoflow.v1.ScheduleFire.finished_at:type_name -> google.protobuf.Timestamp
+	59,  // 80: lockstep.autoflow.v1.GetScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	121, // 81: lockstep.autoflow.v1.GetScheduleResponse.next_due_at:type_name -> google.protobuf.Timestamp
+	60,  // 82: lockstep.autoflow.v1.GetScheduleResponse.fires:type_name -> lockstep.autoflow.v1.ScheduleFire
+	59,  // 83: lockstep.autoflow.v1.ListSchedulesResponse.schedules:type_name -> lockstep.autoflow.v1.Schedule
+	59,  // 84: lockstep.autoflow.v1.PauseScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	59,  // 85: lockstep.autoflow.v1.ResumeScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	121, // 86: lockstep.autoflow.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	121, // 87: lockstep.autoflow.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	1,   // 88: lockstep.autoflow.v1.BackfillScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
+	1,   // 89: lockstep.autoflow.v1.TriggerScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
+	21,  // 90: lockstep.autoflow.v1.CountWorkflowsRequest.filter:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest
+	3,   // 91: lockstep.autoflow.v1.StartBatchRequest.action:type_name -> lockstep.autoflow.v1.BatchAction
+	21,  // 92: lockstep.autoflow.v1.StartBatchRequest.filter:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest
+	79,  // 93: lockstep.autoflow.v1.StartBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
+	15,  // 94: lockstep.autoflow.v1.StartBatchResponse.sample:type_name -> lockstep.autoflow.v1.Workflow
+	3,   // 95: lockstep.autoflow.v1.Batch.action:type_name -> lockstep.autoflow.v1.BatchAction
+	4,   // 96: lockstep.autoflow.v1.Batch.state:type_name -> lockstep.autoflow.v1.BatchState
+	121, // 97: lockstep.autoflow.v1.Batch.created_at:type_name -> google.protobuf.Timestamp
+	121, // 98: lockstep.autoflow.v1.Batch.finished_at:type_name -> google.protobuf.Timestamp
+	79,  // 99: lockstep.autoflow.v1.GetBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
+	79,  // 100: lockstep.autoflow.v1.ListBatchesResponse.batches:type_name -> lockstep.autoflow.v1.Batch
+	79,  // 101: lockstep.autoflow.v1.StopBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
+	87,  // 102: lockstep.autoflow.v1.WorkRequest.register:type_name -> lockstep.autoflow.v1.RegisterWorker
+	90,  // 103: lockstep.autoflow.v1.WorkRequest.result:type_name -> lockstep.autoflow.v1.WorkResult
+	92,  // 104: lockstep.autoflow.v1.WorkRequest.heartbeat:type_name -> lockstep.autoflow.v1.WorkHeartbeat
+	93,  // 105: lockstep.autoflow.v1.WorkRequest.drain:type_name -> lockstep.autoflow.v1.WorkDrain
+	88,  // 106: lockstep.autoflow.v1.RegisterWorker.functions:type_name -> lockstep.autoflow.v1.WorkerFunction
+	5,   // 107: lockstep.autoflow.v1.WorkerFunction.effect:type_name -> lockstep.autoflow.v1.FunctionEffect
+	89,  // 108: lockstep.autoflow.v1.WorkerFunction.places:type_name -> lockstep.autoflow.v1.FunctionPlace
+	91,  // 109: lockstep.autoflow.v1.WorkResult.failure:type_name -> lockstep.autoflow.v1.WorkFailure
+	120, // 110: lockstep.autoflow.v1.WorkFailure.retry_after:type_name -> google.protobuf.Duration
+	95,  // 111: lockstep.autoflow.v1.WorkResponse.registered:type_name -> lockstep.autoflow.v1.WorkerRegistered
+	96,  // 112: lockstep.autoflow.v1.WorkResponse.call:type_name -> lockstep.autoflow.v1.WorkCall
+	97,  // 113: lockstep.autoflow.v1.WorkResponse.cancelled:type_name -> lockstep.autoflow.v1.WorkCancelled
+	98,  // 114: lockstep.autoflow.v1.WorkResponse.rejected:type_name -> lockstep.autoflow.v1.WorkRejected
+	99,  // 115: lockstep.autoflow.v1.WorkResponse.drained:type_name -> lockstep.autoflow.v1.WorkDrained
+	120, // 116: lockstep.autoflow.v1.WorkerRegistered.heartbeat_interval:type_name -> google.protobuf.Duration
+	120, // 117: lockstep.autoflow.v1.WorkerRegistered.heartbeat_timeout:type_name -> google.protobuf.Duration
+	121, // 118: lockstep.autoflow.v1.WorkCall.deadline:type_name -> google.protobuf.Timestamp
+	102, // 119: lockstep.autoflow.v1.ListFunctionsResponse.functions:type_name -> lockstep.autoflow.v1.FunctionInfo
+	5,   // 120: lockstep.autoflow.v1.FunctionInfo.effect:type_name -> lockstep.autoflow.v1.FunctionEffect
+	121, // 121: lockstep.autoflow.v1.FunctionInfo.registered_at:type_name -> google.protobuf.Timestamp
+	6,   // 122: lockstep.autoflow.v1.AutoFlow.CloudEvent:input_type -> lockstep.autoflow.v1.CloudEventRequest
+	8,   // 123: lockstep.autoflow.v1.AutoFlow.StartWorkflow:input_type -> lockstep.autoflow.v1.StartWorkflowRequest
+	11,  // 124: lockstep.autoflow.v1.AutoFlow.StartWorkflows:input_type -> lockstep.autoflow.v1.StartWorkflowsRequest
+	19,  // 125: lockstep.autoflow.v1.AutoFlow.GetWorkflow:input_type -> lockstep.autoflow.v1.GetWorkflowRequest
+	21,  // 126: lockstep.autoflow.v1.AutoFlow.ListWorkflows:input_type -> lockstep.autoflow.v1.ListWorkflowsRequest
+	75,  // 127: lockstep.autoflow.v1.AutoFlow.CountWorkflows:input_type -> lockstep.autoflow.v1.CountWorkflowsRequest
+	77,  // 128: lockstep.autoflow.v1.AutoFlow.StartBatch:input_type -> lockstep.autoflow.v1.StartBatchRequest
+	80,  // 129: lockstep.autoflow.v1.AutoFlow.GetBatch:input_type -> lockstep.autoflow.v1.GetBatchRequest
+	82,  // 130: lockstep.autoflow.v1.AutoFlow.ListBatches:input_type -> lockstep.autoflow.v1.ListBatchesRequest
+	84,  // 131: lockstep.autoflow.v1.AutoFlow.StopBatch:input_type -> lockstep.autoflow.v1.StopBatchRequest
+	23,  // 132: lockstep.autoflow.v1.AutoFlow.GetHistory:input_type -> lockstep.autoflow.v1.GetHistoryRequest
+	26,  // 133: lockstep.autoflow.v1.AutoFlow.GetLogs:input_type -> lockstep.autoflow.v1.GetLogsRequest
+	29,  // 134: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:input_type -> lockstep.autoflow.v1.WatchWorkflowRequest
+	31,  // 135: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:input_type -> lockstep.autoflow.v1.CancelWorkflowRequest
+	33,  // 136: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:input_type -> lockstep.autoflow.v1.TerminateWorkflowRequest
+	35,  // 137: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:input_type -> lockstep.autoflow.v1.RetryWorkflowRequest
+	37,  // 138: lockstep.autoflow.v1.AutoFlow.SendToChannel:input_type -> lockstep.autoflow.v1.SendToChannelRequest
+	39,  // 139: lockstep.autoflow.v1.AutoFlow.CallChannel:input_type -> lockstep.autoflow.v1.CallChannelRequest
+	41,  // 140: lockstep.autoflow.v1.AutoFlow.CheckProgram:input_type -> lockstep.autoflow.v1.CheckProgramRequest
+	46,  // 141: lockstep.autoflow.v1.AutoFlow.RegisterFlow:input_type -> lockstep.autoflow.v1.RegisterFlowRequest
+	49,  // 142: lockstep.autoflow.v1.AutoFlow.ListFlows:input_type -> lockstep.autoflow.v1.ListFlowsRequest
+	51,  // 143: lockstep.autoflow.v1.AutoFlow.DeleteFlow:input_type -> lockstep.autoflow.v1.DeleteFlowRequest
+	57,  // 144: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:input_type -> lockstep.autoflow.v1.RegisterScheduleRequest
+	61,  // 145: lockstep.autoflow.v1.AutoFlow.GetSchedule:input_type -> lockstep.autoflow.v1.GetScheduleRequest
+	63,  // 146: lockstep.autoflow.v1.AutoFlow.ListSchedules:input_type -> lockstep.autoflow.v1.ListSchedulesRequest
+	65,  // 147: lockstep.autoflow.v1.AutoFlow.PauseSchedule:input_type -> lockstep.autoflow.v1.PauseScheduleRequest
+	67,  // 148: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:input_type -> lockstep.autoflow.v1.ResumeScheduleRequest
+	69,  // 149: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:input_type -> lockstep.autoflow.v1.BackfillScheduleRequest
+	71,  // 150: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:input_type -> lockstep.autoflow.v1.TriggerScheduleRequest
+	73,  // 151: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:input_type -> lockstep.autoflow.v1.DeleteScheduleRequest
+	53,  // 152: lockstep.autoflow.v1.AutoFlow.DeclareAgents:input_type -> lockstep.autoflow.v1.DeclareAgentsRequest
+	86,  // 153: lockstep.autoflow.v1.AutoFlow.Work:input_type -> lockstep.autoflow.v1.WorkRequest
+	100, // 154: lockstep.autoflow.v1.AutoFlow.ListFunctions:input_type -> lockstep.autoflow.v1.ListFunctionsRequest
+	7,   // 155: lockstep.autoflow.v1.AutoFlow.CloudEvent:output_type -> lockstep.autoflow.v1.CloudEventResponse
+	10,  // 156: lockstep.autoflow.v1.AutoFlow.StartWorkflow:output_type -> lockstep.autoflow.v1.StartWorkflowResponse
+	12,  // 157: lockstep.autoflow.v1.AutoFlow.StartWorkflows:output_type -> lockstep.autoflow.v1.StartWorkflowsResponse
+	20,  // 158: lockstep.autoflow.v1.AutoFlow.GetWorkflow:output_type -> lockstep.autoflow.v1.GetWorkflowResponse
+	22,  // 159: lockstep.autoflow.v1.AutoFlow.ListWorkflows:output_type -> lockstep.autoflow.v1.ListWorkflowsResponse
+	76,  // 160: lockstep.autoflow.v1.AutoFlow.CountWorkflows:output_type -> lockstep.autoflow.v1.CountWorkflowsResponse
+	78,  // 161: lockstep.autoflow.v1.AutoFlow.StartBatch:output_type -> lockstep.autoflow.v1.StartBatchResponse
+	81,  // 162: lockstep.autoflow.v1.AutoFlow.GetBatch:output_type -> lockstep.autoflow.v1.GetBatchResponse
+	83,  // 163: lockstep.autoflow.v1.AutoFlow.ListBatches:output_type -> lockstep.autoflow.v1.ListBatchesResponse
+	85,  // 164: lockstep.autoflow.v1.AutoFlow.StopBatch:output_type -> lockstep.autoflow.v1.StopBatchResponse
+	24,  // 165: lockstep.autoflow.v1.AutoFlow.GetHistory:output_type -> lockstep.autoflow.v1.GetHistoryResponse
+	27,  // 166: lockstep.autoflow.v1.AutoFlow.GetLogs:output_type -> lockstep.autoflow.v1.GetLogsResponse
+	30,  // 167: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:output_type -> lockstep.autoflow.v1.WatchWorkflowResponse
+	32,  // 168: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:output_type -> lockstep.autoflow.v1.CancelWorkflowResponse
+	34,  // 169: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:output_type -> lockstep.autoflow.v1.TerminateWorkflowResponse
+	36,  // 170: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:output_type -> lockstep.autoflow.v1.RetryWorkflowResponse
+	38,  // 171: lockstep.autoflow.v1.AutoFlow.SendToChannel:output_type -> lockstep.autoflow.v1.SendToChannelResponse
+	40,  // 172: lockstep.autoflow.v1.AutoFlow.CallChannel:output_type -> lockstep.autoflow.v1.CallChannelResponse
+	42,  // 173: lockstep.autoflow.v1.AutoFlow.CheckProgram:output_type -> lockstep.autoflow.v1.CheckProgramResponse
+	47,  // 174: lockstep.autoflow.v1.AutoFlow.RegisterFlow:output_type -> lockstep.autoflow.v1.RegisterFlowResponse
+	50,  // 175: lockstep.autoflow.v1.AutoFlow.ListFlows:output_type -> lockstep.autoflow.v1.ListFlowsResponse
+	52,  // 176: lockstep.autoflow.v1.AutoFlow.DeleteFlow:output_type -> lockstep.autoflow.v1.DeleteFlowResponse
+	58,  // 177: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:output_type -> lockstep.autoflow.v1.RegisterScheduleResponse
+	62,  // 178: lockstep.autoflow.v1.AutoFlow.GetSchedule:output_type -> lockstep.autoflow.v1.GetScheduleResponse
+	64,  // 179: lockstep.autoflow.v1.AutoFlow.ListSchedules:output_type -> lockstep.autoflow.v1.ListSchedulesResponse
+	66,  // 180: lockstep.autoflow.v1.AutoFlow.PauseSchedule:output_type -> lockstep.autoflow.v1.PauseScheduleResponse
+	68,  // 181: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:output_type -> lockstep.autoflow.v1.ResumeScheduleResponse
+	70,  // 182: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:output_type -> lockstep.autoflow.v1.BackfillScheduleResponse
+	72,  // 183: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:output_type -> lockstep.autoflow.v1.TriggerScheduleResponse
+	74,  // 184: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:output_type -> lockstep.autoflow.v1.DeleteScheduleResponse
+	55,  // 185: lockstep.autoflow.v1.AutoFlow.DeclareAgents:output_type -> lockstep.autoflow.v1.DeclareAgentsResponse
+	94,  // 186: lockstep.autoflow.v1.AutoFlow.Work:output_type -> lockstep.autoflow.v1.WorkResponse
+	101, // 187: lockstep.autoflow.v1.AutoFlow.ListFunctions:output_type -> lockstep.autoflow.v1.ListFunctionsResponse
+	155, // [155:188] is the sub-list for method output_type
+	122, // [122:155] is the sub-list for method input_type
+	122, // [122:122] is the sub-list for extension type_name
+	122, // [122:122] is the sub-list for extension extendee
+	0,   // [0:122] is the sub-list for field type_name
 }
 
 func init() { file_lockstep_autoflow_v1_autoflow_proto_init() }
@@ -8283,26 +8531,26 @@ func file_lockstep_autoflow_v1_autoflow_proto_init() {
 	if File_lockstep_autoflow_v1_autoflow_proto != nil {
 		return
 	}
-	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[6].OneofWrappers = []any{
+	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[7].OneofWrappers = []any{
 		(*StartResult_Started)(nil),
 		(*StartResult_Refused)(nil),
 	}
-	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[19].OneofWrappers = []any{}
-	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[23].OneofWrappers = []any{
+	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[20].OneofWrappers = []any{}
+	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[24].OneofWrappers = []any{
 		(*WatchWorkflowResponse_Entry)(nil),
 		(*WatchWorkflowResponse_Workflow)(nil),
 	}
-	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[77].OneofWrappers = []any{
+	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[80].OneofWrappers = []any{
 		(*WorkRequest_Register)(nil),
 		(*WorkRequest_Result)(nil),
 		(*WorkRequest_Heartbeat)(nil),
 		(*WorkRequest_Drain)(nil),
 	}
-	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[81].OneofWrappers = []any{
+	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[84].OneofWrappers = []any{
 		(*WorkResult_Value)(nil),
 		(*WorkResult_Failure)(nil),
 	}
-	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[85].OneofWrappers = []any{
+	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[88].OneofWrappers = []any{
 		(*WorkResponse_Registered)(nil),
 		(*WorkResponse_Call)(nil),
 		(*WorkResponse_Cancelled)(nil),
@@ -8315,7 +8563,7 @@ func file_lockstep_autoflow_v1_autoflow_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_lockstep_autoflow_v1_autoflow_proto_rawDesc), len(file_lockstep_autoflow_v1_autoflow_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   111,
+			NumMessages:   114,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -39,6 +39,7 @@ const (
 	AutoFlow_TerminateWorkflow_FullMethodName = "/lockstep.autoflow.v1.AutoFlow/TerminateWorkflow"
 	AutoFlow_RetryWorkflow_FullMethodName     = "/lockstep.autoflow.v1.AutoFlow/RetryWorkflow"
 	AutoFlow_SendToChannel_FullMethodName     = "/lockstep.autoflow.v1.AutoFlow/SendToChannel"
+	AutoFlow_CallChannel_FullMethodName       = "/lockstep.autoflow.v1.AutoFlow/CallChannel"
 	AutoFlow_CheckProgram_FullMethodName      = "/lockstep.autoflow.v1.AutoFlow/CheckProgram"
 	AutoFlow_RegisterFlow_FullMethodName      = "/lockstep.autoflow.v1.AutoFlow/RegisterFlow"
 	AutoFlow_ListFlows_FullMethodName         = "/lockstep.autoflow.v1.AutoFlow/ListFlows"
@@ -143,6 +144,14 @@ type AutoFlowClient interface {
 	//
 	// Codes: NOT_FOUND if there is no such channel, or its workflow has ended; INVALID_ARGUMENT.
 	SendToChannel(ctx context.Context, in *SendToChannelRequest, opts ...grpc.CallOption) (*SendToChannelResponse, error)
+	// CallChannel delivers a message to a channel, or to the inbox of a workflow, and returns what the program answers with reply(). It is
+	// sent once, whatever happens: a repeated call with the same request_id waits for the same answer, or returns it, also after the workflow
+	// has ended, as long as events are kept. An error that the program answers is part of the response, not an error of the call.
+	//
+	// Codes: NOT_FOUND if there is no such channel or workflow, or it has ended; FAILED_PRECONDITION if the workflow ended without an answer;
+	// DEADLINE_EXCEEDED if there is none in time, in which case the program may answer later; RESOURCE_EXHAUSTED if the organization has too
+	// many calls that wait, or calls too often; UNAVAILABLE if the service stops; INVALID_ARGUMENT.
+	CallChannel(ctx context.Context, in *CallChannelRequest, opts ...grpc.CallOption) (*CallChannelResponse, error)
 	// CheckProgram analyses a program without running or storing it: what is wrong with it, and which Functions and events it uses.
 	// Problems of the program are part of the response, not errors of the call. Codes: INVALID_ARGUMENT if there is no program.
 	CheckProgram(ctx context.Context, in *CheckProgramRequest, opts ...grpc.CallOption) (*CheckProgramResponse, error)
@@ -392,6 +401,16 @@ func (c *autoFlowClient) SendToChannel(ctx context.Context, in *SendToChannelReq
 	return out, nil
 }
 
+func (c *autoFlowClient) CallChannel(ctx context.Context, in *CallChannelRequest, opts ...grpc.CallOption) (*CallChannelResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CallChannelResponse)
+	err := c.cc.Invoke(ctx, AutoFlow_CallChannel_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *autoFlowClient) CheckProgram(ctx context.Context, in *CheckProgramRequest, opts ...grpc.CallOption) (*CheckProgramResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CheckProgramResponse)
@@ -632,6 +651,14 @@ type AutoFlowServer interface {
 	//
 	// Codes: NOT_FOUND if there is no such channel, or its workflow has ended; INVALID_ARGUMENT.
 	SendToChannel(context.Context, *SendToChannelRequest) (*SendToChannelResponse, error)
+	// CallChannel delivers a message to a channel, or to the inbox of a workflow, and returns what the program answers with reply(). It is
+	// sent once, whatever happens: a repeated call with the same request_id waits for the same answer, or returns it, also after the workflow
+	// has ended, as long as events are kept. An error that the program answers is part of the response, not an error of the call.
+	//
+	// Codes: NOT_FOUND if there is no such channel or workflow, or it has ended; FAILED_PRECONDITION if the workflow ended without an answer;
+	// DEADLINE_EXCEEDED if there is none in time, in which case the program may answer later; RESOURCE_EXHAUSTED if the organization has too
+	// many calls that wait, or calls too often; UNAVAILABLE if the service stops; INVALID_ARGUMENT.
+	CallChannel(context.Context, *CallChannelRequest) (*CallChannelResponse, error)
 	// CheckProgram analyses a program without running or storing it: what is wrong with it, and which Functions and events it uses.
 	// Problems of the program are part of the response, not errors of the call. Codes: INVALID_ARGUMENT if there is no program.
 	CheckProgram(context.Context, *CheckProgramRequest) (*CheckProgramResponse, error)
@@ -752,6 +779,9 @@ func (UnimplementedAutoFlowServer) RetryWorkflow(context.Context, *RetryWorkflow
 }
 func (UnimplementedAutoFlowServer) SendToChannel(context.Context, *SendToChannelRequest) (*SendToChannelResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SendToChannel not implemented")
+}
+func (UnimplementedAutoFlowServer) CallChannel(context.Context, *CallChannelRequest) (*CallChannelResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CallChannel not implemented")
 }
 func (UnimplementedAutoFlowServer) CheckProgram(context.Context, *CheckProgramRequest) (*CheckProgramResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CheckProgram not implemented")
@@ -1118,6 +1148,24 @@ func _AutoFlow_SendToChannel_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AutoFlow_CallChannel_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CallChannelRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AutoFlowServer).CallChannel(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AutoFlow_CallChannel_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AutoFlowServer).CallChannel(ctx, req.(*CallChannelRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AutoFlow_CheckProgram_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CheckProgramRequest)
 	if err := dec(in); err != nil {
@@ -1447,6 +1495,10 @@ var AutoFlow_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SendToChannel",
 			Handler:    _AutoFlow_SendToChannel_Handler,
+		},
+		{
+			MethodName: "CallChannel",
+			Handler:    _AutoFlow_CallChannel_Handler,
 		},
 		{
 			MethodName: "CheckProgram",

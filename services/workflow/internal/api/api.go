@@ -67,6 +67,7 @@ func Scopes() map[string]rpc.Scope {
 		autoflowv1.AutoFlow_CheckProgram_FullMethodName:      rpc.ScopeRead,
 		autoflowv1.AutoFlow_ListFlows_FullMethodName:         rpc.ScopeRead,
 		autoflowv1.AutoFlow_SendToChannel_FullMethodName:     rpc.ScopeStart,
+		autoflowv1.AutoFlow_CallChannel_FullMethodName:       rpc.ScopeStart,
 		autoflowv1.AutoFlow_RegisterFlow_FullMethodName:      rpc.ScopeAdmin,
 		autoflowv1.AutoFlow_DeleteFlow_FullMethodName:        rpc.ScopeAdmin,
 		autoflowv1.AutoFlow_DeclareAgents_FullMethodName:     rpc.ScopeAdmin,

@@ -2,9 +2,13 @@ package api
 
 import (
 	"context"
+	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/id"
+	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/flow"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
@@ -75,12 +79,56 @@ func (s *Server) SendToChannel(ctx context.Context, req *autoflowv1.SendToChanne
 	if err != nil {
 		return nil, err
 	}
-	duplicate, err := s.Operator.SendToChannel(ctx,
-		history.Message{Organization: org, Token: req.GetToken(), ID: req.GetMessageId(), Data: req.GetData()})
+	m := history.Message{Organization: org, Token: req.GetToken(), ID: req.GetMessageId(), Data: req.GetData()}
+	if m, err = s.address(ctx, m, req.GetWorkflowId()); err != nil {
+		return nil, err
+	}
+	duplicate, err := s.Operator.SendToChannel(ctx, m)
 	if err != nil {
 		return nil, err
 	}
 	return &autoflowv1.SendToChannelResponse{Duplicate: duplicate}, nil
+}
+
+// address has a message that names a run go to its inbox. Whose ids are for the domain service alone, those runs only it may send to.
+func (s *Server) address(ctx context.Context, m history.Message, workflow string) (history.Message, error) {
+	if workflow == "" {
+		return m, nil
+	}
+	if m.Token != "" {
+		return m, invalid("workflow_id", "found a token as well, expected one of them")
+	}
+	if caller, _ := rpc.CallerFrom(ctx); id.ReservedRun(workflow) && !speaksForAll(caller) {
+		return m, fault.New(fault.Denied, "workflow_id: found %q, which only the domain service may send to", workflow)
+	}
+	return s.Operator.Inbox(ctx, m, workflow)
+}
+
+// callWait is how long a call waits for its answer if it does not say.
+const callWait = 30 * time.Second
+
+// CallChannel sends a message, and answers what the program replies.
+func (s *Server) CallChannel(ctx context.Context, req *autoflowv1.CallChannelRequest) (*autoflowv1.CallChannelResponse, error) {
+	org, err := organization(ctx, req.GetOrganizationId())
+	if err != nil {
+		return nil, err
+	}
+	wait, err := s.wait(req.GetWait())
+	if err != nil {
+		return nil, err
+	}
+	if req.GetWait() == nil {
+		wait.For = callWait
+	}
+	m := history.Message{Organization: org, Token: req.GetToken(), ID: req.GetRequestId(), Data: req.GetData()}
+	if m, err = s.address(ctx, m, req.GetWorkflowId()); err != nil {
+		return nil, err
+	}
+	answer, err := s.Operator.CallChannel(ctx, m, wait)
+	if err != nil {
+		return nil, err
+	}
+	return &autoflowv1.CallChannelResponse{Value: answer.Value, Error: answer.Error}, nil
 }
 
 // CheckProgram says what is wrong with a program and what it uses.

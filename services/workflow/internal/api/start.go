@@ -14,6 +14,7 @@ import (
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/control"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
 
@@ -42,6 +43,9 @@ func (s *Server) StartWorkflow(ctx context.Context, req *autoflowv1.StartWorkflo
 		Secrets:      req.GetSecrets(),
 		Labels:       req.GetLabels(),
 		Trace:        telemetry.RecordedTrace(ctx),
+	}
+	if m := req.GetMessage(); m != nil {
+		start.Message = &history.Message{ID: m.GetMessageId(), Data: m.GetData()}
 	}
 	if req.GetWait() == nil {
 		started, err := s.Operator.Start(ctx, start)

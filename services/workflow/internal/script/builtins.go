@@ -36,6 +36,8 @@ func builtins() map[string]builtin {
 		"await_workflow": awaitWorkflow,
 		"channel":        makeChannel,
 		"receive":        receive,
+		"inbox":          inbox,
+		"reply":          reply,
 		"on_event":       onEvent,
 		"continue_with":  continueWith,
 		"history_length": historyLength,
@@ -50,7 +52,7 @@ func builtins() map[string]builtin {
 // added reports whether a builtin came after programs with inputs of that name may have been started. Such an input hides it.
 func added(name string) bool {
 	switch name {
-	case "attempt", "defer", "on_cancel", "patched", "start_workflow", "await_workflow", "set_status":
+	case "attempt", "defer", "on_cancel", "patched", "start_workflow", "await_workflow", "set_status", "inbox", "reply":
 		return true
 	}
 	return false

@@ -2,6 +2,7 @@ package script
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"go.starlark.net/starlark"
@@ -80,19 +81,22 @@ func receive(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple,
 	if len(args) < 1 || len(args) > maxChannels {
 		return nil, fmt.Errorf("receive: found %d channels, expected 1 to %d", len(args), maxChannels)
 	}
-	tokens := make([]string, len(args))
+	tokens, named := make([]string, len(args)), make([]string, len(args))
 	for i, arg := range args {
 		switch v := arg.(type) {
 		case channel:
-			tokens[i] = v.token
+			if tokens[i], named[i] = v.token, v.token; !history.IsToken(v.token) {
+				named[i] = "inbox" // the handle of the run is no argument
+			}
+			continue
 		case starlark.String:
-			tokens[i] = string(v)
+			tokens[i], named[i] = string(v), string(v)
 		}
 		if !history.IsToken(tokens[i]) {
 			return nil, fmt.Errorf("receive: found a %s, expected a channel or its token", arg.Type())
 		}
 	}
-	fingerprint, err := json.Marshal([]any{tokens, limit})
+	fingerprint, err := json.Marshal([]any{named, limit})
 	if err != nil {
 		return nil, fmt.Errorf("receive: %w", err)
 	}
@@ -107,7 +111,7 @@ func receive(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple,
 	}
 	v, err := b.result("receive", onErrorFail, c)
 	if err == nil && v != starlark.None {
-		v, err = message(v)
+		v, err = b.message(v)
 	}
 	if err == nil && onError == onErrorReturn {
 		v = envelope(v, nil)
@@ -116,7 +120,7 @@ func receive(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple,
 }
 
 // message is the recorded event as a program sees it.
-func message(v starlark.Value) (starlark.Value, error) {
+func (b *branch) message(v starlark.Value) (starlark.Value, error) {
 	var body *Object
 	event, ok := v.(*Object)
 	if ok {
@@ -137,5 +141,119 @@ func message(v starlark.Value) (starlark.Value, error) {
 		}
 		m.set(part.name, value)
 	}
+	if asked, _ := body.get("call"); asked == starlark.True {
+		of, err := messageName(m)
+		if err != nil {
+			return nil, err
+		}
+		if b.machine.calls == nil {
+			b.machine.calls = map[call]bool{}
+		}
+		b.machine.calls[of] = true
+	}
 	return m, nil
+}
+
+// call names a message whose sender waits for an answer.
+type call struct {
+	token, id string
+}
+
+// messageName reads from a message which one it is.
+func messageName(m *Object) (call, error) {
+	token, _ := m.get("token")
+	id, _ := m.get("id")
+	of, is := call{}, false
+	if of.token, is = starlark.AsString(token); is {
+		of.id, is = starlark.AsString(id)
+	}
+	if !is {
+		return call{}, errors.New("found an object without token and id, expected what receive has returned")
+	}
+	return of, nil
+}
+
+// maxReplyError bounds the error of an answer, in bytes.
+const maxReplyError = 4 << 10
+
+// reply(message, value=None, error=None) answers a message whose sender waits for an answer: with a value, or with an error. It answers
+// whether somebody waits: not where the message was only sent, was answered before, or was received by another generation of the run. Then
+// nothing is recorded.
+func reply(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	b, err := branchOf(thread, fn)
+	if err != nil {
+		return nil, err
+	}
+	var to, failure starlark.Value
+	var value starlark.Value = starlark.None
+	if err := starlark.UnpackArgs(fn.Name(), args, kwargs, "message", &to, "value?", &value, "error??", &failure); err != nil {
+		return nil, err
+	}
+	m, is := to.(*Object)
+	if !is {
+		return nil, fmt.Errorf("reply: message is a %s, expected what receive has returned", to.Type())
+	}
+	of, err := messageName(m)
+	if err != nil {
+		return nil, fmt.Errorf("reply: message: %w", err)
+	}
+	answer, err := b.answer(value, failure)
+	if err != nil {
+		return nil, err
+	}
+	if !b.machine.calls[of] {
+		return starlark.False, nil
+	}
+	delete(b.machine.calls, of)
+	fingerprint, err := json.Marshal([]any{of.token, of.id, answer})
+	if err != nil {
+		return nil, fmt.Errorf("reply: %w", err)
+	}
+	op := b.op(history.KindReply, "", fingerprint)
+	_, err = b.machine.immediate(op, func() history.Completion {
+		b.machine.emits = append(b.machine.emits, history.Emit{ID: of.id, Type: history.TypeMessage, Data: answer, Answers: of.token})
+		return history.Completion{Op: op.Ref, Value: answer}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return starlark.True, nil
+}
+
+// answer encodes what a program answers.
+func (b *branch) answer(value, failure starlark.Value) (json.RawMessage, error) {
+	var given history.Answer
+	if failure != nil && failure != starlark.None {
+		text, is := starlark.AsString(failure)
+		if !is || text == "" || len(text) > maxReplyError {
+			return nil, fmt.Errorf("reply: error is %.80s, expected a string of 1 to %d bytes", failure.String(), maxReplyError)
+		}
+		if value != starlark.None {
+			return nil, errors.New("reply: found a value and an error, expected one of them")
+		}
+		given.Error = history.Storable(text)
+	} else {
+		encoded, err := encode(value, b.machine.limits.Value)
+		if err != nil {
+			return nil, fmt.Errorf("reply: value: %w", err)
+		}
+		given.Value = encoded
+	}
+	answer, err := json.Marshal(given)
+	if err != nil {
+		return nil, fmt.Errorf("reply: %w", err)
+	}
+	return answer, nil
+}
+
+// inbox is the channel that every run has: what is sent to the run by its id arrives there, also what was sent with its start.
+func inbox(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	b, err := branchOf(thread, fn)
+	if err != nil {
+		return nil, err
+	}
+	if err := starlark.UnpackArgs(fn.Name(), args, kwargs); err != nil {
+		return nil, err
+	}
+	return channel{history.InboxToken(b.machine.env.Ref)}, nil
 }

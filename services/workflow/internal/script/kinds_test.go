@@ -65,7 +65,7 @@ func TestTheKindsAreAllThereAre(t *testing.T) {
 		uses = append(uses, use.Builtin)
 	}
 	plain := []string{
-		"run", "patched", "start_workflow", "await_workflow", "set_status", "sleep", "wait_for_event", "gather", "channel", "receive", "history_length", "now", "uuid", "random", "parse_yaml", "to_yaml",
+		"run", "patched", "start_workflow", "await_workflow", "set_status", "sleep", "wait_for_event", "gather", "channel", "receive", "inbox", "reply", "history_length", "now", "uuid", "random", "parse_yaml", "to_yaml",
 		"abs", "any", "all", "bool", "bytes", "chr", "dict", "dir", "enumerate", "fail", "float", "getattr", "hasattr", "hash", "int",
 		"len", "list", "ord",
 		"==", "in", ".index", // written as operators and methods

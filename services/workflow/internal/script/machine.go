@@ -65,6 +65,8 @@ type machine struct {
 	result   json.RawMessage
 	// statuses are the keys that set_status has given values.
 	statuses map[string]bool
+	// calls are the messages of this generation that were received and wait for an answer.
+	calls map[call]bool
 
 	// failure is the first one. What other branches do after it is not part of the run.
 	ended   bool

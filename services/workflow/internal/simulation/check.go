@@ -184,11 +184,32 @@ func (c *checker) finish(m *Memory, w *world) {
 			}
 		}
 	}
+	c.answers(m)
 	for id := range sent {
 		c.violation("event %s left, and no history has it", id)
 	}
 	if w.running != 0 {
 		c.violation("%d Functions outlive their runs", w.running)
+	}
+}
+
+// answers checks that each answer that a history holds is stored once, and no other.
+func (c *checker) answers(m *Memory) {
+	recorded, stored := 0, 0
+	for _, e := range m.executions {
+		for _, entry := range e.history {
+			if entry.Kind == history.KindReply {
+				recorded++
+			}
+		}
+	}
+	for _, e := range m.events {
+		if strings.HasSuffix(e.Source, "/answers") {
+			stored++
+		}
+	}
+	if recorded != stored {
+		c.violation("the histories have %d answers to calls, and %d are stored", recorded, stored)
 	}
 }
 

@@ -261,6 +261,24 @@ func (p *port) Send(ctx context.Context, m history.Message) (matched int, duplic
 	return o.matched, o.duplicate, err
 }
 
+// AnswerTo implements control.Store: it finds the answer to a call among the messages.
+func (p *port) AnswerTo(ctx context.Context, m history.Message) (answer *history.Answer, open bool, err error) {
+	type found struct {
+		answer *history.Answer
+		open   bool
+	}
+	f, err := read(ctx, p, "answer to "+m.ID, func() (f found, err error) {
+		f.open = p.memory.channels[m.Token] != nil
+		for _, e := range p.memory.events {
+			if e.Source == history.AnswerSource(m.Token) && e.ID == m.ID {
+				return f, json.Unmarshal(e.Data, &f.answer)
+			}
+		}
+		return f, nil
+	})
+	return f.answer, f.open, err
+}
+
 // Answer implements agent.CallStore: it delivers a relay's answer, or schedules the call's next attempt.
 func (p *port) Answer(ctx context.Context, a agent.Answer, retryAt time.Time) error {
 	_, err := through(ctx, p, "answer "+p.process.world.plain(a.Call), func() (struct{}, []engine.Woken, error) {

@@ -57,6 +57,12 @@ func (m *Memory) emit(emits []history.Emit) (emitted []history.Event) {
 		emits = append(emits[:len(emits):len(emits)], emits...)
 	}
 	for _, e := range emits {
+		if answer, is := e.Answer(); is {
+			if stored, isNew := m.save(answer); isNew {
+				emitted = append(emitted, stored)
+			}
+			continue
+		}
 		m.outbox = append(m.outbox, e)
 		stored, isNew := m.save(history.Event{
 			Organization: e.Organization, Source: event.SourceWorkflow, ID: e.ID, Type: e.Type, Data: e.Data, Time: e.Time,

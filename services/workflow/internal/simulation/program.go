@@ -168,7 +168,8 @@ func (a *author) step(depth int) {
 		name := fmt.Sprintf("c%d", a.labels)
 		a.line(depth, "%s = channel()", name)
 		a.line(depth, "run('act', {'label': %s, 'token': %s.token})", a.label(), name)
-		a.line(depth, "receive(%s, timeout = %d)", name, 1+a.random.IntN(20))
+		a.line(depth, "%s = receive(%s, timeout = %d)", name, name, 1+a.random.IntN(20))
+		a.line(depth, "%s and reply(%s, %s.data)", name, name, name)
 	}
 }
 

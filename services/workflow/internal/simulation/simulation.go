@@ -31,6 +31,8 @@ type Result struct {
 	// Borders counts the generations that have ended with another one behind them, and Carried the messages that a run received in
 	// a later generation than the one that made their channel.
 	Borders, Carried int
+	// Answered counts the calls that were answered to their callers.
+	Answered int
 	// Begun counts the runs that were stored with their first turn.
 	Begun int
 }
@@ -225,6 +227,9 @@ func (s *simulation) settle() Result {
 			}
 		}
 	}
+	s.world.mu.Lock()
+	defer s.world.mu.Unlock()
+	s.result.Answered = s.world.answered
 	return s.result
 }
 

@@ -167,11 +167,14 @@ func TestWhatKillsIsQuarantinedAndNothingElse(t *testing.T) {
 // received behind the border that were sent before it.
 func TestManySeedsHaveBorders(t *testing.T) {
 	t.Parallel()
-	borders, carried, begun := 0, 0, 0
+	borders, carried, begun, answered := 0, 0, 0, 0
 	for seed := range uint64(60) {
 		r := simulation.Simulate(t, seed, simulation.None)
 		report(t, seed, r)
-		borders, carried, begun = borders+r.Borders, carried+r.Carried, begun+r.Begun
+		borders, carried, begun, answered = borders+r.Borders, carried+r.Carried, begun+r.Begun, answered+r.Answered
+	}
+	if answered == 0 {
+		t.Error("no call was answered")
 	}
 	if borders == 0 || carried == 0 {
 		t.Errorf("%d generations have ended, and %d messages of one were received in a later one, expected some of each", borders, carried)
@@ -179,5 +182,5 @@ func TestManySeedsHaveBorders(t *testing.T) {
 	if begun == 0 {
 		t.Error("no run was stored with its first turn")
 	}
-	t.Logf("%d borders, %d messages carried over, %d runs stored with their first turn", borders, carried, begun)
+	t.Logf("%d borders, %d messages carried over, %d runs stored with their first turn, %d calls answered", borders, carried, begun, answered)
 }

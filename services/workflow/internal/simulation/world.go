@@ -3,6 +3,7 @@ package simulation
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,6 +33,7 @@ type world struct {
 	running  int
 	bus      []*message
 	sent     int
+	answered int
 	wrong    []string
 }
 
@@ -192,6 +194,12 @@ func (w *world) durable(e *stored, key string) {
 func (w *world) reply(label, token string) {
 	w.sent++
 	m := history.Message{Organization: organization, Token: token, ID: "reply to " + label, Data: json.RawMessage(`"yes"`)}
+	if len(label)%2 == 0 {
+		w.bus = append(w.bus, &message{name: "call " + m.ID, copies: 3, handle: func(ctx context.Context, p *process) error {
+			return w.call(ctx, p, m)
+		}})
+		return
+	}
 	w.bus = append(w.bus, &message{name: "send " + m.ID, copies: 2, handle: func(ctx context.Context, p *process) error {
 		_, err := p.service.SendToChannel(ctx, m)
 		if fault.Is(err, fault.NotFound) {
@@ -199,6 +207,24 @@ func (w *world) reply(label, token string) {
 		}
 		return err
 	}})
+}
+
+// call is a caller who looks once for the answer, and calls again. Who is answered is answered with what was sent.
+func (w *world) call(ctx context.Context, p *process, m history.Message) error {
+	answer, err := p.service.CallChannel(ctx, m, control.Wait{})
+	switch {
+	case fault.Is(err, fault.NotFound), fault.Is(err, fault.Refused), errors.Is(err, context.DeadlineExceeded):
+		return nil
+	case err != nil:
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.answered++
+	if string(answer.Value) != string(m.Data) {
+		w.violation("the call %s was answered %s", m.ID, answer.Value)
+	}
+	return nil
 }
 
 // event is an event from outside, once or several times.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
 )
@@ -44,7 +45,13 @@ func (s *Store) Send(ctx context.Context, m history.Message) (matched int, dupli
 	}
 	return s.receive(ctx, e, func(ctx context.Context, tx pgx.Tx) (bool, error) {
 		q := s.queries.WithTx(tx)
-		open, err := q.HasChannel(ctx, query.HasChannelParams{Token: m.Token, Organization: m.Organization})
+		var open bool
+		var err error
+		if m.Ref != "" {
+			open, err = q.OpenInbox(ctx, query.OpenInboxParams{Ref: m.Ref, Organization: m.Organization, Token: m.Token})
+		} else {
+			open, err = q.HasChannel(ctx, query.HasChannelParams{Token: m.Token, Organization: m.Organization})
+		}
 		if err != nil || open {
 			return open, pg.Classify(err, "find channel")
 		}
@@ -57,4 +64,65 @@ func (s *Store) Send(ctx context.Context, m history.Message) (matched int, dupli
 		}
 		return false, nil
 	})
+}
+
+// AnswerTo reads the answer to a call. open reports whether there may be one later, where there is none (nil).
+func (s *Store) AnswerTo(ctx context.Context, m history.Message) (answer *history.Answer, open bool, err error) {
+	row, err := s.queries.FindAnswer(ctx, query.FindAnswerParams{
+		Organization: m.Organization, Source: history.AnswerSource(m.Token), EventID: m.ID, Token: m.Token,
+	})
+	if err != nil {
+		return nil, false, pg.Classify(err, "find the answer to %q", m.ID)
+	}
+	if row.Answer == "" {
+		return nil, row.Open, nil
+	}
+	if err := json.Unmarshal([]byte(row.Answer), &answer); err != nil {
+		return nil, false, fmt.Errorf("the answer to %q: %w", m.ID, err)
+	}
+	return answer, row.Open, nil
+}
+
+// createWithMessage is the transaction of a start with a message: both are stored, or neither.
+func (s *Store) createWithMessage(ctx context.Context, item *start) error {
+	e, err := item.Message.Event()
+	if err != nil {
+		return err
+	}
+	items := []*start{item}
+	p := newExecutions(items)
+	programs, saved := s.unsaved(items)
+	var rows []query.CreateExecutionsRow
+	err = s.pipelined(ctx, func(_ pgx.Tx, q *query.Queries) error {
+		if err := q.LockMatching(ctx); err != nil {
+			return pg.Classify(err, "lock matching")
+		}
+		if len(saved) > 0 {
+			if err := q.SavePrograms(ctx, programs); err != nil {
+				return pg.Classify(err, "save %d programs", len(saved))
+			}
+		}
+		if rows, err = q.CreateExecutions(ctx, p); err != nil || len(rows) == 0 {
+			return pg.Classify(err, "create workflow %q", item.Workflow)
+		}
+		if err := saveTraces(ctx, q, items, rows); err != nil {
+			return err
+		}
+		if _, err := q.OpenInbox(ctx, query.OpenInboxParams{
+			Ref: item.Ref, Organization: item.Organization, Token: item.Message.Token,
+		}); err != nil {
+			return pg.Classify(err, "open the inbox of workflow %q", item.Workflow)
+		}
+		_, err := s.match(ctx, q, matching{events: []*newEvent{{Event: e}}})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	s.programs.add(saved)
+	if len(rows) == 0 {
+		return existing(ctx, s.queries, items)
+	}
+	item.created = engine.Created{ID: rows[0].ID, Ref: item.Ref, Created: true}
+	return nil
 }

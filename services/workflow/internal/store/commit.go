@@ -110,6 +110,10 @@ func (s *Store) Commit(ctx context.Context, with engine.Commit) (engine.Committe
 
 func (s *Store) encodeEmits(c *commit) error {
 	for _, emit := range c.Emits {
+		if answer, is := emit.Answer(); is {
+			c.events = append(c.events, &newEvent{Event: answer})
+			continue
+		}
 		e, err := s.Encode(emit, c.Execution.Trace)
 		if err != nil {
 			return fmt.Errorf("encode event %q: %w", emit.ID, err)

@@ -33,7 +33,12 @@ func (s *Store) Create(ctx context.Context, n engine.NewExecution) (engine.Creat
 	if err != nil {
 		return engine.Created{}, err
 	}
-	if err := s.starts.do(ctx, item); err != nil {
+	if n.Message != nil {
+		err = s.createWithMessage(ctx, item)
+	} else {
+		err = s.starts.do(ctx, item)
+	}
+	if err != nil {
 		return engine.Created{}, err
 	}
 	return item.created, nil

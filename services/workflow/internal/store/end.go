@@ -234,6 +234,6 @@ func immediateKinds() []string {
 		string(history.KindNow), string(history.KindUUID), string(history.KindRandom),
 		string(history.KindChannel), string(history.KindPrint), string(history.KindEmit),
 		string(history.KindAttempt), string(history.KindPatched), string(history.KindDefer),
-		string(history.KindStart), string(history.KindStatus),
+		string(history.KindStart), string(history.KindStatus), string(history.KindReply),
 	}
 }

@@ -7,8 +7,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/id"
@@ -128,6 +130,48 @@ func (e *Engine) send() *cobra.Command {
 			})
 		})
 	cmd.Flags().StringVar(&messageID, "id", "", "the `id` of the message; repeating it is a no-op. By default a new one")
+	return cmd
+}
+
+func (e *Engine) call() *cobra.Command {
+	var requestID, workflow string
+	var wait time.Duration
+	cmd := e.asking("call [TOKEN] [JSON]", "Send a message to a workflow, and print what its program answers",
+		"  lockstep workflow call --to order-7 '{\"item\": \"tea\"}' --id item-1\n  lockstep workflow call ch_ABCDEFGHIJKLMNOPQRSTUVWXYZ '{\"approved\": true}' --wait 10s", command.Between(0, 2),
+		func(ctx context.Context, client autoflowv1.AutoFlowClient, args []string) error {
+			if requestID == "" {
+				requestID = id.New(e.Clock.Now())
+			}
+			request := &autoflowv1.CallChannelRequest{
+				OrganizationId: e.organization, WorkflowId: workflow, RequestId: requestID, Wait: durationpb.New(wait),
+			}
+			if workflow == "" {
+				if len(args) == 0 {
+					return fault.New(fault.Invalid, "found neither a token nor --to ID; expected one of them")
+				}
+				request.Token, args = args[0], args[1:]
+			}
+			if len(args) > 1 {
+				return fault.New(fault.Invalid, "found a token and --to ID; expected one of them")
+			}
+			if len(args) == 1 {
+				request.Data = []byte(args[0])
+			}
+			answer, err := client.CallChannel(ctx, request)
+			if err != nil {
+				return err
+			}
+			if err := e.Print(message{answer}, func(w io.Writer) {
+				command.Row(w, "CALL", "ANSWER", "ERROR")
+				command.Row(w, requestID, string(answer.GetValue()), answer.GetError())
+			}); err != nil || answer.GetError() == "" {
+				return err
+			}
+			return fault.New(fault.Refused, "the program has answered the call with an error: %s", answer.GetError())
+		})
+	cmd.Flags().StringVar(&requestID, "id", "", "the `id` of the call; repeating it gets the same answer. By default a new one")
+	cmd.Flags().StringVar(&workflow, "to", "", "the `id` of the workflow that is called, in place of a channel's token")
+	cmd.Flags().DurationVar(&wait, "wait", 30*time.Second, "how `long` to wait for the answer, at most 1m")
 	return cmd
 }
 

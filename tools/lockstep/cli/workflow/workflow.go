@@ -2,6 +2,7 @@
 package workflow
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -37,7 +38,7 @@ func (c commands) workflow() *cobra.Command {
 			false, e.cancelOne),
 		e.end("terminate", "End a workflow as failed, without letting it clean up",
 			"  lockstep workflow terminate rollout-12 --reason 'stuck, see incident 81'", true, e.terminateOne),
-		e.retry(), e.check(), e.send(), e.flow(), e.batch())
+		e.retry(), e.check(), e.send(), e.call(), e.flow(), e.batch())
 	cmd.Long = `workflow calls the gRPC API of the workflow service (AutoFlow), at the first of --grpc, LOCKSTEP_GRPC and --endpoints-file that is given. The
 address is host:port or grpcs://host:port for TLS, and grpc://host:port for plain text.
 
@@ -53,6 +54,7 @@ func (e *Engine) start() *cobra.Command {
 	var secrets, labels map[string]string
 	var watch bool
 	var wait patienceFlag
+	var first, firstID string
 	cmd := e.asking("start ID PROGRAM", "Start a workflow; repeating the same ID is a no-op",
 		"  lockstep workflow start nightly-7 nightly.star --inputs '{\"day\": 7}' --watch\n  lockstep workflow start x main.star --module lib.star --inputs @inputs.json --label team=shop\n  lockstep workflow start nightly-8 nightly.star --wait=30s -o json", command.Exactly(2),
 		func(ctx context.Context, client autoflowv1.AutoFlowClient, args []string) error {
@@ -66,6 +68,9 @@ func (e *Engine) start() *cobra.Command {
 			request := &autoflowv1.StartWorkflowRequest{
 				OrganizationId: e.organization, WorkflowId: args[0], Starlark: program, Modules: modules, Inputs: inputs,
 				Secrets: secrets, Labels: labels,
+			}
+			if first != "" {
+				request.Message = &autoflowv1.StartMessage{MessageId: cmp.Or(firstID, "first"), Data: []byte(first)}
 			}
 			if wait.given {
 				return e.startAndWait(ctx, client, request, wait.most)
@@ -86,6 +91,8 @@ func (e *Engine) start() *cobra.Command {
 	cmd.Flags().StringToStringVar(&secrets, "secret", nil,
 		"a secret's `name=reference`: env:NAME, file:/path, k8s:namespace/name#key or vault:mount/data/path#key")
 	cmd.Flags().StringToStringVar(&labels, "label", nil, "a label of the workflow, as `name=value`")
+	cmd.Flags().StringVar(&first, "message", "", "`JSON` for the workflow's inbox, stored with the start or delivered to the workflow of that ID")
+	cmd.Flags().StringVar(&firstID, "message-id", "", "the `id` of that message; repeating it is a no-op (default first)")
 	cmd.Flags().BoolVar(&watch, "watch", false, "follow the workflow to its end")
 	wait.add(cmd)
 	return cmd

@@ -21,6 +21,7 @@ type Service struct {
 	scripts program.Scripts
 	clock   clock.Clock
 	runner  Runner
+	calls   calls
 }
 
 // Runner is the engine of this process, as Service needs it. Whatever it is not told, it finds in the store.
@@ -43,6 +44,8 @@ type Runner interface {
 	Recall(organization int64, workflow string) (execution.Execution, bool)
 	// Watch answers a channel that gets the execution, once, when it ends in this process. forget has to be called.
 	Watch(organization int64, workflow string) (ended <-chan execution.Execution, forget func())
+	// WatchAnswer answers a channel that is told when a run of this process has answered the call. forget has to be called.
+	WatchAnswer(organization int64, token, id string) (answered <-chan struct{}, forget func())
 }
 
 var _ Runner = (*engine.Engine)(nil)
@@ -57,17 +60,20 @@ func NewService(store Store, scripts program.Scripts, c clock.Clock, runner Runn
 // checked before, so that what can never run is refused to the caller instead of failing later. Where there is a place for the run,
 // it begins here at once.
 func (s *Service) Start(ctx context.Context, start execution.Start) (execution.Started, error) {
+	if err := checkStartMessage(start); err != nil {
+		return execution.Started{}, err
+	}
 	err := start.Admit()
 	if err == nil {
 		var started execution.Started
 		if started, err = s.start(ctx, start); err == nil {
-			return started, nil
+			return s.deliver(ctx, start, started)
 		}
 	}
 	if fault.Is(err, fault.Invalid) {
 		// It may have been accepted earlier, when less was refused: a repeat gets the handle of the first run.
 		if earlier, notFound := s.existing(ctx, start); notFound == nil {
-			return earlier, nil
+			return s.deliver(ctx, start, earlier)
 		}
 	}
 	return execution.Started{}, err
@@ -103,6 +109,10 @@ func (s *Service) StartOfFlow(ctx context.Context, start execution.Start) (execu
 func (s *Service) start(ctx context.Context, start execution.Start) (execution.Started, error) {
 	now := s.clock.Now()
 	n := engine.NewExecution{Start: start, Ref: id.New(now), Digest: program.Digest(start.Program.Source), At: now}
+	if start.Message != nil {
+		first := s.toInbox(*start.Message, start.Organization, n.Ref)
+		n.Message = &first
+	}
 	l := engine.Loaded{
 		Execution: execution.Execution{
 			Ref: n.Ref, Organization: start.Organization, Workflow: start.Workflow,
@@ -115,8 +125,10 @@ func (s *Service) start(ctx context.Context, start execution.Start) (execution.S
 	if reserved {
 		n.Owner = &lease
 		// To be run, a program passes the same checks.
-		if c, done, err := s.runner.Ahead(ctx, n, l); err != nil || done {
-			return execution.Started{Workflow: start.Workflow, Ref: c.Ref, Created: c.Created}, err
+		if n.Message == nil { // a first turn that is stored with the start cannot have received it
+			if c, done, err := s.runner.Ahead(ctx, n, l); err != nil || done {
+				return execution.Started{Workflow: start.Workflow, Ref: c.Ref, Created: c.Created}, err
+			}
 		}
 	}
 	c, err := s.create(ctx, n)

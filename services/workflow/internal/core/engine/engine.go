@@ -88,6 +88,8 @@ type Engine struct {
 	places *scheduler
 	// endings tells who waits for an execution's end.
 	endings endings
+	// answers tells who waits for the answer to a call.
+	answers answers
 	// openings says of which programs the first turn is run before the start is stored.
 	openings openings
 	// orphans wakes the loop that cancels children whose parents have ended; children are the rates of organizations.

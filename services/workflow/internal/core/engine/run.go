@@ -566,6 +566,11 @@ func (d *run) whole(c Commit) Commit {
 // committed is behind a turn that is stored: an empty one begins, and who waits for the end of the run is told.
 func (d *run) committed(c Commit, done Committed) {
 	d.loaded.Turn = done.Turn
+	for _, e := range c.Emits {
+		if e.Answers != "" {
+			d.engine.answers.tell(callName{e.Organization, e.Answers, e.ID})
+		}
+	}
 	d.entries, d.emits, d.closed, d.starts = nil, nil, nil, nil
 	if done.State.Ended() {
 		e := d.loaded.Execution

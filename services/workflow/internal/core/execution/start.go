@@ -29,6 +29,8 @@ type Start struct {
 	// Trace is that of whoever asks, in W3C form, if it is recorded. It is no part of what is started: the same workflow
 	// asked for in another trace is the same.
 	Trace string
+	// Message is sent to the run's inbox in the transaction that stores it; nil: none. It is no part of what is started either.
+	Message *history.Message
 }
 
 // Started is the receipt for a Start.

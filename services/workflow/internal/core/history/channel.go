@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -28,6 +29,19 @@ type Message struct {
 	// Data is any JSON value; nil is null.
 	Data json.RawMessage
 	Time time.Time
+	// Ref is the handle of the run whose inbox Token is; empty for a channel that a program has made.
+	Ref string
+	// Call says that the sender waits for an answer. The IDs of calls are apart from those of other messages.
+	Call bool
+}
+
+// inboxPrefix begins the token of an inbox. It is no token that a program or a caller can write (IsToken).
+const inboxPrefix = "inbox:"
+
+// InboxToken is the address of what is sent to a run by its id. The handle is what ActivityID has: that of an attempt or a generation will do.
+func InboxToken(ref string) string {
+	ref, _, _ = strings.Cut(ref, "~")
+	return inboxPrefix + ref
 }
 
 // tokenForm is what newToken makes.
@@ -51,11 +65,15 @@ func (m Message) Event() (Event, error) {
 	if len(data) == 0 {
 		data = json.RawMessage("null")
 	}
-	body, err := json.Marshal(map[string]any{"channel": m.Token, "data": data})
+	content, source := map[string]any{"channel": m.Token, "data": data}, "/channels/"+m.Token
+	if m.Call {
+		content["call"], source = true, source+"/calls"
+	}
+	body, err := json.Marshal(content)
 	if err != nil {
 		return Event{}, fault.InvalidFields(fault.Field{Name: "data", Problem: "found something else, expected JSON"})
 	}
-	return Event{Organization: m.Organization, Source: "/channels/" + m.Token, ID: m.ID, Type: TypeMessage, Data: body, Time: m.Time}, nil
+	return Event{Organization: m.Organization, Source: source, ID: m.ID, Type: TypeMessage, Data: body, Time: m.Time}, nil
 }
 
 // channelFilter is what the messages of a channel have in common.
@@ -63,3 +81,14 @@ func channelFilter(token string) Filter {
 	value, _ := Scalar(token) // a string is one
 	return Filter{"channel": value}
 }
+
+// Answer is what a program has answered to a call: a value, or why it has none.
+type Answer struct {
+	// Value is JSON; nil where Error is set.
+	Value json.RawMessage `json:"value,omitempty"`
+	Error string          `json:"error,omitempty"`
+}
+
+// AnswerSource is the source under which the answers to the calls of a channel are kept, by the IDs of the calls. They are messages that
+// no wait finds, because they are to no channel.
+func AnswerSource(token string) string { return "/channels/" + token + "/answers" }

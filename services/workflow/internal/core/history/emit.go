@@ -22,4 +22,13 @@ type Emit struct {
 	Type     string
 	Data     json.RawMessage
 	Time     time.Time
+	// Answers is the channel whose call ID this is the answer to; empty for an event. An answer stays in this service.
+	Answers string `json:",omitempty"`
+}
+
+// Answer is the answer to a call as it is stored; false for an event.
+func (e Emit) Answer() (Event, bool) {
+	return Event{
+		Organization: e.Organization, Source: AnswerSource(e.Answers), ID: e.ID, Type: TypeMessage, Data: e.Data, Time: e.Time,
+	}, e.Answers != ""
 }

@@ -30,6 +30,8 @@ const (
 	KindRandom Kind = "random"
 	// KindChannel is a channel's token.
 	KindChannel Kind = "channel"
+	// KindReply is the answer to a call, which was stored in the transaction that wrote the entry.
+	KindReply Kind = "reply"
 	// KindPrint is a line that the program printed.
 	KindPrint Kind = "print"
 	// KindAttempt is the outcome of a call of attempt: everything from the operation that its Value names on is part of it.

@@ -37,3 +37,27 @@ SELECT EXISTS (SELECT 1 FROM channel WHERE token = $1 AND organization = $2);
 
 -- name: HasEvent :one
 SELECT EXISTS (SELECT 1 FROM event WHERE organization = $1 AND source = $2 AND event_id = $3);
+
+-- name: OpenInbox :one
+-- Has the inbox of a run that has not ended among the open channels, and reports whether there is such a run. A run that ends at the same
+-- moment may leave the row behind: FindAnswer looks at the run, too.
+WITH live AS (
+    SELECT execution.id, execution.organization FROM execution
+    WHERE execution.ref = sqlc.arg(ref) AND execution.organization = sqlc.arg(organization) AND execution.state < 2
+), opened AS (
+    INSERT INTO channel (token, execution, organization) SELECT sqlc.arg(token)::text, live.id, live.organization FROM live
+    ON CONFLICT DO NOTHING
+)
+SELECT EXISTS (SELECT 1 FROM live);
+
+-- name: FindAnswer :one
+-- The answer to a call, empty where there is none, and whether there still may be one. Both are of one moment.
+SELECT
+    coalesce((
+        SELECT event.data::text FROM event
+        WHERE event.organization = sqlc.arg(organization) AND event.source = sqlc.arg(source) AND event.event_id = sqlc.arg(event_id)
+    ), '')::text AS answer,
+    EXISTS (
+        SELECT 1 FROM channel JOIN execution ON execution.id = channel.execution
+        WHERE channel.token = sqlc.arg(token) AND channel.organization = sqlc.arg(organization) AND execution.state < 2
+    ) AS open;

@@ -52,6 +52,43 @@ func (q *Queries) EventsOfType(ctx context.Context, arg EventsOfTypeParams) ([]E
 	return items, nil
 }
 
+const findAnswer = `-- name: FindAnswer :one
+SELECT
+    coalesce((
+        SELECT event.data::text FROM event
+        WHERE event.organization = $1 AND event.source = $2 AND event.event_id = $3
+    ), '')::text AS answer,
+    EXISTS (
+        SELECT 1 FROM channel JOIN execution ON execution.id = channel.execution
+        WHERE channel.token = $4 AND channel.organization = $1 AND execution.state < 2
+    ) AS open
+`
+
+type FindAnswerParams struct {
+	Organization int64
+	Source       string
+	EventID      string
+	Token        string
+}
+
+type FindAnswerRow struct {
+	Answer string
+	Open   bool
+}
+
+// The answer to a call, empty where there is none, and whether there still may be one. Both are of one moment.
+func (q *Queries) FindAnswer(ctx context.Context, arg FindAnswerParams) (FindAnswerRow, error) {
+	row := q.db.QueryRow(ctx, findAnswer,
+		arg.Organization,
+		arg.Source,
+		arg.EventID,
+		arg.Token,
+	)
+	var i FindAnswerRow
+	err := row.Scan(&i.Answer, &i.Open)
+	return i, err
+}
+
 const findShape = `-- name: FindShape :one
 SELECT id, filled FROM shape WHERE organization = $1 AND type = $2 AND paths = $3
 `
@@ -137,6 +174,32 @@ type HasEventParams struct {
 
 func (q *Queries) HasEvent(ctx context.Context, arg HasEventParams) (bool, error) {
 	row := q.db.QueryRow(ctx, hasEvent, arg.Organization, arg.Source, arg.EventID)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
+const openInbox = `-- name: OpenInbox :one
+WITH live AS (
+    SELECT execution.id, execution.organization FROM execution
+    WHERE execution.ref = $1 AND execution.organization = $2 AND execution.state < 2
+), opened AS (
+    INSERT INTO channel (token, execution, organization) SELECT $3::text, live.id, live.organization FROM live
+    ON CONFLICT DO NOTHING
+)
+SELECT EXISTS (SELECT 1 FROM live)
+`
+
+type OpenInboxParams struct {
+	Ref          string
+	Organization int64
+	Token        string
+}
+
+// Has the inbox of a run that has not ended among the open channels, and reports whether there is such a run. A run that ends at the same
+// moment may leave the row behind: FindAnswer looks at the run, too.
+func (q *Queries) OpenInbox(ctx context.Context, arg OpenInboxParams) (bool, error) {
+	row := q.db.QueryRow(ctx, openInbox, arg.Ref, arg.Organization, arg.Token)
 	var exists bool
 	err := row.Scan(&exists)
 	return exists, err
