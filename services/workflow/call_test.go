@@ -82,7 +82,7 @@ func TestACallHasOneAnswer(t *testing.T) {
 }
 
 // TestAStartBringsItsMessage: it is stored with the run; a repeated start changes nothing, and one with another message id delivers that
-// to the run that is there (issue 18).
+// to the run that exists (issue 18).
 func TestAStartBringsItsMessage(t *testing.T) {
 	t.Parallel()
 	s := startWith(t, func(c *workflow.Config) { c.Tokens = accessTokens() })

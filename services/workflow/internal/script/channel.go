@@ -177,7 +177,7 @@ func messageName(m *Object) (call, error) {
 const maxReplyError = 4 << 10
 
 // reply(message, value=None, error=None) answers a message whose sender waits for an answer: with a value, or with an error. It answers
-// whether somebody waits: not where the message was only sent, was answered before, or was received by another generation of the run. Then
+// whether a caller waits: not where the message was only sent, was answered before, or was received by another generation of the run. Then
 // nothing is recorded.
 func reply(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	b, err := branchOf(thread, fn)

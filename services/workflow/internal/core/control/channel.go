@@ -106,7 +106,7 @@ const (
 )
 
 // CallChannel sends a message and answers what the program replies. The same ID again is the same call: it joins the wait, or has the
-// answer at once. fault.NotFound: there is no such channel, or its run has ended and was not called with this ID; fault.Refused: the run has
+// answer at once. fault.NotFound: there is no such channel, or its run has ended and had no such call; fault.Refused: the run has
 // ended without a reply; fault.Limited; context.DeadlineExceeded after the wait, of which the message knows nothing.
 func (s *Service) CallChannel(ctx context.Context, m history.Message, w Wait) (history.Answer, error) {
 	if err := w.check(); err != nil {
@@ -161,7 +161,9 @@ type lateError struct {
 	waited time.Duration
 }
 
-func (e lateError) Error() string { return fmt.Sprintf("the call %q was not answered within %s", e.id, e.waited) }
+func (e lateError) Error() string {
+	return fmt.Sprintf("the call %q was not answered within %s", e.id, e.waited)
+}
 
 // Unwrap is context.DeadlineExceeded.
 func (lateError) Unwrap() error { return context.DeadlineExceeded }
@@ -172,12 +174,12 @@ func (lateError) Level() slog.Level { return slog.LevelInfo }
 // firstLook is how long a call waits before it looks at the store for the first time.
 const firstLook = 20 * time.Millisecond
 
-// pause waits until it is told, or for d.
-func (s *Service) pause(ctx context.Context, told, stopping <-chan struct{}, d time.Duration) error {
+// pause waits until it is notified, or for d.
+func (s *Service) pause(ctx context.Context, notified, stopping <-chan struct{}, d time.Duration) error {
 	t := s.clock.NewTimer(d)
 	defer t.Stop()
 	select {
-	case <-told:
+	case <-notified:
 		return nil
 	case <-t.C():
 		return nil

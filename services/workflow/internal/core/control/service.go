@@ -44,7 +44,7 @@ type Runner interface {
 	Recall(organization int64, workflow string) (execution.Execution, bool)
 	// Watch answers a channel that gets the execution, once, when it ends in this process. forget has to be called.
 	Watch(organization int64, workflow string) (ended <-chan execution.Execution, forget func())
-	// WatchAnswer answers a channel that is told when a run of this process has answered the call. forget has to be called.
+	// WatchAnswer returns a channel that is notified when a run of this process has answered the call. forget has to be called.
 	WatchAnswer(organization int64, token, id string) (answered <-chan struct{}, forget func())
 }
 

@@ -88,7 +88,7 @@ type Engine struct {
 	places *scheduler
 	// endings tells who waits for an execution's end.
 	endings endings
-	// answers tells who waits for the answer to a call.
+	// answers notifies those who wait for the answer to a call.
 	answers answers
 	// openings says of which programs the first turn is run before the start is stored.
 	openings openings

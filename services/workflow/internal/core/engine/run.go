@@ -568,7 +568,7 @@ func (d *run) committed(c Commit, done Committed) {
 	d.loaded.Turn = done.Turn
 	for _, e := range c.Emits {
 		if e.Answers != "" {
-			d.engine.answers.tell(callName{e.Organization, e.Answers, e.ID})
+			d.engine.answers.notify(callName{e.Organization, e.Answers, e.ID})
 		}
 	}
 	d.entries, d.emits, d.closed, d.starts = nil, nil, nil, nil
