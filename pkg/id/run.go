@@ -56,5 +56,53 @@ var reservedRun = regexp.MustCompile(
 	`^(rollout-[0-9]+|preview-[0-9]+|environment-[0-9]+-onboarding-[0-9]+|application-environment-[0-9]+-setup-[0-9]+)$`,
 )
 
+// Rollout returns the number of the rollout that a run is of; 0 for any other run.
+func Rollout(run string) int64 { return numbered(run, "rollout-", "") }
+
+// ApplicationEnvironment returns the number of the application environment that a run sets up; 0 for any other run.
+func ApplicationEnvironment(run string) int64 {
+	n := numbered(run, "application-environment-", "-setup-")
+	if SetupAttempt(run, n) == 0 {
+		return 0
+	}
+	return n
+}
+
+// numbered returns the number between a prefix and what ends it, or the end of the text; 0 if there is none, or not as it is written here.
+func numbered(run, prefix, end string) int64 {
+	digits, ok := strings.CutPrefix(run, prefix)
+	if end != "" {
+		digits, _, _ = strings.Cut(digits, end)
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if !ok || err != nil || n < 1 || strconv.FormatInt(n, 10) != digits {
+		return 0
+	}
+	return n
+}
+
+// observing begins what stands in place of a run in the events of standing reports, which outlive the run that registered them.
+const observing = "observer/"
+
+// Observer returns what the events of a standing report carry in place of a run: the run that registered it, and its key. A report that an
+// earlier release has registered has no run.
+func Observer(run, key string) string {
+	if run == "" {
+		return observing + key
+	}
+	return observing + run + "/" + key
+}
+
+// ObserverRun returns the run that registered the standing report which an event is of; empty for one of an earlier release. It reports
+// false for what is not of a standing report.
+func ObserverRun(correlation string) (run string, standing bool) {
+	rest, standing := strings.CutPrefix(correlation, observing)
+	run, _, _ = strings.Cut(rest, "/")
+	if !standing || !ReservedRun(run) {
+		run = ""
+	}
+	return run, standing
+}
+
 // ReservedRun reports whether an id has the form of a run that the domain service starts.
 func ReservedRun(run string) bool { return reservedRun.MatchString(run) }

@@ -35,3 +35,30 @@ func TestAttemptsOfRuns(t *testing.T) {
 		t.Errorf("found attempt %d, expected 12", got)
 	}
 }
+
+// TestWhatARunIsOf: only the exact form is read, and what a standing report carries says the run that registered it (D47).
+func TestWhatARunIsOf(t *testing.T) {
+	t.Parallel()
+	for run, want := range map[string][2]int64{
+		id.RolloutRun(7): {7, 0}, id.SetupRun(5, 2): {0, 5}, "rollout-07": {}, "rollout-": {}, "rollout-7x": {}, "rollout--7": {},
+		"application-environment-5-setup-": {}, "application-environment-05-setup-1": {}, "application-environment-5-setup-01": {},
+		"application-environment-5-setup-1/x": {}, "environment-5-onboarding-1": {}, "": {},
+	} {
+		if got := [2]int64{id.Rollout(run), id.ApplicationEnvironment(run)}; got != want {
+			t.Errorf("%q is of %v, expected %v", run, got, want)
+		}
+	}
+	for correlation, want := range map[string]struct {
+		run      string
+		standing bool
+	}{
+		id.Observer(id.RolloutRun(7), "argo.health/service_id=4"): {"rollout-7", true},
+		id.Observer("", "agent/environment_id=1"):                 {"", true},
+		id.RolloutRun(7):            {"", false},
+		"xobserver/rollout-7/agent": {"", false},
+	} {
+		if run, standing := id.ObserverRun(correlation); run != want.run || standing != want.standing {
+			t.Errorf("%q is of run %q, standing %t; expected %+v", correlation, run, standing, want)
+		}
+	}
+}

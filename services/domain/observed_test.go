@@ -2,6 +2,7 @@ package domain
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,7 +11,9 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
 func instant(minute int) time.Time { return time.Date(2026, 3, 25, 10, minute, 0, 0, time.UTC) }
@@ -57,6 +60,90 @@ func TestTheHealthCacheKeepsTheNewestObservationAndSinceWhen(t *testing.T) {
 	others, err := f.view.HealthsByEnvironment(t.Context(), 2, []int64{e.ID})
 	if f.ok(err); len(others) != 0 {
 		t.Errorf("another organization sees %v", others)
+	}
+}
+
+// TestAStandingReportIsOnlyAboutWhatItsRunIsFor (D47): a hostile program registers reports of other applications, environments and
+// organizations. None changes a row; those of the rollout, the setup and the onboarding of what they are about do.
+func TestAStandingReportIsOnlyAboutWhatItsRunIsFor(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	r := s.rollout(s.set)
+	other := s.fixture.application("billing", "ledger")
+	_, err := s.setup.CreateFlowDefinition(t.Context(), user(),
+		setup.NewFlowDefinition{ApplicationID: other.ID, Definition: pipeline("staging", "production")})
+	s.ok(err)
+	services, err := s.view.ServicesByApplication(t.Context(), org, []int64{s.application.ID, other.ID})
+	s.ok(err)
+	all, err := s.view.ApplicationEnvironmentsByApplication(t.Context(), org, []int64{s.application.ID, other.ID})
+	s.ok(err)
+	in := func(application int64, environment core.Environment) int64 {
+		for _, ae := range all[application] {
+			if ae.EnvironmentID == environment.ID {
+				return ae.ID
+			}
+		}
+		t.Fatalf("application %d has no row for %s", application, environment.Name)
+		return 0
+	}
+	ours, theirs, here := in(s.application.ID, s.staging), in(other.ID, s.staging), s.staging.ID
+	elsewhere := s.environment("elsewhere", core.TierStaging)
+	health := func(service, environment int64) event.Data {
+		return event.ServiceHealthObserved{ServiceID: service, EnvironmentID: environment, Health: "degraded", ObservedAt: wire(1)}
+	}
+	reconciled := func(ae int64) event.Data {
+		return event.ApplicationEnvironmentReconciled{ApplicationEnvironmentID: ae, Revision: strings.Repeat("0", 40), ObservedAt: wire(1)}
+	}
+	contact := func(environment int64) event.Data {
+		return event.EnvironmentContactChanged{EnvironmentID: environment, Reason: "down", ObservedAt: wire(1)}
+	}
+	api, ledger := services[s.application.ID][0].ID, services[other.ID][0].ID
+	run := id.RolloutRun(r.ID)
+	report := func(from string, data event.Data) error {
+		return s.on.Domain(t.Context(), []bus.Delivery{{Event: s.emit(data, id.Observer(from, "some/key")), Attempt: 1}})[0]
+	}
+	before := s.rows()
+	for name, c := range map[string]struct {
+		run  string
+		data event.Data
+	}{
+		"another application's service":            {run, health(ledger, here)},
+		"an environment that is not the rollout's": {run, health(api, elsewhere.ID)},
+		"another application's live state":         {run, reconciled(theirs)},
+		"the environment's contact, of a rollout":  {run, contact(here)},
+		"a rollout that does not exist":            {id.RolloutRun(r.ID + 100), health(api, here)},
+		"another application's setup":              {id.SetupRun(theirs, 1), health(api, here)},
+		"another application's setup, live state":  {id.SetupRun(theirs, 1), reconciled(ours)},
+		"a setup in another environment":           {id.SetupRun(in(s.application.ID, s.production), 1), health(api, here)},
+		"a setup, of its environment's contact":    {id.SetupRun(ours, 1), contact(here)},
+		"an onboarding elsewhere":                  {id.OnboardingRun(elsewhere.ID, 1), contact(here)},
+		"an onboarding, of a service":              {id.OnboardingRun(here, 1), health(api, here)},
+		"an onboarding, of live state":             {id.OnboardingRun(here, 1), reconciled(ours)},
+		"a preview":                                {id.PreviewRun(r.ID), health(api, here)},
+	} {
+		err := report(c.run, c.data)
+		if fields := fault.FieldsOf(err); !fault.Is(err, fault.Invalid) || len(fields) != 1 || fields[0].Name != event.ExtensionCorrelation {
+			t.Errorf("%s: found %v, expected a refusal of its run", name, err)
+		}
+	}
+	if diff := cmp.Diff(before, s.rows()); diff != "" {
+		t.Errorf("reports about what their runs are not for have changed rows (-before +after):\n%s", diff)
+	}
+	for name, c := range map[string]struct {
+		run  string
+		data event.Data
+	}{
+		"the rollout, of a service":    {run, health(api, here)},
+		"the rollout, of live state":   {run, reconciled(ours)},
+		"the setup, of a service":      {id.SetupRun(theirs, 2), health(ledger, here)},
+		"the setup, of live state":     {id.SetupRun(theirs, 2), reconciled(theirs)},
+		"the onboarding, of contact":   {id.OnboardingRun(here, 3), contact(here)},
+		"a registration of before D47": {"", contact(elsewhere.ID)},
+	} {
+		before := s.rows()
+		if err := report(c.run, c.data); err != nil || before == s.rows() {
+			t.Errorf("%s: %v, expected it to change a row", name, err)
+		}
 	}
 }
 

@@ -77,11 +77,10 @@ func TestAgentsOfOthersCannotBeCalled(t *testing.T) {
 
 	stranger := s.as(tokenOf(2, "start"))
 	for name, call := range map[string]string{
-		"run":     `run("k8s.get", {"agent_id": 7, "kind": "Pod", "name": "x"})`,
-		"poll":    `poll("k8s.get", {"agent_id": 7, "kind": "Pod", "name": "x"}, until = {"found": True}, interval = 1)`,
-		"watch":   `run("k8s.watch", {"agent_id": 7, "kind": "Pod", "name": "x", "fields": ["status"]})`,
-		"observe": `run("k8s.observe", {"agent_id": 7, "report": "agent", "subject": {"environment_id": 1}})`,
-		"spawn":   `gather([spawn(lambda: run("argo.abort", {"agent_id": 7, "rollout_name": "a", "rollout_namespace": "b"}))])`,
+		"run":   `run("k8s.get", {"agent_id": 7, "kind": "Pod", "name": "x"})`,
+		"poll":  `poll("k8s.get", {"agent_id": 7, "kind": "Pod", "name": "x"}, until = {"found": True}, interval = 1)`,
+		"watch": `run("k8s.watch", {"agent_id": 7, "kind": "Pod", "name": "x", "fields": ["status"]})`,
+		"spawn": `gather([spawn(lambda: run("argo.abort", {"agent_id": 7, "rollout_name": "a", "rollout_namespace": "b"}))])`,
 	} {
 		_, err := stranger.StartWorkflow(t.Context(), &autoflowv1.StartWorkflowRequest{WorkflowId: name, Starlark: []byte("x = 1\n" + call)})
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
@@ -22,6 +23,15 @@ func (t *tx) SaveHealth(ctx context.Context, h core.ServiceHealth) (bool, error)
 		return false, nil // a newer one is kept
 	}
 	return counts, pg.Classify(err, "save health of service %d in environment %d", h.ServiceID, h.EnvironmentID)
+}
+
+// MayObserve implements rollout.Tx.
+func (t *tx) MayObserve(ctx context.Context, run, setup int64, about rollout.Observed) (bool, error) {
+	may, err := t.q.MayObserve(ctx, query.MayObserveParams{
+		OrganizationID: t.organization, ServiceID: about.Service, ApplicationEnvironmentID: about.ApplicationEnvironment,
+		EnvironmentID: about.Environment, Setup: setup, RolloutID: run,
+	})
+	return may, pg.Classify(err, "read whether a standing report is of its run")
 }
 
 // RolloutServing implements rollout.Tx.

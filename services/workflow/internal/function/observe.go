@@ -5,8 +5,10 @@ import (
 	"fmt"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
 // observe is k8s.observe: from now on, and after the run has ended, what it says of the object, or of the agent, is emitted as
@@ -20,7 +22,10 @@ func (d WatchDeps) observe() *Function {
 				"differs from the one before.\n\n" +
 				"`argo.health` emits `com.gitlab.cd.service.health_observed` about `{environment_id, service_id}`; `argo.reconciliation` emits\n" +
 				"`com.gitlab.cd.application_environment.reconciled` about `{application_environment_id}`; `agent` emits\n" +
-				"`com.gitlab.cd.environment.contact_changed` about `{environment_id}`, and an agent without a heartbeat for 20 seconds is offline.",
+				"`com.gitlab.cd.environment.contact_changed` about `{environment_id}`, and an agent without a heartbeat for 20 seconds is offline.\n\n" +
+				"Only the run of a rollout, an onboarding or a setup may register one, and only about what it was started for: a rollout about its\n" +
+				"application in its environments, a setup about its application in its environment, an onboarding about its environment. The call of\n" +
+				"any other run is refused with the code `forbidden`; a report about anything else is refused by the domain service.",
 			Arguments: []Field{
 				agentField(),
 				{
@@ -37,7 +42,14 @@ func (d WatchDeps) observe() *Function {
 			agentID, _ := whole(call.Args["agent_id"])
 			o := agent.StandingReport{
 				Organization: call.Organization, Agent: agentID, Report: text(call.Args, "report"), Namespace: text(call.Args, "namespace"),
-				Name: text(call.Args, "name"), Expected: text(call.Args, "expected_revision"), Subject: subject(call),
+				Name: text(call.Args, "name"), Expected: text(call.Args, "expected_revision"), Run: call.Workflow, Subject: subject(call),
+			}
+			if !id.ReservedRun(o.Run) {
+				return nil, &history.FunctionError{
+					Code: history.CodeForbidden,
+					Message: "found a run that was started for nothing that the domain service keeps, expected that of a rollout, " +
+						"an onboarding or a setup: no other registers a standing report",
+				}
 			}
 			if err := d.checkObserver(ctx, o); err != nil {
 				return nil, err

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
@@ -129,7 +130,7 @@ func (s *Store) publish(ctx context.Context, st statement) error {
 	}
 	emit := history.Emit{
 		ID:           fmt.Sprintf("%s%d/%s/%d", observerWatch, st.Organization, st.Key(), st.at.UnixNano()),
-		Organization: st.Organization, Workflow: observerWatch + st.Key(), Type: st.Event(), Data: body, Time: st.at,
+		Organization: st.Organization, Workflow: id.Observer(st.Run, st.Key()), Type: st.Event(), Data: body, Time: st.at,
 	}
 	wire, err := s.Encode(emit, "")
 	if err != nil {

@@ -68,7 +68,15 @@ func TestAnObserverReportsChanges(t *testing.T) {
 	b := observing(t)
 	o := agent.StandingReport{
 		Organization: 3, Agent: 7, Report: agent.ReportHealth, Namespace: "shop", Name: "api",
-		Subject: map[string]int64{"environment_id": 4, "service_id": 5},
+		Subject: map[string]int64{"environment_id": 4, "service_id": 5}, Run: "rollout-9",
+	}
+	// Every report names the run that has registered it (D47).
+	encode := b.Encode
+	b.Encode = func(e history.Emit, trace string) (event.Sealed, error) {
+		if want := "observer/rollout-9/argo.health/environment_id=4,service_id=5"; e.Workflow != want {
+			t.Errorf("a report of %q, expected %q", e.Workflow, want)
+		}
+		return encode(e, trace)
 	}
 	register := func(o agent.StandingReport, want bool) string {
 		t.Helper()

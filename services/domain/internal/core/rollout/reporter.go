@@ -3,7 +3,6 @@ package rollout
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/id"
@@ -20,7 +19,12 @@ type reporter struct {
 	run        func(id string) bool
 	expected   string
 	deployment int64
+	// observed is what a standing report is about, which is looked up for the run that registered it; nil for what needs no look.
+	observed *Observed
 }
+
+// Observed is what a standing report is about: a service in an environment, an application environment, or else an environment.
+type Observed struct{ Environment, Service, ApplicationEnvironment int64 }
 
 // anyRun may report what changes no row.
 func anyRun() reporter { return reporter{run: func(string) bool { return true }} }
@@ -36,10 +40,18 @@ func ofRollout(rollout int64) reporter { return theRun(id.RolloutRun(rollout)) }
 // ofDeployment is the run of the rollout that a deployment belongs to.
 func ofDeployment(deployment int64) reporter { return reporter{deployment: deployment} }
 
-// observers are standing reports: the engine emits them under this prefix in place of a run.
-func observers() reporter {
-	const prefix = "observer/"
-	return reporter{run: func(run string) bool { return strings.HasPrefix(run, prefix) }, expected: "a standing report"}
+// observers are standing reports of runs that were started for what they are about. What an earlier release has registered does not say by
+// which run; it is believed until the next deployment, setup or onboarding registers it again.
+func observers(about Observed) reporter {
+	r := reporter{expected: "a standing report that a run registered about what it was started for"}
+	r.run = func(correlation string) bool {
+		run, standing := id.ObserverRun(correlation)
+		return standing && (run == "" || about.ApplicationEnvironment == 0 && about.Service == 0 && id.OnboardingAttempt(run, about.Environment) > 0)
+	}
+	if about.Service != 0 || about.ApplicationEnvironment != 0 {
+		r.observed = &about
+	}
+	return r
 }
 
 // mayReport compares the run that emitted an event with that of the row that it would change. The error is Invalid, about the attribute
@@ -55,6 +67,12 @@ func mayReport(ctx context.Context, tx Tx, c cause, in core.Inbound, ch Change) 
 	}
 	if r.run(in.Correlation) {
 		return nil
+	}
+	if run, standing := id.ObserverRun(in.Correlation); standing && r.observed != nil {
+		may, err := tx.MayObserve(ctx, id.Rollout(run), id.ApplicationEnvironment(run), *r.observed)
+		if err != nil || may {
+			return err
+		}
 	}
 	return fault.InvalidFields(fault.Field{
 		Name:    "correlationid",
@@ -102,8 +120,12 @@ func (m ApplicationEnvironmentReadiness) reporter() reporter {
 // The engine reports the end of a run as that run.
 func (m WorkflowEnded) reporter() reporter { return theRun(m.WorkflowID) }
 
-func (HealthSeen) reporter() reporter { return observers() }
+func (h HealthSeen) reporter() reporter {
+	return observers(Observed{Environment: h.EnvironmentID, Service: h.ServiceID})
+}
 
-func (Reconciled) reporter() reporter { return observers() }
+func (r Reconciled) reporter() reporter {
+	return observers(Observed{ApplicationEnvironment: r.ApplicationEnvironmentID})
+}
 
-func (ContactSeen) reporter() reporter { return observers() }
+func (o ContactSeen) reporter() reporter { return observers(Observed{Environment: o.EnvironmentID}) }

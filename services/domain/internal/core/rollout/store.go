@@ -69,6 +69,9 @@ type Tx interface {
 	core.ChangeTx
 	setup.ReadinessTx
 	ControlTx
+	// MayObserve reports whether a rollout, or the setup of an application environment, was started for what a standing report is about. Each
+	// is 0 for none.
+	MayObserve(ctx context.Context, rollout, setup int64, about Observed) (bool, error)
 	// SaveHealth answers whether it counts for a clock: it is news, or says that the service is degraded.
 	SaveHealth(ctx context.Context, h core.ServiceHealth) (counts bool, err error)
 	// RolloutServing is the last rollout that has begun to deploy a service in an environment; false when none has.

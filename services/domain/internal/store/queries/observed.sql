@@ -11,6 +11,22 @@ SET health = excluded.health, reason = excluded.reason, observed_at = excluded.o
 WHERE h.observed_at < excluded.observed_at
 RETURNING (h.health = 3 OR h.since = h.observed_at)::boolean AS counts;
 
+-- name: MayObserve :one
+-- Whether a rollout, or the setup of an application environment, is of the application and the environment that a report is about.
+SELECT EXISTS (
+    SELECT FROM cd_application_environments ae
+    LEFT JOIN cd_services s ON s.organization_id = ae.organization_id AND s.application_id = ae.application_id AND s.id = @service_id::bigint
+    WHERE ae.organization_id = @organization_id
+      AND CASE WHEN @application_environment_id::bigint <> 0 THEN ae.id = @application_environment_id::bigint
+          ELSE s.id IS NOT NULL AND ae.environment_id = @environment_id::bigint END
+      AND (ae.id = @setup::bigint OR EXISTS (
+          SELECT FROM cd_rollouts r
+          JOIN cd_rollout_environments e ON e.organization_id = r.organization_id AND e.rollout_id = r.id
+          WHERE r.organization_id = ae.organization_id AND r.id = @rollout_id::bigint
+            AND r.application_id = ae.application_id AND e.environment_id = ae.environment_id
+      ))
+) AS may;
+
 -- name: RolloutServing :one
 -- The last rollout that has begun to deploy a service in an environment.
 SELECT r.id

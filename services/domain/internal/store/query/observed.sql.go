@@ -105,6 +105,46 @@ func (q *Queries) HealthsByEnvironment(ctx context.Context, organizationID int64
 	return items, nil
 }
 
+const mayObserve = `-- name: MayObserve :one
+SELECT EXISTS (
+    SELECT FROM cd_application_environments ae
+    LEFT JOIN cd_services s ON s.organization_id = ae.organization_id AND s.application_id = ae.application_id AND s.id = $1::bigint
+    WHERE ae.organization_id = $2
+      AND CASE WHEN $3::bigint <> 0 THEN ae.id = $3::bigint
+          ELSE s.id IS NOT NULL AND ae.environment_id = $4::bigint END
+      AND (ae.id = $5::bigint OR EXISTS (
+          SELECT FROM cd_rollouts r
+          JOIN cd_rollout_environments e ON e.organization_id = r.organization_id AND e.rollout_id = r.id
+          WHERE r.organization_id = ae.organization_id AND r.id = $6::bigint
+            AND r.application_id = ae.application_id AND e.environment_id = ae.environment_id
+      ))
+) AS may
+`
+
+type MayObserveParams struct {
+	ServiceID                int64
+	OrganizationID           int64
+	ApplicationEnvironmentID int64
+	EnvironmentID            int64
+	Setup                    int64
+	RolloutID                int64
+}
+
+// Whether a rollout, or the setup of an application environment, is of the application and the environment that a report is about.
+func (q *Queries) MayObserve(ctx context.Context, arg MayObserveParams) (bool, error) {
+	row := q.db.QueryRow(ctx, mayObserve,
+		arg.ServiceID,
+		arg.OrganizationID,
+		arg.ApplicationEnvironmentID,
+		arg.EnvironmentID,
+		arg.Setup,
+		arg.RolloutID,
+	)
+	var may bool
+	err := row.Scan(&may)
+	return may, err
+}
+
 const reconciliations = `-- name: Reconciliations :many
 SELECT id, organization_id, application_environment_id, revision, expected_revision, automatic, drift, since, observed_at, created_at, updated_at FROM cd_application_environment_reconciliations
 WHERE organization_id = $1 AND application_environment_id = ANY($2::bigint[])

@@ -30,6 +30,9 @@ type StandingReport struct {
 	Name      string `json:"name,omitempty"`
 	// Expected is the revision that a reconciliation is compared with.
 	Expected string `json:"expected,omitempty"`
+	// Run is the run that has registered it, whose standing decides about what it may report (D47); empty for what an earlier release has
+	// registered.
+	Run string `json:"run,omitempty"`
 	// Subject are the members that every event of it has: whose report it is, in the words of the domain.
 	Subject map[string]int64 `json:"subject"`
 }
