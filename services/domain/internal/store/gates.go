@@ -56,8 +56,10 @@ func requirements(text json.RawMessage) (all []core.Requirement, err error) {
 	if len(text) == 0 {
 		return nil, nil
 	}
-	err = json.Unmarshal(text, &all)
-	return all, err
+	if err := json.Unmarshal(text, &all); err != nil {
+		return nil, fmt.Errorf("read a list of requirements: %w", err)
+	}
+	return all, nil
 }
 
 func gateRule(quorum int32, group string, requester bool, expiresAfter int32, onExpiry string) core.GateRule {
