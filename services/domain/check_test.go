@@ -255,8 +255,8 @@ func TestAStatusMayNameACommit(t *testing.T) {
 	c.want(c.granted(), []string{"dev", "dev", "test"})
 }
 
-// R3-27: outside of its windows a schedule keeps the entrance closed, says when it opens, and opens the passage at that time without anybody
-// asking; a window that closes meanwhile, because something else was missing, is waited for again; the windows of the pipeline and of the step are
+// R3-27: outside of its windows a schedule keeps the entrance closed, says when it opens, and opens the passage then without anybody asking.
+// A window that closes meanwhile, because something else was missing, is waited for again. The windows of the pipeline and of the step are
 // merged, and exclude beats allow; other environments are open.
 func TestAScheduleOpensThePassageAtItsTime(t *testing.T) {
 	t.Parallel()
