@@ -163,14 +163,12 @@ type call struct {
 func messageName(m *Object) (call, error) {
 	token, _ := m.get("token")
 	id, _ := m.get("id")
-	of, is := call{}, false
-	if of.token, is = starlark.AsString(token); is {
-		of.id, is = starlark.AsString(id)
-	}
-	if !is {
+	address, hasToken := starlark.AsString(token)
+	name, hasID := starlark.AsString(id)
+	if !hasToken || !hasID {
 		return call{}, errors.New("found an object without token and id, expected what receive has returned")
 	}
-	return of, nil
+	return call{token: address, id: name}, nil
 }
 
 // maxReplyError bounds the error of an answer, in bytes.

@@ -38,7 +38,7 @@ type Message struct {
 // inboxPrefix begins the token of an inbox. It is no token that a program or a caller can write (IsToken).
 const inboxPrefix = "inbox:"
 
-// InboxToken is the address of what is sent to a run by its id. The handle is what ActivityID has: that of an attempt or a generation will do.
+// InboxToken is the address of what is sent to a run by its id. The handle may be that of an attempt or a generation.
 func InboxToken(ref string) string {
 	ref, _, _ = strings.Cut(ref, "~")
 	return inboxPrefix + ref
