@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/run"
 	"github.com/lockstep-cd/lockstep/pkg/secret"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 )
@@ -55,12 +56,27 @@ func (c Config) exportKey(log *slog.Logger) (func(ctx context.Context) (ed25519.
 	}, nil
 }
 
-// prove seals and checks the journals until ctx ends. One process does; a second leader, for a moment, does no harm.
+// prove seals and checks the journals until ctx ends. One process does; a second leader, for a moment, does no harm. A check takes its time,
+// and sealing does not wait for it.
 func (s *service) prove(ctx context.Context, c Journal) error {
+	return run.Parts(ctx, s.log, stopWithin,
+		run.Loop("seal", func(ctx context.Context) error { return s.sealJournals(ctx, c) }),
+		run.Loop("check", func(ctx context.Context) error { return s.checkJournals(ctx, c) }),
+	)
+}
+
+func (s *service) sealJournals(ctx context.Context, c Journal) error {
 	for ctx.Err() == nil {
 		if _, err := s.evidence.SealAll(ctx); err != nil && ctx.Err() == nil {
 			s.log.ErrorContext(ctx, "sealing the journals failed; will retry", slog.Any(telemetry.KeyError, err))
 		}
+		_ = clock.Sleep(ctx, clock.System(), c.SealEvery) // if ctx ended, so does the loop
+	}
+	return nil
+}
+
+func (s *service) checkJournals(ctx context.Context, c Journal) error {
+	for ctx.Err() == nil {
 		checked, err := s.evidence.CheckDue(ctx, c.CheckEvery)
 		if err != nil && ctx.Err() == nil {
 			s.log.ErrorContext(ctx, "checking the journals failed; will retry", slog.Any(telemetry.KeyError, err))

@@ -49,6 +49,8 @@ type options struct {
 	requests int
 	// events is how many words of workflows are turned into rows of the journal; 0 leaves that out, and the artifacts.
 	events int
+	// passages is how many rollouts wait for a passage of ten conditions, a third of them for each kind.
+	passages int
 	// data is a folder that keeps the organization for the next time, whose pages are measured as they are; empty for none.
 	data string
 	// profile is where the processor's time during the pages goes to; empty for none.
@@ -65,6 +67,7 @@ func main() {
 	flag.Float64Var(&o.scale, "scale", 1, "sizes of the organization, as a `factor` of 10,000 applications and 100,000 rollouts")
 	flag.IntVar(&o.requests, "requests", 300, "how many `times` each page is asked for")
 	flag.IntVar(&o.events, "events", 16_000, "how many `words` of workflows the journal takes; 0 for none, and for no artifacts")
+	flag.IntVar(&o.passages, "passages", 99, "how many `rollouts` pass an entrance with ten conditions; 0 for none")
 	flag.StringVar(&o.data, "data", "", "keep the organization in this `folder`, and measure its pages, and nothing else, if it has one")
 	flag.StringVar(&o.profile, "profile", "", "write a CPU profile of service and client during the pages into this `file`")
 	flag.BoolVar(&o.unsealed, "unsealed", false, "do not seal the journals, to compare")
@@ -112,7 +115,7 @@ func run(ctx context.Context, o options) (err error) {
 		NATS:     bus.NATS{NATSURL: nats.URL(), NATSPassword: "domain"},
 		// Nothing listens there: reading needs the database alone.
 		WorkflowAddress: "127.0.0.1:1",
-		Journal:         domain.Journal{Unsealed: o.unsealed, SealEvery: 10 * time.Second, CheckEvery: 24 * time.Hour},
+		Journal:         domain.Journal{Unsealed: o.unsealed, SealEvery: time.Second, CheckEvery: 24 * time.Hour},
 	}
 	filled, err := fill(ctx, c, o, log)
 	if err != nil {
@@ -130,11 +133,16 @@ func run(ctx context.Context, o options) (err error) {
 	serving, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- domain.Run(serving, c) }()
-	if err = takeIn(ctx, nats.URL(), database.URL(), published, o, log); err != nil {
+	service := probe.API{URL: "http://" + address + "/graphql", Token: token}
+	err = takeIn(ctx, nats.URL(), database.URL(), published, o, log)
+	if err == nil && published > 0 && o.passages > 0 {
+		err = passages(ctx, nats.URL(), database.URL(), service, o, log)
+	}
+	if err != nil {
 		stop()
 		return errors.Join(err, <-ended)
 	}
-	figures, err := measure(ctx, probe.API{URL: "http://" + address + "/graphql", Token: token}, o)
+	figures, err := measure(ctx, service, o)
 	stop()
 	if err := errors.Join(err, <-ended); err != nil {
 		return err
@@ -151,8 +159,12 @@ func takeIn(ctx context.Context, nats, database string, published int, o options
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stdout, "domain events to rows of the journal: %d events, %d rows, %.0f rows/s (goal 2000), load %s\n", published,
-		rows, perSecond, probe.Load())
+	sealed, err := sealedRows(ctx, database)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stdout, "domain events to rows of the journal: %d events, %d rows, %.0f rows/s (goal 2000), %d rows sealed since the start, load %s\n",
+		published, rows, perSecond, sealed, probe.Load())
 	took, err := artifacts(ctx, nats, database, o, log)
 	if err != nil {
 		return err
@@ -161,6 +173,17 @@ func takeIn(ctx context.Context, nats, database string, published int, o options
 	fmt.Fprintf(os.Stdout, "artifacts to version sets at 200/s: %d, p50 %.1f ms (goal 50), p99 %.1f ms, load %s\n", len(took),
 		p50, p99, probe.Load())
 	return nil
+}
+
+// sealedRows is how many rows of the journals are in the chain.
+func sealedRows(ctx context.Context, database string) (n int64, err error) {
+	conn, err := pgx.Connect(ctx, database)
+	if err != nil {
+		return 0, fmt.Errorf("connect: %w", err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	err = conn.QueryRow(ctx, `SELECT COALESCE(sum(row_count), 0)::bigint FROM `+schema+`.cd_journal_blocks`).Scan(&n)
+	return n, pg.Classify(err, "count the rows that are sealed")
 }
 
 // fill creates the tables, and the organization unless it exists.

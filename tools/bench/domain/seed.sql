@@ -13,9 +13,13 @@ FROM generate_series(1, current_setting('bench.applications')::int) a, generate_
 INSERT INTO cd_artifact_sources (id, organization_id, service_id, source_ref, source_config, match_key)
 OVERRIDING SYSTEM VALUE SELECT s, 1, s, 'oci-image@1', jsonb_build_object('image', 'r.example.com/' || s), 'oci-image:r.example.com/' || s
 FROM generate_series(1, 2 * current_setting('bench.applications')::int) s;
+ALTER TABLE cd_versions ENABLE ALWAYS TRIGGER cd_versions_record_publication;
 INSERT INTO cd_versions (id, organization_id, artifact_source_id, name, digest, reference, published_at)
 OVERRIDING SYSTEM VALUE SELECT 2 * (s - 1) + v, 1, s, '1.' || v, 'sha256:' || md5(s || '/' || v) || md5(v || '/' || s), 'r.example.com/' || s, now() - interval '1 day' / v
 FROM generate_series(1, 2 * current_setting('bench.applications')::int) s, generate_series(1, 2) v;
+-- The newest version of a source is chosen from what was published: without this no artifact would complete a set.
+ALTER TABLE cd_versions ENABLE TRIGGER cd_versions_record_publication;
+UPDATE cd_publications SET rank = '';
 INSERT INTO cd_version_sets (id, organization_id, application_id, name, entries_digest, entries_count)
 OVERRIDING SYSTEM VALUE SELECT 2 * (a - 1) + v, 1, a, 'set-' || v, a || '/' || v, 2
 FROM generate_series(1, current_setting('bench.applications')::int) a, generate_series(1, 2) v;
@@ -50,11 +54,11 @@ OVERRIDING SYSTEM VALUE SELECT r, 1, a, 2 * (a - 1) + 1 + r % 2, a, 'rollout-' |
 INSERT INTO cd_rollout_environments (id, organization_id, rollout_id, environment_id, position, driver_binding_id, driver_digest, state, started_at, finished_at, created_at)
 OVERRIDING SYSTEM VALUE SELECT 2 * (r - 1) + k, 1, r, 1 + (a + k - 1) % current_setting('bench.environments')::int, k,
        1 + (a + k - 1) % current_setting('bench.environments')::int, 'sha256:driver',
-       CASE WHEN active THEN CASE k WHEN 1 THEN 1 ELSE 0 END WHEN r % 20 = 0 THEN 4 ELSE 3 END, at, CASE WHEN NOT active THEN at END, at
+       CASE WHEN active THEN CASE k WHEN 1 THEN 1 ELSE 0 END WHEN r % 20 = 0 THEN 4 ELSE 3 END, CASE WHEN NOT active OR k = 1 THEN at END, CASE WHEN NOT active THEN at END, at
 FROM made, generate_series(1, 2) k;
 INSERT INTO cd_deployments (id, organization_id, rollout_environment_id, service_id, state, started_at, finished_at, created_at)
 OVERRIDING SYSTEM VALUE SELECT 4 * (r - 1) + 2 * (k - 1) + s, 1, 2 * (r - 1) + k, 2 * (a - 1) + s,
-       CASE WHEN active THEN CASE k WHEN 1 THEN 1 ELSE 0 END WHEN r % 20 = 0 THEN 4 ELSE 2 END, at, CASE WHEN NOT active THEN at END, at
+       CASE WHEN active THEN CASE k WHEN 1 THEN 1 ELSE 0 END WHEN r % 20 = 0 THEN 4 ELSE 2 END, CASE WHEN NOT active OR k = 1 THEN at END, CASE WHEN NOT active THEN at END, at
 FROM made, generate_series(1, 2) k, generate_series(1, 2) s;
 
 -- Every service was seen in the first three of its environments; one in a hundred is degraded.

@@ -131,11 +131,13 @@ func atLeast(found, sealed int) string {
 }
 
 const (
-	// checkedAtOnce is how many blocks are checked between two looks at whether the process stops.
+	// checkedAtOnce is how many blocks are read together; checkedAtRest is how many the schedule checks before it rests.
 	checkedAtOnce = 100
-	// statesChecked is how many pages of rollouts, newest first, the schedule compares with their journals.
-	statesChecked = 10
-	statesPage    = 100
+	checkedAtRest = 5
+	// statesChecked is how many pages of rollouts, newest first, the schedule compares with their journals. A page is small, for the schedule
+	// rests behind each.
+	statesChecked = 50
+	statesPage    = 20
 )
 
 // CheckDue checks every organization that was not checked for as long as every says: the blocks that are new since then, and the states
@@ -158,13 +160,17 @@ func (u *UseCases) CheckDue(ctx context.Context, every time.Duration) (checked [
 
 func (u *UseCases) checkOrganization(ctx context.Context, from Check) (Check, error) {
 	for {
-		stretch, err := u.check(ctx, from, checkedAtOnce)
+		began := u.clock.Now()
+		stretch, err := u.check(ctx, from, checkedAtRest)
 		if err != nil {
 			return from, err
 		}
 		from = stretch.Check
 		if !stretch.More || from.Problem != "" {
 			break
+		}
+		if err := u.rest(ctx, began); err != nil {
+			return from, err
 		}
 	}
 	if from.Problem == "" {
@@ -182,6 +188,7 @@ func (u *UseCases) checkStates(ctx context.Context, organization int64) (string,
 	own := core.Actor{Organization: organization, Type: core.PrincipalSystem, Permissions: core.PermissionsOf(core.MayAdminister)}
 	p := core.Page{First: statesPage}
 	for range statesChecked {
+		began := u.clock.Now()
 		page, err := u.states.CheckJournal(ctx, own, p)
 		if err != nil {
 			return "", err
@@ -195,6 +202,9 @@ func (u *UseCases) checkStates(ctx context.Context, organization int64) (string,
 		}
 		if p.After = page.Next; p.After == "" {
 			break
+		}
+		if err := u.rest(ctx, began); err != nil {
+			return "", err
 		}
 	}
 	return "", nil

@@ -15,8 +15,18 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 )
 
-// blockRows is how many rows a block has at most.
-const blockRows = 1000
+const (
+	// blockRows is how many rows a block has at most.
+	blockRows = 1000
+	// sealedAtOnce is how many blocks of an organization are sealed before it is the next one's turn.
+	sealedAtOnce = 20
+	// rests is how many times as long as a piece of work took the schedule rests behind it. A backlog, as after an upgrade or for the daily
+	// check, so takes a tenth of one processor, however long it is, and those who write the journals do not notice it. A block takes tens of
+	// milliseconds, so thousands of rows are sealed each second all the same. Where the machine is overloaded and a block takes longer, the
+	// longest rest keeps sealing as fast as rows can be written there.
+	rests       = 9
+	longestRest = time.Second
+)
 
 // Store keeps what this package needs. Its errors have the classes of pkg/fault.
 type Store interface {
@@ -98,52 +108,70 @@ func (u *UseCases) settled(ctx context.Context, organization int64) (int64, bool
 	return before.Position, known && seen.Oldest >= before.Next, nil
 }
 
-// Seal seals what has settled of an organization's journals and is not sealed yet: how many rows that were. Rows that another process
-// seals at the same moment are a Conflict, and nothing is lost.
-func (u *UseCases) Seal(ctx context.Context, organization int64) (sealed int, err error) {
+// rest lets others have the processor and the database after a piece of work that began at an instant. It answers the error of ctx.
+func (u *UseCases) rest(ctx context.Context, began time.Time) error {
+	return clock.Sleep(ctx, u.clock, min(rests*u.clock.Now().Sub(began), longestRest))
+}
+
+// Seal seals what has settled of an organization's journals and is not sealed yet, up to some blocks: how many rows that were, and whether
+// there are more. It rests behind each full block. Rows that another process seals at the same moment are a Conflict, and nothing is lost.
+func (u *UseCases) Seal(ctx context.Context, organization int64) (sealed int, more bool, err error) {
 	upTo, ok, err := u.settled(ctx, organization)
 	if err != nil || !ok {
-		return 0, err
+		return 0, false, err
 	}
 	last, known, err := u.store.LastBlock(ctx, organization)
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	if !known {
 		last.UpTo = math.MinInt64 // a row before the first would be a change of history as well
 	}
-	for last.UpTo < upTo {
+	for range sealedAtOnce {
+		if last.UpTo >= upTo {
+			return sealed, false, nil
+		}
+		began := u.clock.Now()
 		rows, err := u.store.SealedRows(ctx, organization, last.UpTo, upTo, blockRows)
 		if err != nil || len(rows) == 0 {
-			return sealed, err
+			return sealed, false, err
 		}
 		next := Block{
 			OrganizationID: organization, Number: last.Number + 1, Above: last.UpTo, UpTo: rows[len(rows)-1].ID, Rows: len(rows),
 			Previous: last.Digest, SealedAt: u.clock.Now().UTC().Truncate(time.Microsecond),
 		}
 		if next.Digest, err = next.digestOf(rows); err != nil {
-			return sealed, err
+			return sealed, false, err
 		}
 		err = u.store.In(ctx, organization, func(ctx context.Context, tx Tx) error { return tx.AddBlock(ctx, next) })
 		if err != nil {
-			return sealed, err
+			return sealed, false, err
 		}
 		sealed += len(rows)
 		last = next
+		if len(rows) < blockRows {
+			continue
+		}
+		if err := u.rest(ctx, began); err != nil {
+			return sealed, false, err
+		}
 	}
-	return sealed, nil
+	return sealed, last.UpTo < upTo, nil
 }
 
-// SealAll is Seal for every organization.
+// SealAll is Seal for every organization until none has more; each gets its turn, however much another one has.
 func (u *UseCases) SealAll(ctx context.Context) (sealed int, err error) {
-	err = u.each(ctx, func(organization int64) error {
-		n, err := u.Seal(ctx, organization)
-		sealed += n
-		if fault.Is(err, fault.Conflict) { // another leader, for a moment
-			return nil
-		}
-		return err
-	})
+	for again := true; again && err == nil; {
+		again = false
+		err = u.each(ctx, func(organization int64) error {
+			n, more, err := u.Seal(ctx, organization)
+			sealed, again = sealed+n, again || more
+			if fault.Is(err, fault.Conflict) { // another leader, for a moment
+				return nil
+			}
+			return err
+		})
+	}
 	return sealed, err
 }
 
