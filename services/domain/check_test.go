@@ -255,7 +255,7 @@ func TestAStatusMayNameACommit(t *testing.T) {
 	c.want(c.granted(), []string{"dev", "dev", "test"})
 }
 
-// R3-27: outside of its windows a schedule keeps the entrance closed, says when it opens, and opens the passage then without anybody asking.
+// R3-27: outside of its windows a schedule keeps the entrance closed, says when it opens, and opens the passage then unasked.
 // A window that closes meanwhile, because something else was missing, is waited for again. The windows of the pipeline and of the step are
 // merged, and exclude beats allow; other environments are open.
 func TestAScheduleOpensThePassageAtItsTime(t *testing.T) {
