@@ -4877,6 +4877,8 @@ type ListSchedulesResponse struct {
 	Schedules []*Schedule `protobuf:"bytes,1,rep,name=schedules,proto3" json:"schedules,omitempty"`
 	// Empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// For each item, the page_token of a page that starts after it.
+	PageTokens    []string `protobuf:"bytes,3,rep,name=page_tokens,json=pageTokens,proto3" json:"page_tokens,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4923,6 +4925,13 @@ func (x *ListSchedulesResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *ListSchedulesResponse) GetPageTokens() []string {
+	if x != nil {
+		return x.PageTokens
+	}
+	return nil
 }
 
 // PauseScheduleRequest names a schedule.
@@ -7937,10 +7946,12 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"}\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"\x9e\x01\n" +
 	"\x15ListSchedulesResponse\x12<\n" +
 	"\tschedules\x18\x01 \x03(\v2\x1e.lockstep.autoflow.v1.ScheduleR\tschedules\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"g\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1f\n" +
+	"\vpage_tokens\x18\x03 \x03(\tR\n" +
+	"pageTokens\"g\n" +
 	"\x14PauseScheduleRequest\x12'\n" +
 	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +

@@ -28,6 +28,7 @@ type server struct {
 	autoflowv1.UnimplementedAutoFlowServer
 	listed  *autoflowv1.ListWorkflowsRequest
 	counted *autoflowv1.ListWorkflowsRequest
+	done    []string
 	retried *autoflowv1.RetryWorkflowRequest
 }
 

@@ -188,6 +188,9 @@ const (
 	ActionCheckJournal            Action = "journalCheck"
 	ActionRetryWorkflow           Action = "retryWorkflow"
 	ActionCancelWorkflow          Action = "cancelWorkflow"
+	ActionPauseSchedule           Action = "pauseWorkflowSchedule"
+	ActionResumeSchedule          Action = "resumeWorkflowSchedule"
+	ActionTriggerSchedule         Action = "triggerWorkflowSchedule"
 	ActionOrganizations           Action = "organizations"
 	ActionCreateOrganization      Action = "createOrganization"
 	ActionRenameOrganization      Action = "renameOrganization"
@@ -211,6 +214,8 @@ func permissionFor(action Action) (Permission, bool) {
 	case ActionReportCheck:
 		return MayReport, true
 	case ActionCreateArtifactSource, ActionSetArtifactSourceConfig, ActionTryArtifactSource, ActionRetryWorkflow, ActionCancelWorkflow:
+		return MayConfigure, true
+	case ActionPauseSchedule, ActionResumeSchedule, ActionTriggerSchedule:
 		return MayConfigure, true
 	case ActionArchiveApplication, ActionArchiveEnvironment, ActionRestoreApplication, ActionRestoreEnvironment, ActionCreateApplication,
 		ActionCreateEnvironment, ActionCreateFlowDefinition, ActionRetryOnboarding, ActionRetrySetup, ActionSetRollbackPolicy,

@@ -95,6 +95,7 @@ func (s *Server) ListSchedules(ctx context.Context, req *autoflowv1.ListSchedule
 	}
 	for _, one := range list {
 		resp.Schedules = append(resp.Schedules, scheduleOf(one))
+		resp.PageTokens = append(resp.PageTokens, pageToken(one.ID, "schedules", org))
 	}
 	return resp, nil
 }

@@ -111,6 +111,13 @@ func (f *fixture) controls() {
 			f.t.Fatalf("%s: %+v", mutation, p.Errors)
 		}
 	}
+	for _, mutation := range []string{"pauseWorkflowSchedule", "resumeWorkflowSchedule", "triggerWorkflowSchedule"} {
+		var data struct{ It struct{ Errors []userError } }
+		f.ask(ours, `mutation { it: `+mutation+`(input: {name: "nightly", reason: "stuck"}) { errors { code message field } } }`, nil).into(f.t, &data)
+		if len(data.It.Errors) > 0 {
+			f.t.Fatalf("%s: %+v", mutation, data.It.Errors)
+		}
+	}
 	// Change control takes two people, who are not what is tested here.
 	if _, err := f.owner.Exec(f.t.Context(), `INSERT INTO cd_members (organization_id, name, kind, role)
 		VALUES ($1, 'first', 'user', 'owner'), ($1, 'second', 'user', 'owner')`, ours); err != nil {

@@ -68,7 +68,7 @@ var listed = map[string]place{
 	"Rollout.journal":         {`at: rollout(id: "rollout_6") { %s }`, `{ subject event toState gateId createdAt }`},
 
 	// The engine's are read from the front only, and nobody counts them (TestWorkflows).
-	"Query.workflows": {}, "Workflow.children": {}, "Workflow.history": {}, "Workflow.logs": {},
+	"Query.workflows": {}, "Query.workflowSchedules": {}, "Workflow.children": {}, "Workflow.history": {}, "Workflow.logs": {},
 }
 
 // page asks for one page of a list.

@@ -208,10 +208,11 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 		"node": {}, "viewer": {}, "validateDriverConfig": {}, "drivers": {}, "driverOrigins": {}, "artifactSourceKinds": {},
 		"artifactSenders": {}, "journalCursor": {}, "journalCheck": {}, "journalChain": {}, "validateFlowDefinition": {},
 		"application": {`(name: "shop")`}, "workflow": {`(workflowId: "rollout-2")`}, "environment": {`(name: "staging")`},
-		"workflowCount": {"", `(subject: "rollout_2")`, `(filter: {idContains: "rollout"})`},
-		"rollout":       {`(id: "rollout_1")`},
-		"rollouts":      {"", `(application: "shop")`, `(application: "application_1")`, `(environment: "staging")`, `(environment: "environment_1")`},
-		"agent":         {`(name: "cluster")`},
+		"workflowSchedule": {`(name: "nightly")`},
+		"workflowCount":    {"", `(subject: "rollout_2")`, `(filter: {idContains: "rollout"})`},
+		"rollout":          {`(id: "rollout_1")`},
+		"rollouts":         {"", `(application: "shop")`, `(application: "application_1")`, `(environment: "staging")`, `(environment: "environment_1")`},
+		"agent":            {`(name: "cluster")`},
 		"deliveryMetrics": {
 			`(application: "shop")`, `(application: "application_1")`, `(application: "shop", environment: "staging")`,
 			`(application: "application_1", environment: "environment_1")`,
@@ -236,6 +237,8 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 			switch field.Type.Name() {
 			case "Workflow":
 				selection = "workflowId"
+			case "WorkflowSchedule":
+				selection = "name"
 			case "WorkflowCount":
 				selection = "count"
 			case "DeliveryMetrics":

@@ -56,6 +56,9 @@ func (resolvers) DeliveryMetrics() exec.DeliveryMetricsResolver { return deliver
 // Workflow resolves its fields.
 func (r resolvers) Workflow() exec.WorkflowResolver { return workflow{r.domain} }
 
+// WorkflowSchedule resolves its fields.
+func (resolvers) WorkflowSchedule() exec.WorkflowScheduleResolver { return workflowSchedule{} }
+
 // Query begins every query.
 func (r resolvers) Query() exec.QueryResolver { return query{r.domain} }
 

@@ -124,3 +124,58 @@ func operated(w handoff.WorkflowRun, err error) (model.WorkflowPayload, error) {
 	p.Workflow = &run
 	return p, nil
 }
+
+// WorkflowSchedules is a page of schedules of the engine.
+func (q query) WorkflowSchedules(ctx context.Context, first *int, after *string) (model.WorkflowScheduleConnection, error) {
+	p, err := forward(first, after)
+	if err != nil {
+		return model.WorkflowScheduleConnection{}, err
+	}
+	s, err := q.domain.Workflows.Schedules(ctx, loadersOf(ctx).actor, p)
+	return model.WorkflowScheduleConnection(model.Connect[model.WorkflowScheduleEdge](s, model.WrapSchedule, nil)), err
+}
+
+// WorkflowSchedule finds one; null where there is none.
+func (q query) WorkflowSchedule(ctx context.Context, name string) (*model.WorkflowSchedule, error) {
+	s, err := q.domain.Workflows.Schedule(ctx, loadersOf(ctx).actor, name)
+	return orNull(s, err, model.WrapSchedule)
+}
+
+// workflowSchedule resolves the fields of WorkflowSchedule that are the viewer's.
+type workflowSchedule struct{}
+
+// ViewerCan is about a schedule as it stands.
+func (workflowSchedule) ViewerCan(ctx context.Context, s *model.WorkflowSchedule) ([]model.Ability, error) {
+	a := loadersOf(ctx).actor
+	return abilities(func(action core.Action) error { return s.MayOperate(a, action) },
+		core.ActionPauseSchedule, core.ActionResumeSchedule, core.ActionTriggerSchedule)
+}
+
+// PauseWorkflowSchedule has a schedule start nothing.
+func (m mutation) PauseWorkflowSchedule(ctx context.Context, in model.ChangeWorkflowScheduleInput) (model.WorkflowSchedulePayload, error) {
+	return m.changeSchedule(ctx, core.ActionPauseSchedule, in)
+}
+
+// ResumeWorkflowSchedule ends a pause.
+func (m mutation) ResumeWorkflowSchedule(ctx context.Context, in model.ChangeWorkflowScheduleInput) (model.WorkflowSchedulePayload, error) {
+	return m.changeSchedule(ctx, core.ActionResumeSchedule, in)
+}
+
+// TriggerWorkflowSchedule starts a run now.
+func (m mutation) TriggerWorkflowSchedule(ctx context.Context, in model.ChangeWorkflowScheduleInput) (model.WorkflowSchedulePayload, error) {
+	return m.changeSchedule(ctx, core.ActionTriggerSchedule, in)
+}
+
+func (m mutation) changeSchedule(
+	ctx context.Context, action core.Action, in model.ChangeWorkflowScheduleInput,
+) (model.WorkflowSchedulePayload, error) {
+	p := model.WorkflowSchedulePayload{Errors: []model.UserError{}}
+	changed, run, err := m.domain.Workflows.ChangeSchedule(ctx, loadersOf(ctx).actor, action, in.Name, orEmpty(in.Reason))
+	if err != nil {
+		p.Errors, err = userErrors(inField(err, "/name"))
+		return p, err
+	}
+	s := model.WrapSchedule(changed)
+	p.Schedule, p.WorkflowID = &s, run
+	return p, nil
+}

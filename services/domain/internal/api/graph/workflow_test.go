@@ -20,6 +20,8 @@ import (
 type runs struct {
 	mu    sync.Mutex
 	asked []string
+	// paused is of the schedule.
+	paused bool
 }
 
 func (*runs) all() []handoff.WorkflowRun {

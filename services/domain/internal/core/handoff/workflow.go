@@ -22,6 +22,7 @@ type Workflows interface {
 	WorkflowLogs(ctx context.Context, organization int64, id string, p core.Page) (core.Slice[WorkflowLine], error)
 	// RetryWorkflow has a failed run go on from the step that failed, or from an entry of its history.
 	RetryWorkflow(ctx context.Context, organization int64, id, reason string, from int64) error
+	Schedules
 	// Cancel asks a run to stop.
 	Cancel(ctx context.Context, organization int64, id, reason string) error
 }

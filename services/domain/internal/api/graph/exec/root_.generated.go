@@ -67,6 +67,7 @@ type ResolverRoot interface {
 	Viewer() ViewerResolver
 	Wait() WaitResolver
 	Workflow() WorkflowResolver
+	WorkflowSchedule() WorkflowScheduleResolver
 }
 
 type DirectiveRoot struct {
@@ -806,6 +807,7 @@ type ComplexityRoot struct {
 		LiftVeto                         func(childComplexity int, input model.LiftVetoInput) int
 		LookAtArtifactSource             func(childComplexity int, input model.LookAtArtifactSourceInput) int
 		PauseRollout                     func(childComplexity int, input model.PauseRolloutInput) int
+		PauseWorkflowSchedule            func(childComplexity int, input model.ChangeWorkflowScheduleInput) int
 		PinEnvironment                   func(childComplexity int, input model.PinEnvironmentInput) int
 		PreviewRollout                   func(childComplexity int, input model.PreviewRolloutInput) int
 		RegisterAgent                    func(childComplexity int, input model.RegisterAgentInput) int
@@ -817,6 +819,7 @@ type ComplexityRoot struct {
 		RestoreApplication               func(childComplexity int, input model.RestoreApplicationInput) int
 		RestoreEnvironment               func(childComplexity int, input model.RestoreEnvironmentInput) int
 		ResumeRollout                    func(childComplexity int, input model.ResumeRolloutInput) int
+		ResumeWorkflowSchedule           func(childComplexity int, input model.ChangeWorkflowScheduleInput) int
 		RetryApplicationEnvironmentSetup func(childComplexity int, input model.RetryApplicationEnvironmentSetupInput) int
 		RetryEnvironmentOnboarding       func(childComplexity int, input model.RetryEnvironmentOnboardingInput) int
 		RetryRollout                     func(childComplexity int, input model.RetryRolloutInput) int
@@ -837,6 +840,7 @@ type ComplexityRoot struct {
 		SetRolloutPolicy                 func(childComplexity int, input model.SetRolloutPolicyInput) int
 		StartFreeze                      func(childComplexity int, input model.StartFreezeInput) int
 		StopAutomaticRollback            func(childComplexity int, input model.StopAutomaticRollbackInput) int
+		TriggerWorkflowSchedule          func(childComplexity int, input model.ChangeWorkflowScheduleInput) int
 		TryArtifactSource                func(childComplexity int, input model.TryArtifactSourceInput) int
 		UnpinEnvironment                 func(childComplexity int, input model.UnpinEnvironmentInput) int
 		VetoVersion                      func(childComplexity int, input model.VetoVersionInput) int
@@ -968,6 +972,8 @@ type ComplexityRoot struct {
 		Viewer                 func(childComplexity int) int
 		Workflow               func(childComplexity int, workflowID string) int
 		WorkflowCount          func(childComplexity int, states []handoff.WorkflowState, program *string, subject *string, filter *handoff.WorkflowConditions) int
+		WorkflowSchedule       func(childComplexity int, name string) int
+		WorkflowSchedules      func(childComplexity int, first *int, after *string) int
 		Workflows              func(childComplexity int, first *int, after *string, states []handoff.WorkflowState, program *string, subject *string, filter *handoff.WorkflowConditions) int
 	}
 
@@ -1110,6 +1116,18 @@ type ComplexityRoot struct {
 		RequestedAt  func(childComplexity int) int
 		State        func(childComplexity int) int
 		VersionSet   func(childComplexity int) int
+	}
+
+	ScheduleFire struct {
+		Count         func(childComplexity int) int
+		Detail        func(childComplexity int) int
+		DueAt         func(childComplexity int) int
+		FinishedAt    func(childComplexity int) int
+		Outcome       func(childComplexity int) int
+		Requested     func(childComplexity int) int
+		WorkflowError func(childComplexity int) int
+		WorkflowID    func(childComplexity int) int
+		WorkflowState func(childComplexity int) int
 	}
 
 	Service struct {
@@ -1391,6 +1409,46 @@ type ComplexityRoot struct {
 		Error        func(childComplexity int) int
 		FromSequence func(childComplexity int) int
 		Reason       func(childComplexity int) int
+	}
+
+	WorkflowSchedule struct {
+		CatchUpSeconds func(childComplexity int) int
+		ChangedAt      func(childComplexity int) int
+		CreatedAt      func(childComplexity int) int
+		Cron           func(childComplexity int) int
+		Digest         func(childComplexity int) int
+		EverySeconds   func(childComplexity int) int
+		Fires          func(childComplexity int) int
+		Missed         func(childComplexity int) int
+		Name           func(childComplexity int) int
+		NextDueAt      func(childComplexity int) int
+		NextDueTimes   func(childComplexity int) int
+		Note           func(childComplexity int) int
+		Overlap        func(childComplexity int) int
+		Paused         func(childComplexity int) int
+		Refused        func(childComplexity int) int
+		Skipped        func(childComplexity int) int
+		Started        func(childComplexity int) int
+		TimeZone       func(childComplexity int) int
+		Version        func(childComplexity int) int
+		ViewerCan      func(childComplexity int) int
+	}
+
+	WorkflowScheduleConnection struct {
+		Edges    func(childComplexity int) int
+		Nodes    func(childComplexity int) int
+		PageInfo func(childComplexity int) int
+	}
+
+	WorkflowScheduleEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
+	}
+
+	WorkflowSchedulePayload struct {
+		Errors     func(childComplexity int) int
+		Schedule   func(childComplexity int) int
+		WorkflowID func(childComplexity int) int
 	}
 
 	WorkflowStatus struct {
@@ -4381,6 +4439,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.PauseRollout(childComplexity, args["input"].(model.PauseRolloutInput)), true
+	case "Mutation.pauseWorkflowSchedule":
+		if e.ComplexityRoot.Mutation.PauseWorkflowSchedule == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_pauseWorkflowSchedule_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.PauseWorkflowSchedule(childComplexity, args["input"].(model.ChangeWorkflowScheduleInput)), true
 	case "Mutation.pinEnvironment":
 		if e.ComplexityRoot.Mutation.PinEnvironment == nil {
 			break
@@ -4502,6 +4571,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.ResumeRollout(childComplexity, args["input"].(model.ResumeRolloutInput)), true
+	case "Mutation.resumeWorkflowSchedule":
+		if e.ComplexityRoot.Mutation.ResumeWorkflowSchedule == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_resumeWorkflowSchedule_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.ResumeWorkflowSchedule(childComplexity, args["input"].(model.ChangeWorkflowScheduleInput)), true
 	case "Mutation.retryApplicationEnvironmentSetup":
 		if e.ComplexityRoot.Mutation.RetryApplicationEnvironmentSetup == nil {
 			break
@@ -4722,6 +4802,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.StopAutomaticRollback(childComplexity, args["input"].(model.StopAutomaticRollbackInput)), true
+	case "Mutation.triggerWorkflowSchedule":
+		if e.ComplexityRoot.Mutation.TriggerWorkflowSchedule == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_triggerWorkflowSchedule_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.TriggerWorkflowSchedule(childComplexity, args["input"].(model.ChangeWorkflowScheduleInput)), true
 	case "Mutation.tryArtifactSource":
 		if e.ComplexityRoot.Mutation.TryArtifactSource == nil {
 			break
@@ -5431,6 +5522,28 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.WorkflowCount(childComplexity, args["states"].([]handoff.WorkflowState), args["program"].(*string), args["subject"].(*string), args["filter"].(*handoff.WorkflowConditions)), true
+	case "Query.workflowSchedule":
+		if e.ComplexityRoot.Query.WorkflowSchedule == nil {
+			break
+		}
+
+		args, err := ec.field_Query_workflowSchedule_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.WorkflowSchedule(childComplexity, args["name"].(string)), true
+	case "Query.workflowSchedules":
+		if e.ComplexityRoot.Query.WorkflowSchedules == nil {
+			break
+		}
+
+		args, err := ec.field_Query_workflowSchedules_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.WorkflowSchedules(childComplexity, args["first"].(*int), args["after"].(*string)), true
 	case "Query.workflows":
 		if e.ComplexityRoot.Query.Workflows == nil {
 			break
@@ -5970,6 +6083,61 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.RolloutPreview.VersionSet(childComplexity), true
+
+	case "ScheduleFire.count":
+		if e.ComplexityRoot.ScheduleFire.Count == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ScheduleFire.Count(childComplexity), true
+	case "ScheduleFire.detail":
+		if e.ComplexityRoot.ScheduleFire.Detail == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ScheduleFire.Detail(childComplexity), true
+	case "ScheduleFire.dueAt":
+		if e.ComplexityRoot.ScheduleFire.DueAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ScheduleFire.DueAt(childComplexity), true
+	case "ScheduleFire.finishedAt":
+		if e.ComplexityRoot.ScheduleFire.FinishedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ScheduleFire.FinishedAt(childComplexity), true
+	case "ScheduleFire.outcome":
+		if e.ComplexityRoot.ScheduleFire.Outcome == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ScheduleFire.Outcome(childComplexity), true
+	case "ScheduleFire.requested":
+		if e.ComplexityRoot.ScheduleFire.Requested == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ScheduleFire.Requested(childComplexity), true
+	case "ScheduleFire.workflowError":
+		if e.ComplexityRoot.ScheduleFire.WorkflowError == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ScheduleFire.WorkflowError(childComplexity), true
+	case "ScheduleFire.workflowId":
+		if e.ComplexityRoot.ScheduleFire.WorkflowID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ScheduleFire.WorkflowID(childComplexity), true
+	case "ScheduleFire.workflowState":
+		if e.ComplexityRoot.ScheduleFire.WorkflowState == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ScheduleFire.WorkflowState(childComplexity), true
 
 	case "Service.application":
 		if e.ComplexityRoot.Service.Application == nil {
@@ -7014,6 +7182,178 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.WorkflowRetry.Reason(childComplexity), true
 
+	case "WorkflowSchedule.catchUpSeconds":
+		if e.ComplexityRoot.WorkflowSchedule.CatchUpSeconds == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowSchedule.CatchUpSeconds(childComplexity), true
+	case "WorkflowSchedule.changedAt":
+		if e.ComplexityRoot.WorkflowSchedule.ChangedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowSchedule.ChangedAt(childComplexity), true
+	case "WorkflowSchedule.createdAt":
+		if e.ComplexityRoot.WorkflowSchedule.CreatedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowSchedule.CreatedAt(childComplexity), true
+	case "WorkflowSchedule.cron":
+		if e.ComplexityRoot.WorkflowSchedule.Cron == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowSchedule.Cron(childComplexity), true
+	case "WorkflowSchedule.programDigest":
+		if e.ComplexityRoot.WorkflowSchedule.Digest == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowSchedule.Digest(childComplexity), true
+	case "WorkflowSchedule.everySeconds":
+		if e.ComplexityRoot.WorkflowSchedule.EverySeconds == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowSchedule.EverySeconds(childComplexity), true
+	case "WorkflowSchedule.fires":
+		if e.ComplexityRoot.WorkflowSchedule.Fires == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowSchedule.Fires(childComplexity), true
+	case "WorkflowSchedule.missed":
+		if e.ComplexityRoot.WorkflowSchedule.Missed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowSchedule.Missed(childComplexity), true
+	case "WorkflowSchedule.name":
+		if e.ComplexityRoot.WorkflowSchedule.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowSchedule.Name(childComplexity), true
+	case "WorkflowSchedule.nextDueAt":
+		if e.ComplexityRoot.WorkflowSchedule.NextDueAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowSchedule.NextDueAt(childComplexity), true
+	case "WorkflowSchedule.nextDueTimes":
+		if e.ComplexityRoot.WorkflowSchedule.NextDueTimes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowSchedule.NextDueTimes(childComplexity), true
+	case "WorkflowSchedule.note":
+		if e.ComplexityRoot.WorkflowSchedule.Note == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowSchedule.Note(childComplexity), true
+	case "WorkflowSchedule.overlap":
+		if e.ComplexityRoot.WorkflowSchedule.Overlap == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowSchedule.Overlap(childComplexity), true
+	case "WorkflowSchedule.paused":
+		if e.ComplexityRoot.WorkflowSchedule.Paused == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowSchedule.Paused(childComplexity), true
+	case "WorkflowSchedule.refused":
+		if e.ComplexityRoot.WorkflowSchedule.Refused == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowSchedule.Refused(childComplexity), true
+	case "WorkflowSchedule.skipped":
+		if e.ComplexityRoot.WorkflowSchedule.Skipped == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowSchedule.Skipped(childComplexity), true
+	case "WorkflowSchedule.started":
+		if e.ComplexityRoot.WorkflowSchedule.Started == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowSchedule.Started(childComplexity), true
+	case "WorkflowSchedule.timeZone":
+		if e.ComplexityRoot.WorkflowSchedule.TimeZone == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowSchedule.TimeZone(childComplexity), true
+	case "WorkflowSchedule.version":
+		if e.ComplexityRoot.WorkflowSchedule.Version == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowSchedule.Version(childComplexity), true
+	case "WorkflowSchedule.viewerCan":
+		if e.ComplexityRoot.WorkflowSchedule.ViewerCan == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowSchedule.ViewerCan(childComplexity), true
+
+	case "WorkflowScheduleConnection.edges":
+		if e.ComplexityRoot.WorkflowScheduleConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowScheduleConnection.Edges(childComplexity), true
+	case "WorkflowScheduleConnection.nodes":
+		if e.ComplexityRoot.WorkflowScheduleConnection.Nodes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowScheduleConnection.Nodes(childComplexity), true
+	case "WorkflowScheduleConnection.pageInfo":
+		if e.ComplexityRoot.WorkflowScheduleConnection.PageInfo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowScheduleConnection.PageInfo(childComplexity), true
+
+	case "WorkflowScheduleEdge.cursor":
+		if e.ComplexityRoot.WorkflowScheduleEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowScheduleEdge.Cursor(childComplexity), true
+	case "WorkflowScheduleEdge.node":
+		if e.ComplexityRoot.WorkflowScheduleEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowScheduleEdge.Node(childComplexity), true
+
+	case "WorkflowSchedulePayload.errors":
+		if e.ComplexityRoot.WorkflowSchedulePayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowSchedulePayload.Errors(childComplexity), true
+	case "WorkflowSchedulePayload.schedule":
+		if e.ComplexityRoot.WorkflowSchedulePayload.Schedule == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowSchedulePayload.Schedule(childComplexity), true
+	case "WorkflowSchedulePayload.workflowId":
+		if e.ComplexityRoot.WorkflowSchedulePayload.WorkflowID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowSchedulePayload.WorkflowID(childComplexity), true
+
 	case "WorkflowStatus.key":
 		if e.ComplexityRoot.WorkflowStatus.Key == nil {
 			break
@@ -7043,6 +7383,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputBypassFreezeInput,
 		ec.unmarshalInputCancelRolloutInput,
 		ec.unmarshalInputCancelWorkflowInput,
+		ec.unmarshalInputChangeWorkflowScheduleInput,
 		ec.unmarshalInputCreateApplicationInput,
 		ec.unmarshalInputCreateArtifactSourceInput,
 		ec.unmarshalInputCreateEnvironmentInput,
@@ -9919,6 +10260,147 @@ type RollbackRolloutPayload {
   errors: [UserError!]!
 }
 `, BuiltIn: false},
+	{Name: "../schema/schedule.graphqls", Input: `# Schedules: programs of the workflow engine that are started at given times.
+
+extend type Query {
+  "Programs that the workflow engine starts at given times, in the order of their creation."
+  workflowSchedules(first: Int = 50, after: String): WorkflowScheduleConnection!
+  "A schedule by its name; null if there is none."
+  workflowSchedule(name: String!): WorkflowSchedule
+}
+
+extend type Mutation {
+  "Has a schedule start nothing until it is resumed."
+  pauseWorkflowSchedule(input: ChangeWorkflowScheduleInput!): WorkflowSchedulePayload!
+  "Ends the pause of a schedule. What was due meanwhile is not started."
+  resumeWorkflowSchedule(input: ChangeWorkflowScheduleInput!): WorkflowSchedulePayload!
+  "Starts a run of a schedule as if it were due now, also while it is paused. Within the same second, it is the same run."
+  triggerWorkflowSchedule(input: ChangeWorkflowScheduleInput!): WorkflowSchedulePayload!
+}
+
+"What becomes of a due time while a run of the schedule is under way."
+enum ScheduleOverlap {
+  "It starts no run."
+  SKIP
+  "It waits for the end of the run, unless another one waits already."
+  BUFFER_ONE
+  "It waits for the end of the run, with up to 100 others."
+  BUFFER_ALL
+  "The run is cancelled, and the next one starts when it has ended."
+  CANCEL_OTHER
+  "Its run starts beside the other."
+  ALLOW
+}
+
+"What became of a due time."
+enum ScheduleOutcome {
+  "It waits for the end of a run that is under way."
+  WAITING
+  "Its run is being started."
+  STARTING
+  "It has a run."
+  STARTED
+  "It has no run, because another one was under way."
+  SKIPPED
+  "It has no run, because it would have been too late."
+  MISSED
+  "The start of its run was refused."
+  REFUSED
+}
+
+"A program that the workflow engine starts at given times. It is read from the engine on every query."
+type WorkflowSchedule {
+  "Its name in the organization."
+  name: String!
+  "Counts the registrations with other content, from 1."
+  version: Int!
+  "SHA-256 of the program, hexadecimal."
+  programDigest: String!
+  "The cron expressions that it is due by."
+  cron: [String!]!
+  "The interval that it is due by, in seconds; 0 for none."
+  everySeconds: Int!
+  "The time zone in which the expressions are read, such as Europe/Berlin."
+  timeZone: String!
+  overlap: ScheduleOverlap!
+  "How late a run may start, in seconds."
+  catchUpSeconds: Int!
+  "Whether it starts nothing at present."
+  paused: Boolean!
+  "Why it was paused or resumed; empty for no reason given."
+  note: String!
+  createdAt: Time!
+  "When it was registered, paused or resumed last."
+  changedAt: Time!
+  "When it is due next; null if it is paused, or will not be due any more."
+  nextDueAt: Time
+  "The next ten due times; empty in lists, and while it is paused."
+  nextDueTimes: [Time!]!
+  "How many runs it has started."
+  started: Int!
+  "How many due times have no run because another one was under way."
+  skipped: Int!
+  "How many have none because it would have been too late."
+  missed: Int!
+  "How many have none because the start was refused."
+  refused: Int!
+  "What became of its last 100 due times, newest first; empty in lists."
+  fires: [ScheduleFire!]!
+  "The actions on it, and whether the viewer may perform them in its current state."
+  viewerCan: [Ability!]!
+}
+
+"A due time and what became of it."
+type ScheduleFire {
+  dueAt: Time!
+  outcome: ScheduleOutcome!
+  "Whether it was requested, and not due by itself."
+  requested: Boolean!
+  "Why there is no run, or what is waited for; empty otherwise."
+  detail: String!
+  "For MISSED: how many due times this stands for; otherwise 1."
+  count: Int!
+  "The id of the run; empty if there is none."
+  workflowId: String!
+  "The state of the run; null if there is none."
+  workflowState: WorkflowState
+  "Why the run failed; empty otherwise."
+  workflowError: String!
+  "When the run ended."
+  finishedAt: Time
+}
+
+"A page of schedules."
+type WorkflowScheduleConnection {
+  edges: [WorkflowScheduleEdge!]!
+  "The nodes of the edges."
+  nodes: [WorkflowSchedule!]!
+  pageInfo: PageInfo!
+}
+
+"A schedule with its cursor."
+type WorkflowScheduleEdge {
+  "Pass as after, or before, to continue from this item."
+  cursor: String!
+  node: WorkflowSchedule!
+}
+
+"Input of pauseWorkflowSchedule, resumeWorkflowSchedule and triggerWorkflowSchedule."
+input ChangeWorkflowScheduleInput {
+  "The name of the schedule."
+  name: String!
+  "Why, for the record; at most 1024 characters."
+  reason: String = ""
+}
+
+"Result of pauseWorkflowSchedule, resumeWorkflowSchedule and triggerWorkflowSchedule."
+type WorkflowSchedulePayload {
+  schedule: WorkflowSchedule
+  "The run that triggerWorkflowSchedule has requested; it starts a moment later, or not, as the schedule decides. Empty otherwise."
+  workflowId: String!
+  errors: [UserError!]!
+}
+`, BuiltIn: false},
 	{Name: "../schema/source.graphqls", Input: `# Artifact sources: where the versions of a service come from.
 
 extend type Query {
@@ -12320,6 +12802,30 @@ func (ec *executionContext) childFields_RolloutPreview(ctx context.Context, fiel
 	return nil, fmt.Errorf("no field named %q was found under type RolloutPreview", field.Name)
 }
 
+func (ec *executionContext) childFields_ScheduleFire(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "dueAt":
+		return ec.fieldContext_ScheduleFire_dueAt(ctx, field)
+	case "outcome":
+		return ec.fieldContext_ScheduleFire_outcome(ctx, field)
+	case "requested":
+		return ec.fieldContext_ScheduleFire_requested(ctx, field)
+	case "detail":
+		return ec.fieldContext_ScheduleFire_detail(ctx, field)
+	case "count":
+		return ec.fieldContext_ScheduleFire_count(ctx, field)
+	case "workflowId":
+		return ec.fieldContext_ScheduleFire_workflowId(ctx, field)
+	case "workflowState":
+		return ec.fieldContext_ScheduleFire_workflowState(ctx, field)
+	case "workflowError":
+		return ec.fieldContext_ScheduleFire_workflowError(ctx, field)
+	case "finishedAt":
+		return ec.fieldContext_ScheduleFire_finishedAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ScheduleFire", field.Name)
+}
+
 func (ec *executionContext) childFields_Service(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "id":
@@ -12872,6 +13378,86 @@ func (ec *executionContext) childFields_WorkflowRetry(ctx context.Context, field
 		return ec.fieldContext_WorkflowRetry_fromSequence(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type WorkflowRetry", field.Name)
+}
+
+func (ec *executionContext) childFields_WorkflowSchedule(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_WorkflowSchedule_name(ctx, field)
+	case "version":
+		return ec.fieldContext_WorkflowSchedule_version(ctx, field)
+	case "programDigest":
+		return ec.fieldContext_WorkflowSchedule_programDigest(ctx, field)
+	case "cron":
+		return ec.fieldContext_WorkflowSchedule_cron(ctx, field)
+	case "everySeconds":
+		return ec.fieldContext_WorkflowSchedule_everySeconds(ctx, field)
+	case "timeZone":
+		return ec.fieldContext_WorkflowSchedule_timeZone(ctx, field)
+	case "overlap":
+		return ec.fieldContext_WorkflowSchedule_overlap(ctx, field)
+	case "catchUpSeconds":
+		return ec.fieldContext_WorkflowSchedule_catchUpSeconds(ctx, field)
+	case "paused":
+		return ec.fieldContext_WorkflowSchedule_paused(ctx, field)
+	case "note":
+		return ec.fieldContext_WorkflowSchedule_note(ctx, field)
+	case "createdAt":
+		return ec.fieldContext_WorkflowSchedule_createdAt(ctx, field)
+	case "changedAt":
+		return ec.fieldContext_WorkflowSchedule_changedAt(ctx, field)
+	case "nextDueAt":
+		return ec.fieldContext_WorkflowSchedule_nextDueAt(ctx, field)
+	case "nextDueTimes":
+		return ec.fieldContext_WorkflowSchedule_nextDueTimes(ctx, field)
+	case "started":
+		return ec.fieldContext_WorkflowSchedule_started(ctx, field)
+	case "skipped":
+		return ec.fieldContext_WorkflowSchedule_skipped(ctx, field)
+	case "missed":
+		return ec.fieldContext_WorkflowSchedule_missed(ctx, field)
+	case "refused":
+		return ec.fieldContext_WorkflowSchedule_refused(ctx, field)
+	case "fires":
+		return ec.fieldContext_WorkflowSchedule_fires(ctx, field)
+	case "viewerCan":
+		return ec.fieldContext_WorkflowSchedule_viewerCan(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type WorkflowSchedule", field.Name)
+}
+
+func (ec *executionContext) childFields_WorkflowScheduleConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "edges":
+		return ec.fieldContext_WorkflowScheduleConnection_edges(ctx, field)
+	case "nodes":
+		return ec.fieldContext_WorkflowScheduleConnection_nodes(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_WorkflowScheduleConnection_pageInfo(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type WorkflowScheduleConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_WorkflowScheduleEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_WorkflowScheduleEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_WorkflowScheduleEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type WorkflowScheduleEdge", field.Name)
+}
+
+func (ec *executionContext) childFields_WorkflowSchedulePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "schedule":
+		return ec.fieldContext_WorkflowSchedulePayload_schedule(ctx, field)
+	case "workflowId":
+		return ec.fieldContext_WorkflowSchedulePayload_workflowId(ctx, field)
+	case "errors":
+		return ec.fieldContext_WorkflowSchedulePayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type WorkflowSchedulePayload", field.Name)
 }
 
 func (ec *executionContext) childFields_WorkflowStatus(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

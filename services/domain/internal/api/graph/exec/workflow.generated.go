@@ -3186,6 +3186,24 @@ func (ec *executionContext) marshalOWorkflowState2ᚕgithubᚗcomᚋlockstepᚑc
 	return ret
 }
 
+func (ec *executionContext) unmarshalOWorkflowState2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚋhandoffᚐWorkflowState(ctx context.Context, v any) (*handoff.WorkflowState, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := model.UnmarshalWorkflowState(v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOWorkflowState2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚋhandoffᚐWorkflowState(ctx context.Context, sel ast.SelectionSet, v *handoff.WorkflowState) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := model.MarshalWorkflowState(*v)
+	return res
+}
+
 func (ec *executionContext) unmarshalOWorkflowStatusInput2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚋhandoffᚐWorkflowPairᚄ(ctx context.Context, v any) ([]handoff.WorkflowPair, error) {
 	if v == nil {
 		return nil, nil

@@ -148,6 +148,11 @@ type (
 	// WorkflowEdge is one of them.
 	WorkflowEdge Edge[Workflow]
 
+	// WorkflowScheduleConnection is a page of them.
+	WorkflowScheduleConnection Connection[WorkflowSchedule, WorkflowScheduleEdge]
+	// WorkflowScheduleEdge is one of them.
+	WorkflowScheduleEdge Edge[WorkflowSchedule]
+
 	// WorkflowHistoryConnection is a page of them.
 	WorkflowHistoryConnection Connection[handoff.WorkflowEntry, WorkflowHistoryEdge]
 	// WorkflowHistoryEdge is one of them.

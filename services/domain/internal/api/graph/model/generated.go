@@ -145,6 +145,14 @@ type CancelWorkflowInput struct {
 	Reason *string `json:"reason,omitempty"`
 }
 
+// Input of pauseWorkflowSchedule, resumeWorkflowSchedule and triggerWorkflowSchedule.
+type ChangeWorkflowScheduleInput struct {
+	// The name of the schedule.
+	Name string `json:"name"`
+	// Why, for the record; at most 1024 characters.
+	Reason *string `json:"reason,omitempty"`
+}
+
 // A problem found in a configuration.
 type ConfigProblem struct {
 	// JSON pointer (RFC 6901) to the place of the problem; empty for the configuration as a whole.
@@ -943,6 +951,14 @@ type Viewer struct {
 type WorkflowPayload struct {
 	Workflow *Workflow   `json:"workflow,omitempty"`
 	Errors   []UserError `json:"errors"`
+}
+
+// Result of pauseWorkflowSchedule, resumeWorkflowSchedule and triggerWorkflowSchedule.
+type WorkflowSchedulePayload struct {
+	Schedule *WorkflowSchedule `json:"schedule,omitempty"`
+	// The run that triggerWorkflowSchedule has requested; it starts a moment later, or not, as the schedule decides. Empty otherwise.
+	WorkflowID string      `json:"workflowId"`
+	Errors     []UserError `json:"errors"`
 }
 
 // What prevents drivers from taking effect.

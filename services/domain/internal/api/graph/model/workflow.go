@@ -23,3 +23,25 @@ func MarshalWorkflowState(s handoff.WorkflowState) graphql.Marshaler {
 func UnmarshalWorkflowState(v any) (handoff.WorkflowState, error) {
 	return enum(v, handoff.AllWorkflowStates()...)
 }
+
+// WorkflowSchedule wraps the domain's.
+type WorkflowSchedule struct{ handoff.Schedule }
+
+// WrapSchedule wraps the domain's.
+func WrapSchedule(s handoff.Schedule) WorkflowSchedule { return WorkflowSchedule{s} }
+
+// MarshalScheduleOverlap writes a policy.
+func MarshalScheduleOverlap(o handoff.ScheduleOverlap) graphql.Marshaler { return word(string(o)) }
+
+// UnmarshalScheduleOverlap reads a policy.
+func UnmarshalScheduleOverlap(v any) (handoff.ScheduleOverlap, error) {
+	return enum(v, handoff.OverlapSkip, handoff.OverlapBufferOne, handoff.OverlapBufferAll, handoff.OverlapCancelOther, handoff.OverlapAllow)
+}
+
+// MarshalScheduleOutcome writes an outcome.
+func MarshalScheduleOutcome(o handoff.ScheduleOutcome) graphql.Marshaler { return word(string(o)) }
+
+// UnmarshalScheduleOutcome reads an outcome.
+func UnmarshalScheduleOutcome(v any) (handoff.ScheduleOutcome, error) {
+	return enum(v, handoff.FireWaiting, handoff.FireStarting, handoff.FireStarted, handoff.FireSkipped, handoff.FireMissed, handoff.FireRefused)
+}

@@ -30,6 +30,8 @@ const Sources = lazy(() => import('./pages/sources'))
 const EditSource = lazy(() => import('./pages/edit-source'))
 const Workflows = lazy(() => import('./pages/workflows'))
 const WorkflowDetail = lazy(() => import('./pages/workflow'))
+const Schedules = lazy(() => import('./pages/schedules'))
+const ScheduleDetail = lazy(() => import('./pages/schedule'))
 const Agents = lazy(() => import('./pages/agents'))
 const Access = lazy(() => import('./pages/access'))
 const Activity = lazy(() => import('./pages/activity'))
@@ -155,6 +157,8 @@ function Frame({ viewer, cursor, onLeave }: { viewer: ViewerData['viewer']; curs
               <Route path="/sources/:id" element={<EditSource />} />
               <Route path="/workflows" element={<Workflows />} />
               <Route path="/workflows/:id" element={<WorkflowDetail />} />
+              <Route path="/schedules" element={<Schedules />} />
+              <Route path="/schedules/:name" element={<ScheduleDetail />} />
               <Route path="/agents" element={<Agents />} />
               <Route path="/access" element={<Access />} />
               <Route path="/activity" element={<Activity />} />
@@ -224,6 +228,9 @@ function Menu({ owner }: { owner: boolean }) {
       </NavLink>
       <NavLink to="/workflows">
         <Icon name="workflow" /> Workflows
+      </NavLink>
+      <NavLink to="/schedules">
+        <Icon name="clock" /> Schedules
       </NavLink>
       <NavLink to="/agents">
         <Icon name="agent" /> Agents

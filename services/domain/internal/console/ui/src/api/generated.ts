@@ -54,6 +54,11 @@ export interface CancelWorkflowInput {
   reason?: string | null
 }
 
+export interface ChangeWorkflowScheduleInput {
+  name: string
+  reason?: string | null
+}
+
 export interface CreateApplicationInput {
   name: string
   description?: string | null
@@ -256,6 +261,10 @@ export interface RotateAgentInput {
   overlapSeconds?: number | null
 }
 
+export type ScheduleOutcome = 'WAITING' | 'STARTING' | 'STARTED' | 'SKIPPED' | 'MISSED' | 'REFUSED'
+
+export type ScheduleOverlap = 'SKIP' | 'BUFFER_ONE' | 'BUFFER_ALL' | 'CANCEL_OTHER' | 'ALLOW'
+
 export interface SetArtifactSourceConfigInput {
   artifactSourceId: string
   sourceConfig: unknown
@@ -413,6 +422,20 @@ export interface MemberFields {
     lastUsedAt: string | null
     revokedAt: string | null
   }> | null
+}
+
+export interface ScheduleFields {
+  name: string
+  cron: Array<string>
+  everySeconds: number
+  timeZone: string
+  paused: boolean
+  note: string
+  nextDueAt: string | null
+  started: number
+  skipped: number
+  missed: number
+  refused: number
 }
 
 export interface AbilityFields {
@@ -1651,6 +1674,127 @@ export interface JournalChainVariables {
   after: number
 }
 export const JournalChain: Operation<JournalChainData, JournalChainVariables> = { name: 'JournalChain', text: 'query JournalChain($first: Int!, $after: Int!) { journalChain(first: $first, after: $after) { blocks rows block head more problem lastCheck { block head problem checkedAt } } }' }
+
+export interface WorkflowSchedulesData {
+  workflowSchedules: {
+    nodes: Array<{
+      name: string
+      cron: Array<string>
+      everySeconds: number
+      timeZone: string
+      paused: boolean
+      note: string
+      nextDueAt: string | null
+      started: number
+      skipped: number
+      missed: number
+      refused: number
+    }>
+    pageInfo: {
+      hasNextPage: boolean
+      endCursor: string | null
+    }
+  }
+}
+export interface WorkflowSchedulesVariables {
+  first: number
+  after?: string | null
+}
+export const WorkflowSchedules: Operation<WorkflowSchedulesData, WorkflowSchedulesVariables> = { name: 'WorkflowSchedules', text: 'query WorkflowSchedules($first: Int!, $after: String) { workflowSchedules(first: $first, after: $after) { nodes { ...ScheduleFields } pageInfo { hasNextPage endCursor } } } fragment ScheduleFields on WorkflowSchedule { name cron everySeconds timeZone paused note nextDueAt started skipped missed refused }' }
+
+export interface WorkflowSchedulePageData {
+  workflowSchedule: {
+    name: string
+    cron: Array<string>
+    everySeconds: number
+    timeZone: string
+    paused: boolean
+    note: string
+    nextDueAt: string | null
+    started: number
+    skipped: number
+    missed: number
+    refused: number
+    overlap: ScheduleOverlap
+    catchUpSeconds: number
+    version: number
+    programDigest: string
+    nextDueTimes: Array<string>
+    fires: Array<{
+      dueAt: string
+      outcome: ScheduleOutcome
+      requested: boolean
+      detail: string
+      count: number
+      workflowId: string
+      workflowState: WorkflowState | null
+      workflowError: string
+    }>
+    viewerCan: Array<{
+      action: string
+      allowed: boolean
+      reason: string | null
+    }>
+  } | null
+}
+export interface WorkflowSchedulePageVariables {
+  name: string
+}
+export const WorkflowSchedulePage: Operation<WorkflowSchedulePageData, WorkflowSchedulePageVariables> = { name: 'WorkflowSchedulePage', text: 'query WorkflowSchedulePage($name: String!) { workflowSchedule(name: $name) { ...ScheduleFields overlap catchUpSeconds version programDigest nextDueTimes fires { dueAt outcome requested detail count workflowId workflowState workflowError } viewerCan { action allowed reason } } } fragment ScheduleFields on WorkflowSchedule { name cron everySeconds timeZone paused note nextDueAt started skipped missed refused }' }
+
+export interface PauseScheduleData {
+  pauseWorkflowSchedule: {
+    schedule: {
+      name: string
+    } | null
+    workflowId: string
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface PauseScheduleVariables {
+  input: ChangeWorkflowScheduleInput
+}
+export const PauseSchedule: Operation<PauseScheduleData, PauseScheduleVariables> = { name: 'PauseSchedule', text: 'mutation PauseSchedule($input: ChangeWorkflowScheduleInput!) { pauseWorkflowSchedule(input: $input) { schedule { name } workflowId errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface ResumeScheduleData {
+  resumeWorkflowSchedule: {
+    schedule: {
+      name: string
+    } | null
+    workflowId: string
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface ResumeScheduleVariables {
+  input: ChangeWorkflowScheduleInput
+}
+export const ResumeSchedule: Operation<ResumeScheduleData, ResumeScheduleVariables> = { name: 'ResumeSchedule', text: 'mutation ResumeSchedule($input: ChangeWorkflowScheduleInput!) { resumeWorkflowSchedule(input: $input) { schedule { name } workflowId errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface TriggerScheduleData {
+  triggerWorkflowSchedule: {
+    schedule: {
+      name: string
+    } | null
+    workflowId: string
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface TriggerScheduleVariables {
+  input: ChangeWorkflowScheduleInput
+}
+export const TriggerSchedule: Operation<TriggerScheduleData, TriggerScheduleVariables> = { name: 'TriggerSchedule', text: 'mutation TriggerSchedule($input: ChangeWorkflowScheduleInput!) { triggerWorkflowSchedule(input: $input) { schedule { name } workflowId errors { ...Problem } } } fragment Problem on UserError { field message code }' }
 
 export interface ViewerData {
   viewer: {
