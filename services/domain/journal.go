@@ -56,8 +56,8 @@ func (c Config) exportKey(log *slog.Logger) (func(ctx context.Context) (ed25519.
 	}, nil
 }
 
-// prove seals and checks the journals until ctx ends. One process does; a second leader, for a moment, does no harm. A check takes its time,
-// and sealing does not wait for it.
+// prove seals and checks the journals until ctx ends. One process does; a second leader, for a moment, does no harm. A check takes its
+// time, and sealing does not wait for it.
 func (s *service) prove(ctx context.Context, c Journal) error {
 	return run.Parts(ctx, s.log, stopWithin,
 		run.Loop("seal", func(ctx context.Context) error { return s.sealJournals(ctx, c) }),

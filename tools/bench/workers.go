@@ -56,7 +56,7 @@ func workers(ctx context.Context, w *world, r *report) error {
 	}()
 	defer func() {
 		stop()
-		<-ended // it was stopped
+		<-ended //nolint:errcheck // it was stopped, and has no other error
 	}()
 	inputs := fmt.Sprintf(`{"calls": %d}`, workerCalls)
 	client, err := w.client()

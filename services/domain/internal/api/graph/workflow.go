@@ -12,7 +12,8 @@ import (
 
 // Workflows is a page of runs of the engine.
 func (q query) Workflows(
-	ctx context.Context, first *int, after *string, states []handoff.WorkflowState, program, subject *string, filter *handoff.WorkflowConditions,
+	ctx context.Context, first *int, after *string, states []handoff.WorkflowState, program, subject *string,
+	filter *handoff.WorkflowConditions,
 ) (model.WorkflowConnection, error) {
 	p, err := forward(first, after)
 	if err != nil {

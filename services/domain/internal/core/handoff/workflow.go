@@ -59,7 +59,8 @@ type WorkflowFilter struct {
 	WorkflowConditions
 }
 
-// WorkflowConditions are further conditions of a list of runs; a zero value is none. The engine bounds them, and says what is wrong with them.
+// WorkflowConditions are further conditions of a list of runs; a zero value is none. The engine bounds them, and reports what is wrong
+// with them.
 type WorkflowConditions struct {
 	// StartedAfter and EndedAfter include the time itself, StartedBefore and EndedBefore do not.
 	StartedAfter, StartedBefore, EndedAfter, EndedBefore *time.Time
