@@ -56,3 +56,5 @@ require (
 )
 
 replace github.com/lockstep-cd/lockstep/pkg => ../../pkg
+
+replace github.com/lockstep-cd/lockstep/proto => ../../proto
