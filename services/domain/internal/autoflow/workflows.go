@@ -209,7 +209,7 @@ func run(w *autoflowv1.Workflow) handoff.WorkflowRun {
 	r := handoff.WorkflowRun{
 		ID: w.GetWorkflowId(), Ref: w.GetWorkflowRef(), State: published()[w.GetState()], Error: w.GetError(), WaitingFor: w.GetWaitingFor(),
 		Program: w.GetLabels()[labelProgram], Subject: w.GetLabels()[labelSubject], Parent: w.GetLabels()[labelParent],
-		Digest: w.GetProgramDigest(),
+		Digest:    w.GetProgramDigest(),
 		CreatedAt: w.GetCreatedAt().AsTime(), UpdatedAt: w.GetUpdatedAt().AsTime(), FinishedAt: ended(w.GetFinishedAt()),
 		LastSequence: w.GetLastSequence(),
 		Generation:   max(1, int(w.GetGeneration())), GenerationSequence: max(1, w.GetGenerationSequence()), // 0 from an engine that knows none

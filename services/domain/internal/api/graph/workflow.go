@@ -163,7 +163,9 @@ func (m mutation) ResumeWorkflowSchedule(ctx context.Context, in model.ChangeWor
 }
 
 // TriggerWorkflowSchedule starts a run now.
-func (m mutation) TriggerWorkflowSchedule(ctx context.Context, in model.ChangeWorkflowScheduleInput) (model.WorkflowSchedulePayload, error) {
+func (m mutation) TriggerWorkflowSchedule(
+	ctx context.Context, in model.ChangeWorkflowScheduleInput,
+) (model.WorkflowSchedulePayload, error) {
 	return m.changeSchedule(ctx, core.ActionTriggerSchedule, in)
 }
 

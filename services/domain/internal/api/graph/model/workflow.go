@@ -43,5 +43,6 @@ func MarshalScheduleOutcome(o handoff.ScheduleOutcome) graphql.Marshaler { retur
 
 // UnmarshalScheduleOutcome reads an outcome.
 func UnmarshalScheduleOutcome(v any) (handoff.ScheduleOutcome, error) {
-	return enum(v, handoff.FireWaiting, handoff.FireStarting, handoff.FireStarted, handoff.FireSkipped, handoff.FireMissed, handoff.FireRefused)
+	return enum(v,
+		handoff.FireWaiting, handoff.FireStarting, handoff.FireStarted, handoff.FireSkipped, handoff.FireMissed, handoff.FireRefused)
 }
