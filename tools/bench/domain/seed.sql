@@ -88,17 +88,20 @@ SELECT 1, id, substr(name, n) FROM cd_applications, generate_series(1, length(na
 
 -- The journal, 22 rows for each rollout in the order in which they would have been written.
 INSERT INTO cd_rollout_transitions (id, organization_id, rollout_id, from_state, to_state, event, gate_id, principal_type, principal_id, reason, created_at)
-SELECT 22 * (r - 1) + n, 1, r, f, t, CASE WHEN n = 3 AND asking THEN 'request_approval' ELSE event END, CASE WHEN n = 3 THEN 'environment/25' END, who, CASE WHEN who = 'user' THEN 1 END, 'because', at
+SELECT 22 * (r - 1) + n, 1, r, f, CASE WHEN n = 22 AND r % 20 = 0 THEN 4 ELSE t END,
+       CASE WHEN n = 3 AND asking THEN 'request_approval' WHEN n = 22 AND r % 20 = 0 THEN 'fail' ELSE event END, CASE WHEN n = 3 THEN 'environment/25' END, who, CASE WHEN who = 'user' THEN 1 END, 'because', at
 FROM made, (VALUES (1, NULL, 0, 'create', 'user'), (2, 0, 1, 'start', 'system'), (3, 1, 1, 'reach_gate', 'system'), (22, 1, 3, 'complete', 'system')) AS row (n, f, t, event, who)
 WHERE n < 22 OR NOT active
 ORDER BY 1;
 INSERT INTO cd_rollout_environment_transitions (id, organization_id, rollout_environment_id, from_state, to_state, event, principal_type, triggered_by, created_at)
-SELECT 22 * (r - 1) + 3 + 3 * (k - 1) + n, 1, 2 * (r - 1) + k, f, t, event, 'system', 'com.gitlab.cd.example ' || r, at
+SELECT 22 * (r - 1) + 3 + 3 * (k - 1) + n, 1, 2 * (r - 1) + k, f, CASE WHEN n = 3 AND r % 20 = 0 THEN 4 ELSE t END,
+       CASE WHEN n = 3 AND r % 20 = 0 THEN 'fail' ELSE event END, 'system', 'com.gitlab.cd.example ' || r, at
 FROM made, generate_series(1, 2) k, (VALUES (1, NULL, 0, 'create'), (2, 0, 1, 'start'), (3, 1, 3, 'complete')) AS row (n, f, t, event)
 WHERE NOT active OR n = 1 OR n = 2 AND k = 1
 ORDER BY 1;
 INSERT INTO cd_deployment_transitions (id, organization_id, deployment_id, from_state, to_state, event, principal_type, triggered_by, created_at)
-SELECT 22 * (r - 1) + 9 + 6 * (k - 1) + 3 * (s - 1) + n, 1, 4 * (r - 1) + 2 * (k - 1) + s, f, t, event, 'system', 'com.gitlab.cd.example ' || r, at
+SELECT 22 * (r - 1) + 9 + 6 * (k - 1) + 3 * (s - 1) + n, 1, 4 * (r - 1) + 2 * (k - 1) + s, f, CASE WHEN n = 3 AND r % 20 = 0 THEN 4 ELSE t END,
+       CASE WHEN n = 3 AND r % 20 = 0 THEN 'fail' ELSE event END, 'system', 'com.gitlab.cd.example ' || r, at
 FROM made, generate_series(1, 2) k, generate_series(1, 2) s, (VALUES (1, NULL, 0, 'create'), (2, 0, 1, 'start'), (3, 1, 2, 'complete')) AS row (n, f, t, event)
 WHERE NOT active OR n = 1 OR n = 2 AND k = 1
 ORDER BY 1;
