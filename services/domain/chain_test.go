@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/proof"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/wait"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/evidence"
 )
@@ -33,10 +34,10 @@ func sealedShop(t *testing.T) *shop {
 	return s
 }
 
-// sealed seals what there is; other tests' transactions may keep it from settling at once.
+// sealed seals what there is. Transactions of other tests, such as one that fills large tables, may keep it from settling at once.
 func (f *fixture) sealed() {
 	f.t.Helper()
-	for range 2000 {
+	wait.Within(f.t, 5*time.Minute, "the journals are sealed", func() bool {
 		if _, err := f.evidence.SealAll(f.t.Context()); err != nil {
 			f.t.Fatal(err)
 		}
@@ -44,11 +45,8 @@ func (f *fixture) sealed() {
 		f.ok(f.pool.QueryRow(f.t.Context(), `SELECT count(*) FROM (SELECT id FROM cd_changes UNION ALL SELECT id FROM cd_rollout_transitions
 			UNION ALL SELECT id FROM cd_rollout_environment_transitions UNION ALL SELECT id FROM cd_deployment_transitions) j
 			WHERE id > (SELECT COALESCE(max(upto), 0) FROM cd_journal_blocks)`).Scan(&left))
-		if left == 0 {
-			return
-		}
-	}
-	f.t.Fatal("the journals are not sealed")
+		return left == 0
+	})
 }
 
 // chain is the first problem of the whole chain; empty for none.
