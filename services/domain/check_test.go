@@ -49,7 +49,10 @@ func promoter(t *testing.T, extra string) checked {
 // reports a status by a machine of a number.
 func (c checked) reports(reporter int64, environment string, set core.VersionSet, key string, phase core.CheckPhase) {
 	c.t.Helper()
-	a := core.Actor{Organization: org, Type: core.PrincipalAgent, ID: reporter, Name: fmt.Sprintf("ci-%d", reporter), Permissions: core.RoleDeployer.Permissions()}
+	a := core.Actor{
+		Organization: org, Type: core.PrincipalAgent, ID: reporter, Name: fmt.Sprintf("ci-%d", reporter),
+		Permissions: core.PermissionsOf(core.MayRead, core.MayReport),
+	}
 	_, err := c.checks.ReportCheck(c.t.Context(), a, check.Report{
 		ApplicationID: c.application.ID, EnvironmentID: c.places[environment].ID, VersionSetID: set.ID, Key: key, Phase: phase,
 	})
@@ -197,6 +200,7 @@ func TestAReportIsRefused(t *testing.T) {
 		text   string
 	}{
 		{"no right", func(_ *check.Report, a *core.Actor) { a.Permissions = core.RoleApprover.Permissions() }, fault.Denied, `"report"`},
+		{"a deployer", func(_ *check.Report, a *core.Actor) { a.Permissions = core.RoleDeployer.Permissions() }, fault.Denied, `"report"`},
 		{"another organization", func(_ *check.Report, a *core.Actor) { a.Organization = 2 }, fault.NotFound, "does not exist"},
 		{"a key with capitals", func(r *check.Report, _ *core.Actor) { r.Key = "Healthy" }, fault.Invalid, `found "Healthy"`},
 		{"a key of 64", func(r *check.Report, _ *core.Actor) { r.Key = strings.Repeat("k", 64) }, fault.Invalid, "expected 1 to 63"},

@@ -112,7 +112,7 @@ func (r Role) Permissions() Permissions {
 	case RoleApprover:
 		return PermissionsOf(MayRead, MayApprove)
 	case RoleDeployer:
-		return PermissionsOf(MayRead, MayDeploy, MayReport)
+		return PermissionsOf(MayRead, MayDeploy)
 	case RoleMaintainer:
 		return PermissionsOf(MayRead, MayDeploy, MayApprove, MayConfigure, MayBreakGlass, MayFreeze, MayBypass, MayReport)
 	case RoleOwner:

@@ -268,7 +268,7 @@ end:    do
 }
 
 /* Those who are asked, one after the other. What the program has requested for itself takes one of them.
- * @calls domain/internal/core/rollout UseCases.resolve: change OpenGate request answer decide
+ * @calls domain/internal/core/rollout UseCases.resolve: change OpenGate requestRow Record answer decide
  * @calls domain/internal/core/rollout UseCases.change: lockTree standing Refuses
  * @calls domain/internal/core/rollout UseCases.answer: Announce cancel
  */

@@ -10352,6 +10352,7 @@ type WorkflowSchedule {
 
 "A due time and what became of it."
 type ScheduleFire {
+  "When the schedule was due."
   dueAt: Time!
   outcome: ScheduleOutcome!
   "Whether it was requested, and not due by itself."
@@ -10728,12 +10729,15 @@ input WorkflowFilter {
 
 "A label that a run was started with."
 input WorkflowLabelInput {
+  "The name of the label."
   key: String!
+  "What it has to be."
   value: String!
 }
 
 "A value that a program reports with set_status."
 input WorkflowStatusInput {
+  "The key that the program reports it under."
   key: String!
   "A string, number or bool as JSON text: \"soak\" in quotes, 3, true."
   value: String!
@@ -10749,6 +10753,7 @@ type WorkflowCount {
 
 "A value that a program reports with set_status."
 type WorkflowStatus {
+  "The key that the program reports it under."
   key: String!
   "A string, number or bool as JSON text."
   value: String!
