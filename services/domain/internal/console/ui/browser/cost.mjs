@@ -22,7 +22,7 @@ async function matrix() {
   return { page, counts, found }
 }
 
-test('the first page asks five things, and is as large as its twenty rows', async (t) => {
+test('the first page asks six things, and is as large as its twenty rows', async (t) => {
   const { page, found } = await matrix()
   t.diagnostic(JSON.stringify(found))
   await page.finish()

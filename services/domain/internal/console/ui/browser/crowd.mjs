@@ -74,8 +74,8 @@ export const limits = {
   /** Rows of a page of the matrix, and elements: ten cells a row. */
   rows: 20,
   elements: 6_000,
-  /** What the first page asks: who it is for, where the journal stands, rows and columns, and what waits. */
-  requests: ['Columns', 'Inbox', 'JournalCursor', 'Viewer', 'Where'],
+  /** What the first page asks: who it is for, where the journal stands, rows and columns, and what waits, and what is frozen. */
+  requests: ['Columns', 'Freezes', 'Inbox', 'JournalCursor', 'Viewer', 'Where'],
 }
 
 /** The first page costs what it may, however many applications there are. */
