@@ -64,7 +64,7 @@ test('a failed rollout says when it is rolled back automatically, until that is 
   await page.goto(`/rollouts/${failed}`)
   await page.getByRole('heading', { name: 'Why it failed' }).waitFor({ timeout: 120_000 })
   const automatic = page.getByRole('region', { name: 'Automatic rollback' })
-  await automatic.getByText(/^Rolls back automatically at \d\d:\d\d$/).waitFor()
+  await automatic.getByText(/^Rolls back automatically (at|on) .*\d\d:\d\d$/).waitFor()
   const bar = automatic.getByRole('progressbar', { name: 'Time until the automatic rollback' })
   assert.ok((await bar.evaluate((e) => e.value)) < 0.5, 'found a bar of half an hour that is over after seconds')
   await page.getByText('What is deployed stays as it is until it is rolled back automatically.').waitFor()
