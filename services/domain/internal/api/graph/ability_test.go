@@ -47,7 +47,7 @@ func TestRoles(t *testing.T) {
 	may := map[core.Role]string{
 		core.RoleViewer:     "read",
 		core.RoleApprover:   "read approve",
-		core.RoleDeployer:   "read deploy report",
+		core.RoleDeployer:   "read deploy",
 		core.RoleMaintainer: "read deploy approve configure break_glass freeze bypass report",
 		core.RoleOwner:      "read deploy approve configure administer break_glass freeze bypass report",
 		"stranger":          "",
