@@ -12,7 +12,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 )
 
-// Hint sends a message that may get lost: subscribers that are connected get it, and nobody confirms it.
+// Hint sends a message that may get lost: connected subscribers receive it, without an acknowledgement.
 func (c *Conn) Hint(subject string, payload []byte) {
 	if err := c.nc.Publish(subject, payload); err != nil {
 		c.log.DebugContext(context.Background(), "hint not sent", telemetry.KeySubject, subject, telemetry.KeyError, err)

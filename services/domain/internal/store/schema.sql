@@ -801,7 +801,7 @@ COMMENT ON TABLE cd_freezes IS
 COMMENT ON COLUMN cd_freezes.bounded_from IS
     'When it starts, or when its end was chosen last: the end is at most 30 days behind it.';
 COMMENT ON COLUMN cd_freezes.ended_at IS
-    'When somebody ended it before its time; null for nobody.';
+    'When it was ended before its time; null if it was not.';
 COMMENT ON COLUMN cd_freezes.rollbacks IS
     'It stops rollbacks, too.';
 
@@ -1060,7 +1060,7 @@ CREATE TABLE cd_passage_reviews (
 );
 CREATE INDEX cd_passage_reviews_due ON cd_passage_reviews USING btree (due_at, organization_id, id);
 COMMENT ON TABLE cd_passage_reviews IS
-    'Rollouts whose requested passages are evaluated again at a time. A row ends when that was done. No foreign key: whoever adds a row must not wait for the rollout''s lock.';
+    'Rollouts whose requested passages are evaluated again at a time. A row is deleted when that was done. No foreign key: adding a row must not wait for the rollout''s lock.';
 
 CREATE TABLE cd_passage_stops (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,

@@ -224,7 +224,7 @@ func (s *Server) WatchWorkflow(req *autoflowv1.WatchWorkflowRequest, stream auto
 	if err != nil {
 		return err
 	}
-	return s.Operator.Watch(ctx, org, req.GetWorkflowId(), req.GetAfterSequence(), func(n control.News) error {
+	return s.Operator.Watch(ctx, org, req.GetWorkflowId(), req.GetAfterSequence(), func(n control.Update) error {
 		if n.View != nil {
 			return stream.Send(&autoflowv1.WatchWorkflowResponse{News: &autoflowv1.WatchWorkflowResponse_Workflow{Workflow: view(*n.View)}})
 		}

@@ -53,8 +53,8 @@ func historyEntry(e history.Entry) (*autoflowv1.HistoryEntry, error) {
 		}
 		value = string(b)
 	}
-	// Whoever has the token of a channel may send to it, and readers may not. A generation hands its channels to the next one, and a
-	// run some to its children.
+	// The token of a channel allows sending to it, which readers may not. Generations hand channels on to the next one, and runs to
+	// their children.
 	if e.Kind == history.KindChannel || e.Kind == history.KindContinue || e.Kind == history.KindStart {
 		value = history.ConcealTokens(value)
 	}

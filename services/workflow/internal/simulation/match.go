@@ -112,7 +112,7 @@ func (m *Memory) match(added []history.Event, waits []waiting, l *engine.Lease) 
 		}
 		for _, w := range m.wake(e, l) {
 			if len(arrived) == 1 {
-				w.Came = &engine.Came{Wakes: e.wakes, Arrival: arrived[0]}
+				w.Wakeup = &engine.Wakeup{Wakes: e.wakes, Arrival: arrived[0]}
 			}
 			woken = append(woken, w)
 		}

@@ -435,7 +435,7 @@ func (m *Memory) fireTimers(now time.Time, l *engine.Lease) (fired int, next tim
 		}
 		for _, w := range m.wake(e, l) {
 			if len(due) == 1 {
-				w.Came = &engine.Came{Wakes: e.wakes, Arrival: engine.Arrival{Op: due[0], Kind: engine.TimerArrived}}
+				w.Wakeup = &engine.Wakeup{Wakes: e.wakes, Arrival: engine.Arrival{Op: due[0], Kind: engine.TimerArrived}}
 			}
 			woken = append(woken, w)
 		}

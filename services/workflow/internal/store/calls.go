@@ -66,9 +66,9 @@ func addTimers(woken []engine.Woken, fired []query.FireTimersRow) {
 	}
 	for i := range woken {
 		if a := ended[woken[i].ID]; a != nil {
-			woken[i].Came.Arrival = *a
+			woken[i].Wakeup.Arrival = *a
 		} else {
-			woken[i].Came = nil
+			woken[i].Wakeup = nil
 		}
 	}
 }

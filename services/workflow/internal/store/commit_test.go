@@ -63,8 +63,8 @@ func (b *testStore) strictly(items []*item, wantRefused bool) {
 func TestAStrictCommitMatchesEventsOfKnownTypes(t *testing.T) {
 	t.Parallel()
 	b := newTestStore(t)
-	woken := map[int64]*engine.Came{}
-	b.Woken = func(w engine.Woken) { woken[w.ID] = w.Came }
+	woken := map[int64]*engine.Wakeup{}
+	b.Woken = func(w engine.Woken) { woken[w.ID] = w.Wakeup }
 	one, both := b.startRun(1), b.startRun(1)
 	b.commit(b.parking(one, waitFor(0, "com.example.go", history.Filter{"n": "1"})))
 	b.commit(b.parking(both, waitFor(0, "com.example.go", history.Filter{"n": "2"}), waitFor(1, "com.example.go", history.Filter{"m": "3"})))
@@ -88,7 +88,7 @@ func TestAStrictCommitMatchesEventsOfKnownTypes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[int64]*engine.Came{one.ID: {Wakes: one.Wakes + 1, Arrival: arrived[0]}, both.ID: nil}
+	want := map[int64]*engine.Wakeup{one.ID: {Wakes: one.Wakes + 1, Arrival: arrived[0]}, both.ID: nil}
 	same(t, "arrivals reported with the wake-ups", want, woken)
 }
 

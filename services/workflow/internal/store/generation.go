@@ -44,7 +44,7 @@ func beginGenerations(ctx context.Context, q *query.Queries, commits []*commit) 
 func noteConsumed(ctx context.Context, q *query.Queries, commits []*commit) error {
 	var p query.NoteConsumedParams
 	for _, c := range commits {
-		for _, want := range c.Had {
+		for _, want := range c.Consumed {
 			key := keyOf(c.Execution.Organization, want)
 			p.Executions, p.Keys = append(p.Executions, c.Execution.ID), append(p.Keys, key[:])
 		}

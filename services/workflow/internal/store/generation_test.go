@@ -353,7 +353,7 @@ func TestConsumedEventsAreNotReadAgain(t *testing.T) {
 			e.Seq = c.LastSeq
 			c.Entries = append(c.Entries, e)
 		}
-		c.Had = []history.Want{{Type: "x", Filter: filter}, {Type: "x", Filter: history.Filter{"id": "1"}}}
+		c.Consumed = []history.Want{{Type: "x", Filter: filter}, {Type: "x", Filter: history.Filter{"id": "1"}}}
 		for _, a := range l.Arrived {
 			c.Closed = append(c.Closed, a.Op)
 		}

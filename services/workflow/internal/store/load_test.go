@@ -134,15 +134,15 @@ func TestAWakeUpHasItsTimer(t *testing.T) {
 	if _, _, err := b.FireTimers(t.Context(), b.clock.Now(), 10); err != nil {
 		t.Fatal(err)
 	}
-	reported := map[int64]*engine.Came{}
+	reported := map[int64]*engine.Wakeup{}
 	for _, w := range woken {
-		reported[w.ID] = w.Came
+		reported[w.ID] = w.Wakeup
 	}
 	_, arrived, err := b.Arrivals(t.Context(), one.ID)
 	if err != nil || len(arrived) != 1 {
 		t.Fatalf("%d arrivals (%v), expected 1", len(arrived), err)
 	}
-	want := map[int64]*engine.Came{one.ID: {Wakes: one.Wakes + 1, Arrival: arrived[0]}, both.ID: nil}
+	want := map[int64]*engine.Wakeup{one.ID: {Wakes: one.Wakes + 1, Arrival: arrived[0]}, both.ID: nil}
 	if diff := cmp.Diff(want, reported); diff != "" {
 		t.Errorf("reported with the wake-ups (-read, +reported):\n%s", diff)
 	}

@@ -261,7 +261,7 @@ func (w wakings) woken() []engine.Woken {
 	for _, id := range slices.Sorted(maps.Keys(w)) {
 		one := engine.Woken{ID: id, Turn: w[id].row.Turn, Organization: w[id].row.Organization, Ours: w[id].row.Ours}
 		if w[id].arrival != nil {
-			one.Came = &engine.Came{Wakes: w[id].row.Wakes, Arrival: *w[id].arrival}
+			one.Wakeup = &engine.Wakeup{Wakes: w[id].row.Wakes, Arrival: *w[id].arrival}
 		}
 		woken = append(woken, one)
 	}
@@ -292,7 +292,7 @@ func (s *Store) wakeMany(ctx context.Context, q *query.Queries, ids []int64, arr
 	for i, row := range rows {
 		woken[i] = engine.Woken{ID: row.ID, Turn: row.Turn, Organization: row.Organization, Ours: row.Ours}
 		if a := arrivals[row.ID]; a != nil {
-			woken[i].Came = &engine.Came{Wakes: row.Wakes, Arrival: *a}
+			woken[i].Wakeup = &engine.Wakeup{Wakes: row.Wakes, Arrival: *a}
 		}
 	}
 	return woken, nil

@@ -88,7 +88,7 @@ func everything(b *testStore) {
 	done := b.commit(next)
 	border := b.border(l)
 	border.Turn, border.Wakes, border.LastSeq, border.Entries[0].Seq = done.Turn, standing.Wakes, 2, 2
-	border.Had = []history.Want{{Type: "com.example.go", Filter: first.Filter}}
+	border.Consumed = []history.Want{{Type: "com.example.go", Filter: first.Filter}}
 	b.commit(border)
 	l = b.load(l.ID)
 	if _, err := b.History(b.t.Context(), l.ID, 0, 10); err != nil {

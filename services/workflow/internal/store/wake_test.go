@@ -31,13 +31,13 @@ func TestAWakeUpHasItsArrival(t *testing.T) {
 	if err != nil || len(woken) != 1 || len(arrived) != 1 {
 		t.Fatalf("%d wake-ups and %d arrivals (%v), expected one of each", len(woken), len(arrived), err)
 	}
-	want := &engine.Came{Wakes: l.Wakes + 1, Arrival: arrived[0]}
-	if diff := cmp.Diff(want, woken[0].Came); diff != "" || standing.Wakes != want.Wakes {
+	want := &engine.Wakeup{Wakes: l.Wakes + 1, Arrival: arrived[0]}
+	if diff := cmp.Diff(want, woken[0].Wakeup); diff != "" || standing.Wakes != want.Wakes {
 		t.Errorf("arrival in the wake-up (-read, +reported; the counter is %d):\n%s", standing.Wakes, diff)
 	}
 
 	b.receive(1, "second", "com.example.go", `{"n": 2}`)
-	if len(woken) != 2 || woken[1].Came == nil || woken[1].Came.Wakes != l.Wakes+2 {
+	if len(woken) != 2 || woken[1].Wakeup == nil || woken[1].Wakeup.Wakes != l.Wakes+2 {
 		t.Errorf("the second wake-up is %+v, expected what came with the counter %d", woken[len(woken)-1], l.Wakes+2)
 	}
 }
@@ -60,7 +60,7 @@ func TestAWakeUpHasNoneOfSeveralArrivals(t *testing.T) {
 		})
 	}
 	b.commit(last)
-	if len(woken) != 1 || woken[0].ID != both.ID || woken[0].Came != nil {
+	if len(woken) != 1 || woken[0].ID != both.ID || woken[0].Wakeup != nil {
 		t.Errorf("woken %+v, expected execution %d alone, to read for itself", woken, both.ID)
 	}
 	if _, arrived, err := b.Arrivals(t.Context(), both.ID); err != nil || len(arrived) != 2 {

@@ -262,7 +262,7 @@ func (u *UseCases) pass(ctx context.Context, a core.Actor, change int64, reason 
 	if err != nil || after.State != core.ProposalOpen {
 		return after, err
 	}
-	// The use case found that there is nothing left to change, and recorded nothing.
+	// The use case has changed and recorded nothing, because the change was made meanwhile.
 	return u.settle(ctx, a, p, core.ProposalRejected, core.ActionRejectChange, core.Because("it is so already", reason))
 }
 

@@ -100,7 +100,7 @@ func (u *UseCases) BeginQueued(ctx context.Context) (core.QueuedRollout, bool, e
 			if refused := mayStillDeploy(ctx, tx, organization, q.Requester, p.targets()); refused != nil {
 				err = refused
 			}
-			// Whoever has asked for it is its requester still, also for its gates (D28).
+			// Its requester is still the one who queued it, also for its gates (D28).
 			c := cause{
 				Actor: core.Actor{Organization: organization, Type: q.Requester.Type, ID: q.Requester.ID}, at: u.clock.Now(),
 				triggeredBy: "queue: asked for at " + q.RequestedAt.UTC().Format(time.RFC3339),

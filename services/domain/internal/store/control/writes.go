@@ -116,7 +116,7 @@ func (w Writes) ReviewStopped(ctx context.Context, kind core.StopKind, id int64,
 // Controls implements rollout.Tx.
 func (w Writes) Controls(ctx context.Context, versionSet int64, environments []int64, at time.Time) (core.Controls, error) {
 	var c core.Controls
-	// Mostly there is nothing: one statement says so.
+	// Usually none exists, which takes only one statement to find out.
 	exist, err := w.Q.ControlsExist(ctx, query.ControlsExistParams{
 		OrganizationID: w.Entered, At: at, VersionSetID: &versionSet, Environments: environments,
 	})

@@ -11,11 +11,11 @@ import (
 const (
 	// lookAgain is how often a wait asks the store for what may have ended in another process.
 	lookAgain = time.Second
-	// MaxWait is the longest that anybody waits.
+	// MaxWait is the longest that a caller may wait.
 	MaxWait = time.Minute
 )
 
-// ErrStopping ends what would go on while the service stops; its callers ask again.
+// ErrStopping ends calls that would last longer while the service stops; their callers retry.
 var ErrStopping = fault.New(fault.Unavailable, "the service stops; ask again")
 
 // Wait is how long a caller would rather wait for the end of an execution than have its state: For, and not beyond Stopping.
@@ -33,8 +33,8 @@ func (w Wait) check() error {
 	return nil
 }
 
-// Await is View for a caller who would rather know the end: it answers once the execution has ended, and after the wait with
-// how it stands then. ErrStopping: the service stops, and says nothing of the execution.
+// Await is View for a caller who wants the end: it returns once the execution has ended, and after the wait with its present state.
+// ErrStopping: the service stops, which has nothing to do with the execution.
 func (o *Operator) Await(ctx context.Context, organization int64, workflow string, w Wait) (View, error) {
 	if err := w.check(); err != nil {
 		return View{}, err
@@ -70,21 +70,21 @@ func (o *Operator) StartAndAwait(ctx context.Context, start execution.Start, w W
 	return started, v, err
 }
 
-// await waits for what ended tells, and looks at the store for what it may not.
+// await waits for the end that the channel ended reports, and polls the store for one that it may not report.
 func (o *Operator) await(ctx context.Context, organization int64, workflow string, w Wait, ended <-chan execution.Execution) (View, error) {
 	deadline, left := o.clock.Now().Add(w.For), w.For
 	if !o.runner.Runs(organization, workflow) {
-		left = 0 // else its end is told here, mostly within milliseconds, and the store is asked where that takes longer
+		left = 0 // else its end is reported here, usually within milliseconds, and the store is polled where that takes longer
 	}
 	var e execution.Execution
 	for {
-		end, told, err := o.until(ctx, ended, w.Stopping, min(left, lookAgain))
+		end, reported, err := o.until(ctx, ended, w.Stopping, min(left, lookAgain))
 		switch {
 		case err != nil:
 			return View{}, err
-		case told && end.Attempt == 1:
-			return View{Execution: end}, nil // begun in this process: nothing in the store says more of it
-		case told && e.ID != 0:
+		case reported && end.Attempt == 1:
+			return View{Execution: end}, nil // started in this process: the store has nothing more about it
+		case reported && e.ID != 0:
 			e.State, e.Error, e.Stack, e.EndedAt, e.UpdatedAt, e.LastSeq = end.State, end.Error, end.Stack, end.EndedAt, end.UpdatedAt, end.LastSeq
 			e.Generation, e.Base = end.Generation, end.Base
 			return o.view(ctx, e)
@@ -101,10 +101,10 @@ func (o *Operator) await(ctx context.Context, organization int64, workflow strin
 	}
 }
 
-// until answers what ended tells within d.
+// until returns the end that the channel ended reports within d.
 func (o *Operator) until(
 	ctx context.Context, ended <-chan execution.Execution, stopping <-chan struct{}, d time.Duration,
-) (end execution.Execution, told bool, err error) {
+) (end execution.Execution, reported bool, err error) {
 	if d <= 0 {
 		select {
 		case end = <-ended:

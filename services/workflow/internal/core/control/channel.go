@@ -16,8 +16,8 @@ import (
 // maxMessageID bounds the identifier of a message, in characters.
 const maxMessageID = 255
 
-// SendToChannel hands a message to the run that made the channel. It answers once the message is stored, and true if it
-// was there already. A channel that there is not, or whose run has ended, is fault.NotFound.
+// SendToChannel hands a message to the run that made the channel. It returns once the message is stored, and true if it
+// was already. A channel that there is not, or whose run has ended, is fault.NotFound.
 func (s *Service) SendToChannel(ctx context.Context, m history.Message) (duplicate bool, err error) {
 	if err := checkMessage(m, "message_id"); err != nil {
 		return false, err

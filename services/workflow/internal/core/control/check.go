@@ -11,7 +11,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
 
-// Checkup is what can be said of a program without running it.
+// Checkup is what can be found out about a program without running it.
 type Checkup struct {
 	// Problems keep it from being started, or from ending well: fields as callers of StartWorkflow know them.
 	Problems []fault.Field

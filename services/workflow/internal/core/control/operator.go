@@ -35,14 +35,14 @@ func NewOperator(s *Service, control OperatorStore, watchers *Subscriptions) *Op
 	return &Operator{Service: s, control: control, watchers: watchers}
 }
 
-// changed tells watchers of an execution that was interfered with; the store has told the engine.
+// changed notifies the watchers of an execution that an operator has changed; the store has notified the engine.
 func (o *Operator) changed(ctx context.Context, organization int64, workflow string) {
 	if e, err := o.store.Get(ctx, organization, workflow); err == nil {
 		o.watchers.Changed(e.ID) // else they look by themselves, a little later
 	}
 }
 
-// Cancel is the Service's, and told to watchers.
+// Cancel is the Service's, and notifies watchers.
 func (o *Operator) Cancel(ctx context.Context, organization int64, workflow, reason string) error {
 	err := o.Service.Cancel(ctx, organization, workflow, reason)
 	if err == nil {
@@ -204,7 +204,7 @@ func (o *Operator) Terminate(ctx context.Context, organization int64, workflow, 
 	return o.View(ctx, organization, workflow)
 }
 
-// Retry has a failed execution go on.
+// Retry continues a failed execution.
 func (o *Operator) Retry(ctx context.Context, r RetryRequest) (View, error) {
 	if err := execution.CheckNamed(r.Workflow); err != nil {
 		return View{}, err

@@ -14,7 +14,7 @@ import (
 // and to interfere. Each method is one transaction.
 type OperatorStore interface {
 	// List reads executions, newest first, without what they wait for. Where few match, it may end before the page is full: rest is where
-	// it continues (ListQuery.Before), 0 where there is nothing more to read.
+	// it continues (ListQuery.Before), 0 at the end of the list.
 	List(ctx context.Context, q ListQuery) (list []execution.Execution, rest int64, err error)
 	// Count counts executions, up to most. atLeast reports that there may be more.
 	Count(ctx context.Context, q ListQuery, most int) (n int64, atLeast bool, err error)
@@ -62,7 +62,7 @@ type LogQuery struct {
 	Limit int
 }
 
-// RetryRequest asks for a failed execution to go on (E29).
+// RetryRequest asks to continue a failed execution (E29).
 type RetryRequest struct {
 	Organization     int64
 	Workflow, Reason string

@@ -24,10 +24,10 @@ type Service struct {
 	calls   calls
 }
 
-// Runner is the engine of this process, as Service needs it. Whatever it is not told, it finds in the store.
+// Runner is the engine of this process, as Service needs it. It polls the store for whatever it is not notified of.
 type Runner interface {
 	// Reserve keeps a place for an execution that is about to be stored for the lease; Begin or Release follows. false:
-	// there is no place, and the execution is stored for whoever claims it.
+	// there is no place, and the execution is stored for any process to claim.
 	Reserve(organization int64) (engine.Lease, bool)
 	// Ahead stores an execution for which there is a place together with its first turn, where that is likely to do, and has it
 	// run on. done is false where nothing was stored: Begin or Release follows then, as after Reserve.
@@ -38,7 +38,7 @@ type Runner interface {
 	Release(organization int64)
 	// Wake says that the execution may have changed.
 	Wake(w engine.Woken)
-	// Runs reports whether the execution runs in this process since it was started. Its end will be told by Watch.
+	// Runs reports whether the execution runs in this process since it was started. Watch will report its end.
 	Runs(organization int64, workflow string) bool
 	// Recall answers an execution that has completed in this process lately, which nothing can change any more.
 	Recall(organization int64, workflow string) (execution.Execution, bool)
@@ -214,7 +214,7 @@ func (s *Service) Receive(ctx context.Context, e history.Event) (matched int, du
 }
 
 // retryAnswer is how long the engine waits before it sends a call again whose answer asked for it. It replaces the
-// backoff of calls that are not answered: the relay is there, and the cluster may be back at any moment.
+// backoff of calls that are not answered: the relay is available, and the cluster may be again at any moment.
 const retryAnswer = 5 * time.Second
 
 // Answer takes a relay's answer to a call.

@@ -12,9 +12,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
 )
 
-// Subscriptions are those who watch executions. They are told at once of what this process commits. What another process
-// commits is found by one slow look at all watched executions together, so the database is asked no more often for a
-// thousand watchers than for one.
+// Subscriptions are the watchers of executions. They are notified at once of what this process commits. What another process commits
+// is found by one slow look at all watched executions together, so a thousand watchers cost the database no more queries than one.
 type Subscriptions struct {
 	control OperatorStore
 	clock   clock.Clock
@@ -29,14 +28,14 @@ type topic struct {
 	watchers int
 	// changed is closed, and replaced, at each change.
 	changed chan struct{}
-	// seen is where it stood at the last slow look.
+	// seen is its progress at the last slow look.
 	seen Progress
 }
 
-// slowLook is how late watchers may learn of what another process has done.
+// slowLook is how late watchers may be notified of what another process has done.
 const slowLook = 2 * time.Second
 
-// NewSubscriptions makes Watchers; Run looks for what other processes do.
+// NewSubscriptions makes Subscriptions; Run polls for what other processes do.
 func NewSubscriptions(control OperatorStore, c clock.Clock, log *slog.Logger) *Subscriptions {
 	return &Subscriptions{control: control, clock: c, log: log, topics: map[int64]*topic{}}
 }
@@ -61,26 +60,26 @@ func (w *Subscriptions) Run(ctx context.Context) error {
 	return nil
 }
 
-// note tells the watchers of an execution that has moved since the last slow look.
+// note notifies the watchers of an execution that has moved since the last slow look.
 func (w *Subscriptions) note(p Progress) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if t := w.topics[p.Execution]; t != nil && t.seen != p {
 		t.seen = p
-		t.tell()
+		t.notify()
 	}
 }
 
-// Changed tells the watchers of an execution, if there are any.
+// Changed notifies the watchers of an execution, if there are any.
 func (w *Subscriptions) Changed(execution int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if t := w.topics[execution]; t != nil {
-		t.tell()
+		t.notify()
 	}
 }
 
-func (t *topic) tell() {
+func (t *topic) notify() {
 	close(t.changed)
 	t.changed = make(chan struct{})
 }
@@ -110,7 +109,7 @@ func (w *Subscriptions) join(execution int64) (next func() <-chan struct{}, leav
 	return next, leave
 }
 
-// Store is s, telling the watchers of every turn that it commits.
+// Store is s, and notifies the watchers of every turn that it commits.
 func (w *Subscriptions) Store(s engine.Store) engine.Store { return notifyingStore{s, w} }
 
 type notifyingStore struct {

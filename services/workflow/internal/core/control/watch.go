@@ -10,8 +10,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
-// News is one thing that a watcher is told: an entry, or where the execution stands.
-type News struct {
+// Update is one message to a watcher: an entry, or the state of the execution.
+type Update struct {
 	Entry *history.Entry
 	View  *View
 }
@@ -19,9 +19,9 @@ type News struct {
 // watchPage is how many entries are read at once.
 const watchPage = 200
 
-// Watch tells where the execution stands, then the entries above after, and behind them every state, and whatever else it waits for,
-// until it has ended or ctx does. The view with the final state is the last news. An error of tell ends it as well.
-func (o *Operator) Watch(ctx context.Context, organization int64, workflow string, after int64, tell func(News) error) error {
+// Watch sends the state of the execution, then the entries above after, and then every change of its state and of what it waits for,
+// until the execution or ctx ends. The view with the final state is the last update. An error of send ends it as well.
+func (o *Operator) Watch(ctx context.Context, organization int64, workflow string, after int64, send func(Update) error) error {
 	first, err := o.find(ctx, organization, workflow)
 	if err != nil {
 		return err
@@ -34,9 +34,9 @@ func (o *Operator) Watch(ctx context.Context, organization int64, workflow strin
 	}
 	next, leave := o.watchers.join(first.ID)
 	defer leave()
-	told := telling{state: -1, tell: tell}
+	last := sent{state: -1, send: send}
 	for {
-		changed := next() // before reading: what comes after is not missed
+		changed := next() // before reading: later changes are not missed
 		e, err := o.store.Get(ctx, organization, workflow)
 		if err != nil {
 			return err
@@ -44,17 +44,17 @@ func (o *Operator) Watch(ctx context.Context, organization int64, workflow strin
 		if e.Attempt != first.Attempt {
 			return fault.New(fault.Refused, "workflow %q was retried while it was watched, and its history cut; watch it again", workflow)
 		}
-		begins := told.state < 0 && !e.State.Ended()
+		begins := last.state < 0 && !e.State.Ended()
 		if begins {
-			if err := o.tellView(ctx, e, &told); err != nil {
+			if err := o.sendView(ctx, e, &last); err != nil {
 				return err
 			}
 		}
-		if after, err = o.tellEntries(ctx, e, after, tell); err != nil {
+		if after, err = o.sendEntries(ctx, e, after, send); err != nil {
 			return err
 		}
-		if !begins && told.news(e) {
-			if err := o.tellView(ctx, e, &told); err != nil {
+		if !begins && last.outdated(e) {
+			if err := o.sendView(ctx, e, &last); err != nil {
 				return err
 			}
 		}
@@ -69,35 +69,35 @@ func (o *Operator) Watch(ctx context.Context, organization int64, workflow strin
 	}
 }
 
-// telling is what a watcher has been told last of where an execution stands.
-type telling struct {
+// sent is the state of an execution that a watcher was sent last.
+type sent struct {
 	state execution.State
 	seq   int64
 	waits []Waiting
-	tell  func(News) error
+	send  func(Update) error
 }
 
-// news reports whether there may be something to tell: only a history that has grown lets a parked execution wait for something else.
-func (t *telling) news(e execution.Execution) bool {
+// outdated reports whether there may be an update: a parked execution waits for something else only when its history has grown.
+func (t *sent) outdated(e execution.Execution) bool {
 	return e.State != t.state || e.State == execution.Parked && e.LastSeq != t.seq
 }
 
-// tellView tells where an execution stands, unless it stands as it did.
-func (o *Operator) tellView(ctx context.Context, e execution.Execution, told *telling) error {
+// sendView sends the state of an execution, unless it is the last one that was sent.
+func (o *Operator) sendView(ctx context.Context, e execution.Execution, last *sent) error {
 	v, err := o.view(ctx, e)
 	if err != nil {
 		return err
 	}
-	same := e.State == told.state && slices.EqualFunc(v.Waiting, told.waits, func(a, b Waiting) bool { return a.Op == b.Op })
-	told.state, told.seq, told.waits = e.State, e.LastSeq, v.Waiting
+	same := e.State == last.state && slices.EqualFunc(v.Waiting, last.waits, func(a, b Waiting) bool { return a.Op == b.Op })
+	last.state, last.seq, last.waits = e.State, e.LastSeq, v.Waiting
 	if same {
 		return nil
 	}
-	return told.tell(News{View: &v})
+	return last.send(Update{View: &v})
 }
 
-// tellEntries tells what lies between after and the end of the history that e has.
-func (o *Operator) tellEntries(ctx context.Context, e execution.Execution, after int64, tell func(News) error) (int64, error) {
+// sendEntries sends the entries between after and the end of e's history.
+func (o *Operator) sendEntries(ctx context.Context, e execution.Execution, after int64, send func(Update) error) (int64, error) {
 	for after < e.LastSeq {
 		entries, err := o.store.History(ctx, e.ID, after, int(min(watchPage, e.LastSeq-after)))
 		if err != nil {
@@ -107,7 +107,7 @@ func (o *Operator) tellEntries(ctx context.Context, e execution.Execution, after
 			return after, nil // cut by a retry, which the next look finds
 		}
 		for i := range entries {
-			if err := tell(News{Entry: &entries[i]}); err != nil {
+			if err := send(Update{Entry: &entries[i]}); err != nil {
 				return after, err
 			}
 			after = entries[i].Seq

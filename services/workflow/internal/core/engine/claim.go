@@ -6,9 +6,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/wake"
 )
 
-// claimLoop takes executions that can go on and that nobody has: those of dead processes, those that found no place
-// when they were stored, and those whose signal was lost. What it costs grows with them alone, never with what is
-// parked.
+// claimLoop takes executions that are runnable and have no live owner: those of dead processes, those that found no free place when
+// they were stored, and those whose signal was lost. Its cost grows with these alone, never with what is parked.
 func (e *Engine) claimLoop(ctx context.Context) {
 	for ctx.Err() == nil {
 		if e.claim(ctx) > 0 {
@@ -26,7 +25,7 @@ func (e *Engine) claimLoop(ctx context.Context) {
 func (e *Engine) claim(ctx context.Context) int {
 	here, free := e.places.here()
 	if free <= 0 {
-		e.places.tellWhenFree(e.claims.Raise)
+		e.places.callWhenFree(e.claims.Raise)
 		return 0
 	}
 	c := Claim{Lease: e.lease, Now: e.Clock.Now(), Here: here, Limit: free, Suspicious: e.suspicious()}

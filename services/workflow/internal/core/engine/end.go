@@ -12,8 +12,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
 
-// end commits the last turn: the final entry and the event that tells the world, in the transaction of the rest.
-// Every run that fails tells so (D36). The event's id is made of handle and state: a repeat is the same event (D16).
+// end commits the last turn: the final entry and the event about the end, in one transaction with the rest.
+// Every run that fails publishes one (D36). The event's id is made of handle and state: a repeat is the same event (D16).
 func (d *run) end(ctx context.Context, failure error) (execution.State, error) {
 	last, err := d.ending(ctx, failure)
 	if err != nil {
@@ -50,7 +50,7 @@ func (d *run) ending(ctx context.Context, failure error) (Commit, error) {
 		return Commit{Next: state}, fmt.Errorf("encode %s of %q: %w", emit.Type, d.loaded.Workflow, err)
 	}
 	emit.ID, emit.Data = d.loaded.Ref+"/"+string(kind), encoded
-	// Whoever reads the history looks for the place in the program. The world is told what it can do something about.
+	// The history also has the place in the program where it failed; the published event has only the error.
 	stack := history.StackOf(failure)
 	if len(stack) > 0 {
 		if encoded, err = json.Marshal(history.Failure{End: data, Stack: stack}); err != nil {

@@ -6,15 +6,15 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
 )
 
-// endings tells those who wait for the end of an execution how it ended. It knows only what ends in this process:
-// whoever waits looks at the store now and then as well.
+// endings notifies callers that wait for the end of an execution of how it ended. It knows only what ends in this process, so the
+// callers also poll the store.
 //
 // It is safe for concurrent use.
 type endings struct {
 	mu      sync.Mutex
 	waiting map[workflowName]map[chan execution.Execution]struct{}
-	// here are the executions that were begun in this process and run in it without a break: their end will be told. To ask
-	// the store about them first would be one question for each workflow.
+	// here are the executions that were started in this process and have stayed in it since: their waiters will be notified, so the
+	// store need not be queried for each of them first.
 	here map[workflowName]struct{}
 	// recent are the last ones of those that have completed, which is final, and order the names in it, of which next is
 	// the oldest.
@@ -79,8 +79,8 @@ func (e *endings) remember(name workflowName, ended execution.Execution) {
 	e.recent[name] = ended
 }
 
-// tell hands an execution that has ended to everybody who waits for it.
-func (e *endings) tell(ended execution.Execution) {
+// notify hands an execution that has ended to all callers that wait for it.
+func (e *endings) notify(ended execution.Execution) {
 	name := workflowName{ended.Organization, ended.Workflow}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -88,8 +88,8 @@ func (e *endings) tell(ended execution.Execution) {
 	if _, here := e.here[name]; here && ended.State == execution.Completed && ended.Attempt == 1 {
 		e.remember(name, ended)
 	}
-	for told := range e.waiting[name] {
-		told <- ended // there is room: it is told once
+	for waiter := range e.waiting[name] {
+		waiter <- ended // never blocks: each channel has room for one value, and gets one
 	}
 	delete(e.waiting, name)
 }

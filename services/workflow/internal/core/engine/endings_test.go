@@ -32,10 +32,10 @@ func TestOnlyWhatCompletedHereFromItsStartOnIsRecalled(t *testing.T) {
 		if e.runs(1, c.workflow) != c.begun || e.runs(2, c.workflow) {
 			t.Errorf("%s: runs here: %t", c.workflow, e.runs(1, c.workflow))
 		}
-		told, forget := e.watch(1, c.workflow)
-		e.tell(ended)
-		if got := <-told; got.Error != ended.Error {
-			t.Errorf("%s: told of %q", c.workflow, got.Error)
+		end, forget := e.watch(1, c.workflow)
+		e.notify(ended)
+		if got := <-end; got.Error != ended.Error {
+			t.Errorf("%s: received %q", c.workflow, got.Error)
 		}
 		forget()
 		e.leave(ended)
@@ -52,7 +52,7 @@ func TestWhatIsRecalledIsBounded(t *testing.T) {
 	for i := range recentMost + 10 {
 		ended := execution.Execution{Organization: 1, Workflow: strconv.Itoa(i), State: execution.Completed, Attempt: 1}
 		e.begin(ended)
-		e.tell(ended)
+		e.notify(ended)
 		e.leave(ended)
 	}
 	if _, known := e.recall(1, "9"); known || len(e.recent) != recentMost || len(e.here) != 0 {

@@ -25,7 +25,7 @@ type Settings struct {
 	Instance string
 	// Lease is how long the executions of a dead instance stay unclaimed.
 	Lease time.Duration
-	// Poll is how often to look for work that nobody was told of.
+	// Poll is how often to look for work for which no signal was received.
 	Poll time.Duration
 	// CallTimeout and WaitTimeout bound what programs give no timeout for (D12).
 	CallTimeout, WaitTimeout time.Duration
@@ -39,8 +39,8 @@ type Settings struct {
 	Generations int
 	// History is how many entries a generation of an execution may have.
 	History int
-	// Crashes is how many processes in a row may die with an execution in hand, the last of them while it was tried alone, before it is tried
-	// for the last time (quarantine.go); at least 2.
+	// Crashes is how many processes in a row may die while they own an execution, the last of them while it was tried alone, before it is
+	// tried for the last time (quarantine.go); at least 2.
 	Crashes int
 	// Retention is how long events are kept for waits that come later.
 	Retention time.Duration
@@ -57,12 +57,12 @@ type Deps struct {
 	Guard CallGuard
 	// CheckEmit says whether a program may emit the event; nil when it may.
 	CheckEmit func(history.Emit) *history.FunctionError
-	// Flows is called when there is work for Flows that they may not have been told of; nil: there are none.
+	// Flows is called when there is work for flows of which they may not have been notified; nil: there are no flows.
 	Flows func()
 	// Offered is called when a turn has opened a call that a worker is to carry out; nil: there are no workers.
 	Offered func(organization int64, function string)
-	// Observe is told of each attempt at an in-process Function, and of its end, with what went wrong, if anything
-	// did, without secrets; nil for nobody. Replay attempts nothing.
+	// Observe is called for each attempt at an in-process Function, and end for its end, with the error's text, if any, without secrets;
+	// nil: no observer. Replay attempts nothing.
 	Observe func(ctx context.Context, call activity.Call) (inside context.Context, end func(problem string))
 	Clock   clock.Clock
 	// Random answers the programs' random(): at least 0 and below 1. nil: the system's randomness.
@@ -86,7 +86,7 @@ type Engine struct {
 	active     sync.WaitGroup
 	// scheduler says which executions are in this process, and where.
 	places *scheduler
-	// endings tells who waits for an execution's end.
+	// endings notifies callers that wait for an execution's end.
 	endings endings
 	// answers notifies those who wait for the answer to a call.
 	answers answers
@@ -225,7 +225,7 @@ func (e *Engine) driveOne(ctx context.Context, j job, woken wake.Signal) {
 	}
 }
 
-// report logs a loop's trouble; the loop goes on.
+// report logs a loop's error; the loop continues.
 func (e *Engine) report(ctx context.Context, what string, err error) {
 	if err != nil && ctx.Err() == nil {
 		e.Log.WarnContext(ctx, "engine loop failed; will retry", "what", what, "error", err)

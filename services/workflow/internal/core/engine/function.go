@@ -55,7 +55,7 @@ func (d *run) call(op history.Op) activity.Call {
 	}
 }
 
-// carryOut calls a Function until it answers for good, when there is a place for it. It is not finished when ctx ended first.
+// carryOut calls a Function until its answer is final, when there is a place for it. It is not finished when ctx ended first.
 func (e *Engine) carryOut(ctx context.Context, op history.Op, call activity.Call) (history.Completion, bool) {
 	if ctx.Err() != nil {
 		return history.Completion{}, false // nothing is begun for a run that this process has given up
@@ -155,7 +155,7 @@ func (e *Engine) admit(ctx context.Context, f activity.Function, call activity.C
 	return &history.FunctionError{Code: history.CodeUnreachable, Message: "what the run may change could not be read", Retryable: true}
 }
 
-// call is one attempt. A panic is that Function's failure and nobody else's. Whoever shows the error takes the secrets out of it.
+// call is one attempt. A panic fails that Function alone. What shows the error has to remove the secrets from it.
 func (e *Engine) call(
 	ctx context.Context, f activity.Function, c activity.Call,
 ) (value json.RawMessage, secrets *activity.Concealed, err error) {

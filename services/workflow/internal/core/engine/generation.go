@@ -18,30 +18,30 @@ func (d *run) continuation() (history.Entry, bool) {
 	return d.entries[len(d.entries)-1], true
 }
 
-// goOn commits the last turn of a generation. The driver has nothing more to do then: next begins the following one.
-func (d *run) goOn(ctx context.Context, last history.Entry) (execution.State, error) {
+// endGeneration commits the last turn of a generation. The driver is finished then; next makes that of the following generation.
+func (d *run) endGeneration(ctx context.Context, last history.Entry) (execution.State, error) {
 	c := Commit{Next: execution.Running, Continue: last.Value, HeldUntil: d.engine.heldUntil(d.loaded.Before, d.engine.Clock.Now())}
-	for _, name := range slices.Sorted(maps.Keys(d.had)) {
-		c.Had = append(c.Had, d.had[name])
+	for _, name := range slices.Sorted(maps.Keys(d.consumed)) {
+		c.Consumed = append(c.Consumed, d.consumed[name])
 	}
 	state, err := d.store(ctx, c)
 	d.over = err == nil
 	return state, err
 }
 
-// hadMost bounds what is remembered of the events that a generation has had.
-const hadMost = 64
+// consumedMost bounds how many kinds of consumed events a generation remembers.
+const consumedMost = 64
 
-// note remembers that an operation has had an event. A run that waits for the same again and again, for ever, would have its store
-// go over all that it has had to find the next one. What is had behind a replay, or beyond the bound, is not noted: it costs time
-// and changes nothing.
+// note remembers that an operation has consumed an event. Otherwise a run that waits for the same kind of event again and again would
+// have its store scan all consumed ones to find the next. What a replay consumes, or exceeds the bound, is not noted: that costs time
+// only.
 func (d *run) note(op history.Op) {
-	if d.had == nil {
-		d.had = map[string]history.Want{}
+	if d.consumed == nil {
+		d.consumed = map[string]history.Want{}
 	}
 	for _, want := range op.Wants() {
-		if len(d.had) < hadMost {
-			d.had[want.Type+" "+want.Filter.String()] = want
+		if len(d.consumed) < consumedMost {
+			d.consumed[want.Type+" "+want.Filter.String()] = want
 		}
 	}
 }

@@ -13,20 +13,18 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
 
-// Running ahead. A start is answered once it is stored (E18), and a program does nothing that anybody could notice before. But what its
-// first turn computes can be computed before that, and stored with the start in one transaction: whoever dies in between has done
-// nothing, and nobody was told of a run. So a short run is one commit in place of two, and a longer one has its first
-// step for nothing.
+// Running ahead. A start is answered once it is stored (E18), and a program has no visible effect before. But its first turn can be
+// computed before that, and stored with the start in one transaction: a process that dies in between has done nothing, and no caller has
+// seen the run. So a short run takes one commit instead of two, and the first step of a longer one costs no commit.
 //
-// Only as far as nobody can tell: a Function that does anything in the world, or takes long, is called when the start is
-// durable, and no other at all before the answer of the first one is. Only pure ones (Pure) are called ahead, and only those that the
-// program begins with.
+// This holds only as far as it cannot be noticed: a Function with an effect, or a slow one, is called once the start is durable. Only
+// pure Functions (Pure) are called ahead, and only those that the program begins with.
 //
-// Only for programs that have done well in this process before (openings): the first run of each is stored before anything of it
-// is done, so that a program which kills its process is found out (Settings.Crashes). And only for those that run in this process and
-// are quick about it: nobody waits longer for the answer of a start because of a tenant's program.
+// It is done only for programs whose first turn was quick in this process before (openings): the first run of each program is stored
+// before any of it runs, so that a program which kills its process is detected (Settings.Crashes), and no caller waits longer for the
+// answer to a start because of a tenant's program.
 
-// aheadMost is how long a first turn may take to be run ahead the next time.
+// aheadMost is the longest that a first turn may take for those of the same program to be run ahead.
 const aheadMost = 5 * time.Millisecond
 
 // Ahead runs the first turn of an execution and stores both. An error says that nobody knows whether they are stored.
@@ -141,7 +139,7 @@ func (d *run) answerPure(ctx context.Context, ops []history.Op) bool {
 	return len(ops) > 0
 }
 
-// beginsWell reports whether a first turn can be stored with its start: it ends the run, or goes on at once, and leaves nothing open.
+// beginsWell reports whether a first turn can be stored with its start: it ends the run, or continues at once, and leaves nothing open.
 func (c Commit) beginsWell() bool {
 	return (c.Next == execution.Running || c.Next.Ended()) && len(c.Open)+len(c.Closed) == 0 && c.Continue == nil &&
 		!slices.ContainsFunc(c.Entries, func(e history.Entry) bool {

@@ -7,11 +7,11 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 )
 
-// lookoutLoop finds what nobody was told of: what dead processes have left, what found no place when it was stored, timers and calls
-// of others, and whatever a signal was lost for. It asks one question for all loops, so that a service with nothing to do, however much
-// is parked, costs the database one look at some ends of indexes each Poll. The same statement keeps the lease alive.
+// lookoutLoop finds work for which no signal was received: executions of dead processes, executions that found no free place when they
+// were stored, timers and calls of other processes, and lost signals. One statement serves all loops, so an idle service costs the
+// database one look at the ends of some indexes each Poll, however many executions are parked. The same statement renews the lease.
 //
-// Trouble with the database is waited out: the lease only saves work, the commits are fenced by themselves.
+// Errors of the database are retried: the lease only saves work; each commit is fenced by itself.
 func (e *Engine) lookoutLoop(ctx context.Context) error {
 	// At a third of the lease a renewal may fail, and those after it are still in time.
 	renewAfter := e.Settings.Lease / 3
@@ -39,13 +39,13 @@ func (e *Engine) lookoutLoop(ctx context.Context) error {
 		if !r.Until.IsZero() {
 			renewed = now
 		}
-		e.tell(due)
+		e.raise(due)
 	}
 	return nil
 }
 
-// tell wakes the loops that have something to do.
-func (e *Engine) tell(due Due) {
+// raise wakes the loops that have something to do.
+func (e *Engine) raise(due Due) {
 	if due.Executions {
 		e.claims.Raise()
 	}

@@ -7,10 +7,9 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 )
 
-// A program that calls continue_with in a loop, without waiting for anything between, would go on as fast as the machine allows and for
-// ever: every generation is a commit, a row and a replay. So a run may begin Settings.Generations of them within paceWindow, and the next
-// one is held back: it is stored with the time from which on it may run, rests without a place, whoever has it in hand, and says what it
-// waits for.
+// A program that calls continue_with in a loop, without waiting for anything, would use all of a machine for ever: every generation is a
+// commit, a row and a replay. So a run may begin Settings.Generations of them within paceWindow. The next one is held back: it is stored
+// with the time from which it may run, occupies no place until then whichever process owns it, and reports what it waits for.
 
 // paceWindow is the time in which a run may begin Settings.Generations generations.
 const paceWindow = time.Minute
@@ -32,7 +31,8 @@ func (e *Engine) heldUntil(before, now time.Time) time.Time {
 // Held is how many generations have been held back.
 func (e *Engine) Held() int64 { return e.held.Load() }
 
-// rest gives the place of an execution up until its generation may run. Nobody else takes it meanwhile; what comes for it is there then.
+// rest gives up the place of an execution until its generation may run. No other process takes it meanwhile; what arrives for it is read
+// then.
 func (e *Engine) rest(ctx context.Context, execution, organization int64, until time.Time) {
 	e.places.rest(execution)
 	_ = clock.Sleep(ctx, e.Clock, until.Sub(e.Clock.Now())) // ends early with everything

@@ -12,42 +12,41 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
 
-// ErrFenced says that the execution, or the instance's name, belongs to somebody else now, or that the execution has
-// ended. Nothing was written; what is in memory is worthless.
-var ErrFenced = errors.New("somebody else owns this now")
+// ErrFenced says that another process owns the execution, or the instance's name, or that the execution has ended. Nothing was written;
+// what is in memory is out of date.
+var ErrFenced = errors.New("another process owns this now")
 
-// Store keeps executions. Each method is one transaction unless it says otherwise; nothing that a method has answered
-// is lost by a crash. Errors are classed by pkg/fault; ErrFenced means that somebody else owns the execution.
+// Store keeps executions. Each method is one transaction unless it says otherwise; nothing that a method has returned
+// is lost by a crash. Errors are classed by pkg/fault; ErrFenced means that another process owns the execution.
 type Store interface {
 	// Begin is Create for the Owner and a Commit of the first turn, in one transaction. false: nothing was stored, because the execution
-	// exists, or because the turn has something in it that is not stored on the way; the two are to be done one after the other then.
+	// exists, or because the turn contains something that Begin does not store; Create and Commit are then called one after the other.
 	Begin(ctx context.Context, n NewExecution, first Commit) (id int64, begun bool, err error)
 
 	// Acquire makes the instance the only owner of its name: a new epoch, and with it a claim to everything that an
 	// earlier process of this name left.
 	Acquire(ctx context.Context, instance string, now time.Time, length time.Duration) (epoch int64, err error)
-	// Due says what there is to do that nobody may have been told of, and extends the lease where the round says so. ErrFenced: another
+	// Due reports work for which a signal may have been lost, and extends the lease where the round asks for it. ErrFenced: another
 	// process has taken the name.
 	Due(ctx context.Context, r Round) (Due, error)
-	// Claim takes running executions that nobody with a live lease owns, or that this instance owns without having them here.
-	// One whose owner was another process, or a former one of this instance, has had it die: its crashes are counted.
+	// Claim takes running executions that no live lease owns, or that this instance owns without having them in memory. If an
+	// execution's former owner, another process or an earlier one of this instance, has died, that is counted as a crash of it.
 	Claim(ctx context.Context, c Claim) ([]Claimed, error)
-	// Absolve sets the crashes of an execution that the lease has in hand to none. A commit that parks it, or adds to its
-	// history, does so too.
+	// Absolve resets the crashes of an execution that the lease owns. A commit that parks it, or adds to its history, does so too.
 	Absolve(ctx context.Context, l Lease, execution int64) error
-	// Exonerate has what counts against executions with at least suspicious crashes begin anew, where the process before the lease, of the
-	// same name, has died without a suspect in hand. Those in somebody's hands are left alone.
+	// Exonerate resets the crashes of executions that have at least suspicious of them, if the process before the lease, of the same
+	// name, died while it ran no suspect. Executions with a live owner are left alone.
 	Exonerate(ctx context.Context, l Lease, suspicious int, now time.Time) error
-	// Try notes the suspect that the lease has in hand; 0 for none.
+	// Try records which suspect the lease's process runs; 0 for none.
 	Try(ctx context.Context, l Lease, execution int64) error
-	// Release gives up everything that the lease has in hand: a process that ends in order has not crashed.
+	// Release gives up everything that the lease owns: a process that ends in order has not crashed.
 	Release(ctx context.Context, l Lease) error
 	// Quarantine is Cancel with the state Quarantined, and the event of a failure (D36).
 	Quarantine(ctx context.Context, organization int64, workflow, reason string, at time.Time) (bool, error)
-	// Load reads everything needed to continue an execution. A *Damaged says that not all of it is there. Wakes and Turn are read first, so
-	// that whatever comes after is found by the next Commit.
+	// Load reads everything needed to continue an execution. A *Damaged says that something is missing. Wakes and Turn are read first, so
+	// that the next Commit notices whatever arrives afterwards.
 	Load(ctx context.Context, execution int64) (Loaded, error)
-	// Arrivals reads what has arrived for an execution since it was loaded, in order of arrival, and where it stands.
+	// Arrivals reads what has arrived for an execution since it was loaded, in order of arrival, and its state.
 	Arrivals(ctx context.Context, execution int64) (Standing, []Arrival, error)
 	// Commit ends a turn, and with Continue a generation. Entries (each of KindChannel opens its channel), what was opened, what was closed,
 	// events in the outbox and in the table of events, the new state, and the matches between new waits and earlier events and the other way
@@ -75,7 +74,7 @@ type NewExecution struct {
 	// Digest is that of the main source.
 	Digest [32]byte
 	At     time.Time
-	// Owner has the execution from its first moment, so that it needs no claim; nil: whoever claims it.
+	// Owner owns the execution from its first moment, so that it needs no claim; nil: it has to be claimed.
 	Owner *Lease
 }
 
@@ -84,36 +83,36 @@ type Created struct {
 	// ID is the execution's, new or found.
 	ID  int64
 	Ref string
-	// Created is false when the execution was there; Existing are then its digests.
+	// Created is false when the execution existed; Existing are then its digests.
 	Created  bool
 	Existing execution.Digests
 }
 
-// Woken is an execution that can go on. Turn is where it stands: memory of another turn is out of date.
+// Woken is an execution that can continue. Turn is its present one: memory of another turn is out of date.
 type Woken struct {
 	ID, Turn int64
 	// Organization is whose it is, where Ours.
 	Organization int64
 	// Ours says that this process's instance owns it.
 	Ours bool
-	// Came is what it was woken for, where that was one thing and is known; nil: it has to be read.
-	Came *Came
+	// Wakeup is why it was woken, where that is known and a single arrival; nil: the arrivals have to be read.
+	Wakeup *Wakeup
 }
 
-// Came is an arrival with the counter of arrivals (Loaded.Wakes) behind it. Whoever has read everything up to the arrival before
-// has everything with it.
-type Came struct {
+// Wakeup is an arrival with the counter of arrivals (Loaded.Wakes) after it. A process that has read everything up to the arrival
+// before is up to date with it.
+type Wakeup struct {
 	Wakes   int64
 	Arrival Arrival
 }
 
-// Round is a look for work that nobody was told of.
+// Round is a look for work for which no signal was received.
 type Round struct {
 	Lease Lease
 	// Until is how far the lease is extended; zero: not now.
 	Until time.Time
 	Now   time.Time
-	// Soon is before when a timer is due for this round: until then somebody looks.
+	// Soon is before when a timer counts as due in this round: the next look is not earlier.
 	Soon time.Time
 	// Here are the executions that the process has.
 	Here []int64
@@ -136,13 +135,13 @@ type Claim struct {
 	// Here are the executions that the process has.
 	Here  []int64
 	Limit int
-	// Suspicious is the number of crashes from which on an execution is suspected of causing them. Suspected asks for those, and
-	// else for the others.
+	// Suspicious is the number of crashes from which on an execution is suspected of causing them. With Suspected those are claimed,
+	// without it the others.
 	Suspicious int
 	Suspected  bool
 }
 
-// Claimed is an execution that was claimed, by the name it has for people, and the crashes it has had.
+// Claimed is an execution that was claimed, with its name and how many crashes are counted for it.
 type Claimed struct {
 	Woken
 
@@ -151,14 +150,13 @@ type Claimed struct {
 	Crashes      int
 }
 
-// Standing is where an execution stands in the store.
+// Standing is the state of an execution in the store.
 type Standing struct {
 	State execution.State
 	Wakes int64
 }
 
-// Lease is the ownership of an instance. A new process of the same name has the next epoch, which is what tells it
-// from the one before.
+// Lease is the ownership of an instance. A new process of the same name has the next epoch, which distinguishes it from the one before.
 type Lease struct {
 	Instance string
 	Epoch    int64
@@ -179,8 +177,8 @@ type Loaded struct {
 	// Turn is incremented when the owner or the state changes, Wakes on every arrival. A turn that appends history and keeps running does
 	// not increment Turn. A commit names both: another Turn refuses it, other Wakes keep it from parking.
 	Turn, Wakes int64
-	// Open are the deadlines of blocked operations, which a restart must not prolong. Arrived is what came for them
-	// while nobody had the execution in memory.
+	// Open are the deadlines of blocked operations, which a restart must not prolong. Arrived is what arrived for
+	// them while no process had the execution in memory.
 	Open []Opened
 	// Polls are how far open polls have come.
 	Polls   []Polling
@@ -202,11 +200,11 @@ const (
 	EventArrived ArrivalKind = iota
 	// AnswerArrived is a Function's answer.
 	AnswerArrived
-	// TimerArrived is the end of a sleep, or of the time a wait or a run had.
+	// TimerArrived is the end of a sleep, or of the timeout of a wait or a run.
 	TimerArrived
 )
 
-// Arrival is what came for an open operation.
+// Arrival is a result for an open operation.
 type Arrival struct {
 	Op    history.OpRef
 	Kind  ArrivalKind
@@ -256,8 +254,8 @@ type Commit struct {
 	// Starts are children that are stored with the turn, unless they exist, and Family says that the run has some that end with it.
 	Starts []ChildStart
 	Family bool
-	// Had are kinds of events of which the generation has had some, for the store to remember with Continue how far that goes.
-	Had []history.Want
+	// Consumed are kinds of events of which the generation has consumed some; with Continue the store remembers up to which event.
+	Consumed []history.Want
 }
 
 // ChildStart is a child that a run starts.
@@ -270,6 +268,6 @@ type ChildStart struct {
 // Committed is what a Commit led to.
 type Committed struct {
 	Turn int64
-	// State is Running where Parked was asked for and something had arrived meanwhile, or was there for a new wait.
+	// State is Running where Parked was asked for and something had arrived meanwhile, or a new wait matched an earlier event.
 	State execution.State
 }

@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// An execution whose turn takes the process down would do so again in the next one, and for ever: the leases would pass it on until
-// no process of the service is left. So the store counts, for every execution, how many processes have died with it in hand since
-// it last got anywhere (Store.Claim), and one that has had Settings.Crashes of them is quarantined.
+// An execution whose turn kills the process would kill the next one as well, and for ever: it would be claimed by one process after the
+// other until none is left. So the store counts, for every execution, how many processes have died while they owned it since it last made
+// progress (Store.Claim), and after Settings.Crashes of them it is quarantined.
 //
-// A process that dies takes everybody's executions with it, not only the guilty one's, and it may die of something else: a node that goes
-// away, too little memory, an operator. Innocent ones get on as soon as somebody claims them, which clears them. Those that have not got on
-// in time are suspected, and from then on
+// A process that dies takes all of its executions with it, not only the cause, and it may die for another reason: a node that fails, too
+// little memory, an operator. Innocent executions make progress as soon as they are claimed again, which clears them. Those that have not
+// made progress in time are suspected, and from then on
 //   - a process takes one of them at a time;
-//   - only after it has lived for calm without any of them, so that a death with one in hand is a difference that this one made;
-//   - and when a process dies that had none in hand, what counts against them begins anew: something else kills (Store.Exonerate).
+//   - only after it has lived for calm without any of them, so that a death with one is evidence against this one;
+//   - and when a process dies that ran none of them, their crashes are reset: the cause is something else (Store.Exonerate).
 //
-// Two deaths in trials, with a calm behind each, are the evidence. That it was there when a process died is none.
+// Two deaths in trials, each after a calm, are the evidence. That a process died while it merely owned an execution is not.
 
-// probation is how long a suspect has to be in hand without the process dying to be cleared. Others of its kind wait meanwhile.
+// probation is how long a process has to survive a suspect for it to be cleared. Other suspects wait meanwhile.
 const probation = 10 * time.Second
 
 // calm is how long a process lives without any suspect before it takes one.
@@ -53,7 +53,7 @@ func (e *Engine) claimSuspect(ctx context.Context, c Claim) int {
 			}
 			continue
 		}
-		e.Log.WarnContext(ctx, "processes have died with this workflow in hand", "workflow", w.Workflow, "organization", w.Organization,
+		e.Log.WarnContext(ctx, "processes have died while they ran this workflow", "workflow", w.Workflow, "organization", w.Organization,
 			"crashes", w.Crashes)
 		if err := e.Store.Try(ctx, e.lease, w.ID); err != nil {
 			e.report(ctx, "try a suspect", err)
@@ -97,11 +97,11 @@ func (e *Engine) quarantine(ctx context.Context, c Claimed) bool {
 	return err == nil
 }
 
-// releaseWithin bounds the good-bye of a process that ends.
+// releaseWithin bounds how long a process that ends takes to release its executions.
 const releaseWithin = 2 * time.Second
 
-// release gives up what is in hand: it is no crash, and others need not wait for the lease to run out. If the store is away it is
-// as after a crash.
+// release gives up the owned executions: this is no crash, and other processes need not wait for the lease to expire. If the store is
+// unavailable, it is as after a crash.
 func (e *Engine) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseWithin)
 	defer cancel()

@@ -30,9 +30,9 @@ func (d *run) await(ctx context.Context) ([]Arrival, error) {
 		d.moreResults()
 		return nil, nil
 	}
-	// Nothing runs: then the turn was cut short, or something had come that kept it from parking. Look at once.
+	// If no Function runs, the turn was cut short, or an arrival kept it from parking: look at once.
 	if len(d.running) > 0 {
-		// What is there goes first: which of two comes first is not left to chance, so that a schedule can be run again.
+		// Results that are available go first: the order is not left to chance, so that a simulated schedule can be repeated.
 		if d.moreResults() {
 			return nil, nil
 		}
@@ -42,7 +42,7 @@ func (d *run) await(ctx context.Context) ([]Arrival, error) {
 		case c := <-d.results:
 			d.complete(c)
 			d.moreResults()
-			return nil, nil // whatever else has come raises woken
+			return nil, nil // whatever else has arrived raises woken
 		case <-d.woken:
 		case <-t.C():
 		case <-ctx.Done():
@@ -53,7 +53,7 @@ func (d *run) await(ctx context.Context) ([]Arrival, error) {
 	return arrived, err
 }
 
-// moreResults takes the results that have come meanwhile, so that they share the commit, and reports whether there were some.
+// moreResults takes the results that have arrived meanwhile, so that they share the commit, and reports whether there were some.
 func (d *run) moreResults() (some bool) {
 	for len(d.running) > 0 {
 		select {
@@ -67,8 +67,8 @@ func (d *run) moreResults() (some bool) {
 	return some
 }
 
-// patience is how long to wait for the Functions under way before a look at the store, and before those become known
-// to it that are not.
+// patience is how long to wait for the Functions under way before the next look at the store, or before calls that are not stored yet
+// have to be.
 func (d *run) patience() time.Duration {
 	patience, now := d.engine.Settings.Poll, d.engine.Clock.Now()
 	for ref := range d.running {
@@ -79,12 +79,12 @@ func (d *run) patience() time.Duration {
 	return max(patience, time.Millisecond)
 }
 
-// told takes what came with the wake-up. all says that it is everything that has come since the run parked: the counter of
-// arrivals then stands one higher than at that time. It is what a look at the moment of its commit would have read, so the
-// fence and the counter of the next commit say whether anything has happened after it, as they do after a look.
-func (d *run) told() (came Arrival, all bool) {
-	c := d.came
-	d.came = nil
+// fromWakeup takes the arrival that the wake-up carries. all says that nothing else has arrived since the run parked: the counter of
+// arrivals is then one higher than at that time. A look at the moment of its commit would have read the same, so the fence and the
+// counter of the next commit notice whatever has happened after it, as they do after a look.
+func (d *run) fromWakeup() (arrival Arrival, all bool) {
+	c := d.wakeup
+	d.wakeup = nil
 	if c == nil || c.Wakes != d.loaded.Wakes+1 {
 		return Arrival{}, false
 	}
@@ -92,18 +92,17 @@ func (d *run) told() (came Arrival, all bool) {
 	return c.Arrival, true
 }
 
-// look reads what has come for the execution. A Parked one has nothing: a wake-up was late.
+// look reads what has arrived for the execution. If its state is Parked there is none: the wake-up was late.
 func (d *run) look(ctx context.Context) (execution.State, []Arrival, error) {
 	d.touched = true
-	// The counter is read before the arrivals. What comes after it makes it differ, and the next commit does not park.
+	// The counter is read before the arrivals. What arrives later makes it differ, so the next commit does not park.
 	standing, arrived, err := d.engine.Store.Arrivals(ctx, d.loaded.ID)
 	d.loaded.Wakes = standing.Wakes
 	return standing.State, arrived, err
 }
 
-// run takes one execution from turn to turn for as long as it has work in this process, and stays in memory between
-// that, as long as there is room. It belongs to one goroutine at a time; the Functions it starts speak to it through
-// results only.
+// run takes one execution from turn to turn for as long as it has work in this process, and stays in memory in between while there is
+// room. It belongs to one goroutine at a time; the Functions that it starts report to it through results only.
 type run struct {
 	engine  *Engine
 	woken   wake.Signal
@@ -121,10 +120,10 @@ type run struct {
 	open map[history.OpRef]openOp
 	// touched is set once the store may hold something open for the execution.
 	touched bool
-	// came is what a parked run was woken for, until it is taken.
-	came *Came
-	// running are the Functions under way in this process. results takes what becomes of them, one at a time; answered has what pure
-	// Functions have answered on the spot.
+	// wakeup is why a parked run was woken, until it is taken.
+	wakeup *Wakeup
+	// running are the Functions under way in this process. results receives their results, one at a time; answered has those of pure
+	// Functions, which are called at once.
 	running  map[history.OpRef]context.CancelFunc
 	results  chan history.Completion
 	answered []history.Completion
@@ -137,8 +136,8 @@ type run struct {
 	starts []ChildStart
 	family bool
 	broken error
-	// had are kinds of events that this generation has had some of, by their names.
-	had map[string]history.Want
+	// consumed are the kinds of events of which this generation has consumed some, by their names.
+	consumed map[string]history.Want
 }
 
 // openOp is what is known of a blocked operation.
@@ -161,7 +160,7 @@ func (e *Engine) drive(ctx context.Context, j job, woken wake.Signal) (parked bo
 	case j.driver != nil:
 		d = j.driver
 	case d != nil:
-		d.came = j.came
+		d.wakeup = j.wakeup
 	default:
 		if d, err = e.newDriver(ctx, j); err != nil {
 			return false, nil, err
@@ -206,7 +205,7 @@ func (e *Engine) freshDriver(l Loaded) *run {
 	return &run{engine: e, loaded: l, open: map[history.OpRef]openOp{}}
 }
 
-// newDriver has what a driver begins with, from the job or else from the store.
+// newDriver makes a driver of what the job has, or else of what is stored.
 func (e *Engine) newDriver(ctx context.Context, j job) (*run, error) {
 	if j.started != nil {
 		return e.freshDriver(*j.started), nil
@@ -229,7 +228,7 @@ func (e *Engine) newDriver(ctx context.Context, j job) (*run, error) {
 }
 
 // run repeats the turn, up to the end of the generation: apply what arrived, commit, wait. A driver that is new begins with the replay of
-// the history, also of an empty one, which starts the program; one that was parked only looks, where it was not told what has come.
+// the history, also of an empty one, which starts the program; one that was parked only looks, unless the wake-up carried what has arrived.
 func (d *run) run(ctx context.Context) (execution.State, error) {
 	arrived, state, err := d.begin(ctx)
 	if err != nil || state != execution.Running {
@@ -250,8 +249,8 @@ func (d *run) run(ctx context.Context) (execution.State, error) {
 	}
 }
 
-// begin brings a driver to where its execution stands, and answers what has arrived there. Any state but Running says that there is
-// nothing to go on with.
+// begin brings a driver up to date with its execution, and returns what has arrived. With any state but Running there is nothing to
+// continue.
 func (d *run) begin(ctx context.Context) (arrived []Arrival, state execution.State, err error) {
 	switch {
 	case d.machine == nil:
@@ -264,8 +263,8 @@ func (d *run) begin(ctx context.Context) (arrived []Arrival, state execution.Sta
 		d.ahead = false
 		return nil, execution.Running, nil
 	}
-	if came, all := d.told(); all {
-		return []Arrival{came}, execution.Running, nil
+	if arrival, all := d.fromWakeup(); all {
+		return []Arrival{arrival}, execution.Running, nil
 	}
 	standing, arrived, err := d.look(ctx)
 	return arrived, standing, err
@@ -356,7 +355,7 @@ func (d *run) apply(arrived []Arrival) {
 			continue
 		}
 		op, pending := d.pending(a.Op)
-		// An arrival before it has completed the operation: a wait's time can be up when its event is there, too.
+		// An earlier arrival has completed the operation: a wait may time out after its event has arrived.
 		if !pending {
 			continue
 		}
@@ -398,8 +397,8 @@ func (d *run) finish(c history.Completion) {
 	}
 }
 
-// forget drops what is known of an operation that is over. A Function that is still being carried out, because its
-// timer was faster, is told to stop: nobody waits for it.
+// forget drops what is known of an operation that is over. A Function that is still under way, because its timer
+// was faster, is cancelled.
 func (d *run) forget(ref history.OpRef) {
 	if d.open[ref].stored {
 		d.closed = append(d.closed, ref)
@@ -446,7 +445,7 @@ func (d *run) commit(ctx context.Context) (execution.State, error) {
 		return execution.Running, failure
 	}
 	if last, more := d.continuation(); ended && more && failure == nil {
-		return d.goOn(ctx, last)
+		return d.endGeneration(ctx, last)
 	}
 	if ended {
 		return d.end(ctx, failure)
@@ -463,8 +462,8 @@ func (d *run) commit(ctx context.Context) (execution.State, error) {
 	if len(todo.inProcess) > 0 || todo.more {
 		state = execution.Running
 	}
-	// A turn that has reached a Function and recorded nothing new has nothing to make durable: everything that the
-	// Function's arguments depend on is.
+	// A turn that has reached a Function and recorded nothing new need not be stored: everything that the Function's arguments depend
+	// on is durable.
 	if state == execution.Parked || len(d.entries)+len(d.closed)+len(todo.opened) > 0 {
 		var err error
 		if state, err = d.store(ctx, Commit{Open: todo.opened, Next: state}); err != nil {
@@ -527,8 +526,8 @@ func (d *run) emit(e history.Emit) history.Emit {
 	return e
 }
 
-// store writes the turn and starts an empty one. After an error the turn is still there and worth nothing: the
-// execution is given up, and replayed from what is stored.
+// store writes the turn and starts an empty one. After an error the turn in memory is useless: the execution is given up, and replayed
+// from what is stored.
 func (d *run) store(ctx context.Context, c Commit) (execution.State, error) {
 	c = d.whole(c)
 	if c.Turn == 0 {
@@ -563,7 +562,7 @@ func (d *run) whole(c Commit) Commit {
 	return c
 }
 
-// committed is behind a turn that is stored: an empty one begins, and who waits for the end of the run is told.
+// committed begins an empty turn after one was stored, and notifies callers that wait for the end of the run.
 func (d *run) committed(c Commit, done Committed) {
 	d.loaded.Turn = done.Turn
 	for _, e := range c.Emits {
@@ -575,6 +574,6 @@ func (d *run) committed(c Commit, done Committed) {
 	if done.State.Ended() {
 		e := d.loaded.Execution
 		e.State, e.Error, e.Stack, e.LastSeq, e.EndedAt, e.UpdatedAt = done.State, c.Error, c.Stack, c.LastSeq, c.At, c.At
-		d.engine.endings.tell(e)
+		d.engine.endings.notify(e)
 	}
 }

@@ -33,14 +33,14 @@ type job struct {
 	started      *Loaded
 	// run has run the first turn of started already; nil: it has to be run.
 	driver *run
-	// came is what it was woken for.
-	came *Came
+	// wakeup is why it was woken.
+	wakeup *Wakeup
 }
 
 // scheduler are the executions in this process. An execution is driven by one goroutine, or queues for that, or is parked
-// in the cache, and never in two of these at once: whoever wakes it finds it in one.
+// in the cache, and never in two of these at once, so that a wake-up finds it.
 //
-// It is safe for concurrent use. What it holds is never needed: a process that forgets all of it goes on from the store.
+// It is safe for concurrent use. It is a cache: a process that loses all of it continues from the store.
 type scheduler struct {
 	mu sync.Mutex
 	// limit is how many may be driven at a time, and how many may queue.
@@ -49,8 +49,8 @@ type scheduler struct {
 	// drive starts a driver; nil before open and after shut.
 	drive func(job, wake.Signal)
 	// live are those that are driven, with the signal that wakes them; queued those that wait for a place: in started those that this
-	// process has stored, in woken those that it owns for another reason. The two take turns, so that
-	// nobody who starts a run waits for all that a crash has left, and the other way round. In each the organizations do.
+	// process has stored, in woken those that it owns for another reason. The two take turns, so that new
+	// runs do not wait for all that a crash has left, and the other way round. Within each the organizations take turns.
 	live           map[int64]wake.Signal
 	started, woken fair.Queue[job]
 	queued         map[int64]bool
@@ -152,14 +152,14 @@ func (p *scheduler) wake(w Woken) bool {
 		return true
 	}
 	if w.Ours && p.drive != nil {
-		p.add(job{id: w.ID, organization: w.Organization, turn: w.Turn, came: w.Came})
+		p.add(job{id: w.ID, organization: w.Organization, turn: w.Turn, wakeup: w.Wakeup})
 		return true
 	}
 	return false
 }
 
-// add drives a job or queues it. A queue is not bounded here: what was claimed has to be done by somebody, and a job that was not
-// stored by this process, which reserve bounds, is a few words.
+// add drives a job or queues it. The queue is not bounded here: claimed jobs have to be driven, and they are small, except those that this
+// process has stored, which reserve bounds.
 func (p *scheduler) add(j job) {
 	if p.drive == nil {
 		return
@@ -195,8 +195,8 @@ func (p *scheduler) here() (ids []int64, free int) {
 	return ids, p.limit - len(p.live) - len(p.queued)
 }
 
-// tellWhenFree calls fn once, when a place has become free.
-func (p *scheduler) tellWhenFree(fn func()) {
+// callWhenFree calls fn once, when a place becomes free.
+func (p *scheduler) callWhenFree(fn func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.whenFree = fn
@@ -219,13 +219,13 @@ func (p *scheduler) park(d *run, woken wake.Signal) bool {
 	return true
 }
 
-// unpark takes an execution out of the cache, if it is there as it stands in the store.
+// unpark takes an execution out of the cache, if the cached one is at the turn that is stored.
 func (p *scheduler) unpark(j job) *run {
 	p.mu.Lock()
 	d := p.parked.take(j.id)
 	p.mu.Unlock()
 	if d != nil && (j.started != nil || d.loaded.Turn != j.turn) {
-		d.machine.Close() // somebody else has moved it on: what is remembered is not what happened
+		d.machine.Close() // another process has advanced it: what is cached is out of date
 		return nil
 	}
 	return d

@@ -91,7 +91,7 @@ func TestAnExecutionIsInOnePlace(t *testing.T) {
 		t.Error("kept what somebody else has moved on")
 	}
 	freed := false
-	p.tellWhenFree(func() { freed = true })
+	p.callWhenFree(func() { freed = true })
 	p.leave(2)
 	p.shut()
 	if p.wake(Woken{ID: 3, Ours: true}); !freed || len(driven) != 2 {

@@ -9,8 +9,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
 
-// Damaged is what is stored of an execution and cannot be gone on with: entries, a program, or something that cannot be decoded is missing.
-// No process makes it whole by trying again.
+// Damaged is an execution whose stored data cannot be continued from: entries or the program are missing, or something cannot be decoded.
+// Trying again does not help.
 type Damaged struct {
 	Organization int64
 	Workflow     string
@@ -27,8 +27,8 @@ func (d *Damaged) Error() string {
 // database that was being restored, is whole the next time. The pauses between double.
 const damagedTries = 4
 
-// fencedTries is how often in a row an execution may be refused to this process before it pauses: a refusal means that somebody else has
-// it, unless what is stored contradicts itself.
+// fencedTries is how often in a row an execution may be refused to this process before it pauses: a refusal means that another process
+// owns it, unless what is stored contradicts itself.
 const fencedTries = 5
 
 // setbacks counts how often in a row executions have failed here to get anywhere for a reason of their own.
@@ -53,8 +53,8 @@ func (e *Engine) setback(ctx context.Context, j job, err error) {
 	case errors.Is(err, ErrFenced) && times < fencedTries:
 		return
 	}
-	if told, tell := e.troubles.tell(err.Error(), e.Clock.Now()); tell {
-		e.Log.ErrorContext(ctx, "turn did not finish", "execution", j.id, "error", err, "times", told)
+	if times, log := e.troubles.add(err.Error(), e.Clock.Now()); log {
+		e.Log.ErrorContext(ctx, "turn did not finish", "execution", j.id, "error", err, "times", times)
 	}
 	_ = clock.Sleep(ctx, e.Clock, pause) // only ends early when everything does
 }

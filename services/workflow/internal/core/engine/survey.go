@@ -40,12 +40,11 @@ func (d *run) survey(ctx context.Context) (work, error) {
 	return work{more: true}, nil
 }
 
-// intentAfter is how long a Function of this process may take before the store learns of it: until then its result
-// alone is recorded. What the store has not been told of does not survive a crash, so a Function that is begun anew has
-// at most this much more time than its deadline.
+// intentAfter is how long a Function of this process may take before its call is stored: until then only its result is recorded. A call
+// that was not stored does not survive a crash, so a Function that is called again has at most this much more time than its deadline.
 const intentAfter = 2 * time.Second
 
-// intended is when the store is told of an operation that it does not know, if that is not over by then.
+// intended is when an operation that is not stored yet will be stored, unless it has completed by then.
 func (o openOp) intended() time.Time {
 	soon := o.since.Add(intentAfter)
 	if o.deadline.Before(soon) {

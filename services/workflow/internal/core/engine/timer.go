@@ -11,7 +11,7 @@ import (
 // timerBatch bounds how many executions one firing locks and wakes.
 const timerBatch = 500
 
-// timerLoop fires timers when they are due. Of timers that others open, and of trouble, the lookout tells it again.
+// timerLoop fires timers when they are due. For timers that other processes open, and after an error, the lookout wakes it.
 func (e *Engine) timerLoop(ctx context.Context) {
 	for ctx.Err() == nil {
 		now := e.Clock.Now()

@@ -6,19 +6,19 @@ import (
 )
 
 const (
-	// troubleAgain is how often the same trouble is told of.
+	// troubleAgain is how often the same trouble is logged.
 	troubleAgain = time.Minute
 	// troubleMost bounds what is remembered; beyond it begins anew.
 	troubleMost = 1000
 )
 
-// troubles keeps what goes wrong again and again from filling the log: a run that waits for somebody to say whose agents are, or for
-// the database, tries each second. The same words are told at once, and then once in troubleAgain.
+// troubles keeps errors that repeat from filling the log: a run that waits for the database, or for the owners of agents to become
+// known, tries each second. The first error of a text is logged at once, and then one each troubleAgain.
 //
 // It is safe for concurrent use.
 type troubles struct {
-	mu   sync.Mutex
-	told map[string]*trouble
+	mu     sync.Mutex
+	logged map[string]*trouble
 }
 
 type trouble struct {
@@ -26,16 +26,16 @@ type trouble struct {
 	times int
 }
 
-// tell counts what has happened and says whether to tell of it now; times is how often it has happened since that was done.
-func (t *troubles) tell(what string, now time.Time) (times int, tell bool) {
+// add counts an error and reports whether to log it now; times is how often it has happened since it was last logged.
+func (t *troubles) add(what string, now time.Time) (times int, log bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	known := t.told[what]
+	known := t.logged[what]
 	if known == nil {
-		if t.told == nil || len(t.told) >= troubleMost {
-			t.told = map[string]*trouble{}
+		if t.logged == nil || len(t.logged) >= troubleMost {
+			t.logged = map[string]*trouble{}
 		}
-		t.told[what] = &trouble{at: now}
+		t.logged[what] = &trouble{at: now}
 		return 1, true
 	}
 	known.times++
