@@ -474,7 +474,7 @@ type Freeze struct {
 	EndsAt    time.Time
 	// When it starts, or when its end was chosen last: the end is at most 30 days behind it.
 	BoundedFrom time.Time
-	// When somebody ended it before its time; null for nobody.
+	// When it was ended before its time; null if it was not.
 	EndedAt       *time.Time
 	PrincipalType string
 	PrincipalID   int64
@@ -623,7 +623,7 @@ type Organization struct {
 	UpdatedAt time.Time
 }
 
-// Rollouts whose requested passages are evaluated again at a time. A row ends when that was done. No foreign key: whoever adds a row must not wait for the rollout's lock.
+// Rollouts whose requested passages are evaluated again at a time. A row is deleted when that was done. No foreign key: adding a row must not wait for the rollout's lock.
 type PassageReview struct {
 	OrganizationID int64
 	ID             int64
