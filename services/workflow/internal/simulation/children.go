@@ -26,10 +26,14 @@ func (m *Memory) startChildren(parent *stored, starts []engine.ChildStart) (woke
 func (m *Memory) plain(workflow string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if e := m.find(organization, workflow); e != nil && e.parent != nil {
+	switch e := m.find(organization, workflow); {
+	case e == nil:
+		return "a run" // a child that is not stored yet
+	case e.parent != nil:
 		return fmt.Sprintf("child %d", e.ID)
+	default:
+		return workflow
 	}
-	return "a run"
 }
 
 // orphan marks the children of a run that has ended.

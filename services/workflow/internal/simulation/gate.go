@@ -192,7 +192,7 @@ func (*port) FindStart(_ context.Context, _ int64, workflow string) (engine.Crea
 
 // Get implements control.Store.
 func (p *port) Get(ctx context.Context, organization int64, workflow string) (execution.Execution, error) {
-	return read(ctx, p, "get "+workflow, func() (execution.Execution, error) {
+	return read(ctx, p, "get "+p.memory.plain(workflow), func() (execution.Execution, error) {
 		if e := p.memory.find(organization, workflow); e != nil {
 			return e.Execution, nil
 		}
@@ -208,7 +208,7 @@ func (p *port) History(context.Context, int64, int64, int) ([]history.Entry, err
 
 // Cancel implements control.Store: it ends an execution on request, and wakes its owner so that it stops.
 func (p *port) Cancel(ctx context.Context, organization int64, workflow, reason string, at time.Time) (bool, error) {
-	return through(ctx, p, "cancel "+workflow, func() (bool, []engine.Woken, error) {
+	return through(ctx, p, "cancel "+p.memory.plain(workflow), func() (bool, []engine.Woken, error) {
 		if sent, woken := p.memory.sendCancellation(organization, workflow, reason, p.lease); sent {
 			return false, woken, nil
 		}
@@ -222,7 +222,7 @@ func (p *port) Cancel(ctx context.Context, organization int64, workflow, reason 
 
 // Quarantine implements engine.Store: it ends an execution that kills the processes that run it.
 func (p *port) Quarantine(ctx context.Context, organization int64, workflow, reason string, at time.Time) (bool, error) {
-	return p.end(ctx, "quarantine "+workflow, organization, workflow, execution.Quarantined, history.KindQuarantined, reason, at)
+	return p.end(ctx, "quarantine "+p.memory.plain(workflow), organization, workflow, execution.Quarantined, history.KindQuarantined, reason, at)
 }
 
 func (p *port) end(

@@ -64,15 +64,11 @@ func report(t *testing.T, seed uint64, r simulation.Result) {
 	}
 }
 
-// firstRepeated is the first seed that is run twice. About one seed in some hundred is not decided by itself: whether the timer loop looks
-// once more after a turn still depends on the speed of goroutines there (seed 16, decision 528).
-const firstRepeated = 1000
-
-// TestTheSeedDecidesEverything runs seeds twice: the trace of all decisions is the same.
+// TestTheSeedDecidesEverything runs seeds twice: the trace of all decisions is the same. What is left to chance among several hundred other
+// seeds is whether the claim loop looks before or after a run that parks in the same step has freed its place.
 func TestTheSeedDecidesEverything(t *testing.T) {
 	t.Parallel()
-	for i := range uint64(30) {
-		seed := firstRepeated + i
+	for seed := range uint64(30) {
 		first, second := simulation.Simulate(t, seed, simulation.None), simulation.Simulate(t, seed, simulation.None)
 		if slices.Equal(first.Trace, second.Trace) {
 			continue

@@ -260,7 +260,7 @@ func (s *Batches) Run(ctx context.Context) error {
 		} else if !next.IsZero() && next.Before(until) {
 			until = next
 		}
-		s.alarm.Sleep(ctx, s.Clock, now, until)
+		s.alarm.Sleep(ctx, s.Clock, until)
 	}
 	return nil
 }

@@ -483,11 +483,14 @@ func (d *run) stored(opened []Opening) {
 		return
 	}
 	d.touched = true
+	first := opened[0].Due
 	for _, o := range opened {
 		known := d.open[o.Op.Ref]
 		known.deadline, known.stored = o.Due, true
 		d.open[o.Op.Ref] = known
-		d.engine.timers.Due(o.Due)
+		if o.Due.Before(first) {
+			first = o.Due
+		}
 		switch o.Location {
 		case activity.Cluster:
 			d.engine.calls.Raise()
@@ -498,6 +501,8 @@ func (d *run) stored(opened []Opening) {
 		case activity.InProcess:
 		}
 	}
+	// Once for all of them: the timer loop is awake after the first call, so a second one would have it look twice.
+	d.engine.timers.Due(first)
 }
 
 // take moves what the machine recorded into the turn.

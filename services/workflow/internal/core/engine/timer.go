@@ -25,7 +25,7 @@ func (e *Engine) timerLoop(ctx context.Context) {
 			// The next timer may have become due since now was read; the floor keeps the loop from spinning.
 			until = later(next, now.Add(time.Millisecond))
 		}
-		e.timers.Sleep(ctx, e.Clock, now, until)
+		e.timers.Sleep(ctx, e.Clock, until)
 	}
 }
 

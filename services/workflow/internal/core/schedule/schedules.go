@@ -288,7 +288,7 @@ func (s *Schedules) Run(ctx context.Context) error {
 			s.Log.WarnContext(ctx, "looking at schedules failed; will retry", "error", err)
 			until = now.Add(afterFailure)
 		}
-		s.alarm.Sleep(ctx, s.Clock, now, until)
+		s.alarm.Sleep(ctx, s.Clock, until)
 	}
 	return nil
 }

@@ -42,9 +42,10 @@ func (a *Alarm) set(until time.Time) {
 	a.until = until
 }
 
-// Sleep returns when the alarm is raised, at until, or with ctx.
-func (a *Alarm) Sleep(ctx context.Context, c clock.Clock, now, until time.Time) {
+// Sleep returns when the alarm is raised, at until, or with ctx. It reads the clock itself: a loop that measured from when its last look
+// began would sleep on by as long as that look took, past the time that Until and Due answer with.
+func (a *Alarm) Sleep(ctx context.Context, c clock.Clock, until time.Time) {
 	a.set(until)
-	a.Wait(ctx, c, until.Sub(now))
+	a.Wait(ctx, c, until.Sub(c.Now()))
 	a.set(time.Time{})
 }
