@@ -4,6 +4,7 @@
 package flow
 
 import (
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"fmt"
@@ -50,9 +51,9 @@ type Checks struct {
 
 // A Condition is one check.
 type Condition struct {
-	// Key is what reports call it.
+	// Key is what reports call it. A timer and a check of health have one by default.
 	Key string `json:"key"`
-	// Kind is "status", which is the default, "timer" or "schedule".
+	// Kind is "status", which is the default, "timer", "schedule" or "health".
 	Kind string `json:"kind,omitempty"`
 	// Duration is how long a timer runs, in seconds.
 	Duration int `json:"duration,omitempty"`
@@ -146,10 +147,29 @@ func Parse(text []byte) (Definition, error) {
 			Problem: "found a number with a fraction or an exponent; expected whole numbers written with digits only",
 		})
 	}
+	for _, checks := range append([][]Condition{def.Checks.Active}, activeOf(def.Steps)...) {
+		for i := range checks {
+			checks[i].Key = cmp.Or(checks[i].Key, defaultKey[checks[i].Kind])
+		}
+	}
 	if fields := structure(def); len(fields) > 0 {
 		return Definition{}, fault.InvalidFields(fields...)
 	}
 	return def, nil
+}
+
+// defaultKey is the key of a check of a kind that has none of its own (R3-18, R3-20).
+//
+//nolint:gochecknoglobals // never written
+var defaultKey = map[string]string{"timer": "timer", "health": "argocd-health"}
+
+// activeOf are the active checks of each step.
+func activeOf(steps []Step) [][]Condition {
+	all := make([][]Condition, len(steps))
+	for i, s := range steps {
+		all[i] = s.Checks.Active
+	}
+	return all
 }
 
 // StepGateID returns the id of the gate that an approval step opens (D24).

@@ -51,6 +51,19 @@ func TestBadDefinitionsAreRefused(t *testing.T) {
 		{"no steps", `{}`, `/steps: found nothing; expected a value`},
 		{"empty", `{"steps":[]}`, `/steps: found 0 items; expected at least 1`},
 		{
+			"a status without a key", `{"checks":{"active":[{"kind":"status"}]},"steps":[{"type":"deploy","environment":"staging","config":{}}]}`,
+			`/checks/active/0/key: found nothing; expected a value`,
+		},
+		{
+			"health for a time", `{"checks":{"active":[{"kind":"health","duration":60}]},"steps":[{"type":"deploy","environment":"staging","config":{}}]}`,
+			`/checks/active/0/duration: found 60; expected nothing: not allowed here`,
+		},
+		{
+			"a default key with two kinds", `{"checks":{"active":[{"kind":"health"},{"key":"argocd-health"}]},"steps":[{"type":"deploy","environment":"staging","config":{}}]}`,
+			`/checks/active/0/key: found "argocd-health", which another check has with a different kind; expected one kind for each key; ` +
+				`/checks/active/1/key: found "argocd-health", which another check has with a different kind; expected one kind for each key`,
+		},
+		{
 			"a key with two kinds", `{"checks":{"active":[{"key":"soak","kind":"timer","duration":60}]},"steps":[{"type":"deploy","environment":"staging","config":{},"checks":{"active":[{"key":"soak"}]}}]}`,
 			`/steps/0/checks/active/0/key: found "soak", which another check has with a different kind; expected one kind for each key`,
 		},

@@ -33,6 +33,8 @@ const (
 	CheckTimer CheckKind = "timer"
 	// CheckSchedule is green during windows of time.
 	CheckSchedule CheckKind = "schedule"
+	// CheckHealth is green while everything that the rollout has deployed to an environment is healthy there.
+	CheckHealth CheckKind = "health"
 )
 
 // CheckPhase is what a report says of a check.
@@ -96,6 +98,8 @@ type CheckPlace struct {
 	EnvironmentID int64
 	// Completed is when the rollout completed there; nil before.
 	Completed *time.Time
+	// Deployments are the rollout's there.
+	Deployments []Deployment
 }
 
 // Checks are those of a rollout, with what was reported about its version set.
@@ -103,6 +107,10 @@ type Checks struct {
 	Pinned []PinnedCheck
 	// Reports are the latest of each environment, key and reporter (R3-06: about any other version set there are none here).
 	Reports []CheckReport
+	// Observed is what observers have seen in the environments that have a check of kind health.
+	Observed HealthObservations
+	// Services are the names of the services, where they are known.
+	Services map[int64]string
 }
 
 // Entering are the states of the checks that guard the entrance of an environment, which is at an index of the rollout's: the proposed ones
@@ -126,6 +134,8 @@ func (c Checks) state(pinned PinnedCheck, place CheckPlace, at time.Time) CheckS
 		return timer(pinned, place, at)
 	case CheckSchedule:
 		return scheduled(pinned, at)
+	case CheckHealth:
+		return c.healthy(pinned, place)
 	default:
 		return c.reported(pinned)
 	}

@@ -62,11 +62,14 @@ func (t *tx) SaveReconciliation(ctx context.Context, r core.Reconciliation) erro
 }
 
 // SaveContact implements rollout.Tx.
-func (t *tx) SaveContact(ctx context.Context, c core.Contact) error {
-	err := t.q.SaveContact(ctx, query.SaveContactParams{
+func (t *tx) SaveContact(ctx context.Context, c core.Contact) (bool, error) {
+	news, err := t.q.SaveContact(ctx, query.SaveContactParams{
 		OrganizationID: t.organization, EnvironmentID: c.EnvironmentID, Reachable: c.Reachable, Reason: c.Reason, ObservedAt: c.ObservedAt,
 	})
-	return pg.Classify(err, "save contact of environment %d", c.EnvironmentID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil // a newer one is kept
+	}
+	return news, pg.Classify(err, "save contact of environment %d", c.EnvironmentID)
 }
 
 // HealthsByEnvironment implements view.ObservedReads.

@@ -1245,7 +1245,7 @@ CREATE TABLE cd_rollout_checks (
     CONSTRAINT cd_rollout_checks_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_rollout_checks_rollout FOREIGN KEY (organization_id, rollout_id) REFERENCES cd_rollouts(organization_id, id),
     CONSTRAINT cd_rollout_checks_key_is_plain CHECK ((key ~ '^[a-z0-9-]{1,63}$'::text)),
-    CONSTRAINT cd_rollout_checks_kind_is_known CHECK ((kind = ANY (ARRAY['status'::text, 'timer'::text, 'schedule'::text]))),
+    CONSTRAINT cd_rollout_checks_kind_is_known CHECK ((kind = ANY (ARRAY['status'::text, 'timer'::text, 'schedule'::text, 'health'::text]))),
     CONSTRAINT cd_rollout_checks_schedule_has_windows CHECK (((kind = 'schedule'::text) = (windows IS NOT NULL))),
     CONSTRAINT cd_rollout_checks_target_is_known CHECK ((target = ANY (ARRAY['active'::text, 'proposed'::text]))),
     CONSTRAINT cd_rollout_checks_time_is_bounded CHECK (((duration_seconds >= 0) AND (duration_seconds <= 2592000))),

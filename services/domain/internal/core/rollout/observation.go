@@ -29,6 +29,12 @@ func (h HealthSeen) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ co
 	if err != nil {
 		return err
 	}
+	if !t.rollout.State.Terminal() {
+		// The entrance of the next environment may depend on it.
+		if err := tx.ReviewChecked(ctx, t.rollout.ID, c.at); err != nil {
+			return err
+		}
+	}
 	return t.runClock(ctx)
 }
 
@@ -36,6 +42,10 @@ func (r Reconciled) apply(ctx context.Context, _ *UseCases, tx Tx, _ cause, _ co
 	return tx.SaveReconciliation(ctx, r.Reconciliation)
 }
 
-func (o ContactSeen) apply(ctx context.Context, _ *UseCases, tx Tx, _ cause, _ core.Inbound) error {
-	return tx.SaveContact(ctx, o.Contact)
+func (o ContactSeen) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ core.Inbound) error {
+	news, err := tx.SaveContact(ctx, o.Contact)
+	if err != nil || !news {
+		return err
+	}
+	return tx.ReviewHealth(ctx, o.EnvironmentID, c.at)
 }

@@ -47,6 +47,9 @@ func (t *tree) passages(ctx context.Context) (passages, error) {
 	if p.checks, err = t.tx.Checks(ctx, t.rollout.ID, t.rollout.VersionSetID); err != nil {
 		return p, err
 	}
+	if p.checks.Observed, err = core.ObservedIn(ctx, t.tx, t.cause.Organization, core.HealthPlaces(p.checks.Pinned)); err != nil {
+		return p, err
+	}
 	p.names, err = t.names(ctx)
 	return p, err
 }
@@ -58,6 +61,9 @@ func (p passages) entering(gate string) []core.CheckState {
 		places[i] = core.CheckPlace{EnvironmentID: b.EnvironmentID}
 		if b.State == core.RolloutCompleted {
 			places[i].Completed = b.FinishedAt
+		}
+		for _, d := range b.deployments {
+			places[i].Deployments = append(places[i].Deployments, *d)
 		}
 	}
 	for i, b := range p.environments {

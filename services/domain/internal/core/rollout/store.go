@@ -48,6 +48,8 @@ type ControlTx interface {
 	PinCheck(ctx context.Context, rollout int64, c core.PinnedCheck) error
 	// ReviewChecked is ScheduleReview for a rollout that has checks, and a no-op for any other.
 	ReviewChecked(ctx context.Context, rollout int64, due time.Time) error
+	// ReviewHealth schedules a review of the active rollouts that have a check of kind health in an environment.
+	ReviewHealth(ctx context.Context, environment int64, due time.Time) error
 	// Checks are those that are pinned with a rollout, and the latest reports about its version set.
 	Checks(ctx context.Context, rollout, versionSet int64) (core.Checks, error)
 	// HoldStops keeps controls from ending before the transaction does, and answers those that have not ended yet.
@@ -80,7 +82,9 @@ type Tx interface {
 	// when none is.
 	DegradedSince(ctx context.Context, rollout int64) (since time.Time, ok bool, err error)
 	SaveReconciliation(ctx context.Context, r core.Reconciliation) error
-	SaveContact(ctx context.Context, c core.Contact) error
+	// SaveContact answers whether it says something new.
+	SaveContact(ctx context.Context, c core.Contact) (news bool, err error)
+	core.HealthReads
 
 	core.GrantReads
 	// MembersByID finds removed ones as well.

@@ -9,10 +9,8 @@ import (
 
 // ObservedReads has no key for what nobody has seen yet.
 type ObservedReads interface {
-	// HealthsByEnvironment are the healths of all services that were seen in each environment.
-	HealthsByEnvironment(ctx context.Context, organization int64, environments []int64) (map[int64][]core.ServiceHealth, error)
+	core.HealthReads
 	Reconciliations(ctx context.Context, organization int64, applicationEnvironments []int64) (map[int64]core.Reconciliation, error)
-	Contacts(ctx context.Context, organization int64, environments []int64) (map[int64]core.Contact, error)
 }
 
 // Reads is everything that can be looked at, within one organization. Lists are paged by keyset; what hangs below a

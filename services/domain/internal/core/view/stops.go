@@ -51,12 +51,24 @@ func (u *UseCases) readControls(ctx context.Context, organization int64, v *wait
 			return err
 		}
 	}
+	var places []int64
+	for _, pinned := range checks {
+		places = append(places, core.HealthPlaces(pinned)...)
+	}
+	observed, err := core.ObservedIn(ctx, u, organization, core.Distinct(places))
+	if err != nil {
+		return err
+	}
+	names := map[int64]string{}
+	for id, s := range v.services {
+		names[id] = s.Name
+	}
 	for _, id := range rollouts {
 		set := v.standings[id].Rollout.VersionSetID
 		v.controls[id] = stopView{
 			core.Controls{Freezes: freezes, Vetoes: vetoes[set], Pins: pins},
 			requesters[id].Automatic(),
-			core.Checks{Pinned: checks[id], Reports: reports[set]},
+			core.Checks{Pinned: checks[id], Reports: reports[set], Observed: observed, Services: names},
 		}
 	}
 	return nil
@@ -128,7 +140,7 @@ func (v waitView) guardedBy(s core.Standing, gate string) int64 {
 func (v waitView) checksOf(s core.Standing, gate string, checks core.Checks) []Wait {
 	places, index := make([]core.CheckPlace, len(s.Environments)), -1
 	for i, e := range s.Environments {
-		places[i] = core.CheckPlace{EnvironmentID: e.EnvironmentID}
+		places[i] = core.CheckPlace{EnvironmentID: e.EnvironmentID, Deployments: v.deployments[e.ID]}
 		if e.State == core.RolloutCompleted {
 			places[i].Completed = e.FinishedAt
 		}
@@ -154,6 +166,9 @@ func (v waitView) checksOf(s core.Standing, gate string, checks core.Checks) []W
 		}
 		if state.Kind == core.CheckTimer || state.Kind == core.CheckSchedule {
 			w.Resolver, w.Needs = "time", 0
+		}
+		if state.Kind == core.CheckHealth {
+			w.Resolver, w.Needs = "the health of what was deployed", 0
 		}
 		all = append(all, w)
 	}

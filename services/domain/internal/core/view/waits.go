@@ -146,9 +146,6 @@ func (u *UseCases) readWaits(ctx context.Context, organization int64, rollouts [
 	if err := u.readPeople(ctx, organization, &v); err != nil {
 		return v, err
 	}
-	if err := u.readControls(ctx, organization, &v); err != nil {
-		return v, err
-	}
 	var deployments, services []int64
 	for _, of := range v.deployments {
 		for _, dep := range of {
@@ -158,8 +155,10 @@ func (u *UseCases) readWaits(ctx context.Context, organization int64, rollouts [
 	if v.gates, err = u.GatesByDeployment(ctx, organization, deployments); err != nil {
 		return v, err
 	}
-	v.services, err = u.ServicesByID(ctx, organization, services)
-	return v, err
+	if v.services, err = u.ServicesByID(ctx, organization, services); err != nil {
+		return v, err
+	}
+	return v, u.readControls(ctx, organization, &v)
 }
 
 // readPeople reads whom the waits name, and who may end them.

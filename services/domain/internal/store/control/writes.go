@@ -264,3 +264,8 @@ func (w Writes) VersionSetsOfCommit(ctx context.Context, application, environmen
 func (w Writes) ReviewChecked(ctx context.Context, rollout int64, due time.Time) error {
 	return pg.Classify(w.Q.ReviewChecked(ctx, w.Entered, rollout, due), "schedule a review of rollout %d", rollout)
 }
+
+// ReviewHealth implements rollout.Tx.
+func (w Writes) ReviewHealth(ctx context.Context, environment int64, due time.Time) error {
+	return pg.Classify(w.Q.ReviewHealth(ctx, due, w.Entered, environment), "schedule reviews of what depends on environment %d", environment)
+}

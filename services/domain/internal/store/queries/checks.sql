@@ -13,6 +13,16 @@ SELECT @organization_id::bigint, @rollout_id::bigint, @due_at::timestamptz
 WHERE EXISTS (SELECT 1 FROM cd_rollout_checks c WHERE c.organization_id = @organization_id AND c.rollout_id = @rollout_id)
 ON CONFLICT DO NOTHING;
 
+-- name: ReviewHealth :exec
+-- Of the active rollouts that have a check of kind health in an environment.
+INSERT INTO cd_passage_reviews (organization_id, rollout_id, due_at)
+SELECT r.organization_id, r.id, @due_at::timestamptz FROM cd_rollouts r
+WHERE r.organization_id = @organization_id AND r.state IN (0, 1, 2) AND EXISTS (
+    SELECT 1 FROM cd_rollout_checks c
+    WHERE c.organization_id = r.organization_id AND c.rollout_id = r.id AND c.environment_id = @environment_id AND c.kind = 'health'
+)
+ON CONFLICT DO NOTHING;
+
 -- name: InsertCheckStatus :one
 INSERT INTO cd_check_statuses (organization_id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, created_at)
 VALUES (@organization_id, @application_id, @environment_id, @version_set_id, @key, @phase, @description, @link, @principal_type, @principal_id, @principal_name, @created_at)

@@ -65,13 +65,15 @@ SET revision = excluded.revision, expected_revision = excluded.expected_revision
     since = CASE WHEN r.drift = excluded.drift THEN r.since ELSE excluded.observed_at END
 WHERE r.observed_at < excluded.observed_at;
 
--- name: SaveContact :exec
+-- name: SaveContact :one
+-- Answers whether it says something new. No row when it came late.
 INSERT INTO cd_environment_contacts AS c (organization_id, environment_id, reachable, reason, since, observed_at)
 VALUES (@organization_id, @environment_id, @reachable, @reason, @observed_at, @observed_at)
 ON CONFLICT (organization_id, environment_id) DO UPDATE
 SET reachable = excluded.reachable, reason = excluded.reason, observed_at = excluded.observed_at,
     since = CASE WHEN c.reachable = excluded.reachable THEN c.since ELSE excluded.observed_at END
-WHERE c.observed_at < excluded.observed_at;
+WHERE c.observed_at < excluded.observed_at
+RETURNING (c.since = c.observed_at)::boolean AS news;
 
 -- name: HealthsByEnvironment :many
 SELECT * FROM cd_service_environment_healths WHERE organization_id = @organization_id AND environment_id = ANY(@ids::bigint[]) ORDER BY service_id;

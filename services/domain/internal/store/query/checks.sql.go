@@ -152,6 +152,22 @@ func (q *Queries) ReviewChecked(ctx context.Context, organizationID int64, rollo
 	return err
 }
 
+const reviewHealth = `-- name: ReviewHealth :exec
+INSERT INTO cd_passage_reviews (organization_id, rollout_id, due_at)
+SELECT r.organization_id, r.id, $1::timestamptz FROM cd_rollouts r
+WHERE r.organization_id = $2 AND r.state IN (0, 1, 2) AND EXISTS (
+    SELECT 1 FROM cd_rollout_checks c
+    WHERE c.organization_id = r.organization_id AND c.rollout_id = r.id AND c.environment_id = $3 AND c.kind = 'health'
+)
+ON CONFLICT DO NOTHING
+`
+
+// Of the active rollouts that have a check of kind health in an environment.
+func (q *Queries) ReviewHealth(ctx context.Context, dueAt time.Time, organizationID int64, environmentID int64) error {
+	_, err := q.db.Exec(ctx, reviewHealth, dueAt, organizationID, environmentID)
+	return err
+}
+
 const rolloutChecks = `-- name: RolloutChecks :many
 SELECT id, organization_id, rollout_id, environment_id, target, key, kind, duration_seconds, created_at, updated_at, windows FROM cd_rollout_checks WHERE organization_id = $1 AND rollout_id = ANY($2::bigint[])
 ORDER BY rollout_id, environment_id, target DESC, key

@@ -200,13 +200,14 @@ func (q *Queries) RolloutServing(ctx context.Context, organizationID int64, serv
 	return id, err
 }
 
-const saveContact = `-- name: SaveContact :exec
+const saveContact = `-- name: SaveContact :one
 INSERT INTO cd_environment_contacts AS c (organization_id, environment_id, reachable, reason, since, observed_at)
 VALUES ($1, $2, $3, $4, $5, $5)
 ON CONFLICT (organization_id, environment_id) DO UPDATE
 SET reachable = excluded.reachable, reason = excluded.reason, observed_at = excluded.observed_at,
     since = CASE WHEN c.reachable = excluded.reachable THEN c.since ELSE excluded.observed_at END
 WHERE c.observed_at < excluded.observed_at
+RETURNING (c.since = c.observed_at)::boolean AS news
 `
 
 type SaveContactParams struct {
@@ -217,15 +218,18 @@ type SaveContactParams struct {
 	ObservedAt     time.Time
 }
 
-func (q *Queries) SaveContact(ctx context.Context, arg SaveContactParams) error {
-	_, err := q.db.Exec(ctx, saveContact,
+// Answers whether it says something new. No row when it came late.
+func (q *Queries) SaveContact(ctx context.Context, arg SaveContactParams) (bool, error) {
+	row := q.db.QueryRow(ctx, saveContact,
 		arg.OrganizationID,
 		arg.EnvironmentID,
 		arg.Reachable,
 		arg.Reason,
 		arg.ObservedAt,
 	)
-	return err
+	var news bool
+	err := row.Scan(&news)
+	return news, err
 }
 
 const saveHealth = `-- name: SaveHealth :one
