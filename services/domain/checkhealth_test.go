@@ -15,7 +15,7 @@ func (c checked) observed(environment, health, reason string, after time.Duratio
 	services, err := c.view.ServicesByApplication(c.t.Context(), org, []int64{c.application.ID})
 	c.ok(err)
 	for _, s := range services[c.application.ID] {
-		c.say(event.ServiceHealthObserved{
+		c.report(event.ServiceHealthObserved{
 			ServiceID: s.ID, EnvironmentID: c.places[environment].ID, Health: health, Reason: reason,
 			ObservedAt: c.now.Now().Add(after).UTC().Format(time.RFC3339Nano),
 		})
@@ -30,7 +30,7 @@ func (c checked) contact(environment string, reachable bool) {
 	if !reachable {
 		reason = "agent 42 is offline"
 	}
-	c.say(event.EnvironmentContactChanged{
+	c.report(event.EnvironmentContactChanged{
 		EnvironmentID: c.places[environment].ID, Reachable: reachable, Reason: reason, ObservedAt: c.now.Now().UTC().Format(time.RFC3339Nano),
 	})
 	c.review()
@@ -46,7 +46,7 @@ func TestHealthOfWhatWasDeployedOpensThePassage(t *testing.T) {
 	r := c.rollout(c.set)
 	c.reports(1, "dev", c.set, "healthy", core.CheckSuccess)
 	c.enter(r, "dev", "test")
-	c.observed("dev", "healthy", "", 0) // of what was there before
+	c.observed("dev", "healthy", "", 0) // of the version before
 	c.want(c.waits(r, "check"), []string{unhealthy + "pending: the rollout has not completed there yet"})
 	c.now.Advance(time.Minute)
 	c.contact("dev", false)

@@ -1,6 +1,8 @@
 package core
 
 import (
+	"context"
+	"fmt"
 	"time"
 )
 
@@ -57,4 +59,101 @@ type Contact struct {
 	Reachable         bool
 	Reason            string
 	Since, ObservedAt time.Time
+}
+
+// HealthReads reads what observers have seen.
+type HealthReads interface {
+	// HealthsByEnvironment are the healths of all services that were seen in each environment.
+	HealthsByEnvironment(ctx context.Context, organization int64, environments []int64) (map[int64][]ServiceHealth, error)
+	Contacts(ctx context.Context, organization int64, environments []int64) (map[int64]Contact, error)
+}
+
+// HealthObservations is the latest of what observers have seen, by environment. There is no key for what was never seen.
+type HealthObservations struct {
+	Healths  map[int64][]ServiceHealth
+	Contacts map[int64]Contact
+}
+
+// HealthPlaces are the environments that have a check of kind health.
+func HealthPlaces(pinned []PinnedCheck) []int64 {
+	var all []int64
+	for _, p := range pinned {
+		if p.Kind == CheckHealth {
+			all = append(all, p.EnvironmentID)
+		}
+	}
+	return Distinct(all)
+}
+
+// ObservedIn reads what observers have seen in environments. It reads nothing where there are none.
+func ObservedIn(ctx context.Context, reads HealthReads, organization int64, environments []int64) (HealthObservations, error) {
+	if len(environments) == 0 {
+		return HealthObservations{}, nil
+	}
+	healths, err := reads.HealthsByEnvironment(ctx, organization, environments)
+	if err != nil {
+		return HealthObservations{}, err
+	}
+	contacts, err := reads.Contacts(ctx, organization, environments)
+	return HealthObservations{Healths: healths, Contacts: contacts}, err
+}
+
+// healthy is the health of what the rollout has deployed to an environment (R3-17). A deployment counts once its program has reported
+// that exactly its version became healthy, and then as the latest observation after that says: an observation from before concerns what
+// ran earlier, and never opens a passage (R3-19). Anything degraded is a failure. Observers report changes only, so what they have
+// reported is current as long as the agent of the environment can be reached.
+func (c Checks) healthy(pinned PinnedCheck, place CheckPlace) CheckState {
+	s := CheckState{PinnedCheck: pinned, Phase: CheckPending, Since: place.Completed, Detail: "the rollout has not completed there yet"}
+	seen := map[int64]ServiceHealth{}
+	for _, h := range c.Observed.Healths[pinned.EnvironmentID] {
+		seen[h.ServiceID] = h
+	}
+	waits := place.Completed == nil
+	for _, d := range place.Deployments {
+		health, reason, since := healthOf(d, seen[d.ServiceID])
+		if health == HealthHealthy {
+			continue
+		}
+		detail := Because(fmt.Sprintf("%s is %s", c.service(d.ServiceID), health), reason)
+		if health == HealthDegraded {
+			s.Phase, s.Detail, s.Since = CheckFailure, detail, since
+			return s
+		}
+		if !waits {
+			waits, s.Detail, s.Since = true, detail, since
+		}
+	}
+	contact, known := c.Observed.Contacts[pinned.EnvironmentID]
+	switch {
+	case waits:
+	case len(place.Deployments) == 0:
+		s.Detail = "the rollout has no deployment there"
+	case known && !contact.Reachable:
+		s.Detail, s.Since = Because("the health is not known at present: the agent cannot be reached", contact.Reason), &contact.Since
+	default:
+		s.Phase, s.Detail = CheckSuccess, "everything that was deployed is healthy"
+	}
+	return s
+}
+
+// healthOf is the health of what one deployment has brought, why, and since when.
+func healthOf(d Deployment, seen ServiceHealth) (health Health, reason string, since *time.Time) {
+	switch {
+	case d.State == DeploymentDegraded && (d.FinishedAt == nil || !seen.ObservedAt.After(*d.FinishedAt)):
+		return HealthDegraded, "its deployment ended so", d.FinishedAt
+	case d.State != DeploymentHealthy && d.State != DeploymentDegraded:
+		return HealthUnknown, "its deployment is " + d.State.String(), d.StartedAt
+	case d.FinishedAt == nil || !seen.ObservedAt.After(*d.FinishedAt):
+		return HealthHealthy, "", d.FinishedAt
+	default:
+		return seen.Health, seen.Reason, &seen.Since
+	}
+}
+
+// service is what people call a service.
+func (c Checks) service(id int64) string {
+	if name := c.Services[id]; name != "" {
+		return name
+	}
+	return fmt.Sprintf("service_%d", id)
 }
