@@ -51,7 +51,7 @@ func ConnectedAt(keys []AgentKey, at time.Time) bool {
 	return slices.ContainsFunc(keys, func(k AgentKey) bool { return k.GoodAt(at) && k.SeenAt != nil && at.Sub(*k.SeenAt) < connectedWithin })
 }
 
-// AgentLogin is whose key somebody connects with.
+// AgentLogin identifies the key that an agent connects with.
 type AgentLogin struct {
 	Organization, AgentID, KeyID int64
 }

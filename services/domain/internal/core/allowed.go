@@ -8,7 +8,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// What may be done now. Use cases refuse by these rules, under their locks, and readers are told beforehand by the same
+// What may be done now. Use cases refuse by these rules, under their locks, and readers are informed beforehand by the same
 // ones, so that a button that is shown as open is refused only by what has changed since.
 
 // Standing is where a rollout stands, as far as what may be done with it depends on that.

@@ -23,7 +23,7 @@ type Cell struct {
 
 // CellContent is what the matrix keeps of an application in an environment.
 type CellContent struct {
-	// Exists is whether there is such a cell; nothing else is said of one that does not exist.
+	// Exists is whether there is such a cell; the other fields of one that does not exist are empty.
 	Exists bool
 	// ApplicationName is what the matrix goes by, Shown whether the cell is in it, and Worst the worst health there, for people.
 	ApplicationName string
@@ -60,6 +60,6 @@ func (c CellContent) String() string {
 type CellDifference struct {
 	ApplicationID, EnvironmentID int64
 	// StopID is the newest stop, by which the cell is named; 0 before the first, when its application names it.
-	StopID     int64
-	Kept, Told CellContent
+	StopID        int64
+	Kept, Rebuilt CellContent
 }

@@ -16,7 +16,7 @@ type SkipCause string
 const (
 	// SkipUnchanged is that the version set to go back to is live there, and nothing has been changed since.
 	SkipUnchanged SkipCause = "unchanged"
-	// SkipExcluded is that whoever asked for the rollback left the environment out.
+	// SkipExcluded is that the requester of the rollback left the environment out.
 	SkipExcluded SkipCause = "excluded"
 )
 
@@ -52,11 +52,11 @@ type Archiving struct {
 	CreatedAt time.Time
 }
 
-// Break-glass passes the approvals of one rollout, those that are open and those that come, for whoever is alone with a production that has
+// Break-glass passes the approvals of one rollout, those that are open and those that come, for a person who is alone with a production that has
 // to be taken back. It is a permission of its own, a person's alone, needs a reason, and is seen: in the journal as an action of its own,
-// on the rollout for good, in the metrics lockstep_break_glass_* and their alert. A pause, an abort and a gate's soak stay what they are.
+// on the rollout permanently, in the metrics lockstep_break_glass_* and their alert. A pause, an abort and a gate's soak stay what they are.
 
-// BrokenGlass is that somebody has passed the approvals of a rollout by break-glass.
+// BrokenGlass is that the approvals of a rollout were passed by break-glass.
 type BrokenGlass struct {
 	Principal
 	Reason string
@@ -222,7 +222,7 @@ type Rollout struct {
 	IsRollback       bool
 	AwaitingApproval bool
 	PauseRequested   bool
-	// Aborted is that somebody has asked for an abort, and nobody has retried since; false for one that is over.
+	// Aborted is that an abort was requested, and no retry since; false for one that has ended.
 	Aborted bool
 	// Glass is who has passed its approvals by break-glass; nil for nobody.
 	Glass *BrokenGlass
@@ -341,9 +341,9 @@ type DriverOrigin struct {
 	Digest string
 	// Drivers are the references of the drivers from there.
 	Drivers []string
-	// CheckedAt is when a replica last heard from the registry that this is what is there; nil for all but artifacts, and until one has.
+	// CheckedAt is when a replica last heard from the registry that this is the present content; nil for all but artifacts, and until one has.
 	CheckedAt *time.Time
-	// Problem is why what is there now is not in force, with file and line where those are at fault; empty when all is well.
+	// Problem is why the present content is not in force, with file and line where those are at fault; empty when all is well.
 	Problem string
 	// Trouble is what kind of problem that is; empty when all is well.
 	Trouble DriverTrouble
@@ -372,7 +372,7 @@ const (
 type DriverArtifact struct {
 	// Reference is as it is configured, and Digest is what it named.
 	Reference, Digest string
-	// Drivers are the references of the drivers inside, and Content is the layer that has them; empty where only its name is told.
+	// Drivers are the references of the drivers inside, and Content is the layer that has them; empty where only its name is known.
 	Drivers []string
 	Content []byte
 	// AskedAt is when the registry was asked, by the database's clock: of two answers the later question's counts.

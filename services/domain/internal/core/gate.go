@@ -16,7 +16,7 @@ type GateRule struct {
 	Quorum int
 	// Group is the group that those who decide belong to; empty for any person. Machines count only as members of the group (D50).
 	Group string
-	// RequesterMayApprove lets whoever has asked for the rollout agree, too (D28).
+	// RequesterMayApprove lets the requester of the rollout agree, too (D28).
 	RequesterMayApprove bool
 	// ExpiresAfter is how long a question stands, in whole seconds; 0 for as long as the rollout.
 	ExpiresAfter time.Duration

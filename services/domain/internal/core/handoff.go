@@ -45,7 +45,7 @@ const (
 	HandoffWithdrawn
 )
 
-// Handoff is something still to be told to the workflow engine. It is written with the change that wants it, and
+// Handoff is a call to the workflow engine that is still to be made. It is written with the change that causes it, and
 // WorkflowID is the idempotency key (D8): a crash anywhere between commit and answer loses nothing and starts nothing twice.
 type Handoff struct {
 	ID         int64
@@ -61,7 +61,7 @@ type Handoff struct {
 	State        HandoffState
 	// Attempts counts the claims, also those whose claimer was lost; above 0 the engine may know of the workflow.
 	Attempts int
-	// DueAt is when it is to be tried; after a claim, when somebody else may.
+	// DueAt is when it is to be tried; after a claim, when another worker may.
 	DueAt time.Time
 	// Error is what the last attempt met, for operators; never shown to callers of the API.
 	Error string

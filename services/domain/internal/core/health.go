@@ -53,7 +53,7 @@ type Reconciliation struct {
 	Since, ObservedAt time.Time
 }
 
-// Contact is whether somebody can be reached who acts in an environment, and since when.
+// Contact is whether the agent that acts in an environment can be reached, and since when.
 type Contact struct {
 	EnvironmentID     int64
 	Reachable         bool

@@ -7,16 +7,16 @@ import (
 
 // Hold is what a rollout's journal says of its gates, and of the wish to stop there.
 type Hold struct {
-	// wanted is that somebody has asked for a pause, and nobody has resumed since; why is the reason given.
+	// wanted is that a pause was requested, and no resumption since; why is the reason given.
 	Wanted bool
 	Why    string
 	// word is the row that asked for it.
 	Word Transition
 	// asking are the gates whose passage was asked for and not granted, in order.
 	Asking []string
-	// at are the gates where it stands; reached those that it was told to be at, passed those it may go past.
+	// at are the gates that it waits at; reached those that events have reported, passed those that it may pass.
 	At, Reached, Passed map[string]bool
-	// aborted is that somebody has asked for an abort, and nobody has retried since.
+	// aborted is that an abort was requested, and no retry since.
 	Aborted bool
 	// asked is that people are asked to approve something.
 	asked bool
@@ -36,7 +36,7 @@ type Hold struct {
 	Bypassed map[int64]bool
 }
 
-// Stands is whether nothing moves before somebody or something lets it.
+// Stands is whether it waits for a person or a condition.
 func (h Hold) Stands() bool { return h.asked || len(h.At) > 0 || len(h.Asking) > 0 }
 
 // WaitingFor is the passage that is requested and that another approval of its keeps closed: an approval at a weight that is asked at the

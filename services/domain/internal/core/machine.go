@@ -55,7 +55,7 @@ func (m Machine) Path(from int16, verb Verb) []Move {
 	if to, ok := m[from][verb]; ok {
 		return []Move{{from, to, verb}}
 	}
-	// No start follows from a resume in the tables, so the word that work goes on below a paused rollout does not lift
+	// No start follows from a resume in the tables, so a report that work below a paused rollout continues does not lift
 	// its pause. Only an end does: complete, by way of resume.
 	for _, implied := range []Verb{VerbStart, VerbResume} {
 		via, ok := m[from][implied]

@@ -57,8 +57,8 @@ type Slice[T any] struct {
 	Nodes []T
 	// Cursors are those of the nodes, one each.
 	Cursors []string
-	// HasNext and HasPrevious are whether the list goes on behind and before the page. What lies beyond a cursor that was
-	// given counts as being there: the item of the cursor was.
+	// HasNext and HasPrevious are whether the list continues behind and before the page. Beyond a cursor that was given there is at
+	// least the item of the cursor.
 	HasNext, HasPrevious bool
 }
 
@@ -80,7 +80,7 @@ func (s Slice[T]) EndCursor() string {
 
 // Position is where an item stands in a list. Of its fields those count that the list's key goes by.
 type Position struct {
-	// Number is the item's own number, or that of what it belongs to; Minor then tells those of one owner apart.
+	// Number is the item's own number, or that of what it belongs to; Minor then distinguishes those of one owner.
 	Number, Minor int64
 	// Name is for OrderName: names are unique.
 	Name string
@@ -140,7 +140,7 @@ func (p Page) Open(list string, usual Order) (Window, error) {
 		position, ok := w.position(end.cursor)
 		if !ok {
 			return w, fault.InvalidFields(
-				fault.Field{Name: "/" + end.name, Problem: "found a cursor that is none of ours; expected one that this list has given in this order"},
+				fault.Field{Name: "/" + end.name, Problem: "found a cursor of another list or order; expected one that this list has given in this order"},
 			)
 		}
 		if w.Key == OrderName {

@@ -7,8 +7,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// OperatorOrganization is the first organization, which is there from the start. Its owners operate the installation: they make, list and
-// rename organizations. They see nothing of what is in another one, and cannot sign in to it unless somebody there makes them a member.
+// OperatorOrganization is the first organization, which exists from the start. Its owners operate the installation: they make, list and
+// rename organizations. They see nothing of what is in another one, and cannot sign in to it unless they are made members there.
 const OperatorOrganization = 1
 
 // Permission is one thing that a role may do, or that a token is good for.
@@ -122,7 +122,7 @@ func (r Role) Permissions() Permissions {
 	}
 }
 
-// Action is something that somebody may want to do. It is called like the mutation of the API that does it.
+// Action is something that an actor may want to do. It is named like the mutation of the API that does it.
 type Action string
 
 // The actions.
@@ -227,7 +227,7 @@ func permissionFor(action Action) (Permission, bool) {
 		ActionOrganizations, ActionCreateOrganization, ActionRenameOrganization, ActionSetDirectChanges:
 		return MayAdminister, true
 	case ActionCreateToken, ActionRevokeToken, ActionWithdrawChange:
-		return MayRead, true // one's own; those of others are for whoever administers
+		return MayRead, true // one's own; those of others take the permission to administer
 	default:
 		return 0, false
 	}

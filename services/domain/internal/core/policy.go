@@ -11,10 +11,10 @@ type RollbackPolicy struct {
 	// OnFailed rolls back at once, however the rollout failed: a service that degraded is a failure like any other.
 	OnFailed bool
 	// OnDegraded rolls back when a service has been degraded for DegradedAfter, by the health cache, rollout or not (D13):
-	// somebody may still want to look, or to mend it.
+	// people may still want to look, or to fix it.
 	OnDegraded    bool
 	DegradedAfter time.Duration
-	// InFull promotes a way back at once, without the gates by weight (D14), where its target has been live before. Argo does that by itself
+	// InFull promotes a rollback at once, without the gates by weight (D14), where its target has been live before. Argo does that by itself
 	// only where the target is what still serves.
 	InFull bool
 }
@@ -39,7 +39,7 @@ const (
 	CauseDegraded = "degraded"
 )
 
-// NewerPolicy is what becomes of a version set that somebody wants to promote while a rollout of the application is active.
+// NewerPolicy is what becomes of a version set that is to be promoted while a rollout of the application is active.
 type NewerPolicy string
 
 // The policies.
@@ -68,7 +68,7 @@ type FailurePolicy string
 
 // The policies.
 const (
-	// FailureStops leaves everything as it is, for people to look at (E67); the rollback policy goes on from there.
+	// FailureStops leaves everything as it is, for people to look at (E67); the rollback policy continues from there.
 	FailureStops FailurePolicy = "stop"
 	// FailureAborts takes them back to the version that was stable before.
 	FailureAborts FailurePolicy = "abort"
@@ -164,6 +164,6 @@ type GateExpiry struct {
 	GateID        string
 	// AskedAt says which request it was.
 	AskedAt time.Time
-	// Outcome is what came of it: approve, reject, or answered, when somebody was quicker.
+	// Outcome is what came of it: approve, reject, or answered, when a person was quicker.
 	Outcome string
 }

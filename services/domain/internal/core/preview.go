@@ -5,7 +5,7 @@ import (
 )
 
 // Before a rollout is begun one may ask what it would change. The domain knows no Git: a program of the driver finds out, from
-// the files as they are and the versions that would go into them, and tells.
+// the files as they are and the versions that would go into them, and reports it.
 
 // PreviewState is where a preview stands. The numbers are stored.
 type PreviewState int16
@@ -45,7 +45,7 @@ type Preview struct {
 type PreviewedEnvironment struct {
 	EnvironmentID int64        `json:"environment_id"`
 	Changes       []FileChange `json:"changes"`
-	// Reason is why that cannot be told; then there are no changes.
+	// Reason is why that cannot be found out; then there are no changes.
 	Reason string `json:"reason,omitempty"`
 }
 

@@ -58,7 +58,7 @@ type RolloutStatus string
 
 // The statuses that are no states.
 const (
-	// StatusAborting is that somebody has aborted it, and that it is being taken back.
+	// StatusAborting is that it was aborted, and is being taken back.
 	StatusAborting RolloutStatus = "aborting"
 	// StatusAborted is that it has been taken back, and waits to be retried, rolled back or cancelled.
 	StatusAborted RolloutStatus = "aborted"
@@ -111,8 +111,8 @@ const (
 	// VerbAbort and VerbRetry ask the workflow to take back what is under way, and to begin again (D18).
 	VerbAbort Verb = "abort"
 	VerbRetry Verb = "retry"
-	// VerbReachGate and VerbPassGate tell of a gate, and leave the state as it is too: a deployment's own, and those of
-	// the rollout, which stands there when all deployments do.
+	// VerbReachGate and VerbPassGate are about a gate, and leave the state as it is, too: a deployment's own, and those of
+	// the rollout, which is there when all its deployments are.
 	VerbReachGate Verb = "reach_gate"
 	VerbPassGate  Verb = "pass_gate"
 	// VerbSkip is an environment of the pipeline that a rollback does not go to.
@@ -121,7 +121,7 @@ const (
 	VerbBreakGlass Verb = "break_glass"
 	// VerbStopRollback calls off the automatic rollback of a rollout, mostly of one that is over.
 	VerbStopRollback Verb = "stop_rollback"
-	// VerbRequestPassage is a rollout that waits at a gate because somebody holds it.
+	// VerbRequestPassage is a rollout that waits at a gate because it is held.
 	VerbRequestPassage Verb = "request_passage"
 	// VerbStopPassage is a requested passage that a freeze, a veto or a pin keeps closed.
 	VerbStopPassage Verb = "stop_passage"

@@ -140,7 +140,7 @@ func publication(e event.Event) (intake.Publication, error) {
 		alive = e.Time()
 	}
 	return intake.Publication{In: in, Artifact: intake.Artifact{
-		Image: data.Image, Digest: data.Digest, Tag: data.Tag, PublishedAt: published, ToldAt: e.Time(),
+		Image: data.Image, Digest: data.Digest, Tag: data.Tag, PublishedAt: published, AnnouncedAt: e.Time(),
 		DigestSeen: data.DigestSeen, AliveAt: alive,
 	}}, nil
 }

@@ -133,7 +133,7 @@ func (s *Store) GoodAgentKeys(ctx context.Context, keys []int64, at time.Time) (
 	return good, pg.Classify(err, "look keys of agents up")
 }
 
-// EnsureAgent makes an agent of a given number with a key, unless it is there.
+// EnsureAgent makes an agent of a given number with a key, unless it exists.
 func (s *Store) EnsureAgent(ctx context.Context, organization, number int64, name, public string) error {
 	return s.view(ctx, organization, func(q *query.Queries) error {
 		if err := q.EnsureAgent(ctx, organization, number, name); err != nil {

@@ -48,7 +48,7 @@ func (t *tx) Command(ctx context.Context, c rollout.Command) error {
 	return t.announce(ctx, c.Organization, c.RolloutID, c.At, event.RolloutRetryRequested{RolloutID: c.RolloutID, Reason: c.Reason})
 }
 
-// announce makes an event of a rollout and puts it beside what it tells of.
+// announce makes an event of a rollout and stores it with what it is about.
 func (t *tx) announce(ctx context.Context, organization, rollout int64, at time.Time, data event.Data) error {
 	// What happens to a rollout is recorded in the rollout's trace, and linked to the request that it happened by.
 	trace, err := t.q.TraceOfRollout(ctx, t.organization, rollout)

@@ -135,7 +135,7 @@ func deploymentGates(rows []query.GatesByDeploymentRow) []core.DeploymentGate {
 		if core.Verb(r.Event) == core.VerbReachGate {
 			seen = &gates[i].ReachedAt
 		}
-		// A retry tells the same gate again under another event id; the first instant is when it was true.
+		// A retry reports the same gate again under another event id; the first instant counts.
 		if *seen == nil {
 			*seen = &r.CreatedAt
 		}

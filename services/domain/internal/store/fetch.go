@@ -132,7 +132,7 @@ func pages[R, T any](
 	return cut(w, parents, all, number), err
 }
 
-// cut makes a page for each parent, also for one that has nothing there: that its list goes on elsewhere is to be told too.
+// cut makes a page for each parent, also for one that has no item there: that its list continues elsewhere has to be reported, too.
 func cut[T any](w core.Window, parents []int64, all map[int64][]T, number func(T) int64) map[int64]core.Slice[T] {
 	found := make(map[int64]core.Slice[T], len(parents))
 	for _, parent := range parents {

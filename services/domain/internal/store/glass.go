@@ -10,7 +10,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
-// BrokenGlass is how often somebody has broken the glass in this installation, and when last; the beginning of 1970 for never.
+// BrokenGlass is how often the glass was broken in this installation, and when last; the beginning of 1970 for never.
 func (s *Store) BrokenGlass(ctx context.Context) (times int64, last time.Time, err error) {
 	row, err := query.New(s.deps.Pool).BrokenGlass(ctx)
 	return row.Times, row.LastAt, pg.Classify(err, "read how often the glass was broken")

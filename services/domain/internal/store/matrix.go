@@ -199,7 +199,7 @@ func matrix(
 // fewEnvironments is how many are looked up one by one; more are looked out for on the way.
 const fewEnvironments = 10
 
-// How CountMatrix is told what f.Waiting asks for.
+// How f.Waiting is passed to CountMatrix.
 const (
 	waitingOrNot = iota
 	waitingOnly
@@ -281,7 +281,7 @@ func (r reader) CellDifferences(ctx context.Context, organization int64, applica
 				LatestStopID: row.KeptLatest,
 				LatestState:  row.KeptState, LiveStopID: row.KeptLive, LiveVersionSetID: row.KeptSet, LiveSince: row.KeptSince,
 			},
-			Told: core.CellContent{
+			Rebuilt: core.CellContent{
 				Exists: row.Told, ApplicationName: row.ToldName, Shown: row.ToldShown, Worst: healthInWords(row.ToldWorst),
 				LatestStopID: row.ToldLatest,
 				LatestState:  row.ToldState, LiveStopID: row.ToldLive, LiveVersionSetID: row.ToldSet, LiveSince: row.ToldSince,

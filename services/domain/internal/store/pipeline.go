@@ -10,10 +10,9 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
-// pipeline is a transaction in which writes that nobody waits for are kept back, and sent together with the next statement
-// whose answer somebody needs: the journal of a change is several rows, and the way to the database costs more than most.
-// Everything in between sees them, in the order in which they were asked for; an error comes with the next statement, or the
-// commit, and undoes the transaction as it would have at once.
+// pipeline is a transaction in which writes without a result are kept back, and sent together with the next statement whose result is
+// needed: the journal of a change is several rows, and the round trip to the database costs more than most of them. Later statements see
+// them, in order; an error is returned by the next statement, or the commit, and undoes the transaction as it would have at once.
 type pipeline struct {
 	tx   pgx.Tx
 	kept pgx.Batch
@@ -36,7 +35,7 @@ func (p *pipeline) Exec(ctx context.Context, sql string, args ...any) (pgconn.Co
 	if err := p.flush(ctx); err != nil {
 		return pgconn.CommandTag{}, err
 	}
-	return p.tx.Exec(ctx, sql, args...) //nolint:wrapcheck // whoever asked gives it its words
+	return p.tx.Exec(ctx, sql, args...) //nolint:wrapcheck // the caller wraps it
 }
 
 // Query implements query.DBTX.
@@ -44,7 +43,7 @@ func (p *pipeline) Query(ctx context.Context, sql string, args ...any) (pgx.Rows
 	if err := p.flush(ctx); err != nil {
 		return nil, err
 	}
-	return p.tx.Query(ctx, sql, args...) //nolint:wrapcheck // whoever asked gives it its words
+	return p.tx.Query(ctx, sql, args...) //nolint:wrapcheck // the caller wraps it
 }
 
 // QueryRow implements query.DBTX.

@@ -125,7 +125,7 @@ func entered(ctx context.Context, t pgx.Tx, organization int64, fn func(pgx.Tx, 
 	return fn(t, q)
 }
 
-// EnsureOrganization makes an organization of a given id, unless it is there, whatever its name has become.
+// EnsureOrganization makes an organization of a given id, unless it exists, whatever its name has become.
 func (s *Store) EnsureOrganization(ctx context.Context, id int64, name string) error {
 	return s.inOrganization(ctx, id, func(_ pgx.Tx, q *query.Queries) error {
 		if err := q.EnsureOrganization(ctx, id, name); err != nil {

@@ -125,7 +125,7 @@ func (t *tx) AddSnapshot(ctx context.Context, s core.Snapshot) error {
 	return pg.Classify(err, "add snapshot of deployment %d", s.DeploymentID)
 }
 
-// Record implements rollout.Tx: the row, and the state that it changes. Neither is waited for: what is wrong with them is told
+// Record implements rollout.Tx: the row, and the state that it changes. Neither is waited for: their errors are returned
 // by the next statement, or the commit.
 func (t *tx) Record(ctx context.Context, r core.Transition) error {
 	if err := t.insertTransition(ctx, query.New(later{t.line, whatever}), r); err != nil {
@@ -137,7 +137,7 @@ func (t *tx) Record(ctx context.Context, r core.Transition) error {
 	}
 	moved := func(tag pgconn.CommandTag) error {
 		// The update asks for the state it leaves. Whoever holds the rollout's lock never meets this; it finds the caller
-		// who forgot to take it, before cache and journal part (R42).
+		// that forgot to take it, before cache and journal differ (R42).
 		if tag.RowsAffected() != 1 {
 			return fault.New(fault.Conflict, "%s %d is not %s any more", r.Subject.Kind, r.Subject.ID, r.FromName())
 		}
@@ -235,7 +235,7 @@ func (t *tx) ClaimHandoff(ctx context.Context, at, until time.Time) (core.Handof
 
 // SaveHandoff implements handoff.Tx.
 func (t *tx) SaveHandoff(ctx context.Context, h core.Handoff) error {
-	// Only what is pending is saved. No row is no error: somebody else has settled it after the lease ran out.
+	// Only what is pending is saved. No row is no error: another worker has settled it after the lease expired.
 	_, err := t.q.SaveHandoff(ctx, query.SaveHandoffParams{
 		OrganizationID: t.organization, ID: h.ID, State: int16(h.State),
 		DueAt: h.DueAt, Error: h.Error,

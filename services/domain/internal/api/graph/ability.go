@@ -11,7 +11,7 @@ import (
 // viewerCan: what the viewer may do now. The rules are the core's, and those that its use cases refuse by; here is only
 // which actions each kind of object has.
 
-// abilities asks about each action. Only what is said on purpose becomes a reason; anything else is the request's error.
+// abilities asks about each action. Only a deliberate refusal becomes a reason; any other error is the request's.
 func abilities(may func(core.Action) error, actions ...core.Action) ([]model.Ability, error) {
 	all := make([]model.Ability, len(actions))
 	for i, action := range actions {

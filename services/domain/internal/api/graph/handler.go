@@ -178,7 +178,7 @@ type View interface {
 	CountGatesFor(ctx context.Context, a core.Actor) (int, error)
 	JournalOf(ctx context.Context, organization int64, p core.Page) (core.Slice[core.JournalEntry], error)
 	Present(ctx context.Context, organization int64) (int64, error)
-	Follow(ctx context.Context, a core.Actor, after, rollout int64, tell func(core.JournalEntry) bool) error
+	Follow(ctx context.Context, a core.Actor, after, rollout int64, send func(core.JournalEntry) bool) error
 	Waits(ctx context.Context, organization int64, rollouts []int64) (map[int64][]view.Wait, error)
 	RollbackOutlooks(ctx context.Context, organization int64, rollouts []int64) (map[int64]core.RollbackOutlook, error)
 }

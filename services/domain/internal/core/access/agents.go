@@ -154,7 +154,7 @@ func (u *UseCases) RotateAgent(ctx context.Context, a core.Actor, r Rotation) (c
 	return rotated, seed, err
 }
 
-// RevokeAgent ends an agent: its connections are cut off and none is opened again, and no environment may name it. Again is
+// RevokeAgent ends an agent: its connections are cut off and none is opened again, and no environment may name it. Repeating it is
 // nothing.
 func (u *UseCases) RevokeAgent(ctx context.Context, a core.Actor, agent int64) (core.Agent, error) {
 	now := u.clock.Now()
@@ -178,7 +178,7 @@ func (u *UseCases) RevokeAgent(ctx context.Context, a core.Actor, agent int64) (
 	return revoked, err
 }
 
-// RevokeAgentKey ends one key of an agent at once: the one that a rotation has replaced, or one that was stolen. Again is
+// RevokeAgentKey ends one key of an agent at once: the one that a rotation has replaced, or one that was stolen. Repeating it is
 // nothing.
 func (u *UseCases) RevokeAgentKey(ctx context.Context, a core.Actor, key int64) (core.Agent, error) {
 	var of core.Agent

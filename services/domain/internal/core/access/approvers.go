@@ -13,7 +13,7 @@ import (
 // Anybody stands for all members of the organization where questions are for groups.
 const Anybody = ""
 
-// enoughApprovers is more than any question can need: its quorum, those who have answered, and whoever may not.
+// enoughApprovers is more than any question can need: its quorum, those who have answered, and those who may not.
 const enoughApprovers = 3 * core.MaxQuorum
 
 // ApproverReads finds who may approve.

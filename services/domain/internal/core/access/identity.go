@@ -10,29 +10,29 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
-// Identity is who an identity provider says that somebody is.
+// Identity is what an identity provider asserts about a person.
 type Identity struct {
 	// Issuer and Subject are what never changes hands; Name may.
 	Issuer, Subject string
 	// Name is what the member is called here: an address, say.
 	Name string
-	// NameIsVerified is whether the provider vouches that the name is this person's. Only then somebody who was added under
+	// NameIsVerified is whether the provider vouches that the name is this person's. Only then a member who was added under
 	// that name beforehand is taken to be the same.
 	NameIsVerified bool
-	// Roles are what the groups there make of somebody, by organization. Empty where no group gives one.
+	// Roles are those that the person's groups give, by organization. Empty where no group gives one.
 	Roles map[int64]core.Role
-	// GroupsDecide is whether groups give roles at all. Where they do, whoever is in none of them has no access; where they
+	// GroupsDecide is whether groups give roles at all. Where they do, a person in none of them has no access; where they
 	// do not, roles are those that were given here.
 	GroupsDecide bool
 	// Session is the provider's name of its own session, by which it may end ours; empty where it has none.
 	Session string
 }
 
-// StartIdentitySession gives a browser a session for somebody whom an identity provider has vouched for, in an organization, or, for 0, in
+// StartIdentitySession gives a browser a session for a person whom an identity provider has authenticated, in an organization, or, for 0, in
 // the first of those where they have access. A member is made at the first sign-in and has the role of its groups from each sign-in on;
 // where groups no longer give one, its sessions end. Groups, which an operator configures, make members of all their organizations. A name
 // that an organization's owner has added makes a member of that organization alone, and only when it is chosen or the identity is a member
-// of none: otherwise an owner elsewhere could decide where somebody signs in. Denied, with the reason, for those without access.
+// of none: otherwise an owner elsewhere could decide where a person signs in. Denied, with the reason, for those without access.
 func (u *UseCases) StartIdentitySession(ctx context.Context, organization int64, id Identity) (session string, until time.Time, err error) {
 	if found := checkMemberName(id.Name); len(found) > 0 {
 		return "", until, fault.InvalidFields(found...)
@@ -52,7 +52,7 @@ func (u *UseCases) StartIdentitySession(ctx context.Context, organization int64,
 	}
 	if id.GroupsDecide && id.Roles[organization] == "" {
 		return "", until, fault.New(
-			fault.Denied, "%s is in no group that has a role in organization %d; ask whoever administers Lockstep, or the groups", id.Name,
+			fault.Denied, "%s is in no group that has a role in organization %d; ask an administrator of Lockstep or of the groups", id.Name,
 			organization,
 		)
 	}
@@ -199,7 +199,7 @@ func identified(ctx context.Context, tx Tx, organization int64, id Identity) (co
 }
 
 // introduced is the member for an identity that signs in for the first time: the one that was added under its name, or a new one.
-// For whoever was removed none is made: somebody has to add the name again.
+// None is made for a removed member: the name has to be added again.
 func introduced(ctx context.Context, tx Tx, organization int64, id Identity, mayMake bool) (core.Member, error) {
 	role := id.Roles[organization]
 	m, err := tx.MemberByName(ctx, organization, id.Name)
@@ -228,7 +228,7 @@ func introduced(ctx context.Context, tx Tx, organization int64, id Identity, may
 	}
 	err = tx.SetMemberIdentity(ctx, m.ID, id.Issuer, id.Subject)
 	if fault.Is(err, fault.NotFound) {
-		return core.Member{}, fault.Because(err, fault.Denied, "the member named %s is somebody else at the identity provider", id.Name)
+		return core.Member{}, fault.Because(err, fault.Denied, "the member named %s is another person at the identity provider", id.Name)
 	}
 	return m, err
 }

@@ -130,7 +130,7 @@ func changeOne(ctx context.Context, tx Tx, member int64, change func(*core.Membe
 	owned := owns(locked[i])
 	change(&locked[i])
 	if owned && !slices.ContainsFunc(locked, owns) {
-		return core.Member{}, fault.New(fault.Refused, "%q is the only owner; make somebody else an owner first", locked[i].Name)
+		return core.Member{}, fault.New(fault.Refused, "%q is the only owner; make another member an owner first", locked[i].Name)
 	}
 	return locked[i], tx.SaveMember(ctx, locked[i])
 }

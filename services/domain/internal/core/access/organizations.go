@@ -143,7 +143,7 @@ func (u *UseCases) CountOrganizationsFor(ctx context.Context, a core.Actor) (int
 	return u.store.CountAllOrganizations(ctx, a.Organization)
 }
 
-// OrganizationsOf are those that an actor may sign in to, in order: its own, and, for somebody who signs in at an identity provider, all
+// OrganizationsOf are those that an actor may sign in to, in order: its own, and, for a person who signs in at an identity provider, all
 // where the same identity is a member.
 func (u *UseCases) OrganizationsOf(ctx context.Context, a core.Actor) ([]core.Organization, error) {
 	own, err := u.store.Organization(ctx, a.Organization)

@@ -26,7 +26,7 @@ type Store interface {
 	GoodAgentKeys(ctx context.Context, keys []int64, at time.Time) (map[int64]int64, error)
 	// OrganizationsWithToken is the one that a token of this digest belongs to.
 	OrganizationsWithToken(ctx context.Context, digest []byte) ([]int64, error)
-	// OrganizationsOfIdentity are those that somebody belongs to whom an identity provider means, in order.
+	// OrganizationsOfIdentity are those of the members that an identity of a provider is linked to, in order.
 	OrganizationsOfIdentity(ctx context.Context, issuer, subject string) ([]core.Organization, error)
 	// OrganizationsWithMember are those with a member of a name that has not signed in at an identity provider yet, in order.
 	OrganizationsWithMember(ctx context.Context, name string) ([]int64, error)
@@ -67,13 +67,13 @@ type Tx interface {
 	// EnvironmentsByAgent are those whose configurations name an agent.
 	EnvironmentsByAgent(ctx context.Context, organization int64, agents []int64) (map[int64][]core.Environment, error)
 
-	// LockEnvironment locks one against change, and waits for whoever plans a rollout by AllEnvironments.
+	// LockEnvironment locks one against change, and waits for plans of rollouts (AllEnvironments).
 	LockEnvironment(ctx context.Context, id int64) (core.BoundEnvironment, error)
 	// SaveEnvironment writes readiness and the onboarding attempt.
 	SaveEnvironment(ctx context.Context, e core.Environment) error
 
 	AddMember(ctx context.Context, m core.Member) (core.Member, error)
-	// LockMembers locks a member, if it is there, and every owner.
+	// LockMembers locks a member, if it exists, and every owner.
 	LockMembers(ctx context.Context, id int64) ([]core.Member, error)
 	// SaveMember writes role and removal.
 	SaveMember(ctx context.Context, m core.Member) error
@@ -113,7 +113,7 @@ type Tx interface {
 	// AddAgent is a Conflict when an agent that is not revoked has the name.
 	AddAgent(ctx context.Context, name string) (core.Agent, error)
 	LockAgent(ctx context.Context, id int64) (core.Agent, error)
-	// RevokeAgent and RevokeAgentKey are nothing for what has been revoked before.
+	// RevokeAgent and RevokeAgentKey are no-ops for what has been revoked before.
 	RevokeAgent(ctx context.Context, id int64, at time.Time) error
 	AddAgentKey(ctx context.Context, agent int64, public string) (core.AgentKey, error)
 	// ExpireAgentKeys has the keys of an agent that are good until later end at an instant.

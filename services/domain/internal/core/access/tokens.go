@@ -17,7 +17,7 @@ import (
 type NewToken struct {
 	// MemberID is whose; 0 for the actor's own.
 	MemberID int64
-	// Name tells its holder's tokens apart.
+	// Name distinguishes its holder's tokens.
 	Name string
 	// Scopes are what it is good for; 0 for all that the actor may do but break-glass, which has to be asked for. Reading always belongs to
 	// it.
@@ -31,7 +31,7 @@ const (
 	maxTokenLife     = 366 * 24 * time.Hour
 	// SessionLife is how long a browser stays signed in, unless Deps says otherwise.
 	SessionLife = 12 * time.Hour
-	// IdentitySessionLife is the same for sign-ins at an identity provider: nobody tells this service that somebody has left there, unless
+	// IdentitySessionLife is the same for sign-ins at an identity provider: this service does not learn that a person has left there, unless
 	// the provider supports back-channel logout, so it has to ask again.
 	IdentitySessionLife = time.Hour
 	// tokenPrefix lets people, and scanners for secrets, see what it is.
@@ -148,7 +148,7 @@ func (n NewToken) check() error {
 	var found []fault.Field
 	if n.Name == "" || len(n.Name) > 100 {
 		found = append(
-			found, fault.Field{Name: "/name", Problem: fmt.Sprintf("found %d bytes; expected 1 to 100, that tell what it is for", len(n.Name))},
+			found, fault.Field{Name: "/name", Problem: fmt.Sprintf("found %d bytes; expected 1 to 100 that describe its purpose", len(n.Name))},
 		)
 	}
 	if n.Lifetime < time.Minute || n.Lifetime > maxTokenLife {
@@ -170,7 +170,7 @@ func mayHandle(a core.Actor, member int64) error {
 	return fault.New(fault.Denied, "the tokens of others are for those with the permission %q", core.MayAdminister)
 }
 
-// RevokeToken ends a token, and every session that began with it. Again is nothing.
+// RevokeToken ends a token, and every session that began with it. Repeating it is a no-op.
 func (u *UseCases) RevokeToken(ctx context.Context, a core.Actor, token int64) (core.AccessToken, error) {
 	var revoked core.AccessToken
 	err := core.By(ctx, u.store, a, core.ActionRevokeToken, func(ctx context.Context, tx Tx) error {
@@ -179,7 +179,7 @@ func (u *UseCases) RevokeToken(ctx context.Context, a core.Actor, token int64) (
 			return err
 		}
 		t, ok := known[token]
-		// Somebody else's is not there for those who may not handle it: its number tells nothing.
+		// For actors who may not handle it, another member's token does not exist: its number reveals nothing.
 		if !ok || mayHandle(a, t.MemberID) != nil {
 			return fault.New(fault.NotFound, "token %d does not exist", token)
 		}
@@ -191,7 +191,7 @@ func (u *UseCases) RevokeToken(ctx context.Context, a core.Actor, token int64) (
 			return err
 		}
 		revoked = again[token]
-		if t.RevokedAt != nil { // again is nothing, and no news
+		if t.RevokedAt != nil { // a repetition is a no-op, and not recorded
 			return nil
 		}
 		return note(ctx, tx, a, core.ActionRevokeToken, core.AccessSubject{
@@ -212,7 +212,7 @@ func (u *UseCases) VisibleTokens(ctx context.Context, a core.Actor, members []in
 	return u.store.TokensByMember(ctx, a.Organization, seen)
 }
 
-// Authenticate finds out who shows a token: Unauthenticated where it is none, or not good any more. A session's secret is
+// Authenticate finds the holder of a token: Unauthenticated if it is unknown, expired or revoked. A session's secret is
 // good in a browser's cookie alone, and a token nowhere but as one.
 func (u *UseCases) Authenticate(ctx context.Context, secret string, session bool) (core.Actor, error) {
 	_, a, err := u.holder(ctx, secret, session)
@@ -257,7 +257,7 @@ func (u *UseCases) holder(ctx context.Context, secret string, session bool) (cor
 	return token, core.ActorOf(organization, member, grants[member.ID], groups[member.ID]).LimitedTo(token.Scopes), nil
 }
 
-// StartSession gives a browser a secret of its own for the token that somebody shows: for as long as a day's work, and
+// StartSession gives a browser a secret of its own in exchange for a token: for as long as a day's work, and
 // never longer than the token.
 func (u *UseCases) StartSession(ctx context.Context, secret string) (session string, until time.Time, err error) {
 	token, a, err := u.holder(ctx, secret, false)
@@ -278,7 +278,7 @@ func (u *UseCases) StartSession(ctx context.Context, secret string) (session str
 	return session, until, err
 }
 
-// EndSession ends a session; one that is over already is nothing.
+// EndSession ends a session; for one that has ended it is a no-op.
 func (u *UseCases) EndSession(ctx context.Context, session string) error {
 	token, a, err := u.holder(ctx, session, true)
 	if fault.Is(err, fault.Unauthenticated) {
@@ -315,7 +315,7 @@ func (u *UseCases) StartConfiguredSession(
 	return session, until, err
 }
 
-// signIn adds a sign-in and the session that begins with it. The sign-in's own secret is nobody's: it is there to be seen among the
+// signIn adds a sign-in and the session that begins with it. The sign-in's own secret is never handed out: the sign-in is kept to be listed among the
 // member's tokens, and to be revoked, which ends the session.
 func signIn(ctx context.Context, tx Tx, t core.AccessToken, session string) error {
 	t.SignIn, t.Scopes = true, core.RoleOwner.Permissions()

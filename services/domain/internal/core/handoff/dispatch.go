@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// handoffLease is how long a claimer may be lost before somebody else tries.
+	// handoffLease is how long a claimer may be silent before another one tries.
 	handoffLease = 30 * time.Second
 	// handoffCall bounds one call of the engine; less than the lease.
 	handoffCall = 10 * time.Second
@@ -20,14 +20,14 @@ const (
 	handoffMaxPause = 30 * time.Second
 )
 
-// HandOver tells the engine the next thing that is due; false when there was none. An error about a hand-over has been
+// HandOver makes the next call to the engine that is due; false if none is. An error about a hand-over has been
 // recorded with it and is for the log; one without is about the store.
 func (u *UseCases) HandOver(ctx context.Context, engine Engine) (core.Handoff, bool, error) {
 	organizations, err := u.store.OrganizationsWithDueHandoffs(ctx, u.clock.Now())
 	if err != nil {
 		return core.Handoff{}, false, err
 	}
-	// Whoever has waited longest comes first. Another worker may have taken that one since, so the others are tried too.
+	// The one that has waited longest comes first. Another worker may have taken that one since, so the others are tried too.
 	for _, organization := range organizations {
 		h, with, ok, err := u.claimHandoff(ctx, organization)
 		if err != nil {
@@ -37,8 +37,8 @@ func (u *UseCases) HandOver(ctx context.Context, engine Engine) (core.Handoff, b
 			continue
 		}
 		// The call is outside of any transaction: a slow engine must hold no row locks. A crash here leaves the claim to
-		// lapse, and the next claimer tells the engine the same again, which answers the same (D5, E19).
-		ref, callErr := u.tell(ctx, engine, organization, h, with)
+		// lapse, and the next claimer repeats the call, which has the same answer (D5, E19).
+		ref, callErr := u.send(ctx, engine, organization, h, with)
 		if err := u.settle(ctx, organization, h, ref, callErr); err != nil {
 			return h, true, fmt.Errorf("settle: %w", err)
 		}
@@ -71,7 +71,7 @@ func (u *UseCases) claimHandoff(ctx context.Context, organization int64) (h core
 	return h, with, ok, err
 }
 
-func (u *UseCases) tell(ctx context.Context, engine Engine, organization int64, h core.Handoff, with baggage) (string, error) {
+func (u *UseCases) send(ctx context.Context, engine Engine, organization int64, h core.Handoff, with baggage) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, handoffCall)
 	defer cancel()
 	if h.Kind == core.HandoffCancel {
@@ -95,7 +95,7 @@ func (u *UseCases) tell(ctx context.Context, engine Engine, organization int64, 
 	})
 }
 
-// settle records what came of a call. What the engine refuses for good fails its subject with that reason; everything
+// settle records the result of a call. What the engine refuses permanently fails its subject with that reason; everything
 // else is tried again for ever, with growing pauses.
 func (u *UseCases) settle(ctx context.Context, organization int64, h core.Handoff, ref string, callErr error) error {
 	return u.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
@@ -111,7 +111,7 @@ func (u *UseCases) settle(ctx context.Context, organization int64, h core.Handof
 			return tx.SaveHandoff(ctx, h)
 		}
 		h.Error = callErr.Error()
-		if !refusedForGood(callErr) {
+		if !refusedPermanently(callErr) {
 			h.DueAt = u.clock.Now().Add(pauseAfter(h.Attempts))
 			return tx.SaveHandoff(ctx, h)
 		}
@@ -125,8 +125,8 @@ func (u *UseCases) settle(ctx context.Context, organization int64, h core.Handof
 	})
 }
 
-// refusedForGood are the answers that a second attempt would get again.
-func refusedForGood(err error) bool {
+// refusedPermanently are the answers that a second attempt would get again.
+func refusedPermanently(err error) bool {
 	switch fault.ClassOf(err) {
 	case fault.Invalid, fault.Conflict, fault.Refused, fault.NotFound, fault.Terminal:
 		return true

@@ -43,11 +43,11 @@ type Workflow struct {
 	Trace string
 }
 
-// declareAtOnce is how many agents the engine is told of in one call.
+// declareAtOnce is how many agents are declared in one call.
 const declareAtOnce = 5000
 
-// DeclareAgents tells the engine whose the agents of all organizations are, so that no run calls those of another one. It is all
-// of them again each time: what was said before changes nothing there, and what was lost is told anew.
+// DeclareAgents declares to the engine which organization owns each agent, so that no run calls those of another one. It is all
+// of them again each time: repeated declarations change nothing there, and lost ones are made again.
 func (u *UseCases) DeclareAgents(ctx context.Context, engine Engine) error {
 	owners, err := u.store.AgentOwners(ctx)
 	if err != nil {

@@ -20,7 +20,7 @@ type Workflows interface {
 	// WorkflowHistory and WorkflowLogs are oldest first.
 	WorkflowHistory(ctx context.Context, organization int64, id string, p core.Page) (core.Slice[WorkflowEntry], error)
 	WorkflowLogs(ctx context.Context, organization int64, id string, p core.Page) (core.Slice[WorkflowLine], error)
-	// RetryWorkflow has a failed run go on from the step that failed, or from an entry of its history.
+	// RetryWorkflow continues a failed run from the step that failed, or from an entry of its history.
 	RetryWorkflow(ctx context.Context, organization int64, id, reason string, from int64) error
 	Schedules
 	// Cancel asks a run to stop.
@@ -95,13 +95,13 @@ type WorkflowRun struct {
 	CreatedAt, UpdatedAt time.Time
 	FinishedAt           *time.Time
 	LastSequence         int64
-	// Generation is how often it has gone on with an empty history, from 1; GenerationSequence where the history of this one begins.
+	// Generation is how often it has continued with an empty history, from 1; GenerationSequence where the history of this one begins.
 	Generation         int
 	GenerationSequence int64
 	Retries            []WorkflowRetry
 }
 
-// WorkflowRetry is one time that somebody had it go on.
+// WorkflowRetry is one retry of it.
 type WorkflowRetry struct {
 	At            time.Time
 	Reason, Error string
@@ -151,12 +151,12 @@ func (u *UseCases) WorkflowHistory(ctx context.Context, a core.Actor, id string,
 	return u.workflows.WorkflowHistory(ctx, a.Organization, id, p)
 }
 
-// WorkflowLogs is what one printed, for whoever may read what it is run for (D29).
+// WorkflowLogs is what one printed, for those who may read what it is run for (D29).
 func (u *UseCases) WorkflowLogs(ctx context.Context, a core.Actor, id string, p core.Page) (core.Slice[WorkflowLine], error) {
 	return u.workflows.WorkflowLogs(ctx, a.Organization, id, p)
 }
 
-// RetryWorkflow has a failed run go on (E29). What it was run for may be over by then, and stays so.
+// RetryWorkflow continues a failed run (E29). What it was run for may be over by then, and stays so.
 func (u *UseCases) RetryWorkflow(ctx context.Context, a core.Actor, id, reason string, from int64) (WorkflowRun, error) {
 	if err := a.May(core.ActionRetryWorkflow); err != nil {
 		return WorkflowRun{}, err
@@ -218,7 +218,7 @@ func (w WorkflowRun) MayOperate(a core.Actor, action core.Action) error {
 	over := w.State != WorkflowRunning && w.State != WorkflowParked
 	switch {
 	case action == core.ActionRetryWorkflow && w.State != WorkflowFailed:
-		return fault.New(fault.Refused, "%s is %s; only what has failed can go on from where it failed", w.ID, w.State)
+		return fault.New(fault.Refused, "%s is %s; only what has failed can continue from where it failed", w.ID, w.State)
 	case action == core.ActionCancelWorkflow && over:
 		return fault.New(fault.Refused, "%s is over: %s", w.ID, w.State)
 	default:

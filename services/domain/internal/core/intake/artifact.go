@@ -20,15 +20,15 @@ type Artifact struct {
 	// PublishedAt decides between publications of equal rank, whatever order events come in. The clock of the publisher is
 	// not ours: an instant in the future counts as now.
 	PublishedAt time.Time
-	// ToldAt is when the event was made: the order of publications of the same instant.
-	ToldAt time.Time
+	// AnnouncedAt is when the event was made: the order of publications of the same instant.
+	AnnouncedAt time.Time
 	// DigestSeen is whether the digest was seen at the registry; nil where the event does not say.
 	DigestSeen *bool
 	// AliveAt is the last instant at which it is known to exist: that of the publication or, if later, that at which its digest was seen.
 	AliveAt time.Time
 }
 
-// Publication is an artifact with the event that tells of it.
+// Publication is an artifact with the event that announced it.
 type Publication struct {
 	In       core.Inbound
 	Artifact Artifact
@@ -41,7 +41,7 @@ type Publication struct {
 //
 // It may be tried again at any point: every write asks first whether it has been made, and an event that was claimed before only adds
 // what is missing (a source that is newer than its first delivery gets the version), and never counts as a tag that moves back. The order
-// does not matter, except between publications of the same instant that were told at the same instant.
+// does not matter, except between publications of the same instant that were announced at the same instant.
 func (u *UseCases) PublishArtifacts(ctx context.Context, all []Publication) []error {
 	if len(all) > 1 && u.publishTogether(ctx, all) == nil {
 		return make([]error, len(all))
@@ -85,8 +85,8 @@ func (u *UseCases) publishTogether(ctx context.Context, all []Publication) error
 	return nil
 }
 
-// organizationsOf are the organizations that artifacts concern, with what is told to each, in order.
-func (u *UseCases) organizationsOf(ctx context.Context, all []Publication) (map[int64][]told, error) {
+// organizationsOf are the organizations that artifacts concern, with what is announced to each, in order.
+func (u *UseCases) organizationsOf(ctx context.Context, all []Publication) (map[int64][]announced, error) {
 	now := u.clock.Now()
 	keys, everybodys := make([]string, len(all)), []string{}
 	for i, p := range all {
@@ -106,9 +106,9 @@ func (u *UseCases) organizationsOf(ctx context.Context, all []Publication) (map[
 			return nil, err
 		}
 	}
-	of := map[int64][]told{}
+	of := map[int64][]announced{}
 	for i, p := range all {
-		t := told{Publication: p, key: keys[i]}
+		t := announced{Publication: p, key: keys[i]}
 		if at := t.Artifact.PublishedAt; at.IsZero() || at.After(now) {
 			t.Artifact.PublishedAt = now
 		}
@@ -120,7 +120,7 @@ func (u *UseCases) organizationsOf(ctx context.Context, all []Publication) (map[
 		if t.Artifact.AliveAt = t.Artifact.AliveAt.Truncate(time.Microsecond); t.Artifact.AliveAt.Before(t.Artifact.PublishedAt) {
 			t.Artifact.AliveAt = t.Artifact.PublishedAt
 		}
-		t.Artifact.ToldAt = t.Artifact.ToldAt.Truncate(time.Microsecond)
+		t.Artifact.AnnouncedAt = t.Artifact.AnnouncedAt.Truncate(time.Microsecond)
 		organizations := owners[t.key]
 		if p.In.Organization != 0 {
 			organizations = []int64{p.In.Organization}

@@ -11,8 +11,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
-// told is a publication with the key of the sources that point at its artifact.
-type told struct {
+// announced is a publication with the key of the sources that point at its artifact.
+type announced struct {
 	Publication
 	key string
 }
@@ -21,7 +21,7 @@ type told struct {
 // publications there are; in between, what they lead to is worked out here, one after the other.
 type batch struct {
 	d   *UseCases
-	all []told
+	all []announced
 
 	// owners are the sources that take each publication, in the order of applications; applications are all of theirs.
 	owners       [][]owner
@@ -46,7 +46,7 @@ type onSource struct {
 	text   string
 }
 
-func newBatch(u *UseCases, all []told) *batch {
+func newBatch(u *UseCases, all []announced) *batch {
 	return &batch{d: u, all: all, owners: make([][]owner, len(all)), names: map[onSource]bool{}, digests: map[onSource]int64{}}
 }
 
@@ -191,7 +191,7 @@ func namesOf(art Artifact) []string {
 
 // publish puts one publication on the shelves of its sources, and answers the newest sets afterwards of the applications that it concerns:
 // also those that exist.
-func (k *batch) publish(s *shelves, i int, t told) []NewVersionSet {
+func (k *batch) publish(s *shelves, i int, t announced) []NewVersionSet {
 	var sets []NewVersionSet
 	for n, o := range k.owners[i] {
 		s.publish(k.digests[onSource{o.SourceID, t.Artifact.Digest}], o, t.Artifact, k.repeated[i])

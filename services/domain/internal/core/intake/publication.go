@@ -21,9 +21,9 @@ type VersionPublication struct {
 	// Tag is empty for what was published without one.
 	Tag  string
 	Rank string
-	// PublishedAt and ToldAt are those of the publication that counts; Arrival is its place among all that have come.
-	PublishedAt, ToldAt time.Time
-	Arrival             int64
+	// PublishedAt and AnnouncedAt are those of the publication that counts; Arrival is its place in the order of arrival.
+	PublishedAt, AnnouncedAt time.Time
+	Arrival                  int64
 	// Taken is whether the source takes the tag, as it is configured.
 	Taken bool
 	// DigestSeen is whether the version's digest was seen at the registry; nil where that was never said.

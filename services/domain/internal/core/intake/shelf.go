@@ -74,7 +74,7 @@ func readShelves(ctx context.Context, tx Tx, applications, versions []int64) (*s
 // publish puts a version under a tag. A repeated event only adds what is missing: it says nothing about where the tag is now.
 func (s *shelves) publish(version int64, o owner, art Artifact, repeated bool) {
 	if seen := art.DigestSeen; seen != nil {
-		// What was seen once was there; and what a look has not found is not believed because others do not say.
+		// What was seen once did exist; and what a poll has not found is not assumed to exist because other reports are silent about it.
 		if before, known := s.seen[version]; !known || *seen && !before {
 			s.seen[version], s.seenNow[version] = *seen, *seen
 		}
@@ -89,7 +89,7 @@ func (s *shelves) publish(version int64, o owner, art Artifact, repeated bool) {
 		p.AliveAt, p.seenAgain = art.AliveAt, true
 	}
 	if known {
-		order := cmp.Or(art.PublishedAt.Compare(p.PublishedAt), art.ToldAt.Compare(p.ToldAt))
+		order := cmp.Or(art.PublishedAt.Compare(p.PublishedAt), art.AnnouncedAt.Compare(p.AnnouncedAt))
 		if repeated || order == 0 || (order < 0) != o.placement.Earliest {
 			return
 		}
@@ -97,7 +97,7 @@ func (s *shelves) publish(version int64, o owner, art Artifact, repeated bool) {
 	s.arrivals++
 	*p = shelved{changed: true, added: p.added, VersionPublication: VersionPublication{
 		ArtifactSourceID: o.SourceID, VersionID: version, Tag: art.Tag, Rank: o.placement.Rank,
-		PublishedAt: art.PublishedAt, ToldAt: art.ToldAt, Arrival: s.arrivals, Taken: true, AliveAt: p.AliveAt,
+		PublishedAt: art.PublishedAt, AnnouncedAt: art.AnnouncedAt, Arrival: s.arrivals, Taken: true, AliveAt: p.AliveAt,
 	}}
 }
 
@@ -118,7 +118,7 @@ func (s *shelves) newest(source int64) VersionPublication {
 // newer compares publications of a source: by the order of its selection, then by time, then by arrival.
 func newer(a, b VersionPublication) int {
 	return cmp.Or(
-		cmp.Compare(a.Rank, b.Rank), a.PublishedAt.Compare(b.PublishedAt), a.ToldAt.Compare(b.ToldAt), cmp.Compare(a.Arrival, b.Arrival),
+		cmp.Compare(a.Rank, b.Rank), a.PublishedAt.Compare(b.PublishedAt), a.AnnouncedAt.Compare(b.AnnouncedAt), cmp.Compare(a.Arrival, b.Arrival),
 	)
 }
 

@@ -54,7 +54,7 @@ func (u *UseCases) RetryRollout(ctx context.Context, a core.Actor, rollout int64
 	return after[result.ID], err
 }
 
-// retry lets an aborted rollout go on. Nobody else can: a resumption would leave the workflow waiting.
+// retry continues an aborted rollout. Nothing else can: a resumption would leave the workflow waiting.
 func (t *tree) retry(ctx context.Context, reason string) error {
 	if err := t.command(ctx, core.VerbRetry, reason); err != nil || t.rollout.State != core.RolloutPaused {
 		return err
@@ -73,13 +73,13 @@ func (u *UseCases) beginAgain(ctx context.Context, t *tree, reason string) (core
 			fault.Refused, "rollout_%d has begun since; to promote the version set of %s again, create a rollout", r.ID, t.name(),
 		)
 	}
-	var back *wayBack
+	var back *rollbackOf
 	if t.rollout.RollbackOf != 0 {
 		scope, err := t.scopeOf(ctx)
 		if err != nil {
 			return core.Rollout{}, err
 		}
-		back = &wayBack{of: t.rollout.RollbackOf, scope: scope, again: true}
+		back = &rollbackOf{of: t.rollout.RollbackOf, scope: scope, again: true}
 	}
 	p, err := u.planRollout(ctx, t.tx, t.cause.Organization, t.rollout.VersionSetID, back)
 	if err != nil {
@@ -140,7 +140,7 @@ func (m Aborted) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ core.
 		return err
 	}
 	h, err := t.hold(ctx)
-	if err != nil || !h.Aborted || t.rollout.State == core.RolloutPaused { // the word comes late: somebody has retried meanwhile
+	if err != nil || !h.Aborted || t.rollout.State == core.RolloutPaused { // the event is late: the rollout was retried meanwhile
 		return err
 	}
 	return t.moveRollout(ctx, core.VerbPause, m.Reason)

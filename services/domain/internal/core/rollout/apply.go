@@ -15,8 +15,7 @@ type Change interface {
 	reporter() reporter
 }
 
-// Apply brings what an event says into the tables, once however often it comes (D16). States that are there already and
-// terminal ones absorb it. The error of an event that can never be applied is Invalid, NotFound or Refused.
+// Apply records what an event reports, once however often it arrives (D16). Repeated and terminal states absorb it. The error of an event that can never be applied is Invalid, NotFound or Refused.
 func (u *UseCases) Apply(ctx context.Context, in core.Inbound, ch Change) error {
 	err := u.store.In(ctx, in.Organization, func(ctx context.Context, tx Tx) error {
 		// The claim and what it leads to are one commit (D16): a crash before it leaves the event to come again, and one
@@ -36,7 +35,7 @@ func (u *UseCases) Apply(ctx context.Context, in core.Inbound, ch Change) error 
 	return err
 }
 
-// Noted is an event that changes nothing here: workflows tell each other.
+// Noted is an event that changes nothing here: it is sent from one workflow to another.
 type Noted struct{}
 
 func (Noted) apply(context.Context, *UseCases, Tx, cause, core.Inbound) error { return nil }
@@ -113,7 +112,7 @@ func (m DeploymentMoved) apply(ctx context.Context, u *UseCases, tx Tx, c cause,
 }
 
 // GatePassage is a deployment that has come to a gate, or goes past it. Whatever the order of events, a deployment at a gate has
-// started; of one that is over it is told too, for the journal says where it was.
+// started. It is recorded for one that has ended, too, since the journal says where it was.
 type GatePassage struct {
 	DeploymentID int64
 	// Verb is reach_gate or pass_gate.
@@ -140,7 +139,7 @@ func (m GatePassage) apply(ctx context.Context, u *UseCases, tx Tx, c cause, _ c
 	if err != nil {
 		return err
 	}
-	// A gate is no state of a deployment, so the row's To is its From (D17). The same gate told twice, under two event
+	// A gate is no state of a deployment, so the row's To is its From (D17). The same gate reported twice, under two event
 	// ids, makes two rows; readers take the first of each kind.
 	row := t.row(core.Subject{Kind: core.SubjectDeployment, ID: dep.ID}, m.Verb)
 	state := int16(dep.State)
@@ -215,7 +214,7 @@ func (m ApprovalRequested) apply(ctx context.Context, u *UseCases, tx Tx, c caus
 	if err != nil {
 		return err
 	}
-	// A retry asks again under a new event id. A second row would be harmless to the state, but the journal would tell
+	// A retry asks again under a new event id. A second row would be harmless to the state, but the journal would have the record
 	// of a request that nobody made, and forget the approvals so far.
 	if p.open[m.GateID] {
 		return nil
@@ -266,8 +265,8 @@ func (m ApplicationEnvironmentReadiness) apply(ctx context.Context, u *UseCases,
 	return u.readiness.SetupFound(ctx, tx, c.Organization, in.Correlation, m.ApplicationEnvironmentID, m.Ready, m.Reason, m.Discovered)
 }
 
-// WorkflowEnded is the engine's own word about a run (D36): whatever its program had the time to say, its subject does not
-// stay open.
+// WorkflowEnded is the engine's event about the end of a run (D36): whatever its program had the time to report, its subject does
+// not stay open.
 type WorkflowEnded struct {
 	WorkflowID string
 	// Verb is complete, fail or cancel.
@@ -289,7 +288,7 @@ func (u *UseCases) StartRefused(ctx context.Context, tx Tx, organization int64, 
 
 // workflowEnded closes what a workflow was run for, unless its program has done so.
 func (u *UseCases) workflowEnded(ctx context.Context, tx Tx, c cause, workflowID string, verb core.Verb, reason string) error {
-	// A program that ends well has told of its subject, but the word may come after this. If it does not come at all,
+	// A program that ends well has reported on its subject, but that event may arrive after this one. If it never arrives,
 	// leaving a rollout open would block its application for ever (R14).
 	completed := verb == core.VerbComplete
 	if completed {
@@ -306,7 +305,7 @@ func (u *UseCases) workflowEnded(ctx context.Context, tx Tx, c cause, workflowID
 	if _, err := fmt.Sscanf(workflowID, "preview-%d", &n); err == nil && workflowID == previewWorkflow(n) {
 		return tx.SettlePreview(ctx, core.Preview{ID: n, State: core.PreviewFailed, Reason: reason})
 	}
-	// Sscanf takes whatever follows the number, so the whole id is compared. Any other id is somebody's who runs programs of their
+	// Sscanf takes whatever follows the number, so the whole id is compared. Any other id belongs to callers who run programs of their
 	// own on the engine: nothing here was waiting for it, and nothing is wrong.
 	_, _ = fmt.Sscanf(workflowID, "rollout-%d", &n)
 	if workflowID != rolloutWorkflow(n) {

@@ -13,10 +13,9 @@ type Arrival struct {
 	Change Change
 }
 
-// ApplyAll is Apply for events of one organization that came one after the other, in one transaction where all goes well: a
-// commit, and the reading of a rollout, cost the same for one word as for a hundred. What is not right about one of them is
-// found by applying them one by one. It answers the error, or nil, of each that was tried; after one that has to be tried
-// again, none is, because what comes behind it would be told before it.
+// ApplyAll is Apply for consecutive events of one organization, in one transaction if all succeed: a commit, and reading a rollout,
+// cost the same for one event as for a hundred. If one fails, they are applied one by one. It returns the error, or nil, of each that was
+// tried; after one that has to be tried again none is tried, since the later ones would be applied before it.
 func (u *UseCases) ApplyAll(ctx context.Context, organization int64, all []Arrival) []error {
 	if len(all) > 1 && u.applyTogether(ctx, organization, all) == nil {
 		return make([]error, len(all))

@@ -10,8 +10,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
-// wantRollback schedules what the policy says about a rollout that has just failed. What changed nothing needs no way
-// back, and a way back that fails is for people (D13).
+// wantRollback schedules what the policy says about a rollout that has just failed. What changed nothing needs no
+// rollback, and a rollback that fails is for people (D13).
 func (t *tree) wantRollback(ctx context.Context) error {
 	// changed is that a deployment began.
 	changed := false
@@ -38,7 +38,7 @@ func (t *tree) wantRollback(ctx context.Context) error {
 }
 
 // rollbackPolicy is the policy for the rollout; false where none applies, for there is nothing to go back to, or the
-// rollout is a way back itself.
+// rollout is a rollback itself.
 func (t *tree) rollbackPolicy(ctx context.Context) (core.RollbackPolicy, bool, error) {
 	if !slices.ContainsFunc(t.environments, func(b *branch) bool { return b.PreviousVersionSetID != 0 }) {
 		return core.RollbackPolicy{}, false, nil
@@ -60,7 +60,7 @@ func (t *tree) rollbackPolicy(ctx context.Context) (core.RollbackPolicy, bool, e
 }
 
 // RollBackDue carries out the next automatic rollback that is due; false when there was none. The rollout that is rolled
-// back is over by then; should anything newer have begun, or the way back be refused, that is recorded, and people decide.
+// back is over by then; should anything newer have begun, or the rollback be refused, that is recorded, and people decide.
 func (u *UseCases) RollBackDue(ctx context.Context) (core.AutomaticRollback, bool, error) {
 	organizations, err := u.store.OrganizationsWithDueRollbacks(ctx, u.clock.Now())
 	if err != nil {
@@ -104,7 +104,7 @@ func (u *UseCases) RollBackDue(ctx context.Context) (core.AutomaticRollback, boo
 
 func (u *UseCases) rollBack(ctx context.Context, t *tree, due *core.AutomaticRollback) error {
 	organization := t.cause.Organization
-	// Somebody who has begun a newer rollout after a failure has decided already. One that begins after this look is met
+	// If a newer rollout was begun after the failure, people have decided already. One that begins after this look is met
 	// under the lock of the application below: while it is active, planRollout refuses.
 	newest, err := t.tx.RolloutsByApplication(ctx, organization, []int64{t.rollout.ApplicationID}, core.Page{First: 1})
 	if err != nil {
@@ -119,7 +119,7 @@ func (u *UseCases) rollBack(ctx context.Context, t *tree, due *core.AutomaticRol
 	target, err := t.earlier(ctx, 0, Scope{})
 	var p plan
 	if err == nil {
-		p, err = u.planRollout(ctx, t.tx, organization, target.ID, &wayBack{of: t.rollout.ID})
+		p, err = u.planRollout(ctx, t.tx, organization, target.ID, &rollbackOf{of: t.rollout.ID})
 	}
 	if err == nil {
 		err = p.refusePinned(ctx, t.tx, t.cause)
@@ -139,7 +139,7 @@ func (u *UseCases) rollBack(ctx context.Context, t *tree, due *core.AutomaticRol
 	return err
 }
 
-// forPeople is an error that a policy would meet again and again, so that somebody has to decide.
+// forPeople is an error that a policy would meet again and again, so that a person has to decide.
 func forPeople(err error) bool {
 	return err != nil && slices.Contains([]fault.Class{fault.Refused, fault.NotFound, fault.Invalid}, fault.ClassOf(err))
 }
@@ -159,7 +159,7 @@ func (u *UseCases) StopAutomaticRollback(ctx context.Context, a core.Actor, roll
 				Name: "/reason", Problem: "found none; expected why what the rollback would take back is to stay: it is kept in the journal",
 			})
 		}
-		// The rollout is locked, and whoever carries the rollback out locks it too: exactly one of the two is first.
+		// The rollout is locked, and carrying out the rollback locks it too: exactly one of the two is first.
 		due := s.Outlook.AutomaticRollback
 		due.Outcome = core.Because("stopped by "+a.DisplayName(), reason)
 		if err := t.tx.SettleRollback(ctx, due); err != nil {

@@ -49,7 +49,7 @@ func checkGlassReason(reason string) error {
 	return core.CheckReason(reason)
 }
 
-// passByBreakGlass closes one gate, in the name of whoever broke the glass.
+// passByBreakGlass closes one gate, in the name of the person who broke the glass.
 func (u *UseCases) passByBreakGlass(ctx context.Context, t *tree, gate, reason string) error {
 	if err := t.request(ctx, core.VerbBreakGlass, gate, reason); err != nil {
 		return err
@@ -57,7 +57,7 @@ func (u *UseCases) passByBreakGlass(ctx context.Context, t *tree, gate, reason s
 	return u.answer(ctx, t, gate, true, core.Because("break-glass", reason))
 }
 
-// askBroken closes a gate that was asked about after the glass was broken. The row is the person's who broke it, and says what led to it
+// askBroken closes a gate that was opened for approval after the glass was broken. The row is the person's who broke it, and says what led to it
 // now.
 func (u *UseCases) askBroken(ctx context.Context, t *tree, gate string, by core.Transition) error {
 	asked := t.cause.Actor

@@ -7,9 +7,9 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
-// Events come in any order. When the end of a rollout is heard of before everything under it, what is still to come tells
-// how far each deployment got, and with that what the rollback policy says. So such a rollout is closed a while later:
-// whatever has not ended by then is cancelled with it.
+// Events arrive in any order. If the end of a rollout arrives before those of everything under it, the missing events decide how far
+// each deployment got, and so what the rollback policy does. Such a rollout is therefore closed a while later: whatever has not ended
+// by then is cancelled with it.
 
 // closingGrace is how long words may be under way: more than the bus takes to bring one again.
 const closingGrace = 30 * time.Second
@@ -43,7 +43,7 @@ func (t *tree) closeSoon(ctx context.Context, reason string) error {
 	return t.tx.ScheduleClosing(ctx, t.rollout.ID, reason, t.cause.at.Add(closingGrace))
 }
 
-// close decides on the way back, while the states still show how far each deployment came, and ends what is under the rollout.
+// close decides on the rollback, while the states still show how far each deployment came, and ends what is under the rollout.
 func (t *tree) close(ctx context.Context, reason string) error {
 	if err := t.wantRollback(ctx); err != nil {
 		return err

@@ -91,7 +91,7 @@ func (u *UseCases) createPlanned(ctx context.Context, tx Tx, c cause, p plan, re
 		Pipeline:   p.program,
 	}
 	for i, s := range p.stops {
-		// Another release may carry other bytes under the same name@major; what this rollout runs has to be had again
+		// Another release may carry other bytes under the same name@major; what this rollout runs has to be found again
 		// to the byte (D7, R22).
 		content, err := p.drivers.Export(s.driver.Ref)
 		if err != nil {
@@ -152,7 +152,7 @@ func (u *UseCases) createStop(ctx context.Context, t *tree, p plan, s stop, posi
 	return in, nil
 }
 
-// input is what a program is told of a stop, without its deployments.
+// input is a program's input about a stop, without its deployments.
 func (s stop) input(position int) rolloutEnvironmentInput {
 	asked, _ := s.entry()
 	in := rolloutEnvironmentInput{

@@ -53,19 +53,19 @@ func (t *tree) putOff(ctx context.Context, due *core.AutomaticRollback) (bool, e
 	return true, t.runClock(ctx)
 }
 
-// lookAgain is how soon a way back is looked at again that a newer rollout keeps waiting.
+// lookAgain is how soon a rollback is looked at again that a newer rollout keeps waiting.
 const lookAgain = time.Minute
 
-// waitsForNewer is that the way back from what is degraded has to wait for a newer rollout that is active. There is one
+// waitsForNewer is that the rollback of what is degraded has to wait for a newer rollout that is active. There is one
 // rollout at a time (R14), and the newer one may be about to replace what is degraded: then nothing is owed any more. But it
 // may as well end before it comes to that environment, and what is degraded there would stay so for ever: the policy has
-// promised a way back, at most once (D13), and nobody has made one. So it stays owed, and is looked at again. After a
-// failure it is otherwise: whoever began something newer had seen that, and has decided.
+// promised a rollback, at most once (D13), which was not made. So it stays owed, and is looked at again. After a failure it is
+// otherwise: the person who began the newer rollout had seen the failure, and has decided.
 func (t *tree) waitsForNewer(ctx context.Context, due *core.AutomaticRollback) (bool, error) {
 	if due.Cause != core.CauseDegraded {
 		return false, nil
 	}
-	// Under the application's lock, so that none begins between this look and the way back.
+	// Under the application's lock, so that none begins between this look and the rollback.
 	if _, err := t.tx.LockApplication(ctx, t.rollout.ApplicationID); err != nil {
 		return false, err
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
-// GateResolved is the fact that somebody has answered a gate.
+// GateResolved is the fact that a gate was answered.
 type GateResolved struct {
 	core.Actor
 	RolloutID int64
@@ -31,8 +31,8 @@ type End struct {
 }
 
 // Abort and retry (D18, E73). An abort takes what is under way back to the version that was stable before, and leaves the
-// rollout standing there, paused; a retry starts it again from its first gate. Both are asked of the workflow: the journal
-// tells the request, and the pause once it is true (D17).
+// rollout there, paused; a retry starts it again from its first gate. Both are requests to the workflow: the journal has the request,
+// and the pause once it has taken effect (D17).
 
 // Command is something that a rollout's workflow is asked to do.
 type Command struct {

@@ -7,8 +7,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
-// PauseRollout holds a rollout: it goes past no further gate. Where it stands at one it is paused at once; on its way
-// to one this is a request, and the next gate is where it becomes true (D17).
+// PauseRollout holds a rollout: it passes no further gate. If it waits at one it is paused at once; between gates this is a request,
+// which takes effect at the next gate (D17).
 func (u *UseCases) PauseRollout(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error) {
 	if err := core.CheckReason(reason); err != nil {
 		return core.Rollout{}, err
@@ -38,7 +38,7 @@ func (u *UseCases) ResumeRollout(ctx context.Context, a core.Actor, rollout int6
 	})
 }
 
-// GateReached is that every deployment of an environment stands at a gate.
+// GateReached is that every deployment of an environment waits at a gate.
 type GateReached struct {
 	RolloutID, EnvironmentID int64
 	Weight                   int
@@ -61,13 +61,13 @@ func (m GateReached) apply(ctx context.Context, u *UseCases, tx Tx, c cause, _ c
 		return err
 	}
 	h, err := t.hold(ctx)
-	if err != nil || h.Reached[gate] { // told twice
+	if err != nil || h.Reached[gate] { // a repeated event
 		return err
 	}
 	if err := t.moveEnvironment(ctx, b, core.VerbStart, ""); err != nil {
 		return err
 	}
-	// Also when the word comes late, after the gate was passed or the rollout has ended: the journal tells where it was.
+	// Also when the event is late, after the gate was passed or the rollout has ended: the journal says where it was.
 	if err := t.request(ctx, core.VerbReachGate, gate, ""); err != nil || t.rollout.State.Terminal() || h.Passed[gate] {
 		return err
 	}

@@ -34,12 +34,12 @@ type plan struct {
 	same map[int64]bool
 	// touched are the environments in which something may have changed since.
 	touched map[int64]bool
-	// onFailure and inFull are the application's policies; inFull holds for a way back to what was live before.
+	// onFailure and inFull are the application's policies; inFull holds for a rollback to what was live before.
 	onFailure core.FailurePolicy
 	inFull    bool
-	// retry is that the rollout is made to bring another one to its end, and back that it is a way back; nil for none.
+	// retry is that the rollout is made to bring another one to its end, and back that it is a rollback; nil for none.
 	retry bool
-	back  *wayBack
+	back  *rollbackOf
 	// skipped are the environments of the pipeline that are left out, and program is the pipeline without them.
 	skipped []namedSkip
 	program json.RawMessage
@@ -56,7 +56,7 @@ type stop struct {
 }
 
 // planRollout looks everything up, under the lock of the application, and refuses what must not start.
-func (u *UseCases) planRollout(ctx context.Context, tx Tx, organization, versionSet int64, back *wayBack) (plan, error) {
+func (u *UseCases) planRollout(ctx context.Context, tx Tx, organization, versionSet int64, back *rollbackOf) (plan, error) {
 	p, err := u.planAny(ctx, tx, organization, versionSet, back)
 	if err != nil {
 		return p, err
@@ -72,7 +72,7 @@ func (u *UseCases) planRollout(ctx context.Context, tx Tx, organization, version
 }
 
 // planAny is planRollout whether or not another rollout is under way.
-func (u *UseCases) planAny(ctx context.Context, tx Tx, organization, versionSet int64, back *wayBack) (plan, error) {
+func (u *UseCases) planAny(ctx context.Context, tx Tx, organization, versionSet int64, back *rollbackOf) (plan, error) {
 	p := plan{drivers: u.drivers.Now(), back: back}
 	sets, err := tx.VersionSetsByID(ctx, organization, []int64{versionSet})
 	if err != nil {

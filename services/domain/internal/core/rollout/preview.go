@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// previewsKept is how long a preview can be looked at: it tells of files as they were when it was made, and is no record.
+	// previewsKept is how long a preview can be looked at: it describes files as they were when it was made, and is no record.
 	previewsKept = 7 * 24 * time.Hour
 	// forgottenAtOnce is more than one, so that those that are too old become fewer with each that is asked for.
 	forgottenAtOnce = 100
@@ -22,7 +22,7 @@ const (
 // NewPreview asks what a rollout would change.
 type NewPreview struct {
 	VersionSetID int64
-	// Rollback is that the rollout would be a way back, which an application may have pass its gates at once (D14).
+	// Rollback is that the rollout would be a rollback, which an application may have pass its gates at once (D14).
 	Rollback bool
 }
 
@@ -49,9 +49,9 @@ type previewedRolloutInput struct {
 func (u *UseCases) PreviewRollout(ctx context.Context, a core.Actor, n NewPreview) (core.Preview, error) {
 	var made core.Preview
 	err := core.Within(ctx, u.store, a, core.ActionPreviewRollout, func(ctx context.Context, tx Tx) error {
-		var back *wayBack
+		var back *rollbackOf
 		if n.Rollback {
-			back = &wayBack{}
+			back = &rollbackOf{}
 		}
 		p, err := u.planAny(ctx, tx, a.Organization, n.VersionSetID, back)
 		if err != nil {
@@ -128,7 +128,7 @@ func (m Previewed) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ cor
 	}
 	for _, id := range ids {
 		if _, ok := environments[id]; !ok {
-			return fault.New(fault.NotFound, "preview %d tells of environment %d, which does not exist", m.PreviewID, id)
+			return fault.New(fault.NotFound, "preview %d names environment %d, which does not exist", m.PreviewID, id)
 		}
 	}
 	p.State, p.Reason, p.Environments = core.PreviewMade, "", m.Environments

@@ -7,7 +7,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
-// ApproveGate agrees to an open gate; with the last of its quorum the rollout goes on (R41, D24).
+// ApproveGate agrees to an open gate; with the last of its quorum the rollout continues (R41, D24).
 func (u *UseCases) ApproveGate(ctx context.Context, a core.Actor, r Resolution) (core.Rollout, error) {
 	return u.resolve(ctx, a, r, true)
 }
@@ -47,7 +47,7 @@ func (u *UseCases) resolve(ctx context.Context, a core.Actor, r Resolution, appr
 	})
 }
 
-// answer tells of a gate that is closed, and ends the rollout where the answer is no.
+// answer publishes that a gate is closed, and ends the rollout where the answer is no.
 func (u *UseCases) answer(ctx context.Context, t *tree, gate string, approved bool, reason string) error {
 	// A rejection is announced too, although the cancellation below stops the workflow: the event is a published fact,
 	// which others may wait for (E69).

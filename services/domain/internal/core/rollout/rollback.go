@@ -8,7 +8,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
-// Rollback asks to go back from a rollout to what was there before it.
+// Rollback asks to go back from a rollout to what was live before it.
 type Rollback struct {
 	RolloutID int64
 	// VersionSetID is any earlier set of the application; 0 for the one that was live before.
@@ -58,7 +58,7 @@ func (u *UseCases) RollbackRollout(ctx context.Context, a core.Actor, n Rollback
 			return err
 		}
 		reason := core.Because("rollback of "+t.name(), n.Reason)
-		back := &wayBack{of: t.rollout.ID, scope: n.Scope}
+		back := &rollbackOf{of: t.rollout.ID, scope: n.Scope}
 		// The cancellation frees the application's only place for the rollout below (R14). Should that be refused, the
 		// rollback of the transaction leaves the old one running.
 		if !t.rollout.State.Terminal() {

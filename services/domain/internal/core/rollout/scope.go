@@ -46,7 +46,7 @@ func (s Scope) check(flow core.Flow) error {
 	return nil
 }
 
-// checkScope checks a scope against the pipeline that a rollback would go by, before anything is looked for within it.
+// checkScope checks a scope against the pipeline that a rollback would go by, before anything is searched within it.
 func (u *UseCases) checkScope(ctx context.Context, t *tree, s Scope) error {
 	if len(s.Only)+len(s.Except) == 0 {
 		return nil
@@ -67,8 +67,8 @@ func (s Scope) includes(environment string) bool {
 	return (len(s.Only) == 0 || slices.Contains(s.Only, environment)) && !slices.Contains(s.Except, environment)
 }
 
-// wayBack is what makes a plan that of a rollback.
-type wayBack struct {
+// rollbackOf makes a plan that of a rollback.
+type rollbackOf struct {
 	// of is the rollout that it takes back; 0 for a preview.
 	of    int64
 	scope Scope

@@ -169,23 +169,23 @@ type Tx interface {
 	// Record writes a row of a journal and, when it changes the state, the cached state with it. It refuses a row whose
 	// From is not the cached state.
 	Record(ctx context.Context, t core.Transition) error
-	// AddGateRule pins who may answer a gate of a rollout; again is nothing.
+	// AddGateRule pins who may answer a gate of a rollout; repeating it is a no-op.
 	AddGateRule(ctx context.Context, rollout int64, gate string, r core.PinnedGate) error
 	// GateRules are those pinned, by gate.
 	GateRules(ctx context.Context, rollout int64) (map[string]core.PinnedGate, error)
-	// AddSnapshot keeps what was deployed; again is nothing.
+	// AddSnapshot keeps what was deployed; repeating it is a no-op.
 	AddSnapshot(ctx context.Context, s core.Snapshot) error
 	AddPreview(ctx context.Context, p core.Preview) (core.Preview, error)
 	// ForgetPreviews drops previews that were asked for before an instant, as many as most at once.
 	ForgetPreviews(ctx context.Context, before time.Time, most int) error
-	// SettlePreview writes what came of one. One that was made stays as it was told, and none is nothing.
+	// SettlePreview records the result of one. A recorded result stays, and for an unknown preview it is a no-op.
 	SettlePreview(ctx context.Context, p core.Preview) error
 
 	// WithdrawStart takes back the start of a workflow that nobody has tried to hand over yet; false when it is too late.
 	WithdrawStart(ctx context.Context, workflowID string) (bool, error)
 
 	SaveRollbackPolicy(ctx context.Context, p core.RollbackPolicy) error
-	// ScheduleRollback is nothing when there was one for the rollout, or when a policy has made the rollout. One that waits
+	// ScheduleRollback is a no-op if there was one for the rollout, or if a policy has made the rollout. One that waits
 	// on degraded is set anew.
 	ScheduleRollback(ctx context.Context, r core.AutomaticRollback, due time.Time) error
 	// StopRollbackClock makes one that waits on degraded due no more; nothing when there is none.
@@ -206,7 +206,7 @@ type Tx interface {
 	FreeQueuedRollout(ctx context.Context) (core.QueuedRollout, bool, error)
 	// SettleQueuedRollout writes what came of it.
 	SettleQueuedRollout(ctx context.Context, q core.QueuedRollout) error
-	// ScheduleGateExpiry is nothing when there is one for the same request.
+	// ScheduleGateExpiry is a no-op if there is one for the same request.
 	ScheduleGateExpiry(ctx context.Context, e core.GateExpiry, due time.Time) error
 	// DueGateExpiry locks the next one that is due, and skips what others have locked.
 	DueGateExpiry(ctx context.Context, at time.Time) (core.GateExpiry, bool, error)

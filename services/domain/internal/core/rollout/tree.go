@@ -114,7 +114,7 @@ func (t *tree) write(ctx context.Context, s core.Subject, state int16, verb core
 		row := t.row(s, m.Verb)
 		row.From, row.To = &m.From, m.To
 		row.Breach = t.breach && m.Verb == core.VerbFail && s.Kind == core.SubjectRollout
-		// The reason belongs to what was said, not to what it implies.
+		// The reason belongs to what was reported, not to what it implies.
 		if m.Verb == verb {
 			row.Reason = reason
 		}
@@ -154,7 +154,7 @@ func (t *tree) created(ctx context.Context, s core.Subject, reason string) error
 }
 
 // moveRollout applies a verb to the rollout. A cancellation ends everything under it, a failure does
-// so when nothing more can be told of it.
+// so when nothing more can be reported about it.
 func (t *tree) moveRollout(ctx context.Context, verb core.Verb, reason string) error {
 	before := t.rollout.State
 	state, err := t.write(ctx, core.Subject{Kind: core.SubjectRollout, ID: t.rollout.ID}, int16(t.rollout.State), verb, reason)
@@ -195,7 +195,7 @@ func (t *tree) cancelAll(ctx context.Context, why string) error {
 // moveEnvironment applies a verb to an environment. Its start is also the start of a rollout that nobody has said to have
 // started; its cancellation ends its deployments.
 func (t *tree) moveEnvironment(ctx context.Context, b *branch, verb core.Verb, reason string) error {
-	// An end implies no start, or the journal would tell of a beginning that never was; pending may end directly.
+	// An end implies no start, or the journal would have a start that never happened; pending may end directly.
 	if verb != core.VerbCancel && verb != core.VerbFail {
 		if err := t.moveRollout(ctx, core.VerbStart, ""); err != nil {
 			return err
@@ -209,7 +209,7 @@ func (t *tree) moveEnvironment(ctx context.Context, b *branch, verb core.Verb, r
 			return err
 		}
 	}
-	// Of one that failed more may be told, such as which deployment it was; the rest is ended with the rollout.
+	// More may be reported about one that failed, such as which deployment it was; the rest is ended with the rollout.
 	if err != nil || b.State != core.RolloutCancelled {
 		return err
 	}
@@ -235,7 +235,7 @@ func (t *tree) moveDeployment(ctx context.Context, b *branch, d *core.Deployment
 	before := d.State
 	state, err := t.write(ctx, core.Subject{Kind: core.SubjectDeployment, ID: d.ID}, int16(d.State), verb, reason)
 	d.State = core.DeploymentState(state)
-	// It began, also where only its end was told; that it was called off before it began is no beginning.
+	// It has started, even if only its end was reported; one that was cancelled while pending has never started.
 	began := d.State == core.DeploymentDeploying || d.State == core.DeploymentHealthy || d.State == core.DeploymentDegraded
 	if began && d.StartedAt == nil {
 		d.StartedAt = &t.cause.at

@@ -10,7 +10,7 @@ import (
 
 // The states are caches (R42). What follows rebuilds them from the journal, and says where the two part.
 
-// JournalDifference is one place where a cache is not what the journal says, or where the journal tells what cannot be.
+// JournalDifference is one place where a cache differs from the journal, or where the journal contains what is impossible.
 type JournalDifference struct {
 	Subject core.Subject
 	Problem string
@@ -127,7 +127,7 @@ func difference(c core.CellDifference) JournalDifference {
 		subject = core.Subject{Kind: core.SubjectApplication, ID: c.ApplicationID}
 	}
 	return JournalDifference{
-		Subject: subject, Problem: fmt.Sprintf("the matrix has for environment %d: %s; the record says: %s", c.EnvironmentID, c.Kept, c.Told),
+		Subject: subject, Problem: fmt.Sprintf("the matrix has for environment %d: %s; the record says: %s", c.EnvironmentID, c.Kept, c.Rebuilt),
 	}
 }
 
@@ -194,10 +194,10 @@ func (a *account) read(row core.Transition, known bool) {
 
 // differences compares what is cached of a locked rollout with its journal.
 func (t *tree) differences(rows []core.Transition) []JournalDifference {
-	told := rebuild(rows)
+	rebuilt := rebuild(rows)
 	var found []JournalDifference
 	compare := func(s core.Subject, state int16, started, finished *time.Time) {
-		a, known := told[s]
+		a, known := rebuilt[s]
 		if !known {
 			found = append(found, JournalDifference{Subject: s, Problem: "found no row; expected at least its creation"})
 			return

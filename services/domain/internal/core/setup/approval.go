@@ -89,7 +89,7 @@ func approvalState(n core.EnvironmentApproval) map[string]any {
 const pipelinesAtOnce = 200
 
 // checkPipelines refuses what nobody could answer with what pipelines ask before the same environment, naming the first that is in the
-// way. Whoever changes a pipeline meanwhile waits for the environment.
+// way. A change of a pipeline waits for the environment meanwhile.
 func (u *UseCases) checkPipelines(ctx context.Context, r Reads, organization int64, e core.Environment, n core.EnvironmentApproval) error {
 	for after := int64(0); ; {
 		page, err := r.PipelinesTo(ctx, organization, e.ID, after, pipelinesAtOnce)

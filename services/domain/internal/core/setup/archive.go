@@ -12,7 +12,7 @@ type ArchivingInput struct {
 	Reason string
 }
 
-// ArchiveApplication takes an application out of use. It is refused while a rollout is active or queued; again is nothing.
+// ArchiveApplication takes an application out of use. It is refused while a rollout is active or queued; repeating it is a no-op.
 func (u *UseCases) ArchiveApplication(ctx context.Context, a core.Actor, application int64, reason string) (core.Application, error) {
 	var archived core.Application
 	err := core.Within(ctx, u.store, a, core.ActionArchiveApplication, func(ctx context.Context, tx Tx) error {
@@ -60,12 +60,12 @@ func (u *UseCases) ArchiveApplication(ctx context.Context, a core.Actor, applica
 	return archived, err
 }
 
-// ArchiveEnvironment takes an environment out of use. It is refused while an active rollout goes there; again is nothing.
+// ArchiveEnvironment takes an environment out of use. It is refused while an active rollout goes there; repeating it is a no-op.
 func (u *UseCases) ArchiveEnvironment(ctx context.Context, a core.Actor, environment int64, reason string) (core.Environment, error) {
 	a = a.Proposing(ArchivingInput{ID: environment, Reason: reason})
 	var archived core.Environment
 	err := core.Within(ctx, u.store, a, core.ActionArchiveEnvironment, func(ctx context.Context, tx Tx) error {
-		// The lock waits for whoever plans a rollout, so none that goes there is made beside this.
+		// The lock waits for plans of rollouts, so none that goes there is made at the same time.
 		e, err := tx.LockEnvironment(ctx, environment)
 		if err != nil {
 			return err

@@ -132,7 +132,7 @@ func pipelineState(f core.FlowDefinition) any {
 	return map[string]any{"version": f.Version, "definition": f.Definition}
 }
 
-// inForce is that a definition says what the latest pipeline says, and that what this needs is there: an environment that was archived and
+// inForce is that a definition says what the latest pipeline says, and that what this needs exists: an environment that was archived and
 // made anew under the same name wants its setup.
 func (u *UseCases) inForce(
 	ctx context.Context, tx Tx, organization int64, latest core.FlowDefinition, definition json.RawMessage, flow core.Flow,
@@ -208,8 +208,8 @@ func (u *UseCases) CheckFlowDefinition(ctx context.Context, a core.Actor, defini
 // mostAtOnce is the largest page that the store answers.
 const mostAtOnce = 500
 
-// checkAuthored is checkFlow for a definition that is new: whoever is to approve must be there, too. A rollout does not ask that
-// again, as what was good is not refused because somebody has left a group.
+// checkAuthored is checkFlow for a definition that is new: those who are to approve must exist, too. A rollout does not check that
+// again: a valid pipeline is not refused because a member has left a group.
 func (u *UseCases) checkAuthored(
 	ctx context.Context, r Reads, organization int64, definition json.RawMessage, environments map[string]core.BoundEnvironment,
 ) (core.Flow, error) {

@@ -56,7 +56,7 @@ type DriverSet interface {
 
 // Flows reads flow definitions.
 type Flows interface {
-	// Read reads one. The error is Invalid, its fields JSON pointers into the definition, for one that is none.
+	// Read reads one. The error is Invalid, its fields JSON pointers into the definition, for a malformed one.
 	Read(definition json.RawMessage) (core.Flow, error)
 }
 

@@ -57,7 +57,7 @@ func (u *UseCases) environmentIs(
 	if err != nil || len(waiting) == 0 {
 		return err
 	}
-	// Whoever made the pipeline saw an environment that was not ready, so nobody but this will begin these setups (E54).
+	// The pipeline was made when the environment was not ready, so nothing else will begin these setups (E54).
 	ids := make([]int64, len(waiting))
 	for i, ae := range waiting {
 		ids[i] = ae.ApplicationID

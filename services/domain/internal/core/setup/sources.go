@@ -198,7 +198,7 @@ func lockSources(ctx context.Context, tx Tx, a core.Actor, action core.Action, s
 }
 
 // LookAtArtifactSource asks for a look now, in place of the next one that is due. What it finds becomes a version like
-// anything else that is told.
+// anything else that is announced.
 func (u *UseCases) LookAtArtifactSource(ctx context.Context, a core.Actor, id int64) (SourceSight, error) {
 	if err := a.MaySomewhere(core.ActionLookAtArtifactSource); err != nil {
 		return SourceSight{}, err
@@ -249,7 +249,7 @@ func (u *UseCases) ArtifactSenders(ctx context.Context, a core.Actor) ([]Artifac
 	return u.status.Senders(ctx, a.Organization)
 }
 
-// SourcesAfter are the sources of all organizations behind an id, for whoever looks at them.
+// SourcesAfter are the sources of all organizations behind an id, for the workers that poll them.
 func (u *UseCases) SourcesAfter(ctx context.Context, id int64, most int) ([]PlacedSource, error) {
 	return u.store.SourcesAfter(ctx, id, most)
 }

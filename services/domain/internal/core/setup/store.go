@@ -77,7 +77,7 @@ type Tx interface {
 	// SettleQueuedRollout writes what came of it.
 	SettleQueuedRollout(ctx context.Context, q core.QueuedRollout) error
 
-	// NameAgents keeps that an environment names agents; again is nothing.
+	// NameAgents keeps that an environment names agents; repeating it is a no-op.
 	NameAgents(ctx context.Context, environment int64, agents []int64) error
 
 	// ArchiveApplication and ArchiveEnvironment write since when something is not used any more; nil restores it.

@@ -19,7 +19,7 @@ import (
 // DeliveryWindow is what delivery metrics are of: deployments of an application that were over from Since until before Until.
 type DeliveryWindow struct {
 	ApplicationID int64
-	// EnvironmentIDs are those that are asked about; none for all that the application's pipeline goes to.
+	// EnvironmentIDs are those to include; none for all that the application's pipeline goes to.
 	EnvironmentIDs []int64
 	// Since is 30 days before Until when zero. Until is now when zero, and never later.
 	Since, Until time.Time
@@ -43,7 +43,7 @@ type Attempt struct {
 	RolloutID, VersionSetID int64
 	// Within is whether the rollout, not only one of its environments, was over in the window.
 	Within bool
-	// MadeAt is when the version set was made, AskedAt when somebody asked for the rollout: before its beginning where it was queued.
+	// MadeAt is when the version set was made, AskedAt when the rollout was requested: before its beginning where it was queued.
 	MadeAt, AskedAt time.Time
 	// OverAt is when it was over; nil while it is not.
 	OverAt *time.Time
@@ -67,8 +67,8 @@ type Delivery struct {
 type DeliveryMetrics struct {
 	EnvironmentID int64
 	Since, Until  time.Time
-	// Deployments were completed, those of rollbacks among them. Reworked are those of them that were made because of a failure: ways
-	// back, and whatever was the first to be completed after one.
+	// Deployments were completed, those of rollbacks among them. Reworked are those of them that were made because of a failure: rollbacks,
+	// and whatever was the first to be completed after one.
 	Deployments, Reworked int
 	// Ended is how many were completed, failed or aborted: what Failures are a part of. Cancelled were neither.
 	Ended, Failures, Cancelled int
@@ -80,7 +80,7 @@ type DeliveryMetrics struct {
 	Unrecovered int
 }
 
-// Durations are what a distribution is told by; all zero for none.
+// Durations describe a distribution; all zero for none.
 type Durations struct {
 	Count int
 	Mean  time.Duration
@@ -100,7 +100,7 @@ const (
 )
 
 // DeliveryMetrics works the metrics out, in the order that was asked for, or else of the pipeline. The error is Invalid for a window that
-// is none, or too wide.
+// is malformed, or too wide.
 func (u *UseCases) DeliveryMetrics(ctx context.Context, organization int64, w DeliveryWindow) ([]DeliveryMetrics, error) {
 	w, err := w.bounded(u.clock.Now())
 	if err != nil {
@@ -157,11 +157,11 @@ func (u *UseCases) attempts(
 				fault.Field{Name: "since", Problem: fmt.Sprintf("found more than %d rollouts in the window; expected a shorter one", mostAttempts)},
 			)
 		}
-		said, err := u.GateWordsByRollout(ctx, organization, ids)
+		requests, err := u.GateWordsByRollout(ctx, organization, ids)
 		if err != nil {
 			return nil, nil, err
 		}
-		maps.Copy(words, said)
+		maps.Copy(words, requests)
 		if within-before < search.Most {
 			break
 		}
@@ -250,7 +250,7 @@ func measure(w DeliveryWindow, environment int64, all []Attempt, words map[int64
 	for i, one := range every {
 		counts := !one.FinishedAt.Before(w.Since) && one.FinishedAt.Before(w.Until)
 		completed := one.State == core.RolloutCompleted
-		stoppedAt, standingAt := aborted(one, words[one.of.RolloutID])
+		stoppedAt, restoredAt := aborted(one, words[one.of.RolloutID])
 		failed := one.State == core.RolloutFailed || !stoppedAt.IsZero() || completed && takenBack(every[i+1:], one)
 		if completed {
 			for _, f := range open {
@@ -276,7 +276,7 @@ func measure(w DeliveryWindow, environment int64, all []Attempt, words map[int64
 				m.Failures++
 			}
 			if !stoppedAt.IsZero() {
-				recovery = append(recovery, standingAt.Sub(stoppedAt))
+				recovery = append(recovery, restoredAt.Sub(stoppedAt))
 			}
 			if completed && one.First && !one.goesBack() {
 				total := one.FinishedAt.Sub(one.of.MadeAt)
@@ -314,7 +314,7 @@ func takenBack(later []landing, one landing) bool {
 	return false
 }
 
-// aborted is when somebody had what was being deployed taken back, and when that was done; both zero where nobody did.
+// aborted is when an abort was requested, and when it was done; both zero without an abort.
 func aborted(one landing, words []core.Transition) (stopped, standing time.Time) {
 	for _, t := range words {
 		if t.CreatedAt.Before(one.StartedAt) || t.CreatedAt.After(one.FinishedAt) {

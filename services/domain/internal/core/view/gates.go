@@ -8,7 +8,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
-// askedAtOnce is how many rollouts are looked at in one go for gates that somebody may answer.
+// askedAtOnce is how many rollouts are looked at at once for gates that the actor may answer.
 const askedAtOnce = 200
 
 // GatesFor are the open gates that an actor may approve, by when their rollouts began, then by when they were asked for.
@@ -48,7 +48,7 @@ func gatePosition(g core.Gate) core.Position {
 // eachGateFor goes through the open gates of a range of rollouts that an actor may approve, until take has enough.
 func (u *UseCases) eachGateFor(ctx context.Context, a core.Actor, r core.Range, take func(core.Gate) bool) error {
 	if err := a.MaySomewhere(core.ActionApproveGate); err != nil {
-		return nil //nolint:nilerr // for whoever may approve nothing, nothing waits
+		return nil //nolint:nilerr // nothing waits for an actor who may approve nothing
 	}
 	for {
 		rollouts, err := u.RolloutsAsking(ctx, a.Organization, r)

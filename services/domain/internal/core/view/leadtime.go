@@ -7,8 +7,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
-// Lead time is split by who was waited for. People were waited for until somebody asked for a rollout of the version set, after an attempt
-// that came to nothing until somebody asked again, while a gate was open, and while a rollout was paused, be it by hand or after an abort.
+// Lead time is split by who was waited for. People were waited for until a rollout of the version set was requested, after a failed
+// attempt until it was requested again, while a gate was open, and while a rollout was paused, be it by hand or after an abort.
 // Everything else is the machine's: what was deployed, soak times, and the line behind another rollout of the application.
 
 // span is from an instant to another.

@@ -201,7 +201,7 @@ type ControlReads interface {
 }
 
 // Counts is how many items lists have in all, whatever page of them is shown. Each is a query of its own that grows with the
-// list, so it is asked only when somebody wants to know.
+// list, so it is made only for callers who ask for the count.
 type Counts interface {
 	CountApplications(ctx context.Context, organization int64, f core.ApplicationFilter) (int, error)
 	CountArtifactSources(ctx context.Context, organization int64, f core.SourceFilter) (int, error)

@@ -13,14 +13,14 @@ import (
 // Following the journal. Positions are given out before the commit, so the last row that can be seen says nothing about
 // those before it: a reader that went by it would skip whatever commits late. A position counts as settled once every
 // transaction that was under way when it was seen has ended; followers read up to there, each from its own position. So
-// what a follower has been told is everything, in order, once, whichever replica tells it, and after any restart.
+// what a follower has received is everything, in order, once, whichever replica sends it, and after any restart.
 
 const (
 	// followPause is how soon a follower looks again.
 	followPause = 250 * time.Millisecond
 	// settledFor is how long one look serves all followers of an organization.
 	settledFor = 200 * time.Millisecond
-	// presentWithin is how long it may take until what is there at an instant has settled, and presentPause how soon that
+	// presentWithin is how long it may take until what exists at an instant has settled, and presentPause how soon that
 	// is looked at again.
 	presentWithin = 5 * time.Second
 	presentPause  = 10 * time.Millisecond
@@ -92,7 +92,7 @@ func (u *UseCases) Present(ctx context.Context, organization int64) (int64, erro
 	for began, seen := u.clock.Now(), now; seen.Oldest < now.Next; {
 		if u.clock.Now().Sub(began) > presentWithin {
 			return 0, fault.New(
-				fault.Unavailable, "a transaction in the database has been under way for more than %s: where the journal ends cannot be said",
+				fault.Unavailable, "a transaction in the database has been under way for more than %s: the end of the journal cannot be determined",
 				presentWithin,
 			)
 		}
@@ -110,9 +110,9 @@ func (u *UseCases) Present(ctx context.Context, organization int64) (int64, erro
 	return now.Position, nil
 }
 
-// Follow tells of every row of the organization's journal after a position, or of one rollout's, until ctx ends or tell answers
+// Follow sends every row of the organization's journal after a position, or of one rollout's, until ctx ends or send returns
 // false. A position of -1 begins with the present, and a rollout of 0 is all of them.
-func (u *UseCases) Follow(ctx context.Context, a core.Actor, after, rollout int64, tell func(core.JournalEntry) bool) error {
+func (u *UseCases) Follow(ctx context.Context, a core.Actor, after, rollout int64, send func(core.JournalEntry) bool) error {
 	if !a.Permissions.Has(core.MayRead) {
 		return fault.New(fault.Denied, "following the journal needs the permission %q", core.MayRead)
 	}
@@ -133,7 +133,7 @@ func (u *UseCases) Follow(ctx context.Context, a core.Actor, after, rollout int6
 				return err
 			}
 			for _, row := range rows {
-				if !tell(row) {
+				if !send(row) {
 					return nil
 				}
 				after = row.ID

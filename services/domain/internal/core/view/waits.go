@@ -21,7 +21,7 @@ const (
 	WaitHandOver WaitKind = "hand_over"
 	// WaitApproval is an open gate.
 	WaitApproval WaitKind = "approval"
-	// WaitPause is that somebody holds it.
+	// WaitPause is that it is held.
 	WaitPause WaitKind = "pause"
 	// WaitSoak is the time that a gate asks for once every service has come to it.
 	WaitSoak WaitKind = "soak"
@@ -299,7 +299,7 @@ func (v waitView) waitsIn(s core.Standing, e core.RolloutEnvironment) []Wait {
 			EnvironmentID: e.EnvironmentID,
 		})
 	}
-	// Of what nobody has reported yet nothing is said.
+	// What was not reported yet is left out.
 	if c, known := v.contacts[e.EnvironmentID]; known && !c.Reachable {
 		all = append(all, Wait{
 			Kind: WaitAgent, Detail: core.Because(fmt.Sprintf("nobody can be reached who acts in %q", environment.Name), c.Reason),
@@ -334,7 +334,7 @@ func (v waitView) waitsIn(s core.Standing, e core.RolloutEnvironment) []Wait {
 	return all
 }
 
-// moving is the wait for a deployment that stands at no gate.
+// moving is the wait for a deployment that is at no gate.
 func (v waitView) moving(dep core.Deployment, e core.Environment) (Wait, bool) {
 	if dep.State != core.DeploymentDeploying {
 		return Wait{}, false

@@ -24,7 +24,7 @@ type Connection[M any, E ~struct {
 	Total
 }
 
-// Total counts a list, when somebody asks.
+// Total counts a list, if the caller asks for it.
 type Total struct {
 	Count func(ctx context.Context) (int, error)
 }
