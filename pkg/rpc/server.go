@@ -63,6 +63,8 @@ type Caller struct {
 	Name string
 	// Prefix is what the names that a caller of ScopeWork registers begin with.
 	Prefix string
+	// Redeclare is that a caller of ScopeWork may declare its Functions less strictly than before.
+	Redeclare bool
 }
 
 // streamWorkers is the number of goroutines kept for calls, so that their stacks need not grow anew for each. A call that finds none free

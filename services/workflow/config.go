@@ -143,6 +143,9 @@ type AccessToken struct {
 	// Prefix is what the names of the Functions begin with that a worker registers, without the last dot: shop for shop.reserve. It is
 	// required with the scope work.
 	Prefix string `koanf:"prefix" yaml:"prefix,omitempty" json:"prefix,omitempty"`
+	// Redeclare lets a worker with this token declare a Function less strictly than it is registered: an effect that needs no passage any
+	// more, or fewer places. Without it a declaration may only become stricter.
+	Redeclare bool `koanf:"redeclare" yaml:"redeclare,omitempty" json:"redeclare,omitempty"`
 	// SHA256 is the token's digest, hexadecimal: printf %s "$TOKEN" | sha256sum. Either this or Ref.
 	SHA256 string `koanf:"sha256" yaml:"sha256" json:"sha256"`
 	// Ref is a reference to the token: env:NAME, or file:/path, which is read again when it changes.

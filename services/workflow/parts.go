@@ -211,7 +211,7 @@ func grpcPart(c Config, log *slog.Logger, deps api.Deps) (run.Part, error) {
 		if err != nil {
 			return run.Part{}, fmt.Errorf("token of %s: %w", t.Name, err)
 		}
-		caller := rpc.Caller{Organization: t.Organization, Scope: scope, Name: t.Name, Prefix: t.Prefix}
+		caller := rpc.Caller{Organization: t.Organization, Scope: scope, Name: t.Name, Prefix: t.Prefix, Redeclare: t.Redeclare}
 		keys[i] = rpc.Key{Caller: caller, SHA256: t.SHA256, Ref: t.Ref}
 	}
 	if config.Keyring, err = rpc.NewKeyring(keys); err != nil {

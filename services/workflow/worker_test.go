@@ -34,6 +34,8 @@ import (
 const (
 	workToken   = "the-token-of-a-worker"
 	othersToken = "the-token-of-another-organizations-worker"
+	// looseToken is that of an operator's worker of the first organization.
+	looseToken = "the-token-of-a-worker-that-may-redeclare"
 )
 
 // withWorkers lets workers of two organizations connect, under the same prefix.
@@ -46,6 +48,10 @@ func withWorkers(heartbeat time.Duration) func(*workflow.Config) {
 				Name: "worker", Scope: "work", Prefix: "shop", Organization: organization + int64(i), SHA256: hex.EncodeToString(sum[:]),
 			})
 		}
+		sum := sha256.Sum256([]byte(looseToken))
+		c.Tokens = append(c.Tokens, workflow.AccessToken{
+			Name: "operator", Scope: "work", Prefix: "shop", Organization: organization, SHA256: hex.EncodeToString(sum[:]), Redeclare: true,
+		})
 	}
 }
 
@@ -298,6 +304,58 @@ func TestWhatAWorkerMayNotRegister(t *testing.T) {
 	}
 	if _, err := of.DeclareAgents(t.Context(), &autoflowv1.DeclareAgentsRequest{}); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("an admin's call with the token of a worker: %v", err)
+	}
+}
+
+// A worker's declaration may become stricter, and not looser: the calls of programs that were checked with it would need no passage any more
+// (D46). An operator's token may say otherwise.
+func TestADeclarationOnlyBecomesStricter(t *testing.T) {
+	t.Parallel()
+	s := startWith(t, withWorkers(time.Minute))
+	const (
+		reading  = autoflowv1.FunctionEffect_FUNCTION_EFFECT_READS
+		changing = autoflowv1.FunctionEffect_FUNCTION_EFFECT_CHANGES
+		undoing  = autoflowv1.FunctionEffect_FUNCTION_EFFECT_TAKES_BACK
+	)
+	site, other := &autoflowv1.FunctionPlace{Url: "/site"}, &autoflowv1.FunctionPlace{Url: "/other"}
+	for i, step := range []struct {
+		token  string
+		effect autoflowv1.FunctionEffect
+		places []*autoflowv1.FunctionPlace
+		want   codes.Code
+	}{
+		{workToken, reading, nil, codes.OK},
+		{workToken, undoing, []*autoflowv1.FunctionPlace{site}, codes.OK},
+		{workToken, reading, nil, codes.PermissionDenied},
+		{workToken, changing, []*autoflowv1.FunctionPlace{other}, codes.PermissionDenied},
+		{workToken, changing, []*autoflowv1.FunctionPlace{site, other}, codes.OK},
+		{workToken, changing, []*autoflowv1.FunctionPlace{site, other}, codes.OK},
+		{workToken, undoing, []*autoflowv1.FunctionPlace{site, other}, codes.PermissionDenied},
+		{workToken, changing, []*autoflowv1.FunctionPlace{other}, codes.PermissionDenied},
+		{othersToken, reading, nil, codes.OK}, // another organization's Function of the same name
+		{workToken, reading, nil, codes.PermissionDenied},
+		{looseToken, reading, nil, codes.OK},
+		{workToken, reading, nil, codes.OK},
+	} {
+		_, err := s.raw(s.config.GRPCAddress, step.token, &autoflowv1.RegisterWorker{Worker: "a", MaxInFlight: 1, Functions: []*autoflowv1.WorkerFunction{
+			{Name: "shop.new", Effect: reading}, {Name: "shop.a", Effect: step.effect, Places: step.places},
+		}})
+		if status.Code(err) != step.want || err != nil && !strings.Contains(err.Error(), "functions[1]: shop.a: found ") {
+			t.Errorf("registration %d: found %v, expected %s", i, err, step.want)
+		}
+	}
+}
+
+// A stream without a registration has no heartbeats that could be missed; it ends all the same (issue 18, item 1).
+func TestAWorkerThatNeverRegisters(t *testing.T) {
+	t.Parallel()
+	s := startWith(t, withWorkers(time.Second))
+	stream, err := autoflowv1.NewAutoFlowClient(dial(t, s.config.GRPCAddress, workToken)).Work(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "no registration was received in time") {
+		t.Errorf("found %v, expected the stream to end", err)
 	}
 }
 

@@ -36,7 +36,7 @@ func (s *Server) Work(stream autoflowv1.AutoFlow_WorkServer) error {
 		case <-ctx.Done():
 		}
 	}()
-	opening, err := firstOf(ctx, stream)
+	opening, err := s.registration(ctx, stream)
 	if err != nil {
 		return err
 	}
@@ -67,6 +67,30 @@ func (s *Server) Work(stream autoflowv1.AutoFlow_WorkServer) error {
 // ended is the error of a stream that its worker has ended or lost. It has a status already.
 func ended(err error) error { return err }
 
+// registration receives the first message. A caller that connects and does not send it would keep a stream for ever, so it has as long as a
+// worker may be silent.
+func (s *Server) registration(ctx context.Context, stream autoflowv1.AutoFlow_WorkServer) (worker.Opening, error) {
+	type first struct {
+		opening worker.Opening
+		err     error
+	}
+	received := make(chan first, 1) // the receiver ends with the stream, which ends with its handler
+	go func() {
+		o, err := firstOf(ctx, stream)
+		received <- first{o, err}
+	}()
+	limit := s.Workers.Clock.NewTimer(s.Workers.Heartbeat)
+	defer limit.Stop()
+	select {
+	case f := <-received:
+		return f.opening, f.err
+	case <-limit.C():
+		return worker.Opening{}, worker.ErrUnregistered
+	case <-ctx.Done():
+		return worker.Opening{}, context.Cause(ctx)
+	}
+}
+
 // firstOf receives the registration.
 func firstOf(ctx context.Context, stream autoflowv1.AutoFlow_WorkServer) (worker.Opening, error) {
 	caller, known := rpc.CallerFrom(ctx)
@@ -88,7 +112,7 @@ func firstOf(ctx context.Context, stream autoflowv1.AutoFlow_WorkServer) (worker
 	if org == 0 { // the configuration refuses such a token
 		return worker.Opening{}, fault.New(fault.Denied, "the token of a worker names its organization")
 	}
-	o := worker.Opening{Organization: org, Prefix: caller.Prefix, Name: r.GetWorker(), InFlight: int(r.GetMaxInFlight())}
+	o := worker.Opening{Organization: org, Prefix: caller.Prefix, Name: r.GetWorker(), InFlight: int(r.GetMaxInFlight()), Redeclare: caller.Redeclare}
 	for _, f := range r.GetFunctions() {
 		d := worker.Declaration{
 			Name: f.GetName(), Doc: history.Storable(f.GetDoc()), Arguments: f.GetArgumentsSchema(), Result: f.GetResultSchema(),

@@ -118,11 +118,9 @@ func (s *Store) AnswerOffer(ctx context.Context, a worker.Answer) (accepted bool
 }
 
 // SaveDeclarations implements worker.Store.
-func (s *Store) SaveDeclarations(
-	ctx context.Context, organization int64, all []worker.Declaration, most int, now, before time.Time,
-) error {
-	p := query.SaveWorkerFunctionsParams{Organization: organization, Now: now}
-	for _, d := range all {
+func (s *Store) SaveDeclarations(ctx context.Context, r worker.Registration) error {
+	p := query.SaveWorkerFunctionsParams{Organization: r.Organization, Now: r.Now}
+	for _, d := range r.All {
 		encoded, err := json.Marshal(d)
 		if err != nil {
 			return fmt.Errorf("encode the declaration of %s: %w", d.Name, err)
@@ -130,21 +128,32 @@ func (s *Store) SaveDeclarations(
 		p.Names, p.Declarations = append(p.Names, d.Name), append(p.Declarations, string(encoded))
 	}
 	return s.tx(ctx, func(_ pgx.Tx, q *query.Queries) error {
-		if err := q.LockWorkerFunctions(ctx, organization); err != nil {
+		if err := q.LockWorkerFunctions(ctx, r.Organization); err != nil {
 			return pg.Classify(err, "lock the functions of workers")
 		}
-		if err := q.EndWorkerFunctions(ctx, query.EndWorkerFunctionsParams{Organization: organization, Before: before}); err != nil {
+		if err := q.EndWorkerFunctions(ctx, query.EndWorkerFunctionsParams{Organization: r.Organization, Before: r.Before}); err != nil {
 			return pg.Classify(err, "end functions of workers")
+		}
+		rows, err := q.WorkerFunctions(ctx, r.Organization)
+		if err != nil {
+			return pg.Classify(err, "read the functions of workers")
+		}
+		known, err := kept(rows)
+		if err != nil {
+			return err
+		}
+		if err := r.Admit(known); err != nil {
+			return err
 		}
 		if err := q.SaveWorkerFunctions(ctx, p); err != nil {
 			return pg.Classify(err, "save functions of workers")
 		}
-		count, err := q.CountWorkerFunctions(ctx, organization)
+		count, err := q.CountWorkerFunctions(ctx, r.Organization)
 		if err != nil {
 			return pg.Classify(err, "count functions of workers")
 		}
-		if count > int64(most) {
-			return fault.New(fault.Limited, "the organization would have %d functions of workers; expected at most %d", count, most)
+		if count > int64(r.Most) {
+			return fault.New(fault.Limited, "the organization would have %d functions of workers; expected at most %d", count, r.Most)
 		}
 		return nil
 	})
@@ -162,6 +171,11 @@ func (s *Store) Declarations(ctx context.Context, organization int64) ([]worker.
 	if err != nil {
 		return nil, pg.Classify(err, "read the functions of workers")
 	}
+	return kept(rows)
+}
+
+// kept are declarations as they are stored.
+func kept(rows []query.WorkerFunctionsRow) ([]worker.Kept, error) {
 	all := make([]worker.Kept, len(rows))
 	for i, row := range rows {
 		all[i].RegisteredAt, all[i].SeenAt = row.RegisteredAt, row.SeenAt

@@ -104,10 +104,37 @@ type Opening struct {
 	Name         string
 	Functions    []Declaration
 	InFlight     int
+	// Redeclare is that an operator has allowed the worker to declare less strictly what a Function does than it is registered.
+	Redeclare bool
+}
+
+// admit is an error where a worker declares a Function less strictly than it is registered, and may not.
+func (o Opening) admit(known []Kept) error {
+	if o.Redeclare {
+		return nil
+	}
+	before := make(map[string]Declaration, len(known))
+	for _, k := range known {
+		before[k.Name] = k.Declaration
+	}
+	for i, d := range o.Functions {
+		was, registered := before[d.Name]
+		if !registered {
+			continue
+		}
+		if problem := d.looser(was); problem != "" {
+			return fault.New(fault.Denied, "functions[%d]: %s: %s: a declaration may only become stricter; use another name, or a token with "+
+				"redeclare: true", i, d.Name, problem)
+		}
+	}
+	return nil
 }
 
 // ErrSilent ends the session of a worker that sends no heartbeats.
 var ErrSilent = fault.New(fault.Unavailable, "no heartbeat was received in time")
+
+// ErrUnregistered ends the stream of a worker that does not register.
+var ErrUnregistered = fault.New(fault.Unavailable, "no registration was received in time")
 
 // Open registers a worker and its Functions. The session has to be closed.
 func (h *Hub) Open(ctx context.Context, o Opening) (*Session, error) {
@@ -115,7 +142,10 @@ func (h *Hub) Open(ctx context.Context, o Opening) (*Session, error) {
 		return nil, err
 	}
 	now := h.Clock.Now()
-	if err := h.Store.SaveDeclarations(ctx, o.Organization, o.Functions, MaxFunctions, now, now.Add(-keptFor)); err != nil {
+	err := h.Store.SaveDeclarations(ctx, Registration{
+		Organization: o.Organization, All: o.Functions, Most: MaxFunctions, Now: now, Before: now.Add(-keptFor), Admit: o.admit,
+	})
+	if err != nil {
 		return nil, err
 	}
 	h.Catalogue.Forget(o.Organization)

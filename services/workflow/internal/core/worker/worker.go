@@ -89,7 +89,7 @@ type Store interface {
 	// AnswerOffer stores the answer of a session to a call that it has; accepted is false if it does not have the call.
 	AnswerOffer(ctx context.Context, a Answer) (accepted bool, err error)
 	// SaveDeclarations stores what a worker has registered, and ends declarations that were last seen before.
-	SaveDeclarations(ctx context.Context, organization int64, all []Declaration, most int, now, before time.Time) error
+	SaveDeclarations(ctx context.Context, r Registration) error
 	// SeeDeclarations notes that a worker has these Functions.
 	SeeDeclarations(ctx context.Context, organization int64, names []string, now time.Time) error
 	// Declarations reads those of an organization.
@@ -98,6 +98,17 @@ type Store interface {
 	NotifyOffers(ctx context.Context) error
 	// ListenOffers calls notified when another replica has notified this one, until ctx or the connection ends.
 	ListenOffers(ctx context.Context, notified func()) error
+}
+
+// Registration is what a worker declares.
+type Registration struct {
+	Organization int64
+	All          []Declaration
+	// Most is how many Functions an organization may have, and Before until when those were last seen that it has no more.
+	Most        int
+	Now, Before time.Time
+	// Admit decides about what the worker declares, when the organization has these. Its error is returned, and nothing is stored then.
+	Admit func(known []Kept) error
 }
 
 // Taking is a request for calls.
@@ -186,6 +197,33 @@ func (d Declaration) Check(prefix string) (wrong []fault.Field) {
 
 func effects() map[string]activity.Effect {
 	return map[string]activity.Effect{"reads": activity.Reads, "changes": activity.Changes, "takes_back": activity.TakesBack}
+}
+
+// looser returns in which way a declaration takes more calls past the guard than the one before it; "" if it does not. Of a Function that
+// is known as one that changes something, a worker could otherwise say that it only reads, or changes something else, and the calls that
+// programs make to it by then would need no passage any more (D46).
+func (d Declaration) looser(before Declaration) string {
+	rank := func(effect string) int { return slices.Index([]string{"reads", "takes_back", "changes"}, effect) }
+	if rank(d.Effect) < rank(before.Effect) {
+		return fmt.Sprintf("found the effect %s, and it is registered with %s", d.Effect, before.Effect)
+	}
+	for _, p := range before.Places {
+		if !slices.Contains(d.Places, p) {
+			return fmt.Sprintf("found places without %s, with which it is registered", p)
+		}
+	}
+	return ""
+}
+
+// String has the pointers of a form.
+func (p PlaceForm) String() string {
+	var all []string
+	for _, pointer := range p.pointers() {
+		if *pointer != "" {
+			all = append(all, *pointer)
+		}
+	}
+	return strings.Join(all, " ")
 }
 
 // EffectOf is what the Function does to anything outside of this service; Unstated if the declaration does not say.
