@@ -311,6 +311,7 @@ nightly: ## What takes hours: an hour of chaos, half an hour of soak, the faults
 	@$(MAKE) faults
 	@$(MAKE) simulate FOR=30m
 	@$(MAKE) model DEEP=1
+	@LOCKSTEP_POLICY_REQUESTS=1000000 go test -count=1 -timeout 20m -v -run '^TestTheIndexDecidesAsPlainEvaluationDoes$$' ./pkg/policy
 	@LOCKSTEP_PASSAGES=10m go test -count=1 -timeout 20m -v -run '^TestPassagesKeepToTheReference$$' ./services/domain
 	@$(MAKE) fuzz FUZZ=$(or $(FUZZ),2m)
 

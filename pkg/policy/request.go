@@ -1,0 +1,214 @@
+package policy
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/types"
+)
+
+// PrincipalKind is who requested a rollout.
+type PrincipalKind string
+
+// The kinds, as policies name them.
+const (
+	User    PrincipalKind = "User"
+	Machine PrincipalKind = "Machine"
+	System  PrincipalKind = "System"
+)
+
+// Principal is who requested the rollout.
+type Principal struct {
+	Kind PrincipalKind `json:"kind"`
+	// ID is the number of a member, or policy, schedule or system.
+	ID   string `json:"id"`
+	Name string `json:"name,omitempty"`
+	// Groups are the names of those it belongs to.
+	Groups []string `json:"groups,omitempty"`
+}
+
+// Environment is one, by its name.
+type Environment struct {
+	Name string `json:"name"`
+	Tier string `json:"tier"`
+}
+
+// VersionSet is what would be deployed.
+type VersionSet struct {
+	Name         string   `json:"name"`
+	Versions     []string `json:"versions,omitempty"`
+	Services     []string `json:"services,omitempty"`
+	Repositories []string `json:"repositories,omitempty"`
+	MinutesOld   int      `json:"minutes_old"`
+}
+
+// Previous is the environment before the one that is entered.
+type Previous struct {
+	Environment Environment `json:"environment"`
+	MinutesLive int         `json:"minutes_live"`
+	Degraded    bool        `json:"degraded"`
+}
+
+// Approvals are those that a passage has so far.
+type Approvals struct {
+	People int      `json:"people"`
+	Groups []string `json:"groups,omitempty"`
+}
+
+// Request is what a decision is about, with everything that policies may ask of. It is stored with decisions, so fields are only added.
+type Request struct {
+	Action      Action    `json:"action"`
+	Principal   Principal `json:"principal"`
+	Application string    `json:"application"`
+	// Environment is what would be entered, or is being passed through; only for EnterEnvironment and PassGate.
+	Environment *Environment `json:"environment,omitempty"`
+	// Environments are those of the rollout; only for CreateRollout and Rollback.
+	Environments []Environment `json:"environments,omitempty"`
+	Gate         string        `json:"gate,omitempty"`
+	Weight       int           `json:"weight,omitempty"`
+	Rollback     bool          `json:"rollback,omitempty"`
+	Automatic    bool          `json:"automatic,omitempty"`
+	VersionSet   VersionSet    `json:"version_set"`
+	Completed    []Environment `json:"completed,omitempty"`
+	Previous     *Previous     `json:"previous,omitempty"`
+	// RolloutsLastDay counts those of the application.
+	RolloutsLastDay int       `json:"rollouts_last_day"`
+	Approvals       Approvals `json:"approvals"`
+	At              time.Time `json:"at"`
+	// Given are the names of the policies (Ruling.Name) whose required approval has been given.
+	Given []string `json:"given,omitempty"`
+}
+
+func actionUID(a Action) types.EntityUID { return types.NewEntityUID("Action", types.String(a)) }
+
+// world is a request as Cedar evaluates it.
+type world struct {
+	entities types.EntityMap
+	base     cedar.Request
+	context  cedar.RecordMap
+	at       time.Time
+	zones    map[string]cedar.Request
+}
+
+// world makes the entities and the context of a request. It refuses one that is too large or not of the schema.
+func (r Request) world() (*world, error) {
+	encoded, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("encode the request: %w", err)
+	}
+	if len(encoded) > MaxRequest {
+		return nil, fmt.Errorf("found a request of %d bytes; expected at most %d", len(encoded), MaxRequest)
+	}
+	w := &world{entities: types.EntityMap{}, at: r.At, zones: map[string]cedar.Request{}}
+	if w.base.Principal, err = w.principal(r.Principal); err != nil {
+		return nil, err
+	}
+	application := w.entity("Application", r.Application, nil)
+	w.base.Action = actionUID(r.Action)
+	w.context = cedar.RecordMap{
+		"automatic": types.Boolean(r.Automatic), "rolloutsLastDay": types.Long(r.RolloutsLastDay),
+		"versionSet": cedar.NewRecord(cedar.RecordMap{
+			"name": types.String(r.VersionSet.Name), "versions": texts(r.VersionSet.Versions), "services": texts(r.VersionSet.Services),
+			"repositories": texts(r.VersionSet.Repositories), "minutesOld": types.Long(r.VersionSet.MinutesOld),
+		}),
+	}
+	switch r.Action {
+	case CreateRollout, Rollback:
+		w.base.Resource = application
+		w.context["environments"] = w.environments(r.Environments)
+		return w, nil
+	case EnterEnvironment, PassGate:
+	default:
+		return nil, fmt.Errorf("found the action %.80q; expected one of %v", r.Action, Actions())
+	}
+	if r.Environment == nil {
+		return nil, fmt.Errorf("found no environment; expected the one of %s", r.Action)
+	}
+	w.base.Resource = w.environment(*r.Environment)
+	w.context["application"] = application
+	w.context["gate"] = types.String(r.Gate)
+	w.context["weight"] = types.Long(r.Weight)
+	w.context["rollback"] = types.Boolean(r.Rollback)
+	w.context["completed"] = w.environments(r.Completed)
+	w.context["approvals"] = cedar.NewRecord(cedar.RecordMap{"people": types.Long(r.Approvals.People), "groups": texts(r.Approvals.Groups)})
+	if p := r.Previous; p != nil {
+		w.context["previous"] = cedar.NewRecord(cedar.RecordMap{
+			"environment": w.environment(p.Environment), "minutesLive": types.Long(p.MinutesLive), "degraded": types.Boolean(p.Degraded),
+		})
+	}
+	return w, nil
+}
+
+func (w *world) entity(kind types.EntityType, id string, attributes cedar.RecordMap, parents ...types.EntityUID) types.EntityUID {
+	uid := types.NewEntityUID(kind, types.String(id))
+	w.entities[uid] = types.Entity{UID: uid, Parents: types.NewEntityUIDSet(parents...), Attributes: cedar.NewRecord(attributes)}
+	return uid
+}
+
+func (w *world) principal(p Principal) (types.EntityUID, error) {
+	var groups []types.EntityUID
+	for _, g := range p.Groups {
+		groups = append(groups, w.entity("Group", g, nil))
+	}
+	switch p.Kind {
+	case User, Machine:
+		return w.entity(types.EntityType(p.Kind), p.ID, cedar.RecordMap{"name": types.String(p.Name)}, groups...), nil
+	case System:
+		return w.entity(types.EntityType(p.Kind), p.ID, nil), nil
+	default:
+		return types.EntityUID{}, fmt.Errorf("found a principal of kind %.80q; expected %s, %s or %s", p.Kind, User, Machine, System)
+	}
+}
+
+func (w *world) environment(e Environment) types.EntityUID {
+	return w.entity("Environment", e.Name, cedar.RecordMap{"tier": types.String(e.Tier)})
+}
+
+func (w *world) environments(all []Environment) types.Set {
+	values := make([]types.Value, len(all))
+	for i, e := range all {
+		values[i] = w.environment(e)
+	}
+	return types.NewSet(values...)
+}
+
+func texts(all []string) types.Set {
+	values := make([]types.Value, len(all))
+	for i, s := range all {
+		values[i] = types.String(s)
+	}
+	return types.NewSet(values...)
+}
+
+// request is the request with the time in a zone.
+func (w *world) request(zone *time.Location) cedar.Request {
+	if zone == nil {
+		zone = time.UTC
+	}
+	if known, ok := w.zones[zone.String()]; ok {
+		return known
+	}
+	at := w.at.In(zone)
+	weekday := int(at.Weekday())
+	if weekday == 0 { // Sunday
+		weekday = 7
+	}
+	context := make(cedar.RecordMap, len(w.context)+1)
+	for name, value := range w.context {
+		context[name] = value
+	}
+	context["time"] = cedar.NewRecord(cedar.RecordMap{
+		"date": types.String(at.Format(time.DateOnly)), "weekday": types.Long(weekday), "hour": types.Long(at.Hour()),
+		"minute": types.Long(at.Minute()), "at": types.NewDatetime(w.at),
+	})
+	request := w.base
+	request.Context = cedar.NewRecord(context)
+	w.zones[zone.String()] = request
+	return request
+}
+
+// MemberID is the ID of a principal that is a member.
+func MemberID(number int64) string { return strconv.FormatInt(number, 10) }
