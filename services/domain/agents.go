@@ -57,23 +57,23 @@ func (s *service) admit(ctx context.Context, c Config, ready func()) error {
 // agentsChanged says that a key may have ended, whose connections are to be cut off now, and that the engine may have something
 // to learn.
 func (s *service) agentsChanged() {
-	for _, told := range []chan struct{}{s.barred, s.undeclared} {
+	for _, changed := range []chan struct{}{s.barred, s.undeclared} {
 		select {
-		case told <- struct{}{}:
-		// One is waiting already, and whoever takes it looks at everything.
+		case changed <- struct{}{}:
+		// One is waiting already; its receiver looks at everything.
 		default:
 		}
 	}
 }
 
 const (
-	// declareEvery is how late the engine may learn again what it has lost, or what another replica could not tell it.
+	// declareEvery is how late the engine may learn again what it has lost, or what another replica could not declare.
 	declareEvery = time.Minute
 	// declareAgain is how soon it is tried again while the engine is away.
 	declareAgain = 2 * time.Second
 )
 
-// declareAgents tells the engine whose agents are, until ctx ends: at the start, whenever that changes, and now and then.
+// declareAgents declares the owners of agents to the engine, until ctx ends: at the start, on every change, and each declareEvery.
 func (s *service) declareAgents(ctx context.Context, engine handoff.Engine) error {
 	for ctx.Err() == nil {
 		pause := declareEvery

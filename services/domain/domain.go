@@ -52,7 +52,7 @@ const (
 	ownerName         = "owner"
 )
 
-// Run is the service until ctx ends. The API is served as soon as the database is there; bus and workflow service may
+// Run is the service until ctx ends. The API is served as soon as the database is available; bus and workflow service may
 // come later, and go away meanwhile.
 func Run(ctx context.Context, c Config) error {
 	c = c.withDefaults()
@@ -102,7 +102,7 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	// What was pulled before is there at once, whether or not its registry is.
+	// What was pulled before is available at once, even if its registry is not.
 	if err := s.drivers.Load(ctx); err != nil {
 		return fmt.Errorf("load drivers: %w", err)
 	}
@@ -361,12 +361,12 @@ func (s *service) listen(ctx context.Context, conn *bus.Conn, ready func()) erro
 	return run.Parts(ctx, s.log, stopWithin,
 		run.Loop("outbox", s.sender.Run),
 		run.Loop("inbox", s.inbox.Run),
-		run.Loop("sources", func(ctx context.Context) error { return s.tellSources(ctx, conn) }),
+		run.Loop("sources", func(ctx context.Context) error { return s.answerSources(ctx, conn) }),
 		run.Loop("registry events", func(ctx context.Context) error {
 			return conn.ConsumeInOrder(ctx, events.RegistryConsumer(), h.Registry, h.Rejected)
 		}),
 		run.Loop("domain events", func(ctx context.Context) error {
-			// One replica at a time, because a rollout's words are to be told in the order in which they were said.
+			// One replica at a time, because the events of a rollout have to be published in their order.
 			return pg.AsLeader(ctx, s.pool, "domain events", clock.System(), func(ctx context.Context) error {
 				return conn.ConsumeInOrder(ctx, events.DomainConsumer(), h.Domain, h.Rejected)
 			})

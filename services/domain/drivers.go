@@ -70,7 +70,7 @@ func (c DriversConfig) problems() []fault.Field {
 		seen[reference] = true
 	}
 	for i, r := range c.Registries {
-		// What was found is not said: whoever gets this wrong has most likely written the password itself.
+		// The error does not show what was found: the most likely mistake is to have written the password itself.
 		if r.Password != "" && !reference.Is(r.Password) {
 			wrong(fmt.Sprintf("registries[%d].password", i), "found no reference; "+reference.Expected)
 		}

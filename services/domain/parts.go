@@ -71,7 +71,7 @@ const (
 )
 
 // dispatch hands over whatever is due, as long as there is something, and waits to be woken otherwise. Of those that wait one looks by
-// itself each dispatchPoll, and whoever has found something has another one look as well.
+// itself each dispatchPoll, and one that has found something has another one look as well.
 func (s *service) dispatch(ctx context.Context, engine handoff.Engine, ready func()) error {
 	ready()
 	var wg sync.WaitGroup
@@ -160,9 +160,9 @@ func (s *service) attend(ctx context.Context, ready func()) error {
 // chorePoll is how soon something is found that is due.
 const chorePoll = time.Second
 
-// tellSources answers the registry service, which pulls the artifact sources, until ctx ends. NATS may go away in the moment
+// answerSources answers the registry service, which pulls the artifact sources, until ctx ends. NATS may go away in the moment
 // of subscribing, or not allow it yet: nothing else of this service needs it.
-func (s *service) tellSources(ctx context.Context, conn *bus.Conn) error {
+func (s *service) answerSources(ctx context.Context, conn *bus.Conn) error {
 	for ctx.Err() == nil {
 		err := conn.Answer(ctx, bus.SourcesPull, events.Pulled(s.setup.SourcesAfter))
 		if err == nil {
@@ -170,13 +170,13 @@ func (s *service) tellSources(ctx context.Context, conn *bus.Conn) error {
 			break
 		}
 		s.log.WarnContext(ctx, "the registry service cannot pull sources", telemetry.KeyError, err)
-		s.pause(ctx, tellAgain)
+		s.pause(ctx, answerAgain)
 	}
 	return nil
 }
 
-// tellAgain is how soon it is tried again to answer.
-const tellAgain = 5 * time.Second
+// answerAgain is how soon it is tried again to answer.
+const answerAgain = 5 * time.Second
 
 // announcePlaces announces what belongs to environments, at once and from time to time, until ctx ends: the workflow service may have lost
 // it, as after a restored backup.
@@ -218,7 +218,7 @@ func (s *service) pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// handOver hands over one thing, writes the one line about it, and answers whether to go on at once.
+// handOver hands over one thing, writes the one line about it, and reports whether to continue at once.
 func (s *service) handOver(ctx context.Context, engine handoff.Engine) bool {
 	started := clock.System().Now()
 	h, worked, err := s.handoffs.HandOver(ctx, engine)
@@ -249,7 +249,7 @@ func (s *service) idle(ctx context.Context) {
 	}
 }
 
-// wakeOne ends the idleness of one dispatcher. A wake-up that waits already stands for this one too: whoever takes it hands over
+// wakeOne ends the idleness of one dispatcher. A wake-up that waits already covers this one, too: its receiver hands over
 // everything that is due.
 func (s *service) wakeOne() {
 	select {

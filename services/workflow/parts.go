@@ -50,8 +50,8 @@ func webCredentials(c Config) []web.Credential {
 	return credentials
 }
 
-// checkScopes refuses credentials that do not say whose they are, where there are several organizations. One that is there for the
-// first time later on finds them unusable.
+// checkScopes refuses credentials that do not say whose they are, where there are several organizations. If a
+// second organization is added later, they are unusable.
 func checkScopes(ctx context.Context, c Config, several func(context.Context) (bool, error)) error {
 	wrong := append(git.Unscoped(gitCredentials(c)), web.Unscoped(webCredentials(c))...)
 	if len(wrong) == 0 {
@@ -156,17 +156,17 @@ func settings(c Config) engine.Settings {
 	}
 }
 
-// topology makes the streams and consumers of the cluster path and those that this service has elsewhere. Whoever
-// consumes waits for them.
+// topology makes the streams and consumers of the cluster path and those that this service has elsewhere. Their
+// consumers wait for them.
 type topology struct {
 	bus *bus.Conn
-	// configured are agents that have their queue before anybody says whose they are.
+	// configured are agents that have their queue before their owner is declared.
 	configured []int64
 	agents     *agent.Registry
 	made       atomic.Bool
 }
 
-// Run makes them as soon as the bus is there, and those of an agent as soon as it is known; from then on the connection looks
+// Run makes them as soon as the bus is available, and those of an agent as soon as it is known; from then on the connection looks
 // after them.
 func (t *topology) Run(ctx context.Context) error {
 	for {
@@ -230,7 +230,7 @@ func grpcPart(c Config, log *slog.Logger, deps api.Deps) (run.Part, error) {
 	}), nil
 }
 
-// own declares the agents of the configuration, and from then on looks for those that other processes are told of. PostgreSQL
+// own declares the agents of the configuration, and from then on polls for those that were declared to other processes. PostgreSQL
 // may be away at the start: what is configured counts as soon as it is stored.
 func own(ctx context.Context, owners *agent.Registry, configured []AgentOwner, wall clock.Clock, log *slog.Logger) error {
 	agents := make([]agent.Agent, len(configured))

@@ -46,7 +46,7 @@ const (
 	receiver = "domain"
 	// stopWithin is how long parts may take to end. What is cut off then is replayed, like after a crash.
 	stopWithin = 15 * time.Second
-	// poll is how often to look for work that nobody was told of.
+	// poll is how often to look for work for which no signal was received.
 	poll = time.Second
 )
 
@@ -74,7 +74,7 @@ func Run(ctx context.Context, c Config) error {
 		return fmt.Errorf("open the database: %w", err)
 	}
 	defer pool.Close()
-	// Programs start, and go on for as long as they need nobody, also while the bus is away (D44).
+	// Programs start, and run for as long as they need no other service, also while the bus is unavailable (D44).
 	nats := c.Config(name, c.NATSUser)
 	nats.Background, nats.Layout = true, c.Layout
 	conn, err := bus.Connect(ctx, nats, log)

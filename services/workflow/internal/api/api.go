@@ -49,8 +49,8 @@ var _ autoflowv1.AutoFlowServer = (*Server)(nil)
 // New makes a Server.
 func New(d Deps) *Server { return &Server{Deps: d} }
 
-// Scopes are what each method asks of a token (rpc.ServerConfig). Who may start workflows may also tell them of events;
-// to interfere with a workflow that somebody else has started takes more.
+// Scopes are what each method asks of a token (rpc.ServerConfig). Who may start workflows may also send them events;
+// to interfere with a workflow of another caller takes more.
 func Scopes() map[string]rpc.Scope {
 	return map[string]rpc.Scope{
 		autoflowv1.AutoFlow_GetWorkflow_FullMethodName:       rpc.ScopeRead,
@@ -90,7 +90,7 @@ func Scopes() map[string]rpc.Scope {
 }
 
 // organization is the one that a request is about: the one it names, or the caller's. What belongs to others does not
-// exist for the caller, so the answer is the one about what does not exist; what is named is not even looked for.
+// exist for the caller, so the answer is the one about what does not exist; what is named is not even searched for.
 func organization(ctx context.Context, named int64) (int64, error) {
 	caller, known := rpc.CallerFrom(ctx)
 	switch {

@@ -46,7 +46,7 @@ func (s *Server) ListFlows(ctx context.Context, req *autoflowv1.ListFlowsRequest
 	if err != nil {
 		return nil, err
 	}
-	flows, err := s.Flows.List(ctx, org, after, size+1) // one more tells whether there is a next page
+	flows, err := s.Flows.List(ctx, org, after, size+1) // one more shows whether there is a next page
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,7 @@
-/* Whoever owns a run writes its history, and nobody else, whatever anybody believes.
+/* Only the owner of a run writes its history, whatever other processes believe.
  *
  * Three processes want one run: 0 and 2 have the same name (2 is begun while 0 still runs), 1 another. Any of them may stand still
- * between two steps for as long as it likes, so that its lease runs out, and go on as if nothing had happened; be killed; or lose its
+ * between two steps for as long as it likes, so that its lease runs out, and continue as if nothing had happened; be killed; or lose its
  * connection at a commit. An operator cancels the run, or does not. A turn draws a value, records it, and only then has a Function done
  * with it; the last one ends the run.
  *
@@ -49,14 +49,14 @@ byte leftAt, leftValue;          /* what that one has sent */
 byte effect[TURNS + 1];          /* the world: with which value a Function was done, by its idempotency key */
 bool killed[3];
 byte lives = 3;
-byte kills = 1;                  /* how often somebody may still be killed, */
+byte kills = 1;                  /* how often a process may still be killed, */
 byte breaks = 1;                 /* a connection broken, */
 byte expiries = 2;               /* or a process that stands still be taken for dead */
 
 #define name(p) ((p) % 2)                /* 0 and 2 have one name */
 #define leased(o) (holder[name(o - 1)] == o && !killed[o - 1])     /* lease.until lies ahead */
 
-#define goesOn(at) (at > 0 && at < TURNS)      /* what lies between the first turn and the last leaves the row as it is */
+#define continues(at) (at > 0 && at < TURNS)      /* what lies between the first turn and the last leaves the row as it is */
 
 /* COMMIT of a turn that stands behind entry at.
  * @go internal/store commit.continues
@@ -72,7 +72,7 @@ inline commitTurn(at, what)
     assert(!ended);
     entry[at + 1] = what;
     lastSeq = at + 1;
-    if :: !goesOn(at) -> turn++ :: else fi;
+    if :: !continues(at) -> turn++ :: else fi;
     if :: at == TURNS -> ended = true; owner = NOBODY :: else fi;
     row = 0
 }
@@ -108,8 +108,8 @@ proctype process(byte p)
         holder[name(p)] = p + 1;
         do
         :: ended -> break
-        /* Its loops look for what nobody alive has. Whoever stands still for longer than its lease is not alive to the others.
-         * @calls internal/core/engine Engine.lookoutLoop: Sleep Due tell
+        /* Its loops look for what no live process owns. A process that pauses for longer than its lease is dead to the others.
+         * @calls internal/core/engine Engine.lookoutLoop: Sleep Due raise
          * @sql internal/store Due: lease.epoch = sqlc.arg(epoch)::bigint
          * @sql internal/store Claim: e.owner || '/' || e.owner_epoch <> ALL
          * @sql internal/store Claim: SELECT l.epoch FROM lease l WHERE l.instance
@@ -164,7 +164,7 @@ next:
             :: atomic { commitTurn(seq, value); ready = false;
                 if
                 :: ended -> goto lost
-                :: else -> if :: !goesOn(seq) -> seenTurn++ :: else fi; seq++; last = value; value = 0; goto next
+                :: else -> if :: !continues(seq) -> seenTurn++ :: else fi; seq++; last = value; value = 0; goto next
                 fi }
             /* Nobody knows: it is loaded again.
              * @calls internal/core/engine run.store: Commit committed
@@ -172,7 +172,7 @@ next:
              */
             :: atomic { breaks > 0 -> breaks--; row = 5; leftAt = seq; leftValue = value; ready = false;
 #ifdef TRUST_COMMIT
-                if :: seq < TURNS -> if :: !goesOn(seq) -> seenTurn++ :: else fi; seq++; last = value; value = 0; goto next :: else fi
+                if :: seq < TURNS -> if :: !continues(seq) -> seenTurn++ :: else fi; seq++; last = value; value = 0; goto next :: else fi
 #endif
                }
             fi;

@@ -2,7 +2,7 @@
  *
  * Two transactions of the sending service each change something and add an event. Two senders publish, both believing to be the active
  * one. The receiving service takes messages off the stream. The stream stores, drops what it has seen under the same
- * message id, delivers in any order, more than once, and may lose everything. Receipts may be lost. Whoever acts may be killed between
+ * message id, delivers in any order, more than once, and may lose everything. Receipts may be lost. Each process may be killed between
  * any two steps.
  *
  * README.md says how to read this, what is left out, and what the words behind @ are.
@@ -12,7 +12,7 @@
  * @mutant MARK_OVER_GAPS assertion: a receipt up to the highest position confirms what has not come
  * @mutant BASE_TOO_HIGH assertion: a base that is the event's own position has the mark pass what is still to come
  * @mutant NO_CLAIM assertion: without a claim a message that comes twice is applied twice
- * @mutant CLAIM_APART blocked: a claim in a transaction of its own is there when what it claimed was not applied
+ * @mutant CLAIM_APART blocked: a claim in a transaction of its own exists when what it claimed was not applied
  * @mutant NO_CURSOR_LOCK assertion: two who number at once give one position twice
  * @mutant NO_RESEND blocked: what the stream has lost does not come again
  * @mutant ADD_AFTER_COMMIT blocked: an event that is added behind its commit is lost with its process
@@ -43,7 +43,7 @@ bool seen[3];                    /* its duplicate window, of first message ids *
 byte hint;                       /* a receipt on its way, the latest one */
 bool poke;                       /* Inbox.poke: something has come */
 bool killed[3];                  /* senders 0, 1; the receiver 2 */
-byte kills = 1;                  /* how often somebody may still be killed, */
+byte kills = 1;                  /* how often a process may still be killed, */
 byte losses = 1;                 /* a hint, a note, or all that the stream holds be lost, or an acknowledgement */
 
 #define held(e) (outbox[e] == HELD)
@@ -235,7 +235,7 @@ end:    do
     }
 }
 
-/* The mark moves over positions that have come, without a gap, and is told to the sender. What lies below a base will not come any more.
+/* The mark moves over positions that have arrived, without a gap, and is reported to the sender. What lies below a base will not arrive any more.
  * @calls pkg/outbox Inbox.confirm: advance send
  * @calls pkg/outbox Inbox.advance: BeginMark AdvanceMark
  * @sql pkg/outbox AdvanceMark: SELECT max(i.base) - 1

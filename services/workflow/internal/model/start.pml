@@ -1,4 +1,4 @@
-/* However often a workflow's id is started, by whoever and whoever dies: there is one run, and everybody is told the truth.
+/* However often a workflow's id is started, by any caller, and whichever process dies: there is one run, and all answers are true.
  *
  * Three callers start one id, two of them with the same content. One process gathers what comes at the same time into one transaction,
  * another is asked for one at a time. A caller without an answer asks again, the other process too, while the first may still be at it. The run begins in the process
@@ -8,7 +8,7 @@
  *
  * @mutant LOOK_THEN_INSERT assertion: without the key of (organization, workflow) two that look at the same time both store
  * @mutant ANSWER_FIRST assertion: an answer before the commit promises a run that there may never be
- * @mutant NO_COMPARISON assertion: whoever starts something else is told that it runs
+ * @mutant NO_COMPARISON assertion: a caller that starts something else is answered that it runs
  * @mutant GUESS assertion: a commit of unknown outcome is answered as if it were done
  * @mutant NO_LOOK_OUT blocked: a run whose process died behind the commit is begun by nobody
  * @mutant NO_ASKING_AGAIN blocked: whose answer is lost never gets one
@@ -29,7 +29,7 @@ bool runnable;                   /* runnable */
 /* --- not stored --- */
 byte keyLock;                    /* who has inserted the key and not committed; another's insertion waits for that */
 mtype answer[CALLERS] = NONE;
-byte firsts;                     /* how many were told CREATED */
+byte firsts;                     /* how many got the answer CREATED */
 #ifdef NO_ASKING_AGAIN
 bool once[CALLERS];
 #endif
@@ -43,10 +43,10 @@ inline reply(c, with)
     if
     :: answer[c] == NONE ->
         answer[c] = with;
-        /* Whoever has an answer can rely on it. */
+        /* A caller can rely on its answer. */
         assert(rows == 1);
         assert((stored == content(c)) == (with != CONFLICT));
-        /* One at most is told that it was the one. */
+        /* At most one gets the answer that it created the run. */
         if :: with == CREATED -> firsts++ :: else fi;
         assert(firsts <= 1)
     :: else
@@ -88,7 +88,7 @@ proctype server(byte p)
 endAgain:
     {
 end:    do
-        /* Whoever has no answer may be here, and at the other one, too.
+        /* A caller without an answer may be here, and at the other process, too.
          * @calls internal/store group.run: take settle
          */
         :: atomic {
@@ -99,7 +99,7 @@ end:    do
 #ifdef NO_ASKING_AGAIN
             once[0] = once[0] || in(0); once[1] = once[1] || in(1); once[2] = once[2] || in(2);
 #endif
-            /* With its first turn, or alone; kept for this process, or for whoever has room.
+            /* With its first turn, or alone; kept for this process, or for any with room.
              * @calls internal/core/engine Engine.Ahead: first Begin
              * @calls internal/core/engine scheduler.reserve: Lock
              */

@@ -1,4 +1,4 @@
-/* An event and a wait find each other, whichever comes first and whoever dies.
+/* An event and a wait find each other, whichever comes first and whichever process dies.
  *
  * One run has two waits open at once that the same two events match: A, which has a time limit, and B. Two receivers take events off
  * the stream, a driver takes the run from turn to turn. "Stored" are rows that are committed. What a transaction has written and not
@@ -9,12 +9,12 @@
  *
  * @mutant NO_LOCK assertion: the obvious order, each side writes and then looks in its own transaction, loses events
  * @mutant ACK_FIRST blocked: an event acknowledged before its commit is lost with its process
- * @mutant NO_DEDUPLICATION assertion: without the key of the event one that comes twice is had twice
+ * @mutant NO_DEDUPLICATION assertion: without the key of the event one that arrives twice is consumed twice
  * @mutant NO_RECHECK assertion: what a process believes of filters and does not check under the lock leaves an event without a key
  * @mutant FILLED_FIRST assertion: a filter that is noted as filled before it is hides older events after a crash
  * @mutant NO_ASKING_AGAIN assertion: an event handed to a wait whose time was just up is lost to the other
  * @mutant NO_COUNTER assertion: a turn that parks whatever has come meanwhile sleeps over it
- * @mutant NO_COUNT assertion: a driver that takes what it was told for all that has come misses the rest
+ * @mutant NO_COUNT assertion: a driver that takes its wake-up for all that has arrived misses the rest
  */
 #define NOTHING 0
 #define TIMEOUT 3                 /* what an entry holds: an event (1, 2), or that the time was up */
@@ -39,10 +39,10 @@ byte wakes;                       /* execution.wakes: how much has come for the 
 byte match;                       /* who has the match lock; 1 and 2 receivers, 3 the driver */
 byte row;                         /* who has the lock of the execution's row */
 bool acked[3];                    /* JetStream does not deliver the event any more */
-byte told;                        /* engine.Came of a driver that is parked: 1, 2 events for A, 3 its time, 5, 6 events for B; and */
-byte toldWakes;                   /* the counter that it came with */
+byte wakeup;                        /* engine.Wakeup of a driver that is parked: 1, 2 events for A, 3 its time, 5, 6 events for B; and */
+byte wakeupWakes;                   /* the counter that it came with */
 bool idle = true;                 /* no driver has the run */
-byte crashes = 1;                 /* how often somebody may still be killed, and */
+byte crashes = 1;                 /* how often a process may still be killed, and */
 byte breaks = 1;                  /* a connection broken */
 bool killed[3];
 
@@ -56,12 +56,12 @@ inline judge()
 {
     /* No event is lost: none that is stored and not had is left lying while a wait that matches it is open. */
     assert(!((open[A] && !delivery[A] || open[B] && !delivery[B]) && (missed(1) || missed(2))));
-    /* No event is had twice. */
+    /* No event is consumed twice. */
     assert(!(entry[A] == entry[B] && entry[A] != NOTHING && entry[A] != TIMEOUT));
     assert(!(delivery[A] && (delivery[A] == delivery[B] || delivery[A] == entry[B])) && !(delivery[B] && delivery[B] == entry[A]));
-    /* Whoever is handed something waits for it. */
+    /* What is handed something waits for it. */
     assert(!(delivery[A] && !open[A]) && !(delivery[B] && !open[B]));
-    /* What is parked has nothing to go on with: nobody would look. */
+    /* What is parked has nothing that it could continue with: no process would look. */
     assert(!(state == PARKED && (delivery[A] || delivery[B] || fired)))
 }
 
@@ -97,7 +97,7 @@ inline earliest(into, mine, keyed, taken)
     fi
 }
 
-/* The writing part of Satisfy. A run that is parked goes on.
+/* The writing part of Satisfy. A parked run continues.
  * @sql internal/store Satisfy: INSERT INTO delivery
  * @sql internal/store Satisfy: wakes = execution.wakes + 1
  * @sql internal/store Satisfy: e.state IN (0, 1)
@@ -119,7 +119,7 @@ inline commitEvent(who)
     judge()
 }
 
-/* A receiver takes events until each is acknowledged. Both may have the same one in hand: delivered at least once. The
+/* A receiver takes events until each is acknowledged. Both may process the same one: delivered at least once. The
  * second takes the first event only: what it could do beside that is the same with the names exchanged.
  * @calls pkg/bus loop.deliver: run judge settle
  * @calls internal/events Domain.Handle: ReceiveFrom
@@ -182,7 +182,7 @@ transaction:
                 if :: toA || toB -> row = p + 1 :: else fi;
                 ready = true
             };
-            /* Applied, and the process told; applied or not, and the connection gone before it was. */
+            /* Applied, and the process notified; applied or not, and the connection broken before. */
             if
             :: atomic {
                 commitEvent(p);
@@ -190,7 +190,7 @@ transaction:
                  * @go internal/core/engine scheduler.wake
                  */
                 if
-                :: idle && (toA || toB) && !(toA && toB) -> told = (toA -> toA : toB + 4); toldWakes = wakes
+                :: idle && (toA || toB) && !(toA && toB) -> wakeup = (toA -> toA : toB + 4); wakeupWakes = wakes
                 :: true                                      /* a signal that nobody hears */
                 fi
                 toA = 0; toB = 0; first = false; keyed = false
@@ -300,25 +300,25 @@ again:
             if
             :: here ->
                 /* @sql internal/store Standings: x.wakes
-                 * @go internal/core/engine run.told
+                 * @go internal/core/engine run.fromWakeup
                  */
                 if
 #ifndef NO_COUNT
-                :: told && toldWakes == seen + 1 ->
+                :: wakeup && wakeupWakes == seen + 1 ->
 #else
-                :: told ->
+                :: wakeup ->
 #endif
-                    seen = toldWakes;
-                    if :: told <= TIMEOUT -> gotA = told :: else -> gotB = told - 4 fi
+                    seen = wakeupWakes;
+                    if :: wakeup <= TIMEOUT -> gotA = wakeup :: else -> gotB = wakeup - 4 fi
                 :: else -> seen = wakes; arrived()
                 fi;
             :: else -> seen = wakes
             fi;
-            told = 0; toldWakes = 0
+            wakeup = 0; wakeupWakes = 0
            };
             if
             :: atomic { !here ->
-                /* Each statement sees what is there by then, and the counter was read first.
+                /* Each statement sees what was stored by then, and the counter was read first.
                  * @calls internal/store Store.loadAll: LoadMany historiesOf openOf
                  */
                 here = true; doneA = entry[A]; doneB = entry[B]; waits = open[A] || open[B] || doneA || doneB; arrived() }
@@ -332,7 +332,7 @@ again:
             /* @sql internal/store EndTurns: UPDATE execution SET
              */
             atomic { row == 0 -> row = DRIVER + 1 };
-            /* New waits look for what is there, and so do those of a run of which one has ended without an event.
+            /* New waits look for what was stored before, and so do those of a run of which one has ended without an event.
              * @calls internal/store gather: gaveUp
              * @calls internal/store Store.write: closeOps openOps
              * @sql internal/store Satisfy: wait.execution = ANY (sqlc.arg(again)
@@ -363,7 +363,7 @@ again:
         atomic {
             killed[DRIVER] ->
             if :: ready -> commitTurn() :: true -> unlock(DRIVER); ready = false fi;
-            forget(); told = 0; toldWakes = 0; idle = true;
+            forget(); wakeup = 0; wakeupWakes = 0; idle = true;
             killed[DRIVER] = false; goto again
         }
     }
@@ -381,13 +381,13 @@ end:
     :: atomic {
         open[A] && !fired && row == 0 ->
         fired = true; wakes++; state = RUNNING;
-        if :: idle -> told = TIMEOUT; toldWakes = wakes :: true fi;
+        if :: idle -> wakeup = TIMEOUT; wakeupWakes = wakes :: true fi;
         judge()
        }
     fi
 }
 
-/* Somebody is killed, between any two steps, and begins anew. */
+/* A process is killed, between any two steps, and begins anew. */
 proctype killer()
 {
 end:

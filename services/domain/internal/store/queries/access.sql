@@ -87,7 +87,7 @@ VALUES (@organization_id, @member_id, @parent_id, @name, @digest, @scopes, @expi
 SELECT * FROM cd_access_tokens WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]) AND parent_id IS NULL;
 
 -- name: TokensByMember :many
--- The latest hundred of each; whoever has more has none of the older ones in use.
+-- The latest hundred of each: older ones are not in use.
 SELECT sqlc.embed(v)
 FROM unnest(@ids::bigint[]) AS parent(id)
 CROSS JOIN LATERAL (SELECT n.id FROM cd_access_tokens n
@@ -101,7 +101,7 @@ UPDATE cd_access_tokens SET revoked_at = @at::timestamptz
 WHERE organization_id = @organization_id AND (id = @id OR parent_id = @id) AND revoked_at IS NULL;
 
 -- name: RevokeSignInOf :execrows
--- The sign-in that a session began with, if it was one; a token that somebody showed stays good.
+-- The sign-in that a session began with, if it was one; a token that was shown stays valid.
 UPDATE cd_access_tokens p SET revoked_at = @at::timestamptz
 FROM cd_access_tokens s
 WHERE s.organization_id = @organization_id AND s.id = @session
@@ -145,7 +145,7 @@ UPDATE cd_access_tokens SET last_used_at = @at::timestamptz
 WHERE organization_id = @organization_id AND id = @id AND (last_used_at IS NULL OR last_used_at < @unless_since::timestamptz);
 
 -- name: OrganizationsWithToken :many
--- Across organizations, on purpose: a token is what says for which one somebody asks.
+-- Across organizations, on purpose: the token decides which one a caller asks for.
 SELECT organization_id::bigint FROM cd_organizations_with_token(@digest) AS organization_id;
 
 -- name: InsertRequest :execrows
@@ -162,7 +162,7 @@ UPDATE cd_requests SET answer = @answer
 WHERE organization_id = @organization_id AND principal_type = @principal_type AND principal_id = @principal_id AND key = @key AND answer IS NULL;
 
 -- name: MemberByIdentity :one
--- Whoever belongs comes before whoever did.
+-- Members come before former ones.
 SELECT * FROM cd_members WHERE organization_id = @organization_id AND issuer = @issuer::text AND subject = @subject::text
 ORDER BY removed_at IS NOT NULL, id DESC LIMIT 1;
 

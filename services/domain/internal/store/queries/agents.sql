@@ -54,7 +54,7 @@ UPDATE cd_agent_keys SET seen_at = @at::timestamptz
 WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]) AND (seen_at IS NULL OR seen_at < @unless_since::timestamptz);
 
 -- name: AgentOfKey :many
--- Across organizations, on purpose: a key is what says for which one somebody connects.
+-- Across organizations, on purpose: the key decides which one an agent connects for.
 SELECT organization_id::bigint AS organization_id, agent_id::bigint AS agent_id, key_id::bigint AS key_id FROM cd_agent_of_key(@public_key, @at);
 
 -- name: GoodAgentKeys :many
@@ -101,7 +101,7 @@ WHERE organization_id = @organization_id AND subject_kind IN ('member', 'group',
 INSERT INTO cd_agents (organization_id, id, name) VALUES (@organization_id, @id, @name) ON CONFLICT DO NOTHING;
 
 -- name: EnsureAgentKey :exec
--- Whoever has revoked it has the last word.
+-- A revocation is final.
 INSERT INTO cd_agent_keys (organization_id, agent_id, public_key) VALUES (@organization_id, @agent_id, @public_key) ON CONFLICT (organization_id, public_key) DO NOTHING;
 
 -- name: AdvanceAgentIDs :exec

@@ -1,5 +1,5 @@
 -- name: InsertRolloutGate :exec
--- Again is nothing: what was pinned first counts.
+-- Repeating it is a no-op: what was pinned first counts.
 INSERT INTO cd_rollout_gates (organization_id, rollout_id, gate_id, quorum, approver_group, requester_may_approve, expires_after_seconds, on_expiry, reason, own, before_environment_id, also)
 VALUES (@organization_id, @rollout_id, @gate_id, @quorum, @approver_group, @requester_may_approve, @expires_after_seconds, @on_expiry, @reason, @own, @before_environment_id, sqlc.narg(also)::jsonb)
 ON CONFLICT (organization_id, rollout_id, gate_id) DO NOTHING;
@@ -8,8 +8,8 @@ ON CONFLICT (organization_id, rollout_id, gate_id) DO NOTHING;
 SELECT * FROM cd_rollout_gates WHERE organization_id = @organization_id AND rollout_id = @rollout_id ORDER BY id;
 
 -- name: OpenGates :many
--- A gate of a rollout that is not over is open from its latest request until somebody rejects it, its time is over, or
--- enough different people have approved it (R38, D24), or somebody breaks the glass. An abort leaves every gate. What was asked before there were rules has those of one person.
+-- A gate of a rollout that is not over is open from its latest request until it is rejected, its time is over, or
+-- enough different people have approved it (R38, D24), or the glass is broken. An abort leaves every gate. What was asked before there were rules has those of one person.
 -- Where the rule has several requirements, the row of the approval that meets the last of them says so.
 SELECT q.id AS request_id, q.rollout_id, q.gate_id, q.reason, q.created_at,
        COALESCE(g.quorum, 1)::integer AS quorum, COALESCE(g.approver_group, '')::text AS approver_group,

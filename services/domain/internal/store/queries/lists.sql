@@ -1,4 +1,4 @@
--- Lists go either way, by one of two keys, between two of its values. Which way and by which key is said by values, for one
+-- Lists are read in either direction, by one of two keys, between two of its values. Direction and key are parameters, for one
 -- statement each: they are planned with their values in sight (PlanForValues), so what is not asked for is left out of the
 -- plan, and what is goes by an index. An empty name is below all others, and as an upper end it is none.
 

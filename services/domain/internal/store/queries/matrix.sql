@@ -1,7 +1,7 @@
 -- Applications beside environments.
 
 -- name: Cells :many
--- One cell for each application environment that is asked about.
+-- One cell for each requested application environment.
 SELECT ae.id, COALESCE(c.live_version_set_id, 0)::bigint AS live_version_set_id, c.live_since,
        COALESCE(c.latest_rollout_environment_id, 0)::bigint AS latest_stop_id, c.latest_state, COALESCE(r.version_set_id, 0)::bigint AS latest_version_set_id,
        COALESCE(c.worst, -1)::smallint AS worst
@@ -98,7 +98,7 @@ WHERE a.organization_id = @organization_id AND a.name = ANY(ARRAY(
 ORDER BY CASE WHEN NOT @falling::boolean THEN a.name END, CASE WHEN @falling::boolean THEN a.name END DESC;
 
 -- name: MatrixAmong :many
--- MatrixByCell among few cells: those of some applications, those where the newest rollout stands at one of some stops, or
+-- MatrixByCell among few cells: those of some applications, those where the newest rollout is at one of some stops, or
 -- both. Empty lists are not asked for. The sums keep the indexes of states out of it: by those, all cells are read.
 SELECT a.* FROM cd_applications a
 WHERE a.organization_id = @organization_id AND a.name = ANY(ARRAY(

@@ -4,7 +4,7 @@
 SELECT set_config('lockstep.organization', (@organization_id::bigint)::text, true);
 
 -- name: EnsureOrganization :exec
--- Its name is given once: whoever renames it later means that.
+-- Its name is given once: later renames are kept.
 INSERT INTO cd_organizations (id, name) VALUES (@id, @name) ON CONFLICT (id) DO NOTHING;
 
 -- name: NextOrganizationID :one
@@ -20,7 +20,7 @@ UPDATE cd_organizations SET name = @name WHERE id = @id RETURNING id, name, crea
 SELECT id, name, created_at FROM cd_organizations WHERE id = @id FOR NO KEY UPDATE;
 
 -- name: ListOrganizations :many
--- Across organizations, on purpose: for whoever operates the installation.
+-- Across organizations, on purpose: for the operators of the installation.
 SELECT f.id::bigint AS id, f.name::text AS name, f.created_at::timestamptz AS created_at
 FROM cd_all_organizations(@above::bigint, @below::bigint, @falling::boolean, @at_most::integer) AS f;
 

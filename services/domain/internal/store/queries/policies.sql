@@ -21,8 +21,8 @@ UPDATE cd_automatic_rollbacks SET due_at = NULL
 WHERE organization_id = @organization_id AND rollout_id = @rollout_id AND state = 0 AND cause = 'degraded' AND due_at IS NOT NULL;
 
 -- name: DueRollback :one
--- The rollout is locked with it: whoever sets the clock holds the rollout and then writes here, so waiting for the rollout
--- with this row in hand could be a deadlock.
+-- The rollout is locked with it: setting the clock locks the rollout and then writes here, so waiting for the rollout
+-- while this row is locked could be a deadlock.
 SELECT b.id, b.rollout_id, b.cause FROM cd_automatic_rollbacks b
 JOIN cd_rollouts r ON r.organization_id = b.organization_id AND r.id = b.rollout_id
 WHERE b.organization_id = @organization_id AND b.state = 0 AND b.due_at <= @at::timestamptz

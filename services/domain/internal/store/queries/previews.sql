@@ -7,7 +7,7 @@ VALUES (@organization_id, @application_id, @version_set_id) RETURNING *;
 SELECT cd_forget_previews(@before::timestamptz, @at_most::integer);
 
 -- name: SettlePreview :exec
--- What the program has told stays: the engine's word about its end may come before it, or after.
+-- What the program has reported stays: the engine's event about its end may arrive before it, or after.
 UPDATE cd_rollout_previews SET state = @state, reason = @reason, environments = @environments
 WHERE organization_id = @organization_id AND id = @id AND state <> 1;
 

@@ -125,8 +125,8 @@ WHERE r.organization_id = @organization_id AND r.state IN (0, 1, 2) AND e.enviro
 ORDER BY e.environment_id, r.id DESC;
 
 -- name: Marks :many
--- What is said of rollouts beside their state: whether somebody has aborted one that is not over, and not retried it since; whether the
--- latest word about a hold is a pause that has not become true yet (D17); whether somebody has broken the glass; and the newest rollout
+-- What is shown of rollouts beside their state: whether one that is not over was aborted, and not retried since; whether the
+-- latest request about a hold is a pause that has not taken effect yet (D17); whether the glass was broken; and the newest rollout
 -- that takes it back. One query for all, since every list of rollouts asks it.
 SELECT r.id,
        (r.state IN (0, 1) AND COALESCE((

@@ -129,7 +129,7 @@ FROM (SELECT unnest(@versions::bigint[]) AS version_id, unnest(@seen::boolean[])
 WHERE p.organization_id = @organization_id AND p.version_id = asked.version_id AND p.digest_seen IS DISTINCT FROM asked.seen;
 
 -- name: SeenDigests :many
--- Of versions of which it was said whether their digest was seen.
+-- Of versions for which it was reported whether their digest was seen.
 SELECT version_id, bool_or(digest_seen)::boolean AS seen FROM cd_publications
 WHERE organization_id = @organization_id AND version_id = ANY(@ids::bigint[]) AND digest_seen IS NOT NULL GROUP BY version_id;
 

@@ -714,7 +714,7 @@ SELECT id, organization_id, name, kind, role, removed_at, created_at, updated_at
 ORDER BY removed_at IS NOT NULL, id DESC LIMIT 1
 `
 
-// Whoever belongs comes before whoever did.
+// Members come before former ones.
 func (q *Queries) MemberByIdentity(ctx context.Context, organizationID int64, issuer string, subject string) (Member, error) {
 	row := q.db.QueryRow(ctx, memberByIdentity, organizationID, issuer, subject)
 	var i Member
@@ -919,7 +919,7 @@ const organizationsWithToken = `-- name: OrganizationsWithToken :many
 SELECT organization_id::bigint FROM cd_organizations_with_token($1) AS organization_id
 `
 
-// Across organizations, on purpose: a token is what says for which one somebody asks.
+// Across organizations, on purpose: the token decides which one a caller asks for.
 func (q *Queries) OrganizationsWithToken(ctx context.Context, digest []byte) ([]int64, error) {
 	rows, err := q.db.Query(ctx, organizationsWithToken, digest)
 	if err != nil {
@@ -1016,7 +1016,7 @@ WHERE s.organization_id = $2 AND s.id = $3
   AND p.organization_id = s.organization_id AND p.id = s.parent_id AND p.sign_in AND p.revoked_at IS NULL
 `
 
-// The sign-in that a session began with, if it was one; a token that somebody showed stays good.
+// The sign-in that a session began with, if it was one; a token that was shown stays valid.
 func (q *Queries) RevokeSignInOf(ctx context.Context, at time.Time, organizationID int64, session int64) (int64, error) {
 	result, err := q.db.Exec(ctx, revokeSignInOf, at, organizationID, session)
 	if err != nil {
@@ -1228,7 +1228,7 @@ type TokensByMemberRow struct {
 	AccessToken AccessToken
 }
 
-// The latest hundred of each; whoever has more has none of the older ones in use.
+// The latest hundred of each: older ones are not in use.
 func (q *Queries) TokensByMember(ctx context.Context, ids []int64, organizationID int64) ([]TokensByMemberRow, error) {
 	rows, err := q.db.Query(ctx, tokensByMember, ids, organizationID)
 	if err != nil {

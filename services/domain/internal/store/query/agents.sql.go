@@ -150,7 +150,7 @@ type AgentOfKeyRow struct {
 	KeyID          int64
 }
 
-// Across organizations, on purpose: a key is what says for which one somebody connects.
+// Across organizations, on purpose: the key decides which one an agent connects for.
 func (q *Queries) AgentOfKey(ctx context.Context, publicKey string, at time.Time) ([]AgentOfKeyRow, error) {
 	rows, err := q.db.Query(ctx, agentOfKey, publicKey, at)
 	if err != nil {
@@ -271,7 +271,7 @@ const ensureAgentKey = `-- name: EnsureAgentKey :exec
 INSERT INTO cd_agent_keys (organization_id, agent_id, public_key) VALUES ($1, $2, $3) ON CONFLICT (organization_id, public_key) DO NOTHING
 `
 
-// Whoever has revoked it has the last word.
+// A revocation is final.
 func (q *Queries) EnsureAgentKey(ctx context.Context, organizationID int64, agentID int64, publicKey string) error {
 	_, err := q.db.Exec(ctx, ensureAgentKey, organizationID, agentID, publicKey)
 	return err

@@ -71,7 +71,7 @@ type AttemptsRow struct {
 
 // Rollouts of an application that were over within a window, and some before and behind it: what failed before the window may be mended in
 // it, what was completed in it may be taken back later, and an environment may be over before, or a little after, its rollout. A row for
-// each environment that is asked about and was over, having begun; one without an environment (0) where there is none. A window is read in
+// each requested environment that was over, having begun; one without an environment (0) where there is none. A window is read in
 // pages, each behind the last rollout of the one before; what is around it comes with the page that asks for it.
 func (q *Queries) Attempts(ctx context.Context, arg AttemptsParams) ([]AttemptsRow, error) {
 	rows, err := q.db.Query(ctx, attempts,

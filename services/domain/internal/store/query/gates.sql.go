@@ -157,7 +157,7 @@ type InsertRolloutGateParams struct {
 	Also                json.RawMessage
 }
 
-// Again is nothing: what was pinned first counts.
+// Repeating it is a no-op: what was pinned first counts.
 func (q *Queries) InsertRolloutGate(ctx context.Context, arg InsertRolloutGateParams) error {
 	_, err := q.db.Exec(ctx, insertRolloutGate,
 		arg.OrganizationID,
@@ -223,8 +223,8 @@ type OpenGatesRow struct {
 	Approvals           json.RawMessage
 }
 
-// A gate of a rollout that is not over is open from its latest request until somebody rejects it, its time is over, or
-// enough different people have approved it (R38, D24), or somebody breaks the glass. An abort leaves every gate. What was asked before there were rules has those of one person.
+// A gate of a rollout that is not over is open from its latest request until it is rejected, its time is over, or
+// enough different people have approved it (R38, D24), or the glass is broken. An abort leaves every gate. What was asked before there were rules has those of one person.
 // Where the rule has several requirements, the row of the approval that meets the last of them says so.
 func (q *Queries) OpenGates(ctx context.Context, organizationID int64, ids []int64) ([]OpenGatesRow, error) {
 	rows, err := q.db.Query(ctx, openGates, organizationID, ids)

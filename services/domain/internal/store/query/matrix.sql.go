@@ -168,7 +168,7 @@ type CellsRow struct {
 }
 
 // Applications beside environments.
-// One cell for each application environment that is asked about.
+// One cell for each requested application environment.
 func (q *Queries) Cells(ctx context.Context, organizationID int64, ids []int64) ([]CellsRow, error) {
 	rows, err := q.db.Query(ctx, cells, organizationID, ids)
 	if err != nil {
@@ -292,7 +292,7 @@ type MatrixAmongParams struct {
 	AtMost         int32
 }
 
-// MatrixByCell among few cells: those of some applications, those where the newest rollout stands at one of some stops, or
+// MatrixByCell among few cells: those of some applications, those where the newest rollout is at one of some stops, or
 // both. Empty lists are not asked for. The sums keep the indexes of states out of it: by those, all cells are read.
 func (q *Queries) MatrixAmong(ctx context.Context, arg MatrixAmongParams) ([]Application, error) {
 	rows, err := q.db.Query(ctx, matrixAmong,

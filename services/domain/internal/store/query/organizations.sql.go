@@ -36,7 +36,7 @@ const ensureOrganization = `-- name: EnsureOrganization :exec
 INSERT INTO cd_organizations (id, name) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING
 `
 
-// Its name is given once: whoever renames it later means that.
+// Its name is given once: later renames are kept.
 func (q *Queries) EnsureOrganization(ctx context.Context, iD int64, name string) error {
 	_, err := q.db.Exec(ctx, ensureOrganization, iD, name)
 	return err
@@ -105,7 +105,7 @@ type ListOrganizationsRow struct {
 	CreatedAt time.Time
 }
 
-// Across organizations, on purpose: for whoever operates the installation.
+// Across organizations, on purpose: for the operators of the installation.
 func (q *Queries) ListOrganizations(ctx context.Context, arg ListOrganizationsParams) ([]ListOrganizationsRow, error) {
 	rows, err := q.db.Query(ctx, listOrganizations,
 		arg.Above,

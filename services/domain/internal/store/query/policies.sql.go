@@ -79,8 +79,8 @@ type DueRollbackRow struct {
 	Cause     string
 }
 
-// The rollout is locked with it: whoever sets the clock holds the rollout and then writes here, so waiting for the rollout
-// with this row in hand could be a deadlock.
+// The rollout is locked with it: setting the clock locks the rollout and then writes here, so waiting for the rollout
+// while this row is locked could be a deadlock.
 func (q *Queries) DueRollback(ctx context.Context, organizationID int64, at time.Time) (DueRollbackRow, error) {
 	row := q.db.QueryRow(ctx, dueRollback, organizationID, at)
 	var i DueRollbackRow

@@ -102,7 +102,7 @@ type SettlePreviewParams struct {
 	ID             int64
 }
 
-// What the program has told stays: the engine's word about its end may come before it, or after.
+// What the program has reported stays: the engine's event about its end may arrive before it, or after.
 func (q *Queries) SettlePreview(ctx context.Context, arg SettlePreviewParams) error {
 	_, err := q.db.Exec(ctx, settlePreview,
 		arg.State,

@@ -509,8 +509,8 @@ type MarksRow struct {
 	BrokenAt      time.Time
 }
 
-// What is said of rollouts beside their state: whether somebody has aborted one that is not over, and not retried it since; whether the
-// latest word about a hold is a pause that has not become true yet (D17); whether somebody has broken the glass; and the newest rollout
+// What is shown of rollouts beside their state: whether one that is not over was aborted, and not retried since; whether the
+// latest request about a hold is a pause that has not taken effect yet (D17); whether the glass was broken; and the newest rollout
 // that takes it back. One query for all, since every list of rollouts asks it.
 func (q *Queries) Marks(ctx context.Context, organizationID int64, ids []int64) ([]MarksRow, error) {
 	rows, err := q.db.Query(ctx, marks, organizationID, ids)

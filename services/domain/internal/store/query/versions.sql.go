@@ -694,7 +694,7 @@ type SeenDigestsRow struct {
 	Seen      bool
 }
 
-// Of versions of which it was said whether their digest was seen.
+// Of versions for which it was reported whether their digest was seen.
 func (q *Queries) SeenDigests(ctx context.Context, organizationID int64, ids []int64) ([]SeenDigestsRow, error) {
 	rows, err := q.db.Query(ctx, seenDigests, organizationID, ids)
 	if err != nil {

@@ -27,7 +27,7 @@ func WithConcealed(ctx context.Context) (context.Context, *Concealed) {
 	return context.WithValue(ctx, concealedKey{}, c), c
 }
 
-// Conceal says that a value is a secret (D27). Whoever resolves a reference within Function.Call says so with the ctx that it was
+// Conceal says that a value is a secret (D27). A Function that resolves a reference within Call declares it with the ctx that it was
 // called with: where an error or a panic of this use shows the value, nobody gets to see it, in no log, history or answer.
 func Conceal(ctx context.Context, value string) {
 	c, used := ctx.Value(concealedKey{}).(*Concealed)

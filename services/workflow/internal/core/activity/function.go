@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Location says where a Function is carried out. The program that runs it cannot tell. The numbers are stored with
+// Location says where a Function is carried out. The program that runs it does not see it. The numbers are stored with
 // open calls (call.location).
 type Location int
 
@@ -33,7 +33,7 @@ type Function interface {
 	// effect and its record: the effect must then happen once, and the same value come back.
 	//
 	// The value is what encoding/json can encode; it becomes part of the history, so it carries no secret, address,
-	// time stamp of its own or stack trace. A *FunctionError tells the program what went wrong; any other error is a
+	// time stamp of its own or stack trace. A *FunctionError is returned to the program; any other error is a
 	// *FunctionError with code "internal" to the program. Call is never used for a Function of a cluster or a worker.
 	Call(ctx context.Context, call Call) (any, error)
 }
@@ -45,7 +45,7 @@ type Checker interface {
 }
 
 // Pure is a Function of this process that can say of itself that it does nothing in the world and answers at once, from its arguments
-// alone: nobody can tell whether and when it was called. One that does not say so is not.
+// alone: nothing shows whether and when it was called. One that does not say so is not.
 type Pure interface {
 	Pure() bool
 }
@@ -68,7 +68,7 @@ type Call struct {
 	Function string
 	// Args are the arguments as encoding/json decodes them with UseNumber off, but whole numbers are int64.
 	Args map[string]any
-	// Secrets are the secret *references* of the workflow by name (D27): resolve them here, tell Conceal, and never return or log the value.
+	// Secrets are the secret *references* of the workflow by name (D27): resolve them here, declare them to Conceal, and never return or log the value.
 	Secrets map[string]string
 	// Attempt counts from 1. For an InProcess Function it starts anew after a restart.
 	Attempt int

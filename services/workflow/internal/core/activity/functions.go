@@ -61,7 +61,7 @@ func (r *Functions) Lookup(name string) (Function, bool) {
 // Names are the names of all Functions, sorted.
 func (r *Functions) Names() []string { return slices.Sorted(maps.Keys(r.byName)) }
 
-// Unknown is what a program is told that runs a Function which there is not.
+// Unknown is the error of a program that runs a Function which does not exist.
 func (r *Functions) Unknown(name string) *history.FunctionError {
 	if name == EmitFunction {
 		return &history.FunctionError{Code: history.CodeUnknownFunction, Message: "emit sends an event, and is no function to poll"}

@@ -22,7 +22,7 @@ type Agent struct {
 
 // RegistryStore keeps whose agents are.
 type RegistryStore interface {
-	// SaveAgents adds what is said of agents to what was said before, in one transaction: the first organization of an
+	// SaveAgents adds declarations of agents to the earlier ones, in one transaction: the first organization of an
 	// agent stays its only one, fault.Conflict for another, and Revoked is never taken back.
 	SaveAgents(ctx context.Context, agents []Agent) error
 	// Agents reads all of them.
@@ -37,7 +37,7 @@ type Owners interface {
 }
 
 const (
-	// agentsRefresh is how late this process may learn of an agent that another one was told of. One that is missing is
+	// agentsRefresh is how late this process may learn of an agent that was declared to another one. One that is missing is
 	// looked up at once, so this is how long a revoked agent may still be called; its relay is cut off by then.
 	agentsRefresh = 5 * time.Second
 	// agentsPause is the least time between two looks for agents that are not there: a program may name any number.
@@ -82,7 +82,7 @@ func (a *Registry) Known() []int64 {
 	return numbers
 }
 
-// Run looks now and then for what other processes were told, until ctx ends.
+// Run polls for agents that were declared to other processes, until ctx ends.
 func (a *Registry) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := a.read(ctx); err != nil && ctx.Err() == nil {
@@ -96,7 +96,7 @@ func (a *Registry) Run(ctx context.Context) error {
 // maxDeclared bounds one declaration.
 const maxDeclared = 10000
 
-// Declare adds what is said of agents to what is known, here and in the store.
+// Declare adds declarations of agents to those that are known, here and in the store.
 func (a *Registry) Declare(ctx context.Context, agents []Agent) error {
 	var wrong []fault.Field
 	owners := make(map[int64]int64, len(agents))
@@ -142,9 +142,9 @@ func (a *Registry) Declare(ctx context.Context, agents []Agent) error {
 func (a *Registry) news(agents []Agent) []Agent {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(agents), func(said Agent) bool {
-		known, ok := a.known[said.ID]
-		return ok && known.Organization == said.Organization && (known.Revoked || !said.Revoked)
+	return slices.DeleteFunc(slices.Clone(agents), func(declared Agent) bool {
+		known, ok := a.known[declared.ID]
+		return ok && known.Organization == declared.Organization && (known.Revoked || !declared.Revoked)
 	})
 }
 
@@ -177,7 +177,7 @@ func (a *Registry) read(ctx context.Context) error {
 // about numbers that nobody has.
 func (a *Registry) Problem(ctx context.Context, organization, number int64) (string, error) {
 	agent, ok, readAt, none := a.find(number)
-	// Another process may have been told of it a moment ago.
+	// It may have been declared to another process a moment ago.
 	if !ok && a.clock.Now().Sub(readAt) >= agentsPause {
 		if err := a.read(ctx); err != nil {
 			return "", err

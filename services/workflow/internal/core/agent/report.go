@@ -14,7 +14,7 @@ const (
 	// ReportHealth and ReportReconciliation are made by the relay, of an Argo Rollout and of an Argo CD Application.
 	ReportHealth         = "argo.health"
 	ReportReconciliation = "argo.reconciliation"
-	// ReportAgent is made here, off heartbeats: whether the agent is there and its cluster answers.
+	// ReportAgent is made here, off heartbeats: whether the agent is connected and its cluster answers.
 	ReportAgent = "agent"
 )
 

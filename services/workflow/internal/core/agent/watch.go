@@ -6,13 +6,13 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
-// The events by which relays tell what they see under a watch: of Argo Rollouts (E71), and of everything else.
+// The events by which relays report what they see under a watch: of Argo Rollouts (E71), and of everything else.
 const (
 	TypeRolloutStatusChanged = "com.gitlab.cd.argo.rollout.status_changed"
 	TypeObjectChanged        = "com.gitlab.cd.object.changed"
 )
 
-// Watch is what a program wants to be told of: an object in a cluster, or the objects with certain labels. It lives no
+// Watch is what a program wants to be notified of: an object in a cluster, or the objects with certain labels. It lives no
 // longer than its execution, however that ends (D20, E78).
 type Watch struct {
 	// ID is the activity that opened it. What is observed carries it, which is what the program's wait filters by.
@@ -31,7 +31,7 @@ type WatchSpec struct {
 	// Name, or Labels: a selector as kubectl writes it.
 	Name   string `json:"name,omitempty"`
 	Labels string `json:"labels,omitempty"`
-	// Fields are the dotted paths whose changes matter, and all that is told.
+	// Fields are the dotted paths whose changes matter, and all that is reported.
 	Fields []string `json:"fields"`
 	// Subject are members that everything observed gets, in place of those that the relay may have given it: so one wait
 	// can be for what is seen and for what else happens to the subject, such as a rollout's.

@@ -9,7 +9,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// maxReason bounds the reason that somebody gives, in characters: it goes into the row, the history and an event.
+// maxReason bounds the reason that a caller gives, in characters: it goes into the row, the history and an event.
 const maxReason = 1024
 
 // CheckReason refuses a reason that is shorter than least characters, or too long.

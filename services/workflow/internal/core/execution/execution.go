@@ -36,7 +36,7 @@ type Execution struct {
 	UpdatedAt time.Time
 	// Attempt counts the retries, from 1.
 	Attempt int
-	// Generation counts how often the run went on with an empty history, from 1; Base is the last entry of the generation
+	// Generation counts how often the run continued with an empty history, from 1; Base is the last entry of the generation
 	// before, 0 in the first.
 	Generation int
 	Base       int64

@@ -26,7 +26,7 @@ type Start struct {
 	// Secrets are references by name, never values (D27).
 	Secrets map[string]string
 	Labels  map[string]string
-	// Trace is that of whoever asks, in W3C form, if it is recorded. It is no part of what is started: the same workflow
+	// Trace is that of the caller, in W3C form, if it is recorded. It is no part of what is started: the same workflow
 	// asked for in another trace is the same.
 	Trace string
 	// Message is sent to the run's inbox in the transaction that stores it; nil: none. It is no part of what is started either.

@@ -5,7 +5,7 @@ package execution
 type State int
 
 const (
-	// Running executions have an owner, or want one: something can be done now, by whoever owns or claims them.
+	// Running executions have an owner, or want one: something can be done now, by the process that owns or claims them.
 	Running State = iota
 	// Parked executions wait in every branch for a timer, an event or an answer. They live in the store only.
 	Parked

@@ -74,7 +74,7 @@ func maxFlowInputs() int {
 	return history.InputsDoor.Limits().Size - history.EventDoor.Limits().Size - attributes
 }
 
-// digest tells one content of a flow from another.
+// digest identifies the content of a flow.
 func (f Flow) digest(basis execution.Start) ([32]byte, error) {
 	parts, err := basis.Digests()
 	if err != nil {

@@ -40,7 +40,7 @@ func NewFlows(d Deps) *Flows {
 	return &Flows{Deps: d, woken: wake.NewSignal(), loaded: map[int64]Flow{}}
 }
 
-// Wake has Run look for work now. Whoever stores an event that has met a handler calls it, so the process that has committed the
+// Wake has Run look for work now. It is called when an event was stored that has met a handler, so the process that has committed the
 // event starts the run; for what a process that died has left, and for what is to be tried again, the engine's lookout calls it.
 func (f *Flows) Wake() { f.woken.Raise() }
 
@@ -184,7 +184,7 @@ func (f *Flows) List(ctx context.Context, organization, after int64, limit int) 
 	return f.Store.ListFlows(ctx, organization, after, limit)
 }
 
-// Delete retires a flow. What it has started goes on.
+// Delete retires a flow. What it has started continues.
 func (f *Flows) Delete(ctx context.Context, organization int64, name string) error {
 	if err := execution.CheckOrganization(organization); err != nil {
 		return err

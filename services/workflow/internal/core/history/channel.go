@@ -10,8 +10,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// A channel is an address that a program makes and hands out: whoever has its token can answer the run, and nobody else
-// can (D19). What is sent is kept until the program receives it.
+// A channel is an address that a program makes and hands out: only a holder of its token can answer the run
+// (D19). What is sent is kept until the program receives it.
 //
 // A message is stored as an event of TypeMessage and found by the index that events are found by: of a run its order,
 // its being consumed once and its race with receive() are those of events and waits.

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A run that is meant to go on for ever would have a history without end, and with it a replay without end. So a program may
-// end a generation of its run by continue_with: the run goes on at once, with the call that it has asked for and an empty
+// A run that is meant to continue for ever would have a history without end, and with it a replay without end. So a program may
+// end a generation of its run by continue_with: the run continues at once, with the call that it has asked for and an empty
 // history, in place of the frames of an interpreter, which cannot be stored.
 //
 // To everybody else it is the same run: id, handle, labels, secrets, organization, trace and attempt are its row's, which
@@ -18,7 +18,7 @@ import (
 //
 // The border is one commit: the entry of KindContinue, everything else of its turn, and the beginning of the next generation.
 // At that moment nothing is open, because the machine lets no branch continue beside others that have not ended. Numbers of
-// entries go on behind the border. Numbers of branches and operations begin anew, and so the handle in activity ids says
+// entries continue behind the border. Numbers of branches and operations begin anew, and so the handle in activity ids says
 // which generation they are of (Handle).
 
 // Handle is what the activity ids of a run begin with: its handle, in another attempt or generation than the first with both

@@ -37,7 +37,7 @@ const (
 	maxFrameText = 256
 )
 
-// Failure is the last entry of a run that its program has failed, beside what everybody is told of the end.
+// Failure is the last entry of a run that its program has failed, beside what is published about the end.
 type Failure struct {
 	End
 	// Stack is the calls, the innermost first; empty where the error names the only one.

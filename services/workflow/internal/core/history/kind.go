@@ -58,7 +58,7 @@ const (
 	KindCompleted Kind = "completed"
 	KindFailed    Kind = "failed"
 	KindCancelled Kind = "cancelled"
-	// KindQuarantined and KindTerminated are ends that TypeFailed tells of.
+	// KindQuarantined and KindTerminated are ends that TypeFailed reports.
 	KindQuarantined Kind = "quarantined"
 	KindTerminated  Kind = "terminated"
 )

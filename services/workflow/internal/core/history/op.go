@@ -24,7 +24,7 @@ func (o Op) Wants() []Want {
 	return wants
 }
 
-// NoTime is the Timeout of an operation that is only to be had if it is there at once: a Timeout of 0 is none that was given.
+// NoTime is the Timeout of an operation that succeeds at once or not at all; a Timeout of 0 means that none was given.
 const NoTime = time.Nanosecond
 
 // Activity is the operation's id: ActivityID, and for a poll that of one round, "<execution>/<branch>.<op>.<round>".

@@ -54,10 +54,10 @@ type Machine interface {
 	// Result is what the main of a child returned, when it has ended well; nil for nothing.
 	Result() json.RawMessage
 	// Take are the entries and events since the last Take, in order; entries carry no Seq and no time yet. An entry of
-	// KindContinue is the last: the program has ended well, and goes on in another Machine.
+	// KindContinue is the last: the program has ended well, and continues in another Machine.
 	Take() ([]history.Entry, []history.Emit)
 	// Outcome reports whether the program has ended, and its failure if it failed. The failure *Interrupted is none of the
-	// program's: the machine is of no more use, and the run goes on with another one.
+	// program's: the machine is of no more use, and the run continues with another one.
 	Outcome() (ended bool, failure error)
 	// Close gives the machine up, wherever it stands.
 	Close()

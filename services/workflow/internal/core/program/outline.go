@@ -8,14 +8,14 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
-// Outline is what can be said of a program without running it. What a program computes (a function's name put together
+// Outline is what can be found out about a program without running it. What a program computes (a function's name put together
 // from parts) is not in it; Dynamic says where that happens.
 type Outline struct {
 	// Inputs are the names that the program takes as inputs: globals that nothing defines, and the parameters of main
 	// that have no default. Sorted.
 	Inputs []string
 	// Functions are those that run and poll name, Waits the types of wait_for_event, Emits the types of run("emit", …).
-	// Each is there once, with its first use, sorted by name.
+	// Each is listed once, with its first use, sorted by name.
 	Functions, Waits, Emits []Use
 	// Handlers are the calls of on_event at the top level of the main file, in its order. A program that has some is a
 	// flow: an event that matches one starts a run (D4).

@@ -7,8 +7,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 )
 
-// MaxIdle is how long a loop waits that has nothing to do: the lookout tells it when there is something. A loop that is
-// never told goes round once in a while all the same.
+// MaxIdle is how long a loop waits that has nothing to do: the lookout wakes it when there is something. A loop that is
+// never woken runs once in a while all the same.
 const MaxIdle = time.Hour
 
 // Signal is a wake-up that is not lost between two waits, and does not pile up.
@@ -17,7 +17,7 @@ type Signal chan struct{}
 // NewSignal makes a Signal that is not raised.
 func NewSignal() Signal { return make(Signal, 1) }
 
-// Raise never blocks. A signal that is raised already stands for this one too, since whoever waits looks at
+// Raise never blocks. A signal that is raised already covers this one, too, since the waiter looks at
 // everything.
 func (s Signal) Raise() {
 	select {
