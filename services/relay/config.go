@@ -55,6 +55,11 @@ type Config struct {
 	// AllowClusterKinds are the cluster-scoped kinds, as group/Kind, that a project may let its Applications deploy. The default lets
 	// Argo CD create the namespace of an Application.
 	AllowClusterKinds []string `koanf:"allow_cluster_kinds" default:"/Namespace"`
+	// AllowWorkflowNamespaces are the namespaces in which Argo Workflows may be submitted, stopped and read. Without any there are none: a
+	// Workflow runs with whatever its namespace lets pods do.
+	AllowWorkflowNamespaces []string `koanf:"allow_workflow_namespaces"`
+	// AllowJobNamespaces are the namespaces in which Kubernetes Jobs may be run, stopped and read. Without any there are none.
+	AllowJobNamespaces []string `koanf:"allow_job_namespaces"`
 	// ArgoCDNamespace is where Argo CD keeps its projects, if that is neither the Application's own namespace nor the one that Argo CD has
 	// written into its status.
 	ArgoCDNamespace string `koanf:"argocd_namespace" default:"argocd"`
@@ -91,6 +96,8 @@ func (c Config) Validate() error {
 	for name, list := range c.allowed() {
 		wrong = append(wrong, checkPatterns(name, *list)...)
 	}
+	wrong = append(wrong, checkPatterns("allow_workflow_namespaces", c.AllowWorkflowNamespaces)...)
+	wrong = append(wrong, checkPatterns("allow_job_namespaces", c.AllowJobNamespaces)...)
 	wrong = append(wrong, c.NATS.Check()...)
 	wrong = append(wrong, c.Settings.Check()...)
 	if len(wrong) > 0 {
@@ -137,6 +144,7 @@ func (c Config) limits() core.Limits {
 	return core.Limits{
 		Projects: c.AllowProjects, ApplicationNamespaces: c.AllowApplicationNamespaces, DestinationNamespaces: c.AllowDestinationNamespaces,
 		DestinationServers: c.AllowDestinationServers, Repositories: c.AllowRepositories, ClusterKinds: c.AllowClusterKinds,
+		WorkflowNamespaces: c.AllowWorkflowNamespaces, JobNamespaces: c.AllowJobNamespaces,
 		Home: c.ArgoCDNamespace, Unauthorized: c.AllowUnauthorizedApplications,
 	}
 }

@@ -7,12 +7,19 @@ type Right struct {
 	Verbs           []string
 	// For lists the duties that need it.
 	For string
+	// Tasks means that it is only needed, and only granted, where the configuration names namespaces for Workflows or Jobs.
+	Tasks bool
 }
 
 // Rights lists exactly the rights that the relay needs in a cluster for the bundled drivers; the chart grants them. A test performs every
 // duty against an API server that records requests, and compares. The operator grants what other programs read with k8s.get and k8s.watch.
 func Rights() []Right {
 	return []Right{
+		{
+			Resource: "pods", Verbs: []string{"list"}, Tasks: true,
+			For: "workflow.logs and job.logs: which pods belong to it",
+		},
+		{Resource: "pods/log", Verbs: []string{"get"}, Tasks: true, For: "workflow.logs and job.logs"},
 		{
 			Group: "apps", Resource: "deployments", Verbs: []string{"get", "list"},
 			For: "k8s.get and k8s.list: whether controllers run, and workloadRef",
@@ -28,5 +35,13 @@ func Rights() []Right {
 			For: "argo.promote, argo.abort, argo.retry, k8s.watch, and the standing report of health",
 		},
 		{Group: "argoproj.io", Resource: "rollouts/status", Verbs: []string{"patch"}, For: "argo.promote, argo.abort, argo.retry"},
+		{
+			Group: "argoproj.io", Resource: "workflows", Verbs: []string{"create", "get", "list", "patch", "watch"}, Tasks: true,
+			For: "workflow.submit, workflow.stop, workflow.terminate, workflow.logs, k8s.get and k8s.watch",
+		},
+		{
+			Group: "batch", Resource: "jobs", Verbs: []string{"create", "get", "list", "patch", "watch"}, Tasks: true,
+			For: "job.run, job.stop, job.logs, k8s.get and k8s.watch",
+		},
 	}
 }

@@ -81,9 +81,13 @@ func (n *notes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	object := n.objects[strings.TrimSuffix(resource, "/status")+"/"+name]
 	switch verb {
 	case "list":
+		items := []any{}
+		if resource == "pods" {
+			items = append(items, map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "p", "namespace": "shop"}})
+		}
 		n.reply(w, http.StatusOK, map[string]any{
 			"apiVersion": group + "/v1alpha1", "kind": "List",
-			"metadata": map[string]any{"resourceVersion": "1"}, "items": []any{},
+			"metadata": map[string]any{"resourceVersion": "1"}, "items": items,
 		})
 	case "watch": // like an old server: no initial events, so that the client lists
 		n.reply(w, http.StatusUnprocessableEntity, map[string]any{
@@ -132,6 +136,17 @@ func (*notes) reply(w http.ResponseWriter, code int, body map[string]any) {
 	_ = json.NewEncoder(w).Encode(body)
 }
 
+// ours is an object that Lockstep has created for organization 7.
+func ours(apiVersion, kind string) map[string]any {
+	return map[string]any{
+		"apiVersion": apiVersion, "kind": kind,
+		"metadata": map[string]any{"name": "present", "namespace": "shop", "resourceVersion": "1", "labels": map[string]any{
+			"app.kubernetes.io/managed-by": "lockstep", "lockstep.dev/organization": "7",
+		}},
+		"spec": map[string]any{},
+	}
+}
+
 // used performs every duty of the relay, and returns the rights that it needed.
 func used(t *testing.T) []Right {
 	t.Helper()
@@ -149,6 +164,9 @@ func used(t *testing.T) []Right {
 				"pauseConditions": []any{map[string]any{"reason": "CanaryPauseStep"}},
 			},
 		},
+		"workflows/present": ours("argoproj.io/v1alpha1", "Workflow"),
+		"jobs/present":      ours("batch/v1", "Job"),
+		"pods/log/p":        {},
 		"rollouts/aborted": {
 			"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout",
 			"metadata": map[string]any{"name": "aborted", "namespace": "shop", "generation": 1, "resourceVersion": "1"},
@@ -167,7 +185,7 @@ func used(t *testing.T) []Right {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limits := config.WithDefaults(Config{}).limits()
+	limits := config.WithDefaults(Config{AllowWorkflowNamespaces: []string{"shop"}, AllowJobNamespaces: []string{"shop"}}).limits()
 	runner := core.NewRunner(core.RunnerDeps{
 		Cluster: c, Clock: clock.System(), Log: slog.New(slog.DiscardHandler),
 		Poll: time.Second, Limits: limits,
@@ -186,19 +204,29 @@ func used(t *testing.T) []Right {
 		core.FunctionList:        `{"kind":"Deployment","labels":"a=b","fields":["status"]}`,
 		core.FunctionList + " 2": `{"kind":"StatefulSet","labels":"a=b","fields":["status"]}`,
 		core.FunctionGet + " 2":  `{"kind":"StatefulSet","namespace":"argocd","name":"argocd-application-controller"}`,
+		core.FunctionSubmitWorkflow: `{"namespace":"shop","workflow":{"apiVersion":"argoproj.io/v1alpha1","kind":"Workflow",
+			"metadata":{"name":"migrate"}}}`,
+		core.FunctionStopWorkflow:      `{"namespace":"shop","name":"present"}`,
+		core.FunctionTerminateWorkflow: `{"namespace":"shop","name":"present"}`,
+		core.FunctionWorkflowLogs:      `{"namespace":"shop","name":"present"}`,
+		core.FunctionRunJob:            `{"namespace":"shop","job":{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"migrate"}}}`,
+		core.FunctionStopJob:           `{"namespace":"shop","name":"present"}`,
+		core.FunctionJobLogs:           `{"namespace":"shop","name":"present"}`,
 	} {
 		function, _, _ = strings.Cut(function, " ")
 		answer := runner.Run(t.Context(), core.Call{
-			ID: function, Function: function, Args: json.RawMessage(args),
+			ID: function, Function: function, Organization: "7", Args: json.RawMessage(args),
 			Deadline: clock.System().Now().Add(time.Minute),
 		})
 		if answer.Err != nil {
 			t.Errorf("%s: %v", function, answer.Err)
 		}
 	}
-	for _, kind := range []string{"Rollout", "Application"} { // k8s.watch, and the standing reports
+	for kind, version := range map[string]string{ // k8s.watch, and the standing reports
+		"Rollout": "argoproj.io/v1alpha1", "Application": "argoproj.io/v1alpha1", "Workflow": "argoproj.io/v1alpha1", "Job": "batch/v1",
+	} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		c.Follow(ctx, core.Selection{Kind: core.Kind{APIVersion: "argoproj.io/v1alpha1", Kind: kind}, Namespace: "shop", Name: "api"},
+		c.Follow(ctx, core.Selection{Kind: core.Kind{APIVersion: version, Kind: kind}, Namespace: "shop", Name: "api"},
 			func(change core.Change) {
 				if change.Name == "" && change.Err == nil && !change.Reached {
 					cancel()
@@ -220,41 +248,46 @@ func TestRightsAreThoseThatAreUsed(t *testing.T) {
 	t.Parallel()
 	want := Rights()
 	for i := range want {
-		want[i].For = ""
+		want[i].For, want[i].Tasks = "", false
 	}
 	if diff := cmp.Diff(want, used(t)); diff != "" {
 		t.Errorf("rights (-table +used):\n%s", diff)
 	}
 }
 
-// The role that the scenarios on a real cluster use, which is the chart's, grants exactly the table.
-func TestTheRoleGrantsTheTable(t *testing.T) {
+// The roles that the scenarios on a real cluster use, which are the chart's, grant exactly the table: one what every relay needs, the other
+// what those need whose configuration names namespaces for Workflows and Jobs.
+func TestTheRolesGrantTheTable(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("..", "..", "tools", "e2e", "cluster", "manifests", "relay.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, _, _ := strings.Cut(string(text), "\n---\n")
-	var role struct {
-		Rules []struct{ APIGroups, Resources, Verbs []string }
-	}
-	if err := utilyaml.Unmarshal([]byte(first), &role); err != nil {
-		t.Fatal(err)
-	}
-	granted := map[string][]string{}
-	for _, rule := range role.Rules {
-		for _, group := range rule.APIGroups {
-			for _, resource := range rule.Resources {
-				granted[group+" "+resource] = slices.Sorted(slices.Values(rule.Verbs))
+	documents := strings.Split(string(text), "\n---\n")
+	for i, tasks := range []bool{false, true} {
+		var role struct {
+			Rules []struct{ APIGroups, Resources, Verbs []string }
+		}
+		if err := utilyaml.Unmarshal([]byte(documents[i]), &role); err != nil {
+			t.Fatal(err)
+		}
+		granted := map[string][]string{}
+		for _, rule := range role.Rules {
+			for _, group := range rule.APIGroups {
+				for _, resource := range rule.Resources {
+					granted[group+" "+resource] = slices.Sorted(slices.Values(rule.Verbs))
+				}
 			}
 		}
-	}
-	want := map[string][]string{}
-	for _, r := range Rights() {
-		want[r.Group+" "+r.Resource] = r.Verbs
-	}
-	if diff := cmp.Diff(want, granted); diff != "" {
-		t.Errorf("granted (-table +role):\n%s", diff)
+		want := map[string][]string{}
+		for _, r := range Rights() {
+			if r.Tasks == tasks {
+				want[r.Group+" "+r.Resource] = r.Verbs
+			}
+		}
+		if diff := cmp.Diff(want, granted); diff != "" {
+			t.Errorf("tasks %t: granted (-table +role):\n%s", tasks, diff)
+		}
 	}
 }
 

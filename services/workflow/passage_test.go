@@ -179,11 +179,15 @@ func TestAHostileProgramChangesNothing(t *testing.T) {
 	}
 
 	args := map[string]map[string]any{
-		"git.commit":     {"repo_url": "https://git.example.com/shop", "branch": "main", "path": "a", "content": "a", "message": "a"},
-		"http.request":   {"url": "http://Deploy.example.com:443/x/../SHOP/%61pi", "method": "POST"},
-		"argo.sync":      {"app_name": "shop", "app_namespace": "argocd", "revision": "a"},
-		"argo.terminate": {"app_name": "shop", "app_namespace": "argocd", "operation": "a"},
-		"argo.promote":   {"rollout_name": "api", "rollout_namespace": "shop", "step_index": 0},
+		"git.commit":      {"repo_url": "https://git.example.com/shop", "branch": "main", "path": "a", "content": "a", "message": "a"},
+		"http.request":    {"url": "http://Deploy.example.com:443/x/../SHOP/%61pi", "method": "POST"},
+		"argo.sync":       {"app_name": "shop", "app_namespace": "argocd", "revision": "a"},
+		"argo.terminate":  {"app_name": "shop", "app_namespace": "argocd", "operation": "a"},
+		"workflow.submit": {"namespace": "shop", "workflow": map[string]any{"metadata": map[string]any{"name": "a"}}},
+		"workflow.stop":   {"namespace": "shop", "name": "a"}, "workflow.terminate": {"namespace": "shop", "name": "a"},
+		"job.run":      {"namespace": "shop", "job": map[string]any{"metadata": map[string]any{"generateName": "a-"}}},
+		"job.stop":     {"namespace": "shop", "name": "a"},
+		"argo.promote": {"rollout_name": "api", "rollout_namespace": "shop", "step_index": 0},
 	}
 	var calls []map[string]any
 	for _, name := range registry.Names() {

@@ -67,6 +67,27 @@ labels:
 - apiGroups: [argoproj.io]
   resources: [rollouts/status]
   verbs: [patch]
+{{- if or .Values.allow.workflowNamespaces .Values.allow.jobNamespaces }}
+{{- if .Values.allow.workflowNamespaces }}
+# workflow.submit, workflow.stop, workflow.terminate, workflow.logs, k8s.get and k8s.watch
+- apiGroups: [argoproj.io]
+  resources: [workflows]
+  verbs: [get, list, watch, create, patch]
+{{- end }}
+{{- if .Values.allow.jobNamespaces }}
+# job.run, job.stop, job.logs, k8s.get and k8s.watch
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: [get, list, watch, create, patch]
+{{- end }}
+# workflow.logs and job.logs
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list]
+- apiGroups: [""]
+  resources: [pods/log]
+  verbs: [get]
+{{- end }}
 {{- with .Values.rbac.extraRules }}
 {{ toYaml . }}
 {{- end }}
@@ -87,6 +108,8 @@ labels:
 {{- $_ := set $own "allow_destination_servers" .destinationServers -}}
 {{- $_ := set $own "allow_repositories" .repositories -}}
 {{- $_ := set $own "allow_cluster_kinds" .clusterKinds -}}
+{{- with .workflowNamespaces -}}{{- $_ := set $own "allow_workflow_namespaces" . -}}{{- end -}}
+{{- with .jobNamespaces -}}{{- $_ := set $own "allow_job_namespaces" . -}}{{- end -}}
 {{- $_ := set $own "allow_unauthorized_applications" .unauthorizedApplications -}}
 {{- end -}}
 {{- toYaml (merge $own .Values.config) -}}

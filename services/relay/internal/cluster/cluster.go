@@ -151,6 +151,26 @@ func (c *Cluster) Create(ctx context.Context, ref core.Ref, o core.Object) error
 	return classify(err, "create", ref)
 }
 
+// DryCreate has the API server validate an object.
+func (c *Cluster) DryCreate(ctx context.Context, ref core.Ref, o core.Object) (core.Object, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	client, err := c.client(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	var u *unstructured.Unstructured
+	err = c.ask(ctx, func() error {
+		u, err = client.Create(ctx, &unstructured.Unstructured{Object: o},
+			metav1.CreateOptions{FieldManager: fieldManager, DryRun: []string{metav1.DryRunAll}})
+		return err //nolint:wrapcheck // classified below
+	})
+	if err != nil {
+		return nil, classify(err, "create", ref)
+	}
+	return u.Object, nil
+}
+
 // fieldManager is the name under which Kubernetes records the fields that the relay sets.
 const fieldManager = "lockstep-relay"
 

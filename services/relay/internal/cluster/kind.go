@@ -71,6 +71,8 @@ func known(kind string) (resource, bool) {
 		return in("argoproj.io", "v1alpha1", "appprojects")
 	case "Rollout":
 		return in("argoproj.io", "v1alpha1", "rollouts")
+	case "Workflow":
+		return in("argoproj.io", "v1alpha1", "workflows")
 	case "AnalysisRun":
 		return in("argoproj.io", "v1alpha1", "analysisruns")
 	case "AnalysisTemplate":

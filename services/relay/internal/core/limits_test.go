@@ -55,6 +55,10 @@ func (s *shelf) Patch(context.Context, Ref, Object, bool) error {
 	return nil
 }
 
+func (*shelf) DryCreate(_ context.Context, _ Ref, o Object) (Object, error) { return o, nil }
+
+func (*shelf) TaskLog(context.Context, Ref, string, int64, int64) (string, error) { return "", nil }
+
 func (*shelf) AwaitChange(ctx context.Context, _ Ref, _ string, atMost time.Duration) {
 	_ = clock.Sleep(ctx, clock.System(), atMost)
 }
@@ -97,6 +101,14 @@ func TestEveryFunctionIsGuarded(t *testing.T) {
 		FunctionPromote:   rollout + `,"step_index":1}`,
 		FunctionAbort:     rollout + `}`,
 		FunctionRetry:     rollout + `}`,
+
+		FunctionSubmitWorkflow:    `{"namespace":"kube-system","workflow":{"apiVersion":"argoproj.io/v1alpha1","kind":"Workflow","metadata":{"name":"x"}}}`,
+		FunctionStopWorkflow:      `{"namespace":"kube-system","name":"x"}`,
+		FunctionTerminateWorkflow: `{"namespace":"kube-system","name":"x"}`,
+		FunctionWorkflowLogs:      `{"namespace":"kube-system","name":"x"}`,
+		FunctionRunJob:            `{"namespace":"kube-system","job":{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"x"}}}`,
+		FunctionStopJob:           `{"namespace":"kube-system","name":"x"}`,
+		FunctionJobLogs:           `{"namespace":"kube-system","name":"x"}`,
 	}
 	for _, function := range slices.Sorted(maps.Keys(duties())) {
 		args, ok := refused[function]

@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 )
@@ -47,6 +48,10 @@ type Cluster interface {
 	List(ctx context.Context, s Selection, limit int) (all []Object, more bool, err error)
 	// Create creates one object.
 	Create(ctx context.Context, ref Ref, o Object) error
+	// DryCreate has the API server validate an object as if it were created, and returns what would be. Nothing is created.
+	DryCreate(ctx context.Context, ref Ref, o Object) (Object, error)
+	// TaskLog returns the end of what a container of a pod has printed: at most lines lines, and of those the last atMost bytes.
+	TaskLog(ctx context.Context, pod Ref, container string, lines, atMost int64) (string, error)
 	// Patch applies a JSON merge patch to the object or, if status is set, to its status. The patch contains the resource version that it
 	// was decided on.
 	Patch(ctx context.Context, ref Ref, patch Object, status bool) error
@@ -102,6 +107,9 @@ func (o Object) number(path ...string) (int64, bool) {
 		return int64(n), n == float64(int64(n))
 	case int:
 		return int64(n), true
+	case json.Number: // the arguments of a call
+		i, err := n.Int64()
+		return i, err == nil
 	default:
 		return 0, false
 	}

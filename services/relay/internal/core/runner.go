@@ -24,6 +24,14 @@ const (
 	FunctionPromote   = "argo.promote"
 	FunctionAbort     = "argo.abort"
 	FunctionRetry     = "argo.retry"
+
+	FunctionSubmitWorkflow    = "workflow.submit"
+	FunctionStopWorkflow      = "workflow.stop"
+	FunctionTerminateWorkflow = "workflow.terminate"
+	FunctionWorkflowLogs      = "workflow.logs"
+	FunctionRunJob            = "job.run"
+	FunctionStopJob           = "job.stop"
+	FunctionJobLogs           = "job.logs"
 )
 
 // RunnerDeps are the dependencies of a Runner.
@@ -102,6 +110,13 @@ func duties() map[string]duty {
 		FunctionRetry: {"the Rollout's namespace", func(r *Runner, ctx context.Context, call Call) (map[string]any, error) {
 			return r.rollout(ctx, call, false, NextRetry)
 		}},
+		FunctionSubmitWorkflow:    {"the Workflow's namespace; the object is ours or new", workflowTask().start},
+		FunctionStopWorkflow:      {"the Workflow's namespace; the object is ours", workflowTask().end(stopGently)},
+		FunctionTerminateWorkflow: {"the Workflow's namespace; the object is ours", workflowTask().end(terminated)},
+		FunctionWorkflowLogs:      {"the Workflow's namespace; the object is ours", workflowTask().logs},
+		FunctionRunJob:            {"the Job's namespace; the object is ours or new", jobTask().start},
+		FunctionStopJob:           {"the Job's namespace; the object is ours", jobTask().end(terminated)},
+		FunctionJobLogs:           {"the Job's namespace; the object is ours", jobTask().logs},
 	}
 }
 

@@ -71,6 +71,10 @@ func (w *world) Patch(_ context.Context, _ Ref, patch Object, _ bool) error {
 	return nil
 }
 
+func (*world) DryCreate(_ context.Context, _ Ref, o Object) (Object, error) { return o, nil }
+
+func (*world) TaskLog(context.Context, Ref, string, int64, int64) (string, error) { return "", nil }
+
 func (w *world) AwaitChange(ctx context.Context, _ Ref, _ string, atMost time.Duration) {
 	_ = clock.Sleep(ctx, clock.System(), atMost)
 }
@@ -220,7 +224,7 @@ func TestListReturnsTheRequestedFields(t *testing.T) {
 func TestArgumentsAreRefusedByName(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, function, args, want string }{
-		{"unknown function", "argo.dance", `{}`, `function: found "argo.dance", expected one of argo.abort, argo.check, argo.promote, argo.retry, argo.sync, argo.terminate, k8s.get, k8s.list`},
+		{"unknown function", "argo.dance", `{}`, `function: found "argo.dance", expected one of argo.abort, argo.check, argo.promote, argo.retry, argo.sync, argo.terminate, job.logs, job.run, job.stop, k8s.get, k8s.list, workflow.logs, workflow.stop, workflow.submit, workflow.terminate`},
 		{"no object", FunctionGet, `[]`, "arguments: expected a JSON object"},
 		{"missing", FunctionGet, `{"kind":"Pod"}`, "name: missing, expected a non-empty string"},
 		{"wrong type", FunctionGet, `{"kind":7,"name":"x"}`, "kind: found 7, expected a non-empty string"},

@@ -68,6 +68,7 @@ func All(forge activity.Forge, web activity.Web) []activity.Function {
 	return []activity.Function{
 		readFile(forge), commit(forge), pin(), pinKustomization(), pinValues(), difference(),
 		get(), listObjects(), checkApplication(), sync(), terminate(), promote(), abort(), retry(),
+		submitWorkflow(), stopWorkflow(), terminateWorkflow(), workflowLogs(), runJob(), stopJob(), jobLogs(), renderTemplate(),
 		httpRequest(web), checkpoint(),
 	}
 }

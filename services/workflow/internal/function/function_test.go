@@ -54,7 +54,9 @@ func TestAllAreRegistered(t *testing.T) {
 	}
 	want := []string{
 		"argo.abort", "argo.check", "argo.promote", "argo.retry", "argo.sync", "argo.terminate", "checkpoint", "git.commit",
-		"git.read_file", "http.request", "k8s.get", "k8s.list", "manifest.diff", "manifest.pin", "manifest.pin_kustomization", "manifest.pin_values",
+		"git.read_file", "http.request", "job.logs", "job.run", "job.stop", "k8s.get", "k8s.list", "manifest.diff", "manifest.pin",
+		"manifest.pin_kustomization", "manifest.pin_values", "template.render", "workflow.logs", "workflow.stop", "workflow.submit",
+		"workflow.terminate",
 	}
 	if diff := cmp.Diff(want, r.Names()); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
@@ -279,7 +281,7 @@ func TestEveryFunctionStatesWhatItChanges(t *testing.T) {
 	args := map[string]any{
 		"agent_id": int64(4), "app_namespace": "argocd", "app_name": "shop", "rollout_namespace": "shop", "rollout_name": "api",
 		"source": map[string]any{"destination_namespace": "shop"}, "repo_url": "https://git.example.com/shop", "branch": "main",
-		"path": "a.yaml", "content": "a", "url": "https://deploy.example.com/shop?a=b",
+		"path": "a.yaml", "content": "a", "url": "https://deploy.example.com/shop?a=b", "namespace": "work", "name": "migrate",
 	}
 	got := map[string]string{}
 	for _, f := range append(All(&forge{}, nil), Watching(WatchDeps{})...) {
@@ -299,8 +301,50 @@ func TestEveryFunctionStatesWhatItChanges(t *testing.T) {
 		"argo.abort":     "takes back: shop/api",
 		"git.commit":     "changes: a.yaml on branch main of https://git.example.com/shop",
 		"http.request":   "changes: deploy.example.com/shop",
+
+		"job.run":            "changes: work/migrate",
+		"job.stop":           "takes back: work/migrate",
+		"workflow.submit":    "changes: work/migrate",
+		"workflow.stop":      "takes back: work/migrate",
+		"workflow.terminate": "takes back: work/migrate",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A dry run only reads; the object of a call that creates one is named as far as it is known (R2-35, D46).
+func TestWhatATaskTouches(t *testing.T) {
+	t.Parallel()
+	f := named(t, &forge{}, "workflow.submit")
+	for name, want := range map[string]string{"name": "work/migrate", "generateName": "namespace work"} {
+		args := m{"agent_id": int64(4), "namespace": "work", "workflow": m{"metadata": m{name: "migrate"}}}
+		if places := f.Touches(args); len(places) != 1 || places[0].String() != want || f.EffectOf(args) != activity.Changes {
+			t.Errorf("%s: %v, expected a change of %s", name, places, want)
+		}
+		args["dry_run"] = true
+		if f.EffectOf(args) != activity.Reads {
+			t.Errorf("%s: a dry run is %s, expected that it reads", name, f.EffectOf(args))
+		}
+	}
+	if places := f.Touches(m{"workflow": m{}}); places != nil {
+		t.Errorf("without a namespace: %v, expected no place, so that it is refused", places)
+	}
+}
+
+// R2-17: each stage has a code of its own.
+func TestTemplateRender(t *testing.T) {
+	t.Parallel()
+	for template, want := range map[string]string{
+		"a {[ .x ]}": "", "{[": CodeTemplateParse, `{[ fail "x" ]}`: CodeTemplateExecute,
+	} {
+		value, err := named(t, &forge{}, "template.render").Call(t.Context(), activity.Call{Args: m{"template": template, "data": m{"x": int64(1)}}})
+		failed, _ := errors.AsType[*history.FunctionError](err)
+		switch {
+		case want == "" && (err != nil || value.(m)["text"] != "a 1"):
+			t.Errorf("%s: %v, %v", template, value, err)
+		case want != "" && (failed == nil || failed.Code != want || failed.Retryable):
+			t.Errorf("%s: %v, expected %s", template, err, want)
+		}
 	}
 }

@@ -72,6 +72,8 @@ func Codes() []Code {
 		{"auto_sync", "The Application is synced automatically, which a sync to a given commit would compete with."},
 		{"owned", "Another object owns the Application and would revert it."},
 		{"sync_failed", "Argo CD has carried out the sync, and it failed."},
+		{CodeTemplateParse, "The text is not a template."},
+		{CodeTemplateExecute, "The template cannot be filled in with the data."},
 		{"child_failed", "The child that `await_workflow` waits for has failed."},
 		{"child_cancelled", "The child that `await_workflow` waits for was cancelled or terminated."},
 		{history.CodeInternal, "An unexpected error; the log of the service has it."},

@@ -1,0 +1,113 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// The bounds of logs: they become part of a history.
+const (
+	shownTaskLines, mostTaskLines = 50, 1000
+	mostTaskLog                   = 64 << 10
+	mostTaskPods                  = 10
+)
+
+// logs returns the end of what the pods of a task have printed.
+func (k taskKind) logs(r *Runner, ctx context.Context, call Call) (map[string]any, error) {
+	a, err := readArgs(call.Args)
+	if err != nil {
+		return nil, err
+	}
+	ref, lines, container := k.parseNamed(a), int64(shownTaskLines), a.name("container", false)
+	if _, given := a.values["lines"]; given {
+		lines = a.number("lines", 1)
+	}
+	if lines > mostTaskLines {
+		a.problem("lines", "found %d, expected at most %d", lines, mostTaskLines)
+	}
+	a.rest()
+	if err := a.err(); err != nil {
+		return nil, err
+	}
+	if err := r.limits.checkTask(k, ref); err != nil {
+		return nil, err
+	}
+	o, err := r.cluster.Get(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	if !owns(o, call.Organization) {
+		return nil, notOurs(ref)
+	}
+	pods, more, err := r.cluster.List(ctx, Selection{
+		Kind: Kind{APIVersion: "v1", Kind: "Pod"}, Namespace: ref.Namespace, Labels: k.podLabel + "=" + ref.Name,
+	}, mostTaskPods)
+	if err != nil {
+		return nil, err
+	}
+	return k.read(r, ctx, pods, container, lines, more)
+}
+
+// read reads the end of each pod's log; together they have at most mostTaskLog.
+func (k taskKind) read(r *Runner, ctx context.Context, pods []Object, container string, lines int64, more bool) (map[string]any, error) {
+	all, left := []any{}, mostTaskLog
+	for _, pod := range pods {
+		name := pod.text("metadata", "name")
+		from := k.containerOf(pod, container)
+		text, err := r.cluster.TaskLog(ctx, Ref{Kind: Kind{APIVersion: "v1", Kind: "Pod"}, Namespace: pod.text("metadata", "namespace"), Name: name},
+			from, lines, int64(left))
+		switch {
+		// A container that has not started, and a pod that has gone since, have printed nothing that could be read.
+		case fault.Is(err, fault.NotFound), fault.Is(err, fault.Invalid):
+			continue
+		case err != nil:
+			return nil, err
+		}
+		text = withoutSecrets(text)
+		left = max(0, left-len(text))
+		all = append(all, map[string]any{"pod": name, "container": from, "text": text})
+	}
+	return map[string]any{"logs": all, "truncated": more || left == 0}, nil
+}
+
+// containerOf returns the container to read: the one asked for, else that of the kind if the pod has it, else the pod's own default.
+func (k taskKind) containerOf(pod Object, asked string) string {
+	if asked != "" {
+		return asked
+	}
+	first := annotation(pod, "kubectl.kubernetes.io/default-container")
+	for _, each := range pod.list("spec", "containers") {
+		m, _ := each.(map[string]any)
+		name := Object(m).text("name")
+		if name == k.container {
+			return name
+		}
+		if first == "" {
+			first = name
+		}
+	}
+	return first
+}
+
+// secretive are the forms of secrets that programs print most often. A log is read by more people than its program's secrets are meant for.
+var secretive = regexp.MustCompile(
+	`(?i)((?:password|passwd|secret|token|api[-_]?key|authorization|credential)s?["']?\s*[:=]\s*(?:bearer |basic )?["']?)[^\s"',;&]+` +
+		`|(bearer |basic )[a-z0-9._~+/=-]{16,}|(://[^/\s:@]+:)[^/\s@]+@|(AKIA|ASIA)[A-Z0-9]{16}|(eyJ)[\w-]{8,}\.[\w-]{8,}\.[\w-]*`)
+
+// withoutSecrets replaces what looks like a secret, and bytes that are not text. It finds what has one of the usual forms, no more: programs must
+// not print secrets.
+func withoutSecrets(log string) string {
+	log = strings.ToValidUTF8(strings.ReplaceAll(log, "\x00", ""), "�")
+	return secretive.ReplaceAllStringFunc(log, func(found string) string {
+		groups := secretive.FindStringSubmatch(found)
+		kept := strings.Join(groups[1:4], "")
+		if groups[3] != "" {
+			return fmt.Sprintf("%s[redacted]@", kept)
+		}
+		return kept + "[redacted]"
+	})
+}

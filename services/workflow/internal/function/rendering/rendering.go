@@ -1,0 +1,160 @@
+// Package rendering fills in the templates of users: text with expressions between {[ and ]}, or between {{ and }} (D33). The language is
+// Go's text/template with those functions of Sprig that depend on nothing but their arguments.
+//
+// A template is a tenant's, and it is executed within this service. So it can neither read the environment nor the clock, and what it
+// computes is bounded: the length of everything that it makes, and its steps. It is no sandbox for programs.
+package rendering
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/template"
+	"text/template/parse"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// The bounds of one template, in bytes, or in units of work: about one for each byte that is read or made.
+const (
+	maxTemplate = 256 << 10
+	maxOutput   = 1 << 20
+	maxValue    = 1 << 20
+	maxWork     = 64 << 20
+	maxDepth    = 64
+)
+
+// A Stage is where a template has failed (R2-17).
+type Stage string
+
+// The stages.
+const (
+	// Parsing is for a text that is not a template.
+	Parsing Stage = "template_parse"
+	// Executing is for one that cannot be filled in with the data.
+	Executing Stage = "template_execute"
+)
+
+// Error is the failure of a template.
+type Error struct {
+	Stage   Stage
+	Message string
+}
+
+// Error returns what is wrong, and where.
+func (e *Error) Error() string { return e.Message }
+
+// Delimiters select what is around an expression.
+type Delimiters string
+
+// The delimiters.
+const (
+	// Auto is Square for a text with {[ in it, else Curly.
+	Auto   Delimiters = "auto"
+	Square Delimiters = "square"
+	Curly  Delimiters = "curly"
+)
+
+// Request is a template with its data.
+type Request struct {
+	Template string
+	Data     map[string]any
+	// Delimiters is Auto if it is empty.
+	Delimiters Delimiters
+	// Strict makes a missing key an error; otherwise it is an empty string.
+	Strict bool
+}
+
+// shown is the function at the end of each expression that prints.
+const (
+	shown = "lockstepShown"
+	step  = "lockstepStep"
+)
+
+// Render fills in a template. The error is an *Error, or Invalid for a template that is too long.
+func Render(r Request) (string, error) {
+	if len(r.Template) > maxTemplate {
+		return "", fault.InvalidFields(fault.Field{
+			Name: "template", Problem: fmt.Sprintf("found %d bytes, expected at most %d", len(r.Template), maxTemplate),
+		})
+	}
+	left, right, hint := "{{", "}}", ""
+	switch {
+	case r.Delimiters == Square, r.Delimiters != Curly && strings.Contains(r.Template, "{["):
+		left, right = "{[", "]}"
+	case r.Delimiters != Curly && strings.Contains(r.Template, "{{"):
+		hint = " (the text has no {[, so {{ }} are read as this template's; delimiters: square leaves them to others)"
+	}
+	m := &meter{left: maxWork}
+	t := template.New("template").Delims(left, right).Funcs(m.functions()).Option("missingkey=zero")
+	if r.Strict {
+		t = t.Option("missingkey=error")
+	}
+	t, err := t.Parse(r.Template)
+	if err != nil {
+		return "", &Error{Stage: Parsing, Message: problem(err) + hint}
+	}
+	for _, each := range t.Templates() {
+		if each.Tree != nil && each.Root != nil {
+			instrument(each.Root, true)
+		}
+	}
+	out := &limited{}
+	if err := t.Execute(out, r.Data); err != nil {
+		return "", &Error{Stage: Executing, Message: problem(err) + hint}
+	}
+	return out.String(), nil
+}
+
+// problem is an error of text/template without the words that say nothing to the author.
+func problem(err error) string {
+	return strings.TrimPrefix(strings.Join(strings.Fields(err.Error()), " "), "template: ")
+}
+
+// limited keeps at most maxOutput bytes.
+type limited struct{ strings.Builder }
+
+func (l *limited) Write(p []byte) (int, error) {
+	if l.Len()+len(p) > maxOutput {
+		return 0, fmt.Errorf("found more than %d bytes of output, expected less: %w", maxOutput, io.ErrShortWrite)
+	}
+	return l.Builder.Write(p) //nolint:wrapcheck // never fails
+}
+
+// instrument changes the tree of a template: a body that may be executed again and again begins with a step, which is counted, and each
+// expression that prints ends with a function that prints nothing for what is missing.
+func instrument(list *parse.ListNode, again bool) {
+	if list == nil {
+		return
+	}
+	for _, node := range list.Nodes {
+		switch n := node.(type) {
+		case *parse.ActionNode:
+			if len(n.Pipe.Decl) == 0 {
+				n.Pipe.Cmds = append(n.Pipe.Cmds, command(n.Pipe, shown))
+			}
+		case *parse.RangeNode:
+			instrument(n.List, true)
+			instrument(n.ElseList, false)
+		case *parse.IfNode:
+			instrument(n.List, false)
+			instrument(n.ElseList, false)
+		case *parse.WithNode:
+			instrument(n.List, false)
+			instrument(n.ElseList, false)
+		}
+	}
+	if again {
+		pipe := &parse.PipeNode{NodeType: parse.NodePipe, Pos: list.Pos}
+		pipe.Cmds = []*parse.CommandNode{command(pipe, step)}
+		list.Nodes = append([]parse.Node{&parse.ActionNode{NodeType: parse.NodeAction, Pos: list.Pos, Pipe: pipe}}, list.Nodes...)
+	}
+}
+
+// command is a call of one of our functions at the place of a pipeline.
+func command(of *parse.PipeNode, name string) *parse.CommandNode {
+	return &parse.CommandNode{NodeType: parse.NodeCommand, Pos: of.Pos, Args: []parse.Node{parse.NewIdentifier(name).SetPos(of.Pos)}}
+}
+
+var errWork = errors.New("found more work than one template may make; expected smaller loops and texts")
