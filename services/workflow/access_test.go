@@ -138,6 +138,13 @@ func methods(organization int64, id string) map[string]func(context.Context, aut
 			_, _, err := drain(c.WatchWorkflow(ctx, &autoflowv1.WatchWorkflowRequest{OrganizationId: organization, WorkflowId: id}))
 			return err
 		},
+		"ExportWorkflow": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
+			stream, err := c.ExportWorkflow(ctx, &autoflowv1.ExportWorkflowRequest{OrganizationId: organization, WorkflowId: id})
+			if err != nil {
+				return err
+			}
+			return first(stream.Recv())
+		},
 		"CancelWorkflow": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
 			return first(c.CancelWorkflow(ctx, &autoflowv1.CancelWorkflowRequest{OrganizationId: organization, WorkflowId: id}))
 		},
@@ -248,7 +255,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 		t.Parallel()
 		needs := map[string]string{
 			"CloudEvent": "start", "StartWorkflow": "start", "StartWorkflows": "start", "CancelWorkflow": "operate",
-			"TerminateWorkflow": "operate", "RetryWorkflow": "operate", "SendToChannel": "start", "CallChannel": "start", "RegisterFlow": "admin", "DeleteFlow": "admin",
+			"TerminateWorkflow": "operate", "RetryWorkflow": "operate", "ExportWorkflow": "operate", "SendToChannel": "start", "CallChannel": "start", "RegisterFlow": "admin", "DeleteFlow": "admin",
 			"StartBatch": "operate", "StopBatch": "operate", "PauseSchedule": "operate", "ResumeSchedule": "operate", "BackfillSchedule": "operate", "TriggerSchedule": "operate",
 			"RegisterSchedule": "admin", "DeleteSchedule": "admin",
 		}

@@ -12,18 +12,12 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/offline"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/script"
 )
 
 // recording is a generation of a run as it was recorded once: what it was started with, and its history.
-type recording struct {
-	Ref     string
-	Program map[string]string
-	Inputs  json.RawMessage
-	// Continuation is what a generation begins with that is not the first.
-	Continuation json.RawMessage `json:",omitempty"`
-	History      []history.Entry
-}
+type recording = offline.Recording
 
 // keep adds the histories of a scenario to testdata/replay, if there are none of it: one for each generation. What is there is
 // never written again: runs that were begun with an older engine are out there, and have to go on with every later one.
@@ -141,17 +135,9 @@ func isMismatch(err error) bool {
 // reopened prepares a replay. What the run had asked for is in its history.
 func reopened(t *testing.T, r recording) program.Machine {
 	t.Helper()
-	p := program.Program{Modules: map[string][]byte{}}
-	for name, source := range r.Program {
-		if name == mainFile {
-			p.Source = []byte(source)
-		} else {
-			p.Modules[name] = []byte(source)
-		}
-	}
 	env := replayed()
 	env.Continuation = r.Continuation
-	m, err := script.New(script.Limits{}).Open(p, r.Inputs, env)
+	m, err := script.New(script.Limits{}).Open(offline.ProgramOf(r.Program), r.Inputs, env)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +145,7 @@ func reopened(t *testing.T, r recording) program.Machine {
 	return m
 }
 
-const mainFile = "main.star"
+const mainFile = offline.MainFile
 
 // replayed is what a program reaches that goes on behind a prefix of its history.
 func replayed() program.Environment {

@@ -96,6 +96,8 @@ func table() []rule {
 		adapter("workflow", "function", join(sql, nats, kube, star), "pkg/yamltext", "pkg/schema"),
 		// The simulation runs the core with real programs: the only adapter that it imports is the interpreter.
 		adapter("workflow", "simulation", join(sql, nats, kube, grpcs), "services/workflow/internal/script", "pkg/event"),
+		// Programs without the service: the interpreter, and nothing that stores or calls.
+		adapter("workflow", "offline", join(sql, nats, kube, grpcs), "services/workflow/internal/script", "pkg/event"),
 		adapter("workflow", "model", join(sql, nats, kube, star, grpcs)),
 		adapter("workflow", "git", join(sql, nats, kube, star), "pkg/keylock", "pkg/gitfetch", "pkg/secret", "pkg/secret/reference"),
 		adapter("workflow", "web", join(sql, nats, kube, star, grpcs), "pkg/secret", "pkg/secret/reference"),

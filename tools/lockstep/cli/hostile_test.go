@@ -68,7 +68,7 @@ func askedOfTheHostile() []string {
 		"organization list", "organization create a --owner b", "organization rename HOSTILE b", "whoami", "access list", "audit",
 		"admin verify-journal", "publish r.test/a:1@sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", "doctor",
 		"workflow start a FILE", "workflow list", "workflow get a", "workflow history a", "workflow logs a", "workflow watch a",
-		"workflow retry a", "workflow cancel a",
+		"workflow retry a", "workflow cancel a", "workflow export a",
 		"workflow terminate a --reason b", "workflow send ch_ABCDEFGHIJKLMNOPQRSTUVWXYZ 1", "workflow call --to a 1", "workflow check FILE", "function list", "workflow flow list",
 		"workflow flow register a FILE", "workflow flow delete a",
 		"workflow batch cancel --id a", "workflow batch terminate --id a --reason b", "workflow batch retry --id a --dry-run",
@@ -85,10 +85,11 @@ func silentOfServers() map[string]string {
 		"dev env":  "prints the addresses of a stack of this account, and nothing of its answer",
 		"dev push": "prints what was given, and a digest of its own", "serve": "a service", "version": "a constant",
 		"completion bash": "a script", "completion fish": "a script", "completion powershell": "a script", "completion zsh": "a script",
-		"journal export": "prints what it has verified in the file, as journal verify does",
-		"journal verify": "prints what it has verified in a file",
-		"driver push":    "prints digests of files here",
-		"driver pull":    "prints what it has read of files, through the same table as driver check",
+		"journal export":  "prints what it has verified in the file, as journal verify does",
+		"journal verify":  "prints what it has verified in a file",
+		"workflow replay": "prints what it has read in a file",
+		"driver push":     "prints digests of files here",
+		"driver pull":     "prints what it has read of files, through the same table as driver check",
 	}
 }
 
@@ -347,6 +348,9 @@ func hostileAutoflow(t *testing.T, m mood) string {
 		if m != answering {
 			return refusedBy(m)
 		}
+		if strings.HasSuffix(info.FullMethod, "/ExportWorkflow") {
+			return sendExport(s)
+		}
 		whole, ok := answerOf(info.FullMethod).(*autoflowv1.WatchWorkflowResponse)
 		if !ok {
 			return refusedBy(failing)
@@ -368,6 +372,26 @@ func hostileAutoflow(t *testing.T, m mood) string {
 	go func() { defer close(done); _ = server.Serve(lis) }()
 	t.Cleanup(func() { server.Stop(); <-done })
 	return lis.Addr().String()
+}
+
+// sendExport is an export whose values are JSON, as they have to be, with hostile texts.
+func sendExport(s grpc.ServerStream) error {
+	text, err := json.Marshal(map[string]string{hostile: hostile})
+	if err != nil {
+		return err
+	}
+	head, entry := &autoflowv1.ExportedWorkflow{}, &autoflowv1.ExportedEntry{}
+	poison(head.ProtoReflect(), 0)
+	poison(entry.ProtoReflect(), 0)
+	head.Inputs, head.Continuation, entry.Value, entry.Error = text, text, text, nil
+	for _, part := range []*autoflowv1.ExportWorkflowResponse{
+		{Part: &autoflowv1.ExportWorkflowResponse_Workflow{Workflow: head}}, {Part: &autoflowv1.ExportWorkflowResponse_Entry{Entry: entry}},
+	} {
+		if err := s.SendMsg(part); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func watchOf(field string, m proto.Message) proto.Message {

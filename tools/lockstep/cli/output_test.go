@@ -15,6 +15,11 @@ func TestEveryOutputIsDeclared(t *testing.T) {
 	check = func(cmd *cobra.Command, path string) {
 		if _, excused := other[path]; excused {
 			delete(other, path)
+			for _, sub := range cmd.Commands() { // some of them have outputs of their own
+				own := strings.TrimSpace(path + " " + sub.Name())
+				delete(known, own)
+				delete(other, own)
+			}
 			return
 		}
 		if _, ok := known[path]; !ok && !cmd.HasSubCommands() {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	engine "github.com/lockstep-cd/lockstep/services/workflow"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/driver"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/local"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/source"
@@ -52,17 +53,18 @@ func Outputs() map[string]any {
 		"access list": []client.AccessChange{}, "audit": []client.AuditEntry{}, "admin verify-journal": client.JournalCheck{},
 		"publish": source.Published{},
 		"version": versionAnswer{}, "doctor": []doctor.Finding{}, "dev": stack.Endpoints{}, "dev env": map[string]string{},
-		"dev push": local.PushedImage{},
+		"dev push": local.PushedImage{}, "workflow replay": engine.ReplayReport{},
 	}
 }
 
 // OtherOutputs describe what the commands print whose output is not an object of ours, by the command without "lockstep".
 func OtherOutputs() map[string]string {
 	return map[string]string{
-		"workflow":       "messages of the engine's API, as ProtoJSON",
-		"schedule":       "messages of the engine's API, as ProtoJSON",
-		"function":       "messages of the engine's API, as ProtoJSON",
-		"journal export": "a sentence for people, and a file ([format](journal-export.md))", "journal verify": "a sentence for people",
+		"workflow":        "messages of the engine's API, as ProtoJSON",
+		"workflow export": "the file that `lockstep workflow replay` reads: what the workflow began with, and its history",
+		"schedule":        "messages of the engine's API, as ProtoJSON",
+		"function":        "messages of the engine's API, as ProtoJSON",
+		"journal export":  "a sentence for people, and a file ([format](journal-export.md))", "journal verify": "a sentence for people",
 		"agent authority": "an object with `issuer`, `user` and `seed`, all strings",
 		"demo":            "a report for people", "serve": "the log of a service", "completion": "a script for a shell",
 	}

@@ -2057,6 +2057,375 @@ func (x *HistoryEntry) GetGeneration() int32 {
 	return 0
 }
 
+// ExportWorkflowRequest names a workflow.
+type ExportWorkflowRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The organization it belongs to.
+	OrganizationId int64 `protobuf:"varint,1,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	// The caller's id.
+	WorkflowId    string `protobuf:"bytes,2,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportWorkflowRequest) Reset() {
+	*x = ExportWorkflowRequest{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportWorkflowRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportWorkflowRequest) ProtoMessage() {}
+
+func (x *ExportWorkflowRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportWorkflowRequest.ProtoReflect.Descriptor instead.
+func (*ExportWorkflowRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ExportWorkflowRequest) GetOrganizationId() int64 {
+	if x != nil {
+		return x.OrganizationId
+	}
+	return 0
+}
+
+func (x *ExportWorkflowRequest) GetWorkflowId() string {
+	if x != nil {
+		return x.WorkflowId
+	}
+	return ""
+}
+
+// ExportWorkflowResponse is a part of an export.
+type ExportWorkflowResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it is.
+	//
+	// Types that are valid to be assigned to Part:
+	//
+	//	*ExportWorkflowResponse_Workflow
+	//	*ExportWorkflowResponse_Entry
+	Part          isExportWorkflowResponse_Part `protobuf_oneof:"part"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportWorkflowResponse) Reset() {
+	*x = ExportWorkflowResponse{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportWorkflowResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportWorkflowResponse) ProtoMessage() {}
+
+func (x *ExportWorkflowResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportWorkflowResponse.ProtoReflect.Descriptor instead.
+func (*ExportWorkflowResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ExportWorkflowResponse) GetPart() isExportWorkflowResponse_Part {
+	if x != nil {
+		return x.Part
+	}
+	return nil
+}
+
+func (x *ExportWorkflowResponse) GetWorkflow() *ExportedWorkflow {
+	if x != nil {
+		if x, ok := x.Part.(*ExportWorkflowResponse_Workflow); ok {
+			return x.Workflow
+		}
+	}
+	return nil
+}
+
+func (x *ExportWorkflowResponse) GetEntry() *ExportedEntry {
+	if x != nil {
+		if x, ok := x.Part.(*ExportWorkflowResponse_Entry); ok {
+			return x.Entry
+		}
+	}
+	return nil
+}
+
+type isExportWorkflowResponse_Part interface {
+	isExportWorkflowResponse_Part()
+}
+
+type ExportWorkflowResponse_Workflow struct {
+	// The first message.
+	Workflow *ExportedWorkflow `protobuf:"bytes,1,opt,name=workflow,proto3,oneof"`
+}
+
+type ExportWorkflowResponse_Entry struct {
+	// An entry of the history, oldest first.
+	Entry *ExportedEntry `protobuf:"bytes,2,opt,name=entry,proto3,oneof"`
+}
+
+func (*ExportWorkflowResponse_Workflow) isExportWorkflowResponse_Part() {}
+
+func (*ExportWorkflowResponse_Entry) isExportWorkflowResponse_Part() {}
+
+// ExportedWorkflow is what a workflow began with, in its current generation.
+type ExportedWorkflow struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The workflow.
+	Workflow *Workflow `protobuf:"bytes,1,opt,name=workflow,proto3" json:"workflow,omitempty"`
+	// Its program, UTF-8.
+	Starlark []byte `protobuf:"bytes,2,opt,name=starlark,proto3" json:"starlark,omitempty"`
+	// The modules that the program may load, by file name.
+	Modules map[string][]byte `protobuf:"bytes,3,rep,name=modules,proto3" json:"modules,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Its inputs, a JSON object.
+	Inputs []byte `protobuf:"bytes,4,opt,name=inputs,proto3" json:"inputs,omitempty"`
+	// What the generation continues with, as JSON; empty for the first generation.
+	Continuation []byte `protobuf:"bytes,5,opt,name=continuation,proto3" json:"continuation,omitempty"`
+	// Whether tokens of channels were replaced: then arguments that contain one are not those whose digest was recorded.
+	Concealed bool `protobuf:"varint,6,opt,name=concealed,proto3" json:"concealed,omitempty"`
+	// What the ids of its Functions' calls begin with: workflow_ref, with the attempt and the generation.
+	Handle        string `protobuf:"bytes,7,opt,name=handle,proto3" json:"handle,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportedWorkflow) Reset() {
+	*x = ExportedWorkflow{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportedWorkflow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportedWorkflow) ProtoMessage() {}
+
+func (x *ExportedWorkflow) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportedWorkflow.ProtoReflect.Descriptor instead.
+func (*ExportedWorkflow) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ExportedWorkflow) GetWorkflow() *Workflow {
+	if x != nil {
+		return x.Workflow
+	}
+	return nil
+}
+
+func (x *ExportedWorkflow) GetStarlark() []byte {
+	if x != nil {
+		return x.Starlark
+	}
+	return nil
+}
+
+func (x *ExportedWorkflow) GetModules() map[string][]byte {
+	if x != nil {
+		return x.Modules
+	}
+	return nil
+}
+
+func (x *ExportedWorkflow) GetInputs() []byte {
+	if x != nil {
+		return x.Inputs
+	}
+	return nil
+}
+
+func (x *ExportedWorkflow) GetContinuation() []byte {
+	if x != nil {
+		return x.Continuation
+	}
+	return nil
+}
+
+func (x *ExportedWorkflow) GetConcealed() bool {
+	if x != nil {
+		return x.Concealed
+	}
+	return false
+}
+
+func (x *ExportedWorkflow) GetHandle() string {
+	if x != nil {
+		return x.Handle
+	}
+	return ""
+}
+
+// ExportedEntry is an entry of a history as it is stored.
+type ExportedEntry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Position in the history, from 1, counted over all generations.
+	Sequence int64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// The branch of the program, from 0; -1 for the end of the workflow.
+	Branch int32 `protobuf:"varint,2,opt,name=branch,proto3" json:"branch,omitempty"`
+	// The operation of the branch, from 0.
+	Operation int32 `protobuf:"varint,3,opt,name=operation,proto3" json:"operation,omitempty"`
+	// What was recorded, as in HistoryEntry.
+	Kind string `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
+	// The Function, event type or branch concerned.
+	Name string `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
+	// The digest of kind, name and arguments that a replay compares.
+	Digest uint64 `protobuf:"fixed64,6,opt,name=digest,proto3" json:"digest,omitempty"`
+	// The value as JSON; empty if there is an error only.
+	Value []byte `protobuf:"bytes,7,opt,name=value,proto3" json:"value,omitempty"`
+	// The error, as JSON with code and message; empty if there is none.
+	Error []byte `protobuf:"bytes,8,opt,name=error,proto3" json:"error,omitempty"`
+	// The number of the event or message that was received; 0 for other entries.
+	Event int64 `protobuf:"varint,9,opt,name=event,proto3" json:"event,omitempty"`
+	// When it was recorded.
+	RecordedAt    *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=recorded_at,json=recordedAt,proto3" json:"recorded_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportedEntry) Reset() {
+	*x = ExportedEntry{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportedEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportedEntry) ProtoMessage() {}
+
+func (x *ExportedEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportedEntry.ProtoReflect.Descriptor instead.
+func (*ExportedEntry) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ExportedEntry) GetSequence() int64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *ExportedEntry) GetBranch() int32 {
+	if x != nil {
+		return x.Branch
+	}
+	return 0
+}
+
+func (x *ExportedEntry) GetOperation() int32 {
+	if x != nil {
+		return x.Operation
+	}
+	return 0
+}
+
+func (x *ExportedEntry) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ExportedEntry) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ExportedEntry) GetDigest() uint64 {
+	if x != nil {
+		return x.Digest
+	}
+	return 0
+}
+
+func (x *ExportedEntry) GetValue() []byte {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+func (x *ExportedEntry) GetError() []byte {
+	if x != nil {
+		return x.Error
+	}
+	return nil
+}
+
+func (x *ExportedEntry) GetEvent() int64 {
+	if x != nil {
+		return x.Event
+	}
+	return 0
+}
+
+func (x *ExportedEntry) GetRecordedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.RecordedAt
+	}
+	return nil
+}
+
 // GetLogsRequest asks for one page of a workflow's log.
 type GetLogsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2076,7 +2445,7 @@ type GetLogsRequest struct {
 
 func (x *GetLogsRequest) Reset() {
 	*x = GetLogsRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[20]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2088,7 +2457,7 @@ func (x *GetLogsRequest) String() string {
 func (*GetLogsRequest) ProtoMessage() {}
 
 func (x *GetLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[20]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2101,7 +2470,7 @@ func (x *GetLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLogsRequest.ProtoReflect.Descriptor instead.
 func (*GetLogsRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{20}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GetLogsRequest) GetOrganizationId() int64 {
@@ -2154,7 +2523,7 @@ type GetLogsResponse struct {
 
 func (x *GetLogsResponse) Reset() {
 	*x = GetLogsResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[21]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2166,7 +2535,7 @@ func (x *GetLogsResponse) String() string {
 func (*GetLogsResponse) ProtoMessage() {}
 
 func (x *GetLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[21]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2179,7 +2548,7 @@ func (x *GetLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLogsResponse.ProtoReflect.Descriptor instead.
 func (*GetLogsResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{21}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetLogsResponse) GetLines() []*LogLine {
@@ -2232,7 +2601,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[22]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2244,7 +2613,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[22]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2257,7 +2626,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{22}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *LogLine) GetSequence() int64 {
@@ -2345,7 +2714,7 @@ type WatchWorkflowRequest struct {
 
 func (x *WatchWorkflowRequest) Reset() {
 	*x = WatchWorkflowRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[23]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2357,7 +2726,7 @@ func (x *WatchWorkflowRequest) String() string {
 func (*WatchWorkflowRequest) ProtoMessage() {}
 
 func (x *WatchWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[23]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2370,7 +2739,7 @@ func (x *WatchWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*WatchWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{23}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *WatchWorkflowRequest) GetOrganizationId() int64 {
@@ -2410,7 +2779,7 @@ type WatchWorkflowResponse struct {
 
 func (x *WatchWorkflowResponse) Reset() {
 	*x = WatchWorkflowResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[24]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2422,7 +2791,7 @@ func (x *WatchWorkflowResponse) String() string {
 func (*WatchWorkflowResponse) ProtoMessage() {}
 
 func (x *WatchWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[24]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2435,7 +2804,7 @@ func (x *WatchWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*WatchWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{24}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *WatchWorkflowResponse) GetNews() isWatchWorkflowResponse_News {
@@ -2497,7 +2866,7 @@ type CancelWorkflowRequest struct {
 
 func (x *CancelWorkflowRequest) Reset() {
 	*x = CancelWorkflowRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[25]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2509,7 +2878,7 @@ func (x *CancelWorkflowRequest) String() string {
 func (*CancelWorkflowRequest) ProtoMessage() {}
 
 func (x *CancelWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[25]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2522,7 +2891,7 @@ func (x *CancelWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*CancelWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{25}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CancelWorkflowRequest) GetOrganizationId() int64 {
@@ -2555,7 +2924,7 @@ type CancelWorkflowResponse struct {
 
 func (x *CancelWorkflowResponse) Reset() {
 	*x = CancelWorkflowResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[26]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2567,7 +2936,7 @@ func (x *CancelWorkflowResponse) String() string {
 func (*CancelWorkflowResponse) ProtoMessage() {}
 
 func (x *CancelWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[26]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2580,7 +2949,7 @@ func (x *CancelWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*CancelWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{26}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{30}
 }
 
 // TerminateWorkflowRequest names a workflow to end.
@@ -2598,7 +2967,7 @@ type TerminateWorkflowRequest struct {
 
 func (x *TerminateWorkflowRequest) Reset() {
 	*x = TerminateWorkflowRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[27]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2610,7 +2979,7 @@ func (x *TerminateWorkflowRequest) String() string {
 func (*TerminateWorkflowRequest) ProtoMessage() {}
 
 func (x *TerminateWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[27]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2623,7 +2992,7 @@ func (x *TerminateWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminateWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*TerminateWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{27}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *TerminateWorkflowRequest) GetOrganizationId() int64 {
@@ -2658,7 +3027,7 @@ type TerminateWorkflowResponse struct {
 
 func (x *TerminateWorkflowResponse) Reset() {
 	*x = TerminateWorkflowResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[28]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2670,7 +3039,7 @@ func (x *TerminateWorkflowResponse) String() string {
 func (*TerminateWorkflowResponse) ProtoMessage() {}
 
 func (x *TerminateWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[28]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2683,7 +3052,7 @@ func (x *TerminateWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminateWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*TerminateWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{28}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *TerminateWorkflowResponse) GetWorkflow() *Workflow {
@@ -2711,7 +3080,7 @@ type RetryWorkflowRequest struct {
 
 func (x *RetryWorkflowRequest) Reset() {
 	*x = RetryWorkflowRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[29]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2723,7 +3092,7 @@ func (x *RetryWorkflowRequest) String() string {
 func (*RetryWorkflowRequest) ProtoMessage() {}
 
 func (x *RetryWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[29]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2736,7 +3105,7 @@ func (x *RetryWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*RetryWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{29}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RetryWorkflowRequest) GetOrganizationId() int64 {
@@ -2778,7 +3147,7 @@ type RetryWorkflowResponse struct {
 
 func (x *RetryWorkflowResponse) Reset() {
 	*x = RetryWorkflowResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[30]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2790,7 +3159,7 @@ func (x *RetryWorkflowResponse) String() string {
 func (*RetryWorkflowResponse) ProtoMessage() {}
 
 func (x *RetryWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[30]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2803,7 +3172,7 @@ func (x *RetryWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*RetryWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{30}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RetryWorkflowResponse) GetWorkflow() *Workflow {
@@ -2832,7 +3201,7 @@ type SendToChannelRequest struct {
 
 func (x *SendToChannelRequest) Reset() {
 	*x = SendToChannelRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[31]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2844,7 +3213,7 @@ func (x *SendToChannelRequest) String() string {
 func (*SendToChannelRequest) ProtoMessage() {}
 
 func (x *SendToChannelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[31]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2857,7 +3226,7 @@ func (x *SendToChannelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendToChannelRequest.ProtoReflect.Descriptor instead.
 func (*SendToChannelRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{31}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SendToChannelRequest) GetOrganizationId() int64 {
@@ -2906,7 +3275,7 @@ type SendToChannelResponse struct {
 
 func (x *SendToChannelResponse) Reset() {
 	*x = SendToChannelResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[32]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2918,7 +3287,7 @@ func (x *SendToChannelResponse) String() string {
 func (*SendToChannelResponse) ProtoMessage() {}
 
 func (x *SendToChannelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[32]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2931,7 +3300,7 @@ func (x *SendToChannelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendToChannelResponse.ProtoReflect.Descriptor instead.
 func (*SendToChannelResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{32}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SendToChannelResponse) GetDuplicate() bool {
@@ -2962,7 +3331,7 @@ type CallChannelRequest struct {
 
 func (x *CallChannelRequest) Reset() {
 	*x = CallChannelRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[33]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2974,7 +3343,7 @@ func (x *CallChannelRequest) String() string {
 func (*CallChannelRequest) ProtoMessage() {}
 
 func (x *CallChannelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[33]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2987,7 +3356,7 @@ func (x *CallChannelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallChannelRequest.ProtoReflect.Descriptor instead.
 func (*CallChannelRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{33}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CallChannelRequest) GetOrganizationId() int64 {
@@ -3045,7 +3414,7 @@ type CallChannelResponse struct {
 
 func (x *CallChannelResponse) Reset() {
 	*x = CallChannelResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[34]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3057,7 +3426,7 @@ func (x *CallChannelResponse) String() string {
 func (*CallChannelResponse) ProtoMessage() {}
 
 func (x *CallChannelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[34]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3070,7 +3439,7 @@ func (x *CallChannelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallChannelResponse.ProtoReflect.Descriptor instead.
 func (*CallChannelResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{34}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CallChannelResponse) GetValue() []byte {
@@ -3105,7 +3474,7 @@ type CheckProgramRequest struct {
 
 func (x *CheckProgramRequest) Reset() {
 	*x = CheckProgramRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[35]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3117,7 +3486,7 @@ func (x *CheckProgramRequest) String() string {
 func (*CheckProgramRequest) ProtoMessage() {}
 
 func (x *CheckProgramRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[35]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3130,7 +3499,7 @@ func (x *CheckProgramRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckProgramRequest.ProtoReflect.Descriptor instead.
 func (*CheckProgramRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{35}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CheckProgramRequest) GetStarlark() []byte {
@@ -3185,7 +3554,7 @@ type CheckProgramResponse struct {
 
 func (x *CheckProgramResponse) Reset() {
 	*x = CheckProgramResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[36]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3197,7 +3566,7 @@ func (x *CheckProgramResponse) String() string {
 func (*CheckProgramResponse) ProtoMessage() {}
 
 func (x *CheckProgramResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[36]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3210,7 +3579,7 @@ func (x *CheckProgramResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckProgramResponse.ProtoReflect.Descriptor instead.
 func (*CheckProgramResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{36}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CheckProgramResponse) GetProblems() []*Problem {
@@ -3275,7 +3644,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[37]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3287,7 +3656,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[37]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3300,7 +3669,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{37}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Problem) GetField() string {
@@ -3330,7 +3699,7 @@ type Use struct {
 
 func (x *Use) Reset() {
 	*x = Use{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[38]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3342,7 +3711,7 @@ func (x *Use) String() string {
 func (*Use) ProtoMessage() {}
 
 func (x *Use) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[38]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3355,7 +3724,7 @@ func (x *Use) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Use.ProtoReflect.Descriptor instead.
 func (*Use) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{38}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Use) GetName() string {
@@ -3389,7 +3758,7 @@ type Handler struct {
 
 func (x *Handler) Reset() {
 	*x = Handler{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[39]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3401,7 +3770,7 @@ func (x *Handler) String() string {
 func (*Handler) ProtoMessage() {}
 
 func (x *Handler) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[39]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3414,7 +3783,7 @@ func (x *Handler) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Handler.ProtoReflect.Descriptor instead.
 func (*Handler) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{39}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Handler) GetEventTypes() []string {
@@ -3468,7 +3837,7 @@ type RegisterFlowRequest struct {
 
 func (x *RegisterFlowRequest) Reset() {
 	*x = RegisterFlowRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[40]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3480,7 +3849,7 @@ func (x *RegisterFlowRequest) String() string {
 func (*RegisterFlowRequest) ProtoMessage() {}
 
 func (x *RegisterFlowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[40]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3493,7 +3862,7 @@ func (x *RegisterFlowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterFlowRequest.ProtoReflect.Descriptor instead.
 func (*RegisterFlowRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{40}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RegisterFlowRequest) GetOrganizationId() int64 {
@@ -3558,7 +3927,7 @@ type RegisterFlowResponse struct {
 
 func (x *RegisterFlowResponse) Reset() {
 	*x = RegisterFlowResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[41]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3570,7 +3939,7 @@ func (x *RegisterFlowResponse) String() string {
 func (*RegisterFlowResponse) ProtoMessage() {}
 
 func (x *RegisterFlowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[41]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3583,7 +3952,7 @@ func (x *RegisterFlowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterFlowResponse.ProtoReflect.Descriptor instead.
 func (*RegisterFlowResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{41}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *RegisterFlowResponse) GetFlow() *Flow {
@@ -3627,7 +3996,7 @@ type Flow struct {
 
 func (x *Flow) Reset() {
 	*x = Flow{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[42]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3639,7 +4008,7 @@ func (x *Flow) String() string {
 func (*Flow) ProtoMessage() {}
 
 func (x *Flow) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[42]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3652,7 +4021,7 @@ func (x *Flow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Flow.ProtoReflect.Descriptor instead.
 func (*Flow) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{42}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Flow) GetName() string {
@@ -3733,7 +4102,7 @@ type ListFlowsRequest struct {
 
 func (x *ListFlowsRequest) Reset() {
 	*x = ListFlowsRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[43]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3745,7 +4114,7 @@ func (x *ListFlowsRequest) String() string {
 func (*ListFlowsRequest) ProtoMessage() {}
 
 func (x *ListFlowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[43]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3758,7 +4127,7 @@ func (x *ListFlowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFlowsRequest.ProtoReflect.Descriptor instead.
 func (*ListFlowsRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{43}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ListFlowsRequest) GetOrganizationId() int64 {
@@ -3795,7 +4164,7 @@ type ListFlowsResponse struct {
 
 func (x *ListFlowsResponse) Reset() {
 	*x = ListFlowsResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[44]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3807,7 +4176,7 @@ func (x *ListFlowsResponse) String() string {
 func (*ListFlowsResponse) ProtoMessage() {}
 
 func (x *ListFlowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[44]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3820,7 +4189,7 @@ func (x *ListFlowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFlowsResponse.ProtoReflect.Descriptor instead.
 func (*ListFlowsResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{44}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListFlowsResponse) GetFlows() []*Flow {
@@ -3850,7 +4219,7 @@ type DeleteFlowRequest struct {
 
 func (x *DeleteFlowRequest) Reset() {
 	*x = DeleteFlowRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[45]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3862,7 +4231,7 @@ func (x *DeleteFlowRequest) String() string {
 func (*DeleteFlowRequest) ProtoMessage() {}
 
 func (x *DeleteFlowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[45]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3875,7 +4244,7 @@ func (x *DeleteFlowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteFlowRequest.ProtoReflect.Descriptor instead.
 func (*DeleteFlowRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{45}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *DeleteFlowRequest) GetOrganizationId() int64 {
@@ -3901,7 +4270,7 @@ type DeleteFlowResponse struct {
 
 func (x *DeleteFlowResponse) Reset() {
 	*x = DeleteFlowResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[46]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3913,7 +4282,7 @@ func (x *DeleteFlowResponse) String() string {
 func (*DeleteFlowResponse) ProtoMessage() {}
 
 func (x *DeleteFlowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[46]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3926,7 +4295,7 @@ func (x *DeleteFlowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteFlowResponse.ProtoReflect.Descriptor instead.
 func (*DeleteFlowResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{46}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{50}
 }
 
 // DeclareAgentsRequest declares the organizations of agents.
@@ -3940,7 +4309,7 @@ type DeclareAgentsRequest struct {
 
 func (x *DeclareAgentsRequest) Reset() {
 	*x = DeclareAgentsRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[47]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3952,7 +4321,7 @@ func (x *DeclareAgentsRequest) String() string {
 func (*DeclareAgentsRequest) ProtoMessage() {}
 
 func (x *DeclareAgentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[47]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3965,7 +4334,7 @@ func (x *DeclareAgentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclareAgentsRequest.ProtoReflect.Descriptor instead.
 func (*DeclareAgentsRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{47}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *DeclareAgentsRequest) GetAgents() []*DeclaredAgent {
@@ -3990,7 +4359,7 @@ type DeclaredAgent struct {
 
 func (x *DeclaredAgent) Reset() {
 	*x = DeclaredAgent{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[48]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4002,7 +4371,7 @@ func (x *DeclaredAgent) String() string {
 func (*DeclaredAgent) ProtoMessage() {}
 
 func (x *DeclaredAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[48]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4015,7 +4384,7 @@ func (x *DeclaredAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclaredAgent.ProtoReflect.Descriptor instead.
 func (*DeclaredAgent) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{48}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *DeclaredAgent) GetAgentId() int64 {
@@ -4048,7 +4417,7 @@ type DeclareAgentsResponse struct {
 
 func (x *DeclareAgentsResponse) Reset() {
 	*x = DeclareAgentsResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[49]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4060,7 +4429,7 @@ func (x *DeclareAgentsResponse) String() string {
 func (*DeclareAgentsResponse) ProtoMessage() {}
 
 func (x *DeclareAgentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[49]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4073,7 +4442,7 @@ func (x *DeclareAgentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclareAgentsResponse.ProtoReflect.Descriptor instead.
 func (*DeclareAgentsResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{49}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{53}
 }
 
 // ScheduleSpec says when a schedule is due: at the times of any of its expressions, and every interval. At least one is needed.
@@ -4102,7 +4471,7 @@ type ScheduleSpec struct {
 
 func (x *ScheduleSpec) Reset() {
 	*x = ScheduleSpec{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[50]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4114,7 +4483,7 @@ func (x *ScheduleSpec) String() string {
 func (*ScheduleSpec) ProtoMessage() {}
 
 func (x *ScheduleSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[50]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4127,7 +4496,7 @@ func (x *ScheduleSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleSpec.ProtoReflect.Descriptor instead.
 func (*ScheduleSpec) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{50}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ScheduleSpec) GetCron() []string {
@@ -4212,7 +4581,7 @@ type RegisterScheduleRequest struct {
 
 func (x *RegisterScheduleRequest) Reset() {
 	*x = RegisterScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[51]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4224,7 +4593,7 @@ func (x *RegisterScheduleRequest) String() string {
 func (*RegisterScheduleRequest) ProtoMessage() {}
 
 func (x *RegisterScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[51]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4237,7 +4606,7 @@ func (x *RegisterScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterScheduleRequest.ProtoReflect.Descriptor instead.
 func (*RegisterScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{51}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *RegisterScheduleRequest) GetOrganizationId() int64 {
@@ -4337,7 +4706,7 @@ type RegisterScheduleResponse struct {
 
 func (x *RegisterScheduleResponse) Reset() {
 	*x = RegisterScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[52]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4349,7 +4718,7 @@ func (x *RegisterScheduleResponse) String() string {
 func (*RegisterScheduleResponse) ProtoMessage() {}
 
 func (x *RegisterScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[52]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4362,7 +4731,7 @@ func (x *RegisterScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterScheduleResponse.ProtoReflect.Descriptor instead.
 func (*RegisterScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{52}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *RegisterScheduleResponse) GetSchedule() *Schedule {
@@ -4422,7 +4791,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[53]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4434,7 +4803,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[53]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4447,7 +4816,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{53}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Schedule) GetName() string {
@@ -4596,7 +4965,7 @@ type ScheduleFire struct {
 
 func (x *ScheduleFire) Reset() {
 	*x = ScheduleFire{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[54]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4608,7 +4977,7 @@ func (x *ScheduleFire) String() string {
 func (*ScheduleFire) ProtoMessage() {}
 
 func (x *ScheduleFire) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[54]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4621,7 +4990,7 @@ func (x *ScheduleFire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleFire.ProtoReflect.Descriptor instead.
 func (*ScheduleFire) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{54}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ScheduleFire) GetDueAt() *timestamppb.Timestamp {
@@ -4700,7 +5069,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[55]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4712,7 +5081,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[55]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4725,7 +5094,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{55}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *GetScheduleRequest) GetOrganizationId() int64 {
@@ -4757,7 +5126,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[56]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4769,7 +5138,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[56]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4782,7 +5151,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{56}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -4821,7 +5190,7 @@ type ListSchedulesRequest struct {
 
 func (x *ListSchedulesRequest) Reset() {
 	*x = ListSchedulesRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[57]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4833,7 +5202,7 @@ func (x *ListSchedulesRequest) String() string {
 func (*ListSchedulesRequest) ProtoMessage() {}
 
 func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[57]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4846,7 +5215,7 @@ func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{57}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ListSchedulesRequest) GetOrganizationId() int64 {
@@ -4885,7 +5254,7 @@ type ListSchedulesResponse struct {
 
 func (x *ListSchedulesResponse) Reset() {
 	*x = ListSchedulesResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[58]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4897,7 +5266,7 @@ func (x *ListSchedulesResponse) String() string {
 func (*ListSchedulesResponse) ProtoMessage() {}
 
 func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[58]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4910,7 +5279,7 @@ func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{58}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
@@ -4949,7 +5318,7 @@ type PauseScheduleRequest struct {
 
 func (x *PauseScheduleRequest) Reset() {
 	*x = PauseScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[59]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4961,7 +5330,7 @@ func (x *PauseScheduleRequest) String() string {
 func (*PauseScheduleRequest) ProtoMessage() {}
 
 func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[59]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4974,7 +5343,7 @@ func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PauseScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{59}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *PauseScheduleRequest) GetOrganizationId() int64 {
@@ -5009,7 +5378,7 @@ type PauseScheduleResponse struct {
 
 func (x *PauseScheduleResponse) Reset() {
 	*x = PauseScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[60]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5021,7 +5390,7 @@ func (x *PauseScheduleResponse) String() string {
 func (*PauseScheduleResponse) ProtoMessage() {}
 
 func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[60]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5034,7 +5403,7 @@ func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PauseScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{60}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *PauseScheduleResponse) GetSchedule() *Schedule {
@@ -5059,7 +5428,7 @@ type ResumeScheduleRequest struct {
 
 func (x *ResumeScheduleRequest) Reset() {
 	*x = ResumeScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[61]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5071,7 +5440,7 @@ func (x *ResumeScheduleRequest) String() string {
 func (*ResumeScheduleRequest) ProtoMessage() {}
 
 func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[61]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5084,7 +5453,7 @@ func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{61}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ResumeScheduleRequest) GetOrganizationId() int64 {
@@ -5119,7 +5488,7 @@ type ResumeScheduleResponse struct {
 
 func (x *ResumeScheduleResponse) Reset() {
 	*x = ResumeScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[62]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5131,7 +5500,7 @@ func (x *ResumeScheduleResponse) String() string {
 func (*ResumeScheduleResponse) ProtoMessage() {}
 
 func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[62]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5144,7 +5513,7 @@ func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{62}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ResumeScheduleResponse) GetSchedule() *Schedule {
@@ -5173,7 +5542,7 @@ type BackfillScheduleRequest struct {
 
 func (x *BackfillScheduleRequest) Reset() {
 	*x = BackfillScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[63]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5185,7 +5554,7 @@ func (x *BackfillScheduleRequest) String() string {
 func (*BackfillScheduleRequest) ProtoMessage() {}
 
 func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[63]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5198,7 +5567,7 @@ func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{63}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *BackfillScheduleRequest) GetOrganizationId() int64 {
@@ -5249,7 +5618,7 @@ type BackfillScheduleResponse struct {
 
 func (x *BackfillScheduleResponse) Reset() {
 	*x = BackfillScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[64]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5261,7 +5630,7 @@ func (x *BackfillScheduleResponse) String() string {
 func (*BackfillScheduleResponse) ProtoMessage() {}
 
 func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[64]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5274,7 +5643,7 @@ func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{64}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *BackfillScheduleResponse) GetDue() int32 {
@@ -5306,7 +5675,7 @@ type TriggerScheduleRequest struct {
 
 func (x *TriggerScheduleRequest) Reset() {
 	*x = TriggerScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[65]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5318,7 +5687,7 @@ func (x *TriggerScheduleRequest) String() string {
 func (*TriggerScheduleRequest) ProtoMessage() {}
 
 func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[65]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5331,7 +5700,7 @@ func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleRequest.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{65}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *TriggerScheduleRequest) GetOrganizationId() int64 {
@@ -5366,7 +5735,7 @@ type TriggerScheduleResponse struct {
 
 func (x *TriggerScheduleResponse) Reset() {
 	*x = TriggerScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[66]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5378,7 +5747,7 @@ func (x *TriggerScheduleResponse) String() string {
 func (*TriggerScheduleResponse) ProtoMessage() {}
 
 func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[66]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5391,7 +5760,7 @@ func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleResponse.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{66}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *TriggerScheduleResponse) GetWorkflowId() string {
@@ -5414,7 +5783,7 @@ type DeleteScheduleRequest struct {
 
 func (x *DeleteScheduleRequest) Reset() {
 	*x = DeleteScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[67]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5426,7 +5795,7 @@ func (x *DeleteScheduleRequest) String() string {
 func (*DeleteScheduleRequest) ProtoMessage() {}
 
 func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[67]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5439,7 +5808,7 @@ func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleRequest.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{67}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *DeleteScheduleRequest) GetOrganizationId() int64 {
@@ -5465,7 +5834,7 @@ type DeleteScheduleResponse struct {
 
 func (x *DeleteScheduleResponse) Reset() {
 	*x = DeleteScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[68]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5477,7 +5846,7 @@ func (x *DeleteScheduleResponse) String() string {
 func (*DeleteScheduleResponse) ProtoMessage() {}
 
 func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[68]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5490,7 +5859,7 @@ func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleResponse.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{68}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{72}
 }
 
 // CountWorkflowsRequest has the conditions of a list.
@@ -5504,7 +5873,7 @@ type CountWorkflowsRequest struct {
 
 func (x *CountWorkflowsRequest) Reset() {
 	*x = CountWorkflowsRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[69]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5516,7 +5885,7 @@ func (x *CountWorkflowsRequest) String() string {
 func (*CountWorkflowsRequest) ProtoMessage() {}
 
 func (x *CountWorkflowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[69]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5529,7 +5898,7 @@ func (x *CountWorkflowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountWorkflowsRequest.ProtoReflect.Descriptor instead.
 func (*CountWorkflowsRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{69}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *CountWorkflowsRequest) GetFilter() *ListWorkflowsRequest {
@@ -5552,7 +5921,7 @@ type CountWorkflowsResponse struct {
 
 func (x *CountWorkflowsResponse) Reset() {
 	*x = CountWorkflowsResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[70]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5564,7 +5933,7 @@ func (x *CountWorkflowsResponse) String() string {
 func (*CountWorkflowsResponse) ProtoMessage() {}
 
 func (x *CountWorkflowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[70]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5577,7 +5946,7 @@ func (x *CountWorkflowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountWorkflowsResponse.ProtoReflect.Descriptor instead.
 func (*CountWorkflowsResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{70}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *CountWorkflowsResponse) GetCount() int64 {
@@ -5615,7 +5984,7 @@ type StartBatchRequest struct {
 
 func (x *StartBatchRequest) Reset() {
 	*x = StartBatchRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[71]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5627,7 +5996,7 @@ func (x *StartBatchRequest) String() string {
 func (*StartBatchRequest) ProtoMessage() {}
 
 func (x *StartBatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[71]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5640,7 +6009,7 @@ func (x *StartBatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartBatchRequest.ProtoReflect.Descriptor instead.
 func (*StartBatchRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{71}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *StartBatchRequest) GetAction() BatchAction {
@@ -5702,7 +6071,7 @@ type StartBatchResponse struct {
 
 func (x *StartBatchResponse) Reset() {
 	*x = StartBatchResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[72]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5714,7 +6083,7 @@ func (x *StartBatchResponse) String() string {
 func (*StartBatchResponse) ProtoMessage() {}
 
 func (x *StartBatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[72]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5727,7 +6096,7 @@ func (x *StartBatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartBatchResponse.ProtoReflect.Descriptor instead.
 func (*StartBatchResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{72}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *StartBatchResponse) GetBatch() *Batch {
@@ -5791,7 +6160,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[73]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5803,7 +6172,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[73]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5816,7 +6185,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{73}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Batch) GetId() int64 {
@@ -5916,7 +6285,7 @@ type GetBatchRequest struct {
 
 func (x *GetBatchRequest) Reset() {
 	*x = GetBatchRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[74]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5928,7 +6297,7 @@ func (x *GetBatchRequest) String() string {
 func (*GetBatchRequest) ProtoMessage() {}
 
 func (x *GetBatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[74]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5941,7 +6310,7 @@ func (x *GetBatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBatchRequest.ProtoReflect.Descriptor instead.
 func (*GetBatchRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{74}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *GetBatchRequest) GetOrganizationId() int64 {
@@ -5969,7 +6338,7 @@ type GetBatchResponse struct {
 
 func (x *GetBatchResponse) Reset() {
 	*x = GetBatchResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[75]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5981,7 +6350,7 @@ func (x *GetBatchResponse) String() string {
 func (*GetBatchResponse) ProtoMessage() {}
 
 func (x *GetBatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[75]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5994,7 +6363,7 @@ func (x *GetBatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBatchResponse.ProtoReflect.Descriptor instead.
 func (*GetBatchResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{75}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *GetBatchResponse) GetBatch() *Batch {
@@ -6019,7 +6388,7 @@ type ListBatchesRequest struct {
 
 func (x *ListBatchesRequest) Reset() {
 	*x = ListBatchesRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[76]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6031,7 +6400,7 @@ func (x *ListBatchesRequest) String() string {
 func (*ListBatchesRequest) ProtoMessage() {}
 
 func (x *ListBatchesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[76]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6044,7 +6413,7 @@ func (x *ListBatchesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBatchesRequest.ProtoReflect.Descriptor instead.
 func (*ListBatchesRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{76}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ListBatchesRequest) GetOrganizationId() int64 {
@@ -6081,7 +6450,7 @@ type ListBatchesResponse struct {
 
 func (x *ListBatchesResponse) Reset() {
 	*x = ListBatchesResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[77]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6093,7 +6462,7 @@ func (x *ListBatchesResponse) String() string {
 func (*ListBatchesResponse) ProtoMessage() {}
 
 func (x *ListBatchesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[77]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6106,7 +6475,7 @@ func (x *ListBatchesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBatchesResponse.ProtoReflect.Descriptor instead.
 func (*ListBatchesResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{77}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ListBatchesResponse) GetBatches() []*Batch {
@@ -6136,7 +6505,7 @@ type StopBatchRequest struct {
 
 func (x *StopBatchRequest) Reset() {
 	*x = StopBatchRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[78]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6148,7 +6517,7 @@ func (x *StopBatchRequest) String() string {
 func (*StopBatchRequest) ProtoMessage() {}
 
 func (x *StopBatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[78]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6161,7 +6530,7 @@ func (x *StopBatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopBatchRequest.ProtoReflect.Descriptor instead.
 func (*StopBatchRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{78}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *StopBatchRequest) GetOrganizationId() int64 {
@@ -6189,7 +6558,7 @@ type StopBatchResponse struct {
 
 func (x *StopBatchResponse) Reset() {
 	*x = StopBatchResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[79]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6201,7 +6570,7 @@ func (x *StopBatchResponse) String() string {
 func (*StopBatchResponse) ProtoMessage() {}
 
 func (x *StopBatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[79]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6214,7 +6583,7 @@ func (x *StopBatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopBatchResponse.ProtoReflect.Descriptor instead.
 func (*StopBatchResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{79}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *StopBatchResponse) GetBatch() *Batch {
@@ -6242,7 +6611,7 @@ type WorkRequest struct {
 
 func (x *WorkRequest) Reset() {
 	*x = WorkRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[80]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6254,7 +6623,7 @@ func (x *WorkRequest) String() string {
 func (*WorkRequest) ProtoMessage() {}
 
 func (x *WorkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[80]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6267,7 +6636,7 @@ func (x *WorkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkRequest.ProtoReflect.Descriptor instead.
 func (*WorkRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{80}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *WorkRequest) GetMessage() isWorkRequest_Message {
@@ -6362,7 +6731,7 @@ type RegisterWorker struct {
 
 func (x *RegisterWorker) Reset() {
 	*x = RegisterWorker{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[81]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6374,7 +6743,7 @@ func (x *RegisterWorker) String() string {
 func (*RegisterWorker) ProtoMessage() {}
 
 func (x *RegisterWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[81]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6387,7 +6756,7 @@ func (x *RegisterWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterWorker.ProtoReflect.Descriptor instead.
 func (*RegisterWorker) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{81}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *RegisterWorker) GetOrganizationId() int64 {
@@ -6441,7 +6810,7 @@ type WorkerFunction struct {
 
 func (x *WorkerFunction) Reset() {
 	*x = WorkerFunction{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[82]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6453,7 +6822,7 @@ func (x *WorkerFunction) String() string {
 func (*WorkerFunction) ProtoMessage() {}
 
 func (x *WorkerFunction) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[82]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6466,7 +6835,7 @@ func (x *WorkerFunction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerFunction.ProtoReflect.Descriptor instead.
 func (*WorkerFunction) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{82}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *WorkerFunction) GetName() string {
@@ -6546,7 +6915,7 @@ type FunctionPlace struct {
 
 func (x *FunctionPlace) Reset() {
 	*x = FunctionPlace{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[83]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6558,7 +6927,7 @@ func (x *FunctionPlace) String() string {
 func (*FunctionPlace) ProtoMessage() {}
 
 func (x *FunctionPlace) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[83]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6571,7 +6940,7 @@ func (x *FunctionPlace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionPlace.ProtoReflect.Descriptor instead.
 func (*FunctionPlace) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{83}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *FunctionPlace) GetAgent() string {
@@ -6655,7 +7024,7 @@ type WorkResult struct {
 
 func (x *WorkResult) Reset() {
 	*x = WorkResult{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[84]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6667,7 +7036,7 @@ func (x *WorkResult) String() string {
 func (*WorkResult) ProtoMessage() {}
 
 func (x *WorkResult) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[84]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6680,7 +7049,7 @@ func (x *WorkResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkResult.ProtoReflect.Descriptor instead.
 func (*WorkResult) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{84}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *WorkResult) GetCallId() string {
@@ -6750,7 +7119,7 @@ type WorkFailure struct {
 
 func (x *WorkFailure) Reset() {
 	*x = WorkFailure{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[85]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6762,7 +7131,7 @@ func (x *WorkFailure) String() string {
 func (*WorkFailure) ProtoMessage() {}
 
 func (x *WorkFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[85]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6775,7 +7144,7 @@ func (x *WorkFailure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkFailure.ProtoReflect.Descriptor instead.
 func (*WorkFailure) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{85}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *WorkFailure) GetCode() string {
@@ -6815,7 +7184,7 @@ type WorkHeartbeat struct {
 
 func (x *WorkHeartbeat) Reset() {
 	*x = WorkHeartbeat{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[86]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6827,7 +7196,7 @@ func (x *WorkHeartbeat) String() string {
 func (*WorkHeartbeat) ProtoMessage() {}
 
 func (x *WorkHeartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[86]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6840,7 +7209,7 @@ func (x *WorkHeartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkHeartbeat.ProtoReflect.Descriptor instead.
 func (*WorkHeartbeat) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{86}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{90}
 }
 
 // WorkDrain says that a worker takes no more calls.
@@ -6852,7 +7221,7 @@ type WorkDrain struct {
 
 func (x *WorkDrain) Reset() {
 	*x = WorkDrain{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[87]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6864,7 +7233,7 @@ func (x *WorkDrain) String() string {
 func (*WorkDrain) ProtoMessage() {}
 
 func (x *WorkDrain) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[87]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6877,7 +7246,7 @@ func (x *WorkDrain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkDrain.ProtoReflect.Descriptor instead.
 func (*WorkDrain) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{87}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{91}
 }
 
 // WorkResponse is what a worker is sent.
@@ -6899,7 +7268,7 @@ type WorkResponse struct {
 
 func (x *WorkResponse) Reset() {
 	*x = WorkResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[88]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6911,7 +7280,7 @@ func (x *WorkResponse) String() string {
 func (*WorkResponse) ProtoMessage() {}
 
 func (x *WorkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[88]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6924,7 +7293,7 @@ func (x *WorkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkResponse.ProtoReflect.Descriptor instead.
 func (*WorkResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{88}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *WorkResponse) GetMessage() isWorkResponse_Message {
@@ -7033,7 +7402,7 @@ type WorkerRegistered struct {
 
 func (x *WorkerRegistered) Reset() {
 	*x = WorkerRegistered{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[89]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7045,7 +7414,7 @@ func (x *WorkerRegistered) String() string {
 func (*WorkerRegistered) ProtoMessage() {}
 
 func (x *WorkerRegistered) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[89]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7058,7 +7427,7 @@ func (x *WorkerRegistered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerRegistered.ProtoReflect.Descriptor instead.
 func (*WorkerRegistered) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{89}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *WorkerRegistered) GetSession() string {
@@ -7107,7 +7476,7 @@ type WorkCall struct {
 
 func (x *WorkCall) Reset() {
 	*x = WorkCall{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[90]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7119,7 +7488,7 @@ func (x *WorkCall) String() string {
 func (*WorkCall) ProtoMessage() {}
 
 func (x *WorkCall) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[90]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7132,7 +7501,7 @@ func (x *WorkCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkCall.ProtoReflect.Descriptor instead.
 func (*WorkCall) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{90}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *WorkCall) GetCallId() string {
@@ -7202,7 +7571,7 @@ type WorkCancelled struct {
 
 func (x *WorkCancelled) Reset() {
 	*x = WorkCancelled{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[91]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7214,7 +7583,7 @@ func (x *WorkCancelled) String() string {
 func (*WorkCancelled) ProtoMessage() {}
 
 func (x *WorkCancelled) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[91]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7227,7 +7596,7 @@ func (x *WorkCancelled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkCancelled.ProtoReflect.Descriptor instead.
 func (*WorkCancelled) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{91}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *WorkCancelled) GetCallId() string {
@@ -7250,7 +7619,7 @@ type WorkRejected struct {
 
 func (x *WorkRejected) Reset() {
 	*x = WorkRejected{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[92]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7262,7 +7631,7 @@ func (x *WorkRejected) String() string {
 func (*WorkRejected) ProtoMessage() {}
 
 func (x *WorkRejected) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[92]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7275,7 +7644,7 @@ func (x *WorkRejected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkRejected.ProtoReflect.Descriptor instead.
 func (*WorkRejected) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{92}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *WorkRejected) GetCallId() string {
@@ -7301,7 +7670,7 @@ type WorkDrained struct {
 
 func (x *WorkDrained) Reset() {
 	*x = WorkDrained{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[93]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7313,7 +7682,7 @@ func (x *WorkDrained) String() string {
 func (*WorkDrained) ProtoMessage() {}
 
 func (x *WorkDrained) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[93]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7326,7 +7695,7 @@ func (x *WorkDrained) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkDrained.ProtoReflect.Descriptor instead.
 func (*WorkDrained) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{93}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{97}
 }
 
 // ListFunctionsRequest names an organization.
@@ -7340,7 +7709,7 @@ type ListFunctionsRequest struct {
 
 func (x *ListFunctionsRequest) Reset() {
 	*x = ListFunctionsRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[94]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7352,7 +7721,7 @@ func (x *ListFunctionsRequest) String() string {
 func (*ListFunctionsRequest) ProtoMessage() {}
 
 func (x *ListFunctionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[94]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7365,7 +7734,7 @@ func (x *ListFunctionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFunctionsRequest.ProtoReflect.Descriptor instead.
 func (*ListFunctionsRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{94}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ListFunctionsRequest) GetOrganizationId() int64 {
@@ -7386,7 +7755,7 @@ type ListFunctionsResponse struct {
 
 func (x *ListFunctionsResponse) Reset() {
 	*x = ListFunctionsResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[95]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7398,7 +7767,7 @@ func (x *ListFunctionsResponse) String() string {
 func (*ListFunctionsResponse) ProtoMessage() {}
 
 func (x *ListFunctionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[95]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7411,7 +7780,7 @@ func (x *ListFunctionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFunctionsResponse.ProtoReflect.Descriptor instead.
 func (*ListFunctionsResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{95}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ListFunctionsResponse) GetFunctions() []*FunctionInfo {
@@ -7446,7 +7815,7 @@ type FunctionInfo struct {
 
 func (x *FunctionInfo) Reset() {
 	*x = FunctionInfo{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[96]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7458,7 +7827,7 @@ func (x *FunctionInfo) String() string {
 func (*FunctionInfo) ProtoMessage() {}
 
 func (x *FunctionInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[96]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7471,7 +7840,7 @@ func (x *FunctionInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionInfo.ProtoReflect.Descriptor instead.
 func (*FunctionInfo) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{96}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *FunctionInfo) GetName() string {
@@ -7705,7 +8074,39 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\ttruncated\x18\a \x01(\bR\ttruncated\x12\x1e\n" +
 	"\n" +
 	"generation\x18\b \x01(\x05R\n" +
-	"generation\"\xbe\x01\n" +
+	"generation\"a\n" +
+	"\x15ExportWorkflowRequest\x12'\n" +
+	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x1f\n" +
+	"\vworkflow_id\x18\x02 \x01(\tR\n" +
+	"workflowId\"\xa3\x01\n" +
+	"\x16ExportWorkflowResponse\x12D\n" +
+	"\bworkflow\x18\x01 \x01(\v2&.lockstep.autoflow.v1.ExportedWorkflowH\x00R\bworkflow\x12;\n" +
+	"\x05entry\x18\x02 \x01(\v2#.lockstep.autoflow.v1.ExportedEntryH\x00R\x05entryB\x06\n" +
+	"\x04part\"\xe7\x02\n" +
+	"\x10ExportedWorkflow\x12:\n" +
+	"\bworkflow\x18\x01 \x01(\v2\x1e.lockstep.autoflow.v1.WorkflowR\bworkflow\x12\x1a\n" +
+	"\bstarlark\x18\x02 \x01(\fR\bstarlark\x12M\n" +
+	"\amodules\x18\x03 \x03(\v23.lockstep.autoflow.v1.ExportedWorkflow.ModulesEntryR\amodules\x12\x16\n" +
+	"\x06inputs\x18\x04 \x01(\fR\x06inputs\x12\"\n" +
+	"\fcontinuation\x18\x05 \x01(\fR\fcontinuation\x12\x1c\n" +
+	"\tconcealed\x18\x06 \x01(\bR\tconcealed\x12\x16\n" +
+	"\x06handle\x18\a \x01(\tR\x06handle\x1a:\n" +
+	"\fModulesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"\xa0\x02\n" +
+	"\rExportedEntry\x12\x1a\n" +
+	"\bsequence\x18\x01 \x01(\x03R\bsequence\x12\x16\n" +
+	"\x06branch\x18\x02 \x01(\x05R\x06branch\x12\x1c\n" +
+	"\toperation\x18\x03 \x01(\x05R\toperation\x12\x12\n" +
+	"\x04kind\x18\x04 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04name\x18\x05 \x01(\tR\x04name\x12\x16\n" +
+	"\x06digest\x18\x06 \x01(\x06R\x06digest\x12\x14\n" +
+	"\x05value\x18\a \x01(\fR\x05value\x12\x14\n" +
+	"\x05error\x18\b \x01(\fR\x05error\x12\x14\n" +
+	"\x05event\x18\t \x01(\x03R\x05event\x12;\n" +
+	"\vrecorded_at\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"recordedAt\"\xbe\x01\n" +
 	"\x0eGetLogsRequest\x12'\n" +
 	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x1f\n" +
 	"\vworkflow_id\x18\x02 \x01(\tR\n" +
@@ -8162,7 +8563,7 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x1bFUNCTION_EFFECT_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15FUNCTION_EFFECT_READS\x10\x01\x12\x1b\n" +
 	"\x17FUNCTION_EFFECT_CHANGES\x10\x02\x12\x1e\n" +
-	"\x1aFUNCTION_EFFECT_TAKES_BACK\x10\x032\xd7\x1a\n" +
+	"\x1aFUNCTION_EFFECT_TAKES_BACK\x10\x032\xc6\x1b\n" +
 	"\bAutoFlow\x12_\n" +
 	"\n" +
 	"CloudEvent\x12'.lockstep.autoflow.v1.CloudEventRequest\x1a(.lockstep.autoflow.v1.CloudEventResponse\x12h\n" +
@@ -8177,7 +8578,8 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\vListBatches\x12(.lockstep.autoflow.v1.ListBatchesRequest\x1a).lockstep.autoflow.v1.ListBatchesResponse\x12\\\n" +
 	"\tStopBatch\x12&.lockstep.autoflow.v1.StopBatchRequest\x1a'.lockstep.autoflow.v1.StopBatchResponse\x12_\n" +
 	"\n" +
-	"GetHistory\x12'.lockstep.autoflow.v1.GetHistoryRequest\x1a(.lockstep.autoflow.v1.GetHistoryResponse\x12V\n" +
+	"GetHistory\x12'.lockstep.autoflow.v1.GetHistoryRequest\x1a(.lockstep.autoflow.v1.GetHistoryResponse\x12m\n" +
+	"\x0eExportWorkflow\x12+.lockstep.autoflow.v1.ExportWorkflowRequest\x1a,.lockstep.autoflow.v1.ExportWorkflowResponse0\x01\x12V\n" +
 	"\aGetLogs\x12$.lockstep.autoflow.v1.GetLogsRequest\x1a%.lockstep.autoflow.v1.GetLogsResponse\x12j\n" +
 	"\rWatchWorkflow\x12*.lockstep.autoflow.v1.WatchWorkflowRequest\x1a+.lockstep.autoflow.v1.WatchWorkflowResponse0\x01\x12k\n" +
 	"\x0eCancelWorkflow\x12+.lockstep.autoflow.v1.CancelWorkflowRequest\x1a,.lockstep.autoflow.v1.CancelWorkflowResponse\x12t\n" +
@@ -8216,7 +8618,7 @@ func file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP() []byte {
 }
 
 var file_lockstep_autoflow_v1_autoflow_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_lockstep_autoflow_v1_autoflow_proto_msgTypes = make([]protoimpl.MessageInfo, 114)
+var file_lockstep_autoflow_v1_autoflow_proto_msgTypes = make([]protoimpl.MessageInfo, 119)
 var file_lockstep_autoflow_v1_autoflow_proto_goTypes = []any{
 	(WorkflowState)(0),                // 0: lockstep.autoflow.v1.WorkflowState
 	(ScheduleOverlap)(0),              // 1: lockstep.autoflow.v1.ScheduleOverlap
@@ -8244,297 +8646,309 @@ var file_lockstep_autoflow_v1_autoflow_proto_goTypes = []any{
 	(*GetHistoryRequest)(nil),         // 23: lockstep.autoflow.v1.GetHistoryRequest
 	(*GetHistoryResponse)(nil),        // 24: lockstep.autoflow.v1.GetHistoryResponse
 	(*HistoryEntry)(nil),              // 25: lockstep.autoflow.v1.HistoryEntry
-	(*GetLogsRequest)(nil),            // 26: lockstep.autoflow.v1.GetLogsRequest
-	(*GetLogsResponse)(nil),           // 27: lockstep.autoflow.v1.GetLogsResponse
-	(*LogLine)(nil),                   // 28: lockstep.autoflow.v1.LogLine
-	(*WatchWorkflowRequest)(nil),      // 29: lockstep.autoflow.v1.WatchWorkflowRequest
-	(*WatchWorkflowResponse)(nil),     // 30: lockstep.autoflow.v1.WatchWorkflowResponse
-	(*CancelWorkflowRequest)(nil),     // 31: lockstep.autoflow.v1.CancelWorkflowRequest
-	(*CancelWorkflowResponse)(nil),    // 32: lockstep.autoflow.v1.CancelWorkflowResponse
-	(*TerminateWorkflowRequest)(nil),  // 33: lockstep.autoflow.v1.TerminateWorkflowRequest
-	(*TerminateWorkflowResponse)(nil), // 34: lockstep.autoflow.v1.TerminateWorkflowResponse
-	(*RetryWorkflowRequest)(nil),      // 35: lockstep.autoflow.v1.RetryWorkflowRequest
-	(*RetryWorkflowResponse)(nil),     // 36: lockstep.autoflow.v1.RetryWorkflowResponse
-	(*SendToChannelRequest)(nil),      // 37: lockstep.autoflow.v1.SendToChannelRequest
-	(*SendToChannelResponse)(nil),     // 38: lockstep.autoflow.v1.SendToChannelResponse
-	(*CallChannelRequest)(nil),        // 39: lockstep.autoflow.v1.CallChannelRequest
-	(*CallChannelResponse)(nil),       // 40: lockstep.autoflow.v1.CallChannelResponse
-	(*CheckProgramRequest)(nil),       // 41: lockstep.autoflow.v1.CheckProgramRequest
-	(*CheckProgramResponse)(nil),      // 42: lockstep.autoflow.v1.CheckProgramResponse
-	(*Problem)(nil),                   // 43: lockstep.autoflow.v1.Problem
-	(*Use)(nil),                       // 44: lockstep.autoflow.v1.Use
-	(*Handler)(nil),                   // 45: lockstep.autoflow.v1.Handler
-	(*RegisterFlowRequest)(nil),       // 46: lockstep.autoflow.v1.RegisterFlowRequest
-	(*RegisterFlowResponse)(nil),      // 47: lockstep.autoflow.v1.RegisterFlowResponse
-	(*Flow)(nil),                      // 48: lockstep.autoflow.v1.Flow
-	(*ListFlowsRequest)(nil),          // 49: lockstep.autoflow.v1.ListFlowsRequest
-	(*ListFlowsResponse)(nil),         // 50: lockstep.autoflow.v1.ListFlowsResponse
-	(*DeleteFlowRequest)(nil),         // 51: lockstep.autoflow.v1.DeleteFlowRequest
-	(*DeleteFlowResponse)(nil),        // 52: lockstep.autoflow.v1.DeleteFlowResponse
-	(*DeclareAgentsRequest)(nil),      // 53: lockstep.autoflow.v1.DeclareAgentsRequest
-	(*DeclaredAgent)(nil),             // 54: lockstep.autoflow.v1.DeclaredAgent
-	(*DeclareAgentsResponse)(nil),     // 55: lockstep.autoflow.v1.DeclareAgentsResponse
-	(*ScheduleSpec)(nil),              // 56: lockstep.autoflow.v1.ScheduleSpec
-	(*RegisterScheduleRequest)(nil),   // 57: lockstep.autoflow.v1.RegisterScheduleRequest
-	(*RegisterScheduleResponse)(nil),  // 58: lockstep.autoflow.v1.RegisterScheduleResponse
-	(*Schedule)(nil),                  // 59: lockstep.autoflow.v1.Schedule
-	(*ScheduleFire)(nil),              // 60: lockstep.autoflow.v1.ScheduleFire
-	(*GetScheduleRequest)(nil),        // 61: lockstep.autoflow.v1.GetScheduleRequest
-	(*GetScheduleResponse)(nil),       // 62: lockstep.autoflow.v1.GetScheduleResponse
-	(*ListSchedulesRequest)(nil),      // 63: lockstep.autoflow.v1.ListSchedulesRequest
-	(*ListSchedulesResponse)(nil),     // 64: lockstep.autoflow.v1.ListSchedulesResponse
-	(*PauseScheduleRequest)(nil),      // 65: lockstep.autoflow.v1.PauseScheduleRequest
-	(*PauseScheduleResponse)(nil),     // 66: lockstep.autoflow.v1.PauseScheduleResponse
-	(*ResumeScheduleRequest)(nil),     // 67: lockstep.autoflow.v1.ResumeScheduleRequest
-	(*ResumeScheduleResponse)(nil),    // 68: lockstep.autoflow.v1.ResumeScheduleResponse
-	(*BackfillScheduleRequest)(nil),   // 69: lockstep.autoflow.v1.BackfillScheduleRequest
-	(*BackfillScheduleResponse)(nil),  // 70: lockstep.autoflow.v1.BackfillScheduleResponse
-	(*TriggerScheduleRequest)(nil),    // 71: lockstep.autoflow.v1.TriggerScheduleRequest
-	(*TriggerScheduleResponse)(nil),   // 72: lockstep.autoflow.v1.TriggerScheduleResponse
-	(*DeleteScheduleRequest)(nil),     // 73: lockstep.autoflow.v1.DeleteScheduleRequest
-	(*DeleteScheduleResponse)(nil),    // 74: lockstep.autoflow.v1.DeleteScheduleResponse
-	(*CountWorkflowsRequest)(nil),     // 75: lockstep.autoflow.v1.CountWorkflowsRequest
-	(*CountWorkflowsResponse)(nil),    // 76: lockstep.autoflow.v1.CountWorkflowsResponse
-	(*StartBatchRequest)(nil),         // 77: lockstep.autoflow.v1.StartBatchRequest
-	(*StartBatchResponse)(nil),        // 78: lockstep.autoflow.v1.StartBatchResponse
-	(*Batch)(nil),                     // 79: lockstep.autoflow.v1.Batch
-	(*GetBatchRequest)(nil),           // 80: lockstep.autoflow.v1.GetBatchRequest
-	(*GetBatchResponse)(nil),          // 81: lockstep.autoflow.v1.GetBatchResponse
-	(*ListBatchesRequest)(nil),        // 82: lockstep.autoflow.v1.ListBatchesRequest
-	(*ListBatchesResponse)(nil),       // 83: lockstep.autoflow.v1.ListBatchesResponse
-	(*StopBatchRequest)(nil),          // 84: lockstep.autoflow.v1.StopBatchRequest
-	(*StopBatchResponse)(nil),         // 85: lockstep.autoflow.v1.StopBatchResponse
-	(*WorkRequest)(nil),               // 86: lockstep.autoflow.v1.WorkRequest
-	(*RegisterWorker)(nil),            // 87: lockstep.autoflow.v1.RegisterWorker
-	(*WorkerFunction)(nil),            // 88: lockstep.autoflow.v1.WorkerFunction
-	(*FunctionPlace)(nil),             // 89: lockstep.autoflow.v1.FunctionPlace
-	(*WorkResult)(nil),                // 90: lockstep.autoflow.v1.WorkResult
-	(*WorkFailure)(nil),               // 91: lockstep.autoflow.v1.WorkFailure
-	(*WorkHeartbeat)(nil),             // 92: lockstep.autoflow.v1.WorkHeartbeat
-	(*WorkDrain)(nil),                 // 93: lockstep.autoflow.v1.WorkDrain
-	(*WorkResponse)(nil),              // 94: lockstep.autoflow.v1.WorkResponse
-	(*WorkerRegistered)(nil),          // 95: lockstep.autoflow.v1.WorkerRegistered
-	(*WorkCall)(nil),                  // 96: lockstep.autoflow.v1.WorkCall
-	(*WorkCancelled)(nil),             // 97: lockstep.autoflow.v1.WorkCancelled
-	(*WorkRejected)(nil),              // 98: lockstep.autoflow.v1.WorkRejected
-	(*WorkDrained)(nil),               // 99: lockstep.autoflow.v1.WorkDrained
-	(*ListFunctionsRequest)(nil),      // 100: lockstep.autoflow.v1.ListFunctionsRequest
-	(*ListFunctionsResponse)(nil),     // 101: lockstep.autoflow.v1.ListFunctionsResponse
-	(*FunctionInfo)(nil),              // 102: lockstep.autoflow.v1.FunctionInfo
-	nil,                               // 103: lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
-	nil,                               // 104: lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
-	nil,                               // 105: lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
-	nil,                               // 106: lockstep.autoflow.v1.StartRefusal.FieldsEntry
-	nil,                               // 107: lockstep.autoflow.v1.Workflow.LabelsEntry
-	nil,                               // 108: lockstep.autoflow.v1.Workflow.StatusEntry
-	nil,                               // 109: lockstep.autoflow.v1.Wait.FilterEntry
-	nil,                               // 110: lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
-	nil,                               // 111: lockstep.autoflow.v1.ListWorkflowsRequest.StatusEntry
-	nil,                               // 112: lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
-	nil,                               // 113: lockstep.autoflow.v1.Handler.FilterEntry
-	nil,                               // 114: lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
-	nil,                               // 115: lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
-	nil,                               // 116: lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
-	nil,                               // 117: lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
-	nil,                               // 118: lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
-	nil,                               // 119: lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
-	(*durationpb.Duration)(nil),       // 120: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),     // 121: google.protobuf.Timestamp
+	(*ExportWorkflowRequest)(nil),     // 26: lockstep.autoflow.v1.ExportWorkflowRequest
+	(*ExportWorkflowResponse)(nil),    // 27: lockstep.autoflow.v1.ExportWorkflowResponse
+	(*ExportedWorkflow)(nil),          // 28: lockstep.autoflow.v1.ExportedWorkflow
+	(*ExportedEntry)(nil),             // 29: lockstep.autoflow.v1.ExportedEntry
+	(*GetLogsRequest)(nil),            // 30: lockstep.autoflow.v1.GetLogsRequest
+	(*GetLogsResponse)(nil),           // 31: lockstep.autoflow.v1.GetLogsResponse
+	(*LogLine)(nil),                   // 32: lockstep.autoflow.v1.LogLine
+	(*WatchWorkflowRequest)(nil),      // 33: lockstep.autoflow.v1.WatchWorkflowRequest
+	(*WatchWorkflowResponse)(nil),     // 34: lockstep.autoflow.v1.WatchWorkflowResponse
+	(*CancelWorkflowRequest)(nil),     // 35: lockstep.autoflow.v1.CancelWorkflowRequest
+	(*CancelWorkflowResponse)(nil),    // 36: lockstep.autoflow.v1.CancelWorkflowResponse
+	(*TerminateWorkflowRequest)(nil),  // 37: lockstep.autoflow.v1.TerminateWorkflowRequest
+	(*TerminateWorkflowResponse)(nil), // 38: lockstep.autoflow.v1.TerminateWorkflowResponse
+	(*RetryWorkflowRequest)(nil),      // 39: lockstep.autoflow.v1.RetryWorkflowRequest
+	(*RetryWorkflowResponse)(nil),     // 40: lockstep.autoflow.v1.RetryWorkflowResponse
+	(*SendToChannelRequest)(nil),      // 41: lockstep.autoflow.v1.SendToChannelRequest
+	(*SendToChannelResponse)(nil),     // 42: lockstep.autoflow.v1.SendToChannelResponse
+	(*CallChannelRequest)(nil),        // 43: lockstep.autoflow.v1.CallChannelRequest
+	(*CallChannelResponse)(nil),       // 44: lockstep.autoflow.v1.CallChannelResponse
+	(*CheckProgramRequest)(nil),       // 45: lockstep.autoflow.v1.CheckProgramRequest
+	(*CheckProgramResponse)(nil),      // 46: lockstep.autoflow.v1.CheckProgramResponse
+	(*Problem)(nil),                   // 47: lockstep.autoflow.v1.Problem
+	(*Use)(nil),                       // 48: lockstep.autoflow.v1.Use
+	(*Handler)(nil),                   // 49: lockstep.autoflow.v1.Handler
+	(*RegisterFlowRequest)(nil),       // 50: lockstep.autoflow.v1.RegisterFlowRequest
+	(*RegisterFlowResponse)(nil),      // 51: lockstep.autoflow.v1.RegisterFlowResponse
+	(*Flow)(nil),                      // 52: lockstep.autoflow.v1.Flow
+	(*ListFlowsRequest)(nil),          // 53: lockstep.autoflow.v1.ListFlowsRequest
+	(*ListFlowsResponse)(nil),         // 54: lockstep.autoflow.v1.ListFlowsResponse
+	(*DeleteFlowRequest)(nil),         // 55: lockstep.autoflow.v1.DeleteFlowRequest
+	(*DeleteFlowResponse)(nil),        // 56: lockstep.autoflow.v1.DeleteFlowResponse
+	(*DeclareAgentsRequest)(nil),      // 57: lockstep.autoflow.v1.DeclareAgentsRequest
+	(*DeclaredAgent)(nil),             // 58: lockstep.autoflow.v1.DeclaredAgent
+	(*DeclareAgentsResponse)(nil),     // 59: lockstep.autoflow.v1.DeclareAgentsResponse
+	(*ScheduleSpec)(nil),              // 60: lockstep.autoflow.v1.ScheduleSpec
+	(*RegisterScheduleRequest)(nil),   // 61: lockstep.autoflow.v1.RegisterScheduleRequest
+	(*RegisterScheduleResponse)(nil),  // 62: lockstep.autoflow.v1.RegisterScheduleResponse
+	(*Schedule)(nil),                  // 63: lockstep.autoflow.v1.Schedule
+	(*ScheduleFire)(nil),              // 64: lockstep.autoflow.v1.ScheduleFire
+	(*GetScheduleRequest)(nil),        // 65: lockstep.autoflow.v1.GetScheduleRequest
+	(*GetScheduleResponse)(nil),       // 66: lockstep.autoflow.v1.GetScheduleResponse
+	(*ListSchedulesRequest)(nil),      // 67: lockstep.autoflow.v1.ListSchedulesRequest
+	(*ListSchedulesResponse)(nil),     // 68: lockstep.autoflow.v1.ListSchedulesResponse
+	(*PauseScheduleRequest)(nil),      // 69: lockstep.autoflow.v1.PauseScheduleRequest
+	(*PauseScheduleResponse)(nil),     // 70: lockstep.autoflow.v1.PauseScheduleResponse
+	(*ResumeScheduleRequest)(nil),     // 71: lockstep.autoflow.v1.ResumeScheduleRequest
+	(*ResumeScheduleResponse)(nil),    // 72: lockstep.autoflow.v1.ResumeScheduleResponse
+	(*BackfillScheduleRequest)(nil),   // 73: lockstep.autoflow.v1.BackfillScheduleRequest
+	(*BackfillScheduleResponse)(nil),  // 74: lockstep.autoflow.v1.BackfillScheduleResponse
+	(*TriggerScheduleRequest)(nil),    // 75: lockstep.autoflow.v1.TriggerScheduleRequest
+	(*TriggerScheduleResponse)(nil),   // 76: lockstep.autoflow.v1.TriggerScheduleResponse
+	(*DeleteScheduleRequest)(nil),     // 77: lockstep.autoflow.v1.DeleteScheduleRequest
+	(*DeleteScheduleResponse)(nil),    // 78: lockstep.autoflow.v1.DeleteScheduleResponse
+	(*CountWorkflowsRequest)(nil),     // 79: lockstep.autoflow.v1.CountWorkflowsRequest
+	(*CountWorkflowsResponse)(nil),    // 80: lockstep.autoflow.v1.CountWorkflowsResponse
+	(*StartBatchRequest)(nil),         // 81: lockstep.autoflow.v1.StartBatchRequest
+	(*StartBatchResponse)(nil),        // 82: lockstep.autoflow.v1.StartBatchResponse
+	(*Batch)(nil),                     // 83: lockstep.autoflow.v1.Batch
+	(*GetBatchRequest)(nil),           // 84: lockstep.autoflow.v1.GetBatchRequest
+	(*GetBatchResponse)(nil),          // 85: lockstep.autoflow.v1.GetBatchResponse
+	(*ListBatchesRequest)(nil),        // 86: lockstep.autoflow.v1.ListBatchesRequest
+	(*ListBatchesResponse)(nil),       // 87: lockstep.autoflow.v1.ListBatchesResponse
+	(*StopBatchRequest)(nil),          // 88: lockstep.autoflow.v1.StopBatchRequest
+	(*StopBatchResponse)(nil),         // 89: lockstep.autoflow.v1.StopBatchResponse
+	(*WorkRequest)(nil),               // 90: lockstep.autoflow.v1.WorkRequest
+	(*RegisterWorker)(nil),            // 91: lockstep.autoflow.v1.RegisterWorker
+	(*WorkerFunction)(nil),            // 92: lockstep.autoflow.v1.WorkerFunction
+	(*FunctionPlace)(nil),             // 93: lockstep.autoflow.v1.FunctionPlace
+	(*WorkResult)(nil),                // 94: lockstep.autoflow.v1.WorkResult
+	(*WorkFailure)(nil),               // 95: lockstep.autoflow.v1.WorkFailure
+	(*WorkHeartbeat)(nil),             // 96: lockstep.autoflow.v1.WorkHeartbeat
+	(*WorkDrain)(nil),                 // 97: lockstep.autoflow.v1.WorkDrain
+	(*WorkResponse)(nil),              // 98: lockstep.autoflow.v1.WorkResponse
+	(*WorkerRegistered)(nil),          // 99: lockstep.autoflow.v1.WorkerRegistered
+	(*WorkCall)(nil),                  // 100: lockstep.autoflow.v1.WorkCall
+	(*WorkCancelled)(nil),             // 101: lockstep.autoflow.v1.WorkCancelled
+	(*WorkRejected)(nil),              // 102: lockstep.autoflow.v1.WorkRejected
+	(*WorkDrained)(nil),               // 103: lockstep.autoflow.v1.WorkDrained
+	(*ListFunctionsRequest)(nil),      // 104: lockstep.autoflow.v1.ListFunctionsRequest
+	(*ListFunctionsResponse)(nil),     // 105: lockstep.autoflow.v1.ListFunctionsResponse
+	(*FunctionInfo)(nil),              // 106: lockstep.autoflow.v1.FunctionInfo
+	nil,                               // 107: lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
+	nil,                               // 108: lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
+	nil,                               // 109: lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
+	nil,                               // 110: lockstep.autoflow.v1.StartRefusal.FieldsEntry
+	nil,                               // 111: lockstep.autoflow.v1.Workflow.LabelsEntry
+	nil,                               // 112: lockstep.autoflow.v1.Workflow.StatusEntry
+	nil,                               // 113: lockstep.autoflow.v1.Wait.FilterEntry
+	nil,                               // 114: lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
+	nil,                               // 115: lockstep.autoflow.v1.ListWorkflowsRequest.StatusEntry
+	nil,                               // 116: lockstep.autoflow.v1.ExportedWorkflow.ModulesEntry
+	nil,                               // 117: lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
+	nil,                               // 118: lockstep.autoflow.v1.Handler.FilterEntry
+	nil,                               // 119: lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
+	nil,                               // 120: lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
+	nil,                               // 121: lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
+	nil,                               // 122: lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
+	nil,                               // 123: lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
+	nil,                               // 124: lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
+	(*durationpb.Duration)(nil),       // 125: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),     // 126: google.protobuf.Timestamp
 }
 var file_lockstep_autoflow_v1_autoflow_proto_depIdxs = []int32{
-	103, // 0: lockstep.autoflow.v1.StartWorkflowRequest.secrets:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
-	104, // 1: lockstep.autoflow.v1.StartWorkflowRequest.modules:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
-	105, // 2: lockstep.autoflow.v1.StartWorkflowRequest.labels:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
-	120, // 3: lockstep.autoflow.v1.StartWorkflowRequest.wait:type_name -> google.protobuf.Duration
+	107, // 0: lockstep.autoflow.v1.StartWorkflowRequest.secrets:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
+	108, // 1: lockstep.autoflow.v1.StartWorkflowRequest.modules:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
+	109, // 2: lockstep.autoflow.v1.StartWorkflowRequest.labels:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
+	125, // 3: lockstep.autoflow.v1.StartWorkflowRequest.wait:type_name -> google.protobuf.Duration
 	9,   // 4: lockstep.autoflow.v1.StartWorkflowRequest.message:type_name -> lockstep.autoflow.v1.StartMessage
 	15,  // 5: lockstep.autoflow.v1.StartWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
 	8,   // 6: lockstep.autoflow.v1.StartWorkflowsRequest.workflows:type_name -> lockstep.autoflow.v1.StartWorkflowRequest
 	13,  // 7: lockstep.autoflow.v1.StartWorkflowsResponse.results:type_name -> lockstep.autoflow.v1.StartResult
 	10,  // 8: lockstep.autoflow.v1.StartResult.started:type_name -> lockstep.autoflow.v1.StartWorkflowResponse
 	14,  // 9: lockstep.autoflow.v1.StartResult.refused:type_name -> lockstep.autoflow.v1.StartRefusal
-	106, // 10: lockstep.autoflow.v1.StartRefusal.fields:type_name -> lockstep.autoflow.v1.StartRefusal.FieldsEntry
+	110, // 10: lockstep.autoflow.v1.StartRefusal.fields:type_name -> lockstep.autoflow.v1.StartRefusal.FieldsEntry
 	0,   // 11: lockstep.autoflow.v1.Workflow.state:type_name -> lockstep.autoflow.v1.WorkflowState
-	107, // 12: lockstep.autoflow.v1.Workflow.labels:type_name -> lockstep.autoflow.v1.Workflow.LabelsEntry
-	121, // 13: lockstep.autoflow.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
-	121, // 14: lockstep.autoflow.v1.Workflow.finished_at:type_name -> google.protobuf.Timestamp
+	111, // 12: lockstep.autoflow.v1.Workflow.labels:type_name -> lockstep.autoflow.v1.Workflow.LabelsEntry
+	126, // 13: lockstep.autoflow.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
+	126, // 14: lockstep.autoflow.v1.Workflow.finished_at:type_name -> google.protobuf.Timestamp
 	17,  // 15: lockstep.autoflow.v1.Workflow.waits:type_name -> lockstep.autoflow.v1.Wait
-	121, // 16: lockstep.autoflow.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
+	126, // 16: lockstep.autoflow.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
 	18,  // 17: lockstep.autoflow.v1.Workflow.retries:type_name -> lockstep.autoflow.v1.Retry
 	16,  // 18: lockstep.autoflow.v1.Workflow.stack:type_name -> lockstep.autoflow.v1.StackFrame
-	108, // 19: lockstep.autoflow.v1.Workflow.status:type_name -> lockstep.autoflow.v1.Workflow.StatusEntry
-	109, // 20: lockstep.autoflow.v1.Wait.filter:type_name -> lockstep.autoflow.v1.Wait.FilterEntry
-	121, // 21: lockstep.autoflow.v1.Wait.since:type_name -> google.protobuf.Timestamp
-	121, // 22: lockstep.autoflow.v1.Wait.until:type_name -> google.protobuf.Timestamp
-	121, // 23: lockstep.autoflow.v1.Retry.at:type_name -> google.protobuf.Timestamp
-	120, // 24: lockstep.autoflow.v1.GetWorkflowRequest.wait:type_name -> google.protobuf.Duration
+	112, // 19: lockstep.autoflow.v1.Workflow.status:type_name -> lockstep.autoflow.v1.Workflow.StatusEntry
+	113, // 20: lockstep.autoflow.v1.Wait.filter:type_name -> lockstep.autoflow.v1.Wait.FilterEntry
+	126, // 21: lockstep.autoflow.v1.Wait.since:type_name -> google.protobuf.Timestamp
+	126, // 22: lockstep.autoflow.v1.Wait.until:type_name -> google.protobuf.Timestamp
+	126, // 23: lockstep.autoflow.v1.Retry.at:type_name -> google.protobuf.Timestamp
+	125, // 24: lockstep.autoflow.v1.GetWorkflowRequest.wait:type_name -> google.protobuf.Duration
 	15,  // 25: lockstep.autoflow.v1.GetWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
 	0,   // 26: lockstep.autoflow.v1.ListWorkflowsRequest.states:type_name -> lockstep.autoflow.v1.WorkflowState
-	110, // 27: lockstep.autoflow.v1.ListWorkflowsRequest.labels:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
-	121, // 28: lockstep.autoflow.v1.ListWorkflowsRequest.started_after:type_name -> google.protobuf.Timestamp
-	121, // 29: lockstep.autoflow.v1.ListWorkflowsRequest.started_before:type_name -> google.protobuf.Timestamp
-	121, // 30: lockstep.autoflow.v1.ListWorkflowsRequest.ended_after:type_name -> google.protobuf.Timestamp
-	121, // 31: lockstep.autoflow.v1.ListWorkflowsRequest.ended_before:type_name -> google.protobuf.Timestamp
-	111, // 32: lockstep.autoflow.v1.ListWorkflowsRequest.status:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.StatusEntry
+	114, // 27: lockstep.autoflow.v1.ListWorkflowsRequest.labels:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
+	126, // 28: lockstep.autoflow.v1.ListWorkflowsRequest.started_after:type_name -> google.protobuf.Timestamp
+	126, // 29: lockstep.autoflow.v1.ListWorkflowsRequest.started_before:type_name -> google.protobuf.Timestamp
+	126, // 30: lockstep.autoflow.v1.ListWorkflowsRequest.ended_after:type_name -> google.protobuf.Timestamp
+	126, // 31: lockstep.autoflow.v1.ListWorkflowsRequest.ended_before:type_name -> google.protobuf.Timestamp
+	115, // 32: lockstep.autoflow.v1.ListWorkflowsRequest.status:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.StatusEntry
 	15,  // 33: lockstep.autoflow.v1.ListWorkflowsResponse.workflows:type_name -> lockstep.autoflow.v1.Workflow
 	25,  // 34: lockstep.autoflow.v1.GetHistoryResponse.entries:type_name -> lockstep.autoflow.v1.HistoryEntry
-	121, // 35: lockstep.autoflow.v1.HistoryEntry.recorded_at:type_name -> google.protobuf.Timestamp
-	28,  // 36: lockstep.autoflow.v1.GetLogsResponse.lines:type_name -> lockstep.autoflow.v1.LogLine
-	121, // 37: lockstep.autoflow.v1.LogLine.recorded_at:type_name -> google.protobuf.Timestamp
-	25,  // 38: lockstep.autoflow.v1.WatchWorkflowResponse.entry:type_name -> lockstep.autoflow.v1.HistoryEntry
-	15,  // 39: lockstep.autoflow.v1.WatchWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	15,  // 40: lockstep.autoflow.v1.TerminateWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	15,  // 41: lockstep.autoflow.v1.RetryWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	120, // 42: lockstep.autoflow.v1.CallChannelRequest.wait:type_name -> google.protobuf.Duration
-	112, // 43: lockstep.autoflow.v1.CheckProgramRequest.modules:type_name -> lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
-	43,  // 44: lockstep.autoflow.v1.CheckProgramResponse.problems:type_name -> lockstep.autoflow.v1.Problem
-	44,  // 45: lockstep.autoflow.v1.CheckProgramResponse.functions:type_name -> lockstep.autoflow.v1.Use
-	44,  // 46: lockstep.autoflow.v1.CheckProgramResponse.waits:type_name -> lockstep.autoflow.v1.Use
-	44,  // 47: lockstep.autoflow.v1.CheckProgramResponse.emits:type_name -> lockstep.autoflow.v1.Use
-	45,  // 48: lockstep.autoflow.v1.CheckProgramResponse.handlers:type_name -> lockstep.autoflow.v1.Handler
-	113, // 49: lockstep.autoflow.v1.Handler.filter:type_name -> lockstep.autoflow.v1.Handler.FilterEntry
-	114, // 50: lockstep.autoflow.v1.RegisterFlowRequest.modules:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
-	115, // 51: lockstep.autoflow.v1.RegisterFlowRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
-	116, // 52: lockstep.autoflow.v1.RegisterFlowRequest.labels:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
-	48,  // 53: lockstep.autoflow.v1.RegisterFlowResponse.flow:type_name -> lockstep.autoflow.v1.Flow
-	45,  // 54: lockstep.autoflow.v1.Flow.handlers:type_name -> lockstep.autoflow.v1.Handler
-	121, // 55: lockstep.autoflow.v1.Flow.registered_at:type_name -> google.protobuf.Timestamp
-	48,  // 56: lockstep.autoflow.v1.ListFlowsResponse.flows:type_name -> lockstep.autoflow.v1.Flow
-	54,  // 57: lockstep.autoflow.v1.DeclareAgentsRequest.agents:type_name -> lockstep.autoflow.v1.DeclaredAgent
-	120, // 58: lockstep.autoflow.v1.ScheduleSpec.every:type_name -> google.protobuf.Duration
-	121, // 59: lockstep.autoflow.v1.ScheduleSpec.anchor:type_name -> google.protobuf.Timestamp
-	121, // 60: lockstep.autoflow.v1.ScheduleSpec.start:type_name -> google.protobuf.Timestamp
-	121, // 61: lockstep.autoflow.v1.ScheduleSpec.end:type_name -> google.protobuf.Timestamp
-	120, // 62: lockstep.autoflow.v1.ScheduleSpec.jitter:type_name -> google.protobuf.Duration
-	56,  // 63: lockstep.autoflow.v1.RegisterScheduleRequest.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
-	1,   // 64: lockstep.autoflow.v1.RegisterScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
-	120, // 65: lockstep.autoflow.v1.RegisterScheduleRequest.catch_up:type_name -> google.protobuf.Duration
-	117, // 66: lockstep.autoflow.v1.RegisterScheduleRequest.modules:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
-	118, // 67: lockstep.autoflow.v1.RegisterScheduleRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
-	119, // 68: lockstep.autoflow.v1.RegisterScheduleRequest.labels:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
-	59,  // 69: lockstep.autoflow.v1.RegisterScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
-	56,  // 70: lockstep.autoflow.v1.Schedule.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
-	1,   // 71: lockstep.autoflow.v1.Schedule.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
-	120, // 72: lockstep.autoflow.v1.Schedule.catch_up:type_name -> google.protobuf.Duration
-	121, // 73: lockstep.autoflow.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	121, // 74: lockstep.autoflow.v1.Schedule.changed_at:type_name -> google.protobuf.Timestamp
-	121, // 75: lockstep.autoflow.v1.Schedule.next_due_at:type_name -> google.protobuf.Timestamp
-	121, // 76: lockstep.autoflow.v1.ScheduleFire.due_at:type_name -> google.protobuf.Timestamp
-	2,   // 77: lockstep.autoflow.v1.ScheduleFire.state:type_name -> lockstep.autoflow.v1.ScheduleFireState
-	0,   // 78: lockstep.autoflow.v1.ScheduleFire.workflow_state:type_name -> lockstep.autoflow.v1.WorkflowState
-	121, // 79: lockstep.autoflow.v1.ScheduleFire.finished_at:type_name -> google.protobuf.Timestamp
-	59,  // 80: lockstep.autoflow.v1.GetScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
-	121, // 81: lockstep.autoflow.v1.GetScheduleResponse.next_due_at:type_name -> google.protobuf.Timestamp
-	60,  // 82: lockstep.autoflow.v1.GetScheduleResponse.fires:type_name -> lockstep.autoflow.v1.ScheduleFire
-	59,  // 83: lockstep.autoflow.v1.ListSchedulesResponse.schedules:type_name -> lockstep.autoflow.v1.Schedule
-	59,  // 84: lockstep.autoflow.v1.PauseScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
-	59,  // 85: lockstep.autoflow.v1.ResumeScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
-	121, // 86: lockstep.autoflow.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	121, // 87: lockstep.autoflow.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	1,   // 88: lockstep.autoflow.v1.BackfillScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
-	1,   // 89: lockstep.autoflow.v1.TriggerScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
-	21,  // 90: lockstep.autoflow.v1.CountWorkflowsRequest.filter:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest
-	3,   // 91: lockstep.autoflow.v1.StartBatchRequest.action:type_name -> lockstep.autoflow.v1.BatchAction
-	21,  // 92: lockstep.autoflow.v1.StartBatchRequest.filter:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest
-	79,  // 93: lockstep.autoflow.v1.StartBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
-	15,  // 94: lockstep.autoflow.v1.StartBatchResponse.sample:type_name -> lockstep.autoflow.v1.Workflow
-	3,   // 95: lockstep.autoflow.v1.Batch.action:type_name -> lockstep.autoflow.v1.BatchAction
-	4,   // 96: lockstep.autoflow.v1.Batch.state:type_name -> lockstep.autoflow.v1.BatchState
-	121, // 97: lockstep.autoflow.v1.Batch.created_at:type_name -> google.protobuf.Timestamp
-	121, // 98: lockstep.autoflow.v1.Batch.finished_at:type_name -> google.protobuf.Timestamp
-	79,  // 99: lockstep.autoflow.v1.GetBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
-	79,  // 100: lockstep.autoflow.v1.ListBatchesResponse.batches:type_name -> lockstep.autoflow.v1.Batch
-	79,  // 101: lockstep.autoflow.v1.StopBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
-	87,  // 102: lockstep.autoflow.v1.WorkRequest.register:type_name -> lockstep.autoflow.v1.RegisterWorker
-	90,  // 103: lockstep.autoflow.v1.WorkRequest.result:type_name -> lockstep.autoflow.v1.WorkResult
-	92,  // 104: lockstep.autoflow.v1.WorkRequest.heartbeat:type_name -> lockstep.autoflow.v1.WorkHeartbeat
-	93,  // 105: lockstep.autoflow.v1.WorkRequest.drain:type_name -> lockstep.autoflow.v1.WorkDrain
-	88,  // 106: lockstep.autoflow.v1.RegisterWorker.functions:type_name -> lockstep.autoflow.v1.WorkerFunction
-	5,   // 107: lockstep.autoflow.v1.WorkerFunction.effect:type_name -> lockstep.autoflow.v1.FunctionEffect
-	89,  // 108: lockstep.autoflow.v1.WorkerFunction.places:type_name -> lockstep.autoflow.v1.FunctionPlace
-	91,  // 109: lockstep.autoflow.v1.WorkResult.failure:type_name -> lockstep.autoflow.v1.WorkFailure
-	120, // 110: lockstep.autoflow.v1.WorkFailure.retry_after:type_name -> google.protobuf.Duration
-	95,  // 111: lockstep.autoflow.v1.WorkResponse.registered:type_name -> lockstep.autoflow.v1.WorkerRegistered
-	96,  // 112: lockstep.autoflow.v1.WorkResponse.call:type_name -> lockstep.autoflow.v1.WorkCall
-	97,  // 113: lockstep.autoflow.v1.WorkResponse.cancelled:type_name -> lockstep.autoflow.v1.WorkCancelled
-	98,  // 114: lockstep.autoflow.v1.WorkResponse.rejected:type_name -> lockstep.autoflow.v1.WorkRejected
-	99,  // 115: lockstep.autoflow.v1.WorkResponse.drained:type_name -> lockstep.autoflow.v1.WorkDrained
-	120, // 116: lockstep.autoflow.v1.WorkerRegistered.heartbeat_interval:type_name -> google.protobuf.Duration
-	120, // 117: lockstep.autoflow.v1.WorkerRegistered.heartbeat_timeout:type_name -> google.protobuf.Duration
-	121, // 118: lockstep.autoflow.v1.WorkCall.deadline:type_name -> google.protobuf.Timestamp
-	102, // 119: lockstep.autoflow.v1.ListFunctionsResponse.functions:type_name -> lockstep.autoflow.v1.FunctionInfo
-	5,   // 120: lockstep.autoflow.v1.FunctionInfo.effect:type_name -> lockstep.autoflow.v1.FunctionEffect
-	121, // 121: lockstep.autoflow.v1.FunctionInfo.registered_at:type_name -> google.protobuf.Timestamp
-	6,   // 122: lockstep.autoflow.v1.AutoFlow.CloudEvent:input_type -> lockstep.autoflow.v1.CloudEventRequest
-	8,   // 123: lockstep.autoflow.v1.AutoFlow.StartWorkflow:input_type -> lockstep.autoflow.v1.StartWorkflowRequest
-	11,  // 124: lockstep.autoflow.v1.AutoFlow.StartWorkflows:input_type -> lockstep.autoflow.v1.StartWorkflowsRequest
-	19,  // 125: lockstep.autoflow.v1.AutoFlow.GetWorkflow:input_type -> lockstep.autoflow.v1.GetWorkflowRequest
-	21,  // 126: lockstep.autoflow.v1.AutoFlow.ListWorkflows:input_type -> lockstep.autoflow.v1.ListWorkflowsRequest
-	75,  // 127: lockstep.autoflow.v1.AutoFlow.CountWorkflows:input_type -> lockstep.autoflow.v1.CountWorkflowsRequest
-	77,  // 128: lockstep.autoflow.v1.AutoFlow.StartBatch:input_type -> lockstep.autoflow.v1.StartBatchRequest
-	80,  // 129: lockstep.autoflow.v1.AutoFlow.GetBatch:input_type -> lockstep.autoflow.v1.GetBatchRequest
-	82,  // 130: lockstep.autoflow.v1.AutoFlow.ListBatches:input_type -> lockstep.autoflow.v1.ListBatchesRequest
-	84,  // 131: lockstep.autoflow.v1.AutoFlow.StopBatch:input_type -> lockstep.autoflow.v1.StopBatchRequest
-	23,  // 132: lockstep.autoflow.v1.AutoFlow.GetHistory:input_type -> lockstep.autoflow.v1.GetHistoryRequest
-	26,  // 133: lockstep.autoflow.v1.AutoFlow.GetLogs:input_type -> lockstep.autoflow.v1.GetLogsRequest
-	29,  // 134: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:input_type -> lockstep.autoflow.v1.WatchWorkflowRequest
-	31,  // 135: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:input_type -> lockstep.autoflow.v1.CancelWorkflowRequest
-	33,  // 136: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:input_type -> lockstep.autoflow.v1.TerminateWorkflowRequest
-	35,  // 137: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:input_type -> lockstep.autoflow.v1.RetryWorkflowRequest
-	37,  // 138: lockstep.autoflow.v1.AutoFlow.SendToChannel:input_type -> lockstep.autoflow.v1.SendToChannelRequest
-	39,  // 139: lockstep.autoflow.v1.AutoFlow.CallChannel:input_type -> lockstep.autoflow.v1.CallChannelRequest
-	41,  // 140: lockstep.autoflow.v1.AutoFlow.CheckProgram:input_type -> lockstep.autoflow.v1.CheckProgramRequest
-	46,  // 141: lockstep.autoflow.v1.AutoFlow.RegisterFlow:input_type -> lockstep.autoflow.v1.RegisterFlowRequest
-	49,  // 142: lockstep.autoflow.v1.AutoFlow.ListFlows:input_type -> lockstep.autoflow.v1.ListFlowsRequest
-	51,  // 143: lockstep.autoflow.v1.AutoFlow.DeleteFlow:input_type -> lockstep.autoflow.v1.DeleteFlowRequest
-	57,  // 144: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:input_type -> lockstep.autoflow.v1.RegisterScheduleRequest
-	61,  // 145: lockstep.autoflow.v1.AutoFlow.GetSchedule:input_type -> lockstep.autoflow.v1.GetScheduleRequest
-	63,  // 146: lockstep.autoflow.v1.AutoFlow.ListSchedules:input_type -> lockstep.autoflow.v1.ListSchedulesRequest
-	65,  // 147: lockstep.autoflow.v1.AutoFlow.PauseSchedule:input_type -> lockstep.autoflow.v1.PauseScheduleRequest
-	67,  // 148: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:input_type -> lockstep.autoflow.v1.ResumeScheduleRequest
-	69,  // 149: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:input_type -> lockstep.autoflow.v1.BackfillScheduleRequest
-	71,  // 150: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:input_type -> lockstep.autoflow.v1.TriggerScheduleRequest
-	73,  // 151: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:input_type -> lockstep.autoflow.v1.DeleteScheduleRequest
-	53,  // 152: lockstep.autoflow.v1.AutoFlow.DeclareAgents:input_type -> lockstep.autoflow.v1.DeclareAgentsRequest
-	86,  // 153: lockstep.autoflow.v1.AutoFlow.Work:input_type -> lockstep.autoflow.v1.WorkRequest
-	100, // 154: lockstep.autoflow.v1.AutoFlow.ListFunctions:input_type -> lockstep.autoflow.v1.ListFunctionsRequest
-	7,   // 155: lockstep.autoflow.v1.AutoFlow.CloudEvent:output_type -> lockstep.autoflow.v1.CloudEventResponse
-	10,  // 156: lockstep.autoflow.v1.AutoFlow.StartWorkflow:output_type -> lockstep.autoflow.v1.StartWorkflowResponse
-	12,  // 157: lockstep.autoflow.v1.AutoFlow.StartWorkflows:output_type -> lockstep.autoflow.v1.StartWorkflowsResponse
-	20,  // 158: lockstep.autoflow.v1.AutoFlow.GetWorkflow:output_type -> lockstep.autoflow.v1.GetWorkflowResponse
-	22,  // 159: lockstep.autoflow.v1.AutoFlow.ListWorkflows:output_type -> lockstep.autoflow.v1.ListWorkflowsResponse
-	76,  // 160: lockstep.autoflow.v1.AutoFlow.CountWorkflows:output_type -> lockstep.autoflow.v1.CountWorkflowsResponse
-	78,  // 161: lockstep.autoflow.v1.AutoFlow.StartBatch:output_type -> lockstep.autoflow.v1.StartBatchResponse
-	81,  // 162: lockstep.autoflow.v1.AutoFlow.GetBatch:output_type -> lockstep.autoflow.v1.GetBatchResponse
-	83,  // 163: lockstep.autoflow.v1.AutoFlow.ListBatches:output_type -> lockstep.autoflow.v1.ListBatchesResponse
-	85,  // 164: lockstep.autoflow.v1.AutoFlow.StopBatch:output_type -> lockstep.autoflow.v1.StopBatchResponse
-	24,  // 165: lockstep.autoflow.v1.AutoFlow.GetHistory:output_type -> lockstep.autoflow.v1.GetHistoryResponse
-	27,  // 166: lockstep.autoflow.v1.AutoFlow.GetLogs:output_type -> lockstep.autoflow.v1.GetLogsResponse
-	30,  // 167: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:output_type -> lockstep.autoflow.v1.WatchWorkflowResponse
-	32,  // 168: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:output_type -> lockstep.autoflow.v1.CancelWorkflowResponse
-	34,  // 169: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:output_type -> lockstep.autoflow.v1.TerminateWorkflowResponse
-	36,  // 170: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:output_type -> lockstep.autoflow.v1.RetryWorkflowResponse
-	38,  // 171: lockstep.autoflow.v1.AutoFlow.SendToChannel:output_type -> lockstep.autoflow.v1.SendToChannelResponse
-	40,  // 172: lockstep.autoflow.v1.AutoFlow.CallChannel:output_type -> lockstep.autoflow.v1.CallChannelResponse
-	42,  // 173: lockstep.autoflow.v1.AutoFlow.CheckProgram:output_type -> lockstep.autoflow.v1.CheckProgramResponse
-	47,  // 174: lockstep.autoflow.v1.AutoFlow.RegisterFlow:output_type -> lockstep.autoflow.v1.RegisterFlowResponse
-	50,  // 175: lockstep.autoflow.v1.AutoFlow.ListFlows:output_type -> lockstep.autoflow.v1.ListFlowsResponse
-	52,  // 176: lockstep.autoflow.v1.AutoFlow.DeleteFlow:output_type -> lockstep.autoflow.v1.DeleteFlowResponse
-	58,  // 177: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:output_type -> lockstep.autoflow.v1.RegisterScheduleResponse
-	62,  // 178: lockstep.autoflow.v1.AutoFlow.GetSchedule:output_type -> lockstep.autoflow.v1.GetScheduleResponse
-	64,  // 179: lockstep.autoflow.v1.AutoFlow.ListSchedules:output_type -> lockstep.autoflow.v1.ListSchedulesResponse
-	66,  // 180: lockstep.autoflow.v1.AutoFlow.PauseSchedule:output_type -> lockstep.autoflow.v1.PauseScheduleResponse
-	68,  // 181: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:output_type -> lockstep.autoflow.v1.ResumeScheduleResponse
-	70,  // 182: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:output_type -> lockstep.autoflow.v1.BackfillScheduleResponse
-	72,  // 183: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:output_type -> lockstep.autoflow.v1.TriggerScheduleResponse
-	74,  // 184: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:output_type -> lockstep.autoflow.v1.DeleteScheduleResponse
-	55,  // 185: lockstep.autoflow.v1.AutoFlow.DeclareAgents:output_type -> lockstep.autoflow.v1.DeclareAgentsResponse
-	94,  // 186: lockstep.autoflow.v1.AutoFlow.Work:output_type -> lockstep.autoflow.v1.WorkResponse
-	101, // 187: lockstep.autoflow.v1.AutoFlow.ListFunctions:output_type -> lockstep.autoflow.v1.ListFunctionsResponse
-	155, // [155:188] is the sub-list for method output_type
-	122, // [122:155] is the sub-list for method input_type
-	122, // [122:122] is the sub-list for extension type_name
-	122, // [122:122] is the sub-list for extension extendee
-	0,   // [0:122] is the sub-list for field type_name
+	126, // 35: lockstep.autoflow.v1.HistoryEntry.recorded_at:type_name -> google.protobuf.Timestamp
+	28,  // 36: lockstep.autoflow.v1.ExportWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.ExportedWorkflow
+	29,  // 37: lockstep.autoflow.v1.ExportWorkflowResponse.entry:type_name -> lockstep.autoflow.v1.ExportedEntry
+	15,  // 38: lockstep.autoflow.v1.ExportedWorkflow.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	116, // 39: lockstep.autoflow.v1.ExportedWorkflow.modules:type_name -> lockstep.autoflow.v1.ExportedWorkflow.ModulesEntry
+	126, // 40: lockstep.autoflow.v1.ExportedEntry.recorded_at:type_name -> google.protobuf.Timestamp
+	32,  // 41: lockstep.autoflow.v1.GetLogsResponse.lines:type_name -> lockstep.autoflow.v1.LogLine
+	126, // 42: lockstep.autoflow.v1.LogLine.recorded_at:type_name -> google.protobuf.Timestamp
+	25,  // 43: lockstep.autoflow.v1.WatchWorkflowResponse.entry:type_name -> lockstep.autoflow.v1.HistoryEntry
+	15,  // 44: lockstep.autoflow.v1.WatchWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	15,  // 45: lockstep.autoflow.v1.TerminateWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	15,  // 46: lockstep.autoflow.v1.RetryWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	125, // 47: lockstep.autoflow.v1.CallChannelRequest.wait:type_name -> google.protobuf.Duration
+	117, // 48: lockstep.autoflow.v1.CheckProgramRequest.modules:type_name -> lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
+	47,  // 49: lockstep.autoflow.v1.CheckProgramResponse.problems:type_name -> lockstep.autoflow.v1.Problem
+	48,  // 50: lockstep.autoflow.v1.CheckProgramResponse.functions:type_name -> lockstep.autoflow.v1.Use
+	48,  // 51: lockstep.autoflow.v1.CheckProgramResponse.waits:type_name -> lockstep.autoflow.v1.Use
+	48,  // 52: lockstep.autoflow.v1.CheckProgramResponse.emits:type_name -> lockstep.autoflow.v1.Use
+	49,  // 53: lockstep.autoflow.v1.CheckProgramResponse.handlers:type_name -> lockstep.autoflow.v1.Handler
+	118, // 54: lockstep.autoflow.v1.Handler.filter:type_name -> lockstep.autoflow.v1.Handler.FilterEntry
+	119, // 55: lockstep.autoflow.v1.RegisterFlowRequest.modules:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
+	120, // 56: lockstep.autoflow.v1.RegisterFlowRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
+	121, // 57: lockstep.autoflow.v1.RegisterFlowRequest.labels:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
+	52,  // 58: lockstep.autoflow.v1.RegisterFlowResponse.flow:type_name -> lockstep.autoflow.v1.Flow
+	49,  // 59: lockstep.autoflow.v1.Flow.handlers:type_name -> lockstep.autoflow.v1.Handler
+	126, // 60: lockstep.autoflow.v1.Flow.registered_at:type_name -> google.protobuf.Timestamp
+	52,  // 61: lockstep.autoflow.v1.ListFlowsResponse.flows:type_name -> lockstep.autoflow.v1.Flow
+	58,  // 62: lockstep.autoflow.v1.DeclareAgentsRequest.agents:type_name -> lockstep.autoflow.v1.DeclaredAgent
+	125, // 63: lockstep.autoflow.v1.ScheduleSpec.every:type_name -> google.protobuf.Duration
+	126, // 64: lockstep.autoflow.v1.ScheduleSpec.anchor:type_name -> google.protobuf.Timestamp
+	126, // 65: lockstep.autoflow.v1.ScheduleSpec.start:type_name -> google.protobuf.Timestamp
+	126, // 66: lockstep.autoflow.v1.ScheduleSpec.end:type_name -> google.protobuf.Timestamp
+	125, // 67: lockstep.autoflow.v1.ScheduleSpec.jitter:type_name -> google.protobuf.Duration
+	60,  // 68: lockstep.autoflow.v1.RegisterScheduleRequest.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
+	1,   // 69: lockstep.autoflow.v1.RegisterScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
+	125, // 70: lockstep.autoflow.v1.RegisterScheduleRequest.catch_up:type_name -> google.protobuf.Duration
+	122, // 71: lockstep.autoflow.v1.RegisterScheduleRequest.modules:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
+	123, // 72: lockstep.autoflow.v1.RegisterScheduleRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
+	124, // 73: lockstep.autoflow.v1.RegisterScheduleRequest.labels:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
+	63,  // 74: lockstep.autoflow.v1.RegisterScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	60,  // 75: lockstep.autoflow.v1.Schedule.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
+	1,   // 76: lockstep.autoflow.v1.Schedule.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
+	125, // 77: lockstep.autoflow.v1.Schedule.catch_up:type_name -> google.protobuf.Duration
+	126, // 78: lockstep.autoflow.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	126, // 79: lockstep.autoflow.v1.Schedule.changed_at:type_name -> google.protobuf.Timestamp
+	126, // 80: lockstep.autoflow.v1.Schedule.next_due_at:type_name -> google.protobuf.Timestamp
+	126, // 81: lockstep.autoflow.v1.ScheduleFire.due_at:type_name -> google.protobuf.Timestamp
+	2,   // 82: lockstep.autoflow.v1.ScheduleFire.state:type_name -> lockstep.autoflow.v1.ScheduleFireState
+	0,   // 83: lockstep.autoflow.v1.ScheduleFire.workflow_state:type_name -> lockstep.autoflow.v1.WorkflowState
+	126, // 84: lockstep.autoflow.v1.ScheduleFire.finished_at:type_name -> google.protobuf.Timestamp
+	63,  // 85: lockstep.autoflow.v1.GetScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	126, // 86: lockstep.autoflow.v1.GetScheduleResponse.next_due_at:type_name -> google.protobuf.Timestamp
+	64,  // 87: lockstep.autoflow.v1.GetScheduleResponse.fires:type_name -> lockstep.autoflow.v1.ScheduleFire
+	63,  // 88: lockstep.autoflow.v1.ListSchedulesResponse.schedules:type_name -> lockstep.autoflow.v1.Schedule
+	63,  // 89: lockstep.autoflow.v1.PauseScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	63,  // 90: lockstep.autoflow.v1.ResumeScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	126, // 91: lockstep.autoflow.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	126, // 92: lockstep.autoflow.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	1,   // 93: lockstep.autoflow.v1.BackfillScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
+	1,   // 94: lockstep.autoflow.v1.TriggerScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
+	21,  // 95: lockstep.autoflow.v1.CountWorkflowsRequest.filter:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest
+	3,   // 96: lockstep.autoflow.v1.StartBatchRequest.action:type_name -> lockstep.autoflow.v1.BatchAction
+	21,  // 97: lockstep.autoflow.v1.StartBatchRequest.filter:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest
+	83,  // 98: lockstep.autoflow.v1.StartBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
+	15,  // 99: lockstep.autoflow.v1.StartBatchResponse.sample:type_name -> lockstep.autoflow.v1.Workflow
+	3,   // 100: lockstep.autoflow.v1.Batch.action:type_name -> lockstep.autoflow.v1.BatchAction
+	4,   // 101: lockstep.autoflow.v1.Batch.state:type_name -> lockstep.autoflow.v1.BatchState
+	126, // 102: lockstep.autoflow.v1.Batch.created_at:type_name -> google.protobuf.Timestamp
+	126, // 103: lockstep.autoflow.v1.Batch.finished_at:type_name -> google.protobuf.Timestamp
+	83,  // 104: lockstep.autoflow.v1.GetBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
+	83,  // 105: lockstep.autoflow.v1.ListBatchesResponse.batches:type_name -> lockstep.autoflow.v1.Batch
+	83,  // 106: lockstep.autoflow.v1.StopBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
+	91,  // 107: lockstep.autoflow.v1.WorkRequest.register:type_name -> lockstep.autoflow.v1.RegisterWorker
+	94,  // 108: lockstep.autoflow.v1.WorkRequest.result:type_name -> lockstep.autoflow.v1.WorkResult
+	96,  // 109: lockstep.autoflow.v1.WorkRequest.heartbeat:type_name -> lockstep.autoflow.v1.WorkHeartbeat
+	97,  // 110: lockstep.autoflow.v1.WorkRequest.drain:type_name -> lockstep.autoflow.v1.WorkDrain
+	92,  // 111: lockstep.autoflow.v1.RegisterWorker.functions:type_name -> lockstep.autoflow.v1.WorkerFunction
+	5,   // 112: lockstep.autoflow.v1.WorkerFunction.effect:type_name -> lockstep.autoflow.v1.FunctionEffect
+	93,  // 113: lockstep.autoflow.v1.WorkerFunction.places:type_name -> lockstep.autoflow.v1.FunctionPlace
+	95,  // 114: lockstep.autoflow.v1.WorkResult.failure:type_name -> lockstep.autoflow.v1.WorkFailure
+	125, // 115: lockstep.autoflow.v1.WorkFailure.retry_after:type_name -> google.protobuf.Duration
+	99,  // 116: lockstep.autoflow.v1.WorkResponse.registered:type_name -> lockstep.autoflow.v1.WorkerRegistered
+	100, // 117: lockstep.autoflow.v1.WorkResponse.call:type_name -> lockstep.autoflow.v1.WorkCall
+	101, // 118: lockstep.autoflow.v1.WorkResponse.cancelled:type_name -> lockstep.autoflow.v1.WorkCancelled
+	102, // 119: lockstep.autoflow.v1.WorkResponse.rejected:type_name -> lockstep.autoflow.v1.WorkRejected
+	103, // 120: lockstep.autoflow.v1.WorkResponse.drained:type_name -> lockstep.autoflow.v1.WorkDrained
+	125, // 121: lockstep.autoflow.v1.WorkerRegistered.heartbeat_interval:type_name -> google.protobuf.Duration
+	125, // 122: lockstep.autoflow.v1.WorkerRegistered.heartbeat_timeout:type_name -> google.protobuf.Duration
+	126, // 123: lockstep.autoflow.v1.WorkCall.deadline:type_name -> google.protobuf.Timestamp
+	106, // 124: lockstep.autoflow.v1.ListFunctionsResponse.functions:type_name -> lockstep.autoflow.v1.FunctionInfo
+	5,   // 125: lockstep.autoflow.v1.FunctionInfo.effect:type_name -> lockstep.autoflow.v1.FunctionEffect
+	126, // 126: lockstep.autoflow.v1.FunctionInfo.registered_at:type_name -> google.protobuf.Timestamp
+	6,   // 127: lockstep.autoflow.v1.AutoFlow.CloudEvent:input_type -> lockstep.autoflow.v1.CloudEventRequest
+	8,   // 128: lockstep.autoflow.v1.AutoFlow.StartWorkflow:input_type -> lockstep.autoflow.v1.StartWorkflowRequest
+	11,  // 129: lockstep.autoflow.v1.AutoFlow.StartWorkflows:input_type -> lockstep.autoflow.v1.StartWorkflowsRequest
+	19,  // 130: lockstep.autoflow.v1.AutoFlow.GetWorkflow:input_type -> lockstep.autoflow.v1.GetWorkflowRequest
+	21,  // 131: lockstep.autoflow.v1.AutoFlow.ListWorkflows:input_type -> lockstep.autoflow.v1.ListWorkflowsRequest
+	79,  // 132: lockstep.autoflow.v1.AutoFlow.CountWorkflows:input_type -> lockstep.autoflow.v1.CountWorkflowsRequest
+	81,  // 133: lockstep.autoflow.v1.AutoFlow.StartBatch:input_type -> lockstep.autoflow.v1.StartBatchRequest
+	84,  // 134: lockstep.autoflow.v1.AutoFlow.GetBatch:input_type -> lockstep.autoflow.v1.GetBatchRequest
+	86,  // 135: lockstep.autoflow.v1.AutoFlow.ListBatches:input_type -> lockstep.autoflow.v1.ListBatchesRequest
+	88,  // 136: lockstep.autoflow.v1.AutoFlow.StopBatch:input_type -> lockstep.autoflow.v1.StopBatchRequest
+	23,  // 137: lockstep.autoflow.v1.AutoFlow.GetHistory:input_type -> lockstep.autoflow.v1.GetHistoryRequest
+	26,  // 138: lockstep.autoflow.v1.AutoFlow.ExportWorkflow:input_type -> lockstep.autoflow.v1.ExportWorkflowRequest
+	30,  // 139: lockstep.autoflow.v1.AutoFlow.GetLogs:input_type -> lockstep.autoflow.v1.GetLogsRequest
+	33,  // 140: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:input_type -> lockstep.autoflow.v1.WatchWorkflowRequest
+	35,  // 141: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:input_type -> lockstep.autoflow.v1.CancelWorkflowRequest
+	37,  // 142: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:input_type -> lockstep.autoflow.v1.TerminateWorkflowRequest
+	39,  // 143: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:input_type -> lockstep.autoflow.v1.RetryWorkflowRequest
+	41,  // 144: lockstep.autoflow.v1.AutoFlow.SendToChannel:input_type -> lockstep.autoflow.v1.SendToChannelRequest
+	43,  // 145: lockstep.autoflow.v1.AutoFlow.CallChannel:input_type -> lockstep.autoflow.v1.CallChannelRequest
+	45,  // 146: lockstep.autoflow.v1.AutoFlow.CheckProgram:input_type -> lockstep.autoflow.v1.CheckProgramRequest
+	50,  // 147: lockstep.autoflow.v1.AutoFlow.RegisterFlow:input_type -> lockstep.autoflow.v1.RegisterFlowRequest
+	53,  // 148: lockstep.autoflow.v1.AutoFlow.ListFlows:input_type -> lockstep.autoflow.v1.ListFlowsRequest
+	55,  // 149: lockstep.autoflow.v1.AutoFlow.DeleteFlow:input_type -> lockstep.autoflow.v1.DeleteFlowRequest
+	61,  // 150: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:input_type -> lockstep.autoflow.v1.RegisterScheduleRequest
+	65,  // 151: lockstep.autoflow.v1.AutoFlow.GetSchedule:input_type -> lockstep.autoflow.v1.GetScheduleRequest
+	67,  // 152: lockstep.autoflow.v1.AutoFlow.ListSchedules:input_type -> lockstep.autoflow.v1.ListSchedulesRequest
+	69,  // 153: lockstep.autoflow.v1.AutoFlow.PauseSchedule:input_type -> lockstep.autoflow.v1.PauseScheduleRequest
+	71,  // 154: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:input_type -> lockstep.autoflow.v1.ResumeScheduleRequest
+	73,  // 155: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:input_type -> lockstep.autoflow.v1.BackfillScheduleRequest
+	75,  // 156: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:input_type -> lockstep.autoflow.v1.TriggerScheduleRequest
+	77,  // 157: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:input_type -> lockstep.autoflow.v1.DeleteScheduleRequest
+	57,  // 158: lockstep.autoflow.v1.AutoFlow.DeclareAgents:input_type -> lockstep.autoflow.v1.DeclareAgentsRequest
+	90,  // 159: lockstep.autoflow.v1.AutoFlow.Work:input_type -> lockstep.autoflow.v1.WorkRequest
+	104, // 160: lockstep.autoflow.v1.AutoFlow.ListFunctions:input_type -> lockstep.autoflow.v1.ListFunctionsRequest
+	7,   // 161: lockstep.autoflow.v1.AutoFlow.CloudEvent:output_type -> lockstep.autoflow.v1.CloudEventResponse
+	10,  // 162: lockstep.autoflow.v1.AutoFlow.StartWorkflow:output_type -> lockstep.autoflow.v1.StartWorkflowResponse
+	12,  // 163: lockstep.autoflow.v1.AutoFlow.StartWorkflows:output_type -> lockstep.autoflow.v1.StartWorkflowsResponse
+	20,  // 164: lockstep.autoflow.v1.AutoFlow.GetWorkflow:output_type -> lockstep.autoflow.v1.GetWorkflowResponse
+	22,  // 165: lockstep.autoflow.v1.AutoFlow.ListWorkflows:output_type -> lockstep.autoflow.v1.ListWorkflowsResponse
+	80,  // 166: lockstep.autoflow.v1.AutoFlow.CountWorkflows:output_type -> lockstep.autoflow.v1.CountWorkflowsResponse
+	82,  // 167: lockstep.autoflow.v1.AutoFlow.StartBatch:output_type -> lockstep.autoflow.v1.StartBatchResponse
+	85,  // 168: lockstep.autoflow.v1.AutoFlow.GetBatch:output_type -> lockstep.autoflow.v1.GetBatchResponse
+	87,  // 169: lockstep.autoflow.v1.AutoFlow.ListBatches:output_type -> lockstep.autoflow.v1.ListBatchesResponse
+	89,  // 170: lockstep.autoflow.v1.AutoFlow.StopBatch:output_type -> lockstep.autoflow.v1.StopBatchResponse
+	24,  // 171: lockstep.autoflow.v1.AutoFlow.GetHistory:output_type -> lockstep.autoflow.v1.GetHistoryResponse
+	27,  // 172: lockstep.autoflow.v1.AutoFlow.ExportWorkflow:output_type -> lockstep.autoflow.v1.ExportWorkflowResponse
+	31,  // 173: lockstep.autoflow.v1.AutoFlow.GetLogs:output_type -> lockstep.autoflow.v1.GetLogsResponse
+	34,  // 174: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:output_type -> lockstep.autoflow.v1.WatchWorkflowResponse
+	36,  // 175: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:output_type -> lockstep.autoflow.v1.CancelWorkflowResponse
+	38,  // 176: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:output_type -> lockstep.autoflow.v1.TerminateWorkflowResponse
+	40,  // 177: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:output_type -> lockstep.autoflow.v1.RetryWorkflowResponse
+	42,  // 178: lockstep.autoflow.v1.AutoFlow.SendToChannel:output_type -> lockstep.autoflow.v1.SendToChannelResponse
+	44,  // 179: lockstep.autoflow.v1.AutoFlow.CallChannel:output_type -> lockstep.autoflow.v1.CallChannelResponse
+	46,  // 180: lockstep.autoflow.v1.AutoFlow.CheckProgram:output_type -> lockstep.autoflow.v1.CheckProgramResponse
+	51,  // 181: lockstep.autoflow.v1.AutoFlow.RegisterFlow:output_type -> lockstep.autoflow.v1.RegisterFlowResponse
+	54,  // 182: lockstep.autoflow.v1.AutoFlow.ListFlows:output_type -> lockstep.autoflow.v1.ListFlowsResponse
+	56,  // 183: lockstep.autoflow.v1.AutoFlow.DeleteFlow:output_type -> lockstep.autoflow.v1.DeleteFlowResponse
+	62,  // 184: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:output_type -> lockstep.autoflow.v1.RegisterScheduleResponse
+	66,  // 185: lockstep.autoflow.v1.AutoFlow.GetSchedule:output_type -> lockstep.autoflow.v1.GetScheduleResponse
+	68,  // 186: lockstep.autoflow.v1.AutoFlow.ListSchedules:output_type -> lockstep.autoflow.v1.ListSchedulesResponse
+	70,  // 187: lockstep.autoflow.v1.AutoFlow.PauseSchedule:output_type -> lockstep.autoflow.v1.PauseScheduleResponse
+	72,  // 188: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:output_type -> lockstep.autoflow.v1.ResumeScheduleResponse
+	74,  // 189: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:output_type -> lockstep.autoflow.v1.BackfillScheduleResponse
+	76,  // 190: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:output_type -> lockstep.autoflow.v1.TriggerScheduleResponse
+	78,  // 191: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:output_type -> lockstep.autoflow.v1.DeleteScheduleResponse
+	59,  // 192: lockstep.autoflow.v1.AutoFlow.DeclareAgents:output_type -> lockstep.autoflow.v1.DeclareAgentsResponse
+	98,  // 193: lockstep.autoflow.v1.AutoFlow.Work:output_type -> lockstep.autoflow.v1.WorkResponse
+	105, // 194: lockstep.autoflow.v1.AutoFlow.ListFunctions:output_type -> lockstep.autoflow.v1.ListFunctionsResponse
+	161, // [161:195] is the sub-list for method output_type
+	127, // [127:161] is the sub-list for method input_type
+	127, // [127:127] is the sub-list for extension type_name
+	127, // [127:127] is the sub-list for extension extendee
+	0,   // [0:127] is the sub-list for field type_name
 }
 
 func init() { file_lockstep_autoflow_v1_autoflow_proto_init() }
@@ -8546,22 +8960,26 @@ func file_lockstep_autoflow_v1_autoflow_proto_init() {
 		(*StartResult_Started)(nil),
 		(*StartResult_Refused)(nil),
 	}
-	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[20].OneofWrappers = []any{}
-	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[24].OneofWrappers = []any{
+	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[21].OneofWrappers = []any{
+		(*ExportWorkflowResponse_Workflow)(nil),
+		(*ExportWorkflowResponse_Entry)(nil),
+	}
+	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[24].OneofWrappers = []any{}
+	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[28].OneofWrappers = []any{
 		(*WatchWorkflowResponse_Entry)(nil),
 		(*WatchWorkflowResponse_Workflow)(nil),
 	}
-	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[80].OneofWrappers = []any{
+	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[84].OneofWrappers = []any{
 		(*WorkRequest_Register)(nil),
 		(*WorkRequest_Result)(nil),
 		(*WorkRequest_Heartbeat)(nil),
 		(*WorkRequest_Drain)(nil),
 	}
-	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[84].OneofWrappers = []any{
+	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[88].OneofWrappers = []any{
 		(*WorkResult_Value)(nil),
 		(*WorkResult_Failure)(nil),
 	}
-	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[88].OneofWrappers = []any{
+	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[92].OneofWrappers = []any{
 		(*WorkResponse_Registered)(nil),
 		(*WorkResponse_Call)(nil),
 		(*WorkResponse_Cancelled)(nil),
@@ -8574,7 +8992,7 @@ func file_lockstep_autoflow_v1_autoflow_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_lockstep_autoflow_v1_autoflow_proto_rawDesc), len(file_lockstep_autoflow_v1_autoflow_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   114,
+			NumMessages:   119,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

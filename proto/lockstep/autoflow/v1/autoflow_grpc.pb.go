@@ -33,6 +33,7 @@ const (
 	AutoFlow_ListBatches_FullMethodName       = "/lockstep.autoflow.v1.AutoFlow/ListBatches"
 	AutoFlow_StopBatch_FullMethodName         = "/lockstep.autoflow.v1.AutoFlow/StopBatch"
 	AutoFlow_GetHistory_FullMethodName        = "/lockstep.autoflow.v1.AutoFlow/GetHistory"
+	AutoFlow_ExportWorkflow_FullMethodName    = "/lockstep.autoflow.v1.AutoFlow/ExportWorkflow"
 	AutoFlow_GetLogs_FullMethodName           = "/lockstep.autoflow.v1.AutoFlow/GetLogs"
 	AutoFlow_WatchWorkflow_FullMethodName     = "/lockstep.autoflow.v1.AutoFlow/WatchWorkflow"
 	AutoFlow_CancelWorkflow_FullMethodName    = "/lockstep.autoflow.v1.AutoFlow/CancelWorkflow"
@@ -115,6 +116,12 @@ type AutoFlowClient interface {
 	StopBatch(ctx context.Context, in *StopBatchRequest, opts ...grpc.CallOption) (*StopBatchResponse, error)
 	// GetHistory returns what a workflow has recorded, oldest first, in pages. Codes: NOT_FOUND, INVALID_ARGUMENT.
 	GetHistory(ctx context.Context, in *GetHistoryRequest, opts ...grpc.CallOption) (*GetHistoryResponse, error)
+	// ExportWorkflow streams the current generation of a workflow, with which it can be replayed elsewhere, as `lockstep workflow replay`
+	// does: first its program and inputs, then each entry of its history as it is stored. Secret references are left out, and every token of a
+	// channel is replaced by another one, the same wherever it occurs, because a token is the right to send to the channel.
+	//
+	// Codes: NOT_FOUND; RESOURCE_EXHAUSTED if too many workflows are being exported; INVALID_ARGUMENT.
+	ExportWorkflow(ctx context.Context, in *ExportWorkflowRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportWorkflowResponse], error)
 	// GetLogs returns what a workflow has printed and which Functions it has called, oldest first, in pages. Codes: NOT_FOUND,
 	// INVALID_ARGUMENT.
 	GetLogs(ctx context.Context, in *GetLogsRequest, opts ...grpc.CallOption) (*GetLogsResponse, error)
@@ -332,6 +339,25 @@ func (c *autoFlowClient) GetHistory(ctx context.Context, in *GetHistoryRequest, 
 	return out, nil
 }
 
+func (c *autoFlowClient) ExportWorkflow(ctx context.Context, in *ExportWorkflowRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportWorkflowResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &AutoFlow_ServiceDesc.Streams[0], AutoFlow_ExportWorkflow_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ExportWorkflowRequest, ExportWorkflowResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AutoFlow_ExportWorkflowClient = grpc.ServerStreamingClient[ExportWorkflowResponse]
+
 func (c *autoFlowClient) GetLogs(ctx context.Context, in *GetLogsRequest, opts ...grpc.CallOption) (*GetLogsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetLogsResponse)
@@ -344,7 +370,7 @@ func (c *autoFlowClient) GetLogs(ctx context.Context, in *GetLogsRequest, opts .
 
 func (c *autoFlowClient) WatchWorkflow(ctx context.Context, in *WatchWorkflowRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchWorkflowResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &AutoFlow_ServiceDesc.Streams[0], AutoFlow_WatchWorkflow_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &AutoFlow_ServiceDesc.Streams[1], AutoFlow_WatchWorkflow_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -543,7 +569,7 @@ func (c *autoFlowClient) DeclareAgents(ctx context.Context, in *DeclareAgentsReq
 
 func (c *autoFlowClient) Work(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[WorkRequest, WorkResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &AutoFlow_ServiceDesc.Streams[1], AutoFlow_Work_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &AutoFlow_ServiceDesc.Streams[2], AutoFlow_Work_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -622,6 +648,12 @@ type AutoFlowServer interface {
 	StopBatch(context.Context, *StopBatchRequest) (*StopBatchResponse, error)
 	// GetHistory returns what a workflow has recorded, oldest first, in pages. Codes: NOT_FOUND, INVALID_ARGUMENT.
 	GetHistory(context.Context, *GetHistoryRequest) (*GetHistoryResponse, error)
+	// ExportWorkflow streams the current generation of a workflow, with which it can be replayed elsewhere, as `lockstep workflow replay`
+	// does: first its program and inputs, then each entry of its history as it is stored. Secret references are left out, and every token of a
+	// channel is replaced by another one, the same wherever it occurs, because a token is the right to send to the channel.
+	//
+	// Codes: NOT_FOUND; RESOURCE_EXHAUSTED if too many workflows are being exported; INVALID_ARGUMENT.
+	ExportWorkflow(*ExportWorkflowRequest, grpc.ServerStreamingServer[ExportWorkflowResponse]) error
 	// GetLogs returns what a workflow has printed and which Functions it has called, oldest first, in pages. Codes: NOT_FOUND,
 	// INVALID_ARGUMENT.
 	GetLogs(context.Context, *GetLogsRequest) (*GetLogsResponse, error)
@@ -761,6 +793,9 @@ func (UnimplementedAutoFlowServer) StopBatch(context.Context, *StopBatchRequest)
 }
 func (UnimplementedAutoFlowServer) GetHistory(context.Context, *GetHistoryRequest) (*GetHistoryResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetHistory not implemented")
+}
+func (UnimplementedAutoFlowServer) ExportWorkflow(*ExportWorkflowRequest, grpc.ServerStreamingServer[ExportWorkflowResponse]) error {
+	return status.Error(codes.Unimplemented, "method ExportWorkflow not implemented")
 }
 func (UnimplementedAutoFlowServer) GetLogs(context.Context, *GetLogsRequest) (*GetLogsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetLogs not implemented")
@@ -1046,6 +1081,17 @@ func _AutoFlow_GetHistory_Handler(srv interface{}, ctx context.Context, dec func
 	}
 	return interceptor(ctx, in, info, handler)
 }
+
+func _AutoFlow_ExportWorkflow_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ExportWorkflowRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AutoFlowServer).ExportWorkflow(m, &grpc.GenericServerStream[ExportWorkflowRequest, ExportWorkflowResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AutoFlow_ExportWorkflowServer = grpc.ServerStreamingServer[ExportWorkflowResponse]
 
 func _AutoFlow_GetLogs_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetLogsRequest)
@@ -1558,6 +1604,11 @@ var AutoFlow_ServiceDesc = grpc.ServiceDesc{
 		},
 	},
 	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "ExportWorkflow",
+			Handler:       _AutoFlow_ExportWorkflow_Handler,
+			ServerStreams: true,
+		},
 		{
 			StreamName:    "WatchWorkflow",
 			Handler:       _AutoFlow_WatchWorkflow_Handler,

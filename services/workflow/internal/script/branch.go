@@ -164,6 +164,10 @@ func (b *branch) op(kind history.Kind, name string, args []byte) history.Op {
 	text = append(append(text, name...), 0)
 	sum := sha256.Sum256(append(text, args...))
 	op := history.Op{Ref: ref, Kind: kind, Name: name, Hash: binary.BigEndian.Uint64(sum[:])}
+	if opaque := b.machine.env.Opaque; opaque != nil && opaque(args) {
+		op.Hash = 0
+	}
+	b.machine.debugger.asked(b, ref)
 	if !b.machine.replaying() {
 		op.Position = position(b.thread) // else it is asked for when it is needed
 	}

@@ -144,7 +144,7 @@ func (m *machine) load(_ *starlark.Thread, name string) (starlark.StringDict, er
 	m.modules[name] = nil
 	thread := m.thread("module " + name)
 	thread.SetMaxExecutionSteps(m.limits.Steps)
-	globals, err := compiled.Init(thread, ownNames())
+	globals, err := compiled.Init(thread, m.debugger.names(ownNames()))
 	// Branches share modules. Frozen, they hold no state through which one branch could reach another.
 	globals.Freeze()
 	m.modules[name] = &module{globals, locate(err)}
@@ -153,7 +153,7 @@ func (m *machine) load(_ *starlark.Thread, name string) (starlark.StringDict, er
 
 // runProgram is the body of the first branch: the top level, then the entry point.
 func (m *machine) runProgram(thread *starlark.Thread) (starlark.Value, error) {
-	globals, err := m.program.main.Init(thread, m.program.predeclared(m.inputs))
+	globals, err := m.program.main.Init(thread, m.debugger.names(m.program.predeclared(m.inputs)))
 	if err != nil {
 		return nil, err
 	}

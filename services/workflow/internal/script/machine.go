@@ -17,12 +17,13 @@ const entryPoint = "main"
 
 // machine is one run of a program. See the package comment for its order of events.
 type machine struct {
-	limits  Limits
-	program *compiled
-	env     program.Environment
-	inputs  starlark.StringDict
-	entry   entry
-	modules map[string]*module
+	limits   Limits
+	debugger *Debugger
+	program  *compiled
+	env      program.Environment
+	inputs   starlark.StringDict
+	entry    entry
+	modules  map[string]*module
 
 	// history is what is being replayed, and replayed how much of it has been.
 	history  []history.Entry
@@ -68,6 +69,9 @@ type machine struct {
 	// calls are the messages of this generation that were received and wait for an answer.
 	calls map[call]bool
 
+	// beyond says that the program has done something of its own behind the end of its history.
+	beyond bool
+
 	// failure is the first one. What other branches do after it is not part of the run.
 	ended   bool
 	failure error
@@ -83,7 +87,7 @@ func (s *Scripts) Open(p program.Program, inputs []byte, env program.Environment
 		return nil, err
 	}
 	return &machine{
-		limits: s.limits, program: compiled, env: env, inputs: globals, entry: entry, modules: map[string]*module{}, parent: entry.parent,
+		limits: s.limits, debugger: s.debugger, program: compiled, env: env, inputs: globals, entry: entry, modules: map[string]*module{}, parent: entry.parent,
 		statuses: entry.statuses(),
 	}, nil
 }
@@ -313,6 +317,7 @@ func (m *machine) immediate(op history.Op, answer func() history.Completion) (hi
 		m.length++
 		return history.Completion{Op: e.Op, Value: e.Value, Error: e.Error}, nil
 	}
+	m.beyond = true
 	c := answer()
 	m.record(op, c)
 	return c, nil
@@ -321,7 +326,7 @@ func (m *machine) immediate(op history.Op, answer func() history.Completion) (hi
 // fits compares what was recorded with what the program asks for at the same place. A difference is never guessed
 // around: to continue would give one program the results of another (D34).
 func (m *machine) fits(e history.Entry, op history.Op) error {
-	if e.Kind == op.Kind && e.Name == op.Name && e.Hash == op.Hash {
+	if e.Kind == op.Kind && e.Name == op.Name && (e.Hash == op.Hash || op.Hash == 0 && m.env.Opaque != nil) {
 		return nil
 	}
 	differs := fmt.Sprintf("recorded %s, now %s", title(e.Kind, e.Name), title(op.Kind, op.Name))

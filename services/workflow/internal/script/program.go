@@ -27,6 +27,9 @@ const mainFile = "main.star"
 type Scripts struct {
 	limits Limits
 
+	// debugger observes programs; nil where nobody does.
+	debugger *Debugger
+
 	mu       sync.Mutex
 	compiled map[[32]byte]*compiled
 }
@@ -150,13 +153,13 @@ func (s *Scripts) compile(p program.Program, inputs starlark.StringDict) (*compi
 	used := map[string]bool{}
 	inMain := func(name string) bool {
 		if !inputs.Has(name) && !own.Has(name) {
-			return false
+			return s.debugger != nil && name == breakpoint
 		}
 		used[name] = true
 		return true
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Modules)) {
-		_, compiled, err := s.file("modules."+name, name, p.Modules[name], p.Modules, own.Has)
+		_, compiled, err := s.file("modules."+name, name, p.Modules[name], p.Modules, s.debugger.names(own).Has)
 		if err != nil {
 			return nil, err
 		}
@@ -188,12 +191,11 @@ func (s *Scripts) file(
 	if len(source) > s.limits.Source {
 		return nil, nil, invalid(field, "%d bytes, expected at most %d", len(source), s.limits.Source)
 	}
-	// Recursion stays off (D34): a branch's depth is bounded by the program's text.
-	options := &syntax.FileOptions{Set: true, While: true, TopLevelControl: true, GlobalReassign: true}
-	file, err := options.Parse(name, source, 0)
+	file, err := dialect().Parse(name, source, 0)
 	var compiled *starlark.Program
 	if err == nil {
 		compareContent(file)
+		s.debugger.instrument(name, file)
 		compiled, err = starlark.FileProgram(file, has)
 	}
 	if err != nil {
@@ -207,6 +209,11 @@ func (s *Scripts) file(
 		}
 	}
 	return file, compiled, nil
+}
+
+// dialect is the language of programs. Recursion stays off (D34): a branch's depth is bounded by the program's text.
+func dialect() *syntax.FileOptions {
+	return &syntax.FileOptions{Set: true, While: true, TopLevelControl: true, GlobalReassign: true}
 }
 
 // describe turns the parser's and the resolver's errors, which may be many, into one line.

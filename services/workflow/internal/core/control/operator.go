@@ -28,6 +28,7 @@ type Operator struct {
 	*Service
 	control  OperatorStore
 	watchers *Subscriptions
+	exports  exports
 }
 
 // NewOperator makes an Operator.

@@ -25,6 +25,9 @@ type Environment struct {
 	Now    func() time.Time
 	UUID   func() string
 	Random func() float64
+	// Opaque reports arguments that are not those which were recorded, because something in the history was concealed: they are not compared.
+	// nil: none are.
+	Opaque func(args []byte) bool
 	// Token makes the token of a channel, which nobody can guess.
 	Token func() string
 	// Emit checks a domain event that the program sends. A nil error means that it will leave with the entry that

@@ -1,0 +1,70 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/control"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+)
+
+// ExportWorkflow sends what a run can be replayed with elsewhere.
+func (s *Server) ExportWorkflow(req *autoflowv1.ExportWorkflowRequest, stream autoflowv1.AutoFlow_ExportWorkflowServer) error {
+	org, err := organization(stream.Context(), req.GetOrganizationId())
+	if err != nil {
+		return err
+	}
+	return s.Operator.Export(stream.Context(), org, req.GetWorkflowId(), func(ctx context.Context, x control.Export) error {
+		// Sending to a client that does not read takes for ever, and ends when this returns.
+		sent := make(chan error, 1)
+		go func() { sent <- sendExport(stream, x) }()
+		select {
+		case err := <-sent:
+			return err
+		case <-s.Stopping:
+			return control.ErrStopping
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
+}
+
+func sendExport(stream autoflowv1.AutoFlow_ExportWorkflowServer, x control.Export) error {
+	head := &autoflowv1.ExportedWorkflow{
+		Workflow: view(x.View), Starlark: x.Loaded.Program.Source, Modules: x.Loaded.Program.Modules, Inputs: x.Loaded.Inputs,
+		Continuation: x.Loaded.Continuation, Concealed: x.Concealed, Handle: x.Loaded.Ref,
+	}
+	if err := stream.Send(&autoflowv1.ExportWorkflowResponse{
+		Part: &autoflowv1.ExportWorkflowResponse_Workflow{Workflow: head},
+	}); err != nil {
+		return err
+	}
+	for _, e := range x.Loaded.History {
+		entry, err := exportedEntry(e)
+		if err != nil {
+			return err
+		}
+		if err := stream.Send(&autoflowv1.ExportWorkflowResponse{Part: &autoflowv1.ExportWorkflowResponse_Entry{Entry: entry}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func exportedEntry(e history.Entry) (*autoflowv1.ExportedEntry, error) {
+	exported := &autoflowv1.ExportedEntry{
+		Sequence: e.Seq, Branch: int32(e.Op.Branch), Operation: int32(e.Op.Index), Kind: string(e.Kind), Name: e.Name, Digest: e.Hash,
+		Value: e.Value, Event: e.Event, RecordedAt: timestamppb.New(e.At),
+	}
+	if e.Error != nil {
+		var err error
+		if exported.Error, err = json.Marshal(e.Error); err != nil {
+			return nil, fmt.Errorf("encode the error of entry %d: %w", e.Seq, err)
+		}
+	}
+	return exported, nil
+}

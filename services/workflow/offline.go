@@ -1,0 +1,31 @@
+package workflow
+
+import (
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/offline"
+)
+
+// Recording is a run that was exported, and can be replayed without the service.
+type Recording = offline.Recording
+
+// ReplayOptions say how a recording is replayed, and ReplayReport what that led to.
+type (
+	ReplayOptions = offline.Options
+	ReplayReport  = offline.Report
+)
+
+// ReadRecording reads the file that an export was written to.
+func ReadRecording(text []byte) (Recording, error) { return offline.Read(text) }
+
+// Replay runs a program over a recording, in this process.
+func Replay(r Recording, o ReplayOptions) (ReplayReport, error) { return offline.Replay(r, o) }
+
+// ParseBreakpoint reads FILE:LINE.
+func ParseBreakpoint(text string) (file string, line int, err error) {
+	return offline.ParseBreakpoint(text)
+}
+
+// RecordedEntry is an entry of a Recording as an export has it.
+type RecordedEntry = offline.Entry
+
+// MainFile is the name of a program's main file in a Recording.
+const MainFile = offline.MainFile
