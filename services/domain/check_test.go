@@ -106,8 +106,10 @@ func TestTheWorkedExampleOfGitOpsPromoter(t *testing.T) {
 					case fault == "stale":
 						c.reports(1, s.environment, stale, s.key, core.CheckSuccess)
 					case fault == "elsewhere": // right key and version set, another environment's subject
-						if s.key == "deployment-freeze" {
-							c.reports(1, "dev", set, s.key, core.CheckSuccess)
+						for _, other := range example {
+							if other.key == s.key && other.environment != s.environment {
+								c.reports(1, other.environment, set, s.key, core.CheckSuccess)
+							}
 						}
 					}
 				}
@@ -188,7 +190,7 @@ func TestATimerOpensThePassageAtItsTime(t *testing.T) {
 // R3-08, R3-10: each mistake in a report has its own error, and changes nothing.
 func TestAReportIsRefused(t *testing.T) {
 	t.Parallel()
-	c := promoter(t, "")
+	c := promoter(t, `,{"key":"soak","kind":"timer","duration":60}`)
 	good := check.Report{
 		ApplicationID: c.application.ID, EnvironmentID: c.places["dev"].ID, VersionSetID: c.set.ID, Key: "healthy", Phase: core.CheckSuccess,
 	}
@@ -205,6 +207,11 @@ func TestAReportIsRefused(t *testing.T) {
 		{"a key with capitals", func(r *check.Report, _ *core.Actor) { r.Key = "Healthy" }, fault.Invalid, `found "Healthy"`},
 		{"a key of 64", func(r *check.Report, _ *core.Actor) { r.Key = strings.Repeat("k", 64) }, fault.Invalid, "expected 1 to 63"},
 		{"no key", func(r *check.Report, _ *core.Actor) { r.Key = "" }, fault.Invalid, "/key"},
+		{"a key that no check has", func(r *check.Report, _ *core.Actor) { r.Key = "helthy" }, fault.Invalid, `/key: found "helthy", which no check of the application in that environment has; expected "healthy"`},
+		{"a key of another environment", func(r *check.Report, _ *core.Actor) { r.Key = "deployment-freeze" }, fault.Invalid, `expected "healthy"`},
+		{"the key of a timer", func(r *check.Report, _ *core.Actor) { r.Key = "soak" }, fault.Invalid, `found "soak", a check of kind timer, whose status is not reported`},
+		{"a time in the future", func(r *check.Report, _ *core.Actor) { at := c.now.Now().Add(2 * time.Minute); r.ObservedAt = &at }, fault.Invalid, "/observedAt: found 2027-01-15T08:02:00Z, which is in the future"},
+		{"a time of long ago", func(r *check.Report, _ *core.Actor) { at := c.now.Now().Add(-31 * 24 * time.Hour); r.ObservedAt = &at }, fault.Invalid, "expected a time of the last 30 days"},
 		{"a phase that does not exist", func(r *check.Report, _ *core.Actor) { r.Phase = "green" }, fault.Invalid, "expected pending, success or failure"},
 		{"a megabyte", func(r *check.Report, _ *core.Actor) { r.Description = strings.Repeat("d", 1<<20) }, fault.Invalid, "found 1048576 bytes"},
 		{"javascript", func(r *check.Report, _ *core.Actor) { r.Link = "javascript:alert(1)" }, fault.Invalid, "expected an http or https address"},

@@ -321,7 +321,7 @@ func assemble(
 		},
 	})
 	s.freezes = freeze.New(s.store.ForFreeze(), now, s.wakeChores)
-	s.checks = check.New(s.store.ForCheck(), now, s.wakeChores)
+	s.checks = check.New(s.store.ForCheck(), flows, now, s.wakeChores)
 	s.handoffs = handoff.New(handoff.Deps{
 		Store: s.store.ForHandoff(), Programs: s.drivers, Workflows: workflows, Rollouts: s.rollouts, Clock: now,
 	})

@@ -59,6 +59,7 @@ func (s *service) handler(c Config) (http.Handler, error) {
 		}},
 		Access: s.access,
 		Export: s.evidence,
+		Checks: s.checks,
 		Clock:  clock.System(),
 	}), nil
 }

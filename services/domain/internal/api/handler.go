@@ -23,6 +23,8 @@ type Deps struct {
 	Access Access
 	// Export answers ExportPath.
 	Export Export
+	// Checks answers ChecksPath.
+	Checks Checks
 	Clock  clock.Clock
 	// Guard slows down those whose credentials prove nothing; nil lets them try as often as they like.
 	Guard *throttle.Guard
@@ -30,13 +32,14 @@ type Deps struct {
 	SignOn *SignOn
 }
 
-// NewHandler is the HTTP surface: /graphql, ExportPath, /session where a browser signs in and out (below it, by an identity provider),
+// NewHandler is the HTTP surface: /graphql, ExportPath, ChecksPath, /session where a browser signs in and out (below it, by an identity provider),
 // /docs with the documentation, and the console everywhere else.
 func NewHandler(d Deps) http.Handler {
 	keys := newKeyring(d.Tokens, d.Access, d.Clock, d.Guard)
 	mux := http.NewServeMux()
 	mux.Handle("/graphql", keys.authenticate(d.GraphQL))
 	mux.Handle(ExportPath, keys.authenticate(exportHandler(d.Export)))
+	mux.Handle(ChecksPath, keys.authenticate(checksHandler(d.Checks)))
 	mux.HandleFunc("POST /session", keys.signIn)
 	mux.HandleFunc("DELETE /session", keys.signOut)
 	mux.HandleFunc("GET /session", d.SignOn.options)

@@ -75,7 +75,8 @@ type CheckReport struct {
 	Phase                                      CheckPhase
 	Description, Link                          string
 	Reporter                                   Author
-	CreatedAt                                  time.Time
+	// ObservedAt is when the reporter found it out, CreatedAt when it was accepted.
+	ObservedAt, CreatedAt time.Time
 }
 
 // CheckState is what a check of a rollout has come to.

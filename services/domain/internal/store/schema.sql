@@ -486,6 +486,7 @@ CREATE TABLE cd_check_statuses (
     principal_name text NOT NULL,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    observed_at timestamp with time zone NOT NULL DEFAULT now(),
     CONSTRAINT cd_check_statuses_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_check_statuses_application FOREIGN KEY (organization_id, application_id) REFERENCES cd_applications(organization_id, id),
     CONSTRAINT cd_check_statuses_environment FOREIGN KEY (organization_id, environment_id) REFERENCES cd_environments(organization_id, id),
@@ -502,6 +503,8 @@ CREATE TRIGGER cd_check_statuses_are_append_only BEFORE DELETE OR UPDATE ON cd_c
 CREATE TRIGGER cd_check_statuses_are_kept BEFORE TRUNCATE ON cd_check_statuses FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
 COMMENT ON TABLE cd_check_statuses IS
     'What was reported about checks; append-only. The latest for each key, subject and reporter counts; a row that repeats that is not added. A status of another version set than the one in question decides nothing. Rows are kept as the evidence of passages.';
+COMMENT ON COLUMN cd_check_statuses.observed_at IS
+    'When the reporter found it out; of rows from before this column, when the column was added.';
 
 CREATE TABLE cd_deployment_snapshots (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,

@@ -6,9 +6,12 @@ package check
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/url"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,13 +25,24 @@ type Store interface {
 	core.Transactions[Tx]
 }
 
+// Flows reads pipelines.
+type Flows interface {
+	Read(definition json.RawMessage) (core.Flow, error)
+}
+
 // Tx is what a use case may do in its transaction.
 type Tx interface {
+	EnvironmentByName(ctx context.Context, organization int64, name string) (core.Environment, error)
+	ApplicationByName(ctx context.Context, organization int64, name string) (core.Application, error)
 	EnvironmentsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Environment, error)
 	ApplicationsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Application, error)
 	VersionSetsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.VersionSet, error)
 	// ActiveRollouts is the rollout that is not over yet, by application; no key where there is none.
 	ActiveRollouts(ctx context.Context, organization int64, applications []int64) (map[int64]core.Rollout, error)
+	// ChecksByRollout are those that are pinned with rollouts.
+	ChecksByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.PinnedCheck, error)
+	// LatestFlowDefinitions is the newest pipeline of each application; no key for one that has none.
+	LatestFlowDefinitions(ctx context.Context, organization int64, applications []int64) (map[int64]core.FlowDefinition, error)
 	// VersionSetsOfCommit are those that a commit has brought to an environment, the latest first; two at most.
 	VersionSetsOfCommit(ctx context.Context, application, environment int64, commit string) ([]int64, error)
 	// CheckReports are the latest about version sets, of each environment, key and reporter.
@@ -41,16 +55,21 @@ type Tx interface {
 // UseCases records what is reported about checks. It is safe for concurrent use.
 type UseCases struct {
 	store  Store
+	flows  Flows
 	clock  clock.Clock
 	review func()
 }
 
 // New makes the use cases. Review is called when something is to be evaluated now.
-func New(store Store, c clock.Clock, review func()) *UseCases { return &UseCases{store, c, review} }
+func New(store Store, flows Flows, c clock.Clock, review func()) *UseCases {
+	return &UseCases{store, flows, c, review}
+}
 
 // Report is a status of a check.
 type Report struct {
+	// ApplicationID and EnvironmentID may be 0 where the names are given.
 	ApplicationID, EnvironmentID int64
+	Application, Environment     string
 	// VersionSetID or Commit is the subject: what the status is about. A commit is one that a deployment to the environment has recorded.
 	VersionSetID int64
 	Commit       string
@@ -59,12 +78,18 @@ type Report struct {
 	Description  string
 	// Link is http or https, or empty.
 	Link string
+	// ObservedAt is when the reporter found it out; nil for now. Of two reports of one reporter the one that was observed later counts.
+	ObservedAt *time.Time
 }
 
 // The bounds of a report.
 const (
 	maxDescription = 1000
 	maxLink        = 2000
+	// maxAhead is how far the clock of a reporter may be ahead.
+	maxAhead = time.Minute
+	// maxAge is how old an observation may be.
+	maxAge = 30 * 24 * time.Hour
 )
 
 // commitForm is a full commit ID, of SHA-1 or SHA-256.
@@ -76,7 +101,7 @@ func plainLink(link string) bool {
 	return err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https") && u.User == nil
 }
 
-func (r Report) check() error {
+func (r Report) check(now time.Time) error {
 	var found []fault.Field
 	wrong := func(field, format string, args ...any) {
 		found = append(found, fault.Field{Name: field, Problem: fmt.Sprintf(format, args...)})
@@ -101,6 +126,13 @@ func (r Report) check() error {
 	if (r.VersionSetID == 0) == (r.Commit == "") {
 		wrong("/versionSetId", "expected a version set or a commit, and not both")
 	}
+	if r.ObservedAt != nil && r.ObservedAt.After(now.Add(maxAhead)) {
+		wrong("/observedAt", "found %s, which is in the future; expected at most %s", r.ObservedAt.UTC().Format(time.RFC3339),
+			now.UTC().Format(time.RFC3339))
+	}
+	if r.ObservedAt != nil && r.ObservedAt.Before(now.Add(-maxAge)) {
+		wrong("/observedAt", "found %s; expected a time of the last 30 days", r.ObservedAt.UTC().Format(time.RFC3339))
+	}
 	if r.Commit != "" && !commitForm.MatchString(strings.ToLower(r.Commit)) {
 		wrong("/commit", "found %.100q; expected the 40 or 64 hexadecimal digits of a commit", r.Commit)
 	}
@@ -110,37 +142,55 @@ func (r Report) check() error {
 	return nil
 }
 
-// ReportCheck records a status. The latest of each reporter counts, and one that repeats it is not recorded again.
+// ReportCheck records a status. The latest of each reporter counts. One that repeats it, or was observed before it, is not recorded: the
+// answer is the one that counts.
 func (u *UseCases) ReportCheck(ctx context.Context, a core.Actor, r Report) (core.CheckReport, error) {
-	if err := r.check(); err != nil {
+	if err := a.MaySomewhere(core.ActionReportCheck); err != nil {
+		return core.CheckReport{}, err
+	}
+	if err := r.check(u.clock.Now()); err != nil {
 		return core.CheckReport{}, err
 	}
 	var made core.CheckReport
 	err := core.Within(ctx, u.store, a, core.ActionReportCheck, func(ctx context.Context, tx Tx) error {
+		r, err := named(ctx, tx, a, r)
+		if err != nil {
+			return err
+		}
 		set, err := u.subject(ctx, tx, a, r)
 		if err != nil {
+			return err
+		}
+		active, err := tx.ActiveRollouts(ctx, a.Organization, []int64{r.ApplicationID})
+		if err != nil {
+			return err
+		}
+		if err := u.known(ctx, tx, a.Organization, r, active[r.ApplicationID].ID); err != nil {
 			return err
 		}
 		made = core.CheckReport{
 			ApplicationID: r.ApplicationID, EnvironmentID: r.EnvironmentID, VersionSetID: set, Key: r.Key, Phase: r.Phase,
 			Description: r.Description, Link: r.Link, Reporter: core.AuthorOf(a), CreatedAt: u.clock.Now(),
 		}
+		made.ObservedAt = made.CreatedAt
+		if r.ObservedAt != nil {
+			made.ObservedAt = *r.ObservedAt
+		}
 		known, err := tx.CheckReports(ctx, a.Organization, []int64{set})
 		if err != nil {
 			return err
 		}
 		for _, one := range known[set] {
-			if one.EnvironmentID == made.EnvironmentID && one.Key == made.Key && one.Reporter.Principal == a.Principal() &&
-				one.Phase == made.Phase && one.Description == made.Description && one.Link == made.Link {
+			if one.EnvironmentID != made.EnvironmentID || one.Key != made.Key || one.Reporter.Principal != a.Principal() {
+				continue
+			}
+			repeats := one.Phase == made.Phase && one.Description == made.Description && one.Link == made.Link
+			if repeats || made.ObservedAt.Before(one.ObservedAt) {
 				made = one
 				return nil
 			}
 		}
 		if made, err = tx.AddCheckReport(ctx, made); err != nil {
-			return err
-		}
-		active, err := tx.ActiveRollouts(ctx, a.Organization, []int64{r.ApplicationID})
-		if err != nil {
 			return err
 		}
 		if rollout, busy := active[r.ApplicationID]; busy && rollout.VersionSetID == set {
@@ -150,6 +200,98 @@ func (u *UseCases) ReportCheck(ctx context.Context, a core.Actor, r Report) (cor
 	})
 	u.review()
 	return made, err
+}
+
+// named is a report with the numbers of what it names.
+func named(ctx context.Context, tx Tx, a core.Actor, r Report) (Report, error) {
+	if r.ApplicationID == 0 {
+		one, err := tx.ApplicationByName(ctx, a.Organization, r.Application)
+		if err != nil {
+			return r, err
+		}
+		r.ApplicationID = one.ID
+	}
+	if r.EnvironmentID == 0 {
+		one, err := tx.EnvironmentByName(ctx, a.Organization, r.Environment)
+		if err != nil {
+			return r, err
+		}
+		r.EnvironmentID = one.ID
+	}
+	return r, nil
+}
+
+// known refuses a key that no check of the application in the environment has, or one whose status is not reported: neither of the rollout
+// that is active, nor of the pipeline as it is now.
+func (u *UseCases) known(ctx context.Context, tx Tx, organization int64, r Report, rollout int64) error {
+	var all []core.Check
+	if rollout != 0 {
+		pinned, err := tx.ChecksByRollout(ctx, organization, []int64{rollout})
+		if err != nil {
+			return err
+		}
+		for _, c := range pinned[rollout] {
+			if c.EnvironmentID == r.EnvironmentID {
+				all = append(all, c.Check)
+			}
+		}
+	}
+	reported := func(c core.Check) bool { return c.Key == r.Key && c.Kind == core.CheckStatus }
+	if slices.ContainsFunc(all, reported) {
+		return nil
+	}
+	declared, err := u.declared(ctx, tx, organization, r)
+	if err != nil {
+		return err
+	}
+	if all = append(all, declared...); slices.ContainsFunc(all, reported) {
+		return nil
+	}
+	var keys []string
+	for _, c := range all {
+		switch {
+		case c.Kind == core.CheckStatus && !slices.Contains(keys, strconv.Quote(c.Key)):
+			keys = append(keys, strconv.Quote(c.Key))
+		case c.Key == r.Key:
+			return fault.InvalidFields(fault.Field{Name: "/key", Problem: fmt.Sprintf(
+				"found %q, a check of kind %s, whose status is not reported; expected one of kind status", r.Key, c.Kind,
+			)})
+		}
+	}
+	slices.Sort(keys)
+	expected := "the pipeline has no check of kind status there"
+	if len(keys) > 0 {
+		expected = "expected " + strings.Join(keys, ", ")
+	}
+	return fault.InvalidFields(fault.Field{Name: "/key", Problem: fmt.Sprintf(
+		"found %q, which no check of the application in that environment has; %s", r.Key, expected,
+	)})
+}
+
+// declared are the checks of the application in the environment, as its pipeline declares them now.
+func (u *UseCases) declared(ctx context.Context, tx Tx, organization int64, r Report) ([]core.Check, error) {
+	latest, err := tx.LatestFlowDefinitions(ctx, organization, []int64{r.ApplicationID})
+	if err != nil {
+		return nil, err
+	}
+	definition, exists := latest[r.ApplicationID]
+	if !exists {
+		return nil, nil
+	}
+	flow, err := u.flows.Read(definition.Definition)
+	if err != nil {
+		return nil, fmt.Errorf("read flow definition %d: %w", definition.ID, err)
+	}
+	environments, err := tx.EnvironmentsByID(ctx, organization, []int64{r.EnvironmentID})
+	if err != nil {
+		return nil, err
+	}
+	for _, step := range flow.Deploys {
+		if step.Environment == environments[r.EnvironmentID].Name {
+			return slices.Concat(step.Active, step.Proposed), nil
+		}
+	}
+	return nil, nil
 }
 
 // subject is the version set that a report is about, if the actor may report there.

@@ -183,7 +183,7 @@ func checkReport(r query.CheckStatus) core.CheckReport {
 	return core.CheckReport{
 		ID: r.ID, ApplicationID: r.ApplicationID, EnvironmentID: r.EnvironmentID, VersionSetID: r.VersionSetID, Key: r.Key,
 		Phase: core.CheckPhase(r.Phase), Description: r.Description, Link: r.Link,
-		Reporter: author(r.PrincipalType, r.PrincipalID, r.PrincipalName), CreatedAt: r.CreatedAt,
+		Reporter: author(r.PrincipalType, r.PrincipalID, r.PrincipalName), ObservedAt: r.ObservedAt, CreatedAt: r.CreatedAt,
 	}
 }
 

@@ -24,8 +24,8 @@ WHERE r.organization_id = @organization_id AND r.state IN (0, 1, 2) AND EXISTS (
 ON CONFLICT DO NOTHING;
 
 -- name: InsertCheckStatus :one
-INSERT INTO cd_check_statuses (organization_id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, created_at)
-VALUES (@organization_id, @application_id, @environment_id, @version_set_id, @key, @phase, @description, @link, @principal_type, @principal_id, @principal_name, @created_at)
+INSERT INTO cd_check_statuses (organization_id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, observed_at, created_at)
+VALUES (@organization_id, @application_id, @environment_id, @version_set_id, @key, @phase, @description, @link, @principal_type, @principal_id, @principal_name, @observed_at, @created_at)
 RETURNING *;
 
 -- name: LatestCheckStatuses :many

@@ -12,9 +12,9 @@ import (
 )
 
 const insertCheckStatus = `-- name: InsertCheckStatus :one
-INSERT INTO cd_check_statuses (organization_id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, created_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
-RETURNING organization_id, id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, created_at, updated_at
+INSERT INTO cd_check_statuses (organization_id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, observed_at, created_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+RETURNING organization_id, id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, created_at, updated_at, observed_at
 `
 
 type InsertCheckStatusParams struct {
@@ -29,6 +29,7 @@ type InsertCheckStatusParams struct {
 	PrincipalType  string
 	PrincipalID    int64
 	PrincipalName  string
+	ObservedAt     time.Time
 	CreatedAt      time.Time
 }
 
@@ -45,6 +46,7 @@ func (q *Queries) InsertCheckStatus(ctx context.Context, arg InsertCheckStatusPa
 		arg.PrincipalType,
 		arg.PrincipalID,
 		arg.PrincipalName,
+		arg.ObservedAt,
 		arg.CreatedAt,
 	)
 	var i CheckStatus
@@ -63,6 +65,7 @@ func (q *Queries) InsertCheckStatus(ctx context.Context, arg InsertCheckStatusPa
 		&i.PrincipalName,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.ObservedAt,
 	)
 	return i, err
 }
@@ -98,7 +101,7 @@ func (q *Queries) InsertRolloutCheck(ctx context.Context, arg InsertRolloutCheck
 }
 
 const latestCheckStatuses = `-- name: LatestCheckStatuses :many
-SELECT DISTINCT ON (version_set_id, environment_id, key, principal_type, principal_id) organization_id, id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, created_at, updated_at FROM cd_check_statuses
+SELECT DISTINCT ON (version_set_id, environment_id, key, principal_type, principal_id) organization_id, id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, created_at, updated_at, observed_at FROM cd_check_statuses
 WHERE organization_id = $1 AND version_set_id = ANY($2::bigint[])
 ORDER BY version_set_id, environment_id, key, principal_type, principal_id, id DESC
 `
@@ -128,6 +131,7 @@ func (q *Queries) LatestCheckStatuses(ctx context.Context, organizationID int64,
 			&i.PrincipalName,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.ObservedAt,
 		); err != nil {
 			return nil, err
 		}

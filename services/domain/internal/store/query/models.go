@@ -301,6 +301,8 @@ type CheckStatus struct {
 	PrincipalName  string
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
+	// When the reporter found it out; of rows from before the column, when it was added.
+	ObservedAt time.Time
 }
 
 // Whether anybody can be reached who acts in the environment, and since when.

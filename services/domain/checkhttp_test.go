@@ -1,0 +1,125 @@
+package domain
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/api"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// postStatus reports a status over HTTP with a token.
+func (c checked) postStatus(token, kind, body string) (code int, answer string) {
+	c.t.Helper()
+	none := http.NotFoundHandler()
+	h := api.NewHandler(api.Deps{
+		GraphQL: none, Console: none, Access: c.access, Checks: c.checks, Clock: c.now,
+		Tokens: api.Tokens{
+			"reports": {Organization: org, Type: core.PrincipalAgent, ID: 1, Name: "ci", Permissions: core.PermissionsOf(core.MayRead, core.MayReport)},
+			"deploys": {Organization: org, Type: core.PrincipalAgent, ID: 2, Name: "cd", Permissions: core.RoleDeployer.Permissions()},
+			"other":   {Organization: 2, Type: core.PrincipalAgent, ID: 1, Name: "ci", Permissions: core.RoleOwner.Permissions()},
+		},
+	})
+	r := httptest.NewRequestWithContext(c.t.Context(), http.MethodPost, api.ChecksPath, strings.NewReader(body))
+	r.Header.Set("Content-Type", kind)
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	c.review()
+	return w.Code, w.Body.String()
+}
+
+// R3-08: a tool without a client of ours reports over HTTP. It is idempotent, and what was observed earlier changes nothing any more.
+func TestAStatusIsReportedOverHTTP(t *testing.T) {
+	t.Parallel()
+	c := promoter(t, "")
+	r := c.rollout(c.set)
+	c.enter(r, "dev", "test")
+	c.complete(r, "dev")
+	body := func(phase string, at time.Duration) string {
+		return fmt.Sprintf(`{"application":%q,"environment":"dev","version_set":"versionset_%d","key":"healthy","phase":%q,"link":"https://ci.test/7","observed_at":%q}`,
+			c.application.Name, c.set.ID, phase, c.now.Now().Add(at).UTC().Format(time.RFC3339))
+	}
+	for i, one := range []struct {
+		phase, counts string
+		at            time.Duration
+		rows          int
+	}{
+		{"pending", "pending", -time.Minute, 1},
+		{"pending", "pending", -time.Minute, 1},
+		{"success", "pending", -time.Hour, 1}, // late
+		{"failure", "failure", -30 * time.Second, 2},
+	} {
+		code, answer := c.postStatus("reports", "application/json; charset=utf-8", body(one.phase, one.at))
+		var got struct{ Phase, Reporter string }
+		if err := json.Unmarshal([]byte(answer), &got); err != nil || code != http.StatusOK || got.Phase != one.counts || got.Reporter != "ci" {
+			t.Errorf("%d: found %d %s; expected %s", i, code, answer, one.counts)
+		}
+		c.want(c.countOf(`SELECT count(*) FROM cd_check_statuses`), one.rows)
+	}
+	c.want(c.granted(), []string{"dev"})
+	c.postStatus("reports", "application/json", body("success", 0))
+	c.want(c.granted(), []string{"dev", "test"})
+}
+
+// Each bad input has an error of its own, and changes nothing (R3-08, R3-10).
+func TestABadStatusOverHTTPIsRefused(t *testing.T) {
+	t.Parallel()
+	c := promoter(t, "")
+	good := map[string]any{
+		"application": c.application.Name, "environment": "dev", "version_set": fmt.Sprintf("versionset_%d", c.set.ID), "key": "healthy",
+		"phase": "success",
+	}
+	for _, one := range []struct {
+		name, token, kind string
+		change            map[string]any
+		code              int
+		text              string
+	}{
+		{"no token", "", "application/json", nil, 401, "bearer token"},
+		{"a token that proves nothing", "guessed", "application/json", nil, 401, "authorization"},
+		{"no right", "deploys", "application/json", nil, 403, `\"report\"`},
+		{"another organization", "other", "application/json", nil, 404, "does not exist"},
+		{"a form", "reports", "application/x-www-form-urlencoded", nil, 400, "expected application/json"},
+		{"no application", "reports", "application/json", map[string]any{"application": ""}, 400, "/application: found nothing"},
+		{"no environment", "reports", "application/json", map[string]any{"environment": nil}, 400, "/environment: found nothing"},
+		{"an environment that does not exist", "reports", "application/json", map[string]any{"environment": "mars"}, 404, "mars"},
+		{"a version set without its form", "reports", "application/json", map[string]any{"version_set": "set-7"}, 400, `/version_set: found \"set-7\"; expected versionset_7`},
+		{"no subject", "reports", "application/json", map[string]any{"version_set": ""}, 400, "/version_set: expected a version set or a commit"},
+		{"an unknown key", "reports", "application/json", map[string]any{"key": "healty"}, 400, "which no check of the application in that environment has"},
+		{"an unknown commit", "reports", "application/json", map[string]any{"version_set": "", "commit": strings.Repeat("a", 40)}, 400, "no deployment of the application"},
+		{"a link of a script", "reports", "application/json", map[string]any{"link": "javascript:alert(1)"}, 400, "expected an http or https address"},
+		{"a clock ahead", "reports", "application/json", map[string]any{"observed_at": "2027-01-15T08:01:01Z"}, 400, "/observed_at: found 2027-01-15T08:01:01Z, which is in the future"},
+		{"no time", "reports", "application/json", map[string]any{"observed_at": "yesterday"}, 400, "yesterday"},
+		{"a long description", "reports", "application/json", map[string]any{"description": strings.Repeat("d", 1001)}, 400, "/description: found 1001 bytes"},
+		{"a megabyte", "reports", "application/json", map[string]any{"description": strings.Repeat("d", 1<<20)}, 400, "found more than 65536 bytes"},
+		{"a field that does not exist", "reports", "application/json", map[string]any{"sha": "abc"}, 400, `unknown field \"sha\"`},
+		{"a number for a word", "reports", "application/json", map[string]any{"phase": 1}, 400, "/phase: found a number; expected a string"},
+		{"a phase that does not exist", "reports", "application/json", map[string]any{"phase": "green"}, 400, "expected pending, success or failure"},
+	} {
+		in := map[string]any{}
+		for _, all := range []map[string]any{good, one.change} {
+			for name, value := range all {
+				in[name] = value
+			}
+		}
+		body, err := json.Marshal(in)
+		c.ok(err)
+		if code, answer := c.postStatus(one.token, one.kind, string(body)); code != one.code || !strings.Contains(answer, one.text) {
+			t.Errorf("%s: found %d %s; expected %d with %s", one.name, code, answer, one.code, one.text)
+		}
+	}
+	for _, body := range []string{``, `[]`, `{} {}`, `{`, `null`} {
+		if code, answer := c.postStatus("reports", "application/json", body); code != 400 {
+			t.Errorf("%q: found %d %s; expected 400", body, code, answer)
+		}
+	}
+	c.want(c.countOf(`SELECT count(*) FROM cd_check_statuses`), 0)
+}

@@ -1,0 +1,156 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/id"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/check"
+)
+
+// ChecksPath is the path to which the statuses of checks are reported: POST with a JSON object.
+const ChecksPath = "/v1/checks"
+
+// maxCheck is how many bytes the body of a report may have.
+const maxCheck = 64 << 10
+
+// versionSet is how the identifier of a version set begins.
+const versionSet = "versionset"
+
+// Checks records the statuses of checks.
+type Checks interface {
+	ReportCheck(ctx context.Context, a core.Actor, r check.Report) (core.CheckReport, error)
+}
+
+// statusReport is the body of a request to ChecksPath. Application and environment are names.
+type statusReport struct {
+	Application string `json:"application"`
+	Environment string `json:"environment"`
+	// VersionSet or Commit is the subject.
+	VersionSet string `json:"version_set"`
+	Commit     string `json:"commit"`
+	Key        string `json:"key"`
+	// Phase is pending, success or failure.
+	Phase       string     `json:"phase"`
+	Description string     `json:"description"`
+	Link        string     `json:"link"`
+	ObservedAt  *time.Time `json:"observed_at"`
+}
+
+// statusAnswer is the report that counts.
+type statusAnswer struct {
+	Key         string    `json:"key"`
+	Phase       string    `json:"phase"`
+	Description string    `json:"description"`
+	Link        string    `json:"link"`
+	VersionSet  string    `json:"version_set"`
+	Reporter    string    `json:"reporter"`
+	ObservedAt  time.Time `json:"observed_at"`
+	ReportedAt  time.Time `json:"reported_at"`
+}
+
+// checksHandler records one report. It is idempotent: a repeated request is answered like the first one.
+func checksHandler(c Checks) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		actor, ok := core.ActorFrom(r.Context())
+		if !ok {
+			unauthenticated(w, "found no token; expected a token")
+			return
+		}
+		if r.Method != http.MethodPost {
+			w.Header().Set("Allow", http.MethodPost)
+			http.Error(w, "found method "+r.Method+"; expected POST", http.StatusMethodNotAllowed)
+			return
+		}
+		report, err := readStatus(w, r)
+		if !known(w, "report", err) {
+			return
+		}
+		made, err := c.ReportCheck(r.Context(), actor, report)
+		if !known(w, "report", inStatus(err)) {
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(statusAnswer{ // a client that is gone needs no answer
+			Key: made.Key, Phase: string(made.Phase), Description: made.Description, Link: made.Link,
+			VersionSet: id.Format(versionSet, made.VersionSetID), Reporter: made.Reporter.Name, ObservedAt: made.ObservedAt, ReportedAt: made.CreatedAt,
+		})
+	})
+}
+
+// readStatus reads the body of a request. Its errors are Invalid.
+func readStatus(w http.ResponseWriter, r *http.Request) (check.Report, error) {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return check.Report{}, fault.New(fault.Invalid, "found content type %.100q; expected application/json", r.Header.Get("Content-Type"))
+	}
+	in := statusReport{}
+	body := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxCheck))
+	body.DisallowUnknownFields()
+	err := body.Decode(&in)
+	if err == nil {
+		if _, after := body.Token(); !errors.Is(after, io.EOF) {
+			err = errors.New("more after the first value")
+		}
+	}
+	if long := (*http.MaxBytesError)(nil); errors.As(err, &long) {
+		return check.Report{}, fault.New(fault.Invalid, "found more than %d bytes; expected at most that, with a description of at most 1000", maxCheck)
+	}
+	if other := (*json.UnmarshalTypeError)(nil); errors.As(err, &other) {
+		return check.Report{}, fault.InvalidFields(fault.Field{
+			Name: "/" + other.Field, Problem: fmt.Sprintf("found a %s; expected a %s", other.Value, kindOf(other)),
+		})
+	}
+	if err != nil {
+		return check.Report{}, fault.Because(err, fault.Invalid, "found %s; expected one JSON object with application, environment, version_set or commit, "+
+			"key, phase, and optionally description, link and observed_at", strings.TrimPrefix(err.Error(), "json: "))
+	}
+	report := check.Report{
+		Application: in.Application, Environment: in.Environment, Commit: in.Commit, Key: in.Key, Phase: core.CheckPhase(in.Phase),
+		Description: in.Description, Link: in.Link, ObservedAt: in.ObservedAt,
+	}
+	var missing []fault.Field
+	for _, one := range []struct{ name, value string }{{"/application", in.Application}, {"/environment", in.Environment}} {
+		if one.value == "" {
+			missing = append(missing, fault.Field{Name: one.name, Problem: "found nothing; expected a name"})
+		}
+	}
+	if in.VersionSet != "" {
+		if report.VersionSetID, err = id.Parse(versionSet, in.VersionSet); err != nil {
+			missing = append(missing, fault.Field{Name: "/version_set", Problem: fmt.Sprintf("found %.100q; expected %s_7", in.VersionSet, versionSet)})
+		}
+	}
+	if len(missing) > 0 {
+		return report, fault.InvalidFields(missing...)
+	}
+	return report, nil
+}
+
+// kindOf is what a field of the body is, for people.
+func kindOf(err *json.UnmarshalTypeError) string {
+	if err.Field == "" {
+		return "JSON object"
+	}
+	return err.Type.String()
+}
+
+// inStatus is an error with the names that the fields have in the body.
+func inStatus(err error) error {
+	fields := fault.FieldsOf(err)
+	if len(fields) == 0 {
+		return err
+	}
+	named := make([]fault.Field, len(fields))
+	for i, f := range fields {
+		named[i] = fault.Field{Name: strings.NewReplacer("versionSetId", "version_set", "observedAt", "observed_at").Replace(f.Name), Problem: f.Problem}
+	}
+	return fault.InvalidFields(named...)
+}
