@@ -146,3 +146,25 @@ func TestPositionsHaveNoGapWithSeveralWriters(t *testing.T) {
 	}
 	same(t, "number of positions", len(placed), each*writers)
 }
+
+// While one replica gives positions, those of another do not wait for its transaction to add events: theirs get their positions from the
+// sender, behind those of what they follow (D65).
+func TestAReplicaAddsWithoutWaitingForAnother(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.addNew("a")
+	held, err := s.from.Begin(t.Context())
+	s.must(err)
+	defer func() { _ = held.Rollback(context.WithoutCancel(t.Context())) }()
+	s.must(outbox.AddNew(t.Context(), held, sealed(started("b"))...))
+	s.addNew("c")
+	s.addNumbered("d")
+	same(t, "beside a transaction that gives positions", s.placed(), map[int]string{1: "a"})
+	s.must(held.Commit(t.Context()))
+	s.addNew("e") // it follows c and d, which have none yet
+	same(t, "before the sender has seen them", s.placed(), map[int]string{1: "a", 2: "b"})
+	s.round()
+	messages := s.stream.take()
+	same(t, "message ids", ids(messages), []string{"a", "b", "c", "d", "e"})
+	same(t, "positions", positions(t, messages), []int{1, 2, 3, 4, 5})
+}

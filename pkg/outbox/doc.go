@@ -27,7 +27,8 @@
 // session-level advisory lock; the other replicas try to get it every second. The active one gives the events gapless
 // positions, in a transaction of its own that locks the cursor row, so that a position is given only to what has been
 // committed, once, even if two senders ever believe to be active. AddNumbered gives them in the caller's transaction, under
-// the same lock, unless there are events before that have none. The sender publishes in the order of positions and
+// the same lock, unless there are events before that have none, or another transaction has the lock: the replicas of a service
+// do not wait for one another to add events. The sender publishes in the order of positions and
 // notes when each is due again: after ResendAfter, twice as long each time, up to ResendAtMost.
 //
 // What is due goes to the bus together, in windows of which nothing is stored before what precedes it: many events as an

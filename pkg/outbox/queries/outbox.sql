@@ -6,8 +6,9 @@ ON CONFLICT ON CONSTRAINT outbox_event_once DO NOTHING;
 
 -- name: AddNumbered :exec
 -- Add, which gives the positions as well: the cursor stays locked until the transaction ends, so that they are given in the order of
--- commits and without a gap. Behind events that have no position yet nothing gets one: the sender gives them in their order. Were an
--- event added by another transaction at this moment, the position given to it here would stay empty: the statement fails then.
+-- commits and without a gap. While another transaction holds the cursor, and behind events that have no position yet, nothing gets one:
+-- the sender gives them in their order, and nobody waits. Were an event added by another transaction at this moment, the position given to
+-- it here would stay empty: the statement fails then.
 WITH added AS (
     SELECT u.source, u.event_id, u.event, u.receipted, u.place, u.receipted AND (SELECT min(ahead.id) FROM outbox ahead WHERE ahead.receipted AND ahead.position IS NULL) IS NULL AS numbered
     FROM (
@@ -17,12 +18,12 @@ WITH added AS (
     WHERE NOT EXISTS (SELECT FROM outbox there WHERE there.source = u.source AND there.event_id = u.event_id)
 ), moved AS (
     UPDATE outbox_cursor SET position = outbox_cursor.position + (SELECT count(*) FROM added WHERE added.numbered)
-    WHERE outbox_cursor.only_row RETURNING outbox_cursor.position
+    WHERE outbox_cursor.only_row AND (SELECT free.only_row FROM outbox_cursor free WHERE free.only_row FOR UPDATE SKIP LOCKED) RETURNING outbox_cursor.position
 )
 INSERT INTO outbox (source, event_id, event, receipted, position)
 SELECT added.source, added.event_id, added.event, added.receipted, CASE WHEN added.numbered
     THEN moved.position + 1 - row_number() OVER (PARTITION BY added.numbered ORDER BY added.place DESC) END
-FROM added CROSS JOIN moved
+FROM added LEFT JOIN moved ON true
 ORDER BY added.place;
 
 -- name: AddNew :exec
@@ -31,14 +32,15 @@ ORDER BY added.place;
 WITH moved AS (
     UPDATE outbox_cursor SET position = outbox_cursor.position + CASE WHEN a.numbered THEN sqlc.arg(positions)::bigint ELSE 0 END
     FROM (SELECT (SELECT min(ahead.id) FROM outbox ahead WHERE ahead.receipted AND ahead.position IS NULL) IS NULL AS numbered) AS a
-    WHERE outbox_cursor.only_row RETURNING outbox_cursor.position - sqlc.arg(positions)::bigint AS base, a.numbered
+    WHERE outbox_cursor.only_row AND (SELECT free.only_row FROM outbox_cursor free WHERE free.only_row FOR UPDATE SKIP LOCKED)
+    RETURNING outbox_cursor.position - sqlc.arg(positions)::bigint AS base, a.numbered
 )
 INSERT INTO outbox (source, event_id, event, receipted, position)
 SELECT u.source, u.event_id, u.event::json, u.rank > 0, CASE WHEN u.rank > 0 AND moved.numbered THEN moved.base + u.rank END
-FROM moved CROSS JOIN (
+FROM (
     SELECT unnest(sqlc.arg(sources)::text[]) AS source, unnest(sqlc.arg(event_ids)::text[]) AS event_id, unnest(sqlc.arg(events)::text[]) AS event,
         unnest(sqlc.arg(ranks)::bigint[]) AS rank
-) AS u;
+) AS u LEFT JOIN moved ON true;
 
 -- name: TryLock :one
 -- TryLock makes this session the schema's only active sender of that name, if no other session is.

@@ -38,14 +38,15 @@ const addNew = `-- name: AddNew :exec
 WITH moved AS (
     UPDATE outbox_cursor SET position = outbox_cursor.position + CASE WHEN a.numbered THEN $5::bigint ELSE 0 END
     FROM (SELECT (SELECT min(ahead.id) FROM outbox ahead WHERE ahead.receipted AND ahead.position IS NULL) IS NULL AS numbered) AS a
-    WHERE outbox_cursor.only_row RETURNING outbox_cursor.position - $5::bigint AS base, a.numbered
+    WHERE outbox_cursor.only_row AND (SELECT free.only_row FROM outbox_cursor free WHERE free.only_row FOR UPDATE SKIP LOCKED)
+    RETURNING outbox_cursor.position - $5::bigint AS base, a.numbered
 )
 INSERT INTO outbox (source, event_id, event, receipted, position)
 SELECT u.source, u.event_id, u.event::json, u.rank > 0, CASE WHEN u.rank > 0 AND moved.numbered THEN moved.base + u.rank END
-FROM moved CROSS JOIN (
+FROM (
     SELECT unnest($1::text[]) AS source, unnest($2::text[]) AS event_id, unnest($3::text[]) AS event,
         unnest($4::bigint[]) AS rank
-) AS u
+) AS u LEFT JOIN moved ON true
 `
 
 type AddNewParams struct {
@@ -79,12 +80,12 @@ WITH added AS (
     WHERE NOT EXISTS (SELECT FROM outbox there WHERE there.source = u.source AND there.event_id = u.event_id)
 ), moved AS (
     UPDATE outbox_cursor SET position = outbox_cursor.position + (SELECT count(*) FROM added WHERE added.numbered)
-    WHERE outbox_cursor.only_row RETURNING outbox_cursor.position
+    WHERE outbox_cursor.only_row AND (SELECT free.only_row FROM outbox_cursor free WHERE free.only_row FOR UPDATE SKIP LOCKED) RETURNING outbox_cursor.position
 )
 INSERT INTO outbox (source, event_id, event, receipted, position)
 SELECT added.source, added.event_id, added.event, added.receipted, CASE WHEN added.numbered
     THEN moved.position + 1 - row_number() OVER (PARTITION BY added.numbered ORDER BY added.place DESC) END
-FROM added CROSS JOIN moved
+FROM added LEFT JOIN moved ON true
 ORDER BY added.place
 `
 
@@ -96,8 +97,9 @@ type AddNumberedParams struct {
 }
 
 // Add, which gives the positions as well: the cursor stays locked until the transaction ends, so that they are given in the order of
-// commits and without a gap. Behind events that have no position yet nothing gets one: the sender gives them in their order. Were an
-// event added by another transaction at this moment, the position given to it here would stay empty: the statement fails then.
+// commits and without a gap. While another transaction holds the cursor, and behind events that have no position yet, nothing gets one:
+// the sender gives them in their order, and nobody waits. Were an event added by another transaction at this moment, the position given to
+// it here would stay empty: the statement fails then.
 func (q *Queries) AddNumbered(ctx context.Context, arg AddNumberedParams) error {
 	_, err := q.db.Exec(ctx, addNumbered,
 		arg.Sources,

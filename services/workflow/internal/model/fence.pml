@@ -144,7 +144,7 @@ next:
 #endif
             /* The fence, which locks the row: what another has just committed is looked at again.
              * @calls internal/store Store.commit: gather write
-             * @calls internal/store gather: lockTurns
+             * @calls internal/store Store.gather: lockTurns
              * @calls internal/store Store.write: endTurns appendEntries
              * @calls internal/store endTurns: HoldTurns EndTurns
              * @sql internal/store LockTurns: WHERE execution.turn = u.turn AND execution.state = 0 AND execution.owner = u.owner AND execution.owner_epoch = u.epoch
@@ -193,7 +193,7 @@ end:
 }
 
 /* An operator cancels the run, or does not: no word of the owner is needed.
- * @calls internal/store Store.end: LockMatching lockWorkflow lastEntry EndExecution appendEntries closeOps
+ * @calls internal/store Store.end: lockMatching lockWorkflow lastEntry EndExecution appendEntries closeOps
  * @sql internal/store LockWorkflow: FOR UPDATE
  * @sql internal/store EndExecution: turn = turn + 1
  */

@@ -52,12 +52,13 @@ byte losses = 1;                 /* a hint, a note, or all that the stream holds
 #define settled(e) (outbox[e] == ABORTED && !changed[e] || outbox[e] == GONE && applied[e] == 1)
 
 /* A transaction changes something and adds its event; it may come to nothing. The first leaves the position to the sender, the second
- * takes one itself, unless there are events before it that have none.
+ * takes one itself, unless there are events before it that have none, or another has the cursor at the moment.
  * @go pkg/outbox Add
  * @sql pkg/outbox Add: ON CONFLICT ON CONSTRAINT outbox_event_once DO NOTHING
  * @go pkg/outbox AddNumbered
  * @sql pkg/outbox AddNumbered: UPDATE outbox_cursor SET position = outbox_cursor.position +
  * @sql pkg/outbox AddNumbered: ahead.receipted AND ahead.position IS NULL
+ * @sql pkg/outbox AddNumbered: FOR UPDATE SKIP LOCKED
  */
 proctype transaction(byte e)
 {
@@ -65,10 +66,13 @@ proctype transaction(byte e)
     if
     :: e == 1
     :: e == 2 ->
-        atomic { cursorLock == 0 -> cursorLock = 3 };
         if
-        :: held(1) && !position[1]
-        :: else -> at = cursor + 1
+        :: atomic { cursorLock == 0 -> cursorLock = 3 };
+           if
+           :: held(1) && !position[1]
+           :: else -> at = cursor + 1
+           fi
+        :: atomic { cursorLock != 0 -> skip }
         fi
     fi;
 #ifdef ADD_AFTER_COMMIT
@@ -81,7 +85,7 @@ proctype transaction(byte e)
         :: true -> outbox[e] = ABORTED
         fi;
         at = 0;
-        if :: e == 2 -> cursorLock = 0 :: else fi
+        if :: e == 2 && cursorLock == 3 -> cursorLock = 0 :: else fi
     };
 died:
     skip

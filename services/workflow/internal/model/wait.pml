@@ -8,6 +8,7 @@
  * README.md says how to read this, what is left out, and what the words behind @ are.
  *
  * @mutant NO_LOCK assertion: the obvious order, each side writes and then looks in its own transaction, loses events
+ * @mutant LOOK_FIRST assertion: without the lock of the run an event is given to a wait whose time is just up, and to no other
  * @mutant ACK_FIRST blocked: an event acknowledged before its commit is lost with its process
  * @mutant NO_DEDUPLICATION assertion: without the key of the event one that arrives twice is consumed twice
  * @mutant NO_RECHECK assertion: what a process believes of filters and does not check under the lock leaves an event without a key
@@ -36,7 +37,7 @@ mtype state = RUNNING;            /* execution.state, and whether it is in runna
 byte wakes;                       /* execution.wakes: how much has come for the run */
 
 /* --- not stored --- */
-byte match;                       /* who has the match lock; 1 and 2 receivers, 3 the driver */
+byte match;                       /* who has the lock of the events' key; 1 and 2 receivers, 3 the driver */
 byte row;                         /* who has the lock of the execution's row */
 bool acked[3];                    /* JetStream does not deliver the event any more */
 byte wakeup;                        /* engine.Wakeup of a driver that is parked: 1, 2 events for A, 3 its time, 5, 6 events for B; and */
@@ -65,8 +66,9 @@ inline judge()
     assert(!(state == PARKED && (delivery[A] || delivery[B] || fired)))
 }
 
-/* The transactions that make an event or a wait known come one after the other.
- * @sql internal/store LockMatching: pg_advisory_xact_lock
+/* The transactions that make an event or a wait of a key known come one after the other.
+ * @sql internal/store LockKeys: pg_advisory_xact_lock
+ * @calls internal/store matchLocks.lock: BeginMatching LockTypes LockKeys
  */
 inline lockMatching(who)
 {
@@ -145,12 +147,21 @@ end:    do
            };
 transaction:
             /* @calls internal/store Store.commit: gather write match
-             * @calls internal/store gather: LockMatching first lockTurns
+             * @calls internal/store Store.gather: lockMatching claimAll lockTurns
              */
             lockMatching(p);
+            if :: asked -> keyed = shape :: else fi;
+            /* The run is locked before anybody looks what it may get.
+             * @calls internal/store Store.lockMatching: lock filtersOf lockMatched
+             * @sql internal/store LockMatched: WHERE wait.key = ANY
+             * @sql internal/store LockMatched: FOR NO KEY UPDATE
+             */
+#ifndef LOOK_FIRST
+            atomic { !(keyed && (open[A] || open[B])) || row == 0 -> if :: keyed && (open[A] || open[B]) -> row = p + 1 :: else fi };
+#endif
             atomic {
                 /* @sql pkg/outbox Claim: ON CONFLICT ON CONSTRAINT inbox_event_once
-                 * @calls internal/store Store.saveEvents: dropStored filtersOf SaveEvents
+                 * @calls internal/store Store.saveEvents: dropStored SaveEvents
                  * @text internal/store/migrations/0002_events.sql CONSTRAINT event_once UNIQUE
                  * @sql internal/store SaveEvents: refuse('LS001'
                  */
@@ -160,7 +171,7 @@ transaction:
                 first = true;
 #endif
                 if
-                :: asked -> keyed = shape
+                :: asked
 #ifndef NO_RECHECK
                 :: !asked && (!first || keyed != shape) -> unlock(p); asked = true; goto transaction
 #endif
@@ -178,7 +189,7 @@ transaction:
                 asked = false
             };
             atomic {
-                !(toA || toB) || row == 0 ->
+                !(toA || toB) || row == 0 || row == p + 1 ->
                 if :: toA || toB -> row = p + 1 :: else fi;
                 ready = true
             };
@@ -231,7 +242,7 @@ inline arrived()
 /* A shape is registered by itself, before the wait that needs it: from then on every event gets a key of it, and then the older ones get
  * theirs, without the lock.
  * @calls internal/store Store.Commit: prepareWaits do
- * @calls internal/store Store.shape: find FindShape LockMatching SaveShape FindShape backfill add
+ * @calls internal/store Store.shape: find FindShape lock SaveShape FindShape backfill add
  * @calls internal/store Store.backfill: EventsOfType SaveKeys ShapeFilled
  */
 inline register()
@@ -325,15 +336,14 @@ again:
             :: else
             fi;
             if :: !waits -> register() :: else fi;
-            /* @calls internal/store matches: gaveUp
-             * @calls internal/core/engine run.ending: emit
+            /* Its end is an event of another key. @calls internal/core/engine run.ending: emit
              */
-            if :: !waits || gaveUp || bothEnd -> lockMatching(DRIVER) :: else fi;
+            if :: !waits -> lockMatching(DRIVER) :: else fi;
             /* @sql internal/store EndTurns: UPDATE execution SET
              */
             atomic { row == 0 -> row = DRIVER + 1 };
             /* New waits look for what was stored before, and so do those of a run of which one has ended without an event.
-             * @calls internal/store gather: gaveUp
+             * @calls internal/store Store.gather: gaveUp
              * @calls internal/store Store.write: closeOps openOps
              * @sql internal/store Satisfy: wait.execution = ANY (sqlc.arg(again)
              */

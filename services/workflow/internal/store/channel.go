@@ -43,7 +43,7 @@ func (s *Store) Send(ctx context.Context, m history.Message) (matched int, dupli
 	if err != nil {
 		return 0, false, err
 	}
-	return s.receive(ctx, e, func(ctx context.Context, tx pgx.Tx) (bool, error) {
+	return s.receive(ctx, &received{claim: func(ctx context.Context, tx pgx.Tx) (bool, error) {
 		q := s.queries.WithTx(tx)
 		var open bool
 		var err error
@@ -63,7 +63,7 @@ func (s *Store) Send(ctx context.Context, m history.Message) (matched int, dupli
 			return false, fault.New(fault.NotFound, "there is no such channel; it may be that its workflow has ended")
 		}
 		return false, nil
-	})
+	}}, e)
 }
 
 // AnswerTo reads the answer to a call. open reports whether there may be one later, where there is none (nil).
@@ -94,8 +94,10 @@ func (s *Store) createWithMessage(ctx context.Context, item *start) error {
 	programs, saved := s.unsaved(items)
 	var rows []query.CreateExecutionsRow
 	err = s.pipelined(ctx, func(_ pgx.Tx, q *query.Queries) error {
-		if err := q.LockMatching(ctx); err != nil {
-			return pg.Classify(err, "lock matching")
+		events := []*newEvent{{Event: e, outside: true}}
+		filters, err := s.lockMatching(ctx, q, newMatchLocks(), events, nil, nil, false)
+		if err != nil {
+			return err
 		}
 		if len(saved) > 0 {
 			if err := q.SavePrograms(ctx, programs); err != nil {
@@ -113,7 +115,7 @@ func (s *Store) createWithMessage(ctx context.Context, item *start) error {
 		}); err != nil {
 			return pg.Classify(err, "open the inbox of workflow %q", item.Workflow)
 		}
-		_, err := s.match(ctx, q, matching{events: []*newEvent{{Event: e}}})
+		_, err = s.match(ctx, q, matching{events: events, filters: filters})
 		return err
 	})
 	if err != nil {

@@ -66,6 +66,8 @@ type claim func(context.Context, pgx.Tx) (first bool, err error)
 type received struct {
 	newEvent
 	claim claim
+	// alone says that one claim of its type is made at a time: its rows are not only those of the event.
+	alone bool
 	// refusal is why the event is not accepted, where that is not the transaction's fault.
 	refusal error
 }
@@ -150,7 +152,7 @@ func (s *Store) commitAll(ctx context.Context, items []*item) error {
 func (s *Store) commit(ctx context.Context, items []*item, strict bool) error {
 	var b *batch
 	err := s.pipelined(ctx, func(tx pgx.Tx, q *query.Queries) (err error) {
-		if b, err = gather(ctx, tx, q, items, strict); err != nil {
+		if b, err = s.gather(ctx, tx, q, items, strict); err != nil {
 			return err
 		}
 		if err := s.write(ctx, tx, q, b); err != nil {
@@ -188,28 +190,34 @@ type batch struct {
 }
 
 // gather takes the locks and puts together what is to be written.
-func gather(ctx context.Context, tx pgx.Tx, q *query.Queries, items []*item, strict bool) (*batch, error) {
+func (s *Store) gather(ctx context.Context, tx pgx.Tx, q *query.Queries, items []*item, strict bool) (*batch, error) {
 	b := &batch{matching: matching{strict: strict}}
-	if matches(items) {
-		if err := q.LockMatching(ctx); err != nil {
-			return nil, pg.Classify(err, "lock matching")
-		}
-	}
+	var all []*newEvent // also those that may not be stored
+	var incoming []*received
+	var waits []openWait
+	var own []int64
+	locks := newMatchLocks()
 	for _, i := range items {
 		switch {
 		case i.start != nil:
 			b.begins = append(b.begins, i)
+			all = append(all, i.commit.events...)
 		case i.commit != nil:
 			b.commits = append(b.commits, i.commit)
+			all, waits, own = append(all, i.commit.events...), append(waits, i.commit.waits...), append(own, i.commit.Execution.ID)
 		default:
-			first, err := i.received.first(ctx, tx)
-			if err != nil {
-				return nil, err
-			}
-			if i.received.stored = false; first {
-				b.events = append(b.events, &i.received.newEvent)
+			incoming = append(incoming, i.received)
+			if all = append(all, &i.received.newEvent); i.received.alone {
+				locks.whole(typeOf(i.received.Event))
 			}
 		}
+	}
+	var err error
+	if b.filters, err = s.lockMatching(ctx, q, locks, all, waits, own, strict); err != nil {
+		return nil, err
+	}
+	if b.events, err = claimAll(ctx, tx, incoming); err != nil {
+		return nil, err
 	}
 	// Everything that locks several executions does so in the order of their ids.
 	slices.SortStableFunc(b.commits, func(x, y *commit) int { return cmp.Compare(x.Execution.ID, y.Execution.ID) })
@@ -217,11 +225,8 @@ func gather(ctx context.Context, tx pgx.Tx, q *query.Queries, items []*item, str
 		for _, c := range b.commits {
 			c.pass(c.Next)
 		}
-	} else {
-		var err error
-		if b.commits, err = lockTurns(ctx, q, b.commits); err != nil {
-			return nil, err
-		}
+	} else if b.commits, err = lockTurns(ctx, q, b.commits); err != nil {
+		return nil, err
 	}
 	for _, i := range b.begins {
 		b.emit(i.commit)
@@ -233,6 +238,25 @@ func gather(ctx context.Context, tx pgx.Tx, q *query.Queries, items []*item, str
 		}
 	}
 	return b, nil
+}
+
+// claimAll claims events, in the order of their names, as every process does, and returns the first ones in their order of arrival.
+func claimAll(ctx context.Context, tx pgx.Tx, incoming []*received) (first []*newEvent, err error) {
+	ordered := slices.SortedStableFunc(slices.Values(incoming), func(x, y *received) int {
+		return cmp.Or(cmp.Compare(x.Organization, y.Organization), cmp.Compare(x.Source, y.Source), cmp.Compare(x.ID, y.ID))
+	})
+	claimed := make(map[*received]bool, len(incoming))
+	for _, r := range ordered {
+		if claimed[r], err = r.first(ctx, tx); err != nil {
+			return nil, err
+		}
+	}
+	for _, r := range incoming {
+		if r.stored = false; claimed[r] {
+			first = append(first, &r.newEvent)
+		}
+	}
+	return first, nil
 }
 
 func (b *batch) emit(c *commit) {
@@ -281,13 +305,6 @@ func fenced(err error) error {
 		return fmt.Errorf("%w: %w", engine.ErrFenced, err)
 	}
 	return err
-}
-
-// matches reports whether the transaction makes an event or a wait known.
-func matches(items []*item) bool {
-	return slices.ContainsFunc(items, func(i *item) bool {
-		return i.received != nil || len(i.commit.events) > 0 || len(i.commit.waits) > 0 || i.commit.gaveUp()
-	})
 }
 
 // gaveUp reports whether a wait of the turn has ended without an event while its execution continues. An event may have been delivered to

@@ -12,14 +12,14 @@
 //	not strict  reads what strict takes for granted, under the same locks, leaves out what does not pass,
 //	            and runs the same statements
 //
-// A commit is strict first, and not strict if the server refuses that. match.go explains how events and waits find each other, filters.go
-// what a process knows of filters.
+// A commit is strict first, and not strict if the server refuses that. match.go explains how events and waits find each other, lock.go which locks
+// that takes, and shapes.go what a process knows of filters.
 //
 // # What the benchmarks need
 //
 // Two pieces make commits faster and nothing else. Without either of them a benchmark loses more than a tenth (tools/bench/README.md):
 //
-//   - knownFilters (filters.go): without it no commit with events from outside is strict, and B2-events takes a fifth more processor time.
+//   - knownFilters (shapes.go): without it no commit with events from outside is strict, and B2-events takes a fifth more processor time.
 //   - tenants (tenants.go): without it quiet organizations wait two to three times as long beside a busy one in B12. A constant bound of
 //     128 items takes B2 with 512 clients up to a quarter more processor time, and one of 256 is too long for B12.
 //

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/control"
@@ -68,9 +69,15 @@ func (s *Store) end(ctx context.Context, organization int64, workflow string, wi
 	var met bool
 	err = s.tx(ctx, func(tx pgx.Tx, q *query.Queries) error {
 		ended, woken, met = 0, nil, false
-		// The match lock is always taken before that of an execution.
-		if err := q.LockMatching(ctx); err != nil {
-			return pg.Classify(err, "lock matching")
+		// The locks of matching are always taken before that of an execution, and executions in the order of their ids.
+		own, err := q.ExecutionID(ctx, query.ExecutionIDParams{Organization: organization, Workflow: workflow})
+		if err != nil {
+			return pg.Classify(err, "find workflow %q", workflow)
+		}
+		published := &newEvent{Event: history.Event{Organization: organization, Source: event.SourceWorkflow, Type: with.event, Data: data}}
+		filters, err := s.lockMatching(ctx, q, newMatchLocks(), []*newEvent{published}, nil, own, false)
+		if err != nil {
+			return err
 		}
 		row, err := lockWorkflow(ctx, q, organization, workflow)
 		// That it has ended already is no error: the caller has what it wants.
@@ -115,7 +122,8 @@ func (s *Store) end(ctx context.Context, organization int64, workflow string, wi
 			return err
 		}
 		ended = row.ID
-		woken, err = s.match(ctx, q, matching{events: last.events})
+		keyEvents(last.events, filters)
+		woken, err = s.match(ctx, q, matching{events: last.events, filters: filters})
 		met = startsFlow(last.events)
 		return err
 	})

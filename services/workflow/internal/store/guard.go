@@ -27,13 +27,13 @@ var _ guard.Store = (*Store)(nil)
 func (s *Store) ReceiveChange(
 	ctx context.Context, wire event.Event, e history.Event, c guard.Change,
 ) (matched int, duplicate bool, err error) {
-	return s.receive(ctx, e, func(ctx context.Context, tx pgx.Tx) (bool, error) {
+	return s.receive(ctx, &received{alone: true, claim: func(ctx context.Context, tx pgx.Tx) (bool, error) {
 		first, err := s.ClaimEvent(ctx, tx, wire)
 		if err != nil || !first {
 			return first, err
 		}
 		return true, saveChange(ctx, s.queries.WithTx(tx), c)
-	})
+	}}, e)
 }
 
 // saveChange stores a report. Reports come more than once and in any order; the state afterwards is the same.
@@ -66,8 +66,8 @@ func saveChange(ctx context.Context, q *query.Queries, c guard.Change) error {
 	}
 }
 
-// saveTerritory stores what belongs to an environment, unless a later report was stored before. The match lock is held, so reports about
-// one organization are stored one after the other.
+// saveTerritory stores what belongs to an environment, unless a later report was stored before. Reports of a type about one organization
+// are stored one after the other (received.alone).
 func saveTerritory(ctx context.Context, q *query.Queries, organization int64, t guard.Territory) error {
 	places, err := json.Marshal(nonNil(t.Places))
 	if err != nil {

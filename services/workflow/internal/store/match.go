@@ -18,18 +18,21 @@ import (
 // How an event and a wait find each other, whichever comes first.
 //
 // Both have keys: an event has one for each shape that is registered for its type, a wait has that of its filter. Every transaction
-// that stores an event, a wait or a shape first takes the match lock, one for all processes, and holds it until it
-// has committed. So these transactions run one after the other, each of their statements sees everything that earlier ones have
-// stored, and the later one of an event and its wait finds the earlier one. They cannot miss each other, nothing is left to look up after
-// a commit, and a crash in between loses nothing. A wait that has met its event gets it in the same transaction, under the lock of its
-// execution.
+// that stores an event or a wait first locks its keys, and a share of its type; one that stores a shape locks the type as a whole
+// (lock.go). It holds the locks until it has committed. So transactions with the same key run one after the other, each of their
+// statements sees everything that earlier ones have stored, and the later one of an event and its wait finds the earlier one. They cannot
+// miss each other, nothing is left to look up after a commit, and a crash in between loses nothing. Transactions of other keys, types or
+// organizations are not in the way: events that no filter asks for wait for no one.
 //
-// Events are numbered under the lock, so their numbers are in the order of their commits. Whether an event is newer than a run is
-// a comparison of numbers, and exact.
+// A wait that has met its event gets it in the same transaction, under the lock of its execution, which is taken before anyone looks what
+// may be delivered: a wait for several types has several keys, and two events may come for it at the same moment.
 //
-// One lock for all is no bottleneck, because a transaction has the items of all concurrent callers of a process (group): the lock is
-// taken once for each commit, not for each event. A process that stalls while it holds
-// the lock loses it with its transaction, which the server ends after five seconds (LockMatching).
+// Events of a key are numbered under its lock, so their numbers are in the order of their commits. A run gets the events with a higher
+// number than any that was stored when it was started: none that was stored before its start, and every one that was sent after the start
+// had been confirmed. An event that is being stored at that moment may be either.
+//
+// A transaction has the items of all concurrent callers of a process (group). A process that stalls while it holds locks loses them with
+// its transaction, which the server ends after five seconds (BeginMatching).
 //
 // A new shape is registered by itself, before the turn that needs it: from then on every event gets a key of it. Older events get
 // their keys afterwards, without the lock, because there may be a month of them.
@@ -37,6 +40,9 @@ import (
 // newEvent is an event that is to be stored and matched.
 type newEvent struct {
 	history.Event
+	// outside says that it is received, and not emitted here. keys are those by which waits find it.
+	outside bool
+	keys    [][]byte
 	// stored reports that it is no duplicate, matched counts the waits that it satisfied.
 	stored  bool
 	matched int
@@ -59,19 +65,19 @@ func startsFlow(events []*newEvent) bool {
 
 // Receive stores an event and matches it.
 func (s *Store) Receive(ctx context.Context, e history.Event) (matched int, duplicate bool, err error) {
-	return s.receive(ctx, e, nil)
+	return s.receive(ctx, &received{}, e)
 }
 
 // ReceiveFrom is Receive for an event from another service's outbox, which is claimed in the same transaction.
 func (s *Store) ReceiveFrom(ctx context.Context, wire event.Event, e history.Event) (matched int, duplicate bool, err error) {
-	return s.receive(ctx, e, func(ctx context.Context, tx pgx.Tx) (bool, error) { return s.ClaimEvent(ctx, tx, wire) })
+	return s.receive(ctx, &received{claim: func(ctx context.Context, tx pgx.Tx) (bool, error) { return s.ClaimEvent(ctx, tx, wire) }}, e)
 }
 
-func (s *Store) receive(ctx context.Context, e history.Event, claim claim) (matched int, duplicate bool, err error) {
+func (s *Store) receive(ctx context.Context, r *received, e history.Event) (matched int, duplicate bool, err error) {
 	if e.Time.IsZero() {
 		e.Time = s.Clock.Now() // programs get the time of its arrival
 	}
-	r := &received{newEvent: newEvent{Event: e}, claim: claim}
+	r.newEvent = newEvent{Event: e, outside: true}
 	if err := s.commits.do(ctx, &item{received: r}); err != nil {
 		return 0, false, err
 	}
@@ -82,9 +88,11 @@ func (s *Store) receive(ctx context.Context, e history.Event, claim claim) (matc
 	return r.matched, !r.stored, nil
 }
 
-// matching is what a transaction stores under the match lock.
+// matching is what a transaction stores under the locks of matching.
 type matching struct {
 	events []*newEvent
+	// filters are those that the events have their keys by.
+	filters map[eventType]typeFilters
 	// waits are new. again are executions all of whose open waits are matched again, because one of their waits has given up.
 	waits []opRow
 	again []int64
@@ -94,28 +102,27 @@ type matching struct {
 
 // match stores events and matches them with waits, and new waits with events. It returns the executions that can continue.
 func (s *Store) match(ctx context.Context, q *query.Queries, m matching) ([]engine.Woken, error) {
-	stored, keys, err := s.saveEvents(ctx, q, m.events, m.strict)
+	stored, keys, err := s.saveEvents(ctx, q, m)
 	if err != nil {
 		return nil, err
 	}
 	return s.satisfy(ctx, q, m, keys, stored)
 }
 
-// saveEvents stores events that are new, with a key for each set of paths that waits for their type have filters for. It returns these
-// keys, and the events by name.
+// saveEvents stores events that are new, with their keys. It returns these, and the events by name.
 func (s *Store) saveEvents(
-	ctx context.Context, q *query.Queries, events []*newEvent, strict bool,
+	ctx context.Context, q *query.Queries, m matching,
 ) (byName map[eventName]*newEvent, keys [][]byte, err error) {
-	byName = make(map[eventName]*newEvent, len(events))
+	byName = make(map[eventName]*newEvent, len(m.events))
 	var added []*newEvent
-	for _, e := range events {
+	for _, e := range m.events {
 		e.stored, e.matched, e.starts = false, 0, false
 		if byName[e.name()] == nil { // the first of two with one name is stored
 			byName[e.name()] = e
 			added = append(added, e)
 		}
 	}
-	if !strict {
+	if !m.strict {
 		if added, err = dropStored(ctx, q, added, byName); err != nil {
 			return nil, nil, err
 		}
@@ -123,26 +130,16 @@ func (s *Store) saveEvents(
 	if len(added) == 0 {
 		return nil, nil, nil
 	}
-	filters, err := s.filtersOf(ctx, q, added, strict)
-	if err != nil {
-		return nil, nil, err
-	}
 	p := s.eventRows(added)
-	p.Strict = strict
-	for of, known := range filters {
+	p.Strict = m.strict
+	for of, known := range m.filters {
 		p.KnownOrganizations, p.KnownTypes = append(p.KnownOrganizations, of.organization), append(p.KnownTypes, of.name)
 		p.KnownShapes, p.KnownFlows = append(p.KnownShapes, int32(len(known.shapes))), append(p.KnownFlows, known.flows)
 	}
 	for place, e := range added {
-		known := filters[typeOf(e.Event)]
-		e.stored, e.starts = true, known.flows
-		if !event.Fits(e.Type, e.Source) {
-			continue // no wait finds it, whatever has let it in (D47)
-		}
-		for _, shape := range known.shapes {
-			if key := keyFor(e.Event, shape); key != nil {
-				p.Keys, p.Places = append(p.Keys, key), append(p.Places, int32(place+1))
-			}
+		e.stored, e.starts = true, m.filters[typeOf(e.Event)].flows
+		for _, key := range e.keys {
+			p.Keys, p.Places = append(p.Keys, key), append(p.Places, int32(place+1))
 		}
 	}
 	return byName, p.Keys, pg.Classify(q.SaveEvents(ctx, p), "save %d events", len(added))

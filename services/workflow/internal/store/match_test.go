@@ -207,7 +207,7 @@ func TestEventsRaceWaits(t *testing.T) {
 	}
 }
 
-// Why there is a match lock: two transactions that each store their side and look up the other one before they commit do not see each
+// Why there are locks of matching: two transactions that each store their side and look up the other one before they commit do not see each
 // other, and the run would wait forever.
 func TestLookingWithoutTheLockMissesEvents(t *testing.T) {
 	t.Parallel()
@@ -249,6 +249,16 @@ VALUES (1, '/t', 'e', 'x', '{}', now(), now())`)
 	same(t, "arrived", []string(nil), b.arrivals(l.ID))
 }
 
+// lockWhole locks a type of events as a whole in tx.
+func (b *testStore) lockWhole(tx pgx.Tx, organization int64, name string) {
+	b.t.Helper()
+	locks := newMatchLocks()
+	locks.whole(eventType{organization, name})
+	if err := locks.lock(b.t.Context(), b.queries.WithTx(tx)); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
 func (b *testStore) begin() pgx.Tx {
 	b.t.Helper()
 	tx, err := b.Pool.Begin(b.t.Context())
@@ -264,9 +274,7 @@ func TestAProcessThatStallsWithTheMatchLockLosesIt(t *testing.T) {
 	t.Parallel()
 	b := newTestStore(t)
 	stalled := b.begin()
-	if err := b.queries.WithTx(stalled).LockMatching(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	b.lockWhole(stalled, 1, "x")
 	if _, duplicate, err := b.Receive(t.Context(), eventAt(1, "e", "x", "{}", b.clock.Now())); err != nil || duplicate {
 		t.Errorf("beside a stalled process: duplicate %t, error %v", duplicate, err)
 	}

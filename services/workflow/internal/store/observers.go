@@ -137,7 +137,7 @@ func (s *Store) publish(ctx context.Context, st statement) error {
 		return fmt.Errorf("encode report of %s: %w", st.Key(), err)
 	}
 	e := history.Event{Organization: emit.Organization, Source: wire.Source(), ID: emit.ID, Type: emit.Type, Data: body, Time: emit.Time}
-	_, _, err = s.receive(ctx, e, func(ctx context.Context, tx pgx.Tx) (bool, error) {
+	_, _, err = s.receive(ctx, &received{alone: true, claim: func(ctx context.Context, tx pgx.Tx) (bool, error) {
 		saved, err := s.queries.WithTx(tx).SaveReport(ctx, query.SaveReportParams{
 			Said: now, At: &st.at, Organization: st.Organization, Key: st.Key(), Version: st.version, Before: st.beforeAt,
 		})
@@ -146,7 +146,7 @@ func (s *Store) publish(ctx context.Context, st statement) error {
 			return false, pg.Classify(err, "save report of %s", st.Key())
 		}
 		return true, s.Add(ctx, tx, wire)
-	})
+	}}, e)
 	if err == nil {
 		s.Committed()
 	}

@@ -545,7 +545,12 @@ AS $function$
     SELECT count(*) FROM pg_catalog.pg_locks l
     WHERE l.locktype = 'advisory' AND NOT l.granted
       AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database())
-      AND (l.classid::bigint << 32 | l.objid::bigint) = hashtextextended(current_schema() || '/match', 0)
+      AND (
+          (l.objsubid = 1 AND (l.classid::bigint << 32 | l.objid::bigint) = hashtextextended(current_schema() || '/match', 0))
+          OR (l.objsubid = 2 AND l.classid::bigint IN (
+              hashtext(current_schema() || '/match/type')::bigint & 4294967295, hashtext(current_schema() || '/match/key')::bigint & 4294967295
+          ))
+      )
 $function$;
 
 CREATE OR REPLACE FUNCTION refuse(code text, about text)

@@ -20,10 +20,11 @@ import (
 // openWait is a row of a wait, which has one for each kind of event that it waits for.
 type openWait struct {
 	opRow
-	key       [16]byte
-	shape     int64
-	eventType string
-	filter    string
+	organization int64
+	key          [16]byte
+	shape        int64
+	eventType    string
+	filter       string
 }
 
 // prepareWaits makes the rows of a turn's waits, each under the key of its shape, and registers new shapes.
@@ -47,8 +48,8 @@ func (s *Store) prepareWaits(ctx context.Context, c engine.Commit) ([]openWait, 
 				return nil, err
 			}
 			rows = append(rows, openWait{
-				opRow: opRow{c.Execution.ID, int32(o.Op.Ref.Branch), int32(o.Op.Ref.Index)},
-				key:   key, shape: id, eventType: want.Type, filter: string(filter),
+				opRow:        opRow{c.Execution.ID, int32(o.Op.Ref.Branch), int32(o.Op.Ref.Index)},
+				organization: c.Execution.Organization, key: key, shape: id, eventType: want.Type, filter: string(filter),
 			})
 		}
 	}
@@ -67,37 +68,39 @@ func keyOf(organization int64, want history.Want) [16]byte {
 
 // shape returns the id of a set of paths by which events of the type get keys. When it returns, every stored event of the
 // type has its key of the shape, and every later one gets its key when it is stored.
-func (s *Store) shape(ctx context.Context, organization int64, eventType string, paths []string) (int64, error) {
+func (s *Store) shape(ctx context.Context, organization int64, name string, paths []string) (int64, error) {
 	// Types and paths hold no control characters.
-	name := fmt.Sprintf("%d\x00%s\x00%s", organization, eventType, strings.Join(paths, "\x00"))
-	if id, known := s.shapes.find(name); known {
+	known := fmt.Sprintf("%d\x00%s\x00%s", organization, name, strings.Join(paths, "\x00"))
+	if id, found := s.shapes.find(known); found {
 		return id, nil
 	}
 	if paths == nil {
 		paths = []string{} // NULL would never be equal
 	}
-	find := query.FindShapeParams{Organization: organization, Type: eventType, Paths: paths}
+	find := query.FindShapeParams{Organization: organization, Type: name, Paths: paths}
 	row, err := s.queries.FindShape(ctx, find)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = s.tx(ctx, func(_ pgx.Tx, q *query.Queries) error {
-			if err := q.LockMatching(ctx); err != nil {
+			locks := newMatchLocks()
+			locks.whole(eventType{organization, name})
+			if err := locks.lock(ctx, q); err != nil {
 				return err
 			}
-			return q.SaveShape(ctx, query.SaveShapeParams{Organization: organization, Type: eventType, Paths: paths})
+			return q.SaveShape(ctx, query.SaveShapeParams{Organization: organization, Type: name, Paths: paths})
 		})
 		if err == nil {
 			row, err = s.queries.FindShape(ctx, find)
 		}
 	}
 	if err != nil {
-		return 0, pg.Classify(err, "register filter %v of %s", paths, eventType)
+		return 0, pg.Classify(err, "register filter %v of %s", paths, name)
 	}
 	if !row.Filled {
 		if err := s.backfill(ctx, row.ID, find); err != nil {
 			return 0, err
 		}
 	}
-	s.shapes.add(name, row.ID)
+	s.shapes.add(known, row.ID)
 	return row.ID, nil
 }
 
@@ -158,4 +161,76 @@ func (s *shapes) add(name string, id int64) {
 		s.byID = map[string]int64{}
 	}
 	s.byID[name] = id
+}
+
+// eventType is a type of events of an organization.
+type eventType struct {
+	organization int64
+	name         string
+}
+
+func typeOf(e history.Event) eventType { return eventType{e.Organization, e.Type} }
+
+// typeFilters is what events of a type are matched with: a key for each of the sets of paths that waits have filters for, and flows.
+type typeFilters struct {
+	shapes [][]string
+	flows  bool
+}
+
+// knownFilters remembers the filters of types. A strict commit relies on it, and is refused where it is out of date: then the process
+// learns. A type that it does not know is taken to have none, as most that are emitted.
+type knownFilters struct {
+	mu     sync.RWMutex
+	byType map[eventType]typeFilters
+}
+
+// filtersMost bounds it. At the bound it is emptied.
+const filtersMost = 10_000
+
+func (k *knownFilters) find(of eventType) typeFilters {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	return k.byType[of]
+}
+
+func (k *knownFilters) learn(of eventType, filters typeFilters) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.byType == nil || len(k.byType) >= filtersMost {
+		k.byType = map[eventType]typeFilters{}
+	}
+	if k.byType[of] = filters; len(filters.shapes) == 0 && !filters.flows {
+		delete(k.byType, of)
+	}
+}
+
+// filtersOf returns the filters of the types of events: when strict those that this process knows, else those that are stored, which it
+// knows from then on.
+func (s *Store) filtersOf(ctx context.Context, q *query.Queries, events []*newEvent, strict bool) (map[eventType]typeFilters, error) {
+	filters := map[eventType]typeFilters{}
+	var p query.FindFiltersParams
+	for _, e := range events {
+		of := typeOf(e.Event)
+		if _, seen := filters[of]; !seen {
+			filters[of] = s.filters.find(of)
+			p.Organizations, p.Types = append(p.Organizations, of.organization), append(p.Types, of.name)
+		}
+	}
+	if strict {
+		return filters, nil
+	}
+	rows, err := q.FindFilters(ctx, p)
+	if err != nil {
+		return nil, pg.Classify(err, "find the filters of %d types of events", len(p.Types))
+	}
+	for _, row := range rows {
+		found := typeFilters{flows: row.Flows}
+		if err := json.Unmarshal(row.Shapes, &found.shapes); err != nil {
+			return nil, fmt.Errorf("filters of type %q: %w", row.Type, err)
+		}
+		of := eventType{row.Organization, row.Type}
+		filters[of] = found
+		s.filters.learn(of, found)
+	}
+	return filters, nil
 }

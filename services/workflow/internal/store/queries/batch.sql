@@ -6,10 +6,31 @@
 -- that while a table is short, or is believed to be, and would keep the plan for longer than that is true. Sequential scans are ruled out
 -- by the settings of the connection (Settings), and TestCommitsReachEveryRowByItsKey checks the plans.
 
--- name: LockMatching :exec
--- One transaction at a time, of all processes, stores events or waits (store/match.go). The server ends one whose process stalls
--- while it holds the lock.
-SELECT set_config('idle_in_transaction_session_timeout', '5s', true), pg_advisory_xact_lock(hashtextextended(current_schema() || '/match', 0));
+-- name: BeginMatching :exec
+-- Before any lock of matching is taken (store/lock.go): the server ends a transaction whose process stalls while it holds one. Processes
+-- of earlier releases take the lock of this statement alone, so that one of them and others of this release keep out of each other's way.
+SELECT set_config('idle_in_transaction_session_timeout', '5s', true), pg_advisory_xact_lock_shared(hashtextextended(current_schema() || '/match', 0));
+
+-- name: LockTypes :exec
+-- Locks of types of events, in ascending order: the whole type, or a share of it (store/lock.go).
+SELECT CASE WHEN l.whole
+    THEN pg_advisory_xact_lock(hashtext(current_schema() || '/match/type'), l.id)
+    ELSE pg_advisory_xact_lock_shared(hashtext(current_schema() || '/match/type'), l.id) END
+FROM (SELECT unnest(sqlc.arg(ids)::int[]) AS id, unnest(sqlc.arg(wholes)::boolean[]) AS whole) AS l;
+
+-- name: LockKeys :exec
+-- Locks of keys and of names of events, in ascending order, behind those of their types.
+SELECT pg_advisory_xact_lock(hashtext(current_schema() || '/match/key'), l.id) FROM (SELECT unnest(sqlc.arg(ids)::int[]) AS id) AS l;
+
+-- name: LockMatched :exec
+-- Locks the executions of the transaction and those with a wait for one of the keys, in the order of their ids, as everywhere. No other
+-- transaction delivers an event to any of them before the commit; and with the keys locked, no other execution begins to wait for one.
+SELECT e.id FROM execution e
+WHERE e.id = ANY (ARRAY(
+    SELECT unnest(sqlc.arg(executions)::bigint[]) UNION SELECT wait.execution FROM wait WHERE wait.key = ANY (sqlc.arg(keys)::bytea[])
+))
+ORDER BY e.id
+FOR NO KEY UPDATE;
 
 -- name: SavePrograms :exec
 INSERT INTO program (digest, source)
@@ -249,7 +270,7 @@ INSERT INTO channel (token, execution, organization)
 SELECT unnest(sqlc.arg(tokens)::text[]), unnest(sqlc.arg(executions)::bigint[]), unnest(sqlc.arg(organizations)::bigint[]);
 
 -- name: FindEvents :many
--- The events that are stored already. The match lock is held, so no other becomes known before the commit.
+-- The events that are stored already. Their names are locked, so no other of these becomes known before the commit.
 SELECT event.organization, event.source, event.event_id
 FROM (
     SELECT unnest(sqlc.arg(organizations)::bigint[]) AS organization, unnest(sqlc.arg(sources)::text[]) AS source,
@@ -304,7 +325,9 @@ ON CONFLICT DO NOTHING;
 -- Delivers to waits (those that are named, those with one of the keys, and all of the executions in again) the earliest event that each
 -- matches, that is newer than its execution and that the execution has not consumed. If several waits of an execution match one event, the
 -- first gets it, and the others have to be matched again: several reports that there may be such waits. The rows of the executions that
--- are woken follow those of the deliveries (WakeMany): one statement is one round trip.
+-- are woken follow those of the deliveries (WakeMany): one statement is one round trip. Executions that may get something are locked
+-- (LockMatched, or the fence of a turn): of two deliveries to one wait the second would otherwise come to nothing, and the event would pass
+-- other waits by.
 WITH c AS (
     SELECT unnest(sqlc.arg(executions)::bigint[]) AS execution, unnest(sqlc.arg(branches)::int[]) AS branch,
         unnest(sqlc.arg(ops)::int[]) AS op
@@ -350,7 +373,7 @@ WITH c AS (
         owner = CASE WHEN execution.state = 1 THEN sqlc.narg(instance)::text ELSE execution.owner END,
         owner_epoch = CASE WHEN execution.state = 1 THEN sqlc.narg(epoch)::bigint ELSE execution.owner_epoch END
     WHERE execution.id = ANY (ARRAY(
-        SELECT e.id FROM execution e WHERE e.id = ANY (ARRAY(SELECT handed.execution FROM handed)) AND e.state IN (0, 1) ORDER BY e.id FOR UPDATE
+        SELECT e.id FROM execution e WHERE e.id = ANY (ARRAY(SELECT handed.execution FROM handed)) AND e.state IN (0, 1) ORDER BY e.id FOR NO KEY UPDATE
     ))
     RETURNING execution.id, execution.turn, execution.wakes, execution.organization,
         coalesce(execution.owner = sqlc.narg(instance)::text AND execution.owner_epoch = sqlc.narg(epoch)::bigint, false) AS ours

@@ -139,6 +139,9 @@ ORDER BY x.id, a.place, a.due, a.branch, a.op;
 -- name: LockExecution :one
 SELECT id FROM execution WHERE id = $1 FOR UPDATE;
 
+-- name: ExecutionID :many
+SELECT id FROM execution WHERE organization = $1 AND workflow = $2;
+
 -- name: LockWorkflow :one
 SELECT id, ref, attempt, state FROM execution WHERE organization = $1 AND workflow = $2 FOR UPDATE;
 

@@ -161,6 +161,25 @@ func (q *Queries) BeginExecutions(ctx context.Context, arg BeginExecutionsParams
 	return err
 }
 
+const beginMatching = `-- name: BeginMatching :exec
+
+SELECT set_config('idle_in_transaction_session_timeout', '5s', true), pg_advisory_xact_lock_shared(hashtextextended(current_schema() || '/match', 0))
+`
+
+// The statements of one commit of many turns, starts and events. Arrays are columns: the same place in each
+// belongs to the same row. An empty text stands for NULL.
+//
+// Such rows are joined with those of a table one by one, by its index: a join has "= ANY (ARRAY[…])" for the key's first column, which the
+// planner can only use as a condition for an index. With "=" it would also consider a merge join that reads the whole index, would choose
+// that while a table is short, or is believed to be, and would keep the plan for longer than that is true. Sequential scans are ruled out
+// by the settings of the connection (Settings), and TestCommitsReachEveryRowByItsKey checks the plans.
+// Before any lock of matching is taken (store/lock.go): the server ends a transaction whose process stalls while it holds one. Processes
+// of earlier releases take the lock of this statement alone, so that one of them and others of this release keep out of each other's way.
+func (q *Queries) BeginMatching(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, beginMatching)
+	return err
+}
+
 const closeMany = `-- name: CloseMany :exec
 WITH c AS (
     SELECT unnest($1::bigint[]) AS execution, unnest($2::int[]) AS branch,
@@ -370,7 +389,7 @@ type FindEventsRow struct {
 	EventID      string
 }
 
-// The events that are stored already. The match lock is held, so no other becomes known before the commit.
+// The events that are stored already. Their names are locked, so no other of these becomes known before the commit.
 func (q *Queries) FindEvents(ctx context.Context, arg FindEventsParams) ([]FindEventsRow, error) {
 	rows, err := q.db.Query(ctx, findEvents, arg.Organizations, arg.Sources, arg.EventIds)
 	if err != nil {
@@ -559,22 +578,34 @@ func (q *Queries) HoldTurns(ctx context.Context, arg HoldTurnsParams) error {
 	return err
 }
 
-const lockMatching = `-- name: LockMatching :exec
-
-SELECT set_config('idle_in_transaction_session_timeout', '5s', true), pg_advisory_xact_lock(hashtextextended(current_schema() || '/match', 0))
+const lockKeys = `-- name: LockKeys :exec
+SELECT pg_advisory_xact_lock(hashtext(current_schema() || '/match/key'), l.id) FROM (SELECT unnest($1::int[]) AS id) AS l
 `
 
-// The statements of one commit of many turns, starts and events. Arrays are columns: the same place in each
-// belongs to the same row. An empty text stands for NULL.
-//
-// Such rows are joined with those of a table one by one, by its index: a join has "= ANY (ARRAY[…])" for the key's first column, which the
-// planner can only use as a condition for an index. With "=" it would also consider a merge join that reads the whole index, would choose
-// that while a table is short, or is believed to be, and would keep the plan for longer than that is true. Sequential scans are ruled out
-// by the settings of the connection (Settings), and TestCommitsReachEveryRowByItsKey checks the plans.
-// One transaction at a time, of all processes, stores events or waits (store/match.go). The server ends one whose process stalls
-// while it holds the lock.
-func (q *Queries) LockMatching(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, lockMatching)
+// Locks of keys and of names of events, in ascending order, behind those of their types.
+func (q *Queries) LockKeys(ctx context.Context, ids []int32) error {
+	_, err := q.db.Exec(ctx, lockKeys, ids)
+	return err
+}
+
+const lockMatched = `-- name: LockMatched :exec
+SELECT e.id FROM execution e
+WHERE e.id = ANY (ARRAY(
+    SELECT unnest($1::bigint[]) UNION SELECT wait.execution FROM wait WHERE wait.key = ANY ($2::bytea[])
+))
+ORDER BY e.id
+FOR NO KEY UPDATE
+`
+
+type LockMatchedParams struct {
+	Executions []int64
+	Keys       [][]byte
+}
+
+// Locks the executions of the transaction and those with a wait for one of the keys, in the order of their ids, as everywhere. No other
+// transaction delivers an event to any of them before the commit; and with the keys locked, no other execution begins to wait for one.
+func (q *Queries) LockMatched(ctx context.Context, arg LockMatchedParams) error {
+	_, err := q.db.Exec(ctx, lockMatched, arg.Executions, arg.Keys)
 	return err
 }
 
@@ -634,6 +665,24 @@ func (q *Queries) LockTurns(ctx context.Context, arg LockTurnsParams) ([]LockTur
 		return nil, err
 	}
 	return items, nil
+}
+
+const lockTypes = `-- name: LockTypes :exec
+SELECT CASE WHEN l.whole
+    THEN pg_advisory_xact_lock(hashtext(current_schema() || '/match/type'), l.id)
+    ELSE pg_advisory_xact_lock_shared(hashtext(current_schema() || '/match/type'), l.id) END
+FROM (SELECT unnest($1::int[]) AS id, unnest($2::boolean[]) AS whole) AS l
+`
+
+type LockTypesParams struct {
+	Ids    []int32
+	Wholes []bool
+}
+
+// Locks of types of events, in ascending order: the whole type, or a share of it (store/lock.go).
+func (q *Queries) LockTypes(ctx context.Context, arg LockTypesParams) error {
+	_, err := q.db.Exec(ctx, lockTypes, arg.Ids, arg.Wholes)
+	return err
 }
 
 const openCalls = `-- name: OpenCalls :exec
@@ -847,7 +896,7 @@ WITH c AS (
         owner = CASE WHEN execution.state = 1 THEN $6::text ELSE execution.owner END,
         owner_epoch = CASE WHEN execution.state = 1 THEN $7::bigint ELSE execution.owner_epoch END
     WHERE execution.id = ANY (ARRAY(
-        SELECT e.id FROM execution e WHERE e.id = ANY (ARRAY(SELECT handed.execution FROM handed)) AND e.state IN (0, 1) ORDER BY e.id FOR UPDATE
+        SELECT e.id FROM execution e WHERE e.id = ANY (ARRAY(SELECT handed.execution FROM handed)) AND e.state IN (0, 1) ORDER BY e.id FOR NO KEY UPDATE
     ))
     RETURNING execution.id, execution.turn, execution.wakes, execution.organization,
         coalesce(execution.owner = $6::text AND execution.owner_epoch = $7::bigint, false) AS ours
@@ -890,7 +939,9 @@ type SatisfyRow struct {
 // Delivers to waits (those that are named, those with one of the keys, and all of the executions in again) the earliest event that each
 // matches, that is newer than its execution and that the execution has not consumed. If several waits of an execution match one event, the
 // first gets it, and the others have to be matched again: several reports that there may be such waits. The rows of the executions that
-// are woken follow those of the deliveries (WakeMany): one statement is one round trip.
+// are woken follow those of the deliveries (WakeMany): one statement is one round trip. Executions that may get something are locked
+// (LockMatched, or the fence of a turn): of two deliveries to one wait the second would otherwise come to nothing, and the event would pass
+// other waits by.
 func (q *Queries) Satisfy(ctx context.Context, arg SatisfyParams) ([]SatisfyRow, error) {
 	rows, err := q.db.Query(ctx, satisfy,
 		arg.Executions,

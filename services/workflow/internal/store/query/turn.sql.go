@@ -205,6 +205,35 @@ func (q *Queries) EndLease(ctx context.Context, arg EndLeaseParams) error {
 	return err
 }
 
+const executionID = `-- name: ExecutionID :many
+SELECT id FROM execution WHERE organization = $1 AND workflow = $2
+`
+
+type ExecutionIDParams struct {
+	Organization int64
+	Workflow     string
+}
+
+func (q *Queries) ExecutionID(ctx context.Context, arg ExecutionIDParams) ([]int64, error) {
+	rows, err := q.db.Query(ctx, executionID, arg.Organization, arg.Workflow)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const exonerate = `-- name: Exonerate :exec
 UPDATE execution SET crashes = $1::int, owner = NULL, owner_epoch = NULL
 FROM runnable
