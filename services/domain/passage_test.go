@@ -390,13 +390,14 @@ func TestAReportFromBeyondAPassageFailsTheRollout(t *testing.T) {
 			}
 			j, err := s.view.Journal(t.Context(), org, r.ID, core.Page{First: 500})
 			s.ok(err)
-			found := ""
+			found, beyond := "", ""
 			for _, row := range j.Nodes {
-				if row.Breach {
-					found = row.Reason
+				if row.Breach && len(row.Conditions) == 1 && row.Conditions[0].Kind == core.ConditionPassage {
+					found, beyond = row.Reason, row.Conditions[0].GateID
 				}
 			}
 			s.want(found, tt.want)
+			s.want(strings.Contains(tt.want, fmt.Sprintf("the passage %q", beyond)), true)
 			s.handOver()
 			s.want(s.engine.cancels, []string{fmt.Sprintf("rollout-%d", r.ID)})
 			if n, err := s.store.Breaches(t.Context()); err != nil || n != 1 {
@@ -513,13 +514,20 @@ func TestWhatAPassageWaitsForHasARowForEachCondition(t *testing.T) {
 	s.ok(s.approve(person(7, "release-managers"), r, "production"))
 	waits, err := s.view.Waits(t.Context(), org, []int64{r.ID})
 	s.ok(err)
-	lines := []string{}
+	lines, structure := []string{}, []string{}
 	for _, w := range waits[r.ID] {
 		if w.Since == nil {
 			t.Errorf("found no beginning of %q", w.Detail)
 		}
 		lines = append(lines, string(w.Kind)+": "+w.Detail+" | "+w.Resolver)
+		structure = append(structure, fmt.Sprint(w.Status, " ", w.Subject, " ", w.Passage, " ", w.Requirements, " ", len(w.Approvers)))
 	}
+	// The same as structure: what a client would otherwise have to read from the sentences. The first approver is the requester.
+	s.want(structure, []string{
+		"stopped   [] 0",
+		"pending production production [{{release-managers 2} 1}] 1",
+		"pending production/50 production [{{ 1} 0}] 1",
+	})
 	s.want(lines, []string{
 		"pause: paused by release-managers-0: lunch | members with the permission deploy",
 		`approval: gate "production" asks for approval, and has 1 of 2 | members with the permission approve in the group "release-managers", ` +

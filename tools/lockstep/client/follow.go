@@ -37,7 +37,7 @@ func (c *Client) RolloutSince(ctx context.Context, id, cursor string) (Rollout, 
 			}
 		}
 		err := c.do(ctx, `query($id: ID!, $first: Int, $after: String) { rollout(id: $id) { `+rolloutFields+
-			` journal(first: $first, after: $after) { nodes { `+transitionFields+` } `+pageInfo+` } } }`,
+			` journal(first: $first, after: $after) { nodes { `+transitionFields+journalNewer+` } `+pageInfo+` } } }`,
 			map[string]any{"id": id, "first": first, "after": after}, &data)
 		r, err := found(data.Rollout, err, "rollout", id)
 		rollout = r.Rollout

@@ -178,10 +178,31 @@ func (r Rollout) Over() bool {
 	return r.State == "COMPLETED" || r.State == "FAILED" || r.State == "CANCELLED"
 }
 
+// Breach is the row of the journal with which the rollout failed as a breach; false if there is none.
+func (r Rollout) Breach() (Transition, bool) {
+	for _, row := range r.Journal {
+		if row.Breach {
+			return row, true
+		}
+	}
+	return Transition{}, false
+}
+
 // Wait is one thing that a rollout waits for.
 type Wait struct {
 	// Kind is HAND_OVER, APPROVAL, PAUSE, SOAK, HEALTH, ENVIRONMENT, AGENT, FREEZE, VETO, PIN or CHECK.
 	Kind string `json:"kind"`
+	// Status is PENDING, FAILED, STOPPED or UNSATISFIABLE; empty from servers that do not report it.
+	Status string `json:"status,omitempty"`
+	// Subject is what it is about: a gate, the key of a check, a freeze, …; empty for the whole rollout.
+	Subject string `json:"subject,omitempty"`
+	// Passage is the requested passage that needs it.
+	Passage string `json:"passage,omitempty"`
+	// Requirements is what an approval needs, and Approvers the first members who can still give it.
+	Requirements []GateRequirement `json:"requirements,omitempty"`
+	Approvers    []Reference       `json:"approvers,omitempty"`
+	// Link is where the status of a check was reported from.
+	Link string `json:"link,omitempty"`
 	// Detail describes it for people, and Resolver who or what can end it.
 	Detail   string     `json:"detail"`
 	Resolver string     `json:"resolver"`
@@ -226,14 +247,25 @@ type Gate struct {
 	GateID      string    `json:"gateId"`
 	Reason      string    `json:"reason"`
 	RequestedAt time.Time `json:"requestedAt"`
-	// Quorum is how many different people have to approve it.
+	// Requirements is everything that has to be met; empty from servers that report only the first, as Quorum and Group.
+	Requirements []GateRequirement `json:"requirements,omitempty"`
+	// Quorum is how many different people the first requirement needs.
 	Quorum int `json:"quorum,omitempty"`
-	// Group is the group of the approvers; empty for any.
+	// Group is the group of the first requirement; empty for any.
 	Group     string     `json:"group,omitempty"`
 	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
 	// OnExpiry is APPROVE or REJECT.
 	OnExpiry  string         `json:"onExpiry,omitempty"`
 	Approvals []GateApproval `json:"approvals,omitempty"`
+}
+
+// GateRequirement is a number of approvals that a gate needs.
+type GateRequirement struct {
+	// Group is the group whose members count; empty for anybody with the permission or, beside groups, for people of any of those.
+	Group  string `json:"group,omitempty"`
+	Quorum int    `json:"quorum"`
+	// Given is how many approvals count for it so far.
+	Given int `json:"given"`
 }
 
 // GateApproval is one person's approval of an open gate.
@@ -313,6 +345,34 @@ type Transition struct {
 	Reason      string     `json:"reason,omitempty"`
 	TriggeredBy string     `json:"triggeredBy,omitempty"`
 	CreatedAt   time.Time  `json:"createdAt"`
+	// Conditions is what satisfied or stopped a passage, in the journal of a rollout.
+	Conditions []PassageCondition `json:"conditions,omitempty"`
+	// Breach is set if the rollout failed because its program reported to be beyond a passage that was never granted.
+	Breach bool `json:"breach,omitempty"`
+}
+
+// PassageCondition is a condition of a passage, as the journal keeps it.
+type PassageCondition struct {
+	// Kind is APPROVAL, SKIPPED_WEIGHT, NOTHING_ASKED, FREEZE, VETO, PIN, CHECK or PASSAGE.
+	Kind    string `json:"kind"`
+	Subject string `json:"subject,omitempty"`
+	// Status is APPROVED, EXPIRED, BREAK_GLASS, SUCCESS, SKIPPED, NOT_NEEDED, STOPPED, BYPASSED or NOT_GRANTED.
+	Status      string               `json:"status"`
+	Environment *Reference           `json:"environment,omitempty"`
+	By          []PassageConditionBy `json:"by,omitempty"`
+	// SoakSeconds is the soak time that is omitted with a skipped weight, and Cause why it is skipped.
+	SoakSeconds int        `json:"soakSeconds,omitempty"`
+	Cause       string     `json:"cause,omitempty"`
+	Until       *time.Time `json:"until,omitempty"`
+}
+
+// PassageConditionBy is a principal who satisfied a condition.
+type PassageConditionBy struct {
+	PrincipalType string     `json:"principalType"`
+	PrincipalID   int64      `json:"principalId,omitempty"`
+	Principal     *Reference `json:"principal,omitempty"`
+	At            time.Time  `json:"at"`
+	Groups        []string   `json:"groups,omitempty"`
 }
 
 // What returns the subject for people: names, or the identifier of what has none.

@@ -53,16 +53,22 @@ const (
 		`approval { reason quorum group requesterMayApprove expiresAfterSeconds onExpiry } contact { reachable reason since }`
 	versionSetFields = `id name createdAt entries { service { id name } version { id name digest digestSeen deletedAt reference } } warnings`
 	rolloutFields    = `id application { id name } versionSet { id name } state status workflowRef isRollback awaitingApproval pauseRequested ` +
-		`openGates { gateId reason requestedAt quorum group expiresAt onExpiry approvals { principalType principalId reason approvedAt } } createdAt startedAt finishedAt ` +
-		`waitingOn { kind detail resolver since until gateId environment { id name } service { id name } } ` +
+		`openGates { gateId reason requestedAt quorum group` + gateNewer + ` expiresAt onExpiry approvals { principalType principalId reason approvedAt } } ` +
+		`createdAt startedAt finishedAt ` +
+		`waitingOn { kind detail resolver since until gateId environment { id name } service { id name }` + waitNewer + ` } ` +
 		rolloutNewer +
 		`environments { id environment { id name } position state status driverDigest driverBinding { id version driverRef } ` +
 		`previousVersionSet { id name } startedAt finishedAt ` +
 		`deployments { id service { id name } state status versions { id name digest reference } snapshot { commitSha manifestDigest } ` +
 		`gates { gateId weight reachedAt passedAt } } }`
-	// rolloutNewer lists the fields that the previous release of the domain service does not have.
+	// rolloutNewer, gateNewer, waitNewer and journalNewer list the fields that the previous release of the domain service does not have.
 	rolloutNewer = `rollbackOf { id } rolledBackBy { id } automaticRollback { state cause dueAt why outcome rollout { id } } ` +
 		`breakGlass { principal { id name } reason at } skippedEnvironments { environment { id name } cause } `
+	gateNewer = ` requirements { group quorum given }`
+	waitNewer = ` status subject passage requirements { group quorum given } approvers { id name } link`
+	// journalNewer lists those of a rollout's own journal.
+	journalNewer = ` breach conditions { kind subject status environment { id name } by { principalType principalId principal { id name } at groups } ` +
+		`soakSeconds cause until }`
 	transitionFields = `subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt`
 )
 

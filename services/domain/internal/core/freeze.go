@@ -143,6 +143,15 @@ func (s Stop) Sentence() string {
 	}
 }
 
+// Subject is the control: freeze_7, veto_3, or the environment that is pinned.
+func (s Stop) Subject() string {
+	kind := string(s.Kind)
+	if s.Kind == StopPin {
+		kind = "environment"
+	}
+	return fmt.Sprintf("%s_%d", kind, s.ID)
+}
+
 // Condition is the stop as a row of the journal has it.
 func (s Stop) Condition() Condition {
 	return Condition{Kind: ConditionKind(s.Kind), ControlID: s.ID, Until: s.Until}

@@ -35,6 +35,12 @@ type Requirement struct {
 	Quorum int `json:"quorum"`
 }
 
+// RequirementState is a requirement, with how many approvals count for it so far.
+type RequirementState struct {
+	Requirement
+	Given int
+}
+
 // words is the requirement for people.
 func (r Requirement) words() string {
 	switch {
@@ -78,6 +84,16 @@ func (r GateRule) Given(approvals []GateApproval) []int {
 		}
 	}
 	return given
+}
+
+// States are the requirements with how many approvals count for each.
+func (r GateRule) States(approvals []GateApproval) []RequirementState {
+	given := r.Given(approvals)
+	all := make([]RequirementState, len(given))
+	for i, one := range r.Requirements() {
+		all[i] = RequirementState{one, given[i]}
+	}
+	return all
 }
 
 // Met is whether the approvals satisfy every requirement.

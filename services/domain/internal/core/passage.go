@@ -27,7 +27,16 @@ const (
 	ConditionPin    = ConditionKind(StopPin)
 	// ConditionCheck is a check that was green; GateID is its key, and ControlID the environment that it is about.
 	ConditionCheck ConditionKind = "check"
+	// ConditionPassage is a passage that was not granted, on the row of the breach that went around it.
+	ConditionPassage ConditionKind = "passage"
 )
+
+// AllConditionKinds is every kind.
+func AllConditionKinds() []ConditionKind {
+	return []ConditionKind{
+		ConditionApproval, ConditionSkippedWeight, ConditionNone, ConditionFreeze, ConditionVeto, ConditionPin, ConditionCheck, ConditionPassage,
+	}
+}
 
 // The outcomes of an approval.
 const (
@@ -39,9 +48,9 @@ const (
 // Condition is one condition of a passage, and what satisfied it. It is stored with the journal row of the passage.
 type Condition struct {
 	Kind ConditionKind `json:"kind"`
-	// GateID is the approval, or the weight; empty for ConditionNone.
+	// GateID is the approval, the weight, the key of a check or the passage that was not granted; empty for other kinds.
 	GateID string `json:"gate_id,omitempty"`
-	// Outcome is how an approval was given: approved, expired (after which the rule approves) or break_glass.
+	// Outcome is how an approval was given: approved, expired (after which the rule approves) or break_glass; and the phase of a check.
 	Outcome string `json:"outcome,omitempty"`
 	// By are those who gave it, oldest first; empty for one that expired.
 	By []ConditionBy `json:"by,omitempty"`
@@ -49,7 +58,7 @@ type Condition struct {
 	SoakSeconds int `json:"soak_seconds,omitempty"`
 	// Cause is why a weight is skipped.
 	Cause WeightSkip `json:"cause,omitempty"`
-	// ControlID is the freeze, the veto, or the environment that is pinned.
+	// ControlID is the freeze, the veto, or the environment that is pinned or that a check is about.
 	ControlID int64 `json:"control_id,omitempty"`
 	// Until is when a freeze ends by itself, as it was when the row was written.
 	Until *time.Time `json:"until,omitempty"`
@@ -211,7 +220,7 @@ func DescribeConditions(all []Condition) string {
 			parts = append(parts, "no approval required")
 		case ConditionCheck:
 			parts = append(parts, "check "+c.GateID+": "+c.Outcome)
-		case ConditionFreeze, ConditionVeto, ConditionPin: // of rows that stop a passage, which have a text of their own
+		case ConditionFreeze, ConditionVeto, ConditionPin, ConditionPassage: // of rows that have a text of their own
 		}
 	}
 	if len(skipped) > 0 {

@@ -1495,7 +1495,7 @@ CREATE TABLE cd_rollout_transitions (
     CONSTRAINT cd_rollout_transitions_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_rollout_transitions_subject FOREIGN KEY (organization_id, rollout_id) REFERENCES cd_rollouts(organization_id, id),
     CONSTRAINT cd_rollout_transitions_breach_is_a_failure CHECK (((NOT breach) OR (event = 'fail'::text))),
-    CONSTRAINT cd_rollout_transitions_conditions_are_of_passages CHECK (((conditions IS NULL) OR (event = ANY (ARRAY['request_passage'::text, 'pass_gate'::text, 'stop_passage'::text, 'bypass_freeze'::text, 'approve'::text])))),
+    CONSTRAINT cd_rollout_transitions_conditions_are_of_passages CHECK (((conditions IS NULL) OR breach OR (event = ANY (ARRAY['request_passage'::text, 'pass_gate'::text, 'stop_passage'::text, 'bypass_freeze'::text, 'approve'::text])))),
     CONSTRAINT cd_rollout_transitions_creation_is_first CHECK (((event = 'create'::text) = (from_state IS NULL))),
     CONSTRAINT cd_rollout_transitions_gate_is_named CHECK (((event = 'break_glass'::text) OR ((event = ANY (ARRAY['request_approval'::text, 'approve'::text, 'reject'::text, 'expire'::text, 'reach_gate'::text, 'request_passage'::text, 'pass_gate'::text, 'stop_passage'::text])) = (gate_id IS NOT NULL)))),
     CONSTRAINT cd_rollout_transitions_path_is_legal CHECK (
@@ -1531,7 +1531,7 @@ CREATE TRIGGER cd_rollout_transitions_keep_asked AFTER INSERT ON cd_rollout_tran
 COMMENT ON COLUMN cd_rollout_transitions.breach IS
     'The rollout failed because it advanced beyond a passage that was not granted.';
 COMMENT ON COLUMN cd_rollout_transitions.conditions IS
-    'What satisfied each condition of a granted passage, which weights the program of a requested one will skip, what stops one, which freezes are bypassed, or which groups an approval counts for.';
+    'What satisfied each condition of a granted passage, which weights the program of a requested one will skip, what stops one, which freezes are bypassed, which groups an approval counts for, or which passage a breach went around.';
 COMMENT ON COLUMN cd_rollout_transitions.gate_id IS
     'The gate that is asked about, or answered (D24); several may be open at once.';
 

@@ -83,6 +83,10 @@ func (c commands) rolloutWhy() *cobra.Command {
 				return err
 			}
 			return c.Print(one.WaitingOn, func(w io.Writer) {
+				if row, ok := one.Breach(); ok {
+					command.Row(w, one.ID+" failed as a BREACH at "+command.Moment(row.CreatedAt)+": "+row.Reason)
+					return
+				}
 				if len(one.WaitingOn) == 0 {
 					command.Row(w, one.ID+" waits for nothing: it is "+journal.Human(one.Status))
 					return

@@ -14,6 +14,9 @@ import (
 // approvalOf says what an open gate waits for.
 func approvalOf(g client.Gate) string {
 	text := "approval of " + g.GateID
+	if len(g.Requirements) > 1 {
+		return text + " (" + requirements(g.Requirements) + ")"
+	}
 	if g.Quorum > 1 {
 		text += fmt.Sprintf(" (%d of %d)", len(g.Approvals), g.Quorum)
 	}
@@ -21,6 +24,21 @@ func approvalOf(g client.Gate) string {
 		text += " by " + g.Group
 	}
 	return text
+}
+
+// requirements says how far each of several requirements of an approval is met.
+func requirements(all []client.GateRequirement) string {
+	parts := make([]string, len(all))
+	for i, one := range all {
+		parts[i] = fmt.Sprintf("%d of %d", one.Given, one.Quorum)
+		switch {
+		case one.Group != "":
+			parts[i] += " by " + one.Group
+		case len(all) > 1:
+			parts[i] += " by people"
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 func rolloutTable(w io.Writer, all []client.Rollout) {
@@ -148,15 +166,26 @@ func rolloutDetail(w io.Writer, r client.Rollout) {
 
 // waitTable prints what a rollout waits for, in full.
 func waitTable(w io.Writer, all []client.Wait) {
-	command.Row(w, "WAITS FOR", "SINCE", "UNTIL", "RESOLVED BY")
+	command.Row(w, "WAITS FOR", "STATUS", "SINCE", "UNTIL", "RESOLVED BY")
 	for _, one := range all {
-		command.Row(w, one.Detail, command.Optional(one.Since), command.Optional(one.Until), one.Resolver)
+		resolver := one.Resolver
+		if len(one.Approvers) > 0 {
+			names := make([]string, len(one.Approvers))
+			for i, m := range one.Approvers {
+				names[i] = m.Name
+			}
+			resolver += ": " + strings.Join(names, ", ")
+		}
+		command.Row(w, one.Detail, journal.Human(one.Status), command.Optional(one.Since), command.Optional(one.Until), resolver)
 	}
 }
 
 // rolloutMarks prints what nobody should overlook: approvals that were bypassed, and rollbacks.
 func rolloutMarks(w io.Writer, r client.Rollout) {
 	var lines []string
+	if row, ok := r.Breach(); ok {
+		lines = append(lines, "BREACH at "+command.Moment(row.CreatedAt)+": "+row.Reason)
+	}
 	if g := r.BreakGlass; g != nil {
 		by := "an unknown user"
 		if g.Principal != nil {

@@ -122,6 +122,18 @@ func (wait) Environment(ctx context.Context, w *model.Wait) (*model.Environment,
 	return optional(ctx, loadersOf(ctx).environments, w.EnvironmentID, model.WrapEnvironment)
 }
 
+// maxApprovers is how many members who can approve are listed at most.
+const maxApprovers = 100
+
+// Approvers are the first members who can still approve.
+func (wait) Approvers(ctx context.Context, w *model.Wait, first *int) ([]model.Member, error) {
+	n := 20
+	if first != nil {
+		n = min(max(*first, 0), maxApprovers)
+	}
+	return each(ctx, loadersOf(ctx).members, w.Wait.Approvers[:min(n, len(w.Wait.Approvers))], model.WrapMember)
+}
+
 // Service is which of them it is about; null for the whole rollout.
 func (wait) Service(ctx context.Context, w *model.Wait) (*model.Service, error) {
 	return optional(ctx, loadersOf(ctx).services, w.ServiceID, model.WrapService)

@@ -58,6 +58,25 @@ func (transition) Principal(ctx context.Context, t *model.Transition) (*model.Me
 	return principal(ctx, t.Transition.PrincipalType, t.Transition.PrincipalID)
 }
 
+// passageCondition resolves those of PassageCondition.
+type passageCondition struct{}
+
+// Environment is what a check or a pin is about.
+func (passageCondition) Environment(ctx context.Context, c *model.PassageCondition) (*model.Environment, error) {
+	if c.Condition.Kind != core.ConditionCheck && c.Condition.Kind != core.ConditionPin {
+		return nil, nil
+	}
+	return optional(ctx, loadersOf(ctx).environments, c.ControlID, model.WrapEnvironment)
+}
+
+// passageConditionBy resolves those of PassageConditionBy.
+type passageConditionBy struct{}
+
+// Principal is the member who satisfied it.
+func (passageConditionBy) Principal(ctx context.Context, b *model.PassageConditionBy) (*model.Member, error) {
+	return principal(ctx, b.Type, b.ID)
+}
+
 // Environment is where what has changed is.
 func (transition) Environment(ctx context.Context, t *model.Transition) (*model.Environment, error) {
 	l := loadersOf(ctx)

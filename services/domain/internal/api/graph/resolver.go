@@ -44,6 +44,12 @@ func (resolvers) AccessChange() exec.AccessChangeResolver { return accessChange{
 // Transition resolves its fields.
 func (resolvers) Transition() exec.TransitionResolver { return transition{} }
 
+// PassageCondition resolves its fields.
+func (resolvers) PassageCondition() exec.PassageConditionResolver { return passageCondition{} }
+
+// PassageConditionBy resolves its fields.
+func (resolvers) PassageConditionBy() exec.PassageConditionByResolver { return passageConditionBy{} }
+
 // Gate resolves its fields.
 func (resolvers) Gate() exec.GateResolver { return gate{} }
 

@@ -99,7 +99,7 @@ func (u *UseCases) breach(ctx context.Context, t *tree, report, gate string) err
 		return nil
 	}
 	reason := fmt.Sprintf("breach: its program reported %s, but the passage %q was never granted", report, gate)
-	t.breach = true
+	t.breach = gate
 	if err := t.moveRollout(ctx, core.VerbFail, reason); err != nil {
 		return err
 	}

@@ -26,8 +26,8 @@ type tree struct {
 	// rollout has only what its row has; what is derived, such as IsRollback, has to be read (R18).
 	rollout      core.Rollout
 	environments []*branch
-	// breach is that it fails because of a report from beyond a passage that was never granted.
-	breach bool
+	// breach is the passage that was never granted, while the rollout fails because of a report from beyond it; empty otherwise.
+	breach string
 }
 
 // branch is an environment of a tree with its deployments.
@@ -113,7 +113,9 @@ func (t *tree) write(ctx context.Context, s core.Subject, state int16, verb core
 	for _, m := range core.MachineOf(s.Kind).Path(state, verb) {
 		row := t.row(s, m.Verb)
 		row.From, row.To = &m.From, m.To
-		row.Breach = t.breach && m.Verb == core.VerbFail && s.Kind == core.SubjectRollout
+		if t.breach != "" && m.Verb == core.VerbFail && s.Kind == core.SubjectRollout {
+			row.Breach, row.Conditions = true, []core.Condition{{Kind: core.ConditionPassage, GateID: t.breach}}
+		}
 		// The reason belongs to what was reported, not to what it implies.
 		if m.Verb == verb {
 			row.Reason = reason

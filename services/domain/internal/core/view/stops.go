@@ -106,7 +106,9 @@ func (v stopView) stoppedAnyway(stops []core.Condition) bool {
 }
 
 func (v waitView) stop(gate string, environment int64, s core.Stop) Wait {
-	w := Wait{GateID: gate, EnvironmentID: environment, Since: &s.Since, Until: s.Until, Needs: core.MayFreeze}
+	w := Wait{
+		Status: WaitStopped, Subject: s.Subject(), Passage: gate, GateID: gate, EnvironmentID: environment, Since: &s.Since, Until: s.Until, Needs: core.MayFreeze,
+	}
 	switch s.Kind {
 	case core.StopFreeze:
 		w.Kind, w.Resolver = WaitFreeze, fmt.Sprintf(
@@ -157,12 +159,15 @@ func (v waitView) checksOf(s core.Standing, gate string, checks core.Checks) []W
 			continue
 		}
 		w := Wait{
-			Kind: WaitCheck, Detail: fmt.Sprintf(
+			Kind: WaitCheck, Status: WaitPending, Subject: state.Key, Passage: gate, Link: state.Link, Detail: fmt.Sprintf(
 				"passage %q needs check %q of %q, which is %s: %s", gate, state.Key, v.environments[state.EnvironmentID].Name, state.Phase,
 				state.Detail,
 			),
 			Resolver: "a report of success by every reporter; " + holders(core.MayReport), Needs: core.MayReport, Since: state.Since,
 			Until: state.Next, GateID: gate, EnvironmentID: state.EnvironmentID,
+		}
+		if state.Phase == core.CheckFailure {
+			w.Status = WaitFailed
 		}
 		if state.Kind == core.CheckTimer || state.Kind == core.CheckSchedule {
 			w.Resolver, w.Needs = "time", 0

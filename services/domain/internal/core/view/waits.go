@@ -49,9 +49,42 @@ func AllWaitKinds() []WaitKind {
 	}
 }
 
+// WaitStatus says how far a condition is from being met.
+type WaitStatus string
+
+// The statuses.
+const (
+	// WaitPending is that it can still be met as things are.
+	WaitPending WaitStatus = "pending"
+	// WaitFailed is that it was evaluated and is not met: another report, or a repair, has to come first.
+	WaitFailed WaitStatus = "failed"
+	// WaitStopped is that a person's decision keeps it closed, until it ends or is taken back.
+	WaitStopped WaitStatus = "stopped"
+	// WaitUnsatisfiable is that nobody is left who could satisfy it.
+	WaitUnsatisfiable WaitStatus = "unsatisfiable"
+)
+
+// AllWaitStatuses is every status.
+func AllWaitStatuses() []WaitStatus {
+	return []WaitStatus{WaitPending, WaitFailed, WaitStopped, WaitUnsatisfiable}
+}
+
 // Wait is one condition that a rollout needs and does not have.
 type Wait struct {
-	Kind WaitKind
+	Kind   WaitKind
+	Status WaitStatus
+	// Subject is what the condition is about: the gate of an approval, the key of a check, a control such as freeze_7, the name of an
+	// environment or of a service; empty for the whole rollout.
+	Subject string
+	// Passage is the passage that is requested and needs it; empty for none.
+	Passage string
+	// Requirements are those of an approval, with what was given so far; nil for other kinds.
+	Requirements []core.RequirementState
+	// Approvers are the members who can still approve, by number; nil for other kinds. Of a rule without a group they are as many as can
+	// matter.
+	Approvers []int64
+	// Link is where a check was reported from; empty for none.
+	Link string
 	// Detail says it for people.
 	Detail string
 	// Resolver is who or what can end it.
@@ -207,31 +240,37 @@ func (v waitView) eligible(g core.Gate, one core.Requirement, approvers map[stri
 	return all
 }
 
-// stuck says why an open gate cannot get the approvals that it lacks; empty while it can.
-func (v waitView) stuck(s core.Standing, g core.Gate) string {
-	approvers, given := v.approvers.In(s.GateTargets(g)...), g.Given(g.Approvals)
-	for i, one := range g.Requirements() {
-		lacks, left := one.Quorum-given[i], 0
-		for _, id := range v.eligible(g, one, approvers) {
+// remaining are the members who can still approve an open gate, by number, and why the approvals that it lacks cannot be reached with
+// them; empty while they can.
+func (v waitView) remaining(s core.Standing, g core.Gate) (members []int64, stuck string) {
+	approvers := v.approvers.In(s.GateTargets(g)...)
+	for _, one := range g.States(g.Approvals) {
+		lacks, left := one.Quorum-one.Given, 0
+		for _, id := range v.eligible(g, one.Requirement, approvers) {
 			requester := g.Requester.ID == id && !g.RequesterMayApprove
 			answered := slices.ContainsFunc(g.Approvals, func(a core.GateApproval) bool { return a.ID == id })
-			if !requester && !answered {
-				left++
+			if requester || answered {
+				continue
+			}
+			left++
+			if lacks > 0 && !slices.Contains(members, id) {
+				members = append(members, id)
 			}
 		}
-		if left >= lacks {
+		if left >= lacks || stuck != "" {
 			continue
 		}
 		of := ""
 		if len(g.Also) > 0 && one.Group != "" {
 			of = fmt.Sprintf(" of the group %q", one.Group)
 		}
-		return fmt.Sprintf(
+		stuck = fmt.Sprintf(
 			"nobody can answer it: it needs %d more%s, and only %d of those it is for are left who may approve; "+
 				"add members who may, or cancel the rollout", lacks, of, left,
 		)
 	}
-	return ""
+	slices.Sort(members)
+	return members, stuck
 }
 
 // waits are those of one rollout.
@@ -239,7 +278,7 @@ func (v waitView) waits(s core.Standing) []Wait {
 	var all []Wait
 	if s.Rollout.State == core.RolloutPending {
 		all = append(all, Wait{
-			Kind: WaitHandOver, Detail: "the workflow engine has not begun it yet", Resolver: "the workflow engine", Since: &s.Rollout.CreatedAt,
+			Kind: WaitHandOver, Status: WaitPending, Detail: "the workflow engine has not begun it yet", Resolver: "the workflow engine", Since: &s.Rollout.CreatedAt,
 		})
 	}
 	if s.Rollout.State == core.RolloutPaused {
@@ -248,7 +287,7 @@ func (v waitView) waits(s core.Standing) []Wait {
 			done, resolver = "aborted", resolver+", who may retry it, roll it back or cancel it"
 		}
 		all = append(all, Wait{
-			Kind: WaitPause, Detail: core.Because(done+" by "+v.nameOf(word.PrincipalType, word.PrincipalID), word.Reason),
+			Kind: WaitPause, Status: WaitStopped, Detail: core.Because(done+" by "+v.nameOf(word.PrincipalType, word.PrincipalID), word.Reason),
 			Resolver: resolver, Needs: core.MayDeploy, Since: &word.CreatedAt,
 		})
 	}
@@ -264,15 +303,21 @@ func (v waitView) waits(s core.Standing) []Wait {
 			resolver += ", but not who has asked for the rollout"
 		}
 		detail := core.Because(fmt.Sprintf("gate %q asks for approval, and has %s", g.GateID, g.Progress(g.Approvals)), g.Reason)
-		if passage := s.Hold.WaitingFor(g.GateID); passage != "" {
+		passage := s.Hold.WaitingFor(g.GateID)
+		if passage != "" {
 			detail += fmt.Sprintf("; passage %q needs it", passage)
+		} else if slices.Contains(s.Hold.Asking, g.GateID) {
+			passage = g.GateID
 		}
-		if problem := v.stuck(s, g); problem != "" {
+		status := WaitPending
+		approvers, problem := v.remaining(s, g)
+		if problem != "" {
 			detail += "; " + problem
+			status = WaitUnsatisfiable
 		}
 		all = append(all, Wait{
-			Kind: WaitApproval, Detail: detail,
-			Resolver: resolver, Needs: core.MayApprove, Since: &g.RequestedAt, Until: g.ExpiresAt(), GateID: g.GateID,
+			Kind: WaitApproval, Status: status, Subject: g.GateID, Passage: passage, Requirements: g.States(g.Approvals), Approvers: approvers,
+			Detail: detail, Resolver: resolver, Needs: core.MayApprove, Since: &g.RequestedAt, Until: g.ExpiresAt(), GateID: g.GateID,
 			EnvironmentID: v.environmentOf(s, g.GateID),
 		})
 	}
@@ -292,7 +337,7 @@ func (v waitView) waitsIn(s core.Standing, e core.RolloutEnvironment) []Wait {
 	var all []Wait
 	if environment.Readiness != core.ReadinessReady {
 		all = append(all, Wait{
-			Kind: WaitEnvironment, Detail: fmt.Sprintf(
+			Kind: WaitEnvironment, Status: readinessStatus(environment.Readiness), Subject: environment.Name, Detail: fmt.Sprintf(
 				"environment %q is not ready: %s", environment.Name, core.NotReady(environment.Readiness, environment.ReadinessReason),
 			),
 			Resolver: "the environment's onboarding; " + holders(core.MayConfigure) + " may begin it again", Needs: core.MayConfigure,
@@ -302,7 +347,7 @@ func (v waitView) waitsIn(s core.Standing, e core.RolloutEnvironment) []Wait {
 	// What was not reported yet is left out.
 	if c, known := v.contacts[e.EnvironmentID]; known && !c.Reachable {
 		all = append(all, Wait{
-			Kind: WaitAgent, Detail: core.Because(fmt.Sprintf("nobody can be reached who acts in %q", environment.Name), c.Reason),
+			Kind: WaitAgent, Status: WaitFailed, Subject: environment.Name, Detail: core.Because(fmt.Sprintf("nobody can be reached who acts in %q", environment.Name), c.Reason),
 			Resolver: "the agent of the environment, when it is back", Since: &c.Since, EnvironmentID: e.EnvironmentID,
 		})
 	}
@@ -314,7 +359,7 @@ func (v waitView) waitsIn(s core.Standing, e core.RolloutEnvironment) []Wait {
 		}
 		if until := since.Add(v.soak(s, environment.Name, weight)); v.now.Before(until) {
 			all = append(all, Wait{
-				Kind: WaitSoak, Detail: fmt.Sprintf("soaks at %s %% in %q", weight, environment.Name), Resolver: "time",
+				Kind: WaitSoak, Status: WaitPending, Subject: gate, Detail: fmt.Sprintf("soaks at %s %% in %q", weight, environment.Name), Resolver: "time",
 				Since: &since, Until: &until, GateID: gate, EnvironmentID: e.EnvironmentID,
 			})
 		}
@@ -347,9 +392,17 @@ func (v waitView) moving(dep core.Deployment, e core.Environment) (Wait, bool) {
 		since = g.PassedAt
 	}
 	return Wait{
-		Kind: WaitHealth, Detail: fmt.Sprintf("%s is being deployed to %q", v.services[dep.ServiceID].Name, e.Name), Resolver: "the cluster",
+		Kind: WaitHealth, Status: WaitPending, Subject: v.services[dep.ServiceID].Name, Detail: fmt.Sprintf("%s is being deployed to %q", v.services[dep.ServiceID].Name, e.Name), Resolver: "the cluster",
 		Since: since, EnvironmentID: e.ID, ServiceID: dep.ServiceID,
 	}, true
+}
+
+// readinessStatus is that of waiting for an environment which is not ready.
+func readinessStatus(r core.Readiness) WaitStatus {
+	if r == core.ReadinessNot {
+		return WaitFailed
+	}
+	return WaitPending
 }
 
 // soak is how long the pipeline wants a gate of an environment to last.

@@ -49,6 +49,8 @@ type ResolverRoot interface {
 	MatrixRow() MatrixRowResolver
 	Member() MemberResolver
 	Mutation() MutationResolver
+	PassageCondition() PassageConditionResolver
+	PassageConditionBy() PassageConditionByResolver
 	PreviewedEnvironment() PreviewedEnvironmentResolver
 	ProposedChange() ProposedChangeResolver
 	Query() QueryResolver
@@ -598,6 +600,7 @@ type ComplexityRoot struct {
 		Reason              func(childComplexity int) int
 		RequestedAt         func(childComplexity int) int
 		RequesterMayApprove func(childComplexity int) int
+		Requirements        func(childComplexity int) int
 		Rollout             func(childComplexity int) int
 		ViewerCan           func(childComplexity int) int
 	}
@@ -619,6 +622,12 @@ type ComplexityRoot struct {
 	GateEdge struct {
 		Cursor func(childComplexity int) int
 		Node   func(childComplexity int) int
+	}
+
+	GateRequirement struct {
+		Given  func(childComplexity int) int
+		Group  func(childComplexity int) int
+		Quorum func(childComplexity int) int
 	}
 
 	Grant struct {
@@ -875,6 +884,25 @@ type ComplexityRoot struct {
 		HasNextPage     func(childComplexity int) int
 		HasPreviousPage func(childComplexity int) int
 		StartCursor     func(childComplexity int) int
+	}
+
+	PassageCondition struct {
+		By          func(childComplexity int) int
+		Cause       func(childComplexity int) int
+		Environment func(childComplexity int) int
+		Kind        func(childComplexity int) int
+		SoakSeconds func(childComplexity int) int
+		Status      func(childComplexity int) int
+		Subject     func(childComplexity int) int
+		Until       func(childComplexity int) int
+	}
+
+	PassageConditionBy struct {
+		At            func(childComplexity int) int
+		Groups        func(childComplexity int) int
+		Principal     func(childComplexity int) int
+		PrincipalID   func(childComplexity int) int
+		PrincipalType func(childComplexity int) int
 	}
 
 	PauseRolloutPayload struct {
@@ -1196,6 +1224,8 @@ type ComplexityRoot struct {
 	}
 
 	Transition struct {
+		Breach        func(childComplexity int) int
+		Conditions    func(childComplexity int) int
 		CreatedAt     func(childComplexity int) int
 		Environment   func(childComplexity int) int
 		Event         func(childComplexity int) int
@@ -1303,14 +1333,20 @@ type ComplexityRoot struct {
 	}
 
 	Wait struct {
+		Approvers        func(childComplexity int, first *int) int
 		Detail           func(childComplexity int) int
 		Environment      func(childComplexity int) int
 		GateID           func(childComplexity int) int
 		Kind             func(childComplexity int) int
+		Link             func(childComplexity int) int
 		NeededPermission func(childComplexity int) int
+		Passage          func(childComplexity int) int
+		Requirements     func(childComplexity int) int
 		Resolver         func(childComplexity int) int
 		Service          func(childComplexity int) int
 		Since            func(childComplexity int) int
+		Status           func(childComplexity int) int
+		Subject          func(childComplexity int) int
 		Until            func(childComplexity int) int
 	}
 
@@ -3536,6 +3572,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Gate.RequesterMayApprove(childComplexity), true
+	case "Gate.requirements":
+		if e.ComplexityRoot.Gate.Requirements == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Gate.Requirements(childComplexity), true
 	case "Gate.rollout":
 		if e.ComplexityRoot.Gate.Rollout == nil {
 			break
@@ -3611,6 +3653,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.GateEdge.Node(childComplexity), true
+
+	case "GateRequirement.given":
+		if e.ComplexityRoot.GateRequirement.Given == nil {
+			break
+		}
+
+		return e.ComplexityRoot.GateRequirement.Given(childComplexity), true
+	case "GateRequirement.group":
+		if e.ComplexityRoot.GateRequirement.Group == nil {
+			break
+		}
+
+		return e.ComplexityRoot.GateRequirement.Group(childComplexity), true
+	case "GateRequirement.quorum":
+		if e.ComplexityRoot.GateRequirement.Quorum == nil {
+			break
+		}
+
+		return e.ComplexityRoot.GateRequirement.Quorum(childComplexity), true
 
 	case "Grant.applications":
 		if e.ComplexityRoot.Grant.Applications == nil {
@@ -4952,6 +5013,86 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.PageInfo.StartCursor(childComplexity), true
+
+	case "PassageCondition.by":
+		if e.ComplexityRoot.PassageCondition.By == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PassageCondition.By(childComplexity), true
+	case "PassageCondition.cause":
+		if e.ComplexityRoot.PassageCondition.Cause == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PassageCondition.Cause(childComplexity), true
+	case "PassageCondition.environment":
+		if e.ComplexityRoot.PassageCondition.Environment == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PassageCondition.Environment(childComplexity), true
+	case "PassageCondition.kind":
+		if e.ComplexityRoot.PassageCondition.Kind == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PassageCondition.Kind(childComplexity), true
+	case "PassageCondition.soakSeconds":
+		if e.ComplexityRoot.PassageCondition.SoakSeconds == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PassageCondition.SoakSeconds(childComplexity), true
+	case "PassageCondition.status":
+		if e.ComplexityRoot.PassageCondition.Status == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PassageCondition.Status(childComplexity), true
+	case "PassageCondition.subject":
+		if e.ComplexityRoot.PassageCondition.Subject == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PassageCondition.Subject(childComplexity), true
+	case "PassageCondition.until":
+		if e.ComplexityRoot.PassageCondition.Until == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PassageCondition.Until(childComplexity), true
+
+	case "PassageConditionBy.at":
+		if e.ComplexityRoot.PassageConditionBy.At == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PassageConditionBy.At(childComplexity), true
+	case "PassageConditionBy.groups":
+		if e.ComplexityRoot.PassageConditionBy.Groups == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PassageConditionBy.Groups(childComplexity), true
+	case "PassageConditionBy.principal":
+		if e.ComplexityRoot.PassageConditionBy.Principal == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PassageConditionBy.Principal(childComplexity), true
+	case "PassageConditionBy.principalId":
+		if e.ComplexityRoot.PassageConditionBy.PrincipalID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PassageConditionBy.PrincipalID(childComplexity), true
+	case "PassageConditionBy.principalType":
+		if e.ComplexityRoot.PassageConditionBy.PrincipalType == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PassageConditionBy.PrincipalType(childComplexity), true
 
 	case "PauseRolloutPayload.errors":
 		if e.ComplexityRoot.PauseRolloutPayload.Errors == nil {
@@ -6330,6 +6471,18 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Subscription.Journal(childComplexity, args["after"].(*string), args["rollout"].(*string)), true
 
+	case "Transition.breach":
+		if e.ComplexityRoot.Transition.Breach == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Transition.Breach(childComplexity), true
+	case "Transition.conditions":
+		if e.ComplexityRoot.Transition.Conditions == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Transition.Conditions(childComplexity), true
 	case "Transition.createdAt":
 		if e.ComplexityRoot.Transition.CreatedAt == nil {
 			break
@@ -6734,6 +6887,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Viewer.ViewerCan(childComplexity), true
 
+	case "Wait.approvers":
+		if e.ComplexityRoot.Wait.Approvers == nil {
+			break
+		}
+
+		args, err := ec.field_Wait_approvers_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Wait.Approvers(childComplexity, args["first"].(*int)), true
 	case "Wait.detail":
 		if e.ComplexityRoot.Wait.Detail == nil {
 			break
@@ -6758,12 +6922,30 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Wait.Kind(childComplexity), true
+	case "Wait.link":
+		if e.ComplexityRoot.Wait.Link == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Wait.Link(childComplexity), true
 	case "Wait.neededPermission":
 		if e.ComplexityRoot.Wait.NeededPermission == nil {
 			break
 		}
 
 		return e.ComplexityRoot.Wait.NeededPermission(childComplexity), true
+	case "Wait.passage":
+		if e.ComplexityRoot.Wait.Passage == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Wait.Passage(childComplexity), true
+	case "Wait.requirements":
+		if e.ComplexityRoot.Wait.Requirements == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Wait.Requirements(childComplexity), true
 	case "Wait.resolver":
 		if e.ComplexityRoot.Wait.Resolver == nil {
 			break
@@ -6782,6 +6964,18 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Wait.Since(childComplexity), true
+	case "Wait.status":
+		if e.ComplexityRoot.Wait.Status == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Wait.Status(childComplexity), true
+	case "Wait.subject":
+		if e.ComplexityRoot.Wait.Subject == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Wait.Subject(childComplexity), true
 	case "Wait.until":
 		if e.ComplexityRoot.Wait.Until == nil {
 			break
@@ -9170,9 +9364,11 @@ type Gate {
   reason: String!
   "When the approval was requested."
   requestedAt: Time!
-  "How many different people have to approve it."
+  "Everything that has to be met, with what was given so far. Where the pipeline and the environment both ask, there may be several."
+  requirements: [GateRequirement!]!
+  "How many different people the first requirement needs. Select requirements instead: there may be several."
   quorum: Int!
-  "The group whose members may approve it; null for anybody with the permission."
+  "The group of the first requirement; null for anybody with the permission. Select requirements instead: there may be several."
   group: String
   "Whether the person who requested the rollout may approve it."
   requesterMayApprove: Boolean!
@@ -9184,6 +9380,16 @@ type Gate {
   approvals: [GateApproval!]!
   "Whether the viewer may approve or reject it."
   viewerCan: [Ability!]!
+}
+
+"A number of approvals that a gate needs. One member may count for several requirements of a gate."
+type GateRequirement {
+  "The group whose members count; null for anybody with the permission or, beside requirements with groups, for people of any of those."
+  group: String
+  "How many different ones have to approve."
+  quorum: Int!
+  "How many approvals count for it so far."
+  given: Int!
 }
 
 "The outcome of a gate."
@@ -9209,6 +9415,21 @@ type GateApproval {
 "An unmet condition that a rollout waits for."
 type Wait {
   kind: WaitKind!
+  "How far it is from being met."
+  status: WaitStatus!
+  """
+  What the condition is about: the gate of an approval, the key of a check, a freeze or veto, the pinned environment, the name of a service or
+  environment; null for the whole rollout.
+  """
+  subject: String
+  "The requested passage that needs it; null for none."
+  passage: String
+  "What an approval needs, and what was given so far; empty for other kinds."
+  requirements: [GateRequirement!]!
+  "Members who can still approve: the first of them. Empty for other kinds."
+  approvers(first: Int = 20): [Member!]!
+  "Where the status of a check was reported from; null for none."
+  link: String
   "What is missing, as text."
   detail: String!
   "Who or what can resolve it."
@@ -9224,6 +9445,18 @@ type Wait {
   "Null if it concerns the whole rollout."
   environment: Environment
   service: Service
+}
+
+"How far a condition is from being met."
+enum WaitStatus {
+  "It can still be met as things are."
+  PENDING
+  "It was evaluated and is not met: another report, or a repair, has to come first."
+  FAILED
+  "A person's decision, such as a freeze or a pause, is in the way until it ends or is taken back."
+  STOPPED
+  "Nobody is left who could satisfy it: members or permissions have to be added, or the rollout cancelled."
+  UNSATISFIABLE
 }
 
 "What a rollout waits for."
@@ -9359,7 +9592,101 @@ type Transition {
   reason: String
   "What caused it; null if nobody but the principal did."
   triggeredBy: String
+  """
+  Of a granted passage, what satisfied each of its conditions; of a stopped one, what stops it; of an approval, the groups that it counts for;
+  of a bypass, the freezes; of a breach, the passage that was not granted. Empty for other rows, and for rows of releases that kept none.
+  """
+  conditions: [PassageCondition!]!
+  "The rollout failed because its program reported to be beyond a passage that was never granted."
+  breach: Boolean!
   createdAt: Time!
+}
+
+"A condition of a passage, as a row of the journal keeps it."
+type PassageCondition {
+  kind: PassageConditionKind!
+  "The gate of an approval or weight, the key of a check, the freeze or veto, the pinned environment, the passage; null if nothing was needed."
+  subject: String
+  status: PassageConditionStatus!
+  "The environment that a check or a pin is about; null for other kinds."
+  environment: Environment
+  "Who satisfied it, the first first. Empty if no member did."
+  by: [PassageConditionBy!]!
+  "The soak time that is omitted with a skipped weight, in seconds; 0 for other kinds."
+  soakSeconds: Int!
+  "Why a weight is skipped; null for other kinds."
+  cause: WeightSkipCause
+  "When a freeze was to end as the row was written; null for other kinds."
+  until: Time
+}
+
+"What kind of condition it is."
+enum PassageConditionKind {
+  "An approval that was given."
+  APPROVAL
+  "A weight at which the rollout does not stop: its approval is needed at the entrance, and its soak time is omitted."
+  SKIPPED_WEIGHT
+  "The passage needed no approval."
+  NOTHING_ASKED
+  "A freeze stopped it or, on the row of a bypass, does not any more."
+  FREEZE
+  "A veto stopped it."
+  VETO
+  "A pin stopped it."
+  PIN
+  "A check."
+  CHECK
+  "A passage that was not granted, on the row of the breach that went around it."
+  PASSAGE
+}
+
+"What a condition came to."
+enum PassageConditionStatus {
+  "Approved by as many as it takes; of an approval that does not complete its gate yet, approved by its author."
+  APPROVED
+  "Nobody answered in time, and the rule approves then."
+  EXPIRED
+  "A person passed it by break-glass."
+  BREAK_GLASS
+  "The check was green."
+  SUCCESS
+  "The weight, and its soak time, are left out."
+  SKIPPED
+  "Nothing was needed."
+  NOT_NEEDED
+  "It stopped the passage."
+  STOPPED
+  "A person bypassed it for this rollout."
+  BYPASSED
+  "The passage was never granted."
+  NOT_GRANTED
+}
+
+"Why a rollout does not stop at a weight."
+enum WeightSkipCause {
+  "Nothing is live in the environment yet."
+  FIRST_DEPLOY
+  "The same versions are live there already."
+  UNCHANGED
+  "The application's rollback policy promotes in full."
+  PROMOTE_FULL
+  "The driver does not stop at weights."
+  NO_GATES
+  "The driver skips it this time."
+  PROGRAM
+}
+
+"A principal who satisfied a condition."
+type PassageConditionBy {
+  "user, agent, policy, schedule or system."
+  principalType: String!
+  "The number of the member; null for others."
+  principalId: Int
+  "The member with that principalId; null for others."
+  principal: Member
+  at: Time!
+  "The groups that an approval counts for, if its gate has several requirements."
+  groups: [String!]!
 }
 
 "A page of the journal of one rollout."
@@ -11969,6 +12296,8 @@ func (ec *executionContext) childFields_Gate(ctx context.Context, field graphql.
 		return ec.fieldContext_Gate_reason(ctx, field)
 	case "requestedAt":
 		return ec.fieldContext_Gate_requestedAt(ctx, field)
+	case "requirements":
+		return ec.fieldContext_Gate_requirements(ctx, field)
 	case "quorum":
 		return ec.fieldContext_Gate_quorum(ctx, field)
 	case "group":
@@ -12023,6 +12352,18 @@ func (ec *executionContext) childFields_GateEdge(ctx context.Context, field grap
 		return ec.fieldContext_GateEdge_node(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type GateEdge", field.Name)
+}
+
+func (ec *executionContext) childFields_GateRequirement(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "group":
+		return ec.fieldContext_GateRequirement_group(ctx, field)
+	case "quorum":
+		return ec.fieldContext_GateRequirement_quorum(ctx, field)
+	case "given":
+		return ec.fieldContext_GateRequirement_given(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type GateRequirement", field.Name)
 }
 
 func (ec *executionContext) childFields_Grant(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -12403,6 +12744,44 @@ func (ec *executionContext) childFields_PageInfo(ctx context.Context, field grap
 		return ec.fieldContext_PageInfo_endCursor(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type PageInfo", field.Name)
+}
+
+func (ec *executionContext) childFields_PassageCondition(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "kind":
+		return ec.fieldContext_PassageCondition_kind(ctx, field)
+	case "subject":
+		return ec.fieldContext_PassageCondition_subject(ctx, field)
+	case "status":
+		return ec.fieldContext_PassageCondition_status(ctx, field)
+	case "environment":
+		return ec.fieldContext_PassageCondition_environment(ctx, field)
+	case "by":
+		return ec.fieldContext_PassageCondition_by(ctx, field)
+	case "soakSeconds":
+		return ec.fieldContext_PassageCondition_soakSeconds(ctx, field)
+	case "cause":
+		return ec.fieldContext_PassageCondition_cause(ctx, field)
+	case "until":
+		return ec.fieldContext_PassageCondition_until(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PassageCondition", field.Name)
+}
+
+func (ec *executionContext) childFields_PassageConditionBy(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "principalType":
+		return ec.fieldContext_PassageConditionBy_principalType(ctx, field)
+	case "principalId":
+		return ec.fieldContext_PassageConditionBy_principalId(ctx, field)
+	case "principal":
+		return ec.fieldContext_PassageConditionBy_principal(ctx, field)
+	case "at":
+		return ec.fieldContext_PassageConditionBy_at(ctx, field)
+	case "groups":
+		return ec.fieldContext_PassageConditionBy_groups(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PassageConditionBy", field.Name)
 }
 
 func (ec *executionContext) childFields_PauseRolloutPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -12979,6 +13358,10 @@ func (ec *executionContext) childFields_Transition(ctx context.Context, field gr
 		return ec.fieldContext_Transition_reason(ctx, field)
 	case "triggeredBy":
 		return ec.fieldContext_Transition_triggeredBy(ctx, field)
+	case "conditions":
+		return ec.fieldContext_Transition_conditions(ctx, field)
+	case "breach":
+		return ec.fieldContext_Transition_breach(ctx, field)
 	case "createdAt":
 		return ec.fieldContext_Transition_createdAt(ctx, field)
 	}
@@ -13171,6 +13554,18 @@ func (ec *executionContext) childFields_Wait(ctx context.Context, field graphql.
 	switch field.Name {
 	case "kind":
 		return ec.fieldContext_Wait_kind(ctx, field)
+	case "status":
+		return ec.fieldContext_Wait_status(ctx, field)
+	case "subject":
+		return ec.fieldContext_Wait_subject(ctx, field)
+	case "passage":
+		return ec.fieldContext_Wait_passage(ctx, field)
+	case "requirements":
+		return ec.fieldContext_Wait_requirements(ctx, field)
+	case "approvers":
+		return ec.fieldContext_Wait_approvers(ctx, field)
+	case "link":
+		return ec.fieldContext_Wait_link(ctx, field)
 	case "detail":
 		return ec.fieldContext_Wait_detail(ctx, field)
 	case "resolver":

@@ -1031,6 +1031,161 @@ func (e DriverProblemCode) MarshalJSON() ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
+// What kind of condition it is.
+type PassageConditionKind string
+
+const (
+	// An approval that was given.
+	PassageConditionKindApproval PassageConditionKind = "APPROVAL"
+	// A weight at which the rollout does not stop: its approval is needed at the entrance, and its soak time is omitted.
+	PassageConditionKindSkippedWeight PassageConditionKind = "SKIPPED_WEIGHT"
+	// The passage needed no approval.
+	PassageConditionKindNothingAsked PassageConditionKind = "NOTHING_ASKED"
+	// A freeze stopped it or, on the row of a bypass, does not any more.
+	PassageConditionKindFreeze PassageConditionKind = "FREEZE"
+	// A veto stopped it.
+	PassageConditionKindVeto PassageConditionKind = "VETO"
+	// A pin stopped it.
+	PassageConditionKindPin PassageConditionKind = "PIN"
+	// A check.
+	PassageConditionKindCheck PassageConditionKind = "CHECK"
+	// A passage that was not granted, on the row of the breach that went around it.
+	PassageConditionKindPassage PassageConditionKind = "PASSAGE"
+)
+
+var AllPassageConditionKind = []PassageConditionKind{
+	PassageConditionKindApproval,
+	PassageConditionKindSkippedWeight,
+	PassageConditionKindNothingAsked,
+	PassageConditionKindFreeze,
+	PassageConditionKindVeto,
+	PassageConditionKindPin,
+	PassageConditionKindCheck,
+	PassageConditionKindPassage,
+}
+
+func (e PassageConditionKind) IsValid() bool {
+	switch e {
+	case PassageConditionKindApproval, PassageConditionKindSkippedWeight, PassageConditionKindNothingAsked, PassageConditionKindFreeze, PassageConditionKindVeto, PassageConditionKindPin, PassageConditionKindCheck, PassageConditionKindPassage:
+		return true
+	}
+	return false
+}
+
+func (e PassageConditionKind) String() string {
+	return string(e)
+}
+
+func (e *PassageConditionKind) UnmarshalGQL(v any) error {
+	str, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("enums must be strings")
+	}
+
+	*e = PassageConditionKind(str)
+	if !e.IsValid() {
+		return fmt.Errorf("%s is not a valid PassageConditionKind", str)
+	}
+	return nil
+}
+
+func (e PassageConditionKind) MarshalGQL(w io.Writer) {
+	_, _ = fmt.Fprint(w, strconv.Quote(e.String()))
+}
+
+func (e *PassageConditionKind) UnmarshalJSON(b []byte) error {
+	s, err := strconv.Unquote(string(b))
+	if err != nil {
+		return err
+	}
+	return e.UnmarshalGQL(s)
+}
+
+func (e PassageConditionKind) MarshalJSON() ([]byte, error) {
+	var buf bytes.Buffer
+	e.MarshalGQL(&buf)
+	return buf.Bytes(), nil
+}
+
+// What a condition came to.
+type PassageConditionStatus string
+
+const (
+	// Approved by as many as it takes; of an approval that does not complete its gate yet, approved by its author.
+	PassageConditionStatusApproved PassageConditionStatus = "APPROVED"
+	// Nobody answered in time, and the rule approves then.
+	PassageConditionStatusExpired PassageConditionStatus = "EXPIRED"
+	// A person passed it by break-glass.
+	PassageConditionStatusBreakGlass PassageConditionStatus = "BREAK_GLASS"
+	// The check was green.
+	PassageConditionStatusSuccess PassageConditionStatus = "SUCCESS"
+	// The weight, and its soak time, are left out.
+	PassageConditionStatusSkipped PassageConditionStatus = "SKIPPED"
+	// Nothing was needed.
+	PassageConditionStatusNotNeeded PassageConditionStatus = "NOT_NEEDED"
+	// It stopped the passage.
+	PassageConditionStatusStopped PassageConditionStatus = "STOPPED"
+	// A person bypassed it for this rollout.
+	PassageConditionStatusBypassed PassageConditionStatus = "BYPASSED"
+	// The passage was never granted.
+	PassageConditionStatusNotGranted PassageConditionStatus = "NOT_GRANTED"
+)
+
+var AllPassageConditionStatus = []PassageConditionStatus{
+	PassageConditionStatusApproved,
+	PassageConditionStatusExpired,
+	PassageConditionStatusBreakGlass,
+	PassageConditionStatusSuccess,
+	PassageConditionStatusSkipped,
+	PassageConditionStatusNotNeeded,
+	PassageConditionStatusStopped,
+	PassageConditionStatusBypassed,
+	PassageConditionStatusNotGranted,
+}
+
+func (e PassageConditionStatus) IsValid() bool {
+	switch e {
+	case PassageConditionStatusApproved, PassageConditionStatusExpired, PassageConditionStatusBreakGlass, PassageConditionStatusSuccess, PassageConditionStatusSkipped, PassageConditionStatusNotNeeded, PassageConditionStatusStopped, PassageConditionStatusBypassed, PassageConditionStatusNotGranted:
+		return true
+	}
+	return false
+}
+
+func (e PassageConditionStatus) String() string {
+	return string(e)
+}
+
+func (e *PassageConditionStatus) UnmarshalGQL(v any) error {
+	str, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("enums must be strings")
+	}
+
+	*e = PassageConditionStatus(str)
+	if !e.IsValid() {
+		return fmt.Errorf("%s is not a valid PassageConditionStatus", str)
+	}
+	return nil
+}
+
+func (e PassageConditionStatus) MarshalGQL(w io.Writer) {
+	_, _ = fmt.Fprint(w, strconv.Quote(e.String()))
+}
+
+func (e *PassageConditionStatus) UnmarshalJSON(b []byte) error {
+	s, err := strconv.Unquote(string(b))
+	if err != nil {
+		return err
+	}
+	return e.UnmarshalGQL(s)
+}
+
+func (e PassageConditionStatus) MarshalJSON() ([]byte, error) {
+	var buf bytes.Buffer
+	e.MarshalGQL(&buf)
+	return buf.Bytes(), nil
+}
+
 // What became of a proposed change.
 type ProposedChangeState string
 
@@ -1096,6 +1251,73 @@ func (e *ProposedChangeState) UnmarshalJSON(b []byte) error {
 }
 
 func (e ProposedChangeState) MarshalJSON() ([]byte, error) {
+	var buf bytes.Buffer
+	e.MarshalGQL(&buf)
+	return buf.Bytes(), nil
+}
+
+// Why a rollout does not stop at a weight.
+type WeightSkipCause string
+
+const (
+	// Nothing is live in the environment yet.
+	WeightSkipCauseFirstDeploy WeightSkipCause = "FIRST_DEPLOY"
+	// The same versions are live there already.
+	WeightSkipCauseUnchanged WeightSkipCause = "UNCHANGED"
+	// The application's rollback policy promotes in full.
+	WeightSkipCausePromoteFull WeightSkipCause = "PROMOTE_FULL"
+	// The driver does not stop at weights.
+	WeightSkipCauseNoGates WeightSkipCause = "NO_GATES"
+	// The driver skips it this time.
+	WeightSkipCauseProgram WeightSkipCause = "PROGRAM"
+)
+
+var AllWeightSkipCause = []WeightSkipCause{
+	WeightSkipCauseFirstDeploy,
+	WeightSkipCauseUnchanged,
+	WeightSkipCausePromoteFull,
+	WeightSkipCauseNoGates,
+	WeightSkipCauseProgram,
+}
+
+func (e WeightSkipCause) IsValid() bool {
+	switch e {
+	case WeightSkipCauseFirstDeploy, WeightSkipCauseUnchanged, WeightSkipCausePromoteFull, WeightSkipCauseNoGates, WeightSkipCauseProgram:
+		return true
+	}
+	return false
+}
+
+func (e WeightSkipCause) String() string {
+	return string(e)
+}
+
+func (e *WeightSkipCause) UnmarshalGQL(v any) error {
+	str, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("enums must be strings")
+	}
+
+	*e = WeightSkipCause(str)
+	if !e.IsValid() {
+		return fmt.Errorf("%s is not a valid WeightSkipCause", str)
+	}
+	return nil
+}
+
+func (e WeightSkipCause) MarshalGQL(w io.Writer) {
+	_, _ = fmt.Fprint(w, strconv.Quote(e.String()))
+}
+
+func (e *WeightSkipCause) UnmarshalJSON(b []byte) error {
+	s, err := strconv.Unquote(string(b))
+	if err != nil {
+		return err
+	}
+	return e.UnmarshalGQL(s)
+}
+
+func (e WeightSkipCause) MarshalJSON() ([]byte, error) {
 	var buf bytes.Buffer
 	e.MarshalGQL(&buf)
 	return buf.Bytes(), nil

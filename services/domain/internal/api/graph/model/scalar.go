@@ -218,6 +218,12 @@ func MarshalWaitKind(k view.WaitKind) graphql.Marshaler { return word(string(k))
 // UnmarshalWaitKind reads a kind of wait.
 func UnmarshalWaitKind(v any) (view.WaitKind, error) { return enum(v, view.AllWaitKinds()...) }
 
+// MarshalWaitStatus writes how far a condition is from being met.
+func MarshalWaitStatus(s view.WaitStatus) graphql.Marshaler { return word(string(s)) }
+
+// UnmarshalWaitStatus reads how far a condition is from being met.
+func UnmarshalWaitStatus(v any) (view.WaitStatus, error) { return enum(v, view.AllWaitStatuses()...) }
+
 // MarshalFailurePolicy writes a policy.
 func MarshalFailurePolicy(p core.FailurePolicy) graphql.Marshaler { return word(string(p)) }
 

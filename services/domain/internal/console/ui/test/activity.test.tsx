@@ -98,36 +98,47 @@ describe('the page of the activity', () => {
 })
 
 describe('passages (D46)', () => {
-  const row = (event: string, gateId: string | null, reason: string | null = null, more: object = {}) => ({ subject: 'rollout_1', event, gateId, reason, createdAt: at, principalType: 'system', principalId: null, principal: null, ...more }) as JournalRow
+  const row = (event: string, gateId: string | null, reason: string | null = null, more: object = {}) => ({ subject: 'rollout_1', event, gateId, reason, createdAt: at, principalType: 'system', principalId: null, principal: null, breach: false, conditions: [], ...more }) as unknown as JournalRow
+  const condition = (kind: string, status: string, subject: string | null, more: object = {}) => ({ kind, status, subject, environment: null, by: [], soakSeconds: 0, cause: null, until: null, ...more })
   const rollout = { id: 'rollout_1', state: 'IN_PROGRESS', environments: [{ environment: { name: 'staging' } }] }
   const journal = [
     row('approve', 'staging', null, { principalType: 'user', principalId: 3, principal: { id: 'member_3', name: 'alice' } }),
     row('request_passage', 'staging'),
-    row('pass_gate', 'staging', 'staging: approved by user 3, user 4; will not stop at 10 %: nothing is live there yet; soak times of 600 seconds in all are omitted'),
+    row('pass_gate', 'staging', 'the text is not read', {
+      conditions: [
+        condition('APPROVAL', 'APPROVED', 'staging', { by: [{ principalType: 'user', principalId: 3, principal: { name: 'alice' }, groups: [] }, { principalType: 'user', principalId: 4, principal: null, groups: ['platform'] }] }),
+        condition('CHECK', 'SUCCESS', 'scan', { environment: { name: 'staging' } }),
+        condition('SKIPPED_WEIGHT', 'SKIPPED', 'staging/10', { soakSeconds: 600, cause: 'FIRST_DEPLOY' }),
+      ],
+    }),
     row('pass_gate', 'staging/50', null, { subject: 'deployment_1' }),
     row('request_passage', 'staging/50'),
-    row('pass_gate', 'release', 'no approval required'),
+    row('pass_gate', 'release', 'no approval required', { conditions: [condition('NOTHING_ASKED', 'NOT_NEEDED', null)] }),
   ]
   test('each with what satisfied it, in people’s names and times', () => {
     expect(passages(rollout, journal)).toEqual([
-      { gateId: 'staging', title: 'Into staging', requestedAt: at, grantedAt: at, grounds: ['staging: approved by alice, user 4', 'will not stop at 10 %: nothing is live there yet', 'soak times of 10 min in all are omitted'] },
-      { gateId: 'staging/50', title: 'Beyond 50 % in staging', requestedAt: at, grantedAt: null, grounds: [] },
-      { gateId: 'release', title: 'Past “release”', requestedAt: null, grantedAt: at, grounds: ['no approval required'] },
+      { gateId: 'staging', title: 'Into staging', requestedAt: at, grantedAt: at, stoppedAt: null, silent: false, grounds: ['staging: approved by alice, user 4 (platform)', 'check scan of staging: success', 'will not stop at 10 %: nothing is live there yet', 'soak times of 10 min in all are omitted'] },
+      { gateId: 'staging/50', title: 'Beyond 50 % in staging', requestedAt: at, grantedAt: null, stoppedAt: null, silent: false, grounds: [] },
+      { gateId: 'release', title: 'Past “release”', requestedAt: null, grantedAt: at, stoppedAt: null, silent: true, grounds: ['no approval required'] },
     ])
     expect(passages(rollout, journal).map(notable)).toEqual([true, true, false])
     // After an abort it is requested again, and what was granted before does not count.
     expect(passages(rollout, [...journal, row('request_passage', 'staging')])[0]).toMatchObject({ grantedAt: null, grounds: [] })
+    // What stops it is named; rows of earlier releases have a text.
+    expect(passages(rollout, [row('request_passage', 'staging'), row('stop_passage', 'staging', 'text', { conditions: [condition('FREEZE', 'STOPPED', 'freeze_7')] })])[0]).toMatchObject({ stoppedAt: at, grounds: ['stopped by freeze_7'] })
+    expect(passages(rollout, [row('pass_gate', 'staging', 'as it was; then')])[0]?.grounds).toEqual(['as it was; then'])
   })
   test('a breach is what the server says of a report from beyond', () => {
-    const failed = (reason: string) => breach(rollout, [row('fail', null, reason)])
-    expect(failed('breach: its program reported its end, but the passage "production" was never granted')).toBe('its program reported its end, but the passage "production" was never granted')
-    expect(failed('the breach: of trust')).toBeNull()
+    const failed = (more: object) => breach(rollout, [row('fail', null, 'breach: what it reported', more)])
+    expect(failed({ breach: true, conditions: [condition('PASSAGE', 'NOT_GRANTED', 'production')] })).toEqual({ passage: 'production', text: 'breach: what it reported' })
+    expect(failed({ breach: true })).toEqual({ passage: null, text: 'breach: what it reported' })
+    expect(failed({})).toBeNull()
     expect(breach(rollout, journal)).toBeNull()
   })
   test('are drawn with their states', () => {
     const drawn = (state: string) => renderToStaticMarkup(<Passages live={{ rollout: { ...rollout, state }, journal, pages: [] } as never} />)
     expect(drawn('IN_PROGRESS')).toContain('Requested')
-    expect(drawn('IN_PROGRESS')).toContain('Staging: approved by alice, user 4.')
+    expect(drawn('IN_PROGRESS')).toContain('Staging: approved by alice, user 4 (platform).')
     expect(drawn('FAILED')).toContain('Never granted')
     // What needed nothing is drawn on request.
     expect(drawn('FAILED')).toContain('Show one that needed no approval')

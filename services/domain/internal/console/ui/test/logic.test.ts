@@ -3,7 +3,7 @@ import type { CellFields, RolloutPageData, SetFields } from '../src/api/generate
 import { documentOf, environmentOf, inserted, located, moved, newDeploy, newStep, stepsOf, titleOf } from '../src/form/pipeline-steps'
 import { ability } from '../src/logic/ability'
 import { difference, shortDigest } from '../src/logic/difference'
-import { course, urgentFirst, type Lane } from '../src/logic/gates'
+import { afterApproval, course, missingAfter, requirement, urgentFirst, type Lane } from '../src/logic/gates'
 import type { Step } from '../src/logic/pipeline'
 import { earlier, leftOut, skipWords, targets } from '../src/logic/scope'
 import { ago, progress, remaining, shortTime, span } from '../src/logic/time'
@@ -103,7 +103,7 @@ describe('where a rollback goes', () => {
 })
 
 describe('why it waits', () => {
-  const wait = (kind: string, more: object = {}) => ({ kind, detail: 'because', resolver: 'the cluster', neededPermission: null, since: at, until: null, gateId: null, environment: { id: 'x', name: 'staging' }, service: null, ...more })
+  const wait = (kind: string, more: object = {}) => ({ kind, status: 'PENDING', subject: null, approvers: [], link: null, detail: 'because', resolver: 'the cluster', neededPermission: null, since: at, until: null, gateId: null, environment: { id: 'x', name: 'staging' }, service: null, ...more })
   test('what moves to one gate is one condition, with those that stand there', () => {
     const late = { waitingOn: [wait('HEALTH', { service: { id: 'web', name: 'web' } })] }
     const one = conditions(rollout(['DEPLOYING', 'DEPLOYING'], [gates([25]), []], late))
@@ -206,4 +206,19 @@ test('of many names a sentence has four; of many services those that need attent
   expect(names([...'abcdefgh'])).toBe('a, b, c, d and 4 others')
   const rows = [...'hdxhf'].map((c, i) => ({ deployment: { id: String(i), state: { h: 'HEALTHY', d: 'DEPLOYING', x: 'DEGRADED', f: 'FAILED' }[c] } })) as unknown as Lane['rows']
   expect(urgentFirst(rows).map((r) => r.deployment.id).join('')).toBe('24103')
+})
+
+describe('what an approval needs (D46)', () => {
+  const one = (given: number, quorum: number, group: string | null = null) => ({ group, quorum, given })
+  test('of one requirement how many are missing', () => {
+    expect(requirement(one(1, 2, 'platform'), 0)).toBe('1 of 2 approvals by members of platform')
+    expect(afterApproval([one(0, 1)], 'It')).toBe('It continues.')
+    expect(afterApproval([one(0, 3)], 'It')).toBe('It continues when 2 more people have approved.')
+  })
+  test('of two groups both, and never more than asked', () => {
+    const both = [one(0, 1, 'managers'), one(3, 2, 'platform')]
+    expect(afterApproval(both, 'It')).toBe('It continues.')
+    expect(afterApproval([one(0, 1, 'managers'), one(1, 2, 'platform')], 'It')).toBe('It continues when all requirements are met. Missing: 0 of 1 approval by members of managers; 1 of 2 approvals by members of platform.')
+    expect(missingAfter(both)).toBe(0)
+  })
 })

@@ -160,6 +160,10 @@ export interface NewArtifactSourceInput {
 
 export type NewerPolicy = 'REFUSE' | 'QUEUE' | 'SUPERSEDE'
 
+export type PassageConditionKind = 'APPROVAL' | 'SKIPPED_WEIGHT' | 'NOTHING_ASKED' | 'FREEZE' | 'VETO' | 'PIN' | 'CHECK' | 'PASSAGE'
+
+export type PassageConditionStatus = 'APPROVED' | 'EXPIRED' | 'BREAK_GLASS' | 'SUCCESS' | 'SKIPPED' | 'NOT_NEEDED' | 'STOPPED' | 'BYPASSED' | 'NOT_GRANTED'
+
 export interface PauseRolloutInput {
   rolloutId: string
   reason?: string | null
@@ -329,6 +333,10 @@ export interface UnpinEnvironmentInput {
 }
 
 export type WaitKind = 'HAND_OVER' | 'APPROVAL' | 'PAUSE' | 'SOAK' | 'HEALTH' | 'ENVIRONMENT' | 'AGENT' | 'FREEZE' | 'VETO' | 'PIN' | 'CHECK'
+
+export type WaitStatus = 'PENDING' | 'FAILED' | 'STOPPED' | 'UNSATISFIABLE'
+
+export type WeightSkipCause = 'FIRST_DEPLOY' | 'UNCHANGED' | 'PROMOTE_FULL' | 'NO_GATES' | 'PROGRAM'
 
 export interface WorkflowFilter {
   startedAfter?: string | null
@@ -564,8 +572,11 @@ export interface GateFields {
   gateId: string
   reason: string
   requestedAt: string
-  quorum: number
-  group: string | null
+  requirements: Array<{
+    group: string | null
+    quorum: number
+    given: number
+  }>
   requesterMayApprove: boolean
   expiresAt: string | null
   onExpiry: GateOutcome
@@ -597,6 +608,26 @@ export interface JournalRow {
   reason: string | null
   triggeredBy: string | null
   createdAt: string
+  breach: boolean
+  conditions: Array<{
+    kind: PassageConditionKind
+    subject: string | null
+    status: PassageConditionStatus
+    environment: {
+      name: string
+    } | null
+    by: Array<{
+      principalType: string
+      principalId: number | null
+      principal: {
+        name: string
+      } | null
+      groups: Array<string>
+    }>
+    soakSeconds: number
+    cause: WeightSkipCause | null
+    until: string | null
+  }>
 }
 
 export interface SetFields {
@@ -2184,8 +2215,11 @@ export interface RolloutPageData {
       gateId: string
       reason: string
       requestedAt: string
-      quorum: number
-      group: string | null
+      requirements: Array<{
+        group: string | null
+        quorum: number
+        given: number
+      }>
       requesterMayApprove: boolean
       expiresAt: string | null
       onExpiry: GateOutcome
@@ -2203,9 +2237,16 @@ export interface RolloutPageData {
     }>
     waitingOn: Array<{
       kind: WaitKind
+      status: WaitStatus
+      subject: string | null
       detail: string
       resolver: string
       neededPermission: Permission | null
+      approvers: Array<{
+        id: string
+        name: string
+      }>
+      link: string | null
       since: string | null
       until: string | null
       gateId: string | null
@@ -2301,6 +2342,26 @@ export interface RolloutPageData {
         reason: string | null
         triggeredBy: string | null
         createdAt: string
+        breach: boolean
+        conditions: Array<{
+          kind: PassageConditionKind
+          subject: string | null
+          status: PassageConditionStatus
+          environment: {
+            name: string
+          } | null
+          by: Array<{
+            principalType: string
+            principalId: number | null
+            principal: {
+              name: string
+            } | null
+            groups: Array<string>
+          }>
+          soakSeconds: number
+          cause: WeightSkipCause | null
+          until: string | null
+        }>
       }>
       pageInfo: {
         hasNextPage: boolean
@@ -2313,7 +2374,7 @@ export interface RolloutPageVariables {
   id: string
   after?: string | null
 }
-export const RolloutPage: Operation<RolloutPageData, RolloutPageVariables> = { name: 'RolloutPage', text: 'query RolloutPage($id: ID!, $after: String) { rollout(id: $id) { id state status isRollback rollbackOf { id versionSet { id name } } rolledBackBy { id status versionSet { id name } } automaticRollback { state cause dueAt why outcome rollout { id } } breakGlass { principal { id name } reason at } skippedEnvironments { environment { id name tier } cause } pauseRequested workflowRef createdAt startedAt finishedAt application { id name rollbackPolicy { degradedAfterSeconds } } versionSet { ...SetFields } flowDefinition { id version definition } openGates { ...GateFields } waitingOn { kind detail resolver neededPermission since until gateId environment { id name } service { id name } } viewerCan { ...AbilityFields } environments { id position state status startedAt finishedAt driverDigest driverBinding { id version driverRef } environment { id name tier contact { reachable reason since } } previousVersionSet { id name } deployments { id state status startedAt finishedAt service { id name } versions { id name digest reference } gates { gateId weight reachedAt passedAt } snapshot { commitSha manifestDigest driverDigest parameters changes { ...ChangeFields } } } } journal(first: 200, after: $after) { nodes { ...JournalRow } pageInfo { hasNextPage endCursor } } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen deletedAt reference createdAt } } } fragment GateFields on Gate { gateId reason requestedAt quorum group requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason } fragment ChangeFields on FileChange { path diff truncated } fragment JournalRow on Transition { subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt }' }
+export const RolloutPage: Operation<RolloutPageData, RolloutPageVariables> = { name: 'RolloutPage', text: 'query RolloutPage($id: ID!, $after: String) { rollout(id: $id) { id state status isRollback rollbackOf { id versionSet { id name } } rolledBackBy { id status versionSet { id name } } automaticRollback { state cause dueAt why outcome rollout { id } } breakGlass { principal { id name } reason at } skippedEnvironments { environment { id name tier } cause } pauseRequested workflowRef createdAt startedAt finishedAt application { id name rollbackPolicy { degradedAfterSeconds } } versionSet { ...SetFields } flowDefinition { id version definition } openGates { ...GateFields } waitingOn { kind status subject detail resolver neededPermission approvers { id name } link since until gateId environment { id name } service { id name } } viewerCan { ...AbilityFields } environments { id position state status startedAt finishedAt driverDigest driverBinding { id version driverRef } environment { id name tier contact { reachable reason since } } previousVersionSet { id name } deployments { id state status startedAt finishedAt service { id name } versions { id name digest reference } gates { gateId weight reachedAt passedAt } snapshot { commitSha manifestDigest driverDigest parameters changes { ...ChangeFields } } } } journal(first: 200, after: $after) { nodes { ...JournalRow } pageInfo { hasNextPage endCursor } } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen deletedAt reference createdAt } } } fragment GateFields on Gate { gateId reason requestedAt requirements { group quorum given } requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason } fragment ChangeFields on FileChange { path diff truncated } fragment JournalRow on Transition { subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt breach conditions { kind subject status environment { name } by { principalType principalId principal { name } groups } soakSeconds cause until } }' }
 
 export interface AskPreviewData {
   previewRollout: {
@@ -2362,8 +2423,11 @@ export interface InboxData {
       gateId: string
       reason: string
       requestedAt: string
-      quorum: number
-      group: string | null
+      requirements: Array<{
+        group: string | null
+        quorum: number
+        given: number
+      }>
       requesterMayApprove: boolean
       expiresAt: string | null
       onExpiry: GateOutcome
@@ -2413,7 +2477,7 @@ export interface InboxVariables {
   first: number
   after?: string | null
 }
-export const Inbox: Operation<InboxData, InboxVariables> = { name: 'Inbox', text: 'query Inbox($first: Int!, $after: String) { gatesForMe(first: $first, after: $after) { nodes { ...GateFields rollout { id state status isRollback createdAt application { id name } versionSet { id name } environments { id state environment { id name tier } } } } pageInfo { hasNextPage endCursor } } } fragment GateFields on Gate { gateId reason requestedAt quorum group requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason }' }
+export const Inbox: Operation<InboxData, InboxVariables> = { name: 'Inbox', text: 'query Inbox($first: Int!, $after: String) { gatesForMe(first: $first, after: $after) { nodes { ...GateFields rollout { id state status isRollback createdAt application { id name } versionSet { id name } environments { id state environment { id name tier } } } } pageInfo { hasNextPage endCursor } } } fragment GateFields on Gate { gateId reason requestedAt requirements { group quorum given } requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason }' }
 
 export interface MoreJournalData {
   rollout: {
@@ -2433,6 +2497,26 @@ export interface MoreJournalData {
         reason: string | null
         triggeredBy: string | null
         createdAt: string
+        breach: boolean
+        conditions: Array<{
+          kind: PassageConditionKind
+          subject: string | null
+          status: PassageConditionStatus
+          environment: {
+            name: string
+          } | null
+          by: Array<{
+            principalType: string
+            principalId: number | null
+            principal: {
+              name: string
+            } | null
+            groups: Array<string>
+          }>
+          soakSeconds: number
+          cause: WeightSkipCause | null
+          until: string | null
+        }>
       }>
       pageInfo: {
         hasNextPage: boolean
@@ -2445,7 +2529,7 @@ export interface MoreJournalVariables {
   id: string
   after: string
 }
-export const MoreJournal: Operation<MoreJournalData, MoreJournalVariables> = { name: 'MoreJournal', text: 'query MoreJournal($id: ID!, $after: String!) { rollout(id: $id) { journal(first: 200, after: $after) { nodes { ...JournalRow } pageInfo { hasNextPage endCursor } } } } fragment JournalRow on Transition { subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt }' }
+export const MoreJournal: Operation<MoreJournalData, MoreJournalVariables> = { name: 'MoreJournal', text: 'query MoreJournal($id: ID!, $after: String!) { rollout(id: $id) { journal(first: 200, after: $after) { nodes { ...JournalRow } pageInfo { hasNextPage endCursor } } } } fragment JournalRow on Transition { subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt breach conditions { kind subject status environment { name } by { principalType principalId principal { name } groups } soakSeconds cause until } }' }
 
 export interface SetsData {
   application: {

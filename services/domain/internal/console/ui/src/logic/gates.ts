@@ -123,3 +123,25 @@ export function course(rollout: Rollout, journal: JournalRow[]): Part[] {
   })
   return parts
 }
+
+type Requirements = GateFields['requirements']
+
+/** "1 of 2 approvals by members of platform". Beside requirements with groups, one without is about people of any of those. */
+export function requirement({ group, quorum, given }: Requirements[number], index: number): string {
+  const by = group ? `members of ${group}` : index > 0 ? 'people' : 'anyone with “approve”'
+  return `${given} of ${quorum} ${quorum > 1 ? 'approvals' : 'approval'} by ${by}`
+}
+
+/** How many approvals are missing at least after one more, which may count for every requirement. */
+export function missingAfter(all: Requirements): number {
+  return Math.max(...all.map((r) => r.quorum - r.given - 1))
+}
+
+/** What one more approval leads to. */
+export function afterApproval(all: Requirements, what: string): string {
+  const open = all.filter((r) => r.given < r.quorum)
+  // Which of several requirements the viewer counts for is decided by the server.
+  if (all.length > 1 && (open.length > 1 || missingAfter(all) > 0)) return `${what} continues when all requirements are met. Missing: ${open.map((r) => requirement(r, all.indexOf(r))).join('; ')}.`
+  const missing = missingAfter(all)
+  return missing > 0 ? `${what} continues when ${missing} more ${missing > 1 ? 'people have' : 'person has'} approved.` : `${what} continues.`
+}

@@ -1,6 +1,8 @@
-// The passages of a rollout, read off its journal: which were requested, when each was granted, and what satisfied it (D46).
+// The passages of a rollout, by its journal: which were requested, when each was granted, what satisfied it, and what stops it (D46).
 import type { JournalRow } from '../api/generated'
 import { span } from './time'
+
+type Condition = JournalRow['conditions'][number]
 
 export interface Passage {
   gateId: string
@@ -10,8 +12,12 @@ export interface Passage {
   requestedAt: string | null
   /** Null while it is not granted. */
   grantedAt: string | null
-  /** What satisfied each condition, and what was left out: one sentence each. */
+  /** When something stopped it that had everything else; null otherwise. */
+  stoppedAt: string | null
+  /** What satisfied each condition, what was left out, or what stops it: one sentence each. */
   grounds: string[]
+  /** Whether it needed nothing. */
+  silent: boolean
 }
 
 /** What the journal needs to say of a rollout. */
@@ -27,49 +33,85 @@ function title(gateId: string, environments: Set<string>): string {
   return name && weight && environments.has(name) ? `Beyond ${weight} % in ${name}` : `Past “${gateId}”`
 }
 
-/** Who has a name in the journal, by what the server calls a member without the name: "user 3". */
-function namesIn(rows: JournalRow[]): Map<string, string> {
-  return new Map(rows.flatMap((r) => (r.principal && r.principalId ? [[`${r.principalType} ${r.principalId}`, r.principal.name] as const] : [])))
+const causes: Record<NonNullable<Condition['cause']>, string> = {
+  FIRST_DEPLOY: 'nothing is live there yet',
+  UNCHANGED: 'these versions are live there already',
+  PROMOTE_FULL: 'the rollback policy promotes in full',
+  NO_GATES: 'the driver does not stop at weights',
+  PROGRAM: 'the driver skips them this time',
 }
 
-/** The server's sentence, condition by condition, with people's names and times as people say them. */
-function grounds(reason: string | null, names: Map<string, string>): string[] {
-  return (reason ?? '').split('; ').flatMap((part) =>
-    part === ''
-      ? []
-      : [
-          part
-            .replaceAll(/\b(?:user|agent) \d+\b/g, (who) => names.get(who) ?? who)
-            .replace(/^soak times of (\d+) seconds in all are omitted$/, (_, seconds: string) => `soak times of ${span(Number(seconds) * 1000)} in all are omitted`),
-        ],
-  )
+function people(c: Condition): string {
+  return c.by
+    .map((one) => (one.principal?.name ?? [one.principalType, one.principalId].filter((w) => w !== null).join(' ')) + (one.groups.length > 0 ? ` (${one.groups.join(', ')})` : ''))
+    .join(', ')
+}
+
+function satisfied(c: Condition): string {
+  const by = people(c)
+  const subject = c.subject ?? ''
+  switch (c.status) {
+    case 'EXPIRED':
+      return `${subject}: approved by expiry`
+    case 'BREAK_GLASS':
+      return `${subject}: passed by break-glass by ${by}`
+    case 'APPROVED':
+      return `${subject}: approved by ${by}`
+    case 'SUCCESS':
+      return `check ${subject}${c.environment ? ` of ${c.environment.name}` : ''}: success${by ? ` by ${by}` : ''}`
+    case 'STOPPED':
+      return c.kind === 'PIN' ? `stopped: ${c.environment?.name ?? subject} is pinned` : `stopped by ${subject}`
+    case 'BYPASSED':
+      return `${subject} is bypassed`
+    case 'NOT_GRANTED':
+      return `${subject} was never granted`
+    case 'NOT_NEEDED':
+      return 'no approval required'
+    case 'SKIPPED':
+      return ''
+  }
+}
+
+/** The conditions of a row, as sentences. Weights that are skipped for one reason are one sentence. */
+function grounds(row: JournalRow): string[] {
+  // Rows of earlier releases have a text, or nothing.
+  if (row.conditions.length === 0) return row.reason ? [row.reason] : []
+  const skipped = row.conditions.filter((c) => c.kind === 'SKIPPED_WEIGHT')
+  const all = row.conditions.filter((c) => c.kind !== 'SKIPPED_WEIGHT').map(satisfied)
+  if (skipped.length > 0) {
+    const weights = skipped.map((c) => `${/\d+$/.exec(c.subject ?? '')?.[0] ?? '?'} %`).join(', ')
+    const cause = skipped[0]?.cause
+    all.push(`will not stop at ${weights}${cause ? `: ${causes[cause]}` : ''}`)
+    const soak = skipped.reduce((sum, c) => sum + c.soakSeconds, 0)
+    if (soak > 0) all.push(`soak times of ${span(soak * 1000)} in all are omitted`)
+  }
+  return all
 }
 
 /** Passages in the order in which they were requested or granted first; of one that was requested again, as after an abort, the last time. */
 export function passages(rollout: Course, journal: JournalRow[]): Passage[] {
   const environments = new Set(rollout.environments.map((e) => e.environment.name))
-  const names = namesIn(journal)
   const found = new Map<string, Passage>()
   for (const row of journal) {
     if (row.subject !== rollout.id || !row.gateId) continue
     const before = found.get(row.gateId)
-    const passage = { gateId: row.gateId, title: title(row.gateId, environments), requestedAt: before?.requestedAt ?? null, grantedAt: null, grounds: [] }
+    const passage = { gateId: row.gateId, title: title(row.gateId, environments), requestedAt: before?.requestedAt ?? null, grantedAt: null, stoppedAt: null, grounds: [], silent: false }
     if (row.event === 'request_passage') found.set(row.gateId, { ...passage, requestedAt: row.createdAt })
+    if (row.event === 'stop_passage') found.set(row.gateId, { ...passage, stoppedAt: row.createdAt, grounds: grounds(row) })
     // Rows of earlier releases say that a gate was passed, but not why.
-    if (row.event === 'pass_gate') found.set(row.gateId, { ...passage, grantedAt: row.createdAt, grounds: grounds(row.reason, names) })
+    if (row.event === 'pass_gate') found.set(row.gateId, { ...passage, grantedAt: row.createdAt, grounds: grounds(row), silent: row.conditions.every((c) => c.kind === 'NOTHING_ASKED') })
   }
   return [...found.values()]
 }
 
 /** Whether it says more than that nothing was in the way. */
 export function notable(passage: Passage): boolean {
-  return passage.grantedAt === null || passage.grounds.some((g) => !/^(no approval required|nothing was asked)$/.test(g))
+  return !passage.silent
 }
 
-const marked = /^breach: (its program reported .*, but the passage ".*" was never granted)$/
-
-/** That the rollout failed because of a report from beyond a passage that was not granted: what was reported; null for no breach. */
-export function breach(rollout: Course, journal: JournalRow[]): string | null {
-  const row = journal.findLast((r) => r.subject === rollout.id && r.event === 'fail')
-  return marked.exec(row?.reason ?? '')?.[1] ?? null
+/** That the rollout failed because of a report from beyond a passage that was not granted; null for no breach. */
+export function breach(rollout: Course, journal: JournalRow[]): { passage: string | null; text: string } | null {
+  const row = journal.findLast((r) => r.subject === rollout.id && r.breach)
+  if (!row) return null
+  return { passage: row.conditions.find((c) => c.kind === 'PASSAGE')?.subject ?? null, text: row.reason ?? '' }
 }

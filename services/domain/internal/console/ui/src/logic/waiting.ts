@@ -10,6 +10,8 @@ type Wait = Rollout['waitingOn'][number]
 export interface Condition {
   key: string
   kind: WaitKind
+  /** Nobody is left who could satisfy it. */
+  stuck: boolean
   title: string
   detail: string
   /** Why others wait with it; empty where nobody does. */
@@ -18,6 +20,10 @@ export interface Condition {
   since: string | null
   until: string | null
   gate: GateFields | null
+  /** Members who can still approve, by name. */
+  approvers: string[]
+  /** Where the status of a check was reported from. */
+  link: string | null
 }
 
 const terminal = ['COMPLETED', 'FAILED', 'CANCELLED']
@@ -81,7 +87,7 @@ function title(rollout: Rollout, w: Wait): string {
     case 'FREEZE':
       return `A freeze stops “${w.gateId ?? ''}”`
     case 'CHECK':
-      return `“${w.gateId ?? ''}” waits for a check of ${where}`
+      return `“${w.gateId ?? ''}” waits for ${w.subject ? `check ${w.subject}` : 'a check'} of ${where}`
     case 'VETO':
       return 'What it carries is vetoed'
     case 'PIN':
@@ -93,8 +99,9 @@ function title(rollout: Rollout, w: Wait): string {
 
 function plain(rollout: Rollout, w: Wait): Condition {
   return {
-    key: `${w.kind} ${w.gateId ?? ''} ${w.environment?.id ?? ''} ${w.service?.id ?? ''}`,
+    key: `${w.kind} ${w.gateId ?? ''} ${w.subject ?? ''} ${w.environment?.id ?? ''} ${w.service?.id ?? ''}`,
     kind: w.kind,
+    stuck: w.status === 'UNSATISFIABLE',
     title: title(rollout, w),
     // The title says all of it.
     detail: w.kind === 'SOAK' ? '' : w.detail,
@@ -103,6 +110,8 @@ function plain(rollout: Rollout, w: Wait): Condition {
     since: w.since,
     until: w.until,
     gate: (w.kind === 'APPROVAL' && rollout.openGates.find((g) => g.gateId === w.gateId)) || null,
+    approvers: w.approvers.map((m) => m.name),
+    link: w.link,
   }
 }
 

@@ -7,7 +7,7 @@ import { useAsk, useRollout, type LiveRollout } from '../api/hooks'
 import { ability } from '../logic/ability'
 import { course } from '../logic/gates'
 import { breach } from '../logic/passages'
-import { conditions, isOver } from '../logic/waiting'
+import { conditions, isOver, names } from '../logic/waiting'
 import { ActButton } from '../parts/act'
 import { announce } from '../parts/announce'
 import { Changes } from '../parts/changes'
@@ -157,10 +157,10 @@ function Why({ live, what }: { live: LiveRollout; what: string }) {
     return (
       <section className={`card why ${rollout.state === 'FAILED' ? 'bad' : ''}`} aria-label="Why it ended">
         <h2>{rollout.state === 'FAILED' ? 'Why it failed' : 'Why it was cancelled'}</h2>
-        <p dir="auto">{beyond ? sentence(beyond) : end.reason}</p>
+        <p dir="auto">{beyond ? sentence(beyond.text) : end.reason}</p>
         {beyond && (
           <p>
-            <strong>This is a breach:</strong> its driver’s program continued without the passage. Nothing was applied of what it reported from there; its workflow is stopped, and it may change nothing any more.
+            <strong>This is a breach:</strong> its driver’s program continued without the passage{beyond.passage && <> “{beyond.passage}”</>}. Nothing was applied of what it reported from there; its workflow is stopped, and it may change nothing any more.
           </p>
         )}
         {rollout.state === 'FAILED' && <p className="faint">{afterFailure(rollout)}</p>}
@@ -194,6 +194,24 @@ function Why({ live, what }: { live: LiveRollout; what: string }) {
               {c.kind === 'SOAK' && c.until && <Countdown since={c.since} until={c.until} label={c.title} />}
               {c.joint && <p>{c.joint}</p>}
               {c.gate && <GateRule gate={c.gate} />}
+              {c.stuck ? (
+                <p>
+                  <Chip tone="bad" icon="degraded" word="Nobody can answer it" /> Add members who may approve, or cancel the rollout.
+                </p>
+              ) : (
+                c.approvers.length > 0 && (
+                  <p className="faint">
+                    Can be approved by <bdi>{names(c.approvers)}</bdi>.
+                  </p>
+                )
+              )}
+              {c.link && (
+                <p>
+                  <a href={c.link} rel="noreferrer noopener" target="_blank">
+                    Where it was reported from
+                  </a>
+                </p>
+              )}
               {!c.gate && c.kind !== 'SOAK' && <p className="faint">Resolved by {c.resolver}.</p>}
             </div>
             {c.gate && <GateButtons rolloutId={rollout.id} gate={c.gate} what={what} glass={ability(rollout.viewerCan, 'breakGlass')} />}

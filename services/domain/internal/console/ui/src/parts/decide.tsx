@@ -5,6 +5,7 @@ import { useNavigate } from 'react-router'
 import { accepted, ask } from '../api/client'
 import { AbortRollout, ApproveGate, CancelRollout, PauseRollout, RejectGate, ResumeRollout, RetryRollout, type GateFields, type RolloutPageData } from '../api/generated'
 import { ability, type Ability } from '../logic/ability'
+import { afterApproval, missingAfter, requirement } from '../logic/gates'
 import { isOver } from '../logic/waiting'
 import { ActButton } from './act'
 import { Confirm } from './confirm'
@@ -16,7 +17,7 @@ export function GateButtons({ rolloutId, gate, what, glass }: { rolloutId: strin
   const [open, setOpen] = useState<'approve' | 'reject' | 'glass' | null>(null)
   const { gateId } = gate
   const close = () => setOpen(null)
-  const missing = gate.quorum - gate.approvals.length - 1
+  const missing = missingAfter(gate.requirements)
   return (
     <span className="buttons">
       <ActButton ability={ability(gate.viewerCan, 'approveGate')} className="primary" onClick={() => setOpen('approve')} label={`Approve ${gateId} of ${what}`}>
@@ -41,7 +42,7 @@ export function GateButtons({ rolloutId, gate, what, glass }: { rolloutId: strin
           onClose={close}
           send={async (reason) => accepted((await ask(ApproveGate, { input: { rolloutId, gateId, reason } })).approveGate)}
         >
-          <p>{missing > 0 ? `${what} continues when ${missing} more ${missing > 1 ? 'people have' : 'person has'} approved.` : `${what} continues.`}</p>
+          <p>{afterApproval(gate.requirements, what)}</p>
           {missing > 0 && glass?.allowed && (
             <p>
               No one else can approve in time?{' '}
@@ -71,10 +72,10 @@ export function GateButtons({ rolloutId, gate, what, glass }: { rolloutId: strin
 
 /** Who may answer a gate, by when, and who has. */
 export function GateRule({ gate }: { gate: GateFields }) {
-  const { approvals, quorum, group, expiresAt, onExpiry } = gate
+  const { requirements, expiresAt, onExpiry } = gate
   return (
     <p className="faint">
-      {approvals.length} of {quorum} approvals. {group ? <>Members of {group}</> : 'Anyone with “approve”'}
+      {requirements.map(requirement).join('; ')}
       {!gate.requesterMayApprove && ' except the requester'}
       {expiresAt && (
         <>

@@ -196,7 +196,7 @@ export function StopView({ stop, over, target }: { stop: Stop; over: boolean; ta
         {open && (
           <span className="faint">
             {' · '}
-            requested <Ago at={open.requestedAt} />, {open.approvals.length} of {open.quorum} approved
+            requested <Ago at={open.requestedAt} />, {open.requirements.map((r) => `${r.given} of ${r.quorum}${r.group && open.requirements.length > 1 ? ` by ${r.group}` : ''}`).join(', ')} approved
           </span>
         )}
       </span>

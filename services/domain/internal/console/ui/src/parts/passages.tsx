@@ -43,6 +43,10 @@ export function Passages({ live: { rollout, journal } }: { live: LiveRollout }) 
                       </>
                     ) : isOver(rollout.state) ? (
                       <Chip tone="quiet" icon="cancelled" word="Never granted" />
+                    ) : p.stoppedAt ? (
+                      <>
+                        <Chip tone="bad" icon="gate" word="Stopped" /> <Ago at={p.stoppedAt} />
+                      </>
                     ) : (
                       <>
                         <Chip tone="wait" icon="gate" word="Requested" /> {p.requestedAt && <Ago at={p.requestedAt} />}
