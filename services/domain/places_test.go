@@ -1,6 +1,8 @@
 package domain
 
 import (
+	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -8,6 +10,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
 // announced are the latest announcements about environments, by name; those about applications are left out.
@@ -118,4 +121,34 @@ func TestPassagesEndWithTheRollout(t *testing.T) {
 	if revoked() != 1 {
 		t.Errorf("revoked %d times, want once", revoked())
 	}
+}
+
+// A driver that declares no places opens everything of its clusters: who may configure one tier only neither binds it, nor has a pipeline
+// newly go to where it is bound (D46, D50).
+func TestOnlyThoseWithoutLimitsClaimEverything(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	limited := user()
+	limited.Permissions = core.RoleViewer.Permissions()
+	limited.Grants = []core.Grant{{Permissions: core.PermissionsOf(core.MayConfigure), Tiers: []core.Tier{core.TierStaging}}}
+	create := func(a core.Actor, name string) error {
+		_, err := s.setup.CreateEnvironment(t.Context(), a, setup.NewEnvironment{
+			Name: name, Tier: core.TierStaging, DriverRef: paper, DriverConfig: json.RawMessage(`{"drawer":3}`),
+		})
+		return err
+	}
+	if err := create(limited, "mine"); !fault.Is(err, fault.Denied) || !strings.Contains(err.Error(), "does not declare what a rollout changes") {
+		t.Errorf("an environment: found %v, want it denied", err)
+	}
+	s.ok(create(user(), "qa"))
+	blog := s.fixture.application("blog", "site")
+	define := func(a core.Actor, environment string) error {
+		_, err := s.setup.CreateFlowDefinition(t.Context(), a, setup.NewFlowDefinition{ApplicationID: blog.ID, Definition: pipeline(environment)})
+		return err
+	}
+	if err := define(limited, "staging"); !fault.Is(err, fault.Denied) || !strings.Contains(err.Error(), "everything of its clusters") {
+		t.Errorf("a pipeline: found %v, want it denied", err)
+	}
+	s.ok(define(user(), "staging"))
+	s.ok(define(limited, "staging"))
 }

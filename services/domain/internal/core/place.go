@@ -42,16 +42,28 @@ type Territory struct {
 	Places              []Place
 }
 
-// wide is a place that a driver without a declaration has: the places of other environments within it stay closed to its rollouts.
-func (p Place) wide() bool {
+// Wide is whether a place is all of a cluster, all repositories, or all servers, as a driver without a declaration has them: the places of
+// other environments within it stay closed to its rollouts.
+func (p Place) Wide() bool {
 	return p.Repository == AnyRepository || p.URL == AnyURL || p.AgentID != 0 && p.Application == "" && p.Namespace == ""
+}
+
+// Owns is whether a place is the whole cluster that another place is in.
+func (p Place) Owns(o Place) bool {
+	return p.AgentID != 0 && p.AgentID == o.AgentID && p.Application == "" && p.Namespace == ""
+}
+
+// Within is whether a place in a cluster is a part of another one, or the same.
+func (p Place) Within(o Place) bool {
+	return p == o || o.Owns(p) || p.AgentID != 0 && p.AgentID == o.AgentID && p.Application == "" && o.Application == "" && p.Namespace == o.Namespace &&
+		o.Name == ""
 }
 
 // Overlaps is whether two places that are not wide have anything in common.
 func (p Place) Overlaps(o Place) bool {
 	either := func(a, b string) bool { return a == "" || b == "" || a == b }
 	switch {
-	case p.wide() || o.wide():
+	case p.Wide() || o.Wide():
 		return false
 	case p.Repository != "" || o.Repository != "":
 		branch := func(p Place) string { return strings.TrimPrefix(p.Branch, "refs/heads/") }

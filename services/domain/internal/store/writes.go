@@ -113,6 +113,16 @@ func (t *tx) AllEnvironments(ctx context.Context) (map[string]core.BoundEnvironm
 	return all, pg.Classify(err, "read environments")
 }
 
+// ClaimingEnvironments implements setup.ReadinessTx.
+func (t *tx) ClaimingEnvironments(ctx context.Context) ([]core.BoundEnvironment, error) {
+	rows, err := t.q.ClaimingEnvironments(ctx, t.organization)
+	all := make([]core.BoundEnvironment, len(rows))
+	for i, r := range rows {
+		all[i] = core.BoundEnvironment{Environment: environment(r.Environment), Binding: driverBinding(r.DriverBinding)}
+	}
+	return all, pg.Classify(err, "read environments")
+}
+
 // LockEnvironment implements access.Tx and setup.ReadinessTx.
 func (t *tx) LockEnvironment(ctx context.Context, id int64) (core.BoundEnvironment, error) {
 	r, err := t.q.LockEnvironment(ctx, t.organization, id)

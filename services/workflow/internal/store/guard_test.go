@@ -110,7 +110,7 @@ func TestReportsOfPlaces(t *testing.T) {
 			t.Errorf("step %d: found version %d, %+v, %v", i, version, all, err)
 		}
 	}
-	// The places of its applications are the environment's, until it is archived.
+	// The places of its applications are the environment's, until it is archived without protection.
 	b.report("application", guard.Change{Territory: &guard.Territory{
 		Environment: 5, Application: 2, Name: "production", Sequence: 1,
 		Places: []activity.Place{{Agent: 8}},
@@ -121,6 +121,11 @@ func TestReportsOfPlaces(t *testing.T) {
 	b.report("archived", guard.Change{Territory: &guard.Territory{Environment: 5, Name: "production", Sequence: 14, Archived: true}})
 	if version, all, err := b.Territories(t.Context(), 1); err != nil || len(all) != 0 || version != 5 {
 		t.Errorf("archived: version %d, %+v, %v", version, all, err)
+	}
+	// What is deployed in an archived environment keeps running there, so its protection stays.
+	b.report("protected", guard.Change{Territory: &guard.Territory{Environment: 5, Name: "production", Sequence: 15, Archived: true, Protected: true}})
+	if _, all, err := b.Territories(t.Context(), 1); err != nil || len(all) != 1 || !all[0].Archived || len(all[0].Places) != 1 {
+		t.Errorf("archived and protected: %+v, %v", all, err)
 	}
 	if run, err := b.Guarded(t.Context(), 2, "rollout-1"); err != nil || run.Version != 0 {
 		t.Errorf("another organization: %+v, %v", run, err)

@@ -262,6 +262,17 @@ func TestAGrantByTheAPI(t *testing.T) {
 	}
 }
 
+// blogConfig is how an application is deployed to staging, with some changes.
+func blogConfig(change map[string]any) map[string]any {
+	config := map[string]any{
+		"namespace": "argocd", "application": "blog-staging", "rollout_strategy": "canary", "use_load_balancing": false,
+		"repository_url": "https://git.example.com/shop.git", "path": "blog", "destination_namespace": "blog",
+		"services": []map[string]any{{"service": "site", "file": "blog/site.yaml", "container": "site"}},
+	}
+	maps.Copy(config, change)
+	return config
+}
+
 // TestAPipelineClaimsNothingOfOthers: who may configure staging alone cannot have its passage open what belongs to production, or to an
 // application of others (D46, D50).
 func TestAPipelineClaimsNothingOfOthers(t *testing.T) {
@@ -295,20 +306,51 @@ func TestAPipelineClaimsNothingOfOthers(t *testing.T) {
 		{"another application in staging", everywhere, map[string]any{"application": "wiki-staging"}, ""},
 		{"anything, as an owner", actor(ours), map[string]any{"application": "shop-production"}, ""},
 		{"what the owner has named already", everywhere, map[string]any{"application": "shop-production", "rollout_strategy": "blue_green"}, ""},
+		{"what is in a cluster without a part", everywhere, map[string]any{"destination_namespace": "legacy"}, ""},
 	} {
-		config := map[string]any{
-			"namespace": "argocd", "application": "blog-staging", "rollout_strategy": "canary", "use_load_balancing": false,
-			"repository_url": "https://git.example.com/shop.git", "path": "blog", "destination_namespace": "blog",
-			"services": []map[string]any{{"service": "site", "file": "blog/site.yaml", "container": "site"}},
-		}
-		maps.Copy(config, tt.change)
-		definition := must(json.Marshal(deployTo("staging", config)))(t)
+		definition := must(json.Marshal(deployTo("staging", blogConfig(tt.change))))(t)
 		_, err := f.setup.CreateFlowDefinition(t.Context(), tt.actor, setup.NewFlowDefinition{ApplicationID: blog.ID, Definition: definition})
 		switch {
 		case tt.denied == "" && err != nil:
 			t.Errorf("%s: %v", tt.name, err)
 		case tt.denied != "" && (!fault.Is(err, fault.Denied) || !strings.Contains(err.Error(), tt.denied)):
 			t.Errorf("%s: found %v, want it denied because of %q", tt.name, err, tt.denied)
+		}
+	}
+	must(f.setup.ArchiveEnvironment(t.Context(), actor(ours), production.ID, "moved"))(t)
+	definition := must(json.Marshal(deployTo("staging", blogConfig(map[string]any{"destination_namespace": "shop"}))))(t)
+	_, err := f.setup.CreateFlowDefinition(t.Context(), everywhere, setup.NewFlowDefinition{ApplicationID: blog.ID, Definition: definition})
+	if !fault.Is(err, fault.Denied) || !strings.Contains(err.Error(), "namespace shop") {
+		t.Errorf("what was deployed in an archived environment: found %v, want it denied", err)
+	}
+}
+
+// TestASetupFindsNothingOfOthers: the objects in a repository's manifests are places that nobody has named in a pipeline. Those that belong to
+// another environment do not become the application's (D46).
+func TestASetupFindsNothingOfOthers(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	staging := f.environment(ours, "staging", core.TierStaging)
+	production := f.environment(ours, "production", core.TierProduction)
+	shop, blog := f.application(ours, "shop", "api"), f.application(ours, "blog", "site")
+	f.pipeline(ours, shop, production)
+	f.pipeline(ours, blog, staging)
+	ae := must(f.view.ApplicationEnvironmentsByApplication(t.Context(), ours, []int64{blog.ID}))(t)[blog.ID][0]
+	for _, tt := range []struct{ namespace, want string }{
+		{"shop", `the setup found shop/site, which belongs to application_1 in environment "production"`},
+		{"blog", ""},
+		{"comments", ""},
+	} {
+		f.apply(ours, rollout.ApplicationEnvironmentReadiness{
+			ApplicationEnvironmentID: ae.ID, Ready: true,
+			Discovered: json.RawMessage(fmt.Sprintf(`{"services":{"site":{"rollout_name":"site","rollout_namespace":%q}}}`, tt.namespace)),
+		})
+		got := must(f.view.ApplicationEnvironmentsByApplication(t.Context(), ours, []int64{blog.ID}))(t)[blog.ID][0]
+		if ready := got.Readiness == core.ReadinessReady; ready != (tt.want == "") || !strings.HasPrefix(got.ReadinessReason, tt.want) {
+			t.Errorf("%s: found %s %q, want %q", tt.namespace, got.Readiness, got.ReadinessReason, tt.want)
+		}
+		if tt.want != "" && strings.Contains(string(got.Discovered), tt.namespace) {
+			t.Errorf("%s: it is kept as %s", tt.namespace, got.Discovered)
 		}
 	}
 }

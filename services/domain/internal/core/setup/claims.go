@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -23,7 +22,7 @@ type claimed struct {
 }
 
 // mayClaim is nil when the places that a pipeline newly names belong to nothing that the actor may not configure. Those who may configure
-// everything name what they like.
+// everything name what they like. What is not named, as with a driver that declares no places, is everything, so it is theirs alone, too.
 func (u *UseCases) mayClaim(
 	ctx context.Context, tx Tx, a core.Actor, application int64, before core.FlowDefinition, flow core.Flow,
 	environments map[string]core.BoundEnvironment,
@@ -49,16 +48,41 @@ func (u *UseCases) mayClaim(
 	if len(places) == 0 {
 		return nil
 	}
-	for _, name := range slices.Sorted(maps.Keys(environments)) {
+	if err := refuseWide(places); err != nil {
+		return err
+	}
+	all, err := tx.ClaimingEnvironments(ctx)
+	if err != nil {
+		return err
+	}
+	for _, e := range all {
+		if err := u.refuseCluster(a, places, e); err != nil {
+			return err
+		}
+	}
+	return u.eachClaim(ctx, tx, a.Organization, all, func(theirs claimed) error { return refuseClaim(a, places, theirs) })
+}
+
+// eachClaim calls use for each place that a pipeline names in one of these environments.
+func (u *UseCases) eachClaim(
+	ctx context.Context, tx ReadinessTx, organization int64, all []core.BoundEnvironment, use func(theirs claimed) error,
+) error {
+	for _, e := range all {
 		for after := int64(0); ; {
-			page, err := tx.PipelinesTo(ctx, a.Organization, environments[name].ID, after, pipelinesAtOnce)
+			page, err := tx.PipelinesTo(ctx, organization, e.ID, after, pipelinesAtOnce)
 			if err != nil {
 				return err
 			}
 			for _, definition := range page {
 				after = definition.ApplicationID
-				if err := u.refuseClaims(ctx, tx, a, places, definition, environments); err != nil {
+				theirs, err := u.placesOf(ctx, tx, organization, definition, map[string]core.BoundEnvironment{e.Name: e})
+				if err != nil {
 					return err
+				}
+				for _, their := range theirs {
+					if err := use(their); err != nil {
+						return err
+					}
 				}
 			}
 			if len(page) < pipelinesAtOnce {
@@ -69,33 +93,114 @@ func (u *UseCases) mayClaim(
 	return nil
 }
 
+// refuseWide is Denied where a place is all of a cluster, of all repositories or of all servers.
+func refuseWide(places []claimed) error {
+	for _, p := range places {
+		if p.Wide() {
+			return fault.New(
+				fault.Denied, "the pipeline names for environment %q everything of its clusters, repositories or servers, because its driver does not "+
+					"declare what a rollout changes (places in its manifest); ask a member who may configure without limits", p.environment.Name,
+			)
+		}
+	}
+	return nil
+}
+
+// refuseCluster is Denied where places are in a cluster that belongs as a whole to an environment that the actor may not configure.
+func (u *UseCases) refuseCluster(a core.Actor, places []claimed, e core.BoundEnvironment) error {
+	if a.MayIn(core.ActionCreateFlowDefinition, e.Target(places[0].application)) == nil {
+		return nil
+	}
+	whole, err := u.ownClusters(e)
+	if err != nil {
+		return err
+	}
+	for _, p := range places {
+		if slices.ContainsFunc(whole, func(w core.Place) bool { return w.Owns(p.Place) }) {
+			return fault.New(
+				fault.Denied, "the pipeline names for environment %q what belongs to environment %q (%s, in a cluster that is its own), which you may "+
+					"not configure; ask a member who may", p.environment.Name, e.Name, p.words(),
+			)
+		}
+	}
+	return nil
+}
+
+// foundOfOthers is what a setup has found that belongs to an application in another environment, or to another one in the same; "" for
+// nothing. Where a setup finds things, as the objects in the manifests of a repository, nobody has named them when the pipeline was made.
+// What the pipeline names was compared then.
+func (u *UseCases) foundOfOthers(
+	ctx context.Context, tx ReadinessTx, organization int64, ae core.ApplicationEnvironment, discovered json.RawMessage,
+) (string, error) {
+	e, err := boundEnvironment(ctx, tx, organization, ae.EnvironmentID)
+	if err != nil {
+		return "", err
+	}
+	config, goes, err := u.latestConfig(ctx, tx, organization, ae.ApplicationID, e.Name)
+	if err != nil || !goes {
+		return "", err
+	}
+	found, err := u.foundPlaces(e, config, discovered)
+	if err != nil || len(found) == 0 {
+		return "", err
+	}
+	all, err := tx.ClaimingEnvironments(ctx)
+	if err != nil {
+		return "", err
+	}
+	problem := ""
+	err = u.eachClaim(ctx, tx, organization, all, func(their claimed) error {
+		if their.application == ae.ApplicationID || problem != "" {
+			return nil
+		}
+		for _, p := range found {
+			if p.Overlaps(their.Place) && (their.environment.ID != e.ID || p == their.Place) {
+				problem = fmt.Sprintf("the setup found %s, which belongs to application_%d in environment %q; if both are to change it, a member who "+
+					"may configure both names it in the pipeline, by its namespace", claimed{p, e.Environment, 0}.words(), their.application,
+					their.environment.Name)
+			}
+		}
+		return nil
+	})
+	return problem, err
+}
+
+// foundPlaces are the places that a setup has found and that are within none that the pipeline names.
+func (u *UseCases) foundPlaces(e core.BoundEnvironment, config, discovered json.RawMessage) ([]core.Place, error) {
+	drivers := u.drivers.Now()
+	named, _, err := drivers.Places(e.Binding.DriverRef, e.Binding.DriverConfig, config, nil)
+	if fault.Is(err, fault.NotFound) { // a driver that is not installed any more changes nothing
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("places of environment %d: %w", e.ID, err)
+	}
+	found, _, err := drivers.Places(e.Binding.DriverRef, e.Binding.DriverConfig, config, discovered)
+	if err != nil {
+		return nil, fmt.Errorf("places of environment %d: %w", e.ID, err)
+	}
+	return slices.DeleteFunc(slices.Clone(found), func(p core.Place) bool { return slices.ContainsFunc(named, p.Within) }), nil
+}
+
 type claimKey struct {
 	environment int64
 	place       core.Place
 }
 
-// refuseClaims is Denied where places belong to an application in an environment that the actor may not configure.
-func (u *UseCases) refuseClaims(
-	ctx context.Context, tx Tx, a core.Actor, places []claimed, definition core.FlowDefinition, environments map[string]core.BoundEnvironment,
-) error {
-	if definition.ApplicationID == places[0].application {
-		return nil // mayDefine has asked for all of its environments
+// refuseClaim is Denied where one of some places belongs to an application in an environment that the actor may not configure.
+func refuseClaim(a core.Actor, places []claimed, their claimed) error {
+	if their.application == places[0].application { // mayDefine has asked for all of its environments
+		return nil
 	}
-	theirs, err := u.placesOf(ctx, tx, a.Organization, definition, environments)
-	if err != nil {
-		return err
+	if a.MayIn(core.ActionCreateFlowDefinition, their.environment.Target(their.application)) == nil {
+		return nil
 	}
-	for _, their := range theirs {
-		if a.MayIn(core.ActionCreateFlowDefinition, their.environment.Target(their.application)) == nil {
-			continue
-		}
-		for _, p := range places {
-			if p.Overlaps(their.Place) {
-				return fault.New(
-					fault.Denied, "the pipeline names for environment %q what belongs to application_%d in environment %q (%s), which you may not "+
-						"configure; ask a member who may", p.environment.Name, their.application, their.environment.Name, their.words(),
-				)
-			}
+	for _, p := range places {
+		if p.Overlaps(their.Place) {
+			return fault.New(
+				fault.Denied, "the pipeline names for environment %q what belongs to application_%d in environment %q (%s), which you may not "+
+					"configure; ask a member who may", p.environment.Name, their.application, their.environment.Name, their.words(),
+			)
 		}
 	}
 	return nil
@@ -119,7 +224,7 @@ func (c claimed) words() string {
 
 // placesOf are the places of a pipeline that is in force.
 func (u *UseCases) placesOf(
-	ctx context.Context, tx Tx, organization int64, definition core.FlowDefinition, environments map[string]core.BoundEnvironment,
+	ctx context.Context, tx ReadinessTx, organization int64, definition core.FlowDefinition, environments map[string]core.BoundEnvironment,
 ) ([]claimed, error) {
 	flow, err := u.flows.Read(definition.Definition)
 	if err != nil {
@@ -128,9 +233,10 @@ func (u *UseCases) placesOf(
 	return u.placesIn(ctx, tx, organization, definition.ApplicationID, flow, environments)
 }
 
-// placesIn are the places of an application's pipeline, with what its setups have found. A driver that is not installed any more has none.
+// placesIn are the places of an application's pipeline, with what its setups have found: with a driver that declares none, all that a passage
+// opens (PinnedPlaces). A driver that is not installed any more has none.
 func (u *UseCases) placesIn(
-	ctx context.Context, tx Tx, organization, application int64, flow core.Flow, environments map[string]core.BoundEnvironment,
+	ctx context.Context, tx ReadinessTx, organization, application int64, flow core.Flow, environments map[string]core.BoundEnvironment,
 ) ([]claimed, error) {
 	known, err := tx.ApplicationEnvironmentsByApplication(ctx, organization, []int64{application})
 	if err != nil {
@@ -143,10 +249,10 @@ func (u *UseCases) placesIn(
 	var all []claimed
 	for _, step := range flow.Deploys {
 		e, exists := environments[step.Environment]
-		if !exists { // archived
+		if !exists {
 			continue
 		}
-		places, _, err := u.drivers.Now().Places(e.Binding.DriverRef, e.Binding.DriverConfig, step.Config, discovered[e.ID])
+		places, err := PinnedPlaces(u.drivers.Now(), e, step.Config, discovered[e.ID])
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			return nil, fmt.Errorf("places of application %d in environment %d: %w", application, e.ID, err)
 		}

@@ -33,6 +33,9 @@ func (u *UseCases) CreateEnvironment(ctx context.Context, a core.Actor, n NewEnv
 		if err := a.MayIn(core.ActionCreateEnvironment, core.Target{Tier: n.Tier}); err != nil {
 			return err
 		}
+		if err := u.mayBind(a, n); err != nil {
+			return err
+		}
 		e, err := tx.AddEnvironment(ctx, core.Environment{Name: n.Name, Description: n.Description, Tier: n.Tier})
 		if fault.Is(err, fault.Conflict) {
 			return fault.Because(err, fault.Conflict, "an environment named %q exists already", n.Name)
@@ -59,6 +62,22 @@ func (u *UseCases) CreateEnvironment(ctx context.Context, a core.Actor, n NewEnv
 	})
 	u.wake()
 	return made, err
+}
+
+// mayBind is nil when the actor may bind a driver that declares what a rollout changes, or may configure without limits: with any other driver,
+// the passages of the environment open all of its agents' clusters, every repository and every server (PinnedPlaces).
+func (u *UseCases) mayBind(a core.Actor, n NewEnvironment) error {
+	if a.May(core.ActionCreateEnvironment) == nil {
+		return nil
+	}
+	_, declared, err := u.drivers.Now().Places(n.DriverRef, n.DriverConfig, nil, nil)
+	if err != nil || declared {
+		return err
+	}
+	return fault.New(
+		fault.Denied, "driver %s does not declare what a rollout changes (places in its manifest), so the environment would have everything of its "+
+			"agents' clusters; ask a member who may configure without limits", n.DriverRef,
+	)
 }
 
 func (u *UseCases) checkEnvironment(n NewEnvironment) error {

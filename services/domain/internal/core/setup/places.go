@@ -49,6 +49,21 @@ func wholeAgents(drivers DriverSet, e core.BoundEnvironment) ([]core.Place, erro
 	return places, err
 }
 
+// ownClusters are the clusters that belong to an environment as a whole: with a driver that declares no places, those of its agents. A driver
+// that is not installed any more deploys nothing.
+func (u *UseCases) ownClusters(e core.BoundEnvironment) ([]core.Place, error) {
+	drivers := u.drivers.Now()
+	_, declared, err := drivers.Places(e.Binding.DriverRef, e.Binding.DriverConfig, nil, nil)
+	var whole []core.Place
+	if err == nil && !declared {
+		whole, err = wholeAgents(drivers, e)
+	}
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return nil, fmt.Errorf("places of environment %d: %w", e.ID, err)
+	}
+	return whole, nil
+}
+
 // announceEnvironment announces what an environment is, and what it has by itself: with a driver that declares no places, all of its
 // agents' clusters.
 func (u *UseCases) announceEnvironment(ctx context.Context, tx PlacesTx, organization int64, e core.BoundEnvironment) error {
@@ -65,14 +80,8 @@ func (u *UseCases) announceEnvironment(ctx context.Context, tx PlacesTx, organiz
 		EnvironmentID: e.ID, Name: e.Name, Archived: e.ArchivedAt != nil,
 		Protected: (e.Tier == core.TierProduction || asks) && !direct[e.ID],
 	}
-	drivers := u.drivers.Now()
-	_, declared, err := drivers.Places(e.Binding.DriverRef, e.Binding.DriverConfig, nil, nil)
-	if err == nil && !declared {
-		t.Places, err = wholeAgents(drivers, e)
-	}
-	// A driver that is not installed any more deploys nothing; what the environment is holds all the same.
-	if err != nil && !fault.Is(err, fault.NotFound) {
-		return fmt.Errorf("places of environment %d: %w", e.ID, err)
+	if t.Places, err = u.ownClusters(e); err != nil {
+		return err
 	}
 	return tx.AnnouncePlaces(ctx, u.clock.Now(), t)
 }
@@ -133,6 +142,9 @@ func (u *UseCases) announcePipeline(
 		e, err := boundEnvironment(ctx, tx, organization, environment)
 		if err != nil {
 			return err
+		}
+		if e.ArchivedAt != nil {
+			continue // what is deployed there is protected for as long as the environment is
 		}
 		if err := u.announceApplication(ctx, tx, e, application, nil, nil); err != nil {
 			return err

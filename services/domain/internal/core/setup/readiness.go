@@ -20,6 +20,14 @@ type ReadinessTx interface {
 	LockEnvironment(ctx context.Context, id int64) (core.BoundEnvironment, error)
 	// SaveEnvironment writes readiness and the onboarding attempt.
 	SaveEnvironment(ctx context.Context, e core.Environment) error
+	// PipelinesTo and ApplicationEnvironmentsByApplication are those of Reads and Tx.
+	PipelinesTo(ctx context.Context, organization, environment, after int64, most int) ([]core.FlowDefinition, error)
+	ApplicationEnvironmentsByApplication(
+		ctx context.Context, organization int64, applications []int64,
+	) (map[int64][]core.ApplicationEnvironment, error)
+	// ClaimingEnvironments are all environments with their latest bindings, without a lock: also those that are archived, because what
+	// belongs to them stays theirs.
+	ClaimingEnvironments(ctx context.Context) ([]core.BoundEnvironment, error)
 	// LockApplicationEnvironment comes after the lock of its environment, if both are wanted.
 	LockApplicationEnvironment(ctx context.Context, id int64) (core.ApplicationEnvironment, error)
 	// AwaitingSetup locks the application environments that wait for an environment.
@@ -95,7 +103,13 @@ func (u *UseCases) SetupFound(
 	}
 	ae.Readiness, ae.ReadinessReason = core.ReadinessNot, reason
 	if ready {
-		ae.Readiness, ae.ReadinessReason, ae.Discovered = core.ReadinessReady, "", discovered
+		problem, err := u.foundOfOthers(ctx, tx, organization, ae, discovered)
+		if err != nil {
+			return err
+		}
+		if ready, ae.ReadinessReason = problem == "", problem; ready {
+			ae.Readiness, ae.Discovered = core.ReadinessReady, discovered
+		}
 	}
 	if err := tx.SaveApplicationEnvironment(ctx, ae); err != nil || !ready {
 		return err

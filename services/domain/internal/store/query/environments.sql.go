@@ -87,6 +87,62 @@ func (q *Queries) BundleContent(ctx context.Context, organizationID int64, diges
 	return content, err
 }
 
+const claimingEnvironments = `-- name: ClaimingEnvironments :many
+SELECT e.id, e.organization_id, e.name, e.description, e.tier, e.readiness, e.readiness_reason, e.onboarding_attempt, e.workflow_ref, e.created_at, e.updated_at, e.archived_at, b.id, b.organization_id, b.environment_id, b.version, b.driver_ref, b.driver_config, b.created_at, b.updated_at
+FROM cd_environments e
+JOIN cd_environment_driver_bindings b ON b.organization_id = e.organization_id AND b.environment_id = e.id
+WHERE e.organization_id = $1
+  AND b.version = (SELECT max(l.version) FROM cd_environment_driver_bindings l WHERE l.organization_id = e.organization_id AND l.environment_id = e.id)
+ORDER BY e.id
+`
+
+type ClaimingEnvironmentsRow struct {
+	Environment   Environment
+	DriverBinding DriverBinding
+}
+
+// Without a lock, and with those that are archived: what belongs to them stays theirs.
+func (q *Queries) ClaimingEnvironments(ctx context.Context, organizationID int64) ([]ClaimingEnvironmentsRow, error) {
+	rows, err := q.db.Query(ctx, claimingEnvironments, organizationID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ClaimingEnvironmentsRow
+	for rows.Next() {
+		var i ClaimingEnvironmentsRow
+		if err := rows.Scan(
+			&i.Environment.ID,
+			&i.Environment.OrganizationID,
+			&i.Environment.Name,
+			&i.Environment.Description,
+			&i.Environment.Tier,
+			&i.Environment.Readiness,
+			&i.Environment.ReadinessReason,
+			&i.Environment.OnboardingAttempt,
+			&i.Environment.WorkflowRef,
+			&i.Environment.CreatedAt,
+			&i.Environment.UpdatedAt,
+			&i.Environment.ArchivedAt,
+			&i.DriverBinding.ID,
+			&i.DriverBinding.OrganizationID,
+			&i.DriverBinding.EnvironmentID,
+			&i.DriverBinding.Version,
+			&i.DriverBinding.DriverRef,
+			&i.DriverBinding.DriverConfig,
+			&i.DriverBinding.CreatedAt,
+			&i.DriverBinding.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const driverBindingsByEnvironment = `-- name: DriverBindingsByEnvironment :many
 SELECT id, organization_id, environment_id, version, driver_ref, driver_config, created_at, updated_at FROM cd_environment_driver_bindings WHERE organization_id = $1 AND environment_id = ANY($2::bigint[]) ORDER BY environment_id, version DESC
 `

@@ -127,8 +127,8 @@ func (g *Guard) check(ctx context.Context, f activity.Function, call activity.Ca
 // direct returns why a run that belongs to no rollout may not change a place; empty if it may. If several environments have the place,
 // those decide whose places are the narrowest.
 func direct(all []Territory, touched activity.Place) string {
-	narrowest, found := 0, false
-	var names []string
+	narrowest := 0
+	var protected []Territory
 	for _, t := range all {
 		precise := t.covers(touched)
 		// What an Application deploys to is not known here, so one that belongs to no environment counts as part of all on its cluster.
@@ -139,17 +139,31 @@ func direct(all []Territory, touched activity.Place) string {
 			continue
 		}
 		if precise > narrowest {
-			narrowest, found, names = precise, false, nil
+			narrowest, protected = precise, nil
 		}
 		if t.Protected {
-			found = true
-			names = append(names, t.Name)
+			protected = append(protected, t)
 		}
 	}
-	if !found {
+	switch {
+	case len(protected) == 0:
 		return ""
+	case protected[0].Archived:
+		return protected[0].archived(touched)
+	default:
+		return fmt.Sprintf("environment %s is protected: only its own rollouts change %s", protected[0].Name, touched)
 	}
-	return fmt.Sprintf("environment %s is protected: only its own rollouts change %s", names[0], touched)
+}
+
+// archived is why an archived environment's place is not changed.
+func (t Territory) archived(touched activity.Place) string {
+	return fmt.Sprintf("environment %s is protected and archived: nothing changes %s until it is restored, or accepts direct changes", t.Name,
+		touched)
+}
+
+// succeeded reports whether the environment was archived, and one that was made under its name since has its passage.
+func (t Territory) succeeded(all []Territory, granted map[int64]bool) bool {
+	return t.Archived && slices.ContainsFunc(all, func(o Territory) bool { return o.Name == t.Name && granted[o.Environment] })
 }
 
 // opens returns the weights that a rollout's run may not leave at a place, or why it may not change it.
@@ -174,12 +188,15 @@ func (r Run) opens(all []Territory, touched activity.Place) (held []int, problem
 	// Another environment may have a narrower place within what was granted.
 	closed, missing := narrowest, ""
 	for _, t := range all {
-		if precise := t.covers(touched); !granted[t.Environment] && precise > closed {
-			closed, missing = precise, t.Name
+		if precise := t.covers(touched); !granted[t.Environment] && precise > closed && !t.succeeded(all, granted) {
+			closed, missing = precise, fmt.Sprintf("passage %s has not been granted", t.Name)
+			if t.Archived {
+				missing = t.archived(touched)
+			}
 		}
 	}
 	if missing != "" {
-		return nil, fmt.Sprintf("passage %s has not been granted", missing)
+		return nil, missing
 	}
 	if len(of) == 0 {
 		return nil, fmt.Sprintf("no passage of the rollout opens %s", touched)

@@ -241,6 +241,36 @@ func TestAPassageOpensWhatTheRolloutHasPinned(t *testing.T) {
 	}
 }
 
+// What is deployed in an archived environment keeps running there: it stays closed to others, until an environment of its name succeeds it.
+func TestAnArchivedEnvironmentStaysProtected(t *testing.T) {
+	t.Parallel()
+	const object = `{"agent_id": 7, "namespace": "production", "name": "api"}`
+	const successor = 9
+	archived := func() *kept {
+		k := everywhere()
+		k.territories[1].Archived = true
+		k.territories = Together(k.territories)
+		k.run.Passages = []Passage{{Environment: staging, At: noon, Places: []activity.Place{{Agent: 7}}}}
+		return k
+	}
+	for _, workflow := range []string{"nightly", "rollout-1"} {
+		if err := archived().admit(t, workflow, "change", object); err == nil || !strings.Contains(err.Error(), "production is protected and archived") {
+			t.Errorf("%s: found %v, want it refused", workflow, err)
+		}
+	}
+	open := archived()
+	open.territories = append(open.territories, Territory{Environment: successor, Name: "production"})
+	open.run.Passages = []Passage{{Environment: successor, At: noon, Places: []activity.Place{{Agent: 7}}}}
+	if err := open.admit(t, "rollout-1", "change", object); err != nil {
+		t.Errorf("the environment that was made under its name: %v", err)
+	}
+	direct := everywhere()
+	direct.territories[1].Archived, direct.territories[1].Protected = true, false
+	if direct.territories = Together(direct.territories); len(direct.territories) != 1 {
+		t.Errorf("archived, and open to direct changes: found %+v", direct.territories)
+	}
+}
+
 // The relay receives the weights whose passages are missing; those granted before an abort have ended with it.
 func TestHeldWeights(t *testing.T) {
 	t.Parallel()

@@ -43,15 +43,16 @@ type Territory struct {
 	Name        string
 	// Sequence orders the reports about one environment and application.
 	Sequence int64
-	// Protected environments are changed by their own rollouts only; archived ones have no places. Both are of the environment itself.
+	// Protected environments are changed by their own rollouts only. Archived ones have no rollouts: what was deployed there stays as it is
+	// for as long as they are protected. Both are of the environment itself.
 	Protected, Archived bool
 	Places              []activity.Place
 }
 
-// Together returns one territory for each environment that is not archived, with the places of all its applications.
+// Together returns one territory for each environment, with the places of all its applications. An archived environment that is not
+// protected has none: what was deployed there is left to the others.
 func Together(reports []Territory) []Territory {
 	of := map[int64]*Territory{}
-	archived := map[int64]bool{}
 	for _, r := range reports {
 		t := of[r.Environment]
 		if t == nil {
@@ -60,12 +61,12 @@ func Together(reports []Territory) []Territory {
 		}
 		t.Protected = t.Protected || r.Protected
 		t.Places = append(t.Places, r.Places...)
-		archived[r.Environment] = archived[r.Environment] || r.Archived
+		t.Archived = t.Archived || r.Archived
 	}
 	var all []Territory
 	for _, environment := range slices.Sorted(maps.Keys(of)) {
-		if !archived[environment] {
-			all = append(all, *of[environment])
+		if t := of[environment]; t.Protected || !t.Archived {
+			all = append(all, *t)
 		}
 	}
 	return all
