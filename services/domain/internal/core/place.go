@@ -3,6 +3,7 @@ package core
 import (
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -46,6 +47,16 @@ type Territory struct {
 // other environments within it stay closed to its rollouts.
 func (p Place) Wide() bool {
 	return p.Repository == AnyRepository || p.URL == AnyURL || p.AgentID != 0 && p.Application == "" && p.Namespace == ""
+}
+
+// Unclear is whether the URL of a place is escaped in a way that servers may read differently from what Overlaps compares.
+func (p Place) Unclear() bool {
+	u, err := url.Parse(strings.TrimSpace(p.URL + p.Repository)) // a place has one of them
+	if err != nil {
+		return true
+	}
+	escaped := strings.ToLower(u.EscapedPath())
+	return slices.ContainsFunc([]string{"%25", "%2e", "%5c", "%0", ";"}, func(part string) bool { return strings.Contains(escaped, part) })
 }
 
 // Owns is whether a place is the whole cluster that another place is in.

@@ -306,6 +306,7 @@ func TestAPipelineClaimsNothingOfOthers(t *testing.T) {
 		{"another application in staging", everywhere, map[string]any{"application": "wiki-staging"}, ""},
 		{"anything, as an owner", actor(ours), map[string]any{"application": "shop-production"}, ""},
 		{"what the owner has named already", everywhere, map[string]any{"application": "shop-production", "rollout_strategy": "blue_green"}, ""},
+		{"a repository that is escaped twice", everywhere, map[string]any{"repository_url": "https://git.example.com/%2573hop"}, "several ways"},
 		{"what is in a cluster without a part", everywhere, map[string]any{"destination_namespace": "legacy"}, ""},
 	} {
 		definition := must(json.Marshal(deployTo("staging", blogConfig(tt.change))))(t)

@@ -93,9 +93,15 @@ func (u *UseCases) eachClaim(
 	return nil
 }
 
-// refuseWide is Denied where a place is all of a cluster, of all repositories or of all servers.
+// refuseWide is Denied where a place is all of a cluster, of all repositories or of all servers, or cannot be compared.
 func refuseWide(places []claimed) error {
 	for _, p := range places {
+		if p.Unclear() {
+			return fault.New(
+				fault.Denied, "the pipeline names for environment %q a URL that can be read in several ways (%s); spell it plainly, or ask a member who "+
+					"may configure without limits", p.environment.Name, p.words(),
+			)
+		}
 		if p.Wide() {
 			return fault.New(
 				fault.Denied, "the pipeline names for environment %q everything of its clusters, repositories or servers, because its driver does not "+

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -98,8 +99,9 @@ func (g *Guard) check(ctx context.Context, f activity.Function, call activity.Ca
 		if len(touched) == 0 && f.Location() == activity.Worker && slices.ContainsFunc(all, func(t Territory) bool { return t.Protected }) {
 			return nil, g.refuse(ctx, call, "its arguments do not name what it changes, and the organization has protected environments")
 		}
+		closed := protected(all)
 		for _, place := range touched {
-			if problem := direct(all, place); problem != "" {
+			if problem := cmp.Or(direct(all, place), place.Ambiguous(closed)); problem != "" {
 				return nil, g.refuse(ctx, call, problem)
 			}
 		}
@@ -113,15 +115,37 @@ func (g *Guard) check(ctx context.Context, f activity.Function, call activity.Ca
 	case len(touched) == 0:
 		return nil, g.refuse(ctx, call, "its arguments do not name what it changes")
 	}
+	known := run.known(all)
 	for _, place := range touched {
 		weights, problem := run.opens(all, place)
-		if problem != "" {
+		if problem = cmp.Or(problem, place.Ambiguous(known)); problem != "" {
 			return nil, g.refuse(ctx, call, problem)
 		}
 		held = append(held, weights...)
 	}
 	slices.Sort(held)
 	return slices.Compact(held), nil
+}
+
+// protected are the places of protected environments.
+func protected(all []Territory) (places []activity.Place) {
+	for _, t := range all {
+		if t.Protected {
+			places = append(places, t.Places...)
+		}
+	}
+	return places
+}
+
+// known are the places of all environments, and those that the rollout has pinned.
+func (r Run) known(all []Territory) (places []activity.Place) {
+	for _, t := range all {
+		places = append(places, t.Places...)
+	}
+	for _, p := range r.Passages {
+		places = append(places, p.Places...)
+	}
+	return places
 }
 
 // direct returns why a run that belongs to no rollout may not change a place; empty if it may. If several environments have the place,

@@ -271,6 +271,34 @@ func TestAnArchivedEnvironmentStaysProtected(t *testing.T) {
 	}
 }
 
+// A URL that a server may read as a place of an environment is refused, although the guard reads it as another one (D46).
+func TestAURLInAnotherSpelling(t *testing.T) {
+	t.Parallel()
+	k := everywhere()
+	k.territories[1].Places = append(k.territories[1].Places, activity.Place{URL: "https://api.example.com/production"})
+	for place, want := range map[string]string{
+		`{"url": "https://api.example.com/production/x"}`:            "production is protected",
+		`{"url": "https://api.example.com/x/%252e%252e/production"}`: "several ways",
+		`{"url": "http://203.0.113.7/production"}`:                   "by its address",
+		`{"url": "https://api.example.com/staging"}`:                 "",
+		`{"url": "https://other.example.com/a%2Fb"}`:                 "",
+	} {
+		if err := k.admit(t, "nightly", "change", place); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: found %v, want %q", place, err, want)
+		}
+	}
+	k.run.Passages = []Passage{{Environment: staging, At: noon, Places: []activity.Place{{URL: "https://api.example.com/staging"}}}}
+	for place, want := range map[string]string{
+		`{"url": "https://api.example.com/staging/x"}`:             "",
+		`{"url": "https://api.example.com/staging%2Fx"}`:           "several ways",
+		`{"url": "https://api.example.com/staging/%2e%2e/public"}`: "no passage",
+	} {
+		if err := k.admit(t, "rollout-1", "change", place); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("a rollout, %s: found %v, want %q", place, err, want)
+		}
+	}
+}
+
 // The relay receives the weights whose passages are missing; those granted before an abort have ended with it.
 func TestHeldWeights(t *testing.T) {
 	t.Parallel()

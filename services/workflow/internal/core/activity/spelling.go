@@ -1,0 +1,79 @@
+package activity
+
+import (
+	"net/netip"
+	"net/url"
+	"strings"
+)
+
+// Ambiguous returns why the URL of a place may be another spelling of one of these places; "" if it cannot. Servers read a path that is
+// escaped twice, or that has an escaped slash or dot, in several ways, and SameURL follows only one of them; and which servers have an
+// address is not known here. Where a URL is spelled as the place that has it, the spelling is the place's own.
+func (p Place) Ambiguous(places []Place) string {
+	raw := p.URL
+	if p.Repository != "" {
+		raw = p.Repository
+	}
+	if raw == "" || raw == AnyURL {
+		return ""
+	}
+	u, err := url.Parse(strings.TrimSpace(raw))
+	if err != nil {
+		return "its URL cannot be read"
+	}
+	host, escaped := hostOf(u), spelling(u)
+	odd, literal := unclear(escaped), false
+	byName, byPart := false, false
+	for _, other := range places {
+		of, err := url.Parse(strings.TrimSpace(other.URL + other.Repository)) // a place has one of them
+		if err != nil || of.Host == "" || (other.Repository != "") != (p.Repository != "") {
+			continue
+		}
+		if hostOf(of) != host {
+			byName = byName || !isAddress(of.Hostname())
+			continue
+		}
+		part := strings.TrimSuffix(spelling(of), "/")
+		byPart = byPart || part != ""
+		if rest, below := strings.CutPrefix(escaped, part); below && (rest == "" || rest[0] == '/') && !unclear(rest) {
+			literal = true
+		}
+	}
+	switch {
+	case literal:
+		return ""
+	case odd && byPart:
+		return "its URL can be read in several ways (an escaped slash, backslash, dot, percent sign or semicolon in the path); spell it plainly"
+	case byName && isAddress(u.Hostname()):
+		return "it names a server by its address, and the places of environments are known by host names; use the host name"
+	default:
+		return ""
+	}
+}
+
+// spelling is the path of a URL as it is sent, in lower case.
+func spelling(u *url.URL) string { return strings.ToLower(u.EscapedPath()) }
+
+// unclear reports whether servers may read a path in several ways.
+func unclear(escaped string) bool {
+	for _, part := range []string{"%2f", "%5c", "%2e", "%25", "%3b", ";", "%0", "%1"} {
+		if strings.Contains(escaped, part) {
+			return true
+		}
+	}
+	return false
+}
+
+// isAddress reports whether a host is an IP address, in any of the spellings that resolvers accept, such as 0x7f.1 and 2130706433.
+func isAddress(host string) bool {
+	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	if _, err := netip.ParseAddr(host); err == nil {
+		return true
+	}
+	last := host[strings.LastIndex(host, ".")+1:]
+	digits := "0123456789"
+	if hex, is := strings.CutPrefix(last, "0x"); is {
+		last, digits = hex+"0", digits+"abcdef"
+	}
+	return last != "" && strings.Trim(last, digits) == ""
+}
