@@ -23,7 +23,11 @@ func (w *world) drive(
 	conns := make([]autoflowv1.AutoFlowClient, min(maxConns, clients))
 	for i := range conns {
 		var err error
-		if conns[i], err = w.client(); err != nil {
+		address := w.config.GRPCAddress
+		if len(w.over) > 0 {
+			address = w.over[i%len(w.over)]
+		}
+		if conns[i], err = w.clientOf(address); err != nil {
 			return nil, 0, err
 		}
 	}

@@ -40,6 +40,7 @@ func scenarios() []scenario {
 		{name: "B15-records", run: records},
 		{name: "B16-workers", run: workers, config: withWorker},
 		{name: "B17-schedules", run: schedules},
+		{name: "B18-replicas", run: replicas},
 	}
 }
 

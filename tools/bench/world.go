@@ -48,8 +48,10 @@ type world struct {
 	service  *exec.Cmd
 	// joined are processes of the service beside the first.
 	joined []*exec.Cmd
-	db     *pgx.Conn
-	conns  []*grpc.ClientConn
+	// over are the processes that clients are spread over; none: all use the first.
+	over  []string
+	db    *pgx.Conn
+	conns []*grpc.ClientConn
 	// herds is how often hogs were let loose, for their names.
 	herds int
 }

@@ -354,8 +354,11 @@ CREATE TABLE retry (
 CREATE TABLE runnable (
     execution bigint NOT NULL,
     since timestamp with time zone NOT NULL DEFAULT now(),
-    CONSTRAINT runnable_pkey PRIMARY KEY (execution)
+    organization bigint NOT NULL DEFAULT 0,
+    CONSTRAINT runnable_pkey PRIMARY KEY (execution),
+    CONSTRAINT runnable_organization_check CHECK ((organization >= 0))
 ) WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000, autovacuum_vacuum_cost_delay=0);
+CREATE INDEX runnable_of_organization ON runnable USING btree (organization, execution);
 
 CREATE TABLE schedule (
     organization bigint NOT NULL,

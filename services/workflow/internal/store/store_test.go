@@ -335,6 +335,44 @@ func TestOneOfManyClaimsAnExecution(t *testing.T) {
 	}
 }
 
+// After a crash, organizations have their runs claimed in turns: one with many, which are older, does not keep others waiting; and where
+// others have none, it gets all places (issue 17).
+func TestClaimsAreFairByOrganization(t *testing.T) {
+	t.Parallel()
+	b := newTestStore(t)
+	create := func(organization int64, runs int) {
+		t.Helper()
+		for range runs {
+			if _, err := b.Create(t.Context(), b.start(organization)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	create(1, 40)
+	create(2, 2)
+	create(3, 3)
+	var here []int64
+	claim := func() map[int64]int {
+		t.Helper()
+		claimed, err := b.Claim(t.Context(), engine.Claim{Lease: b.lease, Now: b.clock.Now(), Here: here, Limit: 6, Suspicious: many})
+		if err != nil {
+			t.Fatal(err)
+		}
+		of := map[int64]int{}
+		for _, c := range claimed {
+			of[c.Organization]++
+			here = append(here, c.ID)
+		}
+		return of
+	}
+	same(t, "claimed first", map[int64]int{1: 2, 2: 2, 3: 2}, claim())
+	same(t, "claimed then", map[int64]int{1: 5, 3: 1}, claim())
+	for left := 33; left > 0; left -= 6 {
+		same(t, "claimed of what is left", map[int64]int{1: min(left, 6)}, claim())
+	}
+	same(t, "claimed at the end", map[int64]int{}, claim())
+}
+
 func TestCommitIsFenced(t *testing.T) {
 	t.Parallel()
 	b := newTestStore(t)

@@ -55,9 +55,9 @@ FROM (
         unnest(sqlc.arg(owners)::text[]) AS owner, unnest(sqlc.arg(epochs)::bigint[]) AS epoch
 ) AS u
 ON CONFLICT ON CONSTRAINT execution_once DO NOTHING
-RETURNING id, ref
+RETURNING id, ref, organization
 ), runs AS (
-    INSERT INTO runnable (execution) SELECT made.id FROM made
+    INSERT INTO runnable (execution, organization) SELECT made.id, made.organization FROM made
 )
 SELECT made.id, made.ref FROM made;
 
@@ -86,9 +86,9 @@ WITH ids AS MATERIALIZED (
             unnest(sqlc.arg(states)::smallint[]) AS state, unnest(sqlc.arg(failures)::text[]) AS error,
             unnest(sqlc.arg(last_seqs)::bigint[]) AS last_seq, unnest(sqlc.arg(turned)::timestamptz[]) AS turned_at
     ) AS u
-    RETURNING execution.id, execution.state
+    RETURNING execution.id, execution.state, execution.organization
 ), runs AS (
-    INSERT INTO runnable (execution) SELECT made.id FROM made WHERE made.state = 0
+    INSERT INTO runnable (execution, organization) SELECT made.id, made.organization FROM made WHERE made.state = 0
 ), traces AS (
     INSERT INTO trace (execution, parent)
     SELECT ids.id[t.place], t.parent
@@ -378,7 +378,7 @@ WITH c AS (
     RETURNING execution.id, execution.turn, execution.wakes, execution.organization,
         coalesce(execution.owner = sqlc.narg(instance)::text AND execution.owner_epoch = sqlc.narg(epoch)::bigint, false) AS ours
 ), runs AS (
-    INSERT INTO runnable (execution) SELECT woken.id FROM woken ON CONFLICT DO NOTHING
+    INSERT INTO runnable (execution, organization) SELECT woken.id, woken.organization FROM woken ON CONFLICT DO NOTHING
 )
 SELECT handed.execution::bigint AS execution, handed.branch::int AS branch, handed.op::int AS op, handed.event::bigint AS event,
     e.organization::bigint AS organization, e.source::text AS source, e.event_id::text AS event_id, (SELECT count(*) > count(DISTINCT c.execution) FROM c)::boolean AS several,
@@ -401,7 +401,7 @@ WHERE id = ANY (ARRAY(
 ))
 RETURNING id, turn, wakes, organization, coalesce(owner = sqlc.narg(instance)::text AND owner_epoch = sqlc.narg(epoch)::bigint, false)::boolean AS ours
 ), runs AS (
-    INSERT INTO runnable (execution) SELECT woken.id FROM woken ON CONFLICT DO NOTHING
+    INSERT INTO runnable (execution, organization) SELECT woken.id, woken.organization FROM woken ON CONFLICT DO NOTHING
 )
 SELECT woken.id, woken.turn, woken.wakes, woken.organization, woken.ours FROM woken;
 

@@ -247,7 +247,7 @@ ON CONFLICT DO NOTHING;
 
 -- name: RetryExecution :exec
 WITH runs AS (
-    INSERT INTO runnable (execution) VALUES (sqlc.arg(id)) ON CONFLICT DO NOTHING
+    INSERT INTO runnable (execution, organization) SELECT e.id, e.organization FROM execution e WHERE e.id = sqlc.arg(id) ON CONFLICT DO NOTHING
 )
 UPDATE execution SET
     state = 0, error = '', ended_at = NULL, last_seq = sqlc.arg(from_seq)::bigint - 1,

@@ -46,30 +46,53 @@ SELECT
     EXISTS (SELECT FROM flow_work w WHERE w.next_at <= sqlc.arg(now)::timestamptz) AS flows;
 
 -- name: Claim :many
--- Claims running executions that have no owner, a dead one, or this instance without its knowledge. The condition reads columns
--- of the locked row and a constant only: PostgreSQL checks it again when another claim of the row has just committed,
--- which it could not do for those of another table.
+-- Claims running executions that have no owner, a dead one, or this instance without its knowledge: those of each organization in turn, the
+-- oldest first, so that none waits for all that a crash has left of another. Of each organization no more are read than several processes
+-- that claim at the same time may take. The condition on the locked row reads its columns and a constant only: PostgreSQL checks it again
+-- when another claim of the row has just committed, which it could not do for those of another table.
 --
 -- A previous owner that is not this process died while it owned the execution: that is counted. Executions with many crashes are claimed
 -- by themselves (engine.Claim). A new owner also increments the turn: the previous owner's memory may be stale.
+WITH RECURSIVE tenants AS (
+    (SELECT r.organization FROM runnable r ORDER BY r.organization LIMIT 1)
+    UNION ALL
+    SELECT n.organization FROM tenants t CROSS JOIN LATERAL (
+        SELECT r.organization FROM runnable r WHERE r.organization > t.organization ORDER BY r.organization LIMIT 1
+    ) AS n
+), orphans AS (
+    SELECT c.id, row_number() OVER (PARTITION BY tenants.organization ORDER BY c.id) AS place
+    FROM tenants CROSS JOIN LATERAL (
+        SELECT e.id
+        FROM runnable r
+        JOIN execution e ON e.id = ANY (ARRAY[r.execution])
+        WHERE r.organization = tenants.organization AND e.state = 0
+          AND (e.owner IS NULL OR e.owner = sqlc.arg(instance)::text OR e.owner || '/' || e.owner_epoch <> ALL (
+              ARRAY(SELECT l.instance || '/' || l.epoch FROM lease l WHERE l.until > sqlc.arg(now))
+          ))
+          AND r.execution <> ALL (sqlc.arg(here)::bigint[])
+          AND sqlc.arg(suspected)::boolean = (sqlc.arg(suspicious)::int <= e.crashes
+              + CASE WHEN e.owner IS NULL OR (e.owner = sqlc.arg(instance)::text AND e.owner_epoch >= sqlc.arg(epoch)::bigint) THEN 0 ELSE 1 END)
+        ORDER BY r.execution
+        LIMIT 1 + 8 * sqlc.arg(most)::bigint / (SELECT count(*) FROM tenants)
+    ) AS c
+)
 UPDATE execution SET
     turn = turn + CASE WHEN owner = sqlc.arg(instance)::text AND owner_epoch = sqlc.arg(epoch)::bigint THEN 0 ELSE 1 END,
     owner = sqlc.arg(instance)::text, owner_epoch = sqlc.arg(epoch)::bigint,
     crashes = crashes + CASE WHEN owner IS NULL OR (owner = sqlc.arg(instance)::text AND owner_epoch >= sqlc.arg(epoch)::bigint) THEN 0 ELSE 1 END
 WHERE id = ANY (ARRAY(
     SELECT e.id
-    FROM runnable r
-    JOIN execution e ON e.id = ANY (ARRAY[r.execution])
+    FROM orphans
+    JOIN execution e ON e.id = ANY (ARRAY[orphans.id])
     WHERE e.state = 0
       AND (e.owner IS NULL OR e.owner = sqlc.arg(instance)::text OR e.owner || '/' || e.owner_epoch <> ALL (
           ARRAY(SELECT l.instance || '/' || l.epoch FROM lease l WHERE l.until > sqlc.arg(now))
       ))
-      AND r.execution <> ALL (sqlc.arg(here)::bigint[])
       AND sqlc.arg(suspected)::boolean = (sqlc.arg(suspicious)::int <= e.crashes
           + CASE WHEN e.owner IS NULL OR (e.owner = sqlc.arg(instance)::text AND e.owner_epoch >= sqlc.arg(epoch)::bigint) THEN 0 ELSE 1 END)
       -- A process whose name another has taken over claims nothing.
       AND sqlc.arg(epoch)::bigint = (SELECT l.epoch FROM lease l WHERE l.instance = sqlc.arg(instance)::text)
-    ORDER BY r.execution
+    ORDER BY orphans.place, orphans.id
     LIMIT sqlc.arg(most)
     FOR UPDATE OF e SKIP LOCKED
 ))

@@ -77,9 +77,9 @@ WITH ids AS MATERIALIZED (
             unnest($22::smallint[]) AS state, unnest($23::text[]) AS error,
             unnest($24::bigint[]) AS last_seq, unnest($25::timestamptz[]) AS turned_at
     ) AS u
-    RETURNING execution.id, execution.state
+    RETURNING execution.id, execution.state, execution.organization
 ), runs AS (
-    INSERT INTO runnable (execution) SELECT made.id FROM made WHERE made.state = 0
+    INSERT INTO runnable (execution, organization) SELECT made.id, made.organization FROM made WHERE made.state = 0
 ), traces AS (
     INSERT INTO trace (execution, parent)
     SELECT ids.id[t.place], t.parent
@@ -225,9 +225,9 @@ FROM (
         unnest($10::text[]) AS owner, unnest($11::bigint[]) AS epoch
 ) AS u
 ON CONFLICT ON CONSTRAINT execution_once DO NOTHING
-RETURNING id, ref
+RETURNING id, ref, organization
 ), runs AS (
-    INSERT INTO runnable (execution) SELECT made.id FROM made
+    INSERT INTO runnable (execution, organization) SELECT made.id, made.organization FROM made
 )
 SELECT made.id, made.ref FROM made
 `
@@ -901,7 +901,7 @@ WITH c AS (
     RETURNING execution.id, execution.turn, execution.wakes, execution.organization,
         coalesce(execution.owner = $6::text AND execution.owner_epoch = $7::bigint, false) AS ours
 ), runs AS (
-    INSERT INTO runnable (execution) SELECT woken.id FROM woken ON CONFLICT DO NOTHING
+    INSERT INTO runnable (execution, organization) SELECT woken.id, woken.organization FROM woken ON CONFLICT DO NOTHING
 )
 SELECT handed.execution::bigint AS execution, handed.branch::int AS branch, handed.op::int AS op, handed.event::bigint AS event,
     e.organization::bigint AS organization, e.source::text AS source, e.event_id::text AS event_id, (SELECT count(*) > count(DISTINCT c.execution) FROM c)::boolean AS several,
@@ -1109,7 +1109,7 @@ WHERE id = ANY (ARRAY(
 ))
 RETURNING id, turn, wakes, organization, coalesce(owner = $1::text AND owner_epoch = $2::bigint, false)::boolean AS ours
 ), runs AS (
-    INSERT INTO runnable (execution) SELECT woken.id FROM woken ON CONFLICT DO NOTHING
+    INSERT INTO runnable (execution, organization) SELECT woken.id, woken.organization FROM woken ON CONFLICT DO NOTHING
 )
 SELECT woken.id, woken.turn, woken.wakes, woken.organization, woken.ours FROM woken
 `

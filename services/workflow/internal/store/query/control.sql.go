@@ -891,7 +891,7 @@ func (q *Queries) Retries(ctx context.Context, execution int64) ([]RetriesRow, e
 
 const retryExecution = `-- name: RetryExecution :exec
 WITH runs AS (
-    INSERT INTO runnable (execution) VALUES ($2) ON CONFLICT DO NOTHING
+    INSERT INTO runnable (execution, organization) SELECT e.id, e.organization FROM execution e WHERE e.id = $2 ON CONFLICT DO NOTHING
 )
 UPDATE execution SET
     state = 0, error = '', ended_at = NULL, last_seq = $1::bigint - 1,

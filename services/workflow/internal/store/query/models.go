@@ -264,8 +264,9 @@ type Retry struct {
 }
 
 type Runnable struct {
-	Execution int64
-	Since     time.Time
+	Execution    int64
+	Since        time.Time
+	Organization int64
 }
 
 type Schedule struct {

@@ -45,25 +45,47 @@ func (q *Queries) AcquireLease(ctx context.Context, arg AcquireLeaseParams) (int
 }
 
 const claim = `-- name: Claim :many
+WITH RECURSIVE tenants AS (
+    (SELECT r.organization FROM runnable r ORDER BY r.organization LIMIT 1)
+    UNION ALL
+    SELECT n.organization FROM tenants t CROSS JOIN LATERAL (
+        SELECT r.organization FROM runnable r WHERE r.organization > t.organization ORDER BY r.organization LIMIT 1
+    ) AS n
+), orphans AS (
+    SELECT c.id, row_number() OVER (PARTITION BY tenants.organization ORDER BY c.id) AS place
+    FROM tenants CROSS JOIN LATERAL (
+        SELECT e.id
+        FROM runnable r
+        JOIN execution e ON e.id = ANY (ARRAY[r.execution])
+        WHERE r.organization = tenants.organization AND e.state = 0
+          AND (e.owner IS NULL OR e.owner = $1::text OR e.owner || '/' || e.owner_epoch <> ALL (
+              ARRAY(SELECT l.instance || '/' || l.epoch FROM lease l WHERE l.until > $3)
+          ))
+          AND r.execution <> ALL ($7::bigint[])
+          AND $4::boolean = ($5::int <= e.crashes
+              + CASE WHEN e.owner IS NULL OR (e.owner = $1::text AND e.owner_epoch >= $2::bigint) THEN 0 ELSE 1 END)
+        ORDER BY r.execution
+        LIMIT 1 + 8 * $6::bigint / (SELECT count(*) FROM tenants)
+    ) AS c
+)
 UPDATE execution SET
     turn = turn + CASE WHEN owner = $1::text AND owner_epoch = $2::bigint THEN 0 ELSE 1 END,
     owner = $1::text, owner_epoch = $2::bigint,
     crashes = crashes + CASE WHEN owner IS NULL OR (owner = $1::text AND owner_epoch >= $2::bigint) THEN 0 ELSE 1 END
 WHERE id = ANY (ARRAY(
     SELECT e.id
-    FROM runnable r
-    JOIN execution e ON e.id = ANY (ARRAY[r.execution])
+    FROM orphans
+    JOIN execution e ON e.id = ANY (ARRAY[orphans.id])
     WHERE e.state = 0
       AND (e.owner IS NULL OR e.owner = $1::text OR e.owner || '/' || e.owner_epoch <> ALL (
           ARRAY(SELECT l.instance || '/' || l.epoch FROM lease l WHERE l.until > $3)
       ))
-      AND r.execution <> ALL ($4::bigint[])
-      AND $5::boolean = ($6::int <= e.crashes
+      AND $4::boolean = ($5::int <= e.crashes
           + CASE WHEN e.owner IS NULL OR (e.owner = $1::text AND e.owner_epoch >= $2::bigint) THEN 0 ELSE 1 END)
       -- A process whose name another has taken over claims nothing.
       AND $2::bigint = (SELECT l.epoch FROM lease l WHERE l.instance = $1::text)
-    ORDER BY r.execution
-    LIMIT $7
+    ORDER BY orphans.place, orphans.id
+    LIMIT $6
     FOR UPDATE OF e SKIP LOCKED
 ))
 RETURNING id, turn, organization, workflow, crashes
@@ -73,10 +95,10 @@ type ClaimParams struct {
 	Instance   string
 	Epoch      int64
 	Now        time.Time
-	Here       []int64
 	Suspected  bool
 	Suspicious int32
 	Most       int32
+	Here       []int64
 }
 
 type ClaimRow struct {
@@ -87,9 +109,10 @@ type ClaimRow struct {
 	Crashes      int16
 }
 
-// Claims running executions that have no owner, a dead one, or this instance without its knowledge. The condition reads columns
-// of the locked row and a constant only: PostgreSQL checks it again when another claim of the row has just committed,
-// which it could not do for those of another table.
+// Claims running executions that have no owner, a dead one, or this instance without its knowledge: those of each organization in turn, the
+// oldest first, so that none waits for all that a crash has left of another. Of each organization no more are read than several processes
+// that claim at the same time may take. The condition on the locked row reads its columns and a constant only: PostgreSQL checks it again
+// when another claim of the row has just committed, which it could not do for those of another table.
 //
 // A previous owner that is not this process died while it owned the execution: that is counted. Executions with many crashes are claimed
 // by themselves (engine.Claim). A new owner also increments the turn: the previous owner's memory may be stale.
@@ -98,10 +121,10 @@ func (q *Queries) Claim(ctx context.Context, arg ClaimParams) ([]ClaimRow, error
 		arg.Instance,
 		arg.Epoch,
 		arg.Now,
-		arg.Here,
 		arg.Suspected,
 		arg.Suspicious,
 		arg.Most,
+		arg.Here,
 	)
 	if err != nil {
 		return nil, err
