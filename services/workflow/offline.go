@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/events"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/offline"
 )
 
@@ -29,3 +30,22 @@ type RecordedEntry = offline.Entry
 
 // MainFile is the name of a program's main file in a Recording.
 const MainFile = offline.MainFile
+
+// TestCase is a test of a program, and TestOutcome what it has led to.
+type (
+	TestCase    = offline.Case
+	TestOutcome = offline.Outcome
+)
+
+// ReadTestTable reads a table of cases, as JSON. load reads the files that it names.
+func ReadTestTable(text []byte, load func(name string) ([]byte, error)) ([]TestCase, error) {
+	return offline.ReadTable(text, load)
+}
+
+// ReadTestScenario reads a case of files by name, as those of this service's own tests.
+func ReadTestScenario(name string, files map[string][]byte) (TestCase, error) {
+	return offline.ReadScenario(name, files)
+}
+
+// Test plays a case without crashes and then, with crashes, once for each seed, in this process.
+func Test(c TestCase, seeds []uint64) TestOutcome { return offline.Test(c, seeds, events.CheckEmit) }

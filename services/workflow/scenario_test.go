@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
-	"fmt"
 	"log/slog"
 	"maps"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -36,6 +34,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/events"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/offline"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/script"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store"
 )
@@ -594,100 +593,25 @@ func (w *world) recorded(service *control.Service, e execution.Execution) string
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	names := []string{e.Ref, "REF"}
-	for i, token := range w.tokens(service) {
-		names = append(names, token, fmt.Sprintf("CHANNEL-%d", i))
-	}
-	for _, entry := range entries {
-		var child history.Child
-		if entry.Kind == history.KindStart && json.Unmarshal(entry.Value, &child) == nil {
-			names = append(names, child.Workflow, fmt.Sprintf("CHILD-%s", entry.Op))
-		}
-	}
-	known := strings.NewReplacer(names...)
-	slices.SortStableFunc(entries, func(a, b history.Entry) int {
-		if a.Generation != b.Generation {
-			return a.Generation - b.Generation
-		}
-		if a.Op.Branch < 0 || b.Op.Branch < 0 {
-			return b.Op.Branch - a.Op.Branch
-		}
-		return (a.Op.Branch-b.Op.Branch)*1000 + a.Op.Index - b.Op.Index
-	})
-	var out strings.Builder
-	for _, entry := range entries {
-		value := string(entry.Value)
-		if entry.Error != nil {
-			value = "error " + entry.Error.Error()
-		}
-		if entry.Kind == history.KindUUID {
-			value = "(unique)"
-		}
-		if entry.Kind == history.KindWait && strings.Contains(entry.Name, history.TypeCompleted) {
-			value = endOfChild(entry.Value)
-		}
-		op := entry.Op.String()
-		if entry.Generation > 1 {
-			op = fmt.Sprintf("%d:%s", entry.Generation, op)
-		}
-		fmt.Fprintf(&out, "%s %s %s %s\n", op, entry.Kind, entry.Name, known.Replace(value))
-	}
-	for _, effect := range slices.Sorted(slices.Values(w.effects)) {
-		fmt.Fprintf(&out, "effect %s\n", effect)
-	}
-	for _, line := range w.sent() {
-		if !strings.Contains(line, `"child:`) { // which race
-			fmt.Fprintln(&out, known.Replace(line))
-		}
-	}
-	return out.String()
+	return offline.Narrative{Ref: e.Ref, Entries: entries, Effects: w.effects, Sent: w.sent()}.String()
 }
 
-// endOfChild is what a parent makes of the end of a child, whether it was an event or was looked up.
-func endOfChild(value json.RawMessage) string {
-	var end struct {
-		Type string
-		Data struct {
-			Error, Reason string
-			Result        json.RawMessage
-		}
-	}
-	_ = json.Unmarshal(value, &end) // null for one that did not end in time
-	return fmt.Sprintf("(%s %s %s%s)", end.Type, end.Data.Result, end.Data.Error, end.Data.Reason)
-}
-
-// sent are the events that left, in the order of branches, since branches race; the engine's own come last.
-func (w *world) sent() []string {
+// sent are the events that left.
+func (w *world) sent() (all []history.Emit) {
 	w.t.Helper()
 	rows, err := w.pool.Query(w.t.Context(), `SELECT event->>'id', event->>'type', event->>'data' FROM outbox WHERE event->>'organizationid' = $1 ORDER BY id`, strconv.FormatInt(w.organization, 10))
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	defer rows.Close()
-	type line struct {
-		op   history.OpRef
-		text string
-	}
-	var lines []line
 	for rows.Next() {
-		var id, eventType, data string
-		if err := rows.Scan(&id, &eventType, &data); err != nil {
+		var e history.Emit
+		var data string
+		if err := rows.Scan(&e.ID, &e.Type, &data); err != nil {
 			w.t.Fatal(err)
 		}
-		l := line{op: history.OpRef{Branch: math.MaxInt32}, text: "sent " + eventType + " " + data}
-		_, activity, _ := strings.Cut(id, "/")
-		_, _ = fmt.Sscanf(activity, "%d.%d", &l.op.Branch, &l.op.Index) // the engine's own have words there
-		lines = append(lines, l)
+		e.Data = json.RawMessage(data)
+		all = append(all, e)
 	}
-	slices.SortStableFunc(lines, func(a, b line) int {
-		if a.op.Branch != b.op.Branch {
-			return a.op.Branch - b.op.Branch
-		}
-		return a.op.Index - b.op.Index
-	})
-	texts := make([]string, len(lines))
-	for i, l := range lines {
-		texts[i] = l.text
-	}
-	return texts
+	return all
 }

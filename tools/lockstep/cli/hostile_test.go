@@ -87,9 +87,9 @@ func silentOfServers() map[string]string {
 		"completion bash": "a script", "completion fish": "a script", "completion powershell": "a script", "completion zsh": "a script",
 		"journal export":  "prints what it has verified in the file, as journal verify does",
 		"journal verify":  "prints what it has verified in a file",
-		"workflow replay": "prints what it has read in a file",
-		"driver push":     "prints digests of files here",
-		"driver pull":     "prints what it has read of files, through the same table as driver check",
+		"workflow replay": "prints what it has read in a file", "workflow test": "prints what programs of one's own do",
+		"driver push": "prints digests of files here",
+		"driver pull": "prints what it has read of files, through the same table as driver check",
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/driver"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/local"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/source"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/workflow"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/doctor"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/stack"
@@ -53,7 +54,7 @@ func Outputs() map[string]any {
 		"access list": []client.AccessChange{}, "audit": []client.AuditEntry{}, "admin verify-journal": client.JournalCheck{},
 		"publish": source.Published{},
 		"version": versionAnswer{}, "doctor": []doctor.Finding{}, "dev": stack.Endpoints{}, "dev env": map[string]string{},
-		"dev push": local.PushedImage{}, "workflow replay": engine.ReplayReport{},
+		"dev push": local.PushedImage{}, "workflow replay": engine.ReplayReport{}, "workflow test": []workflow.Tested{},
 	}
 }
 

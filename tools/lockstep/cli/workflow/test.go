@@ -1,0 +1,145 @@
+package workflow
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/rogpeppe/go-internal/txtar"
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v4"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/workflow"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/command"
+)
+
+// Tested is the outcome of a case, with the file that has it.
+type Tested struct {
+	// File is the file with the case.
+	File string `json:"file"`
+	workflow.TestOutcome
+}
+
+// maxSeeds is how often a case is repeated with crashes at the most.
+const maxSeeds = 10_000
+
+// test needs no service.
+func (e *Engine) test() *cobra.Command {
+	var seeds int
+	var seed uint64
+	var only string
+	cmd := &cobra.Command{
+		Use: "test FILE...", Short: "Test programs here, in virtual time, with Functions that answer as a table says, and crashes at random",
+		Example: "  lockstep workflow test order.test.yaml\n  lockstep workflow test *.test.yaml --seeds 200 --run late\n" +
+			"  lockstep workflow test order.test.yaml --seed 17",
+		Args: command.Between(1, 1000),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return []string{"yaml", "yml", "txtar"}, cobra.ShellCompDirectiveFilterFileExt
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			if err := e.CheckOutput(); err != nil {
+				return err
+			}
+			if seeds < 0 || seeds > maxSeeds {
+				return fault.New(fault.Invalid, "--seeds: found %d, expected 0 to %d", seeds, maxSeeds)
+			}
+			wanted, err := regexp.Compile(only)
+			if err != nil {
+				return fault.New(fault.Invalid, "--run: %w", err)
+			}
+			var chosen []uint64
+			for n := range seeds {
+				chosen = append(chosen, uint64(n)+1)
+			}
+			if seed > 0 {
+				chosen = []uint64{seed}
+			}
+			all, failed := []Tested{}, 0
+			for _, file := range args {
+				cases, err := readCases(file)
+				if err != nil {
+					return err
+				}
+				for _, c := range cases {
+					if !wanted.MatchString(c.Name) {
+						continue
+					}
+					outcome := Tested{File: file, TestOutcome: workflow.Test(c, chosen)}
+					if !outcome.Passed {
+						failed++
+					}
+					all = append(all, outcome)
+				}
+			}
+			if len(all) == 0 {
+				return fault.New(fault.Invalid, "found no case whose name matches %q", only)
+			}
+			if err := e.Print(all, func(w io.Writer) { testTable(w, all) }); err != nil {
+				return err
+			}
+			if failed > 0 {
+				return fault.New(fault.Refused, "%d of %d cases failed", failed, len(all))
+			}
+			return nil
+		},
+	}
+	cmd.Flags().IntVar(&seeds, "seeds", 20, "how often each case is repeated with crashes at random, as a `number`")
+	cmd.Flags().Uint64Var(&seed, "seed", 0, "repeat each case with the crashes of this `seed` only")
+	cmd.Flags().StringVar(&only, "run", "", "only cases whose name matches this `pattern`")
+	return cmd
+}
+
+// readCases reads the cases of a file: a table in YAML, or a scenario of several files in one (txtar).
+func readCases(file string) ([]workflow.TestCase, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "cases: %w", err)
+	}
+	if strings.HasSuffix(file, ".txtar") {
+		files := map[string][]byte{}
+		for _, part := range txtar.Parse(text).Files {
+			files[part.Name] = part.Data
+		}
+		c, err := workflow.ReadTestScenario(strings.TrimSuffix(filepath.Base(file), ".txtar"), files)
+		if err != nil {
+			return nil, fault.New(fault.Invalid, "%s: %w", file, err)
+		}
+		return []workflow.TestCase{c}, nil
+	}
+	var table any
+	if err := yaml.Unmarshal(text, &table); err != nil {
+		return nil, fault.New(fault.Invalid, "%s: %w", file, err)
+	}
+	encoded, err := json.Marshal(table)
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "%s: %w", file, err)
+	}
+	cases, err := workflow.ReadTestTable(encoded, func(name string) ([]byte, error) {
+		return os.ReadFile(filepath.Join(filepath.Dir(file), filepath.FromSlash(name)))
+	})
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "%s: %w", file, err)
+	}
+	return cases, nil
+}
+
+func testTable(w io.Writer, all []Tested) {
+	command.Row(w, "RESULT", "FILE", "CASE", "RUNS", "CRASHES", "ENTRIES")
+	for _, t := range all {
+		result := "ok"
+		if !t.Passed {
+			result = "FAILED"
+		}
+		command.Row(w, result, t.File, t.Case, command.Number(t.Runs), command.Number(t.Crashes), command.Number(t.Entries))
+		for _, failure := range t.Failures {
+			for line := range strings.Lines(failure) {
+				command.Row(w, "", fmt.Sprintf("  %s", strings.TrimRight(line, "\n")))
+			}
+		}
+	}
+}
