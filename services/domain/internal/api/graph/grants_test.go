@@ -145,6 +145,21 @@ func TestGrantsEndWhereTheirLimitsDo(t *testing.T) {
 			t.Errorf("%s with a grant for shop: found %v; want it denied", name, err)
 		}
 	}
+	// A look at a source concerns its application alone, wherever the actor may deploy that.
+	look := func(g core.Grant) error { return of(f.setup.LookAtArtifactSource(ctx, limited(g), sources[0].ID)) }
+	for name, tt := range map[string]struct {
+		grant  core.Grant
+		denied bool
+	}{
+		"another application": {core.Grant{Permissions: everything(), Applications: []int64{blog.ID}}, true},
+		"another tier":        {core.Grant{Permissions: everything(), Tiers: []core.Tier{core.TierQA}}, true},
+		"one environment":     {core.Grant{Permissions: everything(), Environments: []int64{staging.ID}}, false},
+		"the application":     {core.Grant{Permissions: everything(), Applications: []int64{shop.ID}}, false},
+	} {
+		if err := look(tt.grant); fault.Is(err, fault.Denied) != tt.denied {
+			t.Errorf("lookAtArtifactSource with a grant for %s: found %v, want denied %t", name, err, tt.denied)
+		}
+	}
 	// Two grants together may be as wide as the application goes.
 	right := limited(
 		core.Grant{Permissions: everything(), Applications: []int64{shop.ID}, Environments: []int64{staging.ID}},

@@ -203,12 +203,9 @@ func (u *UseCases) LookAtArtifactSource(ctx context.Context, a core.Actor, id in
 	if err := a.MaySomewhere(core.ActionLookAtArtifactSource); err != nil {
 		return SourceSight{}, err
 	}
-	known, err := u.store.ArtifactSourcesByID(ctx, a.Organization, []int64{id})
+	err := u.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) error { return mayLook(ctx, tx, a, id) })
 	if err != nil {
 		return SourceSight{}, err
-	}
-	if _, ok := known[id]; !ok {
-		return SourceSight{}, fault.New(fault.NotFound, "artifact source %d does not exist", id)
 	}
 	sight, err := u.status.Look(ctx, a.Organization, id)
 	if fault.Is(err, fault.NotFound) { // it is ours; the hint may have been lost
@@ -220,7 +217,34 @@ func (u *UseCases) LookAtArtifactSource(ctx context.Context, a core.Actor, id in
 	return sight, err
 }
 
-// TryArtifactSource looks at what may become a source, and keeps nothing.
+// mayLook is nil when an actor may deploy what a source has somewhere: what is found becomes a version of its application.
+func mayLook(ctx context.Context, tx Tx, a core.Actor, id int64) error {
+	known, err := tx.ArtifactSourcesByID(ctx, a.Organization, []int64{id})
+	if err != nil {
+		return err
+	}
+	s, ok := known[id]
+	if !ok {
+		return fault.New(fault.NotFound, "artifact source %d does not exist", id)
+	}
+	services, err := tx.ServicesByID(ctx, a.Organization, []int64{s.ServiceID})
+	if err != nil {
+		return err
+	}
+	targets, err := core.ApplicationTargets(ctx, tx, a.Organization, services[s.ServiceID].ApplicationID)
+	if err != nil {
+		return err
+	}
+	for _, t := range targets {
+		if err = a.MayIn(core.ActionLookAtArtifactSource, t); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// TryArtifactSource looks at what may become a source, and keeps nothing. It concerns no application yet: who may configure one could make
+// the source there, and have it looked at.
 func (u *UseCases) TryArtifactSource(ctx context.Context, a core.Actor, n NewArtifactSource) (SourceSight, error) {
 	if _, found := u.sources.Key(n.Ref, n.Config); len(found) > 0 {
 		return SourceSight{}, fault.InvalidFields(found...)
