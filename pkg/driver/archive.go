@@ -46,8 +46,8 @@ func Import(archive []byte) (*Bundle, error) {
 	if _, ok := texts[manifestFile]; !ok {
 		return nil, fault.New(fault.Invalid, "driver archive: found no %s; expected it", manifestFile)
 	}
-	if len(texts) > maxFiles+1 {
-		return nil, fault.New(fault.Invalid, "driver archive: found %d files; expected at most %d", len(texts), maxFiles+1)
+	if most := maxFiles + 1 + len(HostModules()); len(texts) > most {
+		return nil, fault.New(fault.Invalid, "driver archive: found %d files; expected at most %d", len(texts), most)
 	}
 	files := make(map[string][]byte, len(texts))
 	for name, text := range texts {

@@ -110,7 +110,7 @@ func (b *Bundle) Program(w Workflow) (Program, error) {
 	if !ok {
 		return Program{}, fault.New(fault.NotFound, "driver %s has no workflow %q", b.Ref(), w)
 	}
-	modules := make(map[string][]byte, len(b.manifest.Modules))
+	modules := hostOf(b.files)
 	for name, file := range b.manifest.Modules {
 		modules[name] = slices.Clone(b.files[file])
 	}

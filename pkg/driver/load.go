@@ -219,6 +219,10 @@ func build(files map[string][]byte) (*Bundle, error) {
 	if err != nil {
 		return nil, fmt.Errorf("compile the manifest's schema: %w", err)
 	}
+	files, err = withHost(files)
+	if err != nil {
+		return nil, err
+	}
 	b := &Bundle{files: files, digest: digest(files)}
 	if err := s.Validate(files[manifestFile]); err != nil {
 		return nil, located(manifestFile, files[manifestFile], err)

@@ -3,6 +3,7 @@ package driver
 import (
 	"encoding/json"
 	"maps"
+	"net/url"
 	"path"
 	"slices"
 	"strconv"
@@ -45,11 +46,14 @@ type placeForm struct {
 	Branch               string `json:"branch"`
 	Path                 string `json:"path"`
 	URL                  string `json:"url"`
+	// URLPath is a path as it is; URLName is a pointer to the name at its end.
+	URLPath string `json:"url_path"`
+	URLName string `json:"url_name"`
 }
 
 // members are the pointers of a form, in an order of their own.
 func (f *placeForm) members() []*string {
-	return []*string{&f.Agent, &f.Application, &f.ApplicationNamespace, &f.Namespace, &f.Name, &f.Repository, &f.Branch, &f.Path, &f.URL}
+	return []*string{&f.Agent, &f.Application, &f.ApplicationNamespace, &f.Namespace, &f.Name, &f.Repository, &f.Branch, &f.Path, &f.URL, &f.URLName}
 }
 
 // DeclaresPlaces reports whether the manifest declares what a rollout changes.
@@ -158,6 +162,12 @@ func resolve(root any, form placeForm) (Place, bool) {
 	p := Place{
 		Namespace: text(form.Namespace), Name: text(form.Name),
 		Repository: text(form.Repository), Branch: text(form.Branch), URL: text(form.URL),
+	}
+	if p.URL != "" && p.URL != AnyURL && !strings.Contains(p.URL, "://") {
+		p.URL = "https://" + p.URL // R2-33
+	}
+	if name := text(form.URLName); p.URL != "" && form.URLPath != "" {
+		p.URL = strings.TrimSuffix(p.URL, "/") + form.URLPath + url.PathEscape(name)
 	}
 	if form.Application != "" {
 		p.Application = text(form.ApplicationNamespace) + "/" + text(form.Application)

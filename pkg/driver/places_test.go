@@ -49,3 +49,37 @@ func TestPlacesOfTheBuiltInDriver(t *testing.T) {
 		t.Error("a configuration that is not JSON: no error")
 	}
 }
+
+// The Argo Server is changed only below the path of the namespace (D46, R2-33).
+func TestPlacesOfArgoWorkflows(t *testing.T) {
+	t.Parallel()
+	all, err := Embedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := all.Get("argo-workflows@1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for environment, want := range map[string][]Place{
+		`{"cluster_agent_id": 42}`: {{AgentID: 42, Namespace: "work"}},
+		`{"access": "server", "server_url": "argo.example.com/", "credential": "argo"}`:  {{URL: "https://argo.example.com/api/v1/workflows/work"}},
+		`{"access": "server", "server_url": "http://argo:2746/x", "credential": "argo"}`: {{URL: "http://argo:2746/x/api/v1/workflows/work"}},
+	} {
+		got, err := b.Places(json.RawMessage(environment), json.RawMessage(`{"namespace": "work", "template": "x"}`), nil)
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", environment, err, diff)
+		}
+	}
+	if got, err := b.Places(json.RawMessage(`{"cluster_agent_id": 42}`), json.RawMessage(`{"template": "x"}`), nil); err != nil || got[0].Namespace != "argo" {
+		t.Errorf("the default namespace (R2-06): %v, %v", got, err)
+	}
+	for config, valid := range map[string]bool{
+		`{"cluster_agent_id": 1}`: true, `{"access": "relay"}`: false, `{"access": "server", "cluster_agent_id": 1}`: false,
+		`{"access": "server", "server_url": "https://user:pass@argo", "credential": "a"}`: false, `{"cluster_agent_id": 1, "token": "x"}`: false,
+	} {
+		if err := b.ValidateEnvironment(json.RawMessage(config)); (err == nil) != valid {
+			t.Errorf("%s: %v, expected valid %t (R2-06, R2-44)", config, err, valid)
+		}
+	}
+}

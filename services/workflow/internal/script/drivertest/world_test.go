@@ -47,6 +47,8 @@ type world struct {
 	fail func(name string, args object) *history.FunctionError
 	// hooks are those of the Application; nil for one whose sync ends at once.
 	hooks *hooks
+	// argo is Argo Workflows, for drivers that use it; nil for none.
+	argo *argoWorkflows
 	// see edits a Rollout as it is looked at.
 	see func(*rollout, object)
 	// rendered are the objects that a chart's values make, where there is a chart.
@@ -93,6 +95,11 @@ func (w *world) record(format string, args ...any) {
 func (w *world) call(name string, args object) (any, *history.FunctionError) {
 	if err := w.fail(name, args); err != nil {
 		return nil, err
+	}
+	if w.argo != nil {
+		if value, err, known := w.argo.call(w, name, args); known {
+			return value, err
+		}
 	}
 	switch name {
 	case "git.read_file":

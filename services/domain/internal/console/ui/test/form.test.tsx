@@ -38,6 +38,8 @@ describe('a driver that nobody has written code for', () => {
 test('a widget that does not fit the type gives the type’s own control', () => {
   const of = (s: SchemaObject) => controlOf(s)
   expect(of({ type: 'boolean', gitlabUi: { widget: 'agent_picker' } })).toBe('checkbox')
+  expect(of({ type: 'boolean', gitlabUi: { widget: 'code' } })).toBe('checkbox')
+  expect(of({ type: 'string', gitlabUi: { widget: 'code' } })).toBe('code')
   expect(of({ type: 'integer', gitlabUi: { widget: 'text' } })).toBe('number')
   expect(of({ type: 'string', gitlabUi: { widget: 'select' } })).toBe('text')
   expect(of({})).toBe('json')
@@ -49,4 +51,10 @@ test('words: by driver, field and token; readable names otherwise', () => {
   expect(wordsFor('made-up@1', ['cluster_agent_id']).label).toBe('Cluster agent id')
   expect(optionWords(wordsFor('argo-rollouts@1', ['load_balancer_type']), 'alb')).toBe('AWS ALB')
   expect(humanise('maxSurge')).toBe('Max surge')
+})
+
+test('a text of many lines, such as a template, has room for them', () => {
+  const html = render({ type: 'object', properties: { template: { type: 'string', gitlabUi: { widget: 'code' } } } }, { template: 'a:\n  b' })
+  expect(controls(html)).toEqual(['template:textarea'])
+  expect(html).toContain('a:\n  b</textarea>')
 })

@@ -63,7 +63,7 @@ function Properties(props: { context: FormContext; schema: Schema; path: string[
 /** From so many on, what need not be set is folded away, below what has to be. */
 const manyOptional = 3
 
-export type Control = 'agent' | 'text' | 'number' | 'checkbox' | 'select' | 'object' | 'array' | 'json'
+export type Control = 'agent' | 'text' | 'code' | 'number' | 'checkbox' | 'select' | 'object' | 'array' | 'json'
 
 /** The control of a node: what its widget asks for if its type can be collected that way, otherwise the type's own. */
 export function controlOf(schema: SchemaObject): Control {
@@ -81,6 +81,8 @@ export function controlOf(schema: SchemaObject): Control {
       return byType === 'number' || byType === 'text' ? 'agent' : byType
     case 'select':
       return schema.enum ? 'select' : byType
+    case 'code':
+      return byType === 'text' ? 'code' : byType
     default:
       return byType
   }
@@ -166,6 +168,8 @@ function Leaf({ context, schema, path, value, required, onChange, control }: Nod
         </select>
       ) : control === 'number' || control === 'agent' ? (
         <NumberInput common={common} schema={schema} value={value} onChange={onChange} offers={control === 'agent' ? context.agents : []} />
+      ) : control === 'code' ? (
+        <textarea {...common} rows={16} spellCheck={false} value={typeof value === 'string' ? value : ''} onChange={(e) => onChange(e.target.value === '' && !required ? undefined : e.target.value)} />
       ) : control === 'json' ? (
         <JsonInput common={common} value={value} onChange={onChange} />
       ) : (

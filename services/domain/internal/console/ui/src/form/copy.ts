@@ -84,6 +84,19 @@ const catalogue: Record<string, Words> = {
   'argo-rollouts/poll_interval': { label: 'Seconds between two looks at the cluster' },
   'argo-rollouts/deadline': { label: 'Seconds that each wait for the cluster may take' },
   'argo-rollouts/approval_deadline': { label: 'Seconds that people may take to decide' },
+  'argo-workflows/access': { label: 'How workflows are submitted', options: { relay: 'Through the relay in the cluster', server: 'Through the Argo Server’s REST API' } },
+  'argo-workflows/cluster_agent_id': { label: 'Cluster agent', help: 'The relay that reaches this environment’s cluster, by its number: see Agents.' },
+  'argo-workflows/server_url': { label: 'URL of the Argo Server', help: 'With a relay it is only used for links.' },
+  'argo-workflows/credential': { label: 'Credential', help: 'The name of a credential that an operator has configured: a token for that URL.' },
+  'argo-workflows/namespaces': { label: 'Namespaces that applications may use', help: 'Patterns; none for all that the relay or the credential allows.' },
+  'argo-workflows/namespace': { label: 'Namespace of the workflows' },
+  'argo-workflows/template': { label: 'Template of the Workflow', help: 'YAML. Lockstep’s expressions are between {[ and ]}, Argo’s between {{ and }}.' },
+  'argo-workflows/delimiters': { label: 'Delimiters', options: { auto: 'As the template shows', square: '{[ ]}', curly: '{{ }}' } },
+  'argo-workflows/missing_keys': { label: 'Keys that do not exist', options: { empty: 'Are empty', error: 'Are an error' } },
+  'argo-workflows/variables': { label: 'Variables', help: 'For the template. They are not secret.' },
+  'argo-workflows/abort_with': { label: 'When a rollout is aborted', options: { stop: 'Stop: exit handlers still run', terminate: 'Terminate: at once' } },
+  'argo-workflows/deadline': { label: 'Seconds that a workflow may take' },
+  'argo-workflows/approval_deadline': { label: 'Seconds that people may take to decide' },
 }
 
 /** "cluster_agent_id" → "Cluster agent id" */

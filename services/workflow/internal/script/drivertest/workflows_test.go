@@ -1,0 +1,482 @@
+package drivertest
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/driver"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+)
+
+// argoWorkflows plays Argo Workflows, behind a relay and as an Argo Server.
+type argoWorkflows struct {
+	all map[string]*workflow
+	// takes is how long a Workflow runs, ends how it ends; by the name of its service, "" for the others.
+	takes map[string]time.Duration
+	ends  map[string]string
+	// looks are the times at which a Workflow was looked at.
+	looks []time.Time
+	// answers are those of the server by method, which replace the regular one: status and body.
+	answers map[string]func() (int, object)
+	created int
+}
+
+type workflow struct {
+	object object
+	began  time.Time
+	takes  time.Duration
+	ends   string
+	// stopped is when it was stopped, and how.
+	stopped time.Time
+	how     string
+}
+
+const workflowTemplate = `apiVersion: argoproj.io/v1alpha1
+kind: Workflow
+metadata:
+  generateName: deploy-{[ .deployment.slug ]}-
+  labels: {team: shop, version: {[ .version.label | quote ]}}
+spec:
+  entrypoint: main
+  arguments:
+    parameters: [{name: image, value: {[ .version.reference | toJson ]}}]
+  templates: [{name: main, container: {image: "{{workflow.parameters.image}}", args: [{[ .variables.colour | toJson ]}]}}]
+`
+
+// argoShop is an application of two services that are deployed by Workflows.
+func argoShop(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t)
+	set, err := driver.Embedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.bundle, err = set.Get("argo-workflows@1"); err != nil {
+		t.Fatal(err)
+	}
+	w.argo = &argoWorkflows{
+		all: map[string]*workflow{}, takes: map[string]time.Duration{"": 40 * time.Second}, ends: map[string]string{"": "Succeeded"},
+		answers: map[string]func() (int, object){},
+	}
+	return w
+}
+
+func workflowInputs(edit func(environment, config object)) object {
+	return inputs(2, func(_, environment object) {
+		config := object{"namespace": "work", "template": workflowTemplate, "variables": object{"colour": "red"}, "deadline": 600}
+		environment["application_environment"] = object{"id": 5, "discovered": object{}, "config": config}
+		environment["gates"] = []any{}
+		if edit != nil {
+			edit(environment, config)
+		}
+	})
+}
+
+// atServer makes the environment one of an Argo Server.
+func atServer(environment, _ object) {
+	environment["config"] = object{"access": "server", "server_url": "argo.example.com", "credential": "argo"}
+}
+
+func (a *argoWorkflows) create(w *world, o object, operation string) *workflow {
+	meta := o["metadata"].(object)
+	name := meta["name"].(string)
+	service, _, _ := strings.Cut(strings.TrimPrefix(name, "deploy-"), "-")
+	pick := func(all map[string]time.Duration) time.Duration {
+		if d, own := all[service]; own {
+			return d
+		}
+		return all[""]
+	}
+	ends := a.ends[""]
+	if own, given := a.ends[service]; given {
+		ends = own
+	}
+	meta["labels"].(object)["lockstep.dev/operation"] = operation
+	a.all[name] = &workflow{object: o, began: w.now, takes: pick(a.takes), ends: ends}
+	a.created++
+	w.record("workflow: %s", name)
+	return a.all[name]
+}
+
+// view is the Workflow now.
+func (wf *workflow) view(now time.Time) object {
+	o := maps.Clone(wf.object)
+	status := object{"phase": "Running", "progress": "0/1"}
+	switch {
+	case !wf.stopped.IsZero():
+		status = object{"phase": "Failed", "message": "Stopped with strategy '" + wf.how + "'"}
+	case wf.takes > 0 && !now.Before(wf.began.Add(wf.takes)):
+		status = object{"phase": wf.ends}
+		if wf.ends == "Succeeded" {
+			status["outputs"] = object{"parameters": []any{object{"name": "url", "value": "https://shop"}}}
+		} else {
+			status["message"] = "child 'main' failed"
+			status["nodes"] = object{"n": object{"type": "Pod", "displayName": "migrate", "phase": "Failed", "message": "Error (exit code 3)"}}
+		}
+	}
+	o["status"] = status
+	return o
+}
+
+func (a *argoWorkflows) call(w *world, name string, args object) (any, *history.FunctionError, bool) {
+	switch name {
+	case "workflow.submit":
+		o := args["workflow"].(object)
+		if dry, _ := args["dry_run"].(bool); dry {
+			return object{"name": o["metadata"].(object)["name"], "namespace": args["namespace"], "workflow": o}, nil, true
+		}
+		id := o["metadata"].(object)["name"].(string)
+		if a.all[id] == nil {
+			a.create(w, o, args["operation"].(string))
+		}
+		return object{"name": id, "namespace": args["namespace"], "uid": "u", "phase": "Pending", "message": "", "ended": false}, nil, true
+	case "k8s.list":
+		a.looks = append(a.looks, w.now)
+		items := []any{}
+		for _, id := range slices.Sorted(maps.Keys(a.all)) {
+			if strings.HasSuffix(args["labels"].(string), "="+a.all[id].object["metadata"].(object)["labels"].(object)["lockstep.dev/deployment"].(string)) {
+				items = append(items, a.all[id].view(w.now))
+			}
+		}
+		return object{"items": items, "truncated": false}, nil, true
+	case "k8s.get":
+		o := a.all[args["name"].(string)].view(w.now)
+		o["found"] = true
+		return o, nil, true
+	case "workflow.stop", "workflow.terminate":
+		a.stop(w, args["name"].(string), strings.TrimPrefix(name, "workflow."))
+		return object{"phase": "Running"}, nil, true
+	case "workflow.logs":
+		return object{"logs": []any{object{"pod": "p", "container": "main", "text": "no such table"}}, "truncated": false}, nil, true
+	case "http.request":
+		return a.http(w, args), nil, true
+	default:
+		return nil, nil, false
+	}
+}
+
+func (a *argoWorkflows) stop(w *world, name, how string) {
+	a.all[name].stopped, a.all[name].how = w.now, how
+	w.record("%s: %s", how, name)
+}
+
+// http is the Argo Server, with the statuses that the real one answers with.
+func (a *argoWorkflows) http(w *world, args object) object {
+	answer := func(status int, body object) object {
+		text, err := json.Marshal(body)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		return object{"status": status, "ok": status/100 == 2, "headers": object{}, "json": body, "body": string(text)}
+	}
+	method, url := args["method"].(string), args["url"].(string)
+	if args["credential"] != "argo" {
+		return answer(401, object{"code": 16, "message": "token not valid"})
+	}
+	if a.answers[method] != nil {
+		if status, body := a.answers[method](); status != 0 {
+			return answer(status, body)
+		}
+	}
+	rest, below := strings.CutPrefix(url, "https://argo.example.com/api/v1/workflows/work")
+	switch {
+	case url == "https://argo.example.com/api/v1/version":
+		return answer(200, object{"version": "v3.7.4"})
+	case !below:
+		return answer(403, object{"code": 7, "message": "no rights"})
+	case method == "POST":
+		body := args["json"].(object)
+		o := body["workflow"].(object)
+		meta := o["metadata"].(object)
+		if dry, _ := body["serverDryRun"].(bool); dry {
+			return answer(200, o)
+		}
+		if a.all[meta["name"].(string)] != nil {
+			return answer(409, object{"code": 6, "message": "already exists"})
+		}
+		a.create(w, o, meta["labels"].(object)["lockstep.dev/operation"].(string))
+		return answer(200, o)
+	}
+	path, _, _ := strings.Cut(rest, "?")
+	name, verb, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	wf := a.all[name]
+	if wf == nil {
+		return answer(404, object{"code": 5, "message": "not found"})
+	}
+	switch {
+	case method == "PUT" && wf.view(w.now)["status"].(object)["phase"] != "Running":
+		return answer(500, object{"code": 13, "message": "cannot shutdown a completed workflow"})
+	case method == "PUT":
+		a.stop(w, name, verb)
+		return answer(200, object{})
+	case verb == "log":
+		return object{"status": 200, "ok": true, "headers": object{}, "json": nil, "body": `{"result":{"content":"no such table","podName":"p"}}` + "\n"}
+	default:
+		a.looks = append(a.looks, w.now)
+		return answer(200, wf.view(w.now))
+	}
+}
+
+var bothWays = map[string]func(environment, config object){"relay": nil, "server": atServer} //nolint:gochecknoglobals // a table of cases
+
+// R2-21 to R2-28, R2-41: one Workflow for each deployment, through the relay and through the Argo Server.
+func TestAWorkflowForEachDeployment(t *testing.T) {
+	t.Parallel()
+	for name, edit := range bothWays {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := argoShop(t)
+			if failure := w.run(driver.Deploy, workflowInputs(edit)); failure != "" {
+				t.Fatal(failure)
+			}
+			expect(t, w,
+				"rollout.started", "rollout_environment.started environment_id=3", "deployment.started deployment_id=11",
+				"deployment.started deployment_id=12", "workflow: deploy-api-d11", "workflow: deploy-worker-d12",
+				"deployment.healthy deployment_id=11", "deployment.healthy deployment_id=12",
+				"rollout_environment.healthy environment_id=3", "rollout.healthy")
+			o := w.argo.all["deploy-api-d11"].object
+			labels := o["metadata"].(object)["labels"].(object)
+			if labels["team"] != "shop" || labels["version"] != "2" || labels["app.kubernetes.io/managed-by"] != "lockstep" {
+				t.Errorf("labels %v, expected the author's and ours (R2-18, R2-19)", labels)
+			}
+			text := fmt.Sprint(o["spec"])
+			if !strings.Contains(text, image("api", 2)) || !strings.Contains(text, "{{workflow.parameters.image}}") || !strings.Contains(text, "red") {
+				t.Errorf("spec %s, expected the version, the variable, and Argo's expression as it is (R2-11, R2-12)", text)
+			}
+			if !strings.Contains(strings.Join(w.log, "\n"), "output url = https://shop") {
+				t.Errorf("log %q, expected the outputs", w.log)
+			}
+			looked := map[time.Duration]bool{}
+			for i, at := range w.argo.looks {
+				for _, before := range w.argo.looks[:i] {
+					looked[at.Sub(before)] = true
+				}
+			}
+			for _, pause := range []time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second} {
+				if !looked[pause] {
+					t.Errorf("no two looks are %s apart, expected 2, 4, 8 and 16 s (R2-26)", pause)
+				}
+			}
+			if calls := len(w.argo.looks); calls > 20 {
+				t.Errorf("%d looks at two Workflows of 40 s, expected at most 20", calls)
+			}
+		})
+	}
+}
+
+// R2-28: a failed Workflow fails its deployment with its message and that of the step, and the other one is stopped.
+func TestAFailedWorkflow(t *testing.T) {
+	t.Parallel()
+	for name, edit := range bothWays {
+		for _, phase := range []string{"Failed", "Error"} {
+			t.Run(name+" "+phase, func(t *testing.T) {
+				t.Parallel()
+				w := argoShop(t)
+				w.argo.ends["api"], w.argo.takes["worker"] = phase, 300*time.Second
+				failure := w.run(driver.Deploy, workflowInputs(edit))
+				if !strings.Contains(failure, "migrate: Error (exit code 3)") {
+					t.Errorf("failure %q, expected the message of the step", failure)
+				}
+				story := strings.Join(w.story, "\n")
+				for _, want := range []string{
+					"deployment.degraded deployment_id=11 reason=workflow deploy-api-d11: " + phase + ", child 'main' failed",
+					"stop: deploy-worker-d12", "deployment.failed deployment_id=12", "rollout_environment.failed",
+				} {
+					if !strings.Contains(story, want) {
+						t.Errorf("the story lacks %q:\n%s", want, story)
+					}
+				}
+				if !strings.Contains(strings.Join(w.log, "\n"), "no such table") {
+					t.Errorf("log %q, expected the end of the Workflow's", w.log)
+				}
+			})
+		}
+	}
+}
+
+// R2-27: a Workflow that never ends is stopped, and its deployment fails.
+func TestAWorkflowThatNeverEnds(t *testing.T) {
+	t.Parallel()
+	for name, edit := range bothWays {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := argoShop(t)
+			w.argo.takes["api"] = 0
+			failure := w.run(driver.Deploy, workflowInputs(edit))
+			if !strings.Contains(failure, "workflow timed out after 600 seconds") || !slices.Contains(w.story, "stop: deploy-api-d11") {
+				t.Errorf("failure %q, story %q", failure, w.story)
+			}
+		})
+	}
+}
+
+// R2-34: an abort stops the Workflows, or terminates them; a retry starts new ones.
+func TestAnAbortStopsTheWorkflows(t *testing.T) {
+	t.Parallel()
+	for name, edit := range bothWays {
+		for _, how := range []string{"stop", "terminate"} {
+			t.Run(name+" "+how, func(t *testing.T) {
+				t.Parallel()
+				w := argoShop(t)
+				w.argo.takes[""] = 120 * time.Second
+				w.asks = map[string]map[string]time.Duration{
+					"deployment.started deployment_id=12":                      {"com.gitlab.cd.rollout.abort_requested": 30 * time.Second},
+					"rollout.aborted environment_id=3 reason=aborted: because": {"com.gitlab.cd.rollout.retry_requested": 60 * time.Second},
+				}
+				failure := w.run(driver.Deploy, workflowInputs(func(environment, config object) {
+					if edit != nil {
+						edit(environment, config)
+					}
+					config["abort_with"] = how
+				}))
+				if failure != "" {
+					t.Fatal(failure)
+				}
+				expect(t, w,
+					"rollout.started", "rollout_environment.started environment_id=3", "deployment.started deployment_id=11",
+					"deployment.started deployment_id=12", "workflow: deploy-api-d11", "workflow: deploy-worker-d12",
+					how+": deploy-api-d11", how+": deploy-worker-d12", "rollout.aborted environment_id=3 reason=aborted: because",
+					"workflow: deploy-api-d11-2", "workflow: deploy-worker-d12-2",
+					"deployment.healthy deployment_id=11", "deployment.healthy deployment_id=12",
+					"rollout_environment.healthy environment_id=3", "rollout.healthy")
+			})
+		}
+	}
+}
+
+// Every status of the Argo Server has its meaning (R2-22, R2-24, R2-31).
+func TestStatusesOfTheArgoServer(t *testing.T) {
+	t.Parallel()
+	always := func(status int, message string) func() (int, object) {
+		return func() (int, object) { return status, object{"message": message} }
+	}
+	for _, tc := range []struct {
+		status         int
+		answered, want string
+	}{
+		{400, "templates.main.steps[1].two template name 'nope' undefined", "refuses the Workflow: HTTP status 400: templates.main.steps[1].two"},
+		{401, "token not valid", "does not accept the credential: HTTP status 401"},
+		{403, "workflows.argoproj.io is forbidden", "lacks rights in the namespace: HTTP status 403"},
+		{404, "namespace not found", "does not find it: HTTP status 404"},
+		{413, "", "too large for the Argo Server: HTTP status 413"},
+		{500, "boom", "the Argo Server answers: HTTP status 500: boom"},
+	} {
+		w := argoShop(t)
+		w.argo.answers["POST"] = always(tc.status, tc.answered)
+		failure := w.run(driver.Deploy, workflowInputs(atServer))
+		if !strings.Contains(failure, "failed to submit workflow: ") || !strings.Contains(failure, tc.want) {
+			t.Errorf("status %d: found %q, expected %q", tc.status, failure, tc.want)
+		}
+	}
+
+	// The answer to the first POST is lost: the repeat finds what it has created.
+	w := argoShop(t)
+	w.argo.all["deploy-api-d11"] = &workflow{began: w.now, takes: time.Second, ends: "Succeeded", object: object{"metadata": object{
+		"name": "deploy-api-d11", "labels": object{"lockstep.dev/operation": "rollout-7.deployment-11.1", "lockstep.dev/deployment": "11"},
+	}}}
+	if failure := w.run(driver.Deploy, workflowInputs(atServer)); failure != "" || w.argo.created != 1 {
+		t.Errorf("a Workflow of the same operation: %q after %d were created, expected success after one", failure, w.argo.created)
+	}
+	// One of the same name that is another's is none of ours.
+	w = argoShop(t)
+	w.argo.all["deploy-api-d11"] = &workflow{began: w.now, takes: time.Second, ends: "Succeeded", object: object{"metadata": object{
+		"name": "deploy-api-d11", "labels": object{"lockstep.dev/deployment": "11"},
+	}}}
+	if failure := w.run(driver.Deploy, workflowInputs(atServer)); !strings.Contains(failure, "was not created for this deployment: HTTP status 409") {
+		t.Errorf("a Workflow of another: %q, expected a conflict", failure)
+	}
+	// While it does not answer, the deployment waits (R2-26).
+	w = argoShop(t)
+	times := 0
+	w.argo.answers["GET"] = func() (int, object) {
+		times++
+		if times < 5 {
+			return []int{503, 500, 429, 502}[times-1], object{"message": "later"}
+		}
+		return 0, nil
+	}
+	if failure := w.run(driver.Deploy, workflowInputs(atServer)); failure != "" {
+		t.Errorf("a server that is away for a while: %q", failure)
+	}
+	// What has been removed by others says nothing about how it ended.
+	w = argoShop(t)
+	w.argo.answers["GET"] = always(404, "not found")
+	if failure := w.run(driver.Deploy, workflowInputs(atServer)); !strings.Contains(failure, "does not exist any more") {
+		t.Errorf("a Workflow that was removed: %q", failure)
+	}
+}
+
+// R2-08, R2-16, R2-17: a template that does not fit one deployment starts none.
+func TestTemplatesThatFail(t *testing.T) {
+	t.Parallel()
+	for template, want := range map[string]string{
+		"{[ .x":                          "api: parse template: ",
+		`{[ fail "no" ]}`:                "api: execute template: ",
+		"{[ .nothing ]}: [":              "read the Workflow that the template makes",
+		"apiVersion: v1\nkind: Workflow": `apiVersion "v1", expected argoproj.io/v1alpha1`,
+		"apiVersion: argoproj.io/v1alpha1\nkind: CronWorkflow":                                          "makes a CronWorkflow, expected a Workflow",
+		"apiVersion: argoproj.io/v1alpha1\nkind: Workflow":                                              "expected one of them",
+		"apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nmetadata: {name: x, namespace: kube-system}": "names the namespace kube-system",
+		"just text": "makes a string, expected a Workflow",
+		"{[ if eq .deployment.slug \"worker\" ]}{[ fail \"not this one\" ]}{[ end ]}apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nmetadata: {name: x}": "worker: execute template",
+	} {
+		w := argoShop(t)
+		failure := w.run(driver.Deploy, workflowInputs(func(_, config object) { config["template"] = template }))
+		if !strings.Contains(failure, want) || w.argo.created != 0 {
+			t.Errorf("%s: found %q after %d Workflows, expected %q and none", template, failure, w.argo.created, want)
+		}
+	}
+	w := argoShop(t)
+	strict := func(_, config object) {
+		config["template"], config["missing_keys"] = "{[ .variables.nothing ]}", "error"
+	}
+	if failure := w.run(driver.Deploy, workflowInputs(strict)); !strings.Contains(failure, `no entry for key "nothing"`) {
+		t.Errorf("strict: %q (R2-15)", failure)
+	}
+}
+
+// R2-35, R2-40: setup and preview have the cluster validate the Workflow, and create nothing.
+func TestWorkflowsAreTriedBeforeTheyRun(t *testing.T) {
+	t.Parallel()
+	for name, edit := range bothWays {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := argoShop(t)
+			in := workflowInputs(edit)
+			environment := in["rollout"].(object)["environments"].([]any)[0].(object)
+			previewed := object{"preview": object{"id": 5}, "rollout": in["rollout"], "version_set": in["version_set"]}
+			if failure := w.run(driver.Preview, previewed); failure != "" {
+				t.Fatal(failure)
+			}
+			changes := w.previews[0].Environments[0].Changes
+			if len(changes) != 2 || changes[0].Path != "work/api.yaml" || !strings.Contains(changes[0].Diff, "+kind: Workflow") {
+				t.Errorf("previewed %+v, expected both Workflows", changes)
+			}
+			of := environment["application_environment"].(object)
+			of["services"] = []any{object{"id": 11, "name": "api"}}
+			of["application"] = object{"id": 1, "name": "shop"}
+			setup := object{"application_environment": of, "environment": environment}
+			if failure := w.run(driver.Setup, setup); failure != "" {
+				t.Fatal(failure)
+			}
+			of["config"].(object)["template"] = "{["
+			if failure := w.run(driver.Setup, setup); !strings.Contains(failure, "api: parse template") {
+				t.Errorf("setup with a text that is no template: %q", failure)
+			}
+			if failure := w.run(driver.Onboarding, object{"environment": environment}); failure != "" {
+				t.Errorf("onboarding: %q", failure)
+			}
+			if w.argo.created != 0 {
+				t.Errorf("%d Workflows were created, expected none", w.argo.created)
+			}
+			expect(t, w, "rollout.previewed", "application_environment.ready application_environment_id=5",
+				"application_environment.not_ready application_environment_id=5 reason=api: parse template: template:1: unclosed action",
+				"environment.ready environment_id=3")
+		})
+	}
+}
