@@ -172,6 +172,22 @@ func activeOf(steps []Step) [][]Condition {
 	return all
 }
 
+// ParseChecks parses the checks of an environment: the same as those of a definition. The error is Invalid and has one field for each finding,
+// whose JSON pointer begins with /checks.
+func ParseChecks(text []byte) (Checks, error) {
+	if !json.Valid(text) {
+		return Checks{}, fault.InvalidFields(fault.Field{Name: "/checks", Problem: "found text that is not JSON; expected an object"})
+	}
+	def, err := Parse(fmt.Appendf(nil, `{"checks":%s,"steps":[{"type":"deploy","environment":"e","config":{}}]}`, text))
+	if err != nil {
+		return Checks{}, err
+	}
+	if found := opens(def); len(found) > 0 {
+		return Checks{}, fault.InvalidFields(found...)
+	}
+	return def.Checks, nil
+}
+
 // StepGateID returns the id of the gate that an approval step opens (D24).
 func StepGateID(index int, s Step) string {
 	if s.Name != "" {

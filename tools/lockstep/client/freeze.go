@@ -134,6 +134,8 @@ type CheckReport struct {
 	// Reporter is what the reporter was called then.
 	Reporter   string    `json:"reporter"`
 	ReportedAt time.Time `json:"reportedAt"`
+	// ObservedAt is when the reporter found it out.
+	ObservedAt time.Time `json:"observedAt"`
 }
 
 // CheckInput describes a status to report.
@@ -158,6 +160,5 @@ func (c *Client) ReportCheck(ctx context.Context, in CheckInput) (CheckReport, e
 			input[field] = value
 		}
 	}
-	return change[CheckReport](ctx, c, "reportCheck", "ReportCheckInput", "report", `key phase description link application { id name } `+
-		`environment { id name } versionSet { id name } reporter reportedAt`, input)
+	return change[CheckReport](ctx, c, "reportCheck", "ReportCheckInput", "report", reportFields, input)
 }

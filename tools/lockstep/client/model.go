@@ -123,6 +123,8 @@ type Environment struct {
 	DriverBindings  []DriverBinding `json:"driverBindings,omitempty"`
 	// Approval is the approval that the environment requires; nil for none.
 	Approval *EnvironmentApproval `json:"approval,omitempty"`
+	// Checks are those that the environment requires, with active and proposed; nil for none.
+	Checks any `json:"checks,omitempty"`
 	// Contact is whether its agent is reachable; nil if it has never been seen.
 	Contact *Contact `json:"contact,omitempty"`
 }

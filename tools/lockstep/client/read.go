@@ -50,7 +50,7 @@ const (
 		`rollbackPolicy { onFailed onDegraded degradedAfterSeconds inFull } rolloutPolicy { onFailure onNewer } ` +
 		`queuedRollout { versionSet { id name } reason requestedAt }`
 	environmentFields = `id name description tier readiness readinessReason createdAt driverBindings { id version driverRef driverConfig } ` +
-		`approval { reason quorum group requesterMayApprove expiresAfterSeconds onExpiry } contact { reachable reason since }`
+		`approval { reason quorum group requesterMayApprove expiresAfterSeconds onExpiry } checks contact { reachable reason since }`
 	versionSetFields = `id name createdAt entries { service { id name } version { id name digest digestSeen deletedAt reference } } warnings`
 	rolloutFields    = `id application { id name } versionSet { id name } state status workflowRef isRollback awaitingApproval pauseRequested ` +
 		`openGates { gateId reason requestedAt quorum group` + gateNewer + ` expiresAt onExpiry approvals { principalType principalId reason approvedAt } } ` +

@@ -109,6 +109,8 @@ func TestEveryDocumentIsOneOfTheSchema(t *testing.T) {
 		func() error { _, err := c.RejectChange(ctx, "proposedchange_1", ""); return err },
 		func() error { _, err := c.WithdrawChange(ctx, "proposedchange_1", ""); return err },
 		func() error { _, err := c.ForceChange(ctx, "proposedchange_1", "fire"); return err },
+		func() error { _, err := c.RolloutChecks(ctx, "rollout_1"); return err },
+		func() error { _, err := c.SetEnvironmentChecks(ctx, "environment_1", nil); return err },
 		func() error { _, err := c.SetChangeControl(ctx, "environment_1", true, ""); return err },
 		func() error { _, err := c.RevokeGrant(ctx, "grant_1", "on leave"); return err },
 		func() error { _, err := c.CreateMember(ctx, "alice", "USER", "VIEWER"); return err },

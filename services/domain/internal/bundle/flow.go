@@ -28,6 +28,15 @@ func (Flows) Read(definition json.RawMessage) (core.Flow, error) {
 	return f, nil
 }
 
+// ReadChecks implements setup.Flows.
+func (Flows) ReadChecks(own json.RawMessage) (core.CheckSet, error) {
+	def, err := flow.ParseChecks(own)
+	if err != nil {
+		return core.CheckSet{}, err
+	}
+	return core.CheckSet{Active: checks(def.Active, nil), Proposed: checks(def.Proposed, nil)}, nil
+}
+
 // check is core.Flow.Check.
 func check(def flow.Definition, known core.KnownToFlow) error {
 	against := flow.Known{Stored: known.Stored, Steps: known.Steps, Environments: known.Environments, ValidateConfig: known.ValidateConfig}
@@ -61,7 +70,7 @@ func understand(def flow.Definition) core.Flow {
 			f.Approvals[len(f.Approvals)-asking].Before = s.Environment
 		}
 		step := core.DeployStep{At: fmt.Sprintf("/steps/%d", i), Environment: s.Environment, Approval: approval(s.Approval), Config: s.Config}
-		step.Active, step.Proposed = checks(def.Checks.Active, s.Checks.Active), checks(def.Checks.Proposed, s.Checks.Proposed)
+		step.CheckSet = core.CheckSet{Active: checks(def.Checks.Active, s.Checks.Active), Proposed: checks(def.Checks.Proposed, s.Checks.Proposed)}
 		for _, g := range s.Gates {
 			step.Gates = append(step.Gates, core.FlowGate{Weight: g.Weight, SoakDuration: g.SoakDuration, Approval: approval(g.Approval)})
 		}

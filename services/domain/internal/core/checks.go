@@ -65,6 +65,23 @@ type PinnedCheck struct {
 	Check
 	EnvironmentID int64
 	Target        CheckTarget
+	// Own is that the environment requires it, and not the pipeline.
+	Own bool
+}
+
+// CheckSet are checks by target.
+type CheckSet struct{ Active, Proposed []Check }
+
+// Pinned are the checks of the set in an environment.
+func (s CheckSet) Pinned(environment int64, own bool) []PinnedCheck {
+	var all []PinnedCheck
+	for _, c := range s.Active {
+		all = append(all, PinnedCheck{Check: c, EnvironmentID: environment, Target: CheckActive, Own: own})
+	}
+	for _, c := range s.Proposed {
+		all = append(all, PinnedCheck{Check: c, EnvironmentID: environment, Target: CheckProposed, Own: own})
+	}
+	return all
 }
 
 // CheckReport is one status that was reported about a version set in an environment.
@@ -92,6 +109,8 @@ type CheckState struct {
 	Next *time.Time
 	// By are those whose reports it follows from.
 	By []ConditionBy
+	// Reports are the latest of each reporter; none for a kind that is not reported.
+	Reports []CheckReport
 }
 
 // CheckPlace is an environment of a rollout, as far as checks depend on it.
@@ -124,6 +143,19 @@ func (c Checks) Entering(places []CheckPlace, index int, at time.Time) []CheckSt
 			all = append(all, c.state(pinned, places[index], at))
 		case index > 0 && pinned.EnvironmentID == places[index-1].EnvironmentID && pinned.Target == CheckActive:
 			all = append(all, c.state(pinned, places[index-1], at))
+		}
+	}
+	return all
+}
+
+// All are the states of all checks, in the order of the environments.
+func (c Checks) All(places []CheckPlace, at time.Time) []CheckState {
+	var all []CheckState
+	for _, place := range places {
+		for _, pinned := range c.Pinned {
+			if pinned.EnvironmentID == place.EnvironmentID {
+				all = append(all, c.state(pinned, place, at))
+			}
 		}
 	}
 	return all
@@ -207,6 +239,7 @@ func (c Checks) reported(pinned PinnedCheck) CheckState {
 		}
 		differ = differ || len(votes) > 0 && s.Phase != r.Phase
 		votes = append(votes, fmt.Sprintf("%s by %s", r.Phase, r.Reporter.Name))
+		s.Reports = append(s.Reports, r)
 		s.By = append(s.By, ConditionBy{Type: r.Reporter.Type, ID: r.Reporter.ID, At: r.CreatedAt})
 		if s.Since == nil || r.CreatedAt.After(*s.Since) {
 			s.Phase, s.Since, s.Link = r.Phase, &r.CreatedAt, r.Link

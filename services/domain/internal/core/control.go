@@ -103,7 +103,7 @@ type ControlTx interface {
 func environmentControls() []Action {
 	return []Action{
 		ActionSetEnvironmentApproval, ActionSetDirectChanges, ActionSetChangeControl, ActionArchiveEnvironment, ActionRestoreEnvironment,
-		ActionCreateEnvironment, ActionCreateFlowDefinition, ActionSetRollbackPolicy, ActionSetRolloutPolicy,
+		ActionCreateEnvironment, ActionCreateFlowDefinition, ActionSetRollbackPolicy, ActionSetRolloutPolicy, ActionSetEnvironmentChecks,
 	}
 }
 

@@ -140,6 +140,7 @@ const (
 	ActionCreateFlowDefinition    Action = "createFlowDefinition"
 	ActionRetryOnboarding         Action = "retryEnvironmentOnboarding"
 	ActionSetEnvironmentApproval  Action = "setEnvironmentApproval"
+	ActionSetEnvironmentChecks    Action = "setEnvironmentChecks"
 	ActionSetDirectChanges        Action = "setDirectChanges"
 	ActionRetrySetup              Action = "retryApplicationEnvironmentSetup"
 	ActionSetRollbackPolicy       Action = "setRollbackPolicy"
@@ -219,7 +220,8 @@ func permissionFor(action Action) (Permission, bool) {
 		return MayConfigure, true
 	case ActionArchiveApplication, ActionArchiveEnvironment, ActionRestoreApplication, ActionRestoreEnvironment, ActionCreateApplication,
 		ActionCreateEnvironment, ActionCreateFlowDefinition, ActionRetryOnboarding, ActionRetrySetup, ActionSetRollbackPolicy,
-		ActionSetRolloutPolicy, ActionSetEnvironmentApproval, ActionSetChangeControl, ActionConfirmChange, ActionRejectChange:
+		ActionSetRolloutPolicy, ActionSetEnvironmentApproval, ActionSetEnvironmentChecks, ActionSetChangeControl, ActionConfirmChange,
+		ActionRejectChange:
 		return MayConfigure, true
 	case ActionCreateMember, ActionSetMemberRole, ActionRemoveMember, ActionGrantPermissions, ActionRevokeGrant, ActionCreateGroup,
 		ActionSetGroupMembers, ActionCheckJournal,

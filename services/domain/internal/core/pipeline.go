@@ -40,7 +40,7 @@ type DeployStep struct {
 	Approval    *Approval
 	Gates       []FlowGate
 	// Active and Proposed are the checks of the environment, merged with those of the whole pipeline.
-	Active, Proposed []Check
+	CheckSet
 	// Config is the driver's; opaque.
 	Config json.RawMessage
 }

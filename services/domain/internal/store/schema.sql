@@ -650,6 +650,23 @@ CREATE TRIGGER cd_environment_approvals_touch BEFORE UPDATE ON cd_environment_ap
 COMMENT ON TABLE cd_environment_approvals IS
     'No row, or one that does not ask: the environment asks nobody by itself. A rollout pins what there is when it is made.';
 
+CREATE TABLE cd_environment_checks (
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    organization_id bigint NOT NULL,
+    environment_id bigint NOT NULL,
+    checks jsonb NOT NULL,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_environment_checks_pkey PRIMARY KEY (organization_id, environment_id),
+    CONSTRAINT cd_environment_checks_environment FOREIGN KEY (organization_id, environment_id) REFERENCES cd_environments(organization_id, id),
+    CONSTRAINT cd_environment_checks_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_environment_checks_is_an_object CHECK ((jsonb_typeof(checks) = 'object'::text)),
+    CONSTRAINT cd_environment_checks_is_bounded CHECK ((length((checks)::text) <= 131072))
+);
+CREATE TRIGGER cd_environment_checks_touch BEFORE UPDATE ON cd_environment_checks FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_environment_checks IS
+    'What an environment requires by itself: active and proposed, as in a pipeline; an empty object for nothing. A rollout pins what there is when it is created. Rows end with the environment.';
+
 CREATE TABLE cd_environment_contacts (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
     organization_id bigint NOT NULL,
@@ -1243,7 +1260,8 @@ CREATE TABLE cd_rollout_checks (
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
     windows jsonb,
-    CONSTRAINT cd_rollout_checks_pkey PRIMARY KEY (organization_id, rollout_id, environment_id, target, key),
+    own boolean NOT NULL DEFAULT false,
+    CONSTRAINT cd_rollout_checks_pkey PRIMARY KEY (organization_id, rollout_id, environment_id, target, key, own),
     CONSTRAINT cd_rollout_checks_environment FOREIGN KEY (organization_id, environment_id) REFERENCES cd_environments(organization_id, id),
     CONSTRAINT cd_rollout_checks_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_rollout_checks_rollout FOREIGN KEY (organization_id, rollout_id) REFERENCES cd_rollouts(organization_id, id),
@@ -1258,6 +1276,8 @@ CREATE TRIGGER cd_rollout_checks_are_immutable BEFORE DELETE OR UPDATE ON cd_rol
 CREATE TRIGGER cd_rollout_checks_are_kept BEFORE TRUNCATE ON cd_rollout_checks FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
 COMMENT ON TABLE cd_rollout_checks IS
     'The checks of a rollout in each of its environments, as they were pinned. Rows end with the rollout.';
+COMMENT ON COLUMN cd_rollout_checks.own IS
+    'Whether the environment requires it; otherwise the pipeline does.';
 COMMENT ON COLUMN cd_rollout_checks.target IS
     'proposed: before the environment is entered. active: of what is in it then, before the next one is entered.';
 COMMENT ON COLUMN cd_rollout_checks.windows IS

@@ -40,3 +40,23 @@ func (c commands) report() *cobra.Command {
 	_ = cmd.MarkFlagRequired("environment")
 	return cmd
 }
+
+// checks lists the checks of a rollout.
+func (c commands) checks() *cobra.Command {
+	return c.Asking("list ROLLOUT", "List the checks of a rollout in each of its environments, and what they have come to",
+		"  lockstep check list rollout_7\n  lockstep check list rollout_7 -o json", command.Exactly(1),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			all, err := api.RolloutChecks(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return c.Print(all, func(w io.Writer) {
+				command.Row(w, "ENVIRONMENT", "CHECK", "KIND", "ABOUT", "REQUIRED BY", "PHASE", "DETAIL", "LINK")
+				for _, one := range all {
+					by := map[bool]string{true: "the environment", false: "the pipeline"}[one.Own]
+					command.Row(w, one.Environment.Name, one.Key, journal.Human(one.Kind), journal.Human(one.Target), by, journal.Human(one.Phase),
+						one.Detail, one.Link)
+				}
+			})
+		})
+}

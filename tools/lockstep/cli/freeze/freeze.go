@@ -21,7 +21,7 @@ func Commands(c *command.Command) []*cobra.Command {
 	return []*cobra.Command{
 		command.Noun("freeze", "fz", "Freezes: times in which rollouts stop at their next passage",
 			own.start(), own.list(), own.extend(), own.end()),
-		command.Noun("check", "ck", "Checks: conditions of entering environments whose status people and systems report", own.report()),
+		command.Noun("check", "ck", "Checks: conditions of entering environments whose status people and systems report", own.checks(), own.report()),
 	}
 }
 

@@ -77,6 +77,8 @@ func (f *fixture) controls() {
 	})
 	do("setEnvironmentApproval", "environment", map[string]any{"environmentId": environment, "approval": map[string]any{"quorum": 1}})
 	do("setEnvironmentApproval", "environment", map[string]any{"environmentId": environment})
+	do("setEnvironmentChecks", "environment", map[string]any{"environmentId": environment, "checks": map[string]any{"active": []any{map[string]any{"key": "soak"}}}})
+	do("setEnvironmentChecks", "environment", map[string]any{"environmentId": environment})
 	do("setDirectChanges", "environment", map[string]any{"environmentId": environment, "allowed": true, "reason": "nightly"})
 	do("retryEnvironmentOnboarding", "environment", map[string]any{"environmentId": environment})
 	f.apply(ours, rollout.EnvironmentReadiness{EnvironmentID: numberOf(environment), Ready: true})

@@ -2,6 +2,7 @@ package graph
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -12,7 +13,7 @@ import (
 func (m mutation) ReportCheck(ctx context.Context, in model.ReportCheckInput) (p model.ReportCheckPayload, err error) {
 	l := loadersOf(ctx)
 	r := check.Report{
-		Commit: orEmpty(in.Commit), Key: in.Key, Phase: in.Phase, Description: orEmpty(in.Description), Link: orEmpty(in.Link),
+		Commit: orEmpty(in.Commit), Key: in.Key, Phase: in.Phase, Description: orEmpty(in.Description), Link: orEmpty(in.Link), ObservedAt: in.ObservedAt,
 	}
 	// Before names are looked up, which would reveal what exists.
 	if err = l.actor.MaySomewhere(core.ActionReportCheck); err == nil {
@@ -51,4 +52,41 @@ func (checkReport) Environment(ctx context.Context, r *model.CheckReport) (model
 // VersionSet is what it is about.
 func (checkReport) VersionSet(ctx context.Context, r *model.CheckReport) (model.VersionSet, error) {
 	return required(ctx, loadersOf(ctx).versionSets, model.KindVersionSet, r.VersionSetID, model.WrapVersionSet)
+}
+
+// rolloutCheck resolves the fields of RolloutCheck that are loaded.
+type rolloutCheck struct{}
+
+// Environment is the one that it is about.
+func (rolloutCheck) Environment(ctx context.Context, c *model.RolloutCheck) (model.Environment, error) {
+	return required(ctx, loadersOf(ctx).environments, model.KindEnvironment, c.EnvironmentID, model.WrapEnvironment)
+}
+
+// Reports are the latest of each reporter.
+func (rolloutCheck) Reports(_ context.Context, c *model.RolloutCheck) ([]model.CheckReport, error) {
+	return wrapAll(c.CheckState.Reports, model.WrapCheckReport), nil
+}
+
+// Checks are all checks of a rollout.
+func (rolloutResolver) Checks(ctx context.Context, r *model.Rollout) ([]model.RolloutCheck, error) {
+	return list(ctx, loadersOf(ctx).checksOf, r.ID, model.WrapRolloutCheck)
+}
+
+// Checks are those that an environment requires by itself.
+func (environment) Checks(ctx context.Context, e *model.Environment) (json.RawMessage, error) {
+	checks, _, err := loadersOf(ctx).environmentChecksOf.load(ctx, e.ID)
+	return checks, err
+}
+
+// SetEnvironmentChecks decides which checks an environment requires by itself.
+func (m mutation) SetEnvironmentChecks(
+	ctx context.Context, in model.SetEnvironmentChecksInput,
+) (p model.SetEnvironmentChecksPayload, err error) {
+	l := loadersOf(ctx)
+	n, err := number("/environmentId", model.KindEnvironment, in.EnvironmentID)
+	if err == nil {
+		_, err = m.domain.Setup.SetEnvironmentChecks(ctx, l.actor, n, in.Checks)
+	}
+	p.Environment, p.Errors, err = outcome(ctx, l.environments, n, model.WrapEnvironment, err)
+	return p, err
 }

@@ -95,6 +95,7 @@ type Setup interface {
 	RetrySetup(ctx context.Context, a core.Actor, applicationEnvironment int64) (core.ApplicationEnvironment, error)
 	SetChangeControl(ctx context.Context, a core.Actor, environment int64, on bool, reason string) (core.Environment, error)
 	SetDirectChanges(ctx context.Context, a core.Actor, environment int64, allowed bool, reason string) (core.Environment, error)
+	SetEnvironmentChecks(ctx context.Context, a core.Actor, environment int64, checks json.RawMessage) (core.Environment, error)
 	SetEnvironmentApproval(ctx context.Context, a core.Actor, environment int64, n *core.EnvironmentApproval) (core.Environment, error)
 	ArchiveApplication(ctx context.Context, a core.Actor, application int64, reason string) (core.Application, error)
 	ArchiveEnvironment(ctx context.Context, a core.Actor, environment int64, reason string) (core.Environment, error)
@@ -180,6 +181,7 @@ type View interface {
 	Present(ctx context.Context, organization int64) (int64, error)
 	Follow(ctx context.Context, a core.Actor, after, rollout int64, send func(core.JournalEntry) bool) error
 	Waits(ctx context.Context, organization int64, rollouts []int64) (map[int64][]view.Wait, error)
+	RolloutChecks(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.CheckState, error)
 	RollbackOutlooks(ctx context.Context, organization int64, rollouts []int64) (map[int64]core.RollbackOutlook, error)
 }
 

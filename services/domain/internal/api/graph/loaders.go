@@ -2,6 +2,7 @@ package graph
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -66,6 +67,8 @@ type loaders struct {
 	applicationStandings    *loader[int64, core.ApplicationStanding]
 	environmentStandings    *loader[int64, core.EnvironmentStanding]
 	waitsOf                 *loader[int64, []view.Wait]
+	checksOf                *loader[int64, []core.CheckState]
+	environmentChecksOf     *loader[int64, json.RawMessage]
 	outlookOf               *loader[int64, core.RollbackOutlook]
 	skipsOf                 *loader[int64, []core.SkippedEnvironment]
 	members                 *loader[int64, core.Member]
@@ -155,6 +158,8 @@ func newLoaders(r Domain, actor core.Actor, c clock.Clock, window time.Duration)
 		applicationStandings:    plain(b, r.View.ApplicationStandings),
 		environmentStandings:    plain(b, r.View.EnvironmentStandings),
 		waitsOf:                 plain(b, r.View.Waits),
+		checksOf:                plain(b, r.View.RolloutChecks),
+		environmentChecksOf:     plain(b, r.View.EnvironmentChecks),
 		outlookOf:               plain(b, r.View.RollbackOutlooks),
 		skipsOf:                 plain(b, r.View.SkipsByRollout),
 		members:                 plain(b, r.View.MembersByID),

@@ -120,6 +120,9 @@ func (resolvers) Archiving() exec.ArchivingResolver { return archiving{} }
 // Deployment resolves its fields.
 func (resolvers) Deployment() exec.DeploymentResolver { return deployment{} }
 
+// RolloutCheck resolves its fields.
+func (resolvers) RolloutCheck() exec.RolloutCheckResolver { return rolloutCheck{} }
+
 // CheckReport resolves its fields.
 func (resolvers) CheckReport() exec.CheckReportResolver { return checkReport{} }
 

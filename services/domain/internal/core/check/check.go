@@ -28,6 +28,8 @@ type Store interface {
 // Flows reads pipelines.
 type Flows interface {
 	Read(definition json.RawMessage) (core.Flow, error)
+	// ReadChecks reads the checks of an environment.
+	ReadChecks(checks json.RawMessage) (core.CheckSet, error)
 }
 
 // Tx is what a use case may do in its transaction.
@@ -41,6 +43,8 @@ type Tx interface {
 	ActiveRollouts(ctx context.Context, organization int64, applications []int64) (map[int64]core.Rollout, error)
 	// ChecksByRollout are those that are pinned with rollouts.
 	ChecksByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.PinnedCheck, error)
+	// EnvironmentChecks are those that environments require by themselves, as they were written; no key for one that requires none.
+	EnvironmentChecks(ctx context.Context, organization int64, environments []int64) (map[int64]json.RawMessage, error)
 	// LatestFlowDefinitions is the newest pipeline of each application; no key for one that has none.
 	LatestFlowDefinitions(ctx context.Context, organization int64, applications []int64) (map[int64]core.FlowDefinition, error)
 	// VersionSetsOfCommit are those that a commit has brought to an environment, the latest first; two at most.
@@ -268,15 +272,27 @@ func (u *UseCases) known(ctx context.Context, tx Tx, organization int64, r Repor
 	)})
 }
 
-// declared are the checks of the application in the environment, as its pipeline declares them now.
+// declared are the checks of the application in the environment, as its pipeline and the environment declare them now.
 func (u *UseCases) declared(ctx context.Context, tx Tx, organization int64, r Report) ([]core.Check, error) {
+	own, err := tx.EnvironmentChecks(ctx, organization, []int64{r.EnvironmentID})
+	if err != nil {
+		return nil, err
+	}
+	var all []core.Check
+	if text, requires := own[r.EnvironmentID]; requires {
+		set, err := u.flows.ReadChecks(text)
+		if err != nil {
+			return nil, fmt.Errorf("read checks of environment %d: %w", r.EnvironmentID, err)
+		}
+		all = slices.Concat(set.Active, set.Proposed)
+	}
 	latest, err := tx.LatestFlowDefinitions(ctx, organization, []int64{r.ApplicationID})
 	if err != nil {
 		return nil, err
 	}
 	definition, exists := latest[r.ApplicationID]
 	if !exists {
-		return nil, nil
+		return all, nil
 	}
 	flow, err := u.flows.Read(definition.Definition)
 	if err != nil {
@@ -288,10 +304,10 @@ func (u *UseCases) declared(ctx context.Context, tx Tx, organization int64, r Re
 	}
 	for _, step := range flow.Deploys {
 		if step.Environment == environments[r.EnvironmentID].Name {
-			return slices.Concat(step.Active, step.Proposed), nil
+			return slices.Concat(all, step.Active, step.Proposed), nil
 		}
 	}
-	return nil, nil
+	return all, nil
 }
 
 // subject is the version set that a report is about, if the actor may report there.

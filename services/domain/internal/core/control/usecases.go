@@ -57,6 +57,7 @@ type (
 	// Setup prepares deployments.
 	Setup interface {
 		SetEnvironmentApproval(ctx context.Context, a core.Actor, environment int64, n *core.EnvironmentApproval) (core.Environment, error)
+		SetEnvironmentChecks(ctx context.Context, a core.Actor, environment int64, checks json.RawMessage) (core.Environment, error)
 		SetDirectChanges(ctx context.Context, a core.Actor, environment int64, allowed bool, reason string) (core.Environment, error)
 		SetChangeControl(ctx context.Context, a core.Actor, environment int64, on bool, reason string) (core.Environment, error)
 		CreateEnvironment(ctx context.Context, a core.Actor, n setup.NewEnvironment) (core.Environment, error)
@@ -94,6 +95,9 @@ func Replays(people Access, places Setup, rollouts Rollouts) map[core.Action]Rep
 		}),
 		core.ActionSetDirectChanges: again(func(ctx context.Context, a core.Actor, in setup.SwitchInput) error {
 			return only(places.SetDirectChanges(ctx, a, in.Environment, in.On, in.Reason))
+		}),
+		core.ActionSetEnvironmentChecks: again(func(ctx context.Context, a core.Actor, in setup.ChecksInput) error {
+			return only(places.SetEnvironmentChecks(ctx, a, in.Environment, in.Checks))
 		}),
 		core.ActionSetChangeControl: again(func(ctx context.Context, a core.Actor, in setup.SwitchInput) error {
 			return only(places.SetChangeControl(ctx, a, in.Environment, in.On, in.Reason))

@@ -16,11 +16,9 @@ func (s stop) entry() (*core.Approval, core.GateRule) {
 // merging only makes them stricter: whatever else has the name of an environment never replaces what the environment asks (D46).
 func (p plan) pinGates(ctx context.Context, tx Tx, rollout int64) error {
 	for _, s := range p.stops {
-		for target, checks := range map[core.CheckTarget][]core.Check{core.CheckActive: s.step.Active, core.CheckProposed: s.step.Proposed} {
-			for _, c := range checks {
-				if err := tx.PinCheck(ctx, rollout, core.PinnedCheck{Check: c, EnvironmentID: s.environment.ID, Target: target}); err != nil {
-					return err
-				}
+		for _, c := range append(s.step.Pinned(s.environment.ID, false), s.checks.Pinned(s.environment.ID, true)...) {
+			if err := tx.PinCheck(ctx, rollout, c); err != nil {
+				return err
 			}
 		}
 	}
@@ -127,4 +125,18 @@ func (t *tree) rule(ctx context.Context, rules map[string]core.PinnedGate, m App
 	}
 	rule := core.PinnedGate{GateRule: core.RuleOf(core.Approval{}, guarded), Reason: m.Reason, Own: true}
 	return rule, t.tx.AddGateRule(ctx, t.rollout.ID, m.GateID, rule)
+}
+
+// checksOf are the checks that an environment requires by itself.
+func (p plan) checksOf(ctx context.Context, tx Tx, organization int64, e core.Environment) (core.CheckSet, error) {
+	own, err := tx.EnvironmentChecks(ctx, organization, []int64{e.ID})
+	text, requires := own[e.ID]
+	if err != nil || !requires {
+		return core.CheckSet{}, err
+	}
+	set, err := p.flows.ReadChecks(text)
+	if err != nil {
+		return set, fmt.Errorf("read checks of environment %d: %w", e.ID, err)
+	}
+	return set, nil
 }

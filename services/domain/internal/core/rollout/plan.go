@@ -22,6 +22,7 @@ type plan struct {
 	entries     []core.VersionSetEntry
 	// versions are those of entries, by id.
 	versions   map[int64]core.Version
+	flows      setup.Flows
 	services   []core.Service
 	definition core.FlowDefinition
 	// approvals are the steps between the stops that ask people.
@@ -53,6 +54,8 @@ type stop struct {
 	driver      core.Driver
 	// approval is what the environment asks by itself; nil for nothing.
 	approval *core.EnvironmentApproval
+	// checks are those that the environment requires by itself.
+	checks core.CheckSet
 }
 
 // planRollout looks everything up, under the lock of the application, and refuses what must not start.
@@ -73,7 +76,7 @@ func (u *UseCases) planRollout(ctx context.Context, tx Tx, organization, version
 
 // planAny is planRollout whether or not another rollout is under way.
 func (u *UseCases) planAny(ctx context.Context, tx Tx, organization, versionSet int64, back *rollbackOf) (plan, error) {
-	p := plan{drivers: u.drivers.Now(), back: back}
+	p := plan{drivers: u.drivers.Now(), flows: u.flows, back: back}
 	sets, err := tx.VersionSetsByID(ctx, organization, []int64{versionSet})
 	if err != nil {
 		return p, err
@@ -248,6 +251,9 @@ func (u *UseCases) planStops(ctx context.Context, tx Tx, organization int64, p *
 		}
 		if own, ok := asked[e.ID]; ok {
 			s.approval = &own
+		}
+		if s.checks, err = p.checksOf(ctx, tx, organization, e.Environment); err != nil {
+			return err
 		}
 		p.stops = append(p.stops, s)
 	}

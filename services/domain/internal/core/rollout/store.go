@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -46,6 +47,8 @@ type ControlTx interface {
 	Controls(ctx context.Context, versionSet int64, environments []int64, at time.Time) (core.Controls, error)
 	// PinCheck keeps a check of a rollout.
 	PinCheck(ctx context.Context, rollout int64, c core.PinnedCheck) error
+	// EnvironmentChecks are those that environments require by themselves, as they were written; no key for one that requires none.
+	EnvironmentChecks(ctx context.Context, organization int64, environments []int64) (map[int64]json.RawMessage, error)
 	// ReviewChecked is ScheduleReview for a rollout that has checks, and a no-op for any other.
 	ReviewChecked(ctx context.Context, rollout int64, due time.Time) error
 	// ReviewHealth schedules a review of the active rollouts that have a check of kind health in an environment.

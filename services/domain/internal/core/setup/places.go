@@ -21,6 +21,8 @@ type PlacesTx interface {
 	DriverBindingsByEnvironment(ctx context.Context, organization int64, environments []int64) (map[int64][]core.DriverBinding, error)
 	// EnvironmentApprovals has no key for an environment that asks nobody by itself.
 	EnvironmentApprovals(ctx context.Context, organization int64, environments []int64) (map[int64]core.EnvironmentApproval, error)
+	// EnvironmentChecks are those that environments require by themselves, as they were written; no key for one that requires none.
+	EnvironmentChecks(ctx context.Context, organization int64, environments []int64) (map[int64]json.RawMessage, error)
 	// DirectChanges are the environments that accept changes that belong to no rollout.
 	DirectChanges(ctx context.Context, organization int64, environments []int64) (map[int64]bool, error)
 	// AnnouncePlaces publishes what belongs to an environment, or to an application in it, with the commit. Of two announcements the one
@@ -75,10 +77,15 @@ func (u *UseCases) announceEnvironment(ctx context.Context, tx PlacesTx, organiz
 	if err != nil {
 		return err
 	}
+	checks, err := tx.EnvironmentChecks(ctx, organization, []int64{e.ID})
+	if err != nil {
+		return err
+	}
 	_, asks := asked[e.ID]
+	_, checked := checks[e.ID]
 	t := core.Territory{
 		EnvironmentID: e.ID, Name: e.Name, Archived: e.ArchivedAt != nil,
-		Protected: (e.Tier == core.TierProduction || asks) && !direct[e.ID],
+		Protected: (e.Tier == core.TierProduction || asks || checked) && !direct[e.ID],
 	}
 	if t.Places, err = u.ownClusters(e); err != nil {
 		return err

@@ -58,6 +58,8 @@ type DriverSet interface {
 type Flows interface {
 	// Read reads one. The error is Invalid, its fields JSON pointers into the definition, for a malformed one.
 	Read(definition json.RawMessage) (core.Flow, error)
+	// ReadChecks reads the checks of an environment. The error is Invalid, its fields JSON pointers that begin with /checks.
+	ReadChecks(checks json.RawMessage) (core.CheckSet, error)
 }
 
 // Drivers are the deploy drivers of this installation, by reference.

@@ -69,6 +69,8 @@ type Tx interface {
 	// SaveEnvironmentApproval and DropEnvironmentApproval change what an environment asks by itself.
 	SaveEnvironmentApproval(ctx context.Context, a core.EnvironmentApproval) error
 	DropEnvironmentApproval(ctx context.Context, environment int64) error
+	// SaveEnvironmentChecks changes what an environment requires by itself; nil for nothing.
+	SaveEnvironmentChecks(ctx context.Context, environment int64, checks json.RawMessage) error
 	// SetDirectChanges decides whether changes that belong to no rollout are accepted.
 	SetDirectChanges(ctx context.Context, environment int64, allowed bool) error
 	// SetChangeControl decides whether changes of the environment's controls take a second person.

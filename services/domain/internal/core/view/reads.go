@@ -2,6 +2,7 @@ package view
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -194,6 +195,8 @@ type ControlReads interface {
 	PinsByEnvironment(ctx context.Context, organization int64, environments []int64) (map[int64]core.Pin, error)
 	// ChecksByRollout are those that are pinned with rollouts.
 	ChecksByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.PinnedCheck, error)
+	// EnvironmentChecks are those that environments require by themselves, as they were written; no key for one that requires none.
+	EnvironmentChecks(ctx context.Context, organization int64, environments []int64) (map[int64]json.RawMessage, error)
 	// CheckReports are the latest about version sets, of each environment, key and reporter.
 	CheckReports(ctx context.Context, organization int64, sets []int64) (map[int64][]core.CheckReport, error)
 	// RolloutRequesters is what kind of principal created each rollout.

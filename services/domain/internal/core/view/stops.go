@@ -59,16 +59,12 @@ func (u *UseCases) readControls(ctx context.Context, organization int64, v *wait
 	if err != nil {
 		return err
 	}
-	names := map[int64]string{}
-	for id, s := range v.services {
-		names[id] = s.Name
-	}
 	for _, id := range rollouts {
 		set := v.standings[id].Rollout.VersionSetID
 		v.controls[id] = stopView{
 			core.Controls{Freezes: freezes, Vetoes: vetoes[set], Pins: pins},
 			requesters[id].Automatic(),
-			core.Checks{Pinned: checks[id], Reports: reports[set], Observed: observed, Services: names},
+			core.Checks{Pinned: checks[id], Reports: reports[set], Observed: observed, Services: namesOf(v.services)},
 		}
 	}
 	return nil
@@ -140,12 +136,8 @@ func (v waitView) guardedBy(s core.Standing, gate string) int64 {
 
 // checksOf are the checks that keep an entrance closed.
 func (v waitView) checksOf(s core.Standing, gate string, checks core.Checks) []Wait {
-	places, index := make([]core.CheckPlace, len(s.Environments)), -1
+	places, index := checkPlaces(s.Environments, v.deployments), -1
 	for i, e := range s.Environments {
-		places[i] = core.CheckPlace{EnvironmentID: e.EnvironmentID, Deployments: v.deployments[e.ID]}
-		if e.State == core.RolloutCompleted {
-			places[i].Completed = e.FinishedAt
-		}
 		if v.environments[e.EnvironmentID].Name == gate {
 			index = i
 		}

@@ -200,10 +200,23 @@ func (r Reads) ChecksByRollout(ctx context.Context, organization int64, rollouts
 				}
 			}
 			found[row.RolloutID] = append(found[row.RolloutID], core.PinnedCheck{
-				Check: one, EnvironmentID: row.EnvironmentID, Target: core.CheckTarget(row.Target),
+				Check: one, EnvironmentID: row.EnvironmentID, Target: core.CheckTarget(row.Target), Own: row.Own,
 			})
 		}
 		return pg.Classify(err, "read checks of rollouts")
+	})
+	return found, err
+}
+
+// EnvironmentChecks implements view.Reads, rollout.Tx, setup.Tx and check.Tx.
+func (r Reads) EnvironmentChecks(ctx context.Context, organization int64, environments []int64) (map[int64]json.RawMessage, error) {
+	found := map[int64]json.RawMessage{}
+	err := r.Run(ctx, organization, func(q *query.Queries) error {
+		rows, err := q.EnvironmentChecks(ctx, organization, environments)
+		for _, row := range rows {
+			found[row.EnvironmentID] = row.Checks
+		}
+		return pg.Classify(err, "read checks of environments")
 	})
 	return found, err
 }

@@ -223,10 +223,18 @@ func (w Writes) PinCheck(ctx context.Context, rollout int64, c core.PinnedCheck)
 		}
 	}
 	err := w.Q.InsertRolloutCheck(ctx, query.InsertRolloutCheckParams{
-		OrganizationID: w.Entered, RolloutID: rollout, EnvironmentID: c.EnvironmentID, Target: string(c.Target), Key: c.Key, Kind: string(c.Kind),
+		OrganizationID: w.Entered, RolloutID: rollout, EnvironmentID: c.EnvironmentID, Target: string(c.Target), Key: c.Key, Own: c.Own, Kind: string(c.Kind),
 		DurationSeconds: int32(c.Duration / time.Second), Windows: windows,
 	})
 	return pg.Classify(err, "pin check %s of rollout %d", c.Key, rollout)
+}
+
+// SaveEnvironmentChecks implements setup.Tx.
+func (w Writes) SaveEnvironmentChecks(ctx context.Context, environment int64, checks json.RawMessage) error {
+	if checks == nil {
+		checks = json.RawMessage(`{}`)
+	}
+	return pg.Classify(w.Q.SaveEnvironmentChecks(ctx, w.Entered, environment, checks), "save checks of environment %d", environment)
 }
 
 // Checks implements rollout.Tx.

@@ -1,10 +1,17 @@
 -- name: InsertRolloutCheck :exec
-INSERT INTO cd_rollout_checks (organization_id, rollout_id, environment_id, target, key, kind, duration_seconds, windows)
-VALUES (@organization_id, @rollout_id, @environment_id, @target, @key, @kind, @duration_seconds, sqlc.narg(windows));
+INSERT INTO cd_rollout_checks (organization_id, rollout_id, environment_id, target, key, own, kind, duration_seconds, windows)
+VALUES (@organization_id, @rollout_id, @environment_id, @target, @key, @own, @kind, @duration_seconds, sqlc.narg(windows));
 
 -- name: RolloutChecks :many
 SELECT * FROM cd_rollout_checks WHERE organization_id = @organization_id AND rollout_id = ANY(@ids::bigint[])
-ORDER BY rollout_id, environment_id, target DESC, key;
+ORDER BY rollout_id, environment_id, target DESC, key, own;
+
+-- name: EnvironmentChecks :many
+SELECT * FROM cd_environment_checks WHERE organization_id = @organization_id AND environment_id = ANY(@ids::bigint[]) AND checks <> '{}';
+
+-- name: SaveEnvironmentChecks :exec
+INSERT INTO cd_environment_checks (organization_id, environment_id, checks) VALUES (@organization_id, @environment_id, @checks)
+ON CONFLICT (organization_id, environment_id) DO UPDATE SET checks = excluded.checks;
 
 -- name: ReviewChecked :exec
 -- Only of a rollout that has checks.

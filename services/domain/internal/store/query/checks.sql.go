@@ -11,6 +11,37 @@ import (
 	"time"
 )
 
+const environmentChecks = `-- name: EnvironmentChecks :many
+SELECT id, organization_id, environment_id, checks, created_at, updated_at FROM cd_environment_checks WHERE organization_id = $1 AND environment_id = ANY($2::bigint[]) AND checks <> '{}'
+`
+
+func (q *Queries) EnvironmentChecks(ctx context.Context, organizationID int64, ids []int64) ([]EnvironmentCheck, error) {
+	rows, err := q.db.Query(ctx, environmentChecks, organizationID, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []EnvironmentCheck
+	for rows.Next() {
+		var i EnvironmentCheck
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrganizationID,
+			&i.EnvironmentID,
+			&i.Checks,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const insertCheckStatus = `-- name: InsertCheckStatus :one
 INSERT INTO cd_check_statuses (organization_id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, observed_at, created_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
@@ -71,8 +102,8 @@ func (q *Queries) InsertCheckStatus(ctx context.Context, arg InsertCheckStatusPa
 }
 
 const insertRolloutCheck = `-- name: InsertRolloutCheck :exec
-INSERT INTO cd_rollout_checks (organization_id, rollout_id, environment_id, target, key, kind, duration_seconds, windows)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+INSERT INTO cd_rollout_checks (organization_id, rollout_id, environment_id, target, key, own, kind, duration_seconds, windows)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 `
 
 type InsertRolloutCheckParams struct {
@@ -81,6 +112,7 @@ type InsertRolloutCheckParams struct {
 	EnvironmentID   int64
 	Target          string
 	Key             string
+	Own             bool
 	Kind            string
 	DurationSeconds int32
 	Windows         json.RawMessage
@@ -93,6 +125,7 @@ func (q *Queries) InsertRolloutCheck(ctx context.Context, arg InsertRolloutCheck
 		arg.EnvironmentID,
 		arg.Target,
 		arg.Key,
+		arg.Own,
 		arg.Kind,
 		arg.DurationSeconds,
 		arg.Windows,
@@ -173,8 +206,8 @@ func (q *Queries) ReviewHealth(ctx context.Context, dueAt time.Time, organizatio
 }
 
 const rolloutChecks = `-- name: RolloutChecks :many
-SELECT id, organization_id, rollout_id, environment_id, target, key, kind, duration_seconds, created_at, updated_at, windows FROM cd_rollout_checks WHERE organization_id = $1 AND rollout_id = ANY($2::bigint[])
-ORDER BY rollout_id, environment_id, target DESC, key
+SELECT id, organization_id, rollout_id, environment_id, target, key, kind, duration_seconds, created_at, updated_at, windows, own FROM cd_rollout_checks WHERE organization_id = $1 AND rollout_id = ANY($2::bigint[])
+ORDER BY rollout_id, environment_id, target DESC, key, own
 `
 
 func (q *Queries) RolloutChecks(ctx context.Context, organizationID int64, ids []int64) ([]RolloutCheck, error) {
@@ -198,6 +231,7 @@ func (q *Queries) RolloutChecks(ctx context.Context, organizationID int64, ids [
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.Windows,
+			&i.Own,
 		); err != nil {
 			return nil, err
 		}
@@ -207,6 +241,16 @@ func (q *Queries) RolloutChecks(ctx context.Context, organizationID int64, ids [
 		return nil, err
 	}
 	return items, nil
+}
+
+const saveEnvironmentChecks = `-- name: SaveEnvironmentChecks :exec
+INSERT INTO cd_environment_checks (organization_id, environment_id, checks) VALUES ($1, $2, $3)
+ON CONFLICT (organization_id, environment_id) DO UPDATE SET checks = excluded.checks
+`
+
+func (q *Queries) SaveEnvironmentChecks(ctx context.Context, organizationID int64, environmentID int64, checks json.RawMessage) error {
+	_, err := q.db.Exec(ctx, saveEnvironmentChecks, organizationID, environmentID, checks)
+	return err
 }
 
 const versionSetOfCommit = `-- name: VersionSetOfCommit :many

@@ -301,7 +301,7 @@ type CheckStatus struct {
 	PrincipalName  string
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
-	// When the reporter found it out; of rows from before the column, when it was added.
+	// When the reporter found it out; of rows from before this column, when the column was added.
 	ObservedAt time.Time
 }
 
@@ -434,6 +434,16 @@ type EnvironmentApproval struct {
 	OnExpiry            string
 	CreatedAt           time.Time
 	UpdatedAt           time.Time
+}
+
+// What an environment requires by itself: active and proposed, as in a pipeline; an empty object for nothing. A rollout pins what there is when it is created. Rows end with the environment.
+type EnvironmentCheck struct {
+	ID             *int64
+	OrganizationID int64
+	EnvironmentID  int64
+	Checks         json.RawMessage
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
 }
 
 // Environments in which only people change what runs. No row, or one that is not pinned: automation may, too.
@@ -780,6 +790,8 @@ type RolloutCheck struct {
 	UpdatedAt       time.Time
 	// When a schedule is open: allow and exclude, each with cron, duration, time_zone and description; and time_zone. Null for other kinds.
 	Windows json.RawMessage
+	// Whether the environment requires it; otherwise the pipeline does.
+	Own bool
 }
 
 // Events come in any order: a rollout whose end was heard of before everything under it waits here for the rest, for a while.

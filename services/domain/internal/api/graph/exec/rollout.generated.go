@@ -36,6 +36,7 @@ type RolloutResolver interface {
 	SkippedEnvironments(ctx context.Context, obj *model.Rollout) ([]model.SkippedEnvironment, error)
 	OpenGates(ctx context.Context, obj *model.Rollout) ([]model.Gate, error)
 	WaitingOn(ctx context.Context, obj *model.Rollout) ([]model.Wait, error)
+	Checks(ctx context.Context, obj *model.Rollout) ([]model.RolloutCheck, error)
 	ViewerCan(ctx context.Context, obj *model.Rollout) ([]model.Ability, error)
 
 	Environments(ctx context.Context, obj *model.Rollout) ([]model.RolloutEnvironment, error)
@@ -1355,6 +1356,38 @@ func (ec *executionContext) fieldContext_Rollout_waitingOn(_ context.Context, fi
 		IsResolver: true,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Wait(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Rollout_checks(ctx context.Context, field graphql.CollectedField, obj *model.Rollout) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Rollout_checks(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Rollout().Checks(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.RolloutCheck) graphql.Marshaler {
+			return ec.marshalNRolloutCheck2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRolloutCheckᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Rollout_checks(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Rollout",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_RolloutCheck(ctx, field)
 		},
 	}
 	return fc, nil
@@ -3461,6 +3494,44 @@ func (ec *executionContext) _Rollout(ctx context.Context, sel ast.SelectionSet, 
 					}
 				}()
 				res = ec._Rollout_waitingOn(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "checks":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Rollout_checks(ctx, field, obj)
 				if res == graphql.Null {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}

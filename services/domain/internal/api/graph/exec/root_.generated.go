@@ -56,6 +56,7 @@ type ResolverRoot interface {
 	Query() QueryResolver
 	QueuedRollout() QueuedRolloutResolver
 	Rollout() RolloutResolver
+	RolloutCheck() RolloutCheckResolver
 	RolloutEnvironment() RolloutEnvironmentResolver
 	RolloutPreview() RolloutPreviewResolver
 	Service() ServiceResolver
@@ -356,6 +357,7 @@ type ComplexityRoot struct {
 		Environment  func(childComplexity int) int
 		Key          func(childComplexity int) int
 		Link         func(childComplexity int) int
+		ObservedAt   func(childComplexity int) int
 		Phase        func(childComplexity int) int
 		ReporterName func(childComplexity int) int
 		VersionSet   func(childComplexity int) int
@@ -502,6 +504,7 @@ type ComplexityRoot struct {
 		ArchivedAt      func(childComplexity int) int
 		Archivings      func(childComplexity int) int
 		ChangeControl   func(childComplexity int) int
+		Checks          func(childComplexity int) int
 		Contact         func(childComplexity int) int
 		CreatedAt       func(childComplexity int) int
 		Description     func(childComplexity int) int
@@ -843,6 +846,7 @@ type ComplexityRoot struct {
 		SetChangeControl                 func(childComplexity int, input model.SetChangeControlInput) int
 		SetDirectChanges                 func(childComplexity int, input model.SetDirectChangesInput) int
 		SetEnvironmentApproval           func(childComplexity int, input model.SetEnvironmentApprovalInput) int
+		SetEnvironmentChecks             func(childComplexity int, input model.SetEnvironmentChecksInput) int
 		SetGroupMembers                  func(childComplexity int, input model.SetGroupMembersInput) int
 		SetMemberRole                    func(childComplexity int, input model.SetMemberRoleInput) int
 		SetRollbackPolicy                func(childComplexity int, input model.SetRollbackPolicyInput) int
@@ -1084,6 +1088,7 @@ type ComplexityRoot struct {
 		AutomaticRollback   func(childComplexity int) int
 		AwaitingApproval    func(childComplexity int) int
 		BreakGlass          func(childComplexity int) int
+		Checks              func(childComplexity int) int
 		CreatedAt           func(childComplexity int) int
 		Environments        func(childComplexity int) int
 		FinishedAt          func(childComplexity int) int
@@ -1103,6 +1108,20 @@ type ComplexityRoot struct {
 		ViewerCan           func(childComplexity int) int
 		WaitingOn           func(childComplexity int) int
 		WorkflowRef         func(childComplexity int) int
+	}
+
+	RolloutCheck struct {
+		Detail      func(childComplexity int) int
+		Environment func(childComplexity int) int
+		Key         func(childComplexity int) int
+		Kind        func(childComplexity int) int
+		Link        func(childComplexity int) int
+		Next        func(childComplexity int) int
+		Own         func(childComplexity int) int
+		Phase       func(childComplexity int) int
+		Reports     func(childComplexity int) int
+		Since       func(childComplexity int) int
+		Target      func(childComplexity int) int
 	}
 
 	RolloutConnection struct {
@@ -1190,6 +1209,11 @@ type ComplexityRoot struct {
 	}
 
 	SetEnvironmentApprovalPayload struct {
+		Environment func(childComplexity int) int
+		Errors      func(childComplexity int) int
+	}
+
+	SetEnvironmentChecksPayload struct {
 		Environment func(childComplexity int) int
 		Errors      func(childComplexity int) int
 	}
@@ -2618,6 +2642,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.CheckReport.Link(childComplexity), true
+	case "CheckReport.observedAt":
+		if e.ComplexityRoot.CheckReport.ObservedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CheckReport.ObservedAt(childComplexity), true
 	case "CheckReport.phase":
 		if e.ComplexityRoot.CheckReport.Phase == nil {
 			break
@@ -3171,6 +3201,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Environment.ChangeControl(childComplexity), true
+	case "Environment.checks":
+		if e.ComplexityRoot.Environment.Checks == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Environment.Checks(childComplexity), true
 	case "Environment.contact":
 		if e.ComplexityRoot.Environment.Contact == nil {
 			break
@@ -4797,6 +4833,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.SetEnvironmentApproval(childComplexity, args["input"].(model.SetEnvironmentApprovalInput)), true
+	case "Mutation.setEnvironmentChecks":
+		if e.ComplexityRoot.Mutation.SetEnvironmentChecks == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_setEnvironmentChecks_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.SetEnvironmentChecks(childComplexity, args["input"].(model.SetEnvironmentChecksInput)), true
 	case "Mutation.setGroupMembers":
 		if e.ComplexityRoot.Mutation.SetGroupMembers == nil {
 			break
@@ -5944,6 +5991,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Rollout.BreakGlass(childComplexity), true
+	case "Rollout.checks":
+		if e.ComplexityRoot.Rollout.Checks == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Rollout.Checks(childComplexity), true
 	case "Rollout.createdAt":
 		if e.ComplexityRoot.Rollout.CreatedAt == nil {
 			break
@@ -6063,6 +6116,73 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Rollout.WorkflowRef(childComplexity), true
+
+	case "RolloutCheck.detail":
+		if e.ComplexityRoot.RolloutCheck.Detail == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutCheck.Detail(childComplexity), true
+	case "RolloutCheck.environment":
+		if e.ComplexityRoot.RolloutCheck.Environment == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutCheck.Environment(childComplexity), true
+	case "RolloutCheck.key":
+		if e.ComplexityRoot.RolloutCheck.Key == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutCheck.Key(childComplexity), true
+	case "RolloutCheck.kind":
+		if e.ComplexityRoot.RolloutCheck.Kind == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutCheck.Kind(childComplexity), true
+	case "RolloutCheck.link":
+		if e.ComplexityRoot.RolloutCheck.Link == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutCheck.Link(childComplexity), true
+	case "RolloutCheck.next":
+		if e.ComplexityRoot.RolloutCheck.Next == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutCheck.Next(childComplexity), true
+	case "RolloutCheck.own":
+		if e.ComplexityRoot.RolloutCheck.Own == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutCheck.Own(childComplexity), true
+	case "RolloutCheck.phase":
+		if e.ComplexityRoot.RolloutCheck.Phase == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutCheck.Phase(childComplexity), true
+	case "RolloutCheck.reports":
+		if e.ComplexityRoot.RolloutCheck.Reports == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutCheck.Reports(childComplexity), true
+	case "RolloutCheck.since":
+		if e.ComplexityRoot.RolloutCheck.Since == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutCheck.Since(childComplexity), true
+	case "RolloutCheck.target":
+		if e.ComplexityRoot.RolloutCheck.Target == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutCheck.Target(childComplexity), true
 
 	case "RolloutConnection.edges":
 		if e.ComplexityRoot.RolloutConnection.Edges == nil {
@@ -6393,6 +6513,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.SetEnvironmentApprovalPayload.Errors(childComplexity), true
+
+	case "SetEnvironmentChecksPayload.environment":
+		if e.ComplexityRoot.SetEnvironmentChecksPayload.Environment == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SetEnvironmentChecksPayload.Environment(childComplexity), true
+	case "SetEnvironmentChecksPayload.errors":
+		if e.ComplexityRoot.SetEnvironmentChecksPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SetEnvironmentChecksPayload.Errors(childComplexity), true
 
 	case "SetRollbackPolicyPayload.application":
 		if e.ComplexityRoot.SetRollbackPolicyPayload.Application == nil {
@@ -7622,6 +7755,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputSetChangeControlInput,
 		ec.unmarshalInputSetDirectChangesInput,
 		ec.unmarshalInputSetEnvironmentApprovalInput,
+		ec.unmarshalInputSetEnvironmentChecksInput,
 		ec.unmarshalInputSetGroupMembersInput,
 		ec.unmarshalInputSetMemberRoleInput,
 		ec.unmarshalInputSetRollbackPolicyInput,
@@ -8364,6 +8498,48 @@ enum CheckPhase {
   FAILURE
 }
 
+"What a check is about."
+enum CheckTarget {
+  "What would enter the environment: it guards the entrance to it."
+  PROPOSED
+  "What is in the environment: it guards the entrance to the next one."
+  ACTIVE
+}
+
+"How a check gets its phase."
+enum CheckKind {
+  "People and systems report it."
+  STATUS
+  "It is green once the rollout has been complete in the environment for a time."
+  TIMER
+  "It is green during windows of time."
+  SCHEDULE
+  "It is green while everything that the rollout has deployed to the environment is healthy there."
+  HEALTH
+}
+
+"A check of a rollout in one of its environments, and what it has come to."
+type RolloutCheck {
+  environment: Environment!
+  target: CheckTarget!
+  "What reports call it."
+  key: String!
+  kind: CheckKind!
+  "Whether the environment requires it; otherwise the pipeline does."
+  own: Boolean!
+  phase: CheckPhase!
+  "Why, as text."
+  detail: String!
+  "Of the latest report: an http or https address; empty without one."
+  link: String!
+  "When the phase began, where that is known."
+  since: Time
+  "When the phase may change by itself; null where it does not."
+  next: Time
+  "The latest report of each reporter; empty for a kind that is not reported."
+  reports: [CheckReport!]!
+}
+
 "A status that was reported about a check."
 type CheckReport {
   "The key of the check, as the pipeline declares it."
@@ -8381,6 +8557,8 @@ type CheckReport {
   reporter: String!
   "When Lockstep accepted the report."
   reportedAt: Time!
+  "When the reporter found it out. Of two reports of one reporter the one that was observed later counts."
+  observedAt: Time!
 }
 
 "Input of reportCheck: about a version set, or a commit that a deployment to the environment has recorded."
@@ -8400,6 +8578,8 @@ input ReportCheckInput {
   description: String = ""
   "An http or https address."
   link: String = ""
+  "When the reporter found it out; null for now. At most a minute ahead, and at most 30 days ago."
+  observedAt: Time
 }
 
 "Result of reportCheck."
@@ -8809,6 +8989,8 @@ extend type Mutation {
   retryApplicationEnvironmentSetup(input: RetryApplicationEnvironmentSetupInput!): RetryApplicationEnvironmentSetupPayload!
   "Sets the approval that an environment requires of future rollouts, in addition to the gates of their pipelines."
   setEnvironmentApproval(input: SetEnvironmentApprovalInput!): SetEnvironmentApprovalPayload!
+  "Sets the checks that an environment requires of the rollouts that are created from now on, whatever their pipelines declare, or removes them."
+  setEnvironmentChecks(input: SetEnvironmentChecksInput!): SetEnvironmentChecksPayload!
   "Decides whether workflows that belong to no rollout may change an environment that is protected otherwise."
   setDirectChanges(input: SetDirectChangesInput!): SetDirectChangesPayload!
 }
@@ -8849,6 +9031,8 @@ type Environment implements Node {
   driverBindings: [DriverBinding!]!
   "The approval required of every rollout before it enters; null for none beyond what pipelines require."
   approval: EnvironmentApproval
+  "The checks that it requires beside those of pipelines: an object with active and proposed, as in a pipeline; null for none."
+  checks: JSON
   "Whether workflows that belong to no rollout may change it although it is protected."
   directChanges: Boolean!
   "Whether a change of its controls takes a second person."
@@ -9087,6 +9271,20 @@ input EnvironmentApprovalInput {
 
 "Result of setEnvironmentApproval."
 type SetEnvironmentApprovalPayload {
+  environment: Environment
+  errors: [UserError!]!
+}
+
+"Input of setEnvironmentChecks."
+input SetEnvironmentChecksInput {
+  "The environment."
+  environmentId: ID!
+  "An object with active and proposed, as in a pipeline. Null removes all."
+  checks: JSON
+}
+
+"Result of setEnvironmentChecks."
+type SetEnvironmentChecksPayload {
   environment: Environment
   errors: [UserError!]!
 }
@@ -10398,6 +10596,8 @@ type Rollout implements Node {
   openGates: [Gate!]!
   "Every unmet condition that it waits for, in the order of promotion; empty once it has ended."
   waitingOn: [Wait!]!
+  "All checks of its environments, in the order of promotion: of a rollout that has ended, as they were then."
+  checks: [RolloutCheck!]!
   "The actions on it, and whether the viewer may perform them in its current state."
   viewerCan: [Ability!]!
   createdAt: Time!
@@ -11824,6 +12024,8 @@ func (ec *executionContext) childFields_CheckReport(ctx context.Context, field g
 		return ec.fieldContext_CheckReport_reporter(ctx, field)
 	case "reportedAt":
 		return ec.fieldContext_CheckReport_reportedAt(ctx, field)
+	case "observedAt":
+		return ec.fieldContext_CheckReport_observedAt(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type CheckReport", field.Name)
 }
@@ -12124,6 +12326,8 @@ func (ec *executionContext) childFields_Environment(ctx context.Context, field g
 		return ec.fieldContext_Environment_driverBindings(ctx, field)
 	case "approval":
 		return ec.fieldContext_Environment_approval(ctx, field)
+	case "checks":
+		return ec.fieldContext_Environment_checks(ctx, field)
 	case "directChanges":
 		return ec.fieldContext_Environment_directChanges(ctx, field)
 	case "changeControl":
@@ -13088,6 +13292,8 @@ func (ec *executionContext) childFields_Rollout(ctx context.Context, field graph
 		return ec.fieldContext_Rollout_openGates(ctx, field)
 	case "waitingOn":
 		return ec.fieldContext_Rollout_waitingOn(ctx, field)
+	case "checks":
+		return ec.fieldContext_Rollout_checks(ctx, field)
 	case "viewerCan":
 		return ec.fieldContext_Rollout_viewerCan(ctx, field)
 	case "createdAt":
@@ -13102,6 +13308,34 @@ func (ec *executionContext) childFields_Rollout(ctx context.Context, field graph
 		return ec.fieldContext_Rollout_journal(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Rollout", field.Name)
+}
+
+func (ec *executionContext) childFields_RolloutCheck(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "environment":
+		return ec.fieldContext_RolloutCheck_environment(ctx, field)
+	case "target":
+		return ec.fieldContext_RolloutCheck_target(ctx, field)
+	case "key":
+		return ec.fieldContext_RolloutCheck_key(ctx, field)
+	case "kind":
+		return ec.fieldContext_RolloutCheck_kind(ctx, field)
+	case "own":
+		return ec.fieldContext_RolloutCheck_own(ctx, field)
+	case "phase":
+		return ec.fieldContext_RolloutCheck_phase(ctx, field)
+	case "detail":
+		return ec.fieldContext_RolloutCheck_detail(ctx, field)
+	case "link":
+		return ec.fieldContext_RolloutCheck_link(ctx, field)
+	case "since":
+		return ec.fieldContext_RolloutCheck_since(ctx, field)
+	case "next":
+		return ec.fieldContext_RolloutCheck_next(ctx, field)
+	case "reports":
+		return ec.fieldContext_RolloutCheck_reports(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RolloutCheck", field.Name)
 }
 
 func (ec *executionContext) childFields_RolloutConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -13280,6 +13514,16 @@ func (ec *executionContext) childFields_SetEnvironmentApprovalPayload(ctx contex
 		return ec.fieldContext_SetEnvironmentApprovalPayload_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type SetEnvironmentApprovalPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_SetEnvironmentChecksPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "environment":
+		return ec.fieldContext_SetEnvironmentChecksPayload_environment(ctx, field)
+	case "errors":
+		return ec.fieldContext_SetEnvironmentChecksPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type SetEnvironmentChecksPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_SetRollbackPolicyPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

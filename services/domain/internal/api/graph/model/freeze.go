@@ -71,3 +71,25 @@ func MarshalCheckPhase(p core.CheckPhase) graphql.Marshaler { return word(string
 func UnmarshalCheckPhase(v any) (core.CheckPhase, error) {
 	return enum(v, core.CheckPending, core.CheckSuccess, core.CheckFailure)
 }
+
+// RolloutCheck wraps the domain's.
+type RolloutCheck struct{ core.CheckState }
+
+// WrapRolloutCheck wraps the domain's.
+func WrapRolloutCheck(s core.CheckState) RolloutCheck { return RolloutCheck{s} }
+
+// MarshalCheckTarget writes a target.
+func MarshalCheckTarget(t core.CheckTarget) graphql.Marshaler { return word(string(t)) }
+
+// UnmarshalCheckTarget reads a target.
+func UnmarshalCheckTarget(v any) (core.CheckTarget, error) {
+	return enum(v, core.CheckProposed, core.CheckActive)
+}
+
+// MarshalCheckKind writes a kind.
+func MarshalCheckKind(k core.CheckKind) graphql.Marshaler { return word(string(k)) }
+
+// UnmarshalCheckKind reads a kind.
+func UnmarshalCheckKind(v any) (core.CheckKind, error) {
+	return enum(v, core.CheckStatus, core.CheckTimer, core.CheckSchedule, core.CheckHealth)
+}

@@ -544,6 +544,8 @@ type ReportCheckInput struct {
 	Description *string `json:"description,omitempty"`
 	// An http or https address.
 	Link *string `json:"link,omitempty"`
+	// When the reporter found it out; null for now. At most a minute ahead, and at most 30 days ago.
+	ObservedAt *time.Time `json:"observedAt,omitempty"`
 }
 
 // Result of reportCheck.
@@ -778,6 +780,20 @@ type SetEnvironmentApprovalInput struct {
 
 // Result of setEnvironmentApproval.
 type SetEnvironmentApprovalPayload struct {
+	Environment *Environment `json:"environment,omitempty"`
+	Errors      []UserError  `json:"errors"`
+}
+
+// Input of setEnvironmentChecks.
+type SetEnvironmentChecksInput struct {
+	// The environment.
+	EnvironmentID string `json:"environmentId"`
+	// An object with active and proposed, as in a pipeline. Null removes all.
+	Checks json.RawMessage `json:"checks,omitempty"`
+}
+
+// Result of setEnvironmentChecks.
+type SetEnvironmentChecksPayload struct {
 	Environment *Environment `json:"environment,omitempty"`
 	Errors      []UserError  `json:"errors"`
 }
