@@ -911,7 +911,7 @@ type RolloutTransition struct {
 	TriggeredBy   *string
 	CreatedAt     time.Time
 	UpdatedAt     time.Time
-	// What satisfied each condition of a granted passage, which weights the program of a requested one will skip, what stops one, which freezes are bypassed, or which groups an approval counts for.
+	// What satisfied each condition of a granted passage, which weights the program of a requested one will skip, what stops one, which freezes are bypassed, which groups an approval counts for, or which passage a breach went around.
 	Conditions json.RawMessage
 	// The rollout failed because it advanced beyond a passage that was not granted.
 	Breach bool
