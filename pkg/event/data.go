@@ -58,6 +58,8 @@ type FunctionCalled struct {
 	// HeldWeights are the weights, in percent, that an Argo Rollout must not leave, because their passages have not been granted. Relays of
 	// earlier releases ignore them.
 	HeldWeights []int `json:"held_weights,omitempty" jsonschema:"minimum=1,maximum=100"`
+	// Owner is whose objects the call may change: the value of their label lockstep.dev/owner. Absent for calls that only read.
+	Owner string `json:"owner,omitempty" jsonschema:"maxLength=63,pattern=^[a-z0-9][a-z0-9.-]*$"`
 }
 
 // FunctionCompleted is com.gitlab.cd.function.completed: a relay has executed a Function.

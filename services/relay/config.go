@@ -67,6 +67,22 @@ type Config struct {
 	// lockstep.dev/authorized does not name the calling organization. It is meant for upgrades.
 	AllowUnauthorizedApplications bool `koanf:"allow_unauthorized_applications"`
 
+	// What the Functions on objects may change: k8s.apply, k8s.patch and k8s.delete. Resources are patterns such as deployments.apps, services
+	// or *.example.com, as kubectl names them; an empty list allows nothing. Only namespaces of allow_destination_namespaces can be changed,
+	// Secrets never. The relay's roles have to grant the same.
+
+	// AllowApply are the resources that k8s.apply may create, change and prune.
+	AllowApply []string `koanf:"allow_apply"`
+	// AllowPatch are the resources that k8s.patch may change.
+	AllowPatch []string `koanf:"allow_patch"`
+	// AllowDelete are the resources that k8s.delete may delete. It needs no entry for what k8s.apply prunes.
+	AllowDelete []string `koanf:"allow_delete"`
+	// AllowObjects are objects that Lockstep has not created and that may be changed all the same: patterns of resource/namespace/name, such
+	// as deployments.apps/shop/*. Others are refused, unless their annotation lockstep.dev/authorized names the organization.
+	AllowObjects []string `koanf:"allow_objects"`
+	// AllowLogs lets k8s.logs read the logs of pods in the namespaces of allow_destination_namespaces.
+	AllowLogs bool `koanf:"allow_logs"`
+
 	telemetry.Settings
 }
 
@@ -98,6 +114,18 @@ func (c Config) Validate() error {
 	}
 	wrong = append(wrong, checkPatterns("allow_workflow_namespaces", c.AllowWorkflowNamespaces)...)
 	wrong = append(wrong, checkPatterns("allow_job_namespaces", c.AllowJobNamespaces)...)
+	for name, list := range map[string][]string{
+		"allow_apply": c.AllowApply, "allow_patch": c.AllowPatch, "allow_delete": c.AllowDelete, "allow_objects": c.AllowObjects,
+	} {
+		wrong = append(wrong, checkPatterns(name, list)...)
+	}
+	for i, each := range c.AllowObjects {
+		if strings.Count(each, "/") != 2 && each != "*" {
+			wrong = append(wrong, fault.Field{
+				Name: fmt.Sprintf("allow_objects[%d]", i), Problem: fmt.Sprintf("found %q, expected resource/namespace/name, such as deployments.apps/shop/*", each),
+			})
+		}
+	}
 	wrong = append(wrong, c.NATS.Check()...)
 	wrong = append(wrong, c.Settings.Check()...)
 	if len(wrong) > 0 {
@@ -146,6 +174,9 @@ func (c Config) limits() core.Limits {
 		DestinationServers: c.AllowDestinationServers, Repositories: c.AllowRepositories, ClusterKinds: c.AllowClusterKinds,
 		WorkflowNamespaces: c.AllowWorkflowNamespaces, JobNamespaces: c.AllowJobNamespaces,
 		Home: c.ArgoCDNamespace, Unauthorized: c.AllowUnauthorizedApplications,
+		Objects: core.ObjectLimits{
+			Apply: c.AllowApply, Patch: c.AllowPatch, Delete: c.AllowDelete, Others: c.AllowObjects, Logs: c.AllowLogs,
+		},
 	}
 }
 

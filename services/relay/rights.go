@@ -1,5 +1,7 @@
 package relay
 
+import "strings"
+
 // Right is a right that a relay needs on one resource: a rule of a Kubernetes role.
 type Right struct {
 	// Group is the API group, "" for the core group; Resource is the plural, with a subresource after a slash.
@@ -44,4 +46,28 @@ func Rights() []Right {
 			For: "job.run, job.stop, job.logs, k8s.get and k8s.watch",
 		},
 	}
+}
+
+// RightsOnObjects lists the rights that the relay needs in addition for what its configuration allows (allow_apply, allow_patch,
+// allow_delete, allow_logs). Lists of resources have no patterns here.
+func RightsOnObjects(apply, patch, remove []string, logs bool) []Right {
+	var all []Right
+	for _, each := range []struct {
+		resources, verbs []string
+		what             string
+	}{
+		{apply, []string{"create", "delete", "get", "list", "patch"}, "k8s.apply, with what it prunes"},
+		{patch, []string{"get", "patch"}, "k8s.patch"},
+		{remove, []string{"delete", "get"}, "k8s.delete"},
+	} {
+		for _, name := range each.resources {
+			resource, group, _ := strings.Cut(name, ".")
+			all = append(all, Right{Group: group, Resource: resource, Verbs: each.verbs, For: each.what})
+		}
+	}
+	if logs {
+		all = append(all, Right{Resource: "pods", Verbs: []string{"get", "list"}, For: "k8s.logs"},
+			Right{Resource: "pods/log", Verbs: []string{"get"}, For: "k8s.logs"})
+	}
+	return all
 }

@@ -59,6 +59,8 @@ func verbOf(r *http.Request, name string) string {
 		return "create"
 	case r.Method == http.MethodPatch:
 		return "patch"
+	case r.Method == http.MethodDelete:
+		return "delete"
 	case r.URL.Query().Get("watch") == "true" || r.URL.Query().Get("watch") == "1":
 		return "watch"
 	case name == "":
@@ -72,18 +74,31 @@ func (n *notes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
+	if found := discovery(r.URL.Path); found != nil { // every account may read it
+		n.reply(w, http.StatusOK, found)
+		return
+	}
 	group, resource, name := resourceOf(r.URL.Path)
 	verb, key := verbOf(r, name), group+" "+resource
 	if n.asked[key] == nil {
 		n.asked[key] = map[string]bool{}
 	}
 	n.asked[key][verb] = true
+	if r.Header.Get("Content-Type") == "application/apply-patch+yaml" && n.objects[resource+"/"+name] == nil {
+		n.asked[key]["create"] = true // an API server asks for both rights
+	}
 	object := n.objects[strings.TrimSuffix(resource, "/status")+"/"+name]
 	switch verb {
 	case "list":
 		items := []any{}
 		if resource == "pods" {
 			items = append(items, map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "p", "namespace": "shop"}})
+		}
+		if resource == "services" { // one to prune
+			items = append(items, map[string]any{"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{
+				"name": "old", "namespace": "shop", "uid": "3",
+				"managedFields": []any{map[string]any{"manager": "lockstep-o1.e3.a5", "operation": "Apply"}},
+			}})
 		}
 		n.reply(w, http.StatusOK, map[string]any{
 			"apiVersion": group + "/v1alpha1", "kind": "List",
@@ -94,11 +109,13 @@ func (n *notes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			"kind": "Status", "apiVersion": "v1", "status": "Failure",
 			"reason": "Invalid", "code": 422,
 		})
+	case "delete":
+		n.reply(w, http.StatusOK, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Success"})
 	case "create", "patch":
 		var body map[string]any
 		_ = json.NewDecoder(r.Body).Decode(&body)
 		n.write(resource, name, body)
-		if verb == "patch" {
+		if verb == "patch" && object != nil {
 			body = object
 		}
 		n.reply(w, http.StatusOK, body)
@@ -112,6 +129,22 @@ func (n *notes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		n.reply(w, http.StatusOK, object)
 	}
+}
+
+// discovery is what an API server answers about the kinds that can be pruned.
+func discovery(path string) map[string]any {
+	switch path {
+	case "/api":
+		return map[string]any{"kind": "APIVersions", "versions": []any{"v1"}}
+	case "/apis":
+		return map[string]any{"kind": "APIGroupList", "apiVersion": "v1", "groups": []any{}}
+	case "/api/v1":
+		return map[string]any{"kind": "APIResourceList", "groupVersion": "v1", "resources": []any{
+			map[string]any{"name": "services", "kind": "Service", "namespaced": true, "verbs": []any{"delete", "list"}},
+			map[string]any{"name": "services/status", "kind": "Service", "namespaced": true, "verbs": []any{"get"}},
+		}}
+	}
+	return nil
 }
 
 // write stores a created object, and executes an operation at once.
@@ -155,6 +188,10 @@ func used(t *testing.T) []Right {
 			"apiVersion": "argoproj.io/v1alpha1", "kind": "AppProject",
 			"metadata": map[string]any{"name": "default", "namespace": "argocd"},
 		},
+		"configmaps/settings": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "settings"}},
+		"cronjobs/nightly":    {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": map[string]any{"name": "nightly", "uid": "1"}},
+		"services/web":        {"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"name": "web", "uid": "2"}},
+		"pods/log/api-1":      {},
 		"rollouts/api": {
 			"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout",
 			"metadata": map[string]any{"name": "api", "namespace": "shop", "generation": 1, "resourceVersion": "1"},
@@ -186,8 +223,11 @@ func used(t *testing.T) []Right {
 		t.Fatal(err)
 	}
 	limits := config.WithDefaults(Config{AllowWorkflowNamespaces: []string{"shop"}, AllowJobNamespaces: []string{"shop"}}).limits()
+	limits.Objects = core.ObjectLimits{
+		Apply: []string{"services"}, Patch: []string{"configmaps"}, Delete: []string{"cronjobs.batch"}, Logs: true, Others: []string{"*"},
+	}
 	runner := core.NewRunner(core.RunnerDeps{
-		Cluster: c, Clock: clock.System(), Log: slog.New(slog.DiscardHandler),
+		Cluster: c, Objects: c, Clock: clock.System(), Log: slog.New(slog.DiscardHandler),
 		Poll: time.Second, Limits: limits,
 	})
 	of := `"rollout_namespace":"shop","rollout_name":`
@@ -200,6 +240,12 @@ func used(t *testing.T) []Right {
 		core.FunctionGet:     `{"kind":"Deployment","namespace":"argocd","name":"argocd-repo-server"}`,
 		core.FunctionCheck: `{"app_name":"shop","app_namespace":"argocd",
 			"source":{"repo_url":"https://git/shop","path":"staging","destination_namespace":"shop"}}`,
+		core.FunctionApply: `{"namespace":"shop","prune":true,"objects":[{"apiVersion":"v1","kind":"Service","metadata":{"name":"api"}},
+			{"apiVersion":"v1","kind":"Service","metadata":{"name":"web"}}]}`,
+		core.FunctionPatch:       `{"api_version":"v1","kind":"ConfigMap","namespace":"shop","name":"settings","patch":{"data":{"a":"b"}}}`,
+		core.FunctionDelete:      `{"api_version":"batch/v1","kind":"CronJob","namespace":"shop","name":"nightly"}`,
+		core.FunctionLogs:        `{"namespace":"shop","pod":"api-1"}`,
+		core.FunctionHealth:      `{"namespace":"shop","objects":[{"api_version":"apps/v1","kind":"Deployment","name":"api"}]}`,
 		core.FunctionTerminate:   `{"app_name":"shop","app_namespace":"argocd","operation":"x"}`,
 		core.FunctionList:        `{"kind":"Deployment","labels":"a=b","fields":["status"]}`,
 		core.FunctionList + " 2": `{"kind":"StatefulSet","labels":"a=b","fields":["status"]}`,
@@ -215,7 +261,7 @@ func used(t *testing.T) []Right {
 	} {
 		function, _, _ = strings.Cut(function, " ")
 		answer := runner.Run(t.Context(), core.Call{
-			ID: function, Function: function, Organization: "7", Args: json.RawMessage(args),
+			ID: function, Function: function, Owner: "o1.e3.a5", Organization: "7", Args: json.RawMessage(args),
 			Deadline: clock.System().Now().Add(time.Minute),
 		})
 		if answer.Err != nil {
@@ -246,7 +292,10 @@ func used(t *testing.T) []Right {
 
 func TestRightsAreThoseThatAreUsed(t *testing.T) {
 	t.Parallel()
-	want := Rights()
+	want := append(Rights(), RightsOnObjects([]string{"services"}, []string{"configmaps"}, []string{"cronjobs.batch"}, true)...)
+	// The one to get pods is for programs that look for the pod whose log they read.
+	want = slices.DeleteFunc(want, func(r Right) bool { return r.Resource == "pods" && !r.Tasks || r.Resource == "pods/log" && !r.Tasks })
+	slices.SortFunc(want, func(a, b Right) int { return strings.Compare(a.Group+" "+a.Resource, b.Group+" "+b.Resource) })
 	for i := range want {
 		want[i].For, want[i].Tasks = "", false
 	}

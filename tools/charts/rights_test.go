@@ -109,12 +109,15 @@ func TestRightsOfTheRelay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var played, tasks rbacv1.ClusterRole
+	var played, tasks, objects rbacv1.ClusterRole
 	documents := strings.Split(string(text), "\n---\n")
 	if err := utilyaml.UnmarshalStrict([]byte(documents[0]), &played); err != nil {
 		t.Fatal(err)
 	}
 	if err := utilyaml.UnmarshalStrict([]byte(documents[1]), &tasks); err != nil {
+		t.Fatal(err)
+	}
+	if err := utilyaml.UnmarshalStrict([]byte(documents[2]), &objects); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string][]string{"minimal": {"ClusterRole"}, "full": {"Role", "Role"}, "open": nil} {
@@ -131,9 +134,9 @@ func TestRightsOfTheRelay(t *testing.T) {
 			}
 			kinds = append(kinds, o.Kind)
 			want := played.Rules
-			if name == "full" { // has an additional rule at the end, and namespaces for Workflows and Jobs
+			if name == "full" { // has an additional rule at the end, namespaces for Workflows and Jobs, and resources to apply
 				rules = rules[:len(rules)-1]
-				want = append(slices.Clone(want), tasks.Rules...)
+				want = slices.Concat(want, tasks.Rules, objects.Rules)
 			}
 			if diff := cmp.Diff(want, rules); diff != "" {
 				t.Errorf("%s: rules of %s %s (-scenarios +chart):\n%s", name, o.Kind, o.Name, diff)

@@ -88,9 +88,40 @@ labels:
   resources: [pods/log]
   verbs: [get]
 {{- end }}
+{{- include "relay.objectRules" (dict "resources" .Values.allow.apply "verbs" "[create, delete, get, list, patch]" "for" "k8s.apply, with what it prunes") }}
+{{- include "relay.objectRules" (dict "resources" .Values.allow.patch "verbs" "[get, patch]" "for" "k8s.patch") }}
+{{- include "relay.objectRules" (dict "resources" .Values.allow.delete "verbs" "[delete, get]" "for" "k8s.delete") }}
+{{- if .Values.allow.logs }}
+# k8s.logs
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list]
+- apiGroups: [""]
+  resources: [pods/log]
+  verbs: [get]
+{{- end }}
 {{- with .Values.rbac.extraRules }}
 {{ toYaml . }}
 {{- end }}
+{{- end }}
+
+{{/* Takes resources, as deployments.apps, with the verbs that a Function needs for them. What a list excludes is excluded by the relay. */}}
+{{- define "relay.objectRules" -}}
+{{- $verbs := .verbs -}}
+{{- range $i, $each := .resources -}}
+{{- if not (hasPrefix "!" $each) -}}
+{{- $parts := splitList "." $each -}}
+{{- $resource := first $parts -}}
+{{- $group := rest $parts | join "." -}}
+{{- if and (contains "*" $resource) (ne $resource "*") -}}{{- fail (printf "found %q, expected a resource such as deployments.apps, * or *.apps: roles have no other patterns" $each) -}}{{- end -}}
+{{- if contains "*" $group -}}{{- fail (printf "found %q, expected a resource such as deployments.apps, * or *.apps: roles have no other patterns" $each) -}}{{- end -}}
+{{- if eq $each "*" -}}{{- $group = "*" -}}{{- end }}
+# {{ $.for }}
+- apiGroups: [{{ $group | quote }}]
+  resources: [{{ $resource | quote }}]
+  verbs: {{ $verbs }}
+{{- end -}}
+{{- end -}}
 {{- end }}
 
 {{- define "relay.config" -}}
@@ -111,6 +142,11 @@ labels:
 {{- with .workflowNamespaces -}}{{- $_ := set $own "allow_workflow_namespaces" . -}}{{- end -}}
 {{- with .jobNamespaces -}}{{- $_ := set $own "allow_job_namespaces" . -}}{{- end -}}
 {{- $_ := set $own "allow_unauthorized_applications" .unauthorizedApplications -}}
+{{- $_ := set $own "allow_apply" .apply -}}
+{{- $_ := set $own "allow_patch" .patch -}}
+{{- $_ := set $own "allow_delete" .delete -}}
+{{- $_ := set $own "allow_objects" .objects -}}
+{{- $_ := set $own "allow_logs" .logs -}}
 {{- end -}}
 {{- toYaml (merge $own .Values.config) -}}
 {{- end }}

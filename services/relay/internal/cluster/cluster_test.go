@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -256,5 +257,63 @@ func TestAwaitChangeWithoutAWatchDoesNotSpin(t *testing.T) {
 	c.AwaitChange(t.Context(), rollout("api"), "7", 30*time.Millisecond)
 	if c.clock.Now().Sub(start) < 30*time.Millisecond {
 		t.Error("returned at once")
+	}
+}
+
+// Issue 20: a field of another manager is an error that names both, unlike a conflict that is worth another attempt.
+func TestAConflictNamesFieldAndManager(t *testing.T) {
+	t.Parallel()
+	ref := core.Ref{Kind: core.Kind{APIVersion: "apps/v1", Kind: "Deployment"}, Namespace: "shop", Name: "api"}
+	causes := `,"details":{"causes":[{"reason":"FieldManagerConflict","message":"conflict with \"kubectl\" using apps/v1","field":".spec.replicas"}]}`
+	for details, want := range map[string]string{causes: `.spec.replicas (conflict with "kubectl" using apps/v1)`, "": "has changed meanwhile"} {
+		var seen *http.Request
+		c := open(t, func(w http.ResponseWriter, r *http.Request) {
+			seen = r
+			respond(w, 409, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":409,"reason":"Conflict","message":"x"`+details+`}`)
+		})
+		_, err := c.Apply(t.Context(), ref, core.Object{"kind": "Deployment"}, "lockstep-o1.e3.a5", true)
+		if err == nil || !strings.Contains(err.Error(), want) || fault.Is(err, fault.Conflict) != (details == "") {
+			t.Errorf("found %v, want %s", err, want)
+		}
+		if q := seen.URL.Query(); q.Get("fieldManager") != "lockstep-o1.e3.a5" || q.Get("dryRun") != "All" || q.Has("force") ||
+			seen.Header.Get("Content-Type") != "application/apply-patch+yaml" {
+			t.Errorf("sent %s %s", seen.URL, seen.Header.Get("Content-Type"))
+		}
+	}
+}
+
+// kstatus looks at what the controller has seen.
+func TestHealthIsThatOfKstatus(t *testing.T) {
+	t.Parallel()
+	deployment := func(generation, seen, available int64) core.Object {
+		return core.Object{
+			"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "api", "generation": generation},
+			"spec": map[string]any{"replicas": int64(1)},
+			"status": map[string]any{
+				"observedGeneration": seen, "replicas": int64(1), "updatedReplicas": int64(1), "readyReplicas": available, "availableReplicas": available,
+				"conditions": []any{map[string]any{"type": "Available", "status": "True"}},
+			},
+		}
+	}
+	for want, o := range map[string]core.Object{"Current": deployment(2, 2, 1), "InProgress": deployment(2, 1, 1)} {
+		if state, reason := (&Cluster{}).Health(o); state != want {
+			t.Errorf("%v: %s (%s), want %s", o, state, reason, want)
+		}
+	}
+}
+
+// The end of a log is read, one byte more than is wanted.
+func TestTheEndOfALog(t *testing.T) {
+	t.Parallel()
+	c := open(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/api/v1/namespaces/shop/pods/api/log" || r.URL.Query().Get("tailLines") != "5" || r.URL.Query().Get("container") != "main" {
+			http.Error(w, r.URL.String(), http.StatusBadRequest)
+			return
+		}
+		_, _ = io.WriteString(w, strings.Repeat("x", 100_000)+"the end")
+	})
+	text, err := c.Logs(t.Context(), core.LogRequest{Namespace: "shop", Pod: "api", Container: "main", Lines: 5, Bytes: 7})
+	if err != nil || text != "xthe end" {
+		t.Errorf("found %q, %v", text, err)
 	}
 }

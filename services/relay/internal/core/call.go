@@ -23,6 +23,9 @@ type Call struct {
 	// HeldWeights are the weights, in percent, that a Rollout must not leave: their passages have not been granted. Control planes of earlier
 	// releases report none.
 	HeldWeights []int
+	// Owner is whose objects k8s.apply, k8s.patch and k8s.delete may change, as the control plane reports it; "" from control planes of
+	// earlier releases, and for calls that only read.
+	Owner string
 }
 
 // Answer is the result of a call: a value, or an error.
@@ -59,7 +62,7 @@ const (
 	CodeConflict = "conflict"
 	// CodeAutoSync: Argo CD syncs the Application automatically (D21).
 	CodeAutoSync = "auto_sync"
-	// CodeOwned: another object owns the Application and would revert it (D21).
+	// CodeOwned: another object owns the Application and would revert it (D21), or an object belongs to another application.
 	CodeOwned = "owned"
 	// CodeSyncFailed: Argo CD executed a sync of ours, and it failed.
 	CodeSyncFailed = "sync_failed"

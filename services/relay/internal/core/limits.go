@@ -31,6 +31,8 @@ type Limits struct {
 	Home string
 	// Unauthorized allows Applications that Lockstep has not created and that do not authorize it.
 	Unauthorized bool
+	// Objects bound the Functions on objects that Lockstep applies itself. Its zero value allows nothing.
+	Objects ObjectLimits
 }
 
 // annotationAuthorized names, on an Application that Lockstep has not created, the organizations that may sync it: their numbers, separated

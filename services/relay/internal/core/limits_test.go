@@ -109,6 +109,11 @@ func TestEveryFunctionIsGuarded(t *testing.T) {
 		FunctionRunJob:            `{"namespace":"kube-system","job":{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"x"}}}`,
 		FunctionStopJob:           `{"namespace":"kube-system","name":"x"}`,
 		FunctionJobLogs:           `{"namespace":"kube-system","name":"x"}`,
+		FunctionApply:             `{"objects":[{"apiVersion":"v1","kind":"Secret","metadata":{"name":"token","namespace":"shop"}}]}`,
+		FunctionPatch:             `{"api_version":"v1","kind":"Secret","namespace":"shop","name":"token","patch":{"data":{}}}`,
+		FunctionDelete:            `{"api_version":"v1","kind":"Namespace","name":"shop"}`,
+		FunctionLogs:              `{"namespace":"shop","pod":"api"}`,
+		FunctionHealth:            `{"objects":[{"api_version":"v1","kind":"Secret","namespace":"shop","name":"token"}]}`,
 	}
 	for _, function := range slices.Sorted(maps.Keys(duties())) {
 		args, ok := refused[function]

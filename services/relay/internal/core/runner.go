@@ -32,11 +32,18 @@ const (
 	FunctionRunJob            = "job.run"
 	FunctionStopJob           = "job.stop"
 	FunctionJobLogs           = "job.logs"
+	FunctionApply             = "k8s.apply"
+	FunctionPatch             = "k8s.patch"
+	FunctionDelete            = "k8s.delete"
+	FunctionLogs              = "k8s.logs"
+	FunctionHealth            = "k8s.health"
 )
 
 // RunnerDeps are the dependencies of a Runner.
 type RunnerDeps struct {
 	Cluster Cluster
+	// Objects is the same cluster, for objects that Lockstep applies itself.
+	Objects Objects
 	Clock   clock.Clock
 	Log     *slog.Logger
 	// Poll is how often a wait reads the cluster if no watch reports a change.
@@ -48,6 +55,7 @@ type RunnerDeps struct {
 // Runner executes calls. It is safe for concurrent use.
 type Runner struct {
 	cluster Cluster
+	objects Objects
 	clock   clock.Clock
 	log     *slog.Logger
 	poll    time.Duration
@@ -58,7 +66,7 @@ type Runner struct {
 
 // NewRunner returns a Runner.
 func NewRunner(d RunnerDeps) *Runner {
-	return &Runner{cluster: d.Cluster, clock: d.Clock, log: d.Log, poll: d.Poll, limits: d.Limits}
+	return &Runner{cluster: d.Cluster, objects: d.Objects, clock: d.Clock, log: d.Log, poll: d.Poll, limits: d.Limits}
 }
 
 // Run executes one call, until its deadline at the latest. Every outcome is an Answer.
@@ -117,6 +125,11 @@ func duties() map[string]duty {
 		FunctionRunJob:            {"the Job's namespace; the object is ours or new", jobTask().start},
 		FunctionStopJob:           {"the Job's namespace; the object is ours", jobTask().end(terminated)},
 		FunctionJobLogs:           {"the Job's namespace; the object is ours", jobTask().logs},
+		FunctionApply:             {"the resource, the namespace, the scope, the owner of the object; never Secrets", (*Runner).apply},
+		FunctionPatch:             {"the resource, the namespace, the owner of the object; never Secrets", (*Runner).patch},
+		FunctionDelete:            {"the resource, the namespace, the owner of the object; never namespaces", (*Runner).remove},
+		FunctionLogs:              {"whether logs may be read, the namespace", (*Runner).logs},
+		FunctionHealth:            {"the kind: never Secrets", (*Runner).health},
 	}
 }
 

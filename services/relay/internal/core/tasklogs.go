@@ -98,10 +98,15 @@ var secretive = regexp.MustCompile(
 	`(?i)((?:password|passwd|secret|token|api[-_]?key|authorization|credential)s?["']?\s*[:=]\s*(?:bearer |basic )?["']?)[^\s"',;&]+` +
 		`|(bearer |basic )[a-z0-9._~+/=-]{16,}|(://[^/\s:@]+:)[^/\s@]+@|(AKIA|ASIA)[A-Z0-9]{16}|(eyJ)[\w-]{8,}\.[\w-]{8,}\.[\w-]*`)
 
+// wholeSecrets are forms of which nothing is kept: private keys, and tokens of forges.
+var wholeSecrets = regexp.MustCompile(
+	`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)|\b(?:gh[pousr]_|glpat-|xox[abprs]-)[A-Za-z0-9_-]{10,}`)
+
 // withoutSecrets replaces what looks like a secret, and bytes that are not text. It finds what has one of the usual forms, no more: programs must
 // not print secrets.
 func withoutSecrets(log string) string {
 	log = strings.ToValidUTF8(strings.ReplaceAll(log, "\x00", ""), "�")
+	log = wholeSecrets.ReplaceAllString(log, "[redacted]")
 	return secretive.ReplaceAllStringFunc(log, func(found string) string {
 		groups := secretive.FindStringSubmatch(found)
 		kept := strings.Join(groups[1:4], "")

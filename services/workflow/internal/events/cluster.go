@@ -38,6 +38,7 @@ func (c Calls) Send(ctx context.Context, call agent.OutgoingCall) error {
 	}, event.FunctionCalled{
 		AgentID: call.Agent, CallID: call.ID, Function: call.Function, Arguments: call.Args,
 		Attempt: call.Attempt, Deadline: call.Deadline.UTC().Format(time.RFC3339Nano), HeldWeights: call.HeldWeights,
+		Owner: call.Owner,
 	})
 	if err != nil {
 		return err

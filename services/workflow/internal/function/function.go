@@ -43,6 +43,8 @@ type Spec struct {
 	Effect activity.Effect
 	// Touches returns the places that a call changes; nil for Functions that only read.
 	Touches func(args map[string]any) []activity.Place
+	// Owned Functions change only objects with the label of an owner, whom the guard determines.
+	Owned bool
 	// EffectOf is the effect of one call; nil for Functions of which all calls have the same.
 	EffectOf func(args map[string]any) activity.Effect
 	// Check finds what is wrong with arguments together; nil for nothing. It is called with those that pass one by one.
@@ -61,6 +63,7 @@ var (
 	_ activity.Pure     = (*Function)(nil)
 	_ activity.Toucher  = (*Function)(nil)
 	_ activity.Varying  = (*Function)(nil)
+	_ activity.Owned    = (*Function)(nil)
 )
 
 // All are the Functions that programs may run, beside the engine's own emit.
@@ -69,6 +72,7 @@ func All(forge activity.Forge, web activity.Web) []activity.Function {
 		readFile(forge), commit(forge), pin(), pinKustomization(), pinValues(), difference(),
 		get(), listObjects(), checkApplication(), sync(), terminate(), promote(), abort(), retry(),
 		submitWorkflow(), stopWorkflow(), terminateWorkflow(), workflowLogs(), runJob(), stopJob(), jobLogs(), renderTemplate(),
+		applyObjects(), patchObject(), deleteObject(), readLogs(), healthOfObjects(),
 		httpRequest(web), checkpoint(),
 	}
 }
@@ -89,6 +93,9 @@ func (f *Function) Effect() activity.Effect {
 	}
 	return f.spec.Effect
 }
+
+// Owned reports whether it changes only objects of an owner.
+func (f *Function) Owned() bool { return f.spec.Owned }
 
 // EffectOf is the effect of one call.
 func (f *Function) EffectOf(args map[string]any) activity.Effect {

@@ -54,9 +54,9 @@ func TestAllAreRegistered(t *testing.T) {
 	}
 	want := []string{
 		"argo.abort", "argo.check", "argo.promote", "argo.retry", "argo.sync", "argo.terminate", "checkpoint", "git.commit",
-		"git.read_file", "http.request", "job.logs", "job.run", "job.stop", "k8s.get", "k8s.list", "manifest.diff", "manifest.pin",
-		"manifest.pin_kustomization", "manifest.pin_values", "template.render", "workflow.logs", "workflow.stop", "workflow.submit",
-		"workflow.terminate",
+		"git.read_file", "http.request", "job.logs", "job.run", "job.stop", "k8s.apply", "k8s.delete", "k8s.get", "k8s.health", "k8s.list",
+		"k8s.logs", "k8s.patch", "manifest.diff", "manifest.pin", "manifest.pin_kustomization", "manifest.pin_values", "template.render",
+		"workflow.logs", "workflow.stop", "workflow.submit", "workflow.terminate",
 	}
 	if diff := cmp.Diff(want, r.Names()); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
@@ -281,7 +281,8 @@ func TestEveryFunctionStatesWhatItChanges(t *testing.T) {
 	args := map[string]any{
 		"agent_id": int64(4), "app_namespace": "argocd", "app_name": "shop", "rollout_namespace": "shop", "rollout_name": "api",
 		"source": map[string]any{"destination_namespace": "shop"}, "repo_url": "https://git.example.com/shop", "branch": "main",
-		"path": "a.yaml", "content": "a", "url": "https://deploy.example.com/shop?a=b", "namespace": "work", "name": "migrate",
+		"path": "a.yaml", "content": "a", "url": "https://deploy.example.com/shop?a=b", "namespace": "work", "name": "migrate", "prune": true,
+		"objects": []any{map[string]any{"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"name": "api"}}},
 	}
 	got := map[string]string{}
 	for _, f := range append(All(&forge{}, nil), Watching(WatchDeps{})...) {
@@ -307,6 +308,9 @@ func TestEveryFunctionStatesWhatItChanges(t *testing.T) {
 		"workflow.submit":    "changes: work/migrate",
 		"workflow.stop":      "takes back: work/migrate",
 		"workflow.terminate": "takes back: work/migrate",
+		"k8s.apply":          "changes: work/api, namespace work",
+		"k8s.delete":         "changes: work/migrate",
+		"k8s.patch":          "changes: work/migrate",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

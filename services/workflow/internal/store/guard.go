@@ -129,7 +129,7 @@ func (s *Store) Guarded(ctx context.Context, organization int64, workflow string
 	if err != nil {
 		return guard.Run{}, pg.Classify(err, "read the passages of %q", workflow)
 	}
-	run := guard.Run{Root: root, Version: row.Version, Exempt: row.Exempt, Revoked: row.Revoked}
+	run := guard.Run{Root: root, Version: row.Version, Application: row.Application, Exempt: row.Exempt, Revoked: row.Revoked}
 	if row.AbortedAt != nil {
 		run.AbortedAt = *row.AbortedAt
 	}

@@ -44,6 +44,28 @@ type Toucher interface {
 	Touches(args map[string]any) []Place
 }
 
+// Owned is a Function of a cluster that changes only objects with the label of an owner: the guard determines the owner.
+type Owned interface {
+	Owned() bool
+}
+
+// IsOwned reports whether a Function changes only objects of an owner.
+func IsOwned(f Function) bool {
+	o, can := f.(Owned)
+	return can && o.Owned()
+}
+
+// EnvironmentOf is the environment that a call of an owned Function names by its argument environment_id.
+func EnvironmentOf(args map[string]any) (environment int64, given bool) {
+	switch n := args["environment_id"].(type) {
+	case int64:
+		return n, true
+	case float64:
+		return int64(n), true
+	}
+	return 0, false
+}
+
 // Varying is a Function of which some calls only read: its Effect is that of the others.
 type Varying interface {
 	// EffectOf is the effect of a call with these arguments.
@@ -74,6 +96,11 @@ type Place struct {
 	Path       string `json:"path,omitempty"`
 	// URL is a URL of a server with everything below its path, or AnyURL.
 	URL string `json:"url,omitempty"`
+}
+
+// WholeCluster reports whether a place is that of cluster-scoped objects: all of a cluster.
+func (p Place) WholeCluster() bool {
+	return p.Agent != 0 && p.Application == "" && p.Namespace == "" && p.Name == ""
 }
 
 // AnyRepository is the repository of a Place that has all of them, and AnyURL the URL of one that has all servers.
@@ -188,6 +215,8 @@ func (p Place) String() string {
 		return "Application " + p.Application
 	case p.Name != "":
 		return p.Namespace + "/" + p.Name
+	case p.WholeCluster():
+		return "cluster-scoped objects"
 	default:
 		return "namespace " + p.Namespace
 	}

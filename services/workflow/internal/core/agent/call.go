@@ -46,6 +46,8 @@ type OutgoingCall struct {
 	Trace string
 	// HeldWeights are the weights, in percent, that the relay must not let an Argo Rollout leave (CallGuard).
 	HeldWeights []int
+	// Owner is whose objects the relay may change (CallGuard).
+	Owner string
 }
 
 // CallGuard decides whether an attempt at a call is sent.

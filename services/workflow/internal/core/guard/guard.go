@@ -57,8 +57,11 @@ func (g *Guard) Admit(ctx context.Context, call *agent.OutgoingCall) error {
 	if known && !activity.EffectOf(f, args).Mutates() {
 		return nil
 	}
-	held, err := g.check(ctx, f, activity.Call{Organization: call.Organization, Workflow: call.Workflow, Function: call.Function, Args: args})
-	call.HeldWeights = held
+	allowed, err := g.check(ctx, f, activity.Call{Organization: call.Organization, Workflow: call.Workflow, Function: call.Function, Args: args})
+	call.HeldWeights = allowed.held
+	if activity.IsOwned(f) {
+		call.Owner = allowed.owner
+	}
 	return err
 }
 
@@ -71,60 +74,74 @@ func (g *Guard) Check(ctx context.Context, f activity.Function, call activity.Ca
 	return err
 }
 
-// check decides about a call that changes something, and returns the weights that it may not leave.
-func (g *Guard) check(ctx context.Context, f activity.Function, call activity.Call) (held []int, err error) {
+// admitted is what a relay has to respect in a call that may be executed.
+type admitted struct {
+	// held are the weights that the call may not leave.
+	held []int
+	// owner is whose objects it may change.
+	owner string
+}
+
+// check decides about a call that changes something.
+func (g *Guard) check(ctx context.Context, f activity.Function, call activity.Call) (admitted, error) {
 	run, err := g.store.Guarded(ctx, call.Organization, call.Workflow)
 	if err != nil {
-		return nil, fmt.Errorf("read the passages of %q: %w", call.Workflow, err)
+		return admitted{}, fmt.Errorf("read the passages of %q: %w", call.Workflow, err)
 	}
+	// Runs that belong to no rollout share what they create: it belongs to no environment.
+	direct := admitted{owner: fmt.Sprintf("o%d.direct", call.Organization)}
 	if run.Root == "" {
 		run.Root = call.Workflow
 	}
 	// A domain service of an earlier release has created the rollout: it grants nothing that could be checked. Other rollouts bring what
 	// they may change with their grants, so they are checked even if no places of environments were ever reported.
 	if run.Exempt || run.Version == 0 && !rolloutRun.MatchString(run.Root) {
-		return nil, nil
+		return direct, nil
 	}
 	all, err := g.territories(ctx, call.Organization, run.Version)
 	if err != nil {
-		return nil, fmt.Errorf("read the places of environments: %w", err)
+		return admitted{}, fmt.Errorf("read the places of environments: %w", err)
 	}
 	toucher, states := f.(activity.Toucher)
 	if !states {
-		return nil, g.refuse(ctx, call, "the function does not state what it changes")
+		return admitted{}, g.refuse(ctx, call, "the function does not state what it changes")
 	}
 	touched := toucher.Touches(call.Args)
 	if !rolloutRun.MatchString(run.Root) {
 		// The places of a worker's Function are its own declaration, so a call without any could be about a protected environment.
-		if len(touched) == 0 && f.Location() == activity.Worker && slices.ContainsFunc(all, func(t Territory) bool { return t.Protected }) {
-			return nil, g.refuse(ctx, call, "its arguments do not name what it changes, and the organization has protected environments")
+		if len(touched) == 0 && (f.Location() == activity.Worker || activity.IsOwned(f)) &&
+			slices.ContainsFunc(all, func(t Territory) bool { return t.Protected }) {
+			return admitted{}, g.refuse(ctx, call, "its arguments do not name what it changes, and the organization has protected environments")
 		}
 		closed := protected(all)
 		for _, place := range touched {
-			if problem := cmp.Or(direct(all, place), place.Ambiguous(closed)); problem != "" {
-				return nil, g.refuse(ctx, call, problem)
+			if problem := cmp.Or(changesDirectly(all, place), place.Ambiguous(closed)); problem != "" {
+				return admitted{}, g.refuse(ctx, call, problem)
 			}
 		}
-		return nil, nil
+		return direct, nil
 	}
 	switch {
 	case run.Revoked:
-		return nil, g.refuse(ctx, call, "the rollout has ended, and its passages with it")
+		return admitted{}, g.refuse(ctx, call, "the rollout has ended, and its passages with it")
 	case run.Suspended() && activity.EffectOf(f, call.Args) != activity.TakesBack:
-		return nil, g.refuse(ctx, call, "the rollout is being aborted; until it is retried, only calls that take back what it has begun are executed")
+		return admitted{}, g.refuse(ctx, call,
+			"the rollout is being aborted; until it is retried, only calls that take back what it has begun are executed")
 	case len(touched) == 0:
-		return nil, g.refuse(ctx, call, "its arguments do not name what it changes")
+		return admitted{}, g.refuse(ctx, call, "its arguments do not name what it changes")
 	}
-	known := run.known(all)
-	for _, place := range touched {
-		weights, problem := run.opens(all, place)
-		if problem = cmp.Or(problem, place.Ambiguous(known)); problem != "" {
-			return nil, g.refuse(ctx, call, problem)
-		}
-		held = append(held, weights...)
+	held, environments, problem := run.opensAll(all, touched)
+	if problem == "" && activity.IsOwned(f) {
+		environments, problem = meant(environments, call.Args)
 	}
-	slices.Sort(held)
-	return slices.Compact(held), nil
+	if problem != "" {
+		return admitted{}, g.refuse(ctx, call, problem)
+	}
+	a := admitted{held: held}
+	if len(environments) == 1 {
+		a.owner = fmt.Sprintf("o%d.e%d.a%d", call.Organization, environments[0], run.Application)
+	}
+	return a, nil
 }
 
 // protected are the places of protected environments.
@@ -148,15 +165,55 @@ func (r Run) known(all []Territory) (places []activity.Place) {
 	return places
 }
 
-// direct returns why a run that belongs to no rollout may not change a place; empty if it may. If several environments have the place,
+// opensAll returns the weights that a rollout's run may not leave at some places, and the environments whose passages open all of them, or
+// why it may not change one.
+func (r Run) opensAll(all []Territory, touched []activity.Place) (held []int, environments []int64, problem string) {
+	known := r.known(all)
+	for i, place := range touched {
+		of, problem := r.opens(all, place)
+		if problem = cmp.Or(problem, place.Ambiguous(known)); problem != "" {
+			return nil, nil, problem
+		}
+		var found []int64
+		for _, p := range of {
+			held = append(held, r.held(p)...)
+			found = append(found, p.Environment)
+		}
+		if i == 0 {
+			environments = found
+		}
+		environments = slices.DeleteFunc(environments, func(e int64) bool { return !slices.Contains(found, e) })
+	}
+	slices.Sort(held)
+	return slices.Compact(held), environments, ""
+}
+
+// meant returns the one environment whose objects a call changes, or why it is not known.
+func meant(environments []int64, args map[string]any) (one []int64, problem string) {
+	named, given := activity.EnvironmentOf(args)
+	switch {
+	case len(environments) == 0:
+		return nil, "it changes places of several environments; expected one call for each"
+	case given && !slices.Contains(environments, named):
+		return nil, fmt.Sprintf("no passage of environment %d opens what it changes", named)
+	case given:
+		return []int64{named}, ""
+	case len(environments) > 1:
+		return nil, "several environments of the rollout have what it changes; expected environment_id"
+	}
+	return environments, ""
+}
+
+// changesDirectly returns why a run that belongs to no rollout may not change a place; empty if it may. If several environments have the place,
 // those decide whose places are the narrowest.
-func direct(all []Territory, touched activity.Place) string {
+func changesDirectly(all []Territory, touched activity.Place) string {
 	narrowest := 0
 	var protected []Territory
 	for _, t := range all {
 		precise := t.covers(touched)
-		// What an Application deploys to is not known here, so one that belongs to no environment counts as part of all on its cluster.
-		if precise == 0 && touched.Application != "" && t.uses(touched.Agent) {
+		// What an Application deploys to is not known here, and what depends on an object of the whole cluster neither, so one that belongs to no
+		// environment counts as part of all on its cluster.
+		if precise == 0 && (touched.Application != "" || touched.WholeCluster()) && t.uses(touched.Agent) {
 			precise = 1
 		}
 		if precise == 0 || precise < narrowest {
@@ -190,11 +247,10 @@ func (t Territory) succeeded(all []Territory, granted map[int64]bool) bool {
 	return t.Archived && slices.ContainsFunc(all, func(o Territory) bool { return o.Name == t.Name && granted[o.Environment] })
 }
 
-// opens returns the weights that a rollout's run may not leave at a place, or why it may not change it.
-func (r Run) opens(all []Territory, touched activity.Place) (held []int, problem string) {
+// opens returns the passages that let a rollout's run change a place, or why it may not change it.
+func (r Run) opens(all []Territory, touched activity.Place) (of []Passage, problem string) {
 	narrowest := 0
 	granted := map[int64]bool{}
-	var of []Passage
 	for _, p := range r.Passages {
 		if p.Weight != 0 {
 			continue
@@ -225,14 +281,17 @@ func (r Run) opens(all []Territory, touched activity.Place) (held []int, problem
 	if len(of) == 0 {
 		return nil, fmt.Sprintf("no passage of the rollout opens %s", touched)
 	}
-	for _, p := range of {
-		for _, weight := range p.Pinned {
-			if !r.leaves(p.Environment, weight) {
-				held = append(held, weight)
-			}
+	return of, ""
+}
+
+// held returns the weights of a passage that the run may not leave.
+func (r Run) held(p Passage) (held []int) {
+	for _, weight := range p.Pinned {
+		if !r.leaves(p.Environment, weight) {
+			held = append(held, weight)
 		}
 	}
-	return held, ""
+	return held
 }
 
 // places are what a passage opens: what the rollout has pinned, and else what the environment has now.

@@ -335,7 +335,7 @@ func TestHeldWeights(t *testing.T) {
 		},
 	} {
 		run := Run{Passages: tt.passages, AbortedAt: tt.aborted}
-		held, problem := run.opens(everywhere().territories, activity.Place{Agent: 7, Namespace: "production", Name: "api"})
+		held, _, problem := run.opensAll(everywhere().territories, []activity.Place{{Agent: 7, Namespace: "production", Name: "api"}})
 		if problem != "" || !slices.Equal(held, tt.want) {
 			t.Errorf("%s: found %v %q, want %v", tt.name, held, problem, tt.want)
 		}
@@ -373,5 +373,64 @@ func TestTheGuardReadsPlacesOnce(t *testing.T) {
 	_, refused := errors.AsType[*history.FunctionError](change())
 	if err := change(); err == nil || refused {
 		t.Errorf("while nothing can be read: %v", err)
+	}
+}
+
+// owning is a Function whose calls change objects of an owner.
+type owning struct{ act }
+
+func (owning) Owned() bool { return true }
+
+// Issue 20: whose objects a call changes follows from the passage that opens it, never from what the program says. Cluster-scoped objects
+// belong to every environment of the cluster, so no run changes them past a protected one.
+func TestTheOwnerOfObjects(t *testing.T) {
+	t.Parallel()
+	const cluster = `{"agent_id": 7}`
+	inProduction, inStaging := `{"agent_id": 7, "namespace": "production", "name": "api"`, `{"agent_id": 7, "namespace": "staging", "name": "api"}`
+	whole := func(k *kept) { k.run.Passages[0].Places = []activity.Place{{Agent: 7}} }
+	both := func(k *kept) {
+		for i := range k.run.Passages {
+			k.run.Passages[i].Places = []activity.Place{{Agent: 7, Namespace: "production"}}
+		}
+	}
+	for _, tt := range []struct {
+		name, workflow, function, args string
+		granted                        []int64
+		with                           func(*kept)
+		owner, want                    string
+	}{
+		{name: "the passage", workflow: "rollout-1", args: inProduction + `}`, granted: []int64{production}, owner: "o1.e5.a12"},
+		{name: "no passage", workflow: "rollout-1", args: inProduction + `}`, granted: []int64{staging}, want: "passage production"},
+		{name: "one of two", workflow: "rollout-1", args: inStaging, granted: []int64{staging, production}, owner: "o1.e3.a12"},
+		{name: "two environments in one namespace", workflow: "rollout-1", args: inProduction + `}`, granted: []int64{staging, production}, with: both, want: "expected environment_id"},
+		{name: "one of them, named", workflow: "rollout-1", args: inProduction + `, "environment_id": 3}`, granted: []int64{staging, production}, with: both, owner: "o1.e3.a12"},
+		{name: "an environment of another rollout", workflow: "rollout-1", args: inProduction + `, "environment_id": 9}`, granted: []int64{production}, want: "no passage of environment 9"},
+		{name: "another Function", workflow: "rollout-1", function: "change", args: inProduction + `}`, granted: []int64{production}},
+		{name: "cluster-scoped, with a passage for a namespace", workflow: "rollout-1", args: cluster, granted: []int64{production}, want: "no passage of the rollout opens cluster-scoped objects"},
+		{name: "cluster-scoped, with a passage for the cluster", workflow: "rollout-1", args: cluster, granted: []int64{staging}, with: whole, owner: "o1.e3.a12"},
+		{name: "no rollout, cluster-scoped", workflow: "nightly", args: cluster, want: "environment production is protected"},
+		{name: "no rollout, cluster-scoped, another cluster", workflow: "nightly", args: `{"agent_id": 8}`, owner: "o1.direct"},
+		{name: "no rollout", workflow: "nightly", args: inStaging, owner: "o1.direct"},
+		{name: "no rollout, an environment that it names", workflow: "nightly", args: `{"agent_id": 7, "namespace": "staging", "name": "api", "environment_id": 5}`, owner: "o1.direct"},
+		{name: "no rollout, no place", workflow: "nightly", args: `{}`, want: "do not name what it changes"},
+		{name: "a rollout of an earlier release", workflow: "rollout-1", args: inProduction + `}`, with: func(k *kept) { k.run.Exempt = true }, owner: "o1.direct"},
+	} {
+		k := everywhere().granted(tt.granted...)
+		k.run.Application = 12
+		if tt.with != nil {
+			tt.with(k)
+		}
+		functions, err := activity.NewFunctions(owning{act{"apply", activity.Changes}}, act{"change", activity.Changes})
+		if err != nil {
+			t.Fatal(err)
+		}
+		call := agent.OutgoingCall{Organization: 1, Workflow: tt.workflow, Function: "apply", Args: json.RawMessage(tt.args)}
+		if tt.function != "" {
+			call.Function = tt.function
+		}
+		err = New(k, functions, slog.New(slog.DiscardHandler)).Admit(t.Context(), &call)
+		if call.Owner != tt.owner || (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: owner %q, %v, want %q %q", tt.name, call.Owner, err, tt.owner, tt.want)
+		}
 	}
 }

@@ -78,6 +78,8 @@ type Run struct {
 	Root string
 	// Version is that of the organization's territories; 0 if none was ever reported, as by a domain service of an earlier release.
 	Version int64
+	// Application is the one that is rolled out; 0 for runs that belong to no rollout.
+	Application int64
 	// Exempt is the run of a rollout that a domain service of an earlier release has created; it ends under the former protocol.
 	Exempt bool
 	// Revoked is set once the rollout has ended.

@@ -35,6 +35,10 @@ SELECT coalesce((SELECT v.version FROM territory_version v WHERE v.organization 
         SELECT (e.inputs -> 'rollout' ->> 'passages') IS DISTINCT FROM 'true' FROM execution e
         WHERE e.organization = sqlc.arg(organization) AND e.workflow = sqlc.arg(workflow) AND e.workflow ~ '^rollout-[1-9][0-9]*$'
     ), false)::boolean AS exempt,
+    coalesce((
+        SELECT (e.inputs -> 'rollout' -> 'application' ->> 'id')::bigint FROM execution e
+        WHERE e.organization = sqlc.arg(organization) AND e.workflow = sqlc.arg(workflow) AND e.workflow ~ '^rollout-[1-9][0-9]*$'
+    ), 0)::bigint AS application,
     coalesce(r.revoked, false) AS revoked, r.aborted_at, r.retried_at,
     coalesce((
         SELECT jsonb_agg(jsonb_build_object(

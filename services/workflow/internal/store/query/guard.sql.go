@@ -17,6 +17,10 @@ SELECT coalesce((SELECT v.version FROM territory_version v WHERE v.organization 
         SELECT (e.inputs -> 'rollout' ->> 'passages') IS DISTINCT FROM 'true' FROM execution e
         WHERE e.organization = $1 AND e.workflow = $2 AND e.workflow ~ '^rollout-[1-9][0-9]*$'
     ), false)::boolean AS exempt,
+    coalesce((
+        SELECT (e.inputs -> 'rollout' -> 'application' ->> 'id')::bigint FROM execution e
+        WHERE e.organization = $1 AND e.workflow = $2 AND e.workflow ~ '^rollout-[1-9][0-9]*$'
+    ), 0)::bigint AS application,
     coalesce(r.revoked, false) AS revoked, r.aborted_at, r.retried_at,
     coalesce((
         SELECT jsonb_agg(jsonb_build_object(
@@ -33,12 +37,13 @@ type GuardedRunParams struct {
 }
 
 type GuardedRunRow struct {
-	Version   int64
-	Exempt    bool
-	Revoked   bool
-	AbortedAt *time.Time
-	RetriedAt *time.Time
-	Passages  json.RawMessage
+	Version     int64
+	Exempt      bool
+	Application int64
+	Revoked     bool
+	AbortedAt   *time.Time
+	RetriedAt   *time.Time
+	Passages    json.RawMessage
 }
 
 // The run of a rollout is exempt if a domain service of an earlier release has created the rollout. The inputs that a run was started with
@@ -49,6 +54,7 @@ func (q *Queries) GuardedRun(ctx context.Context, arg GuardedRunParams) (Guarded
 	err := row.Scan(
 		&i.Version,
 		&i.Exempt,
+		&i.Application,
 		&i.Revoked,
 		&i.AbortedAt,
 		&i.RetriedAt,

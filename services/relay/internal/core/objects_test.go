@@ -1,0 +1,424 @@
+package core
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// cupboard is a cluster with objects of a few kinds, which keeps the field manager of each label of an owner.
+type cupboard struct {
+	mu      sync.Mutex
+	objects map[string]Object
+	version int
+	writes  []string
+	// served are the resources; kinds may be added while a call waits.
+	served map[string]Resource
+	fail   map[string][]error
+	log    string
+}
+
+func newCupboard() *cupboard {
+	c := &cupboard{objects: map[string]Object{}, served: map[string]Resource{}, fail: map[string][]error{}}
+	c.serve("v1", "Namespace", "namespaces", false)
+	c.serve("v1", "ConfigMap", "configmaps", true)
+	c.serve("v1", "Secret", "secrets", true)
+	c.serve("apps/v1", "Deployment", "deployments.apps", true)
+	c.serve("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles.rbac.authorization.k8s.io", false)
+	for _, namespace := range []string{"shop", "other", "kube-system"} {
+		c.put("v1", "Namespace", "", namespace, "", "")
+	}
+	return c
+}
+
+func (c *cupboard) serve(version, kind, name string, namespaced bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.served[version+" "+kind] = Resource{Kind: Kind{version, kind}, Name: name, Namespaced: namespaced}
+}
+
+// put stores an object with the label of an owner, and the manager that has applied it.
+func (c *cupboard) put(version, kind, namespace, name, owner, manager string) {
+	c.version++
+	metadata := map[string]any{"name": name, "namespace": namespace, "uid": fmt.Sprint("u", c.version), "resourceVersion": fmt.Sprint(c.version)}
+	if owner != "" {
+		metadata["labels"] = map[string]any{LabelOwner: owner}
+	}
+	if manager != "" {
+		metadata["managedFields"] = []any{map[string]any{"manager": manager, "operation": "Apply"}}
+	}
+	c.objects[kind+" "+namespace+"/"+name] = Object{"apiVersion": version, "kind": kind, "metadata": metadata}
+}
+
+func key(ref Ref) string { return ref.Kind.Kind + " " + ref.Namespace + "/" + ref.Name }
+
+func (c *cupboard) next(what string) error {
+	if all := c.fail[what]; len(all) > 0 {
+		c.fail[what] = all[1:]
+		return all[0]
+	}
+	return nil
+}
+
+func (c *cupboard) Get(_ context.Context, ref Ref) (Object, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.next("get"); err != nil {
+		return nil, err
+	}
+	if o := c.objects[key(ref)]; o != nil {
+		return o, nil
+	}
+	return nil, fault.New(fault.NotFound, "%s does not exist", ref)
+}
+
+func (c *cupboard) List(_ context.Context, s Selection, _ int) (all []Object, more bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	label, value, _ := strings.Cut(s.Labels, "=")
+	for _, k := range slices.Sorted(maps.Keys(c.objects)) {
+		o := c.objects[k]
+		if o.text("kind") == s.Kind.Kind && (s.Namespace == "" || o.text("metadata", "namespace") == s.Namespace) &&
+			o.text("metadata", "labels", label) == value {
+			all = append(all, o)
+		}
+	}
+	return all, false, nil
+}
+
+func (c *cupboard) Create(_ context.Context, ref Ref, o Object) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.writes = append(c.writes, "create "+key(ref))
+	c.put(ref.APIVersion, ref.Kind.Kind, ref.Namespace, ref.Name, o.text("metadata", "labels", LabelOwner), "")
+	return nil
+}
+
+func (c *cupboard) Patch(_ context.Context, ref Ref, patch Object, _ bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if patch.resourceVersion() != c.objects[key(ref)].resourceVersion() {
+		return fault.New(fault.Conflict, "%s has changed", ref)
+	}
+	c.writes = append(c.writes, "patch "+key(ref))
+	return nil
+}
+
+func (*cupboard) DryCreate(context.Context, Ref, Object) (Object, error) { return nil, nil }
+
+func (*cupboard) TaskLog(context.Context, Ref, string, int64, int64) (string, error) { return "", nil }
+
+func (*cupboard) AwaitChange(context.Context, Ref, string, time.Duration) {}
+
+func (c *cupboard) Resource(_ context.Context, k Kind) (Resource, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r, found := c.served[k.APIVersion+" "+k.Kind]; found {
+		return r, nil
+	}
+	return Resource{}, &Error{Code: CodeUnknownKind, Message: "kind " + k.Kind + " is unknown"}
+}
+
+func (c *cupboard) Resources(context.Context) ([]Resource, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.SortedFunc(maps.Values(c.served), func(a, b Resource) int { return strings.Compare(a.Name, b.Name) }), nil
+}
+
+func (c *cupboard) Apply(_ context.Context, ref Ref, o Object, manager string, dryRun bool) (Object, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.next("apply"); err != nil {
+		return nil, err
+	}
+	if ref.Namespace != "" && c.objects["Namespace /"+ref.Namespace] == nil {
+		return nil, fault.New(fault.NotFound, "namespace %s does not exist", ref.Namespace)
+	}
+	before := c.objects[key(ref)]
+	if uid := o.text("metadata", "uid"); uid != "" && before.text("metadata", "uid") != uid {
+		return nil, fault.New(fault.Conflict, "another uid")
+	}
+	if dryRun {
+		return o, nil
+	}
+	c.writes = append(c.writes, "apply "+key(ref))
+	if before != nil && appliedBy(before, manager) {
+		return before, nil
+	}
+	c.put(ref.APIVersion, ref.Kind.Kind, ref.Namespace, ref.Name, o.text("metadata", "labels", LabelOwner), manager)
+	return c.objects[key(ref)], nil
+}
+
+func (c *cupboard) Delete(_ context.Context, ref Ref, uid, _ string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.objects[key(ref)].text("metadata", "uid") != uid {
+		return fault.New(fault.Conflict, "another uid")
+	}
+	c.writes = append(c.writes, "delete "+key(ref))
+	delete(c.objects, key(ref))
+	return nil
+}
+
+func (c *cupboard) Logs(context.Context, LogRequest) (string, error) { return c.log, nil }
+
+func (*cupboard) Health(o Object) (state, reason string) { return o.text("state"), "as it is" }
+
+const shopOwner = "o7.e3.a5"
+
+// objectLimits allow deployments and config maps.
+func objectLimits() Limits {
+	l := strict()
+	all := []string{"deployments.apps", "configmaps", "*.example.com", "namespaces", "clusterroles.rbac.authorization.k8s.io", "secrets"}
+	l.Objects = ObjectLimits{Apply: all, Patch: all, Delete: all, Logs: true, Others: []string{"configmaps/shop/legacy-*"}}
+	return l
+}
+
+func (c *cupboard) run(t *testing.T, l Limits, function, args string, owners ...string) Answer {
+	t.Helper()
+	r := NewRunner(RunnerDeps{
+		Cluster: c, Objects: c, Clock: clock.System(), Log: slog.New(slog.DiscardHandler), Poll: time.Second, Limits: l,
+	})
+	call := Call{
+		ID: callID, Function: function, Args: json.RawMessage(args), Deadline: clock.System().Now().Add(5 * time.Minute), Organization: "7", Owner: shopOwner,
+	}
+	if len(owners) > 0 {
+		call.Owner = owners[0]
+	}
+	return r.Run(t.Context(), call)
+}
+
+func manifest(version, kind, namespace, name string) string {
+	return fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":%q,"namespace":%q,"creationTimestamp":null},"status":{}}`, version, kind, name, namespace)
+}
+
+func applyArgs(more string, objects ...string) string {
+	return `{"agent_id":42,"namespace":"shop"` + more + `,"objects":[` + strings.Join(objects, ",") + `]}`
+}
+
+// Issue 20: two calls with the same objects change the cluster once, and what the owner no longer has is pruned; what belongs to others, what
+// others have copied the label to, and what asks to be kept stays.
+func TestApplyAndPrune(t *testing.T) {
+	t.Parallel()
+	c := newCupboard()
+	c.put("v1", "ConfigMap", "shop", "foreign", "o7.e3.a6", manager("o7.e3.a6"))
+	c.put("v1", "ConfigMap", "shop", "copied", shopOwner, "endpoint-controller")
+	c.put("v1", "ConfigMap", "other", "elsewhere", shopOwner, manager(shopOwner))
+	c.put("v1", "ConfigMap", "shop", "old", shopOwner, manager(shopOwner))
+	c.put("v1", "ConfigMap", "shop", "precious", shopOwner, manager(shopOwner))
+	c.objects["ConfigMap shop/precious"].object("metadata")["annotations"] = map[string]any{annotationPrune: "false"}
+	c.put("v1", "ConfigMap", "shop", "chunk", shopOwner, manager(shopOwner))
+	args := applyArgs(`,"prune":true,"keep":[{"api_version":"v1","kind":"ConfigMap","name":"chunk"}]`,
+		manifest("apps/v1", "Deployment", "", "api"), manifest("v1", "ConfigMap", "shop", "settings"))
+	answer := c.run(t, objectLimits(), FunctionApply, args)
+	if answer.Err != nil || answer.Value["created"] != 2 || answer.Value["owner"] != shopOwner {
+		t.Fatalf("answer %+v", answer)
+	}
+	want := []string{"apply ConfigMap shop/settings", "apply Deployment shop/api", "delete ConfigMap shop/old"}
+	if !slices.Equal(c.writes, want) {
+		t.Errorf("writes %v, want %v", c.writes, want)
+	}
+	if kept, _ := answer.Value["not_pruned"].([]any); len(kept) != 1 {
+		t.Errorf("kept %v, want precious", kept)
+	}
+	if got := c.objects["Deployment shop/api"].text("metadata", "labels", LabelOwner); got != shopOwner {
+		t.Errorf("label %q", got)
+	}
+	again := c.run(t, objectLimits(), FunctionApply, args)
+	if again.Err != nil || again.Value["unchanged"] != 2 || len(c.objects) != 10 {
+		t.Errorf("again: %+v, %d objects", again, len(c.objects))
+	}
+}
+
+// Who could fail to cooperate: a program that names what belongs to another application, to another environment on the same agent, to the
+// system or to the whole cluster, or that says itself whose an object is. Nothing is written.
+func TestObjectsOfOthersAreRefused(t *testing.T) {
+	t.Parallel()
+	role := manifest("rbac.authorization.k8s.io/v1", "ClusterRole", "", "admin")
+	named := func(kind, namespace, name string) string {
+		return fmt.Sprintf(`{"agent_id":42,"api_version":"v1","kind":%q,"namespace":%q,"name":%q`, kind, namespace, name)
+	}
+	labelled := func(key string) string {
+		return `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"shop","labels":{"` + key + `":"x"}}}`
+	}
+	for _, tt := range []struct {
+		name, function, args, code, want string
+		owner                            string
+		limits                           func(*Limits)
+	}{
+		{name: "another application's", function: FunctionApply, args: applyArgs("", manifest("v1", "ConfigMap", "shop", "theirs")), code: CodeOwned, want: `found "o7.e3.a6"`},
+		{name: "another environment's", function: FunctionApply, args: applyArgs("", manifest("v1", "ConfigMap", "shop", "stage")), code: CodeOwned, want: `found "o7.e2.a5"`},
+		{name: "without an owner", function: FunctionApply, args: applyArgs("", manifest("v1", "ConfigMap", "shop", "made-by-hand")), code: CodeOwned, want: "kubectl -n shop annotate --overwrite configmaps made-by-hand lockstep.dev/authorized=7"},
+		{name: "one good, one bad", function: FunctionApply, args: applyArgs("", manifest("v1", "ConfigMap", "shop", "new"), manifest("v1", "ConfigMap", "shop", "theirs")), code: CodeOwned},
+		{name: "kube-system", function: FunctionApply, args: applyArgs("", manifest("v1", "ConfigMap", "kube-system", "x")), code: CodeForbidden, want: "allow_destination_namespaces"},
+		{name: "the namespace kube-system", function: FunctionApply, args: applyArgs("", manifest("v1", "Namespace", "", "kube-system")), code: CodeForbidden, want: "allow_destination_namespaces"},
+		{name: "pruning kube-system", function: FunctionApply, args: applyArgs(`,"prune":true,"namespaces":["kube-system"]`, manifest("v1", "ConfigMap", "shop", "mine")), code: CodeForbidden, want: "allow_destination_namespaces"},
+		{name: "cluster-scoped", function: FunctionApply, args: applyArgs("", role), code: CodeForbidden, want: "is cluster-scoped"},
+		{name: "a kind that only resembles a namespace", function: FunctionApply, args: `{"agent_id":42,"objects":[` + manifest("example.com/v1", "Namespace", "", "shop") + `]}`, code: CodeInvalid, want: "no namespace"},
+		{name: "namespaced in the scope of the cluster", function: FunctionApply, args: applyArgs(`,"scope":"cluster"`, manifest("v1", "ConfigMap", "shop", "new")), code: CodeInvalid, want: "is namespaced"},
+		{name: "a Secret", function: FunctionApply, args: applyArgs("", manifest("v1", "Secret", "shop", "x")), code: CodeInvalid, want: "Secret"},
+		{name: "an owner of its own", function: FunctionApply, args: applyArgs("", labelled(LabelOwner)), code: CodeInvalid, want: "which only Lockstep sets"},
+		{name: "owner references", function: FunctionApply, args: applyArgs("", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"shop","ownerReferences":[]}}`), code: CodeInvalid, want: "ownerReferences"},
+		{name: "twice", function: FunctionApply, args: applyArgs("", manifest("v1", "ConfigMap", "shop", "a"), manifest("v1", "ConfigMap", "", "a")), code: CodeInvalid, want: "a second time"},
+		{name: "no object", function: FunctionApply, args: applyArgs(`,"prune":true`), code: CodeInvalid, want: "at least one object"},
+		{name: "a resource that is not allowed", function: FunctionApply, args: applyArgs("", manifest("apps/v1", "Deployment", "shop", "new")), code: CodeForbidden, want: "allow_apply", limits: func(l *Limits) { l.Objects.Apply = []string{"configmaps"} }},
+		{name: "nothing is allowed", function: FunctionApply, args: applyArgs("", manifest("apps/v1", "Deployment", "shop", "new")), code: CodeForbidden, want: "allows no resource", limits: func(l *Limits) { l.Objects = ObjectLimits{} }},
+		{name: "no owner is known", function: FunctionApply, args: applyArgs("", manifest("v1", "ConfigMap", "shop", "new")), code: CodeForbidden, want: "upgrade it", owner: "none"},
+		{name: "a patch of another application's", function: FunctionPatch, args: named("ConfigMap", "shop", "theirs") + `,"patch":{"data":{"a":"b"}}}`, code: CodeOwned},
+		{name: "a patch of the owner", function: FunctionPatch, args: named("ConfigMap", "shop", "mine") + `,"patch":{"metadata":{"labels":{"lockstep.dev/owner":null}}}}`, code: CodeInvalid, want: "which only Lockstep sets"},
+		{name: "a patch of all labels", function: FunctionPatch, args: named("ConfigMap", "shop", "mine") + `,"patch":{"metadata":{"labels":null}}}`, code: CodeInvalid},
+		{name: "a patch of owner references", function: FunctionPatch, args: named("ConfigMap", "shop", "mine") + `,"patch":{"metadata":{"ownerReferences":[]}}}`, code: CodeInvalid},
+		{name: "a patch of a Secret", function: FunctionPatch, args: named("Secret", "shop", "x") + `,"patch":{"data":{"a":"b"}}}`, code: CodeInvalid, want: "history"},
+		{name: "deleting another application's", function: FunctionDelete, args: named("ConfigMap", "shop", "theirs") + `}`, code: CodeOwned},
+		{name: "deleting in kube-system", function: FunctionDelete, args: named("ConfigMap", "kube-system", "x") + `}`, code: CodeForbidden},
+		{name: "deleting a namespace", function: FunctionDelete, args: `{"agent_id":42,"api_version":"v1","kind":"Namespace","name":"shop"}`, code: CodeForbidden},
+		{name: "a namespace on a cluster-scoped kind", function: FunctionDelete, args: `{"agent_id":42,"api_version":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","namespace":"shop","name":"admin"}`, code: CodeInvalid, want: "is cluster-scoped"},
+		{name: "logs of the system", function: FunctionLogs, args: `{"agent_id":42,"namespace":"kube-system","pod":"x"}`, code: CodeForbidden},
+		{name: "logs", function: FunctionLogs, args: `{"agent_id":42,"namespace":"shop","pod":"x"}`, code: CodeForbidden, want: "allow_logs", limits: func(l *Limits) { l.Objects.Logs = false }},
+	} {
+		c := newCupboard()
+		c.put("v1", "ConfigMap", "shop", "theirs", "o7.e3.a6", manager("o7.e3.a6"))
+		c.put("v1", "ConfigMap", "shop", "stage", "o7.e2.a5", manager("o7.e2.a5"))
+		c.put("v1", "ConfigMap", "shop", "mine", shopOwner, manager(shopOwner))
+		c.put("v1", "ConfigMap", "shop", "made-by-hand", "", "")
+		c.put("rbac.authorization.k8s.io/v1", "ClusterRole", "", "admin", shopOwner, "")
+		c.serve("example.com/v1", "Namespace", "namespaces.example.com", true)
+		limits := objectLimits()
+		if tt.limits != nil {
+			tt.limits(&limits)
+		}
+		by := shopOwner
+		if tt.owner == "none" {
+			by = ""
+		}
+		answer := c.run(t, limits, tt.function, tt.args, by)
+		if answer.Err == nil || answer.Err.Code != tt.code || !strings.Contains(answer.Err.Message, tt.want) {
+			t.Errorf("%s: answer %+v (%v), want %s: %s", tt.name, answer, answer.Err, tt.code, tt.want)
+		}
+		if allowed := tt.name == "pruning kube-system"; len(c.writes) > 0 && !allowed {
+			t.Errorf("%s: writes %v", tt.name, c.writes)
+		}
+	}
+}
+
+// An object that was handed over, or that the relay's configuration names, is taken over, patched and deleted.
+func TestObjectsThatAreHandedOver(t *testing.T) {
+	t.Parallel()
+	c := newCupboard()
+	c.put("v1", "ConfigMap", "shop", "legacy-a", "", "")
+	c.put("v1", "ConfigMap", "shop", "given", "", "")
+	c.objects["ConfigMap shop/given"].object("metadata")["annotations"] = map[string]any{annotationAuthorized: "3, 7"}
+	answer := c.run(t, objectLimits(), FunctionApply, applyArgs("", manifest("v1", "ConfigMap", "", "given")))
+	if answer.Err != nil || answer.Value["configured"] != 1 {
+		t.Errorf("apply: %+v %v", answer, answer.Err)
+	}
+	legacy := `{"agent_id":42,"environment_id":3,"api_version":"v1","kind":"ConfigMap","namespace":"shop","name":"legacy-a"`
+	if answer := c.run(t, objectLimits(), FunctionPatch, legacy+`,"patch":{"data":{"a":null}}}`); answer.Err != nil {
+		t.Errorf("patch: %v", answer.Err)
+	}
+	for _, want := range []bool{true, false} {
+		if answer := c.run(t, objectLimits(), FunctionDelete, legacy+`}`); answer.Err != nil || answer.Value["deleted"] != want {
+			t.Errorf("delete: %+v, want %v", answer, want)
+		}
+	}
+}
+
+// A dry run stores nothing and needs no owner; it answers what would happen.
+func TestADryRunStoresNothing(t *testing.T) {
+	t.Parallel()
+	c := newCupboard()
+	c.put("v1", "ConfigMap", "shop", "mine", shopOwner, manager(shopOwner))
+	answer := c.run(t, objectLimits(), FunctionApply, applyArgs(`,"dry_run":true,"prune":true`, manifest("v1", "ConfigMap", "", "new"),
+		manifest("v1", "ConfigMap", "nowhere", "new")), "")
+	if answer.Err != nil || answer.Value["created"] != 2 || len(c.writes) > 0 {
+		t.Errorf("answer %+v %v, writes %v", answer, answer.Err, c.writes)
+	}
+}
+
+// A kind that appears after its definition was applied is waited for, a namespace is created if the call may, and what the cluster refuses for
+// the moment is repeated.
+func TestKindsThatAppearLater(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCupboard()
+		c.fail["get"] = []error{fault.New(fault.Unavailable, "away")}
+		c.fail["apply"] = []error{fault.New(fault.Unavailable, "away"), fault.New(fault.Conflict, "changed")}
+		go func() {
+			_ = clock.Sleep(t.Context(), clock.System(), 20*time.Second)
+			c.serve("example.com/v1", "Widget", "widgets.example.com", true)
+		}()
+		args := applyArgs(`,"create_namespaces":true`, manifest("example.com/v1", "Widget", "shop-new", "w"))
+		if answer := c.run(t, objectLimits(), FunctionApply, args); answer.Err != nil || answer.Value["created"] != 1 {
+			t.Errorf("answer %+v %v", answer, answer.Err)
+		}
+		if want := []string{"create Namespace /shop-new", "apply Widget shop-new/w"}; !slices.Equal(c.writes, want) {
+			t.Errorf("writes %v, want %v", c.writes, want)
+		}
+		start := clock.System().Now()
+		answer := c.run(t, objectLimits(), FunctionApply, applyArgs("", manifest("example.com/v1", "Gadget", "", "g")))
+		if waited := clock.System().Now().Sub(start); answer.Err == nil || answer.Err.Code != CodeUnknownKind || waited < kindWait || waited > 2*kindWait {
+			t.Errorf("answer %v after %s", answer.Err, waited)
+		}
+		answer = c.run(t, objectLimits(), FunctionApply, applyArgs("", manifest("v1", "ConfigMap", "nowhere", "g")))
+		if answer.Err == nil || answer.Err.Code != CodeNotFound || !strings.Contains(answer.Err.Message, "create_namespaces") {
+			t.Errorf("without the namespace: %v", answer.Err)
+		}
+	})
+}
+
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	c := newCupboard()
+	refs := []string{}
+	for _, state := range []string{"Current", "InProgress", "Failed"} {
+		name := strings.ToLower(state)
+		c.put("v1", "ConfigMap", "shop", name, shopOwner, "")
+		c.objects["ConfigMap shop/"+name]["state"] = state
+		refs = append(refs, `{"api_version":"v1","kind":"ConfigMap","name":"`+name+`"}`)
+	}
+	refs = append(refs, `{"api_version":"v1","kind":"ConfigMap","name":"gone"}`, `{"api_version":"v1","kind":"Namespace","name":"shop"}`)
+	c.objects["Namespace /shop"]["state"] = "Current"
+	for want, list := range map[string][]string{
+		"Current": {refs[0], refs[4]}, "InProgress": {refs[0], refs[1], refs[3]}, "Failed": refs,
+	} {
+		answer := c.run(t, objectLimits(), FunctionHealth, `{"namespace":"shop","objects":[`+strings.Join(list, ",")+`]}`, "")
+		if answer.Err != nil || answer.Value["state"] != want {
+			t.Errorf("%v: %+v %v, want %s", list, answer.Value, answer.Err, want)
+		}
+	}
+}
+
+// The end of a log, within the bound, without what looks like a secret.
+func TestLogs(t *testing.T) {
+	t.Parallel()
+	c := newCupboard()
+	c.log = "connecting to postgres://app:hunter2@db/shop\npassword=hunter2 user=app\nAuthorization: Bearer abcdefghijklmnop\n" +
+		"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abc\n-----BEGIN RSA PRIVATE KEY-----\nhunter2\n-----END RSA PRIVATE KEY-----\nready\n"
+	answer := c.run(t, objectLimits(), FunctionLogs, `{"namespace":"shop","pod":"api"}`, "")
+	text, _ := answer.Value["text"].(string)
+	for _, secret := range []string{"hunter2", "abcdefghijklmnop", "eyJ"} {
+		if strings.Contains(text, secret) {
+			t.Errorf("%q is in %q", secret, text)
+		}
+	}
+	if answer.Err != nil || answer.Value["truncated"] != false || !strings.Contains(text, "user=app") ||
+		!strings.HasSuffix(text, "ready\n") {
+		t.Errorf("answer %+v", answer)
+	}
+	c.log = strings.Repeat("0123456789\n", 20)
+	answer = c.run(t, objectLimits(), FunctionLogs, `{"namespace":"shop","pod":"api","max_bytes":25}`, "")
+	if answer.Value["text"] != "0123456789\n0123456789\n" || answer.Value["truncated"] != true {
+		t.Errorf("answer %+v", answer)
+	}
+}
