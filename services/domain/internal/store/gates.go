@@ -33,8 +33,7 @@ func gate(row query.OpenGatesRow) (core.Gate, error) {
 		BeforeEnvironmentID: row.BeforeEnvironmentID,
 		Requester:           core.Principal{Type: core.PrincipalType(row.RequesterType), ID: orZero(row.RequesterID)},
 	}
-	var err error
-	if g.Also, err = requirements(row.Also); err != nil {
+	if err := require(&g.GateRule, row.Also); err != nil {
 		return core.Gate{}, fmt.Errorf("read requirements of gate %s of rollout %d: %w", g.GateID, row.RolloutID, err)
 	}
 	for _, a := range approvals {
@@ -51,15 +50,25 @@ func gate(row query.OpenGatesRow) (core.Gate, error) {
 	return g, nil
 }
 
-// requirements are those beside a rule's own; nil for none.
-func requirements(text json.RawMessage) (all []core.Requirement, err error) {
+// severalGroups is in place of the group of a rule with several requirements, all of which are in another column. A replica of a release
+// that does not know that column reads a group that nobody can be in, so it lets nobody approve: the first requirement alone would open the
+// passage too early. No group has such a name.
+const severalGroups = "(several)"
+
+// require completes a rule with its several requirements, if it has them. Rows of an earlier release have the first one in its own columns.
+func require(r *core.GateRule, text json.RawMessage) error {
 	if len(text) == 0 {
-		return nil, nil
+		return nil
 	}
+	var all []core.Requirement
 	if err := json.Unmarshal(text, &all); err != nil {
-		return nil, fmt.Errorf("read a list of requirements: %w", err)
+		return fmt.Errorf("read a list of requirements: %w", err)
 	}
-	return all, nil
+	if r.Group == severalGroups && len(all) > 0 {
+		r.Group, r.Quorum, all = all[0].Group, all[0].Quorum, all[1:]
+	}
+	r.Also = all
+	return nil
 }
 
 func gateRule(quorum int32, group string, requester bool, expiresAfter int32, onExpiry string) core.GateRule {
@@ -74,9 +83,10 @@ func (t *tx) AddGateRule(ctx context.Context, rollout int64, gate string, r core
 	var also json.RawMessage
 	if len(r.Also) > 0 {
 		var err error
-		if also, err = json.Marshal(r.Also); err != nil {
+		if also, err = json.Marshal(r.Requirements()); err != nil {
 			return fmt.Errorf("write requirements of gate %s of rollout %d: %w", gate, rollout, err)
 		}
+		r.Group = severalGroups
 	}
 	err := t.q.InsertRolloutGate(ctx, query.InsertRolloutGateParams{
 		OrganizationID: t.organization, RolloutID: rollout, GateID: gate, Quorum: int32(r.Quorum), ApproverGroup: r.Group,
@@ -96,7 +106,7 @@ func (t *tx) GateRules(ctx context.Context, rollout int64) (map[string]core.Pinn
 			GateRule: gateRule(r.Quorum, r.ApproverGroup, r.RequesterMayApprove, r.ExpiresAfterSeconds, r.OnExpiry),
 			Reason:   r.Reason, Own: r.Own, BeforeEnvironmentID: orZero(r.BeforeEnvironmentID),
 		}
-		if rule.Also, err = requirements(r.Also); err != nil {
+		if err := require(&rule.GateRule, r.Also); err != nil {
 			return nil, fmt.Errorf("read requirements of gate %s of rollout %d: %w", r.GateID, rollout, err)
 		}
 		rules[r.GateID] = rule

@@ -1411,7 +1411,7 @@ CREATE TABLE cd_rollout_gates (
 CREATE TRIGGER cd_rollout_gates_are_immutable BEFORE DELETE OR UPDATE ON cd_rollout_gates FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_rollout_gates_are_kept BEFORE TRUNCATE ON cd_rollout_gates FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
 COMMENT ON COLUMN cd_rollout_gates.also IS
-    'What else has to be met, as a list of {group, quorum}; without a group it counts people. Null if nothing else.';
+    'All that has to be met where that is several requirements, as a list of {group, quorum}; without a group it counts people. approver_group is (several) then, a group that nobody is in; rows of an earlier release have the first requirement there and in quorum. Null for one requirement.';
 COMMENT ON COLUMN cd_rollout_gates.approver_group IS
     'Those who decide belong to it; empty for anybody.';
 COMMENT ON COLUMN cd_rollout_gates.before_environment_id IS

@@ -865,7 +865,7 @@ type RolloutGate struct {
 	Own bool
 	// The environment that comes after a step between environments; null for every other gate, and for a step after the last environment.
 	BeforeEnvironmentID *int64
-	// What else has to be met, as a list of {group, quorum}; without a group it counts people. Null if nothing else.
+	// All that has to be met where that is several requirements, as a list of {group, quorum}; without a group it counts people. approver_group is (several) then, a group that nobody is in; rows of an earlier release have the first requirement there and in quorum. Null for one requirement.
 	Also json.RawMessage
 }
 
