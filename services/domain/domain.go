@@ -307,6 +307,12 @@ func assemble(
 	s.intake = intake.New(intake.Deps{Store: s.store.ForIntake(), Matcher: sources, Clock: now})
 	s.rollouts = rollout.New(rollout.Deps{
 		Store: s.store.ForRollout(), Drivers: s.drivers, Flows: flows, Readiness: s.setup, Clock: now, Wake: s.wake,
+		Stuck: func(ctx context.Context, r rollout.Stuck) {
+			log.WarnContext(
+				ctx, "nobody can give an approval that a program has requested", slog.Int64(telemetry.KeyOrganization, r.Organization),
+				slog.Int64(telemetry.KeyRollout, r.RolloutID), slog.String("gate", r.GateID), slog.String("problem", r.Problem),
+			)
+		},
 		Breached: func(ctx context.Context, b rollout.Breach) {
 			log.ErrorContext(
 				ctx, "rollout advanced beyond a passage that was not granted", slog.Int64(telemetry.KeyOrganization, b.Organization),

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -46,6 +47,7 @@ func user() core.Actor {
 // fixture is the service over a real database, with an engine that only takes notes.
 type fixture struct {
 	*service
+	log    *logBuffer
 	t      *testing.T
 	pool   *pgxpool.Pool
 	db     pg.Config
@@ -85,11 +87,12 @@ func setupWith(t *testing.T, now clock.Clock, c Config) *fixture {
 	if err := store.Protect(t.Context(), db, role); err != nil {
 		t.Fatal(err)
 	}
-	assembled, err := assemble(service, noBus{}, drivers, nil, now, c, slog.New(slog.DiscardHandler))
+	log := &logBuffer{}
+	assembled, err := assemble(service, noBus{}, drivers, nil, now, c, slog.New(slog.NewTextHandler(log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fixture{service: assembled, t: t, pool: pool, db: db, engine: &engine{}}
+	f := &fixture{service: assembled, log: log, t: t, pool: pool, db: db, engine: &engine{}}
 	f.on = events.New(f.intake, f.rollouts, f.inbox)
 	for id, organization := range map[int64]string{org: "default", 2: "other"} {
 		if err := f.store.EnsureOrganization(t.Context(), id, organization); err != nil {
@@ -503,3 +506,21 @@ func (noBus) Hint(string, []byte) {}
 func (noBus) Ask(context.Context, string, []byte) ([]byte, error) { return nil, errNoBus }
 
 var errNoBus = fault.New(fault.Unavailable, "the event bus is away")
+
+// logBuffer is what a service has logged.
+type logBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}

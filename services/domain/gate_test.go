@@ -3,6 +3,7 @@ package domain
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/view"
 )
 
 // person is a user of an organization, who belongs to groups.
@@ -413,6 +415,97 @@ func TestAQuorumOfMoreThanMayApproveIsRefusedAndReported(t *testing.T) {
 	if got := waits(); !strings.Contains(got, "nobody can answer it: it needs 2 more, and only 1") {
 		t.Errorf("when one has left: %s", got)
 	}
+	s.unanswerable(
+		fmt.Sprintf(`production of rollout_%d: rollout_%d waits for it: gate "production" asks for approval`, r.ID, r.ID),
+		`production: the approval "production" cannot be given: found 2; expected at most 1`,
+	)
+}
+
+// Issue 16, item 6: what a program requests was never checked, as a pipeline is; that nobody can give it is reported at once.
+func TestAnApprovalOfAProgramThatNobodyCanGiveIsReportedAtOnce(t *testing.T) {
+	t.Parallel()
+	s := guarded(t)
+	requester, err := s.access.CreateMember(t.Context(), user(), access.NewMember{Name: "alone", Kind: core.PrincipalUser, Role: core.RoleOwner})
+	s.ok(err)
+	made, err := s.rollouts.CreateRollout(t.Context(), person(requester.ID), rollout.NewRollout{VersionSetID: s.set.ID})
+	s.ok(err)
+	r := *made.Rollout
+	s.handOver()
+	const warning = "nobody can give an approval that a program has requested"
+	s.report(event.ApprovalRequested{RolloutID: r.ID, GateID: "looks-good", EnvironmentID: s.staging.ID})
+	if strings.Contains(s.log.String(), warning) {
+		t.Error("found a warning about an approval that the requester may give")
+	}
+	s.report(event.ApprovalRequested{RolloutID: r.ID, GateID: "really", EnvironmentID: s.production.ID})
+	if !strings.Contains(s.log.String(), warning) || !strings.Contains(s.log.String(), "gate=really") {
+		t.Errorf("found the log %q; expected a warning about the approval that only the requester could give", s.log)
+	}
+	s.unanswerable(fmt.Sprintf(`really of rollout_%d: `, r.ID), `production of the pipeline: the approval "production" cannot be given: everyone`)
+}
+
+// unanswerable are the rules that cannot be answered now, each of which begins as expected.
+func (s *shop) unanswerable(want ...string) {
+	s.t.Helper()
+	found, err := s.view.UnanswerableRules(s.t.Context(), org, view.RulesOf{})
+	s.ok(err)
+	lines := []string{}
+	for _, r := range found {
+		line := r.GateID
+		if r.RolloutID != 0 {
+			line += fmt.Sprintf(" of rollout_%d", r.RolloutID)
+		} else if r.ApplicationID != 0 {
+			line += " of the pipeline"
+		}
+		lines = append(lines, line+": "+r.Problem)
+	}
+	if !slices.EqualFunc(lines, want, strings.HasPrefix) {
+		s.t.Errorf("found %q; expected %q", lines, want)
+	}
+}
+
+// Issue 16, item 6: a change of who may approve is made whatever waits for it, and reports what cannot be approved any more: of the
+// environment, of the pipeline, and only by who has requested the rollout.
+func TestAChangeOfAccessReportsWhatCannotBeApprovedAnyMore(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.group("managers", 2)
+	s.unanswerable()
+	s.ok(s.author(asks(`,"quorum":2,"group":"managers"`, `"quorum":1,"group":"managers"`, "")))
+	s.unanswerable()
+	member, err := s.view.MemberByName(t.Context(), org, "managers-0")
+	s.ok(err)
+	_, err = s.access.SetMemberRole(t.Context(), user(), member.ID, core.RoleViewer)
+	s.ok(err)
+	s.unanswerable(`release of the pipeline: the approval "release" cannot be given: found 2; expected at most 1, as no more members`)
+	// A grant within the limits of the gate is as good as the role.
+	g, err := s.access.GrantPermissions(t.Context(), user(), access.NewGrant{
+		MemberID: member.ID, Permissions: core.PermissionsOf(core.MayApprove), Applications: []int64{s.application.ID},
+	})
+	s.ok(err)
+	s.unanswerable()
+	_, err = s.access.RevokeGrant(t.Context(), user(), g.ID, "")
+	s.ok(err)
+	s.unanswerable(`release of the pipeline: `)
+
+	// The only one who may deploy is the only one of a group: as the requester may not approve, nobody can.
+	boss, err := s.access.CreateMember(t.Context(), user(), access.NewMember{Name: "boss", Kind: core.PrincipalUser, Role: core.RoleDeployer})
+	s.ok(err)
+	_, err = s.access.GrantPermissions(t.Context(), user(), access.NewGrant{MemberID: boss.ID, Permissions: core.PermissionsOf(core.MayApprove)})
+	s.ok(err)
+	_, err = s.access.CreateGroup(t.Context(), user(), "bosses", []int64{boss.ID})
+	s.ok(err)
+	s.ok(s.author(asks("", `"group":"bosses"`, "")))
+	everyone, err := s.view.Members(t.Context(), org, core.Page{First: 100})
+	s.ok(err)
+	for _, m := range everyone.Nodes {
+		if m.ID != boss.ID && m.Role.Permissions().Has(core.MayDeploy) {
+			t.Logf("%s may deploy, too", m.Name)
+		}
+	}
+	s.unanswerable(`production of the pipeline: the approval "production" cannot be given: everyone who may request`)
+	_, err = s.access.CreateMember(t.Context(), user(), access.NewMember{Name: "ci", Kind: core.PrincipalAgent, Role: core.RoleDeployer})
+	s.ok(err)
+	s.unanswerable()
 }
 
 // author makes a pipeline of the shop.

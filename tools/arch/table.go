@@ -145,7 +145,7 @@ func rooms() map[string][]room {
 			{"freeze", []string{nouns}},
 			{"check", []string{nouns}},
 			{"setup", []string{nouns, "access"}},
-			{"rollout", []string{nouns, "setup"}},
+			{"rollout", []string{nouns, "access", "setup"}},
 			{"handoff", []string{nouns, "rollout"}},
 			{"view", []string{nouns, "access", "setup"}},
 			{"control", []string{nouns, "access", "setup"}},

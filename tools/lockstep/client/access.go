@@ -236,3 +236,47 @@ func (c *Client) Journal(ctx context.Context, from string, limit int) ([]Journal
 		return data.Journal, err
 	})
 }
+
+// UnanswerableRule is an approval that cannot be given: too few members are left who may give it.
+type UnanswerableRule struct {
+	GateID string `json:"gateId"`
+	// Application is the one whose pipeline requires it; nil for what an environment requires of every rollout.
+	Application *Reference `json:"application,omitempty"`
+	Environment *Reference `json:"environment,omitempty"`
+	// Rollout waits for it now; nil for rollouts to come.
+	Rollout *Reference `json:"rollout,omitempty"`
+	Problem string     `json:"problem"`
+}
+
+// String is the rule with its problem, for people.
+func (r UnanswerableRule) String() string {
+	switch {
+	case r.Rollout != nil:
+		return r.Problem
+	case r.Application != nil:
+		return "pipeline of " + r.Application.Name + ": " + r.Problem
+	case r.Environment != nil:
+		return "environment " + r.Environment.Name + ": " + r.Problem
+	default:
+		return r.Problem
+	}
+}
+
+// UnanswerableRules lists approvals that cannot be given as things are: all, or those of an application or an environment, by identifier.
+// Servers of the previous release report none.
+func (c *Client) UnanswerableRules(ctx context.Context, application, environment string) ([]UnanswerableRule, error) {
+	var data struct{ UnanswerableRules []UnanswerableRule }
+	variables := map[string]any{}
+	if application != "" {
+		variables["application"] = application
+	}
+	if environment != "" {
+		variables["environment"] = environment
+	}
+	err := c.do(ctx, `query($application: ID, $environment: ID) { unanswerableRules(applicationId: $application, environmentId: $environment) `+
+		`{ gateId application { id name } environment { id name } rollout { id } problem } }`, variables, &data)
+	if IsUnknownField(err) {
+		return nil, nil
+	}
+	return data.UnanswerableRules, err
+}

@@ -113,6 +113,7 @@ func TestEveryDocumentIsOneOfTheSchema(t *testing.T) {
 		func() error { _, err := c.SetEnvironmentChecks(ctx, "environment_1", nil); return err },
 		func() error { _, err := c.SetChangeControl(ctx, "environment_1", true, ""); return err },
 		func() error { _, err := c.RevokeGrant(ctx, "grant_1", "on leave"); return err },
+		func() error { _, err := c.UnanswerableRules(ctx, "application_1", "environment_1"); return err },
 		func() error { _, err := c.CreateMember(ctx, "alice", "USER", "VIEWER"); return err },
 		func() error { _, err := c.SetMemberRole(ctx, "member_1", "VIEWER"); return err },
 		func() error { _, err := c.RemoveMember(ctx, "member_1"); return err },

@@ -150,6 +150,7 @@ func (c commands) member() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			c.WarnRules(cmd.Context(), api, "", "")
 			return show(m)
 		})
 	remove := c.Asking("remove NAME", "Remove a member; its tokens stop working", "  lockstep member remove alice@example.com",
@@ -162,6 +163,7 @@ func (c commands) member() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			c.WarnRules(cmd.Context(), api, "", "")
 			return show(m)
 		})
 	return command.Noun("member", "members", "Members: who may do what", list, add, promote, remove, c.memberGrant(),
@@ -226,6 +228,7 @@ func (c commands) group() *cobra.Command {
 					if g, err = api.SetGroupMembers(cmd.Context(), g.ID, ids); err != nil {
 						return err
 					}
+					c.WarnRules(cmd.Context(), api, "", "")
 					return c.Print(g, func(w io.Writer) { groupTable(w, []client.Group{g}) })
 				}
 			}

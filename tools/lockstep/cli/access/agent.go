@@ -222,5 +222,34 @@ func (c commands) access() *cobra.Command {
 			})
 		})
 	command.LimitFlag(list, &limit, 0)
-	return command.Noun("access", "grants", "Changes to access, for owners", list)
+	check := c.Asking("check", "List the approvals that cannot be given, because too few members are left who may give them",
+		"  lockstep access check", command.Exactly(0),
+		func(cmd *cobra.Command, api *client.Client, _ []string) error {
+			rules, err := api.UnanswerableRules(cmd.Context(), "", "")
+			if err != nil {
+				return err
+			}
+			return c.Print(rules, func(w io.Writer) {
+				command.Row(w, "GATE", "APPLICATION", "ENVIRONMENT", "ROLLOUT", "PROBLEM")
+				for _, one := range rules {
+					command.Row(w, one.GateID, nameOf(one.Application), nameOf(one.Environment), idOf(one.Rollout), one.Problem)
+				}
+			})
+		})
+	return command.Noun("access", "grants", "Changes to access, for owners, and what they have led to", list, check)
+}
+
+// nameOf is the name of what is referred to, and idOf its identifier; empty for nothing.
+func nameOf(r *client.Reference) string {
+	if r == nil {
+		return ""
+	}
+	return r.Name
+}
+
+func idOf(r *client.Reference) string {
+	if r == nil {
+		return ""
+	}
+	return r.ID
 }

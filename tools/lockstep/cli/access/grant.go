@@ -89,6 +89,7 @@ func (c commands) revoke() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			c.WarnRules(cmd.Context(), api, "", "")
 			return c.Print(g, func(w io.Writer) { grantTable(w, []client.Grant{g}) })
 		})
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record")

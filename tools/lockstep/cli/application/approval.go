@@ -34,6 +34,7 @@ func (c commands) environmentApproval() *cobra.Command {
 				if one, err = api.SetEnvironmentApproval(cmd.Context(), one.ID, next); err != nil {
 					return err
 				}
+				c.WarnRules(cmd.Context(), api, "", one.ID)
 			}
 			return c.Print(one.Approval, func(w io.Writer) { environmentApprovalTable(w, one.Approval) })
 		})

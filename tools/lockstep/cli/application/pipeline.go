@@ -37,6 +37,7 @@ func (c commands) pipeline() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			c.WarnRules(cmd.Context(), api, args[0], "")
 			if wait.Wait {
 				if err := c.untilSetUp(cmd.Context(), api, args[0], stops(one.Definition), wait.Timeout); err != nil {
 					return err

@@ -175,6 +175,7 @@ type View interface {
 	Standings(ctx context.Context, organization int64, rollouts []int64) (map[int64]core.Standing, error)
 	EnvironmentStandings(ctx context.Context, organization int64, environments []int64) (map[int64]core.EnvironmentStanding, error)
 	ApplicationStandings(ctx context.Context, organization int64, applications []int64) (map[int64]core.ApplicationStanding, error)
+	UnanswerableRules(ctx context.Context, organization int64, of view.RulesOf) ([]view.UnanswerableRule, error)
 	GatesFor(ctx context.Context, a core.Actor, p core.Page) (core.Slice[core.Gate], error)
 	CountGatesFor(ctx context.Context, a core.Actor) (int, error)
 	JournalOf(ctx context.Context, organization int64, p core.Page) (core.Slice[core.JournalEntry], error)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/view"
 )
 
 // SetEnvironmentApproval says what an environment asks of rollouts by itself.
@@ -51,4 +52,97 @@ func environmentApproval(in *model.EnvironmentApprovalInput) *core.EnvironmentAp
 		asked.OnExpiry = *in.OnExpiry
 	}
 	return &asked
+}
+
+// unanswerableIn reads the rules that nobody is left to answer.
+func unanswerableIn(ctx context.Context, d Domain, of view.RulesOf) ([]model.UnanswerableRule, error) {
+	found, err := d.View.UnanswerableRules(ctx, loadersOf(ctx).actor.Organization, of)
+	return wrapAll(found, model.WrapUnanswerableRule), err
+}
+
+// UnanswerableRules are the approvals that cannot be given as things are.
+func (q query) UnanswerableRules(ctx context.Context, application, environment *string) (_ []model.UnanswerableRule, err error) {
+	var of view.RulesOf
+	if application != nil {
+		if of.ApplicationID, err = number("applicationId", model.KindApplication, *application); err != nil {
+			return nil, err
+		}
+	}
+	if environment != nil {
+		if of.EnvironmentID, err = number("environmentId", model.KindEnvironment, *environment); err != nil {
+			return nil, err
+		}
+	}
+	return unanswerableIn(ctx, q.domain, of)
+}
+
+// unanswerableRule resolves those of UnanswerableRule.
+type unanswerableRule struct{}
+
+// Environment is null for a step after the last one.
+func (unanswerableRule) Environment(ctx context.Context, r *model.UnanswerableRule) (*model.Environment, error) {
+	return optional(ctx, loadersOf(ctx).environments, r.EnvironmentID, model.WrapEnvironment)
+}
+
+// Application is null for what an environment requires.
+func (unanswerableRule) Application(ctx context.Context, r *model.UnanswerableRule) (*model.Application, error) {
+	return optional(ctx, loadersOf(ctx).applications, r.ApplicationID, model.WrapApplication)
+}
+
+// Rollout is null for rollouts to come.
+func (unanswerableRule) Rollout(ctx context.Context, r *model.UnanswerableRule) (*model.Rollout, error) {
+	return optional(ctx, loadersOf(ctx).rollouts, r.RolloutID, model.WrapRollout)
+}
+
+// What a change has left behind is read after its transaction, and only if it is selected.
+type (
+	memberPayload                 struct{ domain Domain }
+	grantPayload                  struct{ domain Domain }
+	groupPayload                  struct{ domain Domain }
+	createFlowDefinitionPayload   struct{ domain Domain }
+	setEnvironmentApprovalPayload struct{ domain Domain }
+)
+
+// Unanswerable are the rules that cannot be answered now.
+func (r memberPayload) Unanswerable(ctx context.Context, p *model.MemberPayload) ([]model.UnanswerableRule, error) {
+	if p.Member == nil {
+		return []model.UnanswerableRule{}, nil
+	}
+	return unanswerableIn(ctx, r.domain, view.RulesOf{})
+}
+
+// Unanswerable are the rules that cannot be answered now.
+func (r grantPayload) Unanswerable(ctx context.Context, p *model.GrantPayload) ([]model.UnanswerableRule, error) {
+	if p.Grant == nil {
+		return []model.UnanswerableRule{}, nil
+	}
+	return unanswerableIn(ctx, r.domain, view.RulesOf{})
+}
+
+// Unanswerable are the rules that cannot be answered now.
+func (r groupPayload) Unanswerable(ctx context.Context, p *model.GroupPayload) ([]model.UnanswerableRule, error) {
+	if p.Group == nil {
+		return []model.UnanswerableRule{}, nil
+	}
+	return unanswerableIn(ctx, r.domain, view.RulesOf{})
+}
+
+// Unanswerable are the rules of the pipeline that cannot be answered now.
+func (r createFlowDefinitionPayload) Unanswerable(
+	ctx context.Context, p *model.CreateFlowDefinitionPayload,
+) ([]model.UnanswerableRule, error) {
+	if p.FlowDefinition == nil {
+		return []model.UnanswerableRule{}, nil
+	}
+	return unanswerableIn(ctx, r.domain, view.RulesOf{ApplicationID: p.FlowDefinition.ApplicationID})
+}
+
+// Unanswerable are the rules about the environment that cannot be answered now.
+func (r setEnvironmentApprovalPayload) Unanswerable(
+	ctx context.Context, p *model.SetEnvironmentApprovalPayload,
+) ([]model.UnanswerableRule, error) {
+	if p.Environment == nil {
+		return []model.UnanswerableRule{}, nil
+	}
+	return unanswerableIn(ctx, r.domain, view.RulesOf{EnvironmentID: p.Environment.ID})
 }

@@ -50,6 +50,28 @@ func (resolvers) PassageCondition() exec.PassageConditionResolver { return passa
 // PassageConditionBy resolves its fields.
 func (resolvers) PassageConditionBy() exec.PassageConditionByResolver { return passageConditionBy{} }
 
+// UnanswerableRule resolves its fields.
+func (resolvers) UnanswerableRule() exec.UnanswerableRuleResolver { return unanswerableRule{} }
+
+// MemberPayload resolves its fields.
+func (r resolvers) MemberPayload() exec.MemberPayloadResolver { return memberPayload{r.domain} }
+
+// GrantPayload resolves its fields.
+func (r resolvers) GrantPayload() exec.GrantPayloadResolver { return grantPayload{r.domain} }
+
+// GroupPayload resolves its fields.
+func (r resolvers) GroupPayload() exec.GroupPayloadResolver { return groupPayload{r.domain} }
+
+// CreateFlowDefinitionPayload resolves its fields.
+func (r resolvers) CreateFlowDefinitionPayload() exec.CreateFlowDefinitionPayloadResolver {
+	return createFlowDefinitionPayload{r.domain}
+}
+
+// SetEnvironmentApprovalPayload resolves its fields.
+func (r resolvers) SetEnvironmentApprovalPayload() exec.SetEnvironmentApprovalPayloadResolver {
+	return setEnvironmentApprovalPayload{r.domain}
+}
+
 // Gate resolves its fields.
 func (resolvers) Gate() exec.GateResolver { return gate{} }
 

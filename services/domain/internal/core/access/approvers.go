@@ -246,3 +246,42 @@ func Unanswerable(group string, quorum int, approvers map[string][]int64) []faul
 	}
 	return nil
 }
+
+// At are the approvers who may approve in all of some targets.
+func (a Approvers) At(targets ...core.Target) Approvers {
+	return a.only(func(one core.Actor) bool {
+		return !slices.ContainsFunc(targets, func(t core.Target) bool { return !one.HasIn(core.MayApprove, t) })
+	})
+}
+
+// OnlyRequester is whether a rule that excludes the requester could be satisfied only by the requester, whichever of some members that is:
+// all who may request a rollout are needed as approvers.
+func OnlyRequester(rule core.GateRule, approvers Approvers, requesters []int64) bool {
+	if rule.RequesterMayApprove || len(requesters) == 0 {
+		return false
+	}
+	for _, requester := range requesters {
+		others := approvers.only(func(one core.Actor) bool { return one.ID != requester })
+		if enough(rule, others) {
+			return false
+		}
+	}
+	return true
+}
+
+// Given is whether approvers can satisfy a rule, without the requester where the rule excludes it.
+func Given(rule core.GateRule, approvers Approvers, requester core.Principal) bool {
+	if rule.RequesterMayApprove {
+		return enough(rule, approvers)
+	}
+	return enough(rule, approvers.only(func(one core.Actor) bool { return one.Principal() != requester }))
+}
+
+// enough is whether the approvers could satisfy every requirement of a rule. Unlike UnanswerableRule it counts also where one member is
+// enough: nobody takes the place of the only owner who has requested the rollout.
+func enough(rule core.GateRule, approvers Approvers) bool {
+	if len(UnanswerableRule(rule, approvers)) > 0 {
+		return false
+	}
+	return rule.Group != Anybody || len(approvers[Anybody]) >= max(rule.Quorum, 1)
+}

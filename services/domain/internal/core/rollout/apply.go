@@ -239,6 +239,9 @@ func (m ApprovalRequested) apply(ctx context.Context, u *UseCases, tx Tx, c caus
 	if p.hold.Broken != nil {
 		return u.decide(ctx, t)
 	}
+	if err := u.reportStuck(ctx, t, m.GateID); err != nil {
+		return err
+	}
 	return t.stand(ctx, p.hold)
 }
 

@@ -3,8 +3,10 @@ package rollout
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
 )
 
 // entry is the approval before a stop.
@@ -139,4 +141,51 @@ func (p plan) checksOf(ctx context.Context, tx Tx, organization int64, e core.En
 		return set, fmt.Errorf("read checks of environment %d: %w", e.ID, err)
 	}
 	return set, nil
+}
+
+// Stuck is an approval that a program has requested and that nobody can give as things are.
+type Stuck struct {
+	Organization, RolloutID int64
+	GateID, Problem         string
+}
+
+// reportStuck reports an approval that was requested just now and that nobody can give: a program's rule was never checked, as a pipeline's
+// is when it is written. The request stands, because members may be added; what a rollout waits for says the same.
+func (u *UseCases) reportStuck(ctx context.Context, t *tree, gate string) error {
+	open, err := t.tx.OpenGates(ctx, t.cause.Organization, []int64{t.rollout.ID})
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(open[t.rollout.ID], func(g core.Gate) bool { return g.GateID == gate })
+	if i < 0 {
+		return nil
+	}
+	g := open[t.rollout.ID][i]
+	groups := g.Groups()
+	if len(groups) == 0 {
+		groups = []string{access.Anybody}
+	}
+	approvers, err := access.ApproversOf(ctx, t.tx, t.cause.Organization, groups)
+	if err != nil {
+		return err
+	}
+	environments := make([]core.RolloutEnvironment, len(t.environments))
+	var ids []int64
+	for i, b := range t.environments {
+		environments[i], ids = b.RolloutEnvironment, append(ids, b.EnvironmentID)
+	}
+	known, err := t.tx.EnvironmentsByID(ctx, t.cause.Organization, ids)
+	if err != nil {
+		return err
+	}
+	s := core.Standing{Rollout: t.rollout, Environments: environments, Known: known}
+	where := approvers.At(s.GateTargets(g)...)
+	if access.Given(g.GateRule, where, g.Requester) {
+		return nil
+	}
+	u.stuck(ctx, Stuck{
+		Organization: t.cause.Organization, RolloutID: t.rollout.ID, GateID: gate,
+		Problem: "too few members may approve it; the requester of the rollout may not, unless the rule lets it",
+	})
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
@@ -89,7 +90,7 @@ type Tx interface {
 	SaveContact(ctx context.Context, c core.Contact) (news bool, err error)
 	core.HealthReads
 
-	core.GrantReads
+	access.ApproverReads
 	// MembersByID finds removed ones as well.
 	MembersByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Member, error)
 	VersionsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Version, error)

@@ -25,6 +25,7 @@ type UseCases struct {
 	wake      func()
 	breached  func(context.Context, Breach)
 	bypassed  func(context.Context, Bypass)
+	stuck     func(context.Context, Stuck)
 }
 
 // Readiness records what workflows report about environments.
@@ -55,6 +56,9 @@ type Deps struct {
 	Breached func(context.Context, Breach)
 	// Bypassed is called for a rollout that was let past freezes, in the transaction that records it; may be nil.
 	Bypassed func(context.Context, Bypass)
+	// Stuck is called for an approval that a program has requested and that nobody can give, in the transaction that records the request; may
+	// be nil.
+	Stuck func(context.Context, Stuck)
 }
 
 // New makes the use cases over their dependencies.
@@ -68,8 +72,11 @@ func New(d Deps) *UseCases {
 	if d.Bypassed == nil {
 		d.Bypassed = func(context.Context, Bypass) {}
 	}
+	if d.Stuck == nil {
+		d.Stuck = func(context.Context, Stuck) {}
+	}
 	return &UseCases{
 		store: d.Store, drivers: d.Drivers, flows: d.Flows, readiness: d.Readiness, clock: d.Clock, wake: d.Wake,
-		breached: d.Breached, bypassed: d.Bypassed,
+		breached: d.Breached, bypassed: d.Bypassed, stuck: d.Stuck,
 	}
 }

@@ -40,6 +40,9 @@ type EnvironmentResolver interface {
 type ServiceHealthResolver interface {
 	Service(ctx context.Context, obj *model.ServiceHealth) (model.Service, error)
 }
+type SetEnvironmentApprovalPayloadResolver interface {
+	Unanswerable(ctx context.Context, obj *model.SetEnvironmentApprovalPayload) ([]model.UnanswerableRule, error)
+}
 
 // endregion ************************** generated!.gotpl **************************
 
@@ -2108,6 +2111,38 @@ func (ec *executionContext) fieldContext_SetEnvironmentApprovalPayload_environme
 	return fc, nil
 }
 
+func (ec *executionContext) _SetEnvironmentApprovalPayload_unanswerable(ctx context.Context, field graphql.CollectedField, obj *model.SetEnvironmentApprovalPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_SetEnvironmentApprovalPayload_unanswerable(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.SetEnvironmentApprovalPayload().Unanswerable(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.UnanswerableRule) graphql.Marshaler {
+			return ec.marshalNUnanswerableRule2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐUnanswerableRuleᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_SetEnvironmentApprovalPayload_unanswerable(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "SetEnvironmentApprovalPayload",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UnanswerableRule(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _SetEnvironmentApprovalPayload_errors(ctx context.Context, field graphql.CollectedField, obj *model.SetEnvironmentApprovalPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -3978,12 +4013,50 @@ func (ec *executionContext) _SetEnvironmentApprovalPayload(ctx context.Context, 
 		case "environment":
 			out.Values[i] = ec._SetEnvironmentApprovalPayload_environment(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "unanswerable":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._SetEnvironmentApprovalPayload_unanswerable(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "errors":
 			out.Values[i] = ec._SetEnvironmentApprovalPayload_errors(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))

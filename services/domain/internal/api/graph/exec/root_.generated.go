@@ -37,17 +37,21 @@ type ResolverRoot interface {
 	AutomaticRollback() AutomaticRollbackResolver
 	BreakGlass() BreakGlassResolver
 	CheckReport() CheckReportResolver
+	CreateFlowDefinitionPayload() CreateFlowDefinitionPayloadResolver
 	DeliveryMetrics() DeliveryMetricsResolver
 	Deployment() DeploymentResolver
 	Environment() EnvironmentResolver
 	Freeze() FreezeResolver
 	Gate() GateResolver
 	Grant() GrantResolver
+	GrantPayload() GrantPayloadResolver
 	Group() GroupResolver
+	GroupPayload() GroupPayloadResolver
 	JournalChain() JournalChainResolver
 	JournalEntry() JournalEntryResolver
 	MatrixRow() MatrixRowResolver
 	Member() MemberResolver
+	MemberPayload() MemberPayloadResolver
 	Mutation() MutationResolver
 	PassageCondition() PassageConditionResolver
 	PassageConditionBy() PassageConditionByResolver
@@ -61,9 +65,11 @@ type ResolverRoot interface {
 	RolloutPreview() RolloutPreviewResolver
 	Service() ServiceResolver
 	ServiceHealth() ServiceHealthResolver
+	SetEnvironmentApprovalPayload() SetEnvironmentApprovalPayloadResolver
 	SkippedEnvironment() SkippedEnvironmentResolver
 	Subscription() SubscriptionResolver
 	Transition() TransitionResolver
+	UnanswerableRule() UnanswerableRuleResolver
 	Version() VersionResolver
 	VersionSet() VersionSetResolver
 	VersionSetEntry() VersionSetEntryResolver
@@ -393,6 +399,7 @@ type ComplexityRoot struct {
 	CreateFlowDefinitionPayload struct {
 		Errors         func(childComplexity int) int
 		FlowDefinition func(childComplexity int) int
+		Unanswerable   func(childComplexity int) int
 		Unchanged      func(childComplexity int) int
 	}
 
@@ -646,8 +653,9 @@ type ComplexityRoot struct {
 	}
 
 	GrantPayload struct {
-		Errors func(childComplexity int) int
-		Grant  func(childComplexity int) int
+		Errors       func(childComplexity int) int
+		Grant        func(childComplexity int) int
+		Unanswerable func(childComplexity int) int
 	}
 
 	Group struct {
@@ -671,8 +679,9 @@ type ComplexityRoot struct {
 	}
 
 	GroupPayload struct {
-		Errors func(childComplexity int) int
-		Group  func(childComplexity int) int
+		Errors       func(childComplexity int) int
+		Group        func(childComplexity int) int
+		Unanswerable func(childComplexity int) int
 	}
 
 	JournalChain struct {
@@ -789,8 +798,9 @@ type ComplexityRoot struct {
 	}
 
 	MemberPayload struct {
-		Errors func(childComplexity int) int
-		Member func(childComplexity int) int
+		Errors       func(childComplexity int) int
+		Member       func(childComplexity int) int
+		Unanswerable func(childComplexity int) int
 	}
 
 	Mutation struct {
@@ -999,6 +1009,7 @@ type ComplexityRoot struct {
 		Rollout                func(childComplexity int, id string) int
 		RolloutPreview         func(childComplexity int, id string) int
 		Rollouts               func(childComplexity int, first *int, after *string, last *int, before *string, application *string, states []core.RolloutState, environment *string, orderBy *core.Order) int
+		UnanswerableRules      func(childComplexity int, applicationID *string, environmentID *string) int
 		ValidateDriverConfig   func(childComplexity int, driverRef string, kind *setup.DriverConfigKind, config json.RawMessage) int
 		ValidateFlowDefinition func(childComplexity int, definition json.RawMessage) int
 		Viewer                 func(childComplexity int) int
@@ -1209,8 +1220,9 @@ type ComplexityRoot struct {
 	}
 
 	SetEnvironmentApprovalPayload struct {
-		Environment func(childComplexity int) int
-		Errors      func(childComplexity int) int
+		Environment  func(childComplexity int) int
+		Errors       func(childComplexity int) int
+		Unanswerable func(childComplexity int) int
 	}
 
 	SetEnvironmentChecksPayload struct {
@@ -1269,6 +1281,14 @@ type ComplexityRoot struct {
 		Artifact func(childComplexity int) int
 		Errors   func(childComplexity int) int
 		Problem  func(childComplexity int) int
+	}
+
+	UnanswerableRule struct {
+		Application func(childComplexity int) int
+		Environment func(childComplexity int) int
+		GateID      func(childComplexity int) int
+		Problem     func(childComplexity int) int
+		Rollout     func(childComplexity int) int
 	}
 
 	UnpinEnvironmentPayload struct {
@@ -2756,6 +2776,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.CreateFlowDefinitionPayload.FlowDefinition(childComplexity), true
+	case "CreateFlowDefinitionPayload.unanswerable":
+		if e.ComplexityRoot.CreateFlowDefinitionPayload.Unanswerable == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CreateFlowDefinitionPayload.Unanswerable(childComplexity), true
 	case "CreateFlowDefinitionPayload.unchanged":
 		if e.ComplexityRoot.CreateFlowDefinitionPayload.Unchanged == nil {
 			break
@@ -3776,6 +3802,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.GrantPayload.Grant(childComplexity), true
+	case "GrantPayload.unanswerable":
+		if e.ComplexityRoot.GrantPayload.Unanswerable == nil {
+			break
+		}
+
+		return e.ComplexityRoot.GrantPayload.Unanswerable(childComplexity), true
 
 	case "Group.createdAt":
 		if e.ComplexityRoot.Group.CreatedAt == nil {
@@ -3858,6 +3890,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.GroupPayload.Group(childComplexity), true
+	case "GroupPayload.unanswerable":
+		if e.ComplexityRoot.GroupPayload.Unanswerable == nil {
+			break
+		}
+
+		return e.ComplexityRoot.GroupPayload.Unanswerable(childComplexity), true
 
 	case "JournalChain.block":
 		if e.ComplexityRoot.JournalChain.Block == nil {
@@ -4260,6 +4298,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.MemberPayload.Member(childComplexity), true
+	case "MemberPayload.unanswerable":
+		if e.ComplexityRoot.MemberPayload.Unanswerable == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MemberPayload.Unanswerable(childComplexity), true
 
 	case "Mutation.abortRollout":
 		if e.ComplexityRoot.Mutation.AbortRollout == nil {
@@ -5660,6 +5704,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Rollouts(childComplexity, args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["application"].(*string), args["states"].([]core.RolloutState), args["environment"].(*string), args["orderBy"].(*core.Order)), true
+	case "Query.unanswerableRules":
+		if e.ComplexityRoot.Query.UnanswerableRules == nil {
+			break
+		}
+
+		args, err := ec.field_Query_unanswerableRules_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.UnanswerableRules(childComplexity, args["applicationId"].(*string), args["environmentId"].(*string)), true
 	case "Query.validateDriverConfig":
 		if e.ComplexityRoot.Query.ValidateDriverConfig == nil {
 			break
@@ -6513,6 +6568,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.SetEnvironmentApprovalPayload.Errors(childComplexity), true
+	case "SetEnvironmentApprovalPayload.unanswerable":
+		if e.ComplexityRoot.SetEnvironmentApprovalPayload.Unanswerable == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SetEnvironmentApprovalPayload.Unanswerable(childComplexity), true
 
 	case "SetEnvironmentChecksPayload.environment":
 		if e.ComplexityRoot.SetEnvironmentChecksPayload.Environment == nil {
@@ -6713,6 +6774,37 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.TryArtifactSourcePayload.Problem(childComplexity), true
+
+	case "UnanswerableRule.application":
+		if e.ComplexityRoot.UnanswerableRule.Application == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UnanswerableRule.Application(childComplexity), true
+	case "UnanswerableRule.environment":
+		if e.ComplexityRoot.UnanswerableRule.Environment == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UnanswerableRule.Environment(childComplexity), true
+	case "UnanswerableRule.gateId":
+		if e.ComplexityRoot.UnanswerableRule.GateID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UnanswerableRule.GateID(childComplexity), true
+	case "UnanswerableRule.problem":
+		if e.ComplexityRoot.UnanswerableRule.Problem == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UnanswerableRule.Problem(childComplexity), true
+	case "UnanswerableRule.rollout":
+		if e.ComplexityRoot.UnanswerableRule.Rollout == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UnanswerableRule.Rollout(childComplexity), true
 
 	case "UnpinEnvironmentPayload.environment":
 		if e.ComplexityRoot.UnpinEnvironmentPayload.Environment == nil {
@@ -9272,6 +9364,8 @@ input EnvironmentApprovalInput {
 "Result of setEnvironmentApproval."
 type SetEnvironmentApprovalPayload {
   environment: Environment
+  "Approvals that cannot be given as things are now, before or in the environment: too few members are left who may give them. Empty on errors."
+  unanswerable: [UnanswerableRule!]!
   errors: [UserError!]!
 }
 
@@ -9546,6 +9640,14 @@ extend type Query {
   gatesForMe(first: Int, after: String, last: Int, before: String, orderBy: CreationOrder = CREATED): GateConnection!
 }
 
+extend type Query {
+  """
+  Approvals of environments, pipelines and waiting rollouts that cannot be given as things are: too few members are left who may give them.
+  At most 100, those of waiting rollouts first; of an application or an environment, if one is given.
+  """
+  unanswerableRules(applicationId: ID, environmentId: ID): [UnanswerableRule!]!
+}
+
 extend type Mutation {
   "Approves a gate. The rollout continues when the gate has enough approvals."
   approveGate(input: ResolveGateInput!): ResolveGatePayload!
@@ -9578,6 +9680,20 @@ type Gate {
   approvals: [GateApproval!]!
   "Whether the viewer may approve or reject it."
   viewerCan: [Ability!]!
+}
+
+"An approval that cannot be given: too few members are left who may give it."
+type UnanswerableRule {
+  "The gate: an environment, a weight in one, or a step between environments."
+  gateId: String!
+  "The environment that requires it, or that it guards; null for a step after the last environment."
+  environment: Environment
+  "The application whose pipeline requires it; null for what an environment requires of every rollout."
+  application: Application
+  "The rollout that waits for it now; null for rollouts to come."
+  rollout: Rollout
+  "Why it cannot be given, as text."
+  problem: String!
 }
 
 "A number of approvals that a gate needs. One member may count for several requirements of a gate."
@@ -10173,6 +10289,8 @@ input RemoveMemberInput {
 "Result of the mutations of members."
 type MemberPayload {
   member: Member
+  "Approvals that cannot be given as things are now: too few members are left who may give them. Empty on errors."
+  unanswerable: [UnanswerableRule!]!
   errors: [UserError!]!
 }
 
@@ -10205,6 +10323,8 @@ input RevokeGrantInput {
 "Result of grantPermissions and revokeGrant."
 type GrantPayload {
   grant: Grant
+  "Approvals that cannot be given as things are now: too few members are left who may give them. Empty on errors."
+  unanswerable: [UnanswerableRule!]!
   errors: [UserError!]!
 }
 
@@ -10226,6 +10346,8 @@ input SetGroupMembersInput {
 "Result of the mutations of groups."
 type GroupPayload {
   group: Group
+  "Approvals that cannot be given as things are now: too few members are left who may give them. Empty on errors."
+  unanswerable: [UnanswerableRule!]!
   errors: [UserError!]!
 }
 
@@ -10368,6 +10490,8 @@ type CreateFlowDefinitionPayload {
   flowDefinition: FlowDefinition
   "Whether this pipeline was in force already: then no new version has been created, and flowDefinition is the existing one."
   unchanged: Boolean!
+  "Approvals that cannot be given as things are now, of the pipeline: too few members are left who may give them. Empty on errors."
+  unanswerable: [UnanswerableRule!]!
   errors: [UserError!]!
 }
 `, BuiltIn: false},
@@ -12090,6 +12214,8 @@ func (ec *executionContext) childFields_CreateFlowDefinitionPayload(ctx context.
 		return ec.fieldContext_CreateFlowDefinitionPayload_flowDefinition(ctx, field)
 	case "unchanged":
 		return ec.fieldContext_CreateFlowDefinitionPayload_unchanged(ctx, field)
+	case "unanswerable":
+		return ec.fieldContext_CreateFlowDefinitionPayload_unanswerable(ctx, field)
 	case "errors":
 		return ec.fieldContext_CreateFlowDefinitionPayload_errors(ctx, field)
 	}
@@ -12598,6 +12724,8 @@ func (ec *executionContext) childFields_GrantPayload(ctx context.Context, field 
 	switch field.Name {
 	case "grant":
 		return ec.fieldContext_GrantPayload_grant(ctx, field)
+	case "unanswerable":
+		return ec.fieldContext_GrantPayload_unanswerable(ctx, field)
 	case "errors":
 		return ec.fieldContext_GrantPayload_errors(ctx, field)
 	}
@@ -12648,6 +12776,8 @@ func (ec *executionContext) childFields_GroupPayload(ctx context.Context, field 
 	switch field.Name {
 	case "group":
 		return ec.fieldContext_GroupPayload_group(ctx, field)
+	case "unanswerable":
+		return ec.fieldContext_GroupPayload_unanswerable(ctx, field)
 	case "errors":
 		return ec.fieldContext_GroupPayload_errors(ctx, field)
 	}
@@ -12884,6 +13014,8 @@ func (ec *executionContext) childFields_MemberPayload(ctx context.Context, field
 	switch field.Name {
 	case "member":
 		return ec.fieldContext_MemberPayload_member(ctx, field)
+	case "unanswerable":
+		return ec.fieldContext_MemberPayload_unanswerable(ctx, field)
 	case "errors":
 		return ec.fieldContext_MemberPayload_errors(ctx, field)
 	}
@@ -13510,6 +13642,8 @@ func (ec *executionContext) childFields_SetEnvironmentApprovalPayload(ctx contex
 	switch field.Name {
 	case "environment":
 		return ec.fieldContext_SetEnvironmentApprovalPayload_environment(ctx, field)
+	case "unanswerable":
+		return ec.fieldContext_SetEnvironmentApprovalPayload_unanswerable(ctx, field)
 	case "errors":
 		return ec.fieldContext_SetEnvironmentApprovalPayload_errors(ctx, field)
 	}
@@ -13622,6 +13756,22 @@ func (ec *executionContext) childFields_TryArtifactSourcePayload(ctx context.Con
 		return ec.fieldContext_TryArtifactSourcePayload_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type TryArtifactSourcePayload", field.Name)
+}
+
+func (ec *executionContext) childFields_UnanswerableRule(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "gateId":
+		return ec.fieldContext_UnanswerableRule_gateId(ctx, field)
+	case "environment":
+		return ec.fieldContext_UnanswerableRule_environment(ctx, field)
+	case "application":
+		return ec.fieldContext_UnanswerableRule_application(ctx, field)
+	case "rollout":
+		return ec.fieldContext_UnanswerableRule_rollout(ctx, field)
+	case "problem":
+		return ec.fieldContext_UnanswerableRule_problem(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type UnanswerableRule", field.Name)
 }
 
 func (ec *executionContext) childFields_UnpinEnvironmentPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

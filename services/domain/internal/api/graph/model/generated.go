@@ -219,8 +219,10 @@ type CreateFlowDefinitionInput struct {
 type CreateFlowDefinitionPayload struct {
 	FlowDefinition *FlowDefinition `json:"flowDefinition,omitempty"`
 	// Whether this pipeline was in force already: then no new version has been created, and flowDefinition is the existing one.
-	Unchanged bool        `json:"unchanged"`
-	Errors    []UserError `json:"errors"`
+	Unchanged bool `json:"unchanged"`
+	// Approvals that cannot be given as things are now, of the pipeline: too few members are left who may give them. Empty on errors.
+	Unanswerable []UnanswerableRule `json:"unanswerable"`
+	Errors       []UserError        `json:"errors"`
 }
 
 // Input of createGroup.
@@ -353,8 +355,10 @@ type ExtendFreezePayload struct {
 
 // Result of grantPermissions and revokeGrant.
 type GrantPayload struct {
-	Grant  *Grant      `json:"grant,omitempty"`
-	Errors []UserError `json:"errors"`
+	Grant *Grant `json:"grant,omitempty"`
+	// Approvals that cannot be given as things are now: too few members are left who may give them. Empty on errors.
+	Unanswerable []UnanswerableRule `json:"unanswerable"`
+	Errors       []UserError        `json:"errors"`
 }
 
 // Input of grantPermissions.
@@ -377,8 +381,10 @@ type GrantPermissionsInput struct {
 
 // Result of the mutations of groups.
 type GroupPayload struct {
-	Group  *Group      `json:"group,omitempty"`
-	Errors []UserError `json:"errors"`
+	Group *Group `json:"group,omitempty"`
+	// Approvals that cannot be given as things are now: too few members are left who may give them. Empty on errors.
+	Unanswerable []UnanswerableRule `json:"unanswerable"`
+	Errors       []UserError        `json:"errors"`
 }
 
 // Input of liftVeto.
@@ -429,8 +435,10 @@ type MatrixFilter struct {
 
 // Result of the mutations of members.
 type MemberPayload struct {
-	Member *Member     `json:"member,omitempty"`
-	Errors []UserError `json:"errors"`
+	Member *Member `json:"member,omitempty"`
+	// Approvals that cannot be given as things are now: too few members are left who may give them. Empty on errors.
+	Unanswerable []UnanswerableRule `json:"unanswerable"`
+	Errors       []UserError        `json:"errors"`
 }
 
 // An artifact source of a new service.
@@ -781,7 +789,9 @@ type SetEnvironmentApprovalInput struct {
 // Result of setEnvironmentApproval.
 type SetEnvironmentApprovalPayload struct {
 	Environment *Environment `json:"environment,omitempty"`
-	Errors      []UserError  `json:"errors"`
+	// Approvals that cannot be given as things are now, before or in the environment: too few members are left who may give them. Empty on errors.
+	Unanswerable []UnanswerableRule `json:"unanswerable"`
+	Errors       []UserError        `json:"errors"`
 }
 
 // Input of setEnvironmentChecks.

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/view"
 )
 
 // GateRequirement wraps the domain's.
@@ -127,3 +128,9 @@ func (b PassageConditionBy) PrincipalID() *int64 {
 
 // Groups is never null.
 func (b PassageConditionBy) Groups() []string { return append([]string{}, b.ConditionBy.Groups...) }
+
+// UnanswerableRule wraps the domain's.
+type UnanswerableRule struct{ view.UnanswerableRule }
+
+// WrapUnanswerableRule wraps the domain's.
+func WrapUnanswerableRule(r view.UnanswerableRule) UnanswerableRule { return UnanswerableRule{r} }
