@@ -54,9 +54,11 @@ type GrantInput struct {
 
 // AccessToken is a token of a member; Token is set only when it has just been created.
 type AccessToken struct {
-	ID         string     `json:"id"`
-	Name       string     `json:"name"`
-	Scopes     []string   `json:"scopes"`
+	ID     string   `json:"id"`
+	Name   string   `json:"name"`
+	Scopes []string `json:"scopes"`
+	// CheckKeys are the keys of checks that it may report; empty for all.
+	CheckKeys  []string   `json:"checkKeys,omitempty"`
 	CreatedAt  time.Time  `json:"createdAt"`
 	ExpiresAt  time.Time  `json:"expiresAt"`
 	LastUsedAt *time.Time `json:"lastUsedAt,omitempty"`
@@ -78,7 +80,7 @@ type JournalOf struct {
 }
 
 const (
-	tokenFields  = `id name scopes createdAt expiresAt lastUsedAt revokedAt` //nolint:gosec // the names of fields
+	tokenFields  = `id name scopes checkKeys createdAt expiresAt lastUsedAt revokedAt` //nolint:gosec // the names of fields
 	grantFields  = `id permissions member { id name } group { id name } applications { id name } environments { id name } tiers createdAt revokedAt`
 	memberFields = `id name kind role createdAt removedAt groups { id name } grants { ` + grantFields + ` } tokens { ` + tokenFields + ` }`
 	groupFields  = `id name members { id name } grants { ` + grantFields + ` }`
@@ -181,8 +183,10 @@ type TokenInput struct {
 	// Member is the token's owner, by identifier; empty for the caller.
 	Member string
 	// Scopes are READ, DEPLOY, APPROVE, CONFIGURE and ADMINISTER; none means everything that the caller may do.
-	Scopes   []string
-	Lifetime time.Duration
+	Scopes []string
+	// CheckKeys are the keys of checks that it may report; none for all.
+	CheckKeys []string
+	Lifetime  time.Duration
 }
 
 // CreateToken creates a token; only this response contains the token itself.
@@ -193,6 +197,9 @@ func (c *Client) CreateToken(ctx context.Context, in TokenInput) (AccessToken, e
 	}
 	if len(in.Scopes) > 0 {
 		input["scopes"] = in.Scopes
+	}
+	if len(in.CheckKeys) > 0 {
+		input["checkKeys"] = in.CheckKeys
 	}
 	var data struct {
 		CreateToken struct {

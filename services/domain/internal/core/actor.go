@@ -31,6 +31,8 @@ type Actor struct {
 	Permissions Permissions
 	// Grants are what it may do in some places beside that, as far as the token has it too (D50).
 	Grants []Grant
+	// CheckKeys are the keys of checks that it may report, as the token that it showed is bound to them; empty for all.
+	CheckKeys []string
 	// Groups are those the principal belongs to, by name: a gate may be for one of them to answer (D24).
 	Groups []string
 

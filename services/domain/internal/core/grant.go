@@ -85,6 +85,14 @@ func (a Actor) LimitedTo(scopes Permissions) Actor {
 	return a
 }
 
+// MayReportKey is nil when the actor may report the status of checks with a key, as far as the key goes: a token may be bound to some.
+func (a Actor) MayReportKey(key string) error {
+	if len(a.CheckKeys) == 0 || slices.Contains(a.CheckKeys, key) {
+		return nil
+	}
+	return fault.New(fault.Denied, "the token reports only the checks %s; found %q", strings.Join(a.CheckKeys, ", "), key)
+}
+
 // Somewhere are the permissions that the actor has in at least one place.
 func (a Actor) Somewhere() Permissions {
 	all := a.Permissions

@@ -36,7 +36,9 @@ type AccessToken struct {
 	// ProviderSession is the identity provider's name of the session that a sign-in there belongs to; empty where it gave none.
 	ProviderSession string
 	// Scopes are what it is good for, as far as the member's role allows that too.
-	Scopes     Permissions
+	Scopes Permissions
+	// CheckKeys are the keys of checks that it may report; empty for all.
+	CheckKeys  []string
 	ExpiresAt  time.Time
 	RevokedAt  *time.Time
 	LastUsedAt *time.Time
@@ -93,6 +95,9 @@ func (t AccessToken) Grant() string {
 	words := make([]string, 0, len(AllPermissions()))
 	for _, p := range t.Scopes.List() {
 		words = append(words, p.String())
+	}
+	if len(t.CheckKeys) > 0 {
+		words = append(words, "of the checks "+strings.Join(t.CheckKeys, ", "))
 	}
 	return fmt.Sprintf("%s, until %s", strings.Join(words, " "), t.ExpiresAt.UTC().Format(time.RFC3339))
 }

@@ -25,7 +25,7 @@ func accessToken(r query.AccessToken) core.AccessToken {
 	return core.AccessToken{
 		ID: r.ID, MemberID: r.MemberID, ParentID: orZero(r.ParentID), Name: r.Name, Scopes: core.Permissions(r.Scopes),
 		SignIn: r.SignIn, ProviderSession: orZero(r.ProviderSession), ExpiresAt: r.ExpiresAt, RevokedAt: r.RevokedAt, LastUsedAt: r.LastUsedAt,
-		CreatedAt: r.CreatedAt,
+		CreatedAt: r.CreatedAt, CheckKeys: r.CheckKeys,
 	}
 }
 
@@ -270,6 +270,7 @@ func (t *tx) AddToken(ctx context.Context, token core.AccessToken, digest []byte
 	row, err := t.q.InsertToken(ctx, query.InsertTokenParams{
 		OrganizationID: t.organization, MemberID: token.MemberID, ParentID: orNull(token.ParentID), Name: token.Name, Digest: digest,
 		Scopes: int16(token.Scopes), ExpiresAt: token.ExpiresAt, SignIn: token.SignIn, ProviderSession: orNull(token.ProviderSession),
+		CheckKeys: append([]string{}, token.CheckKeys...),
 	})
 	return accessToken(row), pg.Classify(err, "add token of member %d", token.MemberID)
 }

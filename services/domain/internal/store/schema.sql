@@ -40,12 +40,14 @@ CREATE TABLE cd_access_tokens (
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
     sign_in boolean NOT NULL DEFAULT false,
     provider_session text,
+    check_keys text[] NOT NULL DEFAULT '{}'::text[],
     CONSTRAINT cd_access_tokens_pkey PRIMARY KEY (id),
     CONSTRAINT cd_access_tokens_digest_is_unique UNIQUE (organization_id, digest),
     CONSTRAINT cd_access_tokens_shard UNIQUE (organization_id, id),
     CONSTRAINT cd_access_tokens_member FOREIGN KEY (organization_id, member_id) REFERENCES cd_members(organization_id, id),
     CONSTRAINT cd_access_tokens_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_access_tokens_parent FOREIGN KEY (organization_id, parent_id) REFERENCES cd_access_tokens(organization_id, id),
+    CONSTRAINT cd_access_tokens_check_keys_are_bounded CHECK ((cardinality(check_keys) <= 20)),
     CONSTRAINT cd_access_tokens_digest_is_sha256 CHECK ((octet_length(digest) = 32)),
     CONSTRAINT cd_access_tokens_provider_session_is_of_a_sign_in CHECK (((provider_session IS NULL) OR ((provider_session <> ''::text) AND sign_in))),
     CONSTRAINT cd_access_tokens_scopes_are_known CHECK (((scopes >= 1) AND (scopes <= 511)))
@@ -53,8 +55,10 @@ CREATE TABLE cd_access_tokens (
 CREATE INDEX cd_access_tokens_by_digest ON cd_access_tokens USING btree (digest);
 CREATE INDEX cd_access_tokens_by_provider_session ON cd_access_tokens USING btree (provider_session) WHERE (provider_session IS NOT NULL);
 CREATE INDEX cd_access_tokens_of_member ON cd_access_tokens USING btree (organization_id, member_id, id DESC) WHERE (parent_id IS NULL);
-CREATE TRIGGER cd_access_tokens_grant_is_immutable BEFORE UPDATE ON cd_access_tokens FOR EACH ROW EXECUTE FUNCTION cd_refuse_changed_pins('id', 'organization_id', 'member_id', 'parent_id', 'digest', 'scopes', 'expires_at', 'created_at');
+CREATE TRIGGER cd_access_tokens_grant_is_immutable BEFORE UPDATE ON cd_access_tokens FOR EACH ROW EXECUTE FUNCTION cd_refuse_changed_pins('id', 'organization_id', 'member_id', 'parent_id', 'digest', 'scopes', 'expires_at', 'created_at', 'check_keys');
 CREATE TRIGGER cd_access_tokens_touch BEFORE UPDATE ON cd_access_tokens FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON COLUMN cd_access_tokens.check_keys IS
+    'The keys of checks that it may report; empty for all. A browser session has those of its token.';
 COMMENT ON COLUMN cd_access_tokens.digest IS
     'SHA-256 of the token, which is 256 random bits: it is shown once and kept nowhere.';
 COMMENT ON COLUMN cd_access_tokens.parent_id IS

@@ -38,6 +38,7 @@ func (c commands) accessToken() *cobra.Command {
 	create := c.Asking("create NAME", "Create a token; it is shown only once",
 		"  lockstep token create laptop\n"+
 			"  lockstep token create ci --scope deploy --expires-after 30d\n"+
+			"  lockstep token create scanner --scope report --check-key image-scan\n"+
 			"  LOCKSTEP_TOKEN=$(lockstep token create ci --member ci-bot -o json | jq -r .token)", command.Exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			in.Name = args[0]
@@ -63,6 +64,7 @@ func (c commands) accessToken() *cobra.Command {
 	command.WordsFlag(create, &in.Scopes, "scope", "the permissions to restrict it to; by default all that you have except break_glass and bypass",
 		permissions())
 	command.DurationFlag(create, &in.Lifetime, "expires-after", 90*command.Day, "how long it is valid, at most a year")
+	create.Flags().StringSliceVar(&in.CheckKeys, "check-key", nil, "the `keys` of checks that it may report; by default all")
 	create.Flags().StringVar(&member, "member", "", "create it for the member with this `name`; by default for you")
 
 	list := c.Asking("list", "List your tokens, or those of a member",

@@ -319,7 +319,7 @@ func memberNumbers(globals []string) ([]int64, error) {
 // CreateToken makes a token, and shows it this once.
 func (m mutation) CreateToken(ctx context.Context, in model.CreateTokenInput) (p model.CreateTokenPayload, err error) {
 	l := loadersOf(ctx)
-	n := access.NewToken{Name: in.Name, Scopes: core.PermissionsOf(in.Scopes...)}
+	n := access.NewToken{Name: in.Name, Scopes: core.PermissionsOf(in.Scopes...), CheckKeys: in.CheckKeys}
 	if in.LifetimeSeconds != nil {
 		// 0 would be taken for "as usual"; the core refuses what is too short, with the bounds.
 		n.Lifetime = max(time.Duration(*in.LifetimeSeconds)*time.Second, time.Nanosecond)

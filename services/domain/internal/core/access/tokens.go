@@ -22,6 +22,8 @@ type NewToken struct {
 	// Scopes are what it is good for; 0 for all that the actor may do but break-glass, which has to be asked for. Reading always belongs to
 	// it.
 	Scopes core.Permissions
+	// CheckKeys are the keys of checks that it may report; empty for all that the actor may report.
+	CheckKeys []string
 	// Lifetime is how long it is good; 0 for 90 days. The first one of another person is good for 7 days at most.
 	Lifetime time.Duration
 }
@@ -34,6 +36,8 @@ const (
 	// IdentitySessionLife is the same for sign-ins at an identity provider: this service does not learn that a person has left there, unless
 	// the provider supports back-channel logout, so it has to ask again.
 	IdentitySessionLife = time.Hour
+	// maxCheckKeys is how many keys of checks a token may be bound to.
+	maxCheckKeys = 20
 	// tokenPrefix lets people, and scanners for secrets, see what it is.
 	tokenPrefix = "lockstep_"
 )
@@ -48,6 +52,9 @@ func (u *UseCases) CreateToken(ctx context.Context, a core.Actor, n NewToken) (c
 		n.Scopes = a.Somewhere() &^ core.PermissionsOf(core.MayBreakGlass, core.MayBypass)
 	}
 	n.Scopes |= core.PermissionsOf(core.MayRead)
+	if len(n.CheckKeys) == 0 {
+		n.CheckKeys = a.CheckKeys
+	}
 	if n.Lifetime == 0 {
 		n.Lifetime = defaultTokenLife
 	}
@@ -59,6 +66,11 @@ func (u *UseCases) CreateToken(ctx context.Context, a core.Actor, n NewToken) (c
 	err := core.By(ctx, u.store, a, core.ActionCreateToken, func(ctx context.Context, tx Tx) error {
 		if beyond := n.Scopes &^ a.Somewhere(); beyond != 0 {
 			return fault.New(fault.Denied, "a token cannot be good for what its maker may not do: %v", beyond.List())
+		}
+		for _, key := range n.CheckKeys {
+			if err := a.MayReportKey(key); err != nil {
+				return err
+			}
 		}
 		members, err := tx.MembersByID(ctx, a.Organization, []int64{n.MemberID})
 		if err != nil {
@@ -73,9 +85,9 @@ func (u *UseCases) CreateToken(ctx context.Context, a core.Actor, n NewToken) (c
 				return err
 			}
 		}
-		made, err = tx.AddToken(
-			ctx, core.AccessToken{MemberID: n.MemberID, Name: n.Name, Scopes: n.Scopes, ExpiresAt: u.clock.Now().Add(n.Lifetime)}, digestOf(secret),
-		)
+		made, err = tx.AddToken(ctx, core.AccessToken{
+			MemberID: n.MemberID, Name: n.Name, Scopes: n.Scopes, CheckKeys: n.CheckKeys, ExpiresAt: u.clock.Now().Add(n.Lifetime),
+		}, digestOf(secret))
 		if err != nil {
 			return err
 		}
@@ -155,6 +167,24 @@ func (n NewToken) check() error {
 		found = append(found, fault.Field{
 			Name: "/lifetimeSeconds", Problem: fmt.Sprintf("found %.0f; expected 60 to %.0f", n.Lifetime.Seconds(), maxTokenLife.Seconds()),
 		})
+	}
+	if len(n.CheckKeys) > maxCheckKeys {
+		found = append(found, fault.Field{
+			Name: "/checkKeys", Problem: fmt.Sprintf("found %d keys; expected at most %d", len(n.CheckKeys), maxCheckKeys),
+		})
+	}
+	for i, key := range n.CheckKeys {
+		at := fmt.Sprintf("/checkKeys/%d", i)
+		switch {
+		case !core.CheckKey.MatchString(key):
+			found = append(found, fault.Field{Name: at, Problem: fmt.Sprintf(
+				"found %.100q; expected 1 to 63 lower-case letters, digits and hyphens", key,
+			)})
+		case !n.Scopes.Has(core.MayReport):
+			found = append(found, fault.Field{Name: at, Problem: fmt.Sprintf(
+				"found %q for a token without the permission %q; expected both or neither", key, core.MayReport,
+			)})
+		}
 	}
 	if len(found) > 0 {
 		return fault.InvalidFields(found...)
@@ -254,7 +284,9 @@ func (u *UseCases) holder(ctx context.Context, secret string, session bool) (cor
 	if err != nil {
 		return core.AccessToken{}, core.Actor{}, err
 	}
-	return token, core.ActorOf(organization, member, grants[member.ID], groups[member.ID]).LimitedTo(token.Scopes), nil
+	a := core.ActorOf(organization, member, grants[member.ID], groups[member.ID]).LimitedTo(token.Scopes)
+	a.CheckKeys = token.CheckKeys
+	return token, a, nil
 }
 
 // StartSession gives a browser a secret of its own in exchange for a token: for as long as a day's work, and
@@ -271,7 +303,9 @@ func (u *UseCases) StartSession(ctx context.Context, secret string) (session str
 	session = newSecret()
 	err = u.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) error {
 		_, err := tx.AddToken(
-			ctx, core.AccessToken{MemberID: a.ID, ParentID: token.ID, Name: "session", Scopes: token.Scopes, ExpiresAt: until}, digestOf(session),
+			ctx, core.AccessToken{
+				MemberID: a.ID, ParentID: token.ID, Name: "session", Scopes: token.Scopes, CheckKeys: token.CheckKeys, ExpiresAt: until,
+			}, digestOf(session),
 		)
 		return err
 	})

@@ -155,6 +155,9 @@ func (u *UseCases) ReportCheck(ctx context.Context, a core.Actor, r Report) (cor
 	if err := r.check(u.clock.Now()); err != nil {
 		return core.CheckReport{}, err
 	}
+	if err := a.MayReportKey(r.Key); err != nil {
+		return core.CheckReport{}, err
+	}
 	var made core.CheckReport
 	err := core.Within(ctx, u.store, a, core.ActionReportCheck, func(ctx context.Context, tx Tx) error {
 		r, err := named(ctx, tx, a, r)

@@ -80,8 +80,8 @@ WHERE g.organization_id = @organization_id AND g.member_id = ANY(@ids::bigint[])
 ORDER BY g.member_id, c.name;
 
 -- name: InsertToken :one
-INSERT INTO cd_access_tokens (organization_id, member_id, parent_id, name, digest, scopes, expires_at, sign_in, provider_session)
-VALUES (@organization_id, @member_id, @parent_id, @name, @digest, @scopes, @expires_at, @sign_in, @provider_session) RETURNING *;
+INSERT INTO cd_access_tokens (organization_id, member_id, parent_id, name, digest, scopes, expires_at, sign_in, provider_session, check_keys)
+VALUES (@organization_id, @member_id, @parent_id, @name, @digest, @scopes, @expires_at, @sign_in, @provider_session, @check_keys) RETURNING *;
 
 -- name: TokensByID :many
 SELECT * FROM cd_access_tokens WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]) AND parent_id IS NULL;

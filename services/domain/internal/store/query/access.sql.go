@@ -460,8 +460,8 @@ func (q *Queries) InsertRequest(ctx context.Context, arg InsertRequestParams) (i
 }
 
 const insertToken = `-- name: InsertToken :one
-INSERT INTO cd_access_tokens (organization_id, member_id, parent_id, name, digest, scopes, expires_at, sign_in, provider_session)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) RETURNING id, organization_id, member_id, parent_id, name, digest, scopes, expires_at, revoked_at, last_used_at, created_at, updated_at, sign_in, provider_session
+INSERT INTO cd_access_tokens (organization_id, member_id, parent_id, name, digest, scopes, expires_at, sign_in, provider_session, check_keys)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) RETURNING id, organization_id, member_id, parent_id, name, digest, scopes, expires_at, revoked_at, last_used_at, created_at, updated_at, sign_in, provider_session, check_keys
 `
 
 type InsertTokenParams struct {
@@ -474,6 +474,7 @@ type InsertTokenParams struct {
 	ExpiresAt       time.Time
 	SignIn          bool
 	ProviderSession *string
+	CheckKeys       []string
 }
 
 func (q *Queries) InsertToken(ctx context.Context, arg InsertTokenParams) (AccessToken, error) {
@@ -487,6 +488,7 @@ func (q *Queries) InsertToken(ctx context.Context, arg InsertTokenParams) (Acces
 		arg.ExpiresAt,
 		arg.SignIn,
 		arg.ProviderSession,
+		arg.CheckKeys,
 	)
 	var i AccessToken
 	err := row.Scan(
@@ -504,6 +506,7 @@ func (q *Queries) InsertToken(ctx context.Context, arg InsertTokenParams) (Acces
 		&i.UpdatedAt,
 		&i.SignIn,
 		&i.ProviderSession,
+		&i.CheckKeys,
 	)
 	return i, err
 }
@@ -1131,7 +1134,7 @@ func (q *Queries) SkipMemberID(ctx context.Context) error {
 }
 
 const tokenByDigest = `-- name: TokenByDigest :one
-SELECT t.id, t.organization_id, t.member_id, t.parent_id, t.name, t.digest, t.scopes, t.expires_at, t.revoked_at, t.last_used_at, t.created_at, t.updated_at, t.sign_in, t.provider_session, m.id, m.organization_id, m.name, m.kind, m.role, m.removed_at, m.created_at, m.updated_at, m.issuer, m.subject FROM cd_access_tokens t
+SELECT t.id, t.organization_id, t.member_id, t.parent_id, t.name, t.digest, t.scopes, t.expires_at, t.revoked_at, t.last_used_at, t.created_at, t.updated_at, t.sign_in, t.provider_session, t.check_keys, m.id, m.organization_id, m.name, m.kind, m.role, m.removed_at, m.created_at, m.updated_at, m.issuer, m.subject FROM cd_access_tokens t
 JOIN cd_members m ON m.organization_id = t.organization_id AND m.id = t.member_id
 LEFT JOIN cd_access_tokens p ON p.organization_id = t.organization_id AND p.id = t.parent_id
 WHERE t.organization_id = $1 AND t.digest = $2 AND t.revoked_at IS NULL AND t.expires_at > $3 AND m.removed_at IS NULL
@@ -1162,6 +1165,7 @@ func (q *Queries) TokenByDigest(ctx context.Context, organizationID int64, diges
 		&i.AccessToken.UpdatedAt,
 		&i.AccessToken.SignIn,
 		&i.AccessToken.ProviderSession,
+		&i.AccessToken.CheckKeys,
 		&i.Member.ID,
 		&i.Member.OrganizationID,
 		&i.Member.Name,
@@ -1177,7 +1181,7 @@ func (q *Queries) TokenByDigest(ctx context.Context, organizationID int64, diges
 }
 
 const tokensByID = `-- name: TokensByID :many
-SELECT id, organization_id, member_id, parent_id, name, digest, scopes, expires_at, revoked_at, last_used_at, created_at, updated_at, sign_in, provider_session FROM cd_access_tokens WHERE organization_id = $1 AND id = ANY($2::bigint[]) AND parent_id IS NULL
+SELECT id, organization_id, member_id, parent_id, name, digest, scopes, expires_at, revoked_at, last_used_at, created_at, updated_at, sign_in, provider_session, check_keys FROM cd_access_tokens WHERE organization_id = $1 AND id = ANY($2::bigint[]) AND parent_id IS NULL
 `
 
 func (q *Queries) TokensByID(ctx context.Context, organizationID int64, ids []int64) ([]AccessToken, error) {
@@ -1204,6 +1208,7 @@ func (q *Queries) TokensByID(ctx context.Context, organizationID int64, ids []in
 			&i.UpdatedAt,
 			&i.SignIn,
 			&i.ProviderSession,
+			&i.CheckKeys,
 		); err != nil {
 			return nil, err
 		}
@@ -1216,7 +1221,7 @@ func (q *Queries) TokensByID(ctx context.Context, organizationID int64, ids []in
 }
 
 const tokensByMember = `-- name: TokensByMember :many
-SELECT v.id, v.organization_id, v.member_id, v.parent_id, v.name, v.digest, v.scopes, v.expires_at, v.revoked_at, v.last_used_at, v.created_at, v.updated_at, v.sign_in, v.provider_session
+SELECT v.id, v.organization_id, v.member_id, v.parent_id, v.name, v.digest, v.scopes, v.expires_at, v.revoked_at, v.last_used_at, v.created_at, v.updated_at, v.sign_in, v.provider_session, v.check_keys
 FROM unnest($1::bigint[]) AS parent(id)
 CROSS JOIN LATERAL (SELECT n.id FROM cd_access_tokens n
     WHERE n.organization_id = $2 AND n.member_id = parent.id AND n.parent_id IS NULL ORDER BY n.id DESC LIMIT 100) page
@@ -1253,6 +1258,7 @@ func (q *Queries) TokensByMember(ctx context.Context, ids []int64, organizationI
 			&i.AccessToken.UpdatedAt,
 			&i.AccessToken.SignIn,
 			&i.AccessToken.ProviderSession,
+			&i.AccessToken.CheckKeys,
 		); err != nil {
 			return nil, err
 		}

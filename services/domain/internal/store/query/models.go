@@ -46,6 +46,8 @@ type AccessToken struct {
 	SignIn bool
 	// The identity provider's name of its own session (claim sid), by which it may end this one.
 	ProviderSession *string
+	// The keys of checks that it may report; empty for all. A browser session has those of its token.
+	CheckKeys []string
 }
 
 // Relays beside clusters; id is what configurations of environments and subjects of the bus name. Never deleted, and never good again once revoked.

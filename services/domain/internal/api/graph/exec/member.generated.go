@@ -120,6 +120,29 @@ func (ec *executionContext) fieldContext_AccessToken_scopes(_ context.Context, f
 	return graphql.NewScalarFieldContext("AccessToken", field, true, false, errors.New("field of type Permission does not have child fields"))
 }
 
+func (ec *executionContext) _AccessToken_checkKeys(ctx context.Context, field graphql.CollectedField, obj *model.AccessToken) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_AccessToken_checkKeys(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.CheckKeys, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []string) graphql.Marshaler {
+			return ec.marshalNString2ᚕstringᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_AccessToken_checkKeys(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("AccessToken", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _AccessToken_createdAt(ctx context.Context, field graphql.CollectedField, obj *model.AccessToken) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1716,8 +1739,11 @@ func (ec *executionContext) unmarshalInputCreateTokenInput(ctx context.Context, 
 	if _, present := asMap["lifetimeSeconds"]; !present {
 		asMap["lifetimeSeconds"] = 7776000
 	}
+	if _, present := asMap["checkKeys"]; !present {
+		asMap["checkKeys"] = []any{}
+	}
 
-	fieldsInOrder := [...]string{"name", "memberId", "scopes", "lifetimeSeconds"}
+	fieldsInOrder := [...]string{"name", "memberId", "scopes", "lifetimeSeconds", "checkKeys"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -1752,6 +1778,13 @@ func (ec *executionContext) unmarshalInputCreateTokenInput(ctx context.Context, 
 				return it, err
 			}
 			it.LifetimeSeconds = data
+		case "checkKeys":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("checkKeys"))
+			data, err := ec.unmarshalOString2ᚕstringᚄ(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.CheckKeys = data
 		}
 	}
 	return it, nil
@@ -2049,6 +2082,11 @@ func (ec *executionContext) _AccessToken(ctx context.Context, sel ast.SelectionS
 			}
 		case "scopes":
 			out.Values[i] = ec._AccessToken_scopes(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "checkKeys":
+			out.Values[i] = ec._AccessToken_checkKeys(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}

@@ -118,6 +118,7 @@ type ComplexityRoot struct {
 	}
 
 	AccessToken struct {
+		CheckKeys  func(childComplexity int) int
 		CreatedAt  func(childComplexity int) int
 		ExpiresAt  func(childComplexity int) int
 		GlobalID   func(childComplexity int) int
@@ -1670,6 +1671,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.AccessChangeEdge.Node(childComplexity), true
 
+	case "AccessToken.checkKeys":
+		if e.ComplexityRoot.AccessToken.CheckKeys == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AccessToken.CheckKeys(childComplexity), true
 	case "AccessToken.createdAt":
 		if e.ComplexityRoot.AccessToken.CreatedAt == nil {
 			break
@@ -10257,6 +10264,8 @@ type AccessToken implements Node {
   name: String!
   "The permissions it is restricted to. Those that the member's role does not grant have no effect."
   scopes: [Permission!]!
+  "The keys of checks that it may report; empty for all."
+  checkKeys: [String!]!
   createdAt: Time!
   "When it expires."
   expiresAt: Time!
@@ -10361,6 +10370,8 @@ input CreateTokenInput {
   scopes: [Permission!]
   "60 to 31622400 (366 days)."
   lifetimeSeconds: Int = 7776000
+  "The keys of checks that it may report, at most 20; empty for all that the caller may report."
+  checkKeys: [String!] = []
 }
 
 "Result of createToken."
@@ -11658,6 +11669,8 @@ func (ec *executionContext) childFields_AccessToken(ctx context.Context, field g
 		return ec.fieldContext_AccessToken_name(ctx, field)
 	case "scopes":
 		return ec.fieldContext_AccessToken_scopes(ctx, field)
+	case "checkKeys":
+		return ec.fieldContext_AccessToken_checkKeys(ctx, field)
 	case "createdAt":
 		return ec.fieldContext_AccessToken_createdAt(ctx, field)
 	case "expiresAt":

@@ -290,6 +290,8 @@ type CreateTokenInput struct {
 	Scopes []core.Permission `json:"scopes,omitempty"`
 	// 60 to 31622400 (366 days).
 	LifetimeSeconds *int `json:"lifetimeSeconds,omitempty"`
+	// The keys of checks that it may report, at most 20; empty for all that the caller may report.
+	CheckKeys []string `json:"checkKeys,omitempty"`
 }
 
 // Result of createToken.
