@@ -148,7 +148,7 @@ func rooms() map[string][]room {
 			{"rollout", []string{nouns, "access", "setup"}},
 			{"handoff", []string{nouns, "rollout"}},
 			{"view", []string{nouns, "access", "setup"}},
-			{"control", []string{nouns, "access", "setup"}},
+			{"control", []string{nouns, "access", "freeze", "setup"}},
 			{"evidence", []string{nouns, "rollout"}},
 		},
 		"workflow": {

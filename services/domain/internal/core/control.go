@@ -104,6 +104,7 @@ func environmentControls() []Action {
 	return []Action{
 		ActionSetEnvironmentApproval, ActionSetDirectChanges, ActionSetChangeControl, ActionArchiveEnvironment, ActionRestoreEnvironment,
 		ActionCreateEnvironment, ActionCreateFlowDefinition, ActionSetRollbackPolicy, ActionSetRolloutPolicy, ActionSetEnvironmentChecks,
+		ActionEndFreeze, ActionUnpinEnvironment,
 	}
 }
 
@@ -235,7 +236,11 @@ func concerns(ctx context.Context, tx ControlTx, c Change) ([]Environment, error
 		if c.Action == ActionCreateEnvironment {
 			sharing = c.EnvironmentID
 		}
-		more, err := tx.EnvironmentsConcerned(ctx, c.ApplicationID, sharing, "")
+		application := c.ApplicationID
+		if c.Action == ActionEndFreeze { // it names the environments of its scope, and may concern fewer than the application goes to
+			application = 0
+		}
+		more, err := tx.EnvironmentsConcerned(ctx, application, sharing, "")
 		if err != nil {
 			return nil, err
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/control"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/freeze"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
@@ -127,7 +128,7 @@ func TestAChangeTakesTwoPeople(t *testing.T) {
 		t.Errorf("another person withdraws: %v", err)
 	}
 	late := control.New(control.Deps{
-		Store: c.store.ForControl(), Replays: control.Replays(c.access, c.setup, c.rollouts),
+		Store: c.store.ForControl(), Replays: control.Replays(c.access, c.setup, c.rollouts, c.freezes),
 		Clock: later{clock.System(), core.ProposalLife + time.Minute},
 	})
 	if _, err := late.Confirm(ctx, c.bob, p.ID, ""); !fault.Is(err, fault.Refused) || !strings.Contains(err.Error(), "expired") {
@@ -191,6 +192,12 @@ func TestNobodyGoesAroundChangeControl(t *testing.T) {
 	must(c.control.Confirm(ctx, c.bob, c.proposed(err).ID, ""))(t)
 	of := func(_ any, err error) error { return err }
 	everywhere, there := everything(), core.Grant{Environments: []int64{c.production.ID}}
+	freezeOf := func(tier core.Tier) core.Freeze {
+		return must(c.freezes.StartFreeze(ctx, c.alice, freeze.NewFreeze{
+			Tiers: []core.Tier{tier}, Reason: "the quarter ends", EndsAt: clock.System().Now().Add(time.Hour),
+		}))(t)
+	}
+	frozen := freezeOf(core.TierProduction)
 	ways := map[string]func() error{
 		"the approval":   func() error { return of(c.setup.SetEnvironmentApproval(ctx, c.alice, c.production.ID, nil)) },
 		"direct changes": func() error { return of(c.setup.SetDirectChanges(ctx, c.alice, c.production.ID, true, "now")) },
@@ -225,10 +232,13 @@ func TestNobodyGoesAroundChangeControl(t *testing.T) {
 		"a new member": func() error {
 			return of(c.access.CreateMember(ctx, c.alice, access.NewMember{Name: "puppet", Kind: core.PrincipalUser, Role: core.RoleOwner}))
 		},
+		"the end of a freeze": func() error { return of(c.freezes.EndFreeze(ctx, c.alice, frozen.ID, "over")) },
+		"the end of a pin":    func() error { return of(c.freezes.UnpinEnvironment(ctx, c.alice, c.production.ID, "over")) },
 		"a group that approves": func() error {
 			return of(c.access.SetGroupMembers(ctx, c.alice, groups[0].ID, []int64{c.alice.ID, c.bob.ID, c.carol.ID}))
 		},
 	}
+	must(c.freezes.PinEnvironment(ctx, c.alice, c.production.ID, "looked at by people"))(t) // what is stricter waits for nobody
 	for name, do := range ways {
 		var p *core.Proposed
 		if err := do(); !errors.As(err, &p) {
@@ -248,8 +258,9 @@ func TestNobodyGoesAroundChangeControl(t *testing.T) {
 		"a grant for staging": of(c.access.GrantPermissions(ctx, c.alice, access.NewGrant{
 			MemberID: c.carol.ID, Permissions: everywhere, Tiers: []core.Tier{core.TierStaging},
 		})),
-		"to deploy":       of(c.access.GrantPermissions(ctx, c.alice, access.NewGrant{MemberID: c.carol.ID, Permissions: core.PermissionsOf(core.MayDeploy)})),
-		"a smaller group": of(c.access.SetGroupMembers(ctx, c.alice, groups[0].ID, []int64{c.alice.ID, c.bob.ID})),
+		"to deploy":           of(c.access.GrantPermissions(ctx, c.alice, access.NewGrant{MemberID: c.carol.ID, Permissions: core.PermissionsOf(core.MayDeploy)})),
+		"a freeze of staging": of(c.freezes.EndFreeze(ctx, c.alice, freezeOf(core.TierStaging).ID, "over")),
+		"a smaller group":     of(c.access.SetGroupMembers(ctx, c.alice, groups[0].ID, []int64{c.alice.ID, c.bob.ID})),
 	} {
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -283,6 +294,12 @@ func TestNobodyGoesAroundChangeControl(t *testing.T) {
 	if done.State != core.ProposalForced || c.approvals().Quorum != 0 || len(c.audited(`action: "forceChange"`)) != 1 {
 		t.Errorf("break-glass: %+v, approval %+v", done, c.approvals())
 	}
+	// What was shown is what ends, whenever it is confirmed.
+	must(c.control.Confirm(ctx, c.bob, forced[core.ActionEndFreeze].ID, "over"))(t)
+	must(c.control.Confirm(ctx, c.bob, forced[core.ActionUnpinEnvironment].ID, "over"))(t)
+	if _, err := c.freezes.EndFreeze(ctx, c.alice, frozen.ID, ""); !fault.Is(err, fault.Refused) || !strings.Contains(err.Error(), "is over since") {
+		t.Errorf("the freeze after its confirmed end: %v", err)
+	}
 	// And it ends with the second person, like everything else.
 	must(c.control.Confirm(ctx, c.bob, forced[core.ActionSetChangeControl].ID, "over"))(t)
 	if controlled := must(c.view.ChangeControlled(ctx, ours, []int64{c.production.ID}))(t); controlled[c.production.ID] {
@@ -295,7 +312,7 @@ func TestNobodyGoesAroundChangeControl(t *testing.T) {
 func TestEveryProposableActionCanBeReplayed(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	replays := control.Replays(f.access, f.setup, f.rollouts)
+	replays := control.Replays(f.access, f.setup, f.rollouts, f.freezes)
 	for _, action := range core.ProposableActions() {
 		if replays[action] == nil {
 			t.Errorf("%s can be proposed and not confirmed", action)

@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/freeze"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
@@ -72,8 +73,14 @@ type (
 	}
 )
 
+// Freezes ends what stops passages.
+type Freezes interface {
+	EndFreeze(ctx context.Context, a core.Actor, id int64, reason string) (core.Freeze, error)
+	UnpinEnvironment(ctx context.Context, a core.Actor, environment int64, reason string) (core.Environment, error)
+}
+
 // Replays are those of every action whose change can be proposed.
-func Replays(people Access, places Setup, rollouts Rollouts) map[core.Action]Replay {
+func Replays(people Access, places Setup, rollouts Rollouts, freezes Freezes) map[core.Action]Replay {
 	return map[core.Action]Replay{
 		core.ActionCreateMember: again(func(ctx context.Context, a core.Actor, in access.NewMember) error {
 			return only(people.CreateMember(ctx, a, in))
@@ -119,6 +126,12 @@ func Replays(people Access, places Setup, rollouts Rollouts) map[core.Action]Rep
 		}),
 		core.ActionSetRolloutPolicy: again(func(ctx context.Context, a core.Actor, in core.RolloutPolicy) error {
 			return only(rollouts.SetRolloutPolicy(ctx, a, in))
+		}),
+		core.ActionEndFreeze: again(func(ctx context.Context, a core.Actor, in freeze.EndInput) error {
+			return only(freezes.EndFreeze(ctx, a, in.Freeze, in.Reason))
+		}),
+		core.ActionUnpinEnvironment: again(func(ctx context.Context, a core.Actor, in freeze.UnpinInput) error {
+			return only(freezes.UnpinEnvironment(ctx, a, in.Environment, in.Reason))
 		}),
 	}
 }

@@ -8,6 +8,7 @@ package freeze
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -252,11 +253,18 @@ func (u *UseCases) ExtendFreeze(ctx context.Context, a core.Actor, id int64, end
 	return after, err
 }
 
+// EndInput is what EndFreeze is called with.
+type EndInput struct {
+	Freeze int64
+	Reason string
+}
+
 // EndFreeze ends a freeze before its time. What it has stopped is evaluated again at once.
 func (u *UseCases) EndFreeze(ctx context.Context, a core.Actor, id int64, reason string) (core.Freeze, error) {
 	if err := core.CheckReason(reason); err != nil {
 		return core.Freeze{}, err
 	}
+	a = a.Proposing(EndInput{Freeze: id, Reason: reason})
 	now := u.clock.Now()
 	var after core.Freeze
 	err := core.Within(ctx, u.store, a, core.ActionEndFreeze, func(ctx context.Context, tx Tx) error {
@@ -272,10 +280,39 @@ func (u *UseCases) EndFreeze(ctx context.Context, a core.Actor, id int64, reason
 		if err := tx.ReviewStopped(ctx, core.StopFreeze, id, now); err != nil {
 			return err
 		}
-		return core.Record(ctx, tx, a, change(core.ActionEndFreeze, after, reason, ""), state(before), state(after))
+		c := change(core.ActionEndFreeze, after, reason, "")
+		if c.Environments, err = scope(ctx, tx, before); err != nil {
+			return err
+		}
+		return core.Record(ctx, tx, a, c, state(before), state(after))
 	})
 	u.wake()
 	return after, err
+}
+
+// scope are the environments under change control in which a freeze stops rollouts: to end it there takes a second person.
+func scope(ctx context.Context, tx Tx, f core.Freeze) (ids []int64, err error) {
+	if len(f.EnvironmentIDs)+len(f.Tiers) == 0 && len(f.ApplicationIDs) > 0 {
+		for _, application := range f.ApplicationIDs {
+			of, err := tx.EnvironmentsConcerned(ctx, application, 0, "")
+			if err != nil {
+				return nil, err
+			}
+			ids = append(ids, of...)
+		}
+		return ids, nil
+	}
+	controlled, err := tx.ControlledEnvironments(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for id, e := range controlled {
+		if (len(f.EnvironmentIDs) == 0 || slices.Contains(f.EnvironmentIDs, id)) && (len(f.Tiers) == 0 || slices.Contains(f.Tiers, e.Tier)) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids, nil
 }
 
 // mayFreeze is nil when an actor may do something with a freeze wherever it stops rollouts.
@@ -339,6 +376,6 @@ func change(action core.Action, f core.Freeze, reason, detail string) core.Chang
 func state(f core.Freeze) map[string]any {
 	return map[string]any{
 		"tiers": f.Tiers, "environments": f.EnvironmentIDs, "applications": f.ApplicationIDs, "rollbacks": f.Rollbacks, "reason": f.Reason,
-		"starts_at": f.StartsAt, "ends_at": f.EndsAt, "ended_at": f.EndedAt,
+		"starts_at": f.StartsAt, "ends_at": f.EndsAt, "ended": f.EndedAt != nil,
 	}
 }

@@ -109,11 +109,18 @@ func (u *UseCases) PinEnvironment(ctx context.Context, a core.Actor, environment
 	return u.pin(ctx, a, core.ActionPinEnvironment, environment, true, reason)
 }
 
+// UnpinInput is what UnpinEnvironment is called with.
+type UnpinInput struct {
+	Environment int64
+	Reason      string
+}
+
 // UnpinEnvironment ends that. What the pin has stopped is evaluated again at once.
 func (u *UseCases) UnpinEnvironment(ctx context.Context, a core.Actor, environment int64, reason string) (core.Environment, error) {
 	if err := core.CheckReason(reason); err != nil {
 		return core.Environment{}, err
 	}
+	a = a.Proposing(UnpinInput{Environment: environment, Reason: reason})
 	return u.pin(ctx, a, core.ActionUnpinEnvironment, environment, false, reason)
 }
 
