@@ -138,6 +138,16 @@ func methods(organization int64, id string) map[string]func(context.Context, aut
 			_, _, err := drain(c.WatchWorkflow(ctx, &autoflowv1.WatchWorkflowRequest{OrganizationId: organization, WorkflowId: id}))
 			return err
 		},
+		"ResetWorkflow": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
+			return first(c.ResetWorkflow(ctx, &autoflowv1.ResetWorkflowRequest{
+				OrganizationId: organization, WorkflowId: id, NewWorkflowId: "reset", ToSequence: 1,
+			}))
+		},
+		"ChangeProgram": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
+			return first(c.ChangeProgram(ctx, &autoflowv1.ChangeProgramRequest{
+				OrganizationId: organization, WorkflowId: id, Starlark: []byte("x = 1"),
+			}))
+		},
 		"ExportWorkflow": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
 			stream, err := c.ExportWorkflow(ctx, &autoflowv1.ExportWorkflowRequest{OrganizationId: organization, WorkflowId: id})
 			if err != nil {
@@ -255,7 +265,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 		t.Parallel()
 		needs := map[string]string{
 			"CloudEvent": "start", "StartWorkflow": "start", "StartWorkflows": "start", "CancelWorkflow": "operate",
-			"TerminateWorkflow": "operate", "RetryWorkflow": "operate", "ExportWorkflow": "operate", "SendToChannel": "start", "CallChannel": "start", "RegisterFlow": "admin", "DeleteFlow": "admin",
+			"TerminateWorkflow": "operate", "RetryWorkflow": "operate", "ExportWorkflow": "operate", "ResetWorkflow": "operate", "ChangeProgram": "admin", "SendToChannel": "start", "CallChannel": "start", "RegisterFlow": "admin", "DeleteFlow": "admin",
 			"StartBatch": "operate", "StopBatch": "operate", "PauseSchedule": "operate", "ResumeSchedule": "operate", "BackfillSchedule": "operate", "TriggerSchedule": "operate",
 			"RegisterSchedule": "admin", "DeleteSchedule": "admin",
 		}

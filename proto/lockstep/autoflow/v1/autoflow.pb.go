@@ -245,6 +245,8 @@ const (
 	BatchAction_BATCH_ACTION_TERMINATE BatchAction = 2
 	// As RetryWorkflow, from the step that failed.
 	BatchAction_BATCH_ACTION_RETRY BatchAction = 3
+	// As ResetWorkflow, to the step that failed. The new id is the old one with .reset- and the number of the batch.
+	BatchAction_BATCH_ACTION_RESET BatchAction = 4
 )
 
 // Enum value maps for BatchAction.
@@ -254,12 +256,14 @@ var (
 		1: "BATCH_ACTION_CANCEL",
 		2: "BATCH_ACTION_TERMINATE",
 		3: "BATCH_ACTION_RETRY",
+		4: "BATCH_ACTION_RESET",
 	}
 	BatchAction_value = map[string]int32{
 		"BATCH_ACTION_UNSPECIFIED": 0,
 		"BATCH_ACTION_CANCEL":      1,
 		"BATCH_ACTION_TERMINATE":   2,
 		"BATCH_ACTION_RETRY":       3,
+		"BATCH_ACTION_RESET":       4,
 	}
 )
 
@@ -1064,9 +1068,11 @@ type Workflow struct {
 	Stack []*StackFrame `protobuf:"bytes,17,rep,name=stack,proto3" json:"stack,omitempty"`
 	// What its program reports with set_status: key → string, number or bool as JSON. It is read without the program, and stays when the
 	// workflow has ended. Omitted by calls that start a workflow.
-	Status        map[string]string `protobuf:"bytes,18,rep,name=status,proto3" json:"status,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Status map[string]string `protobuf:"bytes,18,rep,name=status,proto3" json:"status,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Its changes by ChangeProgram, oldest first; omitted by ListWorkflows.
+	ProgramChanges []*ProgramChange `protobuf:"bytes,19,rep,name=program_changes,json=programChanges,proto3" json:"program_changes,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Workflow) Reset() {
@@ -1221,6 +1227,13 @@ func (x *Workflow) GetStack() []*StackFrame {
 func (x *Workflow) GetStatus() map[string]string {
 	if x != nil {
 		return x.Status
+	}
+	return nil
+}
+
+func (x *Workflow) GetProgramChanges() []*ProgramChange {
+	if x != nil {
+		return x.ProgramChanges
 	}
 	return nil
 }
@@ -3182,6 +3195,363 @@ func (x *RetryWorkflowResponse) GetWorkflow() *Workflow {
 	return nil
 }
 
+// ResetWorkflowRequest names a workflow that has ended, and the new one.
+type ResetWorkflowRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The organization it belongs to.
+	OrganizationId int64 `protobuf:"varint,1,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	// The workflow that has ended.
+	WorkflowId string `protobuf:"bytes,2,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
+	// The id of the new workflow.
+	NewWorkflowId string `protobuf:"bytes,3,opt,name=new_workflow_id,json=newWorkflowId,proto3" json:"new_workflow_id,omitempty"`
+	// The entry of the last generation from which on nothing is kept. 0 means the step that failed, as for RetryWorkflow, and is for failed
+	// workflows.
+	ToSequence int64 `protobuf:"varint,4,opt,name=to_sequence,json=toSequence,proto3" json:"to_sequence,omitempty"`
+	// Why, at most 1024 characters. It becomes the label lockstep.reset_reason, cut at 255 bytes.
+	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResetWorkflowRequest) Reset() {
+	*x = ResetWorkflowRequest{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResetWorkflowRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResetWorkflowRequest) ProtoMessage() {}
+
+func (x *ResetWorkflowRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResetWorkflowRequest.ProtoReflect.Descriptor instead.
+func (*ResetWorkflowRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *ResetWorkflowRequest) GetOrganizationId() int64 {
+	if x != nil {
+		return x.OrganizationId
+	}
+	return 0
+}
+
+func (x *ResetWorkflowRequest) GetWorkflowId() string {
+	if x != nil {
+		return x.WorkflowId
+	}
+	return ""
+}
+
+func (x *ResetWorkflowRequest) GetNewWorkflowId() string {
+	if x != nil {
+		return x.NewWorkflowId
+	}
+	return ""
+}
+
+func (x *ResetWorkflowRequest) GetToSequence() int64 {
+	if x != nil {
+		return x.ToSequence
+	}
+	return 0
+}
+
+func (x *ResetWorkflowRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// ResetWorkflowResponse carries the new workflow.
+type ResetWorkflowResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The new workflow.
+	Workflow *Workflow `protobuf:"bytes,1,opt,name=workflow,proto3" json:"workflow,omitempty"`
+	// False if it existed already.
+	Created       bool `protobuf:"varint,2,opt,name=created,proto3" json:"created,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResetWorkflowResponse) Reset() {
+	*x = ResetWorkflowResponse{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResetWorkflowResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResetWorkflowResponse) ProtoMessage() {}
+
+func (x *ResetWorkflowResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResetWorkflowResponse.ProtoReflect.Descriptor instead.
+func (*ResetWorkflowResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *ResetWorkflowResponse) GetWorkflow() *Workflow {
+	if x != nil {
+		return x.Workflow
+	}
+	return nil
+}
+
+func (x *ResetWorkflowResponse) GetCreated() bool {
+	if x != nil {
+		return x.Created
+	}
+	return false
+}
+
+// ChangeProgramRequest names a workflow that waits, and has the new program.
+type ChangeProgramRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The organization it belongs to.
+	OrganizationId int64 `protobuf:"varint,1,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	// The caller's id.
+	WorkflowId string `protobuf:"bytes,2,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
+	// The program, as for StartWorkflow.
+	Starlark []byte `protobuf:"bytes,3,opt,name=starlark,proto3" json:"starlark,omitempty"`
+	// As for StartWorkflow.
+	Modules map[string][]byte `protobuf:"bytes,4,rep,name=modules,proto3" json:"modules,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Why, at most 1024 characters.
+	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Whether only to check.
+	DryRun        bool `protobuf:"varint,6,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeProgramRequest) Reset() {
+	*x = ChangeProgramRequest{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeProgramRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeProgramRequest) ProtoMessage() {}
+
+func (x *ChangeProgramRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeProgramRequest.ProtoReflect.Descriptor instead.
+func (*ChangeProgramRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *ChangeProgramRequest) GetOrganizationId() int64 {
+	if x != nil {
+		return x.OrganizationId
+	}
+	return 0
+}
+
+func (x *ChangeProgramRequest) GetWorkflowId() string {
+	if x != nil {
+		return x.WorkflowId
+	}
+	return ""
+}
+
+func (x *ChangeProgramRequest) GetStarlark() []byte {
+	if x != nil {
+		return x.Starlark
+	}
+	return nil
+}
+
+func (x *ChangeProgramRequest) GetModules() map[string][]byte {
+	if x != nil {
+		return x.Modules
+	}
+	return nil
+}
+
+func (x *ChangeProgramRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ChangeProgramRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+// ChangeProgramResponse carries the workflow.
+type ChangeProgramResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The workflow.
+	Workflow      *Workflow `protobuf:"bytes,1,opt,name=workflow,proto3" json:"workflow,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeProgramResponse) Reset() {
+	*x = ChangeProgramResponse{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeProgramResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeProgramResponse) ProtoMessage() {}
+
+func (x *ChangeProgramResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeProgramResponse.ProtoReflect.Descriptor instead.
+func (*ChangeProgramResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *ChangeProgramResponse) GetWorkflow() *Workflow {
+	if x != nil {
+		return x.Workflow
+	}
+	return nil
+}
+
+// ProgramChange is one use of ChangeProgram.
+type ProgramChange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When.
+	At *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	// The reason that the caller gave.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The name of the caller's token.
+	ChangedBy string `protobuf:"bytes,3,opt,name=changed_by,json=changedBy,proto3" json:"changed_by,omitempty"`
+	// SHA-256 of the program before, hexadecimal.
+	ReplacedDigest string `protobuf:"bytes,4,opt,name=replaced_digest,json=replacedDigest,proto3" json:"replaced_digest,omitempty"`
+	// The last history entry at that time.
+	LastSequence  int64 `protobuf:"varint,5,opt,name=last_sequence,json=lastSequence,proto3" json:"last_sequence,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProgramChange) Reset() {
+	*x = ProgramChange{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProgramChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProgramChange) ProtoMessage() {}
+
+func (x *ProgramChange) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProgramChange.ProtoReflect.Descriptor instead.
+func (*ProgramChange) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *ProgramChange) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *ProgramChange) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ProgramChange) GetChangedBy() string {
+	if x != nil {
+		return x.ChangedBy
+	}
+	return ""
+}
+
+func (x *ProgramChange) GetReplacedDigest() string {
+	if x != nil {
+		return x.ReplacedDigest
+	}
+	return ""
+}
+
+func (x *ProgramChange) GetLastSequence() int64 {
+	if x != nil {
+		return x.LastSequence
+	}
+	return 0
+}
+
 // SendToChannelRequest carries one message.
 type SendToChannelRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3201,7 +3571,7 @@ type SendToChannelRequest struct {
 
 func (x *SendToChannelRequest) Reset() {
 	*x = SendToChannelRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[35]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3213,7 +3583,7 @@ func (x *SendToChannelRequest) String() string {
 func (*SendToChannelRequest) ProtoMessage() {}
 
 func (x *SendToChannelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[35]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3226,7 +3596,7 @@ func (x *SendToChannelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendToChannelRequest.ProtoReflect.Descriptor instead.
 func (*SendToChannelRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{35}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SendToChannelRequest) GetOrganizationId() int64 {
@@ -3275,7 +3645,7 @@ type SendToChannelResponse struct {
 
 func (x *SendToChannelResponse) Reset() {
 	*x = SendToChannelResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[36]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3287,7 +3657,7 @@ func (x *SendToChannelResponse) String() string {
 func (*SendToChannelResponse) ProtoMessage() {}
 
 func (x *SendToChannelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[36]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3300,7 +3670,7 @@ func (x *SendToChannelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendToChannelResponse.ProtoReflect.Descriptor instead.
 func (*SendToChannelResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{36}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *SendToChannelResponse) GetDuplicate() bool {
@@ -3331,7 +3701,7 @@ type CallChannelRequest struct {
 
 func (x *CallChannelRequest) Reset() {
 	*x = CallChannelRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[37]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3343,7 +3713,7 @@ func (x *CallChannelRequest) String() string {
 func (*CallChannelRequest) ProtoMessage() {}
 
 func (x *CallChannelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[37]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3356,7 +3726,7 @@ func (x *CallChannelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallChannelRequest.ProtoReflect.Descriptor instead.
 func (*CallChannelRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{37}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *CallChannelRequest) GetOrganizationId() int64 {
@@ -3414,7 +3784,7 @@ type CallChannelResponse struct {
 
 func (x *CallChannelResponse) Reset() {
 	*x = CallChannelResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[38]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3426,7 +3796,7 @@ func (x *CallChannelResponse) String() string {
 func (*CallChannelResponse) ProtoMessage() {}
 
 func (x *CallChannelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[38]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3439,7 +3809,7 @@ func (x *CallChannelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallChannelResponse.ProtoReflect.Descriptor instead.
 func (*CallChannelResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{38}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *CallChannelResponse) GetValue() []byte {
@@ -3474,7 +3844,7 @@ type CheckProgramRequest struct {
 
 func (x *CheckProgramRequest) Reset() {
 	*x = CheckProgramRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[39]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3486,7 +3856,7 @@ func (x *CheckProgramRequest) String() string {
 func (*CheckProgramRequest) ProtoMessage() {}
 
 func (x *CheckProgramRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[39]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3499,7 +3869,7 @@ func (x *CheckProgramRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckProgramRequest.ProtoReflect.Descriptor instead.
 func (*CheckProgramRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{39}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CheckProgramRequest) GetStarlark() []byte {
@@ -3554,7 +3924,7 @@ type CheckProgramResponse struct {
 
 func (x *CheckProgramResponse) Reset() {
 	*x = CheckProgramResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[40]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3566,7 +3936,7 @@ func (x *CheckProgramResponse) String() string {
 func (*CheckProgramResponse) ProtoMessage() {}
 
 func (x *CheckProgramResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[40]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3579,7 +3949,7 @@ func (x *CheckProgramResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckProgramResponse.ProtoReflect.Descriptor instead.
 func (*CheckProgramResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{40}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CheckProgramResponse) GetProblems() []*Problem {
@@ -3644,7 +4014,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[41]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3656,7 +4026,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[41]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3669,7 +4039,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{41}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Problem) GetField() string {
@@ -3699,7 +4069,7 @@ type Use struct {
 
 func (x *Use) Reset() {
 	*x = Use{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[42]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3711,7 +4081,7 @@ func (x *Use) String() string {
 func (*Use) ProtoMessage() {}
 
 func (x *Use) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[42]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3724,7 +4094,7 @@ func (x *Use) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Use.ProtoReflect.Descriptor instead.
 func (*Use) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{42}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Use) GetName() string {
@@ -3758,7 +4128,7 @@ type Handler struct {
 
 func (x *Handler) Reset() {
 	*x = Handler{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[43]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3770,7 +4140,7 @@ func (x *Handler) String() string {
 func (*Handler) ProtoMessage() {}
 
 func (x *Handler) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[43]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3783,7 +4153,7 @@ func (x *Handler) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Handler.ProtoReflect.Descriptor instead.
 func (*Handler) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{43}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Handler) GetEventTypes() []string {
@@ -3837,7 +4207,7 @@ type RegisterFlowRequest struct {
 
 func (x *RegisterFlowRequest) Reset() {
 	*x = RegisterFlowRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[44]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3849,7 +4219,7 @@ func (x *RegisterFlowRequest) String() string {
 func (*RegisterFlowRequest) ProtoMessage() {}
 
 func (x *RegisterFlowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[44]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3862,7 +4232,7 @@ func (x *RegisterFlowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterFlowRequest.ProtoReflect.Descriptor instead.
 func (*RegisterFlowRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{44}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *RegisterFlowRequest) GetOrganizationId() int64 {
@@ -3927,7 +4297,7 @@ type RegisterFlowResponse struct {
 
 func (x *RegisterFlowResponse) Reset() {
 	*x = RegisterFlowResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[45]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3939,7 +4309,7 @@ func (x *RegisterFlowResponse) String() string {
 func (*RegisterFlowResponse) ProtoMessage() {}
 
 func (x *RegisterFlowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[45]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3952,7 +4322,7 @@ func (x *RegisterFlowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterFlowResponse.ProtoReflect.Descriptor instead.
 func (*RegisterFlowResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{45}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *RegisterFlowResponse) GetFlow() *Flow {
@@ -3996,7 +4366,7 @@ type Flow struct {
 
 func (x *Flow) Reset() {
 	*x = Flow{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[46]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4008,7 +4378,7 @@ func (x *Flow) String() string {
 func (*Flow) ProtoMessage() {}
 
 func (x *Flow) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[46]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4021,7 +4391,7 @@ func (x *Flow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Flow.ProtoReflect.Descriptor instead.
 func (*Flow) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{46}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Flow) GetName() string {
@@ -4102,7 +4472,7 @@ type ListFlowsRequest struct {
 
 func (x *ListFlowsRequest) Reset() {
 	*x = ListFlowsRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[47]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4114,7 +4484,7 @@ func (x *ListFlowsRequest) String() string {
 func (*ListFlowsRequest) ProtoMessage() {}
 
 func (x *ListFlowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[47]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4127,7 +4497,7 @@ func (x *ListFlowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFlowsRequest.ProtoReflect.Descriptor instead.
 func (*ListFlowsRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{47}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ListFlowsRequest) GetOrganizationId() int64 {
@@ -4164,7 +4534,7 @@ type ListFlowsResponse struct {
 
 func (x *ListFlowsResponse) Reset() {
 	*x = ListFlowsResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[48]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4176,7 +4546,7 @@ func (x *ListFlowsResponse) String() string {
 func (*ListFlowsResponse) ProtoMessage() {}
 
 func (x *ListFlowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[48]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4189,7 +4559,7 @@ func (x *ListFlowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFlowsResponse.ProtoReflect.Descriptor instead.
 func (*ListFlowsResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{48}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ListFlowsResponse) GetFlows() []*Flow {
@@ -4219,7 +4589,7 @@ type DeleteFlowRequest struct {
 
 func (x *DeleteFlowRequest) Reset() {
 	*x = DeleteFlowRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[49]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4231,7 +4601,7 @@ func (x *DeleteFlowRequest) String() string {
 func (*DeleteFlowRequest) ProtoMessage() {}
 
 func (x *DeleteFlowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[49]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4244,7 +4614,7 @@ func (x *DeleteFlowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteFlowRequest.ProtoReflect.Descriptor instead.
 func (*DeleteFlowRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{49}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *DeleteFlowRequest) GetOrganizationId() int64 {
@@ -4270,7 +4640,7 @@ type DeleteFlowResponse struct {
 
 func (x *DeleteFlowResponse) Reset() {
 	*x = DeleteFlowResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[50]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4282,7 +4652,7 @@ func (x *DeleteFlowResponse) String() string {
 func (*DeleteFlowResponse) ProtoMessage() {}
 
 func (x *DeleteFlowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[50]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4295,7 +4665,7 @@ func (x *DeleteFlowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteFlowResponse.ProtoReflect.Descriptor instead.
 func (*DeleteFlowResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{50}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{55}
 }
 
 // DeclareAgentsRequest declares the organizations of agents.
@@ -4309,7 +4679,7 @@ type DeclareAgentsRequest struct {
 
 func (x *DeclareAgentsRequest) Reset() {
 	*x = DeclareAgentsRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[51]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4321,7 +4691,7 @@ func (x *DeclareAgentsRequest) String() string {
 func (*DeclareAgentsRequest) ProtoMessage() {}
 
 func (x *DeclareAgentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[51]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4334,7 +4704,7 @@ func (x *DeclareAgentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclareAgentsRequest.ProtoReflect.Descriptor instead.
 func (*DeclareAgentsRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{51}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *DeclareAgentsRequest) GetAgents() []*DeclaredAgent {
@@ -4359,7 +4729,7 @@ type DeclaredAgent struct {
 
 func (x *DeclaredAgent) Reset() {
 	*x = DeclaredAgent{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[52]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4371,7 +4741,7 @@ func (x *DeclaredAgent) String() string {
 func (*DeclaredAgent) ProtoMessage() {}
 
 func (x *DeclaredAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[52]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4384,7 +4754,7 @@ func (x *DeclaredAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclaredAgent.ProtoReflect.Descriptor instead.
 func (*DeclaredAgent) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{52}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *DeclaredAgent) GetAgentId() int64 {
@@ -4417,7 +4787,7 @@ type DeclareAgentsResponse struct {
 
 func (x *DeclareAgentsResponse) Reset() {
 	*x = DeclareAgentsResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[53]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4429,7 +4799,7 @@ func (x *DeclareAgentsResponse) String() string {
 func (*DeclareAgentsResponse) ProtoMessage() {}
 
 func (x *DeclareAgentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[53]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4442,7 +4812,7 @@ func (x *DeclareAgentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclareAgentsResponse.ProtoReflect.Descriptor instead.
 func (*DeclareAgentsResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{53}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{58}
 }
 
 // ScheduleSpec says when a schedule is due: at the times of any of its expressions, and every interval. At least one is needed.
@@ -4471,7 +4841,7 @@ type ScheduleSpec struct {
 
 func (x *ScheduleSpec) Reset() {
 	*x = ScheduleSpec{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[54]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4483,7 +4853,7 @@ func (x *ScheduleSpec) String() string {
 func (*ScheduleSpec) ProtoMessage() {}
 
 func (x *ScheduleSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[54]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4496,7 +4866,7 @@ func (x *ScheduleSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleSpec.ProtoReflect.Descriptor instead.
 func (*ScheduleSpec) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{54}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ScheduleSpec) GetCron() []string {
@@ -4581,7 +4951,7 @@ type RegisterScheduleRequest struct {
 
 func (x *RegisterScheduleRequest) Reset() {
 	*x = RegisterScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[55]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4593,7 +4963,7 @@ func (x *RegisterScheduleRequest) String() string {
 func (*RegisterScheduleRequest) ProtoMessage() {}
 
 func (x *RegisterScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[55]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4606,7 +4976,7 @@ func (x *RegisterScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterScheduleRequest.ProtoReflect.Descriptor instead.
 func (*RegisterScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{55}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *RegisterScheduleRequest) GetOrganizationId() int64 {
@@ -4706,7 +5076,7 @@ type RegisterScheduleResponse struct {
 
 func (x *RegisterScheduleResponse) Reset() {
 	*x = RegisterScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[56]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4718,7 +5088,7 @@ func (x *RegisterScheduleResponse) String() string {
 func (*RegisterScheduleResponse) ProtoMessage() {}
 
 func (x *RegisterScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[56]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4731,7 +5101,7 @@ func (x *RegisterScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterScheduleResponse.ProtoReflect.Descriptor instead.
 func (*RegisterScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{56}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *RegisterScheduleResponse) GetSchedule() *Schedule {
@@ -4791,7 +5161,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[57]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4803,7 +5173,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[57]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4816,7 +5186,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{57}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Schedule) GetName() string {
@@ -4965,7 +5335,7 @@ type ScheduleFire struct {
 
 func (x *ScheduleFire) Reset() {
 	*x = ScheduleFire{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[58]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4977,7 +5347,7 @@ func (x *ScheduleFire) String() string {
 func (*ScheduleFire) ProtoMessage() {}
 
 func (x *ScheduleFire) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[58]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4990,7 +5360,7 @@ func (x *ScheduleFire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleFire.ProtoReflect.Descriptor instead.
 func (*ScheduleFire) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{58}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ScheduleFire) GetDueAt() *timestamppb.Timestamp {
@@ -5069,7 +5439,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[59]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5081,7 +5451,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[59]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5094,7 +5464,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{59}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *GetScheduleRequest) GetOrganizationId() int64 {
@@ -5126,7 +5496,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[60]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5138,7 +5508,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[60]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5151,7 +5521,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{60}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -5190,7 +5560,7 @@ type ListSchedulesRequest struct {
 
 func (x *ListSchedulesRequest) Reset() {
 	*x = ListSchedulesRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[61]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5202,7 +5572,7 @@ func (x *ListSchedulesRequest) String() string {
 func (*ListSchedulesRequest) ProtoMessage() {}
 
 func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[61]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5215,7 +5585,7 @@ func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{61}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ListSchedulesRequest) GetOrganizationId() int64 {
@@ -5254,7 +5624,7 @@ type ListSchedulesResponse struct {
 
 func (x *ListSchedulesResponse) Reset() {
 	*x = ListSchedulesResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[62]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5266,7 +5636,7 @@ func (x *ListSchedulesResponse) String() string {
 func (*ListSchedulesResponse) ProtoMessage() {}
 
 func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[62]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5279,7 +5649,7 @@ func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{62}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
@@ -5318,7 +5688,7 @@ type PauseScheduleRequest struct {
 
 func (x *PauseScheduleRequest) Reset() {
 	*x = PauseScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[63]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5330,7 +5700,7 @@ func (x *PauseScheduleRequest) String() string {
 func (*PauseScheduleRequest) ProtoMessage() {}
 
 func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[63]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5343,7 +5713,7 @@ func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PauseScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{63}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *PauseScheduleRequest) GetOrganizationId() int64 {
@@ -5378,7 +5748,7 @@ type PauseScheduleResponse struct {
 
 func (x *PauseScheduleResponse) Reset() {
 	*x = PauseScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[64]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5390,7 +5760,7 @@ func (x *PauseScheduleResponse) String() string {
 func (*PauseScheduleResponse) ProtoMessage() {}
 
 func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[64]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5403,7 +5773,7 @@ func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PauseScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{64}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *PauseScheduleResponse) GetSchedule() *Schedule {
@@ -5428,7 +5798,7 @@ type ResumeScheduleRequest struct {
 
 func (x *ResumeScheduleRequest) Reset() {
 	*x = ResumeScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[65]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5440,7 +5810,7 @@ func (x *ResumeScheduleRequest) String() string {
 func (*ResumeScheduleRequest) ProtoMessage() {}
 
 func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[65]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5453,7 +5823,7 @@ func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{65}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ResumeScheduleRequest) GetOrganizationId() int64 {
@@ -5488,7 +5858,7 @@ type ResumeScheduleResponse struct {
 
 func (x *ResumeScheduleResponse) Reset() {
 	*x = ResumeScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[66]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5500,7 +5870,7 @@ func (x *ResumeScheduleResponse) String() string {
 func (*ResumeScheduleResponse) ProtoMessage() {}
 
 func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[66]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5513,7 +5883,7 @@ func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{66}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ResumeScheduleResponse) GetSchedule() *Schedule {
@@ -5542,7 +5912,7 @@ type BackfillScheduleRequest struct {
 
 func (x *BackfillScheduleRequest) Reset() {
 	*x = BackfillScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[67]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5554,7 +5924,7 @@ func (x *BackfillScheduleRequest) String() string {
 func (*BackfillScheduleRequest) ProtoMessage() {}
 
 func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[67]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5567,7 +5937,7 @@ func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{67}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *BackfillScheduleRequest) GetOrganizationId() int64 {
@@ -5618,7 +5988,7 @@ type BackfillScheduleResponse struct {
 
 func (x *BackfillScheduleResponse) Reset() {
 	*x = BackfillScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[68]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5630,7 +6000,7 @@ func (x *BackfillScheduleResponse) String() string {
 func (*BackfillScheduleResponse) ProtoMessage() {}
 
 func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[68]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5643,7 +6013,7 @@ func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{68}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *BackfillScheduleResponse) GetDue() int32 {
@@ -5675,7 +6045,7 @@ type TriggerScheduleRequest struct {
 
 func (x *TriggerScheduleRequest) Reset() {
 	*x = TriggerScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[69]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5687,7 +6057,7 @@ func (x *TriggerScheduleRequest) String() string {
 func (*TriggerScheduleRequest) ProtoMessage() {}
 
 func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[69]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5700,7 +6070,7 @@ func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleRequest.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{69}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *TriggerScheduleRequest) GetOrganizationId() int64 {
@@ -5735,7 +6105,7 @@ type TriggerScheduleResponse struct {
 
 func (x *TriggerScheduleResponse) Reset() {
 	*x = TriggerScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[70]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5747,7 +6117,7 @@ func (x *TriggerScheduleResponse) String() string {
 func (*TriggerScheduleResponse) ProtoMessage() {}
 
 func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[70]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5760,7 +6130,7 @@ func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleResponse.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{70}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *TriggerScheduleResponse) GetWorkflowId() string {
@@ -5783,7 +6153,7 @@ type DeleteScheduleRequest struct {
 
 func (x *DeleteScheduleRequest) Reset() {
 	*x = DeleteScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[71]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5795,7 +6165,7 @@ func (x *DeleteScheduleRequest) String() string {
 func (*DeleteScheduleRequest) ProtoMessage() {}
 
 func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[71]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5808,7 +6178,7 @@ func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleRequest.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{71}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *DeleteScheduleRequest) GetOrganizationId() int64 {
@@ -5834,7 +6204,7 @@ type DeleteScheduleResponse struct {
 
 func (x *DeleteScheduleResponse) Reset() {
 	*x = DeleteScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[72]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5846,7 +6216,7 @@ func (x *DeleteScheduleResponse) String() string {
 func (*DeleteScheduleResponse) ProtoMessage() {}
 
 func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[72]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5859,7 +6229,7 @@ func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleResponse.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{72}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{77}
 }
 
 // CountWorkflowsRequest has the conditions of a list.
@@ -5873,7 +6243,7 @@ type CountWorkflowsRequest struct {
 
 func (x *CountWorkflowsRequest) Reset() {
 	*x = CountWorkflowsRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[73]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5885,7 +6255,7 @@ func (x *CountWorkflowsRequest) String() string {
 func (*CountWorkflowsRequest) ProtoMessage() {}
 
 func (x *CountWorkflowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[73]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5898,7 +6268,7 @@ func (x *CountWorkflowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountWorkflowsRequest.ProtoReflect.Descriptor instead.
 func (*CountWorkflowsRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{73}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *CountWorkflowsRequest) GetFilter() *ListWorkflowsRequest {
@@ -5921,7 +6291,7 @@ type CountWorkflowsResponse struct {
 
 func (x *CountWorkflowsResponse) Reset() {
 	*x = CountWorkflowsResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[74]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5933,7 +6303,7 @@ func (x *CountWorkflowsResponse) String() string {
 func (*CountWorkflowsResponse) ProtoMessage() {}
 
 func (x *CountWorkflowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[74]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5946,7 +6316,7 @@ func (x *CountWorkflowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountWorkflowsResponse.ProtoReflect.Descriptor instead.
 func (*CountWorkflowsResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{74}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *CountWorkflowsResponse) GetCount() int64 {
@@ -5984,7 +6354,7 @@ type StartBatchRequest struct {
 
 func (x *StartBatchRequest) Reset() {
 	*x = StartBatchRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[75]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5996,7 +6366,7 @@ func (x *StartBatchRequest) String() string {
 func (*StartBatchRequest) ProtoMessage() {}
 
 func (x *StartBatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[75]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6009,7 +6379,7 @@ func (x *StartBatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartBatchRequest.ProtoReflect.Descriptor instead.
 func (*StartBatchRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{75}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *StartBatchRequest) GetAction() BatchAction {
@@ -6071,7 +6441,7 @@ type StartBatchResponse struct {
 
 func (x *StartBatchResponse) Reset() {
 	*x = StartBatchResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[76]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6083,7 +6453,7 @@ func (x *StartBatchResponse) String() string {
 func (*StartBatchResponse) ProtoMessage() {}
 
 func (x *StartBatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[76]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6096,7 +6466,7 @@ func (x *StartBatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartBatchResponse.ProtoReflect.Descriptor instead.
 func (*StartBatchResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{76}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *StartBatchResponse) GetBatch() *Batch {
@@ -6160,7 +6530,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[77]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6172,7 +6542,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[77]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6185,7 +6555,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{77}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Batch) GetId() int64 {
@@ -6285,7 +6655,7 @@ type GetBatchRequest struct {
 
 func (x *GetBatchRequest) Reset() {
 	*x = GetBatchRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[78]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6297,7 +6667,7 @@ func (x *GetBatchRequest) String() string {
 func (*GetBatchRequest) ProtoMessage() {}
 
 func (x *GetBatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[78]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6310,7 +6680,7 @@ func (x *GetBatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBatchRequest.ProtoReflect.Descriptor instead.
 func (*GetBatchRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{78}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *GetBatchRequest) GetOrganizationId() int64 {
@@ -6338,7 +6708,7 @@ type GetBatchResponse struct {
 
 func (x *GetBatchResponse) Reset() {
 	*x = GetBatchResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[79]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6350,7 +6720,7 @@ func (x *GetBatchResponse) String() string {
 func (*GetBatchResponse) ProtoMessage() {}
 
 func (x *GetBatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[79]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6363,7 +6733,7 @@ func (x *GetBatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBatchResponse.ProtoReflect.Descriptor instead.
 func (*GetBatchResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{79}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *GetBatchResponse) GetBatch() *Batch {
@@ -6388,7 +6758,7 @@ type ListBatchesRequest struct {
 
 func (x *ListBatchesRequest) Reset() {
 	*x = ListBatchesRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[80]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6400,7 +6770,7 @@ func (x *ListBatchesRequest) String() string {
 func (*ListBatchesRequest) ProtoMessage() {}
 
 func (x *ListBatchesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[80]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6413,7 +6783,7 @@ func (x *ListBatchesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBatchesRequest.ProtoReflect.Descriptor instead.
 func (*ListBatchesRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{80}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ListBatchesRequest) GetOrganizationId() int64 {
@@ -6450,7 +6820,7 @@ type ListBatchesResponse struct {
 
 func (x *ListBatchesResponse) Reset() {
 	*x = ListBatchesResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[81]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6462,7 +6832,7 @@ func (x *ListBatchesResponse) String() string {
 func (*ListBatchesResponse) ProtoMessage() {}
 
 func (x *ListBatchesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[81]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6475,7 +6845,7 @@ func (x *ListBatchesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBatchesResponse.ProtoReflect.Descriptor instead.
 func (*ListBatchesResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{81}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ListBatchesResponse) GetBatches() []*Batch {
@@ -6505,7 +6875,7 @@ type StopBatchRequest struct {
 
 func (x *StopBatchRequest) Reset() {
 	*x = StopBatchRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[82]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6517,7 +6887,7 @@ func (x *StopBatchRequest) String() string {
 func (*StopBatchRequest) ProtoMessage() {}
 
 func (x *StopBatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[82]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6530,7 +6900,7 @@ func (x *StopBatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopBatchRequest.ProtoReflect.Descriptor instead.
 func (*StopBatchRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{82}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *StopBatchRequest) GetOrganizationId() int64 {
@@ -6558,7 +6928,7 @@ type StopBatchResponse struct {
 
 func (x *StopBatchResponse) Reset() {
 	*x = StopBatchResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[83]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6570,7 +6940,7 @@ func (x *StopBatchResponse) String() string {
 func (*StopBatchResponse) ProtoMessage() {}
 
 func (x *StopBatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[83]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6583,7 +6953,7 @@ func (x *StopBatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopBatchResponse.ProtoReflect.Descriptor instead.
 func (*StopBatchResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{83}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *StopBatchResponse) GetBatch() *Batch {
@@ -6611,7 +6981,7 @@ type WorkRequest struct {
 
 func (x *WorkRequest) Reset() {
 	*x = WorkRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[84]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6623,7 +6993,7 @@ func (x *WorkRequest) String() string {
 func (*WorkRequest) ProtoMessage() {}
 
 func (x *WorkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[84]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6636,7 +7006,7 @@ func (x *WorkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkRequest.ProtoReflect.Descriptor instead.
 func (*WorkRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{84}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *WorkRequest) GetMessage() isWorkRequest_Message {
@@ -6731,7 +7101,7 @@ type RegisterWorker struct {
 
 func (x *RegisterWorker) Reset() {
 	*x = RegisterWorker{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[85]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6743,7 +7113,7 @@ func (x *RegisterWorker) String() string {
 func (*RegisterWorker) ProtoMessage() {}
 
 func (x *RegisterWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[85]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6756,7 +7126,7 @@ func (x *RegisterWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterWorker.ProtoReflect.Descriptor instead.
 func (*RegisterWorker) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{85}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *RegisterWorker) GetOrganizationId() int64 {
@@ -6810,7 +7180,7 @@ type WorkerFunction struct {
 
 func (x *WorkerFunction) Reset() {
 	*x = WorkerFunction{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[86]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6822,7 +7192,7 @@ func (x *WorkerFunction) String() string {
 func (*WorkerFunction) ProtoMessage() {}
 
 func (x *WorkerFunction) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[86]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6835,7 +7205,7 @@ func (x *WorkerFunction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerFunction.ProtoReflect.Descriptor instead.
 func (*WorkerFunction) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{86}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *WorkerFunction) GetName() string {
@@ -6915,7 +7285,7 @@ type FunctionPlace struct {
 
 func (x *FunctionPlace) Reset() {
 	*x = FunctionPlace{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[87]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6927,7 +7297,7 @@ func (x *FunctionPlace) String() string {
 func (*FunctionPlace) ProtoMessage() {}
 
 func (x *FunctionPlace) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[87]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6940,7 +7310,7 @@ func (x *FunctionPlace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionPlace.ProtoReflect.Descriptor instead.
 func (*FunctionPlace) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{87}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *FunctionPlace) GetAgent() string {
@@ -7024,7 +7394,7 @@ type WorkResult struct {
 
 func (x *WorkResult) Reset() {
 	*x = WorkResult{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[88]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7036,7 +7406,7 @@ func (x *WorkResult) String() string {
 func (*WorkResult) ProtoMessage() {}
 
 func (x *WorkResult) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[88]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7049,7 +7419,7 @@ func (x *WorkResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkResult.ProtoReflect.Descriptor instead.
 func (*WorkResult) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{88}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *WorkResult) GetCallId() string {
@@ -7119,7 +7489,7 @@ type WorkFailure struct {
 
 func (x *WorkFailure) Reset() {
 	*x = WorkFailure{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[89]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7131,7 +7501,7 @@ func (x *WorkFailure) String() string {
 func (*WorkFailure) ProtoMessage() {}
 
 func (x *WorkFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[89]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7144,7 +7514,7 @@ func (x *WorkFailure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkFailure.ProtoReflect.Descriptor instead.
 func (*WorkFailure) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{89}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *WorkFailure) GetCode() string {
@@ -7184,7 +7554,7 @@ type WorkHeartbeat struct {
 
 func (x *WorkHeartbeat) Reset() {
 	*x = WorkHeartbeat{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[90]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7196,7 +7566,7 @@ func (x *WorkHeartbeat) String() string {
 func (*WorkHeartbeat) ProtoMessage() {}
 
 func (x *WorkHeartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[90]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7209,7 +7579,7 @@ func (x *WorkHeartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkHeartbeat.ProtoReflect.Descriptor instead.
 func (*WorkHeartbeat) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{90}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{95}
 }
 
 // WorkDrain says that a worker takes no more calls.
@@ -7221,7 +7591,7 @@ type WorkDrain struct {
 
 func (x *WorkDrain) Reset() {
 	*x = WorkDrain{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[91]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7233,7 +7603,7 @@ func (x *WorkDrain) String() string {
 func (*WorkDrain) ProtoMessage() {}
 
 func (x *WorkDrain) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[91]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7246,7 +7616,7 @@ func (x *WorkDrain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkDrain.ProtoReflect.Descriptor instead.
 func (*WorkDrain) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{91}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{96}
 }
 
 // WorkResponse is what a worker is sent.
@@ -7268,7 +7638,7 @@ type WorkResponse struct {
 
 func (x *WorkResponse) Reset() {
 	*x = WorkResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[92]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7280,7 +7650,7 @@ func (x *WorkResponse) String() string {
 func (*WorkResponse) ProtoMessage() {}
 
 func (x *WorkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[92]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7293,7 +7663,7 @@ func (x *WorkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkResponse.ProtoReflect.Descriptor instead.
 func (*WorkResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{92}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *WorkResponse) GetMessage() isWorkResponse_Message {
@@ -7402,7 +7772,7 @@ type WorkerRegistered struct {
 
 func (x *WorkerRegistered) Reset() {
 	*x = WorkerRegistered{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[93]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7414,7 +7784,7 @@ func (x *WorkerRegistered) String() string {
 func (*WorkerRegistered) ProtoMessage() {}
 
 func (x *WorkerRegistered) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[93]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7427,7 +7797,7 @@ func (x *WorkerRegistered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerRegistered.ProtoReflect.Descriptor instead.
 func (*WorkerRegistered) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{93}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *WorkerRegistered) GetSession() string {
@@ -7476,7 +7846,7 @@ type WorkCall struct {
 
 func (x *WorkCall) Reset() {
 	*x = WorkCall{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[94]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7488,7 +7858,7 @@ func (x *WorkCall) String() string {
 func (*WorkCall) ProtoMessage() {}
 
 func (x *WorkCall) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[94]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7501,7 +7871,7 @@ func (x *WorkCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkCall.ProtoReflect.Descriptor instead.
 func (*WorkCall) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{94}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *WorkCall) GetCallId() string {
@@ -7571,7 +7941,7 @@ type WorkCancelled struct {
 
 func (x *WorkCancelled) Reset() {
 	*x = WorkCancelled{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[95]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7583,7 +7953,7 @@ func (x *WorkCancelled) String() string {
 func (*WorkCancelled) ProtoMessage() {}
 
 func (x *WorkCancelled) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[95]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7596,7 +7966,7 @@ func (x *WorkCancelled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkCancelled.ProtoReflect.Descriptor instead.
 func (*WorkCancelled) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{95}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *WorkCancelled) GetCallId() string {
@@ -7619,7 +7989,7 @@ type WorkRejected struct {
 
 func (x *WorkRejected) Reset() {
 	*x = WorkRejected{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[96]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7631,7 +8001,7 @@ func (x *WorkRejected) String() string {
 func (*WorkRejected) ProtoMessage() {}
 
 func (x *WorkRejected) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[96]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7644,7 +8014,7 @@ func (x *WorkRejected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkRejected.ProtoReflect.Descriptor instead.
 func (*WorkRejected) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{96}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *WorkRejected) GetCallId() string {
@@ -7670,7 +8040,7 @@ type WorkDrained struct {
 
 func (x *WorkDrained) Reset() {
 	*x = WorkDrained{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[97]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7682,7 +8052,7 @@ func (x *WorkDrained) String() string {
 func (*WorkDrained) ProtoMessage() {}
 
 func (x *WorkDrained) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[97]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7695,7 +8065,7 @@ func (x *WorkDrained) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkDrained.ProtoReflect.Descriptor instead.
 func (*WorkDrained) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{97}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{102}
 }
 
 // ListFunctionsRequest names an organization.
@@ -7709,7 +8079,7 @@ type ListFunctionsRequest struct {
 
 func (x *ListFunctionsRequest) Reset() {
 	*x = ListFunctionsRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[98]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7721,7 +8091,7 @@ func (x *ListFunctionsRequest) String() string {
 func (*ListFunctionsRequest) ProtoMessage() {}
 
 func (x *ListFunctionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[98]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7734,7 +8104,7 @@ func (x *ListFunctionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFunctionsRequest.ProtoReflect.Descriptor instead.
 func (*ListFunctionsRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{98}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *ListFunctionsRequest) GetOrganizationId() int64 {
@@ -7755,7 +8125,7 @@ type ListFunctionsResponse struct {
 
 func (x *ListFunctionsResponse) Reset() {
 	*x = ListFunctionsResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[99]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7767,7 +8137,7 @@ func (x *ListFunctionsResponse) String() string {
 func (*ListFunctionsResponse) ProtoMessage() {}
 
 func (x *ListFunctionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[99]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7780,7 +8150,7 @@ func (x *ListFunctionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFunctionsResponse.ProtoReflect.Descriptor instead.
 func (*ListFunctionsResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{99}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *ListFunctionsResponse) GetFunctions() []*FunctionInfo {
@@ -7815,7 +8185,7 @@ type FunctionInfo struct {
 
 func (x *FunctionInfo) Reset() {
 	*x = FunctionInfo{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[100]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7827,7 +8197,7 @@ func (x *FunctionInfo) String() string {
 func (*FunctionInfo) ProtoMessage() {}
 
 func (x *FunctionInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[100]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7840,7 +8210,7 @@ func (x *FunctionInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionInfo.ProtoReflect.Descriptor instead.
 func (*FunctionInfo) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{100}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *FunctionInfo) GetName() string {
@@ -7957,7 +8327,7 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x06fields\x18\x04 \x03(\v2..lockstep.autoflow.v1.StartRefusal.FieldsEntryR\x06fields\x1a9\n" +
 	"\vFieldsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd8\a\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa6\b\n" +
 	"\bWorkflow\x12\x1f\n" +
 	"\vworkflow_id\x18\x01 \x01(\tR\n" +
 	"workflowId\x12!\n" +
@@ -7984,7 +8354,8 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"generation\x12/\n" +
 	"\x13generation_sequence\x18\x10 \x01(\x03R\x12generationSequence\x126\n" +
 	"\x05stack\x18\x11 \x03(\v2 .lockstep.autoflow.v1.StackFrameR\x05stack\x12B\n" +
-	"\x06status\x18\x12 \x03(\v2*.lockstep.autoflow.v1.Workflow.StatusEntryR\x06status\x1a9\n" +
+	"\x06status\x18\x12 \x03(\v2*.lockstep.autoflow.v1.Workflow.StatusEntryR\x06status\x12L\n" +
+	"\x0fprogram_changes\x18\x13 \x03(\v2#.lockstep.autoflow.v1.ProgramChangeR\x0eprogramChanges\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
@@ -8165,7 +8536,38 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12#\n" +
 	"\rfrom_sequence\x18\x04 \x01(\x03R\ffromSequence\"S\n" +
 	"\x15RetryWorkflowResponse\x12:\n" +
-	"\bworkflow\x18\x01 \x01(\v2\x1e.lockstep.autoflow.v1.WorkflowR\bworkflow\"\xa9\x01\n" +
+	"\bworkflow\x18\x01 \x01(\v2\x1e.lockstep.autoflow.v1.WorkflowR\bworkflow\"\xc1\x01\n" +
+	"\x14ResetWorkflowRequest\x12'\n" +
+	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x1f\n" +
+	"\vworkflow_id\x18\x02 \x01(\tR\n" +
+	"workflowId\x12&\n" +
+	"\x0fnew_workflow_id\x18\x03 \x01(\tR\rnewWorkflowId\x12\x1f\n" +
+	"\vto_sequence\x18\x04 \x01(\x03R\n" +
+	"toSequence\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"m\n" +
+	"\x15ResetWorkflowResponse\x12:\n" +
+	"\bworkflow\x18\x01 \x01(\v2\x1e.lockstep.autoflow.v1.WorkflowR\bworkflow\x12\x18\n" +
+	"\acreated\x18\x02 \x01(\bR\acreated\"\xbc\x02\n" +
+	"\x14ChangeProgramRequest\x12'\n" +
+	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x1f\n" +
+	"\vworkflow_id\x18\x02 \x01(\tR\n" +
+	"workflowId\x12\x1a\n" +
+	"\bstarlark\x18\x03 \x01(\fR\bstarlark\x12Q\n" +
+	"\amodules\x18\x04 \x03(\v27.lockstep.autoflow.v1.ChangeProgramRequest.ModulesEntryR\amodules\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x17\n" +
+	"\adry_run\x18\x06 \x01(\bR\x06dryRun\x1a:\n" +
+	"\fModulesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"S\n" +
+	"\x15ChangeProgramResponse\x12:\n" +
+	"\bworkflow\x18\x01 \x01(\v2\x1e.lockstep.autoflow.v1.WorkflowR\bworkflow\"\xc0\x01\n" +
+	"\rProgramChange\x12*\n" +
+	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1d\n" +
+	"\n" +
+	"changed_by\x18\x03 \x01(\tR\tchangedBy\x12'\n" +
+	"\x0freplaced_digest\x18\x04 \x01(\tR\x0ereplacedDigest\x12#\n" +
+	"\rlast_sequence\x18\x05 \x01(\x03R\flastSequence\"\xa9\x01\n" +
 	"\x14SendToChannelRequest\x12'\n" +
 	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\tR\x05token\x12\x1d\n" +
@@ -8547,12 +8949,13 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x1bSCHEDULE_FIRE_STATE_STARTED\x10\x03\x12\x1f\n" +
 	"\x1bSCHEDULE_FIRE_STATE_SKIPPED\x10\x04\x12\x1e\n" +
 	"\x1aSCHEDULE_FIRE_STATE_MISSED\x10\x05\x12\x1f\n" +
-	"\x1bSCHEDULE_FIRE_STATE_REFUSED\x10\x06*x\n" +
+	"\x1bSCHEDULE_FIRE_STATE_REFUSED\x10\x06*\x90\x01\n" +
 	"\vBatchAction\x12\x1c\n" +
 	"\x18BATCH_ACTION_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13BATCH_ACTION_CANCEL\x10\x01\x12\x1a\n" +
 	"\x16BATCH_ACTION_TERMINATE\x10\x02\x12\x16\n" +
-	"\x12BATCH_ACTION_RETRY\x10\x03*q\n" +
+	"\x12BATCH_ACTION_RETRY\x10\x03\x12\x16\n" +
+	"\x12BATCH_ACTION_RESET\x10\x04*q\n" +
 	"\n" +
 	"BatchState\x12\x1b\n" +
 	"\x17BATCH_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
@@ -8563,7 +8966,7 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x1bFUNCTION_EFFECT_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15FUNCTION_EFFECT_READS\x10\x01\x12\x1b\n" +
 	"\x17FUNCTION_EFFECT_CHANGES\x10\x02\x12\x1e\n" +
-	"\x1aFUNCTION_EFFECT_TAKES_BACK\x10\x032\xc6\x1b\n" +
+	"\x1aFUNCTION_EFFECT_TAKES_BACK\x10\x032\x9a\x1d\n" +
 	"\bAutoFlow\x12_\n" +
 	"\n" +
 	"CloudEvent\x12'.lockstep.autoflow.v1.CloudEventRequest\x1a(.lockstep.autoflow.v1.CloudEventResponse\x12h\n" +
@@ -8585,6 +8988,8 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x0eCancelWorkflow\x12+.lockstep.autoflow.v1.CancelWorkflowRequest\x1a,.lockstep.autoflow.v1.CancelWorkflowResponse\x12t\n" +
 	"\x11TerminateWorkflow\x12..lockstep.autoflow.v1.TerminateWorkflowRequest\x1a/.lockstep.autoflow.v1.TerminateWorkflowResponse\x12h\n" +
 	"\rRetryWorkflow\x12*.lockstep.autoflow.v1.RetryWorkflowRequest\x1a+.lockstep.autoflow.v1.RetryWorkflowResponse\x12h\n" +
+	"\rResetWorkflow\x12*.lockstep.autoflow.v1.ResetWorkflowRequest\x1a+.lockstep.autoflow.v1.ResetWorkflowResponse\x12h\n" +
+	"\rChangeProgram\x12*.lockstep.autoflow.v1.ChangeProgramRequest\x1a+.lockstep.autoflow.v1.ChangeProgramResponse\x12h\n" +
 	"\rSendToChannel\x12*.lockstep.autoflow.v1.SendToChannelRequest\x1a+.lockstep.autoflow.v1.SendToChannelResponse\x12b\n" +
 	"\vCallChannel\x12(.lockstep.autoflow.v1.CallChannelRequest\x1a).lockstep.autoflow.v1.CallChannelResponse\x12e\n" +
 	"\fCheckProgram\x12).lockstep.autoflow.v1.CheckProgramRequest\x1a*.lockstep.autoflow.v1.CheckProgramResponse\x12e\n" +
@@ -8618,7 +9023,7 @@ func file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP() []byte {
 }
 
 var file_lockstep_autoflow_v1_autoflow_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_lockstep_autoflow_v1_autoflow_proto_msgTypes = make([]protoimpl.MessageInfo, 119)
+var file_lockstep_autoflow_v1_autoflow_proto_msgTypes = make([]protoimpl.MessageInfo, 125)
 var file_lockstep_autoflow_v1_autoflow_proto_goTypes = []any{
 	(WorkflowState)(0),                // 0: lockstep.autoflow.v1.WorkflowState
 	(ScheduleOverlap)(0),              // 1: lockstep.autoflow.v1.ScheduleOverlap
@@ -8661,294 +9066,309 @@ var file_lockstep_autoflow_v1_autoflow_proto_goTypes = []any{
 	(*TerminateWorkflowResponse)(nil), // 38: lockstep.autoflow.v1.TerminateWorkflowResponse
 	(*RetryWorkflowRequest)(nil),      // 39: lockstep.autoflow.v1.RetryWorkflowRequest
 	(*RetryWorkflowResponse)(nil),     // 40: lockstep.autoflow.v1.RetryWorkflowResponse
-	(*SendToChannelRequest)(nil),      // 41: lockstep.autoflow.v1.SendToChannelRequest
-	(*SendToChannelResponse)(nil),     // 42: lockstep.autoflow.v1.SendToChannelResponse
-	(*CallChannelRequest)(nil),        // 43: lockstep.autoflow.v1.CallChannelRequest
-	(*CallChannelResponse)(nil),       // 44: lockstep.autoflow.v1.CallChannelResponse
-	(*CheckProgramRequest)(nil),       // 45: lockstep.autoflow.v1.CheckProgramRequest
-	(*CheckProgramResponse)(nil),      // 46: lockstep.autoflow.v1.CheckProgramResponse
-	(*Problem)(nil),                   // 47: lockstep.autoflow.v1.Problem
-	(*Use)(nil),                       // 48: lockstep.autoflow.v1.Use
-	(*Handler)(nil),                   // 49: lockstep.autoflow.v1.Handler
-	(*RegisterFlowRequest)(nil),       // 50: lockstep.autoflow.v1.RegisterFlowRequest
-	(*RegisterFlowResponse)(nil),      // 51: lockstep.autoflow.v1.RegisterFlowResponse
-	(*Flow)(nil),                      // 52: lockstep.autoflow.v1.Flow
-	(*ListFlowsRequest)(nil),          // 53: lockstep.autoflow.v1.ListFlowsRequest
-	(*ListFlowsResponse)(nil),         // 54: lockstep.autoflow.v1.ListFlowsResponse
-	(*DeleteFlowRequest)(nil),         // 55: lockstep.autoflow.v1.DeleteFlowRequest
-	(*DeleteFlowResponse)(nil),        // 56: lockstep.autoflow.v1.DeleteFlowResponse
-	(*DeclareAgentsRequest)(nil),      // 57: lockstep.autoflow.v1.DeclareAgentsRequest
-	(*DeclaredAgent)(nil),             // 58: lockstep.autoflow.v1.DeclaredAgent
-	(*DeclareAgentsResponse)(nil),     // 59: lockstep.autoflow.v1.DeclareAgentsResponse
-	(*ScheduleSpec)(nil),              // 60: lockstep.autoflow.v1.ScheduleSpec
-	(*RegisterScheduleRequest)(nil),   // 61: lockstep.autoflow.v1.RegisterScheduleRequest
-	(*RegisterScheduleResponse)(nil),  // 62: lockstep.autoflow.v1.RegisterScheduleResponse
-	(*Schedule)(nil),                  // 63: lockstep.autoflow.v1.Schedule
-	(*ScheduleFire)(nil),              // 64: lockstep.autoflow.v1.ScheduleFire
-	(*GetScheduleRequest)(nil),        // 65: lockstep.autoflow.v1.GetScheduleRequest
-	(*GetScheduleResponse)(nil),       // 66: lockstep.autoflow.v1.GetScheduleResponse
-	(*ListSchedulesRequest)(nil),      // 67: lockstep.autoflow.v1.ListSchedulesRequest
-	(*ListSchedulesResponse)(nil),     // 68: lockstep.autoflow.v1.ListSchedulesResponse
-	(*PauseScheduleRequest)(nil),      // 69: lockstep.autoflow.v1.PauseScheduleRequest
-	(*PauseScheduleResponse)(nil),     // 70: lockstep.autoflow.v1.PauseScheduleResponse
-	(*ResumeScheduleRequest)(nil),     // 71: lockstep.autoflow.v1.ResumeScheduleRequest
-	(*ResumeScheduleResponse)(nil),    // 72: lockstep.autoflow.v1.ResumeScheduleResponse
-	(*BackfillScheduleRequest)(nil),   // 73: lockstep.autoflow.v1.BackfillScheduleRequest
-	(*BackfillScheduleResponse)(nil),  // 74: lockstep.autoflow.v1.BackfillScheduleResponse
-	(*TriggerScheduleRequest)(nil),    // 75: lockstep.autoflow.v1.TriggerScheduleRequest
-	(*TriggerScheduleResponse)(nil),   // 76: lockstep.autoflow.v1.TriggerScheduleResponse
-	(*DeleteScheduleRequest)(nil),     // 77: lockstep.autoflow.v1.DeleteScheduleRequest
-	(*DeleteScheduleResponse)(nil),    // 78: lockstep.autoflow.v1.DeleteScheduleResponse
-	(*CountWorkflowsRequest)(nil),     // 79: lockstep.autoflow.v1.CountWorkflowsRequest
-	(*CountWorkflowsResponse)(nil),    // 80: lockstep.autoflow.v1.CountWorkflowsResponse
-	(*StartBatchRequest)(nil),         // 81: lockstep.autoflow.v1.StartBatchRequest
-	(*StartBatchResponse)(nil),        // 82: lockstep.autoflow.v1.StartBatchResponse
-	(*Batch)(nil),                     // 83: lockstep.autoflow.v1.Batch
-	(*GetBatchRequest)(nil),           // 84: lockstep.autoflow.v1.GetBatchRequest
-	(*GetBatchResponse)(nil),          // 85: lockstep.autoflow.v1.GetBatchResponse
-	(*ListBatchesRequest)(nil),        // 86: lockstep.autoflow.v1.ListBatchesRequest
-	(*ListBatchesResponse)(nil),       // 87: lockstep.autoflow.v1.ListBatchesResponse
-	(*StopBatchRequest)(nil),          // 88: lockstep.autoflow.v1.StopBatchRequest
-	(*StopBatchResponse)(nil),         // 89: lockstep.autoflow.v1.StopBatchResponse
-	(*WorkRequest)(nil),               // 90: lockstep.autoflow.v1.WorkRequest
-	(*RegisterWorker)(nil),            // 91: lockstep.autoflow.v1.RegisterWorker
-	(*WorkerFunction)(nil),            // 92: lockstep.autoflow.v1.WorkerFunction
-	(*FunctionPlace)(nil),             // 93: lockstep.autoflow.v1.FunctionPlace
-	(*WorkResult)(nil),                // 94: lockstep.autoflow.v1.WorkResult
-	(*WorkFailure)(nil),               // 95: lockstep.autoflow.v1.WorkFailure
-	(*WorkHeartbeat)(nil),             // 96: lockstep.autoflow.v1.WorkHeartbeat
-	(*WorkDrain)(nil),                 // 97: lockstep.autoflow.v1.WorkDrain
-	(*WorkResponse)(nil),              // 98: lockstep.autoflow.v1.WorkResponse
-	(*WorkerRegistered)(nil),          // 99: lockstep.autoflow.v1.WorkerRegistered
-	(*WorkCall)(nil),                  // 100: lockstep.autoflow.v1.WorkCall
-	(*WorkCancelled)(nil),             // 101: lockstep.autoflow.v1.WorkCancelled
-	(*WorkRejected)(nil),              // 102: lockstep.autoflow.v1.WorkRejected
-	(*WorkDrained)(nil),               // 103: lockstep.autoflow.v1.WorkDrained
-	(*ListFunctionsRequest)(nil),      // 104: lockstep.autoflow.v1.ListFunctionsRequest
-	(*ListFunctionsResponse)(nil),     // 105: lockstep.autoflow.v1.ListFunctionsResponse
-	(*FunctionInfo)(nil),              // 106: lockstep.autoflow.v1.FunctionInfo
-	nil,                               // 107: lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
-	nil,                               // 108: lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
-	nil,                               // 109: lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
-	nil,                               // 110: lockstep.autoflow.v1.StartRefusal.FieldsEntry
-	nil,                               // 111: lockstep.autoflow.v1.Workflow.LabelsEntry
-	nil,                               // 112: lockstep.autoflow.v1.Workflow.StatusEntry
-	nil,                               // 113: lockstep.autoflow.v1.Wait.FilterEntry
-	nil,                               // 114: lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
-	nil,                               // 115: lockstep.autoflow.v1.ListWorkflowsRequest.StatusEntry
-	nil,                               // 116: lockstep.autoflow.v1.ExportedWorkflow.ModulesEntry
-	nil,                               // 117: lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
-	nil,                               // 118: lockstep.autoflow.v1.Handler.FilterEntry
-	nil,                               // 119: lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
-	nil,                               // 120: lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
-	nil,                               // 121: lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
-	nil,                               // 122: lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
-	nil,                               // 123: lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
-	nil,                               // 124: lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
-	(*durationpb.Duration)(nil),       // 125: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),     // 126: google.protobuf.Timestamp
+	(*ResetWorkflowRequest)(nil),      // 41: lockstep.autoflow.v1.ResetWorkflowRequest
+	(*ResetWorkflowResponse)(nil),     // 42: lockstep.autoflow.v1.ResetWorkflowResponse
+	(*ChangeProgramRequest)(nil),      // 43: lockstep.autoflow.v1.ChangeProgramRequest
+	(*ChangeProgramResponse)(nil),     // 44: lockstep.autoflow.v1.ChangeProgramResponse
+	(*ProgramChange)(nil),             // 45: lockstep.autoflow.v1.ProgramChange
+	(*SendToChannelRequest)(nil),      // 46: lockstep.autoflow.v1.SendToChannelRequest
+	(*SendToChannelResponse)(nil),     // 47: lockstep.autoflow.v1.SendToChannelResponse
+	(*CallChannelRequest)(nil),        // 48: lockstep.autoflow.v1.CallChannelRequest
+	(*CallChannelResponse)(nil),       // 49: lockstep.autoflow.v1.CallChannelResponse
+	(*CheckProgramRequest)(nil),       // 50: lockstep.autoflow.v1.CheckProgramRequest
+	(*CheckProgramResponse)(nil),      // 51: lockstep.autoflow.v1.CheckProgramResponse
+	(*Problem)(nil),                   // 52: lockstep.autoflow.v1.Problem
+	(*Use)(nil),                       // 53: lockstep.autoflow.v1.Use
+	(*Handler)(nil),                   // 54: lockstep.autoflow.v1.Handler
+	(*RegisterFlowRequest)(nil),       // 55: lockstep.autoflow.v1.RegisterFlowRequest
+	(*RegisterFlowResponse)(nil),      // 56: lockstep.autoflow.v1.RegisterFlowResponse
+	(*Flow)(nil),                      // 57: lockstep.autoflow.v1.Flow
+	(*ListFlowsRequest)(nil),          // 58: lockstep.autoflow.v1.ListFlowsRequest
+	(*ListFlowsResponse)(nil),         // 59: lockstep.autoflow.v1.ListFlowsResponse
+	(*DeleteFlowRequest)(nil),         // 60: lockstep.autoflow.v1.DeleteFlowRequest
+	(*DeleteFlowResponse)(nil),        // 61: lockstep.autoflow.v1.DeleteFlowResponse
+	(*DeclareAgentsRequest)(nil),      // 62: lockstep.autoflow.v1.DeclareAgentsRequest
+	(*DeclaredAgent)(nil),             // 63: lockstep.autoflow.v1.DeclaredAgent
+	(*DeclareAgentsResponse)(nil),     // 64: lockstep.autoflow.v1.DeclareAgentsResponse
+	(*ScheduleSpec)(nil),              // 65: lockstep.autoflow.v1.ScheduleSpec
+	(*RegisterScheduleRequest)(nil),   // 66: lockstep.autoflow.v1.RegisterScheduleRequest
+	(*RegisterScheduleResponse)(nil),  // 67: lockstep.autoflow.v1.RegisterScheduleResponse
+	(*Schedule)(nil),                  // 68: lockstep.autoflow.v1.Schedule
+	(*ScheduleFire)(nil),              // 69: lockstep.autoflow.v1.ScheduleFire
+	(*GetScheduleRequest)(nil),        // 70: lockstep.autoflow.v1.GetScheduleRequest
+	(*GetScheduleResponse)(nil),       // 71: lockstep.autoflow.v1.GetScheduleResponse
+	(*ListSchedulesRequest)(nil),      // 72: lockstep.autoflow.v1.ListSchedulesRequest
+	(*ListSchedulesResponse)(nil),     // 73: lockstep.autoflow.v1.ListSchedulesResponse
+	(*PauseScheduleRequest)(nil),      // 74: lockstep.autoflow.v1.PauseScheduleRequest
+	(*PauseScheduleResponse)(nil),     // 75: lockstep.autoflow.v1.PauseScheduleResponse
+	(*ResumeScheduleRequest)(nil),     // 76: lockstep.autoflow.v1.ResumeScheduleRequest
+	(*ResumeScheduleResponse)(nil),    // 77: lockstep.autoflow.v1.ResumeScheduleResponse
+	(*BackfillScheduleRequest)(nil),   // 78: lockstep.autoflow.v1.BackfillScheduleRequest
+	(*BackfillScheduleResponse)(nil),  // 79: lockstep.autoflow.v1.BackfillScheduleResponse
+	(*TriggerScheduleRequest)(nil),    // 80: lockstep.autoflow.v1.TriggerScheduleRequest
+	(*TriggerScheduleResponse)(nil),   // 81: lockstep.autoflow.v1.TriggerScheduleResponse
+	(*DeleteScheduleRequest)(nil),     // 82: lockstep.autoflow.v1.DeleteScheduleRequest
+	(*DeleteScheduleResponse)(nil),    // 83: lockstep.autoflow.v1.DeleteScheduleResponse
+	(*CountWorkflowsRequest)(nil),     // 84: lockstep.autoflow.v1.CountWorkflowsRequest
+	(*CountWorkflowsResponse)(nil),    // 85: lockstep.autoflow.v1.CountWorkflowsResponse
+	(*StartBatchRequest)(nil),         // 86: lockstep.autoflow.v1.StartBatchRequest
+	(*StartBatchResponse)(nil),        // 87: lockstep.autoflow.v1.StartBatchResponse
+	(*Batch)(nil),                     // 88: lockstep.autoflow.v1.Batch
+	(*GetBatchRequest)(nil),           // 89: lockstep.autoflow.v1.GetBatchRequest
+	(*GetBatchResponse)(nil),          // 90: lockstep.autoflow.v1.GetBatchResponse
+	(*ListBatchesRequest)(nil),        // 91: lockstep.autoflow.v1.ListBatchesRequest
+	(*ListBatchesResponse)(nil),       // 92: lockstep.autoflow.v1.ListBatchesResponse
+	(*StopBatchRequest)(nil),          // 93: lockstep.autoflow.v1.StopBatchRequest
+	(*StopBatchResponse)(nil),         // 94: lockstep.autoflow.v1.StopBatchResponse
+	(*WorkRequest)(nil),               // 95: lockstep.autoflow.v1.WorkRequest
+	(*RegisterWorker)(nil),            // 96: lockstep.autoflow.v1.RegisterWorker
+	(*WorkerFunction)(nil),            // 97: lockstep.autoflow.v1.WorkerFunction
+	(*FunctionPlace)(nil),             // 98: lockstep.autoflow.v1.FunctionPlace
+	(*WorkResult)(nil),                // 99: lockstep.autoflow.v1.WorkResult
+	(*WorkFailure)(nil),               // 100: lockstep.autoflow.v1.WorkFailure
+	(*WorkHeartbeat)(nil),             // 101: lockstep.autoflow.v1.WorkHeartbeat
+	(*WorkDrain)(nil),                 // 102: lockstep.autoflow.v1.WorkDrain
+	(*WorkResponse)(nil),              // 103: lockstep.autoflow.v1.WorkResponse
+	(*WorkerRegistered)(nil),          // 104: lockstep.autoflow.v1.WorkerRegistered
+	(*WorkCall)(nil),                  // 105: lockstep.autoflow.v1.WorkCall
+	(*WorkCancelled)(nil),             // 106: lockstep.autoflow.v1.WorkCancelled
+	(*WorkRejected)(nil),              // 107: lockstep.autoflow.v1.WorkRejected
+	(*WorkDrained)(nil),               // 108: lockstep.autoflow.v1.WorkDrained
+	(*ListFunctionsRequest)(nil),      // 109: lockstep.autoflow.v1.ListFunctionsRequest
+	(*ListFunctionsResponse)(nil),     // 110: lockstep.autoflow.v1.ListFunctionsResponse
+	(*FunctionInfo)(nil),              // 111: lockstep.autoflow.v1.FunctionInfo
+	nil,                               // 112: lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
+	nil,                               // 113: lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
+	nil,                               // 114: lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
+	nil,                               // 115: lockstep.autoflow.v1.StartRefusal.FieldsEntry
+	nil,                               // 116: lockstep.autoflow.v1.Workflow.LabelsEntry
+	nil,                               // 117: lockstep.autoflow.v1.Workflow.StatusEntry
+	nil,                               // 118: lockstep.autoflow.v1.Wait.FilterEntry
+	nil,                               // 119: lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
+	nil,                               // 120: lockstep.autoflow.v1.ListWorkflowsRequest.StatusEntry
+	nil,                               // 121: lockstep.autoflow.v1.ExportedWorkflow.ModulesEntry
+	nil,                               // 122: lockstep.autoflow.v1.ChangeProgramRequest.ModulesEntry
+	nil,                               // 123: lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
+	nil,                               // 124: lockstep.autoflow.v1.Handler.FilterEntry
+	nil,                               // 125: lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
+	nil,                               // 126: lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
+	nil,                               // 127: lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
+	nil,                               // 128: lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
+	nil,                               // 129: lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
+	nil,                               // 130: lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
+	(*durationpb.Duration)(nil),       // 131: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),     // 132: google.protobuf.Timestamp
 }
 var file_lockstep_autoflow_v1_autoflow_proto_depIdxs = []int32{
-	107, // 0: lockstep.autoflow.v1.StartWorkflowRequest.secrets:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
-	108, // 1: lockstep.autoflow.v1.StartWorkflowRequest.modules:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
-	109, // 2: lockstep.autoflow.v1.StartWorkflowRequest.labels:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
-	125, // 3: lockstep.autoflow.v1.StartWorkflowRequest.wait:type_name -> google.protobuf.Duration
+	112, // 0: lockstep.autoflow.v1.StartWorkflowRequest.secrets:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
+	113, // 1: lockstep.autoflow.v1.StartWorkflowRequest.modules:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
+	114, // 2: lockstep.autoflow.v1.StartWorkflowRequest.labels:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
+	131, // 3: lockstep.autoflow.v1.StartWorkflowRequest.wait:type_name -> google.protobuf.Duration
 	9,   // 4: lockstep.autoflow.v1.StartWorkflowRequest.message:type_name -> lockstep.autoflow.v1.StartMessage
 	15,  // 5: lockstep.autoflow.v1.StartWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
 	8,   // 6: lockstep.autoflow.v1.StartWorkflowsRequest.workflows:type_name -> lockstep.autoflow.v1.StartWorkflowRequest
 	13,  // 7: lockstep.autoflow.v1.StartWorkflowsResponse.results:type_name -> lockstep.autoflow.v1.StartResult
 	10,  // 8: lockstep.autoflow.v1.StartResult.started:type_name -> lockstep.autoflow.v1.StartWorkflowResponse
 	14,  // 9: lockstep.autoflow.v1.StartResult.refused:type_name -> lockstep.autoflow.v1.StartRefusal
-	110, // 10: lockstep.autoflow.v1.StartRefusal.fields:type_name -> lockstep.autoflow.v1.StartRefusal.FieldsEntry
+	115, // 10: lockstep.autoflow.v1.StartRefusal.fields:type_name -> lockstep.autoflow.v1.StartRefusal.FieldsEntry
 	0,   // 11: lockstep.autoflow.v1.Workflow.state:type_name -> lockstep.autoflow.v1.WorkflowState
-	111, // 12: lockstep.autoflow.v1.Workflow.labels:type_name -> lockstep.autoflow.v1.Workflow.LabelsEntry
-	126, // 13: lockstep.autoflow.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
-	126, // 14: lockstep.autoflow.v1.Workflow.finished_at:type_name -> google.protobuf.Timestamp
+	116, // 12: lockstep.autoflow.v1.Workflow.labels:type_name -> lockstep.autoflow.v1.Workflow.LabelsEntry
+	132, // 13: lockstep.autoflow.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
+	132, // 14: lockstep.autoflow.v1.Workflow.finished_at:type_name -> google.protobuf.Timestamp
 	17,  // 15: lockstep.autoflow.v1.Workflow.waits:type_name -> lockstep.autoflow.v1.Wait
-	126, // 16: lockstep.autoflow.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
+	132, // 16: lockstep.autoflow.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
 	18,  // 17: lockstep.autoflow.v1.Workflow.retries:type_name -> lockstep.autoflow.v1.Retry
 	16,  // 18: lockstep.autoflow.v1.Workflow.stack:type_name -> lockstep.autoflow.v1.StackFrame
-	112, // 19: lockstep.autoflow.v1.Workflow.status:type_name -> lockstep.autoflow.v1.Workflow.StatusEntry
-	113, // 20: lockstep.autoflow.v1.Wait.filter:type_name -> lockstep.autoflow.v1.Wait.FilterEntry
-	126, // 21: lockstep.autoflow.v1.Wait.since:type_name -> google.protobuf.Timestamp
-	126, // 22: lockstep.autoflow.v1.Wait.until:type_name -> google.protobuf.Timestamp
-	126, // 23: lockstep.autoflow.v1.Retry.at:type_name -> google.protobuf.Timestamp
-	125, // 24: lockstep.autoflow.v1.GetWorkflowRequest.wait:type_name -> google.protobuf.Duration
-	15,  // 25: lockstep.autoflow.v1.GetWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	0,   // 26: lockstep.autoflow.v1.ListWorkflowsRequest.states:type_name -> lockstep.autoflow.v1.WorkflowState
-	114, // 27: lockstep.autoflow.v1.ListWorkflowsRequest.labels:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
-	126, // 28: lockstep.autoflow.v1.ListWorkflowsRequest.started_after:type_name -> google.protobuf.Timestamp
-	126, // 29: lockstep.autoflow.v1.ListWorkflowsRequest.started_before:type_name -> google.protobuf.Timestamp
-	126, // 30: lockstep.autoflow.v1.ListWorkflowsRequest.ended_after:type_name -> google.protobuf.Timestamp
-	126, // 31: lockstep.autoflow.v1.ListWorkflowsRequest.ended_before:type_name -> google.protobuf.Timestamp
-	115, // 32: lockstep.autoflow.v1.ListWorkflowsRequest.status:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.StatusEntry
-	15,  // 33: lockstep.autoflow.v1.ListWorkflowsResponse.workflows:type_name -> lockstep.autoflow.v1.Workflow
-	25,  // 34: lockstep.autoflow.v1.GetHistoryResponse.entries:type_name -> lockstep.autoflow.v1.HistoryEntry
-	126, // 35: lockstep.autoflow.v1.HistoryEntry.recorded_at:type_name -> google.protobuf.Timestamp
-	28,  // 36: lockstep.autoflow.v1.ExportWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.ExportedWorkflow
-	29,  // 37: lockstep.autoflow.v1.ExportWorkflowResponse.entry:type_name -> lockstep.autoflow.v1.ExportedEntry
-	15,  // 38: lockstep.autoflow.v1.ExportedWorkflow.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	116, // 39: lockstep.autoflow.v1.ExportedWorkflow.modules:type_name -> lockstep.autoflow.v1.ExportedWorkflow.ModulesEntry
-	126, // 40: lockstep.autoflow.v1.ExportedEntry.recorded_at:type_name -> google.protobuf.Timestamp
-	32,  // 41: lockstep.autoflow.v1.GetLogsResponse.lines:type_name -> lockstep.autoflow.v1.LogLine
-	126, // 42: lockstep.autoflow.v1.LogLine.recorded_at:type_name -> google.protobuf.Timestamp
-	25,  // 43: lockstep.autoflow.v1.WatchWorkflowResponse.entry:type_name -> lockstep.autoflow.v1.HistoryEntry
-	15,  // 44: lockstep.autoflow.v1.WatchWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	15,  // 45: lockstep.autoflow.v1.TerminateWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	15,  // 46: lockstep.autoflow.v1.RetryWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	125, // 47: lockstep.autoflow.v1.CallChannelRequest.wait:type_name -> google.protobuf.Duration
-	117, // 48: lockstep.autoflow.v1.CheckProgramRequest.modules:type_name -> lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
-	47,  // 49: lockstep.autoflow.v1.CheckProgramResponse.problems:type_name -> lockstep.autoflow.v1.Problem
-	48,  // 50: lockstep.autoflow.v1.CheckProgramResponse.functions:type_name -> lockstep.autoflow.v1.Use
-	48,  // 51: lockstep.autoflow.v1.CheckProgramResponse.waits:type_name -> lockstep.autoflow.v1.Use
-	48,  // 52: lockstep.autoflow.v1.CheckProgramResponse.emits:type_name -> lockstep.autoflow.v1.Use
-	49,  // 53: lockstep.autoflow.v1.CheckProgramResponse.handlers:type_name -> lockstep.autoflow.v1.Handler
-	118, // 54: lockstep.autoflow.v1.Handler.filter:type_name -> lockstep.autoflow.v1.Handler.FilterEntry
-	119, // 55: lockstep.autoflow.v1.RegisterFlowRequest.modules:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
-	120, // 56: lockstep.autoflow.v1.RegisterFlowRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
-	121, // 57: lockstep.autoflow.v1.RegisterFlowRequest.labels:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
-	52,  // 58: lockstep.autoflow.v1.RegisterFlowResponse.flow:type_name -> lockstep.autoflow.v1.Flow
-	49,  // 59: lockstep.autoflow.v1.Flow.handlers:type_name -> lockstep.autoflow.v1.Handler
-	126, // 60: lockstep.autoflow.v1.Flow.registered_at:type_name -> google.protobuf.Timestamp
-	52,  // 61: lockstep.autoflow.v1.ListFlowsResponse.flows:type_name -> lockstep.autoflow.v1.Flow
-	58,  // 62: lockstep.autoflow.v1.DeclareAgentsRequest.agents:type_name -> lockstep.autoflow.v1.DeclaredAgent
-	125, // 63: lockstep.autoflow.v1.ScheduleSpec.every:type_name -> google.protobuf.Duration
-	126, // 64: lockstep.autoflow.v1.ScheduleSpec.anchor:type_name -> google.protobuf.Timestamp
-	126, // 65: lockstep.autoflow.v1.ScheduleSpec.start:type_name -> google.protobuf.Timestamp
-	126, // 66: lockstep.autoflow.v1.ScheduleSpec.end:type_name -> google.protobuf.Timestamp
-	125, // 67: lockstep.autoflow.v1.ScheduleSpec.jitter:type_name -> google.protobuf.Duration
-	60,  // 68: lockstep.autoflow.v1.RegisterScheduleRequest.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
-	1,   // 69: lockstep.autoflow.v1.RegisterScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
-	125, // 70: lockstep.autoflow.v1.RegisterScheduleRequest.catch_up:type_name -> google.protobuf.Duration
-	122, // 71: lockstep.autoflow.v1.RegisterScheduleRequest.modules:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
-	123, // 72: lockstep.autoflow.v1.RegisterScheduleRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
-	124, // 73: lockstep.autoflow.v1.RegisterScheduleRequest.labels:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
-	63,  // 74: lockstep.autoflow.v1.RegisterScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
-	60,  // 75: lockstep.autoflow.v1.Schedule.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
-	1,   // 76: lockstep.autoflow.v1.Schedule.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
-	125, // 77: lockstep.autoflow.v1.Schedule.catch_up:type_name -> google.protobuf.Duration
-	126, // 78: lockstep.autoflow.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	126, // 79: lockstep.autoflow.v1.Schedule.changed_at:type_name -> google.protobuf.Timestamp
-	126, // 80: lockstep.autoflow.v1.Schedule.next_due_at:type_name -> google.protobuf.Timestamp
-	126, // 81: lockstep.autoflow.v1.ScheduleFire.due_at:type_name -> google.protobuf.Timestamp
-	2,   // 82: lockstep.autoflow.v1.ScheduleFire.state:type_name -> lockstep.autoflow.v1.ScheduleFireState
-	0,   // 83: lockstep.autoflow.v1.ScheduleFire.workflow_state:type_name -> lockstep.autoflow.v1.WorkflowState
-	126, // 84: lockstep.autoflow.v1.ScheduleFire.finished_at:type_name -> google.protobuf.Timestamp
-	63,  // 85: lockstep.autoflow.v1.GetScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
-	126, // 86: lockstep.autoflow.v1.GetScheduleResponse.next_due_at:type_name -> google.protobuf.Timestamp
-	64,  // 87: lockstep.autoflow.v1.GetScheduleResponse.fires:type_name -> lockstep.autoflow.v1.ScheduleFire
-	63,  // 88: lockstep.autoflow.v1.ListSchedulesResponse.schedules:type_name -> lockstep.autoflow.v1.Schedule
-	63,  // 89: lockstep.autoflow.v1.PauseScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
-	63,  // 90: lockstep.autoflow.v1.ResumeScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
-	126, // 91: lockstep.autoflow.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	126, // 92: lockstep.autoflow.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	1,   // 93: lockstep.autoflow.v1.BackfillScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
-	1,   // 94: lockstep.autoflow.v1.TriggerScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
-	21,  // 95: lockstep.autoflow.v1.CountWorkflowsRequest.filter:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest
-	3,   // 96: lockstep.autoflow.v1.StartBatchRequest.action:type_name -> lockstep.autoflow.v1.BatchAction
-	21,  // 97: lockstep.autoflow.v1.StartBatchRequest.filter:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest
-	83,  // 98: lockstep.autoflow.v1.StartBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
-	15,  // 99: lockstep.autoflow.v1.StartBatchResponse.sample:type_name -> lockstep.autoflow.v1.Workflow
-	3,   // 100: lockstep.autoflow.v1.Batch.action:type_name -> lockstep.autoflow.v1.BatchAction
-	4,   // 101: lockstep.autoflow.v1.Batch.state:type_name -> lockstep.autoflow.v1.BatchState
-	126, // 102: lockstep.autoflow.v1.Batch.created_at:type_name -> google.protobuf.Timestamp
-	126, // 103: lockstep.autoflow.v1.Batch.finished_at:type_name -> google.protobuf.Timestamp
-	83,  // 104: lockstep.autoflow.v1.GetBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
-	83,  // 105: lockstep.autoflow.v1.ListBatchesResponse.batches:type_name -> lockstep.autoflow.v1.Batch
-	83,  // 106: lockstep.autoflow.v1.StopBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
-	91,  // 107: lockstep.autoflow.v1.WorkRequest.register:type_name -> lockstep.autoflow.v1.RegisterWorker
-	94,  // 108: lockstep.autoflow.v1.WorkRequest.result:type_name -> lockstep.autoflow.v1.WorkResult
-	96,  // 109: lockstep.autoflow.v1.WorkRequest.heartbeat:type_name -> lockstep.autoflow.v1.WorkHeartbeat
-	97,  // 110: lockstep.autoflow.v1.WorkRequest.drain:type_name -> lockstep.autoflow.v1.WorkDrain
-	92,  // 111: lockstep.autoflow.v1.RegisterWorker.functions:type_name -> lockstep.autoflow.v1.WorkerFunction
-	5,   // 112: lockstep.autoflow.v1.WorkerFunction.effect:type_name -> lockstep.autoflow.v1.FunctionEffect
-	93,  // 113: lockstep.autoflow.v1.WorkerFunction.places:type_name -> lockstep.autoflow.v1.FunctionPlace
-	95,  // 114: lockstep.autoflow.v1.WorkResult.failure:type_name -> lockstep.autoflow.v1.WorkFailure
-	125, // 115: lockstep.autoflow.v1.WorkFailure.retry_after:type_name -> google.protobuf.Duration
-	99,  // 116: lockstep.autoflow.v1.WorkResponse.registered:type_name -> lockstep.autoflow.v1.WorkerRegistered
-	100, // 117: lockstep.autoflow.v1.WorkResponse.call:type_name -> lockstep.autoflow.v1.WorkCall
-	101, // 118: lockstep.autoflow.v1.WorkResponse.cancelled:type_name -> lockstep.autoflow.v1.WorkCancelled
-	102, // 119: lockstep.autoflow.v1.WorkResponse.rejected:type_name -> lockstep.autoflow.v1.WorkRejected
-	103, // 120: lockstep.autoflow.v1.WorkResponse.drained:type_name -> lockstep.autoflow.v1.WorkDrained
-	125, // 121: lockstep.autoflow.v1.WorkerRegistered.heartbeat_interval:type_name -> google.protobuf.Duration
-	125, // 122: lockstep.autoflow.v1.WorkerRegistered.heartbeat_timeout:type_name -> google.protobuf.Duration
-	126, // 123: lockstep.autoflow.v1.WorkCall.deadline:type_name -> google.protobuf.Timestamp
-	106, // 124: lockstep.autoflow.v1.ListFunctionsResponse.functions:type_name -> lockstep.autoflow.v1.FunctionInfo
-	5,   // 125: lockstep.autoflow.v1.FunctionInfo.effect:type_name -> lockstep.autoflow.v1.FunctionEffect
-	126, // 126: lockstep.autoflow.v1.FunctionInfo.registered_at:type_name -> google.protobuf.Timestamp
-	6,   // 127: lockstep.autoflow.v1.AutoFlow.CloudEvent:input_type -> lockstep.autoflow.v1.CloudEventRequest
-	8,   // 128: lockstep.autoflow.v1.AutoFlow.StartWorkflow:input_type -> lockstep.autoflow.v1.StartWorkflowRequest
-	11,  // 129: lockstep.autoflow.v1.AutoFlow.StartWorkflows:input_type -> lockstep.autoflow.v1.StartWorkflowsRequest
-	19,  // 130: lockstep.autoflow.v1.AutoFlow.GetWorkflow:input_type -> lockstep.autoflow.v1.GetWorkflowRequest
-	21,  // 131: lockstep.autoflow.v1.AutoFlow.ListWorkflows:input_type -> lockstep.autoflow.v1.ListWorkflowsRequest
-	79,  // 132: lockstep.autoflow.v1.AutoFlow.CountWorkflows:input_type -> lockstep.autoflow.v1.CountWorkflowsRequest
-	81,  // 133: lockstep.autoflow.v1.AutoFlow.StartBatch:input_type -> lockstep.autoflow.v1.StartBatchRequest
-	84,  // 134: lockstep.autoflow.v1.AutoFlow.GetBatch:input_type -> lockstep.autoflow.v1.GetBatchRequest
-	86,  // 135: lockstep.autoflow.v1.AutoFlow.ListBatches:input_type -> lockstep.autoflow.v1.ListBatchesRequest
-	88,  // 136: lockstep.autoflow.v1.AutoFlow.StopBatch:input_type -> lockstep.autoflow.v1.StopBatchRequest
-	23,  // 137: lockstep.autoflow.v1.AutoFlow.GetHistory:input_type -> lockstep.autoflow.v1.GetHistoryRequest
-	26,  // 138: lockstep.autoflow.v1.AutoFlow.ExportWorkflow:input_type -> lockstep.autoflow.v1.ExportWorkflowRequest
-	30,  // 139: lockstep.autoflow.v1.AutoFlow.GetLogs:input_type -> lockstep.autoflow.v1.GetLogsRequest
-	33,  // 140: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:input_type -> lockstep.autoflow.v1.WatchWorkflowRequest
-	35,  // 141: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:input_type -> lockstep.autoflow.v1.CancelWorkflowRequest
-	37,  // 142: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:input_type -> lockstep.autoflow.v1.TerminateWorkflowRequest
-	39,  // 143: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:input_type -> lockstep.autoflow.v1.RetryWorkflowRequest
-	41,  // 144: lockstep.autoflow.v1.AutoFlow.SendToChannel:input_type -> lockstep.autoflow.v1.SendToChannelRequest
-	43,  // 145: lockstep.autoflow.v1.AutoFlow.CallChannel:input_type -> lockstep.autoflow.v1.CallChannelRequest
-	45,  // 146: lockstep.autoflow.v1.AutoFlow.CheckProgram:input_type -> lockstep.autoflow.v1.CheckProgramRequest
-	50,  // 147: lockstep.autoflow.v1.AutoFlow.RegisterFlow:input_type -> lockstep.autoflow.v1.RegisterFlowRequest
-	53,  // 148: lockstep.autoflow.v1.AutoFlow.ListFlows:input_type -> lockstep.autoflow.v1.ListFlowsRequest
-	55,  // 149: lockstep.autoflow.v1.AutoFlow.DeleteFlow:input_type -> lockstep.autoflow.v1.DeleteFlowRequest
-	61,  // 150: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:input_type -> lockstep.autoflow.v1.RegisterScheduleRequest
-	65,  // 151: lockstep.autoflow.v1.AutoFlow.GetSchedule:input_type -> lockstep.autoflow.v1.GetScheduleRequest
-	67,  // 152: lockstep.autoflow.v1.AutoFlow.ListSchedules:input_type -> lockstep.autoflow.v1.ListSchedulesRequest
-	69,  // 153: lockstep.autoflow.v1.AutoFlow.PauseSchedule:input_type -> lockstep.autoflow.v1.PauseScheduleRequest
-	71,  // 154: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:input_type -> lockstep.autoflow.v1.ResumeScheduleRequest
-	73,  // 155: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:input_type -> lockstep.autoflow.v1.BackfillScheduleRequest
-	75,  // 156: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:input_type -> lockstep.autoflow.v1.TriggerScheduleRequest
-	77,  // 157: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:input_type -> lockstep.autoflow.v1.DeleteScheduleRequest
-	57,  // 158: lockstep.autoflow.v1.AutoFlow.DeclareAgents:input_type -> lockstep.autoflow.v1.DeclareAgentsRequest
-	90,  // 159: lockstep.autoflow.v1.AutoFlow.Work:input_type -> lockstep.autoflow.v1.WorkRequest
-	104, // 160: lockstep.autoflow.v1.AutoFlow.ListFunctions:input_type -> lockstep.autoflow.v1.ListFunctionsRequest
-	7,   // 161: lockstep.autoflow.v1.AutoFlow.CloudEvent:output_type -> lockstep.autoflow.v1.CloudEventResponse
-	10,  // 162: lockstep.autoflow.v1.AutoFlow.StartWorkflow:output_type -> lockstep.autoflow.v1.StartWorkflowResponse
-	12,  // 163: lockstep.autoflow.v1.AutoFlow.StartWorkflows:output_type -> lockstep.autoflow.v1.StartWorkflowsResponse
-	20,  // 164: lockstep.autoflow.v1.AutoFlow.GetWorkflow:output_type -> lockstep.autoflow.v1.GetWorkflowResponse
-	22,  // 165: lockstep.autoflow.v1.AutoFlow.ListWorkflows:output_type -> lockstep.autoflow.v1.ListWorkflowsResponse
-	80,  // 166: lockstep.autoflow.v1.AutoFlow.CountWorkflows:output_type -> lockstep.autoflow.v1.CountWorkflowsResponse
-	82,  // 167: lockstep.autoflow.v1.AutoFlow.StartBatch:output_type -> lockstep.autoflow.v1.StartBatchResponse
-	85,  // 168: lockstep.autoflow.v1.AutoFlow.GetBatch:output_type -> lockstep.autoflow.v1.GetBatchResponse
-	87,  // 169: lockstep.autoflow.v1.AutoFlow.ListBatches:output_type -> lockstep.autoflow.v1.ListBatchesResponse
-	89,  // 170: lockstep.autoflow.v1.AutoFlow.StopBatch:output_type -> lockstep.autoflow.v1.StopBatchResponse
-	24,  // 171: lockstep.autoflow.v1.AutoFlow.GetHistory:output_type -> lockstep.autoflow.v1.GetHistoryResponse
-	27,  // 172: lockstep.autoflow.v1.AutoFlow.ExportWorkflow:output_type -> lockstep.autoflow.v1.ExportWorkflowResponse
-	31,  // 173: lockstep.autoflow.v1.AutoFlow.GetLogs:output_type -> lockstep.autoflow.v1.GetLogsResponse
-	34,  // 174: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:output_type -> lockstep.autoflow.v1.WatchWorkflowResponse
-	36,  // 175: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:output_type -> lockstep.autoflow.v1.CancelWorkflowResponse
-	38,  // 176: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:output_type -> lockstep.autoflow.v1.TerminateWorkflowResponse
-	40,  // 177: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:output_type -> lockstep.autoflow.v1.RetryWorkflowResponse
-	42,  // 178: lockstep.autoflow.v1.AutoFlow.SendToChannel:output_type -> lockstep.autoflow.v1.SendToChannelResponse
-	44,  // 179: lockstep.autoflow.v1.AutoFlow.CallChannel:output_type -> lockstep.autoflow.v1.CallChannelResponse
-	46,  // 180: lockstep.autoflow.v1.AutoFlow.CheckProgram:output_type -> lockstep.autoflow.v1.CheckProgramResponse
-	51,  // 181: lockstep.autoflow.v1.AutoFlow.RegisterFlow:output_type -> lockstep.autoflow.v1.RegisterFlowResponse
-	54,  // 182: lockstep.autoflow.v1.AutoFlow.ListFlows:output_type -> lockstep.autoflow.v1.ListFlowsResponse
-	56,  // 183: lockstep.autoflow.v1.AutoFlow.DeleteFlow:output_type -> lockstep.autoflow.v1.DeleteFlowResponse
-	62,  // 184: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:output_type -> lockstep.autoflow.v1.RegisterScheduleResponse
-	66,  // 185: lockstep.autoflow.v1.AutoFlow.GetSchedule:output_type -> lockstep.autoflow.v1.GetScheduleResponse
-	68,  // 186: lockstep.autoflow.v1.AutoFlow.ListSchedules:output_type -> lockstep.autoflow.v1.ListSchedulesResponse
-	70,  // 187: lockstep.autoflow.v1.AutoFlow.PauseSchedule:output_type -> lockstep.autoflow.v1.PauseScheduleResponse
-	72,  // 188: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:output_type -> lockstep.autoflow.v1.ResumeScheduleResponse
-	74,  // 189: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:output_type -> lockstep.autoflow.v1.BackfillScheduleResponse
-	76,  // 190: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:output_type -> lockstep.autoflow.v1.TriggerScheduleResponse
-	78,  // 191: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:output_type -> lockstep.autoflow.v1.DeleteScheduleResponse
-	59,  // 192: lockstep.autoflow.v1.AutoFlow.DeclareAgents:output_type -> lockstep.autoflow.v1.DeclareAgentsResponse
-	98,  // 193: lockstep.autoflow.v1.AutoFlow.Work:output_type -> lockstep.autoflow.v1.WorkResponse
-	105, // 194: lockstep.autoflow.v1.AutoFlow.ListFunctions:output_type -> lockstep.autoflow.v1.ListFunctionsResponse
-	161, // [161:195] is the sub-list for method output_type
-	127, // [127:161] is the sub-list for method input_type
-	127, // [127:127] is the sub-list for extension type_name
-	127, // [127:127] is the sub-list for extension extendee
-	0,   // [0:127] is the sub-list for field type_name
+	117, // 19: lockstep.autoflow.v1.Workflow.status:type_name -> lockstep.autoflow.v1.Workflow.StatusEntry
+	45,  // 20: lockstep.autoflow.v1.Workflow.program_changes:type_name -> lockstep.autoflow.v1.ProgramChange
+	118, // 21: lockstep.autoflow.v1.Wait.filter:type_name -> lockstep.autoflow.v1.Wait.FilterEntry
+	132, // 22: lockstep.autoflow.v1.Wait.since:type_name -> google.protobuf.Timestamp
+	132, // 23: lockstep.autoflow.v1.Wait.until:type_name -> google.protobuf.Timestamp
+	132, // 24: lockstep.autoflow.v1.Retry.at:type_name -> google.protobuf.Timestamp
+	131, // 25: lockstep.autoflow.v1.GetWorkflowRequest.wait:type_name -> google.protobuf.Duration
+	15,  // 26: lockstep.autoflow.v1.GetWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	0,   // 27: lockstep.autoflow.v1.ListWorkflowsRequest.states:type_name -> lockstep.autoflow.v1.WorkflowState
+	119, // 28: lockstep.autoflow.v1.ListWorkflowsRequest.labels:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
+	132, // 29: lockstep.autoflow.v1.ListWorkflowsRequest.started_after:type_name -> google.protobuf.Timestamp
+	132, // 30: lockstep.autoflow.v1.ListWorkflowsRequest.started_before:type_name -> google.protobuf.Timestamp
+	132, // 31: lockstep.autoflow.v1.ListWorkflowsRequest.ended_after:type_name -> google.protobuf.Timestamp
+	132, // 32: lockstep.autoflow.v1.ListWorkflowsRequest.ended_before:type_name -> google.protobuf.Timestamp
+	120, // 33: lockstep.autoflow.v1.ListWorkflowsRequest.status:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.StatusEntry
+	15,  // 34: lockstep.autoflow.v1.ListWorkflowsResponse.workflows:type_name -> lockstep.autoflow.v1.Workflow
+	25,  // 35: lockstep.autoflow.v1.GetHistoryResponse.entries:type_name -> lockstep.autoflow.v1.HistoryEntry
+	132, // 36: lockstep.autoflow.v1.HistoryEntry.recorded_at:type_name -> google.protobuf.Timestamp
+	28,  // 37: lockstep.autoflow.v1.ExportWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.ExportedWorkflow
+	29,  // 38: lockstep.autoflow.v1.ExportWorkflowResponse.entry:type_name -> lockstep.autoflow.v1.ExportedEntry
+	15,  // 39: lockstep.autoflow.v1.ExportedWorkflow.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	121, // 40: lockstep.autoflow.v1.ExportedWorkflow.modules:type_name -> lockstep.autoflow.v1.ExportedWorkflow.ModulesEntry
+	132, // 41: lockstep.autoflow.v1.ExportedEntry.recorded_at:type_name -> google.protobuf.Timestamp
+	32,  // 42: lockstep.autoflow.v1.GetLogsResponse.lines:type_name -> lockstep.autoflow.v1.LogLine
+	132, // 43: lockstep.autoflow.v1.LogLine.recorded_at:type_name -> google.protobuf.Timestamp
+	25,  // 44: lockstep.autoflow.v1.WatchWorkflowResponse.entry:type_name -> lockstep.autoflow.v1.HistoryEntry
+	15,  // 45: lockstep.autoflow.v1.WatchWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	15,  // 46: lockstep.autoflow.v1.TerminateWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	15,  // 47: lockstep.autoflow.v1.RetryWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	15,  // 48: lockstep.autoflow.v1.ResetWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	122, // 49: lockstep.autoflow.v1.ChangeProgramRequest.modules:type_name -> lockstep.autoflow.v1.ChangeProgramRequest.ModulesEntry
+	15,  // 50: lockstep.autoflow.v1.ChangeProgramResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	132, // 51: lockstep.autoflow.v1.ProgramChange.at:type_name -> google.protobuf.Timestamp
+	131, // 52: lockstep.autoflow.v1.CallChannelRequest.wait:type_name -> google.protobuf.Duration
+	123, // 53: lockstep.autoflow.v1.CheckProgramRequest.modules:type_name -> lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
+	52,  // 54: lockstep.autoflow.v1.CheckProgramResponse.problems:type_name -> lockstep.autoflow.v1.Problem
+	53,  // 55: lockstep.autoflow.v1.CheckProgramResponse.functions:type_name -> lockstep.autoflow.v1.Use
+	53,  // 56: lockstep.autoflow.v1.CheckProgramResponse.waits:type_name -> lockstep.autoflow.v1.Use
+	53,  // 57: lockstep.autoflow.v1.CheckProgramResponse.emits:type_name -> lockstep.autoflow.v1.Use
+	54,  // 58: lockstep.autoflow.v1.CheckProgramResponse.handlers:type_name -> lockstep.autoflow.v1.Handler
+	124, // 59: lockstep.autoflow.v1.Handler.filter:type_name -> lockstep.autoflow.v1.Handler.FilterEntry
+	125, // 60: lockstep.autoflow.v1.RegisterFlowRequest.modules:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
+	126, // 61: lockstep.autoflow.v1.RegisterFlowRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
+	127, // 62: lockstep.autoflow.v1.RegisterFlowRequest.labels:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
+	57,  // 63: lockstep.autoflow.v1.RegisterFlowResponse.flow:type_name -> lockstep.autoflow.v1.Flow
+	54,  // 64: lockstep.autoflow.v1.Flow.handlers:type_name -> lockstep.autoflow.v1.Handler
+	132, // 65: lockstep.autoflow.v1.Flow.registered_at:type_name -> google.protobuf.Timestamp
+	57,  // 66: lockstep.autoflow.v1.ListFlowsResponse.flows:type_name -> lockstep.autoflow.v1.Flow
+	63,  // 67: lockstep.autoflow.v1.DeclareAgentsRequest.agents:type_name -> lockstep.autoflow.v1.DeclaredAgent
+	131, // 68: lockstep.autoflow.v1.ScheduleSpec.every:type_name -> google.protobuf.Duration
+	132, // 69: lockstep.autoflow.v1.ScheduleSpec.anchor:type_name -> google.protobuf.Timestamp
+	132, // 70: lockstep.autoflow.v1.ScheduleSpec.start:type_name -> google.protobuf.Timestamp
+	132, // 71: lockstep.autoflow.v1.ScheduleSpec.end:type_name -> google.protobuf.Timestamp
+	131, // 72: lockstep.autoflow.v1.ScheduleSpec.jitter:type_name -> google.protobuf.Duration
+	65,  // 73: lockstep.autoflow.v1.RegisterScheduleRequest.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
+	1,   // 74: lockstep.autoflow.v1.RegisterScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
+	131, // 75: lockstep.autoflow.v1.RegisterScheduleRequest.catch_up:type_name -> google.protobuf.Duration
+	128, // 76: lockstep.autoflow.v1.RegisterScheduleRequest.modules:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
+	129, // 77: lockstep.autoflow.v1.RegisterScheduleRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
+	130, // 78: lockstep.autoflow.v1.RegisterScheduleRequest.labels:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
+	68,  // 79: lockstep.autoflow.v1.RegisterScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	65,  // 80: lockstep.autoflow.v1.Schedule.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
+	1,   // 81: lockstep.autoflow.v1.Schedule.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
+	131, // 82: lockstep.autoflow.v1.Schedule.catch_up:type_name -> google.protobuf.Duration
+	132, // 83: lockstep.autoflow.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	132, // 84: lockstep.autoflow.v1.Schedule.changed_at:type_name -> google.protobuf.Timestamp
+	132, // 85: lockstep.autoflow.v1.Schedule.next_due_at:type_name -> google.protobuf.Timestamp
+	132, // 86: lockstep.autoflow.v1.ScheduleFire.due_at:type_name -> google.protobuf.Timestamp
+	2,   // 87: lockstep.autoflow.v1.ScheduleFire.state:type_name -> lockstep.autoflow.v1.ScheduleFireState
+	0,   // 88: lockstep.autoflow.v1.ScheduleFire.workflow_state:type_name -> lockstep.autoflow.v1.WorkflowState
+	132, // 89: lockstep.autoflow.v1.ScheduleFire.finished_at:type_name -> google.protobuf.Timestamp
+	68,  // 90: lockstep.autoflow.v1.GetScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	132, // 91: lockstep.autoflow.v1.GetScheduleResponse.next_due_at:type_name -> google.protobuf.Timestamp
+	69,  // 92: lockstep.autoflow.v1.GetScheduleResponse.fires:type_name -> lockstep.autoflow.v1.ScheduleFire
+	68,  // 93: lockstep.autoflow.v1.ListSchedulesResponse.schedules:type_name -> lockstep.autoflow.v1.Schedule
+	68,  // 94: lockstep.autoflow.v1.PauseScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	68,  // 95: lockstep.autoflow.v1.ResumeScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	132, // 96: lockstep.autoflow.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	132, // 97: lockstep.autoflow.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	1,   // 98: lockstep.autoflow.v1.BackfillScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
+	1,   // 99: lockstep.autoflow.v1.TriggerScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
+	21,  // 100: lockstep.autoflow.v1.CountWorkflowsRequest.filter:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest
+	3,   // 101: lockstep.autoflow.v1.StartBatchRequest.action:type_name -> lockstep.autoflow.v1.BatchAction
+	21,  // 102: lockstep.autoflow.v1.StartBatchRequest.filter:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest
+	88,  // 103: lockstep.autoflow.v1.StartBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
+	15,  // 104: lockstep.autoflow.v1.StartBatchResponse.sample:type_name -> lockstep.autoflow.v1.Workflow
+	3,   // 105: lockstep.autoflow.v1.Batch.action:type_name -> lockstep.autoflow.v1.BatchAction
+	4,   // 106: lockstep.autoflow.v1.Batch.state:type_name -> lockstep.autoflow.v1.BatchState
+	132, // 107: lockstep.autoflow.v1.Batch.created_at:type_name -> google.protobuf.Timestamp
+	132, // 108: lockstep.autoflow.v1.Batch.finished_at:type_name -> google.protobuf.Timestamp
+	88,  // 109: lockstep.autoflow.v1.GetBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
+	88,  // 110: lockstep.autoflow.v1.ListBatchesResponse.batches:type_name -> lockstep.autoflow.v1.Batch
+	88,  // 111: lockstep.autoflow.v1.StopBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
+	96,  // 112: lockstep.autoflow.v1.WorkRequest.register:type_name -> lockstep.autoflow.v1.RegisterWorker
+	99,  // 113: lockstep.autoflow.v1.WorkRequest.result:type_name -> lockstep.autoflow.v1.WorkResult
+	101, // 114: lockstep.autoflow.v1.WorkRequest.heartbeat:type_name -> lockstep.autoflow.v1.WorkHeartbeat
+	102, // 115: lockstep.autoflow.v1.WorkRequest.drain:type_name -> lockstep.autoflow.v1.WorkDrain
+	97,  // 116: lockstep.autoflow.v1.RegisterWorker.functions:type_name -> lockstep.autoflow.v1.WorkerFunction
+	5,   // 117: lockstep.autoflow.v1.WorkerFunction.effect:type_name -> lockstep.autoflow.v1.FunctionEffect
+	98,  // 118: lockstep.autoflow.v1.WorkerFunction.places:type_name -> lockstep.autoflow.v1.FunctionPlace
+	100, // 119: lockstep.autoflow.v1.WorkResult.failure:type_name -> lockstep.autoflow.v1.WorkFailure
+	131, // 120: lockstep.autoflow.v1.WorkFailure.retry_after:type_name -> google.protobuf.Duration
+	104, // 121: lockstep.autoflow.v1.WorkResponse.registered:type_name -> lockstep.autoflow.v1.WorkerRegistered
+	105, // 122: lockstep.autoflow.v1.WorkResponse.call:type_name -> lockstep.autoflow.v1.WorkCall
+	106, // 123: lockstep.autoflow.v1.WorkResponse.cancelled:type_name -> lockstep.autoflow.v1.WorkCancelled
+	107, // 124: lockstep.autoflow.v1.WorkResponse.rejected:type_name -> lockstep.autoflow.v1.WorkRejected
+	108, // 125: lockstep.autoflow.v1.WorkResponse.drained:type_name -> lockstep.autoflow.v1.WorkDrained
+	131, // 126: lockstep.autoflow.v1.WorkerRegistered.heartbeat_interval:type_name -> google.protobuf.Duration
+	131, // 127: lockstep.autoflow.v1.WorkerRegistered.heartbeat_timeout:type_name -> google.protobuf.Duration
+	132, // 128: lockstep.autoflow.v1.WorkCall.deadline:type_name -> google.protobuf.Timestamp
+	111, // 129: lockstep.autoflow.v1.ListFunctionsResponse.functions:type_name -> lockstep.autoflow.v1.FunctionInfo
+	5,   // 130: lockstep.autoflow.v1.FunctionInfo.effect:type_name -> lockstep.autoflow.v1.FunctionEffect
+	132, // 131: lockstep.autoflow.v1.FunctionInfo.registered_at:type_name -> google.protobuf.Timestamp
+	6,   // 132: lockstep.autoflow.v1.AutoFlow.CloudEvent:input_type -> lockstep.autoflow.v1.CloudEventRequest
+	8,   // 133: lockstep.autoflow.v1.AutoFlow.StartWorkflow:input_type -> lockstep.autoflow.v1.StartWorkflowRequest
+	11,  // 134: lockstep.autoflow.v1.AutoFlow.StartWorkflows:input_type -> lockstep.autoflow.v1.StartWorkflowsRequest
+	19,  // 135: lockstep.autoflow.v1.AutoFlow.GetWorkflow:input_type -> lockstep.autoflow.v1.GetWorkflowRequest
+	21,  // 136: lockstep.autoflow.v1.AutoFlow.ListWorkflows:input_type -> lockstep.autoflow.v1.ListWorkflowsRequest
+	84,  // 137: lockstep.autoflow.v1.AutoFlow.CountWorkflows:input_type -> lockstep.autoflow.v1.CountWorkflowsRequest
+	86,  // 138: lockstep.autoflow.v1.AutoFlow.StartBatch:input_type -> lockstep.autoflow.v1.StartBatchRequest
+	89,  // 139: lockstep.autoflow.v1.AutoFlow.GetBatch:input_type -> lockstep.autoflow.v1.GetBatchRequest
+	91,  // 140: lockstep.autoflow.v1.AutoFlow.ListBatches:input_type -> lockstep.autoflow.v1.ListBatchesRequest
+	93,  // 141: lockstep.autoflow.v1.AutoFlow.StopBatch:input_type -> lockstep.autoflow.v1.StopBatchRequest
+	23,  // 142: lockstep.autoflow.v1.AutoFlow.GetHistory:input_type -> lockstep.autoflow.v1.GetHistoryRequest
+	26,  // 143: lockstep.autoflow.v1.AutoFlow.ExportWorkflow:input_type -> lockstep.autoflow.v1.ExportWorkflowRequest
+	30,  // 144: lockstep.autoflow.v1.AutoFlow.GetLogs:input_type -> lockstep.autoflow.v1.GetLogsRequest
+	33,  // 145: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:input_type -> lockstep.autoflow.v1.WatchWorkflowRequest
+	35,  // 146: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:input_type -> lockstep.autoflow.v1.CancelWorkflowRequest
+	37,  // 147: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:input_type -> lockstep.autoflow.v1.TerminateWorkflowRequest
+	39,  // 148: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:input_type -> lockstep.autoflow.v1.RetryWorkflowRequest
+	41,  // 149: lockstep.autoflow.v1.AutoFlow.ResetWorkflow:input_type -> lockstep.autoflow.v1.ResetWorkflowRequest
+	43,  // 150: lockstep.autoflow.v1.AutoFlow.ChangeProgram:input_type -> lockstep.autoflow.v1.ChangeProgramRequest
+	46,  // 151: lockstep.autoflow.v1.AutoFlow.SendToChannel:input_type -> lockstep.autoflow.v1.SendToChannelRequest
+	48,  // 152: lockstep.autoflow.v1.AutoFlow.CallChannel:input_type -> lockstep.autoflow.v1.CallChannelRequest
+	50,  // 153: lockstep.autoflow.v1.AutoFlow.CheckProgram:input_type -> lockstep.autoflow.v1.CheckProgramRequest
+	55,  // 154: lockstep.autoflow.v1.AutoFlow.RegisterFlow:input_type -> lockstep.autoflow.v1.RegisterFlowRequest
+	58,  // 155: lockstep.autoflow.v1.AutoFlow.ListFlows:input_type -> lockstep.autoflow.v1.ListFlowsRequest
+	60,  // 156: lockstep.autoflow.v1.AutoFlow.DeleteFlow:input_type -> lockstep.autoflow.v1.DeleteFlowRequest
+	66,  // 157: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:input_type -> lockstep.autoflow.v1.RegisterScheduleRequest
+	70,  // 158: lockstep.autoflow.v1.AutoFlow.GetSchedule:input_type -> lockstep.autoflow.v1.GetScheduleRequest
+	72,  // 159: lockstep.autoflow.v1.AutoFlow.ListSchedules:input_type -> lockstep.autoflow.v1.ListSchedulesRequest
+	74,  // 160: lockstep.autoflow.v1.AutoFlow.PauseSchedule:input_type -> lockstep.autoflow.v1.PauseScheduleRequest
+	76,  // 161: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:input_type -> lockstep.autoflow.v1.ResumeScheduleRequest
+	78,  // 162: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:input_type -> lockstep.autoflow.v1.BackfillScheduleRequest
+	80,  // 163: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:input_type -> lockstep.autoflow.v1.TriggerScheduleRequest
+	82,  // 164: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:input_type -> lockstep.autoflow.v1.DeleteScheduleRequest
+	62,  // 165: lockstep.autoflow.v1.AutoFlow.DeclareAgents:input_type -> lockstep.autoflow.v1.DeclareAgentsRequest
+	95,  // 166: lockstep.autoflow.v1.AutoFlow.Work:input_type -> lockstep.autoflow.v1.WorkRequest
+	109, // 167: lockstep.autoflow.v1.AutoFlow.ListFunctions:input_type -> lockstep.autoflow.v1.ListFunctionsRequest
+	7,   // 168: lockstep.autoflow.v1.AutoFlow.CloudEvent:output_type -> lockstep.autoflow.v1.CloudEventResponse
+	10,  // 169: lockstep.autoflow.v1.AutoFlow.StartWorkflow:output_type -> lockstep.autoflow.v1.StartWorkflowResponse
+	12,  // 170: lockstep.autoflow.v1.AutoFlow.StartWorkflows:output_type -> lockstep.autoflow.v1.StartWorkflowsResponse
+	20,  // 171: lockstep.autoflow.v1.AutoFlow.GetWorkflow:output_type -> lockstep.autoflow.v1.GetWorkflowResponse
+	22,  // 172: lockstep.autoflow.v1.AutoFlow.ListWorkflows:output_type -> lockstep.autoflow.v1.ListWorkflowsResponse
+	85,  // 173: lockstep.autoflow.v1.AutoFlow.CountWorkflows:output_type -> lockstep.autoflow.v1.CountWorkflowsResponse
+	87,  // 174: lockstep.autoflow.v1.AutoFlow.StartBatch:output_type -> lockstep.autoflow.v1.StartBatchResponse
+	90,  // 175: lockstep.autoflow.v1.AutoFlow.GetBatch:output_type -> lockstep.autoflow.v1.GetBatchResponse
+	92,  // 176: lockstep.autoflow.v1.AutoFlow.ListBatches:output_type -> lockstep.autoflow.v1.ListBatchesResponse
+	94,  // 177: lockstep.autoflow.v1.AutoFlow.StopBatch:output_type -> lockstep.autoflow.v1.StopBatchResponse
+	24,  // 178: lockstep.autoflow.v1.AutoFlow.GetHistory:output_type -> lockstep.autoflow.v1.GetHistoryResponse
+	27,  // 179: lockstep.autoflow.v1.AutoFlow.ExportWorkflow:output_type -> lockstep.autoflow.v1.ExportWorkflowResponse
+	31,  // 180: lockstep.autoflow.v1.AutoFlow.GetLogs:output_type -> lockstep.autoflow.v1.GetLogsResponse
+	34,  // 181: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:output_type -> lockstep.autoflow.v1.WatchWorkflowResponse
+	36,  // 182: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:output_type -> lockstep.autoflow.v1.CancelWorkflowResponse
+	38,  // 183: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:output_type -> lockstep.autoflow.v1.TerminateWorkflowResponse
+	40,  // 184: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:output_type -> lockstep.autoflow.v1.RetryWorkflowResponse
+	42,  // 185: lockstep.autoflow.v1.AutoFlow.ResetWorkflow:output_type -> lockstep.autoflow.v1.ResetWorkflowResponse
+	44,  // 186: lockstep.autoflow.v1.AutoFlow.ChangeProgram:output_type -> lockstep.autoflow.v1.ChangeProgramResponse
+	47,  // 187: lockstep.autoflow.v1.AutoFlow.SendToChannel:output_type -> lockstep.autoflow.v1.SendToChannelResponse
+	49,  // 188: lockstep.autoflow.v1.AutoFlow.CallChannel:output_type -> lockstep.autoflow.v1.CallChannelResponse
+	51,  // 189: lockstep.autoflow.v1.AutoFlow.CheckProgram:output_type -> lockstep.autoflow.v1.CheckProgramResponse
+	56,  // 190: lockstep.autoflow.v1.AutoFlow.RegisterFlow:output_type -> lockstep.autoflow.v1.RegisterFlowResponse
+	59,  // 191: lockstep.autoflow.v1.AutoFlow.ListFlows:output_type -> lockstep.autoflow.v1.ListFlowsResponse
+	61,  // 192: lockstep.autoflow.v1.AutoFlow.DeleteFlow:output_type -> lockstep.autoflow.v1.DeleteFlowResponse
+	67,  // 193: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:output_type -> lockstep.autoflow.v1.RegisterScheduleResponse
+	71,  // 194: lockstep.autoflow.v1.AutoFlow.GetSchedule:output_type -> lockstep.autoflow.v1.GetScheduleResponse
+	73,  // 195: lockstep.autoflow.v1.AutoFlow.ListSchedules:output_type -> lockstep.autoflow.v1.ListSchedulesResponse
+	75,  // 196: lockstep.autoflow.v1.AutoFlow.PauseSchedule:output_type -> lockstep.autoflow.v1.PauseScheduleResponse
+	77,  // 197: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:output_type -> lockstep.autoflow.v1.ResumeScheduleResponse
+	79,  // 198: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:output_type -> lockstep.autoflow.v1.BackfillScheduleResponse
+	81,  // 199: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:output_type -> lockstep.autoflow.v1.TriggerScheduleResponse
+	83,  // 200: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:output_type -> lockstep.autoflow.v1.DeleteScheduleResponse
+	64,  // 201: lockstep.autoflow.v1.AutoFlow.DeclareAgents:output_type -> lockstep.autoflow.v1.DeclareAgentsResponse
+	103, // 202: lockstep.autoflow.v1.AutoFlow.Work:output_type -> lockstep.autoflow.v1.WorkResponse
+	110, // 203: lockstep.autoflow.v1.AutoFlow.ListFunctions:output_type -> lockstep.autoflow.v1.ListFunctionsResponse
+	168, // [168:204] is the sub-list for method output_type
+	132, // [132:168] is the sub-list for method input_type
+	132, // [132:132] is the sub-list for extension type_name
+	132, // [132:132] is the sub-list for extension extendee
+	0,   // [0:132] is the sub-list for field type_name
 }
 
 func init() { file_lockstep_autoflow_v1_autoflow_proto_init() }
@@ -8969,17 +9389,17 @@ func file_lockstep_autoflow_v1_autoflow_proto_init() {
 		(*WatchWorkflowResponse_Entry)(nil),
 		(*WatchWorkflowResponse_Workflow)(nil),
 	}
-	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[84].OneofWrappers = []any{
+	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[89].OneofWrappers = []any{
 		(*WorkRequest_Register)(nil),
 		(*WorkRequest_Result)(nil),
 		(*WorkRequest_Heartbeat)(nil),
 		(*WorkRequest_Drain)(nil),
 	}
-	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[88].OneofWrappers = []any{
+	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[93].OneofWrappers = []any{
 		(*WorkResult_Value)(nil),
 		(*WorkResult_Failure)(nil),
 	}
-	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[92].OneofWrappers = []any{
+	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[97].OneofWrappers = []any{
 		(*WorkResponse_Registered)(nil),
 		(*WorkResponse_Call)(nil),
 		(*WorkResponse_Cancelled)(nil),
@@ -8992,7 +9412,7 @@ func file_lockstep_autoflow_v1_autoflow_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_lockstep_autoflow_v1_autoflow_proto_rawDesc), len(file_lockstep_autoflow_v1_autoflow_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   119,
+			NumMessages:   125,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

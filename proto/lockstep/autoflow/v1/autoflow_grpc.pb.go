@@ -39,6 +39,8 @@ const (
 	AutoFlow_CancelWorkflow_FullMethodName    = "/lockstep.autoflow.v1.AutoFlow/CancelWorkflow"
 	AutoFlow_TerminateWorkflow_FullMethodName = "/lockstep.autoflow.v1.AutoFlow/TerminateWorkflow"
 	AutoFlow_RetryWorkflow_FullMethodName     = "/lockstep.autoflow.v1.AutoFlow/RetryWorkflow"
+	AutoFlow_ResetWorkflow_FullMethodName     = "/lockstep.autoflow.v1.AutoFlow/ResetWorkflow"
+	AutoFlow_ChangeProgram_FullMethodName     = "/lockstep.autoflow.v1.AutoFlow/ChangeProgram"
 	AutoFlow_SendToChannel_FullMethodName     = "/lockstep.autoflow.v1.AutoFlow/SendToChannel"
 	AutoFlow_CallChannel_FullMethodName       = "/lockstep.autoflow.v1.AutoFlow/CallChannel"
 	AutoFlow_CheckProgram_FullMethodName      = "/lockstep.autoflow.v1.AutoFlow/CheckProgram"
@@ -101,7 +103,7 @@ type AutoFlowClient interface {
 	ListWorkflows(ctx context.Context, in *ListWorkflowsRequest, opts ...grpc.CallOption) (*ListWorkflowsResponse, error)
 	// CountWorkflows counts the workflows that ListWorkflows would list, up to 10,000. Codes: INVALID_ARGUMENT.
 	CountWorkflows(ctx context.Context, in *CountWorkflowsRequest, opts ...grpc.CallOption) (*CountWorkflowsResponse, error)
-	// StartBatch cancels, terminates or retries many workflows: those of an organization that meet conditions and exist when it is called, or
+	// StartBatch cancels, terminates, retries or resets many workflows: those of an organization that meet conditions and exist when it is called, or
 	// those that are named. It is carried out part by part, also after a crash of the service. With `dry_run` nothing is done, and the response
 	// says what it would be about. To cancel or terminate a workflow that has ended is a no-op; one that cannot be retried is refused, and
 	// counted as such.
@@ -146,6 +148,22 @@ type AutoFlowClient interface {
 	//
 	// Codes: NOT_FOUND; FAILED_PRECONDITION if the workflow has not failed; INVALID_ARGUMENT.
 	RetryWorkflow(ctx context.Context, in *RetryWorkflowRequest, opts ...grpc.CallOption) (*RetryWorkflowResponse, error)
+	// ResetWorkflow starts a new workflow that continues from an entry of one that has ended: it has the same program, inputs, secrets and labels,
+	// and what was recorded before that entry, which is not repeated. The workflow that has ended stays as it is; its open channels belong to the
+	// new one. What it has received is not received again. Calls and events made by the new one have ids of their own. The labels
+	// lockstep.reset_of and lockstep.reset_to name the workflow and the entry. Calling it again has no effect.
+	//
+	// Codes: NOT_FOUND; FAILED_PRECONDITION if the workflow has not ended, is a child or one of the domain service's, or if its channels belong to
+	// another one; ALREADY_EXISTS if there is another workflow with the new id; PERMISSION_DENIED for ids that StartWorkflow denies;
+	// INVALID_ARGUMENT.
+	ResetWorkflow(ctx context.Context, in *ResetWorkflowRequest, opts ...grpc.CallOption) (*ResetWorkflowResponse, error)
+	// ChangeProgram gives a workflow that waits another program, if its history replays under that one and leaves each branch waiting for the same
+	// as before; otherwise nothing is changed, and the error names the entry. StartWorkflow with the same id compares with the new program from
+	// then on. With `dry_run` it is only checked.
+	//
+	// Codes: NOT_FOUND; FAILED_PRECONDITION if the workflow does not wait, is a child or one of the domain service's, or if the program does not
+	// fit; UNAVAILABLE if the workflow has continued meanwhile; RESOURCE_EXHAUSTED if too many programs are being checked; INVALID_ARGUMENT.
+	ChangeProgram(ctx context.Context, in *ChangeProgramRequest, opts ...grpc.CallOption) (*ChangeProgramResponse, error)
 	// SendToChannel delivers a message to the workflow that created a channel. It returns once the message is stored. A
 	// message with the message_id of an earlier one is accepted and has no effect.
 	//
@@ -417,6 +435,26 @@ func (c *autoFlowClient) RetryWorkflow(ctx context.Context, in *RetryWorkflowReq
 	return out, nil
 }
 
+func (c *autoFlowClient) ResetWorkflow(ctx context.Context, in *ResetWorkflowRequest, opts ...grpc.CallOption) (*ResetWorkflowResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResetWorkflowResponse)
+	err := c.cc.Invoke(ctx, AutoFlow_ResetWorkflow_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *autoFlowClient) ChangeProgram(ctx context.Context, in *ChangeProgramRequest, opts ...grpc.CallOption) (*ChangeProgramResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ChangeProgramResponse)
+	err := c.cc.Invoke(ctx, AutoFlow_ChangeProgram_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *autoFlowClient) SendToChannel(ctx context.Context, in *SendToChannelRequest, opts ...grpc.CallOption) (*SendToChannelResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(SendToChannelResponse)
@@ -633,7 +671,7 @@ type AutoFlowServer interface {
 	ListWorkflows(context.Context, *ListWorkflowsRequest) (*ListWorkflowsResponse, error)
 	// CountWorkflows counts the workflows that ListWorkflows would list, up to 10,000. Codes: INVALID_ARGUMENT.
 	CountWorkflows(context.Context, *CountWorkflowsRequest) (*CountWorkflowsResponse, error)
-	// StartBatch cancels, terminates or retries many workflows: those of an organization that meet conditions and exist when it is called, or
+	// StartBatch cancels, terminates, retries or resets many workflows: those of an organization that meet conditions and exist when it is called, or
 	// those that are named. It is carried out part by part, also after a crash of the service. With `dry_run` nothing is done, and the response
 	// says what it would be about. To cancel or terminate a workflow that has ended is a no-op; one that cannot be retried is refused, and
 	// counted as such.
@@ -678,6 +716,22 @@ type AutoFlowServer interface {
 	//
 	// Codes: NOT_FOUND; FAILED_PRECONDITION if the workflow has not failed; INVALID_ARGUMENT.
 	RetryWorkflow(context.Context, *RetryWorkflowRequest) (*RetryWorkflowResponse, error)
+	// ResetWorkflow starts a new workflow that continues from an entry of one that has ended: it has the same program, inputs, secrets and labels,
+	// and what was recorded before that entry, which is not repeated. The workflow that has ended stays as it is; its open channels belong to the
+	// new one. What it has received is not received again. Calls and events made by the new one have ids of their own. The labels
+	// lockstep.reset_of and lockstep.reset_to name the workflow and the entry. Calling it again has no effect.
+	//
+	// Codes: NOT_FOUND; FAILED_PRECONDITION if the workflow has not ended, is a child or one of the domain service's, or if its channels belong to
+	// another one; ALREADY_EXISTS if there is another workflow with the new id; PERMISSION_DENIED for ids that StartWorkflow denies;
+	// INVALID_ARGUMENT.
+	ResetWorkflow(context.Context, *ResetWorkflowRequest) (*ResetWorkflowResponse, error)
+	// ChangeProgram gives a workflow that waits another program, if its history replays under that one and leaves each branch waiting for the same
+	// as before; otherwise nothing is changed, and the error names the entry. StartWorkflow with the same id compares with the new program from
+	// then on. With `dry_run` it is only checked.
+	//
+	// Codes: NOT_FOUND; FAILED_PRECONDITION if the workflow does not wait, is a child or one of the domain service's, or if the program does not
+	// fit; UNAVAILABLE if the workflow has continued meanwhile; RESOURCE_EXHAUSTED if too many programs are being checked; INVALID_ARGUMENT.
+	ChangeProgram(context.Context, *ChangeProgramRequest) (*ChangeProgramResponse, error)
 	// SendToChannel delivers a message to the workflow that created a channel. It returns once the message is stored. A
 	// message with the message_id of an earlier one is accepted and has no effect.
 	//
@@ -811,6 +865,12 @@ func (UnimplementedAutoFlowServer) TerminateWorkflow(context.Context, *Terminate
 }
 func (UnimplementedAutoFlowServer) RetryWorkflow(context.Context, *RetryWorkflowRequest) (*RetryWorkflowResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RetryWorkflow not implemented")
+}
+func (UnimplementedAutoFlowServer) ResetWorkflow(context.Context, *ResetWorkflowRequest) (*ResetWorkflowResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ResetWorkflow not implemented")
+}
+func (UnimplementedAutoFlowServer) ChangeProgram(context.Context, *ChangeProgramRequest) (*ChangeProgramResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ChangeProgram not implemented")
 }
 func (UnimplementedAutoFlowServer) SendToChannel(context.Context, *SendToChannelRequest) (*SendToChannelResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SendToChannel not implemented")
@@ -1176,6 +1236,42 @@ func _AutoFlow_RetryWorkflow_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AutoFlow_ResetWorkflow_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResetWorkflowRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AutoFlowServer).ResetWorkflow(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AutoFlow_ResetWorkflow_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AutoFlowServer).ResetWorkflow(ctx, req.(*ResetWorkflowRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AutoFlow_ChangeProgram_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ChangeProgramRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AutoFlowServer).ChangeProgram(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AutoFlow_ChangeProgram_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AutoFlowServer).ChangeProgram(ctx, req.(*ChangeProgramRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AutoFlow_SendToChannel_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(SendToChannelRequest)
 	if err := dec(in); err != nil {
@@ -1537,6 +1633,14 @@ var AutoFlow_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RetryWorkflow",
 			Handler:    _AutoFlow_RetryWorkflow_Handler,
+		},
+		{
+			MethodName: "ResetWorkflow",
+			Handler:    _AutoFlow_ResetWorkflow_Handler,
+		},
+		{
+			MethodName: "ChangeProgram",
+			Handler:    _AutoFlow_ChangeProgram_Handler,
 		},
 		{
 			MethodName: "SendToChannel",

@@ -64,6 +64,8 @@ func Scopes() map[string]rpc.Scope {
 		autoflowv1.AutoFlow_CancelWorkflow_FullMethodName:    rpc.ScopeOperate,
 		autoflowv1.AutoFlow_TerminateWorkflow_FullMethodName: rpc.ScopeOperate,
 		autoflowv1.AutoFlow_RetryWorkflow_FullMethodName:     rpc.ScopeOperate,
+		autoflowv1.AutoFlow_ResetWorkflow_FullMethodName:     rpc.ScopeOperate,
+		autoflowv1.AutoFlow_ChangeProgram_FullMethodName:     rpc.ScopeAdmin,
 		autoflowv1.AutoFlow_ExportWorkflow_FullMethodName:    rpc.ScopeOperate,
 		autoflowv1.AutoFlow_CheckProgram_FullMethodName:      rpc.ScopeRead,
 		autoflowv1.AutoFlow_ListFlows_FullMethodName:         rpc.ScopeRead,

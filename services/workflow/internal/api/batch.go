@@ -29,6 +29,7 @@ func (s *Server) StartBatch(ctx context.Context, req *autoflowv1.StartBatchReque
 			autoflowv1.BatchAction_BATCH_ACTION_CANCEL:    batch.Cancel,
 			autoflowv1.BatchAction_BATCH_ACTION_TERMINATE: batch.Terminate,
 			autoflowv1.BatchAction_BATCH_ACTION_RETRY:     batch.Retry,
+			autoflowv1.BatchAction_BATCH_ACTION_RESET:     batch.Reset,
 		}[req.GetAction()],
 	}
 	if req.GetDryRun() {

@@ -37,6 +37,11 @@ func view(v control.View) *autoflowv1.Workflow {
 	for _, f := range v.Stack {
 		w.Stack = append(w.Stack, &autoflowv1.StackFrame{Branch: int32(f.Branch), Function: f.Function, Position: f.Position})
 	}
+	for _, c := range v.Changes {
+		w.ProgramChanges = append(w.ProgramChanges, &autoflowv1.ProgramChange{
+			At: timestamppb.New(c.At), Reason: c.Reason, ChangedBy: c.By, ReplacedDigest: c.Replaced, LastSequence: c.LastSeq,
+		})
+	}
 	for _, r := range v.Retries {
 		w.Retries = append(w.Retries, &autoflowv1.Retry{At: timestamppb.New(r.At), Reason: r.Reason, Error: r.Error, FromSequence: r.From})
 	}

@@ -190,36 +190,9 @@ func (s *Store) Retry(ctx context.Context, r control.RetryRequest) error {
 		if state != execution.Failed && state != execution.Quarantined {
 			return fault.New(fault.Refused, "workflow %q is %s; only one that has failed or is quarantined can be retried", r.Workflow, state)
 		}
-		last, err := lastEntry(ctx, q, row.ID)
+		from, _, err := cut(ctx, q, row, "from_sequence", r.Workflow, r.From)
 		if err != nil {
 			return err
-		}
-		current, err := currentGeneration(ctx, q, row.ID)
-		if err != nil {
-			return err
-		}
-		from := r.From
-		switch {
-		case from != 0:
-		case state == execution.Quarantined:
-			from = last // nothing that it recorded has failed: it continues where it was
-		default:
-			from, err = q.FailedStep(ctx, query.FailedStepParams{
-				Execution: row.ID, Base: current.base, Immediate: immediateKinds(), Ending: string(history.KindEnding),
-			})
-			if err != nil {
-				return pg.Classify(err, "find the failed step of workflow %q", r.Workflow)
-			}
-		}
-		if from > last {
-			return fault.InvalidFields(fault.Field{
-				Name: "from_sequence", Problem: fmt.Sprintf("found %d, expected at most %d, the end of the history", from, last),
-			})
-		}
-		if from <= current.base {
-			return fault.InvalidFields(fault.Field{Name: "from_sequence", Problem: fmt.Sprintf(
-				"found %d, which is of a generation that has ended; expected at least %d, the beginning of generation %d",
-				from, current.base+1, current.number)})
 		}
 		retried = row.ID
 		return pg.Classify(errors.Join(
@@ -234,6 +207,51 @@ func (s *Store) Retry(ctx context.Context, r control.RetryRequest) error {
 		s.wake([]engine.Woken{{ID: retried}}) // a process with room claims it
 	}
 	return err
+}
+
+// cut is the entry from which on a history is discarded, from the caller's or else the step that failed, and the end of the generation before.
+func cut(
+	ctx context.Context, q *query.Queries, row query.LockWorkflowRow, field, workflow string, from int64,
+) (seq int64, current generation, err error) {
+	last, err := lastEntry(ctx, q, row.ID)
+	if err != nil {
+		return 0, current, err
+	}
+	if current, err = currentGeneration(ctx, q, row.ID); err != nil {
+		return 0, current, err
+	}
+	switch {
+	case from != 0:
+	case execution.State(row.State) == execution.Quarantined:
+		from = last // nothing that it recorded has failed: it continues where it was
+	default:
+		from, err = q.FailedStep(ctx, query.FailedStepParams{
+			Execution: row.ID, Base: current.base, Immediate: immediateKinds(), Ending: string(history.KindEnding),
+		})
+		if err != nil {
+			return 0, current, pg.Classify(err, "find the failed step of workflow %q", workflow)
+		}
+	}
+	if from > last {
+		return 0, current, fault.InvalidFields(fault.Field{
+			Name: field, Problem: fmt.Sprintf("found %d, expected at most %d, the end of the history", from, last),
+		})
+	}
+	if from <= current.base {
+		return 0, current, fault.InvalidFields(fault.Field{Name: field, Problem: fmt.Sprintf(
+			"found %d, which is of a generation that has ended; expected at least %d, the beginning of generation %d",
+			from, current.base+1, current.number)})
+	}
+	taken, err := q.ChannelsTaken(ctx, query.ChannelsTakenParams{Execution: row.ID, Before: from})
+	if err != nil {
+		return 0, current, pg.Classify(err, "find the channels of workflow %q", workflow)
+	}
+	if taken > 0 {
+		return 0, current, fault.New(fault.Refused,
+			"%d channels of workflow %q belong to a workflow that it was reset to; end that one first, or continue from an entry before them", taken,
+			workflow)
+	}
+	return from, current, nil
 }
 
 // immediateKinds are operations that are answered immediately: a retry from one of them would fail in the same way.

@@ -34,7 +34,7 @@ CREATE TABLE batch (
     ended_at timestamp with time zone,
     next_at timestamp with time zone,
     CONSTRAINT batch_pkey PRIMARY KEY (organization, id),
-    CONSTRAINT batch_action_check CHECK ((action = ANY (ARRAY['cancel'::text, 'terminate'::text, 'retry'::text]))),
+    CONSTRAINT batch_action_check CHECK ((action = ANY (ARRAY['cancel'::text, 'terminate'::text, 'retry'::text, 'reset'::text]))),
     CONSTRAINT batch_ended CHECK ((((state = 'running'::text) = (ended_at IS NULL)) AND ((state = 'running'::text) = (next_at IS NOT NULL)))),
     CONSTRAINT batch_organization_check CHECK ((organization > 0)),
     CONSTRAINT batch_rate_check CHECK ((rate > 0)),
@@ -336,6 +336,23 @@ CREATE TABLE program (
     source bytea NOT NULL,
     CONSTRAINT program_pkey PRIMARY KEY (digest),
     CONSTRAINT program_digest_check CHECK ((octet_length(digest) = 32))
+);
+
+CREATE TABLE program_change (
+    organization bigint NOT NULL,
+    execution bigint NOT NULL,
+    last_seq bigint NOT NULL,
+    number integer NOT NULL,
+    replaced bytea NOT NULL,
+    reason text NOT NULL,
+    changed_by text NOT NULL,
+    changed_at timestamp with time zone NOT NULL,
+    CONSTRAINT program_change_pkey PRIMARY KEY (organization, execution, number),
+    CONSTRAINT program_change_execution_fkey FOREIGN KEY (execution) REFERENCES execution(id),
+    CONSTRAINT program_change_last_seq_check CHECK ((last_seq >= 0)),
+    CONSTRAINT program_change_number_check CHECK ((number > 0)),
+    CONSTRAINT program_change_organization_check CHECK ((organization > 0)),
+    CONSTRAINT program_change_replaced_check CHECK ((octet_length(replaced) = 32))
 );
 
 CREATE TABLE retry (

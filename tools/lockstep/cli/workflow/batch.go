@@ -15,13 +15,15 @@ import (
 
 // batch is about operations on many workflows.
 func (e *Engine) batch() *cobra.Command {
-	cmd := command.Noun("batch", "batches", "Batches: cancel, terminate or retry many workflows",
+	cmd := command.Noun("batch", "batches", "Batches: cancel, terminate, retry or reset many workflows",
 		e.batchStart("cancel", "Cancel many workflows", autoflowv1.BatchAction_BATCH_ACTION_CANCEL,
 			"  lockstep workflow batch cancel --label team=shop --started-before 2h --dry-run"),
 		e.batchStart("terminate", "End many workflows as failed", autoflowv1.BatchAction_BATCH_ACTION_TERMINATE,
 			"  lockstep workflow batch terminate --prefix load-test- --reason 'test is over' --rate 200"),
 		e.batchStart("retry", "Continue many failed workflows from the steps that failed", autoflowv1.BatchAction_BATCH_ACTION_RETRY,
 			"  lockstep workflow batch retry --state failed --ended-after 1h --reason 'registry is back'"),
+		e.batchStart("reset", "Start workflows that continue many failed ones from the steps that failed", autoflowv1.BatchAction_BATCH_ACTION_RESET,
+			"  lockstep workflow batch reset --state failed --label team=shop --ended-after 1h --dry-run"),
 		e.batchGet(), e.batchList(), e.batchStop())
 	cmd.GroupID = ""
 	return cmd

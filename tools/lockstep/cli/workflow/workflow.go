@@ -38,7 +38,7 @@ func (c commands) workflow() *cobra.Command {
 			false, e.cancelOne),
 		e.end("terminate", "End a workflow as failed, without letting it clean up",
 			"  lockstep workflow terminate rollout-12 --reason 'stuck, see incident 81'", true, e.terminateOne),
-		e.retry(), e.check(), e.send(), e.call(), e.flow(), e.batch(), e.export(), e.replay(), e.test())
+		e.retry(), e.reset(), e.changeProgram(), e.check(), e.send(), e.call(), e.flow(), e.batch(), e.export(), e.replay(), e.test())
 	cmd.Long = `workflow calls the gRPC API of the workflow service (AutoFlow), at the first of --grpc, LOCKSTEP_GRPC and --endpoints-file that is given. The
 address is host:port or grpcs://host:port for TLS, and grpc://host:port for plain text.
 
@@ -258,6 +258,14 @@ func (e *Engine) show(w *autoflowv1.Workflow, children ...*autoflowv1.ListWorkfl
 		}
 		for _, f := range w.GetStack() {
 			command.Row(out, command.Number(int(f.GetBranch())), f.GetPosition(), f.GetFunction())
+		}
+		if len(w.GetProgramChanges()) > 0 {
+			command.Row(out)
+			command.Row(out, "PROGRAM CHANGED", "AFTER", "BY", "REASON", "BEFORE")
+		}
+		for _, c := range w.GetProgramChanges() {
+			command.Row(out, command.Moment(c.GetAt().AsTime()), command.Number(int(c.GetLastSequence())), c.GetChangedBy(), c.GetReason(),
+				command.Short(c.GetReplacedDigest()))
 		}
 		if len(w.GetRetries()) > 0 {
 			fmt.Fprintln(out)

@@ -1,4 +1,4 @@
-// Package batch carries out an operation on many runs: cancel, terminate or retry. Progress is stored, so that a batch continues after a
+// Package batch carries out an operation on many runs: cancel, terminate, retry or reset. Progress is stored, so that a batch continues after a
 // crash.
 package batch
 
@@ -25,6 +25,8 @@ const (
 	Cancel    Action = "cancel"
 	Terminate Action = "terminate"
 	Retry     Action = "retry"
+	// Reset starts a run that continues from the step that failed.
+	Reset Action = "reset"
 )
 
 // State is where a batch is. The texts are stored.
@@ -93,6 +95,7 @@ type Runs interface {
 	Cancel(ctx context.Context, organization int64, workflow, reason string) error
 	Terminate(ctx context.Context, organization int64, workflow, reason string) (control.View, error)
 	Retry(ctx context.Context, r control.RetryRequest) (control.View, error)
+	Reset(ctx context.Context, r control.ResetRequest) (v control.View, created bool, err error)
 }
 
 // Deps are what Batches work with.
@@ -180,8 +183,10 @@ func (b Batch) check() error {
 		return err
 	}
 	var fields []fault.Field
-	if !slices.Contains([]Action{Cancel, Terminate, Retry}, b.Action) {
-		fields = append(fields, fault.Field{Name: "action", Problem: fmt.Sprintf("found %.40q, expected cancel, terminate or retry", b.Action)})
+	if !slices.Contains([]Action{Cancel, Terminate, Retry, Reset}, b.Action) {
+		fields = append(fields, fault.Field{
+			Name: "action", Problem: fmt.Sprintf("found %.40q, expected cancel, terminate, retry or reset", b.Action),
+		})
 	}
 	least := 0
 	if b.Action == Terminate {
@@ -314,7 +319,7 @@ func (s *Batches) advance(ctx context.Context, b Batch) error {
 	for _, workflow := range workflows {
 		err := s.one(ctx, b, workflow)
 		switch fault.ClassOf(err) {
-		case fault.Refused, fault.NotFound, fault.Invalid:
+		case fault.Refused, fault.NotFound, fault.Invalid, fault.Conflict:
 			p.Refused, p.LastRefusal = p.Refused+1, history.Truncate(history.Storable(workflow+": "+fault.Public(err)), history.MaxError)
 		default:
 			if err != nil {
@@ -337,6 +342,10 @@ func (s *Batches) one(ctx context.Context, b Batch, workflow string) error {
 		_, err = s.Runs.Terminate(ctx, b.Organization, workflow, b.Reason)
 	case Retry:
 		_, err = s.Runs.Retry(ctx, control.RetryRequest{Organization: b.Organization, Workflow: workflow, Reason: b.Reason})
+	case Reset:
+		_, _, err = s.Runs.Reset(ctx, control.ResetRequest{
+			Organization: b.Organization, Workflow: workflow, New: fmt.Sprintf("%s.reset-%d", workflow, b.ID), Reason: b.Reason,
+		})
 	default:
 		err = fault.New(fault.Internal, "batch %d has the action %q", b.ID, b.Action)
 	}

@@ -21,6 +21,8 @@ type View struct {
 	// Waiting is what it waits for.
 	Waiting []Waiting
 	Retries []Retry
+	// Changes are those of its program.
+	Changes []Changed
 }
 
 // Operator is a Service for people and their tools: they look, and they interfere.
@@ -153,7 +155,11 @@ func (o *Operator) reported(ctx context.Context, v View) (View, error) {
 		v.ID = e.ID
 	}
 	statuses, err := o.control.Statuses(ctx, v.Organization, []int64{v.ID})
+	if err != nil {
+		return v, err
+	}
 	v.Status = statuses[v.ID]
+	v.Changes, err = o.control.ProgramChanges(ctx, v.Organization, v.ID)
 	return v, err
 }
 

@@ -31,6 +31,14 @@ type OperatorStore interface {
 	// Retry has a failed execution run again with its history cut before a step (see RetryRequest). fault.NotFound;
 	// fault.Refused for one that has not failed; fault.Invalid when the history does not reach From.
 	Retry(ctx context.Context, r RetryRequest) error
+	// Reset stores an execution with the beginning of the history of one that has ended. created is false if it was reset so before.
+	// fault.NotFound; fault.Refused for one that has not ended, or whose channels belong to another one; fault.Conflict if the new id
+	// is taken; fault.Invalid when the history does not reach To.
+	Reset(ctx context.Context, r ResetRequest) (created bool, err error)
+	// ChangeProgram replaces the program of an execution; fault.Unavailable if it does not stand where it did.
+	ChangeProgram(ctx context.Context, c ProgramChange) error
+	// ProgramChanges reads the changes of an execution's program, oldest first.
+	ProgramChanges(ctx context.Context, organization, execution int64) ([]Changed, error)
 	// Progresses reads where executions stand; those that do not exist are left out.
 	Progresses(ctx context.Context, executions []int64) ([]Progress, error)
 }

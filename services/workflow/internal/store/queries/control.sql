@@ -261,3 +261,92 @@ FROM execution WHERE execution.id = sqlc.arg(execution)::bigint;
 
 -- name: Retries :many
 SELECT from_seq, error, reason, retried_at FROM retry WHERE execution = $1 ORDER BY number;
+
+-- name: ChannelsTaken :one
+-- How many channels of the kept part of a history belong to another execution by now.
+SELECT count(*) FROM entry
+JOIN channel ON channel.token = entry.value #>> '{}'
+WHERE entry.execution = sqlc.arg(execution) AND entry.seq < sqlc.arg(before) AND entry.kind = 'channel'
+  AND channel.execution <> sqlc.arg(execution);
+
+-- name: ResetExecution :one
+-- A new execution with everything that another one was started with, and no history yet. No row if the workflow exists.
+INSERT INTO execution (
+    ref, organization, workflow, program, modules, inputs, secrets, labels, last_seq, start_event, created_at
+)
+SELECT sqlc.arg(ref), e.organization, sqlc.arg(workflow), e.program, e.modules, e.inputs, e.secrets,
+    CASE WHEN jsonb_typeof(e.labels) = 'object' THEN e.labels ELSE '{}' END || sqlc.arg(labels)::text::jsonb, sqlc.arg(before)::bigint - 1,
+    e.start_event, sqlc.arg(created_at)
+FROM execution e WHERE e.id = sqlc.arg(source)
+ON CONFLICT ON CONSTRAINT execution_once DO NOTHING
+RETURNING id;
+
+-- name: IsReset :one
+-- Whether a workflow has certain labels.
+SELECT coalesce(labels @> sqlc.arg(labels)::text::jsonb, false)::boolean AS same FROM execution
+WHERE organization = sqlc.arg(organization) AND workflow = sqlc.arg(workflow);
+
+-- name: CopyHistory :exec
+-- Gives a new execution the present generation of another one up to an entry, the channels of earlier ones, what has been received, and what
+-- was reported; and has it run.
+WITH entries AS (
+    INSERT INTO entry (execution, seq, branch, op, kind, name, hash, value, error, event, recorded_at)
+    SELECT sqlc.arg(into_execution)::bigint, n.seq, n.branch, n.op, n.kind, n.name, n.hash, n.value, n.error, n.event, n.recorded_at
+    FROM entry n
+    WHERE n.execution = sqlc.arg(source)::bigint AND n.seq < sqlc.arg(before)::bigint
+      AND (n.seq > sqlc.arg(base)::bigint OR n.kind = 'channel')
+), generations AS (
+    INSERT INTO generation (execution, number, base_seq, call, began_at, forgotten)
+    SELECT sqlc.arg(into_execution)::bigint, g.number, g.base_seq, g.call, g.began_at, true
+    FROM generation g WHERE g.execution = sqlc.arg(source)::bigint
+), consumed AS (
+    INSERT INTO spent (execution, event)
+    SELECT sqlc.arg(into_execution)::bigint, s.event FROM spent s WHERE s.execution = sqlc.arg(source)::bigint
+    UNION
+    SELECT sqlc.arg(into_execution)::bigint, n.event FROM entry n
+    WHERE n.execution = sqlc.arg(source)::bigint AND n.event IS NOT NULL
+      AND (n.seq >= sqlc.arg(before)::bigint OR n.seq <= sqlc.arg(base)::bigint)
+), reported AS (
+    INSERT INTO status (organization, execution, key, value, set_at)
+    SELECT e.organization, sqlc.arg(into_execution)::bigint, k.key, k.value, k.at
+    FROM execution e, LATERAL (
+        SELECT DISTINCT ON (all_keys.key) all_keys.key, all_keys.value, all_keys.at FROM (
+            SELECT n.name AS key, n.value::jsonb AS value, n.recorded_at AS at, n.seq FROM entry n
+            WHERE n.execution = e.id AND n.kind = 'status' AND n.seq < sqlc.arg(before)::bigint
+            UNION ALL
+            SELECT s.key, s.value, s.set_at, 0 FROM status s
+            WHERE s.organization = e.organization AND s.execution = e.id AND NOT EXISTS (
+                SELECT FROM entry n WHERE n.execution = e.id AND n.kind = 'status' AND n.name = s.key AND n.seq >= sqlc.arg(before)::bigint
+            )
+        ) AS all_keys
+        ORDER BY all_keys.key, all_keys.seq DESC
+    ) AS k
+    WHERE e.id = sqlc.arg(source)::bigint AND k.value <> 'null'
+)
+INSERT INTO runnable (execution, organization)
+SELECT e.id, e.organization FROM execution e WHERE e.id = sqlc.arg(into_execution)::bigint ON CONFLICT DO NOTHING;
+
+-- name: TakeChannels :exec
+-- Opens the channels of a history that was copied.
+INSERT INTO channel (token, execution, organization)
+SELECT entry.value #>> '{}', execution.id, execution.organization
+FROM entry JOIN execution ON execution.id = entry.execution
+WHERE entry.execution = $1 AND entry.kind = 'channel';
+
+-- name: StandingOf :one
+-- Where an execution that is locked stands.
+SELECT turn, wakes, state, program FROM execution WHERE id = $1;
+
+-- name: ChangeProgram :exec
+-- Gives an execution other sources. What processes have of it in memory is out of date then.
+UPDATE execution SET program = sqlc.arg(program), modules = sqlc.arg(modules)::text::json, turn = turn + 1, wakes = wakes + 1
+WHERE id = sqlc.arg(id);
+
+-- name: SaveProgramChange :exec
+INSERT INTO program_change (organization, execution, last_seq, number, replaced, reason, changed_by, changed_at)
+SELECT sqlc.arg(organization)::bigint, sqlc.arg(execution)::bigint, sqlc.arg(last_seq)::bigint,
+    (SELECT count(*) + 1 FROM program_change c WHERE c.organization = sqlc.arg(organization)::bigint AND c.execution = sqlc.arg(execution)::bigint)::int,
+    sqlc.arg(replaced)::bytea, sqlc.arg(reason)::text, sqlc.arg(changed_by)::text, sqlc.arg(changed_at)::timestamptz;
+
+-- name: ProgramChanges :many
+SELECT last_seq, replaced, reason, changed_by, changed_at FROM program_change WHERE organization = $1 AND execution = $2 ORDER BY number;

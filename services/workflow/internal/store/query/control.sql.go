@@ -11,6 +11,101 @@ import (
 	"time"
 )
 
+const changeProgram = `-- name: ChangeProgram :exec
+UPDATE execution SET program = $1, modules = $2::text::json, turn = turn + 1, wakes = wakes + 1
+WHERE id = $3
+`
+
+type ChangeProgramParams struct {
+	Program []byte
+	Modules string
+	ID      int64
+}
+
+// Gives an execution other sources. What processes have of it in memory is out of date then.
+func (q *Queries) ChangeProgram(ctx context.Context, arg ChangeProgramParams) error {
+	_, err := q.db.Exec(ctx, changeProgram, arg.Program, arg.Modules, arg.ID)
+	return err
+}
+
+const channelsTaken = `-- name: ChannelsTaken :one
+SELECT count(*) FROM entry
+JOIN channel ON channel.token = entry.value #>> '{}'
+WHERE entry.execution = $1 AND entry.seq < $2 AND entry.kind = 'channel'
+  AND channel.execution <> $1
+`
+
+type ChannelsTakenParams struct {
+	Execution int64
+	Before    int64
+}
+
+// How many channels of the kept part of a history belong to another execution by now.
+func (q *Queries) ChannelsTaken(ctx context.Context, arg ChannelsTakenParams) (int64, error) {
+	row := q.db.QueryRow(ctx, channelsTaken, arg.Execution, arg.Before)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
+const copyHistory = `-- name: CopyHistory :exec
+WITH entries AS (
+    INSERT INTO entry (execution, seq, branch, op, kind, name, hash, value, error, event, recorded_at)
+    SELECT $1::bigint, n.seq, n.branch, n.op, n.kind, n.name, n.hash, n.value, n.error, n.event, n.recorded_at
+    FROM entry n
+    WHERE n.execution = $2::bigint AND n.seq < $3::bigint
+      AND (n.seq > $4::bigint OR n.kind = 'channel')
+), generations AS (
+    INSERT INTO generation (execution, number, base_seq, call, began_at, forgotten)
+    SELECT $1::bigint, g.number, g.base_seq, g.call, g.began_at, true
+    FROM generation g WHERE g.execution = $2::bigint
+), consumed AS (
+    INSERT INTO spent (execution, event)
+    SELECT $1::bigint, s.event FROM spent s WHERE s.execution = $2::bigint
+    UNION
+    SELECT $1::bigint, n.event FROM entry n
+    WHERE n.execution = $2::bigint AND n.event IS NOT NULL
+      AND (n.seq >= $3::bigint OR n.seq <= $4::bigint)
+), reported AS (
+    INSERT INTO status (organization, execution, key, value, set_at)
+    SELECT e.organization, $1::bigint, k.key, k.value, k.at
+    FROM execution e, LATERAL (
+        SELECT DISTINCT ON (all_keys.key) all_keys.key, all_keys.value, all_keys.at FROM (
+            SELECT n.name AS key, n.value::jsonb AS value, n.recorded_at AS at, n.seq FROM entry n
+            WHERE n.execution = e.id AND n.kind = 'status' AND n.seq < $3::bigint
+            UNION ALL
+            SELECT s.key, s.value, s.set_at, 0 FROM status s
+            WHERE s.organization = e.organization AND s.execution = e.id AND NOT EXISTS (
+                SELECT FROM entry n WHERE n.execution = e.id AND n.kind = 'status' AND n.name = s.key AND n.seq >= $3::bigint
+            )
+        ) AS all_keys
+        ORDER BY all_keys.key, all_keys.seq DESC
+    ) AS k
+    WHERE e.id = $2::bigint AND k.value <> 'null'
+)
+INSERT INTO runnable (execution, organization)
+SELECT e.id, e.organization FROM execution e WHERE e.id = $1::bigint ON CONFLICT DO NOTHING
+`
+
+type CopyHistoryParams struct {
+	IntoExecution int64
+	Source        int64
+	Before        int64
+	Base          int64
+}
+
+// Gives a new execution the present generation of another one up to an entry, the channels of earlier ones, what has been received, and what
+// was reported; and has it run.
+func (q *Queries) CopyHistory(ctx context.Context, arg CopyHistoryParams) error {
+	_, err := q.db.Exec(ctx, copyHistory,
+		arg.IntoExecution,
+		arg.Source,
+		arg.Before,
+		arg.Base,
+	)
+	return err
+}
+
 const countExecutions = `-- name: CountExecutions :one
 SELECT count(*) FROM (
     SELECT FROM (
@@ -351,6 +446,25 @@ func (q *Queries) HasDeferred(ctx context.Context, arg HasDeferredParams) (bool,
 	var defers bool
 	err := row.Scan(&defers)
 	return defers, err
+}
+
+const isReset = `-- name: IsReset :one
+SELECT coalesce(labels @> $1::text::jsonb, false)::boolean AS same FROM execution
+WHERE organization = $2 AND workflow = $3
+`
+
+type IsResetParams struct {
+	Labels       string
+	Organization int64
+	Workflow     string
+}
+
+// Whether a workflow has certain labels.
+func (q *Queries) IsReset(ctx context.Context, arg IsResetParams) (bool, error) {
+	row := q.db.QueryRow(ctx, isReset, arg.Labels, arg.Organization, arg.Workflow)
+	var same bool
+	err := row.Scan(&same)
+	return same, err
 }
 
 const lastExecution = `-- name: LastExecution :one
@@ -797,6 +911,49 @@ func (q *Queries) MarkConsumed(ctx context.Context, arg MarkConsumedParams) erro
 	return err
 }
 
+const programChanges = `-- name: ProgramChanges :many
+SELECT last_seq, replaced, reason, changed_by, changed_at FROM program_change WHERE organization = $1 AND execution = $2 ORDER BY number
+`
+
+type ProgramChangesParams struct {
+	Organization int64
+	Execution    int64
+}
+
+type ProgramChangesRow struct {
+	LastSeq   int64
+	Replaced  []byte
+	Reason    string
+	ChangedBy string
+	ChangedAt time.Time
+}
+
+func (q *Queries) ProgramChanges(ctx context.Context, arg ProgramChangesParams) ([]ProgramChangesRow, error) {
+	rows, err := q.db.Query(ctx, programChanges, arg.Organization, arg.Execution)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ProgramChangesRow
+	for rows.Next() {
+		var i ProgramChangesRow
+		if err := rows.Scan(
+			&i.LastSeq,
+			&i.Replaced,
+			&i.Reason,
+			&i.ChangedBy,
+			&i.ChangedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const progresses = `-- name: Progresses :many
 SELECT id, state, turn, greatest(last_seq, (SELECT max(entry.seq) FROM entry WHERE entry.execution = execution.id))::bigint AS last_seq
 FROM execution WHERE id = ANY ($1::bigint[])
@@ -853,6 +1010,42 @@ func (q *Queries) ReopenChannels(ctx context.Context, arg ReopenChannelsParams) 
 	return err
 }
 
+const resetExecution = `-- name: ResetExecution :one
+INSERT INTO execution (
+    ref, organization, workflow, program, modules, inputs, secrets, labels, last_seq, start_event, created_at
+)
+SELECT $1, e.organization, $2, e.program, e.modules, e.inputs, e.secrets,
+    CASE WHEN jsonb_typeof(e.labels) = 'object' THEN e.labels ELSE '{}' END || $3::text::jsonb, $4::bigint - 1,
+    e.start_event, $5
+FROM execution e WHERE e.id = $6
+ON CONFLICT ON CONSTRAINT execution_once DO NOTHING
+RETURNING id
+`
+
+type ResetExecutionParams struct {
+	Ref       string
+	Workflow  string
+	Labels    string
+	Before    int64
+	CreatedAt time.Time
+	Source    int64
+}
+
+// A new execution with everything that another one was started with, and no history yet. No row if the workflow exists.
+func (q *Queries) ResetExecution(ctx context.Context, arg ResetExecutionParams) (int64, error) {
+	row := q.db.QueryRow(ctx, resetExecution,
+		arg.Ref,
+		arg.Workflow,
+		arg.Labels,
+		arg.Before,
+		arg.CreatedAt,
+		arg.Source,
+	)
+	var id int64
+	err := row.Scan(&id)
+	return id, err
+}
+
 const retries = `-- name: Retries :many
 SELECT from_seq, error, reason, retried_at FROM retry WHERE execution = $1 ORDER BY number
 `
@@ -906,6 +1099,36 @@ type RetryExecutionParams struct {
 
 func (q *Queries) RetryExecution(ctx context.Context, arg RetryExecutionParams) error {
 	_, err := q.db.Exec(ctx, retryExecution, arg.FromSeq, arg.ID)
+	return err
+}
+
+const saveProgramChange = `-- name: SaveProgramChange :exec
+INSERT INTO program_change (organization, execution, last_seq, number, replaced, reason, changed_by, changed_at)
+SELECT $1::bigint, $2::bigint, $3::bigint,
+    (SELECT count(*) + 1 FROM program_change c WHERE c.organization = $1::bigint AND c.execution = $2::bigint)::int,
+    $4::bytea, $5::text, $6::text, $7::timestamptz
+`
+
+type SaveProgramChangeParams struct {
+	Organization int64
+	Execution    int64
+	LastSeq      int64
+	Replaced     []byte
+	Reason       string
+	ChangedBy    string
+	ChangedAt    time.Time
+}
+
+func (q *Queries) SaveProgramChange(ctx context.Context, arg SaveProgramChangeParams) error {
+	_, err := q.db.Exec(ctx, saveProgramChange,
+		arg.Organization,
+		arg.Execution,
+		arg.LastSeq,
+		arg.Replaced,
+		arg.Reason,
+		arg.ChangedBy,
+		arg.ChangedAt,
+	)
 	return err
 }
 
@@ -996,4 +1219,41 @@ func (q *Queries) ScannedTroubled(ctx context.Context, arg ScannedTroubledParams
 	var i ScannedTroubledRow
 	err := row.Scan(&i.N, &i.Last)
 	return i, err
+}
+
+const standingOf = `-- name: StandingOf :one
+SELECT turn, wakes, state, program FROM execution WHERE id = $1
+`
+
+type StandingOfRow struct {
+	Turn    int64
+	Wakes   int64
+	State   int16
+	Program []byte
+}
+
+// Where an execution that is locked stands.
+func (q *Queries) StandingOf(ctx context.Context, id int64) (StandingOfRow, error) {
+	row := q.db.QueryRow(ctx, standingOf, id)
+	var i StandingOfRow
+	err := row.Scan(
+		&i.Turn,
+		&i.Wakes,
+		&i.State,
+		&i.Program,
+	)
+	return i, err
+}
+
+const takeChannels = `-- name: TakeChannels :exec
+INSERT INTO channel (token, execution, organization)
+SELECT entry.value #>> '{}', execution.id, execution.organization
+FROM entry JOIN execution ON execution.id = entry.execution
+WHERE entry.execution = $1 AND entry.kind = 'channel'
+`
+
+// Opens the channels of a history that was copied.
+func (q *Queries) TakeChannels(ctx context.Context, execution int64) error {
+	_, err := q.db.Exec(ctx, takeChannels, execution)
+	return err
 }

@@ -254,6 +254,17 @@ type Program struct {
 	Source []byte
 }
 
+type ProgramChange struct {
+	Organization int64
+	Execution    int64
+	LastSeq      int64
+	Number       int32
+	Replaced     []byte
+	Reason       string
+	ChangedBy    string
+	ChangedAt    time.Time
+}
+
 type Retry struct {
 	Execution int64
 	Number    int32
