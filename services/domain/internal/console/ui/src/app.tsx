@@ -34,6 +34,7 @@ const Schedules = lazy(() => import('./pages/schedules'))
 const ScheduleDetail = lazy(() => import('./pages/schedule'))
 const Agents = lazy(() => import('./pages/agents'))
 const Access = lazy(() => import('./pages/access'))
+const Changes = lazy(() => import('./pages/changes'))
 const Activity = lazy(() => import('./pages/activity'))
 
 /** The address of the documentation, which the server takes out of the page where it is switched off. */
@@ -161,6 +162,7 @@ function Frame({ viewer, cursor, onLeave }: { viewer: ViewerData['viewer']; curs
               <Route path="/schedules/:name" element={<ScheduleDetail />} />
               <Route path="/agents" element={<Agents />} />
               <Route path="/access" element={<Access />} />
+              <Route path="/changes" element={<Changes />} />
               <Route path="/activity" element={<Activity />} />
               <Route path="*" element={<NotThere what="page" to="/" list="Live versions" />} />
             </Routes>
@@ -237,6 +239,9 @@ function Menu({ owner }: { owner: boolean }) {
       </NavLink>
       <NavLink to="/access">
         <Icon name="people" /> Access
+      </NavLink>
+      <NavLink to="/changes">
+        <Icon name="same" /> Proposed changes
       </NavLink>
       {owner && (
         <NavLink to="/activity">

@@ -114,6 +114,11 @@ export interface CreateTokenInput {
   lifetimeSeconds?: number | null
 }
 
+export interface DecideChangeInput {
+  changeId: string
+  reason?: string | null
+}
+
 export type DeploymentState = 'PENDING' | 'DEPLOYING' | 'HEALTHY' | 'DEGRADED' | 'FAILED' | 'CANCELLED'
 
 export type DeploymentStatus = 'PENDING' | 'DEPLOYING' | 'HEALTHY' | 'DEGRADED' | 'ABORTING' | 'ABORTED' | 'FAILED' | 'CANCELLED'
@@ -135,6 +140,16 @@ export interface EnvironmentApprovalInput {
 export type FailurePolicy = 'STOP' | 'ABORT' | 'ROLLBACK'
 
 export type GateOutcome = 'REJECT' | 'APPROVE'
+
+export interface GrantPermissionsInput {
+  memberId?: string | null
+  groupId?: string | null
+  permissions: Array<Permission>
+  applications?: Array<string> | null
+  environments?: Array<string> | null
+  tiers?: Array<Tier> | null
+  reason?: string | null
+}
 
 export type Health = 'UNKNOWN' | 'HEALTHY' | 'PROGRESSING' | 'DEGRADED'
 
@@ -182,6 +197,8 @@ export interface PreviewRolloutInput {
 }
 
 export type PreviewState = 'PENDING' | 'MADE' | 'FAILED'
+
+export type ProposedChangeState = 'OPEN' | 'CONFIRMED' | 'FORCED' | 'REJECTED' | 'WITHDRAWN' | 'EXPIRED'
 
 export type Readiness = 'PENDING' | 'READY' | 'NOT_READY'
 
@@ -241,6 +258,11 @@ export interface RevokeAgentKeyInput {
   keyId: string
 }
 
+export interface RevokeGrantInput {
+  grantId: string
+  reason?: string | null
+}
+
 export interface RevokeTokenInput {
   tokenId: string
 }
@@ -272,6 +294,18 @@ export type ScheduleOverlap = 'SKIP' | 'BUFFER_ONE' | 'BUFFER_ALL' | 'CANCEL_OTH
 export interface SetArtifactSourceConfigInput {
   artifactSourceId: string
   sourceConfig: unknown
+}
+
+export interface SetChangeControlInput {
+  environmentId: string
+  on: boolean
+  reason?: string | null
+}
+
+export interface SetDirectChangesInput {
+  environmentId: string
+  allowed: boolean
+  reason?: string | null
 }
 
 export interface SetEnvironmentApprovalInput {
@@ -421,6 +455,28 @@ export interface MemberFields {
     id: string
     name: string
   }>
+  grants: Array<{
+    id: string
+    permissions: Array<Permission>
+    member: {
+      id: string
+      name: string
+    } | null
+    group: {
+      id: string
+      name: string
+    } | null
+    applications: Array<{
+      id: string
+      name: string
+    }>
+    environments: Array<{
+      id: string
+      name: string
+    }>
+    tiers: Array<Tier>
+    createdAt: string
+  }>
   tokens: Array<{
     id: string
     name: string
@@ -444,6 +500,29 @@ export interface ScheduleFields {
   skipped: number
   missed: number
   refused: number
+}
+
+export interface GrantFields {
+  id: string
+  permissions: Array<Permission>
+  member: {
+    id: string
+    name: string
+  } | null
+  group: {
+    id: string
+    name: string
+  } | null
+  applications: Array<{
+    id: string
+    name: string
+  }>
+  environments: Array<{
+    id: string
+    name: string
+  }>
+  tiers: Array<Tier>
+  createdAt: string
 }
 
 export interface AbilityFields {
@@ -664,6 +743,8 @@ export interface EnvironmentFields {
   readiness: Readiness
   readinessReason: string
   createdAt: string
+  changeControl: boolean
+  directChanges: boolean
   contact: {
     reachable: boolean
     reason: string
@@ -1118,6 +1199,28 @@ export interface AccessViewerData {
         id: string
         name: string
       }>
+      grants: Array<{
+        id: string
+        permissions: Array<Permission>
+        member: {
+          id: string
+          name: string
+        } | null
+        group: {
+          id: string
+          name: string
+        } | null
+        applications: Array<{
+          id: string
+          name: string
+        }>
+        environments: Array<{
+          id: string
+          name: string
+        }>
+        tiers: Array<Tier>
+        createdAt: string
+      }>
       tokens: Array<{
         id: string
         name: string
@@ -1137,7 +1240,7 @@ export interface AccessViewerData {
   }
 }
 export type AccessViewerVariables = Record<string, never>
-export const AccessViewer: Operation<AccessViewerData, AccessViewerVariables> = { name: 'AccessViewer', text: 'query AccessViewer { viewer { principalId member { ...MemberFields } permissions viewerCan { action allowed reason } } } fragment MemberFields on Member { id name kind role createdAt groups { id name } tokens { id name scopes createdAt expiresAt lastUsedAt revokedAt } }' }
+export const AccessViewer: Operation<AccessViewerData, AccessViewerVariables> = { name: 'AccessViewer', text: 'query AccessViewer { viewer { principalId member { ...MemberFields } permissions viewerCan { action allowed reason } } } fragment MemberFields on Member { id name kind role createdAt groups { id name } grants { ...GrantFields } tokens { id name scopes createdAt expiresAt lastUsedAt revokedAt } } fragment GrantFields on Grant { id permissions member { id name } group { id name } applications { id name } environments { id name } tiers createdAt }' }
 
 export interface MembersData {
   members: {
@@ -1150,6 +1253,28 @@ export interface MembersData {
       groups: Array<{
         id: string
         name: string
+      }>
+      grants: Array<{
+        id: string
+        permissions: Array<Permission>
+        member: {
+          id: string
+          name: string
+        } | null
+        group: {
+          id: string
+          name: string
+        } | null
+        applications: Array<{
+          id: string
+          name: string
+        }>
+        environments: Array<{
+          id: string
+          name: string
+        }>
+        tiers: Array<Tier>
+        createdAt: string
       }>
       tokens: Array<{
         id: string
@@ -1171,7 +1296,7 @@ export interface MembersVariables {
   first: number
   after?: string | null
 }
-export const Members: Operation<MembersData, MembersVariables> = { name: 'Members', text: 'query Members($first: Int!, $after: String) { members(first: $first, after: $after) { nodes { ...MemberFields } pageInfo { hasNextPage endCursor } } } fragment MemberFields on Member { id name kind role createdAt groups { id name } tokens { id name scopes createdAt expiresAt lastUsedAt revokedAt } }' }
+export const Members: Operation<MembersData, MembersVariables> = { name: 'Members', text: 'query Members($first: Int!, $after: String) { members(first: $first, after: $after) { nodes { ...MemberFields } pageInfo { hasNextPage endCursor } } } fragment MemberFields on Member { id name kind role createdAt groups { id name } grants { ...GrantFields } tokens { id name scopes createdAt expiresAt lastUsedAt revokedAt } } fragment GrantFields on Grant { id permissions member { id name } group { id name } applications { id name } environments { id name } tiers createdAt }' }
 
 export interface GroupsData {
   groups: {
@@ -1181,6 +1306,28 @@ export interface GroupsData {
       members: Array<{
         id: string
         name: string
+      }>
+      grants: Array<{
+        id: string
+        permissions: Array<Permission>
+        member: {
+          id: string
+          name: string
+        } | null
+        group: {
+          id: string
+          name: string
+        } | null
+        applications: Array<{
+          id: string
+          name: string
+        }>
+        environments: Array<{
+          id: string
+          name: string
+        }>
+        tiers: Array<Tier>
+        createdAt: string
       }>
     }>
     pageInfo: {
@@ -1193,7 +1340,7 @@ export interface GroupsVariables {
   first: number
   after?: string | null
 }
-export const Groups: Operation<GroupsData, GroupsVariables> = { name: 'Groups', text: 'query Groups($first: Int!, $after: String) { groups(first: $first, after: $after) { nodes { id name members { id name } } pageInfo { hasNextPage endCursor } } }' }
+export const Groups: Operation<GroupsData, GroupsVariables> = { name: 'Groups', text: 'query Groups($first: Int!, $after: String) { groups(first: $first, after: $after) { nodes { id name members { id name } grants { ...GrantFields } } pageInfo { hasNextPage endCursor } } } fragment GrantFields on Grant { id permissions member { id name } group { id name } applications { id name } environments { id name } tiers createdAt }' }
 
 export interface AddMemberData {
   createMember: {
@@ -1827,6 +1974,229 @@ export interface TriggerScheduleVariables {
 }
 export const TriggerSchedule: Operation<TriggerScheduleData, TriggerScheduleVariables> = { name: 'TriggerSchedule', text: 'mutation TriggerSchedule($input: ChangeWorkflowScheduleInput!) { triggerWorkflowSchedule(input: $input) { schedule { name } workflowId errors { ...Problem } } } fragment Problem on UserError { field message code }' }
 
+export interface GrantTargetsData {
+  applications: {
+    nodes: Array<{
+      id: string
+      name: string
+    }>
+    pageInfo: {
+      hasNextPage: boolean
+    }
+  }
+  environments: {
+    nodes: Array<{
+      id: string
+      name: string
+    }>
+    pageInfo: {
+      hasNextPage: boolean
+    }
+  }
+}
+export type GrantTargetsVariables = Record<string, never>
+export const GrantTargets: Operation<GrantTargetsData, GrantTargetsVariables> = { name: 'GrantTargets', text: 'query GrantTargets { applications(first: 500) { nodes { id name } pageInfo { hasNextPage } } environments(first: 500) { nodes { id name } pageInfo { hasNextPage } } }' }
+
+export interface GivePermissionsData {
+  grantPermissions: {
+    grant: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface GivePermissionsVariables {
+  input: GrantPermissionsInput
+}
+export const GivePermissions: Operation<GivePermissionsData, GivePermissionsVariables> = { name: 'GivePermissions', text: 'mutation GivePermissions($input: GrantPermissionsInput!) { grantPermissions(input: $input) { grant { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface RevokeGrantData {
+  revokeGrant: {
+    grant: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface RevokeGrantVariables {
+  input: RevokeGrantInput
+}
+export const RevokeGrant: Operation<RevokeGrantData, RevokeGrantVariables> = { name: 'RevokeGrant', text: 'mutation RevokeGrant($input: RevokeGrantInput!) { revokeGrant(input: $input) { grant { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface UnanswerableRulesData {
+  unanswerableRules: Array<{
+    gateId: string
+    application: {
+      name: string
+    } | null
+    environment: {
+      name: string
+    } | null
+    rollout: {
+      id: string
+    } | null
+    problem: string
+  }>
+}
+export type UnanswerableRulesVariables = Record<string, never>
+export const UnanswerableRules: Operation<UnanswerableRulesData, UnanswerableRulesVariables> = { name: 'UnanswerableRules', text: 'query UnanswerableRules { unanswerableRules { gateId application { name } environment { name } rollout { id } problem } }' }
+
+export interface ProposedChangesData {
+  proposedChanges: {
+    nodes: Array<{
+      id: string
+      state: ProposedChangeState
+      action: string
+      subject: string
+      subjectName: string
+      application: {
+        name: string
+      } | null
+      environments: Array<{
+        id: string
+        name: string
+      }>
+      proposerName: string
+      reason: string
+      detail: string
+      before: unknown | null
+      after: unknown | null
+      createdAt: string
+      expiresAt: string
+      decidedAt: string | null
+      decider: {
+        name: string
+      } | null
+      decision: string
+      viewerCan: Array<{
+        action: string
+        allowed: boolean
+        reason: string | null
+      }>
+    }>
+    pageInfo: {
+      hasNextPage: boolean
+      endCursor: string | null
+    }
+  }
+}
+export interface ProposedChangesVariables {
+  open: boolean
+  first: number
+  after?: string | null
+}
+export const ProposedChanges: Operation<ProposedChangesData, ProposedChangesVariables> = { name: 'ProposedChanges', text: 'query ProposedChanges($open: Boolean!, $first: Int!, $after: String) { proposedChanges(open: $open, first: $first, after: $after) { nodes { id state action subject subjectName application { name } environments { id name } proposerName reason detail before after createdAt expiresAt decidedAt decider { name } decision viewerCan { ...AbilityFields } } pageInfo { hasNextPage endCursor } } } fragment AbilityFields on Ability { action allowed reason }' }
+
+export interface ConfirmChangeData {
+  confirmChange: {
+    change: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface ConfirmChangeVariables {
+  input: DecideChangeInput
+}
+export const ConfirmChange: Operation<ConfirmChangeData, ConfirmChangeVariables> = { name: 'ConfirmChange', text: 'mutation ConfirmChange($input: DecideChangeInput!) { confirmChange(input: $input) { change { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface RejectChangeData {
+  rejectChange: {
+    change: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface RejectChangeVariables {
+  input: DecideChangeInput
+}
+export const RejectChange: Operation<RejectChangeData, RejectChangeVariables> = { name: 'RejectChange', text: 'mutation RejectChange($input: DecideChangeInput!) { rejectChange(input: $input) { change { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface WithdrawChangeData {
+  withdrawChange: {
+    change: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface WithdrawChangeVariables {
+  input: DecideChangeInput
+}
+export const WithdrawChange: Operation<WithdrawChangeData, WithdrawChangeVariables> = { name: 'WithdrawChange', text: 'mutation WithdrawChange($input: DecideChangeInput!) { withdrawChange(input: $input) { change { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface ForceChangeData {
+  forceChange: {
+    change: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface ForceChangeVariables {
+  input: DecideChangeInput
+}
+export const ForceChange: Operation<ForceChangeData, ForceChangeVariables> = { name: 'ForceChange', text: 'mutation ForceChange($input: DecideChangeInput!) { forceChange(input: $input) { change { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface SetChangeControlData {
+  setChangeControl: {
+    environment: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface SetChangeControlVariables {
+  input: SetChangeControlInput
+}
+export const SetChangeControl: Operation<SetChangeControlData, SetChangeControlVariables> = { name: 'SetChangeControl', text: 'mutation SetChangeControl($input: SetChangeControlInput!) { setChangeControl(input: $input) { environment { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface SetDirectChangesData {
+  setDirectChanges: {
+    environment: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface SetDirectChangesVariables {
+  input: SetDirectChangesInput
+}
+export const SetDirectChanges: Operation<SetDirectChangesData, SetDirectChangesVariables> = { name: 'SetDirectChanges', text: 'mutation SetDirectChanges($input: SetDirectChangesInput!) { setDirectChanges(input: $input) { environment { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
 export interface ViewerData {
   viewer: {
     organization: {
@@ -2052,6 +2422,8 @@ export interface BeginningData {
       readiness: Readiness
       readinessReason: string
       createdAt: string
+      changeControl: boolean
+      directChanges: boolean
       contact: {
         reachable: boolean
         reason: string
@@ -2072,7 +2444,7 @@ export interface BeginningData {
   }
 }
 export type BeginningVariables = Record<string, never>
-export const Beginning: Operation<BeginningData, BeginningVariables> = { name: 'Beginning', text: 'query Beginning { next: applications(first: 1, rolledOut: false) { nodes { ...BeginningFields } } first: applications(first: 1) { nodes { ...BeginningFields } } ready: environments(first: 1, readiness: [READY]) { nodes { id } } environments(first: 20) { nodes { ...EnvironmentFields } pageInfo { hasNextPage } } } fragment BeginningFields on Application { id name services { id name artifactSources { id sourceConfig } } environments { id readiness readinessReason environment { id name tier } viewerCan { ...AbilityFields } } flowDefinition { id } versionSets(first: 1) { nodes { id name createdAt } } rollouts(last: 1) { nodes { id state } } } fragment AbilityFields on Ability { action allowed reason } fragment EnvironmentFields on Environment { id name description tier readiness readinessReason createdAt contact { reachable reason since observedAt } driverBindings { id version driverRef driverConfig createdAt } }' }
+export const Beginning: Operation<BeginningData, BeginningVariables> = { name: 'Beginning', text: 'query Beginning { next: applications(first: 1, rolledOut: false) { nodes { ...BeginningFields } } first: applications(first: 1) { nodes { ...BeginningFields } } ready: environments(first: 1, readiness: [READY]) { nodes { id } } environments(first: 20) { nodes { ...EnvironmentFields } pageInfo { hasNextPage } } } fragment BeginningFields on Application { id name services { id name artifactSources { id sourceConfig } } environments { id readiness readinessReason environment { id name tier } viewerCan { ...AbilityFields } } flowDefinition { id } versionSets(first: 1) { nodes { id name createdAt } } rollouts(last: 1) { nodes { id state } } } fragment AbilityFields on Ability { action allowed reason } fragment EnvironmentFields on Environment { id name description tier readiness readinessReason createdAt changeControl directChanges contact { reachable reason since observedAt } driverBindings { id version driverRef driverConfig createdAt } }' }
 
 export interface RolloutsData {
   rollouts: {
@@ -2844,6 +3216,8 @@ export interface EnvironmentsData {
       readiness: Readiness
       readinessReason: string
       createdAt: string
+      changeControl: boolean
+      directChanges: boolean
       contact: {
         reachable: boolean
         reason: string
@@ -2868,7 +3242,7 @@ export interface EnvironmentsVariables {
   first: number
   after?: string | null
 }
-export const Environments: Operation<EnvironmentsData, EnvironmentsVariables> = { name: 'Environments', text: 'query Environments($first: Int!, $after: String) { environments(first: $first, after: $after) { nodes { ...EnvironmentFields } pageInfo { hasNextPage endCursor } } } fragment EnvironmentFields on Environment { id name description tier readiness readinessReason createdAt contact { reachable reason since observedAt } driverBindings { id version driverRef driverConfig createdAt } }' }
+export const Environments: Operation<EnvironmentsData, EnvironmentsVariables> = { name: 'Environments', text: 'query Environments($first: Int!, $after: String) { environments(first: $first, after: $after) { nodes { ...EnvironmentFields } pageInfo { hasNextPage endCursor } } } fragment EnvironmentFields on Environment { id name description tier readiness readinessReason createdAt changeControl directChanges contact { reachable reason since observedAt } driverBindings { id version driverRef driverConfig createdAt } }' }
 
 export interface EnvironmentPageData {
   environment: {
@@ -2879,6 +3253,8 @@ export interface EnvironmentPageData {
     readiness: Readiness
     readinessReason: string
     createdAt: string
+    changeControl: boolean
+    directChanges: boolean
     contact: {
       reachable: boolean
       reason: string
@@ -2972,7 +3348,7 @@ export interface EnvironmentPageData {
 export interface EnvironmentPageVariables {
   name: string
 }
-export const EnvironmentPage: Operation<EnvironmentPageData, EnvironmentPageVariables> = { name: 'EnvironmentPage', text: 'query EnvironmentPage($name: String!) { environment(name: $name) { ...EnvironmentFields archivedAt archivings { ...ArchivingFields } approval { reason quorum group requesterMayApprove expiresAfterSeconds onExpiry } pin { reason author since } healths { service { id name application { id name } } health reason since observedAt } viewerCan { ...AbilityFields } } rollouts(first: 10, environment: $name) { nodes { ...RolloutLine } } } fragment EnvironmentFields on Environment { id name description tier readiness readinessReason createdAt contact { reachable reason since observedAt } driverBindings { id version driverRef driverConfig createdAt } } fragment ArchivingFields on Archiving { archived reason createdAt principal { name } } fragment AbilityFields on Ability { action allowed reason } fragment RolloutLine on Rollout { id state status isRollback createdAt startedAt finishedAt application { id name } versionSet { id name } openGates { gateId reason requestedAt } environments { id state status environment { id name tier } } }' }
+export const EnvironmentPage: Operation<EnvironmentPageData, EnvironmentPageVariables> = { name: 'EnvironmentPage', text: 'query EnvironmentPage($name: String!) { environment(name: $name) { ...EnvironmentFields archivedAt archivings { ...ArchivingFields } approval { reason quorum group requesterMayApprove expiresAfterSeconds onExpiry } pin { reason author since } healths { service { id name application { id name } } health reason since observedAt } viewerCan { ...AbilityFields } } rollouts(first: 10, environment: $name) { nodes { ...RolloutLine } } } fragment EnvironmentFields on Environment { id name description tier readiness readinessReason createdAt changeControl directChanges contact { reachable reason since observedAt } driverBindings { id version driverRef driverConfig createdAt } } fragment ArchivingFields on Archiving { archived reason createdAt principal { name } } fragment AbilityFields on Ability { action allowed reason } fragment RolloutLine on Rollout { id state status isRollback createdAt startedAt finishedAt application { id name } versionSet { id name } openGates { gateId reason requestedAt } environments { id state status environment { id name tier } } }' }
 
 export interface DriversData {
   drivers: Array<{

@@ -89,6 +89,8 @@ const pages: Record<string, (entry: Entry, id: string) => string | null> = {
   agentkey: () => '/agents',
   member: () => '/access',
   group: () => '/access?show=groups',
+  grant: () => '/access?show=grants',
+  proposedchange: () => '/changes?show=all',
 }
 
 /** The page of what an entry is about; null where there is none. */

@@ -10,6 +10,7 @@ import { announce } from '../parts/announce'
 import { Confirm } from '../parts/confirm'
 import { Dialog } from '../parts/dialog'
 import { Field, findingsUnder, FormError } from '../parts/form'
+import { Grants, Unanswerable } from '../parts/grants'
 import { Empty, More, Page, Waiting } from '../parts/page'
 import { Ago } from '../parts/time'
 import { Tokens } from '../parts/tokens'
@@ -30,6 +31,7 @@ export const roles: Array<[role: Role, word: string, may: string]> = [
 const views = [
   ['members', 'Members'],
   ['groups', 'Groups'],
+  ['grants', 'Grants'],
   ['tokens', 'My tokens'],
 ] as const
 
@@ -50,10 +52,13 @@ export default function Access() {
           </Link>
         ))}
       </nav>
+      <Unanswerable />
       {!data || !all ? (
         <Waiting query={viewer.data ? members : viewer} what="members" />
       ) : view === 'groups' ? (
         <Groups viewer={data} members={all.nodes} />
+      ) : view === 'grants' ? (
+        <Grants viewerCan={data.viewerCan} members={all.nodes} />
       ) : view === 'tokens' ? (
         <Tokens viewer={data} member={data.member} />
       ) : (

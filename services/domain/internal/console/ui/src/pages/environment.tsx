@@ -8,6 +8,7 @@ import { ActButton } from '../parts/act'
 import { announce } from '../parts/announce'
 import { RequiredApproval } from '../parts/approval'
 import { Archive, Archived } from '../parts/archive'
+import { ControlChips, Controls } from '../parts/control'
 import { useFirst } from '../parts/fold'
 import { Pin } from '../parts/freeze'
 import { FormError } from '../parts/form'
@@ -46,6 +47,7 @@ export function EnvironmentPage() {
       lead={
         <p className="line">
           <State state={environment.readiness} />
+          <ControlChips environment={environment} />
           <span className="faint">
             {environment.tier.toLowerCase()}, created <Ago at={environment.createdAt} />
           </span>
@@ -83,6 +85,7 @@ export function EnvironmentPage() {
         <Agent contact={environment.contact} />
         <Services healths={environment.healths} />
         <RequiredApproval environment={environment} />
+        {!environment.archivedAt && <Controls environment={environment} />}
         {!environment.archivedAt && <Pin environment={environment} changed={query.refetch} />}
         <section className="card" aria-labelledby="newest">
           <h2 id="newest">Newest rollouts that go here</h2>

@@ -2,6 +2,7 @@ import { Link, useSearchParams } from 'react-router'
 import { Environments as Operation } from '../api/generated'
 import { useAsk } from '../api/hooks'
 import { byTier } from '../logic/where'
+import { ControlChips } from '../parts/control'
 import { FreezeButton } from '../parts/freeze'
 import { Empty, More, Page, Waiting } from '../parts/page'
 import { Chip, State } from '../parts/state'
@@ -45,6 +46,7 @@ export function Environments() {
                   <th scope="row">
                     <Link to={`/environments/${e.name}`}>{e.name}</Link>
                     <div className="faint">{e.tier.toLowerCase()}</div>
+                    <ControlChips environment={e} />
                   </th>
                   <td>
                     <State state={e.readiness} />
