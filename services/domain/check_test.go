@@ -141,6 +141,26 @@ func TestTheWorkedExampleOfGitOpsPromoter(t *testing.T) {
 	}
 }
 
+// A reporter that alternates does not fill the table: of each key, subject and reporter the last 20 statuses are kept, and no other row goes.
+func TestStatusesEnd(t *testing.T) {
+	t.Parallel()
+	c := promoter(t, "")
+	r := c.rollout(c.set)
+	c.enter(r, "dev")
+	c.complete(r, "dev")
+	c.enter(r, "test")
+	c.reports(2, "dev", c.set, "healthy", core.CheckPending)
+	for i := range 50 {
+		c.reports(1, "dev", c.set, "healthy", []core.CheckPhase{core.CheckFailure, core.CheckSuccess}[i%2])
+	}
+	c.want(c.countOf(`SELECT count(*) FROM cd_check_statuses`), 21)
+	c.want(c.countOf(`SELECT count(*) FROM cd_check_statuses WHERE phase = 'pending'`), 1)
+	if _, err := c.pool.Exec(t.Context(), `DELETE FROM cd_check_statuses`); err == nil {
+		t.Error("the last statuses of reporters were deleted")
+	}
+	c.want(c.countOf(`SELECT count(*) FROM cd_check_statuses`), 21)
+}
+
 // R3-06, and the known bug of two statuses for one key: reporters that contradict each other are a failure that names both, never a
 // coin toss; the latest report of each counts.
 func TestReportersThatContradictEachOther(t *testing.T) {

@@ -257,7 +257,11 @@ func (w Writes) AddCheckReport(ctx context.Context, r core.CheckReport) (core.Ch
 		Phase: string(r.Phase), Description: r.Description, Link: r.Link, PrincipalType: string(r.Reporter.Type), PrincipalID: r.Reporter.ID,
 		PrincipalName: r.Reporter.Name, ObservedAt: r.ObservedAt, CreatedAt: r.CreatedAt,
 	})
-	return checkReport(row), pg.Classify(err, "add status of check %s", r.Key)
+	if err != nil {
+		return core.CheckReport{}, pg.Classify(err, "add status of check %s", r.Key)
+	}
+	_, err = w.Q.ForgetCheckStatuses(ctx, row.ID)
+	return checkReport(row), pg.Classify(err, "forget earlier statuses of check %s", r.Key)
 }
 
 // VersionSetsOfCommit implements check.Tx.

@@ -35,6 +35,9 @@ INSERT INTO cd_check_statuses (organization_id, application_id, environment_id, 
 VALUES (@organization_id, @application_id, @environment_id, @version_set_id, @key, @phase, @description, @link, @principal_type, @principal_id, @principal_name, @observed_at, @created_at)
 RETURNING *;
 
+-- name: ForgetCheckStatuses :one
+SELECT cd_forget_statuses(@latest::bigint)::bigint;
+
 -- name: LatestCheckStatuses :many
 -- Of version sets, the latest for each environment, key and reporter.
 SELECT DISTINCT ON (version_set_id, environment_id, key, principal_type, principal_id) * FROM cd_check_statuses

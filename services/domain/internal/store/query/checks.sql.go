@@ -42,6 +42,17 @@ func (q *Queries) EnvironmentChecks(ctx context.Context, organizationID int64, i
 	return items, nil
 }
 
+const forgetCheckStatuses = `-- name: ForgetCheckStatuses :one
+SELECT cd_forget_statuses($1::bigint)::bigint
+`
+
+func (q *Queries) ForgetCheckStatuses(ctx context.Context, latest int64) (int64, error) {
+	row := q.db.QueryRow(ctx, forgetCheckStatuses, latest)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const insertCheckStatus = `-- name: InsertCheckStatus :one
 INSERT INTO cd_check_statuses (organization_id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, observed_at, created_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)

@@ -287,7 +287,7 @@ type Change struct {
 	UpdatedAt time.Time
 }
 
-// What was reported about checks; append-only. The latest for each key, subject and reporter counts; a row that repeats that is not added. A status of another version set than the one in question decides nothing. Rows are kept as the evidence of passages.
+// What was reported about checks; a row is never changed. The latest for each key, subject and reporter counts; a row that repeats that is not added. A status of another version set than the one in question decides nothing. Rows end when their reporter has reported 20 later ones about the same key and subject; what satisfied a passage is in the journal of its rollout.
 type CheckStatus struct {
 	OrganizationID int64
 	ID             int64
