@@ -3,6 +3,8 @@ package core
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -122,6 +124,10 @@ func (r *Runner) apply(ctx context.Context, call Call) (map[string]any, error) {
 	}
 	// A dry run needs no passage, so its owner may be unknown; which objects it would prune is unknown then, too.
 	want.Prune = want.Prune && (call.Owner != "" || !want.DryRun)
+	digest, err := want.digest()
+	if err != nil {
+		return nil, err
+	}
 	later, err := r.examine(ctx, call, &want)
 	if err != nil {
 		return nil, err
@@ -143,8 +149,21 @@ func (r *Runner) apply(ctx context.Context, call Call) (map[string]any, error) {
 		}
 		value["pruned"], value["not_pruned"] = pruned, kept
 	}
-	value["owner"] = call.Owner
+	value["owner"], value["digest"] = call.Owner, digest
 	return fits("k8s.apply", value)
+}
+
+// digest is that of the objects as the call has them, in its order.
+func (want *ApplyRequest) digest() (string, error) {
+	h := sha256.New()
+	for i := range want.Objects {
+		text, err := json.Marshal(want.Objects[i].object) // members are in order
+		if err != nil {
+			return "", fmt.Errorf("encode %s: %w", want.Objects[i].ref, err)
+		}
+		_, _ = h.Write(append(text, '\n')) // never fails
+	}
+	return "sha256:" + hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // counts is the answer about the objects of the call.

@@ -49,6 +49,8 @@ type world struct {
 	hooks *hooks
 	// argo is Argo Workflows, for drivers that use it; nil for none.
 	argo *argoWorkflows
+	// plain is a cluster to which objects are applied; nil for none.
+	plain *plainCluster
 	// see edits a Rollout as it is looked at.
 	see func(*rollout, object)
 	// rendered are the objects that a chart's values make, where there is a chart.
@@ -98,6 +100,11 @@ func (w *world) call(name string, args object) (any, *history.FunctionError) {
 	}
 	if w.argo != nil {
 		if value, err, known := w.argo.call(w, name, args); known {
+			return value, err
+		}
+	}
+	if w.plain != nil {
+		if value, err, known := w.plain.call(w, name, args); known {
 			return value, err
 		}
 	}

@@ -13,6 +13,8 @@ export const schemas: Record<string, Schema> = {
   boats, functions, machines,
   'argo-rollouts environment': shipped('driver/bundles/argo-rollouts/v1/environment.json'),
   'argo-rollouts application environment': shipped('driver/bundles/argo-rollouts/v1/application_environment.json'),
+  'kubernetes environment': shipped('driver/bundles/kubernetes/v1/environment.json'),
+  'kubernetes application environment': shipped('driver/bundles/kubernetes/v1/application_environment.json'),
   'argo-workflows environment': shipped('driver/bundles/argo-workflows/v1/environment.json'),
   'argo-workflows application environment': shipped('driver/bundles/argo-workflows/v1/application_environment.json'),
   'oci-image': shipped('source/kinds/oci-image@1.json'),

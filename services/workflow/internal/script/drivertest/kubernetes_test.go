@@ -1,0 +1,230 @@
+package drivertest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/driver"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+)
+
+// plainCluster takes objects, and has them become ready, or fail, some time after they were applied.
+type plainCluster struct {
+	calls   []object
+	objects map[string]object
+	applied time.Time
+	takes   time.Duration
+	state   string
+	refuses string
+	looks   []time.Time
+}
+
+func (c *plainCluster) call(w *world, name string, args object) (any, *history.FunctionError, bool) {
+	switch name {
+	case "k8s.apply":
+		if c.refuses != "" {
+			return nil, &history.FunctionError{Code: "conflict", Message: c.refuses}, true
+		}
+		changed := []any{}
+		for _, each := range args["objects"].([]any) {
+			o := each.(object)
+			id := fmt.Sprint(o["kind"], "/", o["metadata"].(object)["name"])
+			if fmt.Sprint(c.objects[id]) != fmt.Sprint(o) {
+				changed = append(changed, object{"kind": o["kind"], "name": o["metadata"].(object)["name"], "action": "configured"})
+			}
+			if dry, _ := args["dry_run"].(bool); !dry {
+				c.objects[id] = o
+			}
+		}
+		if dry, _ := args["dry_run"].(bool); !dry {
+			c.calls, c.applied = append(c.calls, args), w.now
+			w.record("apply: %d objects, keeps %d, prune %v", len(args["objects"].([]any)), len(args["keep"].([]any)), args["prune"])
+		}
+		return object{
+			"created": 0, "configured": len(changed), "unchanged": 0, "changed": changed, "pruned": []any{}, "owner": "o1.e3.a1",
+			"digest": "sha256:" + strings.Repeat("a", 64),
+		}, nil, true
+	case "k8s.health":
+		c.looks = append(c.looks, w.now)
+		all := len(args["objects"].([]any))
+		if w.now.Sub(c.applied) >= c.takes {
+			pending := []any{}
+			if c.state != "Current" {
+				pending = append(pending, object{"kind": "Deployment", "name": "api", "state": c.state, "reason": "exceeded its progress deadline"})
+			}
+			return object{"state": c.state, "current": all, "total": all, "pending": pending}, nil, true
+		}
+		return object{"state": "InProgress", "current": 0, "total": all, "pending": []any{
+			object{"kind": "Deployment", "name": "api", "state": "InProgress", "reason": "Available: 0/1"},
+		}}, nil, true
+	default:
+		return nil, nil, false
+	}
+}
+
+const plainManifests = `apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: api, namespace: shop}
+spec:
+  template:
+    spec:
+      initContainers: [{name: prepare, image: busybox}]
+      containers: [{name: api, image: registry/shop/api:latest}]
+---
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: worker}
+spec: {jobTemplate: {spec: {template: {spec: {containers: [{name: worker, image: x}]}}}}}
+`
+
+// plainShop is an application of two services whose objects Lockstep applies itself.
+func plainShop(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t)
+	set, err := driver.Embedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.bundle, err = set.Get("kubernetes@1"); err != nil {
+		t.Fatal(err)
+	}
+	w.plain = &plainCluster{objects: map[string]object{}, takes: 5 * time.Second, state: "Current"}
+	w.files["deploy/all.yaml"] = plainManifests
+	return w
+}
+
+func plainInputs(edit func(config object)) object {
+	return inputs(2, func(_, environment object) {
+		config := object{
+			"repository_url": "http://git/shop.git", "files": []any{"deploy/all.yaml"}, "namespace": "shop", "deadline": 60,
+			"services": []any{object{"service": "api", "container": "api"}, object{"service": "worker", "container": "worker"}},
+		}
+		if edit != nil {
+			edit(config)
+		}
+		environment["application_environment"] = object{"id": 5, "discovered": object{}, "config": config}
+		environment["gates"] = []any{}
+	})
+}
+
+// Issue 20: objects are applied with the images of the versions by digest, as of one commit, and are healthy once all of them are current. The
+// cluster is looked at soon at first, then less often.
+func TestObjectsAreApplied(t *testing.T) {
+	t.Parallel()
+	w := plainShop(t)
+	if failure := w.run(driver.Deploy, plainInputs(nil)); failure != "" {
+		t.Fatal(failure)
+	}
+	expect(t, w,
+		"rollout.started", "rollout_environment.started environment_id=3", "deployment.started deployment_id=11",
+		"deployment.started deployment_id=12", "apply: 3 objects, keeps 0, prune true", "deployment.committed deployment_id=11",
+		"deployment.committed deployment_id=12", "deployment.healthy deployment_id=11", "deployment.healthy deployment_id=12",
+		"rollout_environment.healthy environment_id=3", "rollout.healthy")
+	args := w.plain.calls[0]
+	if found := fmt.Sprint(args["agent_id"], args["namespace"], args["environment_id"]); found != "42shop3" {
+		t.Errorf("arguments %v", args)
+	}
+	for id, want := range map[string]string{"Deployment/api": image("api", 2), "CronJob/worker": image("worker", 2)} {
+		if found := fmt.Sprint(w.plain.objects[id]["spec"]); !strings.Contains(found, want) || strings.Contains(found, "latest") {
+			t.Errorf("%s: %s, want %s", id, found, want)
+		}
+	}
+	if found := fmt.Sprint(w.plain.objects["Deployment/api"]); !strings.Contains(found, "busybox") {
+		t.Errorf("%s: another container has changed", found)
+	}
+	if c := w.committed[0]; c.CommitSHA != w.head || !strings.Contains(string(c.Parameters), image("api", 2)) {
+		t.Errorf("snapshot %+v", c)
+	}
+	if first := w.plain.looks[2].Sub(w.plain.looks[0]); first > time.Second {
+		t.Errorf("the second look is %s after the first, expected at most a second", first)
+	}
+}
+
+// A set that does not fit into one call is applied in parts; the last one prunes, and keeps what the others have applied.
+func TestPartsOfALargeSet(t *testing.T) {
+	t.Parallel()
+	w := plainShop(t)
+	for i := range 3 {
+		w.files["deploy/all.yaml"] += fmt.Sprintf("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: large-%d}\ndata: {text: %s}\n", i, strings.Repeat("x", 250<<10))
+	}
+	if failure := w.run(driver.Deploy, plainInputs(nil)); failure != "" {
+		t.Fatal(failure)
+	}
+	story := strings.Join(w.story, "\n")
+	if !strings.Contains(story, "apply: 5 objects, keeps 0, prune false") || !strings.Contains(story, "apply: 1 objects, keeps 5, prune true") {
+		t.Errorf("story:\n%s", story)
+	}
+}
+
+// What does not fit is found before anything is applied, and says where it is.
+func TestManifestsThatDoNotFit(t *testing.T) {
+	t.Parallel()
+	second := "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: other}\nspec: {template: {spec: {containers: [{name: api, image: y}]}}}\n"
+	for name, tt := range map[string]struct {
+		text, more, want string
+		edit             func(config object)
+	}{
+		"a Secret":            {more: "---\napiVersion: v1\nkind: Secret\nmetadata: {name: token}\n", want: "Secret token: its values would become part of the history"},
+		"another namespace":   {more: "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, namespace: kube-system}\n", want: "is in namespace kube-system, expected shop"},
+		"no name":             {more: "---\napiVersion: v1\nkind: ConfigMap\n", want: "without apiVersion, kind and metadata.name"},
+		"twice":               {more: "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\n", want: "ConfigMap settings is in deploy/all.yaml already"},
+		"not YAML":            {more: "---\na: [\n", want: "deploy/all.yaml: not YAML"},
+		"two of a container":  {more: second, want: "expected it in one object (workload names one of several), found it in Deployment/api, Deployment/other"},
+		"no such container":   {edit: func(c object) { c["services"].([]any)[0].(object)["container"] = "web" }, want: "found it in none"},
+		"no such workload":    {edit: func(c object) { c["services"].([]any)[0].(object)["workload"] = "Deployment/web" }, want: "found it in none"},
+		"a file that is gone": {edit: func(c object) { c["files"] = []any{"deploy/all.yaml", "gone.yaml"} }, want: "read gone.yaml"},
+		"no version":          {edit: func(c object) { c["services"].([]any)[0].(object)["image"] = "other/image" }, want: "expected one version of other/image"},
+	} {
+		w := plainShop(t)
+		w.files["deploy/all.yaml"] += tt.more
+		failure := w.run(driver.Deploy, plainInputs(tt.edit))
+		if !strings.Contains(failure, tt.want) || len(w.plain.calls) > 0 {
+			t.Errorf("%s: failure %q after %d calls, want %q", name, failure, len(w.plain.calls), tt.want)
+		}
+	}
+}
+
+// A conflict, and objects that fail or are late, fail the deployments with the reason.
+func TestObjectsThatFail(t *testing.T) {
+	t.Parallel()
+	for want, edit := range map[string]func(c *plainCluster){
+		"apply: Deployment shop/api: fields are managed by others: .spec.replicas": func(c *plainCluster) {
+			c.refuses = "Deployment shop/api: fields are managed by others: .spec.replicas"
+		},
+		"Deployment api is Failed: exceeded its progress deadline": func(c *plainCluster) { c.state = "Failed" },
+		"did not become healthy within 60 seconds":                 func(c *plainCluster) { c.takes = time.Hour },
+	} {
+		w := plainShop(t)
+		edit(w.plain)
+		if failure := w.run(driver.Deploy, plainInputs(nil)); !strings.Contains(failure, want) {
+			t.Errorf("failure %q, want %q", failure, want)
+		}
+	}
+}
+
+// A rollback is a rollout of the earlier version set.
+func TestARollbackOfObjects(t *testing.T) {
+	t.Parallel()
+	w := plainShop(t)
+	for _, version := range []int{2, 1} {
+		in := plainInputs(nil)
+		environment := in["rollout"].(object)["environments"].([]any)[0].(object)
+		for _, each := range environment["deployments"].([]any) {
+			d := each.(object)
+			service := d["service"].(object)["name"].(string)
+			d["versions"].([]any)[0].(object)["digest"] = strings.SplitN(image(service, version), "@", 2)[1]
+		}
+		if failure := w.run(driver.Deploy, in); failure != "" {
+			t.Fatal(failure)
+		}
+		if found := fmt.Sprint(w.plain.objects["Deployment/api"]); !strings.Contains(found, image("api", version)) {
+			t.Errorf("version %d: %s", version, found)
+		}
+	}
+}
