@@ -99,6 +99,36 @@ func TestABatchContinuesAfterACrash(t *testing.T) {
 	}
 }
 
+// TestBatchesEnd: those that have ended are forgotten after 30 days, and behind the last thousand. Those of others, and running ones, stay.
+func TestBatchesEnd(t *testing.T) {
+	t.Parallel()
+	tt := newTimetable(t)
+	b := tt.batches(&doomed{})
+	_, err := tt.pool.Exec(t.Context(), `
+		INSERT INTO batch (organization, action, state, filter, reason, started_by, rate, position, created_at, ended_at, next_at)
+		SELECT o, 'cancel', CASE WHEN n = 1 THEN 'running' ELSE 'done' END, '{}', 'flood', 'mallory', 1, 0, $1,
+			CASE WHEN n > 1 THEN $1::timestamptz - make_interval(days => CASE WHEN n > 1195 THEN 31 ELSE 0 END) END,
+			CASE WHEN n = 1 THEN $1::timestamptz END
+		FROM generate_series(1, 1200) AS n, unnest(ARRAY[$2::bigint, 2]) AS o ORDER BY n`, tt.clock.Now(), organization)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = b.Start(t.Context(), batch.Batch{
+		Organization: organization, Action: batch.Cancel, Rate: 10, Reason: "one more", StartedBy: "alice",
+		Filter: control.ListQuery{Organization: organization, Labels: map[string]string{"kind": "old"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ended, old, others int
+	err = tt.pool.QueryRow(t.Context(), `SELECT count(*) FILTER (WHERE organization = $1 AND state = 'done'),
+		count(*) FILTER (WHERE organization = $1 AND ended_at < created_at), count(*) FILTER (WHERE organization = 2) FROM batch`, organization).
+		Scan(&ended, &old, &others)
+	if err != nil || ended > 1000 || ended < 990 || old != 0 || others != 1200 {
+		t.Errorf("%d ended batches are kept, %d of them for more than 30 days, %d of another organization; error %v", ended, old, others, err)
+	}
+}
+
 // TestBatchesOverTheAPI covers refusals, ids, runs that do not allow the action, a stop, and what another organization sees.
 func TestBatchesOverTheAPI(t *testing.T) {
 	t.Parallel()

@@ -62,7 +62,10 @@ func saveChange(ctx context.Context, q *query.Queries, c guard.Change) error {
 		if c.Retried {
 			p.RetriedAt = &c.At
 		}
-		return pg.Classify(q.SaveGuardedRun(ctx, p), "save what %q may change", c.Workflow)
+		if err := q.SaveGuardedRun(ctx, p); err != nil || !c.Revoked {
+			return pg.Classify(err, "save what %q may change", c.Workflow)
+		}
+		return pg.Classify(q.EndPassages(ctx, query.EndPassagesParams{Organization: c.Organization, Workflow: c.Workflow}), "end the passages of %q", c.Workflow)
 	}
 }
 

@@ -45,16 +45,27 @@ func TestReportsOfPassagesInAnyOrder(t *testing.T) {
 		grant(50, 5),
 		{Workflow: "rollout-1", At: minute(6), Revoked: true},
 	}
-	want := guard.Run{Revoked: true, AbortedAt: minute(3), RetriedAt: minute(4), Passages: []guard.Passage{
+	open := guard.Run{AbortedAt: minute(3), RetriedAt: minute(4), Passages: []guard.Passage{
 		{Environment: 5, Places: places, Pinned: []int{50}, At: minute(1)},
 		{Environment: 5, Weight: 50, Places: places, Pinned: []int{50}, At: minute(5)},
 	}}
+	// A rollout that has ended has no passages, whatever arrives late.
+	ended := guard.Run{Revoked: true, AbortedAt: minute(3), RetriedAt: minute(4)}
 	backwards := slices.Clone(changes)
 	slices.Reverse(backwards)
-	for name, order := range map[string][]guard.Change{
-		"in order": changes, "backwards": backwards, "twice": slices.Concat(changes, changes),
-		"revoked first": slices.Concat(changes[5:], changes[:5]),
+	for name, tt := range map[string]struct {
+		order []guard.Change
+		want  guard.Run
+	}{
+		"open":            {changes[:5], open},
+		"open, backwards": {backwards[1:], open},
+		"open, twice":     {slices.Concat(changes[:5], changes[:5]), open},
+		"in order":        {changes, ended},
+		"backwards":       {backwards, ended},
+		"twice":           {slices.Concat(changes, changes), ended},
+		"revoked first":   {slices.Concat(changes[5:], changes[:5]), ended},
 	} {
+		order, want := tt.order, tt.want
 		b := newTestStore(t)
 		for i, c := range order {
 			b.report(fmt.Sprint(i), c)

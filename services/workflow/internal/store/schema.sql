@@ -41,6 +41,8 @@ CREATE TABLE batch (
     CONSTRAINT batch_state_check CHECK ((state = ANY (ARRAY['running'::text, 'done'::text, 'stopped'::text])))
 );
 CREATE INDEX batch_next ON batch USING btree (next_at) WHERE (next_at IS NOT NULL);
+COMMENT ON TABLE batch IS
+    'A batch of changes to many runs. An ended one is deleted after 30 days, and behind the last thousand of its organization.';
 
 CREATE TABLE call (
     id text NOT NULL,
@@ -66,6 +68,8 @@ CREATE TABLE call (
 ) WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000, autovacuum_vacuum_cost_delay=0);
 CREATE INDEX call_next ON call USING btree (next_at) WHERE (next_at IS NOT NULL);
 CREATE INDEX call_offer ON call USING btree (organization, function, offer_at) WHERE (offer_at IS NOT NULL);
+COMMENT ON TABLE call IS
+    'A call that a relay or a worker carries out. Deleted with the turn that takes its answer, and with the end of its run.';
 
 CREATE TABLE channel (
     token text NOT NULL,
@@ -89,6 +93,8 @@ CREATE TABLE child (
 );
 CREATE INDEX child_of_parent ON child USING btree (organization, parent) WHERE ((NOT detached) AND (NOT orphaned));
 CREATE INDEX child_to_cancel ON child USING btree (organization, workflow) WHERE orphaned;
+COMMENT ON TABLE child IS
+    'Who started a run. As execution and entry, the record of runs, it is kept.';
 
 CREATE TABLE delivery (
     execution bigint NOT NULL,
@@ -267,6 +273,8 @@ CREATE TABLE guarded_run (
     CONSTRAINT guarded_run_pkey PRIMARY KEY (organization, workflow),
     CONSTRAINT guarded_run_organization_check CHECK ((organization > 0))
 );
+COMMENT ON TABLE guarded_run IS
+    'What is known of the run of a rollout beside its passages. One row for a rollout; kept, because an event that arrives late must find that the rollout has ended.';
 
 CREATE TABLE had (
     execution bigint NOT NULL,
@@ -315,6 +323,8 @@ CREATE TABLE passage (
     CONSTRAINT passage_places_check CHECK ((jsonb_typeof(places) = 'array'::text)),
     CONSTRAINT passage_weight_check CHECK (((weight >= 0) AND (weight <= 100)))
 );
+COMMENT ON TABLE passage IS
+    'What the run of a rollout may change. Deleted with the end of the rollout.';
 
 CREATE TABLE poll (
     execution bigint NOT NULL,
@@ -433,6 +443,8 @@ CREATE TABLE schedule_fire (
     CONSTRAINT schedule_fire_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'starting'::text, 'started'::text, 'done'::text, 'skipped'::text, 'missed'::text, 'refused'::text])))
 );
 CREATE INDEX schedule_fire_open ON schedule_fire USING btree (organization, schedule, due) WHERE (state = ANY (ARRAY['waiting'::text, 'starting'::text, 'started'::text]));
+COMMENT ON TABLE schedule_fire IS
+    'A due time of a schedule. Those behind the last ones are deleted unless their run is under way, and all of them with the schedule.';
 
 CREATE TABLE shape (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -544,6 +556,8 @@ CREATE TABLE worker_function (
     CONSTRAINT worker_function_name_check CHECK (((length(name) >= 3) AND (length(name) <= 200))),
     CONSTRAINT worker_function_organization_check CHECK ((organization > 0))
 );
+COMMENT ON TABLE worker_function IS
+    'A Function that workers have registered. Deleted 30 days after its last worker was seen.';
 
 CREATE OR REPLACE FUNCTION flow_meets_events()
  RETURNS trigger

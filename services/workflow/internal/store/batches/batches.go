@@ -39,6 +39,9 @@ type filter struct {
 // kept is for how long a batch is kept that has ended.
 const kept = 30 * 24 * time.Hour
 
+// keptMost is how many batches of an organization are kept at most, beside those that are running.
+const keptMost = 1000
+
 // SaveBatch stores a batch, and forgets old ones of the organization.
 func (s *Store) SaveBatch(ctx context.Context, b batch.Batch, most int) (id int64, err error) {
 	encoded, err := json.Marshal(filter{b.Filter, b.Workflows})
@@ -58,8 +61,8 @@ func (s *Store) SaveBatch(ctx context.Context, b batch.Batch, most int) (id int6
 			return fault.New(fault.Refused, "found %d batches of organization %d that are running, expected at most %d with this one", running,
 				b.Organization, most)
 		}
-		before := b.CreatedAt.Add(-kept)
-		if err := q.ForgetBatches(ctx, query.ForgetBatchesParams{Organization: b.Organization, EndedAt: &before}); err != nil {
+		err = q.ForgetBatches(ctx, query.ForgetBatchesParams{Organization: b.Organization, Before: b.CreatedAt.Add(-kept), Most: keptMost})
+		if err != nil {
 			return pg.Classify(err, "forget batches of organization %d", b.Organization)
 		}
 		id, err = q.SaveBatch(ctx, query.SaveBatchParams{

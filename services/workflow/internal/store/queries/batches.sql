@@ -7,7 +7,9 @@ RETURNING id;
 SELECT count(*) FROM batch WHERE organization = $1 AND next_at IS NOT NULL;
 
 -- name: ForgetBatches :exec
-DELETE FROM batch WHERE organization = $1 AND ended_at < $2;
+-- Those that ended long ago, and those behind the last ones: any number may be started within a day.
+DELETE FROM batch b WHERE b.organization = sqlc.arg(organization) AND b.ended_at IS NOT NULL AND (b.ended_at < sqlc.arg(before)::timestamptz
+    OR b.id < (SELECT l.id FROM batch l WHERE l.organization = sqlc.arg(organization) ORDER BY l.id DESC OFFSET sqlc.arg(most) LIMIT 1));
 
 -- name: FindBatch :one
 SELECT * FROM batch WHERE organization = $1 AND id = $2;

@@ -1,6 +1,10 @@
 -- name: SavePassage :exec
--- Granted again, as after an abort, it is as of the later time.
-INSERT INTO passage (organization, workflow, environment, weight, granted_at, places, pinned) VALUES ($1, $2, $3, $4, $5, $6, $7)
+-- Granted again, as after an abort, it is as of the later time. A rollout that has ended has none.
+INSERT INTO passage (organization, workflow, environment, weight, granted_at, places, pinned)
+SELECT sqlc.arg(organization), sqlc.arg(workflow), sqlc.arg(environment), sqlc.arg(weight), sqlc.arg(granted_at), sqlc.arg(places), sqlc.arg(pinned)
+WHERE NOT EXISTS (
+    SELECT FROM guarded_run r WHERE r.organization = sqlc.arg(organization) AND r.workflow = sqlc.arg(workflow) AND r.revoked
+)
 ON CONFLICT (organization, workflow, environment, weight) DO UPDATE SET
     granted_at = excluded.granted_at, places = excluded.places, pinned = excluded.pinned
 WHERE passage.granted_at < excluded.granted_at;
@@ -11,6 +15,10 @@ ON CONFLICT (organization, workflow) DO UPDATE SET
     revoked = guarded_run.revoked OR excluded.revoked,
     aborted_at = greatest(guarded_run.aborted_at, excluded.aborted_at),
     retried_at = greatest(guarded_run.retried_at, excluded.retried_at);
+
+-- name: EndPassages :exec
+-- A rollout that has ended changes nothing any more, whatever was granted.
+DELETE FROM passage WHERE organization = $1 AND workflow = $2;
 
 -- name: LockTerritory :one
 SELECT name, sequence, protected, archived, places FROM territory

@@ -94,16 +94,19 @@ func (q *Queries) FindBatch(ctx context.Context, arg FindBatchParams) (Batch, er
 }
 
 const forgetBatches = `-- name: ForgetBatches :exec
-DELETE FROM batch WHERE organization = $1 AND ended_at < $2
+DELETE FROM batch b WHERE b.organization = $1 AND b.ended_at IS NOT NULL AND (b.ended_at < $2::timestamptz
+    OR b.id < (SELECT l.id FROM batch l WHERE l.organization = $1 ORDER BY l.id DESC OFFSET $3 LIMIT 1))
 `
 
 type ForgetBatchesParams struct {
 	Organization int64
-	EndedAt      *time.Time
+	Before       time.Time
+	Most         int32
 }
 
+// Those that ended long ago, and those behind the last ones: any number may be started within a day.
 func (q *Queries) ForgetBatches(ctx context.Context, arg ForgetBatchesParams) error {
-	_, err := q.db.Exec(ctx, forgetBatches, arg.Organization, arg.EndedAt)
+	_, err := q.db.Exec(ctx, forgetBatches, arg.Organization, arg.Before, arg.Most)
 	return err
 }
 

@@ -11,6 +11,21 @@ import (
 	"time"
 )
 
+const endPassages = `-- name: EndPassages :exec
+DELETE FROM passage WHERE organization = $1 AND workflow = $2
+`
+
+type EndPassagesParams struct {
+	Organization int64
+	Workflow     string
+}
+
+// A rollout that has ended changes nothing any more, whatever was granted.
+func (q *Queries) EndPassages(ctx context.Context, arg EndPassagesParams) error {
+	_, err := q.db.Exec(ctx, endPassages, arg.Organization, arg.Workflow)
+	return err
+}
+
 const guardedRun = `-- name: GuardedRun :one
 SELECT coalesce((SELECT v.version FROM territory_version v WHERE v.organization = $1), 0)::bigint AS version,
     coalesce((
@@ -136,7 +151,11 @@ func (q *Queries) SaveGuardedRun(ctx context.Context, arg SaveGuardedRunParams) 
 }
 
 const savePassage = `-- name: SavePassage :exec
-INSERT INTO passage (organization, workflow, environment, weight, granted_at, places, pinned) VALUES ($1, $2, $3, $4, $5, $6, $7)
+INSERT INTO passage (organization, workflow, environment, weight, granted_at, places, pinned)
+SELECT $1, $2, $3, $4, $5, $6, $7
+WHERE NOT EXISTS (
+    SELECT FROM guarded_run r WHERE r.organization = $1 AND r.workflow = $2 AND r.revoked
+)
 ON CONFLICT (organization, workflow, environment, weight) DO UPDATE SET
     granted_at = excluded.granted_at, places = excluded.places, pinned = excluded.pinned
 WHERE passage.granted_at < excluded.granted_at
@@ -152,7 +171,7 @@ type SavePassageParams struct {
 	Pinned       []int32
 }
 
-// Granted again, as after an abort, it is as of the later time.
+// Granted again, as after an abort, it is as of the later time. A rollout that has ended has none.
 func (q *Queries) SavePassage(ctx context.Context, arg SavePassageParams) error {
 	_, err := q.db.Exec(ctx, savePassage,
 		arg.Organization,

@@ -22,6 +22,7 @@ type AgentOwner struct {
 	Revoked      bool
 }
 
+// A batch of changes to many runs. An ended one is deleted after 30 days, and behind the last thousand of its organization.
 type Batch struct {
 	Organization int64
 	ID           int64
@@ -40,6 +41,7 @@ type Batch struct {
 	NextAt       *time.Time
 }
 
+// A call that a relay or a worker carries out. Deleted with the turn that takes its answer, and with the end of its run.
 type Call struct {
 	ID           string
 	Execution    int64
@@ -66,6 +68,7 @@ type Channel struct {
 	Organization int64
 }
 
+// Who started a run. As execution and entry, the record of runs, it is kept.
 type Child struct {
 	Organization int64
 	Workflow     string
@@ -193,6 +196,7 @@ type Generation struct {
 	HeldUntil *time.Time
 }
 
+// What is known of the run of a rollout beside its passages. One row for a rollout; kept, because an event that arrives late must find that the rollout has ended.
 type GuardedRun struct {
 	Organization int64
 	Workflow     string
@@ -227,6 +231,7 @@ type Observer struct {
 	SaidAt       *time.Time
 }
 
+// What the run of a rollout may change. Deleted with the end of the rollout.
 type Passage struct {
 	Organization int64
 	Workflow     string
@@ -309,6 +314,7 @@ type Schedule struct {
 	Refused      int64
 }
 
+// A due time of a schedule. Those behind the last ones are deleted unless their run is under way, and all of them with the schedule.
 type ScheduleFire struct {
 	Organization int64
 	Schedule     int64
@@ -391,6 +397,7 @@ type Watch struct {
 	CreatedAt time.Time
 }
 
+// A Function that workers have registered. Deleted 30 days after its last worker was seen.
 type WorkerFunction struct {
 	Organization int64
 	Name         string
