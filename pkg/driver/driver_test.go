@@ -158,7 +158,7 @@ func TestBadBundlesAreRefused(t *testing.T) {
 		{"unknown key", replaced(`"modules"`, `"libraries"`), `manifest.json:7: /libraries: found a field that does not exist`},
 		{
 			"unknown step", replaced(`["deploy"]`, `["deploy", "teleport"]`),
-			`manifest.json:3: /supported_pipeline_steps/1: found "teleport"; expected one of "deploy", "pause", "approval", "analysis"`,
+			`manifest.json:3: /supported_pipeline_steps/1: found "teleport"; expected one of "deploy", "pause", "approval", "analysis", "job"`,
 		},
 		{
 			"a workflow is missing", replaced(`"onboarding": "v1/a.star", `, ``),

@@ -122,6 +122,13 @@ func rolloutEvents() []Definition {
 		define(PathDomain, "", RolloutGateReached{RolloutID: 7, EnvironmentID: 3, Weight: 25},
 			"By the deploy workflow, when every deployment of an environment has reached the gate. None passes before "+
 				"all have reached it.", EmitterProgram),
+		define(PathDomain, "", RolloutEnvironmentJobStarted{RolloutID: 7, EnvironmentID: 3, Job: "migrate", When: "before", Attempt: 1},
+			"By the deploy workflow, before it creates the Job or Workflow of an attempt.", EmitterProgram),
+		define(PathDomain, "", RolloutEnvironmentJobEnded{
+			RolloutID: 7, EnvironmentID: 3, Job: "migrate", When: "before", Attempt: 1, Result: "failed",
+			Reason: "BackoffLimitExceeded: Job has reached the specified backoff limit", Log: "no such table: orders",
+		},
+			"By the deploy workflow, when an attempt has ended or was stopped. The result becomes part of the journal.", EmitterProgram),
 		define(PathDomain, "", RolloutPassageRequested{RolloutID: 7, EnvironmentID: 3, GateID: "production", SkipsWeights: []int{25, 50}},
 			"By the deploy workflow, before it enters an environment, passes a gate or takes a step between environments. It waits for the answer.",
 			EmitterProgram),

@@ -208,6 +208,36 @@ type RolloutStarted struct {
 	RolloutID int64 `json:"rollout_id" jsonschema:"minimum=1"`
 }
 
+// RolloutEnvironmentJobStarted is com.gitlab.cd.rollout_environment.job_started: an attempt at a job of the pipeline begins.
+type RolloutEnvironmentJobStarted struct {
+	RolloutID     int64 `json:"rollout_id" jsonschema:"minimum=1"`
+	EnvironmentID int64 `json:"environment_id" jsonschema:"minimum=1"`
+	// Job is the name of the job.
+	Job string `json:"job" jsonschema:"minLength=1,maxLength=40,pattern=^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"`
+	// When is the part of the pipeline that has the job.
+	When string `json:"when" jsonschema:"enum=before,enum=after,enum=on_failure,enum=step"`
+	// Attempt counts from 1.
+	Attempt int `json:"attempt" jsonschema:"minimum=1,maximum=1000000"`
+}
+
+// RolloutEnvironmentJobEnded is com.gitlab.cd.rollout_environment.job_ended: an attempt at a job of the pipeline has ended.
+type RolloutEnvironmentJobEnded struct {
+	RolloutID     int64 `json:"rollout_id" jsonschema:"minimum=1"`
+	EnvironmentID int64 `json:"environment_id" jsonschema:"minimum=1"`
+	// Job is the name of the job.
+	Job string `json:"job" jsonschema:"minLength=1,maxLength=40,pattern=^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"`
+	// When is the part of the pipeline that has the job.
+	When string `json:"when" jsonschema:"enum=before,enum=after,enum=on_failure,enum=step"`
+	// Attempt counts from 1.
+	Attempt int `json:"attempt" jsonschema:"minimum=1,maximum=1000000"`
+	// Result is how it ended. An aborted job begins again if its rollout is retried.
+	Result string `json:"result" jsonschema:"enum=succeeded,enum=failed,enum=aborted"`
+	// Reason is why; may be empty for a job that has succeeded.
+	Reason string `json:"reason,omitempty" jsonschema:"maxLength=1000"`
+	// Log is the end of what it has printed, without what looks like a secret; empty if there is none.
+	Log string `json:"log,omitempty" jsonschema:"maxLength=8000"`
+}
+
 // RolloutGateReached is com.gitlab.cd.rollout.gate_reached: all deployments of the environment have reached the gate.
 type RolloutGateReached struct {
 	RolloutID     int64 `json:"rollout_id" jsonschema:"minimum=1"`

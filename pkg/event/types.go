@@ -12,6 +12,8 @@ const (
 	TypeAgentHeartbeat                   = "com.gitlab.cd.agent.heartbeat"
 	TypeRolloutStarted                   = "com.gitlab.cd.rollout.started"
 	TypeRolloutGateReached               = "com.gitlab.cd.rollout.gate_reached"
+	TypeRolloutEnvironmentJobStarted     = "com.gitlab.cd.rollout_environment.job_started"
+	TypeRolloutEnvironmentJobEnded       = "com.gitlab.cd.rollout_environment.job_ended"
 	TypeRolloutPassageRequested          = "com.gitlab.cd.rollout.passage_requested" //nolint:gosec // no password
 	TypeRolloutPassageGranted            = "com.gitlab.cd.rollout.passage_granted"   //nolint:gosec // no password
 	TypeRolloutPassagesRevoked           = "com.gitlab.cd.rollout.passages_revoked"  //nolint:gosec // no password
@@ -75,6 +77,12 @@ func (RolloutStarted) EventType() string { return TypeRolloutStarted }
 
 // EventType is com.gitlab.cd.rollout.gate_reached.
 func (RolloutGateReached) EventType() string { return TypeRolloutGateReached }
+
+// EventType is com.gitlab.cd.rollout_environment.job_started.
+func (RolloutEnvironmentJobStarted) EventType() string { return TypeRolloutEnvironmentJobStarted }
+
+// EventType is com.gitlab.cd.rollout_environment.job_ended.
+func (RolloutEnvironmentJobEnded) EventType() string { return TypeRolloutEnvironmentJobEnded }
 
 // EventType is com.gitlab.cd.rollout.passage_requested.
 func (RolloutPassageRequested) EventType() string { return TypeRolloutPassageRequested }

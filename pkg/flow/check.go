@@ -28,6 +28,7 @@ func structure(def Definition) []fault.Field {
 		}
 		gates[id] = at
 	}
+	jobs := jobNames{}
 	found = append(found, oneKind(def.Checks, def.Checks, "/checks")...)
 	found = append(found, calendars(def.Checks, "/checks")...)
 	for i, s := range def.Steps {
@@ -53,13 +54,68 @@ func structure(def Definition) []fault.Field {
 					claim(WeightGateID(s.Environment, g.Weight), fmt.Sprintf("%s/gates/%d/approval", at, j))
 				}
 			}
+			found = append(found, jobs.add(s.Environment, s, at)...)
 		case Approve:
 			claim(StepGateID(i, s), at+"/name")
+		case RunJob:
+			found = append(found, jobs.add(s.Environment, s, at)...)
+			if _, deployed := environments[s.Environment]; !deployed {
+				found = append(found, fault.Field{
+					Name:    at + "/environment",
+					Problem: fmt.Sprintf("found %q; expected an environment that an earlier step deploys to", s.Environment),
+				})
+			}
 		case Pause, Analysis:
 		}
 	}
 	if len(environments) == 0 {
 		found = append(found, fault.Field{Name: "/steps", Problem: "found no deploy step; expected at least one"})
+	}
+	return found
+}
+
+// jobNames are the places of jobs, by environment and name.
+type jobNames map[[2]string]string
+
+// add finds jobs of a step that have the name of another one of their environment.
+func (n jobNames) add(environment string, s Step, at string) []fault.Field {
+	var found []fault.Field
+	claim := func(name, at string) {
+		if other, taken := n[[2]string{environment, name}]; taken {
+			found = append(found, fault.Field{Name: at, Problem: fmt.Sprintf("found %q, which %s has already; expected a name of its own", name, other)})
+			return
+		}
+		n[[2]string{environment, name}] = at
+	}
+	for _, part := range []struct {
+		name string
+		jobs []Job
+	}{{"before", s.Before}, {"after", s.After}, {"on_failure", s.OnFailure}} {
+		for i, j := range part.jobs {
+			claim(j.Name, fmt.Sprintf("%s/%s/%d/name", at, part.name, i))
+		}
+	}
+	if s.Job != nil {
+		claim(s.Job.Name, at+"/job/name")
+	}
+	return found
+}
+
+// unsupported finds jobs of a deploy step that its driver does not run.
+func unsupported(s Step, at string, steps []string) []fault.Field {
+	if s.Type != Deploy || slices.Contains(steps, string(RunJob)) {
+		return nil
+	}
+	var found []fault.Field
+	for _, part := range []struct {
+		name string
+		jobs []Job
+	}{{"before", s.Before}, {"after", s.After}, {"on_failure", s.OnFailure}} {
+		if len(part.jobs) > 0 {
+			found = append(found, fault.Field{
+				Name: at + "/" + part.name, Problem: "found jobs, which the driver does not run; expected none, or a driver that supports the step job",
+			})
+		}
 	}
 	return found
 }
@@ -140,6 +196,7 @@ func Check(def Definition, known Known) error {
 	for i, s := range def.Steps {
 		at := schema.Pointer("steps", strconv.Itoa(i))
 		found = append(found, known.rules(s, at)...)
+		found = append(found, unsupported(s, at, known.Steps)...)
 		if !slices.Contains(known.Steps, string(s.Type)) {
 			found = append(found, fault.Field{
 				Name:    at + "/type",

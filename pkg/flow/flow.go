@@ -28,6 +28,8 @@ const (
 	Approve StepType = "approval"
 	// Analysis decides by measurements.
 	Analysis StepType = "analysis"
+	// RunJob runs a job in an environment (D54).
+	RunJob StepType = "job"
 )
 
 // A StepType is what a step does.
@@ -73,6 +75,11 @@ type Step struct {
 	Checks Checks `json:"checks,omitzero"`
 	// Gates are where all services of a deploy step stop and wait for each other; weights rise from gate to gate.
 	Gates []Gate `json:"gates,omitempty"`
+	// Before, After and OnFailure are the jobs of a deploy step, and Job is that of a job step (D54).
+	Before    []Job `json:"before,omitempty"`
+	After     []Job `json:"after,omitempty"`
+	OnFailure []Job `json:"on_failure,omitempty"`
+	Job       *Job  `json:"job,omitempty"`
 	// Config belongs to the driver: in a deploy step it is the Application-Environment config, as the author wrote it.
 	Config json.RawMessage `json:"config,omitempty"`
 	// Name names a pause, approval or analysis step for people, and an approval step's gate.
@@ -83,6 +90,25 @@ type Step struct {
 	Duration int `json:"duration,omitempty"`
 	// Rules apply to an approval step.
 	Rules
+}
+
+// A Job runs to its end in the cluster of an environment.
+type Job struct {
+	// Name is unique among the jobs of an environment.
+	Name string `json:"name"`
+	// Template makes the Kubernetes Job or the Argo Workflow.
+	Template string `json:"template"`
+	// Namespace is empty for the one that the application is deployed to.
+	Namespace string `json:"namespace,omitempty"`
+	// Delimiters and MissingKeys are how the template is read; empty for the defaults.
+	Delimiters  string `json:"delimiters,omitempty"`
+	MissingKeys string `json:"missing_keys,omitempty"`
+	// Variables are values for the template.
+	Variables map[string]string `json:"variables,omitempty"`
+	// Deadline is how long an attempt may take, in seconds; 0 for the default.
+	Deadline int `json:"deadline,omitempty"`
+	// Retries is how often a failed job is repeated.
+	Retries int `json:"retries,omitempty"`
 }
 
 // A Gate is a share of traffic at which every service stops.

@@ -70,7 +70,7 @@ func TestBadDefinitionsAreRefused(t *testing.T) {
 		{"unknown field", `{"steps":[` + staging + `],"stages":[]}`, `/stages: found a field that does not exist; expected one of steps, checks`},
 		{
 			"unknown type", steps(`{"type":"teleport","to":"mars"}`),
-			`/steps/0/type: found "teleport"; expected one of "deploy", "pause", "approval", "analysis"`,
+			`/steps/0/type: found "teleport"; expected one of "deploy", "pause", "approval", "analysis", "job"`,
 		},
 		{"no type", steps(`{"environment":"staging"}`), `/steps/0/type: found nothing; expected a value`},
 		{"no environment", steps(`{"type":"deploy","config":{}}`), `/steps/0/environment: found nothing; expected a value`},
@@ -263,4 +263,50 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("what was parsed does not parse again: %v\n%s", err, again)
 		}
 	})
+}
+
+// D54: jobs are named once in an environment, run where something was deployed before, and only if the driver runs them.
+func TestJobs(t *testing.T) {
+	t.Parallel()
+	job := func(name string) string { return `{"name": "` + name + `", "template": "x"}` }
+	deploy := func(more string) string {
+		return `{"type": "deploy", "environment": "staging", "config": {}` + more + `}`
+	}
+	for _, tc := range []struct {
+		name, steps string
+		supported   []string
+		want        string
+	}{
+		{"before, after and on failure", deploy(`, "before": [` + job("a") + `], "after": [` + job("b") + `], "on_failure": [` + job("c") + `]`), nil, ""},
+		{"a step", deploy("") + `, {"type": "job", "environment": "staging", "job": ` + job("a") + `}`, nil, ""},
+		{
+			"the same name twice", deploy(`, "before": [` + job("a") + `], "after": [` + job("a") + `]`), nil,
+			`/steps/0/after/0/name: found "a", which /steps/0/before/0/name has already`,
+		},
+		{
+			"the same name in a step", deploy(`, "before": [`+job("a")+`]`) + `, {"type": "job", "environment": "staging", "job": ` + job("a") + `}`, nil,
+			`/steps/1/job/name: found "a"`,
+		},
+		{
+			"before anything is deployed", `{"type": "job", "environment": "staging", "job": ` + job("a") + `}, ` + deploy(""), nil,
+			`/steps/0/environment: found "staging"; expected an environment that an earlier step deploys to`,
+		},
+		{"another driver", deploy(`, "before": [` + job("a") + `]`), []string{"deploy"}, "/steps/0/before: found jobs, which the driver does not run"},
+		{"no template", deploy(`, "before": [{"name": "a"}]`), nil, "/steps/0/before/0/template"},
+		{"a name that Kubernetes does not have", deploy(`, "before": [` + job("A b") + `]`), nil, "/steps/0/before/0/name"},
+		{"a field that does not exist", deploy(`, "before": [{"name": "a", "template": "x", "image": "y"}]`), nil, "/steps/0/before/0/image"},
+		{"too many retries", deploy(`, "before": [{"name": "a", "template": "x", "retries": 11}]`), nil, "/steps/0/before/0/retries"},
+	} {
+		supported := tc.supported
+		if supported == nil {
+			supported = []string{"deploy", "job"}
+		}
+		def, err := flow.Parse([]byte(`{"steps": [` + tc.steps + `]}`))
+		if err == nil {
+			err = flow.Check(def, flow.Known{Steps: supported, Environments: []string{"staging"}})
+		}
+		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+			t.Errorf("%s: found %v, expected %q", tc.name, err, tc.want)
+		}
+	}
 }

@@ -30,6 +30,10 @@ func (s *shop) aboutRows(r core.Rollout, preview core.Preview) map[string]event.
 	for _, data := range []event.Data{
 		event.RolloutStarted{RolloutID: r.ID},
 		event.RolloutGateReached{RolloutID: r.ID, EnvironmentID: stop.EnvironmentID, Weight: 25},
+		event.RolloutEnvironmentJobStarted{RolloutID: r.ID, EnvironmentID: stop.EnvironmentID, Job: "migrate", When: "before", Attempt: 1},
+		event.RolloutEnvironmentJobEnded{
+			RolloutID: r.ID, EnvironmentID: stop.EnvironmentID, Job: "migrate", When: "before", Attempt: 1, Result: "succeeded",
+		},
 		event.RolloutPassageRequested{RolloutID: r.ID, EnvironmentID: stop.EnvironmentID, GateID: "staging"},
 		event.RolloutPassageGranted{RolloutID: r.ID, GateID: "staging"},
 		event.RolloutAbortRequested{RolloutID: r.ID},

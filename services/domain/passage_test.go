@@ -360,6 +360,10 @@ func TestAReportFromBeyondAPassageFailsTheRollout(t *testing.T) {
 				ManifestDigest: digestOf(1),
 			}
 		}, `breach: its program reported a commit, but the passage "staging" was never granted`},
+		{"a job runs", nil, func(s *shop, r core.Rollout) event.Data {
+			started, _ := s.jobEvents(r, 1, "")
+			return started
+		}, `breach: its program reported that a job runs there, but the passage "staging" was never granted`},
 		{"a weight is reached", nil, func(s *shop, r core.Rollout) event.Data {
 			return event.RolloutGateReached{RolloutID: r.ID, EnvironmentID: s.production.ID, Weight: 50}
 		}, `breach: its program reported that it waits at 50 %, but the passage "production" was never granted`},

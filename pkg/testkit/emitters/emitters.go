@@ -39,6 +39,8 @@ func table() map[string][]event.Emitter {
 
 		event.TypeRolloutStarted:                 program,
 		event.TypeRolloutGateReached:             program,
+		event.TypeRolloutEnvironmentJobStarted:   program,
+		event.TypeRolloutEnvironmentJobEnded:     program,
 		event.TypeRolloutPassageRequested:        program,
 		event.TypeRolloutAborted:                 program,
 		event.TypeRolloutPreviewed:               program,

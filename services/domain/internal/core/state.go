@@ -127,4 +127,7 @@ const (
 	VerbStopPassage Verb = "stop_passage"
 	// VerbBypassFreeze lets the rollout past freezes that are in force.
 	VerbBypassFreeze Verb = "bypass_freeze"
+	// VerbStartJob and VerbEndJob are an attempt at a job of the pipeline (D54); its place is named like a gate.
+	VerbStartJob Verb = "start_job"
+	VerbEndJob   Verb = "end_job"
 )

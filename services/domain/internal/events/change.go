@@ -82,6 +82,15 @@ func ofRollouts() map[string]reader {
 		event.TypeRolloutGateReached: as(func(d event.RolloutGateReached) rollout.Change {
 			return rollout.GateReached{RolloutID: d.RolloutID, EnvironmentID: d.EnvironmentID, Weight: d.Weight}
 		}),
+		event.TypeRolloutEnvironmentJobStarted: as(func(d event.RolloutEnvironmentJobStarted) rollout.Change {
+			return rollout.JobReported{RolloutID: d.RolloutID, EnvironmentID: d.EnvironmentID, Job: d.Job, When: d.When, Attempt: d.Attempt}
+		}),
+		event.TypeRolloutEnvironmentJobEnded: as(func(d event.RolloutEnvironmentJobEnded) rollout.Change {
+			return rollout.JobReported{
+				RolloutID: d.RolloutID, EnvironmentID: d.EnvironmentID, Job: d.Job, When: d.When, Attempt: d.Attempt,
+				Result: d.Result, Reason: d.Reason, Log: d.Log,
+			}
+		}),
 		event.TypeRolloutPassageRequested: as(func(d event.RolloutPassageRequested) rollout.Change {
 			return rollout.PassageRequested{RolloutID: d.RolloutID, GateID: d.GateID, SkipsWeights: d.SkipsWeights}
 		}),

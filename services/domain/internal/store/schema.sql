@@ -1522,7 +1522,7 @@ CREATE TABLE cd_rollout_transitions (
     CONSTRAINT cd_rollout_transitions_breach_is_a_failure CHECK (((NOT breach) OR (event = 'fail'::text))),
     CONSTRAINT cd_rollout_transitions_conditions_are_of_passages CHECK (((conditions IS NULL) OR breach OR (event = ANY (ARRAY['request_passage'::text, 'pass_gate'::text, 'stop_passage'::text, 'bypass_freeze'::text, 'approve'::text])))),
     CONSTRAINT cd_rollout_transitions_creation_is_first CHECK (((event = 'create'::text) = (from_state IS NULL))),
-    CONSTRAINT cd_rollout_transitions_gate_is_named CHECK (((event = 'break_glass'::text) OR ((event = ANY (ARRAY['request_approval'::text, 'approve'::text, 'reject'::text, 'expire'::text, 'reach_gate'::text, 'request_passage'::text, 'pass_gate'::text, 'stop_passage'::text])) = (gate_id IS NOT NULL)))),
+    CONSTRAINT cd_rollout_transitions_gate_is_named CHECK (((event = 'break_glass'::text) OR ((event = ANY (ARRAY['request_approval'::text, 'approve'::text, 'reject'::text, 'expire'::text, 'reach_gate'::text, 'request_passage'::text, 'pass_gate'::text, 'stop_passage'::text, 'start_job'::text, 'end_job'::text])) = (gate_id IS NOT NULL)))),
     CONSTRAINT cd_rollout_transitions_path_is_legal CHECK (
 CASE
     WHEN (from_state IS NULL) THEN (to_state = 0)
@@ -1533,12 +1533,12 @@ END),
     CONSTRAINT cd_rollout_transitions_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text]))),
     CONSTRAINT cd_rollout_transitions_request_changes_nothing CHECK (
 CASE
-    WHEN (event = ANY (ARRAY['request_approval'::text, 'approve'::text, 'reject'::text, 'expire'::text, 'reach_gate'::text, 'request_passage'::text, 'pass_gate'::text, 'abort'::text, 'retry'::text, 'skip'::text, 'break_glass'::text, 'stop_rollback'::text, 'stop_passage'::text, 'bypass_freeze'::text])) THEN ((from_state IS NOT NULL) AND (from_state = to_state))
+    WHEN (event = ANY (ARRAY['request_approval'::text, 'approve'::text, 'reject'::text, 'expire'::text, 'reach_gate'::text, 'request_passage'::text, 'pass_gate'::text, 'abort'::text, 'retry'::text, 'skip'::text, 'break_glass'::text, 'stop_rollback'::text, 'stop_passage'::text, 'bypass_freeze'::text, 'start_job'::text, 'end_job'::text])) THEN ((from_state IS NOT NULL) AND (from_state = to_state))
     WHEN (event = ANY (ARRAY['pause'::text, 'resume'::text])) THEN true
     ELSE ((from_state IS NULL) OR (from_state <> to_state))
 END),
     CONSTRAINT cd_rollout_transitions_terminal_asks_nothing CHECK (((from_state IS NULL) OR (from_state < 3) OR (event = ANY (ARRAY['reach_gate'::text, 'stop_rollback'::text])))),
-    CONSTRAINT cd_rollout_transitions_verb_is_known CHECK ((event = ANY (ARRAY['create'::text, 'start'::text, 'pause'::text, 'resume'::text, 'request_approval'::text, 'approve'::text, 'reject'::text, 'expire'::text, 'reach_gate'::text, 'request_passage'::text, 'pass_gate'::text, 'complete'::text, 'fail'::text, 'cancel'::text, 'abort'::text, 'retry'::text, 'skip'::text, 'break_glass'::text, 'stop_rollback'::text, 'stop_passage'::text, 'bypass_freeze'::text])))
+    CONSTRAINT cd_rollout_transitions_verb_is_known CHECK ((event = ANY (ARRAY['create'::text, 'start'::text, 'pause'::text, 'resume'::text, 'request_approval'::text, 'approve'::text, 'reject'::text, 'expire'::text, 'reach_gate'::text, 'request_passage'::text, 'pass_gate'::text, 'complete'::text, 'fail'::text, 'cancel'::text, 'abort'::text, 'retry'::text, 'skip'::text, 'break_glass'::text, 'stop_rollback'::text, 'stop_passage'::text, 'bypass_freeze'::text, 'start_job'::text, 'end_job'::text])))
 ) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_insert_scale_factor=0.02, autovacuum_analyze_scale_factor=0.02);
 CREATE INDEX cd_rollout_transitions_asking ON cd_rollout_transitions USING btree (organization_id, rollout_id) WHERE (event = 'request_approval'::text);
 CREATE INDEX cd_rollout_transitions_breaches ON cd_rollout_transitions USING btree (created_at) WHERE breach;

@@ -3,6 +3,8 @@ package rollout
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
@@ -102,3 +104,64 @@ func (t *tree) gateName(ctx context.Context, b *branch, weight int) (string, err
 	environments, err := t.tx.EnvironmentsByID(ctx, t.cause.Organization, []int64{b.EnvironmentID})
 	return weightGate(environments[b.EnvironmentID].Name, weight), err
 }
+
+// JobReported is an attempt at a job of the pipeline that has begun or, with a result, ended (D54).
+type JobReported struct {
+	RolloutID, EnvironmentID int64
+	Job, When                string
+	Attempt                  int
+	// Result is empty for an attempt that has begun. Reason and Log are of one that has ended.
+	Result, Reason, Log string
+}
+
+// apply writes the row of the journal; a report that arrives twice, or after the end of the rollout, changes nothing. Jobs run within an
+// environment that the rollout has entered: a report from before that is a breach.
+func (m JobReported) apply(ctx context.Context, u *UseCases, tx Tx, c cause, _ core.Inbound) error {
+	t, err := lockTree(ctx, tx, c, m.RolloutID)
+	if err != nil {
+		return err
+	}
+	b, err := t.environment(m.EnvironmentID)
+	if err != nil {
+		return err
+	}
+	if t.rollout.State.Terminal() {
+		return nil
+	}
+	if ok, err := u.claims(ctx, t, b, "that a job runs there"); err != nil || !ok {
+		return err
+	}
+	environments, err := tx.EnvironmentsByID(ctx, c.Organization, []int64{b.EnvironmentID})
+	if err != nil {
+		return err
+	}
+	verb := core.VerbStartJob
+	if m.Result != "" {
+		verb = core.VerbEndJob
+	}
+	place := fmt.Sprintf("%s/%s/%s#%d", environments[b.EnvironmentID].Name, m.When, m.Job, m.Attempt)
+	rows, err := tx.GateWordsByRollout(ctx, c.Organization, []int64{m.RolloutID})
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(rows[m.RolloutID], func(r core.Transition) bool { return r.Verb == verb && r.GateID == place }) {
+		return nil
+	}
+	return t.request(ctx, verb, place, m.reason())
+}
+
+// reason is the text of the row: the result, why, and the end of the log.
+func (m JobReported) reason() string {
+	text := m.Result
+	if m.Reason != "" {
+		text += ": " + m.Reason
+	}
+	if m.Log != "" {
+		text += "\n" + m.Log
+	}
+	return strings.TrimSpace(text)
+}
+
+func (m JobReported) rollout() int64 { return m.RolloutID }
+
+func (m JobReported) reporter() reporter { return ofRollout(m.RolloutID) }

@@ -331,7 +331,7 @@ func CheckFlow(
 		}
 	}
 	if first == "" { // no environment exists: the finding is about environments, so no step is refused
-		known.Steps = []string{"deploy", "pause", "approval", "analysis"}
+		known.Steps = []string{"deploy", "pause", "approval", "analysis", "job"}
 	}
 	known.ValidateConfig = func(environment string, config json.RawMessage) error {
 		binding := environments[environment].Binding

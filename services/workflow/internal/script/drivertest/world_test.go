@@ -51,6 +51,8 @@ type world struct {
 	argo *argoWorkflows
 	// plain is a cluster to which objects are applied; nil for none.
 	plain *plainCluster
+	// tasks are the jobs of pipelines; nil for none.
+	tasks *cluster
 	// see edits a Rollout as it is looked at.
 	see func(*rollout, object)
 	// rendered are the objects that a chart's values make, where there is a chart.
@@ -105,6 +107,11 @@ func (w *world) call(name string, args object) (any, *history.FunctionError) {
 	}
 	if w.plain != nil {
 		if value, err, known := w.plain.call(w, name, args); known {
+			return value, err
+		}
+	}
+	if w.tasks != nil {
+		if value, err, known := w.tasks.call(w, name, args); known {
 			return value, err
 		}
 	}

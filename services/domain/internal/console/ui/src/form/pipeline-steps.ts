@@ -50,6 +50,7 @@ export function titleOf(step: Step): string {
   const { type, name } = step.body
   if (type === 'deploy') return environmentOf(step) || 'an environment'
   if (typeof name === 'string' && name !== '') return name
+  if (type === 'job') return isRecord(step.body.job) && typeof step.body.job.name === 'string' ? step.body.job.name : 'Job'
   return type === 'approval' ? 'Approval' : type === 'pause' ? 'Pause' : type === 'analysis' ? 'Analysis' : String(type)
 }
 

@@ -29,6 +29,8 @@ const verbs: Record<string, string> = {
   stop_rollback: 'automatic rollback stopped',
   stop_passage: 'was stopped at',
   bypass_freeze: 'freeze bypassed',
+  start_job: 'job started',
+  end_job: 'job ended',
   reach_gate: 'reached',
   pass_gate: 'passed',
 }

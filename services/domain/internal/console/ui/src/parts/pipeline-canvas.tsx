@@ -24,8 +24,8 @@ interface CanvasProps {
   onAdd: (what: string, at: number) => void
 }
 
-const icons: Record<string, string> = { deploy: 'environment', approval: 'gate', pause: 'clock', analysis: 'degraded' }
-const kinds: Record<string, string> = { deploy: 'Deploy', approval: 'Approval', pause: 'Pause', analysis: 'Analysis' }
+const icons: Record<string, string> = { deploy: 'environment', approval: 'gate', pause: 'clock', analysis: 'degraded', job: 'clock' }
+const kinds: Record<string, string> = { deploy: 'Deploy', approval: 'Approval', pause: 'Pause', analysis: 'Analysis', job: 'Job' }
 
 const stepMedia = 'application/x-lockstep-step'
 const newMedia = 'application/x-lockstep-new'
