@@ -35,8 +35,11 @@ func example(t *testing.T, schema *ast.Schema, typ *ast.Type, name string) any {
 	}
 	switch typ.NamedType {
 	case "String":
-		if name == "sourceRef" {
+		switch name {
+		case "sourceRef":
 			return "oci-image@1"
+		case "checkKeys":
+			return "healthy"
 		}
 		return name
 	case "Int":

@@ -174,16 +174,10 @@ func (n NewToken) check() error {
 		})
 	}
 	for i, key := range n.CheckKeys {
-		at := fmt.Sprintf("/checkKeys/%d", i)
-		switch {
-		case !core.CheckKey.MatchString(key):
-			found = append(found, fault.Field{Name: at, Problem: fmt.Sprintf(
-				"found %.100q; expected 1 to 63 lower-case letters, digits and hyphens", key,
-			)})
-		case !n.Scopes.Has(core.MayReport):
-			found = append(found, fault.Field{Name: at, Problem: fmt.Sprintf(
-				"found %q for a token without the permission %q; expected both or neither", key, core.MayReport,
-			)})
+		if !core.CheckKey.MatchString(key) {
+			found = append(found, fault.Field{
+				Name: fmt.Sprintf("/checkKeys/%d", i), Problem: fmt.Sprintf("found %.100q; expected 1 to 63 lower-case letters, digits and hyphens", key),
+			})
 		}
 	}
 	if len(found) > 0 {
