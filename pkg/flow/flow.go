@@ -198,6 +198,21 @@ func activeOf(steps []Step) [][]Condition {
 	return all
 }
 
+// ChecksSchema is the JSON Schema of what ParseChecks accepts.
+func ChecksSchema() (json.RawMessage, error) {
+	var whole map[string]json.RawMessage
+	if err := json.Unmarshal(schemaText, &whole); err != nil {
+		return nil, fmt.Errorf("read the flow schema: %w", err)
+	}
+	text, err := json.Marshal(map[string]json.RawMessage{
+		"$schema": whole["$schema"], "$defs": whole["$defs"], "$ref": json.RawMessage(`"#/$defs/checks"`),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("write the schema of checks: %w", err)
+	}
+	return text, nil
+}
+
 // ParseChecks parses the checks of an environment: the same as those of a definition. The error is Invalid and has one field for each finding,
 // whose JSON pointer begins with /checks.
 func ParseChecks(text []byte) (Checks, error) {

@@ -37,6 +37,9 @@ func (Flows) ReadChecks(own json.RawMessage) (core.CheckSet, error) {
 	return core.CheckSet{Active: checks(def.Active, nil), Proposed: checks(def.Proposed, nil)}, nil
 }
 
+// ChecksSchema implements setup.Flows.
+func (Flows) ChecksSchema() (json.RawMessage, error) { return flow.ChecksSchema() }
+
 // check is core.Flow.Check.
 func check(def flow.Definition, known core.KnownToFlow) error {
 	against := flow.Known{Stored: known.Stored, Steps: known.Steps, Environments: known.Environments, ValidateConfig: known.ValidateConfig}

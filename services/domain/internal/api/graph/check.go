@@ -90,3 +90,8 @@ func (m mutation) SetEnvironmentChecks(
 	p.Environment, p.Errors, err = outcome(ctx, l.environments, n, model.WrapEnvironment, err)
 	return p, err
 }
+
+// ChecksSchema is the JSON Schema of the checks that an environment requires.
+func (q query) ChecksSchema(context.Context) (json.RawMessage, error) {
+	return q.domain.Setup.ChecksSchema()
+}

@@ -57,6 +57,9 @@ func (u *UseCases) SetEnvironmentChecks(
 	return changed, err
 }
 
+// ChecksSchema is the JSON Schema of the checks of an environment.
+func (u *UseCases) ChecksSchema() (json.RawMessage, error) { return u.flows.ChecksSchema() }
+
 // checksState is what the journal of changes keeps of an environment's checks; nil for none.
 func checksState(checks json.RawMessage) any {
 	if checks == nil {

@@ -60,6 +60,8 @@ type Flows interface {
 	Read(definition json.RawMessage) (core.Flow, error)
 	// ReadChecks reads the checks of an environment. The error is Invalid, its fields JSON pointers that begin with /checks.
 	ReadChecks(checks json.RawMessage) (core.CheckSet, error)
+	// ChecksSchema is the JSON Schema of the checks of an environment, from which forms are made.
+	ChecksSchema() (json.RawMessage, error)
 }
 
 // Drivers are the deploy drivers of this installation, by reference.

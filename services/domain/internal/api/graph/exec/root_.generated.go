@@ -990,6 +990,7 @@ type ComplexityRoot struct {
 		ArtifactSourceKinds    func(childComplexity int) int
 		ArtifactSources        func(childComplexity int, first *int, after *string, last *int, before *string, application *string, orderBy *core.Order) int
 		Audit                  func(childComplexity int, filter *model.AuditFilter, first *int, after *string, last *int, before *string, orderBy *core.Order) int
+		ChecksSchema           func(childComplexity int) int
 		DeliveryMetrics        func(childComplexity int, application string, environment *string, since *time.Time, until *time.Time) int
 		DriverOrigins          func(childComplexity int) int
 		Drivers                func(childComplexity int) int
@@ -5505,6 +5506,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Audit(childComplexity, args["filter"].(*model.AuditFilter), args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["orderBy"].(*core.Order)), true
+	case "Query.checksSchema":
+		if e.ComplexityRoot.Query.ChecksSchema == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.ChecksSchema(childComplexity), true
 	case "Query.deliveryMetrics":
 		if e.ComplexityRoot.Query.DeliveryMetrics == nil {
 			break
@@ -8581,6 +8588,11 @@ type JournalChainCheck {
 }
 `, BuiltIn: false},
 	{Name: "../schema/check.graphqls", Input: `# Checks: conditions of entering environments whose status people and systems report.
+
+extend type Query {
+  "The JSON Schema of the checks that an environment requires, from which forms are generated."
+  checksSchema: JSON!
+}
 
 extend type Mutation {
   "Reports the status of a check about a version set in an environment. The latest of each reporter counts; all of them have to agree."

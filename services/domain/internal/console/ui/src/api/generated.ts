@@ -59,6 +59,12 @@ export interface ChangeWorkflowScheduleInput {
   reason?: string | null
 }
 
+export type CheckKind = 'STATUS' | 'TIMER' | 'SCHEDULE' | 'HEALTH'
+
+export type CheckPhase = 'PENDING' | 'SUCCESS' | 'FAILURE'
+
+export type CheckTarget = 'PROPOSED' | 'ACTIVE'
+
 export interface CreateApplicationInput {
   name: string
   description?: string | null
@@ -112,6 +118,7 @@ export interface CreateTokenInput {
   memberId?: string | null
   scopes?: Array<Permission> | null
   lifetimeSeconds?: number | null
+  checkKeys?: Array<string> | null
 }
 
 export interface DecideChangeInput {
@@ -313,6 +320,11 @@ export interface SetEnvironmentApprovalInput {
   approval?: EnvironmentApprovalInput | null
 }
 
+export interface SetEnvironmentChecksInput {
+  environmentId: string
+  checks?: unknown | null
+}
+
 export interface SetGroupMembersInput {
   groupId: string
   members: Array<string>
@@ -481,6 +493,7 @@ export interface MemberFields {
     id: string
     name: string
     scopes: Array<Permission>
+    checkKeys: Array<string>
     createdAt: string
     expiresAt: string
     lastUsedAt: string | null
@@ -1225,6 +1238,7 @@ export interface AccessViewerData {
         id: string
         name: string
         scopes: Array<Permission>
+        checkKeys: Array<string>
         createdAt: string
         expiresAt: string
         lastUsedAt: string | null
@@ -1240,7 +1254,7 @@ export interface AccessViewerData {
   }
 }
 export type AccessViewerVariables = Record<string, never>
-export const AccessViewer: Operation<AccessViewerData, AccessViewerVariables> = { name: 'AccessViewer', text: 'query AccessViewer { viewer { principalId member { ...MemberFields } permissions viewerCan { action allowed reason } } } fragment MemberFields on Member { id name kind role createdAt groups { id name } grants { ...GrantFields } tokens { id name scopes createdAt expiresAt lastUsedAt revokedAt } } fragment GrantFields on Grant { id permissions member { id name } group { id name } applications { id name } environments { id name } tiers createdAt }' }
+export const AccessViewer: Operation<AccessViewerData, AccessViewerVariables> = { name: 'AccessViewer', text: 'query AccessViewer { viewer { principalId member { ...MemberFields } permissions viewerCan { action allowed reason } } } fragment MemberFields on Member { id name kind role createdAt groups { id name } grants { ...GrantFields } tokens { id name scopes checkKeys createdAt expiresAt lastUsedAt revokedAt } } fragment GrantFields on Grant { id permissions member { id name } group { id name } applications { id name } environments { id name } tiers createdAt }' }
 
 export interface MembersData {
   members: {
@@ -1280,6 +1294,7 @@ export interface MembersData {
         id: string
         name: string
         scopes: Array<Permission>
+        checkKeys: Array<string>
         createdAt: string
         expiresAt: string
         lastUsedAt: string | null
@@ -1296,7 +1311,7 @@ export interface MembersVariables {
   first: number
   after?: string | null
 }
-export const Members: Operation<MembersData, MembersVariables> = { name: 'Members', text: 'query Members($first: Int!, $after: String) { members(first: $first, after: $after) { nodes { ...MemberFields } pageInfo { hasNextPage endCursor } } } fragment MemberFields on Member { id name kind role createdAt groups { id name } grants { ...GrantFields } tokens { id name scopes createdAt expiresAt lastUsedAt revokedAt } } fragment GrantFields on Grant { id permissions member { id name } group { id name } applications { id name } environments { id name } tiers createdAt }' }
+export const Members: Operation<MembersData, MembersVariables> = { name: 'Members', text: 'query Members($first: Int!, $after: String) { members(first: $first, after: $after) { nodes { ...MemberFields } pageInfo { hasNextPage endCursor } } } fragment MemberFields on Member { id name kind role createdAt groups { id name } grants { ...GrantFields } tokens { id name scopes checkKeys createdAt expiresAt lastUsedAt revokedAt } } fragment GrantFields on Grant { id permissions member { id name } group { id name } applications { id name } environments { id name } tiers createdAt }' }
 
 export interface GroupsData {
   groups: {
@@ -1791,6 +1806,29 @@ export interface SetEnvironmentApprovalVariables {
   input: SetEnvironmentApprovalInput
 }
 export const SetEnvironmentApproval: Operation<SetEnvironmentApprovalData, SetEnvironmentApprovalVariables> = { name: 'SetEnvironmentApproval', text: 'mutation SetEnvironmentApproval($input: SetEnvironmentApprovalInput!) { setEnvironmentApproval(input: $input) { environment { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface SetEnvironmentChecksData {
+  setEnvironmentChecks: {
+    environment: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface SetEnvironmentChecksVariables {
+  input: SetEnvironmentChecksInput
+}
+export const SetEnvironmentChecks: Operation<SetEnvironmentChecksData, SetEnvironmentChecksVariables> = { name: 'SetEnvironmentChecks', text: 'mutation SetEnvironmentChecks($input: SetEnvironmentChecksInput!) { setEnvironmentChecks(input: $input) { environment { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface ChecksSchemaData {
+  checksSchema: unknown
+}
+export type ChecksSchemaVariables = Record<string, never>
+export const ChecksSchema: Operation<ChecksSchemaData, ChecksSchemaVariables> = { name: 'ChecksSchema', text: 'query ChecksSchema { checksSchema }' }
 
 export interface ActivityData {
   audit: {
@@ -2631,6 +2669,28 @@ export interface RolloutPageData {
         name: string
       } | null
     }>
+    checks: Array<{
+      environment: {
+        id: string
+        name: string
+      }
+      target: CheckTarget
+      key: string
+      kind: CheckKind
+      own: boolean
+      phase: CheckPhase
+      detail: string
+      link: string
+      since: string | null
+      next: string | null
+      reports: Array<{
+        reporter: string
+        phase: CheckPhase
+        description: string
+        link: string
+        reportedAt: string
+      }>
+    }>
     viewerCan: Array<{
       action: string
       allowed: boolean
@@ -2746,7 +2806,7 @@ export interface RolloutPageVariables {
   id: string
   after?: string | null
 }
-export const RolloutPage: Operation<RolloutPageData, RolloutPageVariables> = { name: 'RolloutPage', text: 'query RolloutPage($id: ID!, $after: String) { rollout(id: $id) { id state status isRollback rollbackOf { id versionSet { id name } } rolledBackBy { id status versionSet { id name } } automaticRollback { state cause dueAt why outcome rollout { id } } breakGlass { principal { id name } reason at } skippedEnvironments { environment { id name tier } cause } pauseRequested workflowRef createdAt startedAt finishedAt application { id name rollbackPolicy { degradedAfterSeconds } } versionSet { ...SetFields } flowDefinition { id version definition } openGates { ...GateFields } waitingOn { kind status subject detail resolver neededPermission approvers { id name } link since until gateId environment { id name } service { id name } } viewerCan { ...AbilityFields } environments { id position state status startedAt finishedAt driverDigest driverBinding { id version driverRef } environment { id name tier contact { reachable reason since } } previousVersionSet { id name } deployments { id state status startedAt finishedAt service { id name } versions { id name digest reference } gates { gateId weight reachedAt passedAt } snapshot { commitSha manifestDigest driverDigest parameters changes { ...ChangeFields } } } } journal(first: 200, after: $after) { nodes { ...JournalRow } pageInfo { hasNextPage endCursor } } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen deletedAt reference createdAt } } } fragment GateFields on Gate { gateId reason requestedAt requirements { group quorum given } requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason } fragment ChangeFields on FileChange { path diff truncated } fragment JournalRow on Transition { subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt breach conditions { kind subject status environment { name } by { principalType principalId principal { name } groups } soakSeconds cause until } }' }
+export const RolloutPage: Operation<RolloutPageData, RolloutPageVariables> = { name: 'RolloutPage', text: 'query RolloutPage($id: ID!, $after: String) { rollout(id: $id) { id state status isRollback rollbackOf { id versionSet { id name } } rolledBackBy { id status versionSet { id name } } automaticRollback { state cause dueAt why outcome rollout { id } } breakGlass { principal { id name } reason at } skippedEnvironments { environment { id name tier } cause } pauseRequested workflowRef createdAt startedAt finishedAt application { id name rollbackPolicy { degradedAfterSeconds } } versionSet { ...SetFields } flowDefinition { id version definition } openGates { ...GateFields } waitingOn { kind status subject detail resolver neededPermission approvers { id name } link since until gateId environment { id name } service { id name } } checks { environment { id name } target key kind own phase detail link since next reports { reporter phase description link reportedAt } } viewerCan { ...AbilityFields } environments { id position state status startedAt finishedAt driverDigest driverBinding { id version driverRef } environment { id name tier contact { reachable reason since } } previousVersionSet { id name } deployments { id state status startedAt finishedAt service { id name } versions { id name digest reference } gates { gateId weight reachedAt passedAt } snapshot { commitSha manifestDigest driverDigest parameters changes { ...ChangeFields } } } } journal(first: 200, after: $after) { nodes { ...JournalRow } pageInfo { hasNextPage endCursor } } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen deletedAt reference createdAt } } } fragment GateFields on Gate { gateId reason requestedAt requirements { group quorum given } requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason } fragment ChangeFields on FileChange { path diff truncated } fragment JournalRow on Transition { subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt breach conditions { kind subject status environment { name } by { principalType principalId principal { name } groups } soakSeconds cause until } }' }
 
 export interface AskPreviewData {
   previewRollout: {
@@ -3285,6 +3345,7 @@ export interface EnvironmentPageData {
       expiresAfterSeconds: number
       onExpiry: GateOutcome
     } | null
+    checks: unknown | null
     pin: {
       reason: string
       author: string
@@ -3348,7 +3409,7 @@ export interface EnvironmentPageData {
 export interface EnvironmentPageVariables {
   name: string
 }
-export const EnvironmentPage: Operation<EnvironmentPageData, EnvironmentPageVariables> = { name: 'EnvironmentPage', text: 'query EnvironmentPage($name: String!) { environment(name: $name) { ...EnvironmentFields archivedAt archivings { ...ArchivingFields } approval { reason quorum group requesterMayApprove expiresAfterSeconds onExpiry } pin { reason author since } healths { service { id name application { id name } } health reason since observedAt } viewerCan { ...AbilityFields } } rollouts(first: 10, environment: $name) { nodes { ...RolloutLine } } } fragment EnvironmentFields on Environment { id name description tier readiness readinessReason createdAt changeControl directChanges contact { reachable reason since observedAt } driverBindings { id version driverRef driverConfig createdAt } } fragment ArchivingFields on Archiving { archived reason createdAt principal { name } } fragment AbilityFields on Ability { action allowed reason } fragment RolloutLine on Rollout { id state status isRollback createdAt startedAt finishedAt application { id name } versionSet { id name } openGates { gateId reason requestedAt } environments { id state status environment { id name tier } } }' }
+export const EnvironmentPage: Operation<EnvironmentPageData, EnvironmentPageVariables> = { name: 'EnvironmentPage', text: 'query EnvironmentPage($name: String!) { environment(name: $name) { ...EnvironmentFields archivedAt archivings { ...ArchivingFields } approval { reason quorum group requesterMayApprove expiresAfterSeconds onExpiry } checks pin { reason author since } healths { service { id name application { id name } } health reason since observedAt } viewerCan { ...AbilityFields } } rollouts(first: 10, environment: $name) { nodes { ...RolloutLine } } } fragment EnvironmentFields on Environment { id name description tier readiness readinessReason createdAt changeControl directChanges contact { reachable reason since observedAt } driverBindings { id version driverRef driverConfig createdAt } } fragment ArchivingFields on Archiving { archived reason createdAt principal { name } } fragment AbilityFields on Ability { action allowed reason } fragment RolloutLine on Rollout { id state status isRollback createdAt startedAt finishedAt application { id name } versionSet { id name } openGates { gateId reason requestedAt } environments { id state status environment { id name tier } } }' }
 
 export interface DriversData {
   drivers: Array<{

@@ -110,6 +110,13 @@ const catalogue: Record<string, Words> = {
   'argo-workflows/abort_with': { label: 'When a rollout is aborted', options: { stop: 'Stop: exit handlers still run', terminate: 'Terminate: at once' } },
   'argo-workflows/deadline': { label: 'Seconds that a workflow may take' },
   'argo-workflows/approval_deadline': { label: 'Seconds that people may take to decide' },
+  'checks/active': { label: 'About what is in the environment', help: 'Green before a rollout enters the next one.' },
+  'checks/proposed': { label: 'About what would enter', help: 'Green before a rollout enters this one.' },
+  'checks/active.key': { label: 'Key', help: 'What reports call it. A timer and the health have one by default.' },
+  'checks/proposed.key': { label: 'Key', help: 'What reports call it.' },
+  'checks/active.kind': { label: 'Kind', options: { status: 'Reported by people and systems', timer: 'A time without a new rollout', health: 'The health of what was deployed' } },
+  'checks/proposed.kind': { label: 'Kind', options: { status: 'Reported by people and systems', schedule: 'Windows of time' } },
+  'checks/active.duration': { label: 'Seconds that it has to be there' },
 }
 
 /** "cluster_agent_id" → "Cluster agent id" */

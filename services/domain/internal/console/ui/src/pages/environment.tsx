@@ -7,6 +7,7 @@ import { ability } from '../logic/ability'
 import { ActButton } from '../parts/act'
 import { announce } from '../parts/announce'
 import { RequiredApproval } from '../parts/approval'
+import { RequiredChecks } from '../parts/checks'
 import { Archive, Archived } from '../parts/archive'
 import { ControlChips, Controls } from '../parts/control'
 import { useFirst } from '../parts/fold'
@@ -86,6 +87,7 @@ export function EnvironmentPage() {
         <Services healths={environment.healths} />
         <RequiredApproval environment={environment} />
         {!environment.archivedAt && <Controls environment={environment} />}
+        <RequiredChecks environment={environment} />
         {!environment.archivedAt && <Pin environment={environment} changed={query.refetch} />}
         <section className="card" aria-labelledby="newest">
           <h2 id="newest">Newest rollouts that go here</h2>

@@ -90,6 +90,7 @@ export function Tokens({ viewer, member }: TokensProps) {
                         </li>
                       ))}
                     </ul>
+                    {t.checkKeys.length > 0 && <div className="faint wrap">only the checks {t.checkKeys.join(', ')}</div>}
                   </td>
                   <td>
                     {t.revokedAt ? <Chip tone="bad" icon="cancelled" word="Revoked" />
@@ -137,10 +138,13 @@ function NewToken({ member, may, onClose, onMade }: NewTokenProps) {
   const [name, setName] = useState('')
   const [scopes, setScopes] = useState<Set<Permission>>(new Set(['READ']))
   const [life, setLife] = useState(90 * 86_400)
+  const [keys, setKeys] = useState('')
+  const keysId = useId()
+  const checkKeys = scopes.has('REPORT') ? keys.split(/[\s,]+/).filter(Boolean) : []
   const nameId = useId()
   const lifeId = useId()
   const change = useChange(
-    async () => accepted((await ask(AddToken, { input: { name, memberId: member.id, scopes: [...scopes], lifetimeSeconds: life } })).createToken),
+    async () => accepted((await ask(AddToken, { input: { name, memberId: member.id, scopes: [...scopes], lifetimeSeconds: life, checkKeys } })).createToken),
     (payload) => {
       announce('Token created. It is shown only once.')
       onMade(name, payload.token ?? '')
@@ -164,6 +168,11 @@ function NewToken({ member, may, onClose, onMade }: NewTokenProps) {
           </label>
         ))}
       </fieldset>
+      {scopes.has('REPORT') && (
+        <Field id={keysId} label="Keys of checks" optional help="Those that it may report, with spaces between them; all, if left empty." problem={findingsUnder(change.error, 'checkKeys')[0]?.message}>
+          <input id={keysId} aria-describedby={`${keysId}-notes`} type="text" autoComplete="off" value={keys} onChange={(e) => setKeys(e.target.value)} />
+        </Field>
+      )}
       <Field id={lifeId} label="For">
         <select id={lifeId} aria-describedby={`${lifeId}-notes`} value={life} onChange={(e) => setLife(Number(e.target.value))}>
           {lives.map(([seconds, word]) => (
@@ -173,7 +182,7 @@ function NewToken({ member, may, onClose, onMade }: NewTokenProps) {
           ))}
         </select>
       </Field>
-      <FormError error={change.error} shown={(path) => path[0] === 'name'} />
+      <FormError error={change.error} shown={(path) => path[0] === 'name' || path[0] === 'checkKeys'} />
     </Dialog>
   )
 }
