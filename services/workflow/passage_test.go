@@ -178,6 +178,7 @@ func TestAHostileProgramChangesNothing(t *testing.T) {
 		report(guard.Change{Workflow: workflow, At: wall.Now(), Granted: &guard.Passage{Environment: 5, Places: places}})
 	}
 
+	object := map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a"}}
 	args := map[string]map[string]any{
 		"git.commit":      {"repo_url": "https://git.example.com/shop", "branch": "main", "path": "a", "content": "a", "message": "a"},
 		"http.request":    {"url": "http://Deploy.example.com:443/x/../SHOP/%61pi", "method": "POST"},
@@ -188,6 +189,9 @@ func TestAHostileProgramChangesNothing(t *testing.T) {
 		"job.run":      {"namespace": "shop", "job": map[string]any{"metadata": map[string]any{"generateName": "a-"}}},
 		"job.stop":     {"namespace": "shop", "name": "a"},
 		"argo.promote": {"rollout_name": "api", "rollout_namespace": "shop", "step_index": 0},
+		"k8s.apply":    {"environment_id": 5, "namespace": "shop", "objects": []any{object}},
+		"k8s.patch":    {"environment_id": 5, "namespace": "shop", "name": "a", "api_version": "v1", "kind": "ConfigMap", "patch": map[string]any{}},
+		"k8s.delete":   {"environment_id": 5, "namespace": "shop", "name": "a", "api_version": "v1", "kind": "ConfigMap"},
 	}
 	var calls []map[string]any
 	for _, name := range registry.Names() {
