@@ -362,7 +362,7 @@ func (k taskKind) end(how string) func(r *Runner, ctx context.Context, call Call
 		if err != nil {
 			return nil, err
 		}
-		ref := k.parseNamed(a)
+		ref, operation := k.parseNamed(a), a.text("operation", false)
 		a.rest()
 		if err := a.err(); err != nil {
 			return nil, err
@@ -370,7 +370,15 @@ func (k taskKind) end(how string) func(r *Runner, ctx context.Context, call Call
 		if err := r.limits.checkTask(k, ref); err != nil {
 			return nil, err
 		}
-		return r.drive(ctx, ref, func(observed Object) (Decision, error) { return k.nextEnd(how, ref, observed, call.Organization) })
+		if operation != "" {
+			operation = digestOf(call.Organization, operation)
+		}
+		return r.drive(ctx, ref, func(observed Object) (Decision, error) {
+			if operation != "" && observed != nil && observed.object("metadata", "labels")[labelOperation] != operation {
+				return Decision{}, &Error{Code: CodeConflict, Message: ref.String() + " was not created by this operation"}
+			}
+			return k.nextEnd(how, ref, observed, call.Organization)
+		})
 	}
 }
 

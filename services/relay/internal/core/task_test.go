@@ -303,3 +303,21 @@ func TestLogsOfAContainer(t *testing.T) {
 		t.Errorf("%+v, expected %s", answer, fault.NotFound)
 	}
 }
+
+// A run whose rollout has ended may stop only what it has started itself: the relay compares the operation (D54).
+func TestAStopIsAboutAnOperation(t *testing.T) {
+	t.Parallel()
+	labels := map[string]any{labelManagedBy: managedBy, labelOrganization: "7", labelOperation: digestOf("7", "rollout-7.migrate")}
+	for operation, want := range map[string]string{"rollout-7.migrate": "", "rollout-8.migrate": CodeConflict} {
+		s := &shelf{objects: map[string]Object{"Job work/migrate": {
+			"metadata": map[string]any{"name": "migrate", "namespace": "work", "labels": labels}, "status": map[string]any{"active": int64(1)},
+		}}}
+		answer := s.run(t, tasks(), FunctionStopJob, `{"agent_id":42,"namespace":"work","name":"migrate","operation":"`+operation+`"}`)
+		switch {
+		case want == "" && (answer.Err != nil || s.writes != 1):
+			t.Errorf("%s: %+v after %d writes, expected one", operation, answer, s.writes)
+		case want != "" && (answer.Err == nil || answer.Err.Code != want || s.writes != 0):
+			t.Errorf("%s: %+v after %d writes, expected %s", operation, answer, s.writes, want)
+		}
+	}
+}

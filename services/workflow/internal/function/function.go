@@ -45,6 +45,8 @@ type Spec struct {
 	Touches func(args map[string]any) []activity.Place
 	// Owned Functions change only objects with the label of an owner, whom the guard determines.
 	Owned bool
+	// Ends returns the operation whose object a call ends; nil for Functions that end nothing.
+	Ends func(args map[string]any) string
 	// EffectOf is the effect of one call; nil for Functions of which all calls have the same.
 	EffectOf func(args map[string]any) activity.Effect
 	// Check finds what is wrong with arguments together; nil for nothing. It is called with those that pass one by one.
@@ -63,6 +65,7 @@ var (
 	_ activity.Pure     = (*Function)(nil)
 	_ activity.Toucher  = (*Function)(nil)
 	_ activity.Varying  = (*Function)(nil)
+	_ activity.Ender    = (*Function)(nil)
 	_ activity.Owned    = (*Function)(nil)
 )
 
@@ -111,6 +114,14 @@ func (f *Function) Touches(args map[string]any) []activity.Place {
 		return nil
 	}
 	return f.spec.Touches(args)
+}
+
+// Ends is the operation whose object a call ends; empty for none.
+func (f *Function) Ends(args map[string]any) string {
+	if f.spec.Ends == nil {
+		return ""
+	}
+	return f.spec.Ends(args)
 }
 
 // Spec is its declaration.

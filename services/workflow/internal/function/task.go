@@ -66,6 +66,17 @@ func namedTask(kind string) []Field {
 	}
 }
 
+// endsTask declares a Function that stops a task. After the end of its rollout, a run may still stop what it has started itself.
+func endsTask(name, kind, doc string) *Function {
+	f := changing(onCluster(name, doc+ownTask, append(namedTask(kind), Field{
+		Name: "operation", Type: Text,
+		Doc: "The `operation` that has created it; one of another operation is the error `conflict`. When its rollout has ended, as after a\n" +
+			"cancellation, a run may only stop what was created by an operation whose id begins with the id of the run and a dot (`rollout-7.migrate`).",
+	})...), activity.TakesBack, touchesTask)
+	f.spec.Ends = func(args map[string]any) string { return text(args, "operation") }
+	return f
+}
+
 const ownTask = "Only one that Lockstep has created for the organization; any other is the error `forbidden`."
 
 // submitWorkflow is workflow.submit.
@@ -76,17 +87,15 @@ func submitWorkflow() *Function {
 
 // stopWorkflow is workflow.stop.
 func stopWorkflow() *Function {
-	return changing(onCluster("workflow.stop",
+	return endsTask("workflow.stop", "Workflow",
 		"Stops a Workflow: its running steps end, its exit handlers still run. Answers `{name, namespace, uid, phase, message, ended}` as of before\n"+
-			"that; a Workflow that has ended stays as it is, and one that does not exist has the `phase` `None`. "+ownTask,
-		namedTask("Workflow")...), activity.TakesBack, touchesTask)
+			"that; a Workflow that has ended stays as it is, and one that does not exist has the `phase` `None`. ")
 }
 
 // terminateWorkflow is workflow.terminate.
 func terminateWorkflow() *Function {
-	return changing(onCluster("workflow.terminate",
-		"Stops a Workflow as `workflow.stop` does, but without its exit handlers. It may follow `workflow.stop`. "+ownTask,
-		namedTask("Workflow")...), activity.TakesBack, touchesTask)
+	return endsTask("workflow.terminate", "Workflow",
+		"Stops a Workflow as `workflow.stop` does, but without its exit handlers. It may follow `workflow.stop`. ")
 }
 
 // logFields are the arguments of the Functions on logs.
@@ -113,10 +122,9 @@ func runJob() *Function {
 
 // stopJob is job.stop.
 func stopJob() *Function {
-	return changing(onCluster("job.stop",
+	return endsTask("job.stop", "Job",
 		"Stops a Job: its deadline passes, so that Kubernetes ends its pods and the Job fails with the message `stopped`. Answers as `workflow.stop`\n"+
-			"does. "+ownTask,
-		namedTask("Job")...), activity.TakesBack, touchesTask)
+			"does. ")
 }
 
 // jobLogs is job.logs.

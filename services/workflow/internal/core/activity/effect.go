@@ -72,6 +72,13 @@ type Varying interface {
 	EffectOf(args map[string]any) Effect
 }
 
+// Ender is a Function that ends what an earlier call has started.
+type Ender interface {
+	// Ends returns the operation of that call; empty for a Function that ends nothing, or arguments that name none. What carries out the call
+	// refuses an object that another operation has created.
+	Ends(args map[string]any) string
+}
+
 // EffectOf is the effect of one call.
 func EffectOf(f Function, args map[string]any) Effect {
 	if v, varies := f.(Varying); varies {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -121,6 +122,9 @@ func (g *Guard) check(ctx context.Context, f activity.Function, call activity.Ca
 		}
 		return direct, nil
 	}
+	if run.Revoked && endsOwn(f, call, run.Root) {
+		return direct, nil
+	}
 	switch {
 	case run.Revoked:
 		return admitted{}, g.refuse(ctx, call, "the rollout has ended, and its passages with it")
@@ -142,6 +146,13 @@ func (g *Guard) check(ctx context.Context, f activity.Function, call activity.Ca
 		a.owner = fmt.Sprintf("o%d.e%d.a%d", call.Organization, environments[0], run.Application)
 	}
 	return a, nil
+}
+
+// endsOwn reports whether a call only ends what the run itself has started: what a rollout leaves behind in a cluster has to be stopped when it
+// is cancelled, too. The operation says whose it is, and the relay refuses an object of another operation.
+func endsOwn(f activity.Function, call activity.Call, root string) bool {
+	ender, can := f.(activity.Ender)
+	return can && activity.EffectOf(f, call.Args) == activity.TakesBack && strings.HasPrefix(ender.Ends(call.Args), root+".")
 }
 
 // protected are the places of protected environments.

@@ -434,3 +434,36 @@ func TestTheOwnerOfObjects(t *testing.T) {
 		}
 	}
 }
+
+// ends is a Function that stops what an operation has started.
+type ends struct{ act }
+
+func (ends) Ends(args map[string]any) string {
+	operation, _ := args["operation"].(string)
+	return operation
+}
+
+// After its end, a rollout's run only ends what it has started itself (D46, D54).
+func TestARunEndsItsOwnAfterTheRollout(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]bool{
+		`{"agent_id": 7, "namespace": "production", "operation": "rollout-1.migrate"}`:  true,
+		`{"agent_id": 7, "namespace": "production", "operation": "rollout-12.migrate"}`: false,
+		`{"agent_id": 7, "namespace": "production", "operation": "rollout-1"}`:          false,
+		`{"agent_id": 7, "namespace": "production"}`:                                    false,
+	} {
+		k := everywhere()
+		k.run.Revoked = true
+		functions, err := activity.NewFunctions(ends{act{"stop", activity.TakesBack}}, ends{act{"change", activity.Changes}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := New(k, functions, slog.New(slog.DiscardHandler))
+		for function, allowed := range map[string]bool{"stop": want, "change": false} {
+			call := agent.OutgoingCall{Organization: 1, Workflow: "rollout-1", Function: function, Args: json.RawMessage(args)}
+			if err := g.Admit(t.Context(), &call); (err == nil) != allowed {
+				t.Errorf("%s %s: found %v, expected allowed %t", function, args, err, allowed)
+			}
+		}
+	}
+}
