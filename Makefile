@@ -242,6 +242,8 @@ chaos: ## Run rollouts, and a hostile driver beside them, while everything is ki
 .PHONY: faults
 faults: ## Kill, empty and split clusters of real servers under traffic (docs/how-to/survive-the-loss-of-a-server.md), and print what each fault cost
 	@LOCKSTEP_NIGHTLY=1 go test -count=1 -timeout 30m -v -run 'Cluster' ./pkg/outbox | grep -E 'RESULT|^(---|FAIL|ok)'
+	@command -v pgbouncer >/dev/null || [ -x /usr/sbin/pgbouncer ] || [ -n "$$LOCKSTEP_PGBOUNCER" ] || apt-get install -y -q pgbouncer
+	@LOCKSTEP_NIGHTLY=1 go test -count=1 -timeout 10m -run 'PgBouncer|Pooler' ./pkg/pg ./services/workflow
 
 .PHONY: soak
 soak: ## Run steady rollouts through all services and judge by slope whether anything grows (FOR=30m; SOAK_FLAGS="-pace 2s -json file")

@@ -34,7 +34,7 @@ type Publisher interface {
 
 // SenderDeps is what a Sender needs.
 type SenderDeps struct {
-	// Pool is in the service's schema. The active sender takes one connection out of it for as long as it is active.
+	// Pool is in the service's schema. The active sender takes one connection out of it, or past its pooler, for as long as it is active.
 	Pool  *pgxpool.Pool
 	Bus   Publisher
 	Clock clock.Clock
@@ -182,9 +182,9 @@ func (s *Sender) lead(ctx context.Context) (led bool, err error) {
 
 // lock takes the advisory lock with a connection of its own; nil if another sender has it.
 func (s *Sender) lock(ctx context.Context) (*pgx.Conn, error) {
-	conn, err := s.Pool.Acquire(ctx)
+	conn, err := pg.Session(ctx, s.Pool)
 	if err != nil {
-		return nil, pg.Classify(err, "take a connection")
+		return nil, err
 	}
 	ok, err := query.New(conn).TryLock(ctx, s.Name)
 	if err != nil || !ok {

@@ -31,9 +31,9 @@ func AsLeader(ctx context.Context, pool *pgxpool.Pool, key string, c clock.Clock
 
 // elect takes the lock on a connection of its own; the connection is nil while another process holds the lock.
 func elect(ctx context.Context, pool *pgxpool.Pool, key string) (*pgx.Conn, error) {
-	conn, err := pool.Acquire(ctx)
+	conn, err := Session(ctx, pool)
 	if err != nil {
-		return nil, Classify(err, "take a connection")
+		return nil, err
 	}
 	var mine bool
 	if err := conn.QueryRow(ctx, `SELECT pg_try_advisory_lock(hashtextextended(current_schema() || '/' || $1, 0))`,

@@ -63,6 +63,7 @@ func withProvider(ctx context.Context, c Config, name string, migrations fs.FS, 
 			Problem: fmt.Sprintf("found %q; expected lower-case letters, digits and underscores", name),
 		})
 	}
+	c = c.directly()
 	c.Role = "" // tables belong to the account, not to the role that works with them
 	pc, err := poolConfig(c)
 	if err != nil {

@@ -28,6 +28,9 @@ type Config struct {
 	// URL is a libpq connection string: postgres://user:password@host:5432/database?sslmode=verify-full. It may name several hosts, of which
 	// the one that takes writes is used.
 	URL string
+	// DirectURL leads to the same database past a pooler, if URL is that of one which gives each transaction a connection of its own to the
+	// server; empty where URL leads to the server itself. What needs a session uses it (Session).
+	DirectURL string
 	// Schema is the only schema that unqualified names are looked up in. Migrate creates it. Empty leaves the server's
 	// default search path.
 	Schema string
@@ -51,6 +54,13 @@ func Open(ctx context.Context, c Config) (*pgxpool.Pool, error) {
 	pc, err := poolConfig(c)
 	if err != nil {
 		return nil, err
+	}
+	if c.DirectURL != "" {
+		sessions, err := c.sessions(ctx)
+		if err != nil {
+			return nil, err
+		}
+		pc.ConnConfig.Tracer = tracer{schema: c.Schema, sessions: sessions}
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, pc)
 	if err != nil {
@@ -91,7 +101,7 @@ func await(ctx context.Context, log *slog.Logger, ping func(context.Context) err
 
 // passing reports whether a failed connection may succeed later without anybody's help.
 func passing(err error) bool {
-	if errors.Is(err, context.Canceled) {
+	if errors.Is(err, context.Canceled) || fault.Is(err, fault.Invalid) {
 		return false
 	}
 	if pe, ok := errors.AsType[*pgconn.PgError](err); ok {
@@ -120,6 +130,9 @@ func poolConfig(c Config) (*pgxpool.Config, error) {
 		pc.ConnConfig.RuntimeParams["role"] = c.Role
 	}
 	maps.Copy(pc.ConnConfig.RuntimeParams, c.Settings)
+	if c.DirectURL != "" {
+		c.pooled(pc)
+	}
 	if c.TLS.Given() {
 		if pc.BeforeConnect, err = c.secured(pc.ConnConfig); err != nil {
 			return nil, err

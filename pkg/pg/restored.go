@@ -18,6 +18,7 @@ const RestoredGap = 1_000_000
 //
 // A sequence without room for the gap is Refused, and none is changed.
 func Restored(ctx context.Context, c Config) (sequences int, err error) {
+	c = c.directly()
 	c.Role, c.MaxConns = "", 1 // sequences belong to the account
 	pool, err := Open(ctx, c)
 	if err != nil {

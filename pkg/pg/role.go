@@ -23,6 +23,7 @@ func EnsureRole(ctx context.Context, owner Config, role string, members ...strin
 	if err := checkRole(role); err != nil || role == "" {
 		return err
 	}
+	owner = owner.directly()
 	owner.Role, owner.MaxConns = "", 1
 	pool, err := Open(ctx, owner)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 )
@@ -14,7 +15,11 @@ import (
 // tracer makes a span of each statement below a recorded span, and none of those that loops run by themselves. A span names the query,
 // as sqlc does, and on failure its SQLSTATE: neither a statement's arguments nor the server's texts, which may quote them, leave the
 // process.
-type tracer struct{ schema string }
+type tracer struct {
+	schema string
+	// sessions are the connections past the pooler, if the pool is behind one (Session).
+	sessions *pgxpool.Pool
+}
 
 var (
 	_ pgx.QueryTracer = tracer{}

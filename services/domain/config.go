@@ -244,7 +244,7 @@ func (c Config) Validate() error {
 // withDefaults also serves callers that build a Config without package config. It adds the one default that depends on another key.
 func (c Config) withDefaults() Config {
 	c = config.WithDefaults(c)
-	c.OwnerDatabaseURL = cmp.Or(c.OwnerDatabaseURL, c.DatabaseURL)
+	c.OwnerDatabaseURL = cmp.Or(c.OwnerDatabaseURL, c.DatabaseDirectURL, c.DatabaseURL)
 	return c
 }
 

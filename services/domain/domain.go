@@ -182,13 +182,18 @@ func Migrate(ctx context.Context, c Config) error {
 	return migrate(ctx, c.withDefaults(), telemetry.Logger(os.Stderr, c.LogLevel).With(telemetry.KeyService, name))
 }
 
+// PgBouncer prints the service's entry of the configuration of a pooler in front of its database: the subcommand pgbouncer.
+func PgBouncer(_ context.Context, c Config) error {
+	return database(c.withDefaults(), nil).WritePoolerEntry(os.Stdout)
+}
+
 // Restored leaves a gap in all numbers that the service gives, and returns: the subcommand restored, for a database that was restored to an
 // earlier time, before the service runs on it.
 func Restored(ctx context.Context, c Config) error {
 	c = c.withDefaults()
 	log := telemetry.Logger(os.Stderr, c.LogLevel).With(telemetry.KeyService, name)
 	owner := database(c, log)
-	owner.URL = c.OwnerDatabaseURL
+	owner.URL, owner.DirectURL = c.OwnerDatabaseURL, ""
 	sequences, err := pg.Restored(ctx, owner)
 	if err != nil {
 		return err
@@ -204,7 +209,7 @@ func Tables() map[string]fs.FS {
 
 func migrate(ctx context.Context, c Config, log *slog.Logger) error {
 	owner := database(c, log)
-	owner.URL, owner.Role = c.OwnerDatabaseURL, ""
+	owner.URL, owner.DirectURL, owner.Role = c.OwnerDatabaseURL, "", ""
 	// Two sets with a history each, so that the outbox may gain a migration without the domain's being renumbered.
 	if err := pg.Migrate(ctx, owner, "outbox", outbox.Migrations()); err != nil {
 		return fmt.Errorf("migrate outbox of schema %s: %w", c.Schema, err)
@@ -227,7 +232,7 @@ const noRole = "none"
 
 func database(c Config, log *slog.Logger) pg.Config {
 	p := pg.Config{
-		URL: c.DatabaseURL, Schema: c.Schema, Role: c.DatabaseRole, MaxConns: c.MaxConnections,
+		URL: c.DatabaseURL, DirectURL: c.DatabaseDirectURL, Schema: c.Schema, Role: c.DatabaseRole, MaxConns: c.MaxConnections,
 		TLS: c.Database.Certificates(), Log: log,
 	}
 	if p.Role == noRole {

@@ -99,8 +99,8 @@ func Run(ctx context.Context, c Config) error {
 }
 
 // Command returns what the arguments of the service's program request: to run it, or one of the subcommands migrate, which updates the
-// tables, restored, which leaves a gap in all numbers after a restore, and hooks, which writes the paths of the hooks to out. The other
-// arguments are those of pkg/config.
+// tables, restored, which leaves a gap in all numbers after a restore, pgbouncer, which writes the entry of a pooler's configuration to
+// out, and hooks, which writes the paths of the hooks there. The other arguments are those of pkg/config.
 func Command(args []string, out io.Writer) (rest []string, do func(context.Context, Config) error) {
 	if len(args) > 0 {
 		switch args[0] {
@@ -108,11 +108,19 @@ func Command(args []string, out io.Writer) (rest []string, do func(context.Conte
 			return args[1:], Migrate
 		case "restored":
 			return args[1:], Restored
+		case "pgbouncer":
+			return args[1:], func(_ context.Context, c Config) error { return PgBouncer(out, c) }
 		case "hooks":
 			return args[1:], func(ctx context.Context, c Config) error { return ListHooks(ctx, out, c) }
 		}
 	}
 	return args, Run
+}
+
+// PgBouncer writes the service's entry of the configuration of a pooler in front of its database: the subcommand pgbouncer.
+func PgBouncer(out io.Writer, c Config) error {
+	c = config.WithDefaults(c)
+	return database(c, nil).WritePoolerEntry(out)
 }
 
 // Migrate updates the tables and returns: the subcommand migrate. Run does the same at its start, so it is only needed if the service's own
@@ -152,5 +160,8 @@ func migrate(ctx context.Context, c Config, log *slog.Logger) error {
 }
 
 func database(c Config, log *slog.Logger) pg.Config {
-	return pg.Config{URL: c.DatabaseURL, Schema: c.Schema, MaxConns: c.MaxConnections, TLS: c.Database.Certificates(), Log: log}
+	return pg.Config{
+		URL: c.DatabaseURL, DirectURL: c.DatabaseDirectURL, Schema: c.Schema, MaxConns: c.MaxConnections,
+		TLS: c.Database.Certificates(), Log: log,
+	}
 }

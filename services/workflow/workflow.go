@@ -194,6 +194,13 @@ func Migrate(ctx context.Context, c Config) error {
 	return migrate(ctx, c, telemetry.Logger(os.Stderr, c.LogLevel).With(telemetry.KeyService, name))
 }
 
+// PgBouncer prints the service's entry of the configuration of a pooler in front of its database: the subcommand pgbouncer.
+func PgBouncer(_ context.Context, c Config) error {
+	connection := database(config.WithDefaults(c), nil)
+	connection.Settings = store.Settings()
+	return connection.WritePoolerEntry(os.Stdout)
+}
+
 // Restored leaves a gap in all numbers that the service gives, and returns: the subcommand restored, for a database that was restored to an
 // earlier time, before the service runs on it.
 func Restored(ctx context.Context, c Config) error {
@@ -224,5 +231,8 @@ func migrate(ctx context.Context, c Config, log *slog.Logger) error {
 }
 
 func database(c Config, log *slog.Logger) pg.Config {
-	return pg.Config{URL: c.DatabaseURL, Schema: c.Schema, MaxConns: c.MaxConnections, TLS: c.Database.Certificates(), Log: log}
+	return pg.Config{
+		URL: c.DatabaseURL, DirectURL: c.DatabaseDirectURL, Schema: c.Schema, MaxConns: c.MaxConnections,
+		TLS: c.Database.Certificates(), Log: log,
+	}
 }

@@ -56,7 +56,11 @@ labels:
 - name: {{ $variable }}
   value: postgres://lockstep:$(POSTGRES_PASSWORD)@{{ include "lockstep.fullname" .root }}-postgresql:5432/lockstep{{ if not .root.Values.postgresql.tls.existingSecret }}?sslmode=disable{{ end }}
 {{- else -}}
-{{ include "lockstep.secretEnv" (dict "root" .root "env" $variable "credential" (index .root.Values.postgresql .component) "path" (printf "postgresql.%s" .component)) }}
+{{- $database := index .root.Values.postgresql .component -}}
+{{ include "lockstep.secretEnv" (dict "root" .root "env" $variable "credential" $database "path" (printf "postgresql.%s" .component)) }}
+{{- if $database.directKey }}
+{{ include "lockstep.secretEnv" (dict "root" .root "env" (printf "LOCKSTEP_%s_DATABASE_DIRECT_URL" (upper .component)) "credential" (dict "existingSecret" $database.existingSecret "key" $database.directKey) "path" (printf "postgresql.%s" .component)) }}
+{{- end }}
 {{- end }}
 {{- end }}
 

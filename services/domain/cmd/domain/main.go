@@ -23,6 +23,9 @@ func start(ctx context.Context) error {
 	if len(args) > 0 && args[0] == "restored" {
 		args, do = args[1:], domain.Restored
 	}
+	if len(args) > 0 && args[0] == "pgbouncer" {
+		args, do = args[1:], domain.PgBouncer
+	}
 	c, err := config.Load[domain.Config]("domain", args)
 	if err != nil {
 		return err

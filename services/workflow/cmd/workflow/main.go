@@ -1,5 +1,5 @@
 // Command workflow runs the workflow service, brings its tables up to date with the subcommand migrate, or, with
-// restored, leaves a gap in the numbers that it gives, after a restore. The service
+// restored, leaves a gap in the numbers that it gives, after a restore; pgbouncer prints its entry of a pooler's configuration. The service
 // starts it with the subcommand sandbox as a child that runs programs.
 package main
 
@@ -26,6 +26,9 @@ func start(ctx context.Context) error {
 	}
 	if len(args) > 0 && args[0] == "restored" {
 		args, do = args[1:], workflow.Restored
+	}
+	if len(args) > 0 && args[0] == "pgbouncer" {
+		args, do = args[1:], workflow.PgBouncer
 	}
 	c, err := config.Load[workflow.Config]("workflow", args)
 	if err != nil {

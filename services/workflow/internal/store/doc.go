@@ -12,8 +12,8 @@
 //	not strict  reads what strict takes for granted, under the same locks, leaves out what does not pass,
 //	            and runs the same statements
 //
-// A commit is strict first, and not strict if the server refuses that. match.go explains how events and waits find each other, lock.go which locks
-// that takes, and shapes.go what a process knows of filters.
+// A commit is strict first, and not strict if the server refuses that. match.go explains how events and waits find each other, lock.go
+// which locks that takes, and shapes.go what a process knows of filters.
 //
 // # What the benchmarks need
 //

@@ -193,9 +193,9 @@ func (s *Store) NotifyOffers(ctx context.Context) error {
 
 // ListenOffers implements worker.Store. It holds a connection of its own.
 func (s *Store) ListenOffers(ctx context.Context, notified func()) error {
-	conn, err := s.Pool.Acquire(ctx)
+	conn, err := pg.Session(ctx, s.Pool)
 	if err != nil {
-		return pg.Classify(err, "take a connection")
+		return err
 	}
 	own := conn.Hijack() // a connection that listens does not go back to the others
 	defer func() { _ = own.Close(context.WithoutCancel(ctx)) }()
