@@ -142,6 +142,9 @@ func CheckSource(eventType, source string) error {
 	return wrongSource(fmt.Sprintf("found %q for %q, expected it from %s", source, eventType, d.expected()))
 }
 
+// Own reports whether a type can be one of an organization's own: the catalogue has none without Prefix.
+func Own(eventType string) bool { return !strings.HasPrefix(eventType, Prefix) }
+
 // Fits reports whether an event of the type that is kept with the source can be genuine: it is CheckSource, and for callers CheckEmitter.
 // It is for what was stored by a release that did not check. A message to a channel fits its channel, and no event does.
 func Fits(eventType, source string) bool {

@@ -203,6 +203,17 @@ func methods(organization int64, id string) map[string]func(context.Context, aut
 			}}}) // Recv has the reason
 			return first(stream.Recv())
 		},
+		"DeclareEventType": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
+			return first(c.DeclareEventType(ctx, &autoflowv1.DeclareEventTypeRequest{
+				OrganizationId: organization, Type: "com.example.order.shipped", Schema: []byte(`{"type": "object"}`),
+			}))
+		},
+		"ListEventTypes": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
+			return first(c.ListEventTypes(ctx, &autoflowv1.ListEventTypesRequest{OrganizationId: organization}))
+		},
+		"DeleteEventType": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
+			return first(c.DeleteEventType(ctx, &autoflowv1.DeleteEventTypeRequest{OrganizationId: organization, Type: "com.example.no.such"}))
+		},
 		"DeclareAgents": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
 			return first(c.DeclareAgents(ctx, &autoflowv1.DeclareAgentsRequest{Agents: []*autoflowv1.DeclaredAgent{{
 				AgentId:        agentID,
@@ -265,7 +276,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 		t.Parallel()
 		needs := map[string]string{
 			"CloudEvent": "start", "StartWorkflow": "start", "StartWorkflows": "start", "CancelWorkflow": "operate",
-			"TerminateWorkflow": "operate", "RetryWorkflow": "operate", "ExportWorkflow": "operate", "ResetWorkflow": "operate", "ChangeProgram": "admin", "SendToChannel": "start", "CallChannel": "start", "RegisterFlow": "admin", "DeleteFlow": "admin",
+			"TerminateWorkflow": "operate", "RetryWorkflow": "operate", "ExportWorkflow": "operate", "ResetWorkflow": "operate", "ChangeProgram": "admin", "DeclareEventType": "admin", "DeleteEventType": "admin", "SendToChannel": "start", "CallChannel": "start", "RegisterFlow": "admin", "DeleteFlow": "admin",
 			"StartBatch": "operate", "StopBatch": "operate", "PauseSchedule": "operate", "ResumeSchedule": "operate", "BackfillSchedule": "operate", "TriggerSchedule": "operate",
 			"RegisterSchedule": "admin", "DeleteSchedule": "admin",
 		}

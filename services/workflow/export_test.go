@@ -99,6 +99,18 @@ continue_with(again, c.token)
 		return err == nil && got.GetWorkflow().GetGeneration() == 2 && len(got.GetWorkflow().GetWaits()) == 1
 	})
 	check()
+	for id, source := range map[string]string{"done": "print(now())", "broken": "run('no.such')"} {
+		s.submit(id, source, "")
+		s.eventually(id+" has ended", func(ctx context.Context) bool {
+			got, err := s.GetWorkflow(ctx, &autoflowv1.GetWorkflowRequest{OrganizationId: organization, WorkflowId: id})
+			return err == nil && got.GetWorkflow().GetFinishedAt() != nil
+		})
+		r, _ := exported(t, s, id)
+		want := map[string]string{"done": "completed", "broken": "failed"}[id]
+		if report, err := workflow.Replay(r, workflow.ReplayOptions{}); err != nil || !report.Fits || report.Outcome != want {
+			t.Errorf("%s: %+v %+v, error %v", id, report, report.Problem, err)
+		}
+	}
 	stream, err := s.ExportWorkflow(t.Context(), &autoflowv1.ExportWorkflowRequest{OrganizationId: organization, WorkflowId: strings.Repeat("a", 300)})
 	if err == nil {
 		_, err = stream.Recv()

@@ -123,9 +123,10 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	workers := worker.NewHub(worker.Deps{
 		Store: executions, Catalogue: catalogue, Guard: guardian, Heartbeat: c.WorkerHeartbeat, Poll: poll, Clock: wall, Log: log,
 	})
+	types := eventTypes(pool, wall, log)
 	watchers := control.NewSubscriptions(executions, wall, log)
 	runner = engine.New(engine.Deps{
-		Store: watchers.Store(executions), Scripts: scripts, Functions: registry, Agents: owners, Guard: guardian, CheckEmit: events.CheckEmit,
+		Store: watchers.Store(executions), Scripts: scripts, Functions: registry, Agents: owners, Guard: guardian, CheckEmit: events.CheckEmitOf(ctx, types),
 		Offered: workers.Offered, Observe: observe(wall), Clock: wall, Log: log,
 		Flows: func() { flows.Wake() }, Settings: settings(c),
 	})
@@ -138,8 +139,8 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	batches := batch.New(batch.Deps{Store: batchstore.New(pool), Runs: operator, Clock: wall, Log: log})
 	grpc, err := grpcPart(c, log, api.Deps{
 		Operator: operator, Batches: batches, Flows: flows, Schedules: schedules, Agents: owners, FromWire: events.FromWire,
-		Checker: control.ProgramChecker{Scripts: scripts, Functions: registry, CheckType: events.CheckType},
-		Workers: workers, Functions: builtins(),
+		Checker: control.ProgramChecker{Scripts: scripts, Functions: registry, CheckType: checkType(types)},
+		Workers: workers, Functions: builtins(), Types: types,
 	})
 	if err != nil {
 		return err

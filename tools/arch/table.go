@@ -158,6 +158,7 @@ func rooms() map[string][]room {
 			{"activity", []string{"history"}},
 			{"agent", []string{"wake", "history"}},
 			{"execution", []string{"history", "program"}},
+			{"eventtype", []string{"history", "program", "execution"}},
 			{"flow", []string{"wake", "history", "program", "execution"}},
 			{"schedule", []string{"wake", "history", "program", "execution"}},
 			{"guard", []string{"history", "activity", "agent"}},

@@ -4668,6 +4668,410 @@ func (*DeleteFlowResponse) Descriptor() ([]byte, []int) {
 	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{55}
 }
 
+// DeclareEventTypeRequest declares a type of events.
+type DeclareEventTypeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The organization.
+	OrganizationId int64 `protobuf:"varint,1,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	// A reversed domain name with further parts, such as com.example.order.shipped: at most 200 lower-case letters, digits, dots, dashes and
+	// underscores.
+	Type string `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
+	// What it means, at most 4 KiB.
+	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
+	// A JSON schema of the data, which is an object; at most 64 KiB.
+	Schema        []byte `protobuf:"bytes,4,opt,name=schema,proto3" json:"schema,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeclareEventTypeRequest) Reset() {
+	*x = DeclareEventTypeRequest{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeclareEventTypeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeclareEventTypeRequest) ProtoMessage() {}
+
+func (x *DeclareEventTypeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeclareEventTypeRequest.ProtoReflect.Descriptor instead.
+func (*DeclareEventTypeRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *DeclareEventTypeRequest) GetOrganizationId() int64 {
+	if x != nil {
+		return x.OrganizationId
+	}
+	return 0
+}
+
+func (x *DeclareEventTypeRequest) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *DeclareEventTypeRequest) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *DeclareEventTypeRequest) GetSchema() []byte {
+	if x != nil {
+		return x.Schema
+	}
+	return nil
+}
+
+// DeclareEventTypeResponse is the receipt.
+type DeclareEventTypeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// False if the type was declared with the same content before.
+	Changed       bool `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeclareEventTypeResponse) Reset() {
+	*x = DeclareEventTypeResponse{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeclareEventTypeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeclareEventTypeResponse) ProtoMessage() {}
+
+func (x *DeclareEventTypeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeclareEventTypeResponse.ProtoReflect.Descriptor instead.
+func (*DeclareEventTypeResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *DeclareEventTypeResponse) GetChanged() bool {
+	if x != nil {
+		return x.Changed
+	}
+	return false
+}
+
+// EventType is a type of events that an organization has declared.
+type EventType struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The type.
+	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	// The organization.
+	OrganizationId int64 `protobuf:"varint,2,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	// What it means.
+	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
+	// A JSON schema of the data.
+	Schema []byte `protobuf:"bytes,4,opt,name=schema,proto3" json:"schema,omitempty"`
+	// Counts the declarations with other content, from 1.
+	Version int32 `protobuf:"varint,5,opt,name=version,proto3" json:"version,omitempty"`
+	// The name of the token that has declared it last.
+	DeclaredBy string `protobuf:"bytes,6,opt,name=declared_by,json=declaredBy,proto3" json:"declared_by,omitempty"`
+	// When it was declared last.
+	DeclaredAt    *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=declared_at,json=declaredAt,proto3" json:"declared_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EventType) Reset() {
+	*x = EventType{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EventType) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EventType) ProtoMessage() {}
+
+func (x *EventType) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EventType.ProtoReflect.Descriptor instead.
+func (*EventType) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *EventType) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *EventType) GetOrganizationId() int64 {
+	if x != nil {
+		return x.OrganizationId
+	}
+	return 0
+}
+
+func (x *EventType) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *EventType) GetSchema() []byte {
+	if x != nil {
+		return x.Schema
+	}
+	return nil
+}
+
+func (x *EventType) GetVersion() int32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *EventType) GetDeclaredBy() string {
+	if x != nil {
+		return x.DeclaredBy
+	}
+	return ""
+}
+
+func (x *EventType) GetDeclaredAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DeclaredAt
+	}
+	return nil
+}
+
+// ListEventTypesRequest names an organization.
+type ListEventTypesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The organization.
+	OrganizationId int64 `protobuf:"varint,1,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *ListEventTypesRequest) Reset() {
+	*x = ListEventTypesRequest{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListEventTypesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListEventTypesRequest) ProtoMessage() {}
+
+func (x *ListEventTypesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListEventTypesRequest.ProtoReflect.Descriptor instead.
+func (*ListEventTypesRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *ListEventTypesRequest) GetOrganizationId() int64 {
+	if x != nil {
+		return x.OrganizationId
+	}
+	return 0
+}
+
+// ListEventTypesResponse are the types; at most 500.
+type ListEventTypesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By name.
+	EventTypes    []*EventType `protobuf:"bytes,1,rep,name=event_types,json=eventTypes,proto3" json:"event_types,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListEventTypesResponse) Reset() {
+	*x = ListEventTypesResponse{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListEventTypesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListEventTypesResponse) ProtoMessage() {}
+
+func (x *ListEventTypesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListEventTypesResponse.ProtoReflect.Descriptor instead.
+func (*ListEventTypesResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{60}
+}
+
+func (x *ListEventTypesResponse) GetEventTypes() []*EventType {
+	if x != nil {
+		return x.EventTypes
+	}
+	return nil
+}
+
+// DeleteEventTypeRequest names a type.
+type DeleteEventTypeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The organization.
+	OrganizationId int64 `protobuf:"varint,1,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	// The type.
+	Type          string `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteEventTypeRequest) Reset() {
+	*x = DeleteEventTypeRequest{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteEventTypeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteEventTypeRequest) ProtoMessage() {}
+
+func (x *DeleteEventTypeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteEventTypeRequest.ProtoReflect.Descriptor instead.
+func (*DeleteEventTypeRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{61}
+}
+
+func (x *DeleteEventTypeRequest) GetOrganizationId() int64 {
+	if x != nil {
+		return x.OrganizationId
+	}
+	return 0
+}
+
+func (x *DeleteEventTypeRequest) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+// DeleteEventTypeResponse is empty: the type is gone.
+type DeleteEventTypeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteEventTypeResponse) Reset() {
+	*x = DeleteEventTypeResponse{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteEventTypeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteEventTypeResponse) ProtoMessage() {}
+
+func (x *DeleteEventTypeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteEventTypeResponse.ProtoReflect.Descriptor instead.
+func (*DeleteEventTypeResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{62}
+}
+
 // DeclareAgentsRequest declares the organizations of agents.
 type DeclareAgentsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4679,7 +5083,7 @@ type DeclareAgentsRequest struct {
 
 func (x *DeclareAgentsRequest) Reset() {
 	*x = DeclareAgentsRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[56]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4691,7 +5095,7 @@ func (x *DeclareAgentsRequest) String() string {
 func (*DeclareAgentsRequest) ProtoMessage() {}
 
 func (x *DeclareAgentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[56]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4704,7 +5108,7 @@ func (x *DeclareAgentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclareAgentsRequest.ProtoReflect.Descriptor instead.
 func (*DeclareAgentsRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{56}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *DeclareAgentsRequest) GetAgents() []*DeclaredAgent {
@@ -4729,7 +5133,7 @@ type DeclaredAgent struct {
 
 func (x *DeclaredAgent) Reset() {
 	*x = DeclaredAgent{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[57]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4741,7 +5145,7 @@ func (x *DeclaredAgent) String() string {
 func (*DeclaredAgent) ProtoMessage() {}
 
 func (x *DeclaredAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[57]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4754,7 +5158,7 @@ func (x *DeclaredAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclaredAgent.ProtoReflect.Descriptor instead.
 func (*DeclaredAgent) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{57}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *DeclaredAgent) GetAgentId() int64 {
@@ -4787,7 +5191,7 @@ type DeclareAgentsResponse struct {
 
 func (x *DeclareAgentsResponse) Reset() {
 	*x = DeclareAgentsResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[58]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4799,7 +5203,7 @@ func (x *DeclareAgentsResponse) String() string {
 func (*DeclareAgentsResponse) ProtoMessage() {}
 
 func (x *DeclareAgentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[58]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4812,7 +5216,7 @@ func (x *DeclareAgentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclareAgentsResponse.ProtoReflect.Descriptor instead.
 func (*DeclareAgentsResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{58}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{65}
 }
 
 // ScheduleSpec says when a schedule is due: at the times of any of its expressions, and every interval. At least one is needed.
@@ -4841,7 +5245,7 @@ type ScheduleSpec struct {
 
 func (x *ScheduleSpec) Reset() {
 	*x = ScheduleSpec{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[59]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4853,7 +5257,7 @@ func (x *ScheduleSpec) String() string {
 func (*ScheduleSpec) ProtoMessage() {}
 
 func (x *ScheduleSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[59]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4866,7 +5270,7 @@ func (x *ScheduleSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleSpec.ProtoReflect.Descriptor instead.
 func (*ScheduleSpec) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{59}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ScheduleSpec) GetCron() []string {
@@ -4951,7 +5355,7 @@ type RegisterScheduleRequest struct {
 
 func (x *RegisterScheduleRequest) Reset() {
 	*x = RegisterScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[60]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4963,7 +5367,7 @@ func (x *RegisterScheduleRequest) String() string {
 func (*RegisterScheduleRequest) ProtoMessage() {}
 
 func (x *RegisterScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[60]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4976,7 +5380,7 @@ func (x *RegisterScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterScheduleRequest.ProtoReflect.Descriptor instead.
 func (*RegisterScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{60}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *RegisterScheduleRequest) GetOrganizationId() int64 {
@@ -5076,7 +5480,7 @@ type RegisterScheduleResponse struct {
 
 func (x *RegisterScheduleResponse) Reset() {
 	*x = RegisterScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[61]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5088,7 +5492,7 @@ func (x *RegisterScheduleResponse) String() string {
 func (*RegisterScheduleResponse) ProtoMessage() {}
 
 func (x *RegisterScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[61]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5101,7 +5505,7 @@ func (x *RegisterScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterScheduleResponse.ProtoReflect.Descriptor instead.
 func (*RegisterScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{61}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *RegisterScheduleResponse) GetSchedule() *Schedule {
@@ -5161,7 +5565,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[62]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5173,7 +5577,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[62]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5186,7 +5590,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{62}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Schedule) GetName() string {
@@ -5335,7 +5739,7 @@ type ScheduleFire struct {
 
 func (x *ScheduleFire) Reset() {
 	*x = ScheduleFire{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[63]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5347,7 +5751,7 @@ func (x *ScheduleFire) String() string {
 func (*ScheduleFire) ProtoMessage() {}
 
 func (x *ScheduleFire) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[63]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5360,7 +5764,7 @@ func (x *ScheduleFire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleFire.ProtoReflect.Descriptor instead.
 func (*ScheduleFire) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{63}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ScheduleFire) GetDueAt() *timestamppb.Timestamp {
@@ -5439,7 +5843,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[64]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5451,7 +5855,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[64]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5464,7 +5868,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{64}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *GetScheduleRequest) GetOrganizationId() int64 {
@@ -5496,7 +5900,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[65]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5508,7 +5912,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[65]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5521,7 +5925,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{65}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -5560,7 +5964,7 @@ type ListSchedulesRequest struct {
 
 func (x *ListSchedulesRequest) Reset() {
 	*x = ListSchedulesRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[66]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5572,7 +5976,7 @@ func (x *ListSchedulesRequest) String() string {
 func (*ListSchedulesRequest) ProtoMessage() {}
 
 func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[66]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5585,7 +5989,7 @@ func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{66}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ListSchedulesRequest) GetOrganizationId() int64 {
@@ -5624,7 +6028,7 @@ type ListSchedulesResponse struct {
 
 func (x *ListSchedulesResponse) Reset() {
 	*x = ListSchedulesResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[67]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5636,7 +6040,7 @@ func (x *ListSchedulesResponse) String() string {
 func (*ListSchedulesResponse) ProtoMessage() {}
 
 func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[67]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5649,7 +6053,7 @@ func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{67}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
@@ -5688,7 +6092,7 @@ type PauseScheduleRequest struct {
 
 func (x *PauseScheduleRequest) Reset() {
 	*x = PauseScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[68]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5700,7 +6104,7 @@ func (x *PauseScheduleRequest) String() string {
 func (*PauseScheduleRequest) ProtoMessage() {}
 
 func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[68]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5713,7 +6117,7 @@ func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PauseScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{68}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *PauseScheduleRequest) GetOrganizationId() int64 {
@@ -5748,7 +6152,7 @@ type PauseScheduleResponse struct {
 
 func (x *PauseScheduleResponse) Reset() {
 	*x = PauseScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[69]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5760,7 +6164,7 @@ func (x *PauseScheduleResponse) String() string {
 func (*PauseScheduleResponse) ProtoMessage() {}
 
 func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[69]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5773,7 +6177,7 @@ func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PauseScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{69}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *PauseScheduleResponse) GetSchedule() *Schedule {
@@ -5798,7 +6202,7 @@ type ResumeScheduleRequest struct {
 
 func (x *ResumeScheduleRequest) Reset() {
 	*x = ResumeScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[70]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5810,7 +6214,7 @@ func (x *ResumeScheduleRequest) String() string {
 func (*ResumeScheduleRequest) ProtoMessage() {}
 
 func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[70]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5823,7 +6227,7 @@ func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{70}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ResumeScheduleRequest) GetOrganizationId() int64 {
@@ -5858,7 +6262,7 @@ type ResumeScheduleResponse struct {
 
 func (x *ResumeScheduleResponse) Reset() {
 	*x = ResumeScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[71]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5870,7 +6274,7 @@ func (x *ResumeScheduleResponse) String() string {
 func (*ResumeScheduleResponse) ProtoMessage() {}
 
 func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[71]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5883,7 +6287,7 @@ func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{71}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ResumeScheduleResponse) GetSchedule() *Schedule {
@@ -5912,7 +6316,7 @@ type BackfillScheduleRequest struct {
 
 func (x *BackfillScheduleRequest) Reset() {
 	*x = BackfillScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[72]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5924,7 +6328,7 @@ func (x *BackfillScheduleRequest) String() string {
 func (*BackfillScheduleRequest) ProtoMessage() {}
 
 func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[72]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5937,7 +6341,7 @@ func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{72}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *BackfillScheduleRequest) GetOrganizationId() int64 {
@@ -5988,7 +6392,7 @@ type BackfillScheduleResponse struct {
 
 func (x *BackfillScheduleResponse) Reset() {
 	*x = BackfillScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[73]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6000,7 +6404,7 @@ func (x *BackfillScheduleResponse) String() string {
 func (*BackfillScheduleResponse) ProtoMessage() {}
 
 func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[73]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6013,7 +6417,7 @@ func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{73}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *BackfillScheduleResponse) GetDue() int32 {
@@ -6045,7 +6449,7 @@ type TriggerScheduleRequest struct {
 
 func (x *TriggerScheduleRequest) Reset() {
 	*x = TriggerScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[74]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6057,7 +6461,7 @@ func (x *TriggerScheduleRequest) String() string {
 func (*TriggerScheduleRequest) ProtoMessage() {}
 
 func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[74]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6070,7 +6474,7 @@ func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleRequest.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{74}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *TriggerScheduleRequest) GetOrganizationId() int64 {
@@ -6105,7 +6509,7 @@ type TriggerScheduleResponse struct {
 
 func (x *TriggerScheduleResponse) Reset() {
 	*x = TriggerScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[75]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6117,7 +6521,7 @@ func (x *TriggerScheduleResponse) String() string {
 func (*TriggerScheduleResponse) ProtoMessage() {}
 
 func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[75]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6130,7 +6534,7 @@ func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleResponse.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{75}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *TriggerScheduleResponse) GetWorkflowId() string {
@@ -6153,7 +6557,7 @@ type DeleteScheduleRequest struct {
 
 func (x *DeleteScheduleRequest) Reset() {
 	*x = DeleteScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[76]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6165,7 +6569,7 @@ func (x *DeleteScheduleRequest) String() string {
 func (*DeleteScheduleRequest) ProtoMessage() {}
 
 func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[76]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6178,7 +6582,7 @@ func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleRequest.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{76}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *DeleteScheduleRequest) GetOrganizationId() int64 {
@@ -6204,7 +6608,7 @@ type DeleteScheduleResponse struct {
 
 func (x *DeleteScheduleResponse) Reset() {
 	*x = DeleteScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[77]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6216,7 +6620,7 @@ func (x *DeleteScheduleResponse) String() string {
 func (*DeleteScheduleResponse) ProtoMessage() {}
 
 func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[77]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6229,7 +6633,7 @@ func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleResponse.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{77}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{84}
 }
 
 // CountWorkflowsRequest has the conditions of a list.
@@ -6243,7 +6647,7 @@ type CountWorkflowsRequest struct {
 
 func (x *CountWorkflowsRequest) Reset() {
 	*x = CountWorkflowsRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[78]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6255,7 +6659,7 @@ func (x *CountWorkflowsRequest) String() string {
 func (*CountWorkflowsRequest) ProtoMessage() {}
 
 func (x *CountWorkflowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[78]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6268,7 +6672,7 @@ func (x *CountWorkflowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountWorkflowsRequest.ProtoReflect.Descriptor instead.
 func (*CountWorkflowsRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{78}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *CountWorkflowsRequest) GetFilter() *ListWorkflowsRequest {
@@ -6291,7 +6695,7 @@ type CountWorkflowsResponse struct {
 
 func (x *CountWorkflowsResponse) Reset() {
 	*x = CountWorkflowsResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[79]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6303,7 +6707,7 @@ func (x *CountWorkflowsResponse) String() string {
 func (*CountWorkflowsResponse) ProtoMessage() {}
 
 func (x *CountWorkflowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[79]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6316,7 +6720,7 @@ func (x *CountWorkflowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountWorkflowsResponse.ProtoReflect.Descriptor instead.
 func (*CountWorkflowsResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{79}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *CountWorkflowsResponse) GetCount() int64 {
@@ -6354,7 +6758,7 @@ type StartBatchRequest struct {
 
 func (x *StartBatchRequest) Reset() {
 	*x = StartBatchRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[80]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6366,7 +6770,7 @@ func (x *StartBatchRequest) String() string {
 func (*StartBatchRequest) ProtoMessage() {}
 
 func (x *StartBatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[80]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6379,7 +6783,7 @@ func (x *StartBatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartBatchRequest.ProtoReflect.Descriptor instead.
 func (*StartBatchRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{80}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *StartBatchRequest) GetAction() BatchAction {
@@ -6441,7 +6845,7 @@ type StartBatchResponse struct {
 
 func (x *StartBatchResponse) Reset() {
 	*x = StartBatchResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[81]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6453,7 +6857,7 @@ func (x *StartBatchResponse) String() string {
 func (*StartBatchResponse) ProtoMessage() {}
 
 func (x *StartBatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[81]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6466,7 +6870,7 @@ func (x *StartBatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartBatchResponse.ProtoReflect.Descriptor instead.
 func (*StartBatchResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{81}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *StartBatchResponse) GetBatch() *Batch {
@@ -6530,7 +6934,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[82]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6542,7 +6946,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[82]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6555,7 +6959,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{82}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *Batch) GetId() int64 {
@@ -6655,7 +7059,7 @@ type GetBatchRequest struct {
 
 func (x *GetBatchRequest) Reset() {
 	*x = GetBatchRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[83]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6667,7 +7071,7 @@ func (x *GetBatchRequest) String() string {
 func (*GetBatchRequest) ProtoMessage() {}
 
 func (x *GetBatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[83]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6680,7 +7084,7 @@ func (x *GetBatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBatchRequest.ProtoReflect.Descriptor instead.
 func (*GetBatchRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{83}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *GetBatchRequest) GetOrganizationId() int64 {
@@ -6708,7 +7112,7 @@ type GetBatchResponse struct {
 
 func (x *GetBatchResponse) Reset() {
 	*x = GetBatchResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[84]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6720,7 +7124,7 @@ func (x *GetBatchResponse) String() string {
 func (*GetBatchResponse) ProtoMessage() {}
 
 func (x *GetBatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[84]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6733,7 +7137,7 @@ func (x *GetBatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBatchResponse.ProtoReflect.Descriptor instead.
 func (*GetBatchResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{84}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *GetBatchResponse) GetBatch() *Batch {
@@ -6758,7 +7162,7 @@ type ListBatchesRequest struct {
 
 func (x *ListBatchesRequest) Reset() {
 	*x = ListBatchesRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[85]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6770,7 +7174,7 @@ func (x *ListBatchesRequest) String() string {
 func (*ListBatchesRequest) ProtoMessage() {}
 
 func (x *ListBatchesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[85]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6783,7 +7187,7 @@ func (x *ListBatchesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBatchesRequest.ProtoReflect.Descriptor instead.
 func (*ListBatchesRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{85}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ListBatchesRequest) GetOrganizationId() int64 {
@@ -6820,7 +7224,7 @@ type ListBatchesResponse struct {
 
 func (x *ListBatchesResponse) Reset() {
 	*x = ListBatchesResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[86]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6832,7 +7236,7 @@ func (x *ListBatchesResponse) String() string {
 func (*ListBatchesResponse) ProtoMessage() {}
 
 func (x *ListBatchesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[86]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6845,7 +7249,7 @@ func (x *ListBatchesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBatchesResponse.ProtoReflect.Descriptor instead.
 func (*ListBatchesResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{86}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ListBatchesResponse) GetBatches() []*Batch {
@@ -6875,7 +7279,7 @@ type StopBatchRequest struct {
 
 func (x *StopBatchRequest) Reset() {
 	*x = StopBatchRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[87]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6887,7 +7291,7 @@ func (x *StopBatchRequest) String() string {
 func (*StopBatchRequest) ProtoMessage() {}
 
 func (x *StopBatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[87]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6900,7 +7304,7 @@ func (x *StopBatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopBatchRequest.ProtoReflect.Descriptor instead.
 func (*StopBatchRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{87}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *StopBatchRequest) GetOrganizationId() int64 {
@@ -6928,7 +7332,7 @@ type StopBatchResponse struct {
 
 func (x *StopBatchResponse) Reset() {
 	*x = StopBatchResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[88]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6940,7 +7344,7 @@ func (x *StopBatchResponse) String() string {
 func (*StopBatchResponse) ProtoMessage() {}
 
 func (x *StopBatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[88]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6953,7 +7357,7 @@ func (x *StopBatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopBatchResponse.ProtoReflect.Descriptor instead.
 func (*StopBatchResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{88}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *StopBatchResponse) GetBatch() *Batch {
@@ -6981,7 +7385,7 @@ type WorkRequest struct {
 
 func (x *WorkRequest) Reset() {
 	*x = WorkRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[89]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6993,7 +7397,7 @@ func (x *WorkRequest) String() string {
 func (*WorkRequest) ProtoMessage() {}
 
 func (x *WorkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[89]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7006,7 +7410,7 @@ func (x *WorkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkRequest.ProtoReflect.Descriptor instead.
 func (*WorkRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{89}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *WorkRequest) GetMessage() isWorkRequest_Message {
@@ -7101,7 +7505,7 @@ type RegisterWorker struct {
 
 func (x *RegisterWorker) Reset() {
 	*x = RegisterWorker{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[90]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7113,7 +7517,7 @@ func (x *RegisterWorker) String() string {
 func (*RegisterWorker) ProtoMessage() {}
 
 func (x *RegisterWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[90]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7126,7 +7530,7 @@ func (x *RegisterWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterWorker.ProtoReflect.Descriptor instead.
 func (*RegisterWorker) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{90}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *RegisterWorker) GetOrganizationId() int64 {
@@ -7180,7 +7584,7 @@ type WorkerFunction struct {
 
 func (x *WorkerFunction) Reset() {
 	*x = WorkerFunction{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[91]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7192,7 +7596,7 @@ func (x *WorkerFunction) String() string {
 func (*WorkerFunction) ProtoMessage() {}
 
 func (x *WorkerFunction) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[91]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7205,7 +7609,7 @@ func (x *WorkerFunction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerFunction.ProtoReflect.Descriptor instead.
 func (*WorkerFunction) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{91}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *WorkerFunction) GetName() string {
@@ -7285,7 +7689,7 @@ type FunctionPlace struct {
 
 func (x *FunctionPlace) Reset() {
 	*x = FunctionPlace{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[92]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7297,7 +7701,7 @@ func (x *FunctionPlace) String() string {
 func (*FunctionPlace) ProtoMessage() {}
 
 func (x *FunctionPlace) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[92]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7310,7 +7714,7 @@ func (x *FunctionPlace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionPlace.ProtoReflect.Descriptor instead.
 func (*FunctionPlace) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{92}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *FunctionPlace) GetAgent() string {
@@ -7394,7 +7798,7 @@ type WorkResult struct {
 
 func (x *WorkResult) Reset() {
 	*x = WorkResult{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[93]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7406,7 +7810,7 @@ func (x *WorkResult) String() string {
 func (*WorkResult) ProtoMessage() {}
 
 func (x *WorkResult) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[93]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7419,7 +7823,7 @@ func (x *WorkResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkResult.ProtoReflect.Descriptor instead.
 func (*WorkResult) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{93}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *WorkResult) GetCallId() string {
@@ -7489,7 +7893,7 @@ type WorkFailure struct {
 
 func (x *WorkFailure) Reset() {
 	*x = WorkFailure{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[94]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7501,7 +7905,7 @@ func (x *WorkFailure) String() string {
 func (*WorkFailure) ProtoMessage() {}
 
 func (x *WorkFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[94]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7514,7 +7918,7 @@ func (x *WorkFailure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkFailure.ProtoReflect.Descriptor instead.
 func (*WorkFailure) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{94}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *WorkFailure) GetCode() string {
@@ -7554,7 +7958,7 @@ type WorkHeartbeat struct {
 
 func (x *WorkHeartbeat) Reset() {
 	*x = WorkHeartbeat{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[95]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7566,7 +7970,7 @@ func (x *WorkHeartbeat) String() string {
 func (*WorkHeartbeat) ProtoMessage() {}
 
 func (x *WorkHeartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[95]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7579,7 +7983,7 @@ func (x *WorkHeartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkHeartbeat.ProtoReflect.Descriptor instead.
 func (*WorkHeartbeat) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{95}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{102}
 }
 
 // WorkDrain says that a worker takes no more calls.
@@ -7591,7 +7995,7 @@ type WorkDrain struct {
 
 func (x *WorkDrain) Reset() {
 	*x = WorkDrain{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[96]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7603,7 +8007,7 @@ func (x *WorkDrain) String() string {
 func (*WorkDrain) ProtoMessage() {}
 
 func (x *WorkDrain) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[96]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7616,7 +8020,7 @@ func (x *WorkDrain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkDrain.ProtoReflect.Descriptor instead.
 func (*WorkDrain) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{96}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{103}
 }
 
 // WorkResponse is what a worker is sent.
@@ -7638,7 +8042,7 @@ type WorkResponse struct {
 
 func (x *WorkResponse) Reset() {
 	*x = WorkResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[97]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7650,7 +8054,7 @@ func (x *WorkResponse) String() string {
 func (*WorkResponse) ProtoMessage() {}
 
 func (x *WorkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[97]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7663,7 +8067,7 @@ func (x *WorkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkResponse.ProtoReflect.Descriptor instead.
 func (*WorkResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{97}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *WorkResponse) GetMessage() isWorkResponse_Message {
@@ -7772,7 +8176,7 @@ type WorkerRegistered struct {
 
 func (x *WorkerRegistered) Reset() {
 	*x = WorkerRegistered{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[98]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7784,7 +8188,7 @@ func (x *WorkerRegistered) String() string {
 func (*WorkerRegistered) ProtoMessage() {}
 
 func (x *WorkerRegistered) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[98]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7797,7 +8201,7 @@ func (x *WorkerRegistered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerRegistered.ProtoReflect.Descriptor instead.
 func (*WorkerRegistered) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{98}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *WorkerRegistered) GetSession() string {
@@ -7846,7 +8250,7 @@ type WorkCall struct {
 
 func (x *WorkCall) Reset() {
 	*x = WorkCall{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[99]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7858,7 +8262,7 @@ func (x *WorkCall) String() string {
 func (*WorkCall) ProtoMessage() {}
 
 func (x *WorkCall) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[99]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7871,7 +8275,7 @@ func (x *WorkCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkCall.ProtoReflect.Descriptor instead.
 func (*WorkCall) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{99}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *WorkCall) GetCallId() string {
@@ -7941,7 +8345,7 @@ type WorkCancelled struct {
 
 func (x *WorkCancelled) Reset() {
 	*x = WorkCancelled{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[100]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7953,7 +8357,7 @@ func (x *WorkCancelled) String() string {
 func (*WorkCancelled) ProtoMessage() {}
 
 func (x *WorkCancelled) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[100]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7966,7 +8370,7 @@ func (x *WorkCancelled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkCancelled.ProtoReflect.Descriptor instead.
 func (*WorkCancelled) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{100}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *WorkCancelled) GetCallId() string {
@@ -7989,7 +8393,7 @@ type WorkRejected struct {
 
 func (x *WorkRejected) Reset() {
 	*x = WorkRejected{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[101]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8001,7 +8405,7 @@ func (x *WorkRejected) String() string {
 func (*WorkRejected) ProtoMessage() {}
 
 func (x *WorkRejected) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[101]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8014,7 +8418,7 @@ func (x *WorkRejected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkRejected.ProtoReflect.Descriptor instead.
 func (*WorkRejected) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{101}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *WorkRejected) GetCallId() string {
@@ -8040,7 +8444,7 @@ type WorkDrained struct {
 
 func (x *WorkDrained) Reset() {
 	*x = WorkDrained{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[102]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8052,7 +8456,7 @@ func (x *WorkDrained) String() string {
 func (*WorkDrained) ProtoMessage() {}
 
 func (x *WorkDrained) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[102]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8065,7 +8469,7 @@ func (x *WorkDrained) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkDrained.ProtoReflect.Descriptor instead.
 func (*WorkDrained) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{102}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{109}
 }
 
 // ListFunctionsRequest names an organization.
@@ -8079,7 +8483,7 @@ type ListFunctionsRequest struct {
 
 func (x *ListFunctionsRequest) Reset() {
 	*x = ListFunctionsRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[103]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8091,7 +8495,7 @@ func (x *ListFunctionsRequest) String() string {
 func (*ListFunctionsRequest) ProtoMessage() {}
 
 func (x *ListFunctionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[103]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8104,7 +8508,7 @@ func (x *ListFunctionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFunctionsRequest.ProtoReflect.Descriptor instead.
 func (*ListFunctionsRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{103}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *ListFunctionsRequest) GetOrganizationId() int64 {
@@ -8125,7 +8529,7 @@ type ListFunctionsResponse struct {
 
 func (x *ListFunctionsResponse) Reset() {
 	*x = ListFunctionsResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[104]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8137,7 +8541,7 @@ func (x *ListFunctionsResponse) String() string {
 func (*ListFunctionsResponse) ProtoMessage() {}
 
 func (x *ListFunctionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[104]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8150,7 +8554,7 @@ func (x *ListFunctionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFunctionsResponse.ProtoReflect.Descriptor instead.
 func (*ListFunctionsResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{104}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *ListFunctionsResponse) GetFunctions() []*FunctionInfo {
@@ -8185,7 +8589,7 @@ type FunctionInfo struct {
 
 func (x *FunctionInfo) Reset() {
 	*x = FunctionInfo{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[105]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8197,7 +8601,7 @@ func (x *FunctionInfo) String() string {
 func (*FunctionInfo) ProtoMessage() {}
 
 func (x *FunctionInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[105]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8210,7 +8614,7 @@ func (x *FunctionInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionInfo.ProtoReflect.Descriptor instead.
 func (*FunctionInfo) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{105}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *FunctionInfo) GetName() string {
@@ -8662,7 +9066,33 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x11DeleteFlowRequest\x12'\n" +
 	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"\x14\n" +
-	"\x12DeleteFlowResponse\"S\n" +
+	"\x12DeleteFlowResponse\"\x90\x01\n" +
+	"\x17DeclareEventTypeRequest\x12'\n" +
+	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x12\n" +
+	"\x04type\x18\x02 \x01(\tR\x04type\x12 \n" +
+	"\vdescription\x18\x03 \x01(\tR\vdescription\x12\x16\n" +
+	"\x06schema\x18\x04 \x01(\fR\x06schema\"4\n" +
+	"\x18DeclareEventTypeResponse\x12\x18\n" +
+	"\achanged\x18\x01 \x01(\bR\achanged\"\xfa\x01\n" +
+	"\tEventType\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12'\n" +
+	"\x0forganization_id\x18\x02 \x01(\x03R\x0eorganizationId\x12 \n" +
+	"\vdescription\x18\x03 \x01(\tR\vdescription\x12\x16\n" +
+	"\x06schema\x18\x04 \x01(\fR\x06schema\x12\x18\n" +
+	"\aversion\x18\x05 \x01(\x05R\aversion\x12\x1f\n" +
+	"\vdeclared_by\x18\x06 \x01(\tR\n" +
+	"declaredBy\x12;\n" +
+	"\vdeclared_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"declaredAt\"@\n" +
+	"\x15ListEventTypesRequest\x12'\n" +
+	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\"Z\n" +
+	"\x16ListEventTypesResponse\x12@\n" +
+	"\vevent_types\x18\x01 \x03(\v2\x1f.lockstep.autoflow.v1.EventTypeR\n" +
+	"eventTypes\"U\n" +
+	"\x16DeleteEventTypeRequest\x12'\n" +
+	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x12\n" +
+	"\x04type\x18\x02 \x01(\tR\x04type\"\x19\n" +
+	"\x17DeleteEventTypeResponse\"S\n" +
 	"\x14DeclareAgentsRequest\x12;\n" +
 	"\x06agents\x18\x01 \x03(\v2#.lockstep.autoflow.v1.DeclaredAgentR\x06agents\"m\n" +
 	"\rDeclaredAgent\x12\x19\n" +
@@ -8966,7 +9396,7 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x1bFUNCTION_EFFECT_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15FUNCTION_EFFECT_READS\x10\x01\x12\x1b\n" +
 	"\x17FUNCTION_EFFECT_CHANGES\x10\x02\x12\x1e\n" +
-	"\x1aFUNCTION_EFFECT_TAKES_BACK\x10\x032\x9a\x1d\n" +
+	"\x1aFUNCTION_EFFECT_TAKES_BACK\x10\x032\xea\x1f\n" +
 	"\bAutoFlow\x12_\n" +
 	"\n" +
 	"CloudEvent\x12'.lockstep.autoflow.v1.CloudEventRequest\x1a(.lockstep.autoflow.v1.CloudEventResponse\x12h\n" +
@@ -9004,7 +9434,10 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x0eResumeSchedule\x12+.lockstep.autoflow.v1.ResumeScheduleRequest\x1a,.lockstep.autoflow.v1.ResumeScheduleResponse\x12q\n" +
 	"\x10BackfillSchedule\x12-.lockstep.autoflow.v1.BackfillScheduleRequest\x1a..lockstep.autoflow.v1.BackfillScheduleResponse\x12n\n" +
 	"\x0fTriggerSchedule\x12,.lockstep.autoflow.v1.TriggerScheduleRequest\x1a-.lockstep.autoflow.v1.TriggerScheduleResponse\x12k\n" +
-	"\x0eDeleteSchedule\x12+.lockstep.autoflow.v1.DeleteScheduleRequest\x1a,.lockstep.autoflow.v1.DeleteScheduleResponse\x12h\n" +
+	"\x0eDeleteSchedule\x12+.lockstep.autoflow.v1.DeleteScheduleRequest\x1a,.lockstep.autoflow.v1.DeleteScheduleResponse\x12q\n" +
+	"\x10DeclareEventType\x12-.lockstep.autoflow.v1.DeclareEventTypeRequest\x1a..lockstep.autoflow.v1.DeclareEventTypeResponse\x12k\n" +
+	"\x0eListEventTypes\x12+.lockstep.autoflow.v1.ListEventTypesRequest\x1a,.lockstep.autoflow.v1.ListEventTypesResponse\x12n\n" +
+	"\x0fDeleteEventType\x12,.lockstep.autoflow.v1.DeleteEventTypeRequest\x1a-.lockstep.autoflow.v1.DeleteEventTypeResponse\x12h\n" +
 	"\rDeclareAgents\x12*.lockstep.autoflow.v1.DeclareAgentsRequest\x1a+.lockstep.autoflow.v1.DeclareAgentsResponse\x12Q\n" +
 	"\x04Work\x12!.lockstep.autoflow.v1.WorkRequest\x1a\".lockstep.autoflow.v1.WorkResponse(\x010\x01\x12h\n" +
 	"\rListFunctions\x12*.lockstep.autoflow.v1.ListFunctionsRequest\x1a+.lockstep.autoflow.v1.ListFunctionsResponseB\xe2\x01\n" +
@@ -9023,7 +9456,7 @@ func file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP() []byte {
 }
 
 var file_lockstep_autoflow_v1_autoflow_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_lockstep_autoflow_v1_autoflow_proto_msgTypes = make([]protoimpl.MessageInfo, 125)
+var file_lockstep_autoflow_v1_autoflow_proto_msgTypes = make([]protoimpl.MessageInfo, 132)
 var file_lockstep_autoflow_v1_autoflow_proto_goTypes = []any{
 	(WorkflowState)(0),                // 0: lockstep.autoflow.v1.WorkflowState
 	(ScheduleOverlap)(0),              // 1: lockstep.autoflow.v1.ScheduleOverlap
@@ -9087,288 +9520,303 @@ var file_lockstep_autoflow_v1_autoflow_proto_goTypes = []any{
 	(*ListFlowsResponse)(nil),         // 59: lockstep.autoflow.v1.ListFlowsResponse
 	(*DeleteFlowRequest)(nil),         // 60: lockstep.autoflow.v1.DeleteFlowRequest
 	(*DeleteFlowResponse)(nil),        // 61: lockstep.autoflow.v1.DeleteFlowResponse
-	(*DeclareAgentsRequest)(nil),      // 62: lockstep.autoflow.v1.DeclareAgentsRequest
-	(*DeclaredAgent)(nil),             // 63: lockstep.autoflow.v1.DeclaredAgent
-	(*DeclareAgentsResponse)(nil),     // 64: lockstep.autoflow.v1.DeclareAgentsResponse
-	(*ScheduleSpec)(nil),              // 65: lockstep.autoflow.v1.ScheduleSpec
-	(*RegisterScheduleRequest)(nil),   // 66: lockstep.autoflow.v1.RegisterScheduleRequest
-	(*RegisterScheduleResponse)(nil),  // 67: lockstep.autoflow.v1.RegisterScheduleResponse
-	(*Schedule)(nil),                  // 68: lockstep.autoflow.v1.Schedule
-	(*ScheduleFire)(nil),              // 69: lockstep.autoflow.v1.ScheduleFire
-	(*GetScheduleRequest)(nil),        // 70: lockstep.autoflow.v1.GetScheduleRequest
-	(*GetScheduleResponse)(nil),       // 71: lockstep.autoflow.v1.GetScheduleResponse
-	(*ListSchedulesRequest)(nil),      // 72: lockstep.autoflow.v1.ListSchedulesRequest
-	(*ListSchedulesResponse)(nil),     // 73: lockstep.autoflow.v1.ListSchedulesResponse
-	(*PauseScheduleRequest)(nil),      // 74: lockstep.autoflow.v1.PauseScheduleRequest
-	(*PauseScheduleResponse)(nil),     // 75: lockstep.autoflow.v1.PauseScheduleResponse
-	(*ResumeScheduleRequest)(nil),     // 76: lockstep.autoflow.v1.ResumeScheduleRequest
-	(*ResumeScheduleResponse)(nil),    // 77: lockstep.autoflow.v1.ResumeScheduleResponse
-	(*BackfillScheduleRequest)(nil),   // 78: lockstep.autoflow.v1.BackfillScheduleRequest
-	(*BackfillScheduleResponse)(nil),  // 79: lockstep.autoflow.v1.BackfillScheduleResponse
-	(*TriggerScheduleRequest)(nil),    // 80: lockstep.autoflow.v1.TriggerScheduleRequest
-	(*TriggerScheduleResponse)(nil),   // 81: lockstep.autoflow.v1.TriggerScheduleResponse
-	(*DeleteScheduleRequest)(nil),     // 82: lockstep.autoflow.v1.DeleteScheduleRequest
-	(*DeleteScheduleResponse)(nil),    // 83: lockstep.autoflow.v1.DeleteScheduleResponse
-	(*CountWorkflowsRequest)(nil),     // 84: lockstep.autoflow.v1.CountWorkflowsRequest
-	(*CountWorkflowsResponse)(nil),    // 85: lockstep.autoflow.v1.CountWorkflowsResponse
-	(*StartBatchRequest)(nil),         // 86: lockstep.autoflow.v1.StartBatchRequest
-	(*StartBatchResponse)(nil),        // 87: lockstep.autoflow.v1.StartBatchResponse
-	(*Batch)(nil),                     // 88: lockstep.autoflow.v1.Batch
-	(*GetBatchRequest)(nil),           // 89: lockstep.autoflow.v1.GetBatchRequest
-	(*GetBatchResponse)(nil),          // 90: lockstep.autoflow.v1.GetBatchResponse
-	(*ListBatchesRequest)(nil),        // 91: lockstep.autoflow.v1.ListBatchesRequest
-	(*ListBatchesResponse)(nil),       // 92: lockstep.autoflow.v1.ListBatchesResponse
-	(*StopBatchRequest)(nil),          // 93: lockstep.autoflow.v1.StopBatchRequest
-	(*StopBatchResponse)(nil),         // 94: lockstep.autoflow.v1.StopBatchResponse
-	(*WorkRequest)(nil),               // 95: lockstep.autoflow.v1.WorkRequest
-	(*RegisterWorker)(nil),            // 96: lockstep.autoflow.v1.RegisterWorker
-	(*WorkerFunction)(nil),            // 97: lockstep.autoflow.v1.WorkerFunction
-	(*FunctionPlace)(nil),             // 98: lockstep.autoflow.v1.FunctionPlace
-	(*WorkResult)(nil),                // 99: lockstep.autoflow.v1.WorkResult
-	(*WorkFailure)(nil),               // 100: lockstep.autoflow.v1.WorkFailure
-	(*WorkHeartbeat)(nil),             // 101: lockstep.autoflow.v1.WorkHeartbeat
-	(*WorkDrain)(nil),                 // 102: lockstep.autoflow.v1.WorkDrain
-	(*WorkResponse)(nil),              // 103: lockstep.autoflow.v1.WorkResponse
-	(*WorkerRegistered)(nil),          // 104: lockstep.autoflow.v1.WorkerRegistered
-	(*WorkCall)(nil),                  // 105: lockstep.autoflow.v1.WorkCall
-	(*WorkCancelled)(nil),             // 106: lockstep.autoflow.v1.WorkCancelled
-	(*WorkRejected)(nil),              // 107: lockstep.autoflow.v1.WorkRejected
-	(*WorkDrained)(nil),               // 108: lockstep.autoflow.v1.WorkDrained
-	(*ListFunctionsRequest)(nil),      // 109: lockstep.autoflow.v1.ListFunctionsRequest
-	(*ListFunctionsResponse)(nil),     // 110: lockstep.autoflow.v1.ListFunctionsResponse
-	(*FunctionInfo)(nil),              // 111: lockstep.autoflow.v1.FunctionInfo
-	nil,                               // 112: lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
-	nil,                               // 113: lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
-	nil,                               // 114: lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
-	nil,                               // 115: lockstep.autoflow.v1.StartRefusal.FieldsEntry
-	nil,                               // 116: lockstep.autoflow.v1.Workflow.LabelsEntry
-	nil,                               // 117: lockstep.autoflow.v1.Workflow.StatusEntry
-	nil,                               // 118: lockstep.autoflow.v1.Wait.FilterEntry
-	nil,                               // 119: lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
-	nil,                               // 120: lockstep.autoflow.v1.ListWorkflowsRequest.StatusEntry
-	nil,                               // 121: lockstep.autoflow.v1.ExportedWorkflow.ModulesEntry
-	nil,                               // 122: lockstep.autoflow.v1.ChangeProgramRequest.ModulesEntry
-	nil,                               // 123: lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
-	nil,                               // 124: lockstep.autoflow.v1.Handler.FilterEntry
-	nil,                               // 125: lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
-	nil,                               // 126: lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
-	nil,                               // 127: lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
-	nil,                               // 128: lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
-	nil,                               // 129: lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
-	nil,                               // 130: lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
-	(*durationpb.Duration)(nil),       // 131: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),     // 132: google.protobuf.Timestamp
+	(*DeclareEventTypeRequest)(nil),   // 62: lockstep.autoflow.v1.DeclareEventTypeRequest
+	(*DeclareEventTypeResponse)(nil),  // 63: lockstep.autoflow.v1.DeclareEventTypeResponse
+	(*EventType)(nil),                 // 64: lockstep.autoflow.v1.EventType
+	(*ListEventTypesRequest)(nil),     // 65: lockstep.autoflow.v1.ListEventTypesRequest
+	(*ListEventTypesResponse)(nil),    // 66: lockstep.autoflow.v1.ListEventTypesResponse
+	(*DeleteEventTypeRequest)(nil),    // 67: lockstep.autoflow.v1.DeleteEventTypeRequest
+	(*DeleteEventTypeResponse)(nil),   // 68: lockstep.autoflow.v1.DeleteEventTypeResponse
+	(*DeclareAgentsRequest)(nil),      // 69: lockstep.autoflow.v1.DeclareAgentsRequest
+	(*DeclaredAgent)(nil),             // 70: lockstep.autoflow.v1.DeclaredAgent
+	(*DeclareAgentsResponse)(nil),     // 71: lockstep.autoflow.v1.DeclareAgentsResponse
+	(*ScheduleSpec)(nil),              // 72: lockstep.autoflow.v1.ScheduleSpec
+	(*RegisterScheduleRequest)(nil),   // 73: lockstep.autoflow.v1.RegisterScheduleRequest
+	(*RegisterScheduleResponse)(nil),  // 74: lockstep.autoflow.v1.RegisterScheduleResponse
+	(*Schedule)(nil),                  // 75: lockstep.autoflow.v1.Schedule
+	(*ScheduleFire)(nil),              // 76: lockstep.autoflow.v1.ScheduleFire
+	(*GetScheduleRequest)(nil),        // 77: lockstep.autoflow.v1.GetScheduleRequest
+	(*GetScheduleResponse)(nil),       // 78: lockstep.autoflow.v1.GetScheduleResponse
+	(*ListSchedulesRequest)(nil),      // 79: lockstep.autoflow.v1.ListSchedulesRequest
+	(*ListSchedulesResponse)(nil),     // 80: lockstep.autoflow.v1.ListSchedulesResponse
+	(*PauseScheduleRequest)(nil),      // 81: lockstep.autoflow.v1.PauseScheduleRequest
+	(*PauseScheduleResponse)(nil),     // 82: lockstep.autoflow.v1.PauseScheduleResponse
+	(*ResumeScheduleRequest)(nil),     // 83: lockstep.autoflow.v1.ResumeScheduleRequest
+	(*ResumeScheduleResponse)(nil),    // 84: lockstep.autoflow.v1.ResumeScheduleResponse
+	(*BackfillScheduleRequest)(nil),   // 85: lockstep.autoflow.v1.BackfillScheduleRequest
+	(*BackfillScheduleResponse)(nil),  // 86: lockstep.autoflow.v1.BackfillScheduleResponse
+	(*TriggerScheduleRequest)(nil),    // 87: lockstep.autoflow.v1.TriggerScheduleRequest
+	(*TriggerScheduleResponse)(nil),   // 88: lockstep.autoflow.v1.TriggerScheduleResponse
+	(*DeleteScheduleRequest)(nil),     // 89: lockstep.autoflow.v1.DeleteScheduleRequest
+	(*DeleteScheduleResponse)(nil),    // 90: lockstep.autoflow.v1.DeleteScheduleResponse
+	(*CountWorkflowsRequest)(nil),     // 91: lockstep.autoflow.v1.CountWorkflowsRequest
+	(*CountWorkflowsResponse)(nil),    // 92: lockstep.autoflow.v1.CountWorkflowsResponse
+	(*StartBatchRequest)(nil),         // 93: lockstep.autoflow.v1.StartBatchRequest
+	(*StartBatchResponse)(nil),        // 94: lockstep.autoflow.v1.StartBatchResponse
+	(*Batch)(nil),                     // 95: lockstep.autoflow.v1.Batch
+	(*GetBatchRequest)(nil),           // 96: lockstep.autoflow.v1.GetBatchRequest
+	(*GetBatchResponse)(nil),          // 97: lockstep.autoflow.v1.GetBatchResponse
+	(*ListBatchesRequest)(nil),        // 98: lockstep.autoflow.v1.ListBatchesRequest
+	(*ListBatchesResponse)(nil),       // 99: lockstep.autoflow.v1.ListBatchesResponse
+	(*StopBatchRequest)(nil),          // 100: lockstep.autoflow.v1.StopBatchRequest
+	(*StopBatchResponse)(nil),         // 101: lockstep.autoflow.v1.StopBatchResponse
+	(*WorkRequest)(nil),               // 102: lockstep.autoflow.v1.WorkRequest
+	(*RegisterWorker)(nil),            // 103: lockstep.autoflow.v1.RegisterWorker
+	(*WorkerFunction)(nil),            // 104: lockstep.autoflow.v1.WorkerFunction
+	(*FunctionPlace)(nil),             // 105: lockstep.autoflow.v1.FunctionPlace
+	(*WorkResult)(nil),                // 106: lockstep.autoflow.v1.WorkResult
+	(*WorkFailure)(nil),               // 107: lockstep.autoflow.v1.WorkFailure
+	(*WorkHeartbeat)(nil),             // 108: lockstep.autoflow.v1.WorkHeartbeat
+	(*WorkDrain)(nil),                 // 109: lockstep.autoflow.v1.WorkDrain
+	(*WorkResponse)(nil),              // 110: lockstep.autoflow.v1.WorkResponse
+	(*WorkerRegistered)(nil),          // 111: lockstep.autoflow.v1.WorkerRegistered
+	(*WorkCall)(nil),                  // 112: lockstep.autoflow.v1.WorkCall
+	(*WorkCancelled)(nil),             // 113: lockstep.autoflow.v1.WorkCancelled
+	(*WorkRejected)(nil),              // 114: lockstep.autoflow.v1.WorkRejected
+	(*WorkDrained)(nil),               // 115: lockstep.autoflow.v1.WorkDrained
+	(*ListFunctionsRequest)(nil),      // 116: lockstep.autoflow.v1.ListFunctionsRequest
+	(*ListFunctionsResponse)(nil),     // 117: lockstep.autoflow.v1.ListFunctionsResponse
+	(*FunctionInfo)(nil),              // 118: lockstep.autoflow.v1.FunctionInfo
+	nil,                               // 119: lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
+	nil,                               // 120: lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
+	nil,                               // 121: lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
+	nil,                               // 122: lockstep.autoflow.v1.StartRefusal.FieldsEntry
+	nil,                               // 123: lockstep.autoflow.v1.Workflow.LabelsEntry
+	nil,                               // 124: lockstep.autoflow.v1.Workflow.StatusEntry
+	nil,                               // 125: lockstep.autoflow.v1.Wait.FilterEntry
+	nil,                               // 126: lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
+	nil,                               // 127: lockstep.autoflow.v1.ListWorkflowsRequest.StatusEntry
+	nil,                               // 128: lockstep.autoflow.v1.ExportedWorkflow.ModulesEntry
+	nil,                               // 129: lockstep.autoflow.v1.ChangeProgramRequest.ModulesEntry
+	nil,                               // 130: lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
+	nil,                               // 131: lockstep.autoflow.v1.Handler.FilterEntry
+	nil,                               // 132: lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
+	nil,                               // 133: lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
+	nil,                               // 134: lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
+	nil,                               // 135: lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
+	nil,                               // 136: lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
+	nil,                               // 137: lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
+	(*durationpb.Duration)(nil),       // 138: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),     // 139: google.protobuf.Timestamp
 }
 var file_lockstep_autoflow_v1_autoflow_proto_depIdxs = []int32{
-	112, // 0: lockstep.autoflow.v1.StartWorkflowRequest.secrets:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
-	113, // 1: lockstep.autoflow.v1.StartWorkflowRequest.modules:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
-	114, // 2: lockstep.autoflow.v1.StartWorkflowRequest.labels:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
-	131, // 3: lockstep.autoflow.v1.StartWorkflowRequest.wait:type_name -> google.protobuf.Duration
+	119, // 0: lockstep.autoflow.v1.StartWorkflowRequest.secrets:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
+	120, // 1: lockstep.autoflow.v1.StartWorkflowRequest.modules:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
+	121, // 2: lockstep.autoflow.v1.StartWorkflowRequest.labels:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
+	138, // 3: lockstep.autoflow.v1.StartWorkflowRequest.wait:type_name -> google.protobuf.Duration
 	9,   // 4: lockstep.autoflow.v1.StartWorkflowRequest.message:type_name -> lockstep.autoflow.v1.StartMessage
 	15,  // 5: lockstep.autoflow.v1.StartWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
 	8,   // 6: lockstep.autoflow.v1.StartWorkflowsRequest.workflows:type_name -> lockstep.autoflow.v1.StartWorkflowRequest
 	13,  // 7: lockstep.autoflow.v1.StartWorkflowsResponse.results:type_name -> lockstep.autoflow.v1.StartResult
 	10,  // 8: lockstep.autoflow.v1.StartResult.started:type_name -> lockstep.autoflow.v1.StartWorkflowResponse
 	14,  // 9: lockstep.autoflow.v1.StartResult.refused:type_name -> lockstep.autoflow.v1.StartRefusal
-	115, // 10: lockstep.autoflow.v1.StartRefusal.fields:type_name -> lockstep.autoflow.v1.StartRefusal.FieldsEntry
+	122, // 10: lockstep.autoflow.v1.StartRefusal.fields:type_name -> lockstep.autoflow.v1.StartRefusal.FieldsEntry
 	0,   // 11: lockstep.autoflow.v1.Workflow.state:type_name -> lockstep.autoflow.v1.WorkflowState
-	116, // 12: lockstep.autoflow.v1.Workflow.labels:type_name -> lockstep.autoflow.v1.Workflow.LabelsEntry
-	132, // 13: lockstep.autoflow.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
-	132, // 14: lockstep.autoflow.v1.Workflow.finished_at:type_name -> google.protobuf.Timestamp
+	123, // 12: lockstep.autoflow.v1.Workflow.labels:type_name -> lockstep.autoflow.v1.Workflow.LabelsEntry
+	139, // 13: lockstep.autoflow.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
+	139, // 14: lockstep.autoflow.v1.Workflow.finished_at:type_name -> google.protobuf.Timestamp
 	17,  // 15: lockstep.autoflow.v1.Workflow.waits:type_name -> lockstep.autoflow.v1.Wait
-	132, // 16: lockstep.autoflow.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
+	139, // 16: lockstep.autoflow.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
 	18,  // 17: lockstep.autoflow.v1.Workflow.retries:type_name -> lockstep.autoflow.v1.Retry
 	16,  // 18: lockstep.autoflow.v1.Workflow.stack:type_name -> lockstep.autoflow.v1.StackFrame
-	117, // 19: lockstep.autoflow.v1.Workflow.status:type_name -> lockstep.autoflow.v1.Workflow.StatusEntry
+	124, // 19: lockstep.autoflow.v1.Workflow.status:type_name -> lockstep.autoflow.v1.Workflow.StatusEntry
 	45,  // 20: lockstep.autoflow.v1.Workflow.program_changes:type_name -> lockstep.autoflow.v1.ProgramChange
-	118, // 21: lockstep.autoflow.v1.Wait.filter:type_name -> lockstep.autoflow.v1.Wait.FilterEntry
-	132, // 22: lockstep.autoflow.v1.Wait.since:type_name -> google.protobuf.Timestamp
-	132, // 23: lockstep.autoflow.v1.Wait.until:type_name -> google.protobuf.Timestamp
-	132, // 24: lockstep.autoflow.v1.Retry.at:type_name -> google.protobuf.Timestamp
-	131, // 25: lockstep.autoflow.v1.GetWorkflowRequest.wait:type_name -> google.protobuf.Duration
+	125, // 21: lockstep.autoflow.v1.Wait.filter:type_name -> lockstep.autoflow.v1.Wait.FilterEntry
+	139, // 22: lockstep.autoflow.v1.Wait.since:type_name -> google.protobuf.Timestamp
+	139, // 23: lockstep.autoflow.v1.Wait.until:type_name -> google.protobuf.Timestamp
+	139, // 24: lockstep.autoflow.v1.Retry.at:type_name -> google.protobuf.Timestamp
+	138, // 25: lockstep.autoflow.v1.GetWorkflowRequest.wait:type_name -> google.protobuf.Duration
 	15,  // 26: lockstep.autoflow.v1.GetWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
 	0,   // 27: lockstep.autoflow.v1.ListWorkflowsRequest.states:type_name -> lockstep.autoflow.v1.WorkflowState
-	119, // 28: lockstep.autoflow.v1.ListWorkflowsRequest.labels:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
-	132, // 29: lockstep.autoflow.v1.ListWorkflowsRequest.started_after:type_name -> google.protobuf.Timestamp
-	132, // 30: lockstep.autoflow.v1.ListWorkflowsRequest.started_before:type_name -> google.protobuf.Timestamp
-	132, // 31: lockstep.autoflow.v1.ListWorkflowsRequest.ended_after:type_name -> google.protobuf.Timestamp
-	132, // 32: lockstep.autoflow.v1.ListWorkflowsRequest.ended_before:type_name -> google.protobuf.Timestamp
-	120, // 33: lockstep.autoflow.v1.ListWorkflowsRequest.status:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.StatusEntry
+	126, // 28: lockstep.autoflow.v1.ListWorkflowsRequest.labels:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
+	139, // 29: lockstep.autoflow.v1.ListWorkflowsRequest.started_after:type_name -> google.protobuf.Timestamp
+	139, // 30: lockstep.autoflow.v1.ListWorkflowsRequest.started_before:type_name -> google.protobuf.Timestamp
+	139, // 31: lockstep.autoflow.v1.ListWorkflowsRequest.ended_after:type_name -> google.protobuf.Timestamp
+	139, // 32: lockstep.autoflow.v1.ListWorkflowsRequest.ended_before:type_name -> google.protobuf.Timestamp
+	127, // 33: lockstep.autoflow.v1.ListWorkflowsRequest.status:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.StatusEntry
 	15,  // 34: lockstep.autoflow.v1.ListWorkflowsResponse.workflows:type_name -> lockstep.autoflow.v1.Workflow
 	25,  // 35: lockstep.autoflow.v1.GetHistoryResponse.entries:type_name -> lockstep.autoflow.v1.HistoryEntry
-	132, // 36: lockstep.autoflow.v1.HistoryEntry.recorded_at:type_name -> google.protobuf.Timestamp
+	139, // 36: lockstep.autoflow.v1.HistoryEntry.recorded_at:type_name -> google.protobuf.Timestamp
 	28,  // 37: lockstep.autoflow.v1.ExportWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.ExportedWorkflow
 	29,  // 38: lockstep.autoflow.v1.ExportWorkflowResponse.entry:type_name -> lockstep.autoflow.v1.ExportedEntry
 	15,  // 39: lockstep.autoflow.v1.ExportedWorkflow.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	121, // 40: lockstep.autoflow.v1.ExportedWorkflow.modules:type_name -> lockstep.autoflow.v1.ExportedWorkflow.ModulesEntry
-	132, // 41: lockstep.autoflow.v1.ExportedEntry.recorded_at:type_name -> google.protobuf.Timestamp
+	128, // 40: lockstep.autoflow.v1.ExportedWorkflow.modules:type_name -> lockstep.autoflow.v1.ExportedWorkflow.ModulesEntry
+	139, // 41: lockstep.autoflow.v1.ExportedEntry.recorded_at:type_name -> google.protobuf.Timestamp
 	32,  // 42: lockstep.autoflow.v1.GetLogsResponse.lines:type_name -> lockstep.autoflow.v1.LogLine
-	132, // 43: lockstep.autoflow.v1.LogLine.recorded_at:type_name -> google.protobuf.Timestamp
+	139, // 43: lockstep.autoflow.v1.LogLine.recorded_at:type_name -> google.protobuf.Timestamp
 	25,  // 44: lockstep.autoflow.v1.WatchWorkflowResponse.entry:type_name -> lockstep.autoflow.v1.HistoryEntry
 	15,  // 45: lockstep.autoflow.v1.WatchWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
 	15,  // 46: lockstep.autoflow.v1.TerminateWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
 	15,  // 47: lockstep.autoflow.v1.RetryWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
 	15,  // 48: lockstep.autoflow.v1.ResetWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	122, // 49: lockstep.autoflow.v1.ChangeProgramRequest.modules:type_name -> lockstep.autoflow.v1.ChangeProgramRequest.ModulesEntry
+	129, // 49: lockstep.autoflow.v1.ChangeProgramRequest.modules:type_name -> lockstep.autoflow.v1.ChangeProgramRequest.ModulesEntry
 	15,  // 50: lockstep.autoflow.v1.ChangeProgramResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	132, // 51: lockstep.autoflow.v1.ProgramChange.at:type_name -> google.protobuf.Timestamp
-	131, // 52: lockstep.autoflow.v1.CallChannelRequest.wait:type_name -> google.protobuf.Duration
-	123, // 53: lockstep.autoflow.v1.CheckProgramRequest.modules:type_name -> lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
+	139, // 51: lockstep.autoflow.v1.ProgramChange.at:type_name -> google.protobuf.Timestamp
+	138, // 52: lockstep.autoflow.v1.CallChannelRequest.wait:type_name -> google.protobuf.Duration
+	130, // 53: lockstep.autoflow.v1.CheckProgramRequest.modules:type_name -> lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
 	52,  // 54: lockstep.autoflow.v1.CheckProgramResponse.problems:type_name -> lockstep.autoflow.v1.Problem
 	53,  // 55: lockstep.autoflow.v1.CheckProgramResponse.functions:type_name -> lockstep.autoflow.v1.Use
 	53,  // 56: lockstep.autoflow.v1.CheckProgramResponse.waits:type_name -> lockstep.autoflow.v1.Use
 	53,  // 57: lockstep.autoflow.v1.CheckProgramResponse.emits:type_name -> lockstep.autoflow.v1.Use
 	54,  // 58: lockstep.autoflow.v1.CheckProgramResponse.handlers:type_name -> lockstep.autoflow.v1.Handler
-	124, // 59: lockstep.autoflow.v1.Handler.filter:type_name -> lockstep.autoflow.v1.Handler.FilterEntry
-	125, // 60: lockstep.autoflow.v1.RegisterFlowRequest.modules:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
-	126, // 61: lockstep.autoflow.v1.RegisterFlowRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
-	127, // 62: lockstep.autoflow.v1.RegisterFlowRequest.labels:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
+	131, // 59: lockstep.autoflow.v1.Handler.filter:type_name -> lockstep.autoflow.v1.Handler.FilterEntry
+	132, // 60: lockstep.autoflow.v1.RegisterFlowRequest.modules:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
+	133, // 61: lockstep.autoflow.v1.RegisterFlowRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
+	134, // 62: lockstep.autoflow.v1.RegisterFlowRequest.labels:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
 	57,  // 63: lockstep.autoflow.v1.RegisterFlowResponse.flow:type_name -> lockstep.autoflow.v1.Flow
 	54,  // 64: lockstep.autoflow.v1.Flow.handlers:type_name -> lockstep.autoflow.v1.Handler
-	132, // 65: lockstep.autoflow.v1.Flow.registered_at:type_name -> google.protobuf.Timestamp
+	139, // 65: lockstep.autoflow.v1.Flow.registered_at:type_name -> google.protobuf.Timestamp
 	57,  // 66: lockstep.autoflow.v1.ListFlowsResponse.flows:type_name -> lockstep.autoflow.v1.Flow
-	63,  // 67: lockstep.autoflow.v1.DeclareAgentsRequest.agents:type_name -> lockstep.autoflow.v1.DeclaredAgent
-	131, // 68: lockstep.autoflow.v1.ScheduleSpec.every:type_name -> google.protobuf.Duration
-	132, // 69: lockstep.autoflow.v1.ScheduleSpec.anchor:type_name -> google.protobuf.Timestamp
-	132, // 70: lockstep.autoflow.v1.ScheduleSpec.start:type_name -> google.protobuf.Timestamp
-	132, // 71: lockstep.autoflow.v1.ScheduleSpec.end:type_name -> google.protobuf.Timestamp
-	131, // 72: lockstep.autoflow.v1.ScheduleSpec.jitter:type_name -> google.protobuf.Duration
-	65,  // 73: lockstep.autoflow.v1.RegisterScheduleRequest.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
-	1,   // 74: lockstep.autoflow.v1.RegisterScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
-	131, // 75: lockstep.autoflow.v1.RegisterScheduleRequest.catch_up:type_name -> google.protobuf.Duration
-	128, // 76: lockstep.autoflow.v1.RegisterScheduleRequest.modules:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
-	129, // 77: lockstep.autoflow.v1.RegisterScheduleRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
-	130, // 78: lockstep.autoflow.v1.RegisterScheduleRequest.labels:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
-	68,  // 79: lockstep.autoflow.v1.RegisterScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
-	65,  // 80: lockstep.autoflow.v1.Schedule.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
-	1,   // 81: lockstep.autoflow.v1.Schedule.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
-	131, // 82: lockstep.autoflow.v1.Schedule.catch_up:type_name -> google.protobuf.Duration
-	132, // 83: lockstep.autoflow.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	132, // 84: lockstep.autoflow.v1.Schedule.changed_at:type_name -> google.protobuf.Timestamp
-	132, // 85: lockstep.autoflow.v1.Schedule.next_due_at:type_name -> google.protobuf.Timestamp
-	132, // 86: lockstep.autoflow.v1.ScheduleFire.due_at:type_name -> google.protobuf.Timestamp
-	2,   // 87: lockstep.autoflow.v1.ScheduleFire.state:type_name -> lockstep.autoflow.v1.ScheduleFireState
-	0,   // 88: lockstep.autoflow.v1.ScheduleFire.workflow_state:type_name -> lockstep.autoflow.v1.WorkflowState
-	132, // 89: lockstep.autoflow.v1.ScheduleFire.finished_at:type_name -> google.protobuf.Timestamp
-	68,  // 90: lockstep.autoflow.v1.GetScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
-	132, // 91: lockstep.autoflow.v1.GetScheduleResponse.next_due_at:type_name -> google.protobuf.Timestamp
-	69,  // 92: lockstep.autoflow.v1.GetScheduleResponse.fires:type_name -> lockstep.autoflow.v1.ScheduleFire
-	68,  // 93: lockstep.autoflow.v1.ListSchedulesResponse.schedules:type_name -> lockstep.autoflow.v1.Schedule
-	68,  // 94: lockstep.autoflow.v1.PauseScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
-	68,  // 95: lockstep.autoflow.v1.ResumeScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
-	132, // 96: lockstep.autoflow.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	132, // 97: lockstep.autoflow.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	1,   // 98: lockstep.autoflow.v1.BackfillScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
-	1,   // 99: lockstep.autoflow.v1.TriggerScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
-	21,  // 100: lockstep.autoflow.v1.CountWorkflowsRequest.filter:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest
-	3,   // 101: lockstep.autoflow.v1.StartBatchRequest.action:type_name -> lockstep.autoflow.v1.BatchAction
-	21,  // 102: lockstep.autoflow.v1.StartBatchRequest.filter:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest
-	88,  // 103: lockstep.autoflow.v1.StartBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
-	15,  // 104: lockstep.autoflow.v1.StartBatchResponse.sample:type_name -> lockstep.autoflow.v1.Workflow
-	3,   // 105: lockstep.autoflow.v1.Batch.action:type_name -> lockstep.autoflow.v1.BatchAction
-	4,   // 106: lockstep.autoflow.v1.Batch.state:type_name -> lockstep.autoflow.v1.BatchState
-	132, // 107: lockstep.autoflow.v1.Batch.created_at:type_name -> google.protobuf.Timestamp
-	132, // 108: lockstep.autoflow.v1.Batch.finished_at:type_name -> google.protobuf.Timestamp
-	88,  // 109: lockstep.autoflow.v1.GetBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
-	88,  // 110: lockstep.autoflow.v1.ListBatchesResponse.batches:type_name -> lockstep.autoflow.v1.Batch
-	88,  // 111: lockstep.autoflow.v1.StopBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
-	96,  // 112: lockstep.autoflow.v1.WorkRequest.register:type_name -> lockstep.autoflow.v1.RegisterWorker
-	99,  // 113: lockstep.autoflow.v1.WorkRequest.result:type_name -> lockstep.autoflow.v1.WorkResult
-	101, // 114: lockstep.autoflow.v1.WorkRequest.heartbeat:type_name -> lockstep.autoflow.v1.WorkHeartbeat
-	102, // 115: lockstep.autoflow.v1.WorkRequest.drain:type_name -> lockstep.autoflow.v1.WorkDrain
-	97,  // 116: lockstep.autoflow.v1.RegisterWorker.functions:type_name -> lockstep.autoflow.v1.WorkerFunction
-	5,   // 117: lockstep.autoflow.v1.WorkerFunction.effect:type_name -> lockstep.autoflow.v1.FunctionEffect
-	98,  // 118: lockstep.autoflow.v1.WorkerFunction.places:type_name -> lockstep.autoflow.v1.FunctionPlace
-	100, // 119: lockstep.autoflow.v1.WorkResult.failure:type_name -> lockstep.autoflow.v1.WorkFailure
-	131, // 120: lockstep.autoflow.v1.WorkFailure.retry_after:type_name -> google.protobuf.Duration
-	104, // 121: lockstep.autoflow.v1.WorkResponse.registered:type_name -> lockstep.autoflow.v1.WorkerRegistered
-	105, // 122: lockstep.autoflow.v1.WorkResponse.call:type_name -> lockstep.autoflow.v1.WorkCall
-	106, // 123: lockstep.autoflow.v1.WorkResponse.cancelled:type_name -> lockstep.autoflow.v1.WorkCancelled
-	107, // 124: lockstep.autoflow.v1.WorkResponse.rejected:type_name -> lockstep.autoflow.v1.WorkRejected
-	108, // 125: lockstep.autoflow.v1.WorkResponse.drained:type_name -> lockstep.autoflow.v1.WorkDrained
-	131, // 126: lockstep.autoflow.v1.WorkerRegistered.heartbeat_interval:type_name -> google.protobuf.Duration
-	131, // 127: lockstep.autoflow.v1.WorkerRegistered.heartbeat_timeout:type_name -> google.protobuf.Duration
-	132, // 128: lockstep.autoflow.v1.WorkCall.deadline:type_name -> google.protobuf.Timestamp
-	111, // 129: lockstep.autoflow.v1.ListFunctionsResponse.functions:type_name -> lockstep.autoflow.v1.FunctionInfo
-	5,   // 130: lockstep.autoflow.v1.FunctionInfo.effect:type_name -> lockstep.autoflow.v1.FunctionEffect
-	132, // 131: lockstep.autoflow.v1.FunctionInfo.registered_at:type_name -> google.protobuf.Timestamp
-	6,   // 132: lockstep.autoflow.v1.AutoFlow.CloudEvent:input_type -> lockstep.autoflow.v1.CloudEventRequest
-	8,   // 133: lockstep.autoflow.v1.AutoFlow.StartWorkflow:input_type -> lockstep.autoflow.v1.StartWorkflowRequest
-	11,  // 134: lockstep.autoflow.v1.AutoFlow.StartWorkflows:input_type -> lockstep.autoflow.v1.StartWorkflowsRequest
-	19,  // 135: lockstep.autoflow.v1.AutoFlow.GetWorkflow:input_type -> lockstep.autoflow.v1.GetWorkflowRequest
-	21,  // 136: lockstep.autoflow.v1.AutoFlow.ListWorkflows:input_type -> lockstep.autoflow.v1.ListWorkflowsRequest
-	84,  // 137: lockstep.autoflow.v1.AutoFlow.CountWorkflows:input_type -> lockstep.autoflow.v1.CountWorkflowsRequest
-	86,  // 138: lockstep.autoflow.v1.AutoFlow.StartBatch:input_type -> lockstep.autoflow.v1.StartBatchRequest
-	89,  // 139: lockstep.autoflow.v1.AutoFlow.GetBatch:input_type -> lockstep.autoflow.v1.GetBatchRequest
-	91,  // 140: lockstep.autoflow.v1.AutoFlow.ListBatches:input_type -> lockstep.autoflow.v1.ListBatchesRequest
-	93,  // 141: lockstep.autoflow.v1.AutoFlow.StopBatch:input_type -> lockstep.autoflow.v1.StopBatchRequest
-	23,  // 142: lockstep.autoflow.v1.AutoFlow.GetHistory:input_type -> lockstep.autoflow.v1.GetHistoryRequest
-	26,  // 143: lockstep.autoflow.v1.AutoFlow.ExportWorkflow:input_type -> lockstep.autoflow.v1.ExportWorkflowRequest
-	30,  // 144: lockstep.autoflow.v1.AutoFlow.GetLogs:input_type -> lockstep.autoflow.v1.GetLogsRequest
-	33,  // 145: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:input_type -> lockstep.autoflow.v1.WatchWorkflowRequest
-	35,  // 146: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:input_type -> lockstep.autoflow.v1.CancelWorkflowRequest
-	37,  // 147: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:input_type -> lockstep.autoflow.v1.TerminateWorkflowRequest
-	39,  // 148: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:input_type -> lockstep.autoflow.v1.RetryWorkflowRequest
-	41,  // 149: lockstep.autoflow.v1.AutoFlow.ResetWorkflow:input_type -> lockstep.autoflow.v1.ResetWorkflowRequest
-	43,  // 150: lockstep.autoflow.v1.AutoFlow.ChangeProgram:input_type -> lockstep.autoflow.v1.ChangeProgramRequest
-	46,  // 151: lockstep.autoflow.v1.AutoFlow.SendToChannel:input_type -> lockstep.autoflow.v1.SendToChannelRequest
-	48,  // 152: lockstep.autoflow.v1.AutoFlow.CallChannel:input_type -> lockstep.autoflow.v1.CallChannelRequest
-	50,  // 153: lockstep.autoflow.v1.AutoFlow.CheckProgram:input_type -> lockstep.autoflow.v1.CheckProgramRequest
-	55,  // 154: lockstep.autoflow.v1.AutoFlow.RegisterFlow:input_type -> lockstep.autoflow.v1.RegisterFlowRequest
-	58,  // 155: lockstep.autoflow.v1.AutoFlow.ListFlows:input_type -> lockstep.autoflow.v1.ListFlowsRequest
-	60,  // 156: lockstep.autoflow.v1.AutoFlow.DeleteFlow:input_type -> lockstep.autoflow.v1.DeleteFlowRequest
-	66,  // 157: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:input_type -> lockstep.autoflow.v1.RegisterScheduleRequest
-	70,  // 158: lockstep.autoflow.v1.AutoFlow.GetSchedule:input_type -> lockstep.autoflow.v1.GetScheduleRequest
-	72,  // 159: lockstep.autoflow.v1.AutoFlow.ListSchedules:input_type -> lockstep.autoflow.v1.ListSchedulesRequest
-	74,  // 160: lockstep.autoflow.v1.AutoFlow.PauseSchedule:input_type -> lockstep.autoflow.v1.PauseScheduleRequest
-	76,  // 161: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:input_type -> lockstep.autoflow.v1.ResumeScheduleRequest
-	78,  // 162: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:input_type -> lockstep.autoflow.v1.BackfillScheduleRequest
-	80,  // 163: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:input_type -> lockstep.autoflow.v1.TriggerScheduleRequest
-	82,  // 164: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:input_type -> lockstep.autoflow.v1.DeleteScheduleRequest
-	62,  // 165: lockstep.autoflow.v1.AutoFlow.DeclareAgents:input_type -> lockstep.autoflow.v1.DeclareAgentsRequest
-	95,  // 166: lockstep.autoflow.v1.AutoFlow.Work:input_type -> lockstep.autoflow.v1.WorkRequest
-	109, // 167: lockstep.autoflow.v1.AutoFlow.ListFunctions:input_type -> lockstep.autoflow.v1.ListFunctionsRequest
-	7,   // 168: lockstep.autoflow.v1.AutoFlow.CloudEvent:output_type -> lockstep.autoflow.v1.CloudEventResponse
-	10,  // 169: lockstep.autoflow.v1.AutoFlow.StartWorkflow:output_type -> lockstep.autoflow.v1.StartWorkflowResponse
-	12,  // 170: lockstep.autoflow.v1.AutoFlow.StartWorkflows:output_type -> lockstep.autoflow.v1.StartWorkflowsResponse
-	20,  // 171: lockstep.autoflow.v1.AutoFlow.GetWorkflow:output_type -> lockstep.autoflow.v1.GetWorkflowResponse
-	22,  // 172: lockstep.autoflow.v1.AutoFlow.ListWorkflows:output_type -> lockstep.autoflow.v1.ListWorkflowsResponse
-	85,  // 173: lockstep.autoflow.v1.AutoFlow.CountWorkflows:output_type -> lockstep.autoflow.v1.CountWorkflowsResponse
-	87,  // 174: lockstep.autoflow.v1.AutoFlow.StartBatch:output_type -> lockstep.autoflow.v1.StartBatchResponse
-	90,  // 175: lockstep.autoflow.v1.AutoFlow.GetBatch:output_type -> lockstep.autoflow.v1.GetBatchResponse
-	92,  // 176: lockstep.autoflow.v1.AutoFlow.ListBatches:output_type -> lockstep.autoflow.v1.ListBatchesResponse
-	94,  // 177: lockstep.autoflow.v1.AutoFlow.StopBatch:output_type -> lockstep.autoflow.v1.StopBatchResponse
-	24,  // 178: lockstep.autoflow.v1.AutoFlow.GetHistory:output_type -> lockstep.autoflow.v1.GetHistoryResponse
-	27,  // 179: lockstep.autoflow.v1.AutoFlow.ExportWorkflow:output_type -> lockstep.autoflow.v1.ExportWorkflowResponse
-	31,  // 180: lockstep.autoflow.v1.AutoFlow.GetLogs:output_type -> lockstep.autoflow.v1.GetLogsResponse
-	34,  // 181: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:output_type -> lockstep.autoflow.v1.WatchWorkflowResponse
-	36,  // 182: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:output_type -> lockstep.autoflow.v1.CancelWorkflowResponse
-	38,  // 183: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:output_type -> lockstep.autoflow.v1.TerminateWorkflowResponse
-	40,  // 184: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:output_type -> lockstep.autoflow.v1.RetryWorkflowResponse
-	42,  // 185: lockstep.autoflow.v1.AutoFlow.ResetWorkflow:output_type -> lockstep.autoflow.v1.ResetWorkflowResponse
-	44,  // 186: lockstep.autoflow.v1.AutoFlow.ChangeProgram:output_type -> lockstep.autoflow.v1.ChangeProgramResponse
-	47,  // 187: lockstep.autoflow.v1.AutoFlow.SendToChannel:output_type -> lockstep.autoflow.v1.SendToChannelResponse
-	49,  // 188: lockstep.autoflow.v1.AutoFlow.CallChannel:output_type -> lockstep.autoflow.v1.CallChannelResponse
-	51,  // 189: lockstep.autoflow.v1.AutoFlow.CheckProgram:output_type -> lockstep.autoflow.v1.CheckProgramResponse
-	56,  // 190: lockstep.autoflow.v1.AutoFlow.RegisterFlow:output_type -> lockstep.autoflow.v1.RegisterFlowResponse
-	59,  // 191: lockstep.autoflow.v1.AutoFlow.ListFlows:output_type -> lockstep.autoflow.v1.ListFlowsResponse
-	61,  // 192: lockstep.autoflow.v1.AutoFlow.DeleteFlow:output_type -> lockstep.autoflow.v1.DeleteFlowResponse
-	67,  // 193: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:output_type -> lockstep.autoflow.v1.RegisterScheduleResponse
-	71,  // 194: lockstep.autoflow.v1.AutoFlow.GetSchedule:output_type -> lockstep.autoflow.v1.GetScheduleResponse
-	73,  // 195: lockstep.autoflow.v1.AutoFlow.ListSchedules:output_type -> lockstep.autoflow.v1.ListSchedulesResponse
-	75,  // 196: lockstep.autoflow.v1.AutoFlow.PauseSchedule:output_type -> lockstep.autoflow.v1.PauseScheduleResponse
-	77,  // 197: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:output_type -> lockstep.autoflow.v1.ResumeScheduleResponse
-	79,  // 198: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:output_type -> lockstep.autoflow.v1.BackfillScheduleResponse
-	81,  // 199: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:output_type -> lockstep.autoflow.v1.TriggerScheduleResponse
-	83,  // 200: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:output_type -> lockstep.autoflow.v1.DeleteScheduleResponse
-	64,  // 201: lockstep.autoflow.v1.AutoFlow.DeclareAgents:output_type -> lockstep.autoflow.v1.DeclareAgentsResponse
-	103, // 202: lockstep.autoflow.v1.AutoFlow.Work:output_type -> lockstep.autoflow.v1.WorkResponse
-	110, // 203: lockstep.autoflow.v1.AutoFlow.ListFunctions:output_type -> lockstep.autoflow.v1.ListFunctionsResponse
-	168, // [168:204] is the sub-list for method output_type
-	132, // [132:168] is the sub-list for method input_type
-	132, // [132:132] is the sub-list for extension type_name
-	132, // [132:132] is the sub-list for extension extendee
-	0,   // [0:132] is the sub-list for field type_name
+	139, // 67: lockstep.autoflow.v1.EventType.declared_at:type_name -> google.protobuf.Timestamp
+	64,  // 68: lockstep.autoflow.v1.ListEventTypesResponse.event_types:type_name -> lockstep.autoflow.v1.EventType
+	70,  // 69: lockstep.autoflow.v1.DeclareAgentsRequest.agents:type_name -> lockstep.autoflow.v1.DeclaredAgent
+	138, // 70: lockstep.autoflow.v1.ScheduleSpec.every:type_name -> google.protobuf.Duration
+	139, // 71: lockstep.autoflow.v1.ScheduleSpec.anchor:type_name -> google.protobuf.Timestamp
+	139, // 72: lockstep.autoflow.v1.ScheduleSpec.start:type_name -> google.protobuf.Timestamp
+	139, // 73: lockstep.autoflow.v1.ScheduleSpec.end:type_name -> google.protobuf.Timestamp
+	138, // 74: lockstep.autoflow.v1.ScheduleSpec.jitter:type_name -> google.protobuf.Duration
+	72,  // 75: lockstep.autoflow.v1.RegisterScheduleRequest.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
+	1,   // 76: lockstep.autoflow.v1.RegisterScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
+	138, // 77: lockstep.autoflow.v1.RegisterScheduleRequest.catch_up:type_name -> google.protobuf.Duration
+	135, // 78: lockstep.autoflow.v1.RegisterScheduleRequest.modules:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
+	136, // 79: lockstep.autoflow.v1.RegisterScheduleRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
+	137, // 80: lockstep.autoflow.v1.RegisterScheduleRequest.labels:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
+	75,  // 81: lockstep.autoflow.v1.RegisterScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	72,  // 82: lockstep.autoflow.v1.Schedule.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
+	1,   // 83: lockstep.autoflow.v1.Schedule.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
+	138, // 84: lockstep.autoflow.v1.Schedule.catch_up:type_name -> google.protobuf.Duration
+	139, // 85: lockstep.autoflow.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	139, // 86: lockstep.autoflow.v1.Schedule.changed_at:type_name -> google.protobuf.Timestamp
+	139, // 87: lockstep.autoflow.v1.Schedule.next_due_at:type_name -> google.protobuf.Timestamp
+	139, // 88: lockstep.autoflow.v1.ScheduleFire.due_at:type_name -> google.protobuf.Timestamp
+	2,   // 89: lockstep.autoflow.v1.ScheduleFire.state:type_name -> lockstep.autoflow.v1.ScheduleFireState
+	0,   // 90: lockstep.autoflow.v1.ScheduleFire.workflow_state:type_name -> lockstep.autoflow.v1.WorkflowState
+	139, // 91: lockstep.autoflow.v1.ScheduleFire.finished_at:type_name -> google.protobuf.Timestamp
+	75,  // 92: lockstep.autoflow.v1.GetScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	139, // 93: lockstep.autoflow.v1.GetScheduleResponse.next_due_at:type_name -> google.protobuf.Timestamp
+	76,  // 94: lockstep.autoflow.v1.GetScheduleResponse.fires:type_name -> lockstep.autoflow.v1.ScheduleFire
+	75,  // 95: lockstep.autoflow.v1.ListSchedulesResponse.schedules:type_name -> lockstep.autoflow.v1.Schedule
+	75,  // 96: lockstep.autoflow.v1.PauseScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	75,  // 97: lockstep.autoflow.v1.ResumeScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	139, // 98: lockstep.autoflow.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	139, // 99: lockstep.autoflow.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	1,   // 100: lockstep.autoflow.v1.BackfillScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
+	1,   // 101: lockstep.autoflow.v1.TriggerScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
+	21,  // 102: lockstep.autoflow.v1.CountWorkflowsRequest.filter:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest
+	3,   // 103: lockstep.autoflow.v1.StartBatchRequest.action:type_name -> lockstep.autoflow.v1.BatchAction
+	21,  // 104: lockstep.autoflow.v1.StartBatchRequest.filter:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest
+	95,  // 105: lockstep.autoflow.v1.StartBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
+	15,  // 106: lockstep.autoflow.v1.StartBatchResponse.sample:type_name -> lockstep.autoflow.v1.Workflow
+	3,   // 107: lockstep.autoflow.v1.Batch.action:type_name -> lockstep.autoflow.v1.BatchAction
+	4,   // 108: lockstep.autoflow.v1.Batch.state:type_name -> lockstep.autoflow.v1.BatchState
+	139, // 109: lockstep.autoflow.v1.Batch.created_at:type_name -> google.protobuf.Timestamp
+	139, // 110: lockstep.autoflow.v1.Batch.finished_at:type_name -> google.protobuf.Timestamp
+	95,  // 111: lockstep.autoflow.v1.GetBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
+	95,  // 112: lockstep.autoflow.v1.ListBatchesResponse.batches:type_name -> lockstep.autoflow.v1.Batch
+	95,  // 113: lockstep.autoflow.v1.StopBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
+	103, // 114: lockstep.autoflow.v1.WorkRequest.register:type_name -> lockstep.autoflow.v1.RegisterWorker
+	106, // 115: lockstep.autoflow.v1.WorkRequest.result:type_name -> lockstep.autoflow.v1.WorkResult
+	108, // 116: lockstep.autoflow.v1.WorkRequest.heartbeat:type_name -> lockstep.autoflow.v1.WorkHeartbeat
+	109, // 117: lockstep.autoflow.v1.WorkRequest.drain:type_name -> lockstep.autoflow.v1.WorkDrain
+	104, // 118: lockstep.autoflow.v1.RegisterWorker.functions:type_name -> lockstep.autoflow.v1.WorkerFunction
+	5,   // 119: lockstep.autoflow.v1.WorkerFunction.effect:type_name -> lockstep.autoflow.v1.FunctionEffect
+	105, // 120: lockstep.autoflow.v1.WorkerFunction.places:type_name -> lockstep.autoflow.v1.FunctionPlace
+	107, // 121: lockstep.autoflow.v1.WorkResult.failure:type_name -> lockstep.autoflow.v1.WorkFailure
+	138, // 122: lockstep.autoflow.v1.WorkFailure.retry_after:type_name -> google.protobuf.Duration
+	111, // 123: lockstep.autoflow.v1.WorkResponse.registered:type_name -> lockstep.autoflow.v1.WorkerRegistered
+	112, // 124: lockstep.autoflow.v1.WorkResponse.call:type_name -> lockstep.autoflow.v1.WorkCall
+	113, // 125: lockstep.autoflow.v1.WorkResponse.cancelled:type_name -> lockstep.autoflow.v1.WorkCancelled
+	114, // 126: lockstep.autoflow.v1.WorkResponse.rejected:type_name -> lockstep.autoflow.v1.WorkRejected
+	115, // 127: lockstep.autoflow.v1.WorkResponse.drained:type_name -> lockstep.autoflow.v1.WorkDrained
+	138, // 128: lockstep.autoflow.v1.WorkerRegistered.heartbeat_interval:type_name -> google.protobuf.Duration
+	138, // 129: lockstep.autoflow.v1.WorkerRegistered.heartbeat_timeout:type_name -> google.protobuf.Duration
+	139, // 130: lockstep.autoflow.v1.WorkCall.deadline:type_name -> google.protobuf.Timestamp
+	118, // 131: lockstep.autoflow.v1.ListFunctionsResponse.functions:type_name -> lockstep.autoflow.v1.FunctionInfo
+	5,   // 132: lockstep.autoflow.v1.FunctionInfo.effect:type_name -> lockstep.autoflow.v1.FunctionEffect
+	139, // 133: lockstep.autoflow.v1.FunctionInfo.registered_at:type_name -> google.protobuf.Timestamp
+	6,   // 134: lockstep.autoflow.v1.AutoFlow.CloudEvent:input_type -> lockstep.autoflow.v1.CloudEventRequest
+	8,   // 135: lockstep.autoflow.v1.AutoFlow.StartWorkflow:input_type -> lockstep.autoflow.v1.StartWorkflowRequest
+	11,  // 136: lockstep.autoflow.v1.AutoFlow.StartWorkflows:input_type -> lockstep.autoflow.v1.StartWorkflowsRequest
+	19,  // 137: lockstep.autoflow.v1.AutoFlow.GetWorkflow:input_type -> lockstep.autoflow.v1.GetWorkflowRequest
+	21,  // 138: lockstep.autoflow.v1.AutoFlow.ListWorkflows:input_type -> lockstep.autoflow.v1.ListWorkflowsRequest
+	91,  // 139: lockstep.autoflow.v1.AutoFlow.CountWorkflows:input_type -> lockstep.autoflow.v1.CountWorkflowsRequest
+	93,  // 140: lockstep.autoflow.v1.AutoFlow.StartBatch:input_type -> lockstep.autoflow.v1.StartBatchRequest
+	96,  // 141: lockstep.autoflow.v1.AutoFlow.GetBatch:input_type -> lockstep.autoflow.v1.GetBatchRequest
+	98,  // 142: lockstep.autoflow.v1.AutoFlow.ListBatches:input_type -> lockstep.autoflow.v1.ListBatchesRequest
+	100, // 143: lockstep.autoflow.v1.AutoFlow.StopBatch:input_type -> lockstep.autoflow.v1.StopBatchRequest
+	23,  // 144: lockstep.autoflow.v1.AutoFlow.GetHistory:input_type -> lockstep.autoflow.v1.GetHistoryRequest
+	26,  // 145: lockstep.autoflow.v1.AutoFlow.ExportWorkflow:input_type -> lockstep.autoflow.v1.ExportWorkflowRequest
+	30,  // 146: lockstep.autoflow.v1.AutoFlow.GetLogs:input_type -> lockstep.autoflow.v1.GetLogsRequest
+	33,  // 147: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:input_type -> lockstep.autoflow.v1.WatchWorkflowRequest
+	35,  // 148: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:input_type -> lockstep.autoflow.v1.CancelWorkflowRequest
+	37,  // 149: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:input_type -> lockstep.autoflow.v1.TerminateWorkflowRequest
+	39,  // 150: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:input_type -> lockstep.autoflow.v1.RetryWorkflowRequest
+	41,  // 151: lockstep.autoflow.v1.AutoFlow.ResetWorkflow:input_type -> lockstep.autoflow.v1.ResetWorkflowRequest
+	43,  // 152: lockstep.autoflow.v1.AutoFlow.ChangeProgram:input_type -> lockstep.autoflow.v1.ChangeProgramRequest
+	46,  // 153: lockstep.autoflow.v1.AutoFlow.SendToChannel:input_type -> lockstep.autoflow.v1.SendToChannelRequest
+	48,  // 154: lockstep.autoflow.v1.AutoFlow.CallChannel:input_type -> lockstep.autoflow.v1.CallChannelRequest
+	50,  // 155: lockstep.autoflow.v1.AutoFlow.CheckProgram:input_type -> lockstep.autoflow.v1.CheckProgramRequest
+	55,  // 156: lockstep.autoflow.v1.AutoFlow.RegisterFlow:input_type -> lockstep.autoflow.v1.RegisterFlowRequest
+	58,  // 157: lockstep.autoflow.v1.AutoFlow.ListFlows:input_type -> lockstep.autoflow.v1.ListFlowsRequest
+	60,  // 158: lockstep.autoflow.v1.AutoFlow.DeleteFlow:input_type -> lockstep.autoflow.v1.DeleteFlowRequest
+	73,  // 159: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:input_type -> lockstep.autoflow.v1.RegisterScheduleRequest
+	77,  // 160: lockstep.autoflow.v1.AutoFlow.GetSchedule:input_type -> lockstep.autoflow.v1.GetScheduleRequest
+	79,  // 161: lockstep.autoflow.v1.AutoFlow.ListSchedules:input_type -> lockstep.autoflow.v1.ListSchedulesRequest
+	81,  // 162: lockstep.autoflow.v1.AutoFlow.PauseSchedule:input_type -> lockstep.autoflow.v1.PauseScheduleRequest
+	83,  // 163: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:input_type -> lockstep.autoflow.v1.ResumeScheduleRequest
+	85,  // 164: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:input_type -> lockstep.autoflow.v1.BackfillScheduleRequest
+	87,  // 165: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:input_type -> lockstep.autoflow.v1.TriggerScheduleRequest
+	89,  // 166: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:input_type -> lockstep.autoflow.v1.DeleteScheduleRequest
+	62,  // 167: lockstep.autoflow.v1.AutoFlow.DeclareEventType:input_type -> lockstep.autoflow.v1.DeclareEventTypeRequest
+	65,  // 168: lockstep.autoflow.v1.AutoFlow.ListEventTypes:input_type -> lockstep.autoflow.v1.ListEventTypesRequest
+	67,  // 169: lockstep.autoflow.v1.AutoFlow.DeleteEventType:input_type -> lockstep.autoflow.v1.DeleteEventTypeRequest
+	69,  // 170: lockstep.autoflow.v1.AutoFlow.DeclareAgents:input_type -> lockstep.autoflow.v1.DeclareAgentsRequest
+	102, // 171: lockstep.autoflow.v1.AutoFlow.Work:input_type -> lockstep.autoflow.v1.WorkRequest
+	116, // 172: lockstep.autoflow.v1.AutoFlow.ListFunctions:input_type -> lockstep.autoflow.v1.ListFunctionsRequest
+	7,   // 173: lockstep.autoflow.v1.AutoFlow.CloudEvent:output_type -> lockstep.autoflow.v1.CloudEventResponse
+	10,  // 174: lockstep.autoflow.v1.AutoFlow.StartWorkflow:output_type -> lockstep.autoflow.v1.StartWorkflowResponse
+	12,  // 175: lockstep.autoflow.v1.AutoFlow.StartWorkflows:output_type -> lockstep.autoflow.v1.StartWorkflowsResponse
+	20,  // 176: lockstep.autoflow.v1.AutoFlow.GetWorkflow:output_type -> lockstep.autoflow.v1.GetWorkflowResponse
+	22,  // 177: lockstep.autoflow.v1.AutoFlow.ListWorkflows:output_type -> lockstep.autoflow.v1.ListWorkflowsResponse
+	92,  // 178: lockstep.autoflow.v1.AutoFlow.CountWorkflows:output_type -> lockstep.autoflow.v1.CountWorkflowsResponse
+	94,  // 179: lockstep.autoflow.v1.AutoFlow.StartBatch:output_type -> lockstep.autoflow.v1.StartBatchResponse
+	97,  // 180: lockstep.autoflow.v1.AutoFlow.GetBatch:output_type -> lockstep.autoflow.v1.GetBatchResponse
+	99,  // 181: lockstep.autoflow.v1.AutoFlow.ListBatches:output_type -> lockstep.autoflow.v1.ListBatchesResponse
+	101, // 182: lockstep.autoflow.v1.AutoFlow.StopBatch:output_type -> lockstep.autoflow.v1.StopBatchResponse
+	24,  // 183: lockstep.autoflow.v1.AutoFlow.GetHistory:output_type -> lockstep.autoflow.v1.GetHistoryResponse
+	27,  // 184: lockstep.autoflow.v1.AutoFlow.ExportWorkflow:output_type -> lockstep.autoflow.v1.ExportWorkflowResponse
+	31,  // 185: lockstep.autoflow.v1.AutoFlow.GetLogs:output_type -> lockstep.autoflow.v1.GetLogsResponse
+	34,  // 186: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:output_type -> lockstep.autoflow.v1.WatchWorkflowResponse
+	36,  // 187: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:output_type -> lockstep.autoflow.v1.CancelWorkflowResponse
+	38,  // 188: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:output_type -> lockstep.autoflow.v1.TerminateWorkflowResponse
+	40,  // 189: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:output_type -> lockstep.autoflow.v1.RetryWorkflowResponse
+	42,  // 190: lockstep.autoflow.v1.AutoFlow.ResetWorkflow:output_type -> lockstep.autoflow.v1.ResetWorkflowResponse
+	44,  // 191: lockstep.autoflow.v1.AutoFlow.ChangeProgram:output_type -> lockstep.autoflow.v1.ChangeProgramResponse
+	47,  // 192: lockstep.autoflow.v1.AutoFlow.SendToChannel:output_type -> lockstep.autoflow.v1.SendToChannelResponse
+	49,  // 193: lockstep.autoflow.v1.AutoFlow.CallChannel:output_type -> lockstep.autoflow.v1.CallChannelResponse
+	51,  // 194: lockstep.autoflow.v1.AutoFlow.CheckProgram:output_type -> lockstep.autoflow.v1.CheckProgramResponse
+	56,  // 195: lockstep.autoflow.v1.AutoFlow.RegisterFlow:output_type -> lockstep.autoflow.v1.RegisterFlowResponse
+	59,  // 196: lockstep.autoflow.v1.AutoFlow.ListFlows:output_type -> lockstep.autoflow.v1.ListFlowsResponse
+	61,  // 197: lockstep.autoflow.v1.AutoFlow.DeleteFlow:output_type -> lockstep.autoflow.v1.DeleteFlowResponse
+	74,  // 198: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:output_type -> lockstep.autoflow.v1.RegisterScheduleResponse
+	78,  // 199: lockstep.autoflow.v1.AutoFlow.GetSchedule:output_type -> lockstep.autoflow.v1.GetScheduleResponse
+	80,  // 200: lockstep.autoflow.v1.AutoFlow.ListSchedules:output_type -> lockstep.autoflow.v1.ListSchedulesResponse
+	82,  // 201: lockstep.autoflow.v1.AutoFlow.PauseSchedule:output_type -> lockstep.autoflow.v1.PauseScheduleResponse
+	84,  // 202: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:output_type -> lockstep.autoflow.v1.ResumeScheduleResponse
+	86,  // 203: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:output_type -> lockstep.autoflow.v1.BackfillScheduleResponse
+	88,  // 204: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:output_type -> lockstep.autoflow.v1.TriggerScheduleResponse
+	90,  // 205: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:output_type -> lockstep.autoflow.v1.DeleteScheduleResponse
+	63,  // 206: lockstep.autoflow.v1.AutoFlow.DeclareEventType:output_type -> lockstep.autoflow.v1.DeclareEventTypeResponse
+	66,  // 207: lockstep.autoflow.v1.AutoFlow.ListEventTypes:output_type -> lockstep.autoflow.v1.ListEventTypesResponse
+	68,  // 208: lockstep.autoflow.v1.AutoFlow.DeleteEventType:output_type -> lockstep.autoflow.v1.DeleteEventTypeResponse
+	71,  // 209: lockstep.autoflow.v1.AutoFlow.DeclareAgents:output_type -> lockstep.autoflow.v1.DeclareAgentsResponse
+	110, // 210: lockstep.autoflow.v1.AutoFlow.Work:output_type -> lockstep.autoflow.v1.WorkResponse
+	117, // 211: lockstep.autoflow.v1.AutoFlow.ListFunctions:output_type -> lockstep.autoflow.v1.ListFunctionsResponse
+	173, // [173:212] is the sub-list for method output_type
+	134, // [134:173] is the sub-list for method input_type
+	134, // [134:134] is the sub-list for extension type_name
+	134, // [134:134] is the sub-list for extension extendee
+	0,   // [0:134] is the sub-list for field type_name
 }
 
 func init() { file_lockstep_autoflow_v1_autoflow_proto_init() }
@@ -9389,17 +9837,17 @@ func file_lockstep_autoflow_v1_autoflow_proto_init() {
 		(*WatchWorkflowResponse_Entry)(nil),
 		(*WatchWorkflowResponse_Workflow)(nil),
 	}
-	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[89].OneofWrappers = []any{
+	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[96].OneofWrappers = []any{
 		(*WorkRequest_Register)(nil),
 		(*WorkRequest_Result)(nil),
 		(*WorkRequest_Heartbeat)(nil),
 		(*WorkRequest_Drain)(nil),
 	}
-	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[93].OneofWrappers = []any{
+	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[100].OneofWrappers = []any{
 		(*WorkResult_Value)(nil),
 		(*WorkResult_Failure)(nil),
 	}
-	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[97].OneofWrappers = []any{
+	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[104].OneofWrappers = []any{
 		(*WorkResponse_Registered)(nil),
 		(*WorkResponse_Call)(nil),
 		(*WorkResponse_Cancelled)(nil),
@@ -9412,7 +9860,7 @@ func file_lockstep_autoflow_v1_autoflow_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_lockstep_autoflow_v1_autoflow_proto_rawDesc), len(file_lockstep_autoflow_v1_autoflow_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   125,
+			NumMessages:   132,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -55,6 +55,9 @@ const (
 	AutoFlow_BackfillSchedule_FullMethodName  = "/lockstep.autoflow.v1.AutoFlow/BackfillSchedule"
 	AutoFlow_TriggerSchedule_FullMethodName   = "/lockstep.autoflow.v1.AutoFlow/TriggerSchedule"
 	AutoFlow_DeleteSchedule_FullMethodName    = "/lockstep.autoflow.v1.AutoFlow/DeleteSchedule"
+	AutoFlow_DeclareEventType_FullMethodName  = "/lockstep.autoflow.v1.AutoFlow/DeclareEventType"
+	AutoFlow_ListEventTypes_FullMethodName    = "/lockstep.autoflow.v1.AutoFlow/ListEventTypes"
+	AutoFlow_DeleteEventType_FullMethodName   = "/lockstep.autoflow.v1.AutoFlow/DeleteEventType"
 	AutoFlow_DeclareAgents_FullMethodName     = "/lockstep.autoflow.v1.AutoFlow/DeclareAgents"
 	AutoFlow_Work_FullMethodName              = "/lockstep.autoflow.v1.AutoFlow/Work"
 	AutoFlow_ListFunctions_FullMethodName     = "/lockstep.autoflow.v1.AutoFlow/ListFunctions"
@@ -215,6 +218,16 @@ type AutoFlowClient interface {
 	TriggerSchedule(ctx context.Context, in *TriggerScheduleRequest, opts ...grpc.CallOption) (*TriggerScheduleResponse, error)
 	// DeleteSchedule deletes a schedule. Runs that it has started continue. Codes: NOT_FOUND, INVALID_ARGUMENT.
 	DeleteSchedule(ctx context.Context, in *DeleteScheduleRequest, opts ...grpc.CallOption) (*DeleteScheduleResponse, error)
+	// DeclareEventType declares a type of events of an organization's own, or replaces it: its programs may emit events of it, whose data fits the
+	// schema. They reach the organization's waits and flows, and no other service. Events of the type that callers send by CloudEvent have to
+	// fit as well. Declaring the same content again has no effect.
+	//
+	// Codes: INVALID_ARGUMENT, also for types that begin with com.gitlab.cd.; FAILED_PRECONDITION if the organization has 500 types.
+	DeclareEventType(ctx context.Context, in *DeclareEventTypeRequest, opts ...grpc.CallOption) (*DeclareEventTypeResponse, error)
+	// ListEventTypes returns the types that an organization has declared, by name. Codes: INVALID_ARGUMENT.
+	ListEventTypes(ctx context.Context, in *ListEventTypesRequest, opts ...grpc.CallOption) (*ListEventTypesResponse, error)
+	// DeleteEventType deletes a declared type: programs cannot emit events of it any more. Codes: NOT_FOUND, INVALID_ARGUMENT.
+	DeleteEventType(ctx context.Context, in *DeleteEventTypeRequest, opts ...grpc.CallOption) (*DeleteEventTypeResponse, error)
 	// DeclareAgents declares which organization each agent belongs to, and which agents were revoked. A program may only call agents
 	// of its own organization. Declarations accumulate: an agent never changes its organization, and a revoked one stays revoked,
 	// whatever the order and number of calls.
@@ -595,6 +608,36 @@ func (c *autoFlowClient) DeleteSchedule(ctx context.Context, in *DeleteScheduleR
 	return out, nil
 }
 
+func (c *autoFlowClient) DeclareEventType(ctx context.Context, in *DeclareEventTypeRequest, opts ...grpc.CallOption) (*DeclareEventTypeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeclareEventTypeResponse)
+	err := c.cc.Invoke(ctx, AutoFlow_DeclareEventType_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *autoFlowClient) ListEventTypes(ctx context.Context, in *ListEventTypesRequest, opts ...grpc.CallOption) (*ListEventTypesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListEventTypesResponse)
+	err := c.cc.Invoke(ctx, AutoFlow_ListEventTypes_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *autoFlowClient) DeleteEventType(ctx context.Context, in *DeleteEventTypeRequest, opts ...grpc.CallOption) (*DeleteEventTypeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteEventTypeResponse)
+	err := c.cc.Invoke(ctx, AutoFlow_DeleteEventType_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *autoFlowClient) DeclareAgents(ctx context.Context, in *DeclareAgentsRequest, opts ...grpc.CallOption) (*DeclareAgentsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(DeclareAgentsResponse)
@@ -783,6 +826,16 @@ type AutoFlowServer interface {
 	TriggerSchedule(context.Context, *TriggerScheduleRequest) (*TriggerScheduleResponse, error)
 	// DeleteSchedule deletes a schedule. Runs that it has started continue. Codes: NOT_FOUND, INVALID_ARGUMENT.
 	DeleteSchedule(context.Context, *DeleteScheduleRequest) (*DeleteScheduleResponse, error)
+	// DeclareEventType declares a type of events of an organization's own, or replaces it: its programs may emit events of it, whose data fits the
+	// schema. They reach the organization's waits and flows, and no other service. Events of the type that callers send by CloudEvent have to
+	// fit as well. Declaring the same content again has no effect.
+	//
+	// Codes: INVALID_ARGUMENT, also for types that begin with com.gitlab.cd.; FAILED_PRECONDITION if the organization has 500 types.
+	DeclareEventType(context.Context, *DeclareEventTypeRequest) (*DeclareEventTypeResponse, error)
+	// ListEventTypes returns the types that an organization has declared, by name. Codes: INVALID_ARGUMENT.
+	ListEventTypes(context.Context, *ListEventTypesRequest) (*ListEventTypesResponse, error)
+	// DeleteEventType deletes a declared type: programs cannot emit events of it any more. Codes: NOT_FOUND, INVALID_ARGUMENT.
+	DeleteEventType(context.Context, *DeleteEventTypeRequest) (*DeleteEventTypeResponse, error)
 	// DeclareAgents declares which organization each agent belongs to, and which agents were revoked. A program may only call agents
 	// of its own organization. Declarations accumulate: an agent never changes its organization, and a revoked one stays revoked,
 	// whatever the order and number of calls.
@@ -913,6 +966,15 @@ func (UnimplementedAutoFlowServer) TriggerSchedule(context.Context, *TriggerSche
 }
 func (UnimplementedAutoFlowServer) DeleteSchedule(context.Context, *DeleteScheduleRequest) (*DeleteScheduleResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteSchedule not implemented")
+}
+func (UnimplementedAutoFlowServer) DeclareEventType(context.Context, *DeclareEventTypeRequest) (*DeclareEventTypeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeclareEventType not implemented")
+}
+func (UnimplementedAutoFlowServer) ListEventTypes(context.Context, *ListEventTypesRequest) (*ListEventTypesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListEventTypes not implemented")
+}
+func (UnimplementedAutoFlowServer) DeleteEventType(context.Context, *DeleteEventTypeRequest) (*DeleteEventTypeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteEventType not implemented")
 }
 func (UnimplementedAutoFlowServer) DeclareAgents(context.Context, *DeclareAgentsRequest) (*DeclareAgentsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeclareAgents not implemented")
@@ -1524,6 +1586,60 @@ func _AutoFlow_DeleteSchedule_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AutoFlow_DeclareEventType_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeclareEventTypeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AutoFlowServer).DeclareEventType(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AutoFlow_DeclareEventType_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AutoFlowServer).DeclareEventType(ctx, req.(*DeclareEventTypeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AutoFlow_ListEventTypes_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListEventTypesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AutoFlowServer).ListEventTypes(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AutoFlow_ListEventTypes_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AutoFlowServer).ListEventTypes(ctx, req.(*ListEventTypesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AutoFlow_DeleteEventType_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteEventTypeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AutoFlowServer).DeleteEventType(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AutoFlow_DeleteEventType_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AutoFlowServer).DeleteEventType(ctx, req.(*DeleteEventTypeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AutoFlow_DeclareAgents_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(DeclareAgentsRequest)
 	if err := dec(in); err != nil {
@@ -1697,6 +1813,18 @@ var AutoFlow_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DeleteSchedule",
 			Handler:    _AutoFlow_DeleteSchedule_Handler,
+		},
+		{
+			MethodName: "DeclareEventType",
+			Handler:    _AutoFlow_DeclareEventType_Handler,
+		},
+		{
+			MethodName: "ListEventTypes",
+			Handler:    _AutoFlow_ListEventTypes_Handler,
+		},
+		{
+			MethodName: "DeleteEventType",
+			Handler:    _AutoFlow_DeleteEventType_Handler,
 		},
 		{
 			MethodName: "DeclareAgents",

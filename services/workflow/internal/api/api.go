@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/batch"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/control"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/eventtype"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/flow"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/schedule"
@@ -29,6 +30,7 @@ type Deps struct {
 	Agents    *agent.Registry
 	Checker   control.ProgramChecker
 	Workers   *worker.Hub
+	Types     *eventtype.Types
 	// Functions are those that come with the service.
 	Functions []Builtin
 	// FromWire turns a checked CloudEvent into one of core's.
@@ -88,6 +90,9 @@ func Scopes() map[string]rpc.Scope {
 		autoflowv1.AutoFlow_RegisterSchedule_FullMethodName:  rpc.ScopeAdmin,
 		autoflowv1.AutoFlow_DeleteSchedule_FullMethodName:    rpc.ScopeAdmin,
 		autoflowv1.AutoFlow_Work_FullMethodName:              rpc.ScopeWork,
+		autoflowv1.AutoFlow_DeclareEventType_FullMethodName:  rpc.ScopeAdmin,
+		autoflowv1.AutoFlow_DeleteEventType_FullMethodName:   rpc.ScopeAdmin,
+		autoflowv1.AutoFlow_ListEventTypes_FullMethodName:    rpc.ScopeRead,
 		autoflowv1.AutoFlow_ListFunctions_FullMethodName:     rpc.ScopeRead,
 	}
 }

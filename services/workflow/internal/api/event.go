@@ -33,6 +33,9 @@ func (s *Server) CloudEvent(ctx context.Context, req *autoflowv1.CloudEventReque
 	if _, err := organization(ctx, e.Organization); err != nil {
 		return nil, err
 	}
+	if err := s.Types.Receive(ctx, e); err != nil {
+		return nil, under("cloud_event", err)
+	}
 	matched, duplicate, err := s.Operator.Receive(ctx, e)
 	if err != nil {
 		return nil, err

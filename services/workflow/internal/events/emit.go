@@ -1,6 +1,7 @@
 package events
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -58,11 +59,30 @@ func CheckType(eventType string) *history.FunctionError {
 	return nil
 }
 
+// Declared are the types of events that organizations have declared.
+type Declared interface {
+	// Emit says what is wrong with an event; declared is false for one of another type.
+	Emit(ctx context.Context, e history.Emit) (refusal *history.FunctionError, declared bool)
+}
+
+// CheckEmitOf is CheckEmit for programs that may also emit events of declared types.
+func CheckEmitOf(ctx context.Context, types Declared) func(history.Emit) *history.FunctionError {
+	return func(e history.Emit) *history.FunctionError {
+		if event.Own(e.Type) {
+			if refusal, declared := types.Emit(ctx, e); declared {
+				return refusal
+			}
+		}
+		return CheckEmit(e)
+	}
+}
+
 func emittable(eventType string) bool {
 	d, known := event.Lookup(eventType)
 	return known && d.Path == event.PathDomain
 }
 
 func notEmittable(eventType string) string {
-	return fmt.Sprintf("found %q, expected an event type of the domain path, such as com.gitlab.cd.rollout.started", eventType)
+	return fmt.Sprintf("found %q, expected an event type of the domain path, such as com.gitlab.cd.rollout.started, or one that the organization has declared",
+		eventType)
 }

@@ -25,6 +25,8 @@ type Case struct {
 	Functions map[string][]Answer
 	// Steps are carried out one by one, each when the run waits. Behind the last one, time passes by itself.
 	Steps []Action
+	// EventTypes are types that the organization has declared; their schemas are not compared here.
+	EventTypes []string
 	// Patient says that pauses between attempts at a Function take time, too.
 	Patient bool
 	// CallTimeout and WaitTimeout are the timeouts of calls and waits that give none.
@@ -118,7 +120,9 @@ type table struct {
 	Modules   []string            `json:"modules"`
 	Inputs    json.RawMessage     `json:"inputs"`
 	Functions map[string][]Answer `json:"functions"`
-	Cases     []struct {
+	// EventTypes are types that programs may emit beside those of the catalogue.
+	EventTypes []string `json:"event_types"`
+	Cases      []struct {
 		Name      string              `json:"name"`
 		Inputs    json.RawMessage     `json:"inputs"`
 		Functions map[string][]Answer `json:"functions"`
@@ -174,7 +178,7 @@ func ReadTable(text []byte, load func(name string) ([]byte, error)) ([]Case, err
 			c.Inputs = json.RawMessage("{}")
 		}
 		cases[i] = Case{
-			Name: c.Name, Program: p, Inputs: c.Inputs, Functions: functions, Steps: c.Steps, Expect: c.Expect, Patient: true,
+			Name: c.Name, Program: p, Inputs: c.Inputs, Functions: functions, Steps: c.Steps, Expect: c.Expect, EventTypes: t.EventTypes, Patient: true,
 			CallTimeout: 15 * time.Minute, WaitTimeout: 30 * 24 * time.Hour, // as the service's own, unless it is configured otherwise
 		}
 		if err := cases[i].check(); err != nil {

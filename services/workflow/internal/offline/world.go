@@ -195,6 +195,9 @@ func (w *world) reopen(r *run) error {
 			return fmt.Sprintf("ch_%s", base32(w.unique))
 		},
 		Emit: func(activity, eventType string, data json.RawMessage) *history.FunctionError {
+			if slices.Contains(w.c.EventTypes, eventType) {
+				return nil
+			}
 			return w.emits(w.emit(r, history.Emit{ID: activity, Type: eventType, Data: data}))
 		},
 	})

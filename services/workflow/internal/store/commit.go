@@ -116,6 +116,10 @@ func (s *Store) encodeEmits(c *commit) error {
 			c.events = append(c.events, &newEvent{Event: answer})
 			continue
 		}
+		if event.Own(emit.Type) { // of a type that its organization has declared: it concerns its own programs only
+			c.events = append(c.events, emitted(emit, event.SourceWorkflow))
+			continue
+		}
 		e, err := s.Encode(emit, c.Execution.Trace)
 		if err != nil {
 			return fmt.Errorf("encode event %q: %w", emit.ID, err)

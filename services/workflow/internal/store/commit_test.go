@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/flow"
@@ -147,9 +148,9 @@ func TestAnEmittedEventReachesItsWait(t *testing.T) {
 	b.Woken = func(w engine.Woken) { woken = append(woken, w.ID) }
 	for n, known := range []bool{false, true} {
 		waiter := b.startRun(1)
-		b.commit(b.parking(waiter, waitFor(0, "com.example.go", history.Filter{"n": "1"})))
-		last := b.emitting(b.startRun(1), "com.example.go", `{"n": 1}`)
-		if filters := b.filters.find(eventType{1, "com.example.go"}); len(filters.shapes) > 0 != known {
+		b.commit(b.parking(waiter, waitFor(0, event.TypeDeploymentAdvance, history.Filter{"n": "1"})))
+		last := b.emitting(b.startRun(1), event.TypeDeploymentAdvance, `{"n": 1}`)
+		if filters := b.filters.find(eventType{1, event.TypeDeploymentAdvance}); len(filters.shapes) > 0 != known {
 			t.Errorf("emission %d: the process knows the filters %v", n, filters)
 		}
 
@@ -161,7 +162,13 @@ func TestAnEmittedEventReachesItsWait(t *testing.T) {
 		same(t, "entries", n+1, b.count("SELECT count(*) FROM entry"))
 		woken = nil
 	}
-	if filters := b.filters.find(eventType{2, "com.example.go"}); len(filters.shapes) > 0 {
+	// One of a type that an organization has declared reaches its waits, and stays here.
+	waiter := b.startRun(1)
+	b.commit(b.parking(waiter, waitFor(0, "com.example.go", history.Filter{"n": "1"})))
+	b.commit(b.emitting(b.startRun(1), "com.example.go", `{"n": 1}`))
+	same(t, "executions woken", []int64{waiter.ID}, woken)
+	same(t, "events in the outbox", 2, b.count("SELECT count(*) FROM outbox"))
+	if filters := b.filters.find(eventType{2, event.TypeDeploymentAdvance}); len(filters.shapes) > 0 {
 		t.Errorf("another organization has the filters %v", filters)
 	}
 }

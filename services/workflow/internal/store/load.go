@@ -38,6 +38,8 @@ type load struct {
 	entries int64
 	// refusal is why it cannot be loaded.
 	refusal error
+	// ended says that it is loaded although it has ended.
+	ended bool
 }
 
 // Load reads everything needed to continue an execution. Loads of the same moment share their statements.
@@ -46,13 +48,27 @@ func (s *Store) Load(ctx context.Context, execution int64) (engine.Loaded, error
 	if err := s.loads.do(ctx, item); err != nil {
 		return engine.Loaded{}, err
 	}
+	return s.complete(ctx, item)
+}
+
+// LoadAny is Load for readers: it also reads an execution that has ended.
+func (s *Store) LoadAny(ctx context.Context, execution int64) (engine.Loaded, error) {
+	item := &load{execution: execution, ended: true}
+	if err := s.loadAll(ctx, []*load{item}); err != nil {
+		return engine.Loaded{}, err
+	}
+	return s.complete(ctx, item)
+}
+
+// complete reads a history that is too long to be read with others.
+func (s *Store) complete(ctx context.Context, item *load) (engine.Loaded, error) {
 	if item.refusal != nil {
 		return engine.Loaded{}, item.refusal
 	}
 	if item.entries > loadEntries {
 		var err error
 		// All of the generation: replay needs every entry, and max_history bounds them.
-		if item.loaded.History, err = s.entries(ctx, execution, item.loaded.Base, math.MaxInt32); err != nil {
+		if item.loaded.History, err = s.entries(ctx, item.execution, item.loaded.Base, math.MaxInt32); err != nil {
 			if broken, is := errors.AsType[*undecodable](err); is {
 				return engine.Loaded{}, item.damaged("%v", broken)
 			}
@@ -104,9 +120,12 @@ func (l *load) whole() error {
 // loadAll reads many executions. Their rows, with the counters, are read first, so that the fence of the next commit notices what arrives
 // while the rest is read.
 func (s *Store) loadAll(ctx context.Context, items []*load) error {
-	ids := make([]int64, len(items))
+	ids, anyway := make([]int64, len(items)), map[int64]bool{}
 	for i, item := range items {
 		ids[i] = item.execution
+		if item.ended {
+			anyway[item.execution] = true
+		}
 	}
 	rows, err := s.queries.LoadMany(ctx, query.LoadManyParams{Ids: ids, Pace: int32(s.Generations)})
 	if err != nil {
@@ -118,7 +137,7 @@ func (s *Store) loadAll(ctx context.Context, items []*load) error {
 		item := &load{execution: row.ID, entries: row.LastSeq - row.BaseSeq}
 		found[row.ID] = item
 		// Cancelled between claim and load.
-		if execution.State(row.State).Ended() {
+		if execution.State(row.State).Ended() && !anyway[row.ID] {
 			item.refusal = fmt.Errorf("load execution %d: %w", row.ID, engine.ErrFenced)
 			continue
 		}

@@ -153,6 +153,20 @@ CREATE TABLE event_key (
 ) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_insert_scale_factor=0.02, autovacuum_analyze_scale_factor=0.02);
 CREATE INDEX event_key_of_event ON event_key USING btree (event);
 
+CREATE TABLE event_type (
+    organization bigint NOT NULL,
+    type text NOT NULL,
+    description text NOT NULL,
+    schema json NOT NULL,
+    version integer NOT NULL,
+    declared_by text NOT NULL,
+    declared_at timestamp with time zone NOT NULL,
+    CONSTRAINT event_type_pkey PRIMARY KEY (organization, type),
+    CONSTRAINT event_type_organization_check CHECK ((organization > 0)),
+    CONSTRAINT event_type_type_check CHECK (((type <> ''::text) AND (type !~~ 'com.gitlab.cd.%'::text))),
+    CONSTRAINT event_type_version_check CHECK ((version > 0))
+);
+
 CREATE TABLE execution (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
     ref text NOT NULL,

@@ -64,7 +64,7 @@ func (o *Operator) ChangeProgram(ctx context.Context, r ChangeRequest) (View, er
 		return View{}, err
 	}
 	defer end()
-	loaded, err := o.control.Load(ctx, e.ID)
+	loaded, err := o.control.LoadAny(ctx, e.ID)
 	if err != nil {
 		return View{}, fmt.Errorf("load %q: %w", r.Workflow, err)
 	}

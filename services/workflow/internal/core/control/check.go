@@ -24,7 +24,7 @@ type ProgramChecker struct {
 	Scripts   program.Scripts
 	Functions *activity.Functions
 	// CheckType says whether a program may emit an event of the type; nil when it may.
-	CheckType func(eventType string) *history.FunctionError
+	CheckType func(ctx context.Context, organization int64, eventType string) *history.FunctionError
 }
 
 // Check looks at a program of an organization, 0 for nobody's yet, and at inputs, unless there are none. The error is about the request;
@@ -61,7 +61,7 @@ func (c ProgramChecker) Check(ctx context.Context, organization int64, p program
 		}
 	}
 	for _, use := range outline.Emits {
-		if refusal := c.CheckType(use.Name); refusal != nil {
+		if refusal := c.CheckType(ctx, organization, use.Name); refusal != nil {
 			report("%s: %s", use.Position, refusal.Message)
 		}
 	}

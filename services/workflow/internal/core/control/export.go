@@ -77,7 +77,7 @@ func (o *Operator) Export(ctx context.Context, organization int64, workflow stri
 	defer end()
 	ctx, cancel := context.WithTimeout(ctx, exportTimeout)
 	defer cancel()
-	loaded, err := o.control.Load(ctx, e.ID)
+	loaded, err := o.control.LoadAny(ctx, e.ID)
 	if err != nil {
 		return fmt.Errorf("export %q: %w", workflow, err)
 	}

@@ -22,8 +22,8 @@ type OperatorStore interface {
 	Logs(ctx context.Context, q LogQuery) ([]history.Entry, error)
 	// Statuses reads what the programs of executions report; those that report nothing are left out.
 	Statuses(ctx context.Context, organization int64, executions []int64) (map[int64]map[string]string, error)
-	// Load reads everything that an execution continues with, of the present generation.
-	Load(ctx context.Context, execution int64) (engine.Loaded, error)
+	// LoadAny reads everything that an execution continues with, of the present generation, also if it has ended.
+	LoadAny(ctx context.Context, execution int64) (engine.Loaded, error)
 	// Retries reads the retries of an execution, oldest first.
 	Retries(ctx context.Context, execution int64) ([]Retry, error)
 	// Terminate is ServiceStore.Cancel with another final state, and the event of a failure (D36).

@@ -120,6 +120,16 @@ type EventKey struct {
 	Event int64
 }
 
+type EventType struct {
+	Organization int64
+	Type         string
+	Description  string
+	Schema       []byte
+	Version      int32
+	DeclaredBy   string
+	DeclaredAt   time.Time
+}
+
 type Execution struct {
 	ID           int64
 	Ref          string
