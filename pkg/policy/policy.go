@@ -106,12 +106,21 @@ type Ruling struct {
 	DryRun bool `json:"dry_run,omitempty"`
 }
 
-// Name is the policy for people, and the key of its approval: set/policy.
+// Name is the policy for people: set/policy.
 func (r Ruling) Name() string {
 	if r.Policy == "" {
 		return r.Set
 	}
 	return r.Set + "/" + r.Policy
+}
+
+// Approval identifies the approval that the policy requires: a policy that comes to require another one is not satisfied by the former.
+func (r Ruling) Approval() string {
+	if r.Requires == nil {
+		return ""
+	}
+	q := *r.Requires
+	return fmt.Sprintf("%s?group=%s&quorum=%d&expires=%d&requester=%t", r.Name(), q.Group, q.Quorum, q.ExpiresSeconds, q.RequesterMay)
 }
 
 // Sentence says for people what the policy decided and why.
@@ -144,6 +153,8 @@ type Decision struct {
 	Digest string `json:"digest,omitempty"`
 	// Rulings are the policies that matched, and what denied, in the order of the levels.
 	Rulings []Ruling `json:"rulings,omitempty"`
+	// Pinned identifies the policies that the rollout was created with, if they are not the present ones. Both have decided.
+	Pinned string `json:"pinned,omitempty"`
 	// WouldBe is the verdict if the sets that are tried out counted as well; empty where none is.
 	WouldBe Verdict `json:"would_be,omitempty"`
 }
@@ -166,17 +177,40 @@ func (d Decision) Sentence() string {
 		parts = append(parts, r.Sentence())
 	}
 	if len(parts) == 0 {
-		return "no policy concerns it"
+		parts = []string{"no policy concerns it"}
+	}
+	if d.WouldBe != "" && d.WouldBe != d.Verdict {
+		parts = append(parts, fmt.Sprintf("with the policies that are tried out it would be %s", strings.ReplaceAll(string(d.WouldBe), "_", " ")))
 	}
 	return strings.Join(parts, "; ")
 }
 
 // Same is whether two decisions say the same by the same policies.
 func (d Decision) Same(other Decision) bool {
-	return d.Verdict == other.Verdict && d.WouldBe == other.WouldBe && d.Digest == other.Digest &&
+	return d.Verdict == other.Verdict && d.WouldBe == other.WouldBe && d.Digest == other.Digest && d.Pinned == other.Pinned &&
 		slices.EqualFunc(d.Rulings, other.Rulings, func(a, b Ruling) bool {
 			return a.Name() == b.Name() && a.Verdict == b.Verdict && a.Given == b.Given && a.Failed == b.Failed && a.DryRun == b.DryRun
 		})
+}
+
+// With is the stricter one of the present policies' decision and of the pinned ones', with the rulings of both.
+func (d Decision) With(pinned Decision) Decision {
+	if pinned.Digest == d.Digest {
+		return d
+	}
+	d.Verdict, d.Pinned = d.Verdict.stricter(pinned.Verdict), pinned.Digest
+	d.Rulings = slices.Clone(d.Rulings)
+	for _, r := range pinned.Rulings {
+		if !r.DryRun && !slices.ContainsFunc(d.Rulings, func(o Ruling) bool { return o.Name() == r.Name() && o.Verdict == r.Verdict && !o.DryRun }) {
+			d.Rulings = append(d.Rulings, r)
+		}
+	}
+	return d
+}
+
+// Failed is the decision where the policies themselves cannot be used: it denies.
+func Failed(set, why string) Decision {
+	return Decision{Verdict: Deny, Rulings: []Ruling{{Set: set, Verdict: Deny, Message: why, Failed: true}}}
 }
 
 // Member is a policy set within a level.
@@ -247,9 +281,9 @@ func (s *Set) Decide(r Request) Decision {
 	}
 	world, err := r.world()
 	if err != nil {
-		d.Verdict = Deny
-		d.Rulings = []Ruling{{Set: "the request", Verdict: Deny, Message: err.Error(), Failed: true}}
-		return d
+		failed := Failed("the request", err.Error())
+		failed.Digest = s.digest
+		return failed
 	}
 	tried := false
 	wouldBe := Allow
@@ -289,7 +323,7 @@ func (l Level) decide(world *world, r Request) []Ruling {
 			switch {
 			case p.Forbids:
 				ruling.Verdict = Deny
-			case p.Requires != nil && slices.Contains(r.Given, ruling.Name()):
+			case p.Requires != nil && slices.Contains(r.Given, ruling.Approval()):
 				ruling.Given = true
 			case p.Requires != nil:
 				ruling.Verdict = NeedsApproval

@@ -78,9 +78,9 @@ when { context.versionSet.services.contains("api") };`)
 	if ruling := d.Deciding()[0]; ruling.Requires == nil || *ruling.Requires != want || ruling.Line != 3 {
 		t.Errorf("found %+v in line %d; expected %+v in line 3", ruling.Requires, ruling.Line, want)
 	}
-	r.Given = []string{"rules/dba"}
+	r.Given = []string{d.Deciding()[0].Approval()}
 	expect(t, s.Decide(r), policy.Allow, "rules/base allows it")
-	r.Given = []string{"other/dba"}
+	r.Given = []string{strings.Replace(r.Given[0], "quorum=2", "quorum=1", 1)}
 	expect(t, s.Decide(r), policy.NeedsApproval, "rules/dba")
 	expect(t, s.Decide(entering("staging", "staging")), policy.Allow, "")
 }

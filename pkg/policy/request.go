@@ -78,7 +78,7 @@ type Request struct {
 	RolloutsLastDay int       `json:"rollouts_last_day"`
 	Approvals       Approvals `json:"approvals"`
 	At              time.Time `json:"at"`
-	// Given are the names of the policies (Ruling.Name) whose required approval has been given.
+	// Given are the required approvals (Ruling.Approval) that have been given.
 	Given []string `json:"given,omitempty"`
 }
 

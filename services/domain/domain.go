@@ -33,6 +33,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/freeze"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/intake"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/policy"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/view"
@@ -254,6 +255,7 @@ type service struct {
 	intake   *intake.UseCases
 	rollouts *rollout.UseCases
 	freezes  *freeze.UseCases
+	policies *policy.UseCases
 	checks   *check.UseCases
 	handoffs *handoff.UseCases
 	view     *view.UseCases
@@ -310,8 +312,11 @@ func assemble(
 		Clock: now, Wake: s.wake,
 	})
 	s.intake = intake.New(intake.Deps{Store: s.store.ForIntake(), Matcher: sources, Clock: now})
+	decide := &policy.Engine{}
+	s.policies = policy.New(s.store.ForPolicy(), decide, now, s.wakeChores)
 	s.rollouts = rollout.New(rollout.Deps{
-		Store: s.store.ForRollout(), Drivers: s.drivers, Flows: flows, Readiness: s.setup, Clock: now, Wake: s.wake,
+		Policies: decide,
+		Store:    s.store.ForRollout(), Drivers: s.drivers, Flows: flows, Readiness: s.setup, Clock: now, Wake: s.wake,
 		Stuck: func(ctx context.Context, r rollout.Stuck) {
 			log.WarnContext(
 				ctx, "nobody can give an approval that a program has requested", slog.Int64(telemetry.KeyOrganization, r.Organization),
@@ -340,7 +345,7 @@ func assemble(
 	if err != nil {
 		return nil, err
 	}
-	s.control = control.New(control.Deps{Store: s.store.ForControl(), Replays: control.Replays(s.access, s.setup, s.rollouts, s.freezes), Clock: now})
+	s.control = control.New(control.Deps{Store: s.store.ForControl(), Replays: control.Replays(s.access, s.setup, s.rollouts, s.freezes, s.policies), Clock: now})
 	s.evidence = evidence.New(evidence.Deps{Store: s.store.ForEvidence(), States: s.rollouts, Clock: now, Key: key})
 	s.view = view.New(view.Deps{Reads: s.store, Drivers: s.drivers, Flows: flows, Clock: now})
 	return s, nil

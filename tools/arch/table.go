@@ -51,6 +51,8 @@ func table() []rule {
 		},
 		// Cron expressions: a library, and the clock's changes.
 		{layer: "calendar", packages: []string{"pkg/cron"}, ours: []string{"pkg/fault"}, never: join(sql, nats, kube, star, grpcs)},
+		// Cedar policies: a library, and nothing of ours.
+		{layer: "policies", packages: []string{"pkg/policy"}, never: join(sql, nats, kube, star, grpcs)},
 		{layer: "test kit", packages: kit, ours: []string{"pkg/**", "proto/**"}, never: kube},
 		{layer: "mechanics", packages: []string{"pkg/**"}, ours: []string{"pkg/**", "proto/**"}, never: join(kube, kit)},
 
@@ -81,6 +83,7 @@ func table() []rule {
 			ours: []string{
 				"services/SERVICE/internal/core/**", "services/SERVICE/internal/api/**", "proto/**",
 				"pkg/clock", "pkg/id", "pkg/fault", "pkg/text", "pkg/throttle", "pkg/rpc", "pkg/event", "pkg/telemetry", "pkg/schema",
+				"pkg/policy",
 			},
 			never: join(sql, nats, kube, star),
 		},
@@ -119,7 +122,7 @@ func table() []rule {
 func leaves() []string {
 	return []string{
 		"pkg/clock", "pkg/id", "pkg/fault", "pkg/keylock", "pkg/fair", "pkg/pattern", "pkg/proof", "pkg/text",
-		"pkg/secret/reference", "pkg/cron",
+		"pkg/secret/reference", "pkg/cron", "pkg/policy",
 	}
 }
 
@@ -145,10 +148,11 @@ func rooms() map[string][]room {
 			{"freeze", []string{nouns}},
 			{"check", []string{nouns}},
 			{"setup", []string{nouns, "access"}},
-			{"rollout", []string{nouns, "access", "setup"}},
+			{"policy", []string{nouns, "access", "setup"}},
+			{"rollout", []string{nouns, "access", "setup", "policy"}},
 			{"handoff", []string{nouns, "rollout"}},
 			{"view", []string{nouns, "access", "setup"}},
-			{"control", []string{nouns, "access", "freeze", "setup"}},
+			{"control", []string{nouns, "access", "freeze", "setup", "policy"}},
 			{"evidence", []string{nouns, "rollout"}},
 		},
 		"workflow": {

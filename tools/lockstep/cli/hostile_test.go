@@ -59,6 +59,8 @@ func askedOfTheHostile() []string {
 		"rollout pause r", "rollout resume r", "rollout abort r", "rollout retry r", "rollout cancel r", "rollout rollback r",
 		"rollout break-glass r --reason a", "rollout bypass-freeze r --reason a", "freeze list", "check list rollout_1", "check report HOSTILE --application a --environment b --version-set versionset_1", "freeze start --for 1h --reason a",
 		"freeze extend HOSTILE --for 1h", "freeze end HOSTILE", "version veto HOSTILE --reason a", "version lift-veto HOSTILE --reason a",
+		"policy list", "policy show HOSTILE", "policy history HOSTILE", "policy put a FILE --reason b", "policy disable a --reason b", "policy check FILE",
+		"policy explain HOSTILE", "policy simulate a FILE",
 		"environment pin a --reason b", "environment unpin a", "rollout keep r --reason b", "rollout watch r",
 		"journal list", "member list", "member add a", "member role HOSTILE owner", "member remove HOSTILE", "member grant HOSTILE deploy --reason a",
 		"member grants HOSTILE", "member revoke g", "group grant HOSTILE approve", "group list",
@@ -89,6 +91,7 @@ func silentOfServers() map[string]string {
 		"journal export":  "prints what it has verified in the file, as journal verify does",
 		"journal verify":  "prints what it has verified in a file",
 		"workflow replay": "prints what it has read in a file", "workflow test": "prints what programs of one's own do",
+		"policy test": "prints what it has read in files", "policy schema": "a constant", "policy template": "a constant",
 		"driver push": "prints digests of files here",
 		"driver pull": "prints what it has read of files, through the same table as driver check",
 	}

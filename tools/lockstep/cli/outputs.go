@@ -1,9 +1,11 @@
 package cli
 
 import (
+	rules "github.com/lockstep-cd/lockstep/pkg/policy"
 	engine "github.com/lockstep-cd/lockstep/services/workflow"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/driver"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/local"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/policy"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/source"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/workflow"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
@@ -30,6 +32,10 @@ func Outputs() map[string]any {
 		"check report": client.CheckReport{}, "check list": []client.RolloutCheck{}, "freeze start": client.Freeze{}, "freeze list": []client.Freeze{}, "freeze extend": client.Freeze{}, "freeze end": client.Freeze{},
 		"version veto": client.Veto{}, "version lift-veto": client.Veto{}, "rollout bypass-freeze": client.Rollout{},
 		"environment approval": client.EnvironmentApproval{}, "environment checks": client.Environment{}, "environment direct-changes": client.Environment{},
+		"policy list": []client.PolicySet{}, "policy show": client.PolicySet{}, "policy history": []client.PolicySet{}, "policy put": client.PolicySet{},
+		"policy disable": client.PolicySet{}, "policy check": client.PolicyCheck{}, "policy test": []policy.TestedCase{},
+		"policy explain": client.PolicyDecision{}, "policy simulate": client.PolicySimulation{}, "policy schema": policy.Text{},
+		"policy template":            []rules.Template{},
 		"environment change-control": client.Environment{}, "change list": []client.ProposedChange{}, "change show": client.ProposedChange{},
 		"change confirm": client.ProposedChange{}, "change reject": client.ProposedChange{}, "change withdraw": client.ProposedChange{},
 		"change force":      client.ProposedChange{},

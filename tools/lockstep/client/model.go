@@ -192,7 +192,7 @@ func (r Rollout) Breach() (Transition, bool) {
 
 // Wait is one thing that a rollout waits for.
 type Wait struct {
-	// Kind is HAND_OVER, APPROVAL, PAUSE, SOAK, HEALTH, ENVIRONMENT, AGENT, FREEZE, VETO, PIN or CHECK.
+	// Kind is HAND_OVER, APPROVAL, PAUSE, SOAK, HEALTH, ENVIRONMENT, AGENT, FREEZE, VETO, PIN, CHECK or POLICY.
 	Kind string `json:"kind"`
 	// Status is PENDING, FAILED, STOPPED or UNSATISFIABLE; empty from servers that do not report it.
 	Status string `json:"status,omitempty"`
@@ -355,7 +355,7 @@ type Transition struct {
 
 // PassageCondition is a condition of a passage, as the journal keeps it.
 type PassageCondition struct {
-	// Kind is APPROVAL, SKIPPED_WEIGHT, NOTHING_ASKED, FREEZE, VETO, PIN, CHECK or PASSAGE.
+	// Kind is APPROVAL, SKIPPED_WEIGHT, NOTHING_ASKED, FREEZE, VETO, PIN, CHECK, PASSAGE or POLICY.
 	Kind    string `json:"kind"`
 	Subject string `json:"subject,omitempty"`
 	// Status is APPROVED, EXPIRED, BREAK_GLASS, SUCCESS, SKIPPED, NOT_NEEDED, STOPPED, BYPASSED or NOT_GRANTED.

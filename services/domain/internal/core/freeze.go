@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/policy"
 )
 
 // A passage also waits for controls that people set from outside of a pipeline: freezes, vetoes of versions, and pins of environments
@@ -117,6 +118,8 @@ const (
 	StopFreeze StopKind = "freeze"
 	StopVeto   StopKind = "veto"
 	StopPin    StopKind = "pin"
+	// StopPolicy is that policies deny the passage (D51).
+	StopPolicy StopKind = "policy"
 )
 
 // Stop is a control that stops a passage.
@@ -129,6 +132,9 @@ type Stop struct {
 	Since  time.Time
 	// Until is when it ends by itself; nil where it does not.
 	Until *time.Time
+	// Policies is what policies decided, and Decision its number; nil and 0 for other kinds. The ID is 0 then.
+	Policies *policy.Decision
+	Decision int64
 }
 
 // Sentence says for people what stops the passage.
@@ -138,6 +144,8 @@ func (s Stop) Sentence() string {
 		return fmt.Sprintf("freeze_%d by %s stops it until %s: %s", s.ID, s.Author.Name, s.Until.UTC().Format(time.RFC3339), s.Reason)
 	case StopVeto:
 		return fmt.Sprintf("veto_%d by %s stops it: %s", s.ID, s.Author.Name, s.Reason)
+	case StopPolicy:
+		return s.Policies.Sentence()
 	default:
 		return fmt.Sprintf("environment_%d is pinned by %s, so automation does not change it: %s", s.ID, s.Author.Name, s.Reason)
 	}
@@ -154,7 +162,7 @@ func (s Stop) Subject() string {
 
 // Condition is the stop as a row of the journal has it.
 func (s Stop) Condition() Condition {
-	return Condition{Kind: ConditionKind(s.Kind), ControlID: s.ID, Until: s.Until}
+	return Condition{Kind: ConditionKind(s.Kind), ControlID: s.ID + s.Decision, Until: s.Until, Policies: s.Policies}
 }
 
 // PassagePoint is what decides which controls concern a passage.
@@ -201,14 +209,14 @@ func (c Controls) Stopping(p PassagePoint, at time.Time) []Stop {
 	var all []Stop
 	for _, f := range c.Freezes {
 		if f.InForce(at) && f.covers(p) {
-			all = append(all, Stop{StopFreeze, f.ID, f.Reason, f.Author, f.StartsAt, &f.EndsAt})
+			all = append(all, Stop{Kind: StopFreeze, ID: f.ID, Reason: f.Reason, Author: f.Author, Since: f.StartsAt, Until: &f.EndsAt})
 		}
 	}
 	for _, v := range c.Vetoes {
-		all = append(all, Stop{StopVeto, v.ID, v.Reason, v.Author, v.CreatedAt, nil})
+		all = append(all, Stop{Kind: StopVeto, ID: v.ID, Reason: v.Reason, Author: v.Author, Since: v.CreatedAt})
 	}
 	if pin, pinned := c.Pins[p.EnvironmentID]; pinned && p.Automatic && p.Entrance {
-		all = append(all, Stop{StopPin, pin.EnvironmentID, pin.Reason, pin.Author, pin.Since, nil})
+		all = append(all, Stop{Kind: StopPin, ID: pin.EnvironmentID, Reason: pin.Reason, Author: pin.Author, Since: pin.Since})
 	}
 	return all
 }

@@ -67,6 +67,7 @@ const (
 	ChangedRollout                AccessKind = "rollout"
 	ChangedFreeze                 AccessKind = "freeze"
 	ChangedVeto                   AccessKind = "veto"
+	ChangedPolicySet              AccessKind = "policyset"
 	ChangedProposal               AccessKind = "proposedchange"
 	// ChangedWorkflow is a run of the engine; it has a name and no number.
 	ChangedWorkflow AccessKind = "workflow"

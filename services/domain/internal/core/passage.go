@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/policy"
 )
 
 // A passage is a named point of a rollout: entering an environment, leaving a weight, a step between environments. Only the domain opens
@@ -29,12 +31,15 @@ const (
 	ConditionCheck ConditionKind = "check"
 	// ConditionPassage is a passage that was not granted, on the row of the breach that went around it.
 	ConditionPassage ConditionKind = "passage"
+	// ConditionPolicy is what policies decided; Policies has the decision, and ControlID its number (D51).
+	ConditionPolicy = ConditionKind(StopPolicy)
 )
 
 // AllConditionKinds is every kind.
 func AllConditionKinds() []ConditionKind {
 	return []ConditionKind{
 		ConditionApproval, ConditionSkippedWeight, ConditionNone, ConditionFreeze, ConditionVeto, ConditionPin, ConditionCheck, ConditionPassage,
+		ConditionPolicy,
 	}
 }
 
@@ -62,6 +67,8 @@ type Condition struct {
 	ControlID int64 `json:"control_id,omitempty"`
 	// Until is when a freeze ends by itself, as it was when the row was written.
 	Until *time.Time `json:"until,omitempty"`
+	// Policies is what policies decided, with the digest of all that were asked.
+	Policies *policy.Decision `json:"policies,omitempty"`
 }
 
 // ConditionBy is a principal who satisfied a condition.
@@ -220,6 +227,8 @@ func DescribeConditions(all []Condition) string {
 			parts = append(parts, "no approval required")
 		case ConditionCheck:
 			parts = append(parts, "check "+c.GateID+": "+c.Outcome)
+		case ConditionPolicy:
+			parts = append(parts, c.Policies.Sentence())
 		case ConditionFreeze, ConditionVeto, ConditionPin, ConditionPassage: // of rows that have a text of their own
 		}
 	}

@@ -162,6 +162,7 @@ const (
 	ActionPinEnvironment          Action = "pinEnvironment"
 	ActionUnpinEnvironment        Action = "unpinEnvironment"
 	ActionReportCheck             Action = "reportCheck"
+	ActionPutPolicySet            Action = "putPolicySet"
 	ActionStopRollback            Action = "stopAutomaticRollback"
 	ActionSetRolloutPolicy        Action = "setRolloutPolicy"
 	ActionApproveGate             Action = "approveGate"
@@ -221,7 +222,7 @@ func permissionFor(action Action) (Permission, bool) {
 	case ActionArchiveApplication, ActionArchiveEnvironment, ActionRestoreApplication, ActionRestoreEnvironment, ActionCreateApplication,
 		ActionCreateEnvironment, ActionCreateFlowDefinition, ActionRetryOnboarding, ActionRetrySetup, ActionSetRollbackPolicy,
 		ActionSetRolloutPolicy, ActionSetEnvironmentApproval, ActionSetEnvironmentChecks, ActionSetChangeControl, ActionConfirmChange,
-		ActionRejectChange:
+		ActionRejectChange, ActionPutPolicySet:
 		return MayConfigure, true
 	case ActionCreateMember, ActionSetMemberRole, ActionRemoveMember, ActionGrantPermissions, ActionRevokeGrant, ActionCreateGroup,
 		ActionSetGroupMembers, ActionCheckJournal,

@@ -3,6 +3,8 @@ package core
 import (
 	"fmt"
 	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/policy"
 )
 
 // RollbackPolicy is what an application does by itself about a rollout that failed, or whose services degrade (E74).
@@ -167,3 +169,69 @@ type GateExpiry struct {
 	// Outcome is what came of it: approve, reject, or answered, when a person was quicker.
 	Outcome string
 }
+
+// PolicyMode is whether a version of a policy set counts.
+type PolicyMode string
+
+// The modes.
+const (
+	PolicyEnforced PolicyMode = "enforce"
+	// PolicyDryRun records what the set would have decided; it decides nothing.
+	PolicyDryRun PolicyMode = "dry_run"
+	PolicyOff    PolicyMode = "off"
+)
+
+// MaxPolicyRequest is how large the request of a recorded decision is, in bytes of JSON: a larger one is denied, and kept without its content.
+const MaxPolicyRequest = policy.MaxRequest
+
+// MaxPolicySets is how many policy sets an organization has, those that are off included.
+const MaxPolicySets = 100
+
+// PolicySet is one version of a named set of policies (D51).
+type PolicySet struct {
+	ID   int64
+	Name string
+	// ApplicationID or EnvironmentID is its scope; both are 0 for the organization.
+	ApplicationID, EnvironmentID int64
+	Version                      int
+	Mode                         PolicyMode
+	// TimeZone is where the days and hours that its policies see are.
+	TimeZone string
+	Text     string
+	// Reason and Author are those of the version, and CreatedAt is when it was made.
+	Reason    string
+	Author    Author
+	CreatedAt time.Time
+}
+
+// ConcerningPolicy is a policy set that concerns a rollout.
+type ConcerningPolicy struct {
+	PolicySet
+	// Latest is that it is the present version, and Pinned that the rollout was created with it.
+	Latest, Pinned bool
+}
+
+// PolicyDecision is what policies decided about a rollout, as it was recorded.
+type PolicyDecision struct {
+	ID, RolloutID int64
+	// GateID is the passage; empty for the creation of the rollout.
+	GateID string
+	policy.Decision
+	Request   policy.Request
+	CreatedAt time.Time
+}
+
+// Name is what people call it.
+func (d PolicyDecision) Name() string { return fmt.Sprintf("policydecision_%d", d.ID) }
+
+// PolicyGate is the gate of an approval that a policy requires at a passage. Rule changes of a policy under way ask under a name of their own.
+func PolicyGate(gate, name string, variant int) string {
+	id := gate + policyGateMark + name
+	if variant > 0 {
+		id = fmt.Sprintf("%s/%d", id, variant+1)
+	}
+	return id
+}
+
+// policyGateMark is between the passage and the policy.
+const policyGateMark = "/policy/"

@@ -64,6 +64,11 @@ INSERT INTO cd_environment_pins (organization_id, environment_id, pinned, reason
     VALUES (1, 1, true, 'x', now(), 'user', 1, 'ann');
 INSERT INTO cd_passage_stops (organization_id, rollout_id, gate_id, kind, control_id) VALUES (1, 1, 'staging', 'freeze', 1);
 INSERT INTO cd_passage_reviews (organization_id, rollout_id, due_at) VALUES (1, 1, now());
+INSERT INTO cd_policy_sets (organization_id, name, version) VALUES (1, 'rules', 1);
+INSERT INTO cd_policy_versions (organization_id, policy_set_id, version, mode, time_zone, text, reason, principal_type, principal_id, principal_name)
+    VALUES (1, 1, 1, 'enforce', 'UTC', 'permit (principal, action, resource);', 'x', 'user', 1, 'ann');
+INSERT INTO cd_rollout_policies (organization_id, rollout_id, policy_set_id, version) VALUES (1, 1, 1, 1);
+INSERT INTO cd_policy_decisions (organization_id, rollout_id, gate_id, verdict, decision, request) VALUES (1, 1, '', 'allow', '{}', '{}');
 INSERT INTO cd_rollout_checks (organization_id, rollout_id, environment_id, target, key, kind, duration_seconds) VALUES (1, 1, 1, 'active', 'healthy', 'status', 0);
 INSERT INTO cd_check_statuses (organization_id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name)
     VALUES (1, 1, 1, 1, 'healthy', 'success', '', '', 'user', 1, 'ann');
@@ -90,11 +95,12 @@ func TestTheDatabaseRefuses(t *testing.T) {
 	t.Parallel()
 	pool := seeded(t)
 	const (
-		transition = `INSERT INTO cd_rollout_transitions (organization_id, rollout_id, from_state, to_state, event, gate_id, principal_type) VALUES `
-		entry      = `INSERT INTO cd_version_set_entries (organization_id, version_set_id, version_id, artifact_source_id, service_id) VALUES `
-		rolloutOf  = `INSERT INTO cd_rollouts (organization_id, application_id, version_set_id, flow_definition_id, state, finished_at) VALUES `
-		freezeOf   = `INSERT INTO cd_freezes (organization_id, environment_ids, application_ids, rollbacks, starts_at, principal_type, principal_id, principal_name, tiers, reason, ends_at, bounded_from) VALUES (1, '{}', '{}', false, now(), 'user', 1, 'a', `
-		stop       = `INSERT INTO cd_rollout_environments (organization_id, rollout_id, environment_id, position, driver_binding_id, driver_digest, previous_version_set_id) VALUES `
+		transition    = `INSERT INTO cd_rollout_transitions (organization_id, rollout_id, from_state, to_state, event, gate_id, principal_type) VALUES `
+		entry         = `INSERT INTO cd_version_set_entries (organization_id, version_set_id, version_id, artifact_source_id, service_id) VALUES `
+		rolloutOf     = `INSERT INTO cd_rollouts (organization_id, application_id, version_set_id, flow_definition_id, state, finished_at) VALUES `
+		freezeOf      = `INSERT INTO cd_freezes (organization_id, environment_ids, application_ids, rollbacks, starts_at, principal_type, principal_id, principal_name, tiers, reason, ends_at, bounded_from) VALUES (1, '{}', '{}', false, now(), 'user', 1, 'a', `
+		policyVersion = `INSERT INTO cd_policy_versions (organization_id, policy_set_id, version, mode, time_zone, text, reason, principal_type, principal_id, principal_name) VALUES (1, 1, `
+		stop          = `INSERT INTO cd_rollout_environments (organization_id, rollout_id, environment_id, position, driver_binding_id, driver_digest, previous_version_set_id) VALUES `
 	)
 	tests := []struct{ name, sql, constraint string }{
 		// who somebody is at an identity provider
@@ -129,6 +135,17 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		{"a freeze of 31 days", freezeOf + `'{}', 'x', now() + interval '31 days', now())`, "cd_freezes_time_is_bounded"},
 		{"a freeze that ends before it starts", freezeOf + `'{}', 'x', now() - interval '1 day', now())`, "cd_freezes_end_comes_last"},
 		{"a freeze of a tier that does not exist", freezeOf + `'{prod}', 'x', now() + interval '1 day', now())`, "cd_freezes_tiers_are_known"},
+		// D51: policies
+		{"a policy set without a plain name", `INSERT INTO cd_policy_sets (organization_id, name, version) VALUES (1, 'A b', 1)`, "cd_policy_sets_name_is_plain"},
+		{"a second policy set of a name", `INSERT INTO cd_policy_sets (organization_id, name, version) VALUES (1, 'rules', 1)`, "cd_policy_sets_name_is_unique"},
+		{"a policy set of two scopes", `INSERT INTO cd_policy_sets (organization_id, name, application_id, environment_id, version) VALUES (1, 'two', 1, 1, 1)`, "cd_policy_sets_scope_is_one"},
+		{"a policy set of another organization's environment", `INSERT INTO cd_policy_sets (organization_id, name, environment_id, version) VALUES (2, 'theirs', 1, 1)`, "cd_policy_sets_environment"},
+		{"policies without a reason", policyVersion + `2, 'enforce', 'UTC', 'x', '', 'user', 1, 'a')`, "cd_policy_versions_reason_is_given"},
+		{"policies in a mode that does not exist", policyVersion + `2, 'on', 'UTC', 'x', 'y', 'user', 1, 'a')`, "cd_policy_versions_mode_is_known"},
+		{"policies of more than 64 KiB", policyVersion + `2, 'enforce', 'UTC', repeat('x', 65537), 'y', 'user', 1, 'a')`, "cd_policy_versions_text_is_bounded"},
+		{"a version of policies twice", policyVersion + `1, 'enforce', 'UTC', 'x', 'y', 'user', 1, 'a')`, "cd_policy_versions_pkey"},
+		{"a pinned version of policies that does not exist", `INSERT INTO cd_rollout_policies (organization_id, rollout_id, policy_set_id, version) VALUES (1, 1, 2, 1)`, "cd_rollout_policies_version"},
+		{"a verdict that does not exist", `INSERT INTO cd_policy_decisions (organization_id, rollout_id, gate_id, verdict, decision, request) VALUES (1, 1, '', 'maybe', '{}', '{}')`, "cd_policy_decisions_verdict_is_known"},
 		{"a veto of nothing", `INSERT INTO cd_vetoes (organization_id, reason, principal_type, principal_id, principal_name) VALUES (1, 'x', 'user', 1, 'a')`, "cd_vetoes_subject_is_one"},
 		{"a second veto of a version", `INSERT INTO cd_vetoes (organization_id, version_id, reason, principal_type, principal_id, principal_name) VALUES (1, 1, 'y', 'user', 1, 'a')`, "cd_vetoes_of_version"},
 		{"a machine that bypasses a freeze", `INSERT INTO cd_rollout_transitions (organization_id, rollout_id, from_state, to_state, event, principal_type, principal_id, reason) VALUES (1, 1, 0, 0, 'bypass_freeze', 'agent', 1, 'x')`, "cd_rollout_transitions_person_bypasses"},

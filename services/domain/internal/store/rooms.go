@@ -9,6 +9,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/freeze"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/intake"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/policy"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/view"
@@ -61,6 +62,11 @@ func (s *Store) ForFreeze() freeze.Store {
 // ForCheck is the store as package check sees it.
 func (s *Store) ForCheck() check.Store {
 	return room[check.Tx]{s, func(t *tx) check.Tx { return t }}
+}
+
+// ForPolicy is the store as package policy sees it.
+func (s *Store) ForPolicy() policy.Store {
+	return room[policy.Tx]{s, func(t *tx) policy.Tx { return t }}
 }
 
 // ForControl is the store as package control sees it.

@@ -1099,13 +1099,100 @@ CREATE TABLE cd_passage_stops (
     CONSTRAINT cd_passage_stops_pkey PRIMARY KEY (organization_id, rollout_id, gate_id, kind, control_id),
     CONSTRAINT cd_passage_stops_rollout FOREIGN KEY (organization_id, rollout_id) REFERENCES cd_rollouts(organization_id, id),
     CONSTRAINT cd_passage_stops_gate_is_named CHECK ((gate_id <> ''::text)),
-    CONSTRAINT cd_passage_stops_kind_is_known CHECK ((kind = ANY (ARRAY['freeze'::text, 'veto'::text, 'pin'::text])))
+    CONSTRAINT cd_passage_stops_kind_is_known CHECK ((kind = ANY (ARRAY['freeze'::text, 'veto'::text, 'pin'::text, 'policy'::text])))
 );
 CREATE INDEX cd_passage_stops_by_control ON cd_passage_stops USING btree (organization_id, kind, control_id);
 COMMENT ON TABLE cd_passage_stops IS
     'Which requested passages wait for the end of which freeze, veto or pin. Rows end with that, or with the rollout.';
 COMMENT ON COLUMN cd_passage_stops.control_id IS
-    'The freeze, the veto, or the environment that is pinned.';
+    'The freeze, the veto, or the environment that is pinned; 0 for policies.';
+
+CREATE TABLE cd_policy_decisions (
+    organization_id bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    rollout_id bigint NOT NULL,
+    gate_id text NOT NULL,
+    verdict text NOT NULL,
+    decision jsonb NOT NULL,
+    request jsonb NOT NULL,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_policy_decisions_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT cd_policy_decisions_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_policy_decisions_rollout FOREIGN KEY (organization_id, rollout_id) REFERENCES cd_rollouts(organization_id, id),
+    CONSTRAINT cd_policy_decisions_decision_is_bounded CHECK ((length((decision)::text) <= 1048576)),
+    CONSTRAINT cd_policy_decisions_request_is_bounded CHECK ((length((request)::text) <= 131072)),
+    CONSTRAINT cd_policy_decisions_verdict_is_known CHECK ((verdict = ANY (ARRAY['allow'::text, 'needs_approval'::text, 'deny'::text])))
+);
+CREATE INDEX cd_policy_decisions_by_rollout ON cd_policy_decisions USING btree (organization_id, rollout_id, gate_id, id);
+CREATE INDEX cd_policy_decisions_by_time ON cd_policy_decisions USING btree (organization_id, created_at, id);
+CREATE INDEX cd_policy_decisions_of_rollout ON cd_policy_decisions USING btree (organization_id, rollout_id, id);
+CREATE TRIGGER cd_policy_decisions_are_append_only BEFORE DELETE OR UPDATE ON cd_policy_decisions FOR EACH ROW EXECUTE FUNCTION cd_refuse();
+CREATE TRIGGER cd_policy_decisions_are_kept BEFORE TRUNCATE ON cd_policy_decisions FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
+COMMENT ON TABLE cd_policy_decisions IS
+    'What policies decided about rollouts and their passages, with what they were asked; a decision that repeats the one before it about the same gate is not added. Append-only; rows are kept as the evidence of passages, and grow with the history.';
+COMMENT ON COLUMN cd_policy_decisions.decision IS
+    'The verdict, the digest of the policies, and what each of them decided.';
+COMMENT ON COLUMN cd_policy_decisions.gate_id IS
+    'The passage; empty for the creation of the rollout.';
+COMMENT ON COLUMN cd_policy_decisions.request IS
+    'Everything that the policies could ask of.';
+
+CREATE TABLE cd_policy_sets (
+    organization_id bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    name text NOT NULL,
+    application_id bigint,
+    environment_id bigint,
+    version integer NOT NULL,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_policy_sets_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT cd_policy_sets_name_is_unique UNIQUE (organization_id, name),
+    CONSTRAINT cd_policy_sets_application FOREIGN KEY (organization_id, application_id) REFERENCES cd_applications(organization_id, id),
+    CONSTRAINT cd_policy_sets_environment FOREIGN KEY (organization_id, environment_id) REFERENCES cd_environments(organization_id, id),
+    CONSTRAINT cd_policy_sets_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_policy_sets_name_is_plain CHECK ((name ~ '^[a-z0-9][a-z0-9-]{0,62}$'::text)),
+    CONSTRAINT cd_policy_sets_scope_is_one CHECK (((application_id IS NULL) OR (environment_id IS NULL))),
+    CONSTRAINT cd_policy_sets_version_counts CHECK ((version >= 1))
+);
+CREATE TRIGGER cd_policy_sets_touch BEFORE UPDATE ON cd_policy_sets FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_policy_sets IS
+    'Named sets of policies, each of the organization, of one application or of one environment. Rows are kept: they are few, and decisions refer to them.';
+COMMENT ON COLUMN cd_policy_sets.version IS
+    'The latest version, which is in force as its mode says.';
+
+CREATE TABLE cd_policy_versions (
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    organization_id bigint NOT NULL,
+    policy_set_id bigint NOT NULL,
+    version integer NOT NULL,
+    mode text NOT NULL,
+    time_zone text NOT NULL,
+    text text NOT NULL,
+    reason text NOT NULL,
+    principal_type text NOT NULL,
+    principal_id bigint NOT NULL,
+    principal_name text NOT NULL,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_policy_versions_pkey PRIMARY KEY (organization_id, policy_set_id, version),
+    CONSTRAINT cd_policy_versions_set FOREIGN KEY (organization_id, policy_set_id) REFERENCES cd_policy_sets(organization_id, id),
+    CONSTRAINT cd_policy_versions_mode_is_known CHECK ((mode = ANY (ARRAY['enforce'::text, 'dry_run'::text, 'off'::text]))),
+    CONSTRAINT cd_policy_versions_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text]))),
+    CONSTRAINT cd_policy_versions_reason_is_given CHECK ((reason <> ''::text)),
+    CONSTRAINT cd_policy_versions_text_is_bounded CHECK (((octet_length(text) >= 1) AND (octet_length(text) <= 65536))),
+    CONSTRAINT cd_policy_versions_version_counts CHECK ((version >= 1)),
+    CONSTRAINT cd_policy_versions_zone_is_named CHECK (((length(time_zone) >= 1) AND (length(time_zone) <= 100)))
+);
+CREATE TRIGGER cd_policy_versions_are_append_only BEFORE DELETE OR UPDATE ON cd_policy_versions FOR EACH ROW EXECUTE FUNCTION cd_refuse();
+CREATE TRIGGER cd_policy_versions_are_kept BEFORE TRUNCATE ON cd_policy_versions FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
+COMMENT ON TABLE cd_policy_versions IS
+    'The versions of policy sets; append-only. A change of the mode is a version, too. Rows are kept: decisions refer to them.';
+COMMENT ON COLUMN cd_policy_versions.mode IS
+    'enforce: it counts. dry_run: what it would decide is recorded. off: it is not evaluated.';
+COMMENT ON COLUMN cd_policy_versions.time_zone IS
+    'Where the days and hours of context.time are, such as Europe/Berlin.';
 
 CREATE TABLE cd_proposed_changes (
     organization_id bigint NOT NULL,
@@ -1452,6 +1539,23 @@ COMMENT ON COLUMN cd_rollout_places.places IS
     'Parts of clusters and repositories, as in the event com.gitlab.cd.rollout.passage_granted.';
 COMMENT ON COLUMN cd_rollout_places.weights IS
     'The weights at which the rollout stops there, in percent: each needs a passage of its own.';
+
+CREATE TABLE cd_rollout_policies (
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    organization_id bigint NOT NULL,
+    rollout_id bigint NOT NULL,
+    policy_set_id bigint NOT NULL,
+    version integer NOT NULL,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_rollout_policies_pkey PRIMARY KEY (organization_id, rollout_id, policy_set_id),
+    CONSTRAINT cd_rollout_policies_rollout FOREIGN KEY (organization_id, rollout_id) REFERENCES cd_rollouts(organization_id, id),
+    CONSTRAINT cd_rollout_policies_version FOREIGN KEY (organization_id, policy_set_id, version) REFERENCES cd_policy_versions(organization_id, policy_set_id, version)
+);
+CREATE TRIGGER cd_rollout_policies_are_immutable BEFORE DELETE OR UPDATE ON cd_rollout_policies FOR EACH ROW EXECUTE FUNCTION cd_refuse();
+CREATE TRIGGER cd_rollout_policies_are_kept BEFORE TRUNCATE ON cd_rollout_policies FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
+COMMENT ON TABLE cd_rollout_policies IS
+    'The versions of the policy sets that a rollout was created with: they count until it ends, beside the latest ones. Rows end with the rollout.';
 
 CREATE TABLE cd_rollout_previews (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,

@@ -100,6 +100,9 @@ func (f *fixture) controls() {
 	}
 	do("pinEnvironment", "environment", map[string]any{"environmentId": environment, "reason": "by hand"})
 	do("unpinEnvironment", "environment", map[string]any{"environmentId": environment})
+	do("putPolicySet", "policySet", map[string]any{
+		"name": "rules", "text": `@id("base") permit (principal, action, resource);`, "reason": "audit",
+	})
 	veto := do("vetoVersion", "veto", map[string]any{"versionId": "version_1", "reason": "bad"})
 	do("liftVeto", "veto", map[string]any{"vetoId": veto, "reason": "fine"})
 	do("breakGlass", "rollout", map[string]any{"rolloutId": "rollout_2", "reason": "fire"})

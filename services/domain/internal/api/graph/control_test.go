@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/control"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/freeze"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/policy"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
@@ -128,7 +129,7 @@ func TestAChangeTakesTwoPeople(t *testing.T) {
 		t.Errorf("another person withdraws: %v", err)
 	}
 	late := control.New(control.Deps{
-		Store: c.store.ForControl(), Replays: control.Replays(c.access, c.setup, c.rollouts, c.freezes),
+		Store: c.store.ForControl(), Replays: control.Replays(c.access, c.setup, c.rollouts, c.freezes, c.policies),
 		Clock: later{clock.System(), core.ProposalLife + time.Minute},
 	})
 	if _, err := late.Confirm(ctx, c.bob, p.ID, ""); !fault.Is(err, fault.Refused) || !strings.Contains(err.Error(), "expired") {
@@ -312,7 +313,7 @@ func TestNobodyGoesAroundChangeControl(t *testing.T) {
 func TestEveryProposableActionCanBeReplayed(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	replays := control.Replays(f.access, f.setup, f.rollouts, f.freezes)
+	replays := control.Replays(f.access, f.setup, f.rollouts, f.freezes, f.policies)
 	for _, action := range core.ProposableActions() {
 		if replays[action] == nil {
 			t.Errorf("%s can be proposed and not confirmed", action)
@@ -351,5 +352,30 @@ func TestProposedChangesByTheAPI(t *testing.T) {
 	}
 	if !data.Environment.ChangeControl || data.Environment.DirectChanges {
 		t.Errorf("the environment: %+v", data.Environment)
+	}
+}
+
+// Policies of the organization, and of an environment under change control, take a second person (D50, D51).
+func TestPoliciesTakeTwoPeople(t *testing.T) {
+	t.Parallel()
+	c := newControlled(t)
+	ctx := t.Context()
+	put := func(n policy.NewPolicySet) error {
+		n.Text, n.Reason, n.Mode = `@id("base") permit (principal, action, resource);`, "a test", core.PolicyEnforced
+		_, err := c.policies.PutPolicySet(ctx, c.alice, n)
+		return err
+	}
+	everywhere := c.proposed(put(policy.NewPolicySet{Name: "everywhere"}))
+	c.proposed(put(policy.NewPolicySet{Name: "there", EnvironmentID: c.production.ID}))
+	if err := put(policy.NewPolicySet{Name: "elsewhere", EnvironmentID: c.staging.ID}); err != nil {
+		t.Errorf("found %v; staging is not under change control", err)
+	}
+	must(c.control.Confirm(ctx, c.bob, everywhere.ID, "reviewed"))(t)
+	var names []string
+	for _, s := range must(c.policies.PolicySets(ctx, c.bob))(t) {
+		names = append(names, fmt.Sprintf("%s by %s", s.Name, s.Author.Name))
+	}
+	if got := strings.Join(names, ", "); got != "elsewhere by alice, everywhere by alice" {
+		t.Errorf("found %s; expected what was confirmed and what needs no second person", got)
 	}
 }

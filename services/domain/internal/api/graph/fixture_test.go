@@ -35,6 +35,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/freeze"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/intake"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/policy"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/view"
@@ -58,6 +59,7 @@ type fixture struct {
 	intake   *intake.UseCases
 	rollouts *rollout.UseCases
 	freezes  *freeze.UseCases
+	policies *policy.UseCases
 	checks   *check.UseCases
 	view     *view.UseCases
 	evidence *evidence.UseCases
@@ -115,7 +117,7 @@ func (*counter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)
 // domain is the use cases as the handler takes them.
 func (f *fixture) domain() graph.Domain {
 	return graph.Domain{
-		Access: f.access, Setup: f.setup, Rollouts: f.rollouts, Freezes: f.freezes, Checks: f.checks,
+		Access: f.access, Setup: f.setup, Rollouts: f.rollouts, Freezes: f.freezes, Policies: f.policies, Checks: f.checks,
 		Workflows: f.handoffs, View: f.view, Evidence: f.evidence, Control: f.control,
 	}
 }
@@ -176,10 +178,11 @@ func newFixture(t *testing.T) *fixture {
 	f.intake = intake.New(intake.Deps{Store: s.ForIntake(), Matcher: bundle.Sources{}, Clock: now})
 	f.rollouts = rollout.New(rollout.Deps{Store: s.ForRollout(), Drivers: drivers, Flows: bundle.Flows{}, Readiness: f.setup, Clock: now})
 	f.evidence = evidence.New(evidence.Deps{Store: s.ForEvidence(), States: f.rollouts, Clock: now})
+	f.policies = policy.New(s.ForPolicy(), &policy.Engine{}, now, func() {})
 	f.view = view.New(view.Deps{Reads: s, Drivers: drivers, Flows: bundle.Flows{}, Clock: now})
 	f.checks = check.New(s.ForCheck(), bundle.Flows{}, now, func() {})
 	f.freezes = freeze.New(s.ForFreeze(), now, func() {})
-	f.control = control.New(control.Deps{Store: s.ForControl(), Replays: control.Replays(f.access, f.setup, f.rollouts, f.freezes), Clock: now})
+	f.control = control.New(control.Deps{Store: s.ForControl(), Replays: control.Replays(f.access, f.setup, f.rollouts, f.freezes, f.policies), Clock: now})
 	f.handoffs = handoff.New(handoff.Deps{Store: s.ForHandoff(), Programs: drivers, Workflows: f.runs, Rollouts: f.rollouts, Clock: now})
 	// A wide window, so that reads that can be joined are, however busy the machine is.
 	f.handler = graph.NewHandler(graph.Deps{

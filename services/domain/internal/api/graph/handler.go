@@ -42,6 +42,7 @@ type Domain struct {
 	Setup     Setup
 	Rollouts  Rollouts
 	Freezes   Freezes
+	Policies  Policies
 	Checks    Checks
 	Workflows Workflows
 	View      View

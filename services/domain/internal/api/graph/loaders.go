@@ -90,6 +90,9 @@ type loaders struct {
 	agentKeysOf             *loader[int64, []core.AgentKey]
 	environmentsOfAgent     *loader[int64, []core.Environment]
 	freezes                 *loader[int64, core.Freeze]
+	policySets              *loader[int64, core.PolicySet]
+	policyDecisions         *loader[int64, core.PolicyDecision]
+	policyDecisionsOf       *loader[int64, []core.PolicyDecision]
 	stoppedBy               *loader[int64, int]
 	vetoes                  *loader[int64, core.Veto]
 	vetoOfVersion           *loader[int64, core.Veto]
@@ -180,6 +183,9 @@ func newLoaders(r Domain, actor core.Actor, c clock.Clock, window time.Duration)
 		agentKeysOf:             plain(b, r.View.AgentKeysByAgent),
 		environmentsOfAgent:     plain(b, r.View.EnvironmentsByAgent),
 		freezes:                 plain(b, r.View.FreezesByID),
+		policySets:              plain(b, r.Policies.PolicySetsByID),
+		policyDecisions:         plain(b, r.Policies.PolicyDecisionsByID),
+		policyDecisionsOf:       plain(b, r.Policies.PolicyDecisionsByRollout),
 		stoppedBy:               plain(b, r.View.StoppedByFreeze),
 		vetoes:                  plain(b, r.View.VetoesByID),
 		vetoOfVersion:           plain(b, r.View.VetoesByVersion),

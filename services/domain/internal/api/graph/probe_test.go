@@ -79,6 +79,18 @@ func (f *fixture) freezing(freezes int) {
 	}
 }
 
+// deciding puts a policy set, and records a decision.
+func (f *fixture) deciding() {
+	f.t.Helper()
+	f.change(ours, "putPolicySet", "policySet", "id", map[string]any{
+		"name": "rules", "text": `@id("base") permit (principal, action, resource);`, "reason": "audit",
+	})
+	if _, err := f.owner.Exec(f.t.Context(), `INSERT INTO cd_policy_decisions (organization_id, rollout_id, gate_id, verdict, decision, request)
+		VALUES ($1, 1, '', 'allow', '{"verdict": "allow"}', '{}')`, ours); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
 // references are the fields of an input that name objects.
 func references(t *testing.T, mutation string, input *ast.Definition) []string {
 	t.Helper()
@@ -183,6 +195,7 @@ func TestEveryNodeProbedFromAnotherOrganization(t *testing.T) {
 	f.populate()
 	f.freezing(1)
 	f.change(ours, "vetoVersion", "veto", "id", map[string]any{"versionId": "version_1", "reason": "bad"})
+	f.deciding()
 	schema := schemaOf(t)
 	kinds := schema.GetPossibleTypes(schema.Types["Node"])
 	if len(kinds) < 14 {
@@ -206,10 +219,11 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.populate()
+	f.deciding()
 	named := map[string][]string{
 		// probed above or below, one's own, and nobody's
 		"node": {}, "viewer": {}, "validateDriverConfig": {}, "drivers": {}, "driverOrigins": {}, "artifactSourceKinds": {},
-		"artifactSenders": {}, "journalCursor": {}, "journalCheck": {}, "journalChain": {}, "validateFlowDefinition": {}, "checksSchema": {},
+		"artifactSenders": {}, "journalCursor": {}, "journalCheck": {}, "journalChain": {}, "validateFlowDefinition": {}, "checksSchema": {}, "checkPolicies": {},
 		"application": {`(name: "shop")`}, "workflow": {`(workflowId: "rollout-2")`}, "environment": {`(name: "staging")`},
 		"workflowSchedule": {`(name: "nightly")`},
 		"workflowCount":    {"", `(subject: "rollout_2")`, `(filter: {idContains: "rollout"})`},
@@ -223,6 +237,11 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 		"unanswerableRules": {"", `(applicationId: "application_1")`, `(environmentId: "environment_1")`},
 		"rolloutPreview":    {`(id: "rolloutpreview_1")`},
 		"artifactSources":   {"", `(application: "shop")`, `(application: "application_1")`},
+		"policySets":        {""}, "policySetVersions": {`(name: "rules")`}, "policyDecision": {`(id: "policydecision_1")`},
+		"simulatePolicies": {
+			`(input: {name: "rules", text: "// nothing", since: "2020-01-01T00:00:00Z"})`,
+			`(input: {name: "rules", application: "shop", text: "// nothing", since: "2020-01-01T00:00:00Z"})`,
+		},
 	}
 	for _, field := range schemaOf(t).Query.Fields {
 		if strings.HasPrefix(field.Name, "__") {
@@ -245,6 +264,8 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 				selection = "name"
 			case "WorkflowCount":
 				selection = "count"
+			case "PolicySimulation":
+				selection = "evaluated"
 			case "DeliveryMetrics":
 				selection = "deployments"
 			case "UnanswerableRule":
@@ -260,7 +281,8 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			empty := string(data.It) == "null" || string(data.It) == "[]" || strings.HasPrefix(string(data.It), `{"nodes":[],`) || string(data.It) == `{"count":0}`
+			empty := string(data.It) == "null" || string(data.It) == "[]" || strings.HasPrefix(string(data.It), `{"nodes":[],`) || string(data.It) == `{"count":0}` ||
+				string(data.It) == `{"evaluated":0}`
 			if len(a.Errors) > 0 {
 				// Lists of the installation are denied to all but those who operate it.
 				empty = a.Errors[0].Extensions.Code == "NOT_FOUND" || field.Name == "organizations" && a.Errors[0].Extensions.Code == "DENIED"

@@ -215,6 +215,10 @@ func (q query) Node(ctx context.Context, global string) (model.Node, error) {
 		return node(ctx, l.rolloutEnvironments, number, model.WrapRolloutEnvironment)
 	case model.KindFreeze:
 		return node(ctx, l.freezes, number, model.WrapFreeze)
+	case model.KindPolicySet:
+		return node(ctx, l.policySets, number, model.WrapPolicySet)
+	case model.KindPolicyDecision:
+		return node(ctx, l.policyDecisions, number, model.WrapPolicyDecision)
 	case model.KindVeto:
 		return node(ctx, l.vetoes, number, model.WrapVeto)
 	case model.KindDeployment:

@@ -148,6 +148,9 @@ func (resolvers) RolloutCheck() exec.RolloutCheckResolver { return rolloutCheck{
 // CheckReport resolves its fields.
 func (resolvers) CheckReport() exec.CheckReportResolver { return checkReport{} }
 
+// PolicySet resolves its fields.
+func (resolvers) PolicySet() exec.PolicySetResolver { return policySetResolver{} }
+
 // Freeze resolves its fields.
 func (r resolvers) Freeze() exec.FreezeResolver { return freezeResolver{r.domain} }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/freeze"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/policy"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
@@ -79,8 +80,13 @@ type Freezes interface {
 	UnpinEnvironment(ctx context.Context, a core.Actor, environment int64, reason string) (core.Environment, error)
 }
 
+// Policies has the policy sets.
+type Policies interface {
+	PutPolicySet(ctx context.Context, a core.Actor, n policy.NewPolicySet) (core.PolicySet, error)
+}
+
 // Replays are those of every action whose change can be proposed.
-func Replays(people Access, places Setup, rollouts Rollouts, freezes Freezes) map[core.Action]Replay {
+func Replays(people Access, places Setup, rollouts Rollouts, freezes Freezes, policies Policies) map[core.Action]Replay {
 	return map[core.Action]Replay{
 		core.ActionCreateMember: again(func(ctx context.Context, a core.Actor, in access.NewMember) error {
 			return only(people.CreateMember(ctx, a, in))
@@ -123,6 +129,9 @@ func Replays(people Access, places Setup, rollouts Rollouts, freezes Freezes) ma
 		}),
 		core.ActionSetRollbackPolicy: again(func(ctx context.Context, a core.Actor, in core.RollbackPolicy) error {
 			return only(rollouts.SetRollbackPolicy(ctx, a, in))
+		}),
+		core.ActionPutPolicySet: again(func(ctx context.Context, a core.Actor, in policy.NewPolicySet) error {
+			return only(policies.PutPolicySet(ctx, a, in))
 		}),
 		core.ActionSetRolloutPolicy: again(func(ctx context.Context, a core.Actor, in core.RolloutPolicy) error {
 			return only(rollouts.SetRolloutPolicy(ctx, a, in))

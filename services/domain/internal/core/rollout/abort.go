@@ -85,7 +85,7 @@ func (u *UseCases) beginAgain(ctx context.Context, t *tree, reason string) (core
 	if err != nil {
 		return core.Rollout{}, err
 	}
-	if err := p.refusePinned(ctx, t.tx, t.cause); err != nil {
+	if err := u.refuses(ctx, t.tx, t.cause, p); err != nil {
 		return core.Rollout{}, err
 	}
 	// The pipeline may go elsewhere than when the rollout was made.

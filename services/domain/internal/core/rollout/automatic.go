@@ -122,7 +122,7 @@ func (u *UseCases) rollBack(ctx context.Context, t *tree, due *core.AutomaticRol
 		p, err = u.planRollout(ctx, t.tx, organization, target.ID, &rollbackOf{of: t.rollout.ID})
 	}
 	if err == nil {
-		err = p.refusePinned(ctx, t.tx, t.cause)
+		err = u.refuses(ctx, t.tx, t.cause, p)
 	}
 	// Nothing has been written yet, so the transaction can still keep the outcome; trying again would be refused again.
 	if forPeople(err) {

@@ -37,7 +37,7 @@ func (u *UseCases) CreateRollout(ctx context.Context, a core.Actor, n NewRollout
 				p.application.Name,
 			)
 		}
-		if err := p.refusePinned(ctx, tx, c); err != nil {
+		if err := u.refuses(ctx, tx, c, p); err != nil {
 			return err
 		}
 		r, err := u.createPlanned(ctx, tx, c, p, n.Reason)
@@ -110,6 +110,9 @@ func (u *UseCases) createPlanned(ctx context.Context, tx Tx, c cause, p plan, re
 		in.Rollout.Environments = append(in.Rollout.Environments, e)
 	}
 	if err := p.pinGates(ctx, tx, r.ID); err != nil {
+		return r, err
+	}
+	if err := u.pinPolicies(ctx, tx, c, p, r.ID); err != nil {
 		return r, err
 	}
 	inputs, err := json.Marshal(in)

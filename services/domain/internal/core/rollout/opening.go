@@ -5,7 +5,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/policy"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
@@ -142,7 +145,8 @@ func (p passages) stop(ctx context.Context, gate string, stops []core.Stop) erro
 		}
 	}
 	same := slices.EqualFunc(p.hold.Stopped[gate], conditions, func(a, b core.Condition) bool {
-		return a.Kind == b.Kind && a.ControlID == b.ControlID
+		same := a.Policies == nil || b.Policies == nil || a.Policies.Same(*b.Policies)
+		return a.Kind == b.Kind && a.ControlID == b.ControlID && same
 	})
 	if same {
 		return nil
@@ -171,4 +175,363 @@ func (p plan) refusePinned(ctx context.Context, tx Tx, c cause) error {
 		}
 	}
 	return nil
+}
+
+// judged is what policies decided about a passage in the present transaction.
+type judged struct {
+	policy.Decision
+	// id is the recorded decision.
+	id int64
+}
+
+// condition is the decision as the journal has it: with the policies that brought it about, and no others.
+func (j *judged) condition() core.Condition {
+	d := j.Decision
+	d.Rulings = d.Deciding()
+	return core.Condition{Kind: core.ConditionPolicy, ControlID: j.id, Outcome: string(j.Verdict), Policies: &d}
+}
+
+// allows is whether policies let a passage through; also where none concern it.
+func (j *judged) allows() bool { return j == nil || j.Verdict == policy.Allow }
+
+// added are the conditions of a passage with the decision.
+func (j *judged) added(conditions []core.Condition) []core.Condition {
+	if j == nil {
+		return conditions
+	}
+	return append(conditions, j.condition())
+}
+
+// judge is what policies decide about a requested passage (D51); nil where none concern it. The latest policies decide, and those that the
+// rollout was created with: the stricter verdict holds. A decision that differs from the one before it is recorded.
+func (u *UseCases) judge(ctx context.Context, p passages, gate string) (*judged, error) {
+	if len(p.policies) == 0 {
+		return nil, nil //nolint:nilnil // no policies, no decision
+	}
+	if known, ok := p.judged[gate]; ok {
+		return known, nil
+	}
+	point, err := p.point(ctx, gate)
+	if err != nil || point.EnvironmentID == 0 { // a step behind the last environment opens nothing
+		return nil, err
+	}
+	request, err := u.passageRequest(ctx, p, gate, point)
+	if err != nil {
+		return nil, err
+	}
+	d := u.policies.Decide(p.policies, point.EnvironmentID, request)
+	if request.Given = p.given(gate, d); len(request.Given) > 0 {
+		d = u.policies.Decide(p.policies, point.EnvironmentID, request)
+	}
+	if len(d.Rulings) == 0 && d.Verdict == policy.Allow { // there are only those of other environments
+		p.judged[gate] = nil
+		return nil, nil //nolint:nilnil // as above
+	}
+	j := &judged{Decision: d}
+	p.judged[gate] = j
+	latest, err := p.tx.LatestPolicyDecisions(ctx, p.cause.Organization, []int64{p.rollout.ID})
+	if err != nil {
+		return nil, err
+	}
+	for _, before := range latest[p.rollout.ID] {
+		if before.GateID == gate && before.Same(d) {
+			j.id = before.ID
+			return j, nil
+		}
+	}
+	j.id, err = p.tx.AddPolicyDecision(ctx, core.PolicyDecision{
+		RolloutID: p.rollout.ID, GateID: gate, Decision: d, Request: request, CreatedAt: p.cause.at,
+	})
+	return j, err
+}
+
+// passageRequest is the request of a passage as policies evaluate it.
+func (u *UseCases) passageRequest(ctx context.Context, p passages, gate string, point core.PassagePoint) (policy.Request, error) {
+	r := policy.Request{Action: policy.PassGate, Gate: gate, At: p.cause.at}
+	requester, err := p.tx.PolicyRequester(ctx, p.rollout.ID)
+	if err != nil {
+		return r, err
+	}
+	r.Principal, r.Automatic = principalOf(requester), requester.Type.Automatic()
+	ids := make([]int64, len(p.environments))
+	for i, b := range p.environments {
+		ids[i] = b.EnvironmentID
+	}
+	environments, err := p.tx.EnvironmentsByID(ctx, p.cause.Organization, ids)
+	if err != nil {
+		return r, err
+	}
+	named := func(id int64) policy.Environment {
+		return policy.Environment{Name: environments[id].Name, Tier: string(environments[id].Tier)}
+	}
+	at := named(point.EnvironmentID)
+	r.Environment = &at
+	_, weight, atWeight := strings.Cut(gate, "/")
+	switch {
+	case atWeight:
+		r.Weight, _ = strconv.Atoi(weight)
+	case point.Entrance:
+		r.Action = policy.EnterEnvironment
+	}
+	for i, b := range p.environments {
+		if b.State == core.RolloutCompleted {
+			r.Completed = append(r.Completed, named(b.EnvironmentID))
+		}
+		before := i - 1
+		if b.EnvironmentID != point.EnvironmentID || before < 0 || p.environments[before].FinishedAt == nil ||
+			p.environments[before].State != core.RolloutCompleted {
+			continue
+		}
+		_, degraded, err := p.tx.DegradedSince(ctx, p.rollout.ID)
+		if err != nil {
+			return r, err
+		}
+		r.Previous = &policy.Previous{
+			Environment: named(p.environments[before].EnvironmentID), Degraded: degraded,
+			MinutesLive: int(p.cause.at.Sub(*p.environments[before].FinishedAt).Minutes()),
+		}
+	}
+	if p.rollout.RollbackOf != 0 {
+		ran, err := p.tx.EnvironmentsThatRan(ctx, p.rollout.VersionSetID)
+		if err != nil {
+			return r, err
+		}
+		r.Rollback = ran[point.EnvironmentID]
+	}
+	r.Approvals = p.approvals(gate)
+	return r, describeSet(ctx, p.tx, p.cause, p.rollout.ApplicationID, p.rollout.VersionSetID, 0, &r)
+}
+
+// approvals are those that a passage has so far.
+func (p passages) approvals(gate string) policy.Approvals {
+	var all policy.Approvals
+	var people []core.Principal
+	for id, answers := range p.hold.Answers {
+		if id != gate && !strings.HasPrefix(id, core.PolicyGate(gate, "", 0)) {
+			continue
+		}
+		for _, row := range answers.Approved {
+			by := core.Principal{Type: row.PrincipalType, ID: row.PrincipalID}
+			if by.Type == core.PrincipalUser && !slices.Contains(people, by) {
+				people = append(people, by)
+			}
+		}
+		if _, ok := answers.Satisfies(id, p.rules[id].GateRule); ok {
+			all.Groups = append(all.Groups, p.rules[id].Groups()...)
+		}
+	}
+	slices.Sort(all.Groups)
+	all.People, all.Groups = len(people), slices.Compact(all.Groups)
+	return all
+}
+
+// maxCounted is how many rollouts of the last day are counted for policies.
+const maxCounted = 100
+
+// describeSet adds what would be deployed to a request, the application, and how often it was deployed: more are rollouts that do not
+// exist yet.
+func describeSet(ctx context.Context, tx Tx, c cause, application, set int64, more int, r *policy.Request) error {
+	applications, err := tx.ApplicationsByID(ctx, c.Organization, []int64{application})
+	if err != nil {
+		return err
+	}
+	r.Application = applications[application].Name
+	sets, err := tx.VersionSetsByID(ctx, c.Organization, []int64{set})
+	if err != nil {
+		return err
+	}
+	r.VersionSet = policy.VersionSet{Name: sets[set].Name, MinutesOld: max(0, int(c.at.Sub(sets[set].CreatedAt).Minutes()))}
+	entries, err := tx.EntriesByVersionSet(ctx, c.Organization, []int64{set})
+	if err != nil {
+		return err
+	}
+	versions, err := tx.VersionsByID(ctx, c.Organization, versionIDs(entries[set]))
+	if err != nil {
+		return err
+	}
+	services, err := tx.ServicesByApplication(ctx, c.Organization, []int64{application})
+	if err != nil {
+		return err
+	}
+	for _, e := range entries[set] {
+		repository, _, _ := strings.Cut(versions[e.VersionID].Reference, "@")
+		r.VersionSet.Versions = append(r.VersionSet.Versions, versions[e.VersionID].Name)
+		r.VersionSet.Repositories = append(r.VersionSet.Repositories, repository)
+		for _, s := range services[application] {
+			if s.ID == e.ServiceID {
+				r.VersionSet.Services = append(r.VersionSet.Services, s.Name)
+			}
+		}
+	}
+	for _, names := range []*[]string{&r.VersionSet.Versions, &r.VersionSet.Repositories, &r.VersionSet.Services} {
+		slices.Sort(*names)
+		*names = slices.Compact(*names)
+	}
+	recent, err := tx.RolloutsByApplication(ctx, c.Organization, []int64{application}, core.Page{First: maxCounted})
+	for _, one := range recent[application].Nodes {
+		if c.at.Sub(one.CreatedAt) < 24*time.Hour {
+			r.RolloutsLastDay++
+		}
+	}
+	r.RolloutsLastDay = min(r.RolloutsLastDay+more, maxCounted)
+	return err
+}
+
+// principalOf is an actor as policies know it.
+func principalOf(a core.Actor) policy.Principal {
+	switch a.Type {
+	case core.PrincipalUser:
+		return policy.Principal{Kind: policy.User, ID: policy.MemberID(a.ID), Name: a.Name, Groups: a.Groups}
+	case core.PrincipalAgent:
+		return policy.Principal{Kind: policy.Machine, ID: policy.MemberID(a.ID), Name: a.Name, Groups: a.Groups}
+	default:
+		return policy.Principal{Kind: policy.System, ID: string(a.Type)}
+	}
+}
+
+// ruleOf is the rule of the gate at which an approval is requested that a policy requires.
+func ruleOf(r policy.Ruling) core.GateRule {
+	return core.GateRule{
+		Quorum: r.Requires.Quorum, Group: r.Requires.Group, RequesterMayApprove: r.Requires.RequesterMay,
+		ExpiresAfter: time.Duration(r.Requires.ExpiresSeconds) * time.Second, OnExpiry: core.ExpiryRejects,
+	}
+}
+
+// requiredGate is the gate of an approval that a policy requires at a passage, and whether it is pinned yet. A policy that came to require
+// another approval asks at another gate.
+func (p passages) requiredGate(gate string, r policy.Ruling) (id string, pinned bool) {
+	rule := ruleOf(r)
+	for variant := 0; ; variant++ {
+		id = core.PolicyGate(gate, r.Name(), variant)
+		known, taken := p.rules[id]
+		if !taken {
+			return id, false
+		}
+		if known.Quorum == rule.Quorum && known.Group == rule.Group && known.RequesterMayApprove == rule.RequesterMayApprove &&
+			known.ExpiresAfter == rule.ExpiresAfter && !known.Own {
+			return id, true
+		}
+	}
+}
+
+// given are the approvals that policies require and that were given.
+func (p passages) given(gate string, d policy.Decision) []string {
+	var all []string
+	for _, r := range d.Rulings {
+		if r.Requires == nil {
+			continue
+		}
+		id, pinned := p.requiredGate(gate, r)
+		if !pinned {
+			continue
+		}
+		if _, ok := p.hold.Answers[id].Satisfies(id, p.rules[id].GateRule); ok {
+			all = append(all, r.Approval())
+		}
+	}
+	return all
+}
+
+// openRequired requests the approvals that policies require at a passage.
+func (u *UseCases) openRequired(ctx context.Context, p passages, gate string) (opened bool, err error) {
+	j, err := u.judge(ctx, p, gate)
+	if err != nil || j == nil || j.Verdict != policy.NeedsApproval {
+		return false, err
+	}
+	for _, r := range j.Deciding() {
+		id, pinned := p.requiredGate(gate, r)
+		if !pinned {
+			point, err := p.point(ctx, gate)
+			if err != nil {
+				return opened, err
+			}
+			p.rules[id] = core.PinnedGate{GateRule: ruleOf(r), Reason: r.Sentence(), BeforeEnvironmentID: point.EnvironmentID}
+			if err := p.tx.AddGateRule(ctx, p.rollout.ID, id, p.rules[id]); err != nil {
+				return opened, err
+			}
+		}
+		if p.open[id] {
+			continue
+		}
+		p.open[id], opened = true, true
+		if err := u.ask(ctx, p.tree, id, p.rules[id], p.hold); err != nil {
+			return opened, err
+		}
+	}
+	return opened, nil
+}
+
+// denial is what policies have against a passage, as a stop; nothing where they allow it or require an approval.
+func (j *judged) denial() []core.Stop {
+	if j == nil || j.Verdict != policy.Deny {
+		return nil
+	}
+	return []core.Stop{{Kind: core.StopPolicy, Policies: j.condition().Policies, Decision: j.id}}
+}
+
+// policyReview is how often a passage is evaluated again that policies keep closed: what they see of the time changes by itself.
+const policyReview = 5 * time.Minute
+
+// refuses is why a plan may not become a rollout: automation would enter a pinned environment, or policies deny it.
+func (u *UseCases) refuses(ctx context.Context, tx Tx, c cause, p plan) error {
+	if err := p.refusePinned(ctx, tx, c); err != nil {
+		return err
+	}
+	concerning, err := tx.PoliciesConcerning(ctx, p.application.ID, 0)
+	if err != nil || len(concerning) == 0 {
+		return err
+	}
+	d, _, err := u.judgePlan(ctx, tx, c, p, concerning, 1)
+	if err != nil || d.Verdict == policy.Allow {
+		return err
+	}
+	return fault.New(fault.Refused, "policies do not allow the rollout: %s", d.Sentence())
+}
+
+// judgePlan is what policies decide about the creation of a rollout. More is 1 while the rollout does not exist.
+func (u *UseCases) judgePlan(
+	ctx context.Context, tx Tx, c cause, p plan, concerning []core.ConcerningPolicy, more int,
+) (policy.Decision, policy.Request, error) {
+	r := policy.Request{Action: policy.CreateRollout, Automatic: c.Type.Automatic(), At: c.at}
+	if p.back != nil {
+		r.Action = policy.Rollback
+	}
+	requester := c.Actor
+	if c.ID != 0 {
+		var err error
+		if requester.Groups, err = tx.MemberGroups(ctx, c.ID); err != nil {
+			return policy.Decision{}, r, err
+		}
+	}
+	r.Principal = principalOf(requester)
+	for _, s := range p.stops {
+		r.Environments = append(r.Environments, policy.Environment{Name: s.environment.Name, Tier: string(s.environment.Tier)})
+	}
+	if err := describeSet(ctx, tx, c, p.application.ID, p.versionSet.ID, more, &r); err != nil {
+		return policy.Decision{}, r, err
+	}
+	return u.policies.Decide(concerning, 0, r), r, nil
+}
+
+// pinPolicies keeps the versions of the policies that a new rollout is created with, and what they decided.
+func (u *UseCases) pinPolicies(ctx context.Context, tx Tx, c cause, p plan, rollout int64) error {
+	concerning, err := tx.PoliciesConcerning(ctx, p.application.ID, 0)
+	if err != nil || len(concerning) == 0 {
+		return err
+	}
+	for _, s := range concerning {
+		enters := slices.ContainsFunc(p.stops, func(one stop) bool { return one.environment.ID == s.EnvironmentID })
+		if s.EnvironmentID != 0 && !enters {
+			continue
+		}
+		if err := tx.PinPolicy(ctx, rollout, s.PolicySet); err != nil {
+			return err
+		}
+	}
+	d, r, err := u.judgePlan(ctx, tx, c, p, concerning, 0)
+	if err != nil || len(d.Rulings) == 0 {
+		return err
+	}
+	_, err = tx.AddPolicyDecision(ctx, core.PolicyDecision{RolloutID: rollout, Decision: d, Request: r, CreatedAt: c.at})
+	return err
 }

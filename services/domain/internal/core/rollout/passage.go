@@ -24,11 +24,14 @@ type passages struct {
 	names map[int64]string
 	// checks are those that are pinned, with what was reported about the version set.
 	checks core.Checks
+	// policies are those that concern the rollout, and judged what they decided in this transaction, by gate.
+	policies []core.ConcerningPolicy
+	judged   map[string]*judged
 }
 
 // passages reads what the passages depend on. The journal of a rollout has few rows about gates.
 func (t *tree) passages(ctx context.Context) (passages, error) {
-	p := passages{tree: t, open: map[string]bool{}}
+	p := passages{tree: t, open: map[string]bool{}, judged: map[string]*judged{}}
 	rows, err := t.tx.GateWordsByRollout(ctx, t.cause.Organization, []int64{t.rollout.ID})
 	if err != nil {
 		return p, err
@@ -48,6 +51,9 @@ func (t *tree) passages(ctx context.Context) (passages, error) {
 		return p, err
 	}
 	if p.checks.Observed, err = core.ObservedIn(ctx, t.tx, t.cause.Organization, core.HealthPlaces(p.checks.Pinned)); err != nil {
+		return p, err
+	}
+	if p.policies, err = t.tx.PoliciesConcerning(ctx, t.rollout.ApplicationID, t.rollout.ID); err != nil {
 		return p, err
 	}
 	p.names, err = t.names(ctx)
@@ -167,8 +173,8 @@ func (p passages) skipped(gate string) []core.Condition {
 func (p passages) steps() []string {
 	var all []string
 	for id, rule := range p.rules {
-		name, _, _ := strings.Cut(id, "/")
-		if !rule.Own && p.entrance(name) == nil {
+		name, _, within := strings.Cut(id, "/")
+		if !rule.Own && p.entrance(name) == nil && !within { // what policies require at a step belongs to the step
 			all = append(all, id)
 		}
 	}
@@ -242,8 +248,12 @@ func (m PassageRequested) apply(ctx context.Context, u *UseCases, tx Tx, c cause
 		if err != nil {
 			return err
 		}
-		if len(stops) == 0 {
-			return t.pass(ctx, m.GateID, conditions)
+		decision, err := u.judge(ctx, p, m.GateID)
+		if err != nil {
+			return err
+		}
+		if len(stops) == 0 && decision.allows() {
+			return t.pass(ctx, m.GateID, decision.added(conditions))
 		}
 	}
 	row := t.requestRow(core.VerbRequestPassage, m.GateID, "")
@@ -278,30 +288,54 @@ func (u *UseCases) decide(ctx context.Context, t *tree) error {
 	}
 	var stopped []string
 	for _, gate := range p.hold.Asking {
-		conditions, ok := p.complete(gate, p.hold.Skips[gate])
-		if !ok {
-			if err := p.scheduleChecks(ctx, gate); err != nil {
-				return err
-			}
-			continue
-		}
-		stops, err := p.stops(ctx, gate)
-		switch {
-		case err != nil:
-		case len(stops) > 0:
-			stopped = append(stopped, gate)
-			err = p.stop(ctx, gate, stops)
-		default:
-			err = t.pass(ctx, gate, conditions)
-		}
+		waits, err := u.decideOne(ctx, p, gate)
 		if err != nil {
 			return err
+		}
+		if waits {
+			stopped = append(stopped, gate)
 		}
 	}
 	if len(p.hold.Stopped) == 0 {
 		return nil
 	}
 	return t.tx.ForgetPassageStops(ctx, t.rollout.ID, stopped)
+}
+
+// decideOne grants a requested passage that has everything. It answers whether a control or policies keep it closed; the end of that finds it
+// again.
+func (u *UseCases) decideOne(ctx context.Context, p passages, gate string) (stopped bool, err error) {
+	conditions, ok := p.complete(gate, p.hold.Skips[gate])
+	decision, err := u.judge(ctx, p, gate)
+	if err != nil {
+		return false, err
+	}
+	if !ok {
+		if err := p.scheduleChecks(ctx, gate); err != nil {
+			return false, err
+		}
+	}
+	stops := decision.denial()
+	if !decision.allows() {
+		if err := p.tx.ScheduleReview(ctx, p.rollout.ID, p.cause.at.Truncate(policyReview).Add(policyReview)); err != nil {
+			return false, err
+		}
+	}
+	if ok {
+		more, err := p.stops(ctx, gate)
+		if err != nil {
+			return false, err
+		}
+		stops = append(more, stops...)
+	}
+	switch {
+	case len(stops) > 0:
+		return true, p.stop(ctx, gate, stops)
+	case !ok || !decision.allows():
+		return false, nil
+	default:
+		return false, p.pass(ctx, gate, decision.added(conditions))
+	}
 }
 
 // scheduleChecks has a passage evaluated again when one of its checks may change by itself.
@@ -331,6 +365,11 @@ func (u *UseCases) openMissing(ctx context.Context, p passages) (opened bool, er
 				return opened, err
 			}
 		}
+		more, err := u.openRequired(ctx, p, gate)
+		if err != nil {
+			return opened, err
+		}
+		opened = opened || more
 	}
 	return opened, nil
 }

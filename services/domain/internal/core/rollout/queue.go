@@ -106,7 +106,7 @@ func (u *UseCases) BeginQueued(ctx context.Context) (core.QueuedRollout, bool, e
 				triggeredBy: "queue: asked for at " + q.RequestedAt.UTC().Format(time.RFC3339),
 			}
 			if err == nil {
-				err = p.refusePinned(ctx, tx, c)
+				err = u.refuses(ctx, tx, c, p)
 			}
 			if forPeople(err) {
 				q.Outcome = fault.Public(err)

@@ -82,7 +82,7 @@ func (u *UseCases) RollbackRollout(ctx context.Context, a core.Actor, n Rollback
 				return err
 			}
 		}
-		if err := p.refusePinned(ctx, tx, c); err != nil {
+		if err := u.refuses(ctx, tx, c, p); err != nil {
 			return err
 		}
 		if made, err = u.createPlanned(ctx, tx, c, p, reason); err != nil || !n.BreakGlass {

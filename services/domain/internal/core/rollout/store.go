@@ -36,6 +36,21 @@ type Store interface {
 	OrganizationsWithDueReviews(ctx context.Context, at time.Time) ([]int64, error)
 }
 
+// PolicyTx is the part of a transaction about policies (D51).
+type PolicyTx interface {
+	// PoliciesConcerning are the latest versions of the policy sets of the organization, of an application and of all environments, and those
+	// that a rollout has pinned; none that are off. A rollout of 0 has pinned none.
+	PoliciesConcerning(ctx context.Context, application, rollout int64) ([]core.ConcerningPolicy, error)
+	PinPolicy(ctx context.Context, rollout int64, s core.PolicySet) error
+	// PolicyRequester is who created a rollout, with the groups of a member, and without permissions.
+	PolicyRequester(ctx context.Context, rollout int64) (core.Actor, error)
+	// MemberGroups are the names of a member's groups.
+	MemberGroups(ctx context.Context, member int64) ([]string, error)
+	// LatestPolicyDecisions are the latest about each gate of rollouts.
+	LatestPolicyDecisions(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.PolicyDecision, error)
+	AddPolicyDecision(ctx context.Context, d core.PolicyDecision) (int64, error)
+}
+
 // ControlTx is the part of a transaction about what stops passages from outside of a pipeline, and about evaluating them again.
 type ControlTx interface {
 	// VetoesByVersionSet are those of sets and of their versions; no key for one without.
@@ -75,6 +90,7 @@ type Tx interface {
 	core.ChangeTx
 	setup.ReadinessTx
 	ControlTx
+	PolicyTx
 	// MayObserve reports whether a rollout, or the setup of an application environment, was started for what a standing report is about. Each
 	// is 0 for none.
 	MayObserve(ctx context.Context, rollout, setup int64, about Observed) (bool, error)

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/policy"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
@@ -26,6 +27,7 @@ type UseCases struct {
 	breached  func(context.Context, Breach)
 	bypassed  func(context.Context, Bypass)
 	stuck     func(context.Context, Stuck)
+	policies  *policy.Engine
 }
 
 // Readiness records what workflows report about environments.
@@ -50,6 +52,8 @@ type Deps struct {
 	Flows     setup.Flows
 	Readiness Readiness
 	Clock     clock.Clock
+	// Policies decides by policies; may be nil for one of its own.
+	Policies *policy.Engine
 	// Wake is called after a change that left something to hand over or to publish; may be nil.
 	Wake func()
 	// Breached is called for a rollout that failed as a breach, in the transaction that records it; may be nil.
@@ -75,8 +79,11 @@ func New(d Deps) *UseCases {
 	if d.Stuck == nil {
 		d.Stuck = func(context.Context, Stuck) {}
 	}
+	if d.Policies == nil {
+		d.Policies = &policy.Engine{}
+	}
 	return &UseCases{
 		store: d.Store, drivers: d.Drivers, flows: d.Flows, readiness: d.Readiness, clock: d.Clock, wake: d.Wake,
-		breached: d.Breached, bypassed: d.Bypassed, stuck: d.Stuck,
+		breached: d.Breached, bypassed: d.Bypassed, stuck: d.Stuck, policies: d.Policies,
 	}
 }

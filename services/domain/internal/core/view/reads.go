@@ -197,6 +197,8 @@ type ControlReads interface {
 	ChecksByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.PinnedCheck, error)
 	// EnvironmentChecks are those that environments require by themselves, as they were written; no key for one that requires none.
 	EnvironmentChecks(ctx context.Context, organization int64, environments []int64) (map[int64]json.RawMessage, error)
+	// LatestPolicyDecisions are the latest about each gate of rollouts.
+	LatestPolicyDecisions(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.PolicyDecision, error)
 	// CheckReports are the latest about version sets, of each environment, key and reporter.
 	CheckReports(ctx context.Context, organization int64, sets []int64) (map[int64][]core.CheckReport, error)
 	// RolloutRequesters is what kind of principal created each rollout.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lockstep-cd/lockstep/pkg/policy"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
@@ -59,12 +60,17 @@ func (u *UseCases) readControls(ctx context.Context, organization int64, v *wait
 	if err != nil {
 		return err
 	}
+	decisions, err := u.LatestPolicyDecisions(ctx, organization, rollouts)
+	if err != nil {
+		return err
+	}
 	for _, id := range rollouts {
 		set := v.standings[id].Rollout.VersionSetID
 		v.controls[id] = stopView{
 			core.Controls{Freezes: freezes, Vetoes: vetoes[set], Pins: pins},
 			requesters[id].Automatic(),
 			core.Checks{Pinned: checks[id], Reports: reports[set], Observed: observed, Services: namesOf(v.services)},
+			decisions[id],
 		}
 	}
 	return nil
@@ -84,6 +90,11 @@ func (v waitView) stops(s core.Standing) []Wait {
 		}
 		for _, stop := range controls.Stopping(point, v.now) {
 			all = append(all, v.stop(gate, environment, stop))
+		}
+		for _, d := range controls.decisions {
+			if d.GateID == gate && d.Verdict == policy.Deny {
+				all = append(all, v.denials(gate, environment, d)...)
+			}
 		}
 		if point.Entrance {
 			all = append(all, v.checksOf(s, gate, controls.checks)...)
@@ -117,6 +128,20 @@ func (v waitView) stop(gate string, environment int64, s core.Stop) Wait {
 	}
 	w.Detail = fmt.Sprintf("passage %q: %s", gate, s.Sentence())
 	return w
+}
+
+// denials are the policies that deny a passage, each with what it says.
+func (v waitView) denials(gate string, environment int64, d core.PolicyDecision) []Wait {
+	var all []Wait
+	for _, r := range d.Deciding() {
+		all = append(all, Wait{
+			Kind: WaitPolicy, Status: WaitStopped, Subject: r.Name(), Passage: gate, GateID: gate, EnvironmentID: environment, Since: &d.CreatedAt,
+			Needs: core.MayConfigure, Detail: fmt.Sprintf("passage %q: %s (%s)", gate, r.Sentence(), d.Name()),
+			Resolver: "a change of what the policy asks about, which is evaluated every 5 minutes; " + holders(core.MayConfigure) +
+				" change policies for new rollouts",
+		})
+	}
+	return all
 }
 
 // guardedBy is the environment that a gate enters or is in, and for a step between environments the one behind it; 0 for none.

@@ -39,13 +39,15 @@ const (
 	WaitPin WaitKind = "pin"
 	// WaitCheck is a check that is not green.
 	WaitCheck WaitKind = "check"
+	// WaitPolicy is that policies deny a requested passage.
+	WaitPolicy WaitKind = "policy"
 )
 
 // AllWaitKinds is every kind.
 func AllWaitKinds() []WaitKind {
 	return []WaitKind{
 		WaitHandOver, WaitApproval, WaitPause, WaitSoak, WaitHealth, WaitEnvironment, WaitAgent,
-		WaitFreeze, WaitVeto, WaitPin, WaitCheck,
+		WaitFreeze, WaitVeto, WaitPin, WaitCheck, WaitPolicy,
 	}
 }
 
@@ -124,6 +126,8 @@ type stopView struct {
 	core.Controls
 	automatic bool
 	checks    core.Checks
+	// decisions are the latest of policies, of each gate.
+	decisions []core.PolicyDecision
 }
 
 // Waits are what rollouts wait for, in the order of promotion. One that is over waits for nothing, and has no key.

@@ -172,7 +172,7 @@ func (w Writes) HoldStops(ctx context.Context, all []core.Stop) ([]core.Stop, er
 	}
 	var kept []core.Stop
 	for _, s := range all {
-		if held[s.Kind][s.ID] {
+		if s.Kind == core.StopPolicy || held[s.Kind][s.ID] { // a change of policies has its rollouts evaluated again in any case
 			kept = append(kept, s)
 		}
 	}

@@ -654,10 +654,69 @@ type PassageStop struct {
 	RolloutID      int64
 	GateID         string
 	Kind           string
-	// The freeze, the veto, or the environment that is pinned.
+	// The freeze, the veto, or the environment that is pinned; 0 for policies.
 	ControlID int64
 	CreatedAt time.Time
 	UpdatedAt time.Time
+}
+
+// The versions of the policy sets that a rollout was created with: they count until it ends, beside the latest ones. Rows end with the rollout.
+type PinnedPolicy struct {
+	ID             *int64
+	OrganizationID int64
+	RolloutID      int64
+	PolicySetID    int64
+	Version        int32
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+}
+
+// What policies decided about rollouts and their passages, with what they were asked; a decision that repeats the one before it about the same gate is not added. Append-only; rows are kept as the evidence of passages, and grow with the history.
+type PolicyDecision struct {
+	OrganizationID int64
+	ID             int64
+	RolloutID      int64
+	// The passage; empty for the creation of the rollout.
+	GateID  string
+	Verdict string
+	// The verdict, the digest of the policies, and what each of them decided.
+	Decision json.RawMessage
+	// Everything that the policies could ask of.
+	Request   json.RawMessage
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+// Named sets of policies, each of the organization, of one application or of one environment. Rows are kept: they are few, and decisions refer to them.
+type PolicySet struct {
+	OrganizationID int64
+	ID             int64
+	Name           string
+	ApplicationID  *int64
+	EnvironmentID  *int64
+	// The latest version, which is in force as its mode says.
+	Version   int32
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+// The versions of policy sets; append-only. A change of the mode is a version, too. Rows are kept: decisions refer to them.
+type PolicyVersion struct {
+	ID             *int64
+	OrganizationID int64
+	PolicySetID    int64
+	Version        int32
+	// enforce: it counts. dry_run: what it would decide is recorded. off: it is not evaluated.
+	Mode string
+	// Where the days and hours of context.time are, such as Europe/Berlin.
+	TimeZone      string
+	Text          string
+	Reason        string
+	PrincipalType string
+	PrincipalID   int64
+	PrincipalName string
+	CreatedAt     time.Time
+	UpdatedAt     time.Time
 }
 
 // A row for each change that a person has proposed. Ends when it is decided, or after a week; kept as long as cd_changes, which has what was decided.

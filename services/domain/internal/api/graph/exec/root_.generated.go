@@ -55,6 +55,7 @@ type ResolverRoot interface {
 	Mutation() MutationResolver
 	PassageCondition() PassageConditionResolver
 	PassageConditionBy() PassageConditionByResolver
+	PolicySet() PolicySetResolver
 	PreviewedEnvironment() PreviewedEnvironmentResolver
 	ProposedChange() ProposedChangeResolver
 	Query() QueryResolver
@@ -833,6 +834,7 @@ type ComplexityRoot struct {
 		PauseWorkflowSchedule            func(childComplexity int, input model.ChangeWorkflowScheduleInput) int
 		PinEnvironment                   func(childComplexity int, input model.PinEnvironmentInput) int
 		PreviewRollout                   func(childComplexity int, input model.PreviewRolloutInput) int
+		PutPolicySet                     func(childComplexity int, input model.PutPolicySetInput) int
 		RegisterAgent                    func(childComplexity int, input model.RegisterAgentInput) int
 		RejectChange                     func(childComplexity int, input model.DecideChangeInput) int
 		RejectGate                       func(childComplexity int, input model.ResolveGateInput) int
@@ -930,6 +932,71 @@ type ComplexityRoot struct {
 		Errors      func(childComplexity int) int
 	}
 
+	PolicyCheck struct {
+		Problems func(childComplexity int) int
+		Warnings func(childComplexity int) int
+	}
+
+	PolicyDecision struct {
+		CreatedAt    func(childComplexity int) int
+		Digest       func(childComplexity int) int
+		GateID       func(childComplexity int) int
+		GlobalID     func(childComplexity int) int
+		PinnedDigest func(childComplexity int) int
+		Request      func(childComplexity int) int
+		Rulings      func(childComplexity int) int
+		Summary      func(childComplexity int) int
+		Verdict      func(childComplexity int) int
+		WouldBe      func(childComplexity int) int
+	}
+
+	PolicyDifference struct {
+		Decision func(childComplexity int) int
+		Rollout  func(childComplexity int) int
+		Summary  func(childComplexity int) int
+		Verdict  func(childComplexity int) int
+	}
+
+	PolicyProblem struct {
+		Column  func(childComplexity int) int
+		Line    func(childComplexity int) int
+		Message func(childComplexity int) int
+		Policy  func(childComplexity int) int
+	}
+
+	PolicyRuling struct {
+		DryRun   func(childComplexity int) int
+		Failed   func(childComplexity int) int
+		Given    func(childComplexity int) int
+		Line     func(childComplexity int) int
+		Message  func(childComplexity int) int
+		Policy   func(childComplexity int) int
+		Sentence func(childComplexity int) int
+		Set      func(childComplexity int) int
+		Verdict  func(childComplexity int) int
+	}
+
+	PolicySet struct {
+		Application func(childComplexity int) int
+		AuthorName  func(childComplexity int) int
+		CreatedAt   func(childComplexity int) int
+		Environment func(childComplexity int) int
+		GlobalID    func(childComplexity int) int
+		Mode        func(childComplexity int) int
+		Name        func(childComplexity int) int
+		Reason      func(childComplexity int) int
+		Text        func(childComplexity int) int
+		TimeZone    func(childComplexity int) int
+		Version     func(childComplexity int) int
+	}
+
+	PolicySimulation struct {
+		Different      func(childComplexity int) int
+		DifferentCount func(childComplexity int) int
+		Evaluated      func(childComplexity int) int
+		Truncated      func(childComplexity int) int
+	}
+
 	PreviewRolloutPayload struct {
 		Errors  func(childComplexity int) int
 		Preview func(childComplexity int) int
@@ -980,6 +1047,12 @@ type ComplexityRoot struct {
 		Errors func(childComplexity int) int
 	}
 
+	PutPolicySetPayload struct {
+		Errors    func(childComplexity int) int
+		PolicySet func(childComplexity int) int
+		Warnings  func(childComplexity int) int
+	}
+
 	Query struct {
 		AccessChanges          func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
 		Agent                  func(childComplexity int, name string) int
@@ -990,6 +1063,7 @@ type ComplexityRoot struct {
 		ArtifactSourceKinds    func(childComplexity int) int
 		ArtifactSources        func(childComplexity int, first *int, after *string, last *int, before *string, application *string, orderBy *core.Order) int
 		Audit                  func(childComplexity int, filter *model.AuditFilter, first *int, after *string, last *int, before *string, orderBy *core.Order) int
+		CheckPolicies          func(childComplexity int, text string) int
 		ChecksSchema           func(childComplexity int) int
 		DeliveryMetrics        func(childComplexity int, application string, environment *string, since *time.Time, until *time.Time) int
 		DriverOrigins          func(childComplexity int) int
@@ -1007,10 +1081,14 @@ type ComplexityRoot struct {
 		Members                func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
 		Node                   func(childComplexity int, id string) int
 		Organizations          func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
+		PolicyDecision         func(childComplexity int, id string) int
+		PolicySetVersions      func(childComplexity int, name string) int
+		PolicySets             func(childComplexity int) int
 		ProposedChanges        func(childComplexity int, open *bool, first *int, after *string, last *int, before *string, orderBy *core.Order) int
 		Rollout                func(childComplexity int, id string) int
 		RolloutPreview         func(childComplexity int, id string) int
 		Rollouts               func(childComplexity int, first *int, after *string, last *int, before *string, application *string, states []core.RolloutState, environment *string, orderBy *core.Order) int
+		SimulatePolicies       func(childComplexity int, input model.SimulatePoliciesInput) int
 		UnanswerableRules      func(childComplexity int, applicationID *string, environmentID *string) int
 		ValidateDriverConfig   func(childComplexity int, driverRef string, kind *setup.DriverConfigKind, config json.RawMessage) int
 		ValidateFlowDefinition func(childComplexity int, definition json.RawMessage) int
@@ -1111,6 +1189,7 @@ type ComplexityRoot struct {
 		Journal             func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
 		OpenGates           func(childComplexity int) int
 		PauseRequested      func(childComplexity int) int
+		PolicyDecisions     func(childComplexity int) int
 		RollbackOf          func(childComplexity int) int
 		RolledBackBy        func(childComplexity int) int
 		SkippedEnvironments func(childComplexity int) int
@@ -4621,6 +4700,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.PreviewRollout(childComplexity, args["input"].(model.PreviewRolloutInput)), true
+	case "Mutation.putPolicySet":
+		if e.ComplexityRoot.Mutation.PutPolicySet == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_putPolicySet_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.PutPolicySet(childComplexity, args["input"].(model.PutPolicySetInput)), true
 	case "Mutation.registerAgent":
 		if e.ComplexityRoot.Mutation.RegisterAgent == nil {
 			break
@@ -5219,6 +5309,277 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.PinEnvironmentPayload.Errors(childComplexity), true
 
+	case "PolicyCheck.problems":
+		if e.ComplexityRoot.PolicyCheck.Problems == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyCheck.Problems(childComplexity), true
+	case "PolicyCheck.warnings":
+		if e.ComplexityRoot.PolicyCheck.Warnings == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyCheck.Warnings(childComplexity), true
+
+	case "PolicyDecision.createdAt":
+		if e.ComplexityRoot.PolicyDecision.CreatedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyDecision.CreatedAt(childComplexity), true
+	case "PolicyDecision.digest":
+		if e.ComplexityRoot.PolicyDecision.Digest == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyDecision.Digest(childComplexity), true
+	case "PolicyDecision.gateId":
+		if e.ComplexityRoot.PolicyDecision.GateID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyDecision.GateID(childComplexity), true
+	case "PolicyDecision.id":
+		if e.ComplexityRoot.PolicyDecision.GlobalID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyDecision.GlobalID(childComplexity), true
+	case "PolicyDecision.pinnedDigest":
+		if e.ComplexityRoot.PolicyDecision.PinnedDigest == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyDecision.PinnedDigest(childComplexity), true
+	case "PolicyDecision.request":
+		if e.ComplexityRoot.PolicyDecision.Request == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyDecision.Request(childComplexity), true
+	case "PolicyDecision.rulings":
+		if e.ComplexityRoot.PolicyDecision.Rulings == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyDecision.Rulings(childComplexity), true
+	case "PolicyDecision.summary":
+		if e.ComplexityRoot.PolicyDecision.Summary == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyDecision.Summary(childComplexity), true
+	case "PolicyDecision.verdict":
+		if e.ComplexityRoot.PolicyDecision.Verdict == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyDecision.Verdict(childComplexity), true
+	case "PolicyDecision.wouldBe":
+		if e.ComplexityRoot.PolicyDecision.WouldBe == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyDecision.WouldBe(childComplexity), true
+
+	case "PolicyDifference.decision":
+		if e.ComplexityRoot.PolicyDifference.Decision == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyDifference.Decision(childComplexity), true
+	case "PolicyDifference.rollout":
+		if e.ComplexityRoot.PolicyDifference.Rollout == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyDifference.Rollout(childComplexity), true
+	case "PolicyDifference.summary":
+		if e.ComplexityRoot.PolicyDifference.Summary == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyDifference.Summary(childComplexity), true
+	case "PolicyDifference.verdict":
+		if e.ComplexityRoot.PolicyDifference.Verdict == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyDifference.Verdict(childComplexity), true
+
+	case "PolicyProblem.column":
+		if e.ComplexityRoot.PolicyProblem.Column == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyProblem.Column(childComplexity), true
+	case "PolicyProblem.line":
+		if e.ComplexityRoot.PolicyProblem.Line == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyProblem.Line(childComplexity), true
+	case "PolicyProblem.message":
+		if e.ComplexityRoot.PolicyProblem.Message == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyProblem.Message(childComplexity), true
+	case "PolicyProblem.policy":
+		if e.ComplexityRoot.PolicyProblem.Policy == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyProblem.Policy(childComplexity), true
+
+	case "PolicyRuling.dryRun":
+		if e.ComplexityRoot.PolicyRuling.DryRun == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyRuling.DryRun(childComplexity), true
+	case "PolicyRuling.failed":
+		if e.ComplexityRoot.PolicyRuling.Failed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyRuling.Failed(childComplexity), true
+	case "PolicyRuling.given":
+		if e.ComplexityRoot.PolicyRuling.Given == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyRuling.Given(childComplexity), true
+	case "PolicyRuling.line":
+		if e.ComplexityRoot.PolicyRuling.Line == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyRuling.Line(childComplexity), true
+	case "PolicyRuling.message":
+		if e.ComplexityRoot.PolicyRuling.Message == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyRuling.Message(childComplexity), true
+	case "PolicyRuling.policy":
+		if e.ComplexityRoot.PolicyRuling.Policy == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyRuling.Policy(childComplexity), true
+	case "PolicyRuling.sentence":
+		if e.ComplexityRoot.PolicyRuling.Sentence == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyRuling.Sentence(childComplexity), true
+	case "PolicyRuling.set":
+		if e.ComplexityRoot.PolicyRuling.Set == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyRuling.Set(childComplexity), true
+	case "PolicyRuling.verdict":
+		if e.ComplexityRoot.PolicyRuling.Verdict == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyRuling.Verdict(childComplexity), true
+
+	case "PolicySet.application":
+		if e.ComplexityRoot.PolicySet.Application == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicySet.Application(childComplexity), true
+	case "PolicySet.author":
+		if e.ComplexityRoot.PolicySet.AuthorName == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicySet.AuthorName(childComplexity), true
+	case "PolicySet.createdAt":
+		if e.ComplexityRoot.PolicySet.CreatedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicySet.CreatedAt(childComplexity), true
+	case "PolicySet.environment":
+		if e.ComplexityRoot.PolicySet.Environment == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicySet.Environment(childComplexity), true
+	case "PolicySet.id":
+		if e.ComplexityRoot.PolicySet.GlobalID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicySet.GlobalID(childComplexity), true
+	case "PolicySet.mode":
+		if e.ComplexityRoot.PolicySet.Mode == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicySet.Mode(childComplexity), true
+	case "PolicySet.name":
+		if e.ComplexityRoot.PolicySet.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicySet.Name(childComplexity), true
+	case "PolicySet.reason":
+		if e.ComplexityRoot.PolicySet.Reason == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicySet.Reason(childComplexity), true
+	case "PolicySet.text":
+		if e.ComplexityRoot.PolicySet.Text == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicySet.Text(childComplexity), true
+	case "PolicySet.timeZone":
+		if e.ComplexityRoot.PolicySet.TimeZone == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicySet.TimeZone(childComplexity), true
+	case "PolicySet.version":
+		if e.ComplexityRoot.PolicySet.Version == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicySet.Version(childComplexity), true
+
+	case "PolicySimulation.different":
+		if e.ComplexityRoot.PolicySimulation.Different == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicySimulation.Different(childComplexity), true
+	case "PolicySimulation.differentCount":
+		if e.ComplexityRoot.PolicySimulation.DifferentCount == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicySimulation.DifferentCount(childComplexity), true
+	case "PolicySimulation.evaluated":
+		if e.ComplexityRoot.PolicySimulation.Evaluated == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicySimulation.Evaluated(childComplexity), true
+	case "PolicySimulation.truncated":
+		if e.ComplexityRoot.PolicySimulation.Truncated == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicySimulation.Truncated(childComplexity), true
+
 	case "PreviewRolloutPayload.errors":
 		if e.ComplexityRoot.PreviewRolloutPayload.Errors == nil {
 			break
@@ -5417,6 +5778,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.ProposedChangePayload.Errors(childComplexity), true
 
+	case "PutPolicySetPayload.errors":
+		if e.ComplexityRoot.PutPolicySetPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PutPolicySetPayload.Errors(childComplexity), true
+	case "PutPolicySetPayload.policySet":
+		if e.ComplexityRoot.PutPolicySetPayload.PolicySet == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PutPolicySetPayload.PolicySet(childComplexity), true
+	case "PutPolicySetPayload.warnings":
+		if e.ComplexityRoot.PutPolicySetPayload.Warnings == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PutPolicySetPayload.Warnings(childComplexity), true
+
 	case "Query.accessChanges":
 		if e.ComplexityRoot.Query.AccessChanges == nil {
 			break
@@ -5506,6 +5886,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Audit(childComplexity, args["filter"].(*model.AuditFilter), args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["orderBy"].(*core.Order)), true
+	case "Query.checkPolicies":
+		if e.ComplexityRoot.Query.CheckPolicies == nil {
+			break
+		}
+
+		args, err := ec.field_Query_checkPolicies_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.CheckPolicies(childComplexity, args["text"].(string)), true
 	case "Query.checksSchema":
 		if e.ComplexityRoot.Query.ChecksSchema == nil {
 			break
@@ -5674,6 +6065,34 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Organizations(childComplexity, args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["orderBy"].(*core.Order)), true
+	case "Query.policyDecision":
+		if e.ComplexityRoot.Query.PolicyDecision == nil {
+			break
+		}
+
+		args, err := ec.field_Query_policyDecision_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.PolicyDecision(childComplexity, args["id"].(string)), true
+	case "Query.policySetVersions":
+		if e.ComplexityRoot.Query.PolicySetVersions == nil {
+			break
+		}
+
+		args, err := ec.field_Query_policySetVersions_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.PolicySetVersions(childComplexity, args["name"].(string)), true
+	case "Query.policySets":
+		if e.ComplexityRoot.Query.PolicySets == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.PolicySets(childComplexity), true
 	case "Query.proposedChanges":
 		if e.ComplexityRoot.Query.ProposedChanges == nil {
 			break
@@ -5718,6 +6137,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Rollouts(childComplexity, args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["application"].(*string), args["states"].([]core.RolloutState), args["environment"].(*string), args["orderBy"].(*core.Order)), true
+	case "Query.simulatePolicies":
+		if e.ComplexityRoot.Query.SimulatePolicies == nil {
+			break
+		}
+
+		args, err := ec.field_Query_simulatePolicies_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.SimulatePolicies(childComplexity, args["input"].(model.SimulatePoliciesInput)), true
 	case "Query.unanswerableRules":
 		if e.ComplexityRoot.Query.UnanswerableRules == nil {
 			break
@@ -6125,6 +6555,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Rollout.PauseRequested(childComplexity), true
+	case "Rollout.policyDecisions":
+		if e.ComplexityRoot.Rollout.PolicyDecisions == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Rollout.PolicyDecisions(childComplexity), true
 	case "Rollout.rollbackOf":
 		if e.ComplexityRoot.Rollout.RollbackOf == nil {
 			break
@@ -7839,6 +8275,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputPauseRolloutInput,
 		ec.unmarshalInputPinEnvironmentInput,
 		ec.unmarshalInputPreviewRolloutInput,
+		ec.unmarshalInputPutPolicySetInput,
 		ec.unmarshalInputRegisterAgentInput,
 		ec.unmarshalInputRemoveMemberInput,
 		ec.unmarshalInputRenameOrganizationInput,
@@ -7866,6 +8303,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputSetMemberRoleInput,
 		ec.unmarshalInputSetRollbackPolicyInput,
 		ec.unmarshalInputSetRolloutPolicyInput,
+		ec.unmarshalInputSimulatePoliciesInput,
 		ec.unmarshalInputStartFreezeInput,
 		ec.unmarshalInputStopAutomaticRollbackInput,
 		ec.unmarshalInputTryArtifactSourceInput,
@@ -9816,6 +10254,8 @@ enum WaitKind {
   PIN
   "A check is not green."
   CHECK
+  "Policies deny it."
+  POLICY
 }
 
 "A page of gates."
@@ -9971,11 +10411,13 @@ enum PassageConditionKind {
   CHECK
   "A passage that was not granted, on the row of the breach that went around it."
   PASSAGE
+  "What policies decided; the subject is the decision."
+  POLICY
 }
 
 "What a condition came to."
 enum PassageConditionStatus {
-  "Approved by as many as it takes; of an approval that does not complete its gate yet, approved by its author."
+  "Approved by as many as it takes; of an approval that does not complete its gate yet, approved by its author; of policies, allowed."
   APPROVED
   "Nobody answered in time, and the rule approves then."
   EXPIRED
@@ -10515,6 +10957,198 @@ type CreateFlowDefinitionPayload {
   unchanged: Boolean!
   "Approvals that cannot be given as things are now, of the pipeline: too few members are left who may give them. Empty on errors."
   unanswerable: [UnanswerableRule!]!
+  errors: [UserError!]!
+}
+`, BuiltIn: false},
+	{Name: "../schema/policy.graphqls", Input: `# Policies: what rollouts are allowed to do, written in Cedar.
+
+extend type Query {
+  "All policy sets of the organization in their latest versions, by name."
+  policySets: [PolicySet!]!
+  "The versions of one policy set, the latest first, at most 100; empty if there is no such set."
+  policySetVersions(name: String!): [PolicySet!]!
+  "A decision that policies took, with what they were asked; null if there is none."
+  policyDecision(id: ID!): PolicyDecision
+  "Validates policies as putPolicySet would, and stores nothing."
+  checkPolicies(text: String!): PolicyCheck!
+  "Decides again what was decided since an instant, as if a policy set had another text and were enforced, and lists what would have been different."
+  simulatePolicies(input: SimulatePoliciesInput!): PolicySimulation!
+}
+
+extend type Mutation {
+  "Adds a version of a policy set, and the set if it is new. Rollouts under way keep the versions that they were created with, and the new one counts as well."
+  putPolicySet(input: PutPolicySetInput!): PutPolicySetPayload!
+}
+
+extend type Rollout {
+  "What policies decided about this rollout and its passages, the latest first, at most 100. A decision that repeats the one before it is not listed."
+  policyDecisions: [PolicyDecision!]!
+}
+
+"One version of a named set of policies."
+type PolicySet implements Node {
+  "That of the set, which all of its versions have."
+  id: ID!
+  "Unique in the organization."
+  name: String!
+  "The application whose rollouts it concerns; null for others."
+  application: Application
+  "The environment whose passages it concerns; null for others. Without application and environment it concerns the whole organization."
+  environment: Environment
+  version: Int!
+  mode: PolicyMode!
+  "Where the days and hours are that its policies see, such as Europe/Berlin."
+  timeZone: String!
+  "The policies, in Cedar."
+  text: String!
+  "Why this version was made."
+  reason: String!
+  "What the author was called then."
+  author: String!
+  "When this version was made."
+  createdAt: Time!
+}
+
+"Whether a version of a policy set counts."
+enum PolicyMode {
+  "It counts."
+  ENFORCE
+  "What it would have decided is recorded; it decides nothing."
+  DRY_RUN
+  "It is not evaluated."
+  OFF
+}
+
+"What policies decided."
+enum PolicyVerdict {
+  ALLOW
+  "An approval is required first."
+  NEEDS_APPROVAL
+  DENY
+}
+
+"A decision that policies took about a rollout."
+type PolicyDecision implements Node {
+  id: ID!
+  "The passage; null for the creation of the rollout."
+  gateId: String
+  verdict: PolicyVerdict!
+  "The verdict if the policy sets that are tried out counted; null if none is."
+  wouldBe: PolicyVerdict
+  "Which policies decided and why, as text."
+  summary: String!
+  "Identifies the present policies that were asked: the digest of their texts."
+  digest: String!
+  "Identifies the policies that the rollout was created with, if they are others; null if they are the same."
+  pinnedDigest: String
+  "The policies that matched, and what denied."
+  rulings: [PolicyRuling!]!
+  "Everything that the policies were asked, with its values."
+  request: JSON!
+  createdAt: Time!
+}
+
+"What one policy decided."
+type PolicyRuling {
+  "The policy set, or the scope in which no policy permits."
+  set: String!
+  "The policy; null if no policy of the scope permits."
+  policy: String
+  "The line of the policy in its set; null for none."
+  line: Int
+  verdict: PolicyVerdict!
+  "What the policy says to people, or why it could not be evaluated; null for nothing."
+  message: String
+  "The whole as a sentence."
+  sentence: String!
+  "It could not be evaluated, which denies."
+  failed: Boolean!
+  "The approval that it requires has been given."
+  given: Boolean!
+  "The set is tried out: the ruling does not count."
+  dryRun: Boolean!
+}
+
+"Something about the text of a policy set."
+type PolicyProblem {
+  "Counted from 1; null if it has no place."
+  line: Int
+  "Counted from 1; null if it has no place."
+  column: Int
+  "The policy; null if it is about none."
+  policy: String
+  message: String!
+}
+
+"What is wrong with the text of a policy set."
+type PolicyCheck {
+  "They keep the text from being stored."
+  problems: [PolicyProblem!]!
+  "What the author may not have meant."
+  warnings: [PolicyProblem!]!
+}
+
+"Input of simulatePolicies."
+input SimulatePoliciesInput {
+  "The set that would have this text; of a set that exists, its scope counts."
+  name: String!
+  "The application that a new set would concern, by name or identifier; null for none."
+  application: String
+  "The environment that a new set would concern, by name or identifier; null for none."
+  environment: String
+  "The policies."
+  text: String!
+  "Where the days and hours are; that of the set, or UTC, if it is empty."
+  timeZone: String = ""
+  "Decisions from this instant on are evaluated, the latest 5000."
+  since: Time!
+}
+
+"What a simulation found."
+type PolicySimulation {
+  "How many recorded decisions were evaluated."
+  evaluated: Int!
+  "There were more decisions than could be evaluated."
+  truncated: Boolean!
+  "Those that would have been different, the latest first; at most 200."
+  different: [PolicyDifference!]!
+  "How many would have been different."
+  differentCount: Int!
+}
+
+"A decision that would have been different."
+type PolicyDifference {
+  decision: PolicyDecision!
+  rollout: Rollout
+  "The verdict that it would have been."
+  verdict: PolicyVerdict!
+  "By which policies and why, as text."
+  summary: String!
+}
+
+"Input of putPolicySet."
+input PutPolicySetInput {
+  "1 to 63 lower-case letters, digits and hyphens."
+  name: String!
+  "The application that a new set concerns, by name or identifier; null for none. The scope of a set never changes."
+  application: String
+  "The environment that a new set concerns, by name or identifier; null for none."
+  environment: String
+  "The policies; those of the latest version if it is empty."
+  text: String = ""
+  "That of the latest version if it is null; DRY_RUN for a new set."
+  mode: PolicyMode
+  "That of the latest version if it is empty; UTC for a new set."
+  timeZone: String = ""
+  "Why; kept with the version."
+  reason: String!
+}
+
+"Result of putPolicySet."
+type PutPolicySetPayload {
+  policySet: PolicySet
+  "What the author may not have meant."
+  warnings: [PolicyProblem!]!
   errors: [UserError!]!
 }
 `, BuiltIn: false},
@@ -13165,6 +13799,136 @@ func (ec *executionContext) childFields_PinEnvironmentPayload(ctx context.Contex
 	return nil, fmt.Errorf("no field named %q was found under type PinEnvironmentPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_PolicyCheck(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "problems":
+		return ec.fieldContext_PolicyCheck_problems(ctx, field)
+	case "warnings":
+		return ec.fieldContext_PolicyCheck_warnings(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PolicyCheck", field.Name)
+}
+
+func (ec *executionContext) childFields_PolicyDecision(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_PolicyDecision_id(ctx, field)
+	case "gateId":
+		return ec.fieldContext_PolicyDecision_gateId(ctx, field)
+	case "verdict":
+		return ec.fieldContext_PolicyDecision_verdict(ctx, field)
+	case "wouldBe":
+		return ec.fieldContext_PolicyDecision_wouldBe(ctx, field)
+	case "summary":
+		return ec.fieldContext_PolicyDecision_summary(ctx, field)
+	case "digest":
+		return ec.fieldContext_PolicyDecision_digest(ctx, field)
+	case "pinnedDigest":
+		return ec.fieldContext_PolicyDecision_pinnedDigest(ctx, field)
+	case "rulings":
+		return ec.fieldContext_PolicyDecision_rulings(ctx, field)
+	case "request":
+		return ec.fieldContext_PolicyDecision_request(ctx, field)
+	case "createdAt":
+		return ec.fieldContext_PolicyDecision_createdAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PolicyDecision", field.Name)
+}
+
+func (ec *executionContext) childFields_PolicyDifference(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "decision":
+		return ec.fieldContext_PolicyDifference_decision(ctx, field)
+	case "rollout":
+		return ec.fieldContext_PolicyDifference_rollout(ctx, field)
+	case "verdict":
+		return ec.fieldContext_PolicyDifference_verdict(ctx, field)
+	case "summary":
+		return ec.fieldContext_PolicyDifference_summary(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PolicyDifference", field.Name)
+}
+
+func (ec *executionContext) childFields_PolicyProblem(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "line":
+		return ec.fieldContext_PolicyProblem_line(ctx, field)
+	case "column":
+		return ec.fieldContext_PolicyProblem_column(ctx, field)
+	case "policy":
+		return ec.fieldContext_PolicyProblem_policy(ctx, field)
+	case "message":
+		return ec.fieldContext_PolicyProblem_message(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PolicyProblem", field.Name)
+}
+
+func (ec *executionContext) childFields_PolicyRuling(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "set":
+		return ec.fieldContext_PolicyRuling_set(ctx, field)
+	case "policy":
+		return ec.fieldContext_PolicyRuling_policy(ctx, field)
+	case "line":
+		return ec.fieldContext_PolicyRuling_line(ctx, field)
+	case "verdict":
+		return ec.fieldContext_PolicyRuling_verdict(ctx, field)
+	case "message":
+		return ec.fieldContext_PolicyRuling_message(ctx, field)
+	case "sentence":
+		return ec.fieldContext_PolicyRuling_sentence(ctx, field)
+	case "failed":
+		return ec.fieldContext_PolicyRuling_failed(ctx, field)
+	case "given":
+		return ec.fieldContext_PolicyRuling_given(ctx, field)
+	case "dryRun":
+		return ec.fieldContext_PolicyRuling_dryRun(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PolicyRuling", field.Name)
+}
+
+func (ec *executionContext) childFields_PolicySet(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_PolicySet_id(ctx, field)
+	case "name":
+		return ec.fieldContext_PolicySet_name(ctx, field)
+	case "application":
+		return ec.fieldContext_PolicySet_application(ctx, field)
+	case "environment":
+		return ec.fieldContext_PolicySet_environment(ctx, field)
+	case "version":
+		return ec.fieldContext_PolicySet_version(ctx, field)
+	case "mode":
+		return ec.fieldContext_PolicySet_mode(ctx, field)
+	case "timeZone":
+		return ec.fieldContext_PolicySet_timeZone(ctx, field)
+	case "text":
+		return ec.fieldContext_PolicySet_text(ctx, field)
+	case "reason":
+		return ec.fieldContext_PolicySet_reason(ctx, field)
+	case "author":
+		return ec.fieldContext_PolicySet_author(ctx, field)
+	case "createdAt":
+		return ec.fieldContext_PolicySet_createdAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PolicySet", field.Name)
+}
+
+func (ec *executionContext) childFields_PolicySimulation(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "evaluated":
+		return ec.fieldContext_PolicySimulation_evaluated(ctx, field)
+	case "truncated":
+		return ec.fieldContext_PolicySimulation_truncated(ctx, field)
+	case "different":
+		return ec.fieldContext_PolicySimulation_different(ctx, field)
+	case "differentCount":
+		return ec.fieldContext_PolicySimulation_differentCount(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PolicySimulation", field.Name)
+}
+
 func (ec *executionContext) childFields_PreviewRolloutPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "preview":
@@ -13263,6 +14027,18 @@ func (ec *executionContext) childFields_ProposedChangePayload(ctx context.Contex
 		return ec.fieldContext_ProposedChangePayload_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type ProposedChangePayload", field.Name)
+}
+
+func (ec *executionContext) childFields_PutPolicySetPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "policySet":
+		return ec.fieldContext_PutPolicySetPayload_policySet(ctx, field)
+	case "warnings":
+		return ec.fieldContext_PutPolicySetPayload_warnings(ctx, field)
+	case "errors":
+		return ec.fieldContext_PutPolicySetPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PutPolicySetPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_QueuedRollout(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -13463,6 +14239,8 @@ func (ec *executionContext) childFields_Rollout(ctx context.Context, field graph
 		return ec.fieldContext_Rollout_environments(ctx, field)
 	case "journal":
 		return ec.fieldContext_Rollout_journal(ctx, field)
+	case "policyDecisions":
+		return ec.fieldContext_Rollout_policyDecisions(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Rollout", field.Name)
 }

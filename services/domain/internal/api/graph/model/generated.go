@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/policy"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
@@ -498,6 +499,36 @@ type PinEnvironmentPayload struct {
 	Errors      []UserError  `json:"errors"`
 }
 
+// What is wrong with the text of a policy set.
+type PolicyCheck struct {
+	// They keep the text from being stored.
+	Problems []PolicyProblem `json:"problems"`
+	// What the author may not have meant.
+	Warnings []PolicyProblem `json:"warnings"`
+}
+
+// A decision that would have been different.
+type PolicyDifference struct {
+	Decision PolicyDecision `json:"decision"`
+	Rollout  *Rollout       `json:"rollout,omitempty"`
+	// The verdict that it would have been.
+	Verdict policy.Verdict `json:"verdict"`
+	// By which policies and why, as text.
+	Summary string `json:"summary"`
+}
+
+// What a simulation found.
+type PolicySimulation struct {
+	// How many recorded decisions were evaluated.
+	Evaluated int `json:"evaluated"`
+	// There were more decisions than could be evaluated.
+	Truncated bool `json:"truncated"`
+	// Those that would have been different, the latest first; at most 200.
+	Different []PolicyDifference `json:"different"`
+	// How many would have been different.
+	DifferentCount int `json:"differentCount"`
+}
+
 // Input of previewRollout.
 type PreviewRolloutInput struct {
 	// The version set.
@@ -516,6 +547,32 @@ type PreviewRolloutPayload struct {
 type ProposedChangePayload struct {
 	Change *ProposedChange `json:"change,omitempty"`
 	Errors []UserError     `json:"errors"`
+}
+
+// Input of putPolicySet.
+type PutPolicySetInput struct {
+	// 1 to 63 lower-case letters, digits and hyphens.
+	Name string `json:"name"`
+	// The application that a new set concerns, by name or identifier; null for none. The scope of a set never changes.
+	Application *string `json:"application,omitempty"`
+	// The environment that a new set concerns, by name or identifier; null for none.
+	Environment *string `json:"environment,omitempty"`
+	// The policies; those of the latest version if it is empty.
+	Text *string `json:"text,omitempty"`
+	// That of the latest version if it is null; DRY_RUN for a new set.
+	Mode *core.PolicyMode `json:"mode,omitempty"`
+	// That of the latest version if it is empty; UTC for a new set.
+	TimeZone *string `json:"timeZone,omitempty"`
+	// Why; kept with the version.
+	Reason string `json:"reason"`
+}
+
+// Result of putPolicySet.
+type PutPolicySetPayload struct {
+	PolicySet *PolicySet `json:"policySet,omitempty"`
+	// What the author may not have meant.
+	Warnings []PolicyProblem `json:"warnings"`
+	Errors   []UserError     `json:"errors"`
 }
 
 // Input of registerAgent.
@@ -859,6 +916,22 @@ type SetRolloutPolicyPayload struct {
 	Errors      []UserError  `json:"errors"`
 }
 
+// Input of simulatePolicies.
+type SimulatePoliciesInput struct {
+	// The set that would have this text; of a set that exists, its scope counts.
+	Name string `json:"name"`
+	// The application that a new set would concern, by name or identifier; null for none.
+	Application *string `json:"application,omitempty"`
+	// The environment that a new set would concern, by name or identifier; null for none.
+	Environment *string `json:"environment,omitempty"`
+	// The policies.
+	Text string `json:"text"`
+	// Where the days and hours are; that of the set, or UTC, if it is empty.
+	TimeZone *string `json:"timeZone,omitempty"`
+	// Decisions from this instant on are evaluated, the latest 5000.
+	Since time.Time `json:"since"`
+}
+
 // Input of startFreeze.
 type StartFreezeInput struct {
 	// Empty for all tiers.
@@ -1079,6 +1152,8 @@ const (
 	PassageConditionKindCheck PassageConditionKind = "CHECK"
 	// A passage that was not granted, on the row of the breach that went around it.
 	PassageConditionKindPassage PassageConditionKind = "PASSAGE"
+	// What policies decided; the subject is the decision.
+	PassageConditionKindPolicy PassageConditionKind = "POLICY"
 )
 
 var AllPassageConditionKind = []PassageConditionKind{
@@ -1090,11 +1165,12 @@ var AllPassageConditionKind = []PassageConditionKind{
 	PassageConditionKindPin,
 	PassageConditionKindCheck,
 	PassageConditionKindPassage,
+	PassageConditionKindPolicy,
 }
 
 func (e PassageConditionKind) IsValid() bool {
 	switch e {
-	case PassageConditionKindApproval, PassageConditionKindSkippedWeight, PassageConditionKindNothingAsked, PassageConditionKindFreeze, PassageConditionKindVeto, PassageConditionKindPin, PassageConditionKindCheck, PassageConditionKindPassage:
+	case PassageConditionKindApproval, PassageConditionKindSkippedWeight, PassageConditionKindNothingAsked, PassageConditionKindFreeze, PassageConditionKindVeto, PassageConditionKindPin, PassageConditionKindCheck, PassageConditionKindPassage, PassageConditionKindPolicy:
 		return true
 	}
 	return false
@@ -1139,7 +1215,7 @@ func (e PassageConditionKind) MarshalJSON() ([]byte, error) {
 type PassageConditionStatus string
 
 const (
-	// Approved by as many as it takes; of an approval that does not complete its gate yet, approved by its author.
+	// Approved by as many as it takes; of an approval that does not complete its gate yet, approved by its author; of policies, allowed.
 	PassageConditionStatusApproved PassageConditionStatus = "APPROVED"
 	// Nobody answered in time, and the rule approves then.
 	PassageConditionStatusExpired PassageConditionStatus = "EXPIRED"

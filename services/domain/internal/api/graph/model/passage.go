@@ -61,6 +61,8 @@ func (c PassageCondition) Subject() *string {
 	switch c.Condition.Kind {
 	case core.ConditionFreeze, core.ConditionVeto, core.ConditionPin:
 		return orNull(core.Stop{Kind: core.StopKind(c.Condition.Kind), ID: c.ControlID}.Subject())
+	case core.ConditionPolicy:
+		return orNull(core.PolicyDecision{ID: c.ControlID}.Name())
 	default:
 		return orNull(c.GateID)
 	}
@@ -82,6 +84,11 @@ func (c PassageCondition) Status() PassageConditionStatus {
 		return PassageConditionStatusStopped
 	case core.ConditionCheck:
 		return PassageConditionStatusSuccess // a passage is granted only when it is
+	case core.ConditionPolicy:
+		if c.verb == core.VerbStopPassage {
+			return PassageConditionStatusStopped
+		}
+		return PassageConditionStatusApproved // policies have allowed it
 	case core.ConditionApproval:
 	}
 	switch c.Outcome {

@@ -182,7 +182,7 @@ export interface NewArtifactSourceInput {
 
 export type NewerPolicy = 'REFUSE' | 'QUEUE' | 'SUPERSEDE'
 
-export type PassageConditionKind = 'APPROVAL' | 'SKIPPED_WEIGHT' | 'NOTHING_ASKED' | 'FREEZE' | 'VETO' | 'PIN' | 'CHECK' | 'PASSAGE'
+export type PassageConditionKind = 'APPROVAL' | 'SKIPPED_WEIGHT' | 'NOTHING_ASKED' | 'FREEZE' | 'VETO' | 'PIN' | 'CHECK' | 'PASSAGE' | 'POLICY'
 
 export type PassageConditionStatus = 'APPROVED' | 'EXPIRED' | 'BREAK_GLASS' | 'SUCCESS' | 'SKIPPED' | 'NOT_NEEDED' | 'STOPPED' | 'BYPASSED' | 'NOT_GRANTED'
 
@@ -378,7 +378,7 @@ export interface UnpinEnvironmentInput {
   reason?: string | null
 }
 
-export type WaitKind = 'HAND_OVER' | 'APPROVAL' | 'PAUSE' | 'SOAK' | 'HEALTH' | 'ENVIRONMENT' | 'AGENT' | 'FREEZE' | 'VETO' | 'PIN' | 'CHECK'
+export type WaitKind = 'HAND_OVER' | 'APPROVAL' | 'PAUSE' | 'SOAK' | 'HEALTH' | 'ENVIRONMENT' | 'AGENT' | 'FREEZE' | 'VETO' | 'PIN' | 'CHECK' | 'POLICY'
 
 export type WaitStatus = 'PENDING' | 'FAILED' | 'STOPPED' | 'UNSATISFIABLE'
 

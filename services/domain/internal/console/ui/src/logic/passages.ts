@@ -56,7 +56,7 @@ function satisfied(c: Condition): string {
     case 'BREAK_GLASS':
       return `${subject}: passed by break-glass by ${by}`
     case 'APPROVED':
-      return `${subject}: approved by ${by}`
+      return c.kind === 'POLICY' ? `policies allow it (${subject})` : `${subject}: approved by ${by}`
     case 'SUCCESS':
       return `check ${subject}${c.environment ? ` of ${c.environment.name}` : ''}: success${by ? ` by ${by}` : ''}`
     case 'STOPPED':

@@ -88,6 +88,8 @@ function title(rollout: Rollout, w: Wait): string {
       return `A freeze stops “${w.gateId ?? ''}”`
     case 'CHECK':
       return `“${w.gateId ?? ''}” waits for ${w.subject ? `check ${w.subject}` : 'a check'} of ${where}`
+    case 'POLICY':
+      return `Policy ${w.subject ?? ''} denies “${w.gateId ?? ''}”`
     case 'VETO':
       return 'What it carries is vetoed'
     case 'PIN':

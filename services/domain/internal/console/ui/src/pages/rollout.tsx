@@ -293,7 +293,7 @@ function Automatic({ rollout, what }: { rollout: Rollout; what: string }) {
   )
 }
 
-const kindIcons: Record<WaitKind, string> = { HAND_OVER: 'pending', APPROVAL: 'gate', PAUSE: 'paused', SOAK: 'clock', HEALTH: 'moving', ENVIRONMENT: 'environment', AGENT: 'offline', FREEZE: 'paused', VETO: 'failed', PIN: 'gate', CHECK: 'clock' }
+const kindIcons: Record<WaitKind, string> = { HAND_OVER: 'pending', APPROVAL: 'gate', PAUSE: 'paused', SOAK: 'clock', HEALTH: 'moving', ENVIRONMENT: 'environment', AGENT: 'offline', FREEZE: 'paused', VETO: 'failed', PIN: 'gate', CHECK: 'clock', POLICY: 'gate' }
 
 /** The versions that this rollout changes, environment by environment. */
 function WhatChanges({ rollout }: { rollout: Rollout }) {

@@ -1,0 +1,242 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/policy"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
+)
+
+func policySet(s query.PolicySet, v query.PolicyVersion) core.PolicySet {
+	set := core.PolicySet{
+		ID: s.ID, Name: s.Name, Version: int(v.Version), Mode: core.PolicyMode(v.Mode), TimeZone: v.TimeZone, Text: v.Text, Reason: v.Reason,
+		Author: author(v.PrincipalType, v.PrincipalID, v.PrincipalName), CreatedAt: v.CreatedAt,
+	}
+	if s.ApplicationID != nil {
+		set.ApplicationID = *s.ApplicationID
+	}
+	if s.EnvironmentID != nil {
+		set.EnvironmentID = *s.EnvironmentID
+	}
+	return set
+}
+
+func policyDecision(r query.PolicyDecision) (core.PolicyDecision, error) {
+	d := core.PolicyDecision{ID: r.ID, RolloutID: r.RolloutID, GateID: r.GateID, CreatedAt: r.CreatedAt}
+	if err := json.Unmarshal(r.Decision, &d.Decision); err != nil {
+		return d, fmt.Errorf("read policy decision %d: %w", r.ID, err)
+	}
+	if err := json.Unmarshal(r.Request, &d.Request); err != nil {
+		return d, fmt.Errorf("read the request of policy decision %d: %w", r.ID, err)
+	}
+	return d, nil
+}
+
+func policyDecisions(rows []query.PolicyDecision) ([]core.PolicyDecision, error) {
+	all := make([]core.PolicyDecision, len(rows))
+	for i, row := range rows {
+		var err error
+		if all[i], err = policyDecision(row); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// PolicySets implements policy.Reads and policy.Tx.
+func (r Reads) PolicySets(ctx context.Context, organization int64) (all []core.PolicySet, err error) {
+	err = r.Run(ctx, organization, func(q *query.Queries) error {
+		rows, err := q.PolicySets(ctx, organization)
+		all = convert(rows, func(row query.PolicySetsRow) core.PolicySet { return policySet(row.PolicySet, row.PolicyVersion) })
+		return pg.Classify(err, "read policy sets")
+	})
+	return all, err
+}
+
+// PolicySetVersions implements policy.Reads.
+func (r Reads) PolicySetVersions(ctx context.Context, organization int64, name string) (all []core.PolicySet, err error) {
+	err = r.Run(ctx, organization, func(q *query.Queries) error {
+		rows, err := q.PolicySetVersions(ctx, organization, name)
+		all = convert(rows, func(row query.PolicySetVersionsRow) core.PolicySet {
+			return policySet(row.PolicySet, row.PolicyVersion)
+		})
+		return pg.Classify(err, "read versions of policy set %q", name)
+	})
+	return all, err
+}
+
+// PolicyNames implements policy.Reads and policy.Tx.
+func (r Reads) PolicyNames(ctx context.Context, organization int64) (policy.Names, error) {
+	names := policy.Names{Applications: map[int64]string{}, Environments: map[int64]string{}}
+	err := r.Run(ctx, organization, func(q *query.Queries) error {
+		var err error
+		if names.Groups, err = q.GroupNames(ctx, organization); err != nil {
+			return pg.Classify(err, "read the names of groups")
+		}
+		applications, err := q.ApplicationNames(ctx, organization)
+		if err != nil {
+			return pg.Classify(err, "read the names of applications")
+		}
+		for _, row := range applications {
+			names.Applications[row.ID] = row.Name
+		}
+		environments, err := q.EnvironmentNames(ctx, organization)
+		for _, row := range environments {
+			names.Environments[row.ID] = row.Name
+		}
+		return pg.Classify(err, "read the names of environments")
+	})
+	return names, err
+}
+
+// PolicyDecisionsByID implements policy.Reads.
+func (r Reads) PolicyDecisionsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.PolicyDecision, error) {
+	found := map[int64]core.PolicyDecision{}
+	err := r.Run(ctx, organization, func(q *query.Queries) error {
+		rows, err := q.PolicyDecisionsByID(ctx, organization, ids)
+		if err != nil {
+			return pg.Classify(err, "read policy decisions")
+		}
+		all, err := policyDecisions(rows)
+		for _, d := range all {
+			found[d.ID] = d
+		}
+		return err
+	})
+	return found, err
+}
+
+// PolicyDecisionsByRollout implements policy.Reads.
+func (r Reads) PolicyDecisionsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.PolicyDecision, error) {
+	found := map[int64][]core.PolicyDecision{}
+	err := r.Run(ctx, organization, func(q *query.Queries) error {
+		rows, err := q.PolicyDecisionsByRollout(ctx, rollouts, organization)
+		if err != nil {
+			return pg.Classify(err, "read policy decisions of rollouts")
+		}
+		for _, row := range rows {
+			d, err := policyDecision(row.PolicyDecision)
+			if err != nil {
+				return err
+			}
+			found[d.RolloutID] = append(found[d.RolloutID], d)
+		}
+		return nil
+	})
+	return found, err
+}
+
+// PolicyDecisionsSince implements policy.Reads.
+func (r Reads) PolicyDecisionsSince(ctx context.Context, organization int64, since time.Time) (all []core.PolicyDecision, err error) {
+	err = r.Run(ctx, organization, func(q *query.Queries) error {
+		rows, err := q.PolicyDecisionsSince(ctx, organization, since)
+		if err != nil {
+			return pg.Classify(err, "read policy decisions")
+		}
+		all, err = policyDecisions(rows)
+		return err
+	})
+	return all, err
+}
+
+// LatestPolicyDecisions implements view.Reads and rollout.Tx.
+func (r Reads) LatestPolicyDecisions(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.PolicyDecision, error) {
+	found := map[int64][]core.PolicyDecision{}
+	err := r.Run(ctx, organization, func(q *query.Queries) error {
+		rows, err := q.LatestPolicyDecisions(ctx, organization, rollouts)
+		if err != nil {
+			return pg.Classify(err, "read policy decisions")
+		}
+		all, err := policyDecisions(rows)
+		for _, d := range all {
+			found[d.RolloutID] = append(found[d.RolloutID], d)
+		}
+		return err
+	})
+	return found, err
+}
+
+// LockPolicySet implements policy.Tx.
+func (w Writes) LockPolicySet(ctx context.Context, name string) error {
+	_, err := w.Q.LockPolicySet(ctx, w.Entered, name)
+	return pg.Classify(err, "lock policy set %q", name)
+}
+
+// AddPolicySet implements policy.Tx.
+func (w Writes) AddPolicySet(ctx context.Context, s core.PolicySet) (core.PolicySet, error) {
+	p := query.InsertPolicySetParams{OrganizationID: w.Entered, Name: s.Name}
+	if s.ApplicationID != 0 {
+		p.ApplicationID = &s.ApplicationID
+	}
+	if s.EnvironmentID != 0 {
+		p.EnvironmentID = &s.EnvironmentID
+	}
+	var err error
+	s.ID, err = w.Q.InsertPolicySet(ctx, p)
+	return s, pg.Classify(err, "add policy set %q", s.Name)
+}
+
+// AddPolicyVersion implements policy.Tx.
+func (w Writes) AddPolicyVersion(ctx context.Context, s core.PolicySet) error {
+	err := w.Q.InsertPolicyVersion(ctx, query.InsertPolicyVersionParams{
+		OrganizationID: w.Entered, PolicySetID: s.ID, Version: int32(s.Version), Mode: string(s.Mode), TimeZone: s.TimeZone, Text: s.Text,
+		Reason: s.Reason, PrincipalType: string(s.Author.Type), PrincipalID: s.Author.ID, PrincipalName: s.Author.Name, CreatedAt: s.CreatedAt,
+	})
+	if err == nil {
+		err = w.Q.RaisePolicySet(ctx, int32(s.Version), w.Entered, s.ID)
+	}
+	return pg.Classify(err, "add version %d of policy set %q", s.Version, s.Name)
+}
+
+// PoliciesConcerning implements rollout.Tx.
+func (w Writes) PoliciesConcerning(ctx context.Context, application, rollout int64) ([]core.ConcerningPolicy, error) {
+	rows, err := w.Q.PoliciesConcerning(ctx, rollout, w.Entered, &application)
+	return convert(rows, func(row query.PoliciesConcerningRow) core.ConcerningPolicy {
+		return core.ConcerningPolicy{PolicySet: policySet(row.PolicySet, row.PolicyVersion), Latest: row.Latest, Pinned: row.Pinned}
+	}), pg.Classify(err, "read the policies that concern rollout %d", rollout)
+}
+
+// PinPolicy implements rollout.Tx.
+func (w Writes) PinPolicy(ctx context.Context, rollout int64, s core.PolicySet) error {
+	err := w.Q.PinPolicy(ctx, query.PinPolicyParams{OrganizationID: w.Entered, RolloutID: rollout, PolicySetID: s.ID, Version: int32(s.Version)})
+	return pg.Classify(err, "pin policy set %q with rollout %d", s.Name, rollout)
+}
+
+// PolicyRequester implements rollout.Tx.
+func (w Writes) PolicyRequester(ctx context.Context, rollout int64) (core.Actor, error) {
+	row, err := w.Q.PolicyRequester(ctx, w.Entered, rollout)
+	return core.Actor{
+		Organization: w.Entered, Type: core.PrincipalType(row.PrincipalType), ID: row.PrincipalID, Name: row.Name, Groups: row.Groups,
+	}, missing(err, "the requester of rollout", rollout)
+}
+
+// MemberGroups implements rollout.Tx.
+func (w Writes) MemberGroups(ctx context.Context, member int64) ([]string, error) {
+	names, err := w.Q.MemberGroups(ctx, w.Entered, member)
+	return names, pg.Classify(err, "read the groups of member %d", member)
+}
+
+// AddPolicyDecision implements rollout.Tx.
+func (w Writes) AddPolicyDecision(ctx context.Context, d core.PolicyDecision) (int64, error) {
+	decision, err := json.Marshal(d.Decision)
+	if err != nil {
+		return 0, fmt.Errorf("encode a policy decision: %w", err)
+	}
+	request, err := json.Marshal(d.Request)
+	if err != nil {
+		return 0, fmt.Errorf("encode the request of a policy decision: %w", err)
+	}
+	if len(request) > core.MaxPolicyRequest { // it was denied for that
+		request = fmt.Appendf(nil, `{"action": %q}`, d.Request.Action)
+	}
+	id, err := w.Q.InsertPolicyDecision(ctx, query.InsertPolicyDecisionParams{
+		OrganizationID: w.Entered, RolloutID: d.RolloutID, GateID: d.GateID, Verdict: string(d.Verdict), Decision: decision, Request: request,
+		CreatedAt: d.CreatedAt,
+	})
+	return id, pg.Classify(err, "record a policy decision about rollout %d", d.RolloutID)
+}

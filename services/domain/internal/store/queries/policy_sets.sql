@@ -1,0 +1,83 @@
+-- name: PolicySets :many
+-- All of the organization, with their latest versions, by name.
+SELECT sqlc.embed(s), sqlc.embed(v) FROM cd_policy_sets s
+JOIN cd_policy_versions v ON v.organization_id = s.organization_id AND v.policy_set_id = s.id AND v.version = s.version
+WHERE s.organization_id = @organization_id ORDER BY s.name;
+
+-- name: PolicySetVersions :many
+-- Of one set by its name, the latest first.
+SELECT sqlc.embed(s), sqlc.embed(v) FROM cd_policy_sets s
+JOIN cd_policy_versions v ON v.organization_id = s.organization_id AND v.policy_set_id = s.id
+WHERE s.organization_id = @organization_id AND s.name = @name ORDER BY v.version DESC LIMIT 100;
+
+-- name: LockPolicySet :many
+-- By its name, so that one author at a time changes it; none for a new one.
+SELECT id FROM cd_policy_sets WHERE organization_id = @organization_id AND name = @name FOR UPDATE;
+
+-- name: InsertPolicySet :one
+INSERT INTO cd_policy_sets (organization_id, name, application_id, environment_id, version)
+VALUES (@organization_id, @name, sqlc.narg(application_id), sqlc.narg(environment_id), 1) RETURNING id;
+
+-- name: RaisePolicySet :exec
+UPDATE cd_policy_sets SET version = @version WHERE organization_id = @organization_id AND id = @id;
+
+-- name: InsertPolicyVersion :exec
+INSERT INTO cd_policy_versions (organization_id, policy_set_id, version, mode, time_zone, text, reason, principal_type, principal_id, principal_name, created_at)
+VALUES (@organization_id, @policy_set_id, @version, @mode, @time_zone, @text, @reason, @principal_type, @principal_id, @principal_name, @created_at);
+
+-- name: PoliciesConcerning :many
+-- The latest versions that concern an application, for which no environment is left out, and those that a rollout has pinned.
+SELECT sqlc.embed(s), sqlc.embed(v), (r.rollout_id IS NOT NULL)::boolean AS pinned, (s.version = v.version)::boolean AS latest FROM cd_policy_sets s
+JOIN cd_policy_versions v ON v.organization_id = s.organization_id AND v.policy_set_id = s.id
+LEFT JOIN cd_rollout_policies r ON r.organization_id = s.organization_id AND r.rollout_id = @rollout_id AND r.policy_set_id = s.id AND r.version = v.version
+WHERE s.organization_id = @organization_id AND (s.version = v.version OR r.rollout_id IS NOT NULL) AND v.mode <> 'off'
+  AND (s.application_id IS NULL OR s.application_id = @application_id)
+ORDER BY s.name, v.version;
+
+-- name: PinPolicy :exec
+INSERT INTO cd_rollout_policies (organization_id, rollout_id, policy_set_id, version) VALUES (@organization_id, @rollout_id, @policy_set_id, @version);
+
+-- name: PolicyRequester :one
+-- Who created a rollout, with the groups of a member.
+SELECT c.principal_type, COALESCE(c.principal_id, 0)::bigint AS principal_id, COALESCE(m.name, '')::text AS name,
+       ARRAY(SELECT g.name FROM cd_group_members gm JOIN cd_groups g ON g.organization_id = gm.organization_id AND g.id = gm.group_id
+             WHERE gm.organization_id = c.organization_id AND gm.member_id = c.principal_id AND c.principal_type IN ('user', 'agent') ORDER BY g.name)::text[] AS groups
+FROM cd_rollout_transitions c
+LEFT JOIN cd_members m ON m.organization_id = c.organization_id AND m.id = c.principal_id AND c.principal_type IN ('user', 'agent')
+WHERE c.organization_id = @organization_id AND c.rollout_id = @rollout_id AND c.event = 'create' LIMIT 1;
+
+-- name: MemberGroups :many
+SELECT g.name FROM cd_group_members gm JOIN cd_groups g ON g.organization_id = gm.organization_id AND g.id = gm.group_id
+WHERE gm.organization_id = @organization_id AND gm.member_id = @member_id ORDER BY g.name;
+
+-- name: GroupNames :many
+SELECT name FROM cd_groups WHERE organization_id = @organization_id;
+
+-- name: ApplicationNames :many
+SELECT id, name FROM cd_applications WHERE organization_id = @organization_id AND archived_at IS NULL;
+
+-- name: EnvironmentNames :many
+SELECT id, name FROM cd_environments WHERE organization_id = @organization_id AND archived_at IS NULL;
+
+-- name: InsertPolicyDecision :one
+INSERT INTO cd_policy_decisions (organization_id, rollout_id, gate_id, verdict, decision, request, created_at)
+VALUES (@organization_id, @rollout_id, @gate_id, @verdict, @decision, @request, @created_at) RETURNING id;
+
+-- name: LatestPolicyDecisions :many
+-- The latest about each gate of rollouts.
+SELECT DISTINCT ON (rollout_id, gate_id) * FROM cd_policy_decisions
+WHERE organization_id = @organization_id AND rollout_id = ANY(@ids::bigint[]) ORDER BY rollout_id, gate_id, id DESC;
+
+-- name: PolicyDecisionsByRollout :many
+-- Of each rollout the latest first, at most 100.
+SELECT sqlc.embed(d) FROM unnest(@ids::bigint[]) AS r(id)
+JOIN cd_policy_decisions d ON d.organization_id = @organization_id AND d.rollout_id = r.id
+WHERE d.id >= COALESCE((SELECT o.id FROM cd_policy_decisions o WHERE o.organization_id = @organization_id AND o.rollout_id = r.id ORDER BY o.id DESC OFFSET 99 LIMIT 1), 0)
+ORDER BY d.rollout_id, d.id DESC;
+
+-- name: PolicyDecisionsByID :many
+SELECT * FROM cd_policy_decisions WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]);
+
+-- name: PolicyDecisionsSince :many
+-- The latest first, for simulations.
+SELECT * FROM cd_policy_decisions WHERE organization_id = @organization_id AND created_at >= @since ORDER BY created_at DESC, id DESC LIMIT 5000;
