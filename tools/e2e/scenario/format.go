@@ -47,6 +47,8 @@ type Environment struct {
 	Soak int `yaml:"soak"`
 	// Agent is the number of its relay; 0 is the stack's own.
 	Agent int `yaml:"agent"`
+	// Jobs are those of its step: before, after and on_failure.
+	Jobs map[string][]map[string]any `yaml:"jobs"`
 }
 
 // Edit replaces text in the manifests.
@@ -266,7 +268,7 @@ func (s Scenario) world(repository string) demo.Scenario {
 		}
 	}
 	for _, e := range s.Environments {
-		stage := demo.Stage{Environment: s.full(e.Name), Tier: "STAGING", Gates: e.Gates, Soak: e.Soak, Approval: e.Approval, Agent: e.Agent}
+		stage := demo.Stage{Environment: s.full(e.Name), Tier: "STAGING", Gates: e.Gates, Soak: e.Soak, Approval: e.Approval, Agent: e.Agent, Jobs: e.Jobs}
 		if e.Approval != "" {
 			stage.ApprovalReason = "a person looks first"
 		}

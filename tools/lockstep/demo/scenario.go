@@ -37,6 +37,8 @@ type Stage struct {
 	Approval, ApprovalReason string
 	// Agent is the relay that reaches its cluster; 0 is the stack's own.
 	Agent int
+	// Jobs are those of its step in the pipeline: before, after and on_failure.
+	Jobs map[string][]map[string]any
 }
 
 // driverRef names the driver that the demo deploys with.
@@ -82,9 +84,13 @@ func (s Scenario) Flow(repositoryURL string) map[string]any {
 		for i, weight := range stage.Gates {
 			gates[i] = map[string]any{"weight": weight, "soak_duration": stage.Soak}
 		}
-		steps = append(steps, map[string]any{
+		step := map[string]any{
 			"type": "deploy", "environment": stage.Environment, "gates": gates, "config": s.config(stage, repositoryURL),
-		})
+		}
+		for when, jobs := range stage.Jobs {
+			step[when] = jobs
+		}
+		steps = append(steps, step)
 	}
 	return map[string]any{"steps": steps}
 }

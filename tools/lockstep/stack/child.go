@@ -97,6 +97,8 @@ func (s *Stack) ownChildren() []child {
 		{name: "relay", stage: 2, ready: healthy("relay"), config: map[string]any{
 			"nats_url": "nats://" + s.address("nats"), "nats_nkey_seed_file": s.path("config", "relay-key"),
 			"health_address": s.address("relay-health"), "agent_id": AgentID, "kubeconfig": s.kubeconfig(),
+			"allow_job_namespaces":      []string{"*", "!kube-*", "!argocd"},
+			"allow_workflow_namespaces": []string{"*", "!kube-*", "!argocd"},
 		}},
 	}
 }

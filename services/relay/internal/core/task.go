@@ -315,7 +315,11 @@ func (k taskKind) start(r *Runner, ctx context.Context, call Call) (map[string]a
 		}
 		return value, nil
 	}
-	return r.drive(ctx, want.Ref, func(observed Object) (Decision, error) { return k.nextStart(want, observed, call.Organization) })
+	value, err := r.drive(ctx, want.Ref, func(observed Object) (Decision, error) { return k.nextStart(want, observed, call.Organization) })
+	if fault.Is(err, fault.NotFound) { // the answer to a create
+		return nil, &Error{Code: CodeNotFound, Message: fmt.Sprintf("%s: namespace %s does not exist, expected it before", want.Ref, want.Ref.Namespace)}
+	}
+	return value, err
 }
 
 // nextStart decides how to start a task: observed is the present object of its name, nil if there is none. An object that another call has
