@@ -86,7 +86,7 @@ func wired(t *testing.T) (conn, admin *bus.Conn, wire *bustest.Wire) {
 	t.Helper()
 	server := bustest.ServerWith(t, bustest.Unrestricted("admin"))
 	wire = server.Wire(t)
-	conn, admin = wire.Connect(t, server, bus.UserDomain), server.Connect(t, "admin")
+	conn, admin = wire.Connect(t, server, bus.UserWorkflow), server.Connect(t, "admin")
 	if err := conn.Apply(t.Context(), domainTopology()); err != nil {
 		t.Fatal(err)
 	}
@@ -274,7 +274,7 @@ func TestNothingIsPublishedBeforeListenersKnowOfALostConnection(t *testing.T) {
 	conn, admin, wire := wired(t)
 	notified, proceed := make(chan struct{}), make(chan struct{})
 	notify := sync.OnceFunc(func() { close(notified) }) // a busy machine may lose the next connection as well
-	err := conn.OnHint(t.Context(), "cd.receipt.domain", func(payload []byte) {
+	err := conn.OnHint(t.Context(), "cd.receipt.workflow", func(payload []byte) {
 		if payload == nil {
 			notify()
 			<-proceed
@@ -307,7 +307,7 @@ func TestAStreamOfAnEarlierVersionTakesBatches(t *testing.T) {
 	}
 	events, ids := many(t, 200)
 	publishAll(t, admin, events[:100], ids[:100])
-	conn := server.Connect(t, bus.UserDomain)
+	conn := server.Connect(t, bus.UserWorkflow)
 	if err := conn.Apply(t.Context(), domainTopology()); err != nil {
 		t.Fatal(err)
 	}

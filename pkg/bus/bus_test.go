@@ -154,7 +154,7 @@ func TestAPanicIsAnError(t *testing.T) {
 func TestMessagesThatAreNoEventsAreRejected(t *testing.T) {
 	t.Parallel()
 	server, conn := setup(t)
-	js := server.JetStream(t, bus.UserDomain)
+	js := server.JetStream(t, bus.UserWorkflow)
 	tests := []struct{ name, body, want string }{
 		{"not an event", `hello`, "message on cd.domain.1.deployment.healthy is not a CloudEvent"},
 		{
@@ -272,12 +272,16 @@ func TestEventsOfTheSkippedSourceAreAcknowledgedUnread(t *testing.T) {
 // TestExternalEventsReachTheConsumersThatAskForThem: all others of the stream acknowledge them unread.
 func TestExternalEventsReachTheConsumersThatAskForThem(t *testing.T) {
 	t.Parallel()
-	server, conn := setup(t)
+	server := bustest.ServerWith(t, bustest.Unrestricted("elsewhere")) // no service publishes them
+	conn := server.Connect(t, bus.UserWorkflow)
+	if err := conn.Apply(t.Context(), domainTopology()); err != nil {
+		t.Fatal(err)
+	}
 	consumer := watcher()
 	external := consumer
 	external.Durable, external.External = "external", true
 	data := []byte(`{"specversion":"1.0","id":"tick","source":"/x","type":"com.example.tick","organizationid":"1","data":{}}`)
-	if _, err := server.JetStream(t, "domain").Publish(t.Context(), event.ExternalSubject(1), data); err != nil {
+	if _, err := server.JetStream(t, "elsewhere").Publish(t.Context(), event.ExternalSubject(1), data); err != nil {
 		t.Fatal(err)
 	}
 	publish(t, conn, healthy(t, 2))

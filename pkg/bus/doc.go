@@ -9,6 +9,7 @@
 // ever, remembers the streams and consumers that it was given, and makes them again when the server comes back without
 // them. What was in a lost stream is sent again by package outbox, which this package knows nothing about.
 //
-// Each kind of service logs in as its own user, whose permissions (Permissions) keep the three event paths apart. The
+// Each kind of service logs in as its own user, whose permissions (Permissions) keep the three event paths apart, and on the domain's path
+// the events of the domain service from those of the workflow service. The
 // server reports a denial to a client by an asynchronous error only; here it is the error of the call that caused it.
 package bus

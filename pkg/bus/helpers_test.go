@@ -36,10 +36,16 @@ func makeEvent(t *testing.T, id string, organization int64, data event.Data) eve
 	return e
 }
 
-// healthy is an event of the domain path.
+// healthy is an event of the domain path that the workflow service publishes for a program.
 func healthy(t *testing.T, n int) event.Event {
 	t.Helper()
 	return makeEvent(t, fmt.Sprintf("healthy-%d", n), 1, event.DeploymentHealthy{DeploymentID: int64(n)})
+}
+
+// resolved is an event of the domain path that the domain service emits.
+func resolved(t *testing.T) event.Event {
+	t.Helper()
+	return makeEvent(t, "resolved", 1, event.ApprovalResolved{RolloutID: 7, GateID: "production", Resolution: "approved", PrincipalType: "user", PrincipalID: 3})
 }
 
 func artifact(t *testing.T) event.Event {
@@ -87,11 +93,11 @@ func watcher() bus.Consumer {
 	}
 }
 
-// setup is a server and a connection of the domain with its stream.
+// setup is a server and a connection of the workflow service, which publishes healthy, with the domain's stream.
 func setup(t *testing.T) (*bustest.TestServer, *bus.Conn) {
 	t.Helper()
 	server := bustest.Server(t)
-	conn := server.Connect(t, bus.UserDomain)
+	conn := server.Connect(t, bus.UserWorkflow)
 	if err := conn.Apply(t.Context(), domainTopology()); err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,8 @@ func Permissions(user string) (publish, subscribe []string) {
 		publish = append(maker(StreamRegistry), maker(StreamDomain)...)
 		publish = append(publish, reader(StreamRegistry)...)
 		publish = append(publish, reader(StreamDomain)...)
-		publish = append(publish, "cd.domain.>", receipts(UserRegistry), receipts(UserWorkflow), SourcesLook, SourcesStates, SourcesChanged)
+		publish = append(publish, emitted(event.EmitterDomain)...)
+		publish = append(publish, receipts(UserRegistry), receipts(UserWorkflow), SourcesLook, SourcesStates, SourcesChanged)
 		return publish, []string{inbox, "cd.registry.>", "cd.domain.>", receipts(UserDomain), SourcesPull}
 	case UserWorkflow:
 		publish = append(maker(StreamClusterCalls), maker(StreamCluster)...)
@@ -47,7 +48,9 @@ func Permissions(user string) (publish, subscribe []string) {
 		publish = append(publish, consumerMaker(StreamClusterCalls)...)
 		publish = append(publish, reader(StreamCluster)...)
 		publish = append(publish, reader(StreamDomain)...)
-		publish = append(publish, "cd.cluster.*."+event.ChannelCall, "cd.domain.>", receipts(UserDomain), wakes)
+		publish = append(publish, "cd.cluster.*."+event.ChannelCall)
+		publish = append(publish, emitted(event.EmitterProgram, event.EmitterEngine, event.EmitterObserver)...)
+		publish = append(publish, receipts(UserDomain), wakes)
 		return publish, []string{
 			inbox, "cd.cluster.*." + event.ChannelResult, "cd.cluster.*." + event.ChannelEvent, "cd.cluster.*." + event.ChannelHeartbeat,
 			"cd.domain.>", receipts(UserWorkflow), wakes,
@@ -70,6 +73,23 @@ const (
 
 // wakes are the hints between the instances of the workflow service.
 const wakes = "cd.wake.>"
+
+// emitted are the subjects of the events on the domain's path that some emitters may send, in every organization (D47). A service publishes
+// those of its own emitters only: with the credentials of the workflow service no passage can be granted, and with those of the domain
+// service no deployment reported as healthy. Receivers check the source of an event, too, but its sender writes that itself.
+func emitted(by ...event.Emitter) []string {
+	var subjects []string
+	for _, d := range event.Catalogue() {
+		if d.Path != event.PathDomain || !slices.ContainsFunc(by, func(one event.Emitter) bool { return slices.Contains(d.EmittedBy, one) }) {
+			continue
+		}
+		if subject := "cd.domain.*." + d.Entity + "." + d.Verb; !slices.Contains(subjects, subject) {
+			subjects = append(subjects, subject)
+		}
+	}
+	slices.Sort(subjects)
+	return subjects
+}
 
 // receipts is the subject on which receivers confirm what they have from a sender.
 func receipts(sender string) string { return "cd.receipt." + sender }

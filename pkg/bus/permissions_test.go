@@ -36,11 +36,11 @@ func TestWhoMayPublishWhat(t *testing.T) {
 		"artifact": artifact(t), "call 42": call(t, 42), "result 42": completed(t, 42), "event 42": statusChanged(t, 42),
 		"heartbeat 42": heartbeat(t, 42),
 		"call 43":      call(t, 43), "result 43": completed(t, 43), "event 43": statusChanged(t, 43), "heartbeat 43": heartbeat(t, 43),
-		"healthy": healthy(t, 1),
+		"healthy": healthy(t, 1), "resolved": resolved(t),
 	}
 	allowed := map[string][]string{
 		bus.UserRegistry:  {"artifact"},
-		bus.UserDomain:    {"healthy"},
+		bus.UserDomain:    {"resolved"},
 		bus.UserWorkflow:  {"call 42", "call 43", "healthy"},
 		bus.RelayUser(42): {"result 42", "event 42", "heartbeat 42"},
 	}
@@ -197,7 +197,7 @@ func TestAReplyLedOntoAnotherPathIsRefused(t *testing.T) {
 		[]byte(`{"batch":1}`)); err != nil {
 		t.Fatal(err)
 	}
-	publish(t, domain, healthy(t, 1))
+	publish(t, server.Connect(t, bus.UserWorkflow), healthy(t, 1))
 	if got := next(t, c.handled).Event.ID(); got != "healthy-1" {
 		t.Errorf("handled %s", got)
 	}

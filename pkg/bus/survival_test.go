@@ -40,7 +40,7 @@ func TestAConsumerSurvives(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := bustest.ServerWith(t, bustest.Unrestricted("admin"))
-			conn, admin := server.Connect(t, bus.UserDomain), server.Connect(t, "admin")
+			conn, admin := server.Connect(t, bus.UserWorkflow), server.Connect(t, "admin")
 			if err := conn.Apply(t.Context(), domainTopology()); err != nil {
 				t.Fatal(err)
 			}
@@ -151,7 +151,8 @@ func TestPublishWithoutAStream(t *testing.T) {
 
 func TestApply(t *testing.T) {
 	t.Parallel()
-	server, conn := setup(t)
+	server := bustest.Server(t)
+	conn := server.Connect(t, bus.UserDomain)
 	topology := domainTopology()
 	topology.Consumers = []bus.Consumer{watcher()}
 	for range 2 { // it is idempotent

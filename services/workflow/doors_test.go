@@ -139,7 +139,7 @@ while True:
 	s.await("listener", autoflowv1.WorkflowState_WORKFLOW_STATE_PARKED)
 
 	before, given := rejections(t), map[string]int{}
-	js := s.bus.JetStream(t, "domain")
+	js := s.bus.JetStream(t, elsewhere)
 	lines := map[string]bool{}
 	for _, c := range doorCases() {
 		_, err := s.CloudEvent(t.Context(), &autoflowv1.CloudEventRequest{CloudEvent: []byte(c.event(c.name + "-grpc"))})

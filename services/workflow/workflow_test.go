@@ -55,7 +55,7 @@ func startWith(t *testing.T, change func(*workflow.Config)) *service {
 	t.Helper()
 	pool, database := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()})
 	pool.Close()
-	nats := bustest.Server(t)
+	nats := bustest.ServerWith(t, bustest.Unrestricted(elsewhere))
 	s := &service{t: t, bus: nats, config: workflow.Config{
 		Database: pg.Database{DatabaseURL: database.URL}, Schema: database.Schema,
 		NATS: bus.NATS{NATSURL: nats.URL(), NATSPassword: "workflow"}, NATSUser: "workflow",
@@ -204,6 +204,9 @@ func TestAProgramReachesAClusterAndWaitsForThePeople(t *testing.T) {
 	next(t, told, "com.gitlab.cd.rollout.healthy")
 	next(t, told, "com.gitlab.cd.workflow.completed")
 }
+
+// elsewhere is an account of the operator's own: those of the services publish the events of their own emitters only.
+const elsewhere = "elsewhere"
 
 // listen collects the domain path.
 func listen(t *testing.T, conn *bus.Conn, into chan<- event.Event) {

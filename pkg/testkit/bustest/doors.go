@@ -65,7 +65,8 @@ func events(agents ...int64) []Door {
 	doors := []Door{
 		{"cd.registry.artifact.published", []string{registry}, []string{domain}},
 		{"cd.registry.artifact.deleted", []string{registry}, []string{domain}},
-		{"cd.domain.1.rollout.healthy", []string{domain, workflow}, []string{domain, workflow}},
+		{"cd.domain.1.unheard.of", nil, []string{domain, workflow}},
+		{"cd.domain.1.external", nil, []string{domain, workflow}},
 		{"cd.receipt.registry", []string{domain}, []string{registry}},
 		{"cd.receipt.domain", []string{workflow}, []string{domain}},
 		{"cd.receipt.workflow", []string{domain}, []string{workflow}},
@@ -75,6 +76,11 @@ func events(agents ...int64) []Door {
 		{bus.SourcesLook, []string{domain}, []string{registry}},
 		{bus.SourcesStates, []string{domain}, []string{registry}},
 		{bus.SourcesChanged, []string{domain}, []string{registry}},
+	}
+	for who, all := range map[string][]string{domain: ofDomain(), workflow: ofWorkflow()} {
+		for _, one := range all {
+			doors = append(doors, Door{"cd.domain.1." + one, []string{who}, []string{domain, workflow}})
+		}
 	}
 	for _, agent := range agents {
 		at := fmt.Sprintf("cd.cluster.%d.", agent)
@@ -217,3 +223,23 @@ const within = time.Minute
 
 // isWildcard reports whether the subject can only be subscribed to.
 func (d Door) isWildcard() bool { return strings.ContainsAny(d.Subject, "*>") }
+
+// ofDomain are the events that the domain service alone emits (D47).
+func ofDomain() []string {
+	return []string{
+		"approval.resolved", "environment.places_changed", "rollout.abort_requested", "rollout.passage_granted", "rollout.passages_revoked",
+		"rollout.retry_requested",
+	}
+}
+
+// ofWorkflow are the events of programs, of the engine and of standing reports, which the workflow service publishes.
+func ofWorkflow() []string {
+	return []string{
+		"application_environment.not_ready", "application_environment.ready", "application_environment.reconciled", "approval.requested",
+		"deployment.advance", "deployment.committed", "deployment.degraded", "deployment.failed", "deployment.gate_reached",
+		"deployment.healthy", "deployment.started", "environment.contact_changed", "environment.not_ready", "environment.ready",
+		"rollout.aborted", "rollout.failed", "rollout.gate_reached", "rollout.healthy", "rollout.passage_requested", "rollout.previewed",
+		"rollout.started", "rollout_environment.failed", "rollout_environment.healthy", "rollout_environment.started",
+		"service.health_observed", "workflow.cancelled", "workflow.completed", "workflow.failed",
+	}
+}
