@@ -255,13 +255,7 @@ func (s *Sender) restart(ctx context.Context, epoch string) error {
 		if err != nil || cursor.Epoch != epoch {
 			return err
 		}
-		if err := q.NewEpoch(ctx); err != nil {
-			return err
-		}
-		if err := q.Unnumber(ctx); err != nil {
-			return err
-		}
-		return q.ForgetMarks(ctx)
+		return begin(ctx, q)
 	})
 	return pg.Classify(err, "begin a new sequence")
 }

@@ -211,6 +211,9 @@ func Restored(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
+	if err := outbox.Restored(ctx, database(c, log)); err != nil {
+		return fmt.Errorf("outbox: %w", err)
+	}
 	log.InfoContext(ctx, "numbers that were given after the restored time are left out", "sequences", sequences, "gap", int64(pg.RestoredGap))
 	return nil
 }

@@ -1,0 +1,43 @@
+package outbox
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/lockstep-cd/lockstep/pkg/outbox/internal/query"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+)
+
+// Restored begins a new sequence of positions with everything that the outbox holds, for a database that was restored to an earlier time.
+// Receivers know of positions that were given after that time: their receipts would confirm the events that get these positions now, before
+// they have come. A sender finds that out by itself only as long as it has given fewer positions again. No service may run meanwhile; doing
+// it again does no harm.
+func Restored(ctx context.Context, c pg.Config) error {
+	if c.DirectURL != "" {
+		c.URL, c.DirectURL = c.DirectURL, ""
+	}
+	c.Role, c.MaxConns = "", 1
+	pool, err := pg.Open(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	return pg.Classify(pg.InTx(ctx, pool, func(tx pgx.Tx) error {
+		if _, err := query.New(tx).LockCursor(ctx); err != nil {
+			return err
+		}
+		return begin(ctx, query.New(tx))
+	}), "begin a new sequence of the outbox of schema %s", c.Schema)
+}
+
+// begin begins a new sequence, under the lock of the cursor.
+func begin(ctx context.Context, q *query.Queries) error {
+	if err := q.NewEpoch(ctx); err != nil {
+		return err
+	}
+	if err := q.Unnumber(ctx); err != nil {
+		return err
+	}
+	return q.ForgetMarks(ctx)
+}
