@@ -141,7 +141,8 @@ func TestTheWorkedExampleOfGitOpsPromoter(t *testing.T) {
 	}
 }
 
-// A reporter that alternates does not fill the table: of each key, subject and reporter the last 20 statuses are kept, and no other row goes.
+// A reporter that alternates does not fill the table: of each key, subject and reporter the last 20 statuses are kept, and no other row
+// goes.
 func TestStatusesEnd(t *testing.T) {
 	t.Parallel()
 	c := promoter(t, "")

@@ -297,8 +297,9 @@ func TestAnEnvironmentAsksWhateverThePipelineSays(t *testing.T) {
 	})
 	// A replica of a release that knows one requirement only finds a group that nobody is in, and does not open the passage with half of them.
 	var group, also string
-	s.ok(s.pool.QueryRow(t.Context(), `SELECT approver_group, also::text FROM cd_rollout_gates WHERE rollout_id = $1 AND gate_id = 'production'`, r.ID).
-		Scan(&group, &also))
+	pinned := s.pool.QueryRow(t.Context(), `SELECT approver_group, also::text FROM cd_rollout_gates
+		WHERE rollout_id = $1 AND gate_id = 'production'`, r.ID)
+	s.ok(pinned.Scan(&group, &also))
 	s.want([]string{group, also}, []string{"(several)", `[{"group": "platform", "quorum": 3}, {"quorum": 3}]`})
 
 	_, err = s.setup.SetEnvironmentApproval(t.Context(), user(), s.staging.ID, nil)

@@ -307,8 +307,8 @@ func TestWhatAWorkerMayNotRegister(t *testing.T) {
 	}
 }
 
-// A worker's declaration may become stricter, and not looser: the calls of programs that were checked with it would need no passage any more
-// (D46). An operator's token may say otherwise.
+// A worker's declaration may become stricter, and not looser: the calls of programs that were checked with it would need no passage any
+// more (D46). An operator's token may say otherwise.
 func TestADeclarationOnlyBecomesStricter(t *testing.T) {
 	t.Parallel()
 	s := startWith(t, withWorkers(time.Minute))
@@ -354,7 +354,8 @@ func TestAWorkerThatNeverRegisters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := stream.Recv(); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "no registration was received in time") {
+	_, err = stream.Recv()
+	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "no registration was received in time") {
 		t.Errorf("found %v, expected the stream to end", err)
 	}
 }

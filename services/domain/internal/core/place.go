@@ -66,8 +66,8 @@ func (p Place) Owns(o Place) bool {
 
 // Within is whether a place in a cluster is a part of another one, or the same.
 func (p Place) Within(o Place) bool {
-	return p == o || o.Owns(p) || p.AgentID != 0 && p.AgentID == o.AgentID && p.Application == "" && o.Application == "" && p.Namespace == o.Namespace &&
-		o.Name == ""
+	inNamespace := p.AgentID != 0 && p.AgentID == o.AgentID && p.Application == "" && o.Application == "" && p.Namespace == o.Namespace
+	return p == o || o.Owns(p) || inNamespace && o.Name == ""
 }
 
 // Overlaps is whether two places that are not wide have anything in common.

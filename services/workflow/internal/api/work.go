@@ -87,7 +87,7 @@ func (s *Server) registration(ctx context.Context, stream autoflowv1.AutoFlow_Wo
 	case <-limit.C():
 		return worker.Opening{}, worker.ErrUnregistered
 	case <-ctx.Done():
-		return worker.Opening{}, context.Cause(ctx)
+		return worker.Opening{}, ended(context.Cause(ctx))
 	}
 }
 

@@ -65,7 +65,8 @@ func saveChange(ctx context.Context, q *query.Queries, c guard.Change) error {
 		if err := q.SaveGuardedRun(ctx, p); err != nil || !c.Revoked {
 			return pg.Classify(err, "save what %q may change", c.Workflow)
 		}
-		return pg.Classify(q.EndPassages(ctx, query.EndPassagesParams{Organization: c.Organization, Workflow: c.Workflow}), "end the passages of %q", c.Workflow)
+		err := q.EndPassages(ctx, query.EndPassagesParams{Organization: c.Organization, Workflow: c.Workflow})
+		return pg.Classify(err, "end the passages of %q", c.Workflow)
 	}
 }
 

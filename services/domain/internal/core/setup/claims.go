@@ -239,8 +239,8 @@ func (u *UseCases) placesOf(
 	return u.placesIn(ctx, tx, organization, definition.ApplicationID, flow, environments)
 }
 
-// placesIn are the places of an application's pipeline, with what its setups have found: with a driver that declares none, all that a passage
-// opens (PinnedPlaces). A driver that is not installed any more has none.
+// placesIn are the places of an application's pipeline, with what its setups have found: with a driver that declares none, all that a
+// passage opens (PinnedPlaces). A driver that is not installed any more has none.
 func (u *UseCases) placesIn(
 	ctx context.Context, tx ReadinessTx, organization, application int64, flow core.Flow, environments map[string]core.BoundEnvironment,
 ) ([]claimed, error) {

@@ -64,8 +64,8 @@ func (u *UseCases) CreateEnvironment(ctx context.Context, a core.Actor, n NewEnv
 	return made, err
 }
 
-// mayBind is nil when the actor may bind a driver that declares what a rollout changes, or may configure without limits: with any other driver,
-// the passages of the environment open all of its agents' clusters, every repository and every server (PinnedPlaces).
+// mayBind is nil when the actor may bind a driver that declares what a rollout changes, or may configure without limits: with any other
+// driver, the passages of the environment open all of its agents' clusters, every repository and every server (PinnedPlaces).
 func (u *UseCases) mayBind(a core.Actor, n NewEnvironment) error {
 	if a.May(core.ActionCreateEnvironment) == nil {
 		return nil

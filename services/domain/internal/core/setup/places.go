@@ -51,8 +51,8 @@ func wholeAgents(drivers DriverSet, e core.BoundEnvironment) ([]core.Place, erro
 	return places, err
 }
 
-// ownClusters are the clusters that belong to an environment as a whole: with a driver that declares no places, those of its agents. A driver
-// that is not installed any more deploys nothing.
+// ownClusters are the clusters that belong to an environment as a whole: with a driver that declares no places, those of its agents. A
+// driver that is not installed any more deploys nothing.
 func (u *UseCases) ownClusters(e core.BoundEnvironment) ([]core.Place, error) {
 	drivers := u.drivers.Now()
 	_, declared, err := drivers.Places(e.Binding.DriverRef, e.Binding.DriverConfig, nil, nil)
