@@ -1,0 +1,76 @@
+package domain
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// orders are all orders of some numbers.
+func orders(of []int) [][]int {
+	if len(of) < 2 {
+		return [][]int{of}
+	}
+	var all [][]int
+	for i := range of {
+		rest := append(append([]int{}, of[:i]...), of[i+1:]...)
+		for _, order := range orders(rest) {
+			all = append(all, append([]int{of[i]}, order...))
+		}
+	}
+	return all
+}
+
+// R3-15, and the known bug of an aggregate that stays pending although everything is green (gitops-promoter#1109): whatever arrives last
+// opens the passage, in any order, and everything twice.
+func TestNoOrderOfInputsLeavesAPassagePending(t *testing.T) {
+	t.Parallel()
+	for _, order := range orders([]int{0, 1, 2, 3}) {
+		t.Run(fmt.Sprint(order), func(t *testing.T) {
+			t.Parallel()
+			c := promoter(t, `,{"kind":"health"},{"key":"scan"}`)
+			r := c.rollout(c.set)
+			c.enter(r, "dev")
+			c.contact("dev", false)
+			c.now.Advance(time.Second)
+			inputs := []func(){
+				func() { c.enter(r, "test") },
+				func() { c.complete(r, "dev"); c.review() },
+				func() {
+					c.reports(1, "dev", c.set, "healthy", core.CheckSuccess)
+					c.reports(2, "dev", c.set, "scan", core.CheckSuccess)
+				},
+				func() { c.contact("dev", true) },
+			}
+			for i, input := range order {
+				inputs[input]()
+				inputs[input]()
+				want := []string{"dev"}
+				if i == len(order)-1 {
+					want = []string{"dev", "test"}
+				}
+				if got := c.granted(); len(got) < len(want) || i < len(order)-1 && len(got) > 1 {
+					t.Errorf("after %v: found %v, expected %v", order[:i+1], got, want)
+				}
+			}
+			c.verifyJournal(r)
+		})
+	}
+}
+
+// A known bug of others: a timer for a branch whose name does not match any waits for ever. A pipeline that names an environment that does
+// not exist is refused when it is written, and a check of an environment that the pipeline does not go to guards nothing.
+func TestATimerOfAnEnvironmentThatDoesNotExistIsRefused(t *testing.T) {
+	t.Parallel()
+	c := scheduled(t, `{}`, `{}`)
+	found, err := c.setup.CheckFlowDefinition(t.Context(), user(), []byte(
+		`{"steps":[{"type":"deploy","environment":"developement","checks":{"active":[{"kind":"timer","duration":60}]},"config":{}}]}`,
+	))
+	c.ok(err)
+	if len(found) == 0 || !strings.Contains(fmt.Sprint(found), `found "developement"; expected an environment that exists`) {
+		t.Errorf("found %v", found)
+	}
+}
