@@ -436,3 +436,66 @@ func TestTheLinksOfAutomaticRollbacksAreMadeForWhatIsStored(t *testing.T) {
 		t.Errorf("after the upgrade: %+v", got)
 	}
 }
+
+// Issue 20, D57: a rollout goes to the first environments of the pipeline only. It asks and waits for nothing behind them, leaves what runs there
+// as it is, and a retry goes where it went.
+func TestARolloutToAPartOfThePipeline(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.guarded()
+	s.succeed(s.rollout(s.set))
+	next := s.release(2)
+	create := func(scope rollout.Scope) (core.Rollout, error) {
+		made, err := s.rollouts.CreateRollout(t.Context(), user(), rollout.NewRollout{VersionSetID: next.ID, Scope: scope})
+		if made.Rollout == nil {
+			return core.Rollout{}, err
+		}
+		return *made.Rollout, err
+	}
+	// Controls of an environment guard what comes after it: they cannot be left out with it.
+	for want, scope := range map[string]rollout.Scope{
+		"found production without staging":    {Only: []string{"production"}},
+		"production without staging, which":   {Except: []string{"staging"}},
+		`found "qa"; expected an environment`: {Only: []string{"qa"}},
+		"found every environment":             {Except: []string{"production", "staging"}},
+	} {
+		if _, err := create(scope); !fault.Is(err, fault.Invalid) || !strings.Contains(fault.Public(err), want) {
+			t.Errorf("%+v: found %v, want %q", scope, err, want)
+		}
+	}
+	r, err := create(rollout.Scope{Only: []string{"staging"}})
+	s.ok(err)
+	s.want(s.stepsOf(r), []string{"deploy staging", "in staging"})
+	s.want(s.skips(r), map[int64]core.SkipCause{s.production.ID: core.SkipExcluded})
+	s.begin(r, 0)
+	_, err = s.rollouts.CancelRollout(t.Context(), user(), r.ID, "a typing mistake")
+	s.ok(err)
+	again, err := s.rollouts.RetryRollout(t.Context(), user(), r.ID, "")
+	s.ok(err)
+	s.want(s.stepsOf(again), []string{"deploy staging", "in staging"})
+	s.want(s.skips(again), map[int64]core.SkipCause{s.production.ID: core.SkipExcluded})
+	s.succeed(again)
+	if got := s.reload(again); got.State != core.RolloutCompleted || got.RollbackOf != 0 || got.IsRollback {
+		t.Errorf("the rollout: %+v", got)
+	}
+	s.verifyJournal(again)
+	// The whole pipeline is left to do, with its approvals.
+	s.want(s.stepsOf(s.rollout(next)), []string{"deploy staging", "approval", "pause", "deploy production", "in staging production"})
+}
+
+// A rollout to a part is not queued: the queue has whole rollouts.
+func TestARolloutToAPartIsNotQueued(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.guarded()
+	_, err := s.rollouts.SetRolloutPolicy(t.Context(), user(), core.RolloutPolicy{
+		ApplicationID: s.application.ID, OnFailure: core.DefaultRolloutPolicy(0).OnFailure, OnNewer: core.NewerQueued,
+	})
+	s.ok(err)
+	s.rollout(s.set)
+	next := s.release(2)
+	_, err = s.rollouts.CreateRollout(t.Context(), user(), rollout.NewRollout{VersionSetID: next.ID, Scope: rollout.Scope{Only: []string{"staging"}}})
+	if !fault.Is(err, fault.Refused) || !strings.Contains(fault.Public(err), "a rollout to some environments is not queued") {
+		t.Errorf("found %v", err)
+	}
+}

@@ -99,9 +99,11 @@ func (c commands) rolloutWhy() *cobra.Command {
 func (c commands) rolloutCreate() *cobra.Command {
 	var application, reason string
 	var watch, again bool
+	var only []string
 	var most watchFlags
 	cmd := c.Asking("create [VERSION-SET]", "Start a rollout of a version set; an earlier set is a rollback",
 		"  lockstep rollout create versionset_3 --reason 'ticket 81' --watch\n  lockstep rollout create --application shop    # its newest set\n"+
+			"  lockstep rollout create --application shop --only staging\n"+
 			"  lockstep rollout create --application shop --watch --until approval --timeout 10m\n"+
 			"  ROLLOUT=$(lockstep rollout create --application shop -o name)", command.Between(0, 1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
@@ -112,7 +114,7 @@ func (c commands) rolloutCreate() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			one, err := api.CreateRollout(cmd.Context(), set, reason, again)
+			one, err := api.CreateRollout(cmd.Context(), set, reason, again, only...)
 			if err != nil {
 				return err
 			}
@@ -127,6 +129,7 @@ func (c commands) rolloutCreate() *cobra.Command {
 	cmd.Flags().BoolVar(&watch, "watch", false, "follow the rollout")
 	most.add(cmd, "with --watch,")
 	cmd.Flags().BoolVar(&again, "again", false, "deploy it again even if it is live in every environment")
+	cmd.Flags().StringSliceVar(&only, "only", nil, "go only to this `environment`; repeatable, or separated by commas. None can be left out before it")
 	return cmd
 }
 

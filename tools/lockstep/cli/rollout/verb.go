@@ -73,6 +73,7 @@ func (c commands) rolloutRollback() *cobra.Command {
 		})
 	cmd.Flags().StringVar(&in.VersionSet, "to", "", "roll back to this earlier `version set`; by default to what was live before")
 	cmd.Flags().StringSliceVar(&in.Environments, "environment", nil, "roll back only this `environment`; repeatable, or separated by commas")
+	cmd.Flags().StringSliceVar(&in.Environments, "only", nil, "the same as --environment")
 	cmd.Flags().StringSliceVar(&in.Exclude, "exclude", nil, "leave this `environment` as it is; repeatable, or separated by commas")
 	cmd.Flags().BoolVar(&in.BreakGlass, "break-glass", false,
 		"pass its approvals without the consent of others; requires --reason, and is visible to everybody")

@@ -93,9 +93,13 @@ func (m mutation) CreateRollout(ctx context.Context, in model.CreateRolloutInput
 	l := loadersOf(ctx)
 	n, err := number("/versionSetId", model.KindVersionSet, in.VersionSetID)
 	var made rollout.Promotion
+	var part rollout.Scope
+	if err == nil {
+		part, err = scope(ctx, m.domain.View, in.Environments, nil)
+	}
 	if err == nil {
 		made, err = m.domain.Rollouts.CreateRollout(ctx, l.actor,
-			rollout.NewRollout{VersionSetID: n, Reason: orEmpty(in.Reason), Again: in.Again != nil && *in.Again})
+			rollout.NewRollout{VersionSetID: n, Reason: orEmpty(in.Reason), Again: in.Again != nil && *in.Again, Scope: part})
 		err = inField(err, "/versionSetId")
 	}
 	if made.Queued != nil {

@@ -105,7 +105,7 @@ func (m mutation) RollbackRollout(ctx context.Context, in model.RollbackRolloutI
 		back.VersionSetID, err = number("/versionSetId", model.KindVersionSet, *in.VersionSetID)
 	}
 	if err == nil {
-		back.Scope, err = scope(ctx, m.domain.View, in)
+		back.Scope, err = scope(ctx, m.domain.View, in.Environments, in.Exclude)
 	}
 	var made core.Rollout
 	if err == nil {
@@ -118,9 +118,9 @@ func (m mutation) RollbackRollout(ctx context.Context, in model.RollbackRolloutI
 	return p, err
 }
 
-// scope is where a rollback goes, by the names of environments; what is no identifier of one is taken for a name, which the use case
+// scope is where a rollout goes, by the names of environments; what is no identifier of one is taken for a name, which the use case
 // checks.
-func scope(ctx context.Context, v View, in model.RollbackRolloutInput) (rollout.Scope, error) {
+func scope(ctx context.Context, v View, environments, exclude []string) (rollout.Scope, error) {
 	organization := loadersOf(ctx).actor.Organization
 	names := func(given []string) ([]string, error) {
 		found := make([]string, len(given))
@@ -140,11 +140,11 @@ func scope(ctx context.Context, v View, in model.RollbackRolloutInput) (rollout.
 		}
 		return found, nil
 	}
-	only, err := names(in.Environments)
+	only, err := names(environments)
 	if err != nil {
 		return rollout.Scope{}, err
 	}
-	except, err := names(in.Exclude)
+	except, err := names(exclude)
 	return rollout.Scope{Only: only, Except: except}, err
 }
 

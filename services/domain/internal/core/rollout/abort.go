@@ -73,13 +73,13 @@ func (u *UseCases) beginAgain(ctx context.Context, t *tree, reason string) (core
 			fault.Refused, "rollout_%d has begun since; to promote the version set of %s again, create a rollout", r.ID, t.name(),
 		)
 	}
+	scope, err := t.scopeOf(ctx)
+	if err != nil {
+		return core.Rollout{}, err
+	}
 	var back *rollbackOf
-	if t.rollout.RollbackOf != 0 {
-		scope, err := t.scopeOf(ctx)
-		if err != nil {
-			return core.Rollout{}, err
-		}
-		back = &rollbackOf{of: t.rollout.RollbackOf, scope: scope, again: true}
+	if forward := t.rollout.RollbackOf == 0; !forward || !scope.all() {
+		back = &rollbackOf{of: t.rollout.RollbackOf, scope: scope, forward: forward, again: true}
 	}
 	p, err := u.planRollout(ctx, t.tx, t.cause.Organization, t.rollout.VersionSetID, back)
 	if err != nil {

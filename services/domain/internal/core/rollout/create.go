@@ -24,7 +24,7 @@ func (u *UseCases) CreateRollout(ctx context.Context, a core.Actor, n NewRollout
 		if made.Queued, err = u.makeRoom(ctx, tx, c, n); err != nil || made.Queued != nil {
 			return err
 		}
-		p, err := u.planRollout(ctx, tx, a.Organization, n.VersionSetID, nil)
+		p, err := u.planRollout(ctx, tx, a.Organization, n.VersionSetID, n.part())
 		if err != nil {
 			return err
 		}
@@ -178,4 +178,14 @@ type NewRollout struct {
 	Reason       string
 	// Again deploys it also where it is live in every environment already.
 	Again bool
+	// Scope is where it goes; the zero value is the whole pipeline.
+	Scope Scope
+}
+
+// part makes the plan one of a part of the pipeline; nil for all of it.
+func (n NewRollout) part() *rollbackOf {
+	if n.Scope.all() {
+		return nil
+	}
+	return &rollbackOf{forward: true, scope: n.Scope}
 }

@@ -153,7 +153,7 @@ func versionIDs(entries []core.VersionSetEntry) []int64 {
 // readRan finds out whether gates by weight may be passed at once: what they would show is known only of a version set that has been live
 // wherever it goes back to.
 func (p *plan) readRan(ctx context.Context, tx Tx) error {
-	if p.inFull = p.inFull && p.back != nil; !p.inFull {
+	if p.inFull = p.inFull && p.back != nil && !p.back.forward; !p.inFull {
 		return nil
 	}
 	ran, err := tx.EnvironmentsThatRan(ctx, p.versionSet.ID)

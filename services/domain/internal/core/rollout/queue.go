@@ -30,14 +30,15 @@ func (u *UseCases) makeRoom(ctx context.Context, tx Tx, c cause, n NewRollout) (
 	if err != nil {
 		return nil, err
 	}
-	if err := c.MayIn(core.ActionCreateRollout, targets...); err != nil {
-		return nil, err
-	}
 	active, err := tx.ActiveRollouts(ctx, c.Organization, []int64{set.ApplicationID})
 	if err != nil {
 		return nil, err
 	}
 	r, busy := active[set.ApplicationID]
+	// A rollout to a part of the pipeline needs the permission for that part only, unless it would end what goes to all of it.
+	if err := c.MayIn(core.ActionCreateRollout, targets...); err != nil && (busy || n.Scope.all()) {
+		return nil, err
+	}
 	// Going back is no newer version set: there is a verb for it, which ends the active rollout.
 	if !busy || set.ID <= r.VersionSetID {
 		return nil, nil
@@ -48,6 +49,12 @@ func (u *UseCases) makeRoom(ctx context.Context, tx Tx, c cause, n NewRollout) (
 	}
 	switch policies[set.ApplicationID].OnNewer {
 	case core.NewerQueued:
+		if !n.Scope.all() {
+			return nil, fault.New(
+				fault.Refused, "rollout_%d is active, and the application's policy queues newer ones; a rollout to some environments is not queued, so "+
+					"create it once that one has ended", r.ID,
+			)
+		}
 		q := core.QueuedRollout{
 			ApplicationID: set.ApplicationID, VersionSetID: set.ID, Requester: c.Principal(), Reason: n.Reason, RequestedAt: c.at,
 		}

@@ -10,13 +10,16 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
-// Scope says to which environments of the pipeline a rollback goes, by name. The zero value is all of them.
+// Scope says to which environments of the pipeline a rollout goes, by name. The zero value is all of them.
 type Scope struct {
 	// Only are those that it goes to; empty for all but Except.
 	Only []string
 	// Except are those that it leaves out.
 	Except []string
 }
+
+// all reports whether nothing was chosen.
+func (s Scope) all() bool { return len(s.Only)+len(s.Except) == 0 }
 
 // check refuses environments that the pipeline does not go to, and a choice that leaves none.
 func (s Scope) check(flow core.Flow) error {
@@ -36,7 +39,7 @@ func (s Scope) check(flow core.Flow) error {
 	}
 	if len(found) == 0 && !slices.ContainsFunc(known, s.includes) {
 		found = append(
-			found, fault.Field{Name: "/exclude", Problem: "found every environment that the rollback would go to; expected at least one to be left"},
+			found, fault.Field{Name: "/exclude", Problem: "found every environment that the rollout would go to; expected at least one to be left"},
 		)
 	}
 	if len(found) > 0 {
@@ -48,7 +51,7 @@ func (s Scope) check(flow core.Flow) error {
 
 // checkScope checks a scope against the pipeline that a rollback would go by, before anything is searched within it.
 func (u *UseCases) checkScope(ctx context.Context, t *tree, s Scope) error {
-	if len(s.Only)+len(s.Except) == 0 {
+	if s.all() {
 		return nil
 	}
 	latest, err := t.tx.LatestFlowDefinitions(ctx, t.cause.Organization, []int64{t.rollout.ApplicationID})
@@ -67,18 +70,38 @@ func (s Scope) includes(environment string) bool {
 	return (len(s.Only) == 0 || slices.Contains(s.Only, environment)) && !slices.Contains(s.Except, environment)
 }
 
-// rollbackOf makes a plan that of a rollback.
+// checkForward refuses to enter an environment without one before it: its approvals, gates and active checks guard what comes after it, and
+// would be left out with it.
+func (s Scope) checkForward(flow core.Flow) error {
+	left := ""
+	for _, step := range flow.Deploys {
+		switch {
+		case !s.includes(step.Environment):
+			left = step.Environment
+		case left != "":
+			return fault.InvalidFields(fault.Field{Name: "/environments", Problem: fmt.Sprintf(
+				"found %s without %s, which the pipeline has before it; only a rollback leaves out an environment before one that it goes to",
+				step.Environment, left,
+			)})
+		}
+	}
+	return nil
+}
+
+// rollbackOf makes a plan that of a rollback, or of a rollout to a part of the pipeline.
 type rollbackOf struct {
 	// of is the rollout that it takes back; 0 for a preview.
 	of    int64
 	scope Scope
+	// forward is that nothing is taken back: the rollout ends before environments that it was not to go to.
+	forward bool
 	// again is that the scope is of the record, and may name what has left the pipeline since.
 	again bool
 	// instead is what else there is to do where the rollout has changed nothing; empty for nothing.
 	instead string
 }
 
-// skips finds out which environments of the pipeline a rollback leaves out, by name; none for any other rollout.
+// skips finds out which environments of the pipeline a rollback, or a rollout to a part of it, leaves out, by name; none for any other one.
 func (p *plan) skips(flow core.Flow, environments map[string]core.BoundEnvironment) (map[string]core.SkipCause, error) {
 	skipped := map[string]core.SkipCause{}
 	if p.back == nil {
@@ -89,11 +112,16 @@ func (p *plan) skips(flow core.Flow, environments map[string]core.BoundEnvironme
 			return nil, err
 		}
 	}
+	if p.back.forward {
+		if err := p.back.scope.checkForward(flow); err != nil {
+			return nil, err
+		}
+	}
 	for _, step := range flow.Deploys {
 		switch id := environments[step.Environment].ID; {
 		case !p.back.scope.includes(step.Environment):
 			skipped[step.Environment] = core.SkipExcluded
-		case p.unchanged(id):
+		case !p.back.forward && p.unchanged(id):
 			skipped[step.Environment] = core.SkipUnchanged
 		}
 	}
@@ -193,7 +221,7 @@ func keepsBetween(steps []core.FlowStep, kept []bool, skipped map[string]core.Sk
 	}
 }
 
-// recordSkips writes what a rollback leaves out, for people and for its retry.
+// recordSkips writes what a rollout leaves out, for people and for its retry.
 func (p plan) recordSkips(ctx context.Context, t *tree) error {
 	for _, s := range p.skipped {
 		s.RolloutID = t.rollout.ID
@@ -217,7 +245,7 @@ type namedSkip struct {
 	name string
 }
 
-// scopeOf is the scope of a rollback that was made before, for its retry: what was unchanged then need not be now.
+// scopeOf is the scope of a rollout that was made before, for its retry: what was unchanged then need not be now.
 func (t *tree) scopeOf(ctx context.Context) (Scope, error) {
 	skips, err := t.tx.SkipsByRollout(ctx, t.cause.Organization, []int64{t.rollout.ID})
 	if err != nil {

@@ -2358,7 +2358,7 @@ func (ec *executionContext) unmarshalInputCreateRolloutInput(ctx context.Context
 		asMap["again"] = false
 	}
 
-	fieldsInOrder := [...]string{"versionSetId", "reason", "again"}
+	fieldsInOrder := [...]string{"versionSetId", "reason", "again", "environments"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -2386,6 +2386,13 @@ func (ec *executionContext) unmarshalInputCreateRolloutInput(ctx context.Context
 				return it, err
 			}
 			it.Again = data
+		case "environments":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("environments"))
+			data, err := ec.unmarshalOString2ᚕstringᚄ(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Environments = data
 		}
 	}
 	return it, nil

@@ -11434,6 +11434,8 @@ input CreateRolloutInput {
   reason: String = ""
   "Deploys the set again even if it is live in every environment of the pipeline already; refused otherwise."
   again: Boolean = false
+  "The environments of the pipeline to go to, by name or identifier; all by default. None can be left out before one that is included."
+  environments: [String!]
 }
 
 "Result of createRollout."

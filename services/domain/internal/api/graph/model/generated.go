@@ -263,6 +263,8 @@ type CreateRolloutInput struct {
 	Reason *string `json:"reason,omitempty"`
 	// Deploys the set again even if it is live in every environment of the pipeline already; refused otherwise.
 	Again *bool `json:"again,omitempty"`
+	// The environments of the pipeline to go to, by name or identifier; all by default. None can be left out before one that is included.
+	Environments []string `json:"environments,omitempty"`
 }
 
 // Result of createRollout.
