@@ -181,6 +181,9 @@ func standIns(ctx context.Context, store *apiserver.Store, clk clock.Clock) erro
 		if err := finishJobs(store); err != nil {
 			return err
 		}
+		if err := finishWorkflows(store); err != nil {
+			return err
+		}
 		timer := clk.NewTimer(time.Second)
 		select {
 		case <-ctx.Done():
@@ -211,6 +214,35 @@ func finishJobs(store *apiserver.Store) error {
 			})
 		if err != nil && !apiserver.Is(err, "NotFound") {
 			return fmt.Errorf("status of Job %s: %w", o.Name(), err)
+		}
+	}
+	return nil
+}
+
+// finishWorkflows ends the Workflows that have not ended: as succeeded, as failed for the reason in the annotation
+// simulated.lockstep.dev/fails, or as stopped. One with the annotation simulated.lockstep.dev/runs only ends when it is stopped.
+func finishWorkflows(store *apiserver.Store) error {
+	all, _ := store.List(apiserver.Workflows, "")
+	for _, o := range all {
+		status := map[string]any{"phase": "Succeeded", "progress": "1/1"}
+		switch why, how := o.Text("metadata", "annotations", "simulated.lockstep.dev/fails"), o.Text("spec", "shutdown"); {
+		case how != "":
+			status["phase"], status["message"] = "Failed", "Stopped with strategy '"+how+"'"
+		case why != "":
+			status["phase"], status["message"] = "Failed", why
+		case o.Text("metadata", "annotations", "simulated.lockstep.dev/runs") != "":
+			status = map[string]any{"phase": "Running", "progress": "0/1"}
+		}
+		if phase := o.Text("status", "phase"); phase == status["phase"] || phase == "Succeeded" || phase == "Failed" {
+			continue
+		}
+		_, err := store.Modify(apiserver.Key{Resource: apiserver.Workflows, Namespace: o.Namespace(), Name: o.Name()}, apiserver.Whole,
+			func(o apiserver.Object) (apiserver.Object, error) {
+				o["status"] = status
+				return o, nil
+			})
+		if err != nil && !apiserver.Is(err, "NotFound") {
+			return fmt.Errorf("status of Workflow %s: %w", o.Name(), err)
 		}
 	}
 	return nil

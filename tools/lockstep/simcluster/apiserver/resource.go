@@ -35,7 +35,9 @@ var (
 	// Applications have no status subresource, in Argo CD as here.
 	Applications = Resource{"argoproj.io", "v1alpha1", "applications", "Application", true, false}
 	AppProjects  = Resource{"argoproj.io", "v1alpha1", "appprojects", "AppProject", true, false}
-	Rollouts     = Resource{"argoproj.io", "v1alpha1", "rollouts", "Rollout", true, true}
+	// Workflows have no status subresource either.
+	Workflows = Resource{"argoproj.io", "v1alpha1", "workflows", "Workflow", true, false}
+	Rollouts  = Resource{"argoproj.io", "v1alpha1", "rollouts", "Rollout", true, true}
 )
 
 // Resources are all that the server keeps, in the order of discovery.
@@ -62,7 +64,7 @@ func Resources() []Resource {
 		{"rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", true, false},
 		Applications, AppProjects,
 		{"argoproj.io", "v1alpha1", "applicationsets", "ApplicationSet", true, true},
-		Rollouts,
+		Rollouts, Workflows,
 		{"argoproj.io", "v1alpha1", "analysistemplates", "AnalysisTemplate", true, false},
 		{"argoproj.io", "v1alpha1", "analysisruns", "AnalysisRun", true, true},
 	}
