@@ -340,7 +340,7 @@ func TestCheckProgram(t *testing.T) {
 	}
 	for program, want := range map[string]string{
 		"x = ":                                   "starlark main.star:1:5: got end of file, want primary expression",
-		`run("no.such")`:                         `starlark main.star:1:4: there is no function "no.such", expected one of emit, argo.abort, argo.check, argo.promote, argo.retry, argo.sync, argo.terminate, checkpoint, git.commit, git.read_file, http.request, job.logs, job.run, job.stop, k8s.get, k8s.list, k8s.observe, k8s.unwatch, k8s.watch, manifest.diff, manifest.pin, manifest.pin_kustomization, manifest.pin_values, template.render, workflow.logs, workflow.stop, workflow.submit, workflow.terminate`,
+		`run("no.such")`:                         `starlark main.star:1:4: there is no function "no.such", expected one of emit, argo.abort, argo.check, argo.promote, argo.retry, argo.sync, argo.terminate, checkpoint, git.commit, git.read_file, http.request, job.logs, job.run, job.stop, k8s.apply, k8s.delete, k8s.get, k8s.health, k8s.list, k8s.logs, k8s.observe, k8s.patch, k8s.unwatch, k8s.watch, manifest.diff, manifest.pin, manifest.pin_kustomization, manifest.pin_values, template.render, workflow.logs, workflow.stop, workflow.submit, workflow.terminate`,
 		`run("emit", {"type": "com.example.x"})`: `starlark main.star:1:4: emit: type: found "com.example.x", expected an event type of the domain path, such as com.gitlab.cd.rollout.started, or one that the organization has declared`,
 		`load("m.star", "x")`:                    `starlark main.star:1:6: load of "m.star", which is not among the modules: found none`,
 		`on_event("a.b", handler = nobody)`:      "starlark main.star:1:9: on_event: nobody is no function of the main file",

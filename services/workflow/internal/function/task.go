@@ -70,7 +70,7 @@ func namedTask(kind string) []Field {
 func endsTask(name, kind, doc string) *Function {
 	f := changing(onCluster(name, doc+ownTask, append(namedTask(kind), Field{
 		Name: "operation", Type: Text,
-		Doc: "The `operation` that has created it; one of another operation is the error `conflict`. When its rollout has ended, as after a\n" +
+		Doc: "The `operation` that has created it; one of another operation is the error `conflict`. When its rollout has ended, as after a " +
 			"cancellation, a run may only stop what was created by an operation whose id begins with the id of the run and a dot (`rollout-7.migrate`).",
 	})...), activity.TakesBack, touchesTask)
 	f.spec.Ends = func(args map[string]any) string { return text(args, "operation") }

@@ -331,9 +331,11 @@ end:
 #define suspended (abortedAt && retriedAt <= abortedAt)
 
 /* What the guard answers to an attempt at a change.
- * @calls internal/core/guard Guard.check: Guarded Touches Suspended opens
+ * @calls internal/core/guard Guard.check: Guarded Touches Suspended opensAll
+ * @calls internal/core/guard Run.opensAll: opens held
  * @go internal/core/guard Run.Suspended
- * @calls internal/core/guard Run.opens: places leaves
+ * @calls internal/core/guard Run.opens: places
+ * @calls internal/core/guard Run.held: leaves
  * @sql internal/store GuardedRun: WHERE p.organization = sqlc.arg(organization) AND p.workflow = sqlc.arg(workflow)
  */
 #define allowsBack (enteredAt && !revoked)

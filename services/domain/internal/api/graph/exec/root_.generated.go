@@ -10459,6 +10459,7 @@ type PassageConditionBy {
   principalId: Int
   "The member with that principalId; null for others."
   principal: Member
+  "When."
   at: Time!
   "The groups that an approval counts for, if its gate has several requirements."
   groups: [String!]!
