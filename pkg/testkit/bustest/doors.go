@@ -239,7 +239,8 @@ func ofWorkflow() []string {
 		"deployment.advance", "deployment.committed", "deployment.degraded", "deployment.failed", "deployment.gate_reached",
 		"deployment.healthy", "deployment.started", "environment.contact_changed", "environment.not_ready", "environment.ready",
 		"rollout.aborted", "rollout.failed", "rollout.gate_reached", "rollout.healthy", "rollout.passage_requested", "rollout.previewed",
-		"rollout.started", "rollout_environment.failed", "rollout_environment.healthy", "rollout_environment.started",
+		"rollout.started", "rollout_environment.failed", "rollout_environment.healthy", "rollout_environment.job_ended",
+		"rollout_environment.job_started", "rollout_environment.started",
 		"service.health_observed", "workflow.cancelled", "workflow.completed", "workflow.failed",
 	}
 }
