@@ -25,7 +25,7 @@ import (
 var Schema string
 
 // strict is the validator of our schema. A schema that cannot be read is a mistake of ours, which a test finds.
-var strict = sync.OnceValues(func() (*validate.Validator, error) {
+var strict = sync.OnceValues(func() (*validate.Validator, error) { //nolint:gochecknoglobals // made once, and never changed
 	var s schema.Schema
 	s.SetFilename("schema.cedarschema")
 	if err := s.UnmarshalCedar([]byte(Schema)); err != nil {
@@ -160,7 +160,7 @@ func (p *policy) annotate() (wrong []string) {
 		p.Requires = &Requirement{Quorum: 1}
 	}
 	for key, value := range annotations {
-		problem := ""
+		var problem string
 		switch key {
 		case "id", "message":
 			continue
@@ -309,7 +309,7 @@ func bounded(text string) *Problem {
 	return nil
 }
 
-// parserError is how the parser words a syntax error: parse error at <input>:3:17 "}": exact got } want )
+// parserError is how the parser words a syntax error, as in: parse error at <input>:3:17 "}": exact got } want ).
 var parserError = regexp.MustCompile(`^parse error at [^:]*:(\d+):(\d+) (.*)$`)
 
 func syntax(err error) Problem {

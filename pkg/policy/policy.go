@@ -15,6 +15,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -180,7 +181,7 @@ func (d Decision) Sentence() string {
 		parts = []string{"no policy concerns it"}
 	}
 	if d.WouldBe != "" && d.WouldBe != d.Verdict {
-		parts = append(parts, fmt.Sprintf("with the policies that are tried out it would be %s", strings.ReplaceAll(string(d.WouldBe), "_", " ")))
+		parts = append(parts, "with the policies that are tried out it would be "+strings.ReplaceAll(string(d.WouldBe), "_", " "))
 	}
 	return strings.Join(parts, "; ")
 }
@@ -201,7 +202,8 @@ func (d Decision) With(pinned Decision) Decision {
 	d.Verdict, d.Pinned = d.Verdict.stricter(pinned.Verdict), pinned.Digest
 	d.Rulings = slices.Clone(d.Rulings)
 	for _, r := range pinned.Rulings {
-		if !r.DryRun && !slices.ContainsFunc(d.Rulings, func(o Ruling) bool { return o.Name() == r.Name() && o.Verdict == r.Verdict && !o.DryRun }) {
+		same := func(o Ruling) bool { return o.Name() == r.Name() && o.Verdict == r.Verdict && !o.DryRun }
+		if !r.DryRun && !slices.ContainsFunc(d.Rulings, same) {
 			d.Rulings = append(d.Rulings, r)
 		}
 	}
@@ -253,7 +255,7 @@ func Combine(levels ...Level) (*Set, error) {
 				zone = m.Zone
 			}
 			// Each part with its length, so that no two combinations write the same bytes.
-			for _, part := range []string{l.Name, m.Name, zone.String(), fmt.Sprint(m.DryRun), m.text} {
+			for _, part := range []string{l.Name, m.Name, zone.String(), strconv.FormatBool(m.DryRun), m.text} {
 				_, _ = fmt.Fprintf(sum, "%d:%s", len(part), part)
 			}
 		}

@@ -12,26 +12,26 @@ import (
 // base permits everything, as the template for the first policy set of an organization does.
 const base = `@id("base") permit (principal, action, resource);` + "\n"
 
-func parse(t testing.TB, text string) *policy.Document {
-	t.Helper()
+func parse(tb testing.TB, text string) *policy.Document {
+	tb.Helper()
 	d, problems := policy.Parse(text)
 	if len(problems) > 0 {
-		t.Fatalf("found %v in %s", problems, text)
+		tb.Fatalf("found %v in %s", problems, text)
 	}
 	return d
 }
 
 // one is a set of one level with one document.
-func one(t testing.TB, text string) *policy.Set {
-	t.Helper()
-	return combine(t, policy.Level{Name: "the organization", Members: []policy.Member{{Name: "rules", Document: parse(t, text)}}})
+func one(tb testing.TB, text string) *policy.Set {
+	tb.Helper()
+	return combine(tb, policy.Level{Name: "the organization", Members: []policy.Member{{Name: "rules", Document: parse(tb, text)}}})
 }
 
-func combine(t testing.TB, levels ...policy.Level) *policy.Set {
-	t.Helper()
+func combine(tb testing.TB, levels ...policy.Level) *policy.Set {
+	tb.Helper()
 	s, err := policy.Combine(levels...)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return s
 }

@@ -1,5 +1,5 @@
-// Package policy holds the use cases of policies: putting versions of policy sets, trying them out on recorded decisions, and deciding about
-// rollouts by those that concern them (D51).
+// Package policy holds the use cases of policies: putting versions of policy sets, trying them out on recorded decisions, and deciding
+// about rollouts by those that concern them (D51).
 //
 // What a policy is, and how it is evaluated, is in pkg/policy. When a decision is taken is for package rollout.
 package policy
@@ -92,7 +92,9 @@ func (e *Engine) decide(sets []core.PolicySet, r policy.Request) policy.Decision
 		} else if s.EnvironmentID != 0 {
 			level = &levels[2]
 		}
-		level.Members = append(level.Members, policy.Member{Name: s.Name, Document: text.document, Zone: zone, DryRun: s.Mode == core.PolicyDryRun})
+		level.Members = append(level.Members, policy.Member{
+			Name: s.Name, Document: text.document, Zone: zone, DryRun: s.Mode == core.PolicyDryRun,
+		})
 	}
 	all, err := policy.Combine(levels...)
 	if err != nil {

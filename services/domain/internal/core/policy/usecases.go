@@ -205,7 +205,8 @@ func override(old *string, by string) {
 
 // refuse is why the present sets do not allow a version.
 func refuse(all []core.PolicySet, present core.PolicySet, n NewPolicySet, isNew bool) error {
-	moved := n.ApplicationID != 0 && n.ApplicationID != present.ApplicationID || n.EnvironmentID != 0 && n.EnvironmentID != present.EnvironmentID
+	moved := n.ApplicationID != 0 && n.ApplicationID != present.ApplicationID ||
+		n.EnvironmentID != 0 && n.EnvironmentID != present.EnvironmentID
 	switch {
 	case moved:
 		return fault.New(fault.Refused, "the policy set %q has another scope, which never changes; choose another name", n.Name)

@@ -302,8 +302,8 @@ func (u *UseCases) decide(ctx context.Context, t *tree) error {
 	return t.tx.ForgetPassageStops(ctx, t.rollout.ID, stopped)
 }
 
-// decideOne grants a requested passage that has everything. It answers whether a control or policies keep it closed; the end of that finds it
-// again.
+// decideOne grants a requested passage that has everything. It answers whether a control or policies keep it closed; the end of that finds
+// it again.
 func (u *UseCases) decideOne(ctx context.Context, p passages, gate string) (stopped bool, err error) {
 	conditions, ok := p.complete(gate, p.hold.Skips[gate])
 	decision, err := u.judge(ctx, p, gate)

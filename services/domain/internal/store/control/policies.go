@@ -112,7 +112,9 @@ func (r Reads) PolicyDecisionsByID(ctx context.Context, organization int64, ids 
 }
 
 // PolicyDecisionsByRollout implements policy.Reads.
-func (r Reads) PolicyDecisionsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.PolicyDecision, error) {
+func (r Reads) PolicyDecisionsByRollout(
+	ctx context.Context, organization int64, rollouts []int64,
+) (map[int64][]core.PolicyDecision, error) {
 	found := map[int64][]core.PolicyDecision{}
 	err := r.Run(ctx, organization, func(q *query.Queries) error {
 		rows, err := q.PolicyDecisionsByRollout(ctx, rollouts, organization)
@@ -203,7 +205,9 @@ func (w Writes) PoliciesConcerning(ctx context.Context, application, rollout int
 
 // PinPolicy implements rollout.Tx.
 func (w Writes) PinPolicy(ctx context.Context, rollout int64, s core.PolicySet) error {
-	err := w.Q.PinPolicy(ctx, query.PinPolicyParams{OrganizationID: w.Entered, RolloutID: rollout, PolicySetID: s.ID, Version: int32(s.Version)})
+	err := w.Q.PinPolicy(ctx, query.PinPolicyParams{
+		OrganizationID: w.Entered, RolloutID: rollout, PolicySetID: s.ID, Version: int32(s.Version),
+	})
 	return pg.Classify(err, "pin policy set %q with rollout %d", s.Name, rollout)
 }
 

@@ -2,6 +2,7 @@ package model
 
 import (
 	"encoding/json"
+	"fmt"
 
 	"github.com/99designs/gqlgen/graphql"
 
@@ -68,7 +69,11 @@ func (d PolicyDecision) Rulings() []PolicyRuling {
 
 // Request is everything that the policies were asked.
 func (d PolicyDecision) Request() (json.RawMessage, error) {
-	return json.Marshal(d.PolicyDecision.Request)
+	encoded, err := json.Marshal(d.PolicyDecision.Request)
+	if err != nil {
+		return nil, fmt.Errorf("encode the request of %s: %w", d.Name(), err)
+	}
+	return encoded, nil
 }
 
 // WrapPolicyDecision wraps the domain's.
