@@ -23,8 +23,8 @@ func (s *service) declareType(org int64, name, schema string) (bool, error) {
 	return done.GetChanged(), err
 }
 
-// TestProgramsEmitTypesThatTheirOrganizationHasDeclared: such an event is checked, wakes the waits and the flows of the organization alone, and
-// leaves the service nowhere.
+// TestProgramsEmitTypesThatTheirOrganizationHasDeclared: such an event is checked, wakes the waits and the flows of the organization
+// alone, and leaves the service nowhere.
 func TestProgramsEmitTypesThatTheirOrganizationHasDeclared(t *testing.T) { // issue 18
 	t.Parallel()
 	s := start(t)
@@ -53,7 +53,9 @@ for data in [{"order": 7}, {"order": "x"}, {"order": 7, "more": 1}]:
 print(e.source, e.data.order)`, shipped)
 	s.submit("waits", wait, "")
 	s.await("waits", autoflowv1.WorkflowState_WORKFLOW_STATE_PARKED)
-	if _, err := s.StartWorkflow(t.Context(), &autoflowv1.StartWorkflowRequest{OrganizationId: 2, WorkflowId: "other", Starlark: []byte(wait)}); err != nil {
+	if _, err := s.StartWorkflow(t.Context(), &autoflowv1.StartWorkflowRequest{
+		OrganizationId: 2, WorkflowId: "other", Starlark: []byte(wait),
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.RegisterFlow(t.Context(), &autoflowv1.RegisterFlowRequest{
@@ -65,7 +67,7 @@ print(e.source, e.data.order)`, shipped)
 	s.submit("emits", program, "")
 	s.await("emits", autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED)
 	lines := s.lines("emits")
-	if len(lines) != 3 || lines[0] != "True" && lines[0] != "True " || !strings.Contains(lines[1], "order") || !strings.Contains(lines[2], "more") {
+	if len(lines) != 3 || strings.TrimSpace(lines[0]) != "True" || !strings.Contains(lines[1], "order") || !strings.Contains(lines[2], "more") {
 		t.Errorf("printed %q", lines)
 	}
 	s.await("waits", autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED)
@@ -74,7 +76,8 @@ print(e.source, e.data.order)`, shipped)
 	}
 	s.eventually("the flow has a run", func(ctx context.Context) bool {
 		found, err := s.CountWorkflows(ctx, &autoflowv1.CountWorkflowsRequest{Filter: &autoflowv1.ListWorkflowsRequest{
-			OrganizationId: organization, Labels: map[string]string{"by": "flow"}, States: []autoflowv1.WorkflowState{autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED},
+			OrganizationId: organization, Labels: map[string]string{"by": "flow"},
+			States: []autoflowv1.WorkflowState{autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED},
 		}})
 		return err == nil && found.GetCount() == 1
 	})

@@ -111,7 +111,9 @@ continue_with(again, c.token)
 			t.Errorf("%s: %+v %+v, error %v", id, report, report.Problem, err)
 		}
 	}
-	stream, err := s.ExportWorkflow(t.Context(), &autoflowv1.ExportWorkflowRequest{OrganizationId: organization, WorkflowId: strings.Repeat("a", 300)})
+	stream, err := s.ExportWorkflow(t.Context(), &autoflowv1.ExportWorkflowRequest{
+		OrganizationId: organization, WorkflowId: strings.Repeat("a", 300),
+	})
 	if err == nil {
 		_, err = stream.Recv()
 	}

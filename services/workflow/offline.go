@@ -8,11 +8,11 @@ import (
 // Recording is a run that was exported, and can be replayed without the service.
 type Recording = offline.Recording
 
-// ReplayOptions say how a recording is replayed, and ReplayReport what that led to.
-type (
-	ReplayOptions = offline.Options
-	ReplayReport  = offline.Report
-)
+// ReplayOptions say how a recording is replayed.
+type ReplayOptions = offline.Options
+
+// ReplayReport is what a replay led to.
+type ReplayReport = offline.Report
 
 // ReadRecording reads the file that an export was written to.
 func ReadRecording(text []byte) (Recording, error) { return offline.Read(text) }
@@ -31,11 +31,11 @@ type RecordedEntry = offline.Entry
 // MainFile is the name of a program's main file in a Recording.
 const MainFile = offline.MainFile
 
-// TestCase is a test of a program, and TestOutcome what it has led to.
-type (
-	TestCase    = offline.Case
-	TestOutcome = offline.Outcome
-)
+// TestCase is a test of a program.
+type TestCase = offline.Case
+
+// TestOutcome is what a test has led to.
+type TestOutcome = offline.Outcome
 
 // ReadTestTable reads a table of cases, as JSON. load reads the files that it names.
 func ReadTestTable(text []byte, load func(name string) ([]byte, error)) ([]TestCase, error) {

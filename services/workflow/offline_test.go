@@ -11,8 +11,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/offline"
 )
 
-// TestScenariosLeadToTheSameAsInTheEngine plays the scenarios whose histories the engine has written over PostgreSQL, with crashes at each of
-// its commits: what a test on one's own machine finds is what the service does (issue 18).
+// TestScenariosLeadToTheSameAsInTheEngine plays the scenarios whose histories the engine has written over PostgreSQL, with crashes at each
+// of its commits: what a test on one's own machine finds is what the service does (issue 18).
 func TestScenariosLeadToTheSameAsInTheEngine(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/scenarios/*.txtar")

@@ -157,7 +157,9 @@ def main():
 		fault.Refused) {
 		t.Errorf("a retry: %v", err)
 	}
-	if _, err := s.CancelWorkflow(t.Context(), &autoflowv1.CancelWorkflowRequest{OrganizationId: organization, WorkflowId: "one"}); err != nil {
+	if _, err := s.CancelWorkflow(t.Context(), &autoflowv1.CancelWorkflowRequest{
+		OrganizationId: organization, WorkflowId: "one",
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.reset("w", "two", 2); err != nil {

@@ -41,7 +41,7 @@ func sendExport(stream autoflowv1.AutoFlow_ExportWorkflowServer, x control.Expor
 	if err := stream.Send(&autoflowv1.ExportWorkflowResponse{
 		Part: &autoflowv1.ExportWorkflowResponse_Workflow{Workflow: head},
 	}); err != nil {
-		return err
+		return fmt.Errorf("send the export of %q: %w", x.Workflow, err)
 	}
 	for _, e := range x.Loaded.History {
 		entry, err := exportedEntry(e)
@@ -49,7 +49,7 @@ func sendExport(stream autoflowv1.AutoFlow_ExportWorkflowServer, x control.Expor
 			return err
 		}
 		if err := stream.Send(&autoflowv1.ExportWorkflowResponse{Part: &autoflowv1.ExportWorkflowResponse_Entry{Entry: entry}}); err != nil {
-			return err
+			return fmt.Errorf("send the export of %q: %w", x.Workflow, err)
 		}
 	}
 	return nil

@@ -83,6 +83,6 @@ func emittable(eventType string) bool {
 }
 
 func notEmittable(eventType string) string {
-	return fmt.Sprintf("found %q, expected an event type of the domain path, such as com.gitlab.cd.rollout.started, or one that the organization has declared",
-		eventType)
+	return fmt.Sprintf("found %q, expected an event type of the domain path, such as com.gitlab.cd.rollout.started, or one that the "+
+		"organization has declared", eventType)
 }

@@ -146,7 +146,8 @@ func ReadTable(text []byte, load func(name string) ([]byte, error)) ([]Case, err
 		return nil, fault.New(fault.Invalid, "%w", err)
 	}
 	if t.Program == "" || len(t.Cases) == 0 || len(t.Cases) > maxCases {
-		return nil, fault.New(fault.Invalid, "found the program %q and %d cases, expected a program and 1 to %d cases", t.Program, len(t.Cases), maxCases)
+		return nil, fault.New(fault.Invalid, "found the program %q and %d cases, expected a program and 1 to %d cases", t.Program,
+			len(t.Cases), maxCases)
 	}
 	source, err := load(t.Program)
 	if err != nil {
@@ -178,7 +179,8 @@ func ReadTable(text []byte, load func(name string) ([]byte, error)) ([]Case, err
 			c.Inputs = json.RawMessage("{}")
 		}
 		cases[i] = Case{
-			Name: c.Name, Program: p, Inputs: c.Inputs, Functions: functions, Steps: c.Steps, Expect: c.Expect, EventTypes: t.EventTypes, Patient: true,
+			Name: c.Name, Program: p, Inputs: c.Inputs, Functions: functions, Steps: c.Steps, Expect: c.Expect,
+			EventTypes: t.EventTypes, Patient: true,
 			CallTimeout: 15 * time.Minute, WaitTimeout: 30 * 24 * time.Hour, // as the service's own, unless it is configured otherwise
 		}
 		if err := cases[i].check(); err != nil {
@@ -223,11 +225,15 @@ func (c Case) check() error {
 	return nil
 }
 
-// ReadScenario reads a case of files by name: main.star and modules, inputs.json, answers.json, script.txt and history.txt. answers.json has the
-// answers by the name of the Function, where {"$error": …} fails, with "$times" so often and then answers sha. script.txt has a line for
-// each step: "event TYPE DATA", "send CHANNEL ID DATA", "call ID DATA", "answered ID ANSWER", "advance DURATION", "cancel REASON".
+// ReadScenario reads a case of files by name: main.star and modules, inputs.json, answers.json, script.txt and history.txt. answers.json
+// has the answers by the name of the Function, where {"$error": …} fails, with "$times" so often and then answers sha. script.txt has a
+// line for each step: "event TYPE DATA", "send CHANNEL ID DATA", "call ID DATA", "answered ID ANSWER", "advance DURATION", "cancel
+// REASON".
 func ReadScenario(name string, files map[string][]byte) (Case, error) {
-	c := Case{Name: name, Program: program.Program{Modules: map[string][]byte{}}, Inputs: files["inputs.json"], Functions: map[string][]Answer{}, CallTimeout: time.Minute, WaitTimeout: 24 * time.Hour}
+	c := Case{
+		Name: name, Program: program.Program{Modules: map[string][]byte{}}, Inputs: files["inputs.json"], Functions: map[string][]Answer{},
+		CallTimeout: time.Minute, WaitTimeout: 24 * time.Hour,
+	}
 	if len(bytes.TrimSpace(c.Inputs)) == 0 {
 		c.Inputs = json.RawMessage("{}")
 	}

@@ -81,10 +81,10 @@ func (w *world) carryOut(op history.Op, key string) (json.RawMessage, *history.F
 		value = json.RawMessage("null")
 	}
 	var compact bytes.Buffer
-	if onCluster(op.Name) || json.Compact(&compact, value) != nil {
-		return value, nil
+	if !onCluster(op.Name) && json.Compact(&compact, value) == nil {
+		return compact.Bytes(), nil
 	}
-	return compact.Bytes(), nil
+	return value, nil
 }
 
 // next is the answer to a new call: the first that is for such arguments, else the next of the others, of which the last one repeats.

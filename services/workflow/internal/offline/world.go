@@ -29,8 +29,8 @@ const (
 // begins is when each test begins.
 var begins = time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC) //nolint:gochecknoglobals // a constant, if a time could be one
 
-// world is everything that a program can reach in a test: Functions, events, time, and the runs that it starts. It is an engine that has one
-// thread and stores in memory; each turn is one commit.
+// world is everything that a program can reach in a test: Functions, events, time, and the runs that it starts. It is an engine that has
+// one thread and stores in memory; each turn is one commit.
 type world struct {
 	c       Case
 	emits   func(history.Emit) *history.FunctionError
@@ -192,7 +192,7 @@ func (w *world) reopen(r *run) error {
 		Random: func() float64 { return 0.5 },
 		Token: func() string {
 			w.unique++
-			return fmt.Sprintf("ch_%s", base32(w.unique))
+			return "ch_" + base32(w.unique)
 		},
 		Emit: func(activity, eventType string, data json.RawMessage) *history.FunctionError {
 			if slices.Contains(w.c.EventTypes, eventType) {

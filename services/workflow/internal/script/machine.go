@@ -87,7 +87,8 @@ func (s *Scripts) Open(p program.Program, inputs []byte, env program.Environment
 		return nil, err
 	}
 	return &machine{
-		limits: s.limits, debugger: s.debugger, program: compiled, env: env, inputs: globals, entry: entry, modules: map[string]*module{}, parent: entry.parent,
+		limits: s.limits, debugger: s.debugger, program: compiled, env: env, inputs: globals, entry: entry,
+		modules: map[string]*module{}, parent: entry.parent,
 		statuses: entry.statuses(),
 	}, nil
 }

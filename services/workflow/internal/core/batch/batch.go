@@ -1,5 +1,5 @@
-// Package batch carries out an operation on many runs: cancel, terminate, retry or reset. Progress is stored, so that a batch continues after a
-// crash.
+// Package batch carries out an operation on many runs: cancel, terminate, retry or reset. Progress is stored, so that a batch continues
+// after a crash.
 package batch
 
 import (

@@ -116,8 +116,8 @@ func compare(scripts program.Scripts, loaded engine.Loaded, other program.Progra
 		delete(known, op.Ref)
 	}
 	for ref, op := range known {
-		return misfit(loaded, fmt.Sprintf("the workflow waits for %s %s in call %s of branch and index, and the program would not", op.Kind, op.Name,
-			ref))
+		return misfit(loaded, fmt.Sprintf("the workflow waits for %s %s in call %s of branch and index, and the program would not",
+			op.Kind, op.Name, ref))
 	}
 	return nil
 }

@@ -44,8 +44,8 @@ func (e *exports) begin(organization int64) (end func(), err error) {
 	defer e.mu.Unlock()
 	switch {
 	case e.under[organization] >= exportsOfOne:
-		return nil, fault.New(fault.Limited, "%d workflows of organization %d are being exported; ask again when they are done", e.under[organization],
-			organization)
+		return nil, fault.New(fault.Limited, "%d workflows of organization %d are being exported; ask again when they are done",
+			e.under[organization], organization)
 	case e.all >= exportsMost:
 		return nil, fault.New(fault.Limited, "%d workflows are being exported; ask again when they are done", e.all)
 	}

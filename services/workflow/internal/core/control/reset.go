@@ -21,8 +21,8 @@ const (
 
 // ResetRequest asks for a new execution that continues from an entry of one that has ended.
 //
-// What the new one does has other activity ids, because its handle is another one. What the other one has received is spent, as after a retry: an
-// approval that was given to it does not count for the new one.
+// What the new one does has other activity ids, because its handle is another one. What the other one has received is spent, as after a
+// retry: an approval that was given to it does not count for the new one.
 type ResetRequest struct {
 	Organization int64
 	// Workflow is the one that has ended, New the new one.

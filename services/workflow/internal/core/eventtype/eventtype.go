@@ -1,6 +1,6 @@
-// Package eventtype holds the types of events that organizations declare for their programs, beside the catalogue. A program may emit events
-// of a declared type; they reach the waits and the flows of the organization, and never leave this service. No type can be one of the
-// catalogue, whose prefix is reserved.
+// Package eventtype holds the types of events that organizations declare for their programs, beside the catalogue. A program may emit
+// events of a declared type; they reach the waits and the flows of the organization, and never leave this service. No type can be one of
+// the catalogue, whose prefix is reserved.
 package eventtype
 
 import (
@@ -101,7 +101,8 @@ func (t *Types) check(declared Type) error {
 	case strings.HasPrefix(declared.Name+".", t.Reserved):
 		report("type", "found %.80q, expected one that does not begin with %s, which is the catalogue's", declared.Name, t.Reserved)
 	case len(declared.Name) > maxName || !form.MatchString(declared.Name):
-		report("type", "found %.80q, expected at most %d lower-case letters, digits, dots, dashes and underscores, such as com.example.order.shipped",
+		report("type",
+			"found %.80q, expected at most %d lower-case letters, digits, dots, dashes and underscores, such as com.example.order.shipped",
 			declared.Name, maxName)
 	}
 	if len(declared.Description) > maxDescription || history.Storable(declared.Description) != declared.Description {

@@ -37,7 +37,8 @@ func (s *Store) SaveEventType(ctx context.Context, t eventtype.Type, most int) (
 			return pg.Classify(err, "count the event types of organization %d", t.Organization)
 		}
 		if others >= int64(most) {
-			return fault.New(fault.Refused, "found %d event types of organization %d, expected at most %d with this one", others, t.Organization, most)
+			return fault.New(fault.Refused, "found %d event types of organization %d, expected at most %d with this one", others,
+				t.Organization, most)
 		}
 		_, err = q.SaveEventType(ctx, query.SaveEventTypeParams{
 			Organization: t.Organization, Type: t.Name, Description: t.Description, Schema: string(t.Schema), DeclaredBy: t.By, DeclaredAt: t.At,
@@ -59,8 +60,8 @@ func (s *Store) EventTypes(ctx context.Context, organization int64) ([]eventtype
 	all := make([]eventtype.Type, len(rows))
 	for i, row := range rows {
 		all[i] = eventtype.Type{
-			Organization: organization, Name: row.Type, Description: row.Description, Schema: row.Schema, Version: int(row.Version), By: row.DeclaredBy,
-			At: row.DeclaredAt,
+			Organization: organization, Name: row.Type, Description: row.Description, Schema: row.Schema, Version: int(row.Version),
+			By: row.DeclaredBy, At: row.DeclaredAt,
 		}
 	}
 	return all, nil
