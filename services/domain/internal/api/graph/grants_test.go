@@ -342,8 +342,8 @@ func TestAPipelineClaimsNothingOfOthers(t *testing.T) {
 	}
 }
 
-// TestASetupFindsNothingOfOthers: the objects in a repository's manifests are places that nobody has named in a pipeline. Those that belong to
-// another environment do not become the application's (D46).
+// TestASetupFindsNothingOfOthers: the objects in a repository's manifests are places that nobody has named in a pipeline. Those that
+// belong to another environment do not become the application's (D46).
 func TestASetupFindsNothingOfOthers(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -148,8 +148,8 @@ func (g *Guard) check(ctx context.Context, f activity.Function, call activity.Ca
 	return a, nil
 }
 
-// endsOwn reports whether a call only ends what the run itself has started: what a rollout leaves behind in a cluster has to be stopped when it
-// is cancelled, too. The operation says whose it is, and the relay refuses an object of another operation.
+// endsOwn reports whether a call only ends what the run itself has started: what a rollout leaves behind in a cluster has to be stopped
+// when it is cancelled, too. The operation says whose it is, and the relay refuses an object of another operation.
 func endsOwn(f activity.Function, call activity.Call, root string) bool {
 	ender, can := f.(activity.Ender)
 	return can && activity.EffectOf(f, call.Args) == activity.TakesBack && strings.HasPrefix(ender.Ends(call.Args), root+".")
@@ -215,8 +215,8 @@ func meant(environments []int64, args map[string]any) (one []int64, problem stri
 	return environments, ""
 }
 
-// changesDirectly returns why a run that belongs to no rollout may not change a place; empty if it may. If several environments have the place,
-// those decide whose places are the narrowest.
+// changesDirectly returns why a run that belongs to no rollout may not change a place; empty if it may. If several environments have the
+// place, those decide whose places are the narrowest.
 func changesDirectly(all []Territory, touched activity.Place) string {
 	narrowest := 0
 	var protected []Territory

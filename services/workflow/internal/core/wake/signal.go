@@ -36,8 +36,8 @@ func (s Signal) Taken() bool {
 	}
 }
 
-// Wait returns when the signal is raised, after d, or with ctx. The signal is lowered in each case where the loop looks next: of a signal and
-// the end of d that come together, select would take either, and the loop would look once or twice by chance.
+// Wait returns when the signal is raised, after d, or with ctx. The signal is lowered in each case where the loop looks next: of a signal
+// and the end of d that come together, select would take either, and the loop would look once or twice by chance.
 func (s Signal) Wait(ctx context.Context, c clock.Clock, d time.Duration) {
 	t := c.NewTimer(d)
 	defer t.Stop()
