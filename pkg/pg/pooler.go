@@ -90,7 +90,8 @@ func (c Config) pooled(pc *pgxpool.Config) {
 // checkParameters is the error where the pooler's connections have not set what is wanted.
 func checkParameters(ctx context.Context, conn *pgx.Conn, want map[string]string) error {
 	names := slices.Sorted(maps.Keys(want))
-	rows, err := conn.Query(ctx, "SELECT current_setting(name) FROM unnest($1::text[]) WITH ORDINALITY AS asked (name, place) ORDER BY place", names)
+	const read = "SELECT current_setting(name) FROM unnest($1::text[]) WITH ORDINALITY AS asked (name, place) ORDER BY place"
+	rows, err := conn.Query(ctx, read, names)
 	if err != nil {
 		return fmt.Errorf("read the parameters of the pooler's connection: %w", err)
 	}
@@ -113,7 +114,9 @@ func plain(value string) string { return strings.Trim(value, `"`) }
 // PoolerEntry is the line of the section [databases] of PgBouncer's configuration that URL names, for the server of DirectURL.
 func (c Config) PoolerEntry() (string, error) {
 	if c.DirectURL == "" {
-		return "", fault.InvalidFields(fault.Field{Name: "database_direct_url", Problem: "empty; expected the URL of the server behind the pooler"})
+		return "", fault.InvalidFields(fault.Field{
+			Name: "database_direct_url", Problem: "empty; expected the URL of the server behind the pooler",
+		})
 	}
 	through, err := pgx.ParseConfig(c.URL)
 	if err != nil {
@@ -124,7 +127,9 @@ func (c Config) PoolerEntry() (string, error) {
 		return "", fault.Because(err, fault.Invalid, "direct database URL: %v", err)
 	}
 	if parsed, err := url.Parse(c.DirectURL); err == nil && strings.Contains(parsed.Host, ",") {
-		return "", fault.InvalidFields(fault.Field{Name: "database_direct_url", Problem: "found several hosts; write the entry for one that the pooler follows"})
+		return "", fault.InvalidFields(fault.Field{
+			Name: "database_direct_url", Problem: "found several hosts; write the entry for one that the pooler follows",
+		})
 	}
 	var calls []string
 	parameters := c.parameters()

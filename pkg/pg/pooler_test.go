@@ -84,7 +84,8 @@ func TestBehindPgBouncer(t *testing.T) {
 					if _, err := tx.Exec(t.Context(), "SELECT pg_advisory_xact_lock($1)", n%3); err != nil {
 						return err
 					}
-					_, err := tx.Exec(t.Context(), "INSERT INTO kept SELECT n, $2, $3 FROM unnest($1::bigint[]) AS n", []int64{n}, []string{"a", "b"}, []byte(`{"x": 1}`))
+					_, err := tx.Exec(t.Context(), "INSERT INTO kept SELECT n, $2, $3 FROM unnest($1::bigint[]) AS n",
+						[]int64{n}, []string{"a", "b"}, []byte(`{"x": 1}`))
 					return err
 				}
 				transaction := pg.InTx
@@ -94,8 +95,8 @@ func TestBehindPgBouncer(t *testing.T) {
 				var set, schema string
 				err := errors.Join(
 					transaction(t.Context(), pool, write),
-					pool.QueryRow(t.Context(), "SELECT current_setting('plan_cache_mode'), current_schema() WHERE current_setting('statement_timeout') = '0'").
-						Scan(&set, &schema),
+					pool.QueryRow(t.Context(), `SELECT current_setting('plan_cache_mode'), current_schema()
+WHERE current_setting('statement_timeout') = '0'`).Scan(&set, &schema),
 				)
 				if err != nil || set != "force_generic_plan" || schema != c.Schema {
 					t.Errorf("found plan_cache_mode %q, schema %q, error %v", set, schema, err)
@@ -104,8 +105,8 @@ func TestBehindPgBouncer(t *testing.T) {
 		})
 	}
 	all.Wait()
-	var rows, sessions int
-	if err := pool.QueryRow(t.Context(), "SELECT count(*), count(DISTINCT pg_backend_pid()) FROM kept").Scan(&rows, &sessions); err != nil || rows != writers*each {
+	var rows int
+	if err := pool.QueryRow(t.Context(), "SELECT count(*) FROM kept").Scan(&rows); err != nil || rows != writers*each {
 		t.Errorf("found %d rows (%v), expected %d", rows, err, writers*each)
 	}
 }
