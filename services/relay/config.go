@@ -122,7 +122,8 @@ func (c Config) Validate() error {
 	for i, each := range c.AllowObjects {
 		if strings.Count(each, "/") != 2 && each != "*" {
 			wrong = append(wrong, fault.Field{
-				Name: fmt.Sprintf("allow_objects[%d]", i), Problem: fmt.Sprintf("found %q, expected resource/namespace/name, such as deployments.apps/shop/*", each),
+				Name:    fmt.Sprintf("allow_objects[%d]", i),
+				Problem: fmt.Sprintf("found %q, expected resource/namespace/name, such as deployments.apps/shop/*", each),
 			})
 		}
 	}

@@ -265,7 +265,10 @@ func TestAConflictNamesFieldAndManager(t *testing.T) {
 	t.Parallel()
 	ref := core.Ref{Kind: core.Kind{APIVersion: "apps/v1", Kind: "Deployment"}, Namespace: "shop", Name: "api"}
 	causes := `,"details":{"causes":[{"reason":"FieldManagerConflict","message":"conflict with \"kubectl\" using apps/v1","field":".spec.replicas"}]}`
-	for details, want := range map[string]string{causes: `.spec.replicas (conflict with "kubectl" using apps/v1)`, "": "has changed meanwhile"} {
+	for details, want := range map[string]string{
+		causes: `.spec.replicas (conflict with "kubectl" using apps/v1)`,
+		"":     "has changed meanwhile",
+	} {
 		var seen *http.Request
 		c := open(t, func(w http.ResponseWriter, r *http.Request) {
 			seen = r
@@ -290,8 +293,9 @@ func TestHealthIsThatOfKstatus(t *testing.T) {
 			"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "api", "generation": generation},
 			"spec": map[string]any{"replicas": int64(1)},
 			"status": map[string]any{
-				"observedGeneration": seen, "replicas": int64(1), "updatedReplicas": int64(1), "readyReplicas": available, "availableReplicas": available,
-				"conditions": []any{map[string]any{"type": "Available", "status": "True"}},
+				"observedGeneration": seen, "replicas": int64(1), "updatedReplicas": int64(1), "readyReplicas": available,
+				"availableReplicas": available,
+				"conditions":        []any{map[string]any{"type": "Available", "status": "True"}},
 			},
 		}
 	}
@@ -306,7 +310,8 @@ func TestHealthIsThatOfKstatus(t *testing.T) {
 func TestTheEndOfALog(t *testing.T) {
 	t.Parallel()
 	c := open(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/api/v1/namespaces/shop/pods/api/log" || r.URL.Query().Get("tailLines") != "5" || r.URL.Query().Get("container") != "main" {
+		if r.URL.Path != "/api/v1/namespaces/shop/pods/api/log" || r.URL.Query().Get("tailLines") != "5" ||
+			r.URL.Query().Get("container") != "main" {
 			http.Error(w, r.URL.String(), http.StatusBadRequest)
 			return
 		}

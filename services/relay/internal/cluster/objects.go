@@ -111,7 +111,8 @@ func fieldConflict(err error, ref core.Ref) error {
 		fields = append(fields[:shown], fmt.Sprintf("and %d more", len(fields)-shown))
 	}
 	return &core.Error{Code: core.CodeConflict, Message: fmt.Sprintf(
-		"%s: fields are managed by others: %s; leave them out of the manifests, or have the other manager give them up", ref, strings.Join(fields, ", "))}
+		"%s: fields are managed by others: %s; leave them out of the manifests, or have the other manager give them up", ref,
+		strings.Join(fields, ", "))}
 }
 
 // Delete deletes an object with a uid.
@@ -123,7 +124,8 @@ func (c *Cluster) Delete(ctx context.Context, ref core.Ref, uid, propagation str
 		return err
 	}
 	policy := map[string]metav1.DeletionPropagation{
-		"background": metav1.DeletePropagationBackground, "foreground": metav1.DeletePropagationForeground, "orphan": metav1.DeletePropagationOrphan,
+		"background": metav1.DeletePropagationBackground, "foreground": metav1.DeletePropagationForeground,
+		"orphan": metav1.DeletePropagationOrphan,
 	}[propagation]
 	same := types.UID(uid)
 	err = c.ask(ctx, func() error {

@@ -73,7 +73,8 @@ func parseApply(raw json.RawMessage) (ApplyRequest, error) {
 	for i, one := range a.objects("objects", true) {
 		o := Object(one.values)
 		of := applied{object: o, ref: Ref{
-			Kind: Kind{APIVersion: o.text("apiVersion"), Kind: o.text("kind")}, Namespace: o.text("metadata", "namespace"), Name: o.text("metadata", "name"),
+			Kind: Kind{APIVersion: o.text("apiVersion"), Kind: o.text("kind")}, Namespace: o.text("metadata", "namespace"),
+			Name: o.text("metadata", "name"),
 		}}
 		switch {
 		case want.Cluster, isNamespace(of.ref):
@@ -182,8 +183,8 @@ func (want *ApplyRequest) counts() map[string]any {
 	return value
 }
 
-// examine compares every object with the limits, and reads the ones that exist. It returns the indices of objects of kinds that the cluster does
-// not serve yet.
+// examine compares every object with the limits, and reads the ones that exist. It returns the indices of objects of kinds that the cluster
+// does not serve yet.
 func (r *Runner) examine(ctx context.Context, call Call, want *ApplyRequest) (later []int, err error) {
 	var mu sync.Mutex
 	err = each(len(want.Objects), func(i int) error {
@@ -305,7 +306,8 @@ func (o *applied) body() Object {
 func (r *Runner) namespaceFor(ctx context.Context, want ApplyRequest, of Ref, cause error) error {
 	ref := Ref{Kind: Kind{APIVersion: "v1", Kind: kindNamespace}, Name: of.Namespace}
 	if !want.CreateNamespaces {
-		return &Error{Code: CodeNotFound, Message: fmt.Sprintf("%s: namespace %s does not exist; create it, or apply with create_namespaces", of, of.Namespace)}
+		return &Error{Code: CodeNotFound, Message: fmt.Sprintf("%s: namespace %s does not exist; create it, or apply with create_namespaces",
+			of, of.Namespace)}
 	}
 	res := Resource{Kind: ref.Kind, Name: "namespaces"}
 	if err := r.limits.permit("allow_apply", r.limits.Objects.Apply, res, ref); err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/pattern"
 )
 
-// LabelOwner is the label of every object that k8s.apply has created. Its value is the owner of the call: the control plane sets that, never
-// a program, so the objects of one application in one environment are not those of another one.
+// LabelOwner is the label of every object that k8s.apply has created. Its value is the owner of the call: the control plane sets that,
+// never a program, so the objects of one application in one environment are not those of another one.
 const LabelOwner = "lockstep.dev/owner"
 
 const (
@@ -105,7 +105,8 @@ func isNamespace(ref Ref) bool { return ref.Kind.Kind == kindNamespace && ref.AP
 
 // withoutNamespace is the error for a namespaced object whose namespace is not known.
 func (r Ref) withoutNamespace() error {
-	return &Error{Code: CodeInvalid, Message: fmt.Sprintf("%s has no namespace, expected one in its metadata, or in the argument namespace", r)}
+	return &Error{Code: CodeInvalid, Message: fmt.Sprintf("%s has no namespace, expected one in its metadata, or in the argument namespace",
+		r)}
 }
 
 // hasOwner refuses a call without an owner, as a control plane of an earlier release sends it.
@@ -126,7 +127,8 @@ func (l Limits) own(call Call, res Resource, ref Ref, o Object) error {
 	case found == call.Owner:
 		return nil
 	case found != "":
-		return &Error{Code: CodeOwned, Message: fmt.Sprintf("%s belongs to another application or environment (label %s, found %q, expected %q)", ref, LabelOwner, found, call.Owner)}
+		return &Error{Code: CodeOwned, Message: fmt.Sprintf("%s belongs to another application or environment (label %s, found %q, expected %q)",
+			ref, LabelOwner, found, call.Owner)}
 	case pattern.Allows(l.Objects.Others, res.Name+"/"+ref.Namespace+"/"+ref.Name), authorizes(o, call.Organization):
 		return nil
 	}
@@ -175,8 +177,8 @@ func (a args) objects(name string, required bool) []args {
 	return readers
 }
 
-// resolve looks up the resource of an object to change. The passage that opened the call was for the namespace of the reference, so an object
-// of the cluster must not have one.
+// resolve looks up the resource of an object to change. The passage that opened the call was for the namespace of the reference, so an
+// object of the cluster must not have one.
 func (r *Runner) resolve(ctx context.Context, ref Ref) (Resource, error) {
 	res, err := r.objects.Resource(ctx, ref.Kind)
 	switch {

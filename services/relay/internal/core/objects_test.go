@@ -51,7 +51,10 @@ func (c *cupboard) serve(version, kind, name string, namespaced bool) {
 // put stores an object with the label of an owner, and the manager that has applied it.
 func (c *cupboard) put(version, kind, namespace, name, owner, manager string) {
 	c.version++
-	metadata := map[string]any{"name": name, "namespace": namespace, "uid": fmt.Sprint("u", c.version), "resourceVersion": fmt.Sprint(c.version)}
+	metadata := map[string]any{
+		"name": name, "namespace": namespace, "uid": fmt.Sprint("u", c.version),
+		"resourceVersion": fmt.Sprint(c.version),
+	}
 	if owner != "" {
 		metadata["labels"] = map[string]any{LabelOwner: owner}
 	}
@@ -191,7 +194,8 @@ func (c *cupboard) run(t *testing.T, l Limits, function, args string, owners ...
 		Cluster: c, Objects: c, Clock: clock.System(), Log: slog.New(slog.DiscardHandler), Poll: time.Second, Limits: l,
 	})
 	call := Call{
-		ID: callID, Function: function, Args: json.RawMessage(args), Deadline: clock.System().Now().Add(5 * time.Minute), Organization: "7", Owner: shopOwner,
+		ID: callID, Function: function, Args: json.RawMessage(args), Deadline: clock.System().Now().Add(5 * time.Minute),
+		Organization: "7", Owner: shopOwner,
 	}
 	if len(owners) > 0 {
 		call.Owner = owners[0]
@@ -200,15 +204,16 @@ func (c *cupboard) run(t *testing.T, l Limits, function, args string, owners ...
 }
 
 func manifest(version, kind, namespace, name string) string {
-	return fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":%q,"namespace":%q,"creationTimestamp":null},"status":{}}`, version, kind, name, namespace)
+	return fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":%q,"namespace":%q,"creationTimestamp":null},"status":{}}`, version,
+		kind, name, namespace)
 }
 
 func applyArgs(more string, objects ...string) string {
 	return `{"agent_id":42,"namespace":"shop"` + more + `,"objects":[` + strings.Join(objects, ",") + `]}`
 }
 
-// Issue 20: two calls with the same objects change the cluster once, and what the owner no longer has is pruned; what belongs to others, what
-// others have copied the label to, and what asks to be kept stays.
+// Issue 20: two calls with the same objects change the cluster once, and what the owner no longer has is pruned; what belongs to others,
+// what others have copied the label to, and what asks to be kept stays.
 func TestApplyAndPrune(t *testing.T) {
 	t.Parallel()
 	c := newCupboard()
@@ -257,35 +262,101 @@ func TestObjectsOfOthersAreRefused(t *testing.T) {
 		owner                            string
 		limits                           func(*Limits)
 	}{
-		{name: "another application's", function: FunctionApply, args: applyArgs("", manifest("v1", "ConfigMap", "shop", "theirs")), code: CodeOwned, want: `found "o7.e3.a6"`},
-		{name: "another environment's", function: FunctionApply, args: applyArgs("", manifest("v1", "ConfigMap", "shop", "stage")), code: CodeOwned, want: `found "o7.e2.a5"`},
-		{name: "without an owner", function: FunctionApply, args: applyArgs("", manifest("v1", "ConfigMap", "shop", "made-by-hand")), code: CodeOwned, want: "kubectl -n shop annotate --overwrite configmaps made-by-hand lockstep.dev/authorized=7"},
-		{name: "one good, one bad", function: FunctionApply, args: applyArgs("", manifest("v1", "ConfigMap", "shop", "new"), manifest("v1", "ConfigMap", "shop", "theirs")), code: CodeOwned},
-		{name: "kube-system", function: FunctionApply, args: applyArgs("", manifest("v1", "ConfigMap", "kube-system", "x")), code: CodeForbidden, want: "allow_destination_namespaces"},
-		{name: "the namespace kube-system", function: FunctionApply, args: applyArgs("", manifest("v1", "Namespace", "", "kube-system")), code: CodeForbidden, want: "allow_destination_namespaces"},
-		{name: "pruning kube-system", function: FunctionApply, args: applyArgs(`,"prune":true,"namespaces":["kube-system"]`, manifest("v1", "ConfigMap", "shop", "mine")), code: CodeForbidden, want: "allow_destination_namespaces"},
+		{
+			name: "another application's", function: FunctionApply, args: applyArgs("", manifest("v1", "ConfigMap", "shop", "theirs")),
+			code: CodeOwned, want: `found "o7.e3.a6"`,
+		},
+		{
+			name: "another environment's", function: FunctionApply, args: applyArgs("", manifest("v1", "ConfigMap", "shop", "stage")),
+			code: CodeOwned, want: `found "o7.e2.a5"`,
+		},
+		{
+			name: "without an owner", function: FunctionApply, args: applyArgs("", manifest("v1", "ConfigMap", "shop", "made-by-hand")),
+			code: CodeOwned, want: "kubectl -n shop annotate --overwrite configmaps made-by-hand lockstep.dev/authorized=7",
+		},
+		{
+			name: "one good, one bad", function: FunctionApply,
+			args: applyArgs("", manifest("v1", "ConfigMap", "shop", "new"), manifest("v1", "ConfigMap", "shop", "theirs")), code: CodeOwned,
+		},
+		{
+			name: "kube-system", function: FunctionApply, args: applyArgs("", manifest("v1", "ConfigMap", "kube-system", "x")), code: CodeForbidden,
+			want: "allow_destination_namespaces",
+		},
+		{
+			name: "the namespace kube-system", function: FunctionApply, args: applyArgs("", manifest("v1", "Namespace", "", "kube-system")),
+			code: CodeForbidden, want: "allow_destination_namespaces",
+		},
+		{name: "pruning kube-system", function: FunctionApply, args: applyArgs(`,"prune":true,"namespaces":["kube-system"]`,
+			manifest("v1", "ConfigMap", "shop", "mine")), code: CodeForbidden, want: "allow_destination_namespaces"},
 		{name: "cluster-scoped", function: FunctionApply, args: applyArgs("", role), code: CodeForbidden, want: "is cluster-scoped"},
-		{name: "a kind that only resembles a namespace", function: FunctionApply, args: `{"agent_id":42,"objects":[` + manifest("example.com/v1", "Namespace", "", "shop") + `]}`, code: CodeInvalid, want: "no namespace"},
-		{name: "namespaced in the scope of the cluster", function: FunctionApply, args: applyArgs(`,"scope":"cluster"`, manifest("v1", "ConfigMap", "shop", "new")), code: CodeInvalid, want: "is namespaced"},
-		{name: "a Secret", function: FunctionApply, args: applyArgs("", manifest("v1", "Secret", "shop", "x")), code: CodeInvalid, want: "Secret"},
-		{name: "an owner of its own", function: FunctionApply, args: applyArgs("", labelled(LabelOwner)), code: CodeInvalid, want: "which only Lockstep sets"},
-		{name: "owner references", function: FunctionApply, args: applyArgs("", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"shop","ownerReferences":[]}}`), code: CodeInvalid, want: "ownerReferences"},
-		{name: "twice", function: FunctionApply, args: applyArgs("", manifest("v1", "ConfigMap", "shop", "a"), manifest("v1", "ConfigMap", "", "a")), code: CodeInvalid, want: "a second time"},
+		{name: "a kind that only resembles a namespace", function: FunctionApply, args: `{"agent_id":42,"objects":[` +
+			manifest("example.com/v1", "Namespace", "", "shop") + `]}`, code: CodeInvalid, want: "no namespace"},
+		{
+			name: "namespaced in the scope of the cluster", function: FunctionApply,
+			args: applyArgs(`,"scope":"cluster"`, manifest("v1", "ConfigMap", "shop", "new")), code: CodeInvalid, want: "is namespaced",
+		},
+		{
+			name: "a Secret", function: FunctionApply, args: applyArgs("", manifest("v1", "Secret", "shop", "x")),
+			code: CodeInvalid, want: "Secret",
+		},
+		{
+			name: "an owner of its own", function: FunctionApply, args: applyArgs("", labelled(LabelOwner)), code: CodeInvalid,
+			want: "which only Lockstep sets",
+		},
+		{
+			name: "owner references", function: FunctionApply,
+			args: applyArgs("", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"shop","ownerReferences":[]}}`),
+			code: CodeInvalid, want: "ownerReferences",
+		},
+		{name: "twice", function: FunctionApply, args: applyArgs("", manifest("v1", "ConfigMap", "shop", "a"),
+			manifest("v1", "ConfigMap", "", "a")), code: CodeInvalid, want: "a second time"},
 		{name: "no object", function: FunctionApply, args: applyArgs(`,"prune":true`), code: CodeInvalid, want: "at least one object"},
-		{name: "a resource that is not allowed", function: FunctionApply, args: applyArgs("", manifest("apps/v1", "Deployment", "shop", "new")), code: CodeForbidden, want: "allow_apply", limits: func(l *Limits) { l.Objects.Apply = []string{"configmaps"} }},
-		{name: "nothing is allowed", function: FunctionApply, args: applyArgs("", manifest("apps/v1", "Deployment", "shop", "new")), code: CodeForbidden, want: "allows no resource", limits: func(l *Limits) { l.Objects = ObjectLimits{} }},
-		{name: "no owner is known", function: FunctionApply, args: applyArgs("", manifest("v1", "ConfigMap", "shop", "new")), code: CodeForbidden, want: "upgrade it", owner: "none"},
-		{name: "a patch of another application's", function: FunctionPatch, args: named("ConfigMap", "shop", "theirs") + `,"patch":{"data":{"a":"b"}}}`, code: CodeOwned},
-		{name: "a patch of the owner", function: FunctionPatch, args: named("ConfigMap", "shop", "mine") + `,"patch":{"metadata":{"labels":{"lockstep.dev/owner":null}}}}`, code: CodeInvalid, want: "which only Lockstep sets"},
-		{name: "a patch of all labels", function: FunctionPatch, args: named("ConfigMap", "shop", "mine") + `,"patch":{"metadata":{"labels":null}}}`, code: CodeInvalid},
-		{name: "a patch of owner references", function: FunctionPatch, args: named("ConfigMap", "shop", "mine") + `,"patch":{"metadata":{"ownerReferences":[]}}}`, code: CodeInvalid},
-		{name: "a patch of a Secret", function: FunctionPatch, args: named("Secret", "shop", "x") + `,"patch":{"data":{"a":"b"}}}`, code: CodeInvalid, want: "history"},
+		{
+			name: "a resource that is not allowed", function: FunctionApply, args: applyArgs("", manifest("apps/v1", "Deployment", "shop", "new")),
+			code: CodeForbidden, want: "allow_apply", limits: func(l *Limits) { l.Objects.Apply = []string{"configmaps"} },
+		},
+		{
+			name: "nothing is allowed", function: FunctionApply, args: applyArgs("", manifest("apps/v1", "Deployment", "shop", "new")),
+			code: CodeForbidden, want: "allows no resource", limits: func(l *Limits) { l.Objects = ObjectLimits{} },
+		},
+		{
+			name: "no owner is known", function: FunctionApply, args: applyArgs("", manifest("v1", "ConfigMap", "shop", "new")),
+			code: CodeForbidden, want: "upgrade it", owner: "none",
+		},
+		{
+			name: "a patch of another application's", function: FunctionPatch,
+			args: named("ConfigMap", "shop", "theirs") + `,"patch":{"data":{"a":"b"}}}`, code: CodeOwned,
+		},
+		{name: "a patch of the owner", function: FunctionPatch, args: named("ConfigMap", "shop", "mine") +
+			`,"patch":{"metadata":{"labels":{"lockstep.dev/owner":null}}}}`, code: CodeInvalid, want: "which only Lockstep sets"},
+		{
+			name: "a patch of all labels", function: FunctionPatch,
+			args: named("ConfigMap", "shop", "mine") + `,"patch":{"metadata":{"labels":null}}}`, code: CodeInvalid,
+		},
+		{
+			name: "a patch of owner references", function: FunctionPatch,
+			args: named("ConfigMap", "shop", "mine") + `,"patch":{"metadata":{"ownerReferences":[]}}}`, code: CodeInvalid,
+		},
+		{
+			name: "a patch of a Secret", function: FunctionPatch, args: named("Secret", "shop", "x") + `,"patch":{"data":{"a":"b"}}}`,
+			code: CodeInvalid, want: "history",
+		},
 		{name: "deleting another application's", function: FunctionDelete, args: named("ConfigMap", "shop", "theirs") + `}`, code: CodeOwned},
 		{name: "deleting in kube-system", function: FunctionDelete, args: named("ConfigMap", "kube-system", "x") + `}`, code: CodeForbidden},
-		{name: "deleting a namespace", function: FunctionDelete, args: `{"agent_id":42,"api_version":"v1","kind":"Namespace","name":"shop"}`, code: CodeForbidden},
-		{name: "a namespace on a cluster-scoped kind", function: FunctionDelete, args: `{"agent_id":42,"api_version":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","namespace":"shop","name":"admin"}`, code: CodeInvalid, want: "is cluster-scoped"},
+		{
+			name: "deleting a namespace", function: FunctionDelete, args: `{"agent_id":42,"api_version":"v1","kind":"Namespace","name":"shop"}`,
+			code: CodeForbidden,
+		},
+		{
+			name: "a namespace on a cluster-scoped kind", function: FunctionDelete,
+			args: `{"agent_id":42,"api_version":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","namespace":"shop","name":"admin"}`,
+			code: CodeInvalid, want: "is cluster-scoped",
+		},
 		{name: "logs of the system", function: FunctionLogs, args: `{"agent_id":42,"namespace":"kube-system","pod":"x"}`, code: CodeForbidden},
-		{name: "logs", function: FunctionLogs, args: `{"agent_id":42,"namespace":"shop","pod":"x"}`, code: CodeForbidden, want: "allow_logs", limits: func(l *Limits) { l.Objects.Logs = false }},
+		{
+			name: "logs", function: FunctionLogs, args: `{"agent_id":42,"namespace":"shop","pod":"x"}`, code: CodeForbidden, want: "allow_logs",
+			limits: func(l *Limits) { l.Objects.Logs = false },
+		},
 	} {
 		c := newCupboard()
 		c.put("v1", "ConfigMap", "shop", "theirs", "o7.e3.a6", manager("o7.e3.a6"))
@@ -346,8 +417,8 @@ func TestADryRunStoresNothing(t *testing.T) {
 	}
 }
 
-// A kind that appears after its definition was applied is waited for, a namespace is created if the call may, and what the cluster refuses for
-// the moment is repeated.
+// A kind that appears after its definition was applied is waited for, a namespace is created if the call may, and what the cluster refuses
+// for the moment is repeated.
 func TestKindsThatAppearLater(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -367,7 +438,8 @@ func TestKindsThatAppearLater(t *testing.T) {
 		}
 		start := clock.System().Now()
 		answer := c.run(t, objectLimits(), FunctionApply, applyArgs("", manifest("example.com/v1", "Gadget", "", "g")))
-		if waited := clock.System().Now().Sub(start); answer.Err == nil || answer.Err.Code != CodeUnknownKind || waited < kindWait || waited > 2*kindWait {
+		if waited := clock.System().Now().Sub(start); answer.Err == nil || answer.Err.Code != CodeUnknownKind || waited < kindWait ||
+			waited > 2*kindWait {
 			t.Errorf("answer %v after %s", answer.Err, waited)
 		}
 		answer = c.run(t, objectLimits(), FunctionApply, applyArgs("", manifest("v1", "ConfigMap", "nowhere", "g")))

@@ -58,7 +58,10 @@ func (k taskKind) read(r *Runner, ctx context.Context, pods []Object, container 
 	for _, pod := range pods {
 		name := pod.text("metadata", "name")
 		from := k.containerOf(pod, container)
-		text, err := r.cluster.TaskLog(ctx, Ref{Kind: Kind{APIVersion: "v1", Kind: "Pod"}, Namespace: pod.text("metadata", "namespace"), Name: name},
+		text, err := r.cluster.TaskLog(ctx, Ref{
+			Kind:      Kind{APIVersion: "v1", Kind: "Pod"},
+			Namespace: pod.text("metadata", "namespace"), Name: name,
+		},
 			from, lines, int64(left))
 		switch {
 		// A container that has not started, and a pod that has gone since, have printed nothing that could be read.
@@ -102,8 +105,8 @@ var secretive = regexp.MustCompile(
 var wholeSecrets = regexp.MustCompile(
 	`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)|\b(?:gh[pousr]_|glpat-|xox[abprs]-)[A-Za-z0-9_-]{10,}`)
 
-// withoutSecrets replaces what looks like a secret, and bytes that are not text. It finds what has one of the usual forms, no more: programs must
-// not print secrets.
+// withoutSecrets replaces what looks like a secret, and bytes that are not text. It finds what has one of the usual forms, no more:
+// programs must not print secrets.
 func withoutSecrets(log string) string {
 	log = strings.ToValidUTF8(strings.ReplaceAll(log, "\x00", ""), "�")
 	log = wholeSecrets.ReplaceAllString(log, "[redacted]")

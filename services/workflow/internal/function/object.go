@@ -211,5 +211,8 @@ func healthOfObjects() *Function {
 			"is `Current` if all objects are, `Failed` if one has failed, and otherwise `InProgress`; `pending` are up to 20 objects that are not current,\n"+
 			"with `state` and `reason`, first those that have failed.",
 		Field{Name: "namespace", Doc: "The namespace of namespaced objects that name none.", Type: Text},
-		Field{Name: "objects", Doc: "The objects, at most 2,000.", Type: List, Required: true, Element: &Field{Type: Object, Fields: objectFields()}})
+		Field{
+			Name: "objects", Doc: "The objects, at most 2,000.", Type: List, Required: true,
+			Element: &Field{Type: Object, Fields: objectFields()},
+		})
 }

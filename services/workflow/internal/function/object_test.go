@@ -28,12 +28,21 @@ func TestWhatObjectsTouch(t *testing.T) {
 		args           m
 		want           []activity.Place
 	}{
-		{"objects", "k8s.apply", m{"namespace": "shop", "objects": []any{object("apps/v1", "Deployment", "", "api"), object("v1", "Service", "web", "w")}}, []activity.Place{at("shop", "api"), at("web", "w")}},
+		{"objects", "k8s.apply", m{"namespace": "shop", "objects": []any{
+			object("apps/v1", "Deployment", "", "api"),
+			object("v1", "Service", "web", "w"),
+		}}, []activity.Place{at("shop", "api"), at("web", "w")}},
 		{"a namespace", "k8s.apply", m{"objects": []any{object("v1", "Namespace", "", "shop")}}, []activity.Place{at("shop", "")}},
 		{"a kind that resembles one", "k8s.apply", m{"objects": []any{object("example.com/v1", "Namespace", "", "shop")}}, nil},
 		{"without a namespace", "k8s.apply", m{"objects": []any{object("v1", "Service", "web", "w"), object("v1", "Service", "", "w")}}, nil},
-		{"pruned", "k8s.apply", m{"prune": true, "namespace": "shop", "namespaces": []any{"old"}, "objects": []any{object("v1", "Service", "web", "w")}}, []activity.Place{at("web", "w"), at("old", ""), at("shop", ""), at("web", "")}},
-		{"cluster-scoped", "k8s.apply", m{"scope": "cluster", "namespace": "shop", "objects": []any{object("rbac.authorization.k8s.io/v1", "ClusterRole", "shop", "admin")}}, []activity.Place{{Agent: 7}}},
+		{"pruned", "k8s.apply", m{
+			"prune": true, "namespace": "shop", "namespaces": []any{"old"},
+			"objects": []any{object("v1", "Service", "web", "w")},
+		}, []activity.Place{at("web", "w"), at("old", ""), at("shop", ""), at("web", "")}},
+		{"cluster-scoped", "k8s.apply", m{
+			"scope": "cluster", "namespace": "shop",
+			"objects": []any{object("rbac.authorization.k8s.io/v1", "ClusterRole", "shop", "admin")},
+		}, []activity.Place{{Agent: 7}}},
 		{"a patch", "k8s.patch", m{"namespace": "shop", "name": "api"}, []activity.Place{at("shop", "api")}},
 		{"deleting what is cluster-scoped", "k8s.delete", m{"name": "admin"}, []activity.Place{{Agent: 7}}},
 	} {
@@ -46,7 +55,8 @@ func TestWhatObjectsTouch(t *testing.T) {
 			t.Errorf("%s: owned %v, effect %s", tt.name, activity.IsOwned(f), f.EffectOf(tt.args))
 		}
 	}
-	if f := named(t, &forge{}, "k8s.apply"); f.EffectOf(m{"dry_run": true}) != activity.Reads || f.EffectOf(m{"dry_run": "yes"}) != activity.Changes {
+	if f := named(t, &forge{}, "k8s.apply"); f.EffectOf(m{"dry_run": true}) != activity.Reads ||
+		f.EffectOf(m{"dry_run": "yes"}) != activity.Changes {
 		t.Error("only a dry run reads")
 	}
 }

@@ -58,7 +58,10 @@ func (g *Guard) Admit(ctx context.Context, call *agent.OutgoingCall) error {
 	if known && !activity.EffectOf(f, args).Mutates() {
 		return nil
 	}
-	allowed, err := g.check(ctx, f, activity.Call{Organization: call.Organization, Workflow: call.Workflow, Function: call.Function, Args: args})
+	allowed, err := g.check(ctx, f, activity.Call{
+		Organization: call.Organization, Workflow: call.Workflow,
+		Function: call.Function, Args: args,
+	})
 	call.HeldWeights = allowed.held
 	if activity.IsOwned(f) {
 		call.Owner = allowed.owner

@@ -254,7 +254,8 @@ func TestAnArchivedEnvironmentStaysProtected(t *testing.T) {
 		return k
 	}
 	for _, workflow := range []string{"nightly", "rollout-1"} {
-		if err := archived().admit(t, workflow, "change", object); err == nil || !strings.Contains(err.Error(), "production is protected and archived") {
+		if err := archived().admit(t, workflow, "change", object); err == nil ||
+			!strings.Contains(err.Error(), "production is protected and archived") {
 			t.Errorf("%s: found %v, want it refused", workflow, err)
 		}
 	}
@@ -386,7 +387,8 @@ func (owning) Owned() bool { return true }
 func TestTheOwnerOfObjects(t *testing.T) {
 	t.Parallel()
 	const cluster = `{"agent_id": 7}`
-	inProduction, inStaging := `{"agent_id": 7, "namespace": "production", "name": "api"`, `{"agent_id": 7, "namespace": "staging", "name": "api"}`
+	inProduction, inStaging := `{"agent_id": 7, "namespace": "production", "name": "api"`,
+		`{"agent_id": 7, "namespace": "staging", "name": "api"}`
 	whole := func(k *kept) { k.run.Passages[0].Places = []activity.Place{{Agent: 7}} }
 	both := func(k *kept) {
 		for i := range k.run.Passages {
@@ -402,18 +404,39 @@ func TestTheOwnerOfObjects(t *testing.T) {
 		{name: "the passage", workflow: "rollout-1", args: inProduction + `}`, granted: []int64{production}, owner: "o1.e5.a12"},
 		{name: "no passage", workflow: "rollout-1", args: inProduction + `}`, granted: []int64{staging}, want: "passage production"},
 		{name: "one of two", workflow: "rollout-1", args: inStaging, granted: []int64{staging, production}, owner: "o1.e3.a12"},
-		{name: "two environments in one namespace", workflow: "rollout-1", args: inProduction + `}`, granted: []int64{staging, production}, with: both, want: "expected environment_id"},
-		{name: "one of them, named", workflow: "rollout-1", args: inProduction + `, "environment_id": 3}`, granted: []int64{staging, production}, with: both, owner: "o1.e3.a12"},
-		{name: "an environment of another rollout", workflow: "rollout-1", args: inProduction + `, "environment_id": 9}`, granted: []int64{production}, want: "no passage of environment 9"},
+		{
+			name: "two environments in one namespace", workflow: "rollout-1", args: inProduction + `}`, granted: []int64{staging, production},
+			with: both, want: "expected environment_id",
+		},
+		{
+			name: "one of them, named", workflow: "rollout-1", args: inProduction + `, "environment_id": 3}`, granted: []int64{staging, production},
+			with: both, owner: "o1.e3.a12",
+		},
+		{
+			name: "an environment of another rollout", workflow: "rollout-1", args: inProduction + `, "environment_id": 9}`,
+			granted: []int64{production}, want: "no passage of environment 9",
+		},
 		{name: "another Function", workflow: "rollout-1", function: "change", args: inProduction + `}`, granted: []int64{production}},
-		{name: "cluster-scoped, with a passage for a namespace", workflow: "rollout-1", args: cluster, granted: []int64{production}, want: "no passage of the rollout opens cluster-scoped objects"},
-		{name: "cluster-scoped, with a passage for the cluster", workflow: "rollout-1", args: cluster, granted: []int64{staging}, with: whole, owner: "o1.e3.a12"},
+		{
+			name: "cluster-scoped, with a passage for a namespace", workflow: "rollout-1", args: cluster, granted: []int64{production},
+			want: "no passage of the rollout opens cluster-scoped objects",
+		},
+		{
+			name: "cluster-scoped, with a passage for the cluster", workflow: "rollout-1", args: cluster, granted: []int64{staging}, with: whole,
+			owner: "o1.e3.a12",
+		},
 		{name: "no rollout, cluster-scoped", workflow: "nightly", args: cluster, want: "environment production is protected"},
 		{name: "no rollout, cluster-scoped, another cluster", workflow: "nightly", args: `{"agent_id": 8}`, owner: "o1.direct"},
 		{name: "no rollout", workflow: "nightly", args: inStaging, owner: "o1.direct"},
-		{name: "no rollout, an environment that it names", workflow: "nightly", args: `{"agent_id": 7, "namespace": "staging", "name": "api", "environment_id": 5}`, owner: "o1.direct"},
+		{
+			name: "no rollout, an environment that it names", workflow: "nightly",
+			args: `{"agent_id": 7, "namespace": "staging", "name": "api", "environment_id": 5}`, owner: "o1.direct",
+		},
 		{name: "no rollout, no place", workflow: "nightly", args: `{}`, want: "do not name what it changes"},
-		{name: "a rollout of an earlier release", workflow: "rollout-1", args: inProduction + `}`, with: func(k *kept) { k.run.Exempt = true }, owner: "o1.direct"},
+		{
+			name: "a rollout of an earlier release", workflow: "rollout-1", args: inProduction + `}`, with: func(k *kept) { k.run.Exempt = true },
+			owner: "o1.direct",
+		},
 	} {
 		k := everywhere().granted(tt.granted...)
 		k.run.Application = 12

@@ -113,8 +113,8 @@ func plainInputs(edit func(config object)) object {
 	})
 }
 
-// Issue 20: objects are applied with the images of the versions by digest, as of one commit, and are healthy once all of them are current. The
-// cluster is looked at soon at first, then less often.
+// Issue 20: objects are applied with the images of the versions by digest, as of one commit, and are healthy once all of them are current.
+// The cluster is looked at soon at first, then less often.
 func TestObjectsAreApplied(t *testing.T) {
 	t.Parallel()
 	w := plainShop(t)
@@ -151,13 +151,15 @@ func TestPartsOfALargeSet(t *testing.T) {
 	t.Parallel()
 	w := plainShop(t)
 	for i := range 3 {
-		w.files["deploy/all.yaml"] += fmt.Sprintf("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: large-%d}\ndata: {text: %s}\n", i, strings.Repeat("x", 250<<10))
+		w.files["deploy/all.yaml"] += fmt.Sprintf("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: large-%d}\ndata: {text: %s}\n", i,
+			strings.Repeat("x", 250<<10))
 	}
 	if failure := w.run(driver.Deploy, plainInputs(nil)); failure != "" {
 		t.Fatal(failure)
 	}
 	story := strings.Join(w.story, "\n")
-	if !strings.Contains(story, "apply: 5 objects, keeps 0, prune false") || !strings.Contains(story, "apply: 1 objects, keeps 5, prune true") {
+	if !strings.Contains(story, "apply: 5 objects, keeps 0, prune false") ||
+		!strings.Contains(story, "apply: 1 objects, keeps 5, prune true") {
 		t.Errorf("story:\n%s", story)
 	}
 }
@@ -170,16 +172,31 @@ func TestManifestsThatDoNotFit(t *testing.T) {
 		text, more, want string
 		edit             func(config object)
 	}{
-		"a Secret":            {more: "---\napiVersion: v1\nkind: Secret\nmetadata: {name: token}\n", want: "Secret token: its values would become part of the history"},
-		"another namespace":   {more: "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, namespace: kube-system}\n", want: "is in namespace kube-system, expected shop"},
-		"no name":             {more: "---\napiVersion: v1\nkind: ConfigMap\n", want: "without apiVersion, kind and metadata.name"},
-		"twice":               {more: "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\n", want: "ConfigMap settings is in deploy/all.yaml already"},
-		"not YAML":            {more: "---\na: [\n", want: "deploy/all.yaml: not YAML"},
-		"two of a container":  {more: second, want: "expected it in one object (workload names one of several), found it in Deployment/api, Deployment/other"},
-		"no such container":   {edit: func(c object) { c["services"].([]any)[0].(object)["container"] = "web" }, want: "found it in none"},
-		"no such workload":    {edit: func(c object) { c["services"].([]any)[0].(object)["workload"] = "Deployment/web" }, want: "found it in none"},
+		"a Secret": {
+			more: "---\napiVersion: v1\nkind: Secret\nmetadata: {name: token}\n",
+			want: "Secret token: its values would become part of the history",
+		},
+		"another namespace": {
+			more: "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, namespace: kube-system}\n",
+			want: "is in namespace kube-system, expected shop",
+		},
+		"no name": {more: "---\napiVersion: v1\nkind: ConfigMap\n", want: "without apiVersion, kind and metadata.name"},
+		"twice": {
+			more: "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\n",
+			want: "ConfigMap settings is in deploy/all.yaml already",
+		},
+		"not YAML":           {more: "---\na: [\n", want: "deploy/all.yaml: not YAML"},
+		"two of a container": {more: second, want: "expected it in one object (workload names one of several), found it in Deployment/api, Deployment/other"},
+		"no such container":  {edit: func(c object) { c["services"].([]any)[0].(object)["container"] = "web" }, want: "found it in none"},
+		"no such workload": {
+			edit: func(c object) { c["services"].([]any)[0].(object)["workload"] = "Deployment/web" },
+			want: "found it in none",
+		},
 		"a file that is gone": {edit: func(c object) { c["files"] = []any{"deploy/all.yaml", "gone.yaml"} }, want: "read gone.yaml"},
-		"no version":          {edit: func(c object) { c["services"].([]any)[0].(object)["image"] = "other/image" }, want: "expected one version of other/image"},
+		"no version": {
+			edit: func(c object) { c["services"].([]any)[0].(object)["image"] = "other/image" },
+			want: "expected one version of other/image",
+		},
 	} {
 		w := plainShop(t)
 		w.files["deploy/all.yaml"] += tt.more
