@@ -12,9 +12,9 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// Host modules are modules that every driver may load without having them: load("lockstep:walk@1", "walk"). They are those of the walk of the
-// built-in driver (D34). A bundle contains the ones that its programs load, so its digest pins their text, and a stored bundle keeps the text
-// that it was built with.
+// Host modules are modules that every driver may load without having them: load("lockstep:walk@1", "walk"). They are those of the walk of
+// the built-in driver (D34). A bundle contains the ones that its programs load, so its digest pins their text, and a stored bundle keeps
+// the text that it was built with.
 const (
 	hostPrefix = "lockstep:"
 	hostFolder = "lockstep/"

@@ -22,8 +22,8 @@ type Limits struct {
 	Repositories []string
 	// ClusterKinds are the cluster-scoped kinds, as group/Kind, that a project may let an Application deploy.
 	ClusterKinds []string
-	// WorkflowNamespaces and JobNamespaces are the namespaces in which Argo Workflows and Jobs may be created, stopped and read. Here nil allows
-	// none.
+	// WorkflowNamespaces and JobNamespaces are the namespaces in which Argo Workflows and Jobs may be created, stopped and read. Here
+	// nil allows none.
 	WorkflowNamespaces, JobNamespaces []string
 	// Whose names the owner of the limits in messages; empty means the relay.
 	Whose string

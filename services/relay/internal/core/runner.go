@@ -118,19 +118,24 @@ func duties() map[string]duty {
 		FunctionRetry: {"the Rollout's namespace", func(r *Runner, ctx context.Context, call Call) (map[string]any, error) {
 			return r.rollout(ctx, call, false, NextRetry)
 		}},
-		FunctionSubmitWorkflow:    {"the Workflow's namespace; the object is ours or new", workflowTask().start},
+		FunctionSubmitWorkflow:    {"the Workflow's namespace; the object is ours or new", ofTask(workflowTask().start)},
 		FunctionStopWorkflow:      {"the Workflow's namespace; the object is ours", workflowTask().end(stopGently)},
 		FunctionTerminateWorkflow: {"the Workflow's namespace; the object is ours", workflowTask().end(terminated)},
-		FunctionWorkflowLogs:      {"the Workflow's namespace; the object is ours", workflowTask().logs},
-		FunctionRunJob:            {"the Job's namespace; the object is ours or new", jobTask().start},
+		FunctionWorkflowLogs:      {"the Workflow's namespace; the object is ours", ofTask(workflowTask().logs)},
+		FunctionRunJob:            {"the Job's namespace; the object is ours or new", ofTask(jobTask().start)},
 		FunctionStopJob:           {"the Job's namespace; the object is ours", jobTask().end(terminated)},
-		FunctionJobLogs:           {"the Job's namespace; the object is ours", jobTask().logs},
+		FunctionJobLogs:           {"the Job's namespace; the object is ours", ofTask(jobTask().logs)},
 		FunctionApply:             {"the resource, the namespace, the scope, the owner of the object; never Secrets", (*Runner).apply},
 		FunctionPatch:             {"the resource, the namespace, the owner of the object; never Secrets", (*Runner).patch},
 		FunctionDelete:            {"the resource, the namespace, the owner of the object; never namespaces", (*Runner).remove},
 		FunctionLogs:              {"whether logs may be read, the namespace", (*Runner).logs},
 		FunctionHealth:            {"the kind: never Secrets", (*Runner).health},
 	}
+}
+
+// ofTask is a duty of the Functions on tasks.
+func ofTask(do func(context.Context, *Runner, Call) (map[string]any, error)) func(*Runner, context.Context, Call) (map[string]any, error) {
+	return func(r *Runner, ctx context.Context, call Call) (map[string]any, error) { return do(ctx, r, call) }
 }
 
 // dispatch executes the called Function.

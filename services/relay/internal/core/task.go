@@ -293,7 +293,7 @@ func (l Limits) checkTask(k taskKind, ref Ref) error {
 }
 
 // start creates a task, or finds the one that an earlier attempt has created.
-func (k taskKind) start(r *Runner, ctx context.Context, call Call) (map[string]any, error) {
+func (k taskKind) start(ctx context.Context, r *Runner, call Call) (map[string]any, error) {
 	want, err := k.parseTask(call)
 	if err != nil {
 		return nil, err

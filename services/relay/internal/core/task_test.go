@@ -33,8 +33,8 @@ func (s *shelf) one(t *testing.T) Object {
 	return nil
 }
 
-// R2-18, R2-19, R2-31, R2-38: a name that is the same each time, labels that say whose it is beside the author's, and a limit to how long it is
-// kept.
+// R2-18, R2-19, R2-31, R2-38: a name that is the same each time, labels that say whose it is beside the author's, and a limit to how
+// long it is kept.
 func TestASubmitIsRepeatable(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -256,7 +256,8 @@ func TestNoTasksByDefault(t *testing.T) {
 	for function, args := range map[string]string{FunctionSubmitWorkflow: migration, FunctionRunJob: jobArgs} {
 		s := &shelf{objects: map[string]Object{}}
 		answer := s.run(t, Limits{}, function, args)
-		if answer.Err == nil || answer.Err.Code != CodeForbidden || !strings.Contains(answer.Err.Message, "names the namespaces") || s.writes != 0 {
+		if answer.Err == nil || answer.Err.Code != CodeForbidden || s.writes != 0 ||
+			!strings.Contains(answer.Err.Message, "names the namespaces") {
 			t.Errorf("%s: %+v, expected a refusal that names the setting", function, answer)
 		}
 	}

@@ -2,7 +2,6 @@ package core
 
 import (
 	"context"
-	"fmt"
 	"regexp"
 	"strings"
 
@@ -17,7 +16,7 @@ const (
 )
 
 // logs returns the end of what the pods of a task have printed.
-func (k taskKind) logs(r *Runner, ctx context.Context, call Call) (map[string]any, error) {
+func (k taskKind) logs(ctx context.Context, r *Runner, call Call) (map[string]any, error) {
 	a, err := readArgs(call.Args)
 	if err != nil {
 		return nil, err
@@ -49,11 +48,11 @@ func (k taskKind) logs(r *Runner, ctx context.Context, call Call) (map[string]an
 	if err != nil {
 		return nil, err
 	}
-	return k.read(r, ctx, pods, container, lines, more)
+	return k.read(ctx, r, pods, container, lines, more)
 }
 
 // read reads the end of each pod's log; together they have at most mostTaskLog.
-func (k taskKind) read(r *Runner, ctx context.Context, pods []Object, container string, lines int64, more bool) (map[string]any, error) {
+func (k taskKind) read(ctx context.Context, r *Runner, pods []Object, container string, lines int64, more bool) (map[string]any, error) {
 	all, left := []any{}, mostTaskLog
 	for _, pod := range pods {
 		name := pod.text("metadata", "name")
@@ -114,7 +113,7 @@ func withoutSecrets(log string) string {
 		groups := secretive.FindStringSubmatch(found)
 		kept := strings.Join(groups[1:4], "")
 		if groups[3] != "" {
-			return fmt.Sprintf("%s[redacted]@", kept)
+			return kept + "[redacted]@"
 		}
 		return kept + "[redacted]"
 	})

@@ -16,8 +16,8 @@ func allowed() []string {
 		abbrev abbrevboth trunc trim upper lower title untitle substr repeat trimall trimAll trimSuffix trimPrefix nospace initials swapcase
 		snakecase camelcase kebabcase wrap wrapWith contains hasPrefix hasSuffix quote squote cat indent nindent replace plural
 		sha1sum sha256sum sha512sum adler32sum toString atoi int64 int float64 seq toDecimal split splitList splitn toStrings until untilStep
-		add1 add sub div mod mul add1f addf subf divf mulf biggest max min maxf minf ceil floor round join sortAlpha default empty coalesce all any
-		compact fromJson mustFromJson toJson mustToJson toRawJson mustToRawJson ternary typeOf typeIs typeIsLike kindOf kindIs deepEqual
+		add1 add sub div mod mul add1f addf subf divf mulf biggest max min maxf minf ceil floor round join sortAlpha default empty coalesce all
+		any compact fromJson mustFromJson toJson mustToJson toRawJson mustToRawJson ternary typeOf typeIs typeIsLike kindOf kindIs deepEqual
 		base dir clean ext isAbs b64enc b64dec b32enc b32dec tuple list dict get hasKey pluck keys pick omit values append prepend first rest last
 		initial reverse uniq without has slice concat dig chunk semver semverCompare fail regexMatch mustRegexMatch regexFindAll mustRegexFindAll
 		regexFind mustRegexFind regexReplaceAll mustRegexReplaceAll regexReplaceAllLiteral mustRegexReplaceAllLiteral regexSplit mustRegexSplit
@@ -65,6 +65,7 @@ func (m *meter) functions() template.FuncMap {
 // stepUnits is the work of one round of a loop, beside what it calls.
 const stepUnits = 64
 
+//nolint:gochecknoglobals // a constant
 var errorType = reflect.TypeFor[error]()
 
 // metered returns a function of the same parameters that refuses arguments of which the result could be too large, and counts its work.
